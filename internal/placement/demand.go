@@ -1,0 +1,80 @@
+package placement
+
+import "github.com/elastic-ai/elastic/internal/placement/policy"
+
+// demandBook counts what the pods on the books ask for. Scores use a snapshot of it, which is
+// taken anew once the pods that came and went are a tenth of those counted: scores then stay
+// comparable, and a snapshot depends on events alone, not on what was asked in between.
+type demandBook struct {
+	now     *policy.Demand
+	version uint64
+	fixed   bool
+	counts  map[*shape]int
+	order   []*shape // first met first
+	total   int
+	moved   int
+	taken   int // total at the last snapshot
+}
+
+func (d *demandBook) init(e *Engine, given []Demand) error {
+	d.counts = map[*shape]int{}
+	d.now = policy.NewDemand(nil)
+	if len(given) == 0 {
+		return nil
+	}
+	d.fixed = true
+	asks := make([]policy.Ask, 0, len(given))
+	for i := range given {
+		s, err := e.shapeOf(&given[i].Pod)
+		if err != nil {
+			return err
+		}
+		asks = append(asks, s.ask(given[i].Weight))
+	}
+	d.now = policy.NewDemand(asks)
+	return nil
+}
+
+func (d *demandBook) count(e *Engine, h *holding, added bool) {
+	if d.fixed {
+		return
+	}
+	if added {
+		if _, met := d.counts[h.shape]; !met {
+			d.order = append(d.order, h.shape)
+		}
+		d.counts[h.shape]++
+		d.total++
+	} else {
+		d.counts[h.shape]--
+		d.total--
+	}
+	if d.moved++; d.moved*10 > d.taken {
+		d.snapshot()
+	}
+}
+
+func (d *demandBook) snapshot() {
+	asks := make([]policy.Ask, 0, len(d.order))
+	for _, s := range d.order {
+		if count := d.counts[s]; count > 0 {
+			asks = append(asks, s.ask(float64(count)))
+		}
+	}
+	d.now = policy.NewDemand(asks)
+	d.version++
+	d.moved, d.taken = 0, d.total
+}
+
+// ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece, on all its cards.
+func (s *shape) ask(weight float64) policy.Ask {
+	a := policy.Ask{CPU: s.request.Amount(policy.CPU), Cards: s.request.Cards, Weight: weight}
+	if len(s.units) > 0 {
+		n := &s.needs[s.units[0].need]
+		a.Core, a.Memory, a.Exclusive, a.Models = n.core, n.mem, n.exclusive, n.models
+		if n.exclusive {
+			a.Core = policy.Whole
+		}
+	}
+	return a
+}

@@ -1,0 +1,354 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/placement/policy"
+)
+
+// Options of an engine. The zero value is a working one.
+type Options struct {
+	// Policy of the cluster, as policy.Parse reads it; empty means DefaultPolicy.
+	Policy string
+	// Classes are named policies that pods can choose.
+	Classes map[string]string
+	// Topologies are lists of node label keys, from the widest level to the narrowest.
+	Topologies map[string][]string
+	// Ratings are TFLOPS by card model, beside the built-in table.
+	Ratings map[string]float64
+	// Demand is what pods usually ask for. Empty means that the engine learns it from the pods it holds.
+	Demand []Demand
+	// Seed of the random policy.
+	Seed uint64
+}
+
+// Demand is a kind of pod with how often it is asked for.
+type Demand struct {
+	Pod    Pod
+	Weight float64
+}
+
+// DefaultPolicy keeps what is left over useful.
+const DefaultPolicy = "fragmentation"
+
+// Engine holds the state. See the package comment.
+type Engine struct {
+	opts    Options
+	classes map[string]policy.Policy // "" is the cluster's
+
+	nodes  []*node // by slot; nil where free
+	free   []int32 // free slots
+	byName map[string]*node
+
+	resources map[string]int // resource numbers
+	models    map[string]int32
+
+	pods   map[string]*holding
+	gangs  map[string][]*holding // what Commit held and no pod claimed yet
+	shapes map[uint64][]*shape
+	// indexed shapes hold scores of all nodes; the least recently asked gives way when there are too many.
+	indexed []*shape
+	asked   uint64
+
+	changes []int32 // slots of nodes in the order they changed
+	base    int     // number of changes forgotten
+
+	journal []change
+	marks   []int
+
+	demand demandBook
+	pick   picker
+	seen   []uint32 // by slot: the round in which a refresh met it
+	round  uint32
+}
+
+// node is a node with what is on it.
+type node struct {
+	slot     int32
+	name     string
+	lot      uint64 // of the name; for drawing lots
+	known    bool   // described; otherwise pods were only said to be there
+	desc     Node
+	gen      uint32 // changes with the description, not with usage
+	view     policy.Node
+	holdings []*holding
+}
+
+// holding is a pod's hold on a node and its cards, reserved or bound.
+type holding struct {
+	key   string
+	pod   Pod
+	shape *shape
+	node  *node
+	at    int // position in node.holdings
+	takes []take
+	bound bool
+	slot  bool // held for a gang's pod that is not known yet
+	until time.Time
+}
+
+// take is a piece of one card.
+type take struct {
+	index     int // the card's device index
+	container int
+	need      *need // nil: the amounts are given
+	core, mem int64
+}
+
+// change of the books, so that it can be undone.
+type change struct {
+	h     *holding
+	added bool
+}
+
+// New engine. An error means that the options make no sense.
+func New(opts Options) (*Engine, error) {
+	e := &Engine{
+		opts:      opts,
+		classes:   map[string]policy.Policy{},
+		byName:    map[string]*node{},
+		resources: map[string]int{"cpu": policy.CPU, "memory": policy.Memory, "pods": policy.Pods},
+		models:    map[string]int32{"": 0},
+		pods:      map[string]*holding{},
+		gangs:     map[string][]*holding{},
+		shapes:    map[uint64][]*shape{},
+	}
+	if opts.Policy == "" {
+		opts.Policy = DefaultPolicy
+	}
+	if err := e.addClass("", opts.Policy); err != nil {
+		return nil, err
+	}
+	for name, text := range opts.Classes {
+		if err := e.addClass(name, text); err != nil {
+			return nil, fmt.Errorf("class %s: %w", name, err)
+		}
+	}
+	for name, levels := range opts.Topologies {
+		if len(levels) == 0 {
+			return nil, fmt.Errorf("topology %s has no levels", name)
+		}
+	}
+	return e, e.demand.init(e, opts.Demand)
+}
+
+func (e *Engine) addClass(name, text string) error {
+	p, err := policy.Parse(text)
+	if err != nil {
+		return err
+	}
+	e.classes[name] = p
+	return nil
+}
+
+// nodeNamed is the node, made if need be.
+func (e *Engine) nodeNamed(name string) *node {
+	if n := e.byName[name]; n != nil {
+		return n
+	}
+	n := &node{name: name, lot: hashString(hashSeed, name)}
+	if last := len(e.free) - 1; last >= 0 {
+		n.slot, e.free = e.free[last], e.free[:last]
+		e.nodes[n.slot] = n
+	} else {
+		n.slot = int32(len(e.nodes))
+		e.nodes = append(e.nodes, n)
+		e.seen = append(e.seen, 0)
+	}
+	e.byName[name] = n
+	e.rebuild(n)
+	return n
+}
+
+// forget a node that is neither described nor in use.
+func (e *Engine) forget(n *node) {
+	if n.known || len(n.holdings) > 0 {
+		return
+	}
+	delete(e.byName, n.name)
+	e.nodes[n.slot] = nil
+	e.free = append(e.free, n.slot)
+	e.touch(n)
+}
+
+// rebuild the view of a node from its description and what is held there.
+func (e *Engine) rebuild(n *node) {
+	n.gen++
+	v := &n.view
+	*v = policy.Node{Cards: make([]policy.Card, len(n.desc.Cards)), Total: e.amounts(n)}
+	v.Free = slices.Clone(v.Total)
+	for i := range n.desc.Cards {
+		c := &n.desc.Cards[i]
+		v.Cards[i] = policy.Card{
+			Core: policy.Whole, FreeCore: policy.Whole, Memory: c.Memory, FreeMemory: c.Memory,
+			Model: e.model(c.Model), NUMA: int32(c.NUMA), Usable: c.Unhealthy == "",
+			Busy: float32(c.Load.Core), MemoryBusy: float32(c.Load.Memory),
+		}
+		for _, l := range c.Links {
+			if to := n.at(l.To); to >= 0 && to != i {
+				if v.Links == nil {
+					v.Links = make([]float32, len(v.Cards)*len(v.Cards))
+				}
+				v.Links[i*len(v.Cards)+to] = float32(l.Bandwidth)
+				v.Links[to*len(v.Cards)+i] = float32(l.Bandwidth)
+			}
+		}
+	}
+	for _, h := range n.holdings {
+		e.resolve(h)
+		e.charge(h, 1)
+	}
+	e.touch(n)
+}
+
+func (e *Engine) amounts(n *node) []int64 {
+	for name := range n.desc.Resources {
+		e.resource(name)
+	}
+	total := make([]int64, len(e.resources))
+	total[policy.Pods] = math.MaxInt32
+	for name, value := range n.desc.Resources {
+		total[e.resources[name]] = value
+	}
+	return total
+}
+
+// resource is the number of a resource.
+func (e *Engine) resource(name string) int {
+	id, known := e.resources[name]
+	if !known {
+		id = len(e.resources)
+		e.resources[name] = id
+	}
+	return id
+}
+
+func (e *Engine) model(name string) int32 {
+	id, known := e.models[name]
+	if !known {
+		id = int32(len(e.models))
+		e.models[name] = id
+	}
+	return id
+}
+
+// at is the position of the card with this device index, or -1.
+func (n *node) at(index int) int {
+	for i := range n.desc.Cards {
+		if n.desc.Cards[i].Index == index {
+			return i
+		}
+	}
+	return -1
+}
+
+// resolve the amounts of a holding's takes against the cards as they are described now.
+func (e *Engine) resolve(h *holding) {
+	for i := range h.takes {
+		t := &h.takes[i]
+		if at := h.node.at(t.index); t.need != nil && at >= 0 {
+			t.core, t.mem, _ = t.need.of(e, &h.node.desc.Cards[at])
+		}
+	}
+}
+
+// charge puts a holding on the node's books (sign 1) or takes it off (-1).
+func (e *Engine) charge(h *holding, sign int64) {
+	v := &h.node.view
+	for _, a := range h.shape.request.Need {
+		if a.Resource < len(v.Free) {
+			v.Free[a.Resource] -= sign * a.Value
+		}
+	}
+	for i := range h.takes {
+		t := &h.takes[i]
+		at := h.node.at(t.index)
+		if at < 0 {
+			continue
+		}
+		card := &v.Cards[at]
+		card.FreeCore -= sign * t.core
+		card.FreeMemory -= sign * t.mem
+		card.Holders += int32(sign)
+	}
+	if kind := h.shape.request.Kind; kind >= 0 {
+		v.Kinds[kind] += int32(sign)
+	}
+}
+
+// touch says that the node's state changed.
+func (e *Engine) touch(n *node) {
+	// Shapes that lag behind by more than this re-score everything anyway.
+	if limit := 4*len(e.nodes) + 1024; len(e.changes) > limit {
+		e.base += limit / 2
+		e.changes = append(e.changes[:0], e.changes[limit/2:]...)
+	}
+	e.changes = append(e.changes, n.slot)
+}
+
+func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {
+	return &holding{key: pod.Key, pod: *pod, shape: s, node: n}
+}
+
+// keep enters a holding in the books.
+func (e *Engine) keep(h *holding) {
+	e.resolve(h)
+	h.at = len(h.node.holdings)
+	h.node.holdings = append(h.node.holdings, h)
+	e.charge(h, 1)
+	e.pods[h.key] = h
+	h.shape.refs++
+	if h.slot {
+		e.keepSlot(h)
+	}
+	e.touch(h.node)
+	e.note(h, true)
+}
+
+// drop strikes a holding from the books.
+func (e *Engine) drop(h *holding) {
+	list := h.node.holdings
+	last := len(list) - 1
+	list[h.at] = list[last]
+	list[h.at].at = h.at
+	list[last] = nil
+	h.node.holdings = list[:last]
+	e.charge(h, -1)
+	delete(e.pods, h.key)
+	h.shape.refs--
+	if h.slot {
+		e.dropSlot(h)
+	}
+	e.touch(h.node)
+	e.note(h, false)
+}
+
+// keepSlot keeps a gang's slots sorted by key: which one a pod claims does not hang on history.
+func (e *Engine) keepSlot(h *holding) {
+	slots := e.gangs[h.pod.Gang]
+	i, _ := slices.BinarySearchFunc(slots, h.key, func(s *holding, key string) int { return strings.Compare(s.key, key) })
+	e.gangs[h.pod.Gang] = slices.Insert(slots, i, h)
+}
+
+func (e *Engine) dropSlot(h *holding) {
+	slots := e.gangs[h.pod.Gang]
+	i := slices.Index(slots, h)
+	slots = slices.Delete(slots, i, i+1)
+	if len(slots) == 0 {
+		delete(e.gangs, h.pod.Gang)
+	} else {
+		e.gangs[h.pod.Gang] = slots
+	}
+}
+
+func (e *Engine) note(h *holding, added bool) {
+	if len(e.marks) > 0 {
+		e.journal = append(e.journal, change{h, added})
+		return
+	}
+	e.demand.count(e, h, added)
+}

@@ -1,0 +1,160 @@
+package placement
+
+import "math"
+
+// index keeps what a shape knows of every node: its score, or why it does not fit. A tournament
+// tree over the scores has the best node at its root; ties go to the smaller name, so that the
+// answer does not depend on the order in which nodes were met.
+type index struct {
+	built   bool
+	cursor  int    // changes seen, counted from the engine's first
+	demand  uint64 // version of the demand the scores were made with
+	scores  []float64
+	reasons []Reason
+	gens    []uint32 // description of the node that matched was made for
+	matched []Reason
+	tree    []int32 // slots; the root is tree[1], leaves start at len/2
+}
+
+var noScore = math.Inf(-1)
+
+// refreshed brings the shape's index up to date: only nodes that changed are scored again.
+func (e *Engine) refreshed(s *shape) *index {
+	e.remember(s)
+	x := &s.index
+	stale := !x.built || x.cursor < e.base
+	if s.policy.Node.ReadsDemand() || s.policy.Card.ReadsDemand() {
+		stale = stale || x.demand != e.demand.version
+	}
+	x.demand = e.demand.version
+	x.grow(e)
+	end := e.base + len(e.changes)
+	if stale {
+		for slot := range e.nodes {
+			e.rescore(s, int32(slot))
+		}
+		x.rebuild(e)
+		x.built = true
+	} else if x.cursor < end {
+		e.round++
+		for _, slot := range e.changes[x.cursor-e.base:] {
+			if e.seen[slot] == e.round {
+				continue
+			}
+			e.seen[slot] = e.round
+			e.rescore(s, slot)
+			x.climb(e, slot)
+		}
+	}
+	x.cursor = end
+	return x
+}
+
+func (e *Engine) rescore(s *shape, slot int32) {
+	x := &s.index
+	x.scores[slot] = noScore
+	n := e.nodes[slot]
+	if n == nil {
+		x.reasons[slot] = NodeUnknown
+		x.gens[slot] = 0
+		return
+	}
+	if x.gens[slot] != n.gen {
+		x.gens[slot] = n.gen
+		x.matched[slot] = matches(&s.pod, &n.desc)
+	}
+	reason := x.matched[slot]
+	if !n.known {
+		reason = NodeUnknown
+	}
+	if reason == Fits {
+		reason = e.pick.run(e, s, n, 0)
+	}
+	x.reasons[slot] = reason
+	if reason == Fits {
+		x.scores[slot] = s.policy.Node.NodeScore(&e.pick.c)
+	}
+}
+
+// grow makes room for new slots; a larger tree is rebuilt from its leaves.
+func (x *index) grow(e *Engine) {
+	for len(x.scores) < len(e.nodes) {
+		x.scores = append(x.scores, noScore)
+		x.reasons = append(x.reasons, NodeUnknown)
+		x.gens = append(x.gens, 0)
+		x.matched = append(x.matched, NodeUnknown)
+	}
+	leaves := 1
+	for leaves < len(e.nodes) {
+		leaves *= 2
+	}
+	if 2*leaves != len(x.tree) {
+		x.tree = make([]int32, 2*leaves)
+		x.rebuild(e)
+	}
+}
+
+func (x *index) rebuild(e *Engine) {
+	leaves := len(x.tree) / 2
+	for i := range leaves {
+		x.tree[leaves+i] = -1
+		if i < len(x.scores) {
+			x.tree[leaves+i] = int32(i)
+		}
+	}
+	for i := leaves - 1; i > 0; i-- {
+		x.tree[i] = x.better(e, x.tree[2*i], x.tree[2*i+1])
+	}
+}
+
+func (x *index) climb(e *Engine, slot int32) {
+	for i := (len(x.tree)/2 + int(slot)) / 2; i > 0; i /= 2 {
+		x.tree[i] = x.better(e, x.tree[2*i], x.tree[2*i+1])
+	}
+}
+
+func (x *index) better(e *Engine, a, b int32) int32 {
+	switch {
+	case a < 0 || x.scores[a] == noScore:
+		return b
+	case b < 0 || x.scores[b] == noScore:
+		return a
+	case x.scores[a] != x.scores[b]:
+		if x.scores[a] > x.scores[b] {
+			return a
+		}
+		return b
+	case e.nodes[a].name < e.nodes[b].name:
+		return a
+	}
+	return b
+}
+
+// best node for the shape, or nil. The salt draws lots where the policy wants them.
+func (e *Engine) best(s *shape, salt uint64) *node {
+	x := e.refreshed(s)
+	if len(e.nodes) == 0 {
+		return nil
+	}
+	top := x.tree[1]
+	if top < 0 || x.scores[top] == noScore {
+		return nil
+	}
+	if s.policy.Node.Shuffles() {
+		top = e.drawn(x, x.scores[top], salt)
+	}
+	return e.nodes[top]
+}
+
+// drawn is one of the nodes with this score. The lot hangs on names, not on slots.
+func (e *Engine) drawn(x *index, score float64, salt uint64) int32 {
+	best, bestLot := int32(-1), uint64(0)
+	for slot, s := range x.scores {
+		if s == score {
+			if lot := hashInt(salt, e.nodes[slot].lot); best < 0 || lot > bestLot {
+				best, bestLot = int32(slot), lot
+			}
+		}
+	}
+	return best
+}

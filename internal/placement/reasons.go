@@ -1,0 +1,187 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/elastic-ai/elastic/internal/placement/policy"
+)
+
+// Reason why a node does not take a pod.
+type Reason uint8
+
+const (
+	Fits Reason = iota
+	NodeUnknown
+	NodeUnschedulable
+	LabelsDiffer
+	Tainted
+	FewCPU
+	FewMemory
+	FewPods
+	FewOther
+	FewCards
+	CardsDiffer
+	CardsUnhealthy
+	HeldElsewhere
+	OutsideTopology
+	reasons
+)
+
+var reasonText = [reasons]string{
+	Fits:              "fits",
+	NodeUnknown:       "node not known",
+	NodeUnschedulable: "node is unschedulable",
+	LabelsDiffer:      "node labels do not match",
+	Tainted:           "node has a taint the pod does not tolerate",
+	FewCPU:            "not enough cpu",
+	FewMemory:         "not enough memory",
+	FewPods:           "too many pods",
+	FewOther:          "not enough of an extended resource",
+	FewCards:          "not enough free room on cards",
+	CardsDiffer:       "no card of the wanted model, memory or speed",
+	CardsUnhealthy:    "cards are unhealthy",
+	HeldElsewhere:     "the gang's reservation is on other nodes",
+	OutsideTopology:   "node is outside the topology",
+}
+
+func (r Reason) String() string { return reasonText[r] }
+
+// Wake is a set of events.
+type Wake uint8
+
+const (
+	OnPodGone Wake = 1 << iota
+	OnNode
+	OnCard
+)
+
+// WakesOn says which events could turn the refusal into a yes.
+func (r Reason) WakesOn() Wake {
+	switch r {
+	case FewCPU, FewMemory, FewPods, FewOther:
+		return OnPodGone | OnNode
+	case FewCards, HeldElsewhere:
+		return OnPodGone | OnNode | OnCard
+	case CardsDiffer, CardsUnhealthy:
+		return OnNode | OnCard
+	}
+	return OnNode
+}
+
+func lacking(resource int) Reason {
+	switch resource {
+	case policy.CPU:
+		return FewCPU
+	case policy.Memory:
+		return FewMemory
+	case policy.Pods:
+		return FewPods
+	}
+	return FewOther
+}
+
+// Refusal says why there is no place, in one sentence and in numbers.
+type Refusal struct {
+	// Fit of Count pods found a place before the next one did not.
+	Fit, Count int
+	// Nodes that refuse the next pod, by reason.
+	Nodes map[Reason]int
+	// Unhealthy cards that would have been considered, as "node/index: what is wrong", the first few.
+	Unhealthy []string
+	// Domains that were too small, where a topology was asked for.
+	Detail string
+	Wake   Wake
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	switch {
+	case r.Count > 1:
+		fmt.Fprintf(&b, "%d of %d pods fit", r.Fit, r.Count)
+	default:
+		b.WriteString("the pod fits nowhere")
+	}
+	if r.Detail != "" {
+		b.WriteString("; " + r.Detail)
+	}
+	total := 0
+	for _, n := range r.Nodes {
+		total += n
+	}
+	if total == 0 {
+		if r.Detail == "" {
+			b.WriteString(": there are no nodes")
+		}
+		return b.String()
+	}
+	b.WriteString(": for the next, of ")
+	fmt.Fprintf(&b, "%d nodes", total)
+	sep := " "
+	for _, reason := range r.sorted() {
+		fmt.Fprintf(&b, "%s%d: %s", sep, r.Nodes[reason], reason)
+		sep = ", "
+	}
+	if len(r.Unhealthy) > 0 {
+		b.WriteString("; unhealthy: " + strings.Join(r.Unhealthy, ", "))
+	}
+	return b.String()
+}
+
+// sorted reasons, the most frequent first.
+func (r *Refusal) sorted() []Reason {
+	var list []Reason
+	for reason := range reasons {
+		if r.Nodes[reason] > 0 {
+			list = append(list, reason)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Reason) int { return r.Nodes[b] - r.Nodes[a] })
+	return list
+}
+
+// mostNamed unhealthy cards are named in a refusal.
+const mostNamed = 4
+
+// refuse sums up why no node takes the shape.
+func (e *Engine) refuse(s *shape, within []int32) *Refusal {
+	x := e.refreshed(s)
+	r := &Refusal{Count: 1, Nodes: map[Reason]int{}}
+	count := func(slot int32) {
+		n := e.nodes[slot]
+		if n == nil || !n.known {
+			return
+		}
+		reason := x.reasons[slot]
+		if reason == Fits {
+			return
+		}
+		r.Nodes[reason]++
+		r.Wake |= reason.WakesOn()
+		if reason == CardsUnhealthy || reason == FewCards {
+			for i := range n.desc.Cards {
+				if c := &n.desc.Cards[i]; c.Unhealthy != "" {
+					r.Unhealthy = append(r.Unhealthy, fmt.Sprintf("%s/%d: %s", n.name, c.Index, c.Unhealthy))
+				}
+			}
+		}
+	}
+	if within != nil {
+		for _, slot := range within {
+			count(slot)
+		}
+	} else {
+		for slot := range e.nodes {
+			count(int32(slot))
+		}
+	}
+	slices.Sort(r.Unhealthy)
+	if more := len(r.Unhealthy) - mostNamed; more > 0 {
+		r.Unhealthy = append(r.Unhealthy[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	if r.Wake == 0 {
+		r.Wake = OnNode
+	}
+	return r
+}

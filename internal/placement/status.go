@@ -1,0 +1,104 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+)
+
+// NodeStatus is a node with who holds what.
+type NodeStatus struct {
+	Name        string
+	Known       bool
+	Free, Total map[string]int64
+	Cards       []CardStatus
+	Pods        []PodStatus // all pods on the node's books, with cards or without
+}
+
+// CardStatus is a card with who holds what of it.
+type CardStatus struct {
+	Card
+	FreeCore, FreeMemory int64
+	Holders              []Holder
+}
+
+// Holder of a piece of a card.
+type Holder struct {
+	Pod, Container string
+	Core, Memory   int64
+	Bound          bool // false: reserved
+}
+
+// PodStatus is a pod on the books of a node.
+type PodStatus struct {
+	Key          string
+	Gang, PodSet string
+	Bound        bool
+	Priority     int32
+}
+
+// Status of all nodes, sorted by name.
+func (e *Engine) Status() []NodeStatus {
+	var out []NodeStatus
+	for _, n := range e.nodes {
+		if n != nil {
+			out = append(out, e.statusOf(n))
+		}
+	}
+	slices.SortFunc(out, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// NodeStatus of one node; ok is false where it is not known.
+func (e *Engine) NodeStatus(name string) (status NodeStatus, ok bool) {
+	n := e.byName[name]
+	if n == nil {
+		return NodeStatus{}, false
+	}
+	return e.statusOf(n), true
+}
+
+// Assignment of a pod, bound or reserved.
+func (e *Engine) Assignment(key string) (a Assignment, bound, ok bool) {
+	h := e.pods[key]
+	if h == nil {
+		return Assignment{}, false, false
+	}
+	return h.assignment(), h.bound, true
+}
+
+func (e *Engine) statusOf(n *node) NodeStatus {
+	s := NodeStatus{Name: n.name, Known: n.known, Free: map[string]int64{}, Total: map[string]int64{}}
+	for name, id := range e.resources {
+		if id < len(n.view.Total) {
+			s.Free[name], s.Total[name] = n.view.Free[id], n.view.Total[id]
+		}
+	}
+	holdings := slices.Clone(n.holdings)
+	slices.SortFunc(holdings, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
+	for i := range n.desc.Cards {
+		s.Cards = append(s.Cards, CardStatus{Card: n.desc.Cards[i], FreeCore: n.view.Cards[i].FreeCore, FreeMemory: n.view.Cards[i].FreeMemory})
+	}
+	for _, h := range holdings {
+		s.Pods = append(s.Pods, PodStatus{Key: h.key, Gang: h.pod.Gang, PodSet: h.pod.PodSet, Bound: h.bound, Priority: h.pod.Priority})
+		for i := range h.takes {
+			t := &h.takes[i]
+			if at := n.at(t.index); at >= 0 {
+				holder := Holder{Pod: h.key, Core: t.core, Memory: t.mem, Bound: h.bound}
+				if t.container >= 0 {
+					holder.Container = h.pod.Containers[t.container].Name
+				}
+				s.Cards[at].Holders = append(s.Cards[at].Holders, holder)
+			}
+		}
+	}
+	return s
+}
+
+func (e *Engine) sortedHoldings() []*holding {
+	out := make([]*holding, 0, len(e.pods))
+	for _, h := range e.pods {
+		out = append(out, h)
+	}
+	slices.SortFunc(out, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
+	return out
+}

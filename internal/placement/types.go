@@ -1,0 +1,184 @@
+package placement
+
+// Node as the cluster describes it.
+type Node struct {
+	Name   string
+	Labels map[string]string
+	Taints []Taint
+	// Unschedulable nodes keep their pods and take no new ones.
+	Unschedulable bool
+	// Resources are allocatable amounts: cpu in thousandths, everything else in units (memory in bytes).
+	// A node that does not say "pods" has no limit on them.
+	Resources map[string]int64
+	Cards     []Card
+}
+
+// Card is one physical card of a node. Cards of a node may differ.
+type Card struct {
+	Index  int // the device index containers see
+	UUID   string
+	Model  string
+	Memory int64 // MiB
+	// TFLOPS of the card; 0 means by Options.Ratings or the built-in table.
+	TFLOPS float64
+	NUMA   int
+	Links  []Link
+	// Unhealthy says what is wrong with the card; empty means healthy.
+	Unhealthy string
+	Load      Load
+}
+
+// Link between two cards of a node.
+type Link struct {
+	To        int     // the other card's Index
+	Bandwidth float64 // GB/s
+}
+
+// Load is measured, not asked for. Both are parts of the whole, 0 to 1.
+type Load struct{ Core, Memory float64 }
+
+// Taint and Toleration are Kubernetes'.
+type Taint struct{ Key, Value, Effect string }
+
+// Toleration of taints. Operator is "Equal" (also when empty) or "Exists".
+type Toleration struct{ Key, Operator, Value, Effect string }
+
+// Term is a list of requirements that must all hold.
+type Term []Requirement
+
+// Requirement on a node label. Operator is In, NotIn, Exists, DoesNotExist, Gt or Lt.
+// The key "metadata.name" stands for the node's name.
+type Requirement struct {
+	Key, Operator string
+	Values        []string
+}
+
+// CardRequest is what one container asks of cards. The zero value asks for none.
+type CardRequest struct {
+	// Count of different cards; each of them gives what the rest of the request says.
+	Count int
+	// Core is in thousandths of a card, 1000 at most.
+	Core int64
+	// Memory is in MiB.
+	Memory int64
+	// TFLOPS is turned into core by the rating of the card's model. It excludes Core.
+	TFLOPS float64
+	// Models names the card models that will do; empty means any.
+	Models []string
+	// Exclusive cards are shared with nobody.
+	Exclusive bool
+}
+
+// Container of a pod. Init containers that ask for cards are containers like others here.
+type Container struct {
+	Name  string
+	Cards CardRequest
+}
+
+// Arrange says how containers of one pod share cards.
+type Arrange uint8
+
+const (
+	Anyhow   Arrange = iota // whatever fits best
+	Together                // all on the same card or cards
+	Apart                   // no two on one card
+)
+
+// Pod that wants a place, or has one.
+type Pod struct {
+	Key         string // namespace/name
+	Priority    int32
+	Resources   map[string]int64 // summed over containers, in the units of Node.Resources; one of "pods" is implied
+	Containers  []Container
+	Arrange     Arrange
+	Selector    map[string]string
+	Affinity    []Term // any of these
+	Tolerations []Toleration
+	// Policy is a class of Options.Classes or a policy as policy.Parse reads it; empty means the cluster's.
+	Policy string
+	// Gang and PodSet tie the pod to what Txn.Commit held for its job.
+	Gang, PodSet string
+	// Pinned pods are not moved by a defragmentation plan.
+	Pinned bool
+}
+
+// Grant is the cards one container gets.
+type Grant struct {
+	Container string
+	Cards     []CardGrant
+}
+
+// CardGrant is a piece of one card. An exclusive card is granted in full.
+type CardGrant struct {
+	Index        int
+	Core, Memory int64
+}
+
+// Assignment of a pod: the node and the cards of each container that asked for some.
+type Assignment struct {
+	Node   string
+	Grants []Grant
+}
+
+// Gang is a job's pods: all are placed or none is.
+type Gang struct {
+	Key     string
+	PodSets []PodSet
+}
+
+// PodSet is Count pods like Pod. Pod.Key, Gang and PodSet are filled in by the engine.
+type PodSet struct {
+	Name     string
+	Count    int
+	Pod      Pod
+	Topology *TopologyRequest
+}
+
+// TopologyMode says how strongly pods want to be near each other.
+type TopologyMode uint8
+
+const (
+	Unconstrained TopologyMode = iota // anywhere in the topology
+	Preferred                         // in one domain of Level if possible, else of the next level up, else in few
+	Required                          // in one domain of Level
+)
+
+// TopologyRequest of a pod set, with the meaning of Kueue's topology-aware scheduling.
+type TopologyRequest struct {
+	// Topology names a list of Options.Topologies.
+	Topology string
+	Mode     TopologyMode
+	// Level is a label key of the topology.
+	Level string
+	// Slices of SliceSize pods each stay in one domain of SliceLevel; 0 means no slices.
+	SliceLevel string
+	SliceSize  int
+	// Group ties pod sets to one domain: those of the same group go to the same one.
+	Group string
+}
+
+// Placed is some pods of a set on one node.
+type Placed struct {
+	Node string
+	// Domain is the node's label values along the topology's levels; empty without a topology.
+	Domain []string
+	Count  int
+	// Cards of each of the Count pods.
+	Cards [][]Grant
+}
+
+// PodSetAnswer is where the pods of one set go.
+type PodSetAnswer struct {
+	Name   string
+	Placed []Placed
+	// Fit is how many of Count found a place.
+	Fit, Count int
+}
+
+// Answer to a gang.
+type Answer struct {
+	Fits    bool
+	PodSets []PodSetAnswer
+	// Refusal is set when not all pods fit.
+	Refusal *Refusal
+}
