@@ -1,0 +1,243 @@
+package admission
+
+import "slices"
+
+// A claim is room in the future tree for a workload that waits until others
+// have left. Whoever comes later must leave it alone, unless its rights are
+// better: then the claim is set aside and its holder looks again.
+
+// claim lets a workload wait for room that is being made.
+func (e *Engine) claim(a *assignment) {
+	w := a.w
+	q := w.queue
+	e.dequeue(w)
+	q.pending++
+	kept := *a
+	kept.counts = slices.Clone(a.counts)
+	kept.usage = slices.Clone(a.usage)
+	kept.flavors, kept.need, kept.misses, kept.victims, kept.avoid, kept.drops = nil, nil, nil, nil, nil, nil
+	w.claimed, w.claim = &kept, kept.usage
+	for _, u := range w.claim {
+		e.count(q, u.fr, u.v, future)
+	}
+	if e.opts.Placer != nil {
+		e.opts.Placer.Hold(w.spec.Key, a.placed)
+	}
+	t := q.node.root.tree
+	t.waiting = append(t.waiting, w)
+	q.claims = append(q.claims, w)
+	e.park(w, ReasonWaitingForPreemptedWorkloads, e.lazyMessage(a))
+}
+
+// unclaim gives a claim up.
+func (e *Engine) unclaim(w *workload, forGood bool) {
+	q := w.queue
+	e.liftClaim(w, forGood)
+	q.pending--
+	t := q.node.root.tree
+	t.waiting = without(t.waiting, w)
+	q.claims = without(q.claims, w)
+	w.claim, w.claimed = nil, nil
+	if q.spec.StrictFIFO {
+		e.ready(q)
+	}
+}
+
+// liftClaim takes the claimed room out of the future, telling others if for good.
+func (e *Engine) liftClaim(w *workload, tell bool) {
+	for _, u := range w.claim {
+		if tell || e.reshaped {
+			e.count(w.queue, u.fr, -u.v, future)
+		} else {
+			w.queue.node.add(u.fr, -u.v, future)
+		}
+	}
+	if e.opts.Placer != nil {
+		e.opts.Placer.Remove(w.spec.Key)
+	}
+}
+
+func without(list []*workload, w *workload) []*workload {
+	if i := slices.Index(list, w); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// setAside sends a claim's holder back in line.
+func (e *Engine) setAside(w *workload) {
+	if w.class != nil { // a reservation of a blocked head
+		e.unpark(w.class)
+		return
+	}
+	if w.claim == nil {
+		return
+	}
+	q := w.queue
+	e.unclaim(w, true)
+	w.queue = q
+	e.enqueue(w)
+}
+
+func (q *queue) dropClaims(e *Engine) {
+	for _, w := range slices.Clone(q.claims) {
+		e.setAside(w)
+	}
+}
+
+func (t *tree) dropClaims(e *Engine) {
+	for _, w := range slices.Clone(t.waiting) {
+		e.setAside(w)
+	}
+}
+
+// completeClaims admits those whose room is there by now, on any flavor.
+func (e *Engine) completeClaims(t *tree) {
+	if !t.touched {
+		return
+	}
+	t.touched = false
+	for _, w := range slices.Clone(t.waiting) {
+		if w.claim == nil {
+			continue
+		}
+		kept := w.claimed
+		e.liftClaim(w, false)
+		a := e.newAssignment()
+		a.reset(w, kept.shape)
+		copy(a.counts, kept.counts)
+		e.scratch.fitOnly = true
+		e.evals++
+		e.attempt(a)
+		e.scratch.fitOnly = false
+		if a.mode == fit && len(a.victims) == 0 {
+			a.partial = kept.partial
+			e.restoreClaim(w)
+			e.unclaim(w, !slices.Equal(kept.usage, a.usage))
+			e.admit(a)
+		} else {
+			e.restoreClaim(w)
+		}
+		e.recycle(a)
+	}
+}
+
+func (e *Engine) restoreClaim(w *workload) {
+	for _, u := range w.claim {
+		w.queue.node.add(u.fr, u.v, future)
+	}
+	if e.opts.Placer != nil {
+		e.opts.Placer.Hold(w.spec.Key, w.claimed.placed)
+	}
+}
+
+// reserve keeps the blocked head of a StrictFIFO queue from being overtaken:
+// what it could use of its own quota is not lent out meanwhile. A queue that can
+// always take its quota back needs no such protection.
+func (e *Engine) reserve(c *class, a *assignment) {
+	q := c.queue
+	if a.mode != noCandidates || q.node.parent == nil || q.spec.Preemption.ReclaimWithinCohort == PreemptAny {
+		return
+	}
+	for _, u := range a.usage {
+		cl := &q.node.cells[u.fr]
+		v := min(u.v, cl.nominal-cl.use[future])
+		if a.borrow > 0 {
+			v = u.v
+			if cl.borrow != noLimit {
+				v = min(v, cl.nominal+cl.borrow-cl.use[future])
+			}
+		}
+		if v > 0 {
+			c.reserved = append(c.reserved, amount{u.fr, v})
+		}
+	}
+	for _, u := range c.reserved {
+		e.count(q, u.fr, u.v, future)
+	}
+	if len(c.reserved) > 0 {
+		t := q.node.root.tree
+		t.reserving = append(t.reserving, c)
+	}
+}
+
+func (e *Engine) unreserve(c *class) {
+	if len(c.reserved) == 0 {
+		return
+	}
+	for _, u := range c.reserved {
+		e.count(c.queue, u.fr, -u.v, future)
+	}
+	c.reserved = c.reserved[:0]
+	t := c.queue.node.root.tree
+	if i := slices.Index(t.reserving, c); i >= 0 {
+		t.reserving = slices.Delete(t.reserving, i, i+1)
+	}
+}
+
+// attemptOverClaims tries again without the claims of lower rank.
+func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
+	if len(t.waiting) == 0 && len(t.reserving) == 0 || e.scratch.fitOnly {
+		return
+	}
+	for _, p := range t.waiting {
+		if a.outranks(p, p.claimed.borrow) {
+			a.drops = append(a.drops, p)
+		}
+	}
+	for _, c := range t.reserving {
+		if p := c.members[0]; p != a.w && a.outranks(p, 0) {
+			a.drops = append(a.drops, p)
+		}
+	}
+	if len(a.drops) == 0 {
+		return
+	}
+	b := e.newAssignment()
+	b.reset(a.w, a.shape)
+	e.shiftClaims(a.drops, -1)
+	e.attempt(b)
+	e.shiftClaims(a.drops, 1)
+	if b.promising() && (b.mode > a.mode || !a.promising()) {
+		b.drops, a.drops = a.drops, b.drops
+		*a, *b = *b, *a
+	} else {
+		a.drops = a.drops[:0]
+	}
+	e.recycle(b)
+}
+
+func (e *Engine) shiftClaims(ws []*workload, sign int64) {
+	for _, p := range ws {
+		room := p.claim
+		if p.class != nil {
+			room = p.class.reserved
+		}
+		for _, u := range room {
+			p.queue.node.add(u.fr, sign*u.v, future)
+		}
+		if e.opts.Placer == nil || p.class != nil {
+			continue
+		}
+		if sign < 0 {
+			e.opts.Placer.Remove(p.spec.Key)
+		} else {
+			e.opts.Placer.Hold(p.spec.Key, p.claimed.placed)
+		}
+	}
+}
+
+// outranks says whether a workload's rights are better than those of p, who
+// borrows as given.
+func (a *assignment) outranks(p *workload, borrow int) bool {
+	if a.w.queue == p.queue {
+		return turn(a.w, p) < 0
+	}
+	if a.borrow != borrow {
+		return a.borrow < borrow
+	}
+	if a.w.spec.Priority != p.spec.Priority {
+		return a.w.spec.Priority > p.spec.Priority
+	}
+	return a.w.order < p.order
+}

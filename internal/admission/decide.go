@@ -1,0 +1,316 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// scratch is memory reused from one decision to the next.
+type scratch struct {
+	key     []byte
+	names   []string
+	total   []perPod
+	chosen  []int32
+	usage   []amount
+	entries []*assignment
+	free    []*assignment
+	parks   []Park
+	search  search
+	fitOnly bool // do not look for anyone to displace
+	taken   []int64
+}
+
+// Decide works out what to do now, and assumes it done: a later WriteFailed undoes an item.
+func (e *Engine) Decide(at time.Time) Plan {
+	e.at = at
+	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
+	e.rebuild()
+	e.fireTimers(at)
+	e.reviewHolders(at)
+	for len(e.work) > 0 {
+		slices.SortFunc(e.work, func(a, b *tree) int { return strings.Compare(b.root.name, a.root.name) })
+		t := e.work[len(e.work)-1]
+		e.work = e.work[:len(e.work)-1]
+		t.listed = false
+		if t.root.tree == t {
+			e.decideTree(t)
+		}
+	}
+	plan := e.plan
+	plan.NextAt = e.nextTimer()
+	e.plan.Park, e.scratch.parks = e.scratch.parks[:0], e.plan.Park
+	return plan
+}
+
+// decideTree runs rounds until nobody in the tree can be helped further.
+func (e *Engine) decideTree(t *tree) {
+	if t.cyclic {
+		return
+	}
+	for _, q := range t.queues {
+		e.refreshShares(q)
+	}
+	for {
+		e.completeClaims(t)
+		e.wake(t)
+		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched {
+			return
+		}
+	}
+}
+
+// round takes the head of every queue, as Kueue's cycle does, and settles
+// them in the order of their rights. It reports whether there was any.
+func (e *Engine) round(t *tree) bool {
+	entries := e.scratch.entries[:0]
+	any := false
+	for _, q := range t.queues {
+		w := q.head()
+		if w == nil {
+			continue
+		}
+		any = true
+		a := e.newAssignment()
+		e.evaluate(w, w.class.shape, a)
+		if a.promising() {
+			entries = append(entries, a)
+			continue
+		}
+		e.settleRefusal(a)
+		e.recycle(a)
+	}
+	e.scratch.entries = entries
+	if t.policy == PolicyFIFO {
+		slices.SortFunc(entries, rightsOrder)
+		for _, a := range entries {
+			e.process(t, a)
+		}
+	} else {
+		e.processFairly(t, entries)
+	}
+	for i, a := range entries {
+		e.recycle(a)
+		entries[i] = nil
+	}
+	return any
+}
+
+// rightsOrder: own quota before borrowed, then priority, then age.
+func rightsOrder(a, b *assignment) int {
+	if a.borrow != b.borrow {
+		return cmp.Compare(a.borrow, b.borrow)
+	}
+	if c := turn(a.w, b.w); c != 0 {
+		return c
+	}
+	return strings.Compare(a.w.queue.name, b.w.queue.name)
+}
+
+func (e *Engine) newAssignment() *assignment {
+	if n := len(e.scratch.free); n > 0 {
+		a := e.scratch.free[n-1]
+		e.scratch.free = e.scratch.free[:n-1]
+		return a
+	}
+	return &assignment{}
+}
+
+func (e *Engine) recycle(a *assignment) {
+	a.w, a.shape, a.placed, a.failed = nil, nil, nil, nil
+	e.scratch.free = append(e.scratch.free, a)
+}
+
+// promising: it can be admitted, at once or after others have left.
+func (a *assignment) promising() bool {
+	return a.mode >= deferred || len(a.victims) > 0
+}
+
+// evaluate finds the best a workload can get as things stand.
+func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
+	e.evals++
+	t := w.queue.node.root.tree
+	a.reset(w, s)
+	e.attempt(a)
+	if a.mode != fit {
+		e.attemptOverClaims(t, a)
+	}
+	if !a.promising() && s.shrinks {
+		e.attemptPartial(a)
+	}
+	a.version = t.version
+}
+
+// attempt assigns flavors at the present counts and looks for real nodes and,
+// if need be, for workloads to displace.
+func (e *Engine) attempt(a *assignment) {
+	a.victims, a.placed, a.failed = a.victims[:0], nil, nil
+	e.assign(a)
+	if a.mode == noFit {
+		return
+	}
+	if e.opts.Placer != nil && a.mode >= deferred && !e.findPlacement(a) {
+		return
+	}
+	if a.mode < deferred {
+		e.findVictims(a)
+	}
+}
+
+// process carries out what evaluate found, unless others got there first; then
+// the workload stays in line for the next round.
+func (e *Engine) process(t *tree, a *assignment) {
+	if a.version != t.version && !e.stillHolds(t, a) {
+		return
+	}
+	for _, p := range a.drops {
+		e.setAside(p)
+	}
+	switch {
+	case a.mode == fit:
+		e.admit(a)
+	default:
+		for _, v := range a.victims {
+			e.preempt(a.w, v)
+		}
+		e.claim(a)
+	}
+}
+
+// stillHolds checks an evaluation against a tree that changed since.
+func (e *Engine) stillHolds(t *tree, a *assignment) bool {
+	if a.w.class == nil {
+		return false
+	}
+	if a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil {
+		return a.fits(now) && a.fits(future)
+	}
+	was, borrow := a.mode, a.borrow
+	e.evaluate(a.w, a.shape, a)
+	if !a.promising() {
+		e.settleRefusal(a)
+		return false
+	}
+	return a.mode == was && a.borrow == borrow
+}
+
+func (a *assignment) fits(k int) bool {
+	for _, u := range a.usage {
+		if !a.w.queue.node.fits(u.fr, u.v, k) {
+			return false
+		}
+	}
+	return true
+}
+
+// admit gives the workload its quota.
+func (e *Engine) admit(a *assignment) {
+	w := a.w
+	adm := e.admissionOf(a)
+	if e.opts.Placer != nil {
+		placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
+		if refusal != nil {
+			return // another took the nodes since; next round
+		}
+		adm.Placement = placed
+	}
+	if w.class != nil {
+		e.dequeue(w)
+	}
+	w.spec.Admission = adm
+	w.reserved = nanos(e.at)
+	w.assumed, w.told, w.barred = true, "", false
+	e.occupy(w, slices.Clone(a.usage))
+	if w.local != nil {
+		w.local.usage.charge(e, w.usage)
+		e.refreshShares(w.queue)
+	}
+	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial})
+}
+
+func (e *Engine) admissionOf(a *assignment) *Admission {
+	adm := &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: make([]PodSetAssignment, len(a.shape.podSets))}
+	for i := range a.shape.podSets {
+		ps := &adm.PodSets[i]
+		ps.Name, ps.Count = a.shape.podSets[i].Name, a.counts[i]
+		ps.Flavors = make(map[string]string, len(a.flavors[i]))
+		ps.Usage = make(Requests, len(a.flavors[i]))
+		for j, fl := range a.flavors[i] {
+			if fl >= 0 {
+				r := a.shape.requests[i][j]
+				ps.Flavors[e.resources[r.resource]] = e.flavors[fl].spec.Name
+				ps.Usage[e.resources[r.resource]] = r.v * int64(a.counts[i])
+			}
+		}
+	}
+	return adm
+}
+
+// settleRefusal parks the class of a workload that cannot be admitted, and
+// says which changes could help.
+func (e *Engine) settleRefusal(a *assignment) {
+	c := a.w.class
+	e.parkClass(c, verdict{reason: a.refusal(), message: e.lazyMessage(a)})
+	e.registerWaits(c, a)
+	if c.queue.spec.StrictFIFO {
+		e.reserve(c, a)
+	}
+}
+
+// refusal is the token for why the assignment is not possible now.
+func (a *assignment) refusal() Reason {
+	switch {
+	case a.failed != nil:
+		return ReasonTopologyPlacementFailed
+	case a.mode == noFit && a.reason != "":
+		return a.reason
+	}
+	return ReasonWaitingForQuota
+}
+
+// registerWaits says what could turn the refusal into an admission.
+func (e *Engine) registerWaits(c *class, a *assignment) {
+	n := c.queue.node
+	if a.failed != nil {
+		for _, f := range c.queue.flavorsUsed(a) {
+			e.flavors[f].refused = append(e.flavors[f].refused, wait{c, 0, c.epoch})
+		}
+	}
+	if len(a.shape.groups) > 1 {
+		// Another choice for one pod set may make room for the next: any change counts.
+		for _, g := range c.queue.groups {
+			for _, f := range g.flavors {
+				for _, fr := range f.frs {
+					e.waitFor(c, fr, n.available(fr, future))
+				}
+			}
+		}
+		return
+	}
+	lastFlavor := int32(-1)
+	for _, m := range a.misses {
+		if m.reason != ReasonWaitingForQuota || m.flavor == lastFlavor {
+			continue // one lacking resource per flavor is enough to watch
+		}
+		lastFlavor = m.flavor
+		free := n.available(m.fr, future)
+		need := free + m.amount - 1
+		if a.sawCandidates || a.shape.shrinks {
+			need = free
+		}
+		e.waitFor(c, m.fr, need)
+	}
+}
+
+func (q *queue) flavorsUsed(a *assignment) []int32 {
+	var fls []int32
+	for _, g := range q.groups {
+		for _, f := range g.flavors {
+			if !slices.Contains(fls, f.flavor) {
+				fls = append(fls, f.flavor)
+			}
+		}
+	}
+	return fls
+}

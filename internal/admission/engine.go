@@ -1,0 +1,360 @@
+package admission
+
+import (
+	"slices"
+	"time"
+)
+
+// Options are fixed for the life of an Engine. The zero value is Kueue's default behaviour.
+type Options struct {
+	// Policy is how trees share what can be borrowed unless their root cohort says otherwise; default PolicyFIFO.
+	Policy CapacityPolicy
+	// FairStrategies are tried in order; empty means both of Kueue's.
+	FairStrategies []FairStrategy
+	// RequeueByCreation keeps a workload's place in line after a PodsReady timeout; otherwise
+	// its eviction time counts.
+	RequeueByCreation bool
+	// IgnoreUndeclared lets requests pass for resources that a queue does not list.
+	IgnoreUndeclared bool
+	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
+	Backfill bool
+	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
+	Placer Placer
+	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0
+	// forgets at once; UsageSampling sets how much of a request counts at the moment of admission.
+	UsageHalfLife time.Duration
+	UsageSampling time.Duration
+	UsageWeights  map[string]float64
+	// Format prints an amount in messages; nil prints as Kubernetes would.
+	Format func(resource string, amount int64) string
+}
+
+// FairStrategy is a rule for preemption under fair sharing.
+type FairStrategy uint8
+
+// Kueue's strategies.
+const (
+	LessThanOrEqualToFinalShare FairStrategy = iota
+	LessThanInitialShare
+)
+
+// Engine decides who may run. It is not safe for concurrent use.
+type Engine struct {
+	opts Options
+	at   time.Time // of the decision under way
+
+	resources     []string
+	resourceIndex map[string]int32
+	frs           []flavorResource
+	frIndex       map[flavorResource]int32
+
+	flavors     []*flavor
+	flavorIndex map[string]int32
+	cohorts     map[string]*node
+	cohortSpecs map[string]Cohort
+	queues      map[string]*queue
+	locals      map[Key]*localQueue
+	namespaces  map[string]map[string]string
+	workloads   map[Key]*workload
+
+	trees    []*tree
+	reshaped bool    // cohorts or queues changed: link the trees before going on
+	work     []*tree // trees in which something may be decided
+	review   []*workload
+	timers   []timer
+	evicting map[*workload]struct{} // holders on their way out
+
+	scratch scratch
+	plan    Plan
+	evals   int64 // workloads evaluated, for tests of how little work is done
+}
+
+type flavorResource struct {
+	flavor, resource int32
+}
+
+// workload is a Workload with where it stands.
+type workload struct {
+	spec     Workload
+	local    *localQueue
+	localPos int
+	queue    *queue
+	order    int64 // its time in line
+	reserved int64 // when it got its quota
+
+	class    *class // while in line
+	pos      int
+	claim    []amount // room it waits for
+	claimed  *assignment
+	holds    bool
+	usage    []amount // quota held
+	leaving  bool     // evicting: counted now, not in the future
+	assumed  bool     // admitted by us, not yet confirmed
+	told     Reason
+	reviewed bool // listed in Engine.review
+	timer    time.Time
+	gone     bool
+	barred   bool // displaced by fair sharing: does not displace by it until something else changes
+}
+
+type localQueue struct {
+	spec    LocalQueue
+	exists  bool
+	queue   *queue
+	members []*workload
+	usage   usageHistory
+	share   float64 // its weighted usage as of this decision
+}
+
+// New returns an empty engine.
+func New(o Options) *Engine {
+	if len(o.FairStrategies) == 0 {
+		o.FairStrategies = []FairStrategy{LessThanOrEqualToFinalShare, LessThanInitialShare}
+	}
+	if o.Format == nil {
+		o.Format = formatAmount
+	}
+	e := &Engine{
+		opts:          o,
+		resourceIndex: map[string]int32{},
+		frIndex:       map[flavorResource]int32{},
+		flavorIndex:   map[string]int32{},
+		cohorts:       map[string]*node{},
+		cohortSpecs:   map[string]Cohort{},
+		queues:        map[string]*queue{},
+		locals:        map[Key]*localQueue{},
+		namespaces:    map[string]map[string]string{},
+		workloads:     map[Key]*workload{},
+		evicting:      map[*workload]struct{}{},
+	}
+	e.resource(Pods)
+	return e
+}
+
+// Apply takes in one event.
+func (e *Engine) Apply(ev Event) { ev.apply(e) }
+
+func (e *Engine) resource(name string) int32 {
+	i, ok := e.resourceIndex[name]
+	if !ok {
+		i = int32(len(e.resources))
+		e.resources = append(e.resources, name)
+		e.resourceIndex[name] = i
+		e.reshaped = true
+	}
+	return i
+}
+
+func (e *Engine) flavor(name string) int32 {
+	i, ok := e.flavorIndex[name]
+	if !ok {
+		i = int32(len(e.flavors))
+		e.flavors = append(e.flavors, &flavor{spec: Flavor{Name: name}})
+		e.flavorIndex[name] = i
+	}
+	return i
+}
+
+func (e *Engine) intern(flavor, resource string) int32 {
+	k := flavorResource{e.flavor(flavor), e.resource(resource)}
+	i, ok := e.frIndex[k]
+	if !ok {
+		i = int32(len(e.frs))
+		e.frs = append(e.frs, k)
+		e.frIndex[k] = i
+		e.reshaped = true
+	}
+	return i
+}
+
+func (e *Engine) queue(name string) *queue {
+	q := e.queues[name]
+	if q == nil {
+		q = &queue{name: name, classes: map[string]*class{}}
+		q.node = &node{name: name, queue: q, weight: 1}
+		q.node.root = q.node
+		q.node.tree = &tree{root: q.node}
+		e.queues[name] = q
+	}
+	return q
+}
+
+func (e *Engine) localQueue(k Key) *localQueue {
+	l := e.locals[k]
+	if l == nil {
+		l = &localQueue{spec: LocalQueue{Key: k}}
+		e.locals[k] = l
+	}
+	return l
+}
+
+// Queues, cohorts and flavors.
+
+func (ev CohortChanged) apply(e *Engine) {
+	n := e.cohort(ev.Cohort.Name)
+	e.cohortSpecs[ev.Cohort.Name] = ev.Cohort
+	if ev.Cohort.Parent != "" {
+		e.cohort(ev.Cohort.Parent)
+	}
+	n.weight = weight(ev.Cohort.FairWeight)
+	e.setQuotas(n, ev.Cohort.Groups)
+	n.changed, e.reshaped = true, true
+}
+
+func (ev CohortGone) apply(e *Engine) {
+	n := e.cohorts[ev.Name]
+	if n == nil {
+		return
+	}
+	delete(e.cohortSpecs, ev.Name)
+	n.weight = 1
+	e.setQuotas(n, nil)
+	n.changed, e.reshaped = true, true
+}
+
+func (ev QueueChanged) apply(e *Engine) {
+	q := e.queue(ev.Queue.Name)
+	afs := q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
+	q.spec, q.exists = ev.Queue, true
+	if ev.Queue.Cohort != "" {
+		e.cohort(ev.Queue.Cohort)
+	}
+	q.node.weight = weight(ev.Queue.FairWeight)
+	e.setQuotas(q.node, ev.Queue.Groups)
+	q.compileGroups(e)
+	q.node.changed, e.reshaped = true, true
+	e.replaceQueue(q, afs)
+}
+
+func (ev QueueGone) apply(e *Engine) {
+	q := e.queues[ev.Name]
+	if q == nil {
+		return
+	}
+	q.dropClaims(e)
+	q.node.root.changed = true // those left behind may use what it lends no more, or what it used
+	q.spec, q.exists = Queue{Name: ev.Name}, false
+	e.setQuotas(q.node, nil)
+	q.compileGroups(e)
+	q.node.parent, q.node.root = nil, q.node
+	q.node.tree = &tree{root: q.node}
+	e.reshaped = true
+	e.replaceQueue(q, true)
+}
+
+func weight(w *float64) float64 {
+	if w == nil {
+		return 1
+	}
+	return *w
+}
+
+// replaceQueue looks again at everything in a queue whose settings changed.
+func (e *Engine) replaceQueue(q *queue, reclass bool) {
+	for _, l := range q.locals {
+		for _, w := range l.members {
+			if !w.holds {
+				if reclass && w.class != nil {
+					e.dequeue(w)
+				}
+				e.place(w)
+			}
+		}
+	}
+	for _, w := range q.holders {
+		e.reviewLater(w)
+	}
+}
+
+func (ev LocalQueueChanged) apply(e *Engine) {
+	l := e.localQueue(ev.LocalQueue.Key)
+	l.exists = true
+	l.setQueue(e.queue(ev.LocalQueue.Queue))
+	l.spec = ev.LocalQueue
+	l.usage.seed(e, ev.LocalQueue)
+	e.replaceLocal(l)
+}
+
+func (ev LocalQueueGone) apply(e *Engine) {
+	l := e.locals[ev.Key]
+	if l == nil {
+		return
+	}
+	l.exists = false
+	l.spec = LocalQueue{Key: ev.Key}
+	l.usage = usageHistory{}
+	e.replaceLocal(l)
+	l.setQueue(nil)
+	if len(l.members) == 0 {
+		delete(e.locals, ev.Key)
+	}
+}
+
+func (l *localQueue) setQueue(q *queue) {
+	if l.queue == q {
+		return
+	}
+	if l.queue != nil {
+		i := slices.Index(l.queue.locals, l)
+		l.queue.locals = slices.Delete(l.queue.locals, i, i+1)
+	}
+	l.queue = q
+	if q != nil {
+		q.locals = append(q.locals, l)
+	}
+}
+
+func (e *Engine) replaceLocal(l *localQueue) {
+	for _, w := range l.members {
+		if w.holds {
+			e.reviewLater(w)
+		} else {
+			e.place(w)
+		}
+	}
+}
+
+func (ev FlavorChanged) apply(e *Engine) { e.changeFlavor(ev.Flavor, true) }
+
+func (ev FlavorGone) apply(e *Engine) { e.changeFlavor(Flavor{Name: ev.Name}, false) }
+
+func (e *Engine) changeFlavor(spec Flavor, exists bool) {
+	i := e.flavor(spec.Name)
+	f := e.flavors[i]
+	f.spec, f.exists = spec, exists
+	f.version++
+	for _, q := range e.queues { // waking is per queue; the order does not matter
+		if q.usesFlavor(i) {
+			q.wakeAll(e)
+		}
+	}
+}
+
+func (ev NamespaceChanged) apply(e *Engine) {
+	e.namespaces[ev.Name] = ev.Labels
+	e.replaceNamespace(ev.Name)
+}
+
+func (ev NamespaceGone) apply(e *Engine) {
+	delete(e.namespaces, ev.Name)
+	e.replaceNamespace(ev.Name)
+}
+
+func (e *Engine) replaceNamespace(name string) {
+	for k, l := range e.locals { // placing pending workloads is per workload; the order does not matter
+		if k.Namespace == name {
+			e.replaceLocal(l)
+		}
+	}
+}
+
+func (ev CapacityChanged) apply(e *Engine) {
+	if len(ev.Flavors) == 0 {
+		for _, f := range e.flavors {
+			e.wakePlacement(f)
+		}
+	}
+	for _, name := range ev.Flavors {
+		e.wakePlacement(e.flavors[e.flavor(name)])
+	}
+}

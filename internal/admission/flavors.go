@@ -1,0 +1,323 @@
+package admission
+
+import (
+	"slices"
+)
+
+// mode says what has to happen before a flavor can be used; higher is better.
+type mode uint8
+
+const (
+	noFit        mode = iota
+	noCandidates      // preemption would be allowed, but there is nobody to displace
+	preempt           // by displacing workloads of the same queue
+	reclaim           // by displacing workloads of other queues only
+	deferred          // once those already leaving have left
+	fit
+)
+
+// assignment is a try to give a workload its flavors.
+type assignment struct {
+	w       *workload
+	shape   *shape
+	mode    mode
+	borrow  int // how far up the quota comes from; 0: the queue's own
+	counts  []int32
+	flavors [][]int32 // by pod set, parallel to shape.requests; -1: needs none
+	usage   []amount
+	need    []int32 // flavor-resources that preemption must free
+	misses  []miss
+	reason  Reason
+	victims []victim
+	placed  any
+	version uint64 // of the tree when this was computed
+	partial bool
+	avoid   []int32 // flavors whose nodes had no room
+	failed  *Refusal
+	drops   []*workload // claims of lower rank that it sets aside
+
+	sawCandidates bool // there was someone who could be displaced
+}
+
+// miss is one thing that stood in the way.
+type miss struct {
+	reason   Reason
+	podSet   int32 // first pod set of the group
+	flavor   int32
+	resource int32
+	fr       int32
+	amount   int64 // how much more is needed, or was asked for
+	asked    int64 // by earlier pod sets (ExceedsMaxQuota)
+	limit    int64 // what there is at most (ExceedsMaxQuota)
+	at       *node // where it is missing
+	text     string
+}
+
+type granular struct {
+	mode   mode
+	borrow int
+}
+
+// better is the flavor preference of the queue.
+func (f *Fungibility) better(a, b granular) bool {
+	if a.mode == noFit || b.mode == noFit {
+		return a.mode != noFit
+	}
+	if (a.mode == noCandidates) != (b.mode == noCandidates) {
+		return b.mode == noCandidates
+	}
+	if f.PreferPreemption && a.borrow != b.borrow {
+		return a.borrow < b.borrow
+	}
+	if a.mode != b.mode {
+		return a.mode > b.mode
+	}
+	return a.borrow < b.borrow
+}
+
+// tryNext says whether to look at further flavors although this one may do.
+func (f *Fungibility) tryNext(g granular) bool {
+	switch {
+	case g.mode <= noCandidates:
+		return true
+	case g.mode < fit && !f.PreemptStay:
+		return true
+	case g.borrow > 0 && f.BorrowTryNext:
+		return true
+	}
+	return false
+}
+
+func (a *assignment) reset(w *workload, s *shape) {
+	*a = assignment{
+		w: w, shape: s, mode: fit,
+		counts:  append(a.counts[:0], s.counts...),
+		flavors: a.flavors[:0],
+		usage:   a.usage[:0], need: a.need[:0], misses: a.misses[:0],
+		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0],
+	}
+}
+
+// assign chooses flavors for all pod sets at a.counts, against the tree as it
+// stands. What is missing is noted either way.
+func (e *Engine) assign(a *assignment) {
+	a.mode, a.borrow, a.reason = fit, 0, ""
+	a.usage, a.need, a.misses = a.usage[:0], a.need[:0], a.misses[:0]
+	s := a.shape
+	for len(a.flavors) < len(s.podSets) {
+		if cap(a.flavors) > len(a.flavors) {
+			a.flavors = a.flavors[:len(a.flavors)+1]
+		} else {
+			a.flavors = append(a.flavors, nil)
+		}
+	}
+	for g := range s.groups {
+		if !e.assignGroup(a, g) {
+			a.mode = noFit
+			return
+		}
+	}
+}
+
+// assignGroup chooses flavors for one group of pod sets.
+func (e *Engine) assignGroup(a *assignment, g int) bool {
+	s, q := a.shape, a.w.queue
+	total := e.scratch.total[:0]
+	for _, id := range s.groups[g] {
+		for _, r := range s.requests[id] {
+			if r.resource == 0 && q.group(0) < 0 {
+				continue // pods are counted only where a queue lists them
+			}
+			total = addRequest(total, r.resource, r.v*int64(a.counts[id]))
+		}
+	}
+	e.scratch.total = total
+	chosen := e.scratch.chosen[:0]
+	for range total {
+		chosen = append(chosen, -1)
+	}
+	e.scratch.chosen = chosen
+	for i, t := range total {
+		if chosen[i] >= 0 {
+			continue
+		}
+		rg := q.group(t.resource)
+		if rg < 0 {
+			if t.v == 0 || e.opts.IgnoreUndeclared {
+				continue
+			}
+			a.miss(miss{reason: ReasonNoMatchingFlavor, podSet: int32(s.groups[g][0]), flavor: -1, resource: t.resource, fr: -1,
+				text: "resource " + e.resources[t.resource] + " unavailable in ClusterQueue"})
+			a.reason = worse(a.reason, ReasonNoMatchingFlavor)
+			return false
+		}
+		if !e.findFlavor(a, g, rg, total, chosen) {
+			return false
+		}
+	}
+	for _, id := range s.groups[g] {
+		fl := a.flavors[id][:0]
+		for _, r := range s.requests[id] {
+			j := slices.IndexFunc(total, func(t perPod) bool { return t.resource == r.resource })
+			if j < 0 || chosen[j] < 0 {
+				fl = append(fl, -1)
+				continue
+			}
+			fl = append(fl, chosen[j])
+			if v := r.v * int64(a.counts[id]); v > 0 {
+				a.usage = addAmount(a.usage, e.frIndex[flavorResource{chosen[j], r.resource}], v)
+			}
+		}
+		a.flavors[id] = fl
+	}
+	return true
+}
+
+func addRequest(list []perPod, res int32, v int64) []perPod {
+	for i := range list {
+		if list[i].resource == res {
+			list[i].v += v
+			return list
+		}
+	}
+	return append(list, perPod{res, v})
+}
+
+// findFlavor picks the flavor of one resource group for one group of pod sets.
+func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chosen []int32) bool {
+	q := a.w.queue
+	grp := &q.groups[rg]
+	fung := &q.spec.Fungibility
+	best, bestFlavor := granular{noFit, 1 << 30}, -1
+	groupReason := Reason("")
+	for i := range grp.flavors {
+		f := &grp.flavors[i]
+		got, reason := e.tryFlavor(a, g, grp, f, total)
+		if reason != "" && (groupReason == "" || severity(reason) < severity(groupReason)) {
+			groupReason = reason
+		}
+		if !fung.tryNext(got) || fung.better(got, best) {
+			best, bestFlavor = got, i
+		}
+		if !fung.tryNext(got) {
+			break
+		}
+	}
+	if best.mode == noFit || bestFlavor < 0 {
+		a.reason = worse(a.reason, groupReason)
+		return false
+	}
+	f := &grp.flavors[bestFlavor]
+	a.mode = min(a.mode, best.mode)
+	a.borrow = max(a.borrow, best.borrow)
+	for i, t := range total {
+		if q.group(t.resource) != rg {
+			continue
+		}
+		chosen[i] = f.flavor
+		if best.mode < deferred {
+			fr := f.frs[slices.Index(grp.resources, t.resource)]
+			if !q.node.fits(fr, a.used(fr)+t.v, future) && !slices.Contains(a.need, fr) {
+				a.need = append(a.need, fr)
+			}
+		}
+	}
+	return true
+}
+
+func (a *assignment) used(fr int32) int64 {
+	for _, u := range a.usage {
+		if u.fr == fr {
+			return u.v
+		}
+	}
+	return 0
+}
+
+// tryFlavor rates one flavor: the worst over the resources it must supply.
+func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, total []perPod) (granular, Reason) {
+	first := int32(a.shape.groups[g][0])
+	if slices.Contains(a.avoid, f.flavor) {
+		return granular{noFit, 0}, ReasonTopologyPlacementFailed
+	}
+	if why := a.shape.refuses(e, f.flavor, g); why != "" {
+		a.miss(miss{reason: ReasonNoMatchingFlavor, podSet: first, flavor: f.flavor, resource: -1, fr: -1, text: why})
+		return granular{noFit, 0}, ReasonNoMatchingFlavor
+	}
+	worst := granular{fit, 0}
+	reason := Reason("")
+	for _, t := range total {
+		i := slices.Index(grp.resources, t.resource)
+		if i < 0 {
+			continue
+		}
+		got, why := e.tryQuota(a, first, f.frs[i], t.v, len(grp.flavors) > 1)
+		reason = worse(reason, why)
+		if a.w.queue.spec.Fungibility.better(worst, got) {
+			worst = got
+		}
+		if worst.mode == noFit {
+			break
+		}
+	}
+	if worst.mode != noFit {
+		reason = ""
+	}
+	return worst, reason
+}
+
+// tryQuota rates one flavor-resource for v more, next to what earlier pod sets take.
+func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice bool) (granular, Reason) {
+	n := a.w.queue.node
+	c := &n.cells[fr]
+	used := a.used(fr)
+	val := used + v
+	key := e.frs[fr]
+	if val > c.max {
+		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr,
+			amount: v, asked: used, limit: c.max})
+		return granular{noFit, 0}, ReasonExceedsMaxQuota
+	}
+	level, inside := n.borrowLevel(fr, val, now)
+	at, short := n.blocked(fr, val, future)
+	if at == nil {
+		if at, short = n.blocked(fr, val, now); at == nil {
+			return granular{fit, level}, ""
+		}
+		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: short, at: at})
+		return granular{deferred, level}, ""
+	}
+	a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: val - n.available(fr, future), at: at})
+	if c.nominal < val && !inside && !e.mayPreemptWhileBorrowing(a.w.queue) {
+		return granular{noFit, level}, ReasonWaitingForQuota
+	}
+	got := e.prospect(a, fr, val, level, choice)
+	if got.mode == noFit {
+		return got, ReasonWaitingForQuota
+	}
+	return got, ""
+}
+
+func (a *assignment) miss(m miss) { a.misses = append(a.misses, m) }
+
+// Reasons rank by how little waiting alone would help.
+func severity(r Reason) int {
+	switch r {
+	case ReasonNoMatchingFlavor:
+		return 4
+	case ReasonExceedsMaxQuota:
+		return 3
+	case ReasonWaitingForQuota:
+		return 2
+	case ReasonTopologyPlacementFailed:
+		return 1
+	}
+	return 0
+}
+
+func worse(a, b Reason) Reason {
+	if severity(b) > severity(a) {
+		return b
+	}
+	return a
+}

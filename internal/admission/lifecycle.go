@@ -1,0 +1,510 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+func (ev WorkloadChanged) apply(e *Engine) {
+	spec := ev.Workload
+	w := e.workloads[spec.Key]
+	if spec.Finished {
+		if w != nil {
+			e.forget(w)
+		}
+		return
+	}
+	if w == nil {
+		w = &workload{pos: -1}
+		e.workloads[spec.Key] = w
+	} else if w.spec.UID != spec.UID {
+		e.forget(w)
+		w = &workload{pos: -1}
+		e.workloads[spec.Key] = w
+	}
+	e.update(w, spec)
+}
+
+// update moves a workload to the state an event describes. Decisions that are
+// being carried out outlive events from before they were: an admission ends by
+// WriteFailed, by a confirming event or with the workload.
+func (e *Engine) update(w *workload, spec Workload) {
+	e.setLocal(w, spec)
+	switch {
+	case spec.Admission != nil:
+		spec.Evicting = spec.Evicting || w.leaving
+		e.hold(w, spec)
+	case w.assumed:
+		spec.Admission, spec.Evicting = w.spec.Admission, w.leaving
+		e.hold(w, spec)
+		w.assumed = true
+	default:
+		e.pend(w, spec)
+	}
+}
+
+func (e *Engine) setLocal(w *workload, spec Workload) {
+	l := e.localQueue(Key{spec.Namespace, spec.LocalQueue})
+	if w.local == l {
+		return
+	}
+	e.leaveLocal(w)
+	w.local, w.localPos = l, len(l.members)
+	l.members = append(l.members, w)
+}
+
+func (e *Engine) leaveLocal(w *workload) {
+	l := w.local
+	if l == nil {
+		return
+	}
+	if w.holds {
+		l.usage.hold(e, w.usage, -1)
+	}
+	last := len(l.members) - 1
+	l.members[w.localPos] = l.members[last]
+	l.members[w.localPos].localPos = w.localPos
+	l.members[last] = nil
+	l.members = l.members[:last]
+	w.local = nil
+	if last == 0 && !l.exists {
+		delete(e.locals, l.spec.Key)
+	}
+}
+
+func (ev WorkloadGone) apply(e *Engine) {
+	if w := e.workloads[ev.Key]; w != nil {
+		e.forget(w)
+	}
+}
+
+func (e *Engine) forget(w *workload) {
+	e.release(w)
+	e.withdraw(w)
+	e.leaveLocal(w)
+	w.gone = true
+	delete(e.workloads, w.spec.Key)
+}
+
+func (ev WriteFailed) apply(e *Engine) {
+	w := e.workloads[ev.Key]
+	if w == nil {
+		return
+	}
+	spec := w.spec
+	if w.assumed {
+		w.assumed, w.leaving = false, false
+		spec.Admission, spec.Evicting = nil, false
+		e.pend(w, spec)
+		return
+	}
+	if w.holds && w.leaving && !w.confirmedLeaving() {
+		// Those who counted on its going must look again.
+		e.setLeaving(w, false)
+		w.queue.node.root.tree.dropClaims(e)
+		e.reviewLater(w)
+	}
+}
+
+func (w *workload) confirmedLeaving() bool { return w.spec.Evicting }
+
+// withdraw takes a workload out of line.
+func (e *Engine) withdraw(w *workload) {
+	if w.class != nil {
+		e.dequeue(w)
+	}
+	if w.claim != nil {
+		e.unclaim(w, true)
+	}
+	w.queue = nil
+}
+
+// hold makes a workload the holder of its admission's quota.
+func (e *Engine) hold(w *workload, spec Workload) {
+	q := e.queue(spec.Admission.Queue)
+	usage := e.usageOf(&spec, e.scratch.usage[:0])
+	e.scratch.usage = usage
+	same := w.holds && w.queue == q && slices.Equal(usage, w.usage) &&
+		w.spec.Priority == spec.Priority && w.reserved == nanos(spec.Admission.ReservedAt)
+	if same {
+		placed := w.spec.Admission.Placement
+		w.spec = spec
+		w.spec.Admission.Placement = placed
+		w.assumed = false
+		if spec.Evicting && !w.leaving {
+			e.setLeaving(w, true)
+		}
+		e.reviewLater(w)
+		return
+	}
+	leaving := w.leaving || spec.Evicting
+	e.release(w)
+	e.withdraw(w)
+	w.spec, w.queue = spec, q
+	w.reserved = nanos(spec.Admission.ReservedAt)
+	w.order = e.orderTime(&spec)
+	w.assumed, w.told = false, ""
+	e.occupy(w, slices.Clone(usage))
+	if e.opts.Placer != nil {
+		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
+	}
+	if leaving {
+		e.setLeaving(w, true)
+	}
+	e.reviewLater(w)
+}
+
+// occupy counts usage as held by w in its queue.
+func (e *Engine) occupy(w *workload, usage []amount) {
+	q := w.queue
+	w.holds, w.usage = true, usage
+	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
+	q.holders = slices.Insert(q.holders, i, w)
+	for _, a := range usage {
+		e.count(q, a.fr, a.v, now)
+		e.count(q, a.fr, a.v, future)
+	}
+	if w.local != nil {
+		w.local.usage.hold(e, usage, 1)
+	}
+}
+
+// release gives back whatever quota w holds.
+func (e *Engine) release(w *workload) {
+	if !w.holds {
+		return
+	}
+	q := w.queue
+	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
+	q.holders = slices.Delete(q.holders, i, i+1)
+	for _, a := range w.usage {
+		e.count(q, a.fr, -a.v, now)
+		if !w.leaving {
+			e.count(q, a.fr, -a.v, future)
+		}
+	}
+	if w.local != nil {
+		w.local.usage.hold(e, w.usage, -1)
+	}
+	if e.opts.Placer != nil {
+		e.opts.Placer.Remove(w.spec.Key)
+		for _, a := range w.usage {
+			e.wakePlacement(e.flavors[e.frs[a.fr].flavor])
+		}
+	}
+	w.holds, w.leaving, w.assumed, w.usage = false, false, false, nil
+	delete(e.evicting, w)
+}
+
+// setLeaving moves a holder out of (or back into) the future.
+func (e *Engine) setLeaving(w *workload, leaving bool) {
+	if w.leaving == leaving {
+		return
+	}
+	w.leaving = leaving
+	sign := int64(1)
+	if leaving {
+		sign = -1
+		e.evicting[w] = struct{}{}
+	} else {
+		delete(e.evicting, w)
+	}
+	for _, a := range w.usage {
+		e.count(w.queue, a.fr, sign*a.v, future)
+	}
+}
+
+// count changes usage for good and notes whom that may help.
+func (e *Engine) count(q *queue, fr int32, v int64, k int) {
+	if e.reshaped {
+		// Only the queue's own cell lasts until the trees are linked again.
+		q.node.grow(len(e.frs))
+		q.node.cells[fr].use[k] += v
+		return
+	}
+	t := q.node.root.tree
+	t.version++
+	if v < 0 {
+		t.touched = true
+		if k == future {
+			t.freed[fr], t.loose = true, true
+		}
+		q.node.add(fr, v, k)
+		e.enlist(t)
+		return
+	}
+	if k == now {
+		q.node.add(fr, v, k)
+		return
+	}
+	n := q.node
+	for ; n != nil && v != 0; n = n.parent {
+		c := &n.cells[fr]
+		was := c.use[k] > c.subtree
+		before := max(0, c.use[k]-c.local)
+		c.use[k] += v
+		v = max(0, c.use[k]-c.local) - before
+		if !was && c.use[k] > c.subtree && !slices.Contains(t.tilted, fr) {
+			t.tilted = append(t.tilted, fr)
+		}
+	}
+	if len(t.tilted) > 0 {
+		e.enlist(t)
+	}
+}
+
+// usageOf is the quota a holder's admission takes, less the pods that finished.
+func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
+	for i := range w.Admission.PodSets {
+		ps := &w.Admission.PodSets[i]
+		var spec *PodSet
+		if j := slices.IndexFunc(w.PodSets, func(p PodSet) bool { return p.Name == ps.Name }); j >= 0 {
+			spec = &w.PodSets[j]
+		}
+		for _, res := range slices.Sorted(maps.Keys(ps.Flavors)) {
+			v := holderAmount(ps, spec, res)
+			if v > 0 {
+				buf = addAmount(buf, e.intern(ps.Flavors[res], res), v)
+			}
+		}
+	}
+	return buf
+}
+
+func holderAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
+	count := int64(ps.Count)
+	left := count
+	if spec != nil {
+		left = max(0, count-int64(spec.Reclaimable))
+	}
+	if ps.Usage != nil {
+		v := ps.Usage[res]
+		if left != count && count > 0 {
+			v = v / count * left
+		}
+		return v
+	}
+	if res == Pods {
+		return left
+	}
+	if spec == nil {
+		return 0
+	}
+	return spec.Requests[res] * left
+}
+
+// addAmount keeps lists of amounts sorted by flavor-resource.
+func addAmount(list []amount, fr int32, v int64) []amount {
+	i := len(list)
+	for i > 0 && list[i-1].fr >= fr {
+		i--
+	}
+	if i < len(list) && list[i].fr == fr {
+		list[i].v += v
+		return list
+	}
+	return slices.Insert(list, i, amount{fr, v})
+}
+
+// pend makes w a pending workload.
+func (e *Engine) pend(w *workload, spec Workload) {
+	wasEvicted := w.holds
+	e.release(w)
+	order := e.orderTime(&spec)
+	same := !wasEvicted && w.class != nil && w.order == order && w.spec.Priority == spec.Priority &&
+		w.class.key == string(e.classKey(&spec, w.local))
+	if !same {
+		e.withdraw(w)
+	}
+	w.spec, w.order = spec, order
+	if same {
+		w.spec.PodSets = w.class.shape.podSets
+	}
+	e.place(w)
+}
+
+// place puts a pending workload in line, or holds it back with a reason.
+func (e *Engine) place(w *workload) {
+	q := w.local.queue
+	reason, message := e.heldBack(w, q)
+	if reason != "" {
+		e.withdraw(w)
+		e.park(w, reason, message)
+		return
+	}
+	if w.queue == q && (w.class != nil || w.claim != nil) {
+		return
+	}
+	e.withdraw(w)
+	w.queue = q
+	e.enqueue(w)
+}
+
+// heldBack says why a workload may not even stand in line.
+func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
+	s := &w.spec
+	switch {
+	case s.Inactive:
+		return ReasonSuspended, "The workload is deactivated"
+	case s.Gated:
+		return ReasonAdmissionGated, "The workload has a closed admission gate"
+	case !w.local.exists:
+		return ReasonMisconfigured, "LocalQueue " + s.LocalQueue + " doesn't exist"
+	case w.local.spec.Stop != StopNone:
+		return ReasonOnHold, "LocalQueue " + s.LocalQueue + " is stopped"
+	case !q.exists:
+		return ReasonMisconfigured, "ClusterQueue " + q.name + " doesn't exist"
+	case q.spec.Stop != StopNone:
+		return ReasonOnHold, "ClusterQueue " + q.name + " is stopped"
+	case q.spec.Inactive:
+		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
+	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.matches(e.namespaces[s.Namespace]):
+		return ReasonMisconfigured, "Workload namespace doesn't match ClusterQueue selector"
+	case s.RequeueAt.After(e.at):
+		e.setTimer(s.RequeueAt, w)
+		return ReasonPending, "The workload is requeued after its backoff ends"
+	}
+	return "", ""
+}
+
+// park notes a changed verdict for the next plan.
+func (e *Engine) park(w *workload, reason Reason, message string) {
+	if w.told == reason {
+		return
+	}
+	w.told = reason
+	e.plan.Park = append(e.plan.Park, Park{Workload: w.spec.Key, UID: w.spec.UID, Reason: reason, Message: message})
+}
+
+// reviewLater lists a holder to be checked for reasons to evict it.
+func (e *Engine) reviewLater(w *workload) {
+	if !w.reviewed {
+		w.reviewed = true
+		e.review = append(e.review, w)
+	}
+}
+
+// reviewHolders evicts those who may not go on: deactivated, stopped, out of time.
+func (e *Engine) reviewHolders(at time.Time) {
+	for _, w := range e.review {
+		w.reviewed = false
+		if !w.holds || w.leaving || w.gone {
+			continue
+		}
+		if reason, message := e.mustLeave(w, at); reason != "" {
+			e.evict(Evict{Reason: reason, Message: message}, w)
+		}
+	}
+	e.review = e.review[:0]
+}
+
+func (e *Engine) mustLeave(w *workload, at time.Time) (Reason, string) {
+	s := &w.spec
+	switch {
+	case s.Inactive:
+		return ReasonDeactivated, "The workload is deactivated"
+	case w.local.exists && w.local.spec.Stop == StopHoldAndDrain:
+		return ReasonLocalQueueStopped, "The LocalQueue is stopped"
+	case w.queue.exists && w.queue.spec.Stop == StopHoldAndDrain:
+		return ReasonClusterQueueStopped, "The ClusterQueue is stopped"
+	case s.MaxRunTime > 0 && !s.StartedAt.IsZero():
+		end := s.StartedAt.Add(s.MaxRunTime - s.RanBefore)
+		if !at.Before(end) {
+			return ReasonMaxExecutionExceeded, "The maximum execution time (" + s.MaxRunTime.String() + ") exceeded"
+		}
+		e.setTimer(end, w)
+	}
+	return "", ""
+}
+
+// evict adds w to the plan's evictions; it leaves the future at once.
+func (e *Engine) evict(ev Evict, w *workload) {
+	ev.Workload, ev.UID, ev.Queue = w.spec.Key, w.spec.UID, w.queue.name
+	e.plan.Evict = append(e.plan.Evict, ev)
+	e.setLeaving(w, true)
+}
+
+// timer looks at a workload again at a time: its backoff or run time ends.
+type timer struct {
+	at time.Time
+	w  *workload
+}
+
+func (e *Engine) setTimer(at time.Time, w *workload) {
+	if w.timer.Equal(at) {
+		return
+	}
+	w.timer = at
+	e.timers = append(e.timers, timer{at, w})
+	for i := len(e.timers) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !e.timers[i].at.Before(e.timers[p].at) {
+			break
+		}
+		e.timers[i], e.timers[p] = e.timers[p], e.timers[i]
+		i = p
+	}
+}
+
+func (e *Engine) popTimer() {
+	last := len(e.timers) - 1
+	e.timers[0] = e.timers[last]
+	e.timers[last] = timer{}
+	e.timers = e.timers[:last]
+	for i := 0; ; {
+		l := 2*i + 1
+		if l >= last {
+			return
+		}
+		if r := l + 1; r < last && e.timers[r].at.Before(e.timers[l].at) {
+			l = r
+		}
+		if !e.timers[l].at.Before(e.timers[i].at) {
+			return
+		}
+		e.timers[i], e.timers[l] = e.timers[l], e.timers[i]
+		i = l
+	}
+}
+
+// due says what a timer of w waits for, zero when it is void by now.
+func (w *workload) due() time.Time {
+	switch {
+	case w.gone:
+		return time.Time{}
+	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
+		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
+	case !w.holds:
+		return w.spec.RequeueAt
+	}
+	return time.Time{}
+}
+
+func (e *Engine) fireTimers(at time.Time) {
+	for len(e.timers) > 0 && !e.timers[0].at.After(at) {
+		t := e.timers[0]
+		e.popTimer()
+		if t.w.timer.Equal(t.at) {
+			t.w.timer = time.Time{}
+		}
+		switch {
+		case !t.at.Equal(t.w.due()):
+		case t.w.holds:
+			e.reviewLater(t.w)
+		case t.w.class == nil && t.w.claim == nil:
+			e.place(t.w)
+		}
+	}
+}
+
+// nextTimer is when the earliest timer that still counts goes off.
+func (e *Engine) nextTimer() time.Time {
+	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
+		e.popTimer()
+	}
+	if len(e.timers) == 0 {
+		return time.Time{}
+	}
+	return e.timers[0].at
+}

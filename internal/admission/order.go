@@ -1,0 +1,309 @@
+package admission
+
+import (
+	"cmp"
+	"strings"
+	"time"
+)
+
+// queue is a ClusterQueue with what is pending and what holds quota in it.
+// It exists as soon as something names it; exists says it was described.
+type queue struct {
+	name   string
+	spec   Queue
+	exists bool
+	node   *node
+
+	groups  []group
+	groupOf []int32 // by resource index: its group, or -1
+
+	classes map[string]*class
+	active  []*class // heap by the first member's turn
+	parked  int      // how many classes are parked
+	pending int      // workloads in classes or waiting with a claim
+
+	holders []*workload // by preemption order: low priority first, then newest
+	locals  []*localQueue
+	claims  []*workload // waiting for preempted workloads, granted order
+	waits   [][]wait    // by flavor-resource: heap of parked classes by amount needed
+}
+
+// class gathers a queue's pending workloads of one shape: same pods, same
+// constraints, same priority. They get the same answer, so only the first one asks.
+type class struct {
+	key     string
+	queue   *queue
+	shape   *shape
+	members []*workload // heap by turn
+	pos     int         // in queue.active; -1 when not there
+	parked  bool
+	verdict verdict
+	epoch   uint32      // counts parkings; older waits are void
+	untold  []*workload // joined since the verdict was told
+	told    Reason      // what the other members were told
+	by      *localQueue // under usage fair sharing: the local queue all members share
+
+	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
+}
+
+// verdict is the answer a parked class got.
+type verdict struct {
+	reason  Reason
+	message string
+}
+
+// turn orders pending workloads: priority, then age, then names so that the
+// order never depends on when we heard of them.
+func turn(a, b *workload) int {
+	if a.spec.Priority != b.spec.Priority {
+		return cmp.Compare(b.spec.Priority, a.spec.Priority)
+	}
+	if a.order != b.order {
+		return cmp.Compare(a.order, b.order)
+	}
+	if c := strings.Compare(a.spec.UID, b.spec.UID); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.spec.Namespace, b.spec.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.spec.Name, b.spec.Name)
+}
+
+// orderTime is when the workload joined the line: its creation, or the
+// eviction that sent it to the back.
+func (e *Engine) orderTime(w *Workload) int64 {
+	t := w.Created
+	switch w.EvictedBy {
+	case evictedByPodsReadyTimeout:
+		if !e.opts.RequeueByCreation {
+			t = w.EvictedAt
+		}
+	case evictedByAdmissionCheck:
+		t = w.EvictedAt
+	}
+	return nanos(t)
+}
+
+const (
+	evictedByPodsReadyTimeout = "PodsReadyTimeout"
+	evictedByAdmissionCheck   = "AdmissionCheck"
+)
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// victimOrder sorts those who hold quota by who is displaced first: lower
+// priority, then the latest admitted, then by UID.
+func victimOrder(a, b *workload) int {
+	if a.spec.Priority != b.spec.Priority {
+		return cmp.Compare(a.spec.Priority, b.spec.Priority)
+	}
+	if a.reserved != b.reserved {
+		return cmp.Compare(b.reserved, a.reserved)
+	}
+	if c := strings.Compare(a.spec.UID, b.spec.UID); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.spec.Namespace, b.spec.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.spec.Name, b.spec.Name)
+}
+
+// before says whether class a's first member has its turn before b's.
+func (q *queue) before(a, b *class) bool {
+	if a.by != nil && b.by != nil && a.by != b.by {
+		if a.by.share != b.by.share {
+			return a.by.share < b.by.share
+		}
+	}
+	return turn(a.members[0], b.members[0]) < 0
+}
+
+// The heap of active classes.
+
+func (q *queue) activate(c *class) {
+	c.pos = len(q.active)
+	q.active = append(q.active, c)
+	q.classUp(c.pos)
+}
+
+func (q *queue) deactivate(c *class) {
+	i, last := c.pos, len(q.active)-1
+	q.active[i] = q.active[last]
+	q.active[i].pos = i
+	q.active[last] = nil
+	q.active = q.active[:last]
+	c.pos = -1
+	if i < last {
+		q.classDown(q.classUp(i))
+	}
+}
+
+func (q *queue) classUp(i int) int {
+	for i > 0 {
+		p := (i - 1) / 2
+		if !q.before(q.active[i], q.active[p]) {
+			break
+		}
+		q.swapClasses(i, p)
+		i = p
+	}
+	return i
+}
+
+func (q *queue) classDown(i int) {
+	for {
+		l := 2*i + 1
+		if l >= len(q.active) {
+			return
+		}
+		if r := l + 1; r < len(q.active) && q.before(q.active[r], q.active[l]) {
+			l = r
+		}
+		if !q.before(q.active[l], q.active[i]) {
+			return
+		}
+		q.swapClasses(i, l)
+		i = l
+	}
+}
+
+func (q *queue) swapClasses(i, j int) {
+	a := q.active
+	a[i], a[j] = a[j], a[i]
+	a[i].pos, a[j].pos = i, j
+}
+
+// The heap of a class's members.
+
+func (c *class) push(w *workload) {
+	w.class, w.pos = c, len(c.members)
+	c.members = append(c.members, w)
+	c.memberUp(w.pos)
+}
+
+func (c *class) drop(w *workload) {
+	i, last := w.pos, len(c.members)-1
+	c.members[i] = c.members[last]
+	c.members[i].pos = i
+	c.members[last] = nil
+	c.members = c.members[:last]
+	w.class, w.pos = nil, -1
+	if i < last {
+		c.memberDown(c.memberUp(i))
+	}
+}
+
+func (c *class) memberUp(i int) int {
+	m := c.members
+	for i > 0 {
+		p := (i - 1) / 2
+		if turn(m[i], m[p]) >= 0 {
+			break
+		}
+		m[i], m[p] = m[p], m[i]
+		m[i].pos, m[p].pos = i, p
+		i = p
+	}
+	return i
+}
+
+func (c *class) memberDown(i int) {
+	m := c.members
+	for {
+		l := 2*i + 1
+		if l >= len(m) {
+			return
+		}
+		if r := l + 1; r < len(m) && turn(m[r], m[l]) < 0 {
+			l = r
+		}
+		if turn(m[l], m[i]) >= 0 {
+			return
+		}
+		m[i], m[l] = m[l], m[i]
+		m[i].pos, m[l].pos = i, l
+		i = l
+	}
+}
+
+// enqueue puts a pending workload into its class, active unless the class
+// knows its answer already.
+func (e *Engine) enqueue(w *workload) {
+	q := w.queue
+	c := e.classFor(w)
+	q.pending++
+	first := len(c.members) == 0
+	c.push(w)
+	w.spec.PodSets = c.shape.podSets
+	switch {
+	case c.parked && c.members[0] == w && q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority:
+		e.unpark(c) // being older, it may displace more than the others could
+	case c.parked:
+		c.untold = append(c.untold, w)
+		if c.pos >= 0 {
+			q.classDown(q.classUp(c.pos))
+		} else {
+			e.tell(c)
+			return
+		}
+	case first:
+		q.activate(c)
+	default:
+		q.classDown(q.classUp(c.pos))
+	}
+	e.ready(q)
+}
+
+// dequeue takes a pending workload out of its class.
+func (e *Engine) dequeue(w *workload) {
+	c := w.class
+	q := c.queue
+	wasFirst := c.members[0] == w
+	c.drop(w)
+	q.pending--
+	if len(c.members) == 0 {
+		if c.pos >= 0 {
+			q.active[c.pos].members = []*workload{w} // keep the heap order defined while removing
+			q.deactivate(c)
+			c.members = c.members[:0]
+		}
+		if c.parked {
+			q.parked--
+		}
+		c.epoch++
+		e.unreserve(c)
+		delete(q.classes, c.key)
+	} else if c.pos >= 0 {
+		q.classDown(q.classUp(c.pos))
+	}
+	if wasFirst && q.spec.StrictFIFO {
+		e.ready(q) // the one that blocked the line may be gone
+	}
+}
+
+// head is the workload whose turn it is, nil if there is none or the line is blocked.
+func (q *queue) head() *workload {
+	if len(q.active) == 0 {
+		return nil
+	}
+	c := q.active[0]
+	if c.parked {
+		return nil // StrictFIFO: it blocks those behind it
+	}
+	w := c.members[0]
+	if q.spec.StrictFIFO {
+		for _, p := range q.claims {
+			if turn(p, w) < 0 {
+				return nil
+			}
+		}
+	}
+	return w
+}

@@ -1,0 +1,142 @@
+package admission
+
+// Placer knows nodes and cards, and answers whether pods fit on them. The
+// engine tells it who is where; its own knowledge of nodes comes from elsewhere.
+// It is called from Apply and Decide only.
+type Placer interface {
+	// Place finds room for all pods of the request at once, beside everything
+	// held, and holds it. It never uses what is held already. A nil Refusal
+	// means success, and the first value then goes into the plan untouched.
+	Place(PlaceRequest) (placement any, refusal *Refusal)
+	// Hold notes that a workload occupies a placement, even if that overcommits
+	// a card: so it is with workloads found running, and with room claimed while its
+	// last user is still leaving. Holding again replaces; nil places nothing.
+	Hold(workload Key, placement any)
+	// Remove frees what a workload holds. Removing twice is harmless.
+	Remove(workload Key)
+	// Checkpoint starts a what-if; Rollback undoes all changes since that mark.
+	// Marks nest and are rolled back in reverse order.
+	Checkpoint() (mark int)
+	Rollback(mark int)
+}
+
+// PlaceRequest asks for room for all of a workload's pods.
+type PlaceRequest struct {
+	Workload Key
+	PodSets  []PlacePodSet
+}
+
+// PlacePodSet is a pod set with the flavors quota gave it.
+type PlacePodSet struct {
+	Spec    *PodSet
+	Count   int32
+	Flavors []*Flavor // distinct, in order of resource name; nodes must carry all their labels
+}
+
+// Refusal says why pods do not fit, in words for the user: "62 of 64 pods fit".
+type Refusal struct {
+	PodSet string
+	Reason string
+	// Hopeless: not even empty nodes would do, so nobody is displaced for it.
+	Hopeless bool
+}
+
+func (e *Engine) placeRequest(a *assignment) PlaceRequest {
+	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, len(a.shape.podSets))}
+	for i := range a.shape.podSets {
+		ps := PlacePodSet{Spec: &a.shape.podSets[i], Count: a.counts[i]}
+		for _, fl := range a.flavors[i] {
+			if fl < 0 {
+				continue
+			}
+			f := &e.flavors[fl].spec
+			if len(ps.Flavors) == 0 || ps.Flavors[len(ps.Flavors)-1] != f && ps.Flavors[0] != f {
+				ps.Flavors = append(ps.Flavors, f)
+			}
+		}
+		req.PodSets[i] = ps
+	}
+	return req
+}
+
+// tryPlace asks the Placer without keeping the room.
+func (e *Engine) tryPlace(a *assignment) bool {
+	mark := e.opts.Placer.Checkpoint()
+	placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
+	e.opts.Placer.Rollback(mark)
+	if refusal != nil {
+		a.failed = refusal
+		return false
+	}
+	a.placed, a.failed = placed, nil
+	return true
+}
+
+// clearLeaving takes those on their way out off their nodes (inside a what-if).
+func (e *Engine) clearLeaving() {
+	for w := range e.evicting { // removal commutes; the order does not matter
+		e.opts.Placer.Remove(w.spec.Key)
+	}
+}
+
+// findPlacement looks for real nodes for an assignment that quota allows. If
+// the nodes of a flavor have no room the next flavor is tried; if none has, the
+// assignment is left in need of preemption, or hopeless.
+func (e *Engine) findPlacement(a *assignment) bool {
+	var first *Refusal
+	wanted := a.mode
+	for {
+		if e.placeable(a) {
+			return true
+		}
+		if first == nil {
+			first = a.failed
+		}
+		fl := a.flavorOf(a.failed.PodSet)
+		if fl < 0 || len(a.avoid) > len(e.flavors) {
+			break
+		}
+		a.avoid = append(a.avoid, fl)
+		e.assign(a)
+		if a.mode < deferred {
+			break
+		}
+	}
+	a.avoid = a.avoid[:0]
+	e.assign(a)
+	a.failed = first
+	if first.Hopeless || wanted < deferred {
+		a.mode, a.reason = noFit, ReasonTopologyPlacementFailed
+		return false
+	}
+	a.mode = preempt
+	for _, u := range a.usage {
+		a.need = append(a.need, u.fr)
+	}
+	return true
+}
+
+// placeable checks an assignment on the nodes, as they are or will be.
+func (e *Engine) placeable(a *assignment) bool {
+	if a.mode == fit {
+		return e.tryPlace(a)
+	}
+	mark := e.opts.Placer.Checkpoint()
+	e.clearLeaving()
+	ok := e.tryPlace(a)
+	e.opts.Placer.Rollback(mark)
+	return ok
+}
+
+func (a *assignment) flavorOf(podSet string) int32 {
+	for i := range a.shape.podSets {
+		if a.shape.podSets[i].Name == podSet {
+			for _, fl := range a.flavors[i] {
+				if fl >= 0 {
+					return fl
+				}
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,82 @@
+package admission
+
+import "time"
+
+// Plan is what Decide wants done. Its slices belong to the engine and are
+// valid until the next call of Decide; the Admission values are the caller's.
+type Plan struct {
+	Admit []Admit
+	Evict []Evict
+	Park  []Park
+	// NextAt is the earliest time at which deciding again could matter although
+	// no event came: a backoff or a maximum execution time ends. Zero: never.
+	NextAt time.Time
+}
+
+// Admit gives a pending workload its quota. The engine assumes it at once.
+type Admit struct {
+	Workload  Key
+	UID       string
+	Admission *Admission
+	Borrows   bool // uses quota beyond its queue's own
+	Partial   bool // some pod set got fewer pods than it asked for
+	Backfill  bool // passed a blocked head that it cannot delay
+}
+
+// Evict asks for a workload's quota back. It counts as held until an event
+// says the workload has let go.
+type Evict struct {
+	Workload Key
+	UID      string
+	Queue    string
+	Reason   Reason // Preempted, ClusterQueueStopped, Deactivated, ...
+	Message  string
+	// For Preempted: which rule allowed it and for whom.
+	Preempted    Reason
+	Preemptor    Key
+	PreemptorUID string
+}
+
+// Park tells a pending workload's changed verdict. Unchanged verdicts are not
+// repeated, and workloads of equal shape in one queue share theirs.
+type Park struct {
+	Workload Key
+	UID      string
+	Reason   Reason
+	Message  string
+}
+
+// Reason is one of Kueue's tokens.
+type Reason string
+
+// Why a workload does not hold quota.
+const (
+	ReasonPending                      Reason = "Pending"
+	ReasonMisconfigured                Reason = "Misconfigured"
+	ReasonNoMatchingFlavor             Reason = "NoMatchingFlavor"
+	ReasonExceedsMaxQuota              Reason = "ExceedsMaxQuota"
+	ReasonWaitingForQuota              Reason = "WaitingForQuota"
+	ReasonWaitingForPreemptedWorkloads Reason = "WaitingForPreemptedWorkloads"
+	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
+	ReasonInadmissible                 Reason = "Inadmissible"
+	ReasonSuspended                    Reason = "Suspended"
+	ReasonOnHold                       Reason = "OnHold"
+	ReasonAdmissionGated               Reason = "AdmissionGated"
+)
+
+// Why a workload must let go of its quota.
+const (
+	ReasonPreempted            Reason = "Preempted"
+	ReasonClusterQueueStopped  Reason = "ClusterQueueStopped"
+	ReasonLocalQueueStopped    Reason = "LocalQueueStopped"
+	ReasonDeactivated          Reason = "Deactivated"
+	ReasonMaxExecutionExceeded Reason = "MaximumExecutionTimeExceeded"
+)
+
+// Which rule allowed a preemption.
+const (
+	ReasonInClusterQueue                Reason = "InClusterQueue"
+	ReasonInCohortReclamation           Reason = "InCohortReclamation"
+	ReasonInCohortFairSharing           Reason = "InCohortFairSharing"
+	ReasonInCohortReclaimWhileBorrowing Reason = "InCohortReclaimWhileBorrowing"
+)

@@ -1,0 +1,400 @@
+package admission
+
+import (
+	"slices"
+)
+
+// victim is a workload to displace and the rule that allows it.
+type victim struct {
+	w   *workload
+	why Reason
+}
+
+// cursor walks the holders of one queue in the order they are displaced.
+type cursor struct {
+	queue     *queue
+	next      int
+	lca       *node // lowest cohort shared with the preemptor; nil in its own queue
+	advantage bool  // the preemptor's subtree has a right to the quota
+}
+
+// search is one hunt for victims. It works on the future tree: those already
+// leaving are gone there, so nobody is displaced for room that is coming anyway.
+type search struct {
+	a       *assignment
+	usage   []amount // what must fit
+	need    []int32  // flavor-resources that are short
+	nodes   bool     // real nodes must have room too
+	prio    int64
+	cursors [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
+	merged  []cursor    // the group being walked
+	victims []victim
+	rest    []amount
+}
+
+func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
+	p := &q.spec.Preemption
+	return p.BorrowWithinCohort || q.node.root.tree.policy != PolicyFIFO && p.ReclaimWithinCohort != PreemptNever
+}
+
+// prospect rates what preemption could do for one flavor-resource. Without a
+// choice of flavors the real search, for all resources at once, follows anyway.
+func (e *Engine) prospect(a *assignment, fr int32, val int64, level int, choice bool) granular {
+	q := a.w.queue
+	p := &q.spec.Preemption
+	if e.scratch.fitOnly {
+		return granular{noFit, level}
+	}
+	if p.WithinQueue == PreemptNever && (q.node.parent == nil || p.ReclaimWithinCohort == PreemptNever) {
+		return granular{noCandidates, level}
+	}
+	if !choice {
+		return granular{preempt, level}
+	}
+	usage := []amount{{fr, val}}
+	found := e.hunt(a, usage, []int32{fr}, false)
+	if len(found) == 0 {
+		return granular{noCandidates, level}
+	}
+	m, lvl := e.after(q, usage, found)
+	return granular{m, lvl}
+}
+
+// after rates an admission that follows the removal of victims.
+func (e *Engine) after(q *queue, usage []amount, victims []victim) (mode, int) {
+	m, level := reclaim, 0
+	for _, v := range victims {
+		e.shift(v.w, -1)
+		if v.w.queue == q {
+			m = preempt
+		}
+	}
+	for _, u := range usage {
+		l, _ := q.node.borrowLevel(u.fr, u.v, future)
+		level = max(level, l)
+	}
+	for _, v := range victims {
+		e.shift(v.w, 1)
+	}
+	return m, level
+}
+
+// findVictims completes an assignment that needs preemption.
+func (e *Engine) findVictims(a *assignment) {
+	if e.scratch.fitOnly {
+		a.mode = noCandidates
+		return
+	}
+	found := e.hunt(a, a.usage, a.need, e.opts.Placer != nil)
+	a.victims = append(a.victims[:0], found...)
+	if len(found) == 0 {
+		a.mode = noCandidates
+		return
+	}
+	a.mode, a.borrow = e.after(a.w.queue, a.usage, found)
+}
+
+// shift takes a holder out of the future tree (sign -1), or puts it back.
+func (e *Engine) shift(w *workload, sign int64) {
+	for _, u := range w.usage {
+		w.queue.node.add(u.fr, sign*u.v, future)
+	}
+}
+
+// hunt finds a minimal set of victims that lets usage in, nil if there is none.
+// The result is valid until the next hunt.
+func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
+	s := &e.scratch.search
+	s.a, s.usage, s.need, s.nodes, s.prio = a, usage, need, nodes, a.w.spec.Priority
+	s.victims = s.victims[:0]
+	mark := 0
+	if nodes {
+		mark = e.opts.Placer.Checkpoint()
+		e.clearLeaving()
+	}
+	found := e.huntClassic(s)
+	if nodes {
+		e.opts.Placer.Rollback(mark)
+	}
+	s.a = nil
+	return found
+}
+
+func (e *Engine) huntClassic(s *search) []victim {
+	q := s.a.w.queue
+	e.collect(s)
+	others := s.any(0) || s.any(1)
+	if others || s.any(2) {
+		s.a.sawCandidates = true
+	} else {
+		return nil
+	}
+	mayBorrow := q.spec.Preemption.BorrowWithinCohort
+	var tries []bool // may the preemptor borrow?
+	switch {
+	case !others || !mayBorrow && !s.underNominal():
+		tries = []bool{true}
+	case !mayBorrow && !s.any(0):
+		tries = []bool{false, true}
+	default:
+		tries = []bool{true, false}
+	}
+	for _, borrow := range tries {
+		if e.remove(s, borrow) {
+			e.giveBack(s, borrow)
+			e.putBack(s)
+			return s.victims
+		}
+		e.putBack(s)
+		s.victims = s.victims[:0]
+	}
+	return nil
+}
+
+// underNominal: the preemptor's queue uses less than its own quota of all that is short.
+func (s *search) underNominal() bool {
+	n := s.a.w.queue.node
+	for _, fr := range s.need {
+		if c := &n.cells[fr]; c.nominal <= c.use[future] {
+			return false
+		}
+	}
+	return true
+}
+
+// collect lines up the queues to take from, nearest cohort first. From the
+// first subtree on whose quota covers the request, the preemptor has the better right.
+func (e *Engine) collect(s *search) {
+	q := s.a.w.queue
+	for g := range s.cursors {
+		s.cursors[g] = s.cursors[g][:0]
+	}
+	p := &q.spec.Preemption
+	if p.WithinQueue != PreemptNever {
+		s.cursors[2] = append(s.cursors[2], cursor{queue: q})
+	}
+	if p.ReclaimWithinCohort == PreemptNever {
+		return
+	}
+	s.rest = append(s.rest[:0], s.usage...)
+	right := s.covers(q.node)
+	skip := q.node
+	for n := q.node.parent; n != nil; n = n.parent {
+		s.gather(n, n, skip, right)
+		right = s.covers(n) || right
+		skip = n
+	}
+}
+
+// covers says whether a node's quota has room for the rest of the request, and
+// takes off what guaranteed quota covers there.
+func (s *search) covers(n *node) bool {
+	ok := true
+	for i := range s.rest {
+		u := &s.rest[i]
+		if n.borrowing(u.fr, u.v, future) {
+			ok = false
+		}
+		u.v = max(0, u.v-n.cells[u.fr].localFree(future))
+	}
+	return ok
+}
+
+func (s *search) gather(n, lca, skip *node, right bool) {
+	for _, ch := range n.children {
+		if ch == skip || ch.withinNominal(s.need, future) {
+			continue
+		}
+		if ch.queue == nil {
+			s.gather(ch, lca, skip, right)
+			continue
+		}
+		g := 1
+		if right {
+			g = 0
+		}
+		s.cursors[g] = append(s.cursors[g], cursor{queue: ch.queue, lca: lca, advantage: right})
+	}
+}
+
+func (s *search) any(g int) bool {
+	for _, c := range s.cursors[g] {
+		if s.peek(&c) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// peek moves the cursor to the next workload that policy lets us displace.
+func (s *search) peek(c *cursor) *workload {
+	w := s.a.w
+	policy := w.queue.spec.Preemption.ReclaimWithinCohort
+	if c.lca == nil {
+		policy = w.queue.spec.Preemption.WithinQueue
+	}
+	for ; c.next < len(c.queue.holders); c.next++ {
+		v := c.queue.holders[c.next]
+		switch policy {
+		case PreemptLowerPriority:
+			if v.spec.Priority >= s.prio {
+				return nil
+			}
+		case PreemptLowerOrNewerEqualPriority:
+			if v.spec.Priority > s.prio {
+				return nil
+			}
+			if v.spec.Priority == s.prio && v.order <= w.order {
+				continue
+			}
+		}
+		if !v.leaving && v.uses(s.need) {
+			return v
+		}
+	}
+	return nil
+}
+
+func (w *workload) uses(frs []int32) bool {
+	for _, u := range w.usage {
+		if slices.Contains(frs, u.fr) {
+			return true
+		}
+	}
+	return false
+}
+
+// remove displaces candidates until the preemptor fits.
+func (e *Engine) remove(s *search, borrow bool) bool {
+	for g := range s.cursors {
+		s.merged = append(s.merged[:0], s.cursors[g]...)
+		for {
+			c := s.first()
+			if c == nil {
+				break
+			}
+			v := c.queue.holders[c.next]
+			c.next++
+			why, ok := s.allowed(c, v, borrow)
+			if !ok {
+				continue
+			}
+			e.take(s, victim{v, why})
+			if e.roomy(s, borrow) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// first is the cursor whose next candidate is displaced before the others'.
+func (s *search) first() *cursor {
+	var best *cursor
+	var bestW *workload
+	for i := range s.merged {
+		c := &s.merged[i]
+		if v := s.peek(c); v != nil && (best == nil || victimOrder(v, bestW) < 0) {
+			best, bestW = c, v
+		}
+	}
+	return best
+}
+
+// allowed checks a candidate against the tree as it is by now: nobody is
+// pushed below the quota that is theirs.
+func (s *search) allowed(c *cursor, v *workload, borrow bool) (Reason, bool) {
+	if c.lca == nil {
+		return ReasonInClusterQueue, true
+	}
+	why := ReasonInCohortReclamation
+	if !c.advantage {
+		p := &s.a.w.queue.spec.Preemption
+		if !p.BorrowWithinCohort || v.spec.Priority >= s.prio || p.BorrowMaxPriority != nil && v.spec.Priority > *p.BorrowMaxPriority {
+			if borrow {
+				return "", false
+			}
+		} else {
+			why = ReasonInCohortReclaimWhileBorrowing
+		}
+	}
+	for n := c.queue.node; n != c.lca; n = n.parent {
+		if n.withinNominal(s.need, future) {
+			return "", false
+		}
+	}
+	return why, true
+}
+
+func (e *Engine) take(s *search, v victim) {
+	e.shift(v.w, -1)
+	if s.nodes {
+		e.opts.Placer.Remove(v.w.spec.Key)
+	}
+	s.victims = append(s.victims, v)
+}
+
+func (e *Engine) untake(s *search, w *workload) {
+	e.shift(w, 1)
+	if s.nodes {
+		e.opts.Placer.Hold(w.spec.Key, w.spec.Admission.Placement)
+	}
+}
+
+// giveBack spares victims that turn out not to be needed, the last displaced first.
+func (e *Engine) giveBack(s *search, borrow bool) {
+	for i := len(s.victims) - 2; i >= 0; i-- {
+		w := s.victims[i].w
+		e.untake(s, w)
+		if e.roomy(s, borrow) {
+			s.victims = slices.Delete(s.victims, i, i+1)
+			continue
+		}
+		e.shift(w, -1)
+		if s.nodes {
+			e.opts.Placer.Remove(w.spec.Key)
+		}
+	}
+}
+
+func (e *Engine) putBack(s *search) {
+	for _, v := range s.victims {
+		e.untake(s, v.w)
+	}
+}
+
+// roomy says whether the preemptor fits as things stand in the search.
+func (e *Engine) roomy(s *search, borrow bool) bool {
+	n := s.a.w.queue.node
+	for _, u := range s.usage {
+		if !borrow && n.parent != nil && n.borrowing(u.fr, u.v, future) {
+			return false
+		}
+		if !n.fits(u.fr, u.v, future) {
+			return false
+		}
+	}
+	return !s.nodes || e.tryPlace(s.a)
+}
+
+// preempt evicts a victim for the sake of w.
+func (e *Engine) preempt(w *workload, v victim) {
+	e.evict(Evict{
+		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
+		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +
+			"; preemptor path: " + w.queue.node.path() + "; preemptee path: " + v.w.queue.node.path(),
+	}, v.w)
+	v.w.barred = v.why == ReasonInCohortFairSharing
+}
+
+func ruleText(why Reason) string {
+	switch why {
+	case ReasonInClusterQueue:
+		return "prioritization in the ClusterQueue"
+	case ReasonInCohortReclamation:
+		return "reclamation within the cohort"
+	case ReasonInCohortFairSharing:
+		return "Fair Sharing within the cohort"
+	}
+	return "reclamation within the cohort while borrowing"
+}

@@ -1,0 +1,220 @@
+package admission
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// shape is what a pending workload asks for, shared by all that ask the same.
+type shape struct {
+	podSets  []PodSet
+	counts   []int32        // pods still to run
+	requests [][]perPod     // by pod set; pods last
+	groups   [][]int        // pod sets that share their flavors
+	shrinks  bool           // some pod set has a smaller minimum
+	accepts  map[int32]fact // by flavor: is it allowed for each pod set group
+}
+
+type perPod struct {
+	resource int32
+	v        int64
+}
+
+// fact remembers, per group of pod sets, why a flavor is refused ("" accepted).
+type fact struct {
+	version uint32
+	why     []string
+}
+
+func (e *Engine) newShape(podSets []PodSet) *shape {
+	s := &shape{podSets: podSets, accepts: map[int32]fact{}}
+	seen := map[string]int{}
+	for i := range podSets {
+		ps := &podSets[i]
+		left := max(0, ps.Count-ps.Reclaimable)
+		s.counts = append(s.counts, left)
+		var reqs []perPod
+		for _, res := range slices.Sorted(maps.Keys(ps.Requests)) {
+			if res != Pods {
+				reqs = append(reqs, perPod{e.resource(res), ps.Requests[res]})
+			}
+		}
+		s.requests = append(s.requests, append(reqs, perPod{e.resource(Pods), 1}))
+		if ps.MinCount > 0 && ps.MinCount < left {
+			s.shrinks = true
+		}
+		if g, ok := seen[ps.Group]; ok && ps.Group != "" {
+			s.groups[g] = append(s.groups[g], i)
+			continue
+		}
+		seen[ps.Group] = len(s.groups)
+		s.groups = append(s.groups, []int{i})
+	}
+	return s
+}
+
+// refuses says why a flavor cannot serve a group of pod sets, "" if it can.
+func (s *shape) refuses(e *Engine, fl int32, g int) string {
+	f := e.flavors[fl]
+	known, ok := s.accepts[fl]
+	if !ok || known.version != f.version {
+		known = fact{version: f.version, why: make([]string, len(s.groups))}
+		for i, ids := range s.groups {
+			for _, id := range ids {
+				if why := f.accepts(&s.podSets[id]); why != "" {
+					known.why[i] = why
+					break
+				}
+			}
+		}
+		s.accepts[fl] = known
+	}
+	return known.why[g]
+}
+
+// classKey spells out everything that makes the answer to one workload the
+// answer to another. The bytes are valid until the next call.
+func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
+	b := e.scratch.key[:0]
+	str := func(s string) {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	num := func(v int64) { b = binary.AppendVarint(b, v) }
+	num(w.Priority)
+	if l != nil && l.queue != nil && l.queue.spec.UsageFairSharing {
+		str(l.spec.Namespace)
+		str(l.spec.Name)
+	}
+	if e.opts.Backfill {
+		num(int64(w.MaxRunTime - w.RanBefore))
+	}
+	for i := range w.PodSets {
+		ps := &w.PodSets[i]
+		str(ps.Name)
+		str(ps.Group)
+		num(int64(ps.Count))
+		num(int64(ps.MinCount))
+		num(int64(ps.Reclaimable))
+		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Requests)
+		num(int64(len(e.scratch.names)))
+		for _, r := range e.scratch.names {
+			str(r)
+			num(ps.Requests[r])
+		}
+		e.scratch.names = appendSorted(e.scratch.names[:0], ps.NodeSelector)
+		num(int64(len(e.scratch.names)))
+		for _, k := range e.scratch.names {
+			str(k)
+			str(ps.NodeSelector[k])
+		}
+		num(int64(len(ps.Affinity)))
+		for _, t := range ps.Affinity {
+			num(int64(len(t)))
+			for _, r := range t {
+				str(r.Key)
+				str(r.Operator)
+				num(int64(len(r.Values)))
+				for _, v := range r.Values {
+					str(v)
+				}
+			}
+		}
+		num(int64(len(ps.Tolerations)))
+		for _, t := range ps.Tolerations {
+			str(t.Key)
+			str(t.Operator)
+			str(t.Value)
+			str(t.Effect)
+		}
+		if t := ps.Topology; t != nil {
+			num(int64(t.Mode) + 1)
+			str(t.Level)
+			str(t.SliceLevel)
+			num(int64(t.SliceSize))
+		} else {
+			num(0)
+		}
+	}
+	e.scratch.key = b
+	return b
+}
+
+func appendSorted[V any](names []string, m map[string]V) []string {
+	for k := range m {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// classFor finds or makes the class a pending workload belongs to.
+func (e *Engine) classFor(w *workload) *class {
+	q := w.queue
+	key := e.classKey(&w.spec, w.local)
+	c := q.classes[string(key)]
+	if c == nil {
+		c = &class{key: string(key), queue: q, shape: e.newShape(w.spec.PodSets), pos: -1}
+		if q.spec.UsageFairSharing {
+			c.by = w.local
+		}
+		q.classes[c.key] = c
+	}
+	return c
+}
+
+// group is a resource group of a queue, compiled.
+type group struct {
+	resources []int32
+	flavors   []groupFlavor
+}
+
+type groupFlavor struct {
+	flavor int32
+	frs    []int32 // parallel to group.resources
+}
+
+func (q *queue) compileGroups(e *Engine) {
+	q.groups = q.groups[:0]
+	for i := range q.groupOf {
+		q.groupOf[i] = -1
+	}
+	for gi, rg := range q.spec.Groups {
+		var g group
+		for _, r := range rg.Resources {
+			res := e.resource(r)
+			for int(res) >= len(q.groupOf) {
+				q.groupOf = append(q.groupOf, -1)
+			}
+			q.groupOf[res] = int32(gi)
+			g.resources = append(g.resources, res)
+		}
+		for _, f := range rg.Flavors {
+			gf := groupFlavor{flavor: e.flavor(f.Flavor)}
+			for _, r := range rg.Resources {
+				gf.frs = append(gf.frs, e.intern(f.Flavor, r))
+			}
+			g.flavors = append(g.flavors, gf)
+		}
+		q.groups = append(q.groups, g)
+	}
+}
+
+func (q *queue) group(res int32) int32 {
+	if int(res) >= len(q.groupOf) {
+		return -1
+	}
+	return q.groupOf[res]
+}
+
+func (q *queue) usesFlavor(fl int32) bool {
+	for _, g := range q.groups {
+		for _, f := range g.flavors {
+			if f.flavor == fl {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,245 @@
+package admission
+
+import "time"
+
+// Key names a workload (or a local queue) by namespace and name.
+type Key struct {
+	Namespace, Name string
+}
+
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// Requests maps a resource name to an amount in the unit Kueue counts it in:
+// thousandths for cpu, whole units (bytes, cards, pods) for everything else.
+type Requests map[string]int64
+
+// CPU is the one resource counted in thousandths; Pods is counted by the engine itself.
+const (
+	CPU  = "cpu"
+	Pods = "pods"
+)
+
+// Workload is everything the engine wants to know of one workload. The zero
+// state is "pending and active"; Admission, Evicting and Finished say otherwise.
+type Workload struct {
+	Key
+	UID        string
+	LocalQueue string // name of a LocalQueue in the workload's namespace
+
+	// Priority is the effective one: the class's value plus any boost.
+	Priority int64
+	Created  time.Time
+	// EvictedAt and EvictedBy tell of the last eviction (zero: never evicted).
+	// Options.RequeueTimestamp says which of them move the workload back in line.
+	EvictedAt time.Time
+	EvictedBy string
+
+	PodSets []PodSet
+
+	Inactive  bool      // spec.active is false: not considered; evicted if it holds quota
+	Gated     bool      // an admission gate is closed: not considered yet
+	RequeueAt time.Time // not considered before this time (backoff)
+
+	// Admission is what the workload holds; nil while pending.
+	Admission *Admission
+	// Evicting: it still holds its Admission but is on its way out.
+	Evicting bool
+	Finished bool
+
+	MaxRunTime      time.Duration // maximum execution time; 0: unlimited
+	RanBefore       time.Duration // execution time used up in earlier admissions
+	ExpectedRunTime time.Duration // declared or learned, for the forecast; 0: unknown
+	StartedAt       time.Time     // when it was admitted (all checks ready); zero: not yet
+}
+
+// PodSet is a number of equal pods.
+type PodSet struct {
+	Name        string
+	Count       int32
+	MinCount    int32 // partial admission may go down to this; 0: all or nothing
+	Reclaimable int32 // pods that have finished for good
+	Requests    Requests
+	// Group: pod sets of one group get the same flavors and are placed together.
+	Group string
+
+	NodeSelector map[string]string
+	Affinity     []Term // required node affinity: any one term must match
+	Tolerations  []Toleration
+	Topology     *TopologyRequest
+}
+
+// Term is a conjunction of requirements.
+type Term []Requirement
+
+// Requirement is one label requirement; Operator is Kubernetes' word for it.
+type Requirement struct {
+	Key      string
+	Operator string // In, NotIn, Exists, DoesNotExist, Gt, Lt
+	Values   []string
+}
+
+// Toleration and Taint have Kubernetes' meaning; an empty Operator is Equal.
+type Toleration struct {
+	Key, Operator, Value, Effect string
+}
+
+// Taint keeps pods without a matching toleration away.
+type Taint struct {
+	Key, Value, Effect string
+}
+
+// TopologyMode says how strictly pods must be close together.
+type TopologyMode uint8
+
+// The topology modes of Kueue.
+const (
+	TopologyUnconstrained TopologyMode = iota
+	TopologyPreferred
+	TopologyRequired
+)
+
+// TopologyRequest asks for pods close together in a flavor's topology.
+type TopologyRequest struct {
+	Mode       TopologyMode
+	Level      string // node label of the level; empty for unconstrained
+	SliceLevel string // each slice of SliceSize pods within one domain of this level
+	SliceSize  int32
+}
+
+// Admission is the quota a workload holds (or, in a plan, is given).
+type Admission struct {
+	Queue      string // ClusterQueue
+	PodSets    []PodSetAssignment
+	ReservedAt time.Time
+	Placement  any // the Placer's answer, untouched
+}
+
+// PodSetAssignment is one pod set's share of an Admission.
+type PodSetAssignment struct {
+	Name    string
+	Count   int32
+	Flavors map[string]string // resource to flavor
+	// Usage is the quota held per resource. In a plan it is filled by the engine;
+	// in an event it may be nil, and is then Count times the pod set's requests.
+	Usage Requests
+}
+
+// Cohort is an inner node of the quota tree. A cohort that queues or cohorts
+// name as their parent exists even when it was never described.
+type Cohort struct {
+	Name       string
+	Parent     string
+	Groups     []ResourceGroup
+	FairWeight *float64       // nil: 1
+	Policy     CapacityPolicy // counts at the root of a tree only; PolicyDefault: Options.Policy
+}
+
+// CapacityPolicy is how a tree of cohorts hands out what can be borrowed.
+type CapacityPolicy uint8
+
+// The capacity policies.
+const (
+	PolicyDefault CapacityPolicy = iota
+	// PolicyFIFO borrows first come, first served (Kueue without fair sharing).
+	PolicyFIFO
+	// PolicyDRF orders and preempts by the weighted dominant resource share borrowed (Kueue's fair sharing).
+	PolicyDRF
+	// PolicyMaxMin compares the weighted share of what is used in all, entitlement included:
+	// the poorest queue goes first, whether it borrows or not.
+	PolicyMaxMin
+)
+
+// ResourceGroup is a list of resources that always come from one flavor.
+type ResourceGroup struct {
+	Resources []string
+	Flavors   []FlavorQuotas
+}
+
+// FlavorQuotas is what one flavor offers, in the order flavors are tried.
+type FlavorQuotas struct {
+	Flavor string
+	Quotas map[string]Quota // by resource
+}
+
+// Quota of one resource in one flavor at one node of the tree.
+type Quota struct {
+	Nominal        int64
+	BorrowingLimit *int64 // nil: unlimited
+	LendingLimit   *int64 // nil: everything
+}
+
+// StopPolicy stops a queue.
+type StopPolicy uint8
+
+// The stop policies of Kueue.
+const (
+	StopNone StopPolicy = iota
+	StopHold
+	StopHoldAndDrain
+)
+
+// Queue is a ClusterQueue.
+type Queue struct {
+	Name   string
+	Cohort string // empty: on its own
+	Groups []ResourceGroup
+	// NamespaceSelector admits namespaces; nil admits none, an empty one all.
+	NamespaceSelector *Term
+	StrictFIFO        bool
+	Stop              StopPolicy
+	Inactive          bool // not usable for a reason the shell knows (missing check, terminating)
+	Preemption        Preemption
+	Fungibility       Fungibility
+	FairWeight        *float64 // nil: 1
+	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
+	UsageFairSharing bool
+}
+
+// PreemptionPolicy says whom a pending workload may displace.
+type PreemptionPolicy uint8
+
+// The preemption policies of Kueue.
+const (
+	PreemptNever PreemptionPolicy = iota
+	PreemptLowerPriority
+	PreemptLowerOrNewerEqualPriority
+	PreemptAny
+)
+
+// Preemption holds a queue's preemption settings.
+type Preemption struct {
+	WithinQueue         PreemptionPolicy
+	ReclaimWithinCohort PreemptionPolicy
+	// BorrowWithinCohort: may displace lower priorities in the cohort even while borrowing ...
+	BorrowWithinCohort bool
+	// ... up to this priority (nil: any lower one).
+	BorrowMaxPriority *int64
+}
+
+// Fungibility says when to look at the next flavor although this one would do.
+// The zero value is Kueue's default: take it when borrowing is enough, go on when preemption is needed.
+type Fungibility struct {
+	BorrowTryNext    bool // whenCanBorrow: TryNextFlavor
+	PreemptStay      bool // whenCanPreempt: MayStopSearch (Preempt)
+	PreferPreemption bool // preference: PreemptionOverBorrowing
+}
+
+// LocalQueue is a namespace's door to a ClusterQueue.
+type LocalQueue struct {
+	Key
+	Queue      string // ClusterQueue
+	Stop       StopPolicy
+	FairWeight *float64 // nil: 1
+	// Consumed seeds the decayed usage after a restart: amounts as of ConsumedAt.
+	Consumed   map[string]float64
+	ConsumedAt time.Time
+}
+
+// Flavor is a ResourceFlavor.
+type Flavor struct {
+	Name        string
+	NodeLabels  map[string]string
+	NodeTaints  []Taint
+	Tolerations []Toleration
+	Topology    string // name of a Topology; empty: none
+}
