@@ -1,0 +1,98 @@
+# make        what there is to type
+# make up     Kubernetes with simulated GPU nodes and Elastic in it, on this machine
+# make test   everything CI checks
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PROGRAMS := elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent
+KUBERNETES := v1.37.1
+SANDBOX_LDFLAGS := -s -w \
+	-X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
+	-X k8s.io/component-base/version.gitMajor=1 \
+	-X k8s.io/component-base/version.gitMinor=37
+TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
+MODULES := . sandbox
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Use
+
+.PHONY: up
+up: build ## Build, start a local cluster in the background and send a first job through it
+	bin/elastic up --detach
+
+.PHONY: down
+down: ## End the local cluster
+	@if [ -x bin/elastic ]; then bin/elastic down; fi
+
+##@ Build
+
+.PHONY: build
+build: build-programs build-sandbox build-native ## Build the programs into bin/
+
+.PHONY: build-programs
+build-programs:
+	@mkdir -p bin
+	go build -o bin/ $(PROGRAMS:%=./cmd/%)
+	@ln -sf elastic bin/arena
+
+.PHONY: build-sandbox
+build-sandbox:
+	@echo "building the sandbox (Kubernetes $(KUBERNETES)): minutes the first time, seconds after"
+	@cd sandbox && go build -ldflags "$(SANDBOX_LDFLAGS)" -o ../bin/elastic-sandbox ./cmd/elastic-sandbox
+
+.PHONY: build-native
+build-native:
+	@$(MAKE) --no-print-directory -C native/cuda all
+
+.PHONY: generate
+generate: ## Write the generated files again (CRDs, deep copies)
+	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
+		paths="sigs.k8s.io/kueue/apis/kueue/v1beta1;sigs.k8s.io/kueue/apis/kueue/v1beta2" output:crd:dir=deploy/crd
+
+##@ Check
+
+.PHONY: test
+test: build verify lint test-unit test-sandbox test-native test-e2e ## Run every test and check; what CI runs
+	@echo "all checks passed"
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster
+	go test $$(go list ./... | grep -v '/test/')
+
+.PHONY: test-sandbox
+test-sandbox: ## Run the sandbox's own tests
+	cd sandbox && go test ./...
+
+.PHONY: test-native
+test-native: ## Run the GPU library's tests against a stub driver
+	@$(MAKE) --no-print-directory -C native/cuda test
+
+.PHONY: test-e2e
+test-e2e: build ## Run the programs against the sandbox
+	go test -count=1 ./test/...
+
+.PHONY: lint
+lint: ## Check style, import rules and complexity
+	@for module in $(MODULES); do (cd $$module && echo "lint $$module" && $(TOOL) golangci-lint run ./...); done
+
+.PHONY: verify
+verify: generate ## Check that generated files and formatting are up to date
+	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+	@git diff --exit-code -- deploy/crd api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
+	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
+
+##@ Measure
+
+.PHONY: bench
+bench: ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
+	@echo "see docs/benchmarks.md"
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+	@$(MAKE) --no-print-directory -C native/cuda clean

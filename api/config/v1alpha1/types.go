@@ -1,0 +1,154 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Group and Version are what a file's apiVersion says: "elasticai.io/v1alpha1".
+const (
+	Group   = "elasticai.io"
+	Version = "v1alpha1"
+)
+
+// Common is what every program's file may set.
+type Common struct {
+	// Log says how much is logged and in which form.
+	Log Log `json:"log,omitempty"`
+	// Metrics is where /metrics is served; bindAddress "0" serves none.
+	Metrics Endpoint `json:"metrics,omitempty"`
+	// Health is where /healthz and /readyz are served.
+	Health Endpoint `json:"health,omitempty"`
+	// ClientConnection limits how fast the program talks to the API server.
+	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+}
+
+// Shared gives the programs' scaffolding access to the common part of any file.
+func (c *Common) Shared() *Common { return c }
+
+// Log is the logging section.
+type Log struct {
+	// Level is debug, info, warn or error.
+	Level string `json:"level,omitempty"`
+	// Format is text or json.
+	Format string `json:"format,omitempty"`
+}
+
+// Endpoint is an address to listen on.
+type Endpoint struct {
+	BindAddress string `json:"bindAddress,omitempty"`
+}
+
+// ClientConnection is the client's rate limit; a negative qps switches it off.
+type ClientConnection struct {
+	QPS   float32 `json:"qps,omitempty"`
+	Burst int     `json:"burst,omitempty"`
+}
+
+// LeaderElection makes one of several replicas active.
+type LeaderElection struct {
+	Enabled       *bool           `json:"enabled,omitempty"`
+	Namespace     string          `json:"namespace,omitempty"`
+	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
+	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
+	RetryPeriod   metav1.Duration `json:"retryPeriod,omitempty"`
+}
+
+// Webhook is where admission and conversion requests are served.
+type Webhook struct {
+	// Host to listen on; empty means every address.
+	Host string `json:"host,omitempty"`
+	Port int    `json:"port,omitempty"`
+	// CertDir holds tls.crt, tls.key and ca.crt. What is missing or about to
+	// expire is made there, and the CA is published to the API server.
+	CertDir string `json:"certDir,omitempty"`
+	// DNSNames and IP addresses the certificate answers for.
+	DNSNames []string `json:"dnsNames,omitempty"`
+}
+
+// QueueConfiguration is the file of elastic-queue.
+type QueueConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	Common          `json:",inline"`
+
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	Webhook        Webhook        `json:"webhook,omitempty"`
+	// Writers is how many status writes may be under way at once.
+	Writers int `json:"writers,omitempty"`
+	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
+	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
+}
+
+// GPUSchedulerConfiguration is the file of elastic-gpu-scheduler.
+type GPUSchedulerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	Common          `json:",inline"`
+
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+}
+
+// GPUAgentConfiguration is the file of elastic-gpu-agent.
+type GPUAgentConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	Common          `json:",inline"`
+
+	// NodeName is the node this agent serves; empty takes the host's name.
+	NodeName string `json:"nodeName,omitempty"`
+}
+
+// NewQueueConfiguration returns the defaults of elastic-queue.
+func NewQueueConfiguration() *QueueConfiguration {
+	return &QueueConfiguration{
+		TypeMeta:       typeMeta("QueueConfiguration"),
+		Common:         commonDefaults(":8080", ":8081"),
+		LeaderElection: leaderDefaults(),
+		Webhook: Webhook{
+			Port:     9443,
+			CertDir:  "/tmp/elastic-queue/certs",
+			DNSNames: []string{"elastic-queue-webhook-service.elastic-queue.svc"},
+		},
+		Writers: 16,
+	}
+}
+
+// NewGPUSchedulerConfiguration returns the defaults of elastic-gpu-scheduler.
+func NewGPUSchedulerConfiguration() *GPUSchedulerConfiguration {
+	return &GPUSchedulerConfiguration{
+		TypeMeta:       typeMeta("GPUSchedulerConfiguration"),
+		Common:         commonDefaults(":8082", ":8083"),
+		LeaderElection: leaderDefaults(),
+	}
+}
+
+// NewGPUAgentConfiguration returns the defaults of elastic-gpu-agent.
+func NewGPUAgentConfiguration() *GPUAgentConfiguration {
+	return &GPUAgentConfiguration{
+		TypeMeta: typeMeta("GPUAgentConfiguration"),
+		Common:   commonDefaults(":8084", ":8085"),
+	}
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: Group + "/" + Version, Kind: kind}
+}
+
+func commonDefaults(metrics, health string) Common {
+	return Common{
+		Log:              Log{Level: "info", Format: "text"},
+		Metrics:          Endpoint{BindAddress: metrics},
+		Health:           Endpoint{BindAddress: health},
+		ClientConnection: ClientConnection{QPS: 300, Burst: 600},
+	}
+}
+
+func leaderDefaults() LeaderElection {
+	on := true
+	return LeaderElection{
+		Enabled:       &on,
+		Namespace:     "elastic-queue",
+		LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+		RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+		RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+	}
+}

@@ -1,0 +1,112 @@
+// Command elastic-queue decides which jobs may run, and starts and stops them.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/internal/queue"
+	"github.com/elastic-ai/elastic/internal/queue/certs"
+	"github.com/elastic-ai/elastic/internal/queue/conversion"
+)
+
+func main() {
+	program.Main(program.Program[*v1alpha1.QueueConfiguration]{
+		Name:  "elastic-queue",
+		Short: "Queue jobs and start them when quota allows",
+		Long: `elastic-queue holds jobs back, decides which may run on whose quota, and starts
+and stops them. Its objects are Kueue's (kueue.x-k8s.io).`,
+		Example: `  # In a cluster, with the pod's own service account
+  elastic-queue --config /etc/elastic/queue.yaml
+
+  # Against any cluster
+  elastic-queue --kubeconfig ~/.kube/config --log-level debug`,
+		Defaults: v1alpha1.NewQueueConfiguration,
+		Run:      run,
+	})
+}
+
+func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration) error {
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	certificate, err := keepCertificate(ctx, env, cfg, scheme)
+	if err != nil {
+		return err
+	}
+	mgr, err := env.Manager(manager.Options{
+		Scheme: scheme,
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: cfg.Webhook.Host, Port: cfg.Webhook.Port, CertDir: cfg.Webhook.CertDir,
+		}),
+	}, cfg.LeaderElection)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(certificate); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
+		return err
+	}
+	if err := conversion.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up conversion: %w", err)
+	}
+	if err := jobs.Setup(ctx, mgr, jobs.Options{ManageJobsWithoutQueueName: cfg.ManageJobsWithoutQueueName}); err != nil {
+		return fmt.Errorf("setting up jobs: %w", err)
+	}
+	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
+		Writers:  cfg.Writers,
+		Recorder: mgr.GetEventRecorder(env.Name),
+		Metrics:  queue.NewMetrics(metrics.Registry),
+		Log:      env.Log.WithName("queue"),
+	})
+	if err := mgr.Add(shell); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// keepCertificate makes sure there is a certificate before anything serves,
+// and returns what keeps it fresh. Its client reads no cache: the objects are
+// few, and some of them secret.
+func keepCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration, scheme *runtime.Scheme) (*certs.Keeper, error) {
+	direct, err := client.New(env.REST, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	keeper := &certs.Keeper{
+		Client: direct, Log: env.Log.WithName("certs"),
+		Name: "elastic-queue-webhooks", Namespace: cfg.LeaderElection.Namespace,
+		Dir: cfg.Webhook.CertDir, Names: cfg.Webhook.DNSNames,
+	}
+	return keeper, keeper.Ensure(ctx)
+}

@@ -1,0 +1,11 @@
+// Command elastic is for people: it starts clusters, submits jobs and answers
+// why they wait.
+package main
+
+import (
+	"os"
+
+	"github.com/elastic-ai/elastic/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }

@@ -1,0 +1,163 @@
+// Package deploy holds what is installed into a cluster: the CRDs, and per
+// program its service account, roles and webhooks. The files are the plain
+// manifests; this package only reads them, and points webhooks elsewhere where
+// a program runs outside the cluster.
+package deploy
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+//go:embed crd/*.yaml queue/*.yaml samples/*.yaml
+var files embed.FS
+
+// converted are the CRDs whose versions differ, so that the API server asks
+// elastic-queue to convert between them.
+var converted = []string{
+	"clusterqueues.kueue.x-k8s.io", "cohorts.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io",
+	"multikueueclusters.kueue.x-k8s.io", "workloads.kueue.x-k8s.io",
+}
+
+// webhookService is where in-cluster webhooks go; label marks objects whose
+// caBundle the program fills in.
+const (
+	webhookNamespace = "elastic-queue"
+	webhookService   = "elastic-queue-webhook-service"
+	label            = "elasticai.io/webhooks-of"
+	queueWebhooks    = "elastic-queue-webhooks"
+)
+
+// CRDs are the definitions of all kinds.
+func CRDs() ([]*unstructured.Unstructured, error) {
+	objects, err := read("crd")
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range objects {
+		if !slices.Contains(converted, crd.GetName()) {
+			continue
+		}
+		crd.SetLabels(map[string]string{label: queueWebhooks})
+		conversion := map[string]any{
+			"strategy": "Webhook",
+			"webhook": map[string]any{
+				"conversionReviewVersions": []any{"v1"},
+				"clientConfig": map[string]any{"service": map[string]any{
+					"namespace": webhookNamespace, "name": webhookService, "path": "/convert",
+				}},
+			},
+		}
+		if err := unstructured.SetNestedMap(crd.Object, conversion, "spec", "conversion"); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// Program is what one program needs in the cluster besides its workload:
+// the folder's name is the program's short one ("queue").
+func Program(name string) ([]*unstructured.Unstructured, error) { return read(name) }
+
+// Sample is an example by its file's name, without the ending.
+func Sample(name string) ([]*unstructured.Unstructured, error) {
+	return readFile("samples/" + name + ".yaml")
+}
+
+// PointWebhooksTo makes every webhook among the objects go to a URL instead of
+// the service in the cluster.
+func PointWebhooksTo(base string, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+			if err != nil {
+				return err
+			}
+			for _, hook := range hooks {
+				redirect(hook.(map[string]any)["clientConfig"], base)
+			}
+			if err := unstructured.SetNestedSlice(object.Object, hooks, "webhooks"); err != nil {
+				return err
+			}
+		case "CustomResourceDefinition":
+			config, found, err := unstructured.NestedMap(object.Object, "spec", "conversion", "webhook", "clientConfig")
+			if err != nil {
+				return err
+			}
+			if !found {
+				continue
+			}
+			redirect(config, base)
+			if err := unstructured.SetNestedMap(object.Object, config, "spec", "conversion", "webhook", "clientConfig"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func redirect(clientConfig any, base string) {
+	config := clientConfig.(map[string]any)
+	path, _, _ := unstructured.NestedString(config, "service", "path")
+	delete(config, "service")
+	config["url"] = strings.TrimSuffix(base, "/") + path
+}
+
+func read(folder string) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(files, folder+"/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("nothing to deploy is called %q", folder)
+	}
+	var objects []*unstructured.Unstructured
+	for _, name := range names {
+		more, err := readFile(name)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
+	return objects, nil
+}
+
+func readFile(name string) ([]*unstructured.Unstructured, error) {
+	data, err := files.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return objects, nil
+}
+
+// Decode reads the objects of a YAML or JSON stream.
+func Decode(data []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		switch {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, err
+		case len(object.Object) > 0:
+			objects = append(objects, object)
+		}
+	}
+}

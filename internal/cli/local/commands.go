@@ -1,0 +1,348 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// Commands are the ones that start, end and reach local clusters.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{upCommand(), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand()}
+}
+
+// defaultNodes is a small cluster with two kinds of cards.
+const defaultNodes = "2x8:H100-80G,4x4:A100-40G,2x0"
+
+func addName(cmd *cobra.Command, name *string) {
+	otherwise := DefaultName
+	if env := os.Getenv("ELASTIC_NAME"); env != "" {
+		otherwise = env
+	}
+	cmd.Flags().StringVar(name, "name", otherwise, "which local cluster; several run side by side (default also from $ELASTIC_NAME)")
+}
+
+func upCommand() *cobra.Command {
+	var name string
+	var detach bool
+	options := UpOptions{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start Kubernetes with simulated GPU nodes and Elastic on this machine",
+		Long: `Start a real Kubernetes control plane with simulated GPU nodes, and Elastic's
+programs in it, on this machine. Nothing else needs to be installed.
+
+Without --detach it runs until Ctrl-C, which ends everything it started.`,
+		Example: `  # A small cluster, in this terminal
+  elastic up
+
+  # In the background: 4 nodes with 8 H100, 8 nodes with 4 A100, 100 without cards
+  elastic up --detach --nodes 4x8:H100-80G,8x4:A100-40G,100x0
+
+  # A second one beside it
+  elastic up --detach --name b`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := Open(name)
+			if err != nil {
+				return err
+			}
+			options.Out = cmd.OutOrStdout()
+			if detach {
+				err = cluster.detach(cmd.Context(), options)
+			} else {
+				err = cluster.Up(cmd.Context(), options, func(State) { cluster.next(options.Out) })
+			}
+			if running := (*AlreadyRunning)(nil); errors.As(err, &running) {
+				fmt.Fprintf(options.Out, "Cluster %q: %v.\n", name, running)
+				cluster.next(options.Out)
+				return nil
+			}
+			return err
+		},
+	}
+	addName(cmd, &name)
+	cmd.Flags().StringVar(&options.Nodes, "nodes", defaultNodes, "shape of the cluster: COUNTxCARDS:MODEL, comma between; COUNTx0 for nodes without cards")
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "run in the background; end it with 'elastic down'")
+	cmd.Flags().BoolVar(&options.Sample, "sample", true, "set up a sample queue and send a job through it")
+	cmd.Flags().StringArrayVar(&options.SandboxArgs, "sandbox-arg", nil, "argument for elastic-sandbox, as it is (repeatable)")
+	return cmd
+}
+
+// next tells what to type now.
+func (c *Cluster) next(out io.Writer) {
+	flag := ""
+	if c.Name != DefaultName {
+		flag = " --name " + c.Name
+	}
+	fmt.Fprintf(out, `
+What to type next:
+  elastic kubectl%[1]s get nodes                 # any kubectl command
+  elastic kubectl%[1]s get clusterqueues,workloads -A
+  export KUBECONFIG=$(elastic kubeconfig%[1]s)   # for your own tools
+  elastic status%[1]s
+  elastic down%[1]s
+`, flag)
+}
+
+// detach runs "up" in the background and shows what it says until it is ready.
+func (c *Cluster) detach(ctx context.Context, options UpOptions) error {
+	if c.Running() {
+		state, _ := c.State()
+		return &AlreadyRunning{State: state}
+	}
+	if err := os.MkdirAll(c.path("log"), 0o700); err != nil {
+		return err
+	}
+	log, err := os.Create(c.path("log", "up.log"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, fmt.Sprintf("--sample=%t", options.Sample)}
+	for _, arg := range options.SandboxArgs {
+		args = append(args, "--sandbox-arg="+arg)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	shown := 0
+	show := func() {
+		data, _ := os.ReadFile(log.Name())
+		_, _ = options.Out.Write(data[shown:])
+		shown = len(data)
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			<-ended
+			show()
+			return ctx.Err()
+		case err := <-ended:
+			show()
+			return fmt.Errorf("the cluster ended while starting: %w", errors.Join(err, errEnded))
+		case <-time.After(50 * time.Millisecond):
+		}
+		// State before log: what ready says is in the log by then.
+		state, err := c.State()
+		show()
+		if err == nil && state.PID == cmd.Process.Pid && state.Phase == PhaseReady {
+			if shownNext(log.Name()) {
+				show()
+				return nil
+			}
+		}
+	}
+}
+
+// shownNext says the background process has printed its last line.
+func shownNext(log string) bool {
+	data, err := os.ReadFile(log)
+	return err == nil && bytes.Contains(data, []byte("elastic down"))
+}
+
+func downCommand() *cobra.Command {
+	var name string
+	var all, keep bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "End a local cluster",
+		Long: `End a local cluster and delete what it kept on disk. With --keep its objects
+stay, and the next 'elastic up' finds them.`,
+		Example: "  elastic down\n  elastic down --name b --keep\n  elastic down --all",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			clusters, err := chosen(name, all)
+			if err != nil {
+				return err
+			}
+			for _, cluster := range clusters {
+				wasRunning, err := cluster.Down(30 * time.Second)
+				if err != nil {
+					return err
+				}
+				word := "was not running"
+				if wasRunning {
+					word = "has ended"
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "Cluster %q %s.\n", cluster.Name, word)
+				if keep {
+					continue
+				}
+				if err := cluster.Delete(); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	addName(cmd, &name)
+	cmd.Flags().BoolVar(&all, "all", false, "every local cluster")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the cluster's objects for the next 'elastic up'")
+	return cmd
+}
+
+func chosen(name string, all bool) ([]*Cluster, error) {
+	if all {
+		return List()
+	}
+	cluster, err := Open(name)
+	return []*Cluster{cluster}, err
+}
+
+// statusRow is a local cluster as "status -o json" prints it.
+type statusRow struct {
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
+	State   *State `json:"state,omitempty"`
+}
+
+func statusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the local clusters and their programs",
+		Example: "  elastic status\n  elastic status -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			clusters, err := List()
+			if err != nil {
+				return err
+			}
+			rows := []statusRow{}
+			for _, cluster := range clusters {
+				row := statusRow{Name: cluster.Name, Running: cluster.Running()}
+				if state, err := cluster.State(); err == nil {
+					row.State = &state
+				}
+				rows = append(rows, row)
+			}
+			switch output {
+			case "json":
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(rows)
+			case "":
+				printStatus(cmd.OutOrStdout(), rows)
+				return nil
+			}
+			return fmt.Errorf("output %q is not known: json, or leave it out", output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	return cmd
+}
+
+func printStatus(out io.Writer, rows []statusRow) {
+	if len(rows) == 0 {
+		fmt.Fprintln(out, "No local cluster. Start one: elastic up")
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	defer func() { _ = table.Flush() }()
+	fmt.Fprintln(table, "NAME\tSTATUS\tNODES\tSERVER\tPID\tMEMORY\tAGE")
+	for _, row := range rows {
+		if !row.Running || row.State == nil {
+			fmt.Fprintf(table, "%s\tstopped\t-\t-\t-\t-\t-\n", row.Name)
+			continue
+		}
+		s := row.State
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Name, s.Phase, s.Nodes, s.Server, s.PID,
+			memory(s.PID), time.Since(s.Started).Round(time.Second))
+		for _, p := range s.Programs {
+			fmt.Fprintf(table, "  %s\trunning\t\tmetrics http://%s/metrics\t%d\t%s\t\n", p.Name, p.Metrics, p.PID, memory(p.PID))
+		}
+	}
+}
+
+func memory(pid int) string {
+	bytes, ok := Memory(pid)
+	if !ok {
+		return "-"
+	}
+	return fmt.Sprintf("%dMi", bytes>>20)
+}
+
+func kubeconfigCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:     "kubeconfig",
+		Short:   "Print the path of a local cluster's kubeconfig",
+		Example: "  export KUBECONFIG=$(elastic kubeconfig)",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cluster, err := openRunning(name)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), cluster.Kubeconfig())
+			return nil
+		},
+	}
+	addName(cmd, &name)
+	return cmd
+}
+
+func kubectlCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kubectl [--name CLUSTER] ARGS...",
+		Short: "Run kubectl against a local cluster",
+		Long: `Run kubectl (it comes with the sandbox) against a local cluster. A --name
+given first chooses the cluster; everything else goes to kubectl.`,
+		Example:            "  elastic kubectl get nodes\n  elastic kubectl --name b get pods -A",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := DefaultName
+			if env := os.Getenv("ELASTIC_NAME"); env != "" {
+				name = env
+			}
+			if len(args) >= 2 && args[0] == "--name" {
+				name, args = args[1], args[2:]
+			}
+			cluster, err := openRunning(name)
+			if err != nil {
+				return err
+			}
+			path, err := sibling("elastic-sandbox")
+			if err != nil {
+				return err
+			}
+			if err := os.Setenv("KUBECONFIG", cluster.Kubeconfig()); err != nil {
+				return err
+			}
+			return syscall.Exec(path, append([]string{"kubectl", "kubectl"}, args...), os.Environ())
+		},
+	}
+}
+
+// openRunning opens a cluster that must be up.
+func openRunning(name string) (*Cluster, error) {
+	cluster, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if !cluster.Running() {
+		return nil, fmt.Errorf("cluster %q is not running: start it with 'elastic up --name %s'", name, name)
+	}
+	return cluster, nil
+}

@@ -1,0 +1,113 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/deploy"
+)
+
+const fieldManager = "elastic-up"
+
+// install puts the CRDs and what the programs need into the cluster, with
+// webhooks that go to processes on this machine.
+func install(ctx context.Context, c client.Client, programs []program) error {
+	objects, err := deploy.CRDs()
+	if err != nil {
+		return err
+	}
+	for _, p := range programs {
+		more, err := deploy.Program(p.folder)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, more...)
+	}
+	for _, p := range programs {
+		if p.webhook != "" {
+			if err := deploy.PointWebhooksTo("https://"+p.webhook, objects); err != nil {
+				return err
+			}
+		}
+	}
+	if err := apply(ctx, c, objects); err != nil {
+		return err
+	}
+	return waitEstablished(ctx, c, objects)
+}
+
+// apply brings objects into the cluster, whatever was there before.
+func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// waitEstablished waits until the API server serves the CRDs among objects.
+func waitEstablished(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			current := &unstructured.Unstructured{}
+			current.SetGroupVersionKind(object.GroupVersionKind())
+			if err := c.Get(ctx, client.ObjectKeyFromObject(object), current); err != nil {
+				return false, err
+			}
+			conditions, _, _ := unstructured.NestedSlice(current.Object, "status", "conditions")
+			for _, condition := range conditions {
+				if m, ok := condition.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+					return true, nil
+				}
+			}
+			return false, nil // the server has yet to look at it
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %s: %w", object.GetName(), err)
+		}
+	}
+	if resettable, ok := c.RESTMapper().(meta.ResettableRESTMapper); ok {
+		resettable.Reset()
+	}
+	return nil
+}
+
+// tokenLifetime outlives any laptop session; "up" makes a new token each time.
+const tokenLifetime = 365 * 24 * time.Hour
+
+// writeKubeconfig gives a program the rights of its service account, and no
+// others.
+func writeKubeconfig(ctx context.Context, c client.Client, admin *rest.Config, account client.ObjectKey, path string) error {
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
+	}
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
+	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {
+		return fmt.Errorf("token for service account %s: %w", account, err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["sandbox"] = &clientcmdapi.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
+	config.AuthInfos[account.Name] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	config.Contexts["sandbox"] = &clientcmdapi.Context{Cluster: "sandbox", AuthInfo: account.Name}
+	config.CurrentContext = "sandbox"
+	return clientcmd.WriteToFile(*config, path)
+}

@@ -1,0 +1,121 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// child is a process that ends when we do: it holds the reading end of a pipe
+// as its standard input and stops when that closes.
+type child struct {
+	name string
+	cmd  *exec.Cmd
+	life io.Closer
+	done chan struct{} // closed when it has ended
+	err  error         // how, once done is closed
+}
+
+// startChild runs a program in a process group of its own, so that a Ctrl-C
+// at the terminal reaches us alone and we end the children in order.
+func startChild(name, path string, args []string, stdout, stderr io.Writer) (*child, error) {
+	cmd := exec.Command(path, append(args, "--until-stdin-closes")...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	life, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	c := &child{name: name, cmd: cmd, life: life, done: make(chan struct{})}
+	go func() {
+		c.err = cmd.Wait()
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// stop asks the process to end and, out of patience, kills it.
+func (c *child) stop(patience time.Duration) {
+	_ = c.life.Close()
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.done:
+	case <-time.After(patience):
+		_ = c.cmd.Process.Kill()
+		<-c.done
+	}
+}
+
+// sibling finds a program beside this one, or on the path.
+func sibling(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if self, err = filepath.EvalSymlinks(self); err == nil {
+			if path := filepath.Join(filepath.Dir(self), name); isExecutable(path) {
+				return path, nil
+			}
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: run 'make build'", name)
+	}
+	return path, nil
+}
+
+func isExecutable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// freeAddress is a loopback address nobody listens on.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String(), nil
+}
+
+// waitReady polls a readiness endpoint until it says yes, the process ends, or
+// ctx does.
+func waitReady(ctx context.Context, c *child, health string) error {
+	client := &http.Client{Timeout: time.Second}
+	url := "http://" + health + "/readyz"
+	var last error
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return nil
+			}
+			err = fmt.Errorf("%s answers %s", url, response.Status)
+		}
+		last = err
+		select {
+		case <-c.done:
+			return fmt.Errorf("%s ended while starting: %w", c.name, errors.Join(c.err, errEnded))
+		case <-ctx.Done():
+			return fmt.Errorf("%s did not become ready: %w", c.name, last)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+var errEnded = errors.New("its log says why")

@@ -1,0 +1,154 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+)
+
+// program is one of Elastic's daemons as it runs beside the sandbox.
+type program struct {
+	name    string
+	folder  string // of its manifests
+	account client.ObjectKey
+	// webhook is the address it serves webhooks on; empty for none.
+	webhook string
+	// config makes its configuration file.
+	config func(p *program) any
+
+	metrics, health string
+	dir             string
+}
+
+// programs lists what runs in a local cluster, each with addresses of its own.
+func programs(dir string) ([]program, error) {
+	list := []program{
+		{
+			name: "elastic-queue", folder: "queue", webhook: "free",
+			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-queue"},
+			config: func(p *program) any {
+				cfg := v1alpha1.NewQueueConfiguration()
+				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
+				cfg.Webhook.CertDir = filepath.Join(p.dir, "certs")
+				host, port, _ := net.SplitHostPort(p.webhook)
+				cfg.Webhook.Host, cfg.Webhook.DNSNames = host, []string{host}
+				cfg.Webhook.Port, _ = strconv.Atoi(port)
+				return cfg
+			},
+		},
+	}
+	for i := range list {
+		p := &list[i]
+		p.dir = filepath.Join(dir, p.name)
+		for _, address := range []*string{&p.metrics, &p.health, &p.webhook} {
+			if address == &p.webhook && p.webhook == "" {
+				continue
+			}
+			var err error
+			if *address, err = freeAddress(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return list, nil
+}
+
+// prepare writes what the program reads at its start.
+func (p *program) prepare(ctx context.Context, c client.Client, admin *rest.Config) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return err
+	}
+	if err := writeKubeconfig(ctx, c, admin, p.account, p.kubeconfig()); err != nil {
+		return err
+	}
+	data, err := yaml.Marshal(p.config(p))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.configFile(), data, 0o600)
+}
+
+func (p *program) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") }
+func (p *program) configFile() string { return filepath.Join(p.dir, "config.yaml") }
+func (p *program) logFile() string    { return filepath.Join(p.dir, "log") }
+
+func (p *program) start() (*child, error) {
+	path, err := sibling(p.name)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(p.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }() // the child has its own handle
+	return startChild(p.name, path, []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}, log, log)
+}
+
+// keeper keeps one program running: like a kubelet it starts it again when it
+// ends, with a pause that grows while that goes on.
+type keeper struct {
+	program program
+	report  func(format string, args ...any)
+
+	mu      sync.Mutex
+	process *child
+}
+
+func (k *keeper) pid() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.process.cmd.Process.Pid
+}
+
+// startReady starts the program and waits until it is ready.
+func (k *keeper) startReady(ctx context.Context) error {
+	process, err := k.program.start()
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.process = process
+	k.mu.Unlock()
+	if err := waitReady(ctx, process, k.program.health); err != nil {
+		process.stop(5 * time.Second)
+		return fmt.Errorf("%w (%s)", err, k.program.logFile())
+	}
+	return nil
+}
+
+// keep watches over the program until ctx ends, then stops it.
+func (k *keeper) keep(ctx context.Context, restarted func()) {
+	pause := time.Second
+	for {
+		select {
+		case <-ctx.Done():
+			k.process.stop(10 * time.Second)
+			return
+		case <-k.process.done:
+		}
+		k.report("%s ended (%v); starting it again in %s, its log is %s", k.program.name, k.process.err, pause, k.program.logFile())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Minute)
+		if err := k.startReady(ctx); err == nil {
+			pause = time.Second
+			restarted()
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// sandboxEvent is a line that elastic-sandbox prints.
+type sandboxEvent struct {
+	Event      string  `json:"event"` // progress, ready, stopped, error
+	Message    string  `json:"message"`
+	Kubeconfig string  `json:"kubeconfig"`
+	Server     string  `json:"server"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// startSandbox starts the control plane and the nodes, and returns when they
+// are ready. On an error nothing is left running.
+func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress func(string)) (*child, sandboxEvent, error) {
+	path, err := sibling("elastic-sandbox")
+	if err != nil {
+		return nil, sandboxEvent{}, err
+	}
+	log, err := os.OpenFile(c.path("log", "elastic-sandbox.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, sandboxEvent{}, err
+	}
+	defer func() { _ = log.Close() }() // the child has its own handle
+	reader, writer := io.Pipe()
+	args := append([]string{"run", "--dir", c.path("sandbox"), "--nodes", options.Nodes}, options.SandboxArgs...)
+	process, err := startChild("elastic-sandbox", path, args, writer, log)
+	if err != nil {
+		return nil, sandboxEvent{}, err
+	}
+	go func() {
+		<-process.done
+		_ = writer.Close()
+	}()
+	ready := make(chan sandboxEvent, 1)
+	go readEvents(reader, ready, progress)
+	select {
+	case event, ok := <-ready:
+		if ok && event.Event == "ready" {
+			return process, event, nil
+		}
+		process.stop(5 * time.Second)
+		if event.Message == "" {
+			event.Message = "it ended without saying why; see " + log.Name()
+		}
+		return nil, sandboxEvent{}, errors.New("starting Kubernetes: " + event.Message)
+	case <-ctx.Done():
+		process.stop(5 * time.Second)
+		return nil, sandboxEvent{}, fmt.Errorf("starting Kubernetes: %w", ctx.Err())
+	}
+}
+
+// readEvents passes progress on, and the first ready or error to the channel;
+// it goes on reading so that the process never blocks.
+func readEvents(r io.Reader, ready chan<- sandboxEvent, progress func(string)) {
+	defer close(ready)
+	lines := bufio.NewScanner(r)
+	told := false
+	for lines.Scan() {
+		var event sandboxEvent
+		if json.Unmarshal(lines.Bytes(), &event) != nil || told {
+			continue
+		}
+		switch event.Event {
+		case "progress":
+			progress(event.Message)
+		case "ready", "error":
+			ready <- event
+			told = true
+		}
+	}
+}

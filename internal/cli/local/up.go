@@ -1,0 +1,190 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/version"
+)
+
+// UpOptions say what to start.
+type UpOptions struct {
+	Nodes  string
+	Sample bool
+	// SandboxArgs go to elastic-sandbox as they are.
+	SandboxArgs []string
+	Out         io.Writer
+}
+
+// AlreadyRunning is the error of an Up that found the cluster running.
+type AlreadyRunning struct{ State State }
+
+func (e *AlreadyRunning) Error() string {
+	return fmt.Sprintf("it is already running (process %d, nodes %s)", e.State.PID, e.State.Nodes)
+}
+
+// Up starts the cluster, calls ready when it is, and holds it until ctx ends.
+// When it returns, nothing that it started is left.
+func (c *Cluster) Up(ctx context.Context, options UpOptions, ready func(State)) error {
+	release, err := c.lock()
+	if errors.Is(err, errRunning) {
+		state, _ := c.State()
+		return &AlreadyRunning{State: state}
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	run := &running{cluster: c, options: options, state: State{
+		PID: os.Getpid(), Version: version.String(), Nodes: options.Nodes, Phase: PhaseStarting, Started: time.Now(),
+	}}
+	err = run.start(ctx, ready)
+	if err != nil && ctx.Err() == nil {
+		run.state.Phase, run.state.Message = PhaseFailed, err.Error()
+	}
+	return errors.Join(err, c.saveState(run.state))
+}
+
+// running is a cluster that this process holds.
+type running struct {
+	cluster *Cluster
+	options UpOptions
+
+	mu      sync.Mutex // of state, once keepers run
+	state   State
+	keepers []*keeper
+}
+
+func (r *running) say(format string, args ...any) {
+	fmt.Fprintf(r.options.Out, format+"\n", args...)
+}
+
+func (r *running) start(ctx context.Context, ready func(State)) error {
+	c := r.cluster
+	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.path("programs")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := c.saveState(r.state); err != nil {
+		return err
+	}
+	began := time.Now()
+	sandbox, event, err := c.startSandbox(ctx, r.options, func(message string) { r.say("  %s", message) })
+	if err != nil {
+		return err
+	}
+	defer sandbox.stop(15 * time.Second)
+	r.say("Kubernetes is ready with nodes %s (%.1f s)", r.options.Nodes, event.Seconds)
+
+	r.state.Server, r.state.Kubeconfig = event.Server, c.Kubeconfig()
+	admin, cluster, err := connect(c.Kubeconfig())
+	if err != nil {
+		return err
+	}
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	var kept sync.WaitGroup
+	defer kept.Wait()
+	defer stopKeeping() // programs end before the API server they talk to
+	if err := r.startPrograms(ctx, cluster, admin); err != nil {
+		r.stopPrograms()
+		return err
+	}
+	for _, k := range r.keepers {
+		kept.Go(func() { k.keep(keeping, r.saveState) })
+	}
+	r.say("Elastic is ready (%.1f s in all)", time.Since(began).Seconds())
+	if r.options.Sample {
+		if err := showSample(ctx, cluster, r.say); err != nil {
+			return fmt.Errorf("the sample job: %w", err)
+		}
+	}
+	r.mu.Lock()
+	r.state.Phase = PhaseReady
+	r.mu.Unlock()
+	r.saveState()
+	ready(r.state)
+
+	select {
+	case <-ctx.Done():
+		r.say("Stopping ...")
+		return nil
+	case <-sandbox.done:
+		return fmt.Errorf("the sandbox ended (%w); its log is %s", errors.Join(sandbox.err, errEnded), c.path("log", "elastic-sandbox.log"))
+	}
+}
+
+func (r *running) startPrograms(ctx context.Context, cluster client.Client, admin *rest.Config) error {
+	list, err := programs(r.cluster.path("programs"))
+	if err != nil {
+		return err
+	}
+	if err := install(ctx, cluster, list); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, p := range list {
+		if err := p.prepare(ctx, cluster, admin); err != nil {
+			return err
+		}
+		k := &keeper{program: p, report: r.say}
+		if err := k.startReady(ctx); err != nil {
+			return err
+		}
+		r.keepers = append(r.keepers, k)
+		r.say("  %s is ready", p.name)
+	}
+	return nil
+}
+
+func (r *running) stopPrograms() {
+	for _, k := range r.keepers {
+		k.process.stop(10 * time.Second)
+	}
+}
+
+// saveState writes the state down with the programs as they are now.
+func (r *running) saveState() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.Programs = nil
+	for _, k := range r.keepers {
+		r.state.Programs = append(r.state.Programs, ProgramState{
+			Name: k.program.name, PID: k.pid(), Health: k.program.health, Metrics: k.program.metrics, Log: k.program.logFile(),
+		})
+	}
+	if err := r.cluster.saveState(r.state); err != nil {
+		r.say("writing the cluster's state failed: %v", err)
+	}
+}
+
+// connect makes a client from a kubeconfig file.
+func connect(kubeconfig string) (*rest.Config, client.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	config.QPS, config.Burst = -1, 0 // a person's command, on loopback
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, nil, err
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	return config, c, err
+}

@@ -1,0 +1,40 @@
+package program
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+)
+
+// Manager makes the controller-runtime manager of a program: its metrics and
+// health endpoints are served, and leader election runs on a client of its own
+// so that a busy program cannot starve its lease.
+func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) (manager.Manager, error) {
+	options.Logger = e.Log
+	options.Metrics = server.Options{BindAddress: e.Common.Metrics.BindAddress}
+	options.HealthProbeBindAddress = e.Common.Health.BindAddress
+	if election.Enabled != nil && *election.Enabled {
+		options.LeaderElection = true
+		options.LeaderElectionID = e.Name + "." + v1alpha1.Group
+		options.LeaderElectionNamespace = election.Namespace
+		options.LeaderElectionConfig = rest.CopyConfig(e.REST)
+		options.LeaseDuration = &election.LeaseDuration.Duration
+		options.RenewDeadline = &election.RenewDeadline.Duration
+		options.RetryPeriod = &election.RetryPeriod.Duration
+		options.LeaderElectionReleaseOnCancel = true
+	}
+	mgr, err := ctrl.NewManager(e.REST, options)
+	if err != nil {
+		return nil, fmt.Errorf("setting up: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return mgr, nil
+}

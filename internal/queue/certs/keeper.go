@@ -1,0 +1,177 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Label marks the webhook configurations and CRDs whose caBundle is ours to
+// write; its value is the keeper's name.
+const Label = "elasticai.io/webhooks-of"
+
+// Keeper keeps the certificate of one program.
+type Keeper struct {
+	Client client.Client // uncached: these objects are few and rarely read
+	Log    logr.Logger
+	// Name of the Secret, and the value of Label.
+	Name, Namespace string
+	// Dir is where the webhook server reads tls.crt and tls.key.
+	Dir string
+	// Names the certificate answers for.
+	Names []string
+}
+
+const checkEvery = time.Hour
+
+// NeedLeaderElection is false: every replica serves webhooks.
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+// Start keeps the certificate fresh until ctx ends. Ensure has run before.
+func (k *Keeper) Start(ctx context.Context) error {
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := k.Ensure(ctx); err != nil {
+				k.Log.Error(err, "checking the webhooks' certificate failed, trying again", "in", checkEvery.String())
+			}
+		}
+	}
+}
+
+// Ensure brings the Secret, the files and the API server's trust up to date.
+func (k *Keeper) Ensure(ctx context.Context) error {
+	bundle, err := k.fromSecret(ctx)
+	if err != nil {
+		return fmt.Errorf("webhooks' certificate in secret %s/%s: %w", k.Namespace, k.Name, err)
+	}
+	// Trust first: a server must not answer with what its clients do not know.
+	if err := k.publish(ctx, bundle.CA); err != nil {
+		return fmt.Errorf("publishing the webhooks' CA: %w", err)
+	}
+	return k.toFiles(bundle)
+}
+
+func (k *Keeper) fromSecret(ctx context.Context) (Bundle, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
+	err := k.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return Bundle{}, err
+	}
+	bundle := Bundle{Certificate: secret.Data["tls.crt"], Key: secret.Data["tls.key"], CA: secret.Data["ca.crt"]}
+	now := time.Now()
+	why := bundle.Check(k.Names, now)
+	if !missing && why == nil {
+		return bundle, nil
+	}
+	if !missing {
+		k.Log.Info("making a new certificate for the webhooks", "why", why.Error())
+	}
+	bundle, err = bundle.renew(k.Names, now)
+	if err != nil {
+		return Bundle{}, err
+	}
+	secret.Data = map[string][]byte{"tls.crt": bundle.Certificate, "tls.key": bundle.Key, "ca.crt": bundle.CA}
+	if missing {
+		secret.Type = corev1.SecretTypeTLS
+		err = k.Client.Create(ctx, secret)
+	} else {
+		err = k.Client.Update(ctx, secret)
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		return k.fromSecret(ctx) // another replica was first
+	}
+	return bundle, err
+}
+
+func (k *Keeper) toFiles(bundle Bundle) error {
+	if err := os.MkdirAll(k.Dir, 0o700); err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"tls.crt": bundle.Certificate, "tls.key": bundle.Key, "ca.crt": bundle.CA} {
+		path := filepath.Join(k.Dir, name)
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+			continue
+		}
+		if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish writes the CA wherever the API server needs it to call us.
+func (k *Keeper) publish(ctx context.Context, ca []byte) error {
+	ours := client.MatchingLabels{Label: k.Name}
+	mutating := &admissionregv1.MutatingWebhookConfigurationList{}
+	if err := k.Client.List(ctx, mutating, ours); err != nil {
+		return err
+	}
+	for i := range mutating.Items {
+		before := mutating.Items[i].DeepCopy()
+		for j := range mutating.Items[i].Webhooks {
+			mutating.Items[i].Webhooks[j].ClientConfig.CABundle = ca
+		}
+		if err := k.patch(ctx, &mutating.Items[i], before); err != nil {
+			return err
+		}
+	}
+	validating := &admissionregv1.ValidatingWebhookConfigurationList{}
+	if err := k.Client.List(ctx, validating, ours); err != nil {
+		return err
+	}
+	for i := range validating.Items {
+		before := validating.Items[i].DeepCopy()
+		for j := range validating.Items[i].Webhooks {
+			validating.Items[i].Webhooks[j].ClientConfig.CABundle = ca
+		}
+		if err := k.patch(ctx, &validating.Items[i], before); err != nil {
+			return err
+		}
+	}
+	crds := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := k.Client.List(ctx, crds, ours); err != nil {
+		return err
+	}
+	for i := range crds.Items {
+		conversion := crds.Items[i].Spec.Conversion
+		if conversion == nil || conversion.Webhook == nil || conversion.Webhook.ClientConfig == nil {
+			continue
+		}
+		before := crds.Items[i].DeepCopy()
+		conversion.Webhook.ClientConfig.CABundle = ca
+		if err := k.patch(ctx, &crds.Items[i], before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) patch(ctx context.Context, obj, before client.Object) error {
+	patch := client.MergeFrom(before)
+	data, err := patch.Data(obj)
+	if err != nil || string(data) == "{}" {
+		return err
+	}
+	return k.Client.Patch(ctx, obj, patch)
+}

@@ -1,0 +1,295 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Shell feeds the admission engine and carries its plans out. It runs on the
+// leader only; make it with New and hand it to a manager.
+type Shell struct {
+	client   client.Client
+	cache    cache.Cache
+	options  Options
+	engine   *admission.Engine
+	inbox    *inbox
+	statuses *statuses
+	now      func() time.Time
+
+	workloadWrites *pool[*kueue.Workload]
+	statusWrites   *pool[client.Object]
+
+	workloads map[admission.Key]*tracked
+}
+
+// tracked is a workload as the loop knows it.
+type tracked struct {
+	object *kueue.Workload // the newest seen
+	// writing is the change being written; next is one decided meanwhile.
+	writing, next *change
+	// outdated: the last write met a newer object than ours, which the informer
+	// has yet to deliver.
+	outdated bool
+	failures int
+}
+
+// change is a decision about one workload on its way into its status.
+type change struct {
+	// apply changes the status and reports whether there is anything to write.
+	apply func(wl *kueue.Workload, now time.Time) bool
+	// done tells the world once the status is written.
+	done func(wl *kueue.Workload)
+	// decided: the engine assumes the outcome and wants to see it confirmed.
+	decided bool
+}
+
+// Options of New.
+type Options struct {
+	Engine   admission.Options
+	Writers  int
+	Recorder events.EventRecorder
+	Metrics  *Metrics
+	Log      logr.Logger
+}
+
+// New makes a Shell that reads from the cache and writes through the client.
+func New(c client.Client, reader cache.Cache, options Options) *Shell {
+	s := &Shell{
+		client: c, cache: reader, options: options, now: time.Now,
+		engine:         admission.New(options.Engine),
+		inbox:          newInbox(),
+		workloadWrites: newPool[*kueue.Workload](),
+		statusWrites:   newPool[client.Object](),
+		workloads:      map[admission.Key]*tracked{},
+	}
+	s.statuses = newStatuses(s.statusWrites.submit)
+	return s
+}
+
+// NeedLeaderElection keeps followers from deciding.
+func (s *Shell) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx ends.
+func (s *Shell) Start(ctx context.Context) error {
+	var synced []toolscache.InformerSynced
+	for _, kind := range []client.Object{
+		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
+		&kueue.LocalQueue{}, &kueue.Workload{},
+	} {
+		informer, err := s.cache.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(s.inbox.handler())
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil // told to stop before the first look at the world was complete
+	}
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
+	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
+	s.loop(ctx)
+	return nil
+}
+
+func (s *Shell) writeWorkload(ctx context.Context, wl *kueue.Workload) {
+	written, err := writeWorkload(ctx, s.client, wl)
+	s.inbox.put(message{result: &writeResult{sent: wl, written: written, err: err}})
+}
+
+func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
+	err := writeStatus(ctx, s.client, queue)
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
+	}
+	s.inbox.put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
+}
+
+func (s *Shell) loop(ctx context.Context) {
+	var next time.Time
+	for {
+		messages, err := s.inbox.take(ctx, next)
+		if err != nil {
+			return
+		}
+		for _, m := range messages {
+			s.handle(m)
+		}
+		start := time.Now()
+		plan := s.engine.Decide(s.now())
+		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
+		s.carryOut(plan)
+		next = earlier(plan.NextAt, s.statuses.publish(s.engine, s.now()))
+	}
+}
+
+// earlier of two times, where zero means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
+func (s *Shell) handle(m message) {
+	wl, isWorkload := m.object.(*kueue.Workload)
+	switch {
+	case m.result != nil:
+		s.wrote(m.result)
+	case m.status != nil:
+		s.statuses.wrote(m.status)
+	case isWorkload && m.gone:
+		s.lost(wl)
+	case isWorkload:
+		s.saw(wl)
+	case m.gone:
+		s.engine.Apply(goneEventOf(m.object))
+		s.statuses.saw(m.object, true)
+	default:
+		s.engine.Apply(eventOf(m.object))
+		s.statuses.saw(m.object, false)
+	}
+}
+
+// lost takes in that a workload was deleted.
+func (s *Shell) lost(wl *kueue.Workload) {
+	key := workload.KeyOf(wl)
+	if t := s.workloads[key]; t != nil {
+		s.statuses.ledger.move(t.object, nil)
+		delete(s.workloads, key)
+	}
+	s.engine.Apply(admission.WorkloadGone{Key: key})
+}
+
+// saw takes in what an informer says of a workload.
+func (s *Shell) saw(wl *kueue.Workload) {
+	key := workload.KeyOf(wl)
+	t := s.workloads[key]
+	if t == nil || t.object.UID != wl.UID {
+		if t != nil {
+			s.lost(t.object) // deleted and made again while we looked elsewhere
+		}
+		s.workloads[key] = &tracked{object: wl}
+		s.statuses.ledger.move(nil, wl)
+		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+		return
+	}
+	if !newer(wl, t.object) {
+		return
+	}
+	s.update(t, wl)
+	if t.writing != nil {
+		return // wrote looks at it when the write has ended
+	}
+	if t.outdated {
+		t.outdated = false
+		s.engine.Apply(admission.WriteFailed{Key: key})
+	}
+	s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+}
+
+func (s *Shell) update(t *tracked, wl *kueue.Workload) {
+	s.statuses.ledger.move(t.object, wl)
+	t.object = wl
+}
+
+// wrote takes in how a write ended.
+func (s *Shell) wrote(r *writeResult) {
+	key := workload.KeyOf(r.sent)
+	t := s.workloads[key]
+	if t == nil || t.object.UID != r.sent.UID {
+		return // gone meanwhile; the engine has heard
+	}
+	finished := t.writing
+	if r.err != nil && !apierrors.IsConflict(r.err) && !apierrors.IsNotFound(r.err) {
+		s.retryLater(t, r)
+		return
+	}
+	t.writing, t.failures = nil, 0
+	if r.err != nil {
+		t.next = nil // decided on what is no longer true
+		if !newer(t.object, r.sent) {
+			t.outdated = true
+			return
+		}
+		s.engine.Apply(admission.WriteFailed{Key: key})
+		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
+		return
+	}
+	seen := newer(t.object, r.written)
+	if !seen {
+		s.update(t, r.written)
+	}
+	finished.done(r.written)
+	if finished.decided || seen {
+		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
+	}
+	if next := t.next; next != nil {
+		t.next = nil
+		s.start(t, next)
+	}
+}
+
+// retryLater writes again after a pause that doubles with each failure: the
+// API server is in trouble, and deciding anew would not help it.
+func (s *Shell) retryLater(t *tracked, r *writeResult) {
+	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
+	t.failures++
+	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent).String(), "pause", pause.String())
+	time.AfterFunc(pause, func() { s.workloadWrites.submit(r.sent) })
+}
+
+// decide puts a decision of the engine into a workload's status.
+func (s *Shell) decide(key admission.Key, uid string, c *change) {
+	t := s.workloads[key]
+	if t == nil || string(t.object.UID) != uid {
+		return // gone meanwhile; the inbox will tell the engine
+	}
+	if t.writing != nil {
+		t.next = c
+		return
+	}
+	s.start(t, c)
+}
+
+func (s *Shell) start(t *tracked, c *change) {
+	wl := *t.object
+	wl.Status = *t.object.Status.DeepCopy()
+	if !c.apply(&wl, s.now()) {
+		return
+	}
+	t.writing = c
+	s.workloadWrites.submit(&wl)
+}
+
+// newer compares two versions of one object; the API server's resource
+// versions are increasing numbers.
+func newer(a, b *kueue.Workload) bool {
+	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	if errX != nil || errY != nil {
+		return a.ResourceVersion != b.ResourceVersion
+	}
+	return x > y
+}

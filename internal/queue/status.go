@@ -1,0 +1,228 @@
+package queue
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// statusInterval is how often a busy queue's status is written at most.
+const statusInterval = 500 * time.Millisecond
+
+// statuses keeps the queues' status current. The loop computes it from the
+// ledger and the engine, and hands over what differs to be written, no more
+// often than statusInterval.
+type statuses struct {
+	ledger        *ledger
+	clusterQueues map[string]*kueue.ClusterQueue
+	localQueues   map[client.ObjectKey]*kueue.LocalQueue
+	flavors       map[string]bool
+	due           time.Time // not before this time again
+	write         func(client.Object)
+}
+
+func newStatuses(write func(client.Object)) *statuses {
+	return &statuses{
+		ledger:        newLedger(),
+		clusterQueues: map[string]*kueue.ClusterQueue{},
+		localQueues:   map[client.ObjectKey]*kueue.LocalQueue{},
+		flavors:       map[string]bool{},
+		write:         write,
+	}
+}
+
+// saw notes a queue or flavor; all queues are looked at again when flavors
+// come or go.
+func (s *statuses) saw(obj client.Object, gone bool) {
+	switch o := obj.(type) {
+	case *kueue.ClusterQueue:
+		s.ledger.clusterQueue(o.Name).changed = true
+		if s.clusterQueues[o.Name] = o; gone {
+			delete(s.clusterQueues, o.Name)
+		}
+	case *kueue.LocalQueue:
+		key := client.ObjectKeyFromObject(o)
+		s.ledger.localQueue(key).changed = true
+		if s.localQueues[key] = o; gone {
+			delete(s.localQueues, key)
+		}
+	case *kueue.ResourceFlavor:
+		if s.flavors[o.Name] = true; gone {
+			delete(s.flavors, o.Name)
+		}
+		for name := range s.clusterQueues {
+			s.ledger.clusterQueue(name).changed = true
+		}
+	}
+}
+
+// publish hands over the statuses that changed, if it is time, and returns
+// when it wants to be called again; zero: after the next event.
+func (s *statuses) publish(engine *admission.Engine, now time.Time) time.Time {
+	if now.Before(s.due) {
+		return s.due
+	}
+	wrote := false
+	for key, cq := range s.clusterQueues {
+		a := s.ledger.clusterQueue(key)
+		status, exists := engine.Status(key)
+		if !exists || a.writing || (!a.changed && int32(status.Pending) == cq.Status.PendingWorkloads) {
+			continue
+		}
+		a.changed = false
+		next := s.clusterQueueStatus(cq, a, status, now)
+		if !equality.Semantic.DeepEqual(cq.Status, next.Status) {
+			a.writing, wrote = true, true
+			s.write(next)
+		}
+	}
+	for key, lq := range s.localQueues {
+		a := s.ledger.localQueue(key)
+		if !a.changed || a.writing {
+			continue
+		}
+		a.changed = false
+		next := s.localQueueStatus(lq, a, now)
+		if !equality.Semantic.DeepEqual(lq.Status, next.Status) {
+			a.writing, wrote = true, true
+			s.write(next)
+		}
+	}
+	if wrote {
+		s.due = now.Add(statusInterval)
+		return s.due
+	}
+	return time.Time{}
+}
+
+// wrote takes in how a write ended; after an error the status is computed and
+// written again.
+func (s *statuses) wrote(r *statusResult) {
+	a := s.account(r.queue)
+	a.writing = false
+	a.changed = a.changed || r.err != nil
+	switch o := r.queue.(type) {
+	case *kueue.ClusterQueue:
+		if known := s.clusterQueues[o.Name]; r.err == nil && known != nil && known.UID == o.UID {
+			s.clusterQueues[o.Name] = o
+		}
+	case *kueue.LocalQueue:
+		if known := s.localQueues[client.ObjectKeyFromObject(o)]; r.err == nil && known != nil && known.UID == o.UID {
+			s.localQueues[client.ObjectKeyFromObject(o)] = o
+		}
+	}
+}
+
+func (s *statuses) account(queue client.Object) *account {
+	if _, local := queue.(*kueue.LocalQueue); local {
+		return s.ledger.localQueue(client.ObjectKeyFromObject(queue))
+	}
+	return s.ledger.clusterQueue(queue.GetName())
+}
+
+func (s *statuses) clusterQueueStatus(cq *kueue.ClusterQueue, a *account, engine admission.QueueStatus, now time.Time) *kueue.ClusterQueue {
+	next := &kueue.ClusterQueue{ObjectMeta: cq.ObjectMeta, Spec: cq.Spec}
+	next.Status = kueue.ClusterQueueStatus{
+		Conditions:         append([]metav1.Condition(nil), cq.Status.Conditions...),
+		PendingWorkloads:   int32(engine.Pending),
+		ReservingWorkloads: a.reserving,
+		AdmittedWorkloads:  a.admitted,
+	}
+	active := s.active(cq)
+	active.LastTransitionTime, active.ObservedGeneration = metav1.NewTime(now), cq.Generation
+	apimeta.SetStatusCondition(&next.Status.Conditions, active)
+	if share := engine.FairShare; cq.Spec.FairSharing != nil {
+		next.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: math.MaxInt64}
+		if !math.IsInf(share, 0) {
+			next.Status.FairSharing.WeightedShare = int64(share)
+		}
+	}
+	for _, u := range engine.Usage {
+		flavor, name := kueue.ResourceFlavorReference(u.Flavor), corev1.ResourceName(u.Resource)
+		addUsage(&next.Status.FlavorsReservation, flavor, name, u.Used, u.Borrowed)
+		addUsage(&next.Status.FlavorsUsage, flavor, name, a.used[flavorResource{flavor, name}], u.Borrowed)
+	}
+	return next
+}
+
+func (s *statuses) active(cq *kueue.ClusterQueue) metav1.Condition {
+	inactive := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	if cq.DeletionTimestamp != nil {
+		return inactive(kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating")
+	}
+	if ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None {
+		return inactive(kueue.ClusterQueueActiveReasonStopped, "Can't admit new workloads: is stopped.")
+	}
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, flavor := range group.Flavors {
+			if !s.flavors[string(flavor.Name)] {
+				return inactive(kueue.ClusterQueueActiveReasonFlavorNotFound,
+					"Can't admit new workloads: references missing ResourceFlavor(s): "+string(flavor.Name)+".")
+			}
+		}
+	}
+	return metav1.Condition{
+		Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue,
+		Reason: kueue.ClusterQueueActiveReasonReady, Message: "Can admit new workloads",
+	}
+}
+
+func (s *statuses) localQueueStatus(lq *kueue.LocalQueue, a *account, now time.Time) *kueue.LocalQueue {
+	next := &kueue.LocalQueue{ObjectMeta: lq.ObjectMeta, Spec: lq.Spec}
+	next.Status = kueue.LocalQueueStatus{
+		Conditions:         append([]metav1.Condition(nil), lq.Status.Conditions...),
+		PendingWorkloads:   a.pending,
+		ReservingWorkloads: a.reserving,
+		AdmittedWorkloads:  a.admitted,
+	}
+	active := metav1.Condition{
+		Type: kueue.LocalQueueActive, Status: metav1.ConditionTrue, Reason: "Ready", Message: "Can submit new workloads to localQueue",
+		LastTransitionTime: metav1.NewTime(now), ObservedGeneration: lq.Generation,
+	}
+	cq := s.clusterQueues[string(lq.Spec.ClusterQueue)]
+	switch {
+	case ptr.Deref(lq.Spec.StopPolicy, kueue.None) != kueue.None:
+		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "Stopped", "LocalQueue is stopped"
+	case cq == nil:
+		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
+	case s.active(cq).Status != metav1.ConditionTrue:
+		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue"
+	}
+	apimeta.SetStatusCondition(&next.Status.Conditions, active)
+	for _, key := range sorted(a.reserved) {
+		addLocalUsage(&next.Status.FlavorsReservation, key, a.reserved[key])
+		addLocalUsage(&next.Status.FlavorsUsage, key, a.used[key])
+	}
+	return next
+}
+
+func addUsage(list *[]kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName, total, borrowed int64) {
+	if n := len(*list); n == 0 || (*list)[n-1].Name != flavor {
+		*list = append(*list, kueue.FlavorUsage{Name: flavor})
+	}
+	last := &(*list)[len(*list)-1]
+	last.Resources = append(last.Resources, kueue.ResourceUsage{
+		Name: name, Total: workload.Quantity(name, total), Borrowed: workload.Quantity(name, borrowed),
+	})
+}
+
+func addLocalUsage(list *[]kueue.LocalQueueFlavorUsage, key flavorResource, total int64) {
+	if n := len(*list); n == 0 || (*list)[n-1].Name != key.flavor {
+		*list = append(*list, kueue.LocalQueueFlavorUsage{Name: key.flavor})
+	}
+	last := &(*list)[len(*list)-1]
+	last.Resources = append(last.Resources, kueue.LocalQueueResourceUsage{Name: key.resource, Total: workload.Quantity(key.resource, total)})
+}

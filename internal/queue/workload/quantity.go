@@ -1,0 +1,46 @@
+package workload
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// Amount is a quantity in the unit the engine counts the resource in.
+func Amount(name corev1.ResourceName, q resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// Quantity is the inverse of Amount, in the form people write the resource.
+func Quantity(name corev1.ResourceName, amount int64) resource.Quantity {
+	switch {
+	case name == corev1.ResourceCPU:
+		return *resource.NewMilliQuantity(amount, resource.DecimalSI)
+	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return *resource.NewQuantity(amount, resource.BinarySI)
+	}
+	return *resource.NewQuantity(amount, resource.DecimalSI)
+}
+
+func amounts(list corev1.ResourceList) admission.Requests {
+	requests := make(admission.Requests, len(list))
+	for name, q := range list {
+		requests[string(name)] = Amount(name, q)
+	}
+	return requests
+}
+
+func quantities(requests admission.Requests) corev1.ResourceList {
+	list := make(corev1.ResourceList, len(requests))
+	for name, amount := range requests {
+		list[corev1.ResourceName(name)] = Quantity(corev1.ResourceName(name), amount)
+	}
+	return list
+}

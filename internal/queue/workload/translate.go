@@ -1,0 +1,208 @@
+package workload
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelpers "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// KeyOf names the workload as the engine does.
+func KeyOf(wl *kueue.Workload) admission.Key {
+	return admission.Key{Namespace: wl.Namespace, Name: wl.Name}
+}
+
+// ForEngine is the workload in the engine's words.
+func ForEngine(wl *kueue.Workload) admission.Workload {
+	w := admission.Workload{
+		Key:        KeyOf(wl),
+		UID:        string(wl.UID),
+		LocalQueue: string(wl.Spec.QueueName),
+		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
+		Created:    wl.CreationTimestamp.Time,
+		Inactive:   !IsActive(wl),
+		Finished:   IsFinished(wl),
+		Evicting:   IsEvicted(wl),
+		MaxRunTime: seconds(wl.Spec.MaximumExecutionTimeSeconds),
+		RanBefore:  seconds(wl.Status.AccumulatedPastExecutionTimeSeconds),
+	}
+	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
+		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
+	}
+	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil {
+		w.RequeueAt = state.RequeueAt.Time
+	}
+	if IsAdmitted(wl) {
+		w.StartedAt = condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time
+	}
+	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
+	for i := range wl.Spec.PodSets {
+		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i])
+	}
+	for _, reclaimable := range wl.Status.ReclaimablePods {
+		for i := range w.PodSets {
+			if w.PodSets[i].Name == string(reclaimable.Name) {
+				w.PodSets[i].Reclaimable = reclaimable.Count
+			}
+		}
+	}
+	if HasReservation(wl) {
+		w.Admission = admissionForEngine(wl)
+	}
+	return w
+}
+
+func admissionForEngine(wl *kueue.Workload) *admission.Admission {
+	a := &admission.Admission{
+		Queue:      string(wl.Status.Admission.ClusterQueue),
+		ReservedAt: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
+	}
+	for _, assigned := range wl.Status.Admission.PodSetAssignments {
+		flavors := make(map[string]string, len(assigned.Flavors))
+		for name, flavor := range assigned.Flavors {
+			flavors[string(name)] = string(flavor)
+		}
+		a.PodSets = append(a.PodSets, admission.PodSetAssignment{
+			Name:    string(assigned.Name),
+			Count:   ptr.Deref(assigned.Count, 0),
+			Flavors: flavors,
+			Usage:   amounts(assigned.ResourceUsage),
+		})
+	}
+	return a
+}
+
+// ForStatus is an admission the engine made, as status.admission writes it.
+func ForStatus(a *admission.Admission) *kueue.Admission {
+	out := &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(a.Queue)}
+	for _, assigned := range a.PodSets {
+		flavors := make(map[corev1.ResourceName]kueue.ResourceFlavorReference, len(assigned.Flavors))
+		for name, flavor := range assigned.Flavors {
+			flavors[corev1.ResourceName(name)] = kueue.ResourceFlavorReference(flavor)
+		}
+		out.PodSetAssignments = append(out.PodSetAssignments, kueue.PodSetAssignment{
+			Name:          kueue.PodSetReference(assigned.Name),
+			Flavors:       flavors,
+			ResourceUsage: quantities(assigned.Usage),
+			Count:         ptr.To(assigned.Count),
+		})
+	}
+	return out
+}
+
+func podSetForEngine(ps *kueue.PodSet) admission.PodSet {
+	spec := &ps.Template.Spec
+	return admission.PodSet{
+		Name:         string(ps.Name),
+		Count:        ps.Count,
+		MinCount:     ptr.Deref(ps.MinCount, 0),
+		Requests:     podRequests(spec),
+		Group:        podSetGroup(ps.TopologyRequest),
+		NodeSelector: spec.NodeSelector,
+		Affinity:     requiredAffinity(spec.Affinity),
+		Tolerations:  Tolerations(spec.Tolerations),
+		Topology:     topologyForEngine(ps.TopologyRequest),
+	}
+}
+
+// podRequests is what one pod asks for in all; where only a limit is given, it
+// is the request, as the API server will set it when the pod is created.
+func podRequests(spec *corev1.PodSpec) admission.Requests {
+	pod := &corev1.Pod{Spec: *spec}
+	for _, containers := range []*[]corev1.Container{&pod.Spec.Containers, &pod.Spec.InitContainers} {
+		if needsDefaulting(*containers) {
+			*containers = withRequestsFromLimits(*containers)
+		}
+	}
+	return amounts(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}))
+}
+
+func needsDefaulting(containers []corev1.Container) bool {
+	for i := range containers {
+		for name := range containers[i].Resources.Limits {
+			if _, ok := containers[i].Resources.Requests[name]; !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func withRequestsFromLimits(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(containers))
+	for i := range containers {
+		out[i] = *containers[i].DeepCopy()
+		if out[i].Resources.Requests == nil {
+			out[i].Resources.Requests = corev1.ResourceList{}
+		}
+		for name, limit := range out[i].Resources.Limits {
+			if _, ok := out[i].Resources.Requests[name]; !ok {
+				out[i].Resources.Requests[name] = limit
+			}
+		}
+	}
+	return out
+}
+
+func requiredAffinity(affinity *corev1.Affinity) []admission.Term {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var terms []admission.Term
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		var t admission.Term
+		for _, r := range term.MatchExpressions {
+			t = append(t, admission.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
+		}
+		terms = append(terms, t)
+	}
+	return terms
+}
+
+// Tolerations in the engine's words.
+func Tolerations(in []corev1.Toleration) []admission.Toleration {
+	var out []admission.Toleration
+	for _, t := range in {
+		out = append(out, admission.Toleration{Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
+}
+
+func podSetGroup(request *kueue.PodSetTopologyRequest) string {
+	if request == nil {
+		return ""
+	}
+	return ptr.Deref(request.PodSetGroupName, "")
+}
+
+func topologyForEngine(request *kueue.PodSetTopologyRequest) *admission.TopologyRequest {
+	if request == nil {
+		return nil
+	}
+	out := &admission.TopologyRequest{
+		SliceLevel: ptr.Deref(request.PodSetSliceRequiredTopology, ""),
+		SliceSize:  ptr.Deref(request.PodSetSliceSize, 0),
+	}
+	switch {
+	case request.Required != nil:
+		out.Mode, out.Level = admission.TopologyRequired, *request.Required
+	case request.Preferred != nil:
+		out.Mode, out.Level = admission.TopologyPreferred, *request.Preferred
+	case !ptr.Deref(request.Unconstrained, false) && request.PodSetSliceRequiredTopology == nil:
+		return nil
+	}
+	return out
+}
+
+func condition(wl *kueue.Workload, name string) *metav1.Condition {
+	return apimeta.FindStatusCondition(wl.Status.Conditions, name)
+}
+
+func seconds(n *int32) time.Duration { return time.Duration(ptr.Deref(n, 0)) * time.Second }

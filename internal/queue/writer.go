@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// writeResult comes back to the loop when a workload's status was written.
+type writeResult struct {
+	sent    *kueue.Workload // what the loop asked for
+	written *kueue.Workload // what the API server now has; nil after an error
+	err     error
+}
+
+// statusResult comes back when a queue's status was written.
+type statusResult struct {
+	queue client.Object
+	err   error
+}
+
+func writeWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := workload.AdmissionPatch(wl)
+	if err != nil {
+		return nil, err
+	}
+	written := &kueue.Workload{}
+	written.Namespace, written.Name = wl.Namespace, wl.Name
+	err = c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
+		client.FieldOwner(workload.AdmissionManager), client.ForceOwnership)
+	if err != nil {
+		return nil, err
+	}
+	return written, nil
+}
+
+// writeStatus applies all of the status, so that what is no longer true goes.
+func writeStatus(ctx context.Context, c client.Client, queue client.Object) error {
+	gvk, err := c.GroupVersionKindFor(queue)
+	if err != nil {
+		return err
+	}
+	var status any
+	switch q := queue.(type) {
+	case *kueue.ClusterQueue:
+		status = q.Status
+	case *kueue.LocalQueue:
+		status = q.Status
+	}
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"name": queue.GetName(), "namespace": queue.GetNamespace()},
+		"status":   status,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Status().Patch(ctx, queue, client.RawPatch(types.ApplyYAMLPatchType, patch),
+		client.FieldOwner("elastic-queue"), client.ForceOwnership)
+}
