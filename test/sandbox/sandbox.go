@@ -1,0 +1,232 @@
+// Package sandbox gives tests a real cluster: the sandbox with Elastic's
+// programs in it, as "elastic up" starts them. One cluster serves all tests of
+// a package; each test works in a namespace of its own.
+//
+//	var cluster *sandbox.Cluster
+//
+//	func TestMain(m *testing.M) { os.Exit(sandbox.Run(m, &cluster, sandbox.Options{})) }
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/elastic-ai/elastic/internal/cli/local"
+)
+
+// Patience is how long a condition may take to come true. Nothing waits this
+// long unless it is broken.
+const Patience = 60 * time.Second
+
+// Options of a cluster.
+type Options struct {
+	// Nodes is the shape, as "elastic up --nodes" takes it; default one node with 8 cards.
+	Nodes string
+	// SandboxArgs go to elastic-sandbox.
+	SandboxArgs []string
+	// Scheme adds kinds to the client's.
+	Scheme []func(*apiruntime.Scheme) error
+}
+
+// Cluster is a running one.
+type Cluster struct {
+	client.Client
+	REST       *rest.Config
+	Kubeconfig string
+	State      local.State
+	Dir        string
+
+	stop func() error
+}
+
+// Run starts a cluster, runs the tests with it, ends it, and returns the exit
+// code.
+func Run(m *testing.M, cluster **Cluster, options Options) int {
+	c, err := Start(options)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the sandbox:", err)
+		return 1
+	}
+	*cluster = c
+	code := m.Run()
+	if err := c.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "ending the sandbox:", err)
+		code = max(code, 1)
+	}
+	if code != 0 {
+		c.dumpLogs(os.Stderr)
+	}
+	_ = os.RemoveAll(c.Dir)
+	return code
+}
+
+// Start starts a cluster in a folder of its own; the caller must Stop it.
+func Start(options Options) (*Cluster, error) {
+	if options.Nodes == "" {
+		options.Nodes = "1x8:H100-80G"
+	}
+	bin := filepath.Join(root(), "bin")
+	if _, err := os.Stat(filepath.Join(bin, "elastic-sandbox")); err != nil {
+		return nil, fmt.Errorf("the programs are not built: run 'make build' (%w)", err)
+	}
+	dir, err := os.MkdirTemp("", "elastic-test-")
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"ELASTIC_HOME": dir,
+		"PATH":         bin + string(os.PathListSeparator) + os.Getenv("PATH"),
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			return nil, err
+		}
+	}
+	cluster, err := local.Open("test")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan local.State, 1), make(chan error, 1)
+	go func() {
+		up := local.UpOptions{Nodes: options.Nodes, SandboxArgs: options.SandboxArgs, Out: io.Discard}
+		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
+	}()
+	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}
+	select {
+	case c.State = <-ready:
+	case err := <-ended:
+		cancel()
+		c.dumpLogs(os.Stderr)
+		return nil, err
+	}
+	if err := c.connect(options); err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// Stop ends the cluster.
+func (c *Cluster) Stop() error { return c.stop() }
+
+func (c *Cluster) connect(options Options) error {
+	config, err := clientcmd.BuildConfigFromFlags("", c.State.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	scheme := apiruntime.NewScheme()
+	for _, add := range append([]func(*apiruntime.Scheme) error{
+		clientgoscheme.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme,
+	}, options.Scheme...) {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	c.REST, c.Kubeconfig = config, c.State.Kubeconfig
+	c.Client, err = client.New(config, client.Options{Scheme: scheme})
+	return err
+}
+
+// root is the project's folder.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+// dumpLogs shows the end of every program's log, so that a failed run in CI
+// tells what happened.
+func (c *Cluster) dumpLogs(w io.Writer) {
+	const most = 6000
+	for _, pattern := range []string{"test/log/*.log", "test/programs/*/log"} {
+		files, _ := filepath.Glob(filepath.Join(c.Dir, pattern))
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				continue
+			}
+			if len(data) > most {
+				data = data[len(data)-most:]
+			}
+			fmt.Fprintf(w, "--- the end of %s\n%s\n", strings.TrimPrefix(file, c.Dir), data)
+		}
+	}
+}
+
+// Namespace makes a namespace for the test and deletes it afterwards.
+func (c *Cluster) Namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	c.Make(t, ns)
+	return ns.Name
+}
+
+// Make creates objects and deletes them after the test.
+func (c *Cluster) Make(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatalf("creating %T %s: %v", object, object.GetName(), err)
+		}
+		t.Cleanup(func() {
+			background := client.PropagationPolicy(metav1.DeletePropagationBackground)
+			if err := c.Delete(context.Background(), object, background); client.IgnoreNotFound(err) != nil {
+				t.Errorf("deleting %T %s: %v", object, object.GetName(), err)
+			}
+		})
+	}
+}
+
+// Eventually waits until check returns nil, and fails the test with its last
+// error if that takes too long.
+func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+		last = check(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waited in vain: %s: %v", what, last)
+	}
+}
+
+// WorkloadOf waits for the workload of a job and returns it.
+func (c *Cluster) WorkloadOf(t *testing.T, job client.Object) *kueue.Workload {
+	t.Helper()
+	var found *kueue.Workload
+	Eventually(t, "a workload for "+job.GetName(), func(ctx context.Context) error {
+		list := &kueue.WorkloadList{}
+		if err := c.List(ctx, list, client.InNamespace(job.GetNamespace())); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if metav1.IsControlledBy(&list.Items[i], job) {
+				found = &list.Items[i]
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d workloads is its", len(list.Items))
+	})
+	return found
+}
