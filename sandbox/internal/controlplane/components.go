@@ -125,6 +125,7 @@ func prepareControllerManager(ctx context.Context, files pki.Files, kubeconfig s
 		"client-ca-file":                   files.CA.Cert,
 		"tls-cert-file":                    files.APIServer.Cert,
 		"tls-private-key-file":             files.APIServer.Key,
+		"contention-profiling":             "false",
 		"node-monitor-grace-period":        nodeGrace,
 		"kube-api-qps":                     strconv.Itoa(clientQPS),
 		"kube-api-burst":                   strconv.Itoa(clientBurst),

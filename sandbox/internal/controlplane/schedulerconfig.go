@@ -31,6 +31,10 @@ func writeSchedulerConfig(path, userFile, kubeconfig string) error {
 		}
 	}
 	section(config, "leaderElection")["leaderElect"] = false
+	// Its profile of every lock would be paid for by the whole process.
+	if _, given := config["enableContentionProfiling"]; !given {
+		config["enableContentionProfiling"] = false
+	}
 	data, err := yaml.Marshal(config)
 	if err != nil {
 		return err
