@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -25,8 +26,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// ownerIndex finds the workloads of a job by the job's UID.
-const ownerIndex = "metadata.ownerReferences.uid"
+// Indexes that find the workload of a job: by the job's UID while it is there,
+// by its kind and name when it is gone.
+const (
+	ownerIndex     = "metadata.ownerReferences.uid"
+	ownerNameIndex = "metadata.ownerReferences.name"
+)
 
 // controller reconciles the jobs of one row.
 type controller struct {
@@ -45,13 +50,7 @@ type Options struct {
 
 // Setup adds a controller per kind, and the webhook, to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, ownerIndex, func(obj client.Object) []string {
-		if owner := metav1.GetControllerOf(obj); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	})
-	if err != nil {
+	if err := indexOwners(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	table := Table()
@@ -71,12 +70,36 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
+func indexOwners(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, value := range map[string]func(*metav1.OwnerReference) string{
+		ownerIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
+		ownerNameIndex: func(owner *metav1.OwnerReference) string {
+			return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() + "/" + owner.Name
+		},
+	} {
+		err := indexer.IndexField(ctx, &kueue.Workload{}, field, func(obj client.Object) []string {
+			if owner := metav1.GetControllerOf(obj); owner != nil {
+				return []string{value(owner)}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Reconcile brings one job and its workload together.
 func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(c.kind.GVK)
-	if err := c.client.Get(ctx, request.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	err := c.client.Get(ctx, request.NamespacedName, object)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, c.forget(ctx, request.NamespacedName)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	j := job{object, c.kind}
 	if !c.options.manages(j) || object.GetDeletionTimestamp() != nil {
@@ -92,6 +115,23 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	return ctrl.Result{}, err
 }
+
+// forget deletes the workload of a job that is gone, rather than leave its
+// quota taken until the garbage collector comes by.
+func (c *controller) forget(ctx context.Context, name types.NamespacedName) error {
+	list := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, list, client.InNamespace(name.Namespace), client.MatchingFields{ownerNameIndex: c.ownerName(name.Name)}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := c.client.Delete(ctx, &list.Items[i], client.Preconditions{UID: &list.Items[i].UID}); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *controller) ownerName(job string) string { return c.kind.GVK.GroupKind().String() + "/" + job }
 
 // step does the one thing that comes next for a job in its state.
 func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error {
