@@ -1,0 +1,130 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GPU is a physical card.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Index",type=integer,JSONPath=`.spec.index`
+// +kubebuilder:printcolumn:name="Model",type=string,JSONPath=`.spec.model`
+// +kubebuilder:printcolumn:name="Memory",type=integer,JSONPath=`.spec.memory`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type GPU struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   GPUSpec   `json:"spec,omitempty"`
+	Status GPUStatus `json:"status,omitempty"`
+}
+
+// GPUSpec is what does not change while the card is in its place.
+type GPUSpec struct {
+	// Index that containers see.
+	// +kubebuilder:validation:Minimum=0
+	Index int `json:"index"`
+	// +optional
+	UUID string `json:"uuid,omitempty"`
+	// +optional
+	Model string `json:"model,omitempty"`
+	// Path of the device file.
+	// +optional
+	Path string `json:"path,omitempty"`
+	// Memory in MiB.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Memory int64 `json:"memory,omitempty"`
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// TFLOPS in half precision; 0 means by the model.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TFLOPS int64 `json:"tflops,omitempty"`
+	// NUMA node the card is attached to.
+	// +optional
+	NUMA int `json:"numa,omitempty"`
+	// Links to other cards of the node.
+	// +optional
+	// +listType=map
+	// +listMapKey=to
+	Links []GPULink `json:"links,omitempty"`
+}
+
+// GPULink is a connection to another card of the same node.
+type GPULink struct {
+	// To is the other card's index.
+	To int `json:"to"`
+	// Bandwidth in GB/s.
+	Bandwidth int64 `json:"bandwidth"`
+}
+
+// States of a card. One without a state is taken for ready.
+const (
+	GPUReady     = "Ready"
+	GPUUnhealthy = "Unhealthy"
+)
+
+// GPUStatus is what the agent sees.
+type GPUStatus struct {
+	// State is Ready or Unhealthy.
+	// +optional
+	State string `json:"state,omitempty"`
+	// Message says what is wrong with the card.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// +optional
+	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// +optional
+	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
+	// Allocated is who holds what, by the pod's namespace and name with a slash between.
+	// +optional
+	Allocated map[string]*PodResource `json:"allocated,omitempty"`
+	// Load is measured, in percent.
+	// +optional
+	Load *GPULoad `json:"load,omitempty"`
+}
+
+// GPULoad is how busy a card is, in percent of the whole.
+type GPULoad struct {
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Core int `json:"core"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Memory int `json:"memory"`
+}
+
+// PodResource is what a pod holds of a card.
+type PodResource struct {
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// +optional
+	Containers []ContainerResource `json:"containers,omitempty"`
+}
+
+// ContainerResource is what a container holds of a card.
+type ContainerResource struct {
+	// +optional
+	Container string `json:"container,omitempty"`
+	// +optional
+	Resource corev1.ResourceList `json:"resource,omitempty"`
+}
+
+// GPUList is a list of GPUs.
+//
+// +kubebuilder:object:root=true
+type GPUList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []GPU `json:"items"`
+}

@@ -1,0 +1,66 @@
+package v1alpha1
+
+import corev1 "k8s.io/api/core/v1"
+
+// Resources that containers ask for.
+const (
+	// ResourceCore is percent of a card: 1 to 99 is a share of one card, 100 times n is n whole cards.
+	ResourceCore corev1.ResourceName = "elasticgpu.io/gpu-core"
+	// ResourceMemory is MiB of one card's memory.
+	ResourceMemory corev1.ResourceName = "elasticgpu.io/gpu-memory"
+	// ResourceClaim marks a container that uses a claim, so that the kubelet asks the agent for its devices.
+	ResourceClaim corev1.ResourceName = "elasticgpu.io/claim"
+
+	// ResourceCoreOld and ResourceMemoryOld are older spellings of the first two.
+	ResourceCoreOld   corev1.ResourceName = "elasticgpu.com/gpu-core"
+	ResourceMemoryOld corev1.ResourceName = "elasticgpu.com/gpu-memory"
+
+	ResourceQGPUCore       corev1.ResourceName = "tke.cloud.tencent.com/qgpu-core"
+	ResourceQGPUCoreGreedy corev1.ResourceName = "tke.cloud.tencent.com/qgpu-core-greedy"
+	ResourceQGPUMemory     corev1.ResourceName = "tke.cloud.tencent.com/qgpu-memory"
+
+	// ResourceWhole is whole cards.
+	ResourceWhole corev1.ResourceName = "nvidia.com/gpu"
+)
+
+// Labels and annotations.
+const (
+	// Assumed is a label and an annotation, "true" on a pod whose cards were chosen.
+	Assumed = "elasticgpu.io/assumed"
+	// ContainerPrefix and a container's name make the annotation with the indexes of its cards: "0,1".
+	ContainerPrefix = "elasticgpu.io/container-"
+	// ClaimPrefix and a container's name, or any other word, make the annotation of a pod that names
+	// a claim. A word that is no container's name stands for the first container.
+	ClaimPrefix = "egpuc.elasticgpu.io/"
+
+	// PolicyAnnotation on a pod chooses a placement policy; ModelsAnnotation lists card models that will do;
+	// ArrangeAnnotation is "together" or "apart", for a pod's containers on cards.
+	PolicyAnnotation  = "elasticgpu.io/policy"
+	ModelsAnnotation  = "elasticgpu.io/gpu-models"
+	ArrangeAnnotation = "elasticgpu.io/arrange"
+
+	// CardsAnnotation on an ElasticGPU has the indexes of its cards on the node.
+	CardsAnnotation = "elasticgpu.io/cards"
+	// ProvisionerAnnotation on a claim names the provisioner that is asked to make an ElasticGPU for it,
+	// SelectedNodeAnnotation the node its first consumer goes to. For provisioners out of tree.
+	ProvisionerAnnotation  = "elasticgpu.io/provisioner"
+	SelectedNodeAnnotation = "elasticgpu.io/selected-node"
+
+	// ClaimProtection keeps a claim while pods use it.
+	ClaimProtection = "elasticgpu.io/claim-protection"
+)
+
+// Node labels that describe cards where no GPU objects do.
+const (
+	ModelLabel  = "elasticgpu.io/gpu-model"
+	TFLOPSLabel = "elasticgpu.io/gpu-fp16-tflops"
+)
+
+// Provisioners in tree.
+const (
+	ProvisionerShare = "gpushare.provisioner.elasticgpu.io"
+	ProvisionerQGPU  = "qgpu.provisioner.elasticgpu.io"
+	// ProvisionerWhole has a second name.
+	ProvisionerWhole    = "whole.provisioner.elasticgpu.io"
+	ProvisionerPhysical = "pgpu.provisioner.elasticgpu.io"
+)
