@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -48,6 +49,10 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 			defer stop()
 			if untilStdinCloses {
 				ctx = untilEOF(ctx, os.Stdin)
+			}
+			if os.Getenv("GOGC") == "" {
+				// A quarter less processor time for a quarter more memory.
+				debug.SetGCPercent(200)
 			}
 			events := run.NewEvents(os.Stdout)
 			if err := run.Run(ctx, options, events); err != nil {

@@ -25,6 +25,7 @@ func TestSandbox(t *testing.T) {
 	p := startReady(t, "--dir", dir, "--nodes", "2x8:H100-80G,1x0")
 	t.Logf("ready in %.1fs", p.ready.Seconds)
 
+	t.Run("version and APIs", func(t *testing.T) { testVersion(t, p) })
 	t.Run("nodes", func(t *testing.T) { testNodes(t, p) })
 	t.Run("a job completes", func(t *testing.T) { testJobCompletes(t, p, "done") })
 	t.Run("a job fails", func(t *testing.T) { testJobFails(t, p) })
@@ -99,6 +100,20 @@ func TestBadCommandLine(t *testing.T) {
 		code, last := p.end(t)
 		if code != exitUsage || last.Event != "" || p.stderr.Len() == 0 {
 			t.Errorf("%v: exit code %d, %+v, stderr %q", args, code, last, p.stderr)
+		}
+	}
+}
+
+// testVersion: the server says what it is and serves what that release serves.
+func testVersion(t *testing.T, p *process) {
+	discovery := p.client(t).Discovery()
+	version, err := discovery.ServerVersion()
+	if err != nil || version.GitVersion != "v1.37.1" || version.Minor != "37" {
+		t.Errorf("version %+v, %v", version, err)
+	}
+	for _, group := range []string{"resource.k8s.io/v1", "batch/v1", "apiregistration.k8s.io/v1", "apiextensions.k8s.io/v1"} {
+		if _, err := discovery.ServerResourcesForGroupVersion(group); err != nil {
+			t.Errorf("%s: %v", group, err)
 		}
 	}
 }
