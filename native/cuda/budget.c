@@ -1,0 +1,220 @@
+/*
+ * Whose turn it is on a card. All processes on a card, of all containers, map one struct card.
+ *
+ * Only the holder of the turn launches work, so what it uses is wall time, which needs no trust in anybody's clock of
+ * the GPU. Each container earns credit at the rate of its share and pays for the time its processes hold the turn; who
+ * ran over waits longer the next time. Every field is written with single atomic steps: a process may die anywhere.
+ */
+#include "elastic.h"
+
+#define SEAT_OF(turn) ((int)((turn) & 0xffff) - 1)
+
+static int64_t credit_cap(unsigned share)
+{
+	int64_t cap = 100 * MS / 10000 * share;
+	return cap > 2 * TURN_NS ? cap : 2 * TURN_NS;
+}
+
+int card_tenant(struct card *c, const char *container, unsigned share, bool lend, int64_t now)
+{
+	uint64_t id = hash_text(container);
+	int found = -1;
+
+	for (int i = 0; i < MAX_TENANTS && found < 0; i++)
+		if (atomic_load(&c->tenant[i].id) == id)
+			found = i;
+	for (int i = 0; i < MAX_TENANTS && found < 0; i++) {
+		struct tenant *t = &c->tenant[i];
+		uint64_t was = atomic_load(&t->id);
+		if ((was && now - atomic_load(&t->seen) < SEAT_NS) || !atomic_compare_exchange_strong(&t->id, &was, id))
+			continue;
+		atomic_store(&t->credit, TURN_NS);
+		atomic_store(&t->refilled, now);
+		found = i;
+	}
+	if (found < 0)
+		return -1;
+	atomic_store(&c->tenant[found].share, share);
+	atomic_store(&c->tenant[found].lend, lend);
+	atomic_store(&c->tenant[found].seen, now);
+	return found;
+}
+
+int card_sit(struct card *c, unsigned tenant, uint64_t owner, int64_t now)
+{
+	for (int i = 0; i < MAX_SEATS; i++) {
+		struct seat *s = &c->seat[i];
+		uint64_t was = atomic_load(&s->owner);
+		if ((was && atomic_load(&s->kept_until) > now) || !atomic_compare_exchange_strong(&s->owner, &was, owner))
+			continue;
+		atomic_store(&s->wants, 0);
+		atomic_store(&s->resident, 0);
+		atomic_store(&s->evict, 0);
+		atomic_store(&s->starved_since, 0);
+		atomic_store(&s->runnable, 1);
+		atomic_store(&s->tenant, tenant);
+		atomic_store(&s->kept_until, now + SEAT_NS);
+		return i;
+	}
+	return -1;
+}
+
+void card_keep(struct card *c, int seat, int64_t now)
+{
+	atomic_store(&c->seat[seat].kept_until, now + SEAT_NS);
+	atomic_store(&c->tenant[atomic_load(&c->seat[seat].tenant)].seen, now);
+}
+
+void card_stand(struct card *c, int seat)
+{
+	atomic_store(&c->seat[seat].wants, 0);
+	atomic_store(&c->seat[seat].owner, 0);
+}
+
+void card_renew(struct card *c, int64_t now)
+{
+	atomic_store(&c->lease, now + LEASE_NS);
+}
+
+int64_t card_credit(struct card *c, unsigned tenant, int64_t now)
+{
+	struct tenant *t = &c->tenant[tenant];
+	int64_t since = atomic_load(&t->refilled), credit;
+	unsigned share = atomic_load(&t->share);
+	int64_t cap = credit_cap(share);
+
+	if (now > since && atomic_compare_exchange_strong(&t->refilled, &since, now))
+		atomic_fetch_add(&t->credit, (now - since) * share / 10000);
+	credit = atomic_load(&t->credit);
+	while (credit > cap && !atomic_compare_exchange_weak(&t->credit, &credit, cap))
+		;
+	return credit > cap ? cap : credit;
+}
+
+void card_charge(struct card *c, unsigned tenant, int64_t ns)
+{
+	struct tenant *t = &c->tenant[tenant];
+	int64_t credit = atomic_fetch_sub(&t->credit, ns) - ns;
+
+	/* Borrowed time is not a debt: what was lent cost nobody anything. */
+	while (credit < 0 && atomic_load(&t->lend) && !atomic_compare_exchange_weak(&t->credit, &credit, 0))
+		;
+}
+
+/* A claim on the turn: credit in the measure of the share, so that equal claims mean equal treatment. Below 0: none. */
+static int64_t claim(struct card *c, int seat, int64_t now)
+{
+	struct seat *s = &c->seat[seat];
+	unsigned tenant = atomic_load(&s->tenant), share = atomic_load(&c->tenant[tenant].share);
+	int64_t credit;
+
+	if (!atomic_load(&s->wants) || now - atomic_load(&s->asked) > ASKING_NS)
+		return -1;
+	credit = card_credit(c, tenant, now);
+	if (credit > 0)
+		return 1 + credit * 10000 / (share ? share : 1);
+	return atomic_load(&c->tenant[tenant].lend) ? 0 : -1;
+}
+
+/* The best claim among the others; -1 if nobody has one. */
+static int best_other(struct card *c, int seat, int64_t now, int64_t *value)
+{
+	int best = -1;
+
+	*value = -1;
+	for (int i = 0; i < MAX_SEATS; i++) {
+		int64_t v = i == seat || !atomic_load(&c->seat[i].wants) ? -1 : claim(c, i, now);
+		if (v > *value || (v >= 0 && v == *value && atomic_load(&c->seat[i].since) < atomic_load(&c->seat[best].since))) {
+			best = i;
+			*value = v;
+		}
+	}
+	return best;
+}
+
+bool card_holds(struct card *c, int seat)
+{
+	return SEAT_OF(atomic_load(&c->turn)) == seat;
+}
+
+static bool turn_to(struct card *c, uint64_t from, int seat, int64_t now)
+{
+	uint64_t next = ((from >> 16) + 1) << 16 | (uint64_t)(seat + 1);
+
+	if (!atomic_compare_exchange_strong(&c->turn, &from, next))
+		return false;
+	card_renew(c, now);
+	return true;
+}
+
+bool card_take(struct card *c, int seat, int64_t now, int64_t *wait)
+{
+	struct seat *s = &c->seat[seat];
+	unsigned tenant = atomic_load(&s->tenant), share = atomic_load(&c->tenant[tenant].share);
+	int64_t credit = card_credit(c, tenant, now), other, mine;
+	uint64_t turn = atomic_load(&c->turn);
+
+	*wait = 2 * MS;
+	if (SEAT_OF(turn) == seat) {
+		atomic_store(&s->wants, 0);
+		card_renew(c, now);
+		return true;
+	}
+	best_other(c, seat, now, &other);
+	/* A turn begins with some credit: many short ones would cost more in handing over than they are worth. */
+	if (credit < TURN_NS && !(atomic_load(&c->tenant[tenant].lend) && other <= 0)) {
+		atomic_store(&s->wants, 0);
+		*wait = (TURN_NS - credit) * 10000 / (share ? share : 1);
+		return false;
+	}
+	atomic_store(&s->asked, now);
+	if (!atomic_exchange(&s->wants, 1))
+		atomic_store(&s->since, now);
+	if (SEAT_OF(turn) >= 0 && atomic_load(&c->lease) > now)
+		return false;
+	mine = claim(c, seat, now);
+	if (other > mine && SEAT_OF(turn) < 0) {
+		*wait = MS / 10; /* it is free, and somebody has a better claim: they ask again at once */
+		return false;
+	}
+	if (!turn_to(c, turn, seat, now))
+		return false;
+	atomic_store(&s->wants, 0);
+	return true;
+}
+
+bool card_should_yield(struct card *c, int seat, int64_t now, int64_t held)
+{
+	unsigned tenant = atomic_load(&c->seat[seat].tenant);
+	int64_t other, credit = card_credit(c, tenant, now);
+
+	if (!card_holds(c, seat))
+		return true;
+	best_other(c, seat, now, &other);
+	if (credit <= 0)
+		return !atomic_load(&c->tenant[tenant].lend) || other > 0 || (other == 0 && held >= 2 * TURN_NS);
+	return other >= 0 && held >= 2 * TURN_NS;
+}
+
+int card_pass(struct card *c, int seat, int64_t now)
+{
+	uint64_t turn = atomic_load(&c->turn);
+	int64_t value;
+	int next;
+
+	if (SEAT_OF(turn) != seat)
+		return -1;
+	next = best_other(c, seat, now, &value);
+	if (!turn_to(c, turn, next, now))
+		return -1;
+	atomic_store(&c->lease, now + ACCEPT_NS);
+	return next;
+}
+
+bool card_contended(struct card *c, unsigned tenant, int64_t now)
+{
+	for (unsigned i = 0; i < MAX_TENANTS; i++)
+		if (i != tenant && atomic_load(&c->tenant[i].id) && now - atomic_load(&c->tenant[i].seen) < TENANT_NS)
+			return true;
+	return false;
+}

@@ -1,0 +1,127 @@
+/* The part of the CUDA driver API and of NVML that this library speaks, declared here so that it builds without CUDA. */
+#ifndef ELASTIC_DRIVER_H
+#define ELASTIC_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef unsigned long long CUmemHandle;
+typedef void *CUcontext;
+typedef void *CUstream;
+typedef void *CUevent;
+typedef void *CUfunction;
+typedef void *CUmodule;
+typedef void *CUlibrary;
+typedef void *CUarray;
+typedef void *CUmipmappedArray;
+typedef void *CUmemPool;
+typedef void *CUgraph;
+typedef void *CUgraphExec;
+typedef void *CUgraphNode;
+typedef void *CUexternalMemory;
+typedef void *CUgraphicsResource;
+
+enum {
+	CUDA_SUCCESS = 0,
+	CUDA_ERROR_INVALID_VALUE = 1,
+	CUDA_ERROR_OUT_OF_MEMORY = 2,
+	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_NO_DEVICE = 100,
+	CUDA_ERROR_INVALID_DEVICE = 101,
+	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_NOT_FOUND = 500,
+	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_NOT_SUPPORTED = 801,
+};
+
+enum {
+	CU_STREAM_LEGACY = 1,
+	CU_STREAM_PER_THREAD = 2,
+	CU_STREAM_NON_BLOCKING = 1,
+	CU_STREAM_CAPTURE_STATUS_NONE = 0,
+	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+	CU_MEM_ATTACH_GLOBAL = 1,
+	CU_MEM_LOCATION_DEVICE = 1,
+	CU_MEM_LOCATION_HOST = 2,
+	CU_MEM_ALLOCATION_PINNED = 1,
+	CU_MEM_ACCESS_READWRITE = 3,
+	CU_MEMPOOL_RELEASE_THRESHOLD = 4,
+	CU_MEMPOOL_RESERVED_CURRENT = 5,
+	CU_MEMPOOL_USED_CURRENT = 7,
+	CU_GRAPH_MEM_RESERVED_CURRENT = 2,
+	CU_GRAPH_NODE_MEM_ALLOC = 10,
+	CU_GET_PROC_PER_THREAD = 2,
+	CU_GET_PROC_FOUND = 0,
+	CU_DEVICE_CPU = -1,
+};
+
+typedef struct { unsigned char bytes[16]; } CUuuid;
+typedef struct { char reserved[64]; } CUipcMemHandle;
+typedef struct { char reserved[64]; } CUmemPoolPtrExportData;
+
+typedef struct { size_t width, height; int format; unsigned channels; } CUarrayDesc;
+typedef struct { size_t width, height, depth; int format; unsigned channels, flags; } CUarray3DDesc;
+
+typedef struct { int type, id; } CUmemLocation;
+typedef struct {
+	int type, handle_types;
+	CUmemLocation location;
+	void *win32;
+	unsigned char compression, rdma;
+	unsigned short usage;
+	unsigned char reserved[4];
+} CUmemProp;
+typedef struct { CUmemLocation location; int flags; } CUmemAccess;
+typedef struct {
+	int type, handle_types;
+	CUmemLocation location;
+	void *win32;
+	size_t max_size;
+	unsigned short usage;
+	unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct {
+	unsigned grid[3], block[3], shared_bytes;
+	CUstream stream;
+	void *attrs;
+	unsigned num_attrs;
+} CUlaunchConfig;
+
+typedef struct {
+	CUmemPoolProps pool;
+	const CUmemAccess *access;
+	size_t access_count, bytes;
+	CUdeviceptr ptr;
+} CUmemAllocNode;
+typedef struct {
+	int type, reserved0[3];
+	union { long long reserved1[29]; CUmemAllocNode alloc; };
+	long long reserved2;
+} CUgraphNodeParams;
+
+typedef struct {
+	int type;
+	union { int fd; struct { void *handle; const void *name; } win32; const void *object; } handle;
+	unsigned long long size;
+	unsigned flags, reserved[16];
+} CUexternalMemoryDesc;
+
+typedef struct { size_t pitch[3]; } CUopaque;
+
+/* NVML */
+typedef int nvmlReturn;
+typedef void *nvmlDevice;
+enum { NVML_SUCCESS = 0, NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7,
+       NVML_ERROR_FUNCTION_NOT_FOUND = 13 };
+typedef struct { unsigned long long total, free, used; } nvmlMemory;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemoryV2;
+typedef struct { unsigned pid; unsigned long long used; } nvmlProcessV1;
+typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } nvmlProcessV2;
+typedef struct { unsigned gpu, memory; } nvmlUtilization;
+
+#endif

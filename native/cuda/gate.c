@@ -1,0 +1,293 @@
+/*
+ * Where launches wait for their process's turn. The launching thread's way is two atomic steps while the turn is held;
+ * one thread per card asks for turns, watches the work in flight, and ends the turn when it is used up or idle.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "elastic.h"
+
+#define TICK_NS (MS / 4)
+#define LINGER_NS MS           /* a pause shorter than this does not end a turn */
+#define STUCK_NS (100 * MS)    /* a drain that takes longer may be waiting for a launch we hold back */
+#define TRICKLE_NS (50 * MS)
+
+int futex_wait(_Atomic unsigned *word, unsigned value, int64_t ns)
+{
+	struct timespec t = {ns / 1000000000, ns % 1000000000};
+	return (int)syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
+}
+
+void futex_wake(_Atomic unsigned *word)
+{
+	syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- the swap's hold on the whole process ---- */
+
+static _Atomic unsigned held;   /* futex */
+static _Atomic unsigned moving; /* calls that touch memory, now inside */
+
+int moving_enter(void)
+{
+	if (!atomic_load_explicit(&session.swap, memory_order_relaxed))
+		return 0;
+	for (;;) {
+		atomic_fetch_add(&moving, 1);
+		if (!atomic_load(&held))
+			return PASS_MOVING;
+		atomic_fetch_sub(&moving, 1);
+		residency_want_in();
+		futex_wait(&held, 1, 20 * MS);
+	}
+}
+
+void moving_leave(int pass)
+{
+	if (pass & PASS_MOVING)
+		atomic_fetch_sub(&moving, 1);
+}
+
+bool gate_hold(int64_t deadline)
+{
+	atomic_store(&held, 1);
+	while (atomic_load(&moving)) {
+		if (now_ns() > deadline) {
+			gate_release();
+			return false;
+		}
+		sleep_ns(MS / 20);
+	}
+	return true;
+}
+
+void gate_release(void)
+{
+	atomic_store(&held, 0);
+	futex_wake(&held);
+}
+
+/* ---- turns ---- */
+
+static void set_state(struct gate *g, unsigned state)
+{
+	atomic_store(&g->state, state);
+	futex_wake(&g->state);
+}
+
+static void charge_time(struct gate *g, int64_t ns)
+{
+	card_charge(g->device->card, g->tenant, ns);
+	atomic_fetch_add(&session.region->process[atomic_load(&session.process)].busy_ns[g->device->index], (uint64_t)ns);
+}
+
+/* Sleeps until this process may launch; false if the gate was switched off meanwhile. */
+static bool take_turn(struct gate *g)
+{
+	struct card *c = g->device->card;
+	int64_t wait;
+
+	while (atomic_load(&g->on)) {
+		_Atomic unsigned *wake = &c->seat[g->seat].wake;
+		unsigned seen = atomic_load(wake);
+		if (card_take(c, g->seat, now_ns(), &wait))
+			return true;
+		futex_wait(wake, seen, wait < 2 * MS ? wait : 2 * MS);
+	}
+	return false;
+}
+
+/* Until the turn is used up, asked for by others, or not used. Returns the time up to which it was charged. */
+static int64_t hold_turn(struct gate *g)
+{
+	struct card *c = g->device->card;
+	int64_t begin = now_ns(), charged = begin, active = begin, now;
+	uint64_t seen = 0;
+
+	for (;;) {
+		uint64_t launches = atomic_load(&g->launches);
+		sleep_ns(TICK_NS);
+		now = now_ns();
+		charge_time(g, now - charged);
+		charged = now;
+		if (launches != seen || atomic_load(&g->inside) || !streams_idle(g))
+			active = now;
+		seen = launches;
+		if (!atomic_load(&g->on) || card_should_yield(c, g->seat, now, now - begin))
+			return charged;
+		card_renew(c, now);
+		if (now - active > LINGER_NS) {
+			charge_time(g, active - now); /* the pause is not charged */
+			return charged;
+		}
+	}
+}
+
+/* No launch may be on its way and none in flight when the turn ends: the next holder shall have the card alone. */
+static void drain_turn(struct gate *g, int64_t charged)
+{
+	struct card *c = g->device->card;
+	int64_t now;
+	bool idle;
+
+	atomic_store(&g->closing_since, charged);
+	atomic_store(&g->trickled, charged);
+	set_state(g, GATE_CLOSING);
+	do {
+		idle = !atomic_load(&g->inside) && streams_idle(g) && !atomic_load(&g->inside);
+		if (!idle)
+			sleep_ns(MS / 50);
+		now = now_ns();
+		charge_time(g, now - charged);
+		charged = now;
+		if (card_holds(c, g->seat))
+			card_renew(c, now);
+	} while (!idle);
+	set_state(g, GATE_CLOSED);
+}
+
+static void end_turn(struct gate *g)
+{
+	struct card *c = g->device->card;
+	int next = card_pass(c, g->seat, now_ns());
+
+	if (next >= 0) {
+		atomic_fetch_add(&c->seat[next].wake, 1);
+		futex_wake(&c->seat[next].wake);
+	}
+}
+
+static void *track(void *arg)
+{
+	struct gate *g = arg;
+	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	prctl(PR_SET_NAME, "elastic-turns");
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	if (real_cuThreadExchangeStreamCaptureMode)
+		real_cuThreadExchangeStreamCaptureMode(&relaxed);
+	for (;;) {
+		if (!atomic_exchange(&g->want, 0)) {
+			futex_wait(&g->want, 0, 1000 * MS);
+			continue;
+		}
+		if (!take_turn(g)) {
+			set_state(g, GATE_CLOSED); /* wakes who waits: the gate is off */
+			continue;
+		}
+		set_state(g, GATE_OPEN);
+		drain_turn(g, hold_turn(g));
+		end_turn(g);
+	}
+	return NULL;
+}
+
+/* While a drain does not end, a launch now and then: the work in flight may be waiting for it. */
+static bool trickle(struct gate *g)
+{
+	int64_t now = now_ns(), last = atomic_load(&g->trickled);
+
+	return now - atomic_load(&g->closing_since) > STUCK_NS && now - last > TRICKLE_NS &&
+		atomic_compare_exchange_strong(&g->trickled, &last, now);
+}
+
+static int wait_for_turn(struct gate *g, int pass)
+{
+	unsigned state;
+
+	if (!atomic_exchange(&g->tracked, true) && !thread_start(track, g)) {
+		complain("no thread for the turns on card %s", g->device->uuid);
+		atomic_store(&g->tracked, false);
+	}
+	for (;;) {
+		atomic_fetch_add(&g->inside, 1);
+		state = atomic_load(&g->state);
+		if (state == GATE_OPEN || (state == GATE_CLOSING && trickle(g)))
+			return pass | PASS_GATE;
+		atomic_fetch_sub(&g->inside, 1);
+		if (!atomic_load(&g->on))
+			return pass;
+		moving_leave(pass); /* a swap must not wait for us */
+		if (!atomic_exchange(&g->want, 1))
+			futex_wake(&g->want);
+		futex_wait(&g->state, state, 10 * MS);
+		pass = moving_enter();
+	}
+}
+
+int gate_enter(struct device *d, CUstream stream)
+{
+	int pass = moving_enter();
+	struct gate *g = d ? atomic_load_explicit(&d->gate, memory_order_acquire) : NULL;
+
+	if (!g || !atomic_load_explicit(&g->on, memory_order_relaxed) || stream_capturing(stream))
+		return pass;
+	atomic_fetch_add(&g->inside, 1);
+	if (atomic_load(&g->state) == GATE_OPEN)
+		return pass | PASS_GATE;
+	atomic_fetch_sub(&g->inside, 1);
+	return wait_for_turn(g, pass);
+}
+
+void gate_leave(struct device *d, CUstream stream, int pass)
+{
+	if (pass & PASS_GATE) {
+		struct gate *g = atomic_load_explicit(&d->gate, memory_order_acquire);
+		atomic_store_explicit(&g->launches, atomic_load_explicit(&g->launches, memory_order_relaxed) + 1, memory_order_relaxed);
+		stream_launched(g, stream);
+		atomic_fetch_sub(&g->inside, 1);
+	}
+	moving_leave(pass);
+}
+
+static struct gate *make_gate(struct device *d, int tenant, int64_t now)
+{
+	struct gate *g = calloc(1, sizeof *g), *none = NULL;
+
+	if (!g)
+		return NULL;
+	g->device = d;
+	g->tenant = (unsigned)tenant;
+	g->owner = hash_text(session.container) ^ ((uint64_t)getpid() << 32) ^ (uint64_t)now;
+	g->seat = card_sit(d->card, g->tenant, g->owner, now);
+	if (g->seat < 0 || !atomic_compare_exchange_strong(&d->gate, &none, g)) {
+		if (g->seat >= 0)
+			card_stand(d->card, g->seat);
+		free(g);
+		return none;
+	}
+	return g;
+}
+
+/* Takes over new limits; also called every second, for a neighbour may have come or gone. */
+void gate_reload(struct device *d)
+{
+	int64_t now = now_ns();
+	int tenant = card_tenant(d->card, session.container, atomic_load(&d->share), atomic_load(&d->lend), now);
+	struct gate *g = atomic_load(&d->gate);
+
+	if (tenant < 0) {
+		complain("card %s: more than %d containers", d->uuid, MAX_TENANTS);
+		return;
+	}
+	if (!g)
+		g = make_gate(d, tenant, now);
+	if (!g)
+		return;
+	card_keep(d->card, g->seat, now);
+	atomic_store(&g->on, atomic_load(&d->share) < 10000 || card_contended(d->card, g->tenant, now));
+}
+
+void gate_fork_child(void)
+{
+	atomic_store(&held, 0);
+	atomic_store(&moving, 0);
+	for (int i = 0; i < MAX_DEVICES; i++)
+		atomic_store(&session.device[i].gate, NULL);
+	streams_fork_child();
+}

@@ -1,0 +1,283 @@
+/*
+ * What is in flight. Every so many launches an event is put behind them; a launch waits when its stream has a few
+ * milliseconds of work queued, so that a turn can end soon after it should.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include "elastic.h"
+
+#define STREAMS 1024
+#define MARKS 4
+#define MARK_NS 500000.0        /* work between two marks, about */
+#define MAX_BATCH 128
+#define BACKLOG_NS (50 * MS)    /* a launch is not held longer: what is in flight may wait for it */
+
+struct stream {
+	_Atomic uintptr_t key;
+	_Atomic(struct gate *) gate;
+	pthread_mutex_t lock;
+	CUstream handle;
+	CUcontext ctx;
+	CUevent event[MARKS + 1];      /* a ring; the one before the oldest waited for is where time is counted from */
+	unsigned launches[MARKS + 1];  /* before each mark */
+	unsigned head;                 /* marks set so far */
+	_Atomic unsigned waiting;      /* how many of them are not seen done */
+	bool based;                    /* the mark before the oldest is a valid start of time */
+	_Atomic unsigned unmarked, batch;
+	double launch_ns;              /* a launch's time on the card, on average */
+};
+
+static struct stream streams[STREAMS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int captures;
+
+void capture_count(int delta)
+{
+	atomic_fetch_add(&captures, delta);
+}
+
+bool stream_capturing(CUstream stream)
+{
+	int status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (!atomic_load_explicit(&captures, memory_order_relaxed) || !stream || !real_cuStreamIsCapturing)
+		return false;
+	return real_cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static uintptr_t stream_key(CUstream stream)
+{
+	static _Thread_local char thread_mark;
+	CUcontext ctx = NULL;
+
+	if ((uintptr_t)stream > CU_STREAM_PER_THREAD)
+		return (uintptr_t)stream;
+	real_cuCtxGetCurrent(&ctx); /* the default streams are one per context, and one per thread of it */
+	if ((uintptr_t)stream == CU_STREAM_PER_THREAD)
+		return ((uintptr_t)ctx ^ (uintptr_t)&thread_mark) | 1;
+	return (uintptr_t)ctx | 1;
+}
+
+static struct stream *find(uintptr_t key)
+{
+	size_t start = (key * 0x9e3779b97f4a7c15) >> 54;
+
+	for (size_t i = 0; i < STREAMS; i++) {
+		struct stream *s = &streams[(start + i) % STREAMS];
+		uintptr_t there = atomic_load_explicit(&s->key, memory_order_acquire);
+		if (there == key)
+			return s;
+		if (!there)
+			return NULL;
+	}
+	return NULL;
+}
+
+#define FORGOTTEN ((uintptr_t)-1)
+#define ORPHAN 2 /* in the low bits of its own address */
+
+static struct stream *add(uintptr_t key, CUstream handle, struct gate *g)
+{
+	size_t start = (key * 0x9e3779b97f4a7c15) >> 54;
+	struct stream *s = NULL;
+
+	pthread_mutex_lock(&lock);
+	s = find(key);
+	for (size_t i = 0; i < STREAMS && !s; i++) {
+		struct stream *free_one = &streams[(start + i) % STREAMS];
+		uintptr_t there = atomic_load(&free_one->key);
+		if (there && there != FORGOTTEN)
+			continue;
+		s = free_one;
+		pthread_mutex_init(&s->lock, NULL);
+		s->handle = handle;
+		s->head = 0;
+		atomic_store(&s->waiting, 0);
+		s->based = false;
+		s->launch_ns = 0;
+		atomic_store(&s->unmarked, 0);
+		atomic_store(&s->batch, 1);
+		atomic_store(&s->gate, g);
+		real_cuCtxGetCurrent(&s->ctx);
+		for (int e = 0; e <= MARKS; e++)
+			if (real_cuEventCreate(&s->event[e], 0) != CUDA_SUCCESS)
+				s->event[e] = NULL;
+		atomic_store_explicit(&s->key, key, memory_order_release);
+	}
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
+static void learn(struct stream *s, unsigned done)
+{
+	CUevent end = s->event[done % (MARKS + 1)], begin = s->event[(done + MARKS) % (MARKS + 1)];
+	unsigned n = s->launches[done % (MARKS + 1)];
+	float ms;
+
+	if (s->based && n && real_cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS) {
+		double each = ms * 1e6 / n, batch;
+		s->launch_ns = s->launch_ns ? s->launch_ns * 0.75 + each * 0.25 : each;
+		batch = s->launch_ns < MARK_NS / MAX_BATCH ? MAX_BATCH : MARK_NS / s->launch_ns;
+		if ((uintptr_t)s->handle == CU_STREAM_PER_THREAD)
+			batch = 1; /* only its own thread can mark it */
+		atomic_store(&s->batch, batch < 1 ? 1 : (unsigned)batch);
+	}
+	s->based = true;
+}
+
+/* Looks at the marks that are done, oldest first. */
+static void advance(struct stream *s)
+{
+	while (s->waiting && real_cuEventQuery(s->event[(s->head - s->waiting) % (MARKS + 1)]) != CUDA_ERROR_NOT_READY) {
+		learn(s, s->head - s->waiting);
+		s->waiting--;
+	}
+}
+
+static void mark(struct stream *s)
+{
+	unsigned n = atomic_exchange(&s->unmarked, 0);
+	unsigned at = s->head % (MARKS + 1);
+
+	if (!n)
+		return;
+	s->launches[at] = n;
+	if (s->event[at] && real_cuEventRecord(s->event[at], s->handle) == CUDA_SUCCESS) {
+		s->head++;
+		s->waiting++;
+	}
+}
+
+void stream_launched(struct gate *g, CUstream stream)
+{
+	static _Thread_local struct stream *last;
+	uintptr_t key = stream_key(stream);
+	struct stream *s = last && atomic_load_explicit(&last->key, memory_order_acquire) == key ? last : find(key);
+	int64_t give_up = 0;
+
+	if (!s)
+		s = add(key, stream, g);
+	if (!s)
+		return; /* more streams than we follow: their work is charged to the turn while others are in flight */
+	last = s;
+	if (atomic_fetch_add(&s->unmarked, 1) + 1 < atomic_load_explicit(&s->batch, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&s->lock);
+	advance(s);
+	mark(s);
+	while (s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS)) {
+		int64_t now = now_ns();
+		if (!give_up)
+			give_up = now + BACKLOG_NS;
+		if (now > give_up && s->waiting < MARKS)
+			break;
+		if (now > give_up + BACKLOG_NS) {
+			s->waiting = 1; /* the newest mark stands for all before it */
+			s->based = false;
+			break;
+		}
+		pthread_mutex_unlock(&s->lock);
+		sleep_ns(MS / 50);
+		pthread_mutex_lock(&s->lock);
+		advance(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void forget(struct stream *s)
+{
+	for (int e = 0; e <= MARKS; e++)
+		if (s->event[e])
+			real_cuEventDestroy_v2(s->event[e]);
+	atomic_store(&s->unmarked, 0);
+	atomic_store(&s->waiting, 0);
+	atomic_store(&s->key, FORGOTTEN);
+}
+
+static bool idle(struct stream *s)
+{
+	int status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	if (atomic_load(&s->unmarked) && (uintptr_t)s->handle != CU_STREAM_PER_THREAD && s->waiting < MARKS) {
+		real_cuCtxSetCurrent(s->ctx);
+		/* A stream that has joined a capture takes no mark of ours; what it did before is over soon. */
+		if (s->handle && real_cuStreamIsCapturing && real_cuStreamIsCapturing(s->handle, &status) == CUDA_SUCCESS &&
+		    status != CU_STREAM_CAPTURE_STATUS_NONE)
+			atomic_store(&s->unmarked, 0);
+		else
+			mark(s);
+	}
+	if (s->waiting) {
+		real_cuCtxSetCurrent(s->ctx);
+		advance(s);
+	}
+	return !s->waiting;
+}
+
+bool streams_idle(struct gate *g)
+{
+	bool all = true;
+
+	for (int i = 0; i < STREAMS; i++) {
+		struct stream *s = &streams[i];
+		uintptr_t key = atomic_load_explicit(&s->key, memory_order_acquire);
+		if (!key || key == FORGOTTEN || atomic_load(&s->gate) != g)
+			continue;
+		if (!atomic_load(&s->unmarked) && !atomic_load(&s->waiting) && key != ((uintptr_t)s | ORPHAN))
+			continue;
+		pthread_mutex_lock(&s->lock);
+		if (atomic_load(&s->key) == key && !idle(s))
+			all = false;
+		else if (key == ((uintptr_t)s | ORPHAN))
+			forget(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return all;
+}
+
+void stream_before_capture(CUstream stream)
+{
+	struct stream *s = find(stream_key(stream));
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	advance(s);
+	mark(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* A destroyed stream may still have work in flight: its last mark stays until it is done. */
+void stream_forget(CUstream stream)
+{
+	struct stream *s = (uintptr_t)stream > CU_STREAM_PER_THREAD ? find((uintptr_t)stream) : NULL;
+
+	if (!s)
+		return;
+	pthread_mutex_lock(&s->lock);
+	advance(s);
+	mark(s);
+	s->handle = (CUstream)CU_STREAM_PER_THREAD;
+	atomic_store(&s->key, (uintptr_t)s | ORPHAN);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void context_forget(CUcontext ctx)
+{
+	for (int i = 0; ctx && i < STREAMS; i++) {
+		uintptr_t key = atomic_load(&streams[i].key);
+		if (!key || key == FORGOTTEN || streams[i].ctx != ctx)
+			continue;
+		pthread_mutex_lock(&streams[i].lock);
+		forget(&streams[i]);
+		pthread_mutex_unlock(&streams[i].lock);
+	}
+}
+
+void streams_fork_child(void)
+{
+	for (int i = 0; i < STREAMS; i++)
+		atomic_store(&streams[i].key, 0);
+	pthread_mutex_init(&lock, NULL);
+	atomic_store(&captures, 0);
+}

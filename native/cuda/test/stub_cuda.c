@@ -1,0 +1,401 @@
+/* libcuda.so.1 for tests. Contexts, streams, events, graphs and code here; memory in stub_memory.c, which it includes. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+#include <stdatomic.h>
+#include "stub.h"
+
+#define API __attribute__((visibility("default")))
+
+struct graph { int64_t ns; int nodes; uint64_t bytes; };
+struct stream { _Atomic int64_t done; int capturing; struct graph *graph; };
+struct event { _Atomic int64_t done; };
+struct context { CUdevice dev; _Atomic int refs; struct stream legacy; _Atomic int64_t done; };
+
+static int stub_take(int dev, uint64_t bytes);
+static void stub_give(int dev, uint64_t bytes);
+static void stub_free_context(struct context *c);
+static int stub_graph_reserve(int dev, uint64_t bytes);
+extern _Atomic uint64_t stub_launched;
+
+static uint64_t stub_context_bytes(void)
+{
+	const char *s = getenv("STUB_CONTEXT");
+	return s ? strtoull(s, NULL, 10) : (uint64_t)64 << 20;
+}
+
+static int64_t stub_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void until(int64_t when)
+{
+	while (stub_now() < when)
+		sched_yield();
+}
+
+static _Atomic int initialized;
+static struct context primaries[4];
+static __thread struct context *stack[16];
+static __thread int depth;
+
+static struct context *stub_current(void) { return depth ? stack[depth - 1] : NULL; }
+
+API CUresult cuInit(unsigned flags) { atomic_store(&initialized, 1); return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+API CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
+API CUresult cuDeviceGetCount(int *n) { *n = stub_device_count(); return atomic_load(&initialized) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+API CUresult cuDeviceGet(CUdevice *d, int i) { *d = i; return i >= 0 && i < stub_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
+API CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) { stub_uuid(d, u->bytes); return CUDA_SUCCESS; }
+API CUresult cuDeviceGetUuid_v2(CUuuid *u, CUdevice d) { stub_uuid(d, u->bytes); return CUDA_SUCCESS; }
+API CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice p) { *can = d != p; return CUDA_SUCCESS; }
+
+/* ---- contexts ---- */
+
+static CUresult context_take(struct context *c, CUdevice dev)
+{
+	if (dev < 0 || dev >= stub_device_count())
+		return CUDA_ERROR_INVALID_DEVICE;
+	c->dev = dev;
+	return stub_take(dev, stub_context_bytes()) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+API CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice dev)
+{
+	struct context *c = calloc(1, sizeof *c);
+	CUresult r = context_take(c, dev);
+	(void)flags;
+	if (r != CUDA_SUCCESS) {
+		free(c);
+		return r;
+	}
+	stack[depth++] = c;
+	*ctx = c;
+	return r;
+}
+API CUresult cuCtxCreate(CUcontext *ctx, unsigned flags, CUdevice dev) { return cuCtxCreate_v2(ctx, flags, dev); }
+API CUresult cuCtxCreate_v3(CUcontext *ctx, void *a, int n, unsigned flags, CUdevice dev) { (void)a, (void)n; return cuCtxCreate_v2(ctx, flags, dev); }
+API CUresult cuCtxCreate_v4(CUcontext *ctx, void *p, unsigned flags, CUdevice dev) { (void)p; return cuCtxCreate_v2(ctx, flags, dev); }
+
+API CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	struct context *c = ctx;
+	if (!c)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	stub_free_context(c);
+	stub_give(c->dev, stub_context_bytes());
+	for (int i = 0; i < depth; i++)
+		if (stack[i] == c)
+			memmove(stack + i, stack + i + 1, sizeof *stack * (size_t)(--depth - i));
+	free(c);
+	return CUDA_SUCCESS;
+}
+API CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
+
+API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+	CUresult r = CUDA_SUCCESS;
+	if (dev < 0 || dev >= stub_device_count())
+		return CUDA_ERROR_INVALID_DEVICE;
+	if (atomic_fetch_add(&primaries[dev].refs, 1) == 0)
+		r = context_take(&primaries[dev], dev);
+	if (r != CUDA_SUCCESS)
+		atomic_fetch_sub(&primaries[dev].refs, 1);
+	*ctx = &primaries[dev];
+	return r;
+}
+
+static CUresult primary_drop(CUdevice dev, int all)
+{
+	struct context *c = &primaries[dev];
+	if (!atomic_load(&c->refs))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (all)
+		atomic_store(&c->refs, 0);
+	else if (atomic_fetch_sub(&c->refs, 1) > 1)
+		return CUDA_SUCCESS;
+	stub_free_context(c);
+	stub_give(dev, stub_context_bytes());
+	return CUDA_SUCCESS;
+}
+API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) { return primary_drop(dev, 0); }
+API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { return primary_drop(dev, 0); }
+API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) { return primary_drop(dev, 1); }
+API CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return primary_drop(dev, 1); }
+API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active)
+{
+	*flags = 0;
+	*active = atomic_load(&primaries[dev].refs) > 0;
+	return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetCurrent(CUcontext *ctx) { *ctx = stub_current(); return CUDA_SUCCESS; }
+API CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	if (!depth)
+		depth = 1;
+	stack[depth - 1] = ctx;
+	return CUDA_SUCCESS;
+}
+API CUresult cuCtxPushCurrent_v2(CUcontext ctx) { stack[depth++] = ctx; return CUDA_SUCCESS; }
+API CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	if (!depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	struct context *c = stack[--depth];
+	if (ctx)
+		*ctx = c;
+	return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetDevice(CUdevice *dev)
+{
+	if (!stub_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	*dev = stub_current()->dev;
+	return CUDA_SUCCESS;
+}
+
+/* ---- streams and events ---- */
+
+static __thread struct stream per_thread;
+
+static struct stream *stream_of(CUstream s)
+{
+	if ((uintptr_t)s > CU_STREAM_PER_THREAD)
+		return s;
+	if ((uintptr_t)s == CU_STREAM_PER_THREAD)
+		return &per_thread;
+	return stub_current() ? &stub_current()->legacy : NULL;
+}
+
+API CUresult cuStreamCreate(CUstream *s, unsigned flags) { (void)flags; *s = calloc(1, sizeof(struct stream)); return CUDA_SUCCESS; }
+API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
+API CUresult cuStreamDestroy(CUstream s) { free(s); return CUDA_SUCCESS; }
+API CUresult cuStreamSynchronize(CUstream s)
+{
+	if (!stream_of(s))
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (stream_of(s)->capturing)
+		return 900;
+	until(atomic_load(&stream_of(s)->done));
+	return CUDA_SUCCESS;
+}
+API CUresult cuCtxSynchronize(void)
+{
+	if (!stub_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	until(atomic_load(&stub_current()->done));
+	return CUDA_SUCCESS;
+}
+API CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }
+API CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	struct stream *st = stream_of(s);
+	if (!st)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (st->capturing) {
+		st->graph->nodes++;
+		return CUDA_SUCCESS;
+	}
+	int64_t now = stub_now(), done = atomic_load(&st->done);
+	atomic_store(&((struct event *)e)->done, done > now ? done : now);
+	return CUDA_SUCCESS;
+}
+API CUresult cuEventQuery(CUevent e) { return atomic_load(&((struct event *)e)->done) <= stub_now() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+API CUresult cuEventSynchronize(CUevent e) { until(atomic_load(&((struct event *)e)->done)); return CUDA_SUCCESS; }
+API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+	*ms = (float)((double)(atomic_load(&((struct event *)b)->done) - atomic_load(&((struct event *)a)->done)) / 1e6);
+	return cuEventQuery(b);
+}
+API CUresult cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return CUDA_SUCCESS; }
+
+/* ---- launches and graphs ---- */
+
+static CUresult launch(struct stub_kernel *k, void **params, CUstream s)
+{
+	struct stream *st = stream_of(s);
+	int64_t now = stub_now(), done;
+
+	if (!st)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (st->capturing) {
+		st->graph->nodes++;
+		st->graph->ns += k->ns;
+		return CUDA_SUCCESS;
+	}
+	if (k->body)
+		k->body(params);
+	atomic_fetch_add(&stub_launched, 1);
+	done = atomic_load(&st->done);
+	done = (done > now ? done : now) + k->ns;
+	atomic_store(&st->done, done);
+	if (stub_current() && done > atomic_load(&stub_current()->done))
+		atomic_store(&stub_current()->done, done);
+	return CUDA_SUCCESS;
+}
+
+API _Atomic uint64_t stub_launched;
+
+API CUresult cuLaunch(CUfunction f) { return launch(f, NULL, NULL); }
+API CUresult cuLaunchGrid(CUfunction f, int w, int h) { (void)w, (void)h; return launch(f, NULL, NULL); }
+API CUresult cuLaunchGridAsync(CUfunction f, int w, int h, CUstream s) { (void)w, (void)h; return launch(f, NULL, s); }
+API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned sh, CUstream s, void **params, void **extra)
+{
+	(void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)sh, (void)extra;
+	return launch(f, params, s);
+}
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)extra; return launch(f, params, c->stream); }
+API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned sh, CUstream s, void **params)
+{
+	(void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)sh;
+	return launch(f, params, s);
+}
+API CUresult cuLaunchCooperativeKernelMultiDevice(void *list, unsigned n, unsigned flags) { (void)list, (void)n, (void)flags; return CUDA_SUCCESS; }
+
+API CUresult cuStreamIsCapturing(CUstream s, int *status) { *status = stream_of(s) && stream_of(s)->capturing; return CUDA_SUCCESS; }
+API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
+{
+	struct stream *st = stream_of(s);
+	(void)mode;
+	if (!s || !st || st->capturing)
+		return CUDA_ERROR_INVALID_VALUE;
+	st->capturing = 1;
+	st->graph = calloc(1, sizeof *st->graph);
+	return CUDA_SUCCESS;
+}
+API CUresult cuStreamBeginCapture(CUstream s) { return cuStreamBeginCapture_v2(s, 0); }
+API CUresult cuStreamBeginCaptureToGraph(CUstream s, CUgraph g, const CUgraphNode *d, const void *e, size_t n, int mode)
+{
+	CUresult r = cuStreamBeginCapture_v2(s, mode);
+	(void)d, (void)e, (void)n;
+	if (r == CUDA_SUCCESS) {
+		free(stream_of(s)->graph);
+		stream_of(s)->graph = g;
+	}
+	return r;
+}
+API CUresult cuStreamEndCapture(CUstream s, CUgraph *g)
+{
+	struct stream *st = stream_of(s);
+	if (!st || !st->capturing)
+		return CUDA_ERROR_INVALID_VALUE;
+	st->capturing = 0;
+	*g = st->graph;
+	return CUDA_SUCCESS;
+}
+static struct graph *stub_capture(CUstream s) { return stream_of(s) && stream_of(s)->capturing ? stream_of(s)->graph : NULL; }
+API CUresult cuGraphCreate(CUgraph *g, unsigned flags) { (void)flags; *g = calloc(1, sizeof(struct graph)); return CUDA_SUCCESS; }
+API CUresult cuGraphDestroy(CUgraph g) { free(g); return CUDA_SUCCESS; }
+API CUresult cuGraphGetNodeCount(CUgraph g, size_t *n) { *n = (size_t)((struct graph *)g)->nodes; return CUDA_SUCCESS; }
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long flags)
+{
+	struct graph *copy = malloc(sizeof *copy);
+	(void)flags;
+	*copy = *(struct graph *)g;
+	*x = copy;
+	return CUDA_SUCCESS;
+}
+API CUresult cuGraphExecDestroy(CUgraphExec x) { free(x); return CUDA_SUCCESS; }
+API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
+{
+	struct stub_kernel k = {((struct graph *)x)->ns, NULL};
+	if (!stub_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!stub_graph_reserve(stub_current()->dev, ((struct graph *)x)->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return launch(&k, NULL, s);
+}
+
+/* ---- code: takes some memory, as the real one does ---- */
+
+#define CODE_BYTES ((uint64_t)1 << 20)
+static CUresult code_load(void **out)
+{
+	if (!stub_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (!stub_take(stub_current()->dev, CODE_BYTES))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*out = malloc(1);
+	return CUDA_SUCCESS;
+}
+static CUresult code_unload(void *m) { free(m); stub_give(stub_current() ? stub_current()->dev : 0, CODE_BYTES); return CUDA_SUCCESS; }
+API CUresult cuModuleLoad(CUmodule *m, const char *n) { (void)n; return code_load(m); }
+API CUresult cuModuleLoadData(CUmodule *m, const void *i) { (void)i; return code_load(m); }
+API CUresult cuModuleLoadDataEx(CUmodule *m, const void *i, unsigned n, int *o, void **v) { (void)i, (void)n, (void)o, (void)v; return code_load(m); }
+API CUresult cuModuleLoadFatBinary(CUmodule *m, const void *i) { (void)i; return code_load(m); }
+API CUresult cuModuleUnload(CUmodule m) { return code_unload(m); }
+API CUresult cuLibraryLoadData(CUlibrary *l, const void *c, int *j, void **jv, unsigned jn, int *o, void **v, unsigned n)
+{
+	(void)c, (void)j, (void)jv, (void)jn, (void)o, (void)v, (void)n;
+	return code_load(l);
+}
+API CUresult cuLibraryLoadFromFile(CUlibrary *l, const char *c, int *j, void **jv, unsigned jn, int *o, void **v, unsigned n)
+{
+	(void)c, (void)j, (void)jv, (void)jn, (void)o, (void)v, (void)n;
+	return code_load(l);
+}
+API CUresult cuLibraryUnload(CUlibrary l) { return code_unload(l); }
+
+/* ---- checkpoint: by pid, in the order lock, checkpoint, restore, unlock ---- */
+
+static int checkpoint_state, checkpoint_pid;
+static CUresult checkpoint_step(int pid, int from, int to)
+{
+	if (checkpoint_state != from || (from && pid != checkpoint_pid))
+		return CUDA_ERROR_INVALID_VALUE;
+	checkpoint_pid = pid;
+	checkpoint_state = to;
+	return CUDA_SUCCESS;
+}
+API CUresult cuCheckpointProcessLock(int pid, void *a) { (void)a; return checkpoint_step(pid, 0, 1); }
+API CUresult cuCheckpointProcessCheckpoint(int pid, void *a) { (void)a; return checkpoint_step(pid, 1, 2); }
+API CUresult cuCheckpointProcessRestore(int pid, void *a) { (void)a; return checkpoint_step(pid, 2, 1); }
+API CUresult cuCheckpointProcessUnlock(int pid, void *a) { (void)a; return checkpoint_step(pid, 1, 0); }
+
+CUresult stub_get_proc_address(const char *symbol, void **pfn, int version, uint64_t flags, int *status);
+API CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
+{
+	return stub_get_proc_address(symbol, pfn, version, flags, status);
+}
+API CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint64_t flags)
+{
+	return stub_get_proc_address(symbol, pfn, version, flags, NULL);
+}
+
+#include "stub_memory.c"
+
+/* ---- the second names of functions, and looking them up ---- */
+
+#define ROW(symbol, base, since, per_thread) extern char address_##symbol[] __asm__(#symbol);
+#define ALIAS(symbol, name) __asm__(".globl " #name "\n.type " #name ", @function\n.set " #name ", " #symbol "\n");
+#include "stub_rows.h"
+#undef ROW
+#undef ALIAS
+
+static const struct { const char *symbol, *base; int since, per_thread; void *address; } rows[] = {
+#define ROW(symbol, base, since, per_thread) {#symbol, #base, since, per_thread, address_##symbol},
+#define ALIAS(symbol, name)
+#include "stub_rows.h"
+};
+
+CUresult stub_get_proc_address(const char *symbol, void **pfn, int version, uint64_t flags, int *status)
+{
+	int best = -1, per_thread = (flags & CU_GET_PROC_PER_THREAD) != 0;
+
+	for (unsigned i = 0; i < sizeof rows / sizeof *rows; i++)
+		if (!strcmp(rows[i].base, symbol) && rows[i].since <= version && rows[i].per_thread <= per_thread &&
+		    (best < 0 || rows[i].since > rows[best].since || (rows[i].since == rows[best].since && rows[i].per_thread > rows[best].per_thread)))
+			best = (int)i;
+	*pfn = best >= 0 ? rows[best].address : NULL;
+	if (status)
+		*status = *pfn ? 0 : 1;
+	return *pfn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
