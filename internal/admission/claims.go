@@ -26,7 +26,7 @@ func (e *Engine) claim(a *assignment) {
 	t := q.node.root.tree
 	t.waiting = append(t.waiting, w)
 	q.claims = append(q.claims, w)
-	e.park(w, ReasonWaitingForPreemptedWorkloads, e.lazyMessage(a))
+	e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
 }
 
 // unclaim gives a claim up.
@@ -66,6 +66,7 @@ func without(list []*workload, w *workload) []*workload {
 
 // setAside sends a claim's holder back in line.
 func (e *Engine) setAside(w *workload) {
+	w.aside = e.decision
 	if w.class != nil { // a reservation of a blocked head
 		e.unpark(w.class)
 		return
@@ -79,15 +80,13 @@ func (e *Engine) setAside(w *workload) {
 	e.enqueue(w)
 }
 
-func (q *queue) dropClaims(e *Engine) {
-	for _, w := range slices.Clone(q.claims) {
-		e.setAside(w)
-	}
-}
-
+// dropClaims sets all claims and reservations of a tree aside.
 func (t *tree) dropClaims(e *Engine) {
 	for _, w := range slices.Clone(t.waiting) {
 		e.setAside(w)
+	}
+	for _, c := range slices.Clone(t.reserving) {
+		e.unpark(c)
 	}
 }
 
@@ -136,43 +135,61 @@ func (e *Engine) restoreClaim(w *workload) {
 // always take its quota back needs no such protection.
 func (e *Engine) reserve(c *class, a *assignment) {
 	q := c.queue
-	if a.mode != noCandidates || q.node.parent == nil || q.spec.Preemption.ReclaimWithinCohort == PreemptAny {
-		return
-	}
-	for _, u := range a.usage {
-		cl := &q.node.cells[u.fr]
-		v := min(u.v, cl.nominal-cl.use[future])
-		if a.borrow > 0 {
-			v = u.v
-			if cl.borrow != noLimit {
-				v = min(v, cl.nominal+cl.borrow-cl.use[future])
+	if a.mode == noCandidates && q.node.parent != nil && q.spec.Preemption.ReclaimWithinCohort != PreemptAny {
+		for _, u := range a.usage {
+			cl := &q.node.cells[u.fr]
+			v := min(u.v, cl.nominal-cl.use[future])
+			if a.borrow > 0 {
+				v = u.v
+				if cl.borrow != noLimit {
+					v = min(v, cl.nominal+cl.borrow-cl.use[future])
+				}
+			}
+			if v > 0 {
+				c.reserved = append(c.reserved, amount{u.fr, v})
+				q.node.add(u.fr, v, future)
 			}
 		}
-		if v > 0 {
-			c.reserved = append(c.reserved, amount{u.fr, v})
-		}
-	}
-	for _, u := range c.reserved {
-		e.count(q, u.fr, u.v, future)
 	}
 	if len(c.reserved) > 0 {
 		t := q.node.root.tree
 		t.reserving = append(t.reserving, c)
 	}
+	e.settleReserve(c)
 }
 
+// unreserve takes a reservation back while its class is looked at again.
 func (e *Engine) unreserve(c *class) {
 	if len(c.reserved) == 0 {
 		return
 	}
 	for _, u := range c.reserved {
-		e.count(c.queue, u.fr, -u.v, future)
+		c.queue.node.add(u.fr, -u.v, future)
 	}
+	c.lifted = append(c.lifted[:0], c.reserved...)
 	c.reserved = c.reserved[:0]
 	t := c.queue.node.root.tree
 	if i := slices.Index(t.reserving, c); i >= 0 {
 		t.reserving = slices.Delete(t.reserving, i, i+1)
 	}
+}
+
+// settleReserve tells others about reserved room that was given up for good.
+func (e *Engine) settleReserve(c *class) {
+	t := c.queue.node.root.tree
+	for _, u := range c.lifted {
+		kept := int64(0)
+		for _, r := range c.reserved {
+			if r.fr == u.fr {
+				kept = r.v
+			}
+		}
+		if kept < u.v && int(u.fr) < len(t.freed) {
+			t.freed[u.fr], t.loose = true, true
+			e.enlist(t)
+		}
+	}
+	c.lifted = c.lifted[:0]
 }
 
 // attemptOverClaims tries again without the claims of lower rank.
@@ -181,12 +198,12 @@ func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 		return
 	}
 	for _, p := range t.waiting {
-		if a.outranks(p, p.claimed.borrow) {
+		if p.aside != e.decision && a.outranks(p, p.claimed.borrow) {
 			a.drops = append(a.drops, p)
 		}
 	}
 	for _, c := range t.reserving {
-		if p := c.members[0]; p != a.w && a.outranks(p, 0) {
+		if p := c.members[0]; p != a.w && p.aside != e.decision && a.outranks(p, 0) {
 			a.drops = append(a.drops, p)
 		}
 	}
@@ -232,6 +249,9 @@ func (e *Engine) shiftClaims(ws []*workload, sign int64) {
 func (a *assignment) outranks(p *workload, borrow int) bool {
 	if a.w.queue == p.queue {
 		return turn(a.w, p) < 0
+	}
+	if p.queue.node.root.tree.policy != PolicyFIFO {
+		return false // shares decide there, and they counted when the claim was made
 	}
 	if a.borrow != borrow {
 		return a.borrow < borrow

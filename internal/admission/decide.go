@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type scratch struct {
 // Decide works out what to do now, and assumes it done: a later WriteFailed undoes an item.
 func (e *Engine) Decide(at time.Time) Plan {
 	e.at = at
+	e.decision++
 	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
 	e.rebuild()
 	e.fireTimers(at)
@@ -61,25 +63,23 @@ func (e *Engine) decideTree(t *tree) {
 	}
 }
 
-// round takes the head of every queue, as Kueue's cycle does, and settles
-// them in the order of their rights. It reports whether there was any.
+// round takes from every queue the first workload that can be helped and
+// settles them in the order of their rights. It reports whether there was any.
+// Passing over those that cannot be helped makes the outcome independent of
+// who was known to be inadmissible before.
 func (e *Engine) round(t *tree) bool {
 	entries := e.scratch.entries[:0]
-	any := false
 	for _, q := range t.queues {
-		w := q.head()
-		if w == nil {
-			continue
+		for w := q.head(); w != nil; w = q.head() {
+			a := e.newAssignment()
+			e.evaluate(w, w.class.shape, a)
+			if a.promising() {
+				entries = append(entries, a)
+				break
+			}
+			e.settleRefusal(a)
+			e.recycle(a)
 		}
-		any = true
-		a := e.newAssignment()
-		e.evaluate(w, w.class.shape, a)
-		if a.promising() {
-			entries = append(entries, a)
-			continue
-		}
-		e.settleRefusal(a)
-		e.recycle(a)
 	}
 	e.scratch.entries = entries
 	if t.policy == PolicyFIFO {
@@ -94,7 +94,7 @@ func (e *Engine) round(t *tree) bool {
 		e.recycle(a)
 		entries[i] = nil
 	}
-	return any
+	return len(e.scratch.entries) > 0
 }
 
 // rightsOrder: own quota before borrowed, then priority, then age.
@@ -167,15 +167,14 @@ func (e *Engine) process(t *tree, a *assignment) {
 	for _, p := range a.drops {
 		e.setAside(p)
 	}
-	switch {
-	case a.mode == fit:
-		e.admit(a)
-	default:
-		for _, v := range a.victims {
-			e.preempt(a.w, v)
-		}
-		e.claim(a)
+	for _, v := range a.victims {
+		e.preempt(a.w, v)
 	}
+	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
+		e.admit(a)
+		return
+	}
+	e.claim(a)
 }
 
 // stillHolds checks an evaluation against a tree that changed since.
@@ -220,10 +219,10 @@ func (e *Engine) admit(a *assignment) {
 	}
 	w.spec.Admission = adm
 	w.reserved = nanos(e.at)
-	w.assumed, w.told, w.barred = true, "", false
+	w.assumed, w.admitted, w.told = true, e.decision, ""
 	e.occupy(w, slices.Clone(a.usage))
 	if w.local != nil {
-		w.local.usage.charge(e, w.usage)
+		w.local.usage.charge(e, w.usage, 1)
 		e.refreshShares(w.queue)
 	}
 	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial})
@@ -251,7 +250,13 @@ func (e *Engine) admissionOf(a *assignment) *Admission {
 // says which changes could help.
 func (e *Engine) settleRefusal(a *assignment) {
 	c := a.w.class
-	e.parkClass(c, verdict{reason: a.refusal(), message: e.lazyMessage(a)})
+	v := verdict{reason: a.refusal()}
+	if v.reason == c.told && len(c.untold) == 0 {
+		v.message = c.verdict.message // nobody is told again: spare the words
+	} else {
+		v.message = e.message(a)
+	}
+	e.parkClass(c, v)
 	e.registerWaits(c, a)
 	if c.queue.spec.StrictFIFO {
 		e.reserve(c, a)
@@ -277,12 +282,13 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 			e.flavors[f].refused = append(e.flavors[f].refused, wait{c, 0, c.epoch})
 		}
 	}
-	if len(a.shape.groups) > 1 {
-		// Another choice for one pod set may make room for the next: any change counts.
+	if len(a.shape.groups) > 1 || a.shape.shrinks {
+		// Another choice for one pod set may make room for the next, fewer pods
+		// may do: any change counts.
 		for _, g := range c.queue.groups {
 			for _, f := range g.flavors {
 				for _, fr := range f.frs {
-					e.waitFor(c, fr, n.available(fr, future))
+					e.waitFor(c, fr, math.MinInt64)
 				}
 			}
 		}
@@ -290,16 +296,10 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 	}
 	lastFlavor := int32(-1)
 	for _, m := range a.misses {
-		if m.reason != ReasonWaitingForQuota || m.flavor == lastFlavor {
-			continue // one lacking resource per flavor is enough to watch
+		if m.reason == ReasonWaitingForQuota && m.flavor != lastFlavor {
+			lastFlavor = m.flavor // one lacking resource per flavor is enough to watch
+			e.waitFor(c, m.fr, n.available(m.fr, future)+m.amount)
 		}
-		lastFlavor = m.flavor
-		free := n.available(m.fr, future)
-		need := free + m.amount - 1
-		if a.sawCandidates || a.shape.shrinks {
-			need = free
-		}
-		e.waitFor(c, m.fr, need)
 	}
 }
 

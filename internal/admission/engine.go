@@ -64,9 +64,10 @@ type Engine struct {
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out
 
-	scratch scratch
-	plan    Plan
-	evals   int64 // workloads evaluated, for tests of how little work is done
+	scratch  scratch
+	plan     Plan
+	decision uint64
+	evals    int64 // workloads evaluated, for tests of how little work is done
 }
 
 type flavorResource struct {
@@ -90,11 +91,13 @@ type workload struct {
 	usage    []amount // quota held
 	leaving  bool     // evicting: counted now, not in the future
 	assumed  bool     // admitted by us, not yet confirmed
+	admitted uint64   // decision in which we admitted it
 	told     Reason
 	reviewed bool // listed in Engine.review
 	timer    time.Time
 	gone     bool
-	barred   bool // displaced by fair sharing: does not displace by it until something else changes
+	aside    uint64 // decision in which its claim was set aside; at most once in each
+	barred   uint64 // tree epoch in which fair sharing displaced it: it does not strike back in the same
 }
 
 type localQueue struct {
@@ -173,7 +176,7 @@ func (e *Engine) queue(name string) *queue {
 		q = &queue{name: name, classes: map[string]*class{}}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
-		q.node.tree = &tree{root: q.node}
+		q.node.tree = &tree{root: q.node, epoch: 1}
 		e.queues[name] = q
 	}
 	return q
@@ -231,13 +234,13 @@ func (ev QueueGone) apply(e *Engine) {
 	if q == nil {
 		return
 	}
-	q.dropClaims(e)
+	q.node.root.tree.dropClaims(e)
 	q.node.root.changed = true // those left behind may use what it lends no more, or what it used
 	q.spec, q.exists = Queue{Name: ev.Name}, false
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = &tree{root: q.node}
+	q.node.tree = &tree{root: q.node, epoch: 1}
 	e.reshaped = true
 	e.replaceQueue(q, true)
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -54,8 +55,8 @@ type Blocker struct {
 	Rule     Reason // for victims: what allows displacing it
 }
 
-// lazyMessage words a refusal as Kueue does.
-func (e *Engine) lazyMessage(a *assignment) string {
+// message words a refusal as Kueue does.
+func (e *Engine) message(a *assignment) string {
 	var b strings.Builder
 	podSet := int32(-1)
 	var parts []string
@@ -82,6 +83,12 @@ func (e *Engine) lazyMessage(a *assignment) string {
 		parts = append(parts, e.missText(m))
 	}
 	flush()
+	switch {
+	case len(a.victims) > 0:
+		fmt.Fprintf(&b, ". Pending the preemption of %d workload(s)", len(a.victims))
+	case a.mode == deferred:
+		b.WriteString(". It will fit once evicted workloads have left")
+	}
 	if a.failed != nil {
 		if b.Len() > 0 {
 			b.WriteString("; ")

@@ -137,9 +137,6 @@ func (e *Engine) weigh(n *node) {
 		return
 	}
 	q := a.w.queue.node
-	for _, v := range a.victims {
-		e.shift(v.w, -1)
-	}
 	for _, u := range a.usage {
 		q.add(u.fr, u.v, future)
 	}
@@ -152,9 +149,6 @@ func (e *Engine) weigh(n *node) {
 	}
 	for _, u := range a.usage {
 		q.add(u.fr, -u.v, future)
-	}
-	for _, v := range a.victims {
-		e.shift(v.w, 1)
 	}
 }
 

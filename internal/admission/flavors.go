@@ -35,8 +35,6 @@ type assignment struct {
 	avoid   []int32 // flavors whose nodes had no room
 	failed  *Refusal
 	drops   []*workload // claims of lower rank that it sets aside
-
-	sawCandidates bool // there was someone who could be displaced
 }
 
 // miss is one thing that stood in the way.

@@ -9,6 +9,7 @@ import (
 func (ev WorkloadChanged) apply(e *Engine) {
 	spec := ev.Workload
 	w := e.workloads[spec.Key]
+	isNew := w == nil
 	if spec.Finished {
 		if w != nil {
 			e.forget(w)
@@ -24,6 +25,9 @@ func (ev WorkloadChanged) apply(e *Engine) {
 		e.workloads[spec.Key] = w
 	}
 	e.update(w, spec)
+	if isNew && w.queue != nil {
+		w.queue.node.root.tree.epoch++
+	}
 }
 
 // update moves a workload to the state an event describes. Decisions that are
@@ -80,6 +84,9 @@ func (ev WorkloadGone) apply(e *Engine) {
 }
 
 func (e *Engine) forget(w *workload) {
+	if w.queue != nil {
+		w.queue.node.root.tree.epoch++
+	}
 	e.release(w)
 	e.withdraw(w)
 	e.leaveLocal(w)
@@ -221,6 +228,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 		// Only the queue's own cell lasts until the trees are linked again.
 		q.node.grow(len(e.frs))
 		q.node.cells[fr].use[k] += v
+		q.node.changed = true
 		return
 	}
 	t := q.node.root.tree
@@ -241,7 +249,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	n := q.node
 	for ; n != nil && v != 0; n = n.parent {
 		c := &n.cells[fr]
-		was := c.use[k] > c.subtree
+		was := c.use[k] > c.subtree && t.policy == PolicyFIFO // shares grow with every step
 		before := max(0, c.use[k]-c.local)
 		c.use[k] += v
 		v = max(0, c.use[k]-c.local) - before

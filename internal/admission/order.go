@@ -24,8 +24,8 @@ type queue struct {
 
 	holders []*workload // by preemption order: low priority first, then newest
 	locals  []*localQueue
-	claims  []*workload // waiting for preempted workloads, granted order
-	waits   [][]wait    // by flavor-resource: heap of parked classes by amount needed
+	claims  []*workload  // waiting for preempted workloads, granted order
+	waits   [][]waitList // by flavor-resource: who is parked for lack of it
 }
 
 // class gathers a queue's pending workloads of one shape: same pods, same
@@ -44,6 +44,7 @@ type class struct {
 	by      *localQueue // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
+	lifted   []amount // what was reserved before it was looked at again
 }
 
 // verdict is the answer a parked class got.
@@ -284,6 +285,10 @@ func (e *Engine) dequeue(w *workload) {
 		q.classDown(q.classUp(c.pos))
 	}
 	if wasFirst && q.spec.StrictFIFO {
+		if len(c.members) > 0 && c.parked {
+			e.unpark(c)
+		}
+		e.settleReserve(c)
 		e.ready(q) // the one that blocked the line may be gone
 	}
 }

@@ -12,21 +12,17 @@ func (e *Engine) attemptPartial(a *assignment) {
 	}
 	b := e.newAssignment()
 	b.reset(a.w, s)
-	good := -1
-	i := sort.Search(total+1, func(i int) bool {
+	sort.Search(total+1, func(i int) bool {
 		for j := range s.podSets {
 			b.counts[j] = s.counts[j] - int32(int64(s.slack(j))*int64(i)/int64(total))
 		}
 		e.attempt(b)
 		if b.promising() {
-			good = i
 			e.keep(a, b, i > 0)
 			return true
 		}
 		return false
 	})
-	_ = i
-	_ = good
 	e.recycle(b)
 }
 

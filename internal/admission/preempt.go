@@ -112,7 +112,12 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 		mark = e.opts.Placer.Checkpoint()
 		e.clearLeaving()
 	}
-	found := e.huntClassic(s)
+	var found []victim
+	if a.w.queue.node.root.tree.policy == PolicyFIFO {
+		found = e.huntClassic(s)
+	} else {
+		found = e.huntFairly(s)
+	}
 	if nodes {
 		e.opts.Placer.Rollback(mark)
 	}
@@ -125,7 +130,6 @@ func (e *Engine) huntClassic(s *search) []victim {
 	e.collect(s)
 	others := s.any(0) || s.any(1)
 	if others || s.any(2) {
-		s.a.sawCandidates = true
 	} else {
 		return nil
 	}
@@ -379,12 +383,30 @@ func (e *Engine) roomy(s *search, borrow bool) bool {
 
 // preempt evicts a victim for the sake of w.
 func (e *Engine) preempt(w *workload, v victim) {
+	if v.why == ReasonInCohortFairSharing {
+		v.w.barred = v.w.queue.node.root.tree.epoch
+	}
+	if v.w.admitted == e.decision {
+		e.revoke(v.w)
+		return
+	}
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +
 			"; preemptor path: " + w.queue.node.path() + "; preemptee path: " + v.w.queue.node.path(),
 	}, v.w)
-	v.w.barred = v.why == ReasonInCohortFairSharing
+}
+
+// revoke takes back an admission of the decision under way: nobody has heard of it yet.
+func (e *Engine) revoke(w *workload) {
+	q := w.queue
+	e.plan.Admit = slices.DeleteFunc(e.plan.Admit, func(a Admit) bool { return a.Workload == w.spec.Key })
+	w.local.usage.charge(e, w.usage, -1)
+	e.release(w)
+	w.spec.Admission = nil
+	w.admitted = 0
+	w.queue = q
+	e.enqueue(w)
 }
 
 func ruleText(why Reason) string {

@@ -176,6 +176,7 @@ type tree struct {
 	touched bool        // usage went down: a waiting claim may be complete
 	waiting []*workload // holders of claims, in the order they were granted
 	version uint64      // counts usage changes
+	epoch   uint64      // counts changes from outside: new work, finished work, other quota
 
 	reserving []*class // blocked heads of StrictFIFO queues that keep their quota
 }
@@ -237,6 +238,12 @@ func (e *Engine) rebuild() {
 			stale[n.root] = true
 		}
 	}
+	for _, t := range e.trees {
+		if stale[t.root] {
+			t.epoch++
+			t.dropClaims(e)
+		}
+	}
 	for _, n := range nodes {
 		n.changed = n.changed || stale[n.root]
 		n.grow(len(e.frs))
@@ -246,11 +253,6 @@ func (e *Engine) rebuild() {
 		n.root.changed = n.root.changed || n.changed
 	}
 	for _, t := range e.trees {
-		if t.root.changed {
-			for _, q := range t.queues {
-				q.dropClaims(e)
-			}
-		}
 		t.settle(e)
 		for _, q := range t.queues {
 			if t.root.changed {
@@ -311,7 +313,7 @@ func (e *Engine) link(nodes []*node) {
 			continue
 		}
 		if n.tree == nil {
-			n.tree = &tree{root: n}
+			n.tree = &tree{root: n, epoch: 1}
 		}
 		t := n.tree
 		t.queues = t.queues[:0]

@@ -70,8 +70,8 @@ func (h *usageHistory) hold(e *Engine, usage []amount, sign int64) {
 
 // charge counts part of an admission at once, so that a burst of admissions in
 // one local queue does not all look free.
-func (h *usageHistory) charge(e *Engine, usage []amount) {
-	now := 1 - e.remembered(e.opts.UsageSampling)
+func (h *usageHistory) charge(e *Engine, usage []amount, sign float64) {
+	now := sign * (1 - e.remembered(e.opts.UsageSampling))
 	for _, u := range usage {
 		h.past[e.frs[u.fr].resource] += now * float64(u.v)
 	}

@@ -5,12 +5,19 @@ import (
 	"slices"
 )
 
-// wait says that a parked class may be helped once its queue has more than
-// `need` of a flavor-resource left. Waits of an earlier parking are void.
+// wait says that a parked class may be helped once its queue can get hold of
+// `need` of a flavor-resource. Waits of an earlier parking are void.
 type wait struct {
 	class *class
 	need  int64
 	epoch uint32
+}
+
+// waitList is a queue's waits for one flavor-resource by priority, which
+// decides whom the waiting may displace, and then by need.
+type waitList struct {
+	priority int64
+	heap     []wait
 }
 
 // enlist marks a tree as one in which something may be decided.
@@ -70,17 +77,23 @@ func (e *Engine) unpark(c *class) {
 	e.ready(c.queue)
 }
 
-// waitFor registers a parked class to wake when more than need is free.
+// waitFor registers a parked class to wake when it can get hold of need.
 func (e *Engine) waitFor(c *class, fr int32, need int64) {
 	q := c.queue
 	for len(q.waits) < len(e.frs) {
 		q.waits = append(q.waits, nil)
 	}
-	h := q.waits[fr]
-	if len(h) > 64 && len(h) > 4*q.parked {
-		h = dropVoid(h)
+	prio := c.members[0].spec.Priority
+	i := slices.IndexFunc(q.waits[fr], func(l waitList) bool { return l.priority == prio })
+	if i < 0 {
+		i = len(q.waits[fr])
+		q.waits[fr] = append(q.waits[fr], waitList{priority: prio})
 	}
-	h = append(h, wait{c, need, c.epoch})
+	l := &q.waits[fr][i]
+	if len(l.heap) > 64 && len(l.heap) > 4*q.parked {
+		l.heap = dropVoid(l.heap)
+	}
+	h := append(l.heap, wait{c, need, c.epoch})
 	for i := len(h) - 1; i > 0; {
 		p := (i - 1) / 2
 		if h[i].need >= h[p].need {
@@ -89,7 +102,7 @@ func (e *Engine) waitFor(c *class, fr int32, need int64) {
 		h[i], h[p] = h[p], h[i]
 		i = p
 	}
-	q.waits[fr] = h
+	l.heap = h
 }
 
 // dropVoid keeps the heap from filling up with waits nobody is behind any more.
@@ -122,8 +135,8 @@ func popWait(h []wait) []wait {
 	}
 }
 
-// wake looks at the flavor-resources of which some was freed and wakes
-// those for whom it may be enough.
+// wake looks at the flavor-resources of which some was freed, or which some
+// node began to borrow, and wakes those for whom that may be enough.
 func (e *Engine) wake(t *tree) {
 	if t.loose {
 		t.loose = false
@@ -131,52 +144,79 @@ func (e *Engine) wake(t *tree) {
 			if freed {
 				t.freed[fr] = false
 				for _, q := range t.queues {
-					e.wakeFreed(q, int32(fr))
+					e.wakeQueue(t, q, int32(fr))
 				}
 			}
 		}
 	}
-	if len(t.tilted) > 0 {
-		tilted := t.tilted
-		t.tilted = t.tilted[:0]
+	for _, fr := range t.tilted {
 		for _, q := range t.queues {
-			if q.parked > 0 && q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
-				e.wakeTilted(q, tilted)
+			if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
+				e.wakeQueue(t, q, fr)
 			}
 		}
 	}
+	t.tilted = t.tilted[:0]
 }
 
-func (e *Engine) wakeFreed(q *queue, fr int32) {
-	if int(fr) >= len(q.waits) || len(q.waits[fr]) == 0 {
+func (e *Engine) wakeQueue(t *tree, q *queue, fr int32) {
+	if int(fr) >= len(q.waits) || q.parked == 0 {
 		return
 	}
 	free := q.node.available(fr, future)
-	h := q.waits[fr]
-	for len(h) > 0 && h[0].need < free {
-		w := h[0]
-		h = popWait(h)
-		if !w.void() {
-			e.unpark(w.class)
-		}
+	if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
+		free += t.reclaimable(q, fr)
 	}
-	q.waits[fr] = h
-}
-
-// wakeTilted wakes everyone who lacks one of frs and might take it from a
-// queue that just began to borrow.
-func (e *Engine) wakeTilted(q *queue, frs []int32) {
-	for _, fr := range frs {
-		if int(fr) >= len(q.waits) {
+	for i := range q.waits[fr] {
+		l := &q.waits[fr][i]
+		if len(l.heap) == 0 {
 			continue
 		}
-		for _, w := range q.waits[fr] {
+		reach := free + q.displaceable(fr, l.priority)
+		for len(l.heap) > 0 && l.heap[0].need <= reach {
+			w := l.heap[0]
+			l.heap = popWait(l.heap)
 			if !w.void() {
 				e.unpark(w.class)
 			}
 		}
-		q.waits[fr] = dropVoid(q.waits[fr])
 	}
+}
+
+// reclaimable is at most what other queues could be made to give up.
+func (t *tree) reclaimable(q *queue, fr int32) int64 {
+	sum := int64(0)
+	for _, o := range t.queues {
+		if c := &o.node.cells[fr]; o != q && c.use[future] > c.nominal {
+			sum += c.use[future]
+		}
+	}
+	return sum
+}
+
+// displaceable is at most what lower priorities in the queue could give up.
+func (q *queue) displaceable(fr int32, priority int64) int64 {
+	if q.spec.Preemption.WithinQueue == PreemptNever {
+		return 0
+	}
+	if q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority {
+		priority++
+	}
+	sum := int64(0)
+	for _, w := range q.holders {
+		if w.spec.Priority >= priority && q.spec.Preemption.WithinQueue != PreemptAny {
+			break
+		}
+		if w.leaving {
+			continue
+		}
+		for _, u := range w.usage {
+			if u.fr == fr {
+				sum += u.v
+			}
+		}
+	}
+	return sum
 }
 
 // wakeAll wakes every parked class of a queue.
@@ -188,7 +228,7 @@ func (q *queue) wakeAll(e *Engine) {
 		e.unpark(c)
 	}
 	for fr := range q.waits {
-		q.waits[fr] = q.waits[fr][:0]
+		q.waits[fr] = nil
 	}
 }
 

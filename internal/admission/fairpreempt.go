@@ -1,0 +1,235 @@
+package admission
+
+// Preemption under fair sharing: take from the subtree with the highest share,
+// one workload at a time, as long as the rule holds that the preemptor stays poorer
+// than those it takes from.
+
+// fairHunt is the state of one hunt under fair sharing.
+type fairHunt struct {
+	cursors map[*queue]*cursor
+	retry   map[*queue][]*workload // refused by the first strategy
+	closed  map[*node]bool         // nothing more to take below
+}
+
+func (e *Engine) huntFairly(s *search) []victim {
+	h := &fairHunt{cursors: map[*queue]*cursor{}, retry: map[*queue][]*workload{}, closed: map[*node]bool{}}
+	if !e.lineUp(s, h) {
+		return nil
+	}
+	e.pretend(s, 1) // shares include the workload that wants in
+	ok := e.firstStrategy(s, h, e.opts.FairStrategies[0])
+	if !ok && len(e.opts.FairStrategies) > 1 {
+		ok = e.secondStrategy(s, h)
+	}
+	e.pretend(s, -1)
+	if ok {
+		e.giveBack(s, true)
+	}
+	e.putBack(s)
+	if !ok {
+		return nil
+	}
+	return s.victims
+}
+
+// pretend adds the preemptor's usage to the future, or takes it off again.
+func (e *Engine) pretend(s *search, sign int64) {
+	for _, u := range s.usage {
+		s.a.w.queue.node.add(u.fr, sign*u.v, future)
+	}
+}
+
+// roomyFairly is roomy while the preemptor's usage is pretended.
+func (e *Engine) roomyFairly(s *search) bool {
+	e.pretend(s, -1)
+	ok := e.roomy(s, true)
+	e.pretend(s, 1)
+	return ok
+}
+
+// lineUp opens a cursor for each queue with workloads that policy lets us take.
+func (e *Engine) lineUp(s *search, h *fairHunt) bool {
+	q := s.a.w.queue
+	p := &q.spec.Preemption
+	t := q.node.root.tree
+	if p.WithinQueue != PreemptNever {
+		h.open(s, &cursor{queue: q})
+	}
+	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever {
+		for _, o := range t.queues {
+			if o != q && !o.node.withinNominal(s.need, future) {
+				h.open(s, &cursor{queue: o, lca: t.root})
+			}
+		}
+	}
+	return len(h.cursors) > 0
+}
+
+func (h *fairHunt) open(s *search, c *cursor) {
+	if s.peek(c) != nil {
+		h.cursors[c.queue] = c
+	}
+}
+
+// target descends from a cohort to the queue to take from next: at each
+// level the child with the highest share. nil means only that some node was closed.
+func (e *Engine) target(s *search, h *fairHunt, n *node, has func(*queue) *workload) *queue {
+	own := s.a.w.queue
+	if n.queue != nil {
+		if h.closed[n] || has(n.queue) == nil {
+			h.closed[n] = true
+			return nil
+		}
+		return n.queue
+	}
+	var bestQ, bestC *node
+	var shareQ, shareC share
+	for _, ch := range n.children {
+		if h.closed[ch] {
+			continue
+		}
+		sh := e.share(ch)
+		switch {
+		case ch.queue != nil && (!sh.borrowing && ch.queue != own || has(ch.queue) == nil),
+			ch.queue == nil && !sh.borrowing && !own.node.under(ch):
+			h.closed[ch] = true
+		case ch.queue == nil:
+			if bestC == nil || sh.compare(shareC) >= 0 {
+				bestC, shareC = ch, sh
+			}
+		case bestQ == nil || sh.compare(shareQ) > 0 ||
+			sh.compare(shareQ) == 0 && s.takenBefore(has(ch.queue), has(bestQ.queue)):
+			bestQ, shareQ = ch, sh
+		}
+	}
+	switch {
+	case bestQ == nil && bestC == nil:
+		h.closed[n] = true
+		return nil
+	case bestQ == nil || bestC != nil && shareC.compare(shareQ) >= 0:
+		return e.target(s, h, bestC, has)
+	}
+	return bestQ.queue
+}
+
+// takenBefore: workloads of other queues before those of our own, then as usual.
+func (s *search) takenBefore(a, b *workload) bool {
+	if own := s.a.w.queue; (a.queue == own) != (b.queue == own) {
+		return b.queue == own
+	}
+	return victimOrder(a, b) < 0
+}
+
+// fork returns the nodes below the lowest common cohort on the way to each queue.
+func fork(a, b *node) (*node, *node) {
+	for x := a; x.parent != nil; x = x.parent {
+		for y := b; y.parent != nil; y = y.parent {
+			if x.parent == y.parent {
+				return x, y
+			}
+		}
+	}
+	return a, b
+}
+
+func (e *Engine) firstStrategy(s *search, h *fairHunt, rule FairStrategy) bool {
+	own := s.a.w.queue
+	root := own.node.root
+	head := func(q *queue) *workload {
+		if c := h.cursors[q]; c != nil {
+			return s.peek(c)
+		}
+		return nil
+	}
+	entitled := own.node.withinNominal(s.need, future) // takes back no more than its own
+	for !h.closed[root] {
+		q := e.target(s, h, root, head)
+		if q == nil {
+			continue
+		}
+		c := h.cursors[q]
+		w := s.peek(c)
+		switch {
+		case q == own:
+			c.next++
+			e.take(s, victim{w, ReasonInClusterQueue})
+		case entitled:
+			c.next++
+			e.take(s, victim{w, ReasonInCohortReclamation})
+		case !e.takeFairly(s, h, c, rule):
+			continue
+		}
+		if e.roomyFairly(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeFairly takes the first workload of a queue for which the rule holds;
+// the others wait for the second strategy.
+func (e *Engine) takeFairly(s *search, h *fairHunt, c *cursor, rule FairStrategy) bool {
+	mine, theirs := fork(s.a.w.queue.node, c.queue.node)
+	newShare, oldShare := e.share(mine), e.share(theirs)
+	for w := s.peek(c); w != nil; w = s.peek(c) {
+		c.next++
+		if e.poorer(s, w, newShare, oldShare, theirs, rule) {
+			e.take(s, victim{w, ReasonInCohortFairSharing})
+			return true
+		}
+		h.retry[c.queue] = append(h.retry[c.queue], w)
+	}
+	return false
+}
+
+// poorer checks a fair-sharing rule. Beyond Kueue's rules the preemptor must end up strictly
+// below what the other had, and a workload that was itself displaced by fair
+// sharing does not strike back until something else has changed: so no two
+// workloads displace each other in turn.
+func (e *Engine) poorer(s *search, w *workload, newShare, oldShare share, theirs *node, rule FairStrategy) bool {
+	if e.barred(s.a.w) || newShare.compare(oldShare) >= 0 {
+		return false
+	}
+	if rule == LessThanInitialShare {
+		return true
+	}
+	e.shift(w, -1)
+	after := e.share(theirs)
+	e.shift(w, 1)
+	return newShare.compare(after) <= 0
+}
+
+// secondStrategy takes at most one workload per queue from those the first
+// refused, as long as the preemptor stays below their share before.
+func (e *Engine) secondStrategy(s *search, h *fairHunt) bool {
+	own := s.a.w.queue
+	root := own.node.root
+	clear(h.closed)
+	head := func(q *queue) *workload {
+		if r := h.retry[q]; len(r) > 0 {
+			return r[0]
+		}
+		return nil
+	}
+	for !h.closed[root] {
+		q := e.target(s, h, root, head)
+		if q == nil {
+			continue
+		}
+		w := h.retry[q][0]
+		mine, theirs := fork(own.node, q.node)
+		ok := e.poorer(s, w, e.share(mine), e.share(theirs), theirs, LessThanInitialShare)
+		h.retry[q] = nil
+		if ok {
+			e.take(s, victim{w, ReasonInCohortFairSharing})
+			if e.roomyFairly(s) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (e *Engine) barred(w *workload) bool {
+	return w.barred != 0 && w.barred == w.queue.node.root.tree.epoch
+}

@@ -1,0 +1,157 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// testPlacer puts pods on nodes with a number of cards each ("gpu" per pod, one pod on
+// one node), with topology levels named by node labels. Small, but it never lies.
+type testPlacer struct {
+	nodes map[string]*testNode
+	held  map[Key]testPlacement
+	log   []testUndo
+}
+
+type testNode struct {
+	name   string
+	cards  int
+	used   int
+	labels map[string]string
+}
+
+// testPlacement maps node to cards taken.
+type testPlacement map[string]int
+
+func (p testPlacement) String() string {
+	var parts []string
+	for _, n := range slices.Sorted(maps.Keys(p)) {
+		parts = append(parts, fmt.Sprintf("%s:%d", n, p[n]))
+	}
+	return strings.Join(parts, ",")
+}
+
+type testUndo struct {
+	key  Key
+	held testPlacement // what was there before; nil: nothing
+}
+
+var _ Placer = (*testPlacer)(nil)
+
+func newTestPlacer() *testPlacer {
+	return &testPlacer{nodes: map[string]*testNode{}, held: map[Key]testPlacement{}}
+}
+
+func (p *testPlacer) node(name string, cards int, labels map[string]string) {
+	n := p.nodes[name]
+	if n == nil {
+		n = &testNode{name: name}
+		p.nodes[name] = n
+	}
+	n.cards, n.labels = cards, labels
+}
+
+func (p *testPlacer) set(k Key, pl testPlacement) {
+	for n, c := range p.held[k] {
+		p.nodes[n].used -= c
+	}
+	delete(p.held, k)
+	if len(pl) > 0 {
+		p.held[k] = pl
+		for n, c := range pl {
+			p.nodes[n].used += c
+		}
+	}
+}
+
+func (p *testPlacer) Hold(k Key, placement any) {
+	pl, _ := placement.(testPlacement)
+	p.log = append(p.log, testUndo{k, p.held[k]})
+	p.set(k, pl)
+}
+
+func (p *testPlacer) Remove(k Key) { p.Hold(k, nil) }
+
+func (p *testPlacer) Checkpoint() int { return len(p.log) }
+
+func (p *testPlacer) Rollback(mark int) {
+	for len(p.log) > mark {
+		u := p.log[len(p.log)-1]
+		p.log = p.log[:len(p.log)-1]
+		p.set(u.key, u.held)
+	}
+}
+
+func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
+	free := map[string]int{}
+	for n, node := range p.nodes {
+		free[n] = node.cards - node.used
+	}
+	placed := testPlacement{}
+	for _, ps := range r.PodSets {
+		per := int(ps.Spec.Requests["gpu"])
+		if per == 0 {
+			continue
+		}
+		if refusal := p.placePods(ps, per, free, placed); refusal != nil {
+			return nil, refusal
+		}
+	}
+	p.Hold(r.Workload, placed)
+	return placed, nil
+}
+
+func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, placed testPlacement) *Refusal {
+	var nodes []string
+	for _, n := range slices.Sorted(maps.Keys(p.nodes)) {
+		if p.matches(p.nodes[n], ps.Flavors) {
+			nodes = append(nodes, n)
+		}
+	}
+	domains := map[string][]string{"": nodes}
+	if t := ps.Spec.Topology; t != nil && t.Mode == TopologyRequired {
+		domains = map[string][]string{}
+		for _, n := range nodes {
+			d := p.nodes[n].labels[t.Level]
+			domains[d] = append(domains[d], n)
+		}
+	}
+	best, most, emptyMost := "", -1, 0
+	for _, d := range slices.Sorted(maps.Keys(domains)) {
+		room, empty := 0, 0
+		for _, n := range domains[d] {
+			room += free[n] / per
+			empty += p.nodes[n].cards / per
+		}
+		if room > most {
+			best, most = d, room
+		}
+		emptyMost = max(emptyMost, empty)
+	}
+	if most < int(ps.Count) {
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit", max(0, most), ps.Count), Hopeless: emptyMost < int(ps.Count)}
+	}
+	left := int(ps.Count)
+	for _, n := range domains[best] {
+		k := min(left, free[n]/per)
+		if k > 0 {
+			free[n] -= k * per
+			placed[n] += k * per
+			left -= k
+		}
+	}
+	return nil
+}
+
+func (p *testPlacer) matches(n *testNode, flavors []*Flavor) bool {
+	for _, f := range flavors {
+		for k, v := range f.NodeLabels {
+			if n.labels[k] != v {
+				return false
+			}
+		}
+	}
+	return true
+}

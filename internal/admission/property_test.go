@@ -1,0 +1,418 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// world draws small worlds and the events that happen in them.
+type world struct {
+	*shell
+	t      *rapid.T
+	serial int
+	cfg    worldConfig
+}
+
+type worldConfig struct {
+	preemption bool
+	policy     CapacityPolicy
+	strict     bool
+	partial    bool
+	flavors    int
+	usage      bool
+}
+
+func drawWorld(t *rapid.T, cfg worldConfig) *world {
+	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute}), t: t, cfg: cfg}
+	w.namespace("default", nil)
+	for i := range cfg.flavors {
+		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
+	}
+	for _, c := range []string{"top", "left", "right"} {
+		parent := map[string]string{"left": "top", "right": "top"}[c]
+		if rapid.Bool().Draw(t, c+" exists") {
+			w.cohort(Cohort{Name: c, Parent: parent, Groups: w.drawGroups(c, 3)})
+		}
+	}
+	for i := range rapid.IntRange(1, 4).Draw(t, "queues") {
+		w.drawQueue(i)
+	}
+	return w
+}
+
+func (w *world) drawGroups(label string, top int64) []ResourceGroup {
+	var g ResourceGroup
+	g.Resources = []string{CPU}
+	for i := range w.cfg.flavors {
+		q := Quota{Nominal: rapid.Int64Range(0, top).Draw(w.t, label+" nominal")}
+		if rapid.IntRange(0, 3).Draw(w.t, label+" limits borrowing") == 0 {
+			v := rapid.Int64Range(0, 3).Draw(w.t, label+" borrowing limit")
+			q.BorrowingLimit = &v
+		}
+		if rapid.IntRange(0, 3).Draw(w.t, label+" limits lending") == 0 {
+			v := rapid.Int64Range(0, q.Nominal).Draw(w.t, label+" lending limit")
+			q.LendingLimit = &v
+		}
+		g.Flavors = append(g.Flavors, FlavorQuotas{Flavor: fmt.Sprintf("f%d", i), Quotas: map[string]Quota{CPU: q}})
+	}
+	return []ResourceGroup{g}
+}
+
+func (w *world) drawQueue(i int) {
+	name := fmt.Sprintf("q%d", i)
+	q := Queue{
+		Name: name, Cohort: rapid.SampledFrom([]string{"", "top", "left", "left", "right"}).Draw(w.t, name+" cohort"),
+		Groups: w.drawGroups(name, 6), NamespaceSelector: &Term{}, UsageFairSharing: w.cfg.usage,
+	}
+	if w.cfg.strict {
+		q.StrictFIFO = rapid.Bool().Draw(w.t, name+" strict")
+	}
+	if w.cfg.preemption {
+		q.Preemption.WithinQueue = rapid.SampledFrom([]PreemptionPolicy{PreemptNever, PreemptLowerPriority, PreemptLowerOrNewerEqualPriority}).Draw(w.t, name+" within")
+		q.Preemption.ReclaimWithinCohort = rapid.SampledFrom([]PreemptionPolicy{PreemptNever, PreemptLowerPriority, PreemptAny}).Draw(w.t, name+" reclaim")
+		if w.cfg.policy == PolicyFIFO && q.Preemption.ReclaimWithinCohort != PreemptNever && rapid.Bool().Draw(w.t, name+" borrows while preempting") {
+			q.Preemption.BorrowWithinCohort = true
+			if rapid.Bool().Draw(w.t, name+" up to") {
+				v := rapid.Int64Range(0, 2).Draw(w.t, name+" max priority")
+				q.Preemption.BorrowMaxPriority = &v
+			}
+		}
+	}
+	q.Fungibility = Fungibility{
+		BorrowTryNext:    rapid.Bool().Draw(w.t, name+" borrow next"),
+		PreemptStay:      rapid.Bool().Draw(w.t, name+" preempt stay"),
+		PreferPreemption: rapid.Bool().Draw(w.t, name+" prefer preemption"),
+	}
+	w.queue(q)
+	if _, ok := w.locals[Key{"default", name}]; !ok {
+		w.local(LocalQueue{Key: Key{"default", name}, Queue: name})
+		if w.cfg.usage {
+			w.local(LocalQueue{Key: Key{"default", name + "-2"}, Queue: name})
+		}
+	}
+}
+
+func (w *world) drawWorkload() {
+	w.serial++
+	name := fmt.Sprintf("w%03d", w.serial)
+	lq := rapid.SampledFrom(sortedKeys(w.locals)).Draw(w.t, "local queue")
+	wl := Workload{
+		Key: Key{"default", name}, UID: name, LocalQueue: lq.Name,
+		Priority: rapid.Int64Range(0, 2).Draw(w.t, "priority"),
+		Created:  w.now.Add(time.Duration(w.serial) * time.Second),
+	}
+	for i := range rapid.IntRange(1, 2).Draw(w.t, "pod sets") {
+		ps := PodSet{Name: fmt.Sprintf("ps%d", i), Count: rapid.Int32Range(1, 3).Draw(w.t, "count"), Requests: Requests{CPU: rapid.Int64Range(1, 3).Draw(w.t, "cpu")}}
+		if w.cfg.partial && rapid.Bool().Draw(w.t, "may shrink") {
+			ps.MinCount = 1
+		}
+		if w.cfg.flavors > 1 && rapid.IntRange(0, 4).Draw(w.t, "picky") == 0 {
+			ps.Tolerations = []Toleration{{Key: "x"}}
+		}
+		wl.PodSets = append(wl.PodSets, ps)
+	}
+	w.workload(wl)
+}
+
+// step lets one thing happen that is not the engine's doing.
+func (w *world) step() {
+	keys := sortedKeys(w.workloads)
+	what := rapid.SampledFrom([]string{"new", "new", "new", "finish", "finish", "delete", "quota", "cohort", "priority", "deactivate", "reclaim", "later"}).Draw(w.t, "step")
+	if len(keys) == 0 && what != "quota" && what != "cohort" {
+		what = "new"
+	}
+	pick := func() Workload { return w.workloads[rapid.SampledFrom(keys).Draw(w.t, "which")] }
+	switch what {
+	case "new":
+		w.drawWorkload()
+	case "finish":
+		if wl := pick(); wl.Admission != nil {
+			w.finish(wl.Key)
+		}
+	case "delete":
+		w.gone(pick().Key)
+	case "quota":
+		w.drawQueue(rapid.IntRange(0, len(w.queues)-1).Draw(w.t, "queue"))
+	case "cohort":
+		c := rapid.SampledFrom([]string{"top", "left", "right"}).Draw(w.t, "cohort")
+		w.cohort(Cohort{Name: c, Parent: map[string]string{"left": "top", "right": "top"}[c], Groups: w.drawGroups(c, 3)})
+	case "priority":
+		wl := pick()
+		wl.Priority = rapid.Int64Range(0, 2).Draw(w.t, "priority")
+		w.workload(wl)
+	case "deactivate":
+		wl := pick()
+		wl.Inactive = !wl.Inactive
+		w.workload(wl)
+	case "reclaim":
+		wl := pick()
+		wl.PodSets = slices.Clone(wl.PodSets)
+		if wl.PodSets[0].Reclaimable < wl.PodSets[0].Count-1 {
+			wl.PodSets[0].Reclaimable++
+		}
+		w.workload(wl)
+	case "later":
+		w.now = w.now.Add(time.Minute)
+	}
+}
+
+var worldConfigs = map[string]worldConfig{
+	"quota":      {flavors: 1, policy: PolicyFIFO},
+	"flavors":    {flavors: 2, policy: PolicyFIFO, strict: true, partial: true},
+	"preemption": {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true},
+	"everything": {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true},
+	"drf":        {flavors: 1, policy: PolicyDRF, preemption: true},
+	"drf2":       {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true},
+	"maxmin":     {flavors: 1, policy: PolicyMaxMin, preemption: true},
+	"usage":      {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true},
+}
+
+func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {
+	for name, cfg := range worldConfigs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { check(t, cfg) })
+		})
+	}
+}
+
+func planText(p Plan) string {
+	var b strings.Builder
+	for _, a := range p.Admit {
+		fmt.Fprintf(&b, "admit %s %v\n", a.Workload.Name, a.Admission.PodSets)
+	}
+	for _, v := range p.Evict {
+		fmt.Fprintf(&b, "evict %s %s %s %s\n", v.Workload.Name, v.Reason, v.Preempted, v.Preemptor.Name)
+	}
+	return b.String()
+}
+
+// Usage never exceeds what the tree allows, and the engine's books agree with the world.
+func TestUsageStaysWithinQuota(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step()
+			before := newModel(w.shell)
+			p := w.decide()
+			for _, a := range p.Admit {
+				if why := before.admit(a); why != "" {
+					t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
+				}
+			}
+			checkBooks(t, w)
+			for _, k := range w.leaving() {
+				if rapid.Bool().Draw(t, "lets go") {
+					w.release(k)
+				}
+			}
+		}
+	})
+}
+
+// checkBooks compares the engine's state with the objects.
+func checkBooks(t *rapid.T, w *world) {
+	e := w.e
+	e.rebuild()
+	m := newModel(w.shell)
+	for _, q := range e.queues {
+		for fr := range q.node.cells {
+			key := e.frs[fr]
+			if got, want := q.node.cells[fr].use[now], m.used(q.name, e.flavors[key.flavor].spec.Name, e.resources[key.resource]); got != want {
+				t.Fatalf("queue %s uses %d, the world says %d", q.name, got, want)
+			}
+		}
+	}
+	for _, tr := range e.trees {
+		checkSums(t, tr.root)
+	}
+	if len(e.workloads) != len(w.workloads) {
+		t.Fatalf("engine knows %d workloads, the world %d", len(e.workloads), len(w.workloads))
+	}
+	for k, wl := range w.workloads {
+		in := e.workloads[k]
+		places := 0
+		for _, is := range []bool{in.holds, in.class != nil, in.claim != nil} {
+			if is {
+				places++
+			}
+		}
+		if in.holds != (wl.Admission != nil) || places > 1 {
+			t.Fatalf("%s: holds %v, in line %v, waits %v; admitted %v", k, in.holds, in.class != nil, in.claim != nil, wl.Admission != nil)
+		}
+		if reason, _ := e.heldBack(in, in.local.queue); !in.holds && (reason == "") != (places == 1) {
+			t.Fatalf("%s is lost: held back %q, in %d places", k, reason, places)
+		}
+	}
+}
+
+// checkSums checks that every cohort's usage is what its children need from it.
+func checkSums(t *rapid.T, n *node) {
+	for _, ch := range n.children {
+		checkSums(t, ch)
+	}
+	if n.queue != nil {
+		return
+	}
+	for fr := range n.cells {
+		for _, k := range []int{now, future} {
+			sum := int64(0)
+			for _, ch := range n.children {
+				sum += max(0, ch.cells[fr].use[k]-ch.cells[fr].local)
+			}
+			if n.cells[fr].use[k] != sum {
+				t.Fatalf("cohort %s uses %d, its children %d (%d)", n.name, n.cells[fr].use[k], sum, k)
+			}
+		}
+	}
+}
+
+// Without anything new happening, decisions come to an end.
+func TestDecisionsComeToAnEnd(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step()
+		}
+		limit := 3*len(w.workloads) + 5
+		if plans, quiet := w.settle(limit); !quiet {
+			var b strings.Builder
+			for _, p := range plans {
+				b.WriteString(planText(p) + "--\n")
+			}
+			t.Fatalf("still busy after %d decisions:\n%s", limit, b.String())
+		}
+	})
+}
+
+// A restarted engine decides as the old one would have: whoever could be helped is awake.
+func TestRestartChangesNothing(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 6).Draw(t, "times") {
+			for range rapid.IntRange(1, 6).Draw(t, "steps") {
+				w.step()
+			}
+			if cfg.usage {
+				return // usage history is seeded from status, which the shell here does not write
+			}
+			for _, in := range w.e.workloads {
+				if in.barred != 0 {
+					return // a restart forgets who may not strike back
+				}
+			}
+			fresh := w.rebuilt(w.opts)
+			want := planText(fresh.Decide(w.now))
+			got := planText(w.decide())
+			if got != want {
+				t.Fatalf("the old engine says\n%s\nthe restarted one\n%s", got, want)
+			}
+			if _, quiet := w.settle(100); !quiet {
+				t.Fatal("no end")
+			}
+		}
+	})
+}
+
+// The same events give the same plans.
+func TestDeterministic(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step()
+		}
+		want := planText(w.rebuilt(w.opts).Decide(w.now))
+		for range 3 {
+			if got := planText(w.rebuilt(w.opts).Decide(w.now)); got != want {
+				t.Fatalf("first\n%s\nthen\n%s", want, got)
+			}
+		}
+	})
+}
+
+// Everyone displaced was displaced for someone who gets in by it, and all were needed.
+func TestPreemptionIsNeededAndEnough(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			w.step()
+			p := w.decide()
+			byPreemptor := map[Key][]Key{}
+			for _, v := range p.Evict {
+				if v.Reason == ReasonPreempted {
+					byPreemptor[v.Preemptor] = append(byPreemptor[v.Preemptor], v.Workload)
+				}
+			}
+			for k := range byPreemptor {
+				in := w.e.workloads[k]
+				if in == nil || in.claim == nil && !in.holds {
+					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
+				}
+			}
+			if len(byPreemptor) == 1 && len(p.Admit) == 0 && len(w.leaving()) == len(p.Evict) {
+				for k, victims := range byPreemptor {
+					checkMinimal(t, w, w.e.workloads[k], victims)
+				}
+			}
+			for _, k := range w.leaving() {
+				w.release(k)
+			}
+			w.decide()
+			for k := range byPreemptor {
+				if wl := w.workloads[k]; wl.Admission == nil && w.e.workloads[k].claim == nil {
+					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
+				}
+			}
+			for _, k := range w.leaving() {
+				w.release(k)
+			}
+		}
+	})
+}
+
+// checkMinimal: with any one victim spared, the preemptor would not fit.
+func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
+	for _, v := range victims {
+		in := w.e.workloads[v]
+		w.e.shift(in, 1)
+		fits := true
+		for _, u := range p.claim {
+			// The claim is in the future tree already: nothing more must fit.
+			if !p.queue.node.fits(u.fr, 0, future) {
+				fits = false
+			}
+		}
+		w.e.shift(in, -1)
+		if fits && len(victims) > 1 && victims[len(victims)-1] != v {
+			t.Fatalf("%s need not have been displaced for %s", v, p.spec.Key)
+		}
+	}
+}
+
+// More quota, and nobody who holds some loses it.
+func TestMoreQuotaDisplacesNobody(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		cfg.preemption = false
+		w := drawWorld(t, cfg)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			w.step()
+		}
+		w.settle(100)
+		name := fmt.Sprintf("q%d", rapid.IntRange(0, len(w.queues)-1).Draw(t, "queue"))
+		q := w.queues[name]
+		q.Groups = slices.Clone(q.Groups)
+		q.Groups[0].Flavors = slices.Clone(q.Groups[0].Flavors)
+		quota := q.Groups[0].Flavors[0].Quotas[CPU]
+		quota.Nominal += rapid.Int64Range(1, 5).Draw(t, "more")
+		q.Groups[0].Flavors[0].Quotas = map[string]Quota{CPU: quota}
+		w.queue(q)
+		if p := w.decide(); len(p.Evict) > 0 {
+			t.Fatalf("evicted %v", p.Evict)
+		}
+	})
+}

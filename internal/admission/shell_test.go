@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// shell is the engine's caller in tests: it keeps the world as objects, the way the API
+// server would, and carries plans out.
+type shell struct {
+	opts       Options
+	e          *Engine
+	now        time.Time
+	cohorts    map[string]Cohort
+	queues     map[string]Queue
+	locals     map[Key]LocalQueue
+	flavors    map[string]Flavor
+	namespaces map[string]map[string]string
+	workloads  map[Key]Workload
+	unwritten  map[Key]bool // admissions decided but not confirmed to the engine
+}
+
+func newShell(o Options) *shell {
+	return &shell{
+		opts: o, e: New(o), now: time.Unix(1_700_000_000, 0).UTC(),
+		cohorts: map[string]Cohort{}, queues: map[string]Queue{}, locals: map[Key]LocalQueue{},
+		flavors: map[string]Flavor{}, namespaces: map[string]map[string]string{}, workloads: map[Key]Workload{},
+		unwritten: map[Key]bool{},
+	}
+}
+
+func (s *shell) namespace(name string, labels map[string]string) {
+	s.namespaces[name] = labels
+	s.e.Apply(NamespaceChanged{name, labels})
+}
+
+func (s *shell) flavor(f Flavor) {
+	s.flavors[f.Name] = f
+	s.e.Apply(FlavorChanged{f})
+}
+
+func (s *shell) cohort(c Cohort) {
+	s.cohorts[c.Name] = c
+	s.e.Apply(CohortChanged{c})
+}
+
+func (s *shell) queue(q Queue) {
+	s.queues[q.Name] = q
+	s.e.Apply(QueueChanged{q})
+}
+
+func (s *shell) local(l LocalQueue) {
+	s.locals[l.Key] = l
+	s.e.Apply(LocalQueueChanged{l})
+}
+
+func (s *shell) workload(w Workload) {
+	s.workloads[w.Key] = w
+	s.e.Apply(WorkloadChanged{w})
+}
+
+func (s *shell) gone(k Key) {
+	delete(s.workloads, k)
+	delete(s.unwritten, k)
+	s.e.Apply(WorkloadGone{k})
+}
+
+func (s *shell) finish(k Key) {
+	w := s.workloads[k]
+	w.Finished = true
+	delete(s.workloads, k)
+	delete(s.unwritten, k)
+	s.e.Apply(WorkloadChanged{w})
+}
+
+// decide asks for a plan and writes it to the objects; evicted workloads keep
+// their quota until released.
+func (s *shell) decide() Plan {
+	p := s.e.Decide(s.now)
+	for _, a := range p.Admit {
+		w, ok := s.workloads[a.Workload]
+		if !ok || w.Admission != nil {
+			panic(fmt.Sprintf("admitted %v, which is not pending", a.Workload))
+		}
+		w.Admission = a.Admission
+		w.StartedAt = s.now
+		w.EvictedAt, w.EvictedBy = time.Time{}, ""
+		s.workloads[w.Key] = w
+		s.e.Apply(WorkloadChanged{w})
+	}
+	for _, v := range p.Evict {
+		w, ok := s.workloads[v.Workload]
+		if !ok || w.Admission == nil || w.Evicting {
+			panic(fmt.Sprintf("evicted %v, which holds nothing or is leaving already", v.Workload))
+		}
+		w.Evicting = true
+		w.EvictedAt, w.EvictedBy = s.now, string(v.Reason)
+		s.workloads[w.Key] = w
+		s.e.Apply(WorkloadChanged{w})
+	}
+	return p
+}
+
+// release makes an evicted workload let go of its quota.
+func (s *shell) release(k Key) {
+	w := s.workloads[k]
+	w.Admission, w.Evicting, w.StartedAt = nil, false, time.Time{}
+	s.workload(w)
+}
+
+func (s *shell) leaving() []Key {
+	var ks []Key
+	for k, w := range s.workloads {
+		if w.Evicting {
+			ks = append(ks, k)
+		}
+	}
+	slices.SortFunc(ks, compareKeys)
+	return ks
+}
+
+func compareKeys(a, b Key) int {
+	if a.Namespace != b.Namespace {
+		if a.Namespace < b.Namespace {
+			return -1
+		}
+		return 1
+	}
+	switch {
+	case a.Name < b.Name:
+		return -1
+	case a.Name > b.Name:
+		return 1
+	}
+	return 0
+}
+
+// settle decides and lets evicted workloads go until nothing happens any more.
+func (s *shell) settle(limit int) (plans []Plan, quiet bool) {
+	for range limit {
+		p := s.decide()
+		p.Admit, p.Evict, p.Park = slices.Clone(p.Admit), slices.Clone(p.Evict), slices.Clone(p.Park)
+		plans = append(plans, p)
+		out := s.leaving()
+		if len(p.Admit) == 0 && len(p.Evict) == 0 && len(out) == 0 {
+			return plans, true
+		}
+		for _, k := range out {
+			s.release(k)
+		}
+	}
+	return plans, false
+}
+
+// rebuilt is an engine that learned the same world after a restart, in another order.
+func (s *shell) rebuilt(o Options) *Engine {
+	e := New(o)
+	for _, k := range sortedKeys(s.workloads) {
+		e.Apply(WorkloadChanged{s.workloads[k]})
+	}
+	for _, k := range sortedKeys(s.locals) {
+		e.Apply(LocalQueueChanged{s.locals[k]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.queues)) {
+		e.Apply(QueueChanged{s.queues[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.cohorts)) {
+		e.Apply(CohortChanged{s.cohorts[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
+		e.Apply(NamespaceChanged{n, s.namespaces[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.flavors)) {
+		e.Apply(FlavorChanged{s.flavors[n]})
+	}
+	return e
+}
+
+func sortedKeys[V any](m map[Key]V) []Key {
+	return slices.SortedFunc(maps.Keys(m), compareKeys)
+}
