@@ -49,7 +49,7 @@ func (d *demandBook) count(e *Engine, h *holding, added bool) {
 		d.counts[h.shape]--
 		d.total--
 	}
-	if d.moved++; d.moved*10 > d.taken {
+	if d.moved++; d.moved*2 > d.taken {
 		d.snapshot()
 	}
 }

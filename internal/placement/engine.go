@@ -54,6 +54,9 @@ type Engine struct {
 	indexed []*shape
 	asked   uint64
 
+	labels uint64 // moves when nodes come, go or are labelled anew
+	trees  map[string]*tree
+
 	changes []int32 // slots of nodes in the order they changed
 	base    int     // number of changes forgotten
 
@@ -116,6 +119,7 @@ func New(opts Options) (*Engine, error) {
 		pods:      map[string]*holding{},
 		gangs:     map[string][]*holding{},
 		shapes:    map[uint64][]*shape{},
+		trees:     map[string]*tree{},
 	}
 	if opts.Policy == "" {
 		opts.Policy = DefaultPolicy
@@ -200,7 +204,7 @@ func (e *Engine) rebuild(n *node) {
 	}
 	for _, h := range n.holdings {
 		e.resolve(h)
-		e.charge(h, 1)
+		h.charge(v, 1)
 	}
 	e.touch(n)
 }
@@ -256,9 +260,8 @@ func (e *Engine) resolve(h *holding) {
 	}
 }
 
-// charge puts a holding on the node's books (sign 1) or takes it off (-1).
-func (e *Engine) charge(h *holding, sign int64) {
-	v := &h.node.view
+// charge puts a holding on a node's numbers (sign 1) or takes it off (-1).
+func (h *holding) charge(v *policy.Node, sign int64) {
 	for _, a := range h.shape.request.Need {
 		if a.Resource < len(v.Free) {
 			v.Free[a.Resource] -= sign * a.Value
@@ -299,7 +302,7 @@ func (e *Engine) keep(h *holding) {
 	e.resolve(h)
 	h.at = len(h.node.holdings)
 	h.node.holdings = append(h.node.holdings, h)
-	e.charge(h, 1)
+	h.charge(&h.node.view, 1)
 	e.pods[h.key] = h
 	h.shape.refs++
 	if h.slot {
@@ -317,7 +320,7 @@ func (e *Engine) drop(h *holding) {
 	list[h.at].at = h.at
 	list[last] = nil
 	h.node.holdings = list[:last]
-	e.charge(h, -1)
+	h.charge(&h.node.view, -1)
 	delete(e.pods, h.key)
 	h.shape.refs--
 	if h.slot {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -95,6 +96,9 @@ func (e *Engine) nodeChanged(desc Node) error {
 		return err
 	}
 	n := e.nodeNamed(desc.Name)
+	if !n.known || !maps.Equal(n.desc.Labels, desc.Labels) {
+		e.labels++
+	}
 	n.known = true
 	n.desc = desc
 	n.desc.Cards = slices.Clone(desc.Cards)
@@ -112,6 +116,7 @@ func (e *Engine) nodeGone(name string) {
 			e.drop(h)
 		}
 	}
+	e.labels++
 	n.known = false
 	n.desc = Node{Name: name}
 	e.rebuild(n)

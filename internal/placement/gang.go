@@ -14,14 +14,30 @@ func (t *Txn) Place(g *Gang) Answer {
 	answer := Answer{Fits: true}
 	total, fit := 0, 0
 	for i := range g.PodSets {
-		total += g.PodSets[i].Count
-	}
-	for i := range g.PodSets {
 		set := &g.PodSets[i]
-		holds, refusal := e.placeSet(g, set, nil)
-		fit += len(holds)
-		answer.PodSets = append(answer.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: placed(holds, nil)})
+		total += set.Count
+		answer.PodSets = append(answer.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count})
+	}
+	done := make([]bool, len(g.PodSets))
+	for i := range g.PodSets {
+		if done[i] {
+			continue
+		}
+		members := g.together(i)
+		holds, refusal := e.placeMembers(g, members)
+		for k, m := range members {
+			done[m] = true
+			if k < len(holds) {
+				fit += len(holds[k])
+				answer.PodSets[m].Fit = len(holds[k])
+				answer.PodSets[m].Placed = placed(holds[k], e.levels(g.PodSets[m].Topology))
+			}
+		}
 		if refusal != nil {
+			if len(holds) == 0 {
+				answer.PodSets[i].Fit = refusal.Fit
+				fit += refusal.Fit
+			}
 			refusal.Fit, refusal.Count = fit, total
 			answer.Fits, answer.Refusal = false, refusal
 			break
@@ -36,8 +52,45 @@ func (t *Txn) Place(g *Gang) Answer {
 	return answer
 }
 
+// together are the sets that must share a domain with set i: itself and the others of its group.
+func (g *Gang) together(i int) []int {
+	members := []int{i}
+	if t := g.PodSets[i].Topology; t != nil && t.Group != "" {
+		for j := i + 1; j < len(g.PodSets); j++ {
+			if other := g.PodSets[j].Topology; other != nil && other.Group == t.Group {
+				members = append(members, j)
+			}
+		}
+	}
+	return members
+}
+
+func (e *Engine) placeMembers(g *Gang, members []int) ([][]*holding, *Refusal) {
+	sets := make([]*PodSet, len(members))
+	for k, m := range members {
+		sets[k] = &g.PodSets[m]
+	}
+	if sets[0].Topology != nil {
+		return e.placeInTopology(g, sets)
+	}
+	holds, refusal := e.placeSet(g, sets[0], nil)
+	return [][]*holding{holds}, refusal
+}
+
+func (e *Engine) levels(t *TopologyRequest) []string {
+	if t == nil {
+		return nil
+	}
+	return e.opts.Topologies[t.Topology]
+}
+
 // placeSet puts the pods of a set on the books one after the other, as many as fit, anywhere or within some nodes.
 func (e *Engine) placeSet(g *Gang, set *PodSet, within []int32) ([]*holding, *Refusal) {
+	return e.placeFrom(g, set, within, 0)
+}
+
+// placeFrom is placeSet with the pods numbered from first.
+func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*holding, *Refusal) {
 	pod := set.Pod
 	pod.Gang, pod.PodSet = g.Key, set.Name
 	s, err := e.shapeOf(&pod)
@@ -46,11 +99,13 @@ func (e *Engine) placeSet(g *Gang, set *PodSet, within []int32) ([]*holding, *Re
 	}
 	var holds []*holding
 	for i := range set.Count {
-		pod.Key = fmt.Sprintf("%s[%s/%d]", g.Key, set.Name, i)
+		pod.Key = slotKey(g.Key, set.Name, first+i)
 		salt := e.salt(pod.Key)
-		n := e.best(s, salt)
-		if within != nil {
-			n = e.bestWithin(s, within, salt)
+		var n *node
+		if within == nil {
+			n = e.best(s, salt)
+		} else {
+			n = e.bestWithin(s, within)
 		}
 		if n == nil {
 			return holds, e.refuse(s, within)
@@ -59,6 +114,9 @@ func (e *Engine) placeSet(g *Gang, set *PodSet, within []int32) ([]*holding, *Re
 	}
 	return holds, nil
 }
+
+// slotKey names a gang's pod that is not known yet. Numbers are padded so that they sort.
+func slotKey(gang, set string, i int) string { return fmt.Sprintf("%s[%s/%04d]", gang, set, i) }
 
 // hold a place for a gang's pod on a node that is known to fit.
 func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {
@@ -72,7 +130,7 @@ func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {
 	return h
 }
 
-func (e *Engine) bestWithin(s *shape, within []int32, salt uint64) *node {
+func (e *Engine) bestWithin(s *shape, within []int32) *node {
 	x := e.refreshed(s)
 	best := int32(-1)
 	for _, slot := range within {

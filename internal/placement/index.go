@@ -13,6 +13,7 @@ type index struct {
 	reasons []Reason
 	gens    []uint32 // description of the node that matched was made for
 	matched []Reason
+	caps    []int32 // how many pods fit at once; 0 where not counted yet
 	tree    []int32 // slots; the root is tree[1], leaves start at len/2
 }
 
@@ -53,6 +54,7 @@ func (e *Engine) refreshed(s *shape) *index {
 func (e *Engine) rescore(s *shape, slot int32) {
 	x := &s.index
 	x.scores[slot] = noScore
+	x.caps[slot] = 0
 	n := e.nodes[slot]
 	if n == nil {
 		x.reasons[slot] = NodeUnknown
@@ -83,6 +85,7 @@ func (x *index) grow(e *Engine) {
 		x.reasons = append(x.reasons, NodeUnknown)
 		x.gens = append(x.gens, 0)
 		x.matched = append(x.matched, NodeUnknown)
+		x.caps = append(x.caps, 0)
 	}
 	leaves := 1
 	for leaves < len(e.nodes) {

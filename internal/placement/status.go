@@ -30,7 +30,7 @@ type Holder struct {
 
 // PodStatus is a pod on the books of a node.
 type PodStatus struct {
-	Key          string
+	Key, Node    string
 	Gang, PodSet string
 	Bound        bool
 	Priority     int32
@@ -79,7 +79,7 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 		s.Cards = append(s.Cards, CardStatus{Card: n.desc.Cards[i], FreeCore: n.view.Cards[i].FreeCore, FreeMemory: n.view.Cards[i].FreeMemory})
 	}
 	for _, h := range holdings {
-		s.Pods = append(s.Pods, PodStatus{Key: h.key, Gang: h.pod.Gang, PodSet: h.pod.PodSet, Bound: h.bound, Priority: h.pod.Priority})
+		s.Pods = append(s.Pods, h.status())
 		for i := range h.takes {
 			t := &h.takes[i]
 			if at := n.at(t.index); at >= 0 {
@@ -92,6 +92,10 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 		}
 	}
 	return s
+}
+
+func (h *holding) status() PodStatus {
+	return PodStatus{Key: h.key, Node: h.node.name, Gang: h.pod.Gang, PodSet: h.pod.PodSet, Bound: h.bound, Priority: h.pod.Priority}
 }
 
 func (e *Engine) sortedHoldings() []*holding {

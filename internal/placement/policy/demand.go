@@ -1,13 +1,15 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
-	"sort"
 )
 
 // Demand is what pods of this cluster ask for: each class with its share of all pods.
 type Demand struct {
 	Classes []Class
+	Popular []Class // the same without the rarest, as published rules look at it
+	future  future
 }
 
 // Class of pods that ask the same of cards.
@@ -16,7 +18,8 @@ type Class struct {
 	Core, Memory int64
 	Exclusive    bool
 	Models       []int32 // any of these; empty: any
-	Share        float64
+	Share        float64 // of all pods
+	Weight       float64 // of all that is asked of cards
 	// CPU needs of the class in increasing order, and the share of all pods that need at most that much.
 	CPU  []int64
 	UpTo []float64
@@ -32,36 +35,56 @@ type Ask struct {
 	Weight       float64
 }
 
-// popular is the part of all asks that is looked at: the rare rest costs time and says little.
+// popular is the part of all pods that Demand.Popular covers.
 const popular = 0.95
 
-// NewDemand sums up asks. The order of asks does not matter.
+// NewDemand sums up asks. Their order does not matter.
 func NewDemand(asks []Ask) *Demand {
 	asks = slices.Clone(asks)
-	sort.SliceStable(asks, func(i, j int) bool { return compareAsks(&asks[i], &asks[j]) < 0 })
+	slices.SortStableFunc(asks, func(a, b Ask) int { return compareAsks(&a, &b) })
+	merged := asks[:0]
 	total := 0.0
-	for i := range asks {
-		total += asks[i].Weight
+	for _, a := range asks {
+		total += a.Weight
+		if n := len(merged); n > 0 && compareAsks(&merged[n-1], &a) == 0 {
+			merged[n-1].Weight += a.Weight
+		} else {
+			merged = append(merged, a)
+		}
 	}
-	byWeight := slices.Clone(asks)
-	sort.SliceStable(byWeight, func(i, j int) bool { return byWeight[i].Weight > byWeight[j].Weight })
+	d := &Demand{Classes: classes(merged), future: foresee(merged)}
+	slices.SortStableFunc(merged, func(a, b Ask) int { return cmp.Compare(b.Weight, a.Weight) })
 	kept := 0.0
-	for i := range byWeight {
+	for i := range merged {
 		if kept >= popular*total {
-			byWeight = byWeight[:i]
+			merged = merged[:i]
 			break
 		}
-		kept += byWeight[i].Weight
+		kept += merged[i].Weight
 	}
-	sort.SliceStable(byWeight, func(i, j int) bool { return compareAsks(&byWeight[i], &byWeight[j]) < 0 })
-	d := &Demand{}
-	for i := range byWeight {
-		a := &byWeight[i]
-		if i == 0 || !sameClass(&byWeight[i-1], a) {
-			d.Classes = append(d.Classes, Class{Cards: a.Cards, Core: a.Core, Memory: a.Memory, Exclusive: a.Exclusive, Models: a.Models})
+	slices.SortStableFunc(merged, func(a, b Ask) int { return compareAsks(&a, &b) })
+	d.Popular = classes(merged)
+	return d
+}
+
+// classes of asks that are sorted, each with its share.
+func classes(asks []Ask) []Class {
+	pods, cores := 0.0, 0.0
+	for i := range asks {
+		pods += asks[i].Weight
+		cores += asks[i].Weight * float64(asks[i].Cards) * float64(asks[i].Core)
+	}
+	var out []Class
+	for i := range asks {
+		a := &asks[i]
+		if i == 0 || !sameClass(&asks[i-1], a) {
+			out = append(out, Class{Cards: a.Cards, Core: a.Core, Memory: a.Memory, Exclusive: a.Exclusive, Models: a.Models})
 		}
-		c := &d.Classes[len(d.Classes)-1]
-		c.Share += a.Weight / kept
+		c := &out[len(out)-1]
+		c.Share += a.Weight / pods
+		if cores > 0 {
+			c.Weight += a.Weight * float64(a.Cards) * float64(a.Core) / cores
+		}
 		if n := len(c.CPU); n > 0 && c.CPU[n-1] == a.CPU {
 			c.UpTo[n-1] = c.Share
 		} else {
@@ -69,7 +92,7 @@ func NewDemand(asks []Ask) *Demand {
 			c.UpTo = append(c.UpTo, c.Share)
 		}
 	}
-	return d
+	return out
 }
 
 // Fitting is the share of all pods that are of this class and need at most this much CPU.

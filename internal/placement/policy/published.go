@@ -3,7 +3,7 @@ package policy
 import "math"
 
 // The rules of this file are published ones, as evaluated in Weng et al., "Beware of
-// Fragmentation" (USENIX ATC 2023): scores are whole percents and equals are told apart by lot.
+// Fragmentation" (USENIX ATC 2023): scores are whole percents, and of equals the first by name wins.
 // They exist to be compared with.
 
 const (
@@ -18,7 +18,6 @@ func percent(x float64) float64 { return math.Trunc(x*100) / 100 }
 type bestFit struct{}
 
 func (bestFit) Name() string { return "bestfit" }
-func (bestFit) Shuffle()     {}
 func (bestFit) Node(c *Case) float64 {
 	return percent(1 - 0.5*float64(c.After.Free[CPU])/largestCPU - 0.5*float64(left(c.After))/largestCore)
 }
@@ -28,7 +27,6 @@ func (bestFit) Card(c *Case, take Take) float64 { return tightest(c, take) }
 type dotProduct struct{}
 
 func (dotProduct) Name() string { return "dotprod" }
-func (dotProduct) Shuffle()     {}
 func (dotProduct) Node(c *Case) float64 {
 	cpu := float64(c.Before.Free[CPU]) / largestCPU * float64(c.Request.Amount(CPU)) / largestCPU
 	core := float64(left(c.Before)) / largestCore * float64(c.Request.Core) / largestCore
@@ -40,7 +38,6 @@ func (dotProduct) Card(c *Case, take Take) float64 { return tightest(c, take) }
 type clustering struct{}
 
 func (clustering) Name() string { return "clustering" }
-func (clustering) Shuffle()     {}
 func (clustering) Node(c *Case) float64 {
 	if c.Request.Kind < 0 {
 		return 0
@@ -68,7 +65,6 @@ func (clustering) Card(c *Case, take Take) float64 { return tightest(c, take) }
 type packing struct{}
 
 func (packing) Name() string { return "packing" }
-func (packing) Shuffle()     {}
 func (packing) Node(c *Case) float64 {
 	if c.Request.Cards == 0 {
 		return 0
@@ -101,26 +97,51 @@ func (packing) Card(c *Case, take Take) float64 { return tightest(c, take) }
 type fgd struct{}
 
 func (fgd) Name() string { return "fgd" }
-func (fgd) Shuffle()     {}
 func (fgd) ReadsDemand() {}
 func (fgd) Node(c *Case) float64 {
-	return percent(sigmoid((wasted(c.Before, c.Demand) - wasted(c.After, c.Demand)) / Whole))
+	return percent(sigmoid((unusable(c.Before, c.Demand) - unusable(c.After, c.Demand)) / Whole))
 }
-func (fgd) Card(c *Case, take Take) float64 { return percent(fragmentation{}.Card(c, take)) }
-
-// tightest prefers the card with the least left; among equals the first.
-func tightest(c *Case, take Take) float64 {
+func (fgd) Card(c *Case, take Take) float64 {
+	before := unusable(c.After, c.Demand)
 	card := &c.After.Cards[take.Card]
-	if card.Core == 0 {
+	saved := *card
+	card.FreeCore -= take.Core
+	card.FreeMemory -= take.Memory
+	card.Holders++
+	after := unusable(c.After, c.Demand)
+	*card = saved
+	return percent(sigmoid((before - after) / Whole))
+}
+
+// unusable is the expected part of the node's free cards that the next pod could not use: all of
+// it where the pod does not fit, else the cards with too little left for it. In thousandths of a card.
+func unusable(n *Node, d *Demand) float64 {
+	total := left(n)
+	if total == 0 {
 		return 0
 	}
-	return 1 - float64(card.FreeCore)/float64(card.Core)
-}
-
-func left(n *Node) int64 {
-	var sum int64
-	for i := range n.Cards {
-		sum += n.Cards[i].Left()
+	sum := 0.0
+	for i := range d.Popular {
+		class := &d.Popular[i]
+		if class.Cards == 0 {
+			sum += class.Share * float64(total)
+			continue
+		}
+		var small int64
+		fits := 0
+		for j := range n.Cards {
+			if class.Takes(&n.Cards[j]) {
+				fits++
+			} else {
+				small += n.Cards[j].Left()
+			}
+		}
+		if fits < class.Cards {
+			sum += class.Share * float64(total)
+			continue
+		}
+		fitting := class.Fitting(n.Free[CPU])
+		sum += fitting*float64(small) + (class.Share-fitting)*float64(total)
 	}
 	return sum
 }
