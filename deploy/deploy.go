@@ -7,6 +7,7 @@ package deploy
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-//go:embed crd/*.yaml queue/*.yaml samples/*.yaml
+//go:embed crd/*.yaml queue/*.yaml gpu-scheduler/*.yaml gpu-scheduler/workload/*.yaml samples/*.yaml
 var files embed.FS
 
 // converted are the CRDs whose versions differ, so that the API server asks
@@ -73,10 +74,26 @@ func Sample(name string) ([]*unstructured.Unstructured, error) {
 	return readFile("samples/" + name + ".yaml")
 }
 
-// PointWebhooksTo makes every webhook among the objects go to a URL instead of
-// the service in the cluster.
-func PointWebhooksTo(base string, objects []*unstructured.Unstructured) error {
+// SchedulerConfiguration is kube-scheduler's, with the GPU scheduler as its
+// extender at a URL.
+func SchedulerConfiguration(base string) ([]byte, error) {
+	objects, err := readFile("gpu-scheduler/workload/kube-scheduler.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, extender := range objects[0].Object["extenders"].([]any) {
+		extender.(map[string]any)["urlPrefix"] = strings.TrimSuffix(base, "/") + "/scheduler"
+	}
+	return json.Marshal(objects[0].Object)
+}
+
+// PointWebhooksTo makes a program's webhooks among the objects go to a URL
+// instead of the service in the cluster.
+func PointWebhooksTo(program, base string, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
+		if object.GetLabels()[label] != program+"-webhooks" {
+			continue
+		}
 		switch object.GetKind() {
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -21,7 +22,7 @@ func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) 
 	options.HealthProbeBindAddress = e.Common.Health.BindAddress
 	if election.Enabled != nil && *election.Enabled {
 		options.LeaderElection = true
-		options.LeaderElectionID = e.Name + "." + v1alpha1.Group
+		options.LeaderElectionID = e.LeaseName()
 		options.LeaderElectionNamespace = election.Namespace
 		options.LeaderElectionConfig = rest.CopyConfig(e.REST)
 		options.LeaseDuration = &election.LeaseDuration.Duration
@@ -37,4 +38,15 @@ func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) 
 		return nil, err
 	}
 	return mgr, nil
+}
+
+// LeaseName is the lease by which replicas choose a leader.
+func (e Env) LeaseName() string { return e.Name + "." + v1alpha1.Group }
+
+// Lock is that lease, for a program whose replicas need to know who leads: the
+// holder is written as the identity given here.
+func (e Env) Lock(election v1alpha1.LeaderElection, identity string) (resourcelock.Interface, error) {
+	config := rest.AddUserAgent(rest.CopyConfig(e.REST), "leader-election")
+	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(),
+		resourcelock.ResourceLockConfig{Identity: identity}, config, election.RenewDeadline.Duration)
 }

@@ -86,6 +86,32 @@ type GPUSchedulerConfiguration struct {
 	Common          `json:",inline"`
 
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	Webhook        Webhook        `json:"webhook,omitempty"`
+	Extender       Extender       `json:"extender,omitempty"`
+	// Policy of the cluster: a name, as binpack, spread, random, fragmentation, topology or load; two
+	// tiers, as "node=spread,card=binpack"; or a mix by weight, as "0.7*fragmentation+0.3*load".
+	Policy string `json:"policy,omitempty"`
+	// Policies are named ones that pods and classes may choose.
+	Policies map[string]string `json:"policies,omitempty"`
+	// Ratings are TFLOPS by card model, beside the built-in ones.
+	Ratings map[string]float64 `json:"ratings,omitempty"`
+	// Modes are the ways to ask for cards that are served: gpushare, qgpu, pgpu; empty means all.
+	Modes []string `json:"modes,omitempty"`
+	// SchedulerName is given to pods that ask for cards and name no scheduler; empty leaves them alone.
+	SchedulerName string `json:"schedulerName,omitempty"`
+	// HoldGangsFor is how long places are kept for the pods of a job.
+	HoldGangsFor metav1.Duration `json:"holdGangsFor,omitempty"`
+	// Workers is how many claims are looked at at once.
+	Workers int `json:"workers,omitempty"`
+}
+
+// Extender is where kube-scheduler asks.
+type Extender struct {
+	BindAddress string `json:"bindAddress,omitempty"`
+	// AdvertiseAddress is where other replicas reach this one; empty takes $POD_IP, or the address itself.
+	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
+	// TLS serves with the webhook's certificate.
+	TLS bool `json:"tls,omitempty"`
 }
 
 // GPUAgentConfiguration is the file of elastic-gpu-agent.
@@ -118,6 +144,14 @@ func NewGPUSchedulerConfiguration() *GPUSchedulerConfiguration {
 		TypeMeta:       typeMeta("GPUSchedulerConfiguration"),
 		Common:         commonDefaults(":8082", ":8083"),
 		LeaderElection: leaderDefaults(),
+		Webhook: Webhook{
+			Port:     9444,
+			CertDir:  "/tmp/elastic-gpu-scheduler/certs",
+			DNSNames: []string{"elastic-gpu-scheduler.elastic-queue.svc"},
+		},
+		Extender:     Extender{BindAddress: ":39999"},
+		HoldGangsFor: metav1.Duration{Duration: 2 * time.Minute},
+		Workers:      8,
 	}
 }
 

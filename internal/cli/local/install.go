@@ -39,7 +39,7 @@ func install(ctx context.Context, c client.Client, programs []program) error {
 	}
 	for _, p := range programs {
 		if p.webhook != "" {
-			if err := deploy.PointWebhooksTo("https://"+p.webhook, objects); err != nil {
+			if err := deploy.PointWebhooksTo(p.name, "https://"+p.webhook, objects); err != nil {
 				return err
 			}
 		}

@@ -23,8 +23,9 @@ type program struct {
 	name    string
 	folder  string // of its manifests
 	account client.ObjectKey
-	// webhook is the address it serves webhooks on; empty for none.
-	webhook string
+	// webhook is the address it serves webhooks on, extender the one it answers
+	// kube-scheduler on; empty for none.
+	webhook, extender string
 	// config makes its configuration file.
 	config func(p *program) any
 
@@ -41,10 +42,18 @@ func programs(dir string) ([]program, error) {
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
-				cfg.Webhook.CertDir = filepath.Join(p.dir, "certs")
-				host, port, _ := net.SplitHostPort(p.webhook)
-				cfg.Webhook.Host, cfg.Webhook.DNSNames = host, []string{host}
-				cfg.Webhook.Port, _ = strconv.Atoi(port)
+				p.serveWebhooks(&cfg.Webhook)
+				return cfg
+			},
+		},
+		{
+			name: "elastic-gpu-scheduler", folder: "gpu-scheduler", webhook: "free", extender: "free",
+			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
+			config: func(p *program) any {
+				cfg := v1alpha1.NewGPUSchedulerConfiguration()
+				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
+				cfg.Extender.BindAddress = p.extender
+				p.serveWebhooks(&cfg.Webhook)
 				return cfg
 			},
 		},
@@ -52,10 +61,13 @@ func programs(dir string) ([]program, error) {
 	for i := range list {
 		p := &list[i]
 		p.dir = filepath.Join(dir, p.name)
-		for _, address := range []*string{&p.metrics, &p.health, &p.webhook} {
-			if address == &p.webhook && p.webhook == "" {
-				continue
+		wanted := []*string{&p.metrics, &p.health}
+		for _, address := range []*string{&p.webhook, &p.extender} {
+			if *address != "" {
+				wanted = append(wanted, address)
 			}
+		}
+		for _, address := range wanted {
 			var err error
 			if *address, err = freeAddress(); err != nil {
 				return nil, err
@@ -63,6 +75,14 @@ func programs(dir string) ([]program, error) {
 		}
 	}
 	return list, nil
+}
+
+// serveWebhooks on the program's address, with a certificate for it.
+func (p *program) serveWebhooks(cfg *v1alpha1.Webhook) {
+	cfg.CertDir = filepath.Join(p.dir, "certs")
+	host, port, _ := net.SplitHostPort(p.webhook)
+	cfg.Host, cfg.DNSNames = host, []string{host}
+	cfg.Port, _ = strconv.Atoi(port)
 }
 
 // prepare writes what the program reads at its start.

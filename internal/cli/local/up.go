@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -83,6 +86,13 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	began := time.Now()
+	list, err := programs(c.path("programs"))
+	if err != nil {
+		return err
+	}
+	if err := r.extendScheduler(list); err != nil {
+		return err
+	}
 	sandbox, event, err := c.startSandbox(ctx, r.options, func(message string) { r.say("  %s", message) })
 	if err != nil {
 		return err
@@ -99,7 +109,7 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 	var kept sync.WaitGroup
 	defer kept.Wait()
 	defer stopKeeping() // programs end before the API server they talk to
-	if err := r.startPrograms(ctx, cluster, admin); err != nil {
+	if err := r.startPrograms(ctx, cluster, admin, list); err != nil {
 		r.stopPrograms()
 		return err
 	}
@@ -127,11 +137,32 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 	}
 }
 
-func (r *running) startPrograms(ctx context.Context, cluster client.Client, admin *rest.Config) error {
-	list, err := programs(r.cluster.path("programs"))
-	if err != nil {
-		return err
+// extendScheduler has kube-scheduler ask the programs that are extenders, unless
+// the user brings a configuration of their own.
+func (r *running) extendScheduler(list []program) error {
+	for _, arg := range r.options.SandboxArgs {
+		if strings.HasPrefix(arg, "--scheduler-config") {
+			return nil
+		}
 	}
+	for _, p := range list {
+		if p.extender == "" {
+			continue
+		}
+		config, err := deploy.SchedulerConfiguration("http://" + p.extender)
+		if err != nil {
+			return err
+		}
+		file := r.cluster.path("scheduler.yaml")
+		if err := os.WriteFile(file, config, 0o600); err != nil {
+			return err
+		}
+		r.options.SandboxArgs = append(slices.Clone(r.options.SandboxArgs), "--scheduler-config="+file)
+	}
+	return nil
+}
+
+func (r *running) startPrograms(ctx context.Context, cluster client.Client, admin *rest.Config, list []program) error {
 	if err := install(ctx, cluster, list); err != nil {
 		return err
 	}

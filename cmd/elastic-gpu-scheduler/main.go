@@ -1,0 +1,232 @@
+// Command elastic-gpu-scheduler chooses cards for pods and claims.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu"
+	"github.com/elastic-ai/elastic/internal/gpu/claims"
+	"github.com/elastic-ai/elastic/internal/gpu/extender"
+	"github.com/elastic-ai/elastic/internal/gpu/podwebhook"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/internal/queue/certs"
+)
+
+func main() {
+	os.Args = append(os.Args[:1], oldFlags(os.Args[1:])...)
+	program.Main(program.Program[*v1alpha1.GPUSchedulerConfiguration]{
+		Name:  "elastic-gpu-scheduler",
+		Short: "Choose cards for pods and claims",
+		Long: `elastic-gpu-scheduler answers kube-scheduler about pods that ask for GPU cards or
+shares of them, chooses the cards, and gives ElasticGPUClaims their ElasticGPUs.
+
+The flags -priority, -mode and -kubeconf and the variables PORT and THREADNESS of
+the old scheduler are understood.`,
+		Example: `  # In a cluster, with the pod's own service account
+  elastic-gpu-scheduler --config /etc/elastic/gpu-scheduler.yaml
+
+  # As it always was
+  PORT=39999 THREADNESS=4 elastic-gpu-scheduler -priority=binpack -mode=gpushare,qgpu`,
+		Defaults: defaults,
+		Flags:    flags,
+		Run:      run,
+	})
+}
+
+// defaults are those of the file, changed by the environment.
+func defaults() *v1alpha1.GPUSchedulerConfiguration {
+	cfg := v1alpha1.NewGPUSchedulerConfiguration()
+	if port := os.Getenv("PORT"); port != "" {
+		cfg.Extender.BindAddress = ":" + port
+	}
+	if workers, err := strconv.Atoi(os.Getenv("THREADNESS")); err == nil && workers > 0 {
+		cfg.Workers = workers
+	}
+	return cfg
+}
+
+func flags(cmd *cobra.Command, cfg *v1alpha1.GPUSchedulerConfiguration) {
+	cmd.Flags().StringVar(&cfg.Policy, "priority", cfg.Policy, "placement policy: binpack, spread, random, fragmentation (default), topology, load, or a mix")
+	cmd.Flags().StringSliceVar(&cfg.Modes, "mode", cfg.Modes, "ways to ask for cards that are served: gpushare, qgpu, pgpu; default all")
+	cmd.Flags().StringVar(&cfg.Extender.BindAddress, "address", cfg.Extender.BindAddress, "where kube-scheduler is answered; its port also from $PORT")
+}
+
+// oldFlags: long flags were written with one dash, and --kubeconfig was -kubeconf.
+func oldFlags(args []string) []string {
+	out := make([]string, len(args))
+	for i, arg := range args {
+		if len(arg) > 2 && arg[0] == '-' && arg[1] != '-' {
+			arg = "-" + arg
+		}
+		if name, value, given := strings.Cut(arg, "="); name == "--kubeconf" {
+			arg = "--kubeconfig"
+			if given {
+				arg += "=" + value
+			}
+		}
+		out[i] = arg
+	}
+	return out
+}
+
+func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration) error {
+	scheme, err := newScheme()
+	if err != nil {
+		return err
+	}
+	direct, err := client.New(env.REST, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	keeper := &certs.Keeper{
+		Client: direct, Log: env.Log.WithName("certs"),
+		Name: env.Name + "-webhooks", Namespace: cfg.LeaderElection.Namespace,
+		Dir: cfg.Webhook.CertDir, Names: cfg.Webhook.DNSNames,
+	}
+	if err := keeper.Ensure(ctx); err != nil {
+		return err
+	}
+	identity := extender.Identity(advertised(cfg.Extender))
+	lock, err := env.Lock(cfg.LeaderElection, identity)
+	if err != nil {
+		return err
+	}
+	mgr, err := env.Manager(manager.Options{
+		Scheme: scheme,
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: cfg.Webhook.Host, Port: cfg.Webhook.Port, CertDir: cfg.Webhook.CertDir,
+		}),
+		LeaderElectionResourceLockInterface: lock,
+	}, cfg.LeaderElection)
+	if err != nil {
+		return err
+	}
+	shell, err := newShell(env, cfg, mgr, direct)
+	if err != nil {
+		return err
+	}
+	follower := &extender.Follower{
+		Leads: shell.Leads, Reader: direct, Self: identity,
+		Lease: client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: env.LeaseName()},
+		Local: extender.NewHandler(shell, extender.NewMetrics(metrics.Registry), env.Log.WithName("extender")),
+	}
+	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: follower, Log: env.Log.WithName("extender")}
+	if cfg.Extender.TLS {
+		if err := useTLS(mgr, cfg, server, follower); err != nil {
+			return err
+		}
+	}
+	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
+		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: cfg.Policies, LargestCard: shell.LargestCard,
+	}))
+	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
+		return fmt.Errorf("setting up claims: %w", err)
+	}
+	for _, part := range []manager.Runnable{keeper, shell, server, manager.RunnableFunc(shell.Lead)} {
+		if err := mgr.Add(part); err != nil {
+			return err
+		}
+	}
+	err = errors.Join(
+		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddReadyzCheck("books", func(*http.Request) error { return shell.Ready() }))
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr manager.Manager, direct client.Client) (*gpu.Shell, error) {
+	modes, err := request.ParseModes(strings.Join(cfg.Modes, ","))
+	if err != nil {
+		return nil, err
+	}
+	queue := true
+	if _, err := mgr.GetRESTMapper().RESTMapping(kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()); meta.IsNoMatchError(err) {
+		env.Log.Info("there are no Workloads in this cluster: only pod groups are placed together")
+		queue = false
+	}
+	return gpu.New(gpu.Options{
+		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
+		Engine: placement.Options{Policy: cfg.Policy, Classes: cfg.Policies, Ratings: cfg.Ratings},
+		Modes:  modes, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
+	})
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, egpu.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// advertised is where other replicas find this one.
+func advertised(cfg v1alpha1.Extender) string {
+	if cfg.AdvertiseAddress != "" {
+		return cfg.AdvertiseAddress
+	}
+	if ip := os.Getenv("POD_IP"); ip != "" {
+		if _, port, err := net.SplitHostPort(cfg.BindAddress); err == nil {
+			return net.JoinHostPort(ip, port)
+		}
+	}
+	return cfg.BindAddress
+}
+
+// useTLS serves with the webhook's certificate, and believes it of other replicas.
+func useTLS(mgr manager.Manager, cfg *v1alpha1.GPUSchedulerConfiguration, server *extender.Server, follower *extender.Follower) error {
+	dir := cfg.Webhook.CertDir
+	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(watcher); err != nil {
+		return err
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	server.TLS = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	follower.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	if len(cfg.Webhook.DNSNames) > 0 {
+		follower.TLS.ServerName = cfg.Webhook.DNSNames[0]
+	}
+	return nil
+}

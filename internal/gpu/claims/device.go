@@ -1,0 +1,205 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// provisioner in tree: what it serves, and how an ElasticGPU of it says where it comes from.
+type provisioner struct {
+	mode   request.Mode
+	source func(gpus []string) egpu.ElasticGPUSource
+}
+
+func provisioners() map[string]provisioner {
+	whole := provisioner{request.Whole, func(gpus []string) egpu.ElasticGPUSource {
+		return egpu.ElasticGPUSource{PhysicalGPU: &egpu.PhysicalGPUSource{GPUNames: gpus}}
+	}}
+	return map[string]provisioner{
+		egpu.ProvisionerShare: {request.Share, func(gpus []string) egpu.ElasticGPUSource {
+			return egpu.ElasticGPUSource{GPUShare: &egpu.GPUShareSource{GPUName: gpus[0]}}
+		}},
+		egpu.ProvisionerQGPU: {request.QGPU, func(gpus []string) egpu.ElasticGPUSource {
+			return egpu.ElasticGPUSource{QGPU: &egpu.QGPUSource{GPUName: gpus[0]}}
+		}},
+		egpu.ProvisionerWhole:    whole,
+		egpu.ProvisionerPhysical: whole,
+	}
+}
+
+var inTree = provisioners()
+
+// InTree says whether this program makes the ElasticGPUs of a provisioner.
+func InTree(name string) bool { _, ok := inTree[name]; return ok }
+
+// Cards that a claim asks for. The error says what to write instead.
+func Cards(claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass) (placement.CardRequest, error) {
+	list := claim.Spec.Resources.Requests
+	if len(list) == 0 {
+		list = claim.Spec.Resources.Limits
+	}
+	by := inTree[class.Provisioner]
+	r, err := request.List(list, by.mode)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Count == 0:
+		return r, &placement.RequestError{Problem: "it asks for nothing: write gpu-core, gpu-memory, gpu or tflops in resources.requests"}
+	case by.mode == request.Whole && !r.Exclusive:
+		return r, &placement.RequestError{Problem: "class " + class.Name + " gives whole cards: write gpu, or gpu-core in hundreds"}
+	case (by.mode == request.Share || by.mode == request.QGPU) && r.Count > 1:
+		return r, &placement.RequestError{Problem: "class " + class.Name + " gives shares of one card: write gpu-core 100 at most, or use a class of " + egpu.ProvisionerWhole}
+	}
+	r.Models = request.Models(class.Parameters["models"])
+	return r, nil
+}
+
+// Policy that the class asks for; empty means the cluster's.
+func Policy(class *egpu.ElasticGPUClass) string { return class.Parameters["policy"] }
+
+// DeviceName of the ElasticGPU that is made for a claim: always the same, so that it is made once.
+func DeviceName(claim *egpu.ElasticGPUClaim) string { return "egpu-" + string(claim.UID) }
+
+// GPUName says how the card of a node is called.
+type GPUName func(node string, index int) string
+
+// Provision makes the ElasticGPU of a claim from cards that are held for it, and binds the two.
+func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, a placement.Assignment, name GPUName) (*egpu.ElasticGPU, error) {
+	cards := a.Grants[0].Cards
+	var gpus []string
+	for _, card := range cards {
+		gpus = append(gpus, name(a.Node, card.Index))
+	}
+	device := &egpu.ElasticGPU{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: DeviceName(claim),
+			Annotations: map[string]string{
+				egpu.CardsAnnotation:       request.FormatCards(cards),
+				egpu.ProvisionerAnnotation: class.Provisioner,
+			},
+		},
+		Spec: egpu.ElasticGPUSpec{
+			ElasticGPUSource:    inTree[class.Provisioner].source(gpus),
+			ClaimRef:            refTo(claim),
+			NodeAffinity:        onNode(a.Node),
+			ElasticGPUClassName: class.Name,
+			ReclaimPolicy:       class.ReclaimPolicy,
+		},
+	}
+	asked, err := Cards(claim, class)
+	if err != nil {
+		return nil, err
+	}
+	device.Spec.Capacity = capacity(asked)
+	if err := c.Create(ctx, device); apierrors.IsAlreadyExists(err) {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(device), device); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, fmt.Errorf("creating its ElasticGPU: %w", err)
+	}
+	return device, bind(ctx, c, claim, device)
+}
+
+// capacity in our own names, as asked for: it says the same after a restart.
+func capacity(r placement.CardRequest) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	add := func(name corev1.ResourceName, value int64) {
+		if value > 0 {
+			list[name] = *resource.NewQuantity(value, resource.DecimalSI)
+		}
+	}
+	if r.Exclusive {
+		add("elasticgpu.io/gpu", int64(r.Count))
+	} else {
+		add(egpu.ResourceCore, r.Core/10)
+		add("elasticgpu.io/tflops", int64(r.TFLOPS))
+	}
+	add(egpu.ResourceMemory, r.Memory)
+	return list
+}
+
+func refTo(claim *egpu.ElasticGPUClaim) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: egpu.GroupVersion.String(), Kind: "ElasticGPUClaim",
+		Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+	}
+}
+
+func onNode(name string) *egpu.GPUNodeAffinity {
+	return &egpu.GPUNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}},
+	}}}}
+}
+
+// bind a claim and an ElasticGPU to each other. Every step may be the last one; the next run goes on.
+func bind(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, device *egpu.ElasticGPU) error {
+	if device.Spec.ClaimRef == nil || device.Spec.ClaimRef.UID != claim.UID {
+		before := device.DeepCopy()
+		device.Spec.ClaimRef = refTo(claim)
+		// Two claims may want it: the lock lets one of them win.
+		if err := c.Patch(ctx, device, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("binding ElasticGPU %s: %w", device.Name, err)
+		}
+	}
+	if err := setPhase(ctx, c, device, egpu.GPUBound, "", ""); err != nil {
+		return err
+	}
+	if claim.Spec.ElasticGPUName != device.Name {
+		before := claim.DeepCopy()
+		claim.Spec.ElasticGPUName = device.Name
+		if err := c.Patch(ctx, claim, client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("binding claim %s: %w", claim.Name, err)
+		}
+	}
+	return setClaim(ctx, c, claim, egpu.ElasticGPUClaimStatus{Phase: egpu.ClaimBound, Capacity: device.Spec.Capacity})
+}
+
+func setPhase(ctx context.Context, c client.Client, device *egpu.ElasticGPU, phase egpu.ElasticGPUPhase, reason, message string) error {
+	status := egpu.ElasticGPUStatus{Phase: phase, Reason: reason, Message: message}
+	if device.Status == status {
+		return nil
+	}
+	before := device.DeepCopy()
+	device.Status = status
+	if err := c.Status().Patch(ctx, device, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("status of ElasticGPU %s: %w", device.Name, err)
+	}
+	return nil
+}
+
+func setClaim(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, status egpu.ElasticGPUClaimStatus) error {
+	if claim.Status.Phase == status.Phase && claim.Status.Message == status.Message && len(claim.Status.Capacity) == len(status.Capacity) {
+		return nil
+	}
+	before := claim.DeepCopy()
+	claim.Status = status
+	if err := c.Status().Patch(ctx, claim, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("status of claim %s: %w", claim.Name, err)
+	}
+	return nil
+}
+
+// Select tells a provisioner out of tree on which node a claim's first consumer wants it. The error
+// says that this takes time: the pod is tried again.
+func Select(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, node string) error {
+	before := claim.DeepCopy()
+	claim = claim.DeepCopy()
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, egpu.ProvisionerAnnotation, class.Provisioner)
+	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, egpu.SelectedNodeAnnotation, node)
+	if err := c.Patch(ctx, claim, client.MergeFrom(before)); err != nil {
+		return err
+	}
+	return fmt.Errorf("claim %s waits for %s to make an ElasticGPU on node %s", claim.Name, class.Provisioner, node)
+}

@@ -1,0 +1,9 @@
+// Package extender answers kube-scheduler over HTTP, as its extenders do: which nodes can take a pod,
+// how good each of them is, what preemption would bring, and binding.
+//
+//	POST /scheduler/filter, /scheduler/priorities, /scheduler/preempt, /scheduler/bind
+//	GET  /scheduler/status, /version, /debug/pprof/
+//
+// Requests carry node names (nodeCacheCapable), or whole nodes. A replica that does not lead passes
+// requests on to the one that does.
+package extender

@@ -1,0 +1,162 @@
+// Package podwebhook completes pods that ask for cards, and turns away those that ask for what makes
+// no sense, with what to write instead.
+package podwebhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement/policy"
+)
+
+// Path is where the API server sends pods.
+const Path = "/mutate-pod"
+
+// Completer completes pods.
+type Completer struct {
+	Modes request.Modes
+	// SchedulerName is given to pods that ask for cards and name no scheduler; empty leaves them alone.
+	SchedulerName string
+	// Policies are the classes that pods may name beside the policies themselves.
+	Policies map[string]string
+	// LargestCard is the most memory of any card, 0 if not known.
+	LargestCard func(context.Context) (int64, error)
+}
+
+// New makes the webhook.
+func New(c *Completer) *webhook.Admission { return &webhook.Admission{Handler: c} }
+
+// Handle answers one admission request.
+func (c *Completer) Handle(ctx context.Context, r admission.Request) admission.Response {
+	if r.Operation != admissionv1.Create {
+		return admission.Allowed("")
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(r.Object.Raw, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the pod: %w", err))
+	}
+	if err := c.Complete(ctx, pod); err != nil {
+		return admission.Denied(err.Error())
+	}
+	changed, err := json.Marshal(pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.PatchResponseFromRaw(r.Object.Raw, changed)
+}
+
+// Complete changes the pod in place. The error is for whoever wrote the pod.
+func (c *Completer) Complete(ctx context.Context, pod *corev1.Pod) error {
+	if len(pod.Spec.Containers) == 0 {
+		return nil // the API server says what is missing
+	}
+	for _, group := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range group {
+			respell(&group[i])
+		}
+	}
+	asked, err := request.Pod(pod, c.Modes)
+	if err != nil {
+		return err
+	}
+	var most int64
+	for _, container := range asked.Containers {
+		most = max(most, container.Cards.Memory)
+	}
+	if err := c.fits(ctx, most); err != nil {
+		return err
+	}
+	if err := c.knownPolicy(asked.Policy); err != nil {
+		return err
+	}
+	uses := request.Uses(pod)
+	for _, use := range uses {
+		if err := mark(pod, use); err != nil {
+			return err
+		}
+	}
+	defaulted := pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
+	if c.SchedulerName != "" && defaulted && len(asked.Containers)+len(uses) > 0 {
+		pod.Spec.SchedulerName = c.SchedulerName
+	}
+	return nil
+}
+
+// respell the old resource names.
+func respell(c *corev1.Container) {
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for old, name := range map[corev1.ResourceName]corev1.ResourceName{
+			egpu.ResourceCoreOld: egpu.ResourceCore, egpu.ResourceMemoryOld: egpu.ResourceMemory,
+		} {
+			if value, given := list[old]; given {
+				if _, both := list[name]; !both {
+					list[name] = value
+				}
+				delete(list, old)
+			}
+		}
+	}
+}
+
+func (c *Completer) fits(ctx context.Context, memory int64) error {
+	if memory == 0 {
+		return nil
+	}
+	largest, err := c.LargestCard(ctx)
+	if err != nil || largest == 0 || memory <= largest {
+		return nil // what is not known is no reason to turn anyone away
+	}
+	return fmt.Errorf("%d MiB of one card's memory: the largest card here has %d; write %d or less, or spread the work over several cards",
+		memory, largest, largest)
+}
+
+func (c *Completer) knownPolicy(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, class := c.Policies[name]; class {
+		return nil
+	}
+	if _, err := policy.Parse(name); err != nil {
+		return fmt.Errorf("annotation %s: %w", egpu.PolicyAnnotation, err)
+	}
+	return nil
+}
+
+// mark the container that uses a claim: kube-scheduler asks the extender, and the kubelet the agent,
+// about resources alone.
+func mark(pod *corev1.Pod, use request.Use) error {
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		if container.Name != use.Container {
+			continue
+		}
+		cards, err := request.Container(container, nil)
+		if err != nil {
+			return err
+		}
+		if cards.Count > 0 {
+			return fmt.Errorf("container %s asks for cards and uses the claim %s: keep one of the two", use.Container, use.Claim)
+		}
+		one := resource.MustParse("1")
+		if container.Resources.Limits == nil {
+			container.Resources.Limits = corev1.ResourceList{}
+		}
+		if container.Resources.Requests == nil {
+			container.Resources.Requests = corev1.ResourceList{}
+		}
+		container.Resources.Limits[egpu.ResourceClaim], container.Resources.Requests[egpu.ResourceClaim] = one, one
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// Shell feeds the placement engine and answers for it. Make it with New and hand it to a manager.
+type Shell struct {
+	options Options
+	inbox   *inbox
+	ready   chan struct{} // closed when the books are complete
+	leads   chan struct{} // closed when they are ours to change
+
+	// What follows belongs to the loop.
+	engine   *placement.Engine
+	machines map[string]*machine
+	gpus     map[string]string // GPU object to node
+	pods     map[string]*tracked
+	devices  map[string]string                   // ElasticGPUs on the books, with what was told of them
+	unplaced map[string]*egpu.ElasticGPU         // those whose cards are not known
+	strays   map[string]map[string]placement.Pod // by node and key
+	gangs    map[string]int                      // pods on the books
+	held     map[string]time.Time                // gangs with places held for them, until when
+	binding  map[string]*binding
+}
+
+// Options of New.
+type Options struct {
+	// Client reads from the cache and writes; Direct reads from the API server.
+	Client client.Client
+	Direct client.Reader
+	Cache  cache.Cache
+	Engine placement.Options
+	Modes  request.Modes
+	// Hold is how long a gang's places are kept for its pods.
+	Hold time.Duration
+	// Queue says that Workloads can be read, so that the pods of a job are placed together.
+	Queue bool
+	Now   func() time.Time
+	Log   logr.Logger
+}
+
+// New makes a Shell; the error is about the engine's options.
+func New(options Options) (*Shell, error) {
+	engine, err := placement.New(options.Engine)
+	if err != nil {
+		return nil, err
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	return &Shell{
+		options: options, engine: engine, inbox: newInbox(),
+		ready: make(chan struct{}), leads: make(chan struct{}),
+		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]*tracked{},
+		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
+		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{},
+	}, nil
+}
+
+// NeedLeaderElection is false: every replica keeps the books.
+func (s *Shell) NeedLeaderElection() bool { return false }
+
+// Start runs until ctx ends.
+func (s *Shell) Start(ctx context.Context) error {
+	var synced []toolscache.InformerSynced
+	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}} {
+		informer, err := s.options.Cache.GetInformer(ctx, kind)
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(s.inbox.handler())
+		if err != nil {
+			return fmt.Errorf("watching %T: %w", kind, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil // told to stop before the first look at the world was complete
+	}
+	s.inbox.ask(func() { close(s.ready) })
+	s.loop(ctx)
+	return nil
+}
+
+// expireEvery is how often places held for pods that never came are given up.
+const expireEvery = 5 * time.Second
+
+func (s *Shell) loop(ctx context.Context) {
+	ticker := time.NewTicker(expireEvery)
+	defer ticker.Stop()
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				s.inbox.ask(s.expire)
+			}
+		}
+	}()
+	for {
+		messages, questions, err := s.inbox.take(ctx)
+		if err != nil {
+			return
+		}
+		for _, m := range messages {
+			s.handle(m)
+		}
+		for _, answer := range questions {
+			answer()
+		}
+	}
+}
+
+func (s *Shell) expire() {
+	for gang, until := range s.held {
+		if !until.After(s.options.Now()) {
+			delete(s.held, gang)
+		}
+	}
+	if keys := s.engine.Expire(s.options.Now()); len(keys) > 0 {
+		s.options.Log.Info("places held for pods that did not come are free again", "places", keys)
+	}
+}
+
+func (s *Shell) handle(m message) {
+	switch o := m.object.(type) {
+	case *corev1.Node:
+		s.sawNode(o, m.gone)
+	case *corev1.Pod:
+		s.sawPod(o, m.gone)
+	case *egpu.GPU:
+		s.sawGPU(o, m.gone)
+	case *egpu.ElasticGPU:
+		s.sawElasticGPU(o, m.gone)
+	}
+}
+
+// apply tells the engine; what it cannot make sense of is logged and left out.
+func (s *Shell) apply(event placement.Event) bool {
+	err := s.engine.Apply(event)
+	if err != nil {
+		s.options.Log.Error(err, "the cluster says what makes no sense", "event", fmt.Sprintf("%T", event))
+	}
+	return err == nil
+}
+
+// ErrNotReady is the answer of a shell whose books are not complete.
+var ErrNotReady = errors.New("the books are not complete yet")
+
+// do has the loop run f, and waits for it.
+func (s *Shell) do(ctx context.Context, f func()) error {
+	select {
+	case <-s.ready:
+	default:
+		return ErrNotReady
+	}
+	done := make(chan struct{})
+	s.inbox.ask(func() { f(); close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Ready says why questions cannot be answered yet, or nil.
+func (s *Shell) Ready() error {
+	select {
+	case <-s.ready:
+		return nil
+	default:
+		return ErrNotReady
+	}
+}
+
+// Lead takes over: what an earlier leader bound and our watch has yet to deliver is read from the API
+// server itself. It is for a leader, once.
+func (s *Shell) Lead(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return nil
+	}
+	pods := &corev1.PodList{}
+	if err := s.options.Direct.List(ctx, pods); err != nil {
+		return fmt.Errorf("reading all pods: %w", err)
+	}
+	err := s.do(ctx, func() {
+		for i := range pods.Items {
+			s.sawPod(&pods.Items[i], false)
+		}
+		close(s.leads)
+	})
+	if err == nil {
+		s.options.Log.Info("leading", "pods", len(pods.Items))
+	}
+	return err
+}
+
+// Leads says whether this replica is the leader and its books are complete.
+func (s *Shell) Leads() bool {
+	select {
+	case <-s.leads:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status is every node with its cards and who holds what.
+func (s *Shell) Status(ctx context.Context) (status []placement.NodeStatus, err error) {
+	err = s.do(ctx, func() { status = s.engine.Status() })
+	return status, err
+}
+
+// Modes that are served.
+func (s *Shell) Modes() request.Modes { return s.options.Modes }
