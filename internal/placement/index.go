@@ -38,12 +38,15 @@ func (e *Engine) refreshed(s *shape) *index {
 		x.built = true
 	} else if x.cursor < end {
 		e.round++
-		for _, slot := range e.changes[x.cursor-e.base:] {
-			if e.seen[slot] == e.round {
-				continue
+		changed := e.changes[x.cursor-e.base:]
+		for _, slot := range changed {
+			if e.seen[slot] != e.round {
+				e.seen[slot] = e.round
+				e.rescore(s, slot)
 			}
-			e.seen[slot] = e.round
-			e.rescore(s, slot)
+		}
+		// Climbing compares neighbours, so all of them must be up to date first.
+		for _, slot := range changed {
 			x.climb(e, slot)
 		}
 	}

@@ -88,19 +88,20 @@ type Refusal struct {
 	Fit, Count int
 	// Nodes that refuse the next pod, by reason.
 	Nodes map[Reason]int
-	// Unhealthy cards that would have been considered, as "node/index: what is wrong", the first few.
+	// Unhealthy cards that would have been considered, as "node/index (what is wrong)", the first few.
 	Unhealthy []string
-	// Domains that were too small, where a topology was asked for.
+	// Detail is what else there is to say: a topology's domains that were too small, a request that makes no sense.
 	Detail string
 	Wake   Wake
 }
 
 func (r *Refusal) Error() string {
 	var b strings.Builder
-	switch {
-	case r.Count > 1:
+	next := "it"
+	if r.Count > 1 {
 		fmt.Fprintf(&b, "%d of %d pods fit", r.Fit, r.Count)
-	default:
+		next = "the next"
+	} else {
 		b.WriteString("the pod fits nowhere")
 	}
 	if r.Detail != "" {
@@ -110,21 +111,21 @@ func (r *Refusal) Error() string {
 	for _, n := range r.Nodes {
 		total += n
 	}
-	if total == 0 {
-		if r.Detail == "" {
-			b.WriteString(": there are no nodes")
-		}
-		return b.String()
+	switch {
+	case total == 1:
+		fmt.Fprintf(&b, "; %s is refused by 1 node", next)
+	case total > 1:
+		fmt.Fprintf(&b, "; %s is refused by %d nodes", next, total)
+	case r.Detail == "":
+		b.WriteString("; there are no nodes")
 	}
-	b.WriteString(": for the next, of ")
-	fmt.Fprintf(&b, "%d nodes", total)
-	sep := " "
+	sep := ": "
 	for _, reason := range r.sorted() {
-		fmt.Fprintf(&b, "%s%d: %s", sep, r.Nodes[reason], reason)
+		fmt.Fprintf(&b, "%s%s (%d)", sep, reason, r.Nodes[reason])
 		sep = ", "
 	}
 	if len(r.Unhealthy) > 0 {
-		b.WriteString("; unhealthy: " + strings.Join(r.Unhealthy, ", "))
+		b.WriteString("; unhealthy cards: " + strings.Join(r.Unhealthy, ", "))
 	}
 	return b.String()
 }
@@ -162,7 +163,7 @@ func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 		if reason == CardsUnhealthy || reason == FewCards {
 			for i := range n.desc.Cards {
 				if c := &n.desc.Cards[i]; c.Unhealthy != "" {
-					r.Unhealthy = append(r.Unhealthy, fmt.Sprintf("%s/%d: %s", n.name, c.Index, c.Unhealthy))
+					r.Unhealthy = append(r.Unhealthy, fmt.Sprintf("%s/%d (%s)", n.name, c.Index, c.Unhealthy))
 				}
 			}
 		}

@@ -1,0 +1,282 @@
+package placement
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// act is one thing that happens to an engine.
+type act struct {
+	kind         string
+	node, n      int
+	pod          Pod
+	gang         Gang
+	keep, health bool
+}
+
+const propertyNodes = 5
+
+func drawNode(t *rapid.T, i int) Node {
+	n := gpuNode(fmt.Sprintf("n%d", i), rapid.IntRange(0, 4).Draw(t, "cards"), "", 0)
+	n.Resources["cpu"] = int64(rapid.IntRange(1, 16).Draw(t, "cpu")) * 1000
+	n.Labels["rack"] = fmt.Sprintf("r%d", i%2)
+	n.Labels["host"] = n.Name
+	for j := range n.Cards {
+		n.Cards[j].Model = rapid.SampledFrom([]string{"T4", "A100"}).Draw(t, "model")
+		n.Cards[j].Memory = rapid.SampledFrom([]int64{16000, 80000}).Draw(t, "memory")
+	}
+	return n
+}
+
+func drawPod(t *rapid.T, key string) Pod {
+	p := Pod{Key: key, Resources: map[string]int64{"cpu": int64(rapid.IntRange(0, 4).Draw(t, "podCPU")) * 1000},
+		Priority: int32(rapid.IntRange(0, 3).Draw(t, "priority")), Arrange: Arrange(rapid.IntRange(0, 2).Draw(t, "arrange"))}
+	for c := range rapid.IntRange(0, 3).Draw(t, "containers") {
+		r := CardRequest{Count: rapid.IntRange(0, 2).Draw(t, "count")}
+		if r.Count > 0 {
+			r.Core = rapid.SampledFrom([]int64{0, 100, 300, 500, 700, 1000}).Draw(t, "core")
+			r.Memory = rapid.SampledFrom([]int64{0, 2000, 9000, 20000}).Draw(t, "mem")
+			r.Exclusive = r.Core+r.Memory == 0 || rapid.IntRange(0, 5).Draw(t, "exclusive") == 0
+			if rapid.IntRange(0, 4).Draw(t, "wantsModel") == 0 {
+				r.Models = []string{"A100"}
+			}
+		}
+		p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", c), Cards: r})
+	}
+	return p
+}
+
+func drawActs(t *rapid.T) []act {
+	var acts []act
+	for i := range propertyNodes {
+		acts = append(acts, act{kind: "node", node: i, gang: Gang{}, pod: Pod{}})
+	}
+	n := rapid.IntRange(5, 60).Draw(t, "acts")
+	for i := range n {
+		a := act{
+			kind: rapid.SampledFrom([]string{"put", "put", "put", "bind", "gone", "release", "gang", "gang", "health", "load", "node", "node-gone", "expire", "victims", "defragment"}).Draw(t, "kind"),
+			node: rapid.IntRange(0, propertyNodes-1).Draw(t, "node"),
+			n:    rapid.IntRange(0, n).Draw(t, "n"),
+			keep: rapid.Bool().Draw(t, "keep"), health: rapid.Bool().Draw(t, "healthy"),
+		}
+		a.pod = drawPod(t, fmt.Sprintf("ns/p%d", i))
+		a.gang = Gang{Key: fmt.Sprintf("ns/g%d", i), PodSets: []PodSet{{Name: "s", Count: rapid.IntRange(1, 5).Draw(t, "gangCount"), Pod: drawPod(t, "")}}}
+		if rapid.IntRange(0, 2).Draw(t, "topology") == 0 {
+			a.gang.PodSets[0].Topology = &TopologyRequest{Topology: "default", Mode: TopologyMode(rapid.IntRange(0, 2).Draw(t, "mode")), Level: "rack"}
+		}
+		acts = append(acts, a)
+	}
+	return acts
+}
+
+// do carries out an act and returns what the engine answered.
+func do(e *Engine, a *act, nodes []Node) string {
+	name := nodes[a.node].Name
+	switch a.kind {
+	case "node":
+		return fmt.Sprint(e.Apply(NodeChanged{nodes[a.node]}))
+	case "node-gone":
+		return fmt.Sprint(e.Apply(NodeGone{name}))
+	case "put":
+		node, err := e.Best(&a.pod)
+		if err != nil {
+			return err.Error()
+		}
+		got, err := e.Assign(&a.pod, node, time.Unix(int64(a.n), 0))
+		return fmt.Sprint(got, err)
+	case "bind":
+		// Bind what is held, as the scheduler does.
+		for _, h := range e.sortedHoldings() {
+			if !h.bound && !h.slot {
+				return fmt.Sprint(e.Apply(PodBound{Pod: h.pod, Node: h.node.name, Grants: h.grants()}))
+			}
+		}
+	case "gone":
+		return fmt.Sprint(e.Apply(PodGone{fmt.Sprintf("ns/p%d", a.n)}))
+	case "release":
+		e.Release(fmt.Sprintf("ns/g%d", a.n))
+	case "gang":
+		txn := e.Begin()
+		answer := txn.Place(&a.gang)
+		if a.keep {
+			txn.Commit(time.Time{})
+		} else {
+			txn.Rollback()
+		}
+		return fmt.Sprint(answer.Fits, answer.PodSets, answer.Refusal)
+	case "health":
+		if s, ok := e.NodeStatus(name); ok && len(s.Cards) > 0 && s.Known {
+			c := s.Cards[a.n%len(s.Cards)].Card
+			c.Unhealthy = ""
+			if !a.health {
+				c.Unhealthy = "broken"
+			}
+			return fmt.Sprint(e.Apply(CardChanged{name, c}))
+		}
+	case "load":
+		return fmt.Sprint(e.Apply(CardLoad{Node: name, Index: 0, Load: Load{Core: float64(a.n%10) / 10}}))
+	case "expire":
+		return fmt.Sprint(e.Expire(time.Unix(int64(a.n), 0)))
+	case "victims":
+		v, answer := e.Victims(&a.gang, nil)
+		return fmt.Sprint(v, answer.Fits, answer.PodSets, answer.Refusal)
+	case "defragment":
+		m, to, err := e.Defragment(&a.pod, 3)
+		return fmt.Sprint(m, to, err)
+	}
+	return ""
+}
+
+func drawWorld(t *rapid.T) (Options, []Node, []act) {
+	opts := Options{
+		Policy:     rapid.SampledFrom([]string{"fragmentation", "binpack", "spread", "random", "topology", "load", "node=fgd,card=spread"}).Draw(t, "policy"),
+		Topologies: map[string][]string{"default": {"rack", "host"}},
+	}
+	var nodes []Node
+	for i := range propertyNodes {
+		nodes = append(nodes, drawNode(t, i))
+	}
+	return opts, nodes, drawActs(t)
+}
+
+func TestNeverOverCapacityAndRollbackRestores(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opts, nodes, acts := drawWorld(t)
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range acts {
+			a := &acts[i]
+			before := e.Status()
+			do(e, a, nodes)
+			checkCapacity(t, e)
+			quiet := a.kind == "victims" || a.kind == "defragment" || a.kind == "gang" && !a.keep
+			if after := e.Status(); quiet && !reflect.DeepEqual(before, after) {
+				t.Fatalf("%s left a trace:\nbefore %v\nafter  %v", a.kind, before, after)
+			}
+			if len(e.journal) > 0 || len(e.marks) > 0 {
+				t.Fatalf("%s left a transaction open", a.kind)
+			}
+		}
+	})
+}
+
+func checkCapacity(t *rapid.T, e *Engine) {
+	for _, s := range e.Status() {
+		if !s.Known {
+			continue
+		}
+		for name, free := range s.Free {
+			if free < 0 {
+				t.Fatalf("node %s: %s is %d below zero", s.Name, name, free)
+			}
+		}
+		for _, c := range s.Cards {
+			core, memory := int64(1000), c.Memory
+			for _, h := range c.Holders {
+				core -= h.Core
+				memory -= h.Memory
+			}
+			if core != c.FreeCore || memory != c.FreeMemory || core < 0 || memory < 0 {
+				t.Fatalf("node %s card %d: %d/%d free on the books, %d/%d by its holders", s.Name, c.Index, c.FreeCore, c.FreeMemory, core, memory)
+			}
+		}
+	}
+}
+
+// An engine that lived through changes answers as one that was told only what is true now, in another order.
+func TestIncrementalEqualsFromScratch(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opts, nodes, acts := drawWorld(t)
+		// Learned demand has a history; a given one has not.
+		opts.Demand = []Demand{{Pod: drawPod(t, "demand"), Weight: 3}, {Pod: drawPod(t, "demand"), Weight: 1}}
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		probes := make([]Pod, 4)
+		for i := range probes {
+			probes[i] = drawPod(t, fmt.Sprintf("ns/probe%d", i))
+		}
+		for i := range acts {
+			do(e, &acts[i], nodes)
+			for j := range probes {
+				e.Best(&probes[j]) // keeps indexes in use
+			}
+		}
+		again := rebuilt(t, e, opts)
+		for j := range probes {
+			if a, b := answers(e, &probes[j]), answers(again, &probes[j]); a != b {
+				t.Fatalf("probe %d:\nlived   %s\nrebuilt %s", j, a, b)
+			}
+		}
+	})
+}
+
+func rebuilt(t *rapid.T, e *Engine, opts Options) *Engine {
+	again, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := slices.Clone(e.nodes)
+	slices.Reverse(nodes)
+	for _, h := range e.sortedHoldings() {
+		if err := again.Apply(PodBound{Pod: h.pod, Node: h.node.name, Grants: h.grants()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range nodes {
+		if n != nil && n.known {
+			if err := again.Apply(NodeChanged{n.desc}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return again
+}
+
+func answers(e *Engine, pod *Pod) string {
+	var names []string
+	for i := range propertyNodes {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	verdicts, _ := e.Filter(pod, names, nil)
+	scores, _ := e.Score(pod, names, nil)
+	best, err := e.Best(pod)
+	txn := e.Begin()
+	answer := txn.Place(&Gang{Key: "ns/probe", PodSets: []PodSet{{Name: "s", Count: 3, Pod: *pod, Topology: &TopologyRequest{Topology: "default", Mode: Preferred, Level: "rack"}}}})
+	txn.Rollback()
+	return fmt.Sprint(verdicts, scores, best, err, answer.Fits, answer.PodSets, answer.Refusal)
+}
+
+func TestSameEventsSameAnswers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opts, nodes, acts := drawWorld(t)
+		var transcripts [2][]string
+		for run := range transcripts {
+			e, err := New(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range acts {
+				if run == 1 {
+					// Questions in between change nothing.
+					e.Best(&acts[len(acts)-1].pod)
+					e.Victims(&acts[len(acts)-1].gang, nil)
+				}
+				transcripts[run] = append(transcripts[run], acts[i].kind+" "+do(e, &acts[i], nodes))
+			}
+		}
+		for i := range transcripts[0] {
+			if transcripts[0][i] != transcripts[1][i] {
+				t.Fatalf("act %d:\nfirst  %s\nsecond %s", i, transcripts[0][i], transcripts[1][i])
+			}
+		}
+	})
+}
