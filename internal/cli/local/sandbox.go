@@ -27,6 +27,9 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 	if err != nil {
 		return nil, sandboxEvent{}, err
 	}
+	if err := c.waitForOrphan(ctx, progress); err != nil {
+		return nil, sandboxEvent{}, err
+	}
 	log, err := os.OpenFile(c.path("log", "elastic-sandbox.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, sandboxEvent{}, err
@@ -57,6 +60,35 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 	case <-ctx.Done():
 		process.stop(5 * time.Second)
 		return nil, sandboxEvent{}, fmt.Errorf("starting Kubernetes: %w", ctx.Err())
+	}
+}
+
+// waitForOrphan waits for the sandbox of a parent that was killed: it has seen
+// its parent go and is ending, but until it has it holds its folder.
+func (c *Cluster) waitForOrphan(ctx context.Context, progress func(string)) error {
+	const patience = 30 * time.Second
+	told := false
+	for deadline := time.Now().Add(patience); ; {
+		release, err := lockFile(c.path("sandbox", "lock"))
+		if err == nil {
+			release()
+			return nil
+		}
+		if !errors.Is(err, errRunning) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the sandbox of an earlier run still holds %s after %s: end it by hand", c.path("sandbox"), patience)
+		}
+		if !told {
+			progress("waiting for an earlier run to end")
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
 

@@ -117,7 +117,12 @@ func (c *Cluster) lock() (release func(), err error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(c.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	return lockFile(c.path("lock"))
+}
+
+// lockFile takes a lock, or says errRunning where another process has it.
+func lockFile(path string) (release func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +131,7 @@ func (c *Cluster) lock() (release func(), err error) {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, errRunning
 		}
-		return nil, fmt.Errorf("locking %s: %w", c.Dir, err)
+		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}
 	return func() { _ = file.Close() }, nil
 }

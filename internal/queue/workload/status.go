@@ -122,7 +122,7 @@ func count(wl *kueue.Workload, reason string) {
 // Release gives the quota back after the job has stopped, and puts the
 // workload in line again. It reports whether that changed anything.
 func Release(wl *kueue.Workload, message string, now time.Time) bool {
-	changed := set(wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadPending, message, now)
+	changed := set(wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now)
 	if condition(wl, kueue.WorkloadAdmitted) != nil {
 		changed = set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
 	}
