@@ -135,7 +135,13 @@ func (e *Engine) restoreClaim(w *workload) {
 // always take its quota back needs no such protection.
 func (e *Engine) reserve(c *class, a *assignment) {
 	q := c.queue
-	if a.mode == noCandidates && q.node.parent != nil && q.spec.Preemption.ReclaimWithinCohort != PreemptAny {
+	for _, o := range slices.Clone(q.node.root.tree.reserving) {
+		if o.queue == q { // another was first in line before
+			e.unreserve(o)
+			e.settleReserve(o)
+		}
+	}
+	if a.reserves() {
 		for _, u := range a.usage {
 			cl := &q.node.cells[u.fr]
 			v := min(u.v, cl.nominal-cl.use[future])
@@ -154,8 +160,17 @@ func (e *Engine) reserve(c *class, a *assignment) {
 	if len(c.reserved) > 0 {
 		t := q.node.root.tree
 		t.reserving = append(t.reserving, c)
+		t.version++
+		c.level = a.borrow
 	}
 	e.settleReserve(c)
+}
+
+// reserves says whether a refused workload keeps others from its quota.
+func (a *assignment) reserves() bool {
+	q := a.w.queue
+	return a.mode == noCandidates && !a.promising() && q.spec.StrictFIFO && q.node.parent != nil &&
+		q.spec.Preemption.ReclaimWithinCohort != PreemptAny
 }
 
 // unreserve takes a reservation back while its class is looked at again.
@@ -192,34 +207,51 @@ func (e *Engine) settleReserve(c *class) {
 	c.lifted = c.lifted[:0]
 }
 
-// attemptOverClaims tries again without the claims of lower rank.
+// attemptOverClaims tries again without the reservations of lower rank, and
+// then without the claims it may take over.
 func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 	if len(t.waiting) == 0 && len(t.reserving) == 0 || e.scratch.fitOnly {
 		return
 	}
-	for _, p := range t.waiting {
-		if p.aside != e.decision && a.outranks(p, p.claimed.borrow) {
-			a.drops = append(a.drops, p)
-		}
-	}
+	drops := e.scratch.drops[:0]
 	for _, c := range t.reserving {
-		if p := c.members[0]; p != a.w && p.aside != e.decision && a.outranks(p, 0) {
-			a.drops = append(a.drops, p)
+		if p := c.members[0]; p != a.w && p.aside != e.decision && a.outranks(p, c.level) {
+			drops = append(drops, p)
 		}
 	}
-	if len(a.drops) == 0 {
+	reserves := len(drops)
+	if reserves > 0 {
+		e.attemptWithout(a, drops, func(b *assignment) bool { return b.promising() })
+	}
+	if a.mode == fit && !a.partial {
 		return
 	}
+	for _, p := range t.waiting {
+		if p.aside != e.decision && a.mayTake(p) {
+			drops = append(drops, p)
+		}
+	}
+	e.scratch.drops = drops
+	if len(drops) > reserves {
+		e.attemptWithout(a, drops, func(b *assignment) bool {
+			return b.promising() && (b.mode > a.mode || !a.promising() || a.partial && !b.partial)
+		})
+	}
+}
+
+// attemptWithout tries with some claims out of the way, and keeps the result if it is better.
+func (e *Engine) attemptWithout(a *assignment, drops []*workload, better func(*assignment) bool) {
 	b := e.newAssignment()
 	b.reset(a.w, a.shape)
-	e.shiftClaims(a.drops, -1)
+	e.shiftClaims(drops, -1)
 	e.attempt(b)
-	e.shiftClaims(a.drops, 1)
-	if b.promising() && (b.mode > a.mode || !a.promising()) {
-		b.drops, a.drops = a.drops, b.drops
+	if !b.promising() && a.shape.shrinks {
+		e.attemptPartial(b)
+	}
+	e.shiftClaims(drops, 1)
+	if better(b) {
+		b.drops = append(b.drops[:0], drops...)
 		*a, *b = *b, *a
-	} else {
-		a.drops = a.drops[:0]
 	}
 	e.recycle(b)
 }
@@ -244,20 +276,44 @@ func (e *Engine) shiftClaims(ws []*workload, sign int64) {
 	}
 }
 
-// outranks says whether a workload's rights are better than those of p, who
-// borrows as given.
-func (a *assignment) outranks(p *workload, borrow int) bool {
-	if a.w.queue == p.queue {
+// outranks says whether a workload's rights are better than those of p, whose
+// blocked head reserves quota: the order in which a round would settle them.
+func (a *assignment) outranks(p *workload, level int) bool {
+	switch {
+	case a.w.queue == p.queue:
 		return turn(a.w, p) < 0
-	}
-	if p.queue.node.root.tree.policy != PolicyFIFO {
-		return false // shares decide there, and they counted when the claim was made
-	}
-	if a.borrow != borrow {
-		return a.borrow < borrow
-	}
-	if a.w.spec.Priority != p.spec.Priority {
+	case a.borrow != level:
+		return a.borrow < level
+	case a.w.spec.Priority != p.spec.Priority:
 		return a.w.spec.Priority > p.spec.Priority
 	}
 	return a.w.order < p.order
+}
+
+// mayTake says whether a workload may take the room p waits for. A claim is as
+// good as an admission: only who could displace p may.
+func (a *assignment) mayTake(p *workload) bool {
+	w, q := a.w, a.w.queue
+	pol := &q.spec.Preemption
+	if q == p.queue {
+		return pol.WithinQueue.allows(w, p)
+	}
+	if q.node.root.tree.policy != PolicyFIFO || p.claimed.borrow == 0 || !pol.ReclaimWithinCohort.allows(w, p) {
+		return false
+	}
+	return a.borrow == 0 || pol.BorrowWithinCohort && p.spec.Priority < w.spec.Priority &&
+		(pol.BorrowMaxPriority == nil || p.spec.Priority <= *pol.BorrowMaxPriority)
+}
+
+// allows says whether the policy lets w displace v.
+func (p PreemptionPolicy) allows(w, v *workload) bool {
+	switch p {
+	case PreemptLowerPriority:
+		return v.spec.Priority < w.spec.Priority
+	case PreemptLowerOrNewerEqualPriority:
+		return v.spec.Priority < w.spec.Priority || v.spec.Priority == w.spec.Priority && w.order < v.order
+	case PreemptAny:
+		return true
+	}
+	return false
 }

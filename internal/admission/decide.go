@@ -19,6 +19,7 @@ type scratch struct {
 	free    []*assignment
 	parks   []Park
 	search  search
+	drops   []*workload
 	fitOnly bool // do not look for anyone to displace
 	taken   []int64
 }
@@ -73,7 +74,7 @@ func (e *Engine) round(t *tree) bool {
 		for w := q.head(); w != nil; w = q.head() {
 			a := e.newAssignment()
 			e.evaluate(w, w.class.shape, a)
-			if a.promising() {
+			if a.promising() || a.reserves() {
 				entries = append(entries, a)
 				break
 			}
@@ -133,11 +134,11 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 	t := w.queue.node.root.tree
 	a.reset(w, s)
 	e.attempt(a)
-	if a.mode != fit {
-		e.attemptOverClaims(t, a)
-	}
 	if !a.promising() && s.shrinks {
 		e.attemptPartial(a)
+	}
+	if a.mode != fit || a.partial {
+		e.attemptOverClaims(t, a)
 	}
 	a.version = t.version
 }
@@ -164,11 +165,18 @@ func (e *Engine) process(t *tree, a *assignment) {
 	if a.version != t.version && !e.stillHolds(t, a) {
 		return
 	}
+	if !a.promising() {
+		e.settleRefusal(a)
+		return
+	}
 	for _, p := range a.drops {
 		e.setAside(p)
 	}
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
+	}
+	if len(a.victims) > 0 {
+		a.w.strikes++
 	}
 	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
 		e.admit(a)
@@ -187,10 +195,6 @@ func (e *Engine) stillHolds(t *tree, a *assignment) bool {
 	}
 	was, borrow := a.mode, a.borrow
 	e.evaluate(a.w, a.shape, a)
-	if !a.promising() {
-		e.settleRefusal(a)
-		return false
-	}
 	return a.mode == was && a.borrow == borrow
 }
 

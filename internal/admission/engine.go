@@ -97,7 +97,9 @@ type workload struct {
 	timer    time.Time
 	gone     bool
 	aside    uint64 // decision in which its claim was set aside; at most once in each
-	barred   uint64 // tree epoch in which fair sharing displaced it: it does not strike back in the same
+	barred   uint64 // tree epoch in which another queue displaced it: it does not strike back in the same
+	struckIn uint64 // tree epoch in which it displaced others, and how often
+	strikes  int
 }
 
 type localQueue struct {

@@ -55,7 +55,7 @@ func (e *Engine) lineUp(s *search, h *fairHunt) bool {
 	if p.WithinQueue != PreemptNever {
 		h.open(s, &cursor{queue: q})
 	}
-	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever {
+	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && !s.a.w.barredNow() {
 		for _, o := range t.queues {
 			if o != q && !o.node.withinNominal(s.need, future) {
 				h.open(s, &cursor{queue: o, lca: t.root})
@@ -182,12 +182,10 @@ func (e *Engine) takeFairly(s *search, h *fairHunt, c *cursor, rule FairStrategy
 	return false
 }
 
-// poorer checks a fair-sharing rule. Beyond Kueue's rules the preemptor must end up strictly
-// below what the other had, and a workload that was itself displaced by fair
-// sharing does not strike back until something else has changed: so no two
-// workloads displace each other in turn.
+// poorer checks a fair-sharing rule. Beyond Kueue's, the preemptor must end up
+// strictly below what the other had, or equals would displace each other in turn.
 func (e *Engine) poorer(s *search, w *workload, newShare, oldShare share, theirs *node, rule FairStrategy) bool {
-	if e.barred(s.a.w) || newShare.compare(oldShare) >= 0 {
+	if newShare.compare(oldShare) >= 0 {
 		return false
 	}
 	if rule == LessThanInitialShare {
@@ -228,8 +226,4 @@ func (e *Engine) secondStrategy(s *search, h *fairHunt) bool {
 		}
 	}
 	return false
-}
-
-func (e *Engine) barred(w *workload) bool {
-	return w.barred != 0 && w.barred == w.queue.node.root.tree.epoch
 }

@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -395,6 +397,9 @@ func (e *Engine) reviewLater(w *workload) {
 
 // reviewHolders evicts those who may not go on: deactivated, stopped, out of time.
 func (e *Engine) reviewHolders(at time.Time) {
+	slices.SortFunc(e.review, func(a, b *workload) int {
+		return cmp.Or(strings.Compare(a.spec.Namespace, b.spec.Namespace), strings.Compare(a.spec.Name, b.spec.Name))
+	})
 	for _, w := range e.review {
 		w.reviewed = false
 		if !w.holds || w.leaving || w.gone {

@@ -44,6 +44,7 @@ type class struct {
 	by      *localQueue // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
+	level    int      // how far up the reservation borrows
 	lifted   []amount // what was reserved before it was looked at again
 }
 
@@ -285,10 +286,11 @@ func (e *Engine) dequeue(w *workload) {
 		q.classDown(q.classUp(c.pos))
 	}
 	if wasFirst && q.spec.StrictFIFO {
-		if len(c.members) > 0 && c.parked {
-			e.unpark(c)
-		}
+		e.unreserve(c)
 		e.settleReserve(c)
+		if len(q.active) > 0 {
+			e.unpark(q.active[0]) // it is first now, and may reserve in turn
+		}
 		e.ready(q) // the one that blocked the line may be gone
 	}
 }

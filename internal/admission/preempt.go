@@ -177,7 +177,7 @@ func (e *Engine) collect(s *search) {
 	if p.WithinQueue != PreemptNever {
 		s.cursors[2] = append(s.cursors[2], cursor{queue: q})
 	}
-	if p.ReclaimWithinCohort == PreemptNever {
+	if p.ReclaimWithinCohort == PreemptNever || s.a.w.barredNow() {
 		return
 	}
 	s.rest = append(s.rest[:0], s.usage...)
@@ -239,18 +239,11 @@ func (s *search) peek(c *cursor) *workload {
 	}
 	for ; c.next < len(c.queue.holders); c.next++ {
 		v := c.queue.holders[c.next]
-		switch policy {
-		case PreemptLowerPriority:
-			if v.spec.Priority >= s.prio {
-				return nil
-			}
-		case PreemptLowerOrNewerEqualPriority:
-			if v.spec.Priority > s.prio {
-				return nil
-			}
-			if v.spec.Priority == s.prio && v.order <= w.order {
-				continue
-			}
+		if v.spec.Priority > s.prio && policy != PreemptAny {
+			return nil
+		}
+		if !policy.allows(w, v) {
+			continue
 		}
 		if !v.leaving && v.uses(s.need) {
 			return v
@@ -383,8 +376,12 @@ func (e *Engine) roomy(s *search, borrow bool) bool {
 
 // preempt evicts a victim for the sake of w.
 func (e *Engine) preempt(w *workload, v victim) {
-	if v.why == ReasonInCohortFairSharing {
-		v.w.barred = v.w.queue.node.root.tree.epoch
+	if w.queue != v.w.queue {
+		epoch := w.queue.node.root.tree.epoch
+		v.w.barred = epoch
+		if w.struckIn != epoch {
+			w.struckIn, w.strikes = epoch, 0
+		}
 	}
 	if v.w.admitted == e.decision {
 		e.revoke(v.w)
@@ -395,6 +392,18 @@ func (e *Engine) preempt(w *workload, v victim) {
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +
 			"; preemptor path: " + w.queue.node.path() + "; preemptee path: " + v.w.queue.node.path(),
 	}, v.w)
+}
+
+// maxStrikes is how often a workload may displace others in its cohort before
+// something changes from outside. Kueue's rules allow rings of workloads that displace
+// each other for ever, in trees of cohorts above all; this ends them.
+const maxStrikes = 2
+
+// barredNow: it was itself displaced by another queue, or struck often enough,
+// since the last change from outside.
+func (w *workload) barredNow() bool {
+	epoch := w.queue.node.root.tree.epoch
+	return w.barred == epoch || w.struckIn == epoch && w.strikes >= maxStrikes
 }
 
 // revoke takes back an admission of the decision under way: nobody has heard of it yet.

@@ -167,6 +167,13 @@ func (e *Engine) wakeQueue(t *tree, q *queue, fr int32) {
 	if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
 		free += t.reclaimable(q, fr)
 	}
+	if len(q.active) > 0 {
+		for _, u := range q.active[0].reserved { // its own reservation is not in its way
+			if u.fr == fr {
+				free += u.v
+			}
+		}
+	}
 	for i := range q.waits[fr] {
 		l := &q.waits[fr][i]
 		if len(l.heap) == 0 {
