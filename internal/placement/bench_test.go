@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -34,7 +35,7 @@ func bigCluster(tb testing.TB, policy string, nodes int, full float64) (*Engine,
 		pod.Key = fmt.Sprintf("ns/fill-%d", i)
 		node, err := e.Best(&pod)
 		if err != nil {
-			tb.Fatal(err)
+			continue // the large find no place on a cluster this full
 		}
 		a := assign(tb, e, &pod, node)
 		for _, c := range a.Grants[0].Cards {
@@ -56,7 +57,8 @@ func decide(tb testing.TB, e *Engine, shapes []Pod, r *rand.Rand, n int) []time.
 			_, err = e.Assign(&pod, node, time.Time{})
 		}
 		took[i] = time.Since(start)
-		if err != nil {
+		var refusal *Refusal
+		if err != nil && !errors.As(err, &refusal) {
 			tb.Fatal(err)
 		}
 		e.Release(pod.Key)
@@ -82,5 +84,38 @@ func BenchmarkDecide(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 			b.ReportMetric(float64(took[len(took)-1].Nanoseconds()), "max-ns")
 		})
+	}
+}
+
+// BenchmarkFilter is what an extender's request with all node names costs.
+func BenchmarkFilter(b *testing.B) {
+	e, names, shapes, _ := bigCluster(b, "binpack", 5000, 0.5)
+	verdicts, scores := make([]Verdict, 0, len(names)), make([]int64, 0, len(names))
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		pod := &shapes[i%len(shapes)]
+		var err error
+		if verdicts, err = e.Filter(pod, names, verdicts[:0]); err != nil {
+			b.Fatal(err)
+		}
+		if scores, err = e.Score(pod, names, scores[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkGang places 64 pods of a card each and takes them back.
+func BenchmarkGang(b *testing.B) {
+	e, _, _, _ := bigCluster(b, "binpack", 1000, 0.5)
+	g := &Gang{Key: "ns/g", PodSets: []PodSet{{Name: "s", Count: 64, Pod: Pod{Containers: []Container{{Name: "c", Cards: share(b, 100, 0)}}}}}}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		txn := e.Begin()
+		if answer := txn.Place(g); !answer.Fits {
+			b.Fatal(answer.Refusal)
+		}
+		txn.Rollback()
 	}
 }

@@ -3,8 +3,8 @@ package placement
 import "github.com/elastic-ai/elastic/internal/placement/policy"
 
 // demandBook counts what the pods on the books ask for. Scores use a snapshot of it, which is
-// taken anew once the pods that came and went are a tenth of those counted: scores then stay
-// comparable, and a snapshot depends on events alone, not on what was asked in between.
+// taken anew once as many pods came and went as half of those counted then: scores stay comparable
+// in between, and a snapshot depends on events alone, not on what was asked.
 type demandBook struct {
 	now     *policy.Demand
 	version uint64
@@ -56,11 +56,17 @@ func (d *demandBook) count(e *Engine, h *holding, added bool) {
 
 func (d *demandBook) snapshot() {
 	asks := make([]policy.Ask, 0, len(d.order))
+	met := d.order[:0]
 	for _, s := range d.order {
 		if count := d.counts[s]; count > 0 {
 			asks = append(asks, s.ask(float64(count)))
+			met = append(met, s)
+		} else {
+			delete(d.counts, s)
 		}
 	}
+	clear(d.order[len(met):])
+	d.order = met
 	d.now = policy.NewDemand(asks)
 	d.version++
 	d.moved, d.taken = 0, d.total

@@ -67,6 +67,7 @@ type Engine struct {
 	pick   picker
 	seen   []uint32 // by slot: the round in which a refresh met it
 	round  uint32
+	scored int // nodes scored so far: what decisions cost
 }
 
 // node is a node with what is on it.

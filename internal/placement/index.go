@@ -55,6 +55,7 @@ func (e *Engine) refreshed(s *shape) *index {
 }
 
 func (e *Engine) rescore(s *shape, slot int32) {
+	e.scored++
 	x := &s.index
 	x.scores[slot] = noScore
 	x.caps[slot] = 0
