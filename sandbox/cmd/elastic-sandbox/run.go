@@ -70,7 +70,7 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 	flags.IntVar(&options.Verbosity, "verbosity", 0, "how much the components log, as their own -v")
 	flags.StringVar(&listen, "listen", "127.0.0.1", "address the API server listens on; the port is a free one")
 	flags.StringVar(&options.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration file for kube-scheduler; connection and leader election are filled in")
-	flags.DurationVar(&options.StartTimeout, "start-timeout", 2*time.Minute, "give up when not ready after this time")
+	flags.DurationVar(&options.StartTimeout, "start-timeout", 5*time.Minute, "give up when not ready after this time")
 	_ = cmd.MarkFlagRequired("dir") // the flag exists
 	return cmd
 }

@@ -61,9 +61,9 @@ func Start(ctx context.Context, c Config) (cp *ControlPlane, err error) {
 			cp.Stop()
 		}
 	}()
-	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if !c.Listen.IsLoopback() && !c.Listen.IsUnspecified() {
-		ips = append(ips, c.Listen)
+	ips, err := servedAt(c.Listen)
+	if err != nil {
+		return nil, err
 	}
 	if cp.Files, err = pki.Ensure(c.Dir.PKI(), ips, time.Now()); err != nil {
 		return nil, fmt.Errorf("certificates: %w", err)
@@ -81,6 +81,24 @@ func Start(ctx context.Context, c Config) (cp *ControlPlane, err error) {
 	}
 	c.Progress("kube-controller-manager and kube-scheduler are up")
 	return cp, nil
+}
+
+// servedAt are the addresses a server that listens there is reached at.
+func servedAt(listen net.IP) ([]net.IP, error) {
+	ips := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	if !listen.IsUnspecified() {
+		return append(ips, listen), nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range all {
+		if network, ok := a.(*net.IPNet); ok {
+			ips = append(ips, network.IP)
+		}
+	}
+	return ips, nil
 }
 
 func (cp *ControlPlane) startAPIServer(ctx context.Context, c Config) error {

@@ -138,7 +138,7 @@ func newNode(n shape.Node, ip string, port int32) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        n.Name,
 			Labels:      labelsOf(n),
-			Annotations: map[string]string{FakeAnnotation: fakeValue, "node.alpha.kubernetes.io/ttl": "0"},
+			Annotations: map[string]string{FakeAnnotation: fakeValue},
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
