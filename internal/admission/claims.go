@@ -166,10 +166,12 @@ func (e *Engine) reserve(c *class, a *assignment) {
 	e.settleReserve(c)
 }
 
-// reserves says whether a refused workload keeps others from its quota.
+// reserves says whether a refused workload keeps others from its quota. Where
+// shares decide they protect the head well enough.
 func (a *assignment) reserves() bool {
 	q := a.w.queue
-	return a.mode == noCandidates && !a.promising() && q.spec.StrictFIFO && q.node.parent != nil &&
+	return a.mode == noCandidates && !a.promising() && q.spec.StrictFIFO &&
+		q.node.parent != nil && q.node.root.tree.policy == PolicyFIFO &&
 		q.spec.Preemption.ReclaimWithinCohort != PreemptAny
 }
 
@@ -215,14 +217,21 @@ func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 	}
 	drops := e.scratch.drops[:0]
 	for _, c := range t.reserving {
-		if p := c.members[0]; p != a.w && p.aside != e.decision && a.outranks(p, c.level) {
+		if p := c.members[0]; p != a.w && p.aside != e.decision {
 			drops = append(drops, p)
 		}
 	}
-	reserves := len(drops)
-	if reserves > 0 {
-		e.attemptWithout(a, drops, func(b *assignment) bool { return b.promising() })
+	if len(drops) > 0 {
+		// What it would get had nobody reserved tells its rank; then only those above it count.
+		always := func(*assignment) bool { return true }
+		e.attemptWithout(a, drops, always)
+		all := len(drops)
+		drops = slices.DeleteFunc(drops, func(p *workload) bool { return !a.outranks(p, p.class.level) })
+		if len(drops) < all {
+			e.attemptWithout(a, drops, always)
+		}
 	}
+	reserves := len(drops)
 	if a.mode == fit && !a.partial {
 		return
 	}

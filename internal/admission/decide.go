@@ -137,7 +137,7 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 	if !a.promising() && s.shrinks {
 		e.attemptPartial(a)
 	}
-	if a.mode != fit || a.partial {
+	if a.mode != fit || a.partial || len(t.reserving) > 0 {
 		e.attemptOverClaims(t, a)
 	}
 	a.version = t.version

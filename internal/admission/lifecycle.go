@@ -236,10 +236,8 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	t := q.node.root.tree
 	t.version++
 	if v < 0 {
-		t.touched = true
-		if k == future {
-			t.freed[fr], t.loose = true, true
-		}
+		t.touched, t.loose = true, true
+		t.freed[fr] = true
 		q.node.add(fr, v, k)
 		e.enlist(t)
 		return

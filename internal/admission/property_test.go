@@ -352,7 +352,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 				in := w.e.workloads[k]
 				better := false
 				for _, o := range w.e.workloads {
-					better = better || o.spec.Priority > in.spec.Priority && (o.claim != nil || o.admitted == w.e.decision)
+					better = better || turn(o, in) < 0 && (o.claim != nil || o.admitted == w.e.decision)
 				}
 				if in.claim == nil && !in.holds && !better {
 					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
@@ -369,7 +369,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			p = w.decide()
 			for k := range byPreemptor {
 				wl := w.workloads[k]
-				better := slices.ContainsFunc(p.Admit, func(a Admit) bool { return w.workloads[a.Workload].Priority > wl.Priority })
+				better := slices.ContainsFunc(p.Admit, func(a Admit) bool { return turn(w.e.workloads[a.Workload], w.e.workloads[k]) < 0 })
 				if wl.Admission == nil && w.e.workloads[k].claim == nil && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
