@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -134,13 +135,16 @@ func (e *Engine) Assign(pod *Pod, nodeName string, until time.Time) (Assignment,
 	return h.assignment(), nil
 }
 
-// Release gives up what is reserved under a pod's or a gang's key. Bound pods keep what they have.
+// Release gives up what is reserved under a pod's or a gang's key. Bound pods keep what they have,
+// and pods of the gang what they have claimed.
 func (e *Engine) Release(key string) {
 	if h := e.pods[key]; h != nil && !h.bound {
 		e.drop(h)
 	}
-	for slots := e.gangs[key]; len(slots) > 0; slots = e.gangs[key] {
-		e.drop(slots[len(slots)-1])
+	for _, h := range slices.Clone(e.gangs[key]) {
+		if h.slot {
+			e.drop(h)
+		}
 	}
 }
 
@@ -158,8 +162,11 @@ func (e *Engine) Expire(now time.Time) []string {
 
 // reserved says whether the pod's gang holds places that no pod has claimed yet.
 func (e *Engine) reserved(pod *Pod) bool {
+	if pod.Gang == "" {
+		return false
+	}
 	for _, h := range e.gangs[pod.Gang] {
-		if h.pod.PodSet == pod.PodSet {
+		if h.slot && h.pod.PodSet == pod.PodSet {
 			return true
 		}
 	}
@@ -173,7 +180,7 @@ func (e *Engine) slotFor(pod *Pod, nodeName string, grants []Grant) *holding {
 	}
 	var first *holding
 	for _, h := range e.gangs[pod.Gang] {
-		if h.node.name != nodeName || h.pod.PodSet != pod.PodSet {
+		if !h.slot || h.node.name != nodeName || h.pod.PodSet != pod.PodSet {
 			continue
 		}
 		if grants == nil || sameCards(h.takes, grants) {

@@ -48,7 +48,7 @@ type Engine struct {
 	models    map[string]int32
 
 	pods   map[string]*holding
-	gangs  map[string][]*holding // what Commit held and no pod claimed yet
+	gangs  map[string][]*holding // by gang, sorted by key: its pods, and slots no pod has claimed yet
 	shapes map[uint64][]*shape
 	// indexed shapes hold scores of all nodes; the least recently asked gives way when there are too many.
 	indexed []*shape
@@ -306,8 +306,8 @@ func (e *Engine) keep(h *holding) {
 	h.charge(&h.node.view, 1)
 	e.pods[h.key] = h
 	h.shape.refs++
-	if h.slot {
-		e.keepSlot(h)
+	if h.pod.Gang != "" {
+		e.joinGang(h)
 	}
 	e.touch(h.node)
 	e.note(h, true)
@@ -324,28 +324,27 @@ func (e *Engine) drop(h *holding) {
 	h.charge(&h.node.view, -1)
 	delete(e.pods, h.key)
 	h.shape.refs--
-	if h.slot {
-		e.dropSlot(h)
+	if h.pod.Gang != "" {
+		e.leaveGang(h)
 	}
 	e.touch(h.node)
 	e.note(h, false)
 }
 
-// keepSlot keeps a gang's slots sorted by key: which one a pod claims does not hang on history.
-func (e *Engine) keepSlot(h *holding) {
-	slots := e.gangs[h.pod.Gang]
-	i, _ := slices.BinarySearchFunc(slots, h.key, func(s *holding, key string) int { return strings.Compare(s.key, key) })
-	e.gangs[h.pod.Gang] = slices.Insert(slots, i, h)
+// joinGang keeps a gang sorted by key: which slot a pod claims does not hang on history.
+func (e *Engine) joinGang(h *holding) {
+	all := e.gangs[h.pod.Gang]
+	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
+	e.gangs[h.pod.Gang] = slices.Insert(all, i, h)
 }
 
-func (e *Engine) dropSlot(h *holding) {
-	slots := e.gangs[h.pod.Gang]
-	i := slices.Index(slots, h)
-	slots = slices.Delete(slots, i, i+1)
-	if len(slots) == 0 {
+func (e *Engine) leaveGang(h *holding) {
+	all := e.gangs[h.pod.Gang]
+	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })
+	if all = slices.Delete(all, i, i+1); len(all) == 0 {
 		delete(e.gangs, h.pod.Gang)
 	} else {
-		e.gangs[h.pod.Gang] = slots
+		e.gangs[h.pod.Gang] = all
 	}
 }
 

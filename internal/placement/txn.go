@@ -1,6 +1,10 @@
 package placement
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Txn is a what-if: changes show in every answer of the engine at once, and Rollback leaves no
 // trace of them. Transactions nest; an inner one must end before the outer one goes on.
@@ -24,6 +28,74 @@ func (t *Txn) Remove(key string) bool {
 		t.e.drop(h)
 	}
 	return h != nil
+}
+
+// RemoveGang takes all pods and reservations of a gang off the books and returns how many there were.
+func (t *Txn) RemoveGang(key string) int {
+	all := slices.Clone(t.e.gangs[key])
+	for _, h := range all {
+		t.e.drop(h)
+	}
+	return len(all)
+}
+
+// Hold puts a gang where an earlier answer placed it, even beyond capacity: so it is with jobs found
+// running, and with room whose last user is still leaving. What was held for the gang before is given
+// up; pods of it that are bound keep their places and take the place of as many held ones.
+func (t *Txn) Hold(g *Gang, answer *Answer) error {
+	e := t.e
+	for _, h := range slices.Clone(e.gangs[g.Key]) {
+		if h.slot {
+			e.drop(h)
+		}
+	}
+	mark := len(e.journal)
+	for i := range answer.PodSets {
+		a := &answer.PodSets[i]
+		at := slices.IndexFunc(g.PodSets, func(s PodSet) bool { return s.Name == a.Name })
+		if at < 0 {
+			e.undo(mark)
+			return fmt.Errorf("gang %s has no pod set %s", g.Key, a.Name)
+		}
+		if err := e.holdAnswer(g, &g.PodSets[at], a); err != nil {
+			e.undo(mark)
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {
+	pod := set.Pod
+	pod.Gang, pod.PodSet = g.Key, set.Name
+	s, err := e.shapeOf(&pod)
+	if err != nil {
+		return err
+	}
+	here := map[string]int{} // pods of the set that are on a node already
+	for _, h := range e.gangs[g.Key] {
+		if !h.slot && h.pod.PodSet == set.Name {
+			here[h.node.name]++
+		}
+	}
+	n := 0
+	for _, p := range a.Placed {
+		for i := range p.Count {
+			pod.Key = slotKey(g.Key, set.Name, n)
+			n++
+			if here[p.Node] > 0 {
+				here[p.Node]--
+				continue
+			}
+			h := e.newHolding(&pod, s, e.nodeNamed(p.Node))
+			h.slot = true
+			if i < len(p.Cards) {
+				h.takes = takesOf(s, &pod, p.Cards[i])
+			}
+			e.keep(h)
+		}
+	}
+	return nil
 }
 
 // Rollback undoes everything since Begin. After Commit or a first Rollback it does nothing.
