@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
@@ -68,7 +69,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := conversion.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up conversion: %w", err)
 	}
-	if err := jobs.Setup(ctx, mgr, jobs.Options{ManageJobsWithoutQueueName: cfg.ManageJobsWithoutQueueName}); err != nil {
+	if err := jobs.Setup(ctx, mgr, jobs.Options{
+		ManageJobsWithoutQueueName: cfg.ManageJobsWithoutQueueName,
+		Namespaces:                 cfg.ManagedJobsNamespaceSelector,
+		Declared:                   cfg.JobKinds,
+	}); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
 	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
@@ -86,7 +91,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -2,9 +2,11 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // a short, stable name, not a secret
-	"encoding/hex"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -26,225 +27,236 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Indexes that find the workload of a job: by the job's UID while it is there,
-// by its kind and name when it is gone.
-const (
-	ownerIndex     = "metadata.ownerReferences.uid"
-	ownerNameIndex = "metadata.ownerReferences.name"
-)
-
-// controller reconciles the jobs of one row.
+// controller brings jobs and their workloads together. It knows no kind.
 type controller struct {
 	client   client.Client
-	kind     *Kind
+	scope    *scope
 	recorder events.EventRecorder
-	options  Options
 	now      func() time.Time
 }
 
-// Options of the job controllers.
-type Options struct {
-	// ManageJobsWithoutQueueName also takes jobs that name no queue.
-	ManageJobsWithoutQueueName bool
-}
-
-// Setup adds a controller per kind, and the webhook, to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := indexOwners(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	table := Table()
-	for i := range table {
-		c := &controller{
-			client: mgr.GetClient(), kind: &table[i], options: options, now: time.Now,
-			recorder: mgr.GetEventRecorder("elastic-queue-" + strings.ToLower(table[i].GVK.Kind)),
-		}
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(table[i].GVK)
-		err := ctrl.NewControllerManagedBy(mgr).Named(table[i].Name).For(object).Owns(&kueue.Workload{}).Complete(c)
-		if err != nil {
-			return fmt.Errorf("setting up %s: %w", table[i].Name, err)
-		}
-	}
-	mgr.GetWebhookServer().Register(WebhookPath, newWebhook(table, options))
-	return nil
-}
-
-func indexOwners(ctx context.Context, indexer client.FieldIndexer) error {
-	for field, value := range map[string]func(*metav1.OwnerReference) string{
-		ownerIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
-		ownerNameIndex: func(owner *metav1.OwnerReference) string {
-			return schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind().String() + "/" + owner.Name
-		},
-	} {
-		err := indexer.IndexField(ctx, &kueue.Workload{}, field, func(obj client.Object) []string {
-			if owner := metav1.GetControllerOf(obj); owner != nil {
-				return []string{value(owner)}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// objects reconciles the jobs of one row that have a suspend flag.
+type objects struct {
+	*controller
+	kind *Kind
 }
 
 // Reconcile brings one job and its workload together.
-func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(c.kind.GVK)
-	err := c.client.Get(ctx, request.NamespacedName, object)
+func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(c.kind.GVK)
+	err := c.client.Get(ctx, request.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, c.forget(ctx, request.NamespacedName)
+		return ctrl.Result{}, c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
 	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	j := job{object, c.kind}
-	if !c.options.manages(j) || object.GetDeletionTimestamp() != nil {
-		return ctrl.Result{}, nil
+	managed, err := c.scope.manages(ctx, c.kind, obj)
+	if err != nil || !managed || obj.GetDeletionTimestamp() != nil {
+		return ctrl.Result{}, err
 	}
-	wl, err := c.workloadOf(ctx, j)
+	wls, err := c.workloadsOf(ctx, obj)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	err = c.step(ctx, j, wl)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+	j := object{obj, c.kind}
+	wl, err := c.current(ctx, j, wls)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wl == nil && obj.GetLabels()[PrebuiltLabel] != "" {
+		wl, err = c.adopt(ctx, j)
+		if err != nil || wl == nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return c.result(j, c.step(ctx, j, wl))
+}
+
+// result turns what a step met into what is to be done about it.
+func (c *controller) result(j job, err error) (ctrl.Result, error) {
+	var misfit *misfitError
+	var conflict *conflictError
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; what it misses wakes us, this is the fallback
+	case errors.As(err, &misfit), errors.As(err, &conflict):
+		c.recorder.Eventf(j.meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
+		return ctrl.Result{}, nil // changing the job wakes us
 	}
 	return ctrl.Result{}, err
 }
 
 // forget deletes the workload of a job that is gone, rather than leave its
 // quota taken until the garbage collector comes by.
-func (c *controller) forget(ctx context.Context, name types.NamespacedName) error {
+func (c *controller) forget(ctx context.Context, namespace, owner string) error {
 	list := &kueue.WorkloadList{}
-	if err := c.client.List(ctx, list, client.InNamespace(name.Namespace), client.MatchingFields{ownerNameIndex: c.ownerName(name.Name)}); err != nil {
+	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ownerNameIndex: owner}); err != nil {
 		return err
 	}
 	for i := range list.Items {
-		if err := c.client.Delete(ctx, &list.Items[i], client.Preconditions{UID: &list.Items[i].UID}); client.IgnoreNotFound(err) != nil {
+		if err := c.drop(ctx, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *controller) ownerName(job string) string { return c.kind.GVK.GroupKind().String() + "/" + job }
+func (c *controller) drop(ctx context.Context, wl *kueue.Workload) error {
+	return client.IgnoreNotFound(c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}))
+}
 
 // step does the one thing that comes next for a job in its state.
 func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error {
-	ended, reason, message := j.finished()
+	end, err := j.finished()
+	if err != nil {
+		return err
+	}
 	switch {
-	case wl == nil && ended:
-		return nil
-	case wl == nil && !j.suspended():
+	case wl == nil && end.ended:
+		return j.settle(ctx, c.client, nil)
+	case wl == nil && !j.held():
 		return c.stop(ctx, j, "it was started without being admitted")
 	case wl == nil:
 		return c.create(ctx, j)
-	case ended:
-		return c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, reason, message, c.now()) })
+	case end.ended:
+		err := c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, end.reason, end.message, c.now()) })
+		if err != nil {
+			return err
+		}
+		return j.settle(ctx, c.client, wl)
 	case workload.IsFinished(wl):
-		return nil
-	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
-		return c.hold(ctx, j, wl)
-	case j.suspended():
-		return c.start(ctx, j, wl)
+		return c.outlived(ctx, j, wl)
 	}
-	return c.report(ctx, wl, func(wl *kueue.Workload) bool { return c.reportReadiness(j, wl) })
+	if changed, err := c.follow(ctx, j, wl); changed || err != nil {
+		return err
+	}
+	switch {
+	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
+		err = c.hold(ctx, j, wl)
+	case !j.started():
+		err = c.start(ctx, j, wl)
+	default:
+		err = c.reportProgress(ctx, j, wl)
+	}
+	if err != nil {
+		return err
+	}
+	return j.settle(ctx, c.client, wl)
+}
+
+// outlived stops a job whose workload was finished by someone else.
+func (c *controller) outlived(ctx context.Context, j job, wl *kueue.Workload) error {
+	if j.held() {
+		return nil
+	}
+	finished := conditionOf(wl, kueue.WorkloadFinished)
+	return c.stop(ctx, j, finished.Message)
 }
 
 // hold keeps a job that may not run stopped, and gives its quota back once
 // none of its pods is left.
 func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error {
-	if !j.suspended() {
-		return c.stop(ctx, j, "its workload is not admitted")
-	}
-	if j.active() > 0 {
-		return nil
-	}
-	if workload.IsEvicted(wl) && workload.HasReservation(wl) {
-		return c.release(ctx, wl)
-	}
-	if workload.HasReservation(wl) {
-		return nil
-	}
-	return c.follow(ctx, j, wl)
-}
-
-// follow takes changes of a waiting job over into its workload, after the
-// templates are as the user wrote them.
-func (c *controller) follow(ctx context.Context, j job, wl *kueue.Workload) error {
-	sets, err := j.podSets()
-	if err != nil {
-		return c.misfit(j, err)
-	}
-	if wl.Spec.QueueName != j.queueName() {
-		wl = wl.DeepCopy()
-		wl.Spec.QueueName = j.queueName()
-		return c.client.Update(ctx, wl)
-	}
-	if equality.Semantic.DeepEqual(sets, wl.Spec.PodSets) {
-		return nil
-	}
-	if condition := metav1.GetControllerOf(wl); condition != nil && wasStarted(wl) {
-		return c.restore(ctx, j, wl)
-	}
-	wl = wl.DeepCopy()
-	wl.Spec.PodSets = sets
-	return c.client.Update(ctx, wl)
-}
-
-// wasStarted says the templates may still carry what an admission added.
-func wasStarted(wl *kueue.Workload) bool {
-	for _, condition := range wl.Status.Conditions {
-		if condition.Type == kueue.WorkloadAdmitted {
-			return true
+	if !j.held() {
+		why := "its workload is not admitted"
+		if evicted := conditionOf(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
+			why = evicted.Message
 		}
+		return c.stop(ctx, j, why)
 	}
-	return false
-}
-
-func (c *controller) restore(ctx context.Context, j job, wl *kueue.Workload) error {
-	restored := job{j.DeepCopy(), j.kind}
-	if err := restored.inject(wl.Spec.PodSets, nil); err != nil {
+	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) {
+		return nil
+	}
+	active, err := j.active()
+	if err != nil || active {
 		return err
 	}
-	if equality.Semantic.DeepEqual(restored.Object, j.Object) {
-		return nil
+	if err := j.restore(ctx, c.client, wl); err != nil {
+		return err
 	}
-	return c.patch(ctx, j, restored)
+	return c.release(ctx, wl)
+}
+
+// follow takes changes of a job over into its workload, and reports whether it
+// changed that.
+func (c *controller) follow(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
+	wanted := wl.DeepCopy()
+	if err := c.prioritize(ctx, j, wanted); err != nil {
+		return false, err
+	}
+	if !workload.HasReservation(wl) {
+		wanted.Spec.QueueName = queueName(j.meta())
+		sets, err := j.podSets(ctx, c.client)
+		if err != nil {
+			return false, err
+		}
+		if j.held() && !same(sets, wl.Spec.PodSets) {
+			if prebuilt(j.meta()) {
+				return true, c.report(ctx, wl, func(wl *kueue.Workload) bool {
+					return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its job", c.now())
+				})
+			}
+			wanted.Spec.PodSets = sets
+		}
+	} else if changed, err := c.resize(ctx, j, wl); changed || err != nil {
+		return changed, err
+	}
+	if equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
+		return false, nil
+	}
+	return true, c.client.Update(ctx, wanted)
 }
 
 func (c *controller) create(ctx context.Context, j job) error {
-	sets, err := j.podSets()
+	wl, err := c.build(ctx, j, j.workloadName())
 	if err != nil {
-		return c.misfit(j, err)
-	}
-	wl := &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       j.GetNamespace(),
-			Name:            workloadName(j),
-			Labels:          map[string]string{JobUIDLabel: string(j.GetUID())},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, c.kind.GVK)},
-		},
-		Spec: kueue.WorkloadSpec{QueueName: j.queueName(), PodSets: sets},
-	}
-	if err := c.prioritize(ctx, j, wl); err != nil {
 		return err
 	}
 	if err := c.client.Create(ctx, wl); err != nil {
 		return err
 	}
-	c.recorder.Eventf(j, wl, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", wl.Namespace, wl.Name)
+	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", wl.Namespace, wl.Name)
 	return nil
 }
 
+// build makes the workload that describes a job.
+func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Workload, error) {
+	sets, err := j.podSets(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	obj := j.meta()
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: name},
+		Spec:       kueue.WorkloadSpec{QueueName: queueName(obj), PodSets: sets},
+	}
+	j.own(wl)
+	for key, value := range obj.GetAnnotations() {
+		if strings.HasPrefix(key, ProvReqPrefix) {
+			if wl.Annotations == nil {
+				wl.Annotations = map[string]string{}
+			}
+			wl.Annotations[key] = value
+		}
+	}
+	if text := obj.GetLabels()[MaxExecTimeLabel]; text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return nil, &misfitError{fmt.Errorf("label %s: %q is not a number of seconds", MaxExecTimeLabel, text)}
+		}
+		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
+	}
+	return wl, c.prioritize(ctx, j, wl)
+}
+
 // prioritize gives the workload its priority: of the WorkloadPriorityClass the
-// job names, else of its pods' PriorityClass.
+// job names, else of its pods' PriorityClass. The latter stays as it was.
 func (c *controller) prioritize(ctx context.Context, j job, wl *kueue.Workload) error {
-	if name := j.GetLabels()[PriorityClassLabel]; name != "" {
+	if name := j.meta().GetLabels()[PriorityClassLabel]; name != "" {
+		if wl.Spec.PriorityClassRef != nil && wl.Spec.PriorityClassRef.Name == name && wl.Spec.Priority != nil {
+			return nil
+		}
 		class := &kueue.WorkloadPriorityClass{}
 		if err := c.client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
 			return fmt.Errorf("WorkloadPriorityClass %s of the job: %w", name, err)
@@ -253,98 +265,142 @@ func (c *controller) prioritize(ctx context.Context, j job, wl *kueue.Workload) 
 		wl.Spec.Priority = ptr.To(class.Value)
 		return nil
 	}
-	for _, set := range wl.Spec.PodSets {
-		if name := set.Template.Spec.PriorityClassName; name != "" {
-			class := &schedulingv1.PriorityClass{}
-			if err := c.client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
-				return fmt.Errorf("PriorityClass %s of the job's pods: %w", name, err)
-			}
-			wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(name)
-			wl.Spec.Priority = ptr.To(class.Value)
-			return nil
+	if wl.Spec.Priority != nil {
+		return nil
+	}
+	name, err := podPriorityClass(j, wl.Spec.PodSets)
+	if err != nil || name == "" {
+		wl.Spec.Priority = ptr.To(int32(0))
+		return err
+	}
+	class := &schedulingv1.PriorityClass{}
+	if err := c.client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+		return fmt.Errorf("PriorityClass %s of the job's pods: %w", name, err)
+	}
+	wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(name)
+	wl.Spec.Priority = ptr.To(class.Value)
+	return nil
+}
+
+func podPriorityClass(j job, sets []kueue.PodSet) (string, error) {
+	if o, ok := j.(object); ok {
+		name, err := o.kind.priorityClass.text(o.vars())
+		if name != "" || err != nil {
+			return name, err
 		}
 	}
-	wl.Spec.Priority = ptr.To(int32(0))
-	return nil
+	for _, set := range sets {
+		if name := set.Template.Spec.PriorityClassName; name != "" {
+			return name, nil
+		}
+	}
+	return "", nil
 }
 
 func (c *controller) start(ctx context.Context, j job, wl *kueue.Workload) error {
-	infos, err := c.podSetInfos(ctx, wl)
+	additions, err := c.additions(ctx, wl)
 	if err != nil {
 		return err
 	}
-	started := job{j.DeepCopy(), j.kind}
-	if err := started.inject(wl.Spec.PodSets, infos); err != nil {
+	if err := j.start(ctx, c.client, wl, additions); err != nil {
 		return err
 	}
-	if err := started.setSuspended(false); err != nil {
-		return err
-	}
-	if err := c.patch(ctx, j, started); err != nil {
-		return err
-	}
-	c.recorder.Eventf(j, wl, corev1.EventTypeNormal, "Started", "Start", "Admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
+	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "Started", "Start", "Admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
 	return nil
 }
 
-// podSetInfos collects what the assigned flavors add to each pod set.
-func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]podSetInfo, error) {
-	infos := make([]podSetInfo, len(wl.Status.Admission.PodSetAssignments))
-	for i, assigned := range wl.Status.Admission.PodSetAssignments {
-		infos[i].nodeSelector = map[string]string{}
-		seen := map[kueue.ResourceFlavorReference]bool{}
-		for _, name := range assigned.Flavors {
-			if seen[name] {
-				continue
-			}
-			seen[name] = true
+// additions collects what the admission adds to each pod set: the flavors'
+// labels and tolerations, what admission checks ask for, and by which names
+// the pods are found again.
+func (c *controller) additions(ctx context.Context, wl *kueue.Workload) ([]podSetInfo, error) {
+	admission := wl.Status.Admission
+	if len(admission.PodSetAssignments) != len(wl.Spec.PodSets) {
+		return nil, fmt.Errorf("the admission has %d pod sets, the workload %d", len(admission.PodSetAssignments), len(wl.Spec.PodSets))
+	}
+	infos := make([]podSetInfo, len(admission.PodSetAssignments))
+	for i, assigned := range admission.PodSetAssignments {
+		info := &infos[i]
+		info.count = admittedCount(wl, i)
+		info.nodeSelector = map[string]string{}
+		info.labels = map[string]string{
+			PodSetLabel: string(assigned.Name), ClusterQueueLabel: string(admission.ClusterQueue), LocalQueueLabel: string(wl.Spec.QueueName),
+		}
+		info.annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
+		for _, name := range slices.Sorted(maps.Values(assigned.Flavors)) {
 			flavor := &kueue.ResourceFlavor{}
 			if err := c.client.Get(ctx, types.NamespacedName{Name: string(name)}, flavor); err != nil {
 				return nil, fmt.Errorf("flavor %s of the admission: %w", name, err)
 			}
-			for key, value := range flavor.Spec.NodeLabels {
-				infos[i].nodeSelector[key] = value
+			maps.Copy(info.nodeSelector, flavor.Spec.NodeLabels)
+			info.tolerations = append(info.tolerations, flavor.Spec.Tolerations...)
+		}
+		for _, check := range wl.Status.AdmissionChecks {
+			if err := info.update(check.PodSetUpdates, assigned.Name); err != nil {
+				return nil, fmt.Errorf("admission check %s: %w", check.Name, err)
 			}
-			infos[i].tolerations = append(infos[i].tolerations, flavor.Spec.Tolerations...)
+		}
+		if assigned.TopologyAssignment != nil {
+			info.gates = []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}
 		}
 	}
 	return infos, nil
 }
 
+func (info *podSetInfo) update(updates []kueue.PodSetUpdate, name kueue.PodSetReference) error {
+	for _, u := range updates {
+		if u.Name != name {
+			continue
+		}
+		if err := errors.Join(
+			merge("label", &info.labels, u.Labels),
+			merge("annotation", &info.annotations, u.Annotations),
+			merge("node selector", &info.nodeSelector, u.NodeSelector),
+		); err != nil {
+			return err
+		}
+		info.tolerations = append(info.tolerations, u.Tolerations...)
+	}
+	return nil
+}
+
 func (c *controller) stop(ctx context.Context, j job, why string) error {
-	stopped := job{j.DeepCopy(), j.kind}
-	if err := stopped.setSuspended(true); err != nil {
+	if err := j.stop(ctx, c.client, why); err != nil {
 		return err
 	}
-	if err := c.patch(ctx, j, stopped); err != nil {
-		return err
-	}
-	c.recorder.Eventf(j, nil, corev1.EventTypeNormal, "Stopped", "Stop", "The job is suspended: %s", why)
+	c.recorder.Eventf(j.meta(), nil, corev1.EventTypeNormal, "Stopped", "Stop", "The job is stopped: %s", why)
 	return nil
 }
 
-// patch writes the difference, against the version it was computed from.
-func (c *controller) patch(ctx context.Context, from, to job) error {
-	base := client.MergeFromWithOptions(from.Unstructured, client.MergeFromWithOptimisticLock{})
-	return c.client.Patch(ctx, to.Unstructured, base)
+// reportProgress writes how far a running job has come.
+func (c *controller) reportProgress(ctx context.Context, j job, wl *kueue.Workload) error {
+	ready, err := j.ready(wl)
+	if err != nil {
+		return err
+	}
+	reclaimable, err := j.reclaimable(wl)
+	if err != nil {
+		return err
+	}
+	return c.report(ctx, wl, func(wl *kueue.Workload) bool {
+		changed := !equality.Semantic.DeepEqual(reclaimable, wl.Status.ReclaimablePods)
+		wl.Status.ReclaimablePods = reclaimable
+		return c.reportReadiness(wl, ready) || changed
+	})
 }
 
-// misfit tells the user that the job cannot be understood. Trying again does
-// not help; changing the job wakes us.
-func (c *controller) misfit(j job, err error) error {
-	c.recorder.Eventf(j, nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
-	return nil
-}
-
-func (c *controller) reportReadiness(j job, wl *kueue.Workload) bool {
-	if j.podsReady(wl.Spec.PodSets) {
+func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
+	had := workload.HadPodsReady(wl)
+	switch was := conditionOf(wl, kueue.WorkloadPodsReady); {
+	case ready && had && was.Status == metav1.ConditionTrue:
+		return false
+	case ready && had:
+		return workload.PodsReady(wl, true, kueue.WorkloadRecovered, "All pods reached readiness and the workload is running", c.now())
+	case ready:
 		return workload.PodsReady(wl, true, kueue.WorkloadStarted, "All pods reached readiness and the workload is running", c.now())
+	case had:
+		return workload.PodsReady(wl, false, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery", c.now())
 	}
-	reason := kueue.WorkloadWaitForStart
-	if workload.HadPodsReady(wl) {
-		reason = kueue.WorkloadWaitForRecovery
-	}
-	return workload.PodsReady(wl, false, reason, "Not all pods are ready or succeeded", c.now())
+	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
 }
 
 // report writes what the job says of itself, if that is news.
@@ -378,24 +434,51 @@ func (c *controller) apply(ctx context.Context, wl *kueue.Workload, data []byte,
 		client.FieldOwner(manager), client.ForceOwnership)
 }
 
-func (c *controller) workloadOf(ctx context.Context, j job) (*kueue.Workload, error) {
+// workloadsOf are the workloads a job owns, the oldest first.
+func (c *controller) workloadsOf(ctx context.Context, obj client.Object) ([]kueue.Workload, error) {
 	list := &kueue.WorkloadList{}
-	err := c.client.List(ctx, list, client.InNamespace(j.GetNamespace()), client.MatchingFields{ownerIndex: string(j.GetUID())})
-	if err != nil || len(list.Items) == 0 {
-		return nil, err
-	}
-	return &list.Items[0], nil
+	err := c.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{ownerIndex: string(obj.GetUID())})
+	slices.SortFunc(list.Items, func(a, b kueue.Workload) int {
+		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list.Items, err
 }
 
-// workloadName is readable and the same at every attempt, so that a workload
-// is never made twice.
-func workloadName(j job) string {
-	kind := strings.ToLower(j.kind.GVK.Kind)
-	sum := sha1.Sum([]byte(strings.Join([]string{j.kind.GVK.Group, kind, j.GetName(), string(j.GetUID())}, "\n"))) //nolint:gosec // see the import
-	prefix := kind + "-" + j.GetName()
-	const most = 63 - 6
-	if len(prefix) > most {
-		prefix = prefix[:most]
+func prebuilt(obj client.Object) bool { return obj.GetLabels()[PrebuiltLabel] != "" }
+
+// adopt makes the prebuilt workload a job names the job's own. Until it is
+// there the job waits; its coming wakes us.
+func (c *controller) adopt(ctx context.Context, j job) (*kueue.Workload, error) {
+	obj := j.meta()
+	if !j.held() {
+		return nil, c.stop(ctx, j, "its prebuilt workload is not admitted")
 	}
-	return prefix + "-" + hex.EncodeToString(sum[:])[:5]
+	wl := &kueue.Workload{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[PrebuiltLabel]}, wl)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if owner := metav1.GetControllerOf(wl); owner != nil {
+		return nil, &misfitError{fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
+	}
+	owned := wl.DeepCopy()
+	labels := owned.Labels
+	j.own(owned)
+	if err := merge("label", &labels, owned.Labels); err != nil {
+		return nil, err
+	}
+	owned.Labels = labels
+	return nil, c.client.Update(ctx, owned) // the update wakes us
+}
+
+func conditionOf(wl *kueue.Workload, name string) *metav1.Condition {
+	for i := range wl.Status.Conditions {
+		if wl.Status.Conditions[i].Type == name {
+			return &wl.Status.Conditions[i]
+		}
+	}
+	return nil
 }

@@ -2,159 +2,327 @@ package jobs
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"reflect"
 
+	"github.com/google/cel-go/common/types/ref"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Labels and annotations people put on jobs.
-const (
-	QueueNameLabel     = "kueue.x-k8s.io/queue-name" // also read as an annotation, as old jobs carry it
-	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
-	JobUIDLabel        = "kueue.x-k8s.io/job-uid"
-	MinParallelism     = "kueue.x-k8s.io/job-min-parallelism"
-)
-
-// job is an object seen through its row.
-type job struct {
+// object is a job that has a suspend flag, seen through its row.
+type object struct {
 	*unstructured.Unstructured
 	kind *Kind
 }
 
-func (j job) queueName() kueue.LocalQueueName {
-	return kueue.LocalQueueName(cmp.Or(j.GetLabels()[QueueNameLabel], j.GetAnnotations()[QueueNameLabel]))
-}
+var _ job = object{}
 
-func (j job) suspended() bool {
-	suspended, _, _ := unstructured.NestedBool(j.Object, fields(j.kind.Suspend)...)
+func (j object) meta() client.Object { return j.Unstructured }
+func (j object) row() *Kind          { return j.kind }
+
+func (j object) copy() object { return object{j.DeepCopy(), j.kind} }
+
+func (j object) vars() map[string]any { return map[string]any{"object": j.Object} }
+
+func (j object) held() bool {
+	value, _ := j.kind.suspend.get(j.Object)
+	suspended, _ := value.(bool)
 	return suspended
 }
 
-func (j job) setSuspended(value bool) error {
-	return unstructured.SetNestedField(j.Object, value, fields(j.kind.Suspend)...)
+func (j object) started() bool { return !j.held() }
+
+func (j object) suspend(value bool) error { return j.kind.suspend.set(j.Object, value) }
+
+func (j object) active() (bool, error) { return j.kind.active.boolean(j.vars(), false) }
+
+func (j object) finished() (outcome, error) {
+	var end outcome
+	succeeded, err := j.kind.succeeded.boolean(j.vars(), false)
+	if err != nil {
+		return end, err
+	}
+	failed, err := j.kind.failed.boolean(j.vars(), false)
+	if err != nil || !succeeded && !failed {
+		return end, err
+	}
+	message, err := j.kind.message.text(j.vars())
+	if err != nil {
+		return end, err
+	}
+	if succeeded {
+		return outcome{true, kueue.WorkloadFinishedReasonSucceeded, cmp.Or(message, "Job finished successfully")}, nil
+	}
+	return outcome{true, kueue.WorkloadFinishedReasonFailed, cmp.Or(message, "Job failed")}, nil
 }
 
-// finished tells whether the job has ended, how, and its own words about it.
-func (j job) finished() (ended bool, reason, message string) {
-	conditions, _, _ := unstructured.NestedSlice(j.Object, fields(j.kind.Conditions)...)
-	for _, c := range conditions {
-		condition, ok := c.(map[string]any)
-		if !ok || condition["status"] != "True" {
-			continue
-		}
-		name, _ := condition["type"].(string)
-		text, _ := condition["message"].(string)
-		switch {
-		case slices.Contains(j.kind.Succeeded, name):
-			return true, kueue.WorkloadFinishedReasonSucceeded, cmp.Or(text, "Job finished successfully")
-		case slices.Contains(j.kind.Failed, name):
-			return true, kueue.WorkloadFinishedReasonFailed, cmp.Or(text, "Job failed")
-		}
-	}
-	return false, "", ""
+func (j object) ready(wl *kueue.Workload) (bool, error) {
+	vars := j.vars()
+	vars["pods"] = admittedPods(wl)
+	return j.kind.ready.boolean(vars, false)
 }
 
-// active is the number of pods that may still run.
-func (j job) active() int64 { return j.number(j.kind.Active, 0) }
-
-// podsReady says every pod the job wants is up or done.
-func (j job) podsReady(sets []kueue.PodSet) bool {
-	var want int64
-	for _, set := range sets {
-		want += int64(set.Count)
+// admittedPods is the number of pods the job was started with.
+func admittedPods(wl *kueue.Workload) int64 {
+	var total int64
+	for i := range wl.Spec.PodSets {
+		total += int64(admittedCount(wl, i))
 	}
-	return j.number(j.kind.Ready, 0)+j.number(j.kind.Done, 0) >= want
+	return total
 }
 
-func (j job) number(path string, otherwise int64) int64 {
-	if path == "" {
-		return otherwise
+// admittedCount is how many pods of a set the admission allows.
+func admittedCount(wl *kueue.Workload, i int) int32 {
+	if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
+		return *a.PodSetAssignments[i].Count
 	}
-	n, found, err := unstructured.NestedInt64(j.Object, fields(path)...)
-	if !found || err != nil {
-		return otherwise
-	}
-	return n
+	return wl.Spec.PodSets[i].Count
 }
 
-// podSets reads the templates and counts.
-func (j job) podSets() ([]kueue.PodSet, error) {
+func (j object) podSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, error) {
+	if j.kind.shape != nil {
+		return j.kind.shape.podSets(ctx, c, j.Unstructured)
+	}
+	places, err := j.places()
+	if err != nil {
+		return nil, &misfitError{err}
+	}
 	var sets []kueue.PodSet
-	for _, row := range j.kind.PodSets {
-		raw, found, err := unstructured.NestedMap(j.Object, fields(row.Template)...)
-		if err != nil || !found {
-			return nil, fmt.Errorf("%s has no pod template at %s", j.kind.GVK.Kind, row.Template)
+	for _, p := range places {
+		set, err := p.podSet()
+		if err != nil {
+			return nil, &misfitError{err}
 		}
-		set := kueue.PodSet{Name: kueue.NewPodSetReference(row.Name)}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, &set.Template); err != nil {
-			return nil, fmt.Errorf("pod template at %s: %w", row.Template, err)
+		if set.Count > 0 {
+			sets = append(sets, set)
 		}
-		count := j.number(row.Count, 1)
-		set.Count = int32(min(count, j.number(row.AtMost, count)))
-		sets = append(sets, set)
+	}
+	if len(sets) == 0 {
+		return nil, &misfitError{errors.New("it has no pods")}
 	}
 	return sets, nil
 }
 
-// inject lays onto the job's pod templates what an admission decided: the base
-// templates are the workload's, which hold what the user wrote.
-func (j job) inject(base []kueue.PodSet, additions []podSetInfo) error {
-	for i, row := range j.kind.PodSets {
-		template := base[i].Template.DeepCopy()
-		if additions != nil {
-			additions[i].addTo(template)
+func (j object) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+	places, err := j.places()
+	if err != nil {
+		return nil, err
+	}
+	counts := map[kueue.PodSetReference]int32{}
+	for _, p := range places {
+		n, err := p.podSetRow.reclaimable.number(p.vars, 0)
+		if err != nil {
+			return nil, err
 		}
-		if err := j.setScheduling(row.Template, template); err != nil {
-			return err
+		name := kueue.PodSetReference(p.name)
+		counts[name] = int32(n)
+		if !elastic(j) {
+			continue
+		}
+		want, err := p.count.number(p.vars, 1)
+		if err != nil {
+			return nil, err
+		}
+		for i := range wl.Spec.PodSets {
+			if wl.Spec.PodSets[i].Name == name {
+				counts[name] += max(0, admittedCount(wl, i)-int32(want))
+			}
 		}
 	}
-	return nil
+	return reclaimed(wl, counts), nil
 }
 
-// setScheduling writes the parts of a template that steer where pods go, and
-// leaves the rest, which the job's own API may forbid to change.
-func (j job) setScheduling(path string, template *corev1.PodTemplateSpec) error {
-	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
+// lay writes onto the templates what the workload says the user wrote, plus
+// what an admission adds; without additions that restores them.
+func (j object) lay(wl *kueue.Workload, additions []podSetInfo) error {
+	if j.kind.shape != nil {
+		return j.kind.shape.lay(j.Unstructured, wl.Spec.PodSets, additions)
+	}
+	places, err := j.places()
 	if err != nil {
 		return err
 	}
-	for _, field := range []string{"metadata.labels", "metadata.annotations", "spec.nodeSelector", "spec.tolerations", "spec.schedulingGates"} {
-		target := append(fields(path), fields(field)...)
-		value, found, _ := unstructured.NestedFieldNoCopy(raw, fields(field)...)
-		if !found {
-			unstructured.RemoveNestedField(j.Object, target...)
-			continue
-		}
-		if err := unstructured.SetNestedField(j.Object, value, target...); err != nil {
-			return err
+	for _, p := range places {
+		for i := range wl.Spec.PodSets {
+			if string(wl.Spec.PodSets[i].Name) != p.name {
+				continue
+			}
+			template := wl.Spec.PodSets[i].Template.DeepCopy()
+			count := wl.Spec.PodSets[i].Count
+			if additions != nil {
+				if err := additions[i].addTo(&template.ObjectMeta, &template.Spec); err != nil {
+					return err
+				}
+				count = additions[i].count
+			}
+			if err := p.setCountTo(count); err != nil {
+				return err
+			}
+			if err := p.inject(template); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func fields(path string) []string { return strings.Split(path, ".") }
-
-// podSetInfo is what an admission adds to a pod template.
-type podSetInfo struct {
-	nodeSelector map[string]string
-	tolerations  []corev1.Toleration
+func (j object) start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []podSetInfo) error {
+	started := j.copy()
+	if err := started.lay(wl, additions); err != nil {
+		return err
+	}
+	if j.kind.shape != nil && j.kind.shape.whileSuspended() {
+		if err := j.patchTo(ctx, c, started); err != nil {
+			return err
+		}
+		j, started = started, started.copy()
+	}
+	if err := started.suspend(false); err != nil {
+		return err
+	}
+	return j.patchTo(ctx, c, started)
 }
 
-func (info podSetInfo) addTo(template *corev1.PodTemplateSpec) {
-	if len(info.nodeSelector) > 0 && template.Spec.NodeSelector == nil {
-		template.Spec.NodeSelector = map[string]string{}
+func (j object) stop(ctx context.Context, c client.Client, _ string) error {
+	stopped := j.copy()
+	if err := stopped.suspend(true); err != nil {
+		return err
 	}
-	for key, value := range info.nodeSelector {
-		template.Spec.NodeSelector[key] = value
+	return j.patchTo(ctx, c, stopped)
+}
+
+// restore gives the templates back as the user wrote them.
+func (j object) restore(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	restored := j.copy()
+	if err := restored.lay(wl, nil); err != nil {
+		return err
 	}
-	for _, toleration := range info.tolerations {
-		if !slices.Contains(template.Spec.Tolerations, toleration) {
-			template.Spec.Tolerations = append(template.Spec.Tolerations, toleration)
+	if equality.Semantic.DeepEqual(restored.Object, j.Object) {
+		return nil
+	}
+	if len(j.kind.clearOnStop) > 0 {
+		cleared := j.copy()
+		for _, p := range j.kind.clearOnStop {
+			p.remove(cleared.Object)
+		}
+		if !equality.Semantic.DeepEqual(cleared.Object, j.Object) {
+			// The resource version it answers with is the one to change next.
+			if err := c.Status().Patch(ctx, cleared.Unstructured, lockedMerge(j.Unstructured)); err != nil {
+				return err
+			}
+			restored = cleared.copy()
+			if err := restored.lay(wl, nil); err != nil {
+				return err
+			}
+			j = cleared
 		}
 	}
+	return j.patchTo(ctx, c, restored)
+}
+
+// patchTo writes the difference, against the version it was computed from.
+func (j object) patchTo(ctx context.Context, c client.Client, to object) error {
+	if equality.Semantic.DeepEqual(to.Object, j.Object) {
+		return nil
+	}
+	return c.Patch(ctx, to.Unstructured, lockedMerge(j.Unstructured))
+}
+
+func lockedMerge(from client.Object) client.Patch {
+	return client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+}
+
+func (j object) settle(context.Context, client.Client, *kueue.Workload) error { return nil }
+
+func (j object) workloadName() string { return workloadName(j.kind.GVK, j.GetName(), j.GetUID()) }
+
+func (j object) own(wl *kueue.Workload) {
+	wl.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, j.kind.GVK)}
+	wl.Labels = map[string]string{JobUIDLabel: string(j.GetUID())}
+}
+
+// misfitError: the job cannot be understood. Only changing it helps, so its
+// owner is told, and trying again waits for that.
+type misfitError struct{ err error }
+
+func (e *misfitError) Error() string { return e.err.Error() }
+func (e *misfitError) Unwrap() error { return e.err }
+
+func nested(root map[string]any, fields []string) (any, bool) {
+	value, found, err := unstructured.NestedFieldNoCopy(root, fields...)
+	return value, found && err == nil && value != nil
+}
+
+// plainMap turns an expression's map into one as JSON makes them.
+func plainMap(value ref.Val) (map[string]any, error) {
+	native, err := value.ConvertToNative(reflect.TypeFor[map[string]any]())
+	if err != nil {
+		return nil, fmt.Errorf("the expression does not make an object: %w", err)
+	}
+	plain, ok := plainValue(native).(map[string]any)
+	if !ok {
+		return nil, errors.New("the expression does not make an object")
+	}
+	return plain, nil
+}
+
+// plainValue undoes CEL's own types, which nest inside what it converts.
+func plainValue(value any) any {
+	switch v := value.(type) {
+	case ref.Val:
+		return plainValue(v.Value())
+	case map[string]any:
+		for key := range v {
+			v[key] = plainValue(v[key])
+		}
+		return v
+	case map[ref.Val]ref.Val:
+		out := make(map[string]any, len(v))
+		for key := range v {
+			out[fmt.Sprint(key.Value())] = plainValue(v[key])
+		}
+		return out
+	case []ref.Val:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plainValue(v[i])
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plainValue(v[i])
+		}
+		return out
+	}
+	return value
+}
+
+func containers(value ref.Val) ([]corev1.Container, error) {
+	list, ok := plainValue(value).([]any)
+	if !ok {
+		return nil, errors.New("the expression does not make a list of containers")
+	}
+	var out []corev1.Container
+	for _, element := range list {
+		fields, ok := element.(map[string]any)
+		if !ok {
+			return nil, errors.New("the expression makes a list, but not of containers")
+		}
+		var container corev1.Container
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &container); err != nil {
+			return nil, err
+		}
+		out = append(out, container)
+	}
+	return out, nil
 }

@@ -1,69 +1,226 @@
 package jobs
 
 import (
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
 
-// Kind is a row of the table: all there is to say about a kind of job. Paths
-// are dotted field names from the object's root.
+//go:embed kinds.yaml
+var builtIn []byte
+
+// Kind is a row of the table, ready for use.
 type Kind struct {
-	// Name as Kueue's configuration writes it.
+	// Name as Kueue's configuration writes it, or of the JobKind.
 	Name string
 	GVK  schema.GroupVersionKind
-	// Resource is the plural name webhooks and roles use.
-	Resource string
-	// Suspend is the path of the boolean that holds the job back.
-	Suspend string
-	PodSets []PodSet
-	// Conditions is the path of the condition list; a condition of one of these
-	// types being true means the job ended so.
-	Conditions string
-	Succeeded  []string
-	Failed     []string
-	// Active, Ready and Done are paths of pod counts in the status: running in
-	// any way, ready, and finished well.
-	Active, Ready, Done string
+	Spec v1alpha1.JobKindSpec
+
+	// shape reads and writes pod sets where paths cannot say how.
+	shape shape
+
+	suspend     path
+	clearOnStop []path
+	podSets     []podSetRow
+
+	priorityClass, skip, succeeded, failed, message, ready, active expr
+
+	labels, annotations []path
+	group               *groupRow
 }
 
-// PodSet says where a job keeps a pod template and how many pods it wants of it.
-type PodSet struct {
-	Name     string
-	Template string
-	// Count is the path of the number of pods, one where absent; AtMost is a
-	// path that lowers it.
-	Count  string
-	AtMost string
+type podSetRow struct {
+	v1alpha1.PodSet
+	each, nameFrom, template path
+	inject                   injectPaths
+	instead                  []path
+	setCount                 []setCountRow
+
+	when, pod, sidecars, count, minCount, reclaimable, subGroups expr
 }
 
-// Table lists the kinds the controller knows, in the order they are set up.
-func Table() []Kind {
-	return []Kind{
-		{
-			Name:       "batch/job",
-			GVK:        schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
-			Resource:   "jobs",
-			Suspend:    "spec.suspend",
-			PodSets:    []PodSet{{Name: "main", Template: "spec.template", Count: "spec.parallelism", AtMost: "spec.completions"}},
-			Conditions: "status.conditions",
-			Succeeded:  []string{"Complete"},
-			Failed:     []string{"Failed"},
-			Active:     "status.active",
-			Ready:      "status.ready",
-			Done:       "status.succeeded",
-		},
+type setCountRow struct {
+	path path
+	when expr
+}
+
+type groupRow struct{ object, key, podSet expr }
+
+// suspends says jobs of the kind have a flag of their own that holds them back.
+func (k *Kind) suspends() bool { return k.suspend != nil }
+
+// shapes are the kinds whose pods cannot be found by paths alone.
+var shapes = map[string]shape{
+	"trainer.kubeflow.org/trainjob":     trainJob{},
+	"workload.codeflare.dev/appwrapper": appWrapper{},
+}
+
+// Table lists the kinds Elastic comes with.
+var Table = sync.OnceValue(func() []*Kind {
+	var file struct {
+		Shared any `json:"shared"`
+		Kinds  []struct {
+			Name                 string `json:"name"`
+			v1alpha1.JobKindSpec `json:",inline"`
+		} `json:"kinds"`
 	}
-}
-
-// index finds a row by kind; two rows for one kind are a mistake in the table.
-func index(table []Kind) map[schema.GroupVersionKind]*Kind {
-	byKind := make(map[schema.GroupVersionKind]*Kind, len(table))
-	for i := range table {
-		if byKind[table[i].GVK] != nil {
-			panic(fmt.Sprintf("jobs: two rows for %s", table[i].GVK))
+	unknown := func(d *json.Decoder) *json.Decoder { d.DisallowUnknownFields(); return d }
+	if err := yaml.Unmarshal(builtIn, &file, unknown); err != nil {
+		panic(fmt.Sprintf("jobs: kinds.yaml: %v", err))
+	}
+	seen := map[schema.GroupVersionKind]bool{}
+	var table []*Kind
+	for _, row := range file.Kinds {
+		kind, err := Compile(row.Name, row.JobKindSpec)
+		if err != nil {
+			panic(fmt.Sprintf("jobs: kinds.yaml: %s: %v", row.Name, err))
 		}
-		byKind[table[i].GVK] = &table[i]
+		if seen[kind.GVK] {
+			panic(fmt.Sprintf("jobs: two rows for %s", kind.GVK))
+		}
+		seen[kind.GVK] = true
+		table = append(table, kind)
 	}
-	return byKind
+	return table
+})
+
+// Compile makes a row of a description. Every mistake in it is reported, with
+// the field it is in.
+func Compile(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
+	c := &compiler{}
+	k := &Kind{
+		Name: name, Spec: spec, shape: shapes[name],
+		GVK:           schema.GroupVersionKind{Group: spec.Group, Version: spec.Version, Kind: spec.Kind},
+		suspend:       c.plainPath("suspend", spec.Suspend),
+		clearOnStop:   c.paths("clearOnStop", spec.ClearOnStop),
+		priorityClass: c.expr("priorityClass", spec.PriorityClass),
+		skip:          c.expr("skip", spec.Skip),
+		succeeded:     c.expr("succeeded", spec.Succeeded),
+		failed:        c.expr("failed", spec.Failed),
+		message:       c.expr("message", spec.Message),
+		ready:         c.expr("ready", spec.Ready),
+		active:        c.expr("active", spec.Active),
+	}
+	for i, set := range spec.PodSets {
+		k.podSets = append(k.podSets, c.podSet(fmt.Sprintf("podSets[%d]", i), set))
+	}
+	if pods := spec.Pods; pods != nil {
+		k.labels, k.annotations = c.paths("pods.labels", pods.Labels), c.paths("pods.annotations", pods.Annotations)
+		if g := pods.Group; g != nil {
+			k.group = &groupRow{
+				object: c.expr("pods.group.object", g.Object),
+				key:    c.expr("pods.group.key", g.Key),
+				podSet: c.expr("pods.group.podSet", g.PodSet),
+			}
+		}
+	}
+	c.whole(k)
+	return k, errors.Join(c.errs...)
+}
+
+// compiler collects mistakes with the names of the fields they are in.
+type compiler struct{ errs []error }
+
+func (c *compiler) fail(field string, err error) {
+	if err != nil {
+		c.errs = append(c.errs, fmt.Errorf("%s: %w", field, err))
+	}
+}
+
+func (c *compiler) expr(field, source string) expr {
+	e, err := compile(source)
+	c.fail(field, err)
+	return e
+}
+
+func (c *compiler) path(field, text string) path {
+	p, err := parsePath(text)
+	c.fail(field, err)
+	return p
+}
+
+func (c *compiler) plainPath(field, text string) path {
+	p := c.path(field, text)
+	if !p.plain() {
+		c.fail(field, fmt.Errorf("%q names many places; one is wanted here", text))
+	}
+	return p
+}
+
+func (c *compiler) paths(field string, texts []string) []path {
+	var out []path
+	for i, text := range texts {
+		out = append(out, c.path(fmt.Sprintf("%s[%d]", field, i), text))
+	}
+	return out
+}
+
+func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
+	row := podSetRow{
+		PodSet:      set,
+		each:        c.plainPath(field+".each", set.Each),
+		nameFrom:    c.plainPath(field+".nameFrom", set.NameFrom),
+		template:    c.plainPath(field+".template", set.Template),
+		when:        c.expr(field+".when", set.When),
+		pod:         c.expr(field+".pod", set.Pod),
+		sidecars:    c.expr(field+".sidecars", set.Sidecars),
+		count:       c.expr(field+".count", set.Count),
+		minCount:    c.expr(field+".minCount", set.MinCount),
+		reclaimable: c.expr(field+".reclaimable", set.Reclaimable),
+	}
+	for i, place := range set.SetCount {
+		at := fmt.Sprintf("%s.setCount[%d]", field, i)
+		row.setCount = append(row.setCount, setCountRow{c.plainPath(at+".path", place.Path), c.expr(at+".when", place.When)})
+	}
+	if group := set.SubGroup; group != nil {
+		row.subGroups = c.expr(field+".subGroup.count", group.Count)
+	}
+	row.inject = templateInject(row.template)
+	if in := set.Inject; in != nil {
+		row.inject = injectPaths{
+			labels:       c.plainPath(field+".inject.labels", in.Labels),
+			annotations:  c.plainPath(field+".inject.annotations", in.Annotations),
+			nodeSelector: c.plainPath(field+".inject.nodeSelector", in.NodeSelector),
+			tolerations:  c.plainPath(field+".inject.tolerations", in.Tolerations),
+		}
+		row.instead = c.paths(field+".inject.instead", in.Instead)
+	}
+	switch {
+	case set.Template == "" && set.Pod == "":
+		c.fail(field, errors.New("needs template, the path of the pod template, or pod, an expression for it"))
+	case set.Template == "" && set.Inject == nil:
+		c.fail(field, errors.New("needs inject, because there is no template to inject into"))
+	case set.Name == "" && set.Each == "":
+		c.fail(field, errors.New("needs a name"))
+	}
+	if set.MinCount != "" && len(set.SetCount) == 0 {
+		c.fail(field+".minCount", errors.New("needs setCount, where the number of pods is written"))
+	}
+	return row
+}
+
+// whole checks what no single field shows.
+func (c *compiler) whole(k *Kind) {
+	for field, value := range map[string]string{"version": k.Spec.Version, "kind": k.Spec.Kind, "resource": k.Spec.Resource} {
+		if value == "" {
+			c.fail(field, errors.New("is required"))
+		}
+	}
+	switch {
+	case k.suspends() && k.Spec.Pods != nil:
+		c.fail("pods", errors.New("is for kinds without suspend"))
+	case !k.suspends() && k.Spec.Pods == nil:
+		c.fail("suspend", errors.New("is required, or else pods, for a kind that is held by gating its pods"))
+	case k.suspends() && len(k.podSets) == 0 && k.shape == nil:
+		c.fail("podSets", errors.New("at least one is required"))
+	case k.group != nil && len(k.podSets) == 0:
+		c.fail("podSets", errors.New("at least one is required, to know what the group asks for"))
+	}
 }

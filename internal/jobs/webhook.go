@@ -5,72 +5,230 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// WebhookPath is where the API server sends jobs of every kind.
+// WebhookPath is where the API server sends jobs of every kind, and pods.
 const WebhookPath = "/mutate-job"
 
-// manages says the job is ours: it names a queue, and no other job of ours
-// owns it.
-func (o Options) manages(j job) bool {
-	if j.queueName() == "" && !o.ManageJobsWithoutQueueName {
-		return false
-	}
-	owner := metav1.GetControllerOf(j)
-	return owner == nil || !isTableKind(owner)
-}
-
-func isTableKind(owner *metav1.OwnerReference) bool {
-	gv, err := schema.ParseGroupVersion(owner.APIVersion)
-	if err != nil {
-		return false
-	}
-	for _, kind := range Table() {
-		if kind.GVK.Group == gv.Group && kind.GVK.Kind == owner.Kind {
-			return true
-		}
-	}
-	return false
-}
-
-// suspender suspends jobs as they are created.
-type suspender struct {
-	kinds   map[schema.GroupVersionKind]*Kind
-	options Options
-}
-
-func newWebhook(table []Kind, options Options) *webhook.Admission {
-	return &webhook.Admission{Handler: &suspender{kinds: index(table), options: options}}
+// holder holds jobs back as they are created, before their operators see them.
+type holder struct {
+	scope *scope
+	kinds *kinds
 }
 
 // Handle answers one admission request.
-func (s *suspender) Handle(_ context.Context, request admission.Request) admission.Response {
-	kind := s.kinds[schema.GroupVersionKind(request.Kind)]
-	if kind == nil || request.Operation != admissionv1.Create {
+func (h *holder) Handle(ctx context.Context, request admission.Request) admission.Response {
+	kind := h.kinds.byGVK(schema.GroupVersionKind(request.Kind))
+	if kind == nil || request.SubResource != "" {
 		return admission.Allowed("")
 	}
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(request.Object.Raw, object); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("reading the %s: %w", kind.GVK.Kind, err))
+	var changed client.Object
+	var err error
+	if kind.isPod() {
+		changed, err = h.pod(ctx, request)
+	} else {
+		changed, err = h.object(ctx, kind, request)
 	}
-	j := job{object, kind}
-	if !s.options.manages(j) || j.suspended() {
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("queueing the %s: %w", kind.GVK.Kind, err))
+	}
+	if changed == nil {
 		return admission.Allowed("")
 	}
-	if err := j.setSuspended(true); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("suspending the %s: %w", kind.GVK.Kind, err))
-	}
-	changed, err := json.Marshal(object)
+	data, err := json.Marshal(changed)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, changed)
+	return admission.PatchResponseFromRaw(request.Object.Raw, data)
+}
+
+func (k *Kind) isPod() bool { return k.GVK.Group == "" && k.GVK.Kind == "Pod" }
+
+// object suspends a job, or marks the pods it will make; nil means there is
+// nothing to do.
+func (h *holder) object(ctx context.Context, kind *Kind, request admission.Request) (client.Object, error) {
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(request.Object.Raw, obj); err != nil {
+		return nil, err
+	}
+	obj.SetNamespace(request.Namespace)
+	creating := request.Operation == admissionv1.Create
+	if kind.suspends() && !creating {
+		return nil, nil
+	}
+	if queueName(obj) == "" && creating {
+		if err := h.giveDefaultQueue(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	managed, err := h.scope.manages(ctx, kind, obj)
+	if err != nil || !managed {
+		return nil, err
+	}
+	if name := string(queueName(obj)); name != "" {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%s: %q: %s", QueueNameLabel, name, strings.Join(problems, "; "))
+		}
+	}
+	if kind.suspends() {
+		return obj, object{obj, kind}.suspend(true)
+	}
+	return obj, markPods(kind, obj)
+}
+
+func (h *holder) giveDefaultQueue(ctx context.Context, obj *unstructured.Unstructured) error {
+	queue, err := h.scope.defaultQueue(ctx, obj.GetNamespace())
+	if err != nil || queue == "" {
+		return err
+	}
+	independent, err := h.scope.independent(ctx, obj, obj.GetNamespace())
+	if err != nil || !independent {
+		return err
+	}
+	setLabel(obj, QueueNameLabel, queue)
+	return nil
+}
+
+// markPods writes onto an object's pod templates what makes its pods wait.
+func markPods(kind *Kind, obj *unstructured.Unstructured) error {
+	marks := map[string]string{QueueNameLabel: string(queueName(obj))}
+	if class := obj.GetLabels()[PriorityClassLabel]; class != "" {
+		marks[PriorityClassLabel] = class
+	}
+	for _, p := range kind.labels {
+		for key, value := range marks {
+			if err := p.setKey(obj.Object, key, value); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range kind.annotations {
+		if err := p.setKey(obj.Object, ParentAnnotation, kind.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setKey writes a key, which may hold dots, of the map at a path.
+func (p path) setKey(root map[string]any, key, value string) error {
+	return append(p[:len(p):len(p)], segment{name: key}).set(root, value)
+}
+
+// pod gates a pod whose job, itself or the object it belongs to, waits in a
+// queue.
+func (h *holder) pod(ctx context.Context, request admission.Request) (client.Object, error) {
+	if request.Operation != admissionv1.Create {
+		return nil, nil
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
+		return nil, err
+	}
+	if queueName(pod) == "" {
+		return nil, nil
+	}
+	parent := h.kinds.byName(pod.Annotations[ParentAnnotation])
+	if parent == nil {
+		independent, err := h.scope.independent(ctx, pod, request.Namespace)
+		if err != nil || !independent {
+			return nil, err
+		}
+	}
+	if !gated(pod) && pod.Labels[ManagedLabel] == "" {
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
+	}
+	setLabel(pod, ManagedLabel, "true")
+	if err := h.group(parent, pod); err != nil {
+		return nil, err
+	}
+	if len(pod.OwnerReferences) == 0 {
+		// Nobody replaces it, so its end must not go unseen.
+		controllerutil.AddFinalizer(pod, ManagedLabel)
+	}
+	return pod, nil
+}
+
+// group tells a pod which group it is in, or checks what the user said of it.
+func (h *holder) group(parent *Kind, pod *corev1.Pod) error {
+	if parent == nil || parent.group == nil {
+		return checkGroup(pod)
+	}
+	vars, err := podVars(pod)
+	if err != nil {
+		return err
+	}
+	name, found, err := parent.group.object.value(vars)
+	if err != nil || !found {
+		return err // the operator has yet to say; we are asked again when it has
+	}
+	key, found, err := parent.group.key.value(vars)
+	if err != nil || !found && !parent.group.key.absent() {
+		return err
+	}
+	text := fmt.Sprint(name.Value())
+	if found {
+		text += "-" + fmt.Sprint(key.Value())
+	}
+	set, err := parent.group.podSet.text(vars)
+	if err != nil {
+		return err
+	}
+	if set == "" {
+		set = parent.podSets[0].Name
+	}
+	setLabel(pod, GroupNameLabel, shortName(strings.ToLower(parent.GVK.Kind)+"-"+text, parent.GVK.Kind, parent.GVK.Group, text))
+	setAnnotation(pod, RoleAnnotation, set)
+	setAnnotation(pod, GroupServing, "true")
+	return nil
+}
+
+func checkGroup(pod *corev1.Pod) error {
+	group, total := groupOf(pod), pod.Annotations[GroupTotal]
+	switch {
+	case group == "" && total == "":
+		return nil
+	case group == "":
+		return fmt.Errorf("annotation %s needs the label %s", GroupTotal, GroupNameLabel)
+	case pod.Annotations[GroupServing] == "true":
+		return nil
+	}
+	if n, err := strconv.Atoi(total); err != nil || n < 1 {
+		return fmt.Errorf("annotation %s: %q is not a number of pods", GroupTotal, total)
+	}
+	if problems := validation.IsDNS1123Subdomain(group); len(problems) > 0 {
+		return fmt.Errorf("%s: %q: %s", GroupNameLabel, group, strings.Join(problems, "; "))
+	}
+	setAnnotation(pod, RoleAnnotation, roleHash(&pod.Spec))
+	return nil
+}
+
+func setLabel(obj client.Object, key, value string) {
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	obj.SetLabels(labels)
+}
+
+func setAnnotation(obj client.Object, key, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	obj.SetAnnotations(annotations)
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
 
 // Group and Version are what a file's apiVersion says: "elasticai.io/v1alpha1".
@@ -78,6 +80,12 @@ type QueueConfiguration struct {
 	Writers int `json:"writers,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
+	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;
+	// jobs elsewhere are left alone, whatever they say.
+	ManagedJobsNamespaceSelector *metav1.LabelSelector `json:"managedJobsNamespaceSelector,omitempty"`
+	// JobKinds are kinds of jobs beside the built-in ones, by a name of your
+	// choice. The same can be said with JobKind objects, without a restart.
+	JobKinds map[string]jobsv1alpha1.JobKindSpec `json:"jobKinds,omitempty"`
 }
 
 // GPUSchedulerConfiguration is the file of elastic-gpu-scheduler.

@@ -1,0 +1,216 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of JobKind.
+var GroupVersion = schema.GroupVersion{Group: "elasticai.io", Version: "v1alpha1"}
+
+// AddToScheme makes JobKind known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &JobKind{}, &JobKindList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// JobKind teaches Elastic a kind of job.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`
+// +kubebuilder:printcolumn:name="Group",type=string,JSONPath=`.spec.group`
+// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].message`
+type JobKind struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   JobKindSpec   `json:"spec"`
+	Status JobKindStatus `json:"status,omitempty"`
+}
+
+// JobKindList is a list of JobKinds.
+//
+// +kubebuilder:object:root=true
+type JobKindList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []JobKind `json:"items"`
+}
+
+// Active is the condition that says whether jobs of the kind are queued, and
+// if not, why.
+const Active = "Active"
+
+// Reasons of the Active condition.
+const (
+	ReasonReady        = "Ready"
+	ReasonInvalid      = "Invalid"      // the message names every path and expression that is wrong
+	ReasonNotInstalled = "NotInstalled" // the kind's CRD is not there; it wakes with it
+	ReasonForbidden    = "Forbidden"    // elastic-queue may not watch and change objects of the kind
+	ReasonTaken        = "Taken"        // another description of the same kind is in use
+)
+
+// JobKindStatus says whether the kind is in use.
+type JobKindStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// JobKindSpec says all there is to say about a kind of job.
+//
+// A path is field names with dots between them, from the object's root:
+// "spec.template". A name may end in [*], which stands for every element of a
+// list, or in ?, which leaves the path out where the field is absent.
+//
+// An expression is CEL. It sees the job as "object", and inside podSets the
+// list element or map value as "item" and its index or key as "key". A field
+// that may be absent is read with a question mark:
+// object.?status.?ready.orValue(0). Beside CEL's own functions there are
+// sum(list), condition(object, "Type"), which is true when the condition is,
+// and conditionMessage(object, "Type").
+type JobKindSpec struct {
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	Version string `json:"version"`
+	// +kubebuilder:validation:MinLength=1
+	Kind string `json:"kind"`
+	// Resource is the plural name, as in "kubectl get trains".
+	//
+	// +kubebuilder:validation:MinLength=1
+	Resource string `json:"resource"`
+
+	// Suspend is the path of the boolean that holds a job back. A kind without
+	// one is held by gating its pods: see Pods.
+	Suspend string `json:"suspend,omitempty"`
+	// ClearOnStop are status fields to remove when a job is stopped, where its
+	// own API would otherwise not let its templates be restored.
+	ClearOnStop []string `json:"clearOnStop,omitempty"`
+
+	// PodSets say which pods a job will have, in order.
+	PodSets []PodSet `json:"podSets,omitempty"`
+	// PriorityClass is an expression for the name of a PriorityClass; where it is
+	// empty, the first pod set that names one decides.
+	PriorityClass string `json:"priorityClass,omitempty"`
+
+	// Skip is an expression for jobs that are not to be queued.
+	Skip string `json:"skip,omitempty"`
+
+	// Succeeded and Failed are expressions that become true when a job ends; one
+	// with neither never ends by itself, as a service does. Message is its own
+	// word about it.
+	Succeeded string `json:"succeeded,omitempty"`
+	Failed    string `json:"failed,omitempty"`
+	Message   string `json:"message,omitempty"`
+	// Ready is an expression: all pods are up or done. It also sees "pods", the
+	// number of pods admitted.
+	Ready string `json:"ready,omitempty"`
+	// Active is an expression: pods may still be running. A stopped job gives its
+	// quota back when it turns false.
+	Active string `json:"active,omitempty"`
+
+	// Elastic kinds may be scaled while they run, if the job says so with the
+	// annotation kueue.x-k8s.io/elastic-job.
+	Elastic bool `json:"elastic,omitempty"`
+
+	// ManagedBy is the path of the field that hands a job to another controller,
+	// and Sync are the paths copied back from the cluster that runs it.
+	ManagedBy string   `json:"managedBy,omitempty"`
+	Sync      []string `json:"sync,omitempty"`
+
+	// Pods says how the pods of a kind without Suspend are found and held.
+	Pods *GatedPods `json:"pods,omitempty"`
+}
+
+// PodSet says where a job keeps a pod template, and how many pods it makes of it.
+type PodSet struct {
+	// Name of the pod set. With Each it is the map's key or the field NameFrom of
+	// the element.
+	Name string `json:"name,omitempty"`
+	// Each is the path of a list or map: one pod set per element, and the paths
+	// below start at the element. Order sorts a map's keys: these first.
+	Each     string   `json:"each,omitempty"`
+	NameFrom string   `json:"nameFrom,omitempty"`
+	Order    []string `json:"order,omitempty"`
+	// When is an expression: whether the pod set is there.
+	When string `json:"when,omitempty"`
+
+	// Template is the path of the pod template.
+	Template string `json:"template,omitempty"`
+	// Pod is an expression for the pod template where the object has none: it is
+	// what its operator would make.
+	Pod string `json:"pod,omitempty"`
+	// Sidecars is an expression for containers the operator adds to each pod, so
+	// that they are counted.
+	Sidecars string `json:"sidecars,omitempty"`
+	// Inject are paths for kinds that keep these fields elsewhere than in the
+	// template.
+	Inject *Inject `json:"inject,omitempty"`
+
+	// Count is an expression for the number of pods; one, where absent.
+	Count string `json:"count,omitempty"`
+	// MinCount is an expression: with how few pods the job may be started. SetCount
+	// is then where the number is written.
+	MinCount string     `json:"minCount,omitempty"`
+	SetCount []SetCount `json:"setCount,omitempty"`
+	// Reclaimable is an expression for the number of pods that are done for good.
+	Reclaimable string `json:"reclaimable,omitempty"`
+
+	// PodIndexLabel is the label that numbers the pods of the set; SubGroup says
+	// how they fall into equal parts.
+	PodIndexLabel string    `json:"podIndexLabel,omitempty"`
+	SubGroup      *SubGroup `json:"subGroup,omitempty"`
+}
+
+// SubGroup says how the pods of a set fall into equal parts.
+type SubGroup struct {
+	IndexLabel string `json:"indexLabel"`
+	// Count is an expression for the number of parts.
+	Count string `json:"count"`
+}
+
+// SetCount is a place the number of pods is written to.
+type SetCount struct {
+	Path string `json:"path"`
+	// When is an expression: whether it is.
+	When string `json:"when,omitempty"`
+}
+
+// Inject are the paths of what an admission adds to pods.
+type Inject struct {
+	Labels       string `json:"labels,omitempty"`
+	Annotations  string `json:"annotations,omitempty"`
+	NodeSelector string `json:"nodeSelector,omitempty"`
+	Tolerations  string `json:"tolerations,omitempty"`
+	// Instead are paths of fields that the ones above take the place of, where the
+	// kind's API does not allow both.
+	Instead []string `json:"instead,omitempty"`
+}
+
+// GatedPods says how the pods of a kind that cannot be suspended are marked.
+// Each pod is a job of its own, unless Group makes one of several.
+type GatedPods struct {
+	// Labels and Annotations are the paths of maps that reach the pods: the queue
+	// name, the priority class and the kind are written there.
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+	// Group makes one job of several pods. How many, and what they ask for, is
+	// what PodSets say of the object.
+	Group *PodGroup `json:"group,omitempty"`
+}
+
+// PodGroup says which pods belong together, in expressions that see "pod".
+type PodGroup struct {
+	// Object is the name of the object the pod belongs to.
+	Object string `json:"object"`
+	// Key tells apart groups of one object.
+	Key string `json:"key,omitempty"`
+	// PodSet is the name of the pod set the pod belongs to; the first, where absent.
+	PodSet string `json:"podSet,omitempty"`
+}

@@ -1,0 +1,154 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// shape reads and writes the pod sets of a kind whose pods cannot be found by
+// paths alone.
+type shape interface {
+	podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error)
+	// lay writes what an admission adds to the pods; nil takes it away.
+	lay(obj *unstructured.Unstructured, base []kueue.PodSet, additions []podSetInfo) error
+	// whileSuspended says the kind's API wants that written before the job is
+	// started, not with it.
+	whileSuspended() bool
+}
+
+// appWrapper wraps any objects. Each component says where in its object the pod
+// templates are, and has a list of its own for what an admission adds.
+type appWrapper struct{}
+
+func (appWrapper) whileSuspended() bool { return false }
+
+func (appWrapper) podSets(_ context.Context, _ client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
+	var sets []kueue.PodSet
+	err := eachComponent(obj, func(i int, component map[string]any) error {
+		for _, declared := range list(component, "podSets") {
+			template, err := componentTemplate(component, fmt.Sprint(declared["path"]))
+			if err != nil {
+				return fmt.Errorf("spec.components[%d]: %w", i, err)
+			}
+			replicas, found := declared["replicas"].(int64)
+			if !found {
+				replicas = 1
+			}
+			sets = append(sets, kueue.PodSet{
+				Name:            kueue.PodSetReference(fmt.Sprintf("%s-%d", obj.GetName(), len(sets))),
+				Template:        *tidy(template),
+				Count:           int32(replicas),
+				TopologyRequest: topologyRequest(&template.ObjectMeta, "", false, "", 0),
+			})
+		}
+		return nil
+	})
+	if err == nil && len(sets) == 0 {
+		err = fmt.Errorf("no component declares podSets")
+	}
+	if err != nil {
+		return nil, &misfitError{err}
+	}
+	return sets, nil
+}
+
+// componentTemplate follows a component's path, such as template.spec.template,
+// to a pod template or, for a bare pod, to the pod.
+func componentTemplate(component map[string]any, at string) (*corev1.PodTemplateSpec, error) {
+	p, err := parsePath(strings.TrimPrefix(at, "."))
+	if err != nil {
+		return nil, err
+	}
+	value, _ := p.get(component)
+	raw, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("there is no pod template at %s", at)
+	}
+	template := &corev1.PodTemplateSpec{}
+	fields := map[string]any{"metadata": raw["metadata"], "spec": raw["spec"]}
+	if raw["metadata"] == nil {
+		delete(fields, "metadata")
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, template); err != nil {
+		return nil, fmt.Errorf("pod template at %s: %w", at, err)
+	}
+	return template, nil
+}
+
+func (appWrapper) lay(obj *unstructured.Unstructured, _ []kueue.PodSet, additions []podSetInfo) error {
+	next := 0
+	return eachComponent(obj, func(_ int, component map[string]any) error {
+		if additions == nil {
+			delete(component, "podSetInfos")
+			return nil
+		}
+		var infos []any
+		for range list(component, "podSets") {
+			if next >= len(additions) {
+				return fmt.Errorf("the workload has %d pod sets, the AppWrapper more", len(additions))
+			}
+			info, err := additions[next].asMap()
+			if err != nil {
+				return err
+			}
+			infos = append(infos, info)
+			next++
+		}
+		if len(infos) > 0 {
+			component["podSetInfos"] = infos
+		}
+		return nil
+	})
+}
+
+// asMap is the additions as a JSON object with the names pods have for them.
+func (info podSetInfo) asMap() (map[string]any, error) {
+	template := &corev1.PodTemplateSpec{}
+	if err := info.addTo(&template.ObjectMeta, &template.Spec); err != nil {
+		return nil, err
+	}
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	for name, from := range map[string][]string{
+		"labels": {"metadata", "labels"}, "annotations": {"metadata", "annotations"},
+		"nodeSelector": {"spec", "nodeSelector"}, "tolerations": {"spec", "tolerations"}, "schedulingGates": {"spec", "schedulingGates"},
+	} {
+		if value, found := nested(raw, from); found {
+			out[name] = value
+		}
+	}
+	return out, nil
+}
+
+func eachComponent(obj *unstructured.Unstructured, visit func(i int, component map[string]any) error) error {
+	spec, _ := obj.Object["spec"].(map[string]any)
+	for i, component := range list(spec, "components") {
+		if err := visit(i, component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list is the objects of a list field.
+func list(parent map[string]any, field string) []map[string]any {
+	elements, _ := parent[field].([]any)
+	var out []map[string]any
+	for _, element := range elements {
+		if fields, ok := element.(map[string]any); ok {
+			out = append(out, fields)
+		}
+	}
+	return out
+}

@@ -1,0 +1,153 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// groupPrefix marks requests that are for a group: no object's name has a slash.
+const groupPrefix = "group/"
+
+// groupIndex finds the pods of a group.
+const groupIndex = "pod-group"
+
+// pods reconciles jobs that are held back by gates on their pods.
+type pods struct {
+	*controller
+	reader client.Reader // of managed pods
+	kind   *Kind
+	kinds  *kinds
+}
+
+// requestFor is the job a pod belongs to.
+func requestFor(obj client.Object) []reconcile.Request {
+	name := obj.GetName()
+	if group := groupOf(obj); group != "" {
+		name = groupPrefix + group
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+func groupOf(obj client.Object) string {
+	if name := obj.GetLabels()[GroupNameLabel]; name != "" {
+		return name
+	}
+	return obj.GetAnnotations()[GroupNameLabel]
+}
+
+// requestForWorkload is the pod or group a workload describes.
+func requestForWorkload(obj client.Object) []reconcile.Request {
+	key := types.NamespacedName{Namespace: obj.GetNamespace()}
+	if obj.GetAnnotations()[IsGroupAnnotation] == "true" {
+		key.Name = groupPrefix + obj.GetName()
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	if owner := metav1.GetControllerOf(obj); owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1" {
+		key.Name = owner.Name
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+// Reconcile brings one pod, or the pods of one group, and their workload
+// together.
+func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	g, err := c.load(ctx, request)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
+	if g == nil {
+		if isGroup {
+			return ctrl.Result{}, c.forgetGroup(ctx, request.Namespace, group)
+		}
+		return ctrl.Result{}, c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
+	}
+	wl, err := c.workloadOf(ctx, g)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !isGroup && g.pods[0].DeletionTimestamp != nil || g.parentGone {
+		return c.result(g, g.settle(ctx, c.client, nil)) // its workload goes with it
+	}
+	result, err := c.result(g, c.step(ctx, g, wl))
+	if due := g.stuckAt(); err == nil && result.RequeueAfter == 0 && due > 0 {
+		result.RequeueAfter = due
+	}
+	return result, err
+}
+
+// load gathers the pods a request is about; nil if there are none.
+func (c *pods) load(ctx context.Context, request ctrl.Request) (*podGroup, error) {
+	g := &podGroup{kind: c.kind, now: c.now()}
+	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
+	if isGroup {
+		list := &corev1.PodList{}
+		if err := c.reader.List(ctx, list, client.InNamespace(request.Namespace), client.MatchingFields{groupIndex: group}); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			g.pods = append(g.pods, &list.Items[i])
+		}
+		g.name = group
+	} else {
+		pod := &corev1.Pod{}
+		if err := c.reader.Get(ctx, request.NamespacedName, pod); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		g.pods = []*corev1.Pod{pod}
+	}
+	if len(g.pods) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(g.pods, func(a, b *corev1.Pod) int {
+		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	if kind := c.kinds.byName(g.pods[0].Annotations[ParentAnnotation]); isGroup && kind != nil && kind.group != nil {
+		return g, g.findParent(ctx, c.client, kind)
+	}
+	return g, nil
+}
+
+func (c *pods) workloadOf(ctx context.Context, g *podGroup) (*kueue.Workload, error) {
+	wl := &kueue.Workload{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: g.pods[0].Namespace, Name: g.workloadName()}, wl)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return wl, err
+}
+
+// forgetGroup deletes the workload of a group that has no pods left. New ones
+// get a new one, and no worse a place: an evicted workload stands in line by
+// the time of its eviction.
+func (c *pods) forgetGroup(ctx context.Context, namespace, group string) error {
+	wl := &kueue.Workload{}
+	if err := c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: group}, wl); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if wl.Annotations[IsGroupAnnotation] != "true" {
+		return nil
+	}
+	return c.drop(ctx, wl)
+}
+
+func podVars(pod *corev1.Pod) (map[string]any, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	return map[string]any{"pod": raw}, err
+}

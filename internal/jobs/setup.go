@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+)
+
+// Options of the job controllers.
+type Options struct {
+	// ManageJobsWithoutQueueName also takes jobs that name no queue.
+	ManageJobsWithoutQueueName bool
+	// Namespaces, if set, limits all this to namespaces with such labels.
+	Namespaces *metav1.LabelSelector
+	// Declared are kinds beside the built-in ones, by name. More come and go as
+	// JobKind objects.
+	Declared map[string]v1alpha1.JobKindSpec
+}
+
+// Indexes that find the workload of a job: by the job's UID while it is there,
+// by its kind and name when it is gone.
+const (
+	ownerIndex     = "metadata.ownerReferences.uid"
+	ownerNameIndex = "metadata.ownerReferences.name"
+)
+
+// Setup adds the controllers and the webhook to the manager.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+	if err := indexOwners(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	namespaces := labels.Everything()
+	if options.Namespaces != nil {
+		var err error
+		if namespaces, err = metav1.LabelSelectorAsSelector(options.Namespaces); err != nil {
+			return err
+		}
+	}
+	podCache, err := newPodCache(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	inUse := &kinds{}
+	where := &scope{
+		cached: mgr.GetClient(), direct: mgr.GetAPIReader(), kinds: inUse,
+		withoutQueueName: options.ManageJobsWithoutQueueName, namespaces: namespaces,
+	}
+	common := &controller{
+		client: mgr.GetClient(), scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
+	}
+	r, err := newRegistry(mgr, inUse, common, podCache, options.Declared)
+	if err != nil {
+		return err
+	}
+	mgr.GetWebhookServer().Register(WebhookPath, &webhook.Admission{Handler: &holder{scope: where, kinds: inUse}})
+	return r.setup(mgr)
+}
+
+// newPodCache watches the pods that wait or waited in a queue, and no others: a
+// cluster has many.
+func newPodCache(ctx context.Context, mgr ctrl.Manager) (cache.Cache, error) {
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedLabel: "true"}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.IndexField(ctx, &corev1.Pod{}, groupIndex, func(obj client.Object) []string {
+		if group := groupOf(obj); group != "" {
+			return []string{group}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, mgr.Add(c)
+}
+
+func indexOwners(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, value := range map[string]func(*metav1.OwnerReference) string{
+		ownerIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
+		ownerNameIndex: func(owner *metav1.OwnerReference) string {
+			return ownerKey(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), owner.Name)
+		},
+	} {
+		err := indexer.IndexField(ctx, &kueue.Workload{}, field, func(obj client.Object) []string {
+			if owner := metav1.GetControllerOf(obj); owner != nil {
+				return []string{value(owner)}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ownerKey(kind schema.GroupKind, name string) string { return kind.String() + "/" + name }
