@@ -12,6 +12,8 @@ SANDBOX_LDFLAGS := -s -w \
 	-X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
 	-X k8s.io/component-base/version.gitMajor=1 \
 	-X k8s.io/component-base/version.gitMinor=37
+# go-nvml's bindings name functions that NVIDIA has since deprecated.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 MODULES := . sandbox
 

@@ -3,6 +3,7 @@ module github.com/elastic-ai/elastic
 go 1.26.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.1-0
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/go-logr/logr v1.4.3
 	github.com/google/cel-go v0.29.2

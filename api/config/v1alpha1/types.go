@@ -129,6 +129,8 @@ type GPUAgentConfiguration struct {
 
 	// NodeName is the node this agent serves; empty takes the host's name.
 	NodeName string `json:"nodeName,omitempty"`
+	// Simulate serves the sandbox's simulated nodes instead.
+	Simulate bool `json:"simulate,omitempty"`
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue.

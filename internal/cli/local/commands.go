@@ -90,7 +90,7 @@ What to type next:
   elastic kubectl%[1]s get nodes                 # any kubectl command
   elastic kubectl%[1]s get clusterqueues,workloads -A
   export KUBECONFIG=$(elastic kubeconfig%[1]s)   # for your own tools
-  elastic status%[1]s
+  elastic status
   elastic down%[1]s
 `, flag)
 }

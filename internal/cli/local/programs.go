@@ -57,6 +57,16 @@ func programs(dir string) ([]program, error) {
 				return cfg
 			},
 		},
+		{
+			name: "elastic-gpu-agent", folder: "gpu-agent",
+			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
+			config: func(p *program) any {
+				cfg := v1alpha1.NewGPUAgentConfiguration()
+				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
+				cfg.Simulate = true
+				return cfg
+			},
+		},
 	}
 	for i := range list {
 		p := &list[i]

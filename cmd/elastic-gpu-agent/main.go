@@ -1,0 +1,92 @@
+// Command elastic-gpu-agent finds a node's cards and keeps their GPU objects
+// true.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/program"
+)
+
+func main() {
+	program.Main(program.Program[*v1alpha1.GPUAgentConfiguration]{
+		Name:  "elastic-gpu-agent",
+		Short: "Find a node's cards and keep their GPU objects true",
+		Long: `elastic-gpu-agent runs on each node. It finds the node's cards through the NVIDIA
+driver and keeps a GPU object for each: what it is, how it is linked, how busy it
+is, and whether it is well. On a node without a driver it says so and serves
+nothing.`,
+		Example: `  # On a node
+  elastic-gpu-agent --node-name "$NODE_NAME"
+
+  # For a sandbox: all simulated nodes, with the cards they claim
+  elastic-gpu-agent --simulate --kubeconfig "$(elastic kubeconfig)"`,
+		Defaults: v1alpha1.NewGPUAgentConfiguration,
+		Flags: func(cmd *cobra.Command, cfg *v1alpha1.GPUAgentConfiguration) {
+			cmd.Flags().StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "the node this agent serves; default: the host's name")
+			cmd.Flags().BoolVar(&cfg.Simulate, "simulate", cfg.Simulate, "serve the sandbox's simulated nodes instead of this one")
+		},
+		Run: run,
+	})
+}
+
+func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfiguration) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	mgr, err := env.Manager(manager.Options{Scheme: scheme}, v1alpha1.LeaderElection{})
+	if err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	source, err := newSource(env, cfg)
+	if err != nil {
+		return err
+	}
+	if source != nil {
+		publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source}
+		if err := publisher.SetupWithManager(ctx, mgr); err != nil {
+			return fmt.Errorf("setting up the publisher: %w", err)
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// newSource is where cards are found; nil on a node that has none.
+func newSource(env program.Env, cfg *v1alpha1.GPUAgentConfiguration) (discovery.Source, error) {
+	if cfg.Simulate {
+		return discovery.Simulated{}, nil
+	}
+	node := cfg.NodeName
+	if node == "" {
+		var err error
+		if node, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("finding the node's name (give --node-name): %w", err)
+		}
+	}
+	source, err := discovery.NewNVML(node, nvml.New())
+	if err != nil {
+		env.Log.Info("this node has no cards to serve", "node", node, "why", err.Error())
+		return nil, nil
+	}
+	return source, nil
+}

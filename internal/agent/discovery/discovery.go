@@ -1,0 +1,70 @@
+// Package discovery finds cards: the real ones through NVIDIA's management
+// library (nvml.go), or those that a simulated node claims to have
+// (simulated.go).
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Card is a card as its node sees it.
+type Card struct {
+	Index    int
+	UUID     string
+	Model    string // as people write it: H100-80G
+	Path     string
+	MemoryMB int64
+	NUMA     int
+	Links    []Link
+	// Problem says why the card must not be used; empty means it is well.
+	Problem string
+	Load    *Load
+}
+
+// Link is a connection to another card of the node.
+type Link struct {
+	To        int
+	Bandwidth int64 // GB/s
+}
+
+// Load is how busy a card is, in percent.
+type Load struct{ Core, Memory int }
+
+// Source tells which cards a node has.
+type Source interface {
+	// Cards of the node, by index. An error means nothing is known, not that
+	// there are none.
+	Cards(ctx context.Context, node *corev1.Node) ([]Card, error)
+	// Serves says whether the node is this source's to tell about.
+	Serves(node *corev1.Node) bool
+}
+
+// products are the names cards go by, with the memory their maker advertises.
+var products = map[string][]int{
+	"T4": {16}, "V100": {16, 32}, "A10": {24}, "A30": {24}, "A40": {48}, "A100": {40, 80}, "L4": {24}, "L40": {48}, "L40S": {48},
+	"H20": {96, 141}, "H100": {80, 94}, "H200": {141}, "B200": {180, 192},
+}
+
+// shortModel turns a driver's name for a card ("NVIDIA A100-SXM4-40GB") and
+// its memory into the short one. Drivers report less memory than is
+// advertised: the nearest size of that product is meant.
+func shortModel(name string, memoryMB int64) string {
+	chip := strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "Tesla ")
+	chip, _, _ = strings.Cut(chip, " ")
+	chip, _, _ = strings.Cut(chip, "-")
+	gigabytes := int(math.Round(float64(memoryMB) / 1024))
+	best := gigabytes
+	for i, size := range products[chip] {
+		if i == 0 || abs(size-gigabytes) < abs(best-gigabytes) {
+			best = size
+		}
+	}
+	return fmt.Sprintf("%s-%dG", chip, best)
+}
+
+func abs(n int) int { return max(n, -n) }

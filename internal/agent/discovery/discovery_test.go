@@ -1,0 +1,124 @@
+package discovery
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestShortModel(t *testing.T) {
+	// Names and memory as drivers report them.
+	for _, tc := range []struct {
+		name   string
+		memory int64
+		want   string
+	}{
+		{"NVIDIA H200", 143771, "H200-141G"},
+		{"NVIDIA H100 80GB HBM3", 81559, "H100-80G"},
+		{"NVIDIA A100-SXM4-40GB", 40960, "A100-40G"},
+		{"NVIDIA A100-SXM4-80GB", 81920, "A100-80G"},
+		{"Tesla V100-SXM2-16GB", 16160, "V100-16G"},
+		{"Tesla T4", 15360, "T4-16G"},
+		{"NVIDIA A10", 23028, "A10-24G"},
+		{"NVIDIA L40S", 46068, "L40S-48G"},
+		{"NVIDIA RTX 6000", 49140, "RTX-48G"}, // none we know: what the driver says
+	} {
+		if got := shortModel(tc.name, tc.memory); got != tc.want {
+			t.Errorf("%s with %d MiB: %s, want %s", tc.name, tc.memory, got, tc.want)
+		}
+	}
+}
+
+func TestNVMLOnADGX(t *testing.T) {
+	server := dgxa100.New()
+	for i, device := range server.Devices {
+		complete(device.(*dgxa100.Device), server, i)
+	}
+	source, err := NewNVML("here", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	cards, err := source.Cards(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cards) != 8 {
+		t.Fatalf("%d cards, want 8", len(cards))
+	}
+	seen := map[string]bool{}
+	for i, card := range cards {
+		if card.Index != i || card.Problem != "" || card.Model != "A100-40G" || card.MemoryMB == 0 || seen[card.UUID] {
+			t.Errorf("card %d: %+v", i, card)
+		}
+		seen[card.UUID] = true
+		if card.Load == nil || card.Load.Core != 10*i {
+			t.Errorf("card %d: load %+v, want core %d", i, card.Load, 10*i)
+		}
+		next := (i + 1) % 8
+		if len(card.Links) != 1 || card.Links[0] != (Link{To: next, Bandwidth: 100}) {
+			t.Errorf("card %d: links %+v, want two links of 50 GB/s to %d", i, card.Links, next)
+		}
+	}
+}
+
+// complete adds what the mock leaves out: a driver's name and address for the
+// card, load, and a ring of NVLinks, two to the next card.
+func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
+	device.GetNameFunc = func() (string, nvml.Return) { return "NVIDIA A100-SXM4-40GB", nvml.SUCCESS }
+	device.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
+		var pci nvml.PciInfo
+		for at, char := range fmt.Sprintf("00000000:%02X:00.0", 16+i) {
+			pci.BusId[at] = int8(char)
+		}
+		return pci, nvml.SUCCESS
+	}
+	device.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
+		return nvml.Utilization{Gpu: uint32(10 * i)}, nvml.SUCCESS
+	}
+	device.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
+		if link < 2 {
+			return nvml.FEATURE_ENABLED, nvml.SUCCESS
+		}
+		return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
+	}
+	device.GetNvLinkVersionFunc = func(int) (uint32, nvml.Return) { return 3, nvml.SUCCESS }
+	device.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) {
+		return server.Devices[(i+1)%8].GetPciInfo()
+	}
+}
+
+func TestNoDriverIsSaid(t *testing.T) {
+	broken := dgxa100.New()
+	broken.InitFunc = func() nvml.Return { return nvml.ERROR_LIBRARY_NOT_FOUND }
+	if _, err := NewNVML("here", broken); err == nil {
+		t.Fatal("without a driver there must be an error")
+	}
+}
+
+func TestSimulatedNode(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:        "h100-80g-0",
+		Annotations: map[string]string{SimulatedAnnotation: "fake", ProblemAnnotation: "1=fell off the bus"},
+		Labels: map[string]string{
+			"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "81920", "elasticgpu.io/gpu-model": "H100-80G",
+		},
+	}}
+	cards, err := Simulated{}.Cards(t.Context(), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(cards) != 2 || cards[0].Problem != "" || cards[1].Problem != "fell off the bus" || cards[1].MemoryMB != 81920 {
+		t.Errorf("cards %+v", cards)
+	}
+	for _, bad := range []string{"x=1", "1", "1="} {
+		node.Annotations[ProblemAnnotation] = bad
+		if _, err := (Simulated{}).Cards(t.Context(), node); err == nil {
+			t.Errorf("problem %q must be refused", bad)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// NVML tells of the cards of the node it runs on.
+type NVML struct {
+	node string
+	lib  nvml.Interface
+}
+
+// NewNVML loads the driver's library. The error says that there is none.
+func NewNVML(node string, lib nvml.Interface) (*NVML, error) {
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("no NVIDIA driver answers: %s", ret)
+	}
+	return &NVML{node: node, lib: lib}, nil
+}
+
+// Close gives the library back.
+func (n *NVML) Close() { _ = n.lib.Shutdown() }
+
+// Serves the node it runs on.
+func (n *NVML) Serves(node *corev1.Node) bool { return node.Name == n.node }
+
+// Cards asks the driver.
+func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
+	count, ret := n.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, fmt.Errorf("counting cards: %s", ret)
+	}
+	devices := make([]nvml.Device, count)
+	cards := make([]Card, count)
+	for i := range cards {
+		device, ret := n.lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			cards[i] = Card{Index: i, Problem: "the driver gives no handle: " + ret.Error()}
+			continue
+		}
+		devices[i] = device
+		cards[i] = describe(i, device)
+	}
+	link(cards, devices)
+	return cards, nil
+}
+
+// describe reads one card. What the driver cannot tell makes a card unusable
+// only where it is needed to use it.
+func describe(index int, device nvml.Device) Card {
+	card := Card{Index: index, NUMA: -1}
+	var ret nvml.Return
+	if card.UUID, ret = device.GetUUID(); ret != nvml.SUCCESS {
+		card.Problem = "it has no identity: " + ret.Error()
+	}
+	memory, ret := device.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		card.Problem = "its memory cannot be read: " + ret.Error()
+	}
+	card.MemoryMB = int64(memory.Total >> 20)
+	if name, ret := device.GetName(); ret == nvml.SUCCESS {
+		card.Model = shortModel(name, card.MemoryMB)
+	}
+	card.Path = fmt.Sprintf("/dev/nvidia%d", index)
+	if minor, ret := device.GetMinorNumber(); ret == nvml.SUCCESS {
+		card.Path = fmt.Sprintf("/dev/nvidia%d", minor)
+	}
+	if pci, ret := device.GetPciInfo(); ret == nvml.SUCCESS {
+		card.NUMA = numaOf(pci)
+	}
+	if load, ret := device.GetUtilizationRates(); ret == nvml.SUCCESS && memory.Total > 0 {
+		card.Load = &Load{Core: int(load.Gpu), Memory: int(memory.Used * 100 / memory.Total)}
+	}
+	return card
+}
+
+// nvlinkBandwidth is what one NVLink carries in GB/s, both ways, by version.
+var nvlinkBandwidth = map[uint32]int64{1: 40, 2: 50, 3: 50, 4: 50, 5: 100}
+
+const maxLinks = 18
+
+// link fills in the NVLinks between the cards.
+func link(cards []Card, devices []nvml.Device) {
+	byBus := map[string]int{}
+	for i, device := range devices {
+		if device == nil {
+			continue
+		}
+		if pci, ret := device.GetPciInfo(); ret == nvml.SUCCESS {
+			byBus[busID(pci.BusId[:])] = i
+		}
+	}
+	for i, device := range devices {
+		if device == nil {
+			continue
+		}
+		bandwidth := map[int]int64{}
+		for l := range maxLinks {
+			if state, ret := device.GetNvLinkState(l); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+				continue
+			}
+			remote, ret := device.GetNvLinkRemotePciInfo(l)
+			if ret != nvml.SUCCESS {
+				continue
+			}
+			version, _ := device.GetNvLinkVersion(l)
+			if to, ours := byBus[busID(remote.BusId[:])]; ours && to != i {
+				bandwidth[to] += nvlinkBandwidth[version]
+			}
+		}
+		for to := range cards {
+			if bandwidth[to] > 0 {
+				cards[i].Links = append(cards[i].Links, Link{To: to, Bandwidth: bandwidth[to]})
+			}
+		}
+	}
+}
+
+// numaOf asks the kernel which NUMA node a PCI device is attached to; -1 when
+// it does not say.
+func numaOf(pci nvml.PciInfo) int {
+	address := strings.ToLower(busID(pci.BusId[:]))
+	if len(address) > 12 {
+		address = address[len(address)-12:] // the kernel writes a domain of four digits
+	}
+	data, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", address, "numa_node"))
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// busID is a PCI address from the driver's fixed array of characters.
+func busID[C int8 | uint8](chars []C) string {
+	var b strings.Builder
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	return b.String()
+}

@@ -1,0 +1,24 @@
+package discovery
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// parseProblems reads "0=words; 3=other words".
+func parseProblems(text string) (map[int]string, error) {
+	problems := map[int]string{}
+	for part := range strings.SplitSeq(text, ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		index, words, ok := strings.Cut(strings.TrimSpace(part), "=")
+		card, err := strconv.Atoi(index)
+		if !ok || err != nil || words == "" {
+			return nil, fmt.Errorf("%q is not of the form INDEX=WHAT IS WRONG", part)
+		}
+		problems[card] = words
+	}
+	return problems, nil
+}

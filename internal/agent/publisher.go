@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+)
+
+// nodeIndex finds the GPU objects of a node.
+const nodeIndex = "spec.nodeName"
+
+// refresh is how often cards are looked at again when nothing else asks.
+const refresh = 10 * time.Second
+
+// loadStep is the change of load, in percent, that is worth a write.
+const loadStep = 10
+
+// Publisher keeps a GPU object per card of the nodes its source serves.
+type Publisher struct {
+	Client client.Client
+	Source discovery.Source
+}
+
+// SetupWithManager watches nodes and their GPU objects.
+func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &egpu.GPU{}, nodeIndex, func(obj client.Object) []string {
+		return []string{obj.(*egpu.GPU).Spec.NodeName}
+	})
+	if err != nil {
+		return err
+	}
+	served := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		node, ok := obj.(*corev1.Node)
+		return ok && p.Source.Serves(node)
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
+		For(&corev1.Node{}, builder.WithPredicates(served, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&egpu.GPU{}, builder.MatchEveryOwner).
+		Complete(p)
+}
+
+// Reconcile brings the GPU objects of a node up to date. They are owned by the
+// node, and go with it.
+func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	node := &corev1.Node{}
+	if err := p.Client.Get(ctx, request.NamespacedName, node); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !p.Source.Serves(node) {
+		return ctrl.Result{}, nil
+	}
+	cards, err := p.Source.Cards(ctx, node)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking at the cards of node %s: %w", node.Name, err)
+	}
+	known := &egpu.GPUList{}
+	if err := p.Client.List(ctx, known, client.MatchingFields{nodeIndex: node.Name}); err != nil {
+		return ctrl.Result{}, err
+	}
+	stale := map[string]*egpu.GPU{}
+	for i := range known.Items {
+		stale[known.Items[i].Name] = &known.Items[i]
+	}
+	for _, card := range cards {
+		want := object(node, card)
+		if err := p.bring(ctx, want, stale[want.Name]); err != nil {
+			return ctrl.Result{}, fmt.Errorf("GPU %s: %w", want.Name, err)
+		}
+		delete(stale, want.Name)
+	}
+	for _, gone := range stale {
+		if err := p.Client.Delete(ctx, gone); client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: refresh}, nil
+}
+
+// bring makes the object in the cluster what the card is, with as few writes
+// as that takes.
+func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
+	if have == nil {
+		created := want.DeepCopy()
+		if err := p.Client.Create(ctx, created); err != nil {
+			return err
+		}
+		have = created
+	} else if !equality.Semantic.DeepEqual(have.Spec, want.Spec) {
+		changed := have.DeepCopy()
+		changed.Spec = want.Spec
+		if err := p.Client.Patch(ctx, changed, client.MergeFrom(have)); err != nil {
+			return err
+		}
+		have = changed
+	}
+	if sameStatus(have.Status, want.Status) {
+		return nil
+	}
+	changed := have.DeepCopy()
+	allocated := changed.Status.Allocated // the scheduler's to tell
+	changed.Status = want.Status
+	changed.Status.Allocated = allocated
+	return p.Client.Status().Patch(ctx, changed, client.MergeFrom(have))
+}
+
+// sameStatus ignores who holds the card, and small changes of load.
+func sameStatus(have, want egpu.GPUStatus) bool {
+	if (have.Load == nil) != (want.Load == nil) {
+		return false
+	}
+	if have.Load != nil && (far(have.Load.Core, want.Load.Core) || far(have.Load.Memory, want.Load.Memory)) {
+		return false
+	}
+	have.Load, want.Load = nil, nil
+	have.Allocated, want.Allocated = nil, nil
+	return equality.Semantic.DeepEqual(have, want)
+}
+
+func far(a, b int) bool { return max(a-b, b-a) >= loadStep }
+
+// object is the GPU object of a card.
+func object(node *corev1.Node, card discovery.Card) *egpu.GPU {
+	gpu := &egpu.GPU{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%d", node.Name, card.Index),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
+			}},
+		},
+		Spec: egpu.GPUSpec{
+			Index: card.Index, UUID: card.UUID, Model: card.Model, Path: card.Path,
+			Memory: card.MemoryMB, NodeName: node.Name, NUMA: max(card.NUMA, 0),
+		},
+		Status: egpu.GPUStatus{State: egpu.GPUReady, Message: card.Problem},
+	}
+	for _, link := range card.Links {
+		gpu.Spec.Links = append(gpu.Spec.Links, egpu.GPULink{To: link.To, Bandwidth: link.Bandwidth})
+	}
+	gpu.Status.Capacity = corev1.ResourceList{
+		"elasticgpu.io/gpu-core":   *resource.NewQuantity(100, resource.DecimalSI),
+		"elasticgpu.io/gpu-memory": *resource.NewQuantity(card.MemoryMB, resource.DecimalSI),
+	}
+	gpu.Status.Allocatable = gpu.Status.Capacity
+	if card.Problem != "" {
+		gpu.Status.State = egpu.GPUUnhealthy
+		gpu.Status.Allocatable = nil
+	}
+	if card.Load != nil {
+		gpu.Status.Load = &egpu.GPULoad{Core: card.Load.Core, Memory: card.Load.Memory}
+	}
+	return gpu
+}
