@@ -94,14 +94,16 @@ func verb[A, R any](h *Handler, name string, answer func(context.Context, *A) R)
 
 // reply with a length, so that the connection is used again.
 func reply(w http.ResponseWriter, answer any) {
-	data, err := json.Marshal(answer)
-	if err != nil {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(buffer)
+	buffer.Reset()
+	if err := json.NewEncoder(buffer).Encode(answer); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
-	_, _ = w.Write(data) // whoever asked may have gone
+	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
+	_, _ = w.Write(buffer.Bytes()) // whoever asked may have gone
 }
 
 func (h *Handler) filter(ctx context.Context, args *filterArgs) *filterResult {

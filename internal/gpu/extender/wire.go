@@ -1,6 +1,10 @@
 package extender
 
 import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -10,7 +14,36 @@ import (
 type filterArgs struct {
 	Pod       *corev1.Pod
 	Nodes     *corev1.NodeList
-	NodeNames *[]string
+	NodeNames *nameList
+}
+
+// nameList is a list of thousands of names, read with one allocation for all of them.
+type nameList []string
+
+func (l *nameList) UnmarshalJSON(data []byte) error {
+	if bytes.ContainsRune(data, '\\') || !bytes.HasPrefix(data, []byte("[")) {
+		return json.Unmarshal(data, (*[]string)(l)) // not what node names look like
+	}
+	text := string(data)
+	names := make([]string, 0, strings.Count(text, ",")+1)
+	for {
+		start := strings.IndexByte(text, '"')
+		between := text
+		if start >= 0 {
+			between = text[:start]
+		}
+		if strings.Trim(between, " \t\r\n[],") != "" {
+			return json.Unmarshal(data, (*[]string)(l)) // it knows how to say that this is no name
+		}
+		if start < 0 {
+			break
+		}
+		length := strings.IndexByte(text[start+1:], '"')
+		names = append(names, text[start+1:start+1+length])
+		text = text[start+length+2:]
+	}
+	*l = names
+	return nil
 }
 
 type filterResult struct {

@@ -1,0 +1,226 @@
+package gpu_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// A shell that starts later, from what the API server has, knows the same.
+func TestRestartKnowsTheSame(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	objects := []client.Object{node("a", 2), node("b", 2)}
+	var pods []*corev1.Pod
+	for i, core := range []int{30, 50, 100, 20, 70} {
+		pods = append(pods, share(fmt.Sprint("p", i), core))
+		objects = append(objects, pods[i])
+	}
+	w.add(objects...)
+	for i, p := range pods {
+		w.mustBind(p, []string{"a", "b"}[i%2])
+	}
+	later := newWorld(t, placement.Options{})
+	for _, object := range objects {
+		get(w, object)
+	}
+	later.Feed(false, objects...)
+	before, err := w.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := later.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(before, after) {
+		t.Fatalf("before %+v\nafter  %+v", before, after)
+	}
+}
+
+// News that are older than our own bind change nothing.
+func TestOldNewsDoNotUnbind(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p := share("p", 60)
+	w.add(node("a", 1), p)
+	old := p.DeepCopy()
+	w.mustBind(p, "a")
+	w.Feed(false, old)
+	if c := w.card("a", 0); c.FreeCore != 40 {
+		t.Fatalf("card %+v", c)
+	}
+	again := old.DeepCopy()
+	again.UID = "another"
+	w.Feed(false, again)
+	if c := w.card("a", 0); c.FreeCore != 100 {
+		t.Fatalf("the pod was made anew, and its old self holds cards: %+v", c)
+	}
+}
+
+// A pod that another scheduler bound says no cards; they are counted all the same, after those of pods that do.
+func TestPodOfAnotherSchedulerIsCounted(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	foreign, ours := pod("foreign", egpu.ResourceWhole, 1), share("ours", 50)
+	foreign.Spec.NodeName, ours.Spec.NodeName = "a", "a"
+	ours.Annotations = map[string]string{egpu.Assumed: "true", "elasticgpu.io/container-main": "0"}
+	w.add(foreign, ours, node("a", 2))
+	if c := w.card("a", 0); c.FreeCore != 50 {
+		t.Fatalf("card 0 %+v", c)
+	}
+	if c := w.card("a", 1); c.FreeCore != 0 || c.Holders[0].Pod != "ns/foreign" {
+		t.Fatalf("card 1 %+v", c)
+	}
+	late := pod("late", egpu.ResourceWhole, 1)
+	late.Spec.NodeName = "a"
+	w.add(late) // beyond what there is
+	w.Feed(true, ours)
+	w.Feed(false, func() *corev1.Node { n := node("a", 3); return n }())
+	if c := w.card("a", 0); c.FreeCore != 0 || c.Holders[0].Pod != "ns/late" {
+		t.Fatalf("card 0, when there was room for the late pod: %+v", c)
+	}
+	w.Feed(true, late, foreign)
+	for i := range 3 {
+		if c := w.card("a", i); c.FreeCore != 100 {
+			t.Fatalf("card %d %+v", i, c)
+		}
+	}
+}
+
+func TestFinishedPodsHoldNothing(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p := share("p", 60)
+	w.add(node("a", 1), p)
+	w.mustBind(p, "a")
+	get(w, p)
+	p.Status.Phase = corev1.PodSucceeded
+	w.Feed(false, p)
+	if c := w.card("a", 0); c.FreeCore != 100 {
+		t.Fatalf("card %+v", c)
+	}
+}
+
+func TestElasticGPUTakesNoPodsPlace(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	small := node("a", 1)
+	small.Status.Allocatable[corev1.ResourcePods] = quantity(1)
+	device := &egpu.ElasticGPU{
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{egpu.CardsAnnotation: "0"}},
+		Spec: egpu.ElasticGPUSpec{
+			Capacity: corev1.ResourceList{egpu.ResourceCore: quantity(10)},
+			NodeAffinity: &egpu.GPUNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"a"}}},
+			}}}},
+		},
+	}
+	w.add(small, device)
+	if c := w.card("a", 0); c.FreeCore != 90 {
+		t.Fatalf("card %+v: want the ElasticGPU on it", c)
+	}
+	if r := w.filter(share("p", 20), "a"); len(*r.NodeNames) != 1 {
+		t.Fatalf("an ElasticGPU took the place of a pod: %+v", r)
+	}
+}
+
+func workload(pods int32) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"},
+		Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{
+			Name: "main", Count: pods, Template: corev1.PodTemplateSpec{Spec: pod("x", egpu.ResourceWhole, 1).Spec},
+		}}},
+		Status: kueue.WorkloadStatus{Admission: &kueue.Admission{ClusterQueue: "q", PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &pods}}}},
+	}
+}
+
+func member(name string) *corev1.Pod {
+	p := pod(name, egpu.ResourceWhole, 1)
+	p.Annotations = map[string]string{kueue.WorkloadAnnotation: "job"}
+	p.Labels = map[string]string{"kueue.x-k8s.io/podset": "main"}
+	return p
+}
+
+// 64 pods on 64 cards of which two are unhealthy: none starts, and the reason says 62 of 64.
+func TestGangStartsWholeOrNotAtAll(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	var names []string
+	var sick []*egpu.GPU
+	for i := range 8 {
+		name := fmt.Sprint("n", i)
+		names = append(names, name)
+		w.add(node(name, 8))
+		for j := range 8 {
+			g := gpuObject(name, j, "T4", 16000)
+			if i == 3 && j < 2 {
+				g.Status.State, g.Status.Message = egpu.GPUUnhealthy, "double bit error"
+				sick = append(sick, g)
+			}
+			w.add(g)
+		}
+	}
+	if err := w.client.Create(t.Context(), workload(64)); err != nil {
+		t.Fatal(err)
+	}
+	r := w.filter(member("m0"), names...)
+	if len(*r.NodeNames) != 0 || !strings.Contains(r.FailedAndUnresolvableNodes["n0"], "62 of 64 pods fit") {
+		t.Fatalf("filter: %+v", r)
+	}
+	if !strings.Contains(r.FailedAndUnresolvableNodes["n0"], "double bit error") {
+		t.Errorf("the reason does not name the cards: %s", r.FailedAndUnresolvableNodes["n0"])
+	}
+	for _, g := range sick {
+		g.Status = egpu.GPUStatus{}
+		w.Feed(false, g)
+	}
+	// The first pod reserves for all: a stranger finds no room, and every member does.
+	if r := w.filter(member("m0"), names...); len(*r.NodeNames) != 8 {
+		t.Fatalf("with all cards healthy: %+v", r)
+	}
+	if r := w.filter(pod("stranger", egpu.ResourceWhole, 1), names...); len(*r.NodeNames) != 0 {
+		t.Fatalf("a stranger took the gang's place: %v", *r.NodeNames)
+	}
+	for i := range 64 {
+		m := member(fmt.Sprint("m", i))
+		if err := w.client.Create(context.Background(), m); err != nil {
+			t.Fatal(err)
+		}
+		r := w.filter(m, names...)
+		if len(*r.NodeNames) == 0 {
+			t.Fatalf("member %d: %+v", i, r)
+		}
+		w.mustBind(m, (*r.NodeNames)[0])
+	}
+}
+
+// A pod of a job that has started goes where it fits alone.
+func TestReplacementDoesNotWaitForTheWholeGang(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	w.add(node("a", 2))
+	if err := w.client.Create(t.Context(), workload(2)); err != nil {
+		t.Fatal(err)
+	}
+	first, second := member("first"), member("second")
+	for _, p := range []*corev1.Pod{first, second} {
+		w.add(p)
+		w.filter(p, "a")
+		w.mustBind(p, "a")
+	}
+	w.Feed(true, first)
+	stranger := pod("stranger", egpu.ResourceWhole, 1)
+	if r := w.filter(member("again"), "a"); len(*r.NodeNames) != 1 {
+		t.Fatalf("replacement: %+v", r)
+	}
+	w.add(stranger)
+	w.mustBind(stranger, "a")
+	if r := w.filter(member("again"), "a"); len(*r.NodeNames) != 0 || strings.Contains(r.FailedNodes["a"], "together") {
+		t.Fatalf("replacement on a full node: %+v", r)
+	}
+}

@@ -1,0 +1,22 @@
+package gpu
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// RunForTest runs the loop of a shell that tests feed by hand, as a leader.
+func (s *Shell) RunForTest(ctx context.Context) {
+	close(s.ready)
+	close(s.leads)
+	go s.loop(ctx)
+}
+
+// Feed tells the shell that objects are as they are, or gone, and waits until it knows.
+func (s *Shell) Feed(gone bool, objects ...client.Object) {
+	for _, object := range objects {
+		s.inbox.put(message{object: object, gone: gone})
+	}
+	_ = s.do(context.Background(), func() {})
+}
