@@ -54,6 +54,7 @@ func (e *Engine) Score(pod *Pod, names []string, out []int64) ([]int64, error) {
 		return out, err
 	}
 	x := e.refreshed(s)
+	reserved := e.reserved(pod)
 	low, high := math.Inf(1), noScore
 	for _, name := range names {
 		if n := e.byName[name]; n != nil && x.reasons[n.slot] == Fits {
@@ -69,7 +70,7 @@ func (e *Engine) Score(pod *Pod, names []string, out []int64) ([]int64, error) {
 				score = 1 + int64(math.Round((MaxScore-1)*(x.scores[n.slot]-low)/(high-low)))
 			}
 		}
-		if e.reserved(pod) {
+		if reserved {
 			score = 0
 			if e.slotFor(pod, name, nil) != nil {
 				score = MaxScore
@@ -193,11 +194,12 @@ func (e *Engine) slotFor(pod *Pod, nodeName string, grants []Grant) *holding {
 	return first
 }
 
+// sameCards says whether the grants name the same cards, in whatever order.
 func sameCards(takes []take, grants []Grant) bool {
 	n := 0
 	for _, g := range grants {
 		for _, c := range g.Cards {
-			if n >= len(takes) || takes[n].index != c.Index {
+			if !slices.ContainsFunc(takes, func(t take) bool { return t.index == c.Index }) {
 				return false
 			}
 			n++

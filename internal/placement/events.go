@@ -3,7 +3,9 @@ package placement
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"time"
 )
 
 // Event tells the engine what is true now. Events may come in any order: pods of a node that is
@@ -96,6 +98,9 @@ func (e *Engine) nodeChanged(desc Node) error {
 		return err
 	}
 	n := e.nodeNamed(desc.Name)
+	if n.known && reflect.DeepEqual(n.desc, desc) {
+		return nil // nodes report often and change rarely
+	}
 	if !n.known || !maps.Equal(n.desc.Labels, desc.Labels) {
 		e.labels++
 	}
@@ -162,7 +167,11 @@ func (e *Engine) podBound(ev PodBound) error {
 		return err
 	}
 	if old := e.pods[ev.Pod.Key]; old != nil {
+		if old.became(&ev, s) {
+			return nil
+		}
 		e.drop(old)
+		defer e.forget(old.node)
 	} else if slot := e.slotFor(&ev.Pod, ev.Node, ev.Grants); slot != nil {
 		e.drop(slot)
 	}
@@ -171,6 +180,15 @@ func (e *Engine) podBound(ev PodBound) error {
 	h.takes = takesOf(s, &ev.Pod, ev.Grants)
 	e.keep(h)
 	return nil
+}
+
+// became marks a reservation as bound where the pod went just there: nothing else changes.
+func (h *holding) became(ev *PodBound, s *shape) bool {
+	if h.node.name != ev.Node || h.shape != s || h.pod.Gang != ev.Pod.Gang || h.pod.PodSet != ev.Pod.PodSet || !sameCards(h.takes, ev.Grants) {
+		return false
+	}
+	h.pod, h.bound, h.until = ev.Pod, true, time.Time{}
+	return true
 }
 
 func (e *Engine) podGone(key string) {

@@ -164,3 +164,34 @@ func TestNodesThatMakeNoSense(t *testing.T) {
 		t.Error("something was left of them")
 	}
 }
+
+// Binding a pod where it was assigned, and a node that reports the same again, cost no scoring.
+func TestWhatChangesNothingCostsNothing(t *testing.T) {
+	n := gpuNode("a", 2, "T4", 16000)
+	e := newEngine(t, Options{Policy: "binpack"}, n)
+	pod, probe := sharePod(t, "ns/p", 50), sharePod(t, "ns/probe", 10)
+	a := assign(t, e, &pod, "a")
+	filter(t, e, &probe, "a")
+	before := e.scored
+	apply(t, e, PodBound{Pod: pod, Node: "a", Grants: a.Grants})
+	apply(t, e, NodeChanged{gpuNode("a", 2, "T4", 16000)})
+	filter(t, e, &probe, "a")
+	if e.scored != before {
+		t.Errorf("%d nodes scored again", e.scored-before)
+	}
+	e.Release("ns/p")
+	if _, bound, ok := e.Assignment("ns/p"); !bound || !ok {
+		t.Error("the bound pod was released")
+	}
+	// Bound to the other card after all: what the cluster says wins.
+	bind(t, e, pod, "a", 1)
+	if s := status(t, e, "a"); s.Cards[0].FreeCore != 1000 || s.Cards[1].FreeCore != 500 {
+		t.Errorf("cards %+v", s.Cards)
+	}
+	// And to another node, unknown so far; the first one has nothing of it left.
+	bind(t, e, pod, "later", 0)
+	apply(t, e, PodGone{"ns/p"})
+	if _, ok := e.NodeStatus("later"); ok {
+		t.Error("a node that only this pod named is still there")
+	}
+}
