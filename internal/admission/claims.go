@@ -203,6 +203,7 @@ func (e *Engine) settleReserve(c *class) {
 		}
 		if kept < u.v && int(u.fr) < len(t.freed) {
 			t.freed[u.fr], t.loose = true, true
+			t.helps++
 			e.enlist(t)
 		}
 	}

@@ -71,7 +71,7 @@ func (e *Engine) decideTree(t *tree) {
 func (e *Engine) round(t *tree) bool {
 	entries := e.scratch.entries[:0]
 	for _, q := range t.queues {
-		for w := q.head(); w != nil; w = q.head() {
+		for w := e.next(t, q); w != nil; w = e.next(t, q) {
 			a := e.newAssignment()
 			e.evaluate(w, w.class.shape, a)
 			if a.promising() || a.reserves() {
@@ -261,6 +261,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 		v.message = e.message(a)
 	}
 	e.parkClass(c, v)
+	c.refusedAt = c.queue.node.root.tree.helps
 	e.registerWaits(c, a)
 	if c.queue.spec.StrictFIFO {
 		e.reserve(c, a)

@@ -237,6 +237,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	t.version++
 	if v < 0 {
 		t.touched, t.loose = true, true
+		t.helps++
 		t.freed[fr] = true
 		q.node.add(fr, v, k)
 		e.enlist(t)
@@ -255,6 +256,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 		v = max(0, c.use[k]-c.local) - before
 		if !was && c.use[k] > c.subtree && !slices.Contains(t.tilted, fr) {
 			t.tilted = append(t.tilted, fr)
+			t.helps++
 		}
 	}
 	if len(t.tilted) > 0 {

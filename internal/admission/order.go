@@ -25,23 +25,25 @@ type queue struct {
 	holders []*workload // by preemption order: low priority first, then newest
 	locals  []*localQueue
 	claims  []*workload  // waiting for preempted workloads, granted order
+	heeded  []int32      // flavor-resources whose freeing was noted and not yet used up
 	waits   [][]waitList // by flavor-resource: who is parked for lack of it
 }
 
 // class gathers a queue's pending workloads of one shape: same pods, same
 // constraints, same priority. They get the same answer, so only the first one asks.
 type class struct {
-	key     string
-	queue   *queue
-	shape   *shape
-	members []*workload // heap by turn
-	pos     int         // in queue.active; -1 when not there
-	parked  bool
-	verdict verdict
-	epoch   uint32      // counts parkings; older waits are void
-	untold  []*workload // joined since the verdict was told
-	told    Reason      // what the other members were told
-	by      *localQueue // under usage fair sharing: the local queue all members share
+	key       string
+	queue     *queue
+	shape     *shape
+	members   []*workload // heap by turn
+	pos       int         // in queue.active; -1 when not there
+	parked    bool
+	verdict   verdict
+	refusedAt uint64      // tree.helps when it was refused last
+	epoch     uint32      // counts parkings; older waits are void
+	untold    []*workload // joined since the verdict was told
+	told      Reason      // what the other members were told
+	by        *localQueue // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
 	level    int      // how far up the reservation borrows

@@ -176,6 +176,7 @@ type tree struct {
 	touched bool        // usage went down: a waiting claim may be complete
 	waiting []*workload // holders of claims, in the order they were granted
 	version uint64      // counts usage changes
+	helps   uint64      // counts those that may help someone
 	epoch   uint64      // counts changes from outside: new work, finished work, other quota
 
 	reserving []*class // blocked heads of StrictFIFO queues that keep their quota

@@ -135,8 +135,8 @@ func popWait(h []wait) []wait {
 	}
 }
 
-// wake looks at the flavor-resources of which some was freed, or which some
-// node began to borrow, and wakes those for whom that may be enough.
+// wake tells the queues which flavor-resources were freed, or began to be
+// borrowed by some node, since the last look.
 func (e *Engine) wake(t *tree) {
 	if t.loose {
 		t.loose = false
@@ -144,7 +144,7 @@ func (e *Engine) wake(t *tree) {
 			if freed {
 				t.freed[fr] = false
 				for _, q := range t.queues {
-					e.wakeQueue(t, q, int32(fr))
+					q.heed(int32(fr))
 				}
 			}
 		}
@@ -152,42 +152,73 @@ func (e *Engine) wake(t *tree) {
 	for _, fr := range t.tilted {
 		for _, q := range t.queues {
 			if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
-				e.wakeQueue(t, q, fr)
+				q.heed(fr)
 			}
 		}
 	}
 	t.tilted = t.tilted[:0]
 }
 
-func (e *Engine) wakeQueue(t *tree, q *queue, fr int32) {
-	if int(fr) >= len(q.waits) || q.parked == 0 {
-		return
+// heed notes a change that may help someone parked in the queue.
+func (q *queue) heed(fr int32) {
+	if q.parked > 0 && int(fr) < len(q.waits) && len(q.waits[fr]) > 0 && !slices.Contains(q.heeded, fr) {
+		q.heeded = append(q.heeded, fr)
 	}
-	free := q.node.available(fr, future)
-	if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
-		free += t.reclaimable(q, fr)
+}
+
+// next is the workload whose turn it is, among those in line and those parked
+// whom recent changes may help. Only the first of these is woken: as
+// long as it takes what there is, the others need not be touched.
+func (e *Engine) next(t *tree, q *queue) *workload {
+	if len(q.heeded) > 0 {
+		if c := e.hopeful(t, q); c == nil {
+			q.heeded = q.heeded[:0]
+		} else if len(q.active) == 0 || q.active[0] == c || q.before(c, q.active[0]) {
+			e.unpark(c)
+		}
 	}
-	if len(q.active) > 0 {
-		for _, u := range q.active[0].reserved { // its own reservation is not in its way
-			if u.fr == fr {
-				free += u.v
+	return q.head()
+}
+
+// hopeful finds the first parked class that may get hold of what it needs and
+// was not refused since the last change for the better.
+func (e *Engine) hopeful(t *tree, q *queue) *class {
+	if q.spec.StrictFIFO { // only the head matters
+		if len(q.active) == 0 || !q.active[0].parked || q.active[0].refusedAt == t.helps {
+			return nil
+		}
+		return q.active[0]
+	}
+	var best *class
+	for _, fr := range q.heeded {
+		free := q.node.available(fr, future)
+		if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
+			free += t.reclaimable(q, fr)
+		}
+		for i := range q.waits[fr] {
+			l := &q.waits[fr][i]
+			for len(l.heap) > 0 && l.heap[0].void() {
+				l.heap = popWait(l.heap)
+			}
+			if len(l.heap) > 0 {
+				best = l.first(best, 0, free+q.displaceable(fr, l.priority), t.helps)
 			}
 		}
 	}
-	for i := range q.waits[fr] {
-		l := &q.waits[fr][i]
-		if len(l.heap) == 0 {
-			continue
-		}
-		reach := free + q.displaceable(fr, l.priority)
-		for len(l.heap) > 0 && l.heap[0].need <= reach {
-			w := l.heap[0]
-			l.heap = popWait(l.heap)
-			if !w.void() {
-				e.unpark(w.class)
-			}
-		}
+	return best
+}
+
+// first walks the part of the heap that is within reach.
+func (l *waitList) first(best *class, i int, reach int64, helps uint64) *class {
+	if i >= len(l.heap) || l.heap[i].need > reach {
+		return best
 	}
+	w := &l.heap[i]
+	if c := w.class; !w.void() && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) {
+		best = c
+	}
+	best = l.first(best, 2*i+1, reach, helps)
+	return l.first(best, 2*i+2, reach, helps)
 }
 
 // reclaimable is at most what other queues could be made to give up.
