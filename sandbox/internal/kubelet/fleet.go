@@ -162,6 +162,10 @@ func newNode(n shape.Node, ip string, port int32) *corev1.Node {
 func labelsOf(n shape.Node) map[string]string {
 	rack := n.Index / nodesPerRack
 	labels := map[string]string{
+		// Kubelets still set these two; left out, the controller manager adds them to every node.
+		"beta.kubernetes.io/os":   "linux",
+		"beta.kubernetes.io/arch": "amd64",
+
 		"type":                             "kwok",
 		fleetLabel:                         n.Pool,
 		corev1.LabelHostname:               n.Name,
