@@ -41,10 +41,17 @@ func (e *Engine) Decide(at time.Time) Plan {
 			e.decideTree(t)
 		}
 	}
+	e.plan.Park = slices.DeleteFunc(e.plan.Park, e.outdated)
 	plan := e.plan
 	plan.NextAt = e.nextTimer()
 	e.plan.Park, e.scratch.parks = e.scratch.parks[:0], e.plan.Park
 	return plan
+}
+
+// outdated: things went on since the verdict was noted.
+func (e *Engine) outdated(p Park) bool {
+	w := e.workloads[p.Workload]
+	return w == nil || w.holds || w.told != p.Reason
 }
 
 // decideTree runs rounds until nobody in the tree can be helped further.
@@ -65,37 +72,91 @@ func (e *Engine) decideTree(t *tree) {
 }
 
 // round takes from every queue the first workload that can be helped and
-// settles them in the order of their rights. It reports whether there was any.
+// settles them in the order of their rights, each followed in line by the next of its
+// queue. It reports whether there was any.
 // Passing over those that cannot be helped makes the outcome independent of
 // who was known to be inadmissible before.
 func (e *Engine) round(t *tree) bool {
 	entries := e.scratch.entries[:0]
 	for _, q := range t.queues {
-		for w := e.next(t, q); w != nil; w = e.next(t, q) {
-			a := e.newAssignment()
-			e.evaluate(w, w.class.shape, a)
-			if a.promising() || a.reserves() {
-				entries = append(entries, a)
-				break
-			}
-			e.settleRefusal(a)
-			e.recycle(a)
+		if a := e.nominate(t, q); a != nil {
+			entries = append(entries, a)
 		}
 	}
 	e.scratch.entries = entries
+	if len(entries) == 0 {
+		return false
+	}
 	if t.policy == PolicyFIFO {
-		slices.SortFunc(entries, rightsOrder)
-		for _, a := range entries {
-			e.process(t, a)
-		}
+		e.settleInOrder(t, entries)
 	} else {
-		e.processFairly(t, entries)
+		e.settleFairly(t, entries)
 	}
-	for i, a := range entries {
+	return true
+}
+
+// nominate finds the queue's first workload that can be helped, and parks
+// those before it.
+func (e *Engine) nominate(t *tree, q *queue) *assignment {
+	e.wake(t)
+	for w := e.next(t, q); w != nil; w = e.next(t, q) {
+		a := e.newAssignment()
+		e.evaluate(w, w.class.shape, a)
+		if a.promising() || a.reserves() {
+			return a
+		}
+		e.settleRefusal(a)
 		e.recycle(a)
-		entries[i] = nil
 	}
-	return len(e.scratch.entries) > 0
+	return e.backfill(t, q)
+}
+
+// settleInOrder settles entries by rights. An entry that others made outdated
+// is looked at again, and goes back if its rights are less by now.
+func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
+	slices.SortFunc(entries, rightsOrder)
+	for len(entries) > 0 {
+		a := entries[0]
+		entries = entries[1:]
+		q := a.w.queue
+		if a.version != t.version && !e.refresh(t, a) {
+			e.recycle(a)
+			a = nil
+		} else if len(entries) == 0 || rightsOrder(a, entries[0]) <= 0 {
+			e.process(a)
+			e.recycle(a)
+			a = nil
+		}
+		if a == nil {
+			if a = e.nominate(t, q); a == nil {
+				continue
+			}
+		}
+		i, _ := slices.BinarySearchFunc(entries, a, rightsOrder)
+		entries = slices.Insert(entries, i, a)
+	}
+}
+
+// refresh brings an entry up to date; false if it has nothing to settle any more.
+func (e *Engine) refresh(t *tree, a *assignment) bool {
+	switch {
+	case a.w.class == nil || a.backfill:
+		return false
+	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && a.fits(now) && a.fits(future):
+		a.borrow = 0
+		for _, u := range a.usage {
+			level, _ := a.w.queue.node.borrowLevel(u.fr, u.v, now)
+			a.borrow = max(a.borrow, level)
+		}
+		a.version = t.version
+		return true
+	}
+	e.evaluate(a.w, a.shape, a)
+	if a.promising() || a.reserves() {
+		return true
+	}
+	e.settleRefusal(a)
+	return false
 }
 
 // rightsOrder: own quota before borrowed, then priority, then age.
@@ -159,12 +220,8 @@ func (e *Engine) attempt(a *assignment) {
 	}
 }
 
-// process carries out what evaluate found, unless others got there first; then
-// the workload stays in line for the next round.
-func (e *Engine) process(t *tree, a *assignment) {
-	if a.version != t.version && !e.stillHolds(t, a) {
-		return
-	}
+// process carries out what evaluate found.
+func (e *Engine) process(a *assignment) {
 	if !a.promising() {
 		e.settleRefusal(a)
 		return
@@ -183,19 +240,6 @@ func (e *Engine) process(t *tree, a *assignment) {
 		return
 	}
 	e.claim(a)
-}
-
-// stillHolds checks an evaluation against a tree that changed since.
-func (e *Engine) stillHolds(t *tree, a *assignment) bool {
-	if a.w.class == nil {
-		return false
-	}
-	if a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil {
-		return a.fits(now) && a.fits(future)
-	}
-	was, borrow := a.mode, a.borrow
-	e.evaluate(a.w, a.shape, a)
-	return a.mode == was && a.borrow == borrow
 }
 
 func (a *assignment) fits(k int) bool {
@@ -229,7 +273,7 @@ func (e *Engine) admit(a *assignment) {
 		w.local.usage.charge(e, w.usage, 1)
 		e.refreshShares(w.queue)
 	}
-	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial})
+	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial, Backfill: a.backfill})
 }
 
 func (e *Engine) admissionOf(a *assignment) *Admission {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,17 +84,20 @@ func (e *Engine) message(a *assignment) string {
 		parts = append(parts, e.missText(m))
 	}
 	flush()
-	switch {
-	case len(a.victims) > 0:
-		fmt.Fprintf(&b, ". Pending the preemption of %d workload(s)", len(a.victims))
-	case a.mode == deferred:
-		b.WriteString(". It will fit once evicted workloads have left")
-	}
 	if a.failed != nil {
 		if b.Len() > 0 {
 			b.WriteString("; ")
 		}
 		b.WriteString(a.failed.Reason)
+	}
+	if b.Len() > 0 && a.promising() && a.mode != fit {
+		b.WriteString(". ")
+	}
+	switch {
+	case len(a.victims) > 0:
+		fmt.Fprintf(&b, "Pending the preemption of %d workload(s)", len(a.victims))
+	case a.mode == deferred:
+		b.WriteString("It will fit once evicted workloads have left")
 	}
 	return b.String()
 }
@@ -119,8 +123,13 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 		return x
 	}
 	e.rebuild()
-	if w.queue != nil {
-		x.Queue = w.queue.name
+	was := e.at
+	e.at = at
+	defer func() { e.at = was }()
+	if q := w.queue; q != nil {
+		x.Queue = q.name
+	} else if w.local.queue != nil {
+		x.Queue = w.local.queue.name
 	}
 	switch {
 	case w.holds && w.leaving:
@@ -128,12 +137,173 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	case w.holds:
 		x.State = StateReserved
 	case w.claim != nil:
-		x.State, x.Reason = StateWaiting, w.told
+		e.explainClaim(&x, w)
 	case w.class == nil:
 		x.State = StateHeldBack
 		x.Reason, x.Message = e.heldBack(w, w.local.queue)
 	default:
-		x.State = StatePending
+		e.explainPending(&x, w)
+	}
+	if w.queue != nil && !w.holds {
+		x.Position, x.Ahead = w.queue.position(w)
+		x.StartsAt = e.forecast(w, at)
 	}
 	return x
+}
+
+// explainClaim: the room is being made; who is still in it?
+func (e *Engine) explainClaim(x *Explanation, w *workload) {
+	x.State, x.Reason = StateWaiting, ReasonWaitingForPreemptedWorkloads
+	for v := range e.evicting {
+		if v.queue.node.root == w.queue.node.root && v.usesAny(w.claim) {
+			x.Blockers = append(x.Blockers, v.blocker(""))
+		}
+	}
+	slices.SortFunc(x.Blockers, func(a, b Blocker) int { return strings.Compare(a.Workload.String(), b.Workload.String()) })
+	x.Message = fmt.Sprintf("%d evicted workload(s) still hold the room made for it", len(x.Blockers))
+	x.Helps = []string{"the evicted workloads letting go"}
+}
+
+// explainPending decides the workload as a round would, and keeps notes.
+func (e *Engine) explainPending(x *Explanation, w *workload) {
+	x.State = StatePending
+	a := e.newAssignment()
+	defer e.recycle(a)
+	evals := e.evals
+	e.evaluate(w, w.class.shape, a)
+	e.evals = evals
+	for _, v := range a.victims {
+		x.Victims = append(x.Victims, v.w.blocker(v.why))
+	}
+	if a.promising() {
+		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
+		if h := w.queue.blockedBy(); h != nil && h != w {
+			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.Key.String() + " is before it"
+			x.Helps = append(x.Helps, "the start or the removal of "+h.spec.Key.String())
+		}
+		return
+	}
+	x.Reason, x.Message = a.refusal(), e.message(a)
+	for i := range a.misses {
+		e.explainMiss(x, w, a, &a.misses[i])
+	}
+	if a.failed != nil {
+		x.Missing = append(x.Missing, Missing{PodSet: a.failed.PodSet, Reason: ReasonTopologyPlacementFailed})
+		x.Helps = append(x.Helps, "room on nodes for all its pods at once ("+a.failed.Reason+")")
+	}
+}
+
+// explainMiss adds one thing that is missing, who holds it, and what would help.
+func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss) {
+	miss := Missing{PodSet: a.shape.podSets[m.podSet].Name, Reason: m.reason, Amount: m.amount}
+	if m.resource >= 0 {
+		miss.Resource = e.resources[m.resource]
+	}
+	if m.flavor >= 0 {
+		miss.Flavor = e.flavors[m.flavor].spec.Name
+	}
+	what := e.opts.Format(miss.Resource, m.amount) + " " + miss.Resource + " in flavor " + miss.Flavor
+	switch m.reason {
+	case ReasonNoMatchingFlavor:
+		x.Helps = append(x.Helps, "a queue or pods in which this does not hold: "+m.text)
+	case ReasonExceedsMaxQuota:
+		miss.At, miss.Amount = w.queue.name, m.asked+m.amount-m.limit
+		x.Helps = append(x.Helps, "quota or a borrowing limit of at least "+e.opts.Format(miss.Resource, m.asked+m.amount)+" "+
+			miss.Resource+" in flavor "+miss.Flavor+" for queue "+w.queue.name)
+	default:
+		miss.At = m.at.name
+		kind := "cohort "
+		if m.at.queue != nil {
+			kind = "queue "
+		}
+		x.Helps = append(x.Helps, what+" more quota, or as much given back, at "+kind+m.at.name)
+		e.explainBlockers(x, m)
+	}
+	x.Missing = append(x.Missing, miss)
+}
+
+// explainBlockers lists who holds what is missing below the node it is missing at, largest first.
+func (e *Engine) explainBlockers(x *Explanation, m *miss) {
+	var list []*workload
+	for _, q := range m.at.root.tree.queues {
+		if q.node.under(m.at) {
+			for _, v := range q.holders {
+				if v.uses([]int32{m.fr}) && !slices.ContainsFunc(x.Blockers, func(b Blocker) bool { return b.Workload == v.spec.Key }) {
+					list = append(list, v)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.amountOf(m.fr), a.amountOf(m.fr)) })
+	for _, v := range list {
+		if len(x.Blockers) == explainLimit {
+			return
+		}
+		x.Blockers = append(x.Blockers, v.blocker(""))
+	}
+}
+
+// explainLimit bounds the lists in an explanation.
+const explainLimit = 10
+
+func (w *workload) blocker(rule Reason) Blocker {
+	return Blocker{Workload: w.spec.Key, Queue: w.queue.name, Priority: w.spec.Priority, Rule: rule}
+}
+
+func (w *workload) amountOf(fr int32) int64 {
+	for _, u := range w.usage {
+		if u.fr == fr {
+			return u.v
+		}
+	}
+	return 0
+}
+
+func (w *workload) usesAny(list []amount) bool {
+	for _, u := range list {
+		if w.amountOf(u.fr) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// blockedBy is the workload that keeps a StrictFIFO queue waiting, if any.
+func (q *queue) blockedBy() *workload {
+	if !q.spec.StrictFIFO {
+		return nil
+	}
+	if len(q.claims) > 0 {
+		return q.claims[0]
+	}
+	if len(q.active) > 0 && q.active[0].parked {
+		return q.active[0].members[0]
+	}
+	return nil
+}
+
+// position counts from 1; ahead are the nearest before it.
+func (q *queue) position(w *workload) (int, []Key) {
+	n := 1
+	var ahead []*workload
+	see := func(p *workload) {
+		if p != w && q.lineOrder(p, w) < 0 {
+			n++
+			ahead = append(ahead, p)
+		}
+	}
+	for _, p := range q.claims {
+		see(p)
+	}
+	for _, c := range q.classes {
+		for _, p := range c.members {
+			see(p)
+		}
+	}
+	slices.SortFunc(ahead, q.lineOrder)
+	var keys []Key
+	for _, p := range ahead[max(0, len(ahead)-explainLimit):] {
+		keys = append(keys, p.spec.Key)
+	}
+	return n, keys
 }

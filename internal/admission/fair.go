@@ -76,34 +76,25 @@ type contender struct {
 	over  bool // the subtree would borrow something the entry asks for
 }
 
-// processFairly settles entries one by one, each time the one whose admission
-// leaves the lowest share at every level on the way up.
-func (e *Engine) processFairly(t *tree, entries []*assignment) {
+// settleFairly settles entries one by one, each time the one whose admission
+// leaves the lowest share at every level on the way up. Its queue then sends the next.
+func (e *Engine) settleFairly(t *tree, entries []*assignment) {
 	for _, a := range entries {
 		a.w.queue.node.cand = contender{entry: a}
-	}
-	for _, q := range t.queues {
-		e.weigh(q.node)
+		e.weigh(a.w.queue.node)
 	}
 	e.rank(t.root)
-	for range entries {
+	for t.root.cand.entry != nil {
 		a := t.root.cand.entry
-		if t.root.queue != nil {
-			a = entries[0]
+		q := a.w.queue
+		if a.version == t.version || e.refresh(t, a) {
+			e.process(a)
 		}
-		if a == nil {
-			break
-		}
-		e.process(t, a)
-		n := a.w.queue.node
-		n.cand = contender{}
-		for n = n.parent; n != nil; n = n.parent {
+		e.recycle(a)
+		q.node.cand = contender{entry: e.nominate(t, q)}
+		e.weigh(q.node)
+		for n := q.node.parent; n != nil; n = n.parent {
 			e.elect(n)
-		}
-	}
-	for _, q := range t.queues {
-		for n := q.node; n != nil; n = n.parent {
-			n.cand = contender{}
 		}
 	}
 }

@@ -18,23 +18,24 @@ const (
 
 // assignment is a try to give a workload its flavors.
 type assignment struct {
-	w       *workload
-	shape   *shape
-	mode    mode
-	borrow  int // how far up the quota comes from; 0: the queue's own
-	counts  []int32
-	flavors [][]int32 // by pod set, parallel to shape.requests; -1: needs none
-	usage   []amount
-	need    []int32 // flavor-resources that preemption must free
-	misses  []miss
-	reason  Reason
-	victims []victim
-	placed  any
-	version uint64 // of the tree when this was computed
-	partial bool
-	avoid   []int32 // flavors whose nodes had no room
-	failed  *Refusal
-	drops   []*workload // claims of lower rank that it sets aside
+	w        *workload
+	shape    *shape
+	mode     mode
+	borrow   int // how far up the quota comes from; 0: the queue's own
+	counts   []int32
+	flavors  [][]int32 // by pod set, parallel to shape.requests; -1: needs none
+	usage    []amount
+	need     []int32 // flavor-resources that preemption must free
+	misses   []miss
+	reason   Reason
+	victims  []victim
+	placed   any
+	version  uint64 // of the tree when this was computed
+	partial  bool
+	backfill bool
+	avoid    []int32 // flavors whose nodes had no room
+	failed   *Refusal
+	drops    []*workload // claims of lower rank that it sets aside
 }
 
 // miss is one thing that stood in the way.
@@ -283,6 +284,7 @@ func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice
 			return granular{fit, level}, ""
 		}
 		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: short, at: at})
+		level, _ = n.borrowLevel(fr, val, future)
 		return granular{deferred, level}, ""
 	}
 	a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: val - n.available(fr, future), at: at})

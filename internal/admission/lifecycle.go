@@ -339,6 +339,9 @@ func (e *Engine) place(w *workload) {
 	q := w.local.queue
 	reason, message := e.heldBack(w, q)
 	if reason != "" {
+		if w.spec.RequeueAt.After(e.at) {
+			e.setTimer(w.spec.RequeueAt, w)
+		}
 		e.withdraw(w)
 		e.park(w, reason, message)
 		return
@@ -372,7 +375,6 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.matches(e.namespaces[s.Namespace]):
 		return ReasonMisconfigured, "Workload namespace doesn't match ClusterQueue selector"
 	case s.RequeueAt.After(e.at):
-		e.setTimer(s.RequeueAt, w)
 		return ReasonPending, "The workload is requeued after its backoff ends"
 	}
 	return "", ""

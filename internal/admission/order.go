@@ -22,11 +22,12 @@ type queue struct {
 	parked  int      // how many classes are parked
 	pending int      // workloads in classes or waiting with a claim
 
-	holders []*workload // by preemption order: low priority first, then newest
-	locals  []*localQueue
-	claims  []*workload  // waiting for preempted workloads, granted order
-	heeded  []int32      // flavor-resources whose freeing was noted and not yet used up
-	waits   [][]waitList // by flavor-resource: who is parked for lack of it
+	holders    []*workload // by preemption order: low priority first, then newest
+	locals     []*localQueue
+	claims     []*workload  // waiting for preempted workloads, granted order
+	heeded     []int32      // flavor-resources whose freeing was noted and not yet used up
+	backfilled uint64       // tree version at the last look for backfill
+	waits      [][]waitList // by flavor-resource: who is parked for lack of it
 }
 
 // class gathers a queue's pending workloads of one shape: same pods, same

@@ -17,7 +17,8 @@ import (
 //
 //	options policy=drf strategies=(final,initial) backfill requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
-//	decide   one decision; with "settle", also lets evicted workloads go until nothing moves
+//	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
+//	         with "unwritten", nothing of it reaches the objects
 //	explain  workload
 //	status   queue
 //	pending  queue
@@ -87,6 +88,9 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 				b.WriteString("it never ends\n")
 			}
 			return orNothing(b.String())
+		}
+		if d.HasArg("unwritten") {
+			return orNothing(sc.format(sc.shell.e.Decide(sc.shell.now)))
 		}
 		return orNothing(sc.format(sc.shell.decide()))
 	case "explain":
@@ -411,12 +415,6 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 	case "release":
 		s.release(key)
 	case "fail":
-		if w.Evicting {
-			w.Evicting = false
-		} else {
-			w.Admission = nil
-		}
-		s.workloads[key] = w
 		s.e.Apply(WriteFailed{key})
 	case "activate", "deactivate":
 		w.Inactive = f[0] == "deactivate"
@@ -511,6 +509,10 @@ func formatExplanation(x Explanation, origin time.Time) string {
 		b.WriteString("\n")
 	}
 	for _, m := range x.Missing {
+		if m.Resource == "" {
+			fmt.Fprintf(&b, "missing for %s: %s\n", m.PodSet, m.Reason)
+			continue
+		}
 		fmt.Fprintf(&b, "missing for %s: %s of %s in %s at %s (%s)\n", m.PodSet, formatAmount(m.Resource, m.Amount), m.Resource, m.Flavor, m.At, m.Reason)
 	}
 	for _, v := range x.Blockers {

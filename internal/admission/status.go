@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -68,14 +69,14 @@ func (q *queue) line() []*workload {
 	for _, c := range q.classes {
 		line = append(line, c.members...)
 	}
-	slices.SortFunc(line, func(a, b *workload) int {
-		if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {
-			if a.local.share < b.local.share {
-				return -1
-			}
-			return 1
-		}
-		return turn(a, b)
-	})
+	slices.SortFunc(line, q.lineOrder)
 	return line
+}
+
+// lineOrder is turn, after the local queues' usage where that counts.
+func (q *queue) lineOrder(a, b *workload) int {
+	if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {
+		return cmp.Compare(a.local.share, b.local.share)
+	}
+	return turn(a, b)
 }

@@ -11,12 +11,14 @@ type usageHistory struct {
 	at    time.Time
 	past  []float64 // by resource index, as of at
 	holds []int64   // by resource index, held since at
+	delta []int64   // changes reported since; they count from the next decision on, for events carry no time
 }
 
 func (h *usageHistory) grow(n int) {
 	for len(h.past) < n {
 		h.past = append(h.past, 0)
 		h.holds = append(h.holds, 0)
+		h.delta = append(h.delta, 0)
 	}
 }
 
@@ -35,20 +37,20 @@ func (h *usageHistory) seed(e *Engine, l LocalQueue) {
 
 // age brings the averages up to date.
 func (h *usageHistory) age(e *Engine, at time.Time) {
-	if !at.After(h.at) {
-		return
-	}
-	keep := e.remembered(at.Sub(h.at))
-	if h.at.IsZero() {
-		keep = 0
-		if e.opts.UsageHalfLife > 0 {
-			keep = 1
+	if at.After(h.at) {
+		keep := e.remembered(at.Sub(h.at))
+		if h.at.IsZero() {
+			keep = 1 // nothing to forget yet
 		}
+		for r := range h.past {
+			h.past[r] = h.past[r]*keep + float64(h.holds[r])*(1-keep)
+		}
+		h.at = at
 	}
-	for r := range h.past {
-		h.past[r] = h.past[r]*keep + float64(h.holds[r])*(1-keep)
+	for r := range h.delta {
+		h.holds[r] += h.delta[r]
+		h.delta[r] = 0
 	}
-	h.at = at
 }
 
 // remembered is the part of old usage that still counts after d.
@@ -62,9 +64,8 @@ func (e *Engine) remembered(d time.Duration) float64 {
 // hold notes that the local queue holds more (sign 1) or less (-1) from now on.
 func (h *usageHistory) hold(e *Engine, usage []amount, sign int64) {
 	h.grow(len(e.resources))
-	h.age(e, e.at)
 	for _, u := range usage {
-		h.holds[e.frs[u.fr].resource] += sign * u.v
+		h.delta[e.frs[u.fr].resource] += sign * u.v
 	}
 }
 
