@@ -8,10 +8,6 @@ SHELL := /bin/bash
 
 PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 KUBERNETES := v1.37.1
-SANDBOX_LDFLAGS := -s -w \
-	-X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
-	-X k8s.io/component-base/version.gitMajor=1 \
-	-X k8s.io/component-base/version.gitMinor=37
 # go-nvml's bindings name functions that NVIDIA has since deprecated.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
@@ -45,7 +41,7 @@ build-programs:
 .PHONY: build-sandbox
 build-sandbox:
 	@echo "building the sandbox (Kubernetes $(KUBERNETES)): minutes the first time, seconds after"
-	@cd sandbox && go build -ldflags "$(SANDBOX_LDFLAGS)" -o ../bin/elastic-sandbox ./cmd/elastic-sandbox
+	@cd sandbox && go build -ldflags "$$(cat ldflags)" -o ../bin/elastic-sandbox ./cmd/elastic-sandbox
 
 .PHONY: build-native
 build-native:

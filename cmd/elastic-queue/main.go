@@ -17,12 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
 )
 
 func main() {
@@ -76,7 +78,12 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
 	}
+	nodes, err := newPlacer(cfg)
+	if err != nil {
+		return err
+	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
+		Placer:   nodes,
 		Writers:  cfg.Writers,
 		Recorder: mgr.GetEventRecorder(env.Name),
 		Metrics:  queue.NewMetrics(metrics.Registry),
@@ -88,10 +95,20 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	return mgr.Start(ctx)
 }
 
+// newPlacer is what knows nodes and cards; nil where admission goes by quota
+// alone.
+func newPlacer(cfg *v1alpha1.QueueConfiguration) (*placer.Placer, error) {
+	if enabled := cfg.Placement.Enabled; enabled != nil && !*enabled {
+		return nil, nil
+	}
+	return placer.New()
+}
+
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
+		egpu.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -17,7 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -61,18 +63,28 @@ type change struct {
 
 // Options of New.
 type Options struct {
-	Engine   admission.Options
+	Engine admission.Options
+	// Placer knows nodes and cards; nil admits on quota alone.
+	Placer   *placer.Placer
 	Writers  int
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Log      logr.Logger
 }
 
+func (o Options) engine() admission.Options {
+	engine := o.Engine
+	if o.Placer != nil {
+		engine.Placer = o.Placer
+	}
+	return engine
+}
+
 // New makes a Shell that reads from the cache and writes through the client.
 func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s := &Shell{
 		client: c, cache: reader, options: options, now: time.Now,
-		engine:         admission.New(options.Engine),
+		engine:         admission.New(options.engine()),
 		inbox:          newInbox(),
 		workloadWrites: newPool[*kueue.Workload](),
 		statusWrites:   newPool[client.Object](),
@@ -87,11 +99,15 @@ func (s *Shell) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
 func (s *Shell) Start(ctx context.Context) error {
-	var synced []toolscache.InformerSynced
-	for _, kind := range []client.Object{
+	kinds := []client.Object{
 		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
 		&kueue.LocalQueue{}, &kueue.Workload{},
-	} {
+	}
+	if s.options.Placer != nil {
+		kinds = append(kinds, s.worldKinds()...)
+	}
+	var synced []toolscache.InformerSynced
+	for _, kind := range kinds {
 		informer, err := s.cache.GetInformer(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
@@ -111,6 +127,18 @@ func (s *Shell) Start(ctx context.Context) error {
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
 	s.loop(ctx)
 	return nil
+}
+
+// worldKinds are the kinds the placer wants to know of. A cluster without GPU
+// objects has its cards in the nodes' labels.
+func (s *Shell) worldKinds() []client.Object {
+	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &kueue.Topology{}}
+	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind("GPU").GroupKind(), egpu.GroupVersion.Version)
+	if err != nil {
+		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels", "why", err.Error())
+		return kinds
+	}
+	return append(kinds, &egpu.GPU{})
 }
 
 func (s *Shell) writeWorkload(ctx context.Context, wl *kueue.Workload) {
@@ -163,6 +191,10 @@ func (s *Shell) handle(m message) {
 		s.lost(wl)
 	case isWorkload:
 		s.saw(wl)
+	case s.isWorld(m.object):
+		if s.options.Placer.Saw(m.object, m.gone) {
+			s.engine.Apply(admission.CapacityChanged{})
+		}
 	case m.gone:
 		s.engine.Apply(goneEventOf(m.object))
 		s.statuses.saw(m.object, true)
@@ -170,6 +202,16 @@ func (s *Shell) handle(m message) {
 		s.engine.Apply(eventOf(m.object))
 		s.statuses.saw(m.object, false)
 	}
+}
+
+// isWorld says the object is the placer's to know: where pods can be, not who
+// may run them.
+func (s *Shell) isWorld(obj client.Object) bool {
+	switch obj.(type) {
+	case *corev1.Node, *corev1.Pod, *egpu.GPU, *kueue.Topology:
+		return true
+	}
+	return false
 }
 
 // lost takes in that a workload was deleted.

@@ -5,25 +5,32 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
 var cluster *sandbox.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: "1x8:H100-80G,1x4:A100-40G"}))
+	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
+		Nodes:  "1x8:H100-80G,1x4:A100-40G",
+		Scheme: []func(*runtime.Scheme) error{egpu.AddToScheme},
+	}))
 }
 
 // queueFor makes a namespace with a queue of n H100 cards, and returns the
@@ -148,6 +155,54 @@ func TestHigherPriorityPreempts(t *testing.T) {
 		}
 		if selector := j.Spec.Template.Spec.NodeSelector; len(selector) != 2 {
 			return fmt.Errorf("node selector %v, want the user's and the flavor's", selector)
+		}
+		return nil
+	})
+}
+
+// Eight pods want a card each; quota allows it, but one of the eight cards is
+// broken. None starts, the reason says so, and all start when it is mended.
+func TestQuotaIsFreeButACardIsBroken(t *testing.T) {
+	ns := queueFor(t, "8")
+	breakCard(t, "h100-80g-0", "3=fell off the bus")
+	job := sandbox.Job(ns, "eight", "main", 8, "1")
+	job.Spec.Template.Annotations[sandbox.RunFor] = "0s"
+	cluster.Make(t, job)
+	wl := cluster.WorkloadOf(t, job)
+	condition := waitCondition(t, wl, kueue.WorkloadQuotaReserved, false)
+	if condition.Reason != kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed {
+		t.Errorf("reason %q, want %s", condition.Reason, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+	}
+	for _, want := range []string{"7 of 8 pods fit", "h100-80g-0/3 (fell off the bus)"} {
+		if !strings.Contains(condition.Message, want) {
+			t.Errorf("message %q must say %q", condition.Message, want)
+		}
+	}
+	breakCard(t, "h100-80g-0", "")
+	waitCondition(t, wl, kueue.WorkloadFinished, true)
+}
+
+// breakCard makes simulated cards of a node fail, and waits until the agent
+// has told. Empty mends them.
+func breakCard(t *testing.T, name, problem string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"sandbox.elasticai.io/gpu-problem":%q}}}`, problem)
+	node := &corev1.Node{}
+	node.Name = name
+	if err := cluster.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	want := egpu.GPUReady
+	if problem != "" {
+		want = egpu.GPUUnhealthy
+	}
+	sandbox.Eventually(t, "card 3 of "+name+" is "+want, func(ctx context.Context) error {
+		gpu := &egpu.GPU{}
+		if err := cluster.Get(ctx, client.ObjectKey{Name: name + "-3"}, gpu); err != nil {
+			return err
+		}
+		if gpu.Status.State != want {
+			return fmt.Errorf("it is %s", gpu.Status.State)
 		}
 		return nil
 	})

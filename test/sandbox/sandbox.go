@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +30,7 @@ import (
 
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
@@ -63,6 +65,7 @@ type Cluster struct {
 // Run starts a cluster, runs the tests with it, ends it, and returns the exit
 // code.
 func Run(m *testing.M, cluster **Cluster, options Options) int {
+	log.SetLogger(logr.Discard()) // the API server's warnings are not the test's to tell
 	c, err := Start(options)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the sandbox:", err)

@@ -69,6 +69,13 @@ type Webhook struct {
 	DNSNames []string `json:"dnsNames,omitempty"`
 }
 
+// Placement is whether admission looks at nodes beside quota.
+type Placement struct {
+	// Enabled is true by default. Switch it off where nodes are only made when
+	// pods wait for them.
+	Enabled *bool `json:"enabled,omitempty"`
+}
+
 // QueueConfiguration is the file of elastic-queue.
 type QueueConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -78,6 +85,9 @@ type QueueConfiguration struct {
 	Webhook        Webhook        `json:"webhook,omitempty"`
 	// Writers is how many status writes may be under way at once.
 	Writers int `json:"writers,omitempty"`
+	// Placement asks, before a workload is admitted, whether all its pods fit on
+	// the nodes and cards there are.
+	Placement Placement `json:"placement,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;

@@ -1,0 +1,128 @@
+// Package inventory describes nodes and pods, as Kubernetes and the GPU objects
+// know them, in the placement engine's words.
+package inventory
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelpers "k8s.io/component-helpers/resource"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// Node with its cards: those of its GPU objects, or, where no agent keeps any,
+// those its labels and capacity speak of. A node that is not ready takes no
+// new pods.
+func Node(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
+	n := placement.Node{
+		Name: node.Name, Labels: node.Labels,
+		Unschedulable: node.Spec.Unschedulable || !ready(node),
+		Resources:     amounts(node.Status.Allocatable),
+	}
+	for _, t := range node.Spec.Taints {
+		n.Taints = append(n.Taints, placement.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	if len(gpus) > 0 {
+		n.Cards = Cards(gpus)
+	} else {
+		n.Cards = cardsFromLabels(node)
+	}
+	return n
+}
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// PodResources is what a pod takes of a node beside cards.
+func PodResources(pod *corev1.Pod) map[string]int64 {
+	resources := amounts(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}))
+	delete(resources, string(corev1.ResourcePods)) // each pod is one; the engine knows
+	return resources
+}
+
+// amounts leaves cards out: the engine counts those card by card.
+func amounts(list corev1.ResourceList) map[string]int64 {
+	out := make(map[string]int64, len(list))
+	for name, q := range list {
+		switch {
+		case request.IsCard(name):
+		case name == corev1.ResourceCPU:
+			out[string(name)] = q.MilliValue()
+		default:
+			out[string(name)] = q.Value()
+		}
+	}
+	return out
+}
+
+// Cards of GPU objects, by index. Of two that claim one index the first by
+// name counts.
+func Cards(gpus map[string]*egpu.GPU) []placement.Card {
+	list := make([]*egpu.GPU, 0, len(gpus))
+	for _, g := range gpus {
+		list = append(list, g)
+	}
+	slices.SortFunc(list, func(a, b *egpu.GPU) int {
+		return cmp.Or(cmp.Compare(a.Spec.Index, b.Spec.Index), strings.Compare(a.Name, b.Name))
+	})
+	list = slices.CompactFunc(list, func(a, b *egpu.GPU) bool { return a.Spec.Index == b.Spec.Index })
+	cards := make([]placement.Card, len(list))
+	for i, g := range list {
+		cards[i] = placement.Card{
+			Index: g.Spec.Index, UUID: g.Spec.UUID, Model: g.Spec.Model, Memory: g.Spec.Memory,
+			TFLOPS: float64(g.Spec.TFLOPS), NUMA: g.Spec.NUMA, Unhealthy: illness(g),
+		}
+		for _, l := range g.Spec.Links {
+			cards[i].Links = append(cards[i].Links, placement.Link{To: l.To, Bandwidth: float64(l.Bandwidth)})
+		}
+		if load := g.Status.Load; load != nil {
+			cards[i].Load = placement.Load{Core: float64(load.Core) / 100, Memory: float64(load.Memory) / 100}
+		}
+	}
+	return cards
+}
+
+func illness(g *egpu.GPU) string {
+	if g.Status.State == "" || g.Status.State == egpu.GPUReady {
+		return ""
+	}
+	return cmp.Or(g.Status.Message, g.Status.State)
+}
+
+// cardsFromLabels describes the cards of a node that has no agent.
+func cardsFromLabels(node *corev1.Node) []placement.Card {
+	amount := func(name corev1.ResourceName) int64 {
+		q := node.Status.Allocatable[name]
+		return q.Value()
+	}
+	label := func(name string) int64 {
+		n, _ := strconv.ParseInt(node.Labels[name], 10, 64)
+		return n
+	}
+	count := cmp.Or(amount(egpu.ResourceWhole), amount(egpu.ResourceCore)/100, amount(egpu.ResourceCoreOld)/100, amount(egpu.ResourceQGPUCore)/100)
+	if count <= 0 {
+		return nil
+	}
+	memory := cmp.Or(label("nvidia.com/gpu.memory"),
+		amount(egpu.ResourceMemory)/count, amount(egpu.ResourceMemoryOld)/count, amount(egpu.ResourceQGPUMemory)*1024/count)
+	cards := make([]placement.Card, count)
+	for i := range cards {
+		cards[i] = placement.Card{
+			Index: i, Memory: memory, TFLOPS: float64(label(egpu.TFLOPSLabel)),
+			Model: cmp.Or(node.Labels[egpu.ModelLabel], node.Labels["nvidia.com/gpu.product"]),
+		}
+	}
+	return cards
+}

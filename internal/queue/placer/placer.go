@@ -1,0 +1,212 @@
+// Package placer answers the admission engine's question, "do all these pods
+// fit on real nodes and cards at once?", with the placement engine.
+//
+// A workload is a gang there. What is held for an admitted workload and what
+// its pods then occupy are the same room: the pods carry the workload's name
+// and take the places that were held. Pods that no workload owns count for
+// themselves.
+package placer
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Placer is an admission.Placer. Like the engines it is for one goroutine.
+type Placer struct {
+	engine     *placement.Engine
+	topologies map[string][]string
+	open       []*placement.Txn // what-ifs under way
+	machines   map[string]*machine
+	gpus       map[string]string // GPU object to node
+	pods       map[string]bool   // bound pods on the books
+}
+
+var _ admission.Placer = (*Placer)(nil)
+
+// room is what a workload holds: the Placement of an admission.
+type room struct {
+	gang   placement.Gang
+	answer placement.Answer
+}
+
+// New makes a Placer that knows no nodes yet.
+func New() (*Placer, error) {
+	topologies := map[string][]string{}
+	engine, err := placement.New(placement.Options{Topologies: topologies})
+	if err != nil {
+		return nil, err
+	}
+	return &Placer{
+		engine: engine, topologies: topologies,
+		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bool{},
+	}, nil
+}
+
+// Place finds room for all pods of a workload and holds it.
+func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
+	gang, refusal := gangOf(r)
+	if refusal != nil {
+		return nil, refusal
+	}
+	txn := p.engine.Begin()
+	answer := txn.Place(&gang)
+	if answer.Fits {
+		txn.Commit(time.Time{})
+		return &room{gang, answer}, nil
+	}
+	txn.Rollback()
+	return nil, &admission.Refusal{
+		PodSet: short(answer),
+		Reason: answer.Refusal.Error(),
+		// What only another node or card could change is not worth an eviction.
+		Hopeless: answer.Refusal.Wake&placement.OnPodGone == 0,
+	}
+}
+
+// short names the first pod set that did not fit.
+func short(answer placement.Answer) string {
+	for _, set := range answer.PodSets {
+		if set.Fit < set.Count {
+			return set.Name
+		}
+	}
+	return ""
+}
+
+// Hold notes that a workload has its room, whatever else is there.
+func (p *Placer) Hold(key admission.Key, held any) {
+	txn := p.engine.Begin()
+	defer txn.Commit(time.Time{})
+	r, ok := held.(*room)
+	if !ok {
+		r = &room{gang: placement.Gang{Key: gangKey(key)}} // its bound pods say where it is
+	}
+	if err := txn.Hold(&r.gang, &r.answer); err != nil {
+		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))
+	}
+}
+
+// Remove frees what a workload holds.
+func (p *Placer) Remove(key admission.Key) {
+	txn := p.engine.Begin()
+	defer txn.Commit(time.Time{})
+	txn.RemoveGang(gangKey(key))
+}
+
+// Checkpoint begins a what-if.
+func (p *Placer) Checkpoint() int {
+	p.open = append(p.open, p.engine.Begin())
+	return len(p.open) - 1
+}
+
+// Rollback ends the what-ifs since the mark.
+func (p *Placer) Rollback(mark int) {
+	for len(p.open) > mark {
+		last := len(p.open) - 1
+		p.open[last].Rollback()
+		p.open = p.open[:last]
+	}
+}
+
+func gangKey(key admission.Key) string { return key.String() }
+
+// gangOf is a request in the placement engine's words.
+func gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
+	gang := placement.Gang{Key: gangKey(r.Workload), PodSets: make([]placement.PodSet, len(r.PodSets))}
+	for i := range r.PodSets {
+		set := &r.PodSets[i]
+		pod, err := podOf(set.Spec)
+		if err != nil {
+			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err.Error(), Hopeless: true}
+		}
+		topology := ""
+		for _, flavor := range set.Flavors {
+			for key, value := range flavor.NodeLabels {
+				pod.Selector[key] = value
+			}
+			pod.Tolerations = append(pod.Tolerations, tolerations(flavor.Tolerations)...)
+			topology = flavor.Topology
+		}
+		gang.PodSets[i] = placement.PodSet{
+			Name: set.Spec.Name, Count: int(set.Count), Pod: pod, Topology: topologyOf(set.Spec, topology),
+		}
+	}
+	return gang, nil
+}
+
+// podOf is one pod of a set. Quota knows what a pod asks for in all, not by
+// container: its cards are looked for as if one container asked for them.
+func podOf(spec *admission.PodSet) (placement.Pod, error) {
+	asks := corev1.Container{Name: "pod", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
+	pod := placement.Pod{
+		Resources: map[string]int64{}, Selector: map[string]string{}, Tolerations: tolerations(spec.Tolerations),
+	}
+	for name, amount := range spec.Requests {
+		if request.IsCard(corev1.ResourceName(name)) {
+			asks.Resources.Requests[corev1.ResourceName(name)] = workload.Quantity(corev1.ResourceName(name), amount)
+		} else if amount > 0 {
+			pod.Resources[name] = amount
+		}
+	}
+	cards, err := request.Container(&asks, nil)
+	if err != nil {
+		return pod, err
+	}
+	if cards.Count > 0 {
+		pod.Containers = []placement.Container{{Name: asks.Name, Cards: cards}}
+	}
+	for key, value := range spec.NodeSelector {
+		pod.Selector[key] = value
+	}
+	for _, term := range spec.Affinity {
+		var t placement.Term
+		for _, r := range term {
+			t = append(t, placement.Requirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
+		}
+		pod.Affinity = append(pod.Affinity, t)
+	}
+	return pod, nil
+}
+
+func tolerations(in []admission.Toleration) []placement.Toleration {
+	var out []placement.Toleration
+	for _, t := range in {
+		out = append(out, placement.Toleration(t))
+	}
+	return out
+}
+
+func topologyOf(spec *admission.PodSet, topology string) *placement.TopologyRequest {
+	if spec.Topology == nil || topology == "" {
+		return nil
+	}
+	return &placement.TopologyRequest{
+		Topology: topology,
+		Mode: map[admission.TopologyMode]placement.TopologyMode{
+			admission.TopologyUnconstrained: placement.Unconstrained,
+			admission.TopologyPreferred:     placement.Preferred,
+			admission.TopologyRequired:      placement.Required,
+		}[spec.Topology.Mode],
+		Level:      spec.Topology.Level,
+		SliceLevel: spec.Topology.SliceLevel,
+		SliceSize:  int(spec.Topology.SliceSize),
+		Group:      spec.Group,
+	}
+}
+
+// workloadOf is the workload a pod belongs to, as its job's start noted it.
+func workloadOf(pod *corev1.Pod) string {
+	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
+		return gangKey(admission.Key{Namespace: pod.Namespace, Name: name})
+	}
+	return ""
+}
