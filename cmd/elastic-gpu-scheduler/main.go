@@ -151,7 +151,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
 		return fmt.Errorf("setting up claims: %w", err)
 	}
-	for _, part := range []manager.Runnable{keeper, shell, server, manager.RunnableFunc(shell.Lead)} {
+	for _, part := range []manager.Runnable{keeper, shell, server, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.Tell)} {
 		if err := mgr.Add(part); err != nil {
 			return err
 		}

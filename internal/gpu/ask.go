@@ -148,6 +148,9 @@ func (s *Shell) Filter(ctx context.Context, pod *corev1.Pod, names []string) ([]
 		if refused = s.together(w.all); refused == nil {
 			verdicts, refused = s.engine.Filter(&w.ask, names, verdicts)
 		}
+		if !slices.ContainsFunc(verdicts, func(v placement.Verdict) bool { return v.Reason == placement.Fits }) {
+			s.refuse(pod)
+		}
 	})
 	if err == nil && refused != nil {
 		err = &Refused{Reason: refused.Error()}

@@ -181,6 +181,7 @@ func (s *Shell) settle(w *want, node string, assignment placement.Assignment, de
 		if !ok || b == nil || b.gone {
 			s.engine.Release(p.Key)
 			s.release(devices) // those that were made are on the books by their own objects
+			s.nudge(false)
 			return
 		}
 		p.Selector, p.Affinity, p.Tolerations = nil, nil, nil

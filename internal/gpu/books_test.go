@@ -6,14 +6,17 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -93,6 +96,24 @@ func TestPodOfAnotherSchedulerIsCounted(t *testing.T) {
 		if c := w.card("a", i); c.FreeCore != 100 {
 			t.Fatalf("card %d %+v", i, c)
 		}
+	}
+}
+
+// kube-scheduler may hear of a pod's end before we do, ask too early, and put the pod aside.
+func TestPodThatWasAskedAboutTooEarlyIsTriedAgain(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	first, second := share("first", 60), share("second", 60)
+	w.add(node("a", 1), first, second)
+	w.mustBind(first, "a")
+	if r := w.filter(second, "a"); len(*r.NodeNames) != 0 {
+		t.Fatalf("full node: %+v", r)
+	}
+	w.Feed(true, first)
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return get(w, second).Labels[gpu.RetryLabel] != "", nil
+	})
+	if err != nil {
+		t.Fatalf("the pod is not tried again: %v", err)
 	}
 }
 

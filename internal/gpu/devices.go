@@ -40,8 +40,12 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 			s.unplaced[e.Name] = e // until its GPU objects are seen
 		}
 		if s.devices[key] != "" {
+			if a, _, known := s.engine.Assignment(key); known {
+				s.changed[a.Node] = true
+			}
 			delete(s.devices, key)
 			s.apply(placement.PodGone{Key: key})
+			s.nudge(true)
 		}
 		return
 	}
@@ -61,6 +65,7 @@ func (s *Shell) holdDevice(key, node string, cards placement.CardRequest, grants
 	}
 	if s.apply(placement.PodBound{Pod: devicePod(key, cards, ""), Node: node, Grants: grants}) {
 		s.devices[key] = is
+		s.changed[node] = true
 	}
 }
 

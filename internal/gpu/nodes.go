@@ -53,14 +53,17 @@ func (s *Shell) sawGPU(gpu *egpu.GPU, gone bool) {
 	m := s.machine(gpu.Spec.NodeName)
 	m.gpus[gpu.Name] = gpu
 	s.gpus[gpu.Name] = gpu.Spec.NodeName
-	s.describe(gpu.Spec.NodeName, m)
+	s.changed[gpu.Spec.NodeName] = true
+	if s.describe(gpu.Spec.NodeName, m) {
+		s.nudge(true)
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.unplaced)) {
 		s.sawElasticGPU(s.unplaced[name], false)
 	}
 }
 
 // describe tells the engine what a node is now, if that is news: kubelets write much that is not.
-func (s *Shell) describe(name string, m *machine) {
+func (s *Shell) describe(name string, m *machine) (news bool) {
 	if m.node == nil {
 		if m.told != nil {
 			m.told = nil
@@ -69,22 +72,24 @@ func (s *Shell) describe(name string, m *machine) {
 		if len(m.gpus) == 0 {
 			delete(s.machines, name)
 		}
-		return
+		return true
 	}
 	now := nodeOf(m.node, m.gpus)
 	if m.told != nil {
 		if reflect.DeepEqual(*m.told, now) {
-			return
+			return false
 		}
 		if s.loadsOnly(m.told, &now) {
 			m.told = &now
-			return
+			return false
 		}
 	}
-	if s.apply(placement.NodeChanged{Node: now}) {
-		m.told = &now
-		s.placeStrays(name)
+	if !s.apply(placement.NodeChanged{Node: now}) {
+		return false
 	}
+	m.told = &now
+	s.placeStrays(name)
+	return true
 }
 
 // loadsOnly passes measurements on if nothing else changed.
@@ -122,16 +127,13 @@ func nodeOf(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, placement.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
-	if len(gpus) > 0 {
-		n.Cards = cardsOf(gpus)
-	} else {
-		n.Cards = cardsFromLabels(node)
-	}
+	n.Cards = cardsOf(gpus, cardsFromLabels(node))
 	return n
 }
 
-// cardsOf GPU objects, by index. Of two that claim one index the first by name counts.
-func cardsOf(gpus map[string]*egpu.GPU) []placement.Card {
+// cardsOf GPU objects, by index. Of two that claim one index the first by name counts. As long as the
+// agent has described fewer cards than the node has, the others are as the labels say.
+func cardsOf(gpus map[string]*egpu.GPU, labels []placement.Card) []placement.Card {
 	list := make([]*egpu.GPU, 0, len(gpus))
 	for _, g := range gpus {
 		list = append(list, g)
@@ -152,7 +154,17 @@ func cardsOf(gpus map[string]*egpu.GPU) []placement.Card {
 		if load := g.Status.Load; load != nil {
 			cards[i].Load = placement.Load{Core: float64(load.Core) / 100, Memory: float64(load.Memory) / 100}
 		}
+		if cards[i].TFLOPS == 0 && len(labels) > 0 && cards[i].Model == labels[0].Model {
+			cards[i].TFLOPS = labels[0].TFLOPS
+		}
 	}
+	for _, card := range labels {
+		described := slices.ContainsFunc(cards, func(c placement.Card) bool { return c.Index == card.Index })
+		if len(cards) < len(labels) && !described {
+			cards = append(cards, card)
+		}
+	}
+	slices.SortFunc(cards, func(a, b placement.Card) int { return cmp.Compare(a.Index, b.Index) })
 	return cards
 }
 

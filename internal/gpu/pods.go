@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
@@ -33,6 +35,9 @@ func finished(pod *corev1.Pod) bool {
 // sawPod takes in what is known of a pod. Older news than what we bound ourselves changes nothing.
 func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 	key := pod.Namespace + "/" + pod.Name
+	if gone || finished(pod) || pod.Spec.NodeName != "" {
+		delete(s.refused, client.ObjectKeyFromObject(pod))
+	}
 	if gone || finished(pod) {
 		if b := s.binding[key]; b != nil && b.uid == pod.UID {
 			b.gone = true
@@ -74,6 +79,10 @@ func (s *Shell) bound(p placement.Pod, uid types.UID, node string, grants []plac
 	if s.pods[p.Key] == nil && p.Gang != "" {
 		s.gangs[p.Gang]++
 	}
+	if old := s.pods[p.Key]; old != nil {
+		s.changed[old.node] = true
+	}
+	s.changed[node] = true
 	s.pods[p.Key] = &tracked{uid: uid, node: node, gang: p.Gang, grants: grants}
 }
 
@@ -83,6 +92,7 @@ func (s *Shell) lost(key string, uid types.UID) {
 		return
 	}
 	delete(s.pods, key)
+	s.changed[t.node] = true
 	s.unstray(key, t.node)
 	if t.gang != "" {
 		if s.gangs[t.gang]--; s.gangs[t.gang] == 0 {
@@ -90,6 +100,7 @@ func (s *Shell) lost(key string, uid types.UID) {
 		}
 	}
 	s.apply(placement.PodGone{Key: key})
+	s.nudge(false)
 }
 
 // stray is a pod on a node that does not say which cards it has: another scheduler put it there. It is

@@ -36,6 +36,12 @@ type Shell struct {
 	gangs    map[string]int                      // pods on the books
 	held     map[string]time.Time                // gangs with places held for them, until when
 	binding  map[string]*binding
+	refused  map[client.ObjectKey]time.Time // pods that no node could take, and when
+	changed  map[string]bool                // nodes whose cards have other holders than was told
+
+	// Refused pods are about to be tried again, all of them or the latest; how often that was.
+	nudging, nudgeAll bool
+	nudges            int
 }
 
 // Options of New.
@@ -68,7 +74,7 @@ func New(options Options) (*Shell, error) {
 		ready: make(chan struct{}), leads: make(chan struct{}),
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
-		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{},
+		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
 	}, nil
 }
 
@@ -135,6 +141,7 @@ func (s *Shell) expire() {
 	}
 	if keys := s.engine.Expire(s.options.Now()); len(keys) > 0 {
 		s.options.Log.Info("places held for pods that did not come are free again", "places", keys)
+		s.nudge(true)
 	}
 }
 

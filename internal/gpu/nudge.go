@@ -1,0 +1,86 @@
+package gpu
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kube-scheduler puts a pod that no node can take aside until something changes that it knows of. It
+// knows nothing of GPU objects, ElasticGPUs and reservations, and when a pod goes it may hear of it,
+// ask again and be refused before we have heard. So when there is more room, pods that were refused
+// get a new label, which has it look again.
+
+// RetryLabel changes when a refused pod should be tried again.
+const RetryLabel = "elasticgpu.io/retry"
+
+const (
+	// nudgePause gathers what becomes free together; mostNudged pods are tried again at a time, the
+	// others when kube-scheduler gets to them by itself.
+	nudgePause = 200 * time.Millisecond
+	mostNudged = 32
+	// justNow is how far our knowledge of a pod's end may be behind kube-scheduler's.
+	justNow = 3 * time.Second
+)
+
+// refuse remembers that no node could take a pod.
+func (s *Shell) refuse(pod *corev1.Pod) {
+	s.refused[client.ObjectKeyFromObject(pod)] = s.options.Now()
+}
+
+// nudge has pods tried again: all that were refused, or those refused so lately that they may have
+// been asked about too early.
+func (s *Shell) nudge(all bool) {
+	if len(s.refused) == 0 || !s.Leads() {
+		return
+	}
+	s.nudgeAll = s.nudgeAll || all
+	if s.nudging {
+		return
+	}
+	s.nudging = true
+	time.AfterFunc(nudgePause, func() { s.inbox.ask(s.nudgeNow) })
+}
+
+func (s *Shell) nudgeNow() {
+	since := s.options.Now().Add(-justNow)
+	var keys []client.ObjectKey
+	for key, at := range s.refused {
+		if s.nudgeAll || at.After(since) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b client.ObjectKey) int {
+		return cmp.Or(s.refused[a].Compare(s.refused[b]), cmp.Compare(a.String(), b.String()))
+	})
+	keys = keys[:min(len(keys), mostNudged)]
+	for _, key := range keys {
+		delete(s.refused, key)
+	}
+	s.nudging, s.nudgeAll = false, false
+	s.nudges++
+	go s.label(keys, strconv.FormatInt(s.options.Now().Unix(), 36)+"-"+strconv.Itoa(s.nudges))
+}
+
+func (s *Shell) label(keys []client.ObjectKey, value string) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{RetryLabel: value}}})
+	if err != nil {
+		panic(err) // strings in maps
+	}
+	for _, key := range keys {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		err := s.options.Client.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
+			s.options.Log.Error(err, "having a pod tried again failed", "pod", key.String())
+		}
+	}
+}
