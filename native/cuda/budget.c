@@ -29,6 +29,7 @@ int card_tenant(struct card *c, const char *container, unsigned share, bool lend
 		if ((was && now - atomic_load(&t->seen) < SEAT_NS) || !atomic_compare_exchange_strong(&t->id, &was, id))
 			continue;
 		atomic_store(&t->credit, TURN_NS);
+		atomic_store(&t->had, atomic_load(&c->had));
 		atomic_store(&t->refilled, now);
 		found = i;
 	}
@@ -94,26 +95,43 @@ int64_t card_credit(struct card *c, unsigned tenant, int64_t now)
 void card_charge(struct card *c, unsigned tenant, int64_t ns)
 {
 	struct tenant *t = &c->tenant[tenant];
-	int64_t credit = atomic_fetch_sub(&t->credit, ns) - ns;
+	int64_t credit = atomic_fetch_sub(&t->credit, ns) - ns, level = atomic_load(&c->had);
+	unsigned share = atomic_load(&t->share);
+	int64_t had = ns * 10000 / (share ? share : 1);
+
+	had += atomic_fetch_add(&t->had, had);
+	while (level < had && !atomic_compare_exchange_weak(&c->had, &level, had))
+		;
 
 	/* Borrowed time is not a debt: what was lent cost nobody anything. */
 	while (credit < 0 && atomic_load(&t->lend) && !atomic_compare_exchange_weak(&t->credit, &credit, 0))
 		;
 }
 
-/* A claim on the turn: credit in the measure of the share, so that equal claims mean equal treatment. Below 0: none. */
-static int64_t claim(struct card *c, int seat, int64_t now)
+/*
+ * A container's claim on the turn; the greatest comes next. Who has credit and has had least of its share comes first,
+ * who may only borrow has a claim of 0, who may not have it at all a negative one.
+ */
+static int64_t claim(struct card *c, unsigned tenant, int64_t now)
 {
-	struct seat *s = &c->seat[seat];
-	unsigned tenant = atomic_load(&s->tenant), share = atomic_load(&c->tenant[tenant].share);
-	int64_t credit;
-
-	if (!atomic_load(&s->wants) || now - atomic_load(&s->asked) > ASKING_NS)
-		return -1;
-	credit = card_credit(c, tenant, now);
-	if (credit > 0)
-		return 1 + credit * 10000 / (share ? share : 1);
+	if (card_credit(c, tenant, now) > 0)
+		return INT64_MAX - atomic_load(&c->tenant[tenant].had);
 	return atomic_load(&c->tenant[tenant].lend) ? 0 : -1;
+}
+
+static bool asking(struct card *c, int seat, int64_t now)
+{
+	return atomic_load(&c->seat[seat].wants) && now - atomic_load(&c->seat[seat].asked) <= ASKING_NS;
+}
+
+/* Who comes back after a while starts level with the others, or it would have the card alone until it has caught up. */
+static void start_level(struct card *c, unsigned tenant)
+{
+	struct tenant *t = &c->tenant[tenant];
+	int64_t level = atomic_load(&c->had) - 2 * TURN_NS, had = atomic_load(&t->had);
+
+	while (had < level && !atomic_compare_exchange_weak(&t->had, &had, level))
+		;
 }
 
 /* The best claim among the others; -1 if nobody has one. */
@@ -123,7 +141,7 @@ static int best_other(struct card *c, int seat, int64_t now, int64_t *value)
 
 	*value = -1;
 	for (int i = 0; i < MAX_SEATS; i++) {
-		int64_t v = i == seat || !atomic_load(&c->seat[i].wants) ? -1 : claim(c, i, now);
+		int64_t v = i == seat || !asking(c, i, now) ? -1 : claim(c, atomic_load(&c->seat[i].tenant), now);
 		if (v > *value || (v >= 0 && v == *value && atomic_load(&c->seat[i].since) < atomic_load(&c->seat[best].since))) {
 			best = i;
 			*value = v;
@@ -168,11 +186,13 @@ bool card_take(struct card *c, int seat, int64_t now, int64_t *wait)
 		return false;
 	}
 	atomic_store(&s->asked, now);
-	if (!atomic_exchange(&s->wants, 1))
+	if (!atomic_exchange(&s->wants, 1)) {
 		atomic_store(&s->since, now);
+		start_level(c, tenant);
+	}
 	if (SEAT_OF(turn) >= 0 && atomic_load(&c->lease) > now)
 		return false;
-	mine = claim(c, seat, now);
+	mine = claim(c, tenant, now);
 	if (other > mine && SEAT_OF(turn) < 0) {
 		*wait = MS / 10; /* it is free, and somebody has a better claim: they ask again at once */
 		return false;
@@ -193,7 +213,7 @@ bool card_should_yield(struct card *c, int seat, int64_t now, int64_t held)
 	best_other(c, seat, now, &other);
 	if (credit <= 0)
 		return !atomic_load(&c->tenant[tenant].lend) || other > 0 || (other == 0 && held >= 2 * TURN_NS);
-	return other >= 0 && held >= 2 * TURN_NS;
+	return held >= 2 * TURN_NS && other >= claim(c, tenant, now);
 }
 
 int card_pass(struct card *c, int seat, int64_t now)

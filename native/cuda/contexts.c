@@ -55,11 +55,11 @@ void overhead_refresh(struct device *d)
 {
 	uint64_t before = atomic_load(&d->changes), was = atomic_load(my(d, ROW(overhead))), used, asked, excess;
 
-	if (!overhead_by_nvml(d, &used))
+	if (swap_is_busy() || !overhead_by_nvml(d, &used))
 		return;
 	asked = atomic_load(my(d, ROW(held))) - atomic_load(my(d, ROW(swapped)));
 	excess = used > asked ? used - asked : 0;
-	if (atomic_load(&d->changes) != before || (excess < was && (atomic_load(&d->managed) || !excess)))
+	if (swap_is_busy() || atomic_load(&d->changes) != before || (excess < was && (atomic_load(&d->managed) || !excess)))
 		return;
 	region_set_overhead(session.region, atomic_load(&session.process), d->index, excess);
 }
@@ -297,5 +297,7 @@ CUresult on_cuStreamEndCapture(fn_cuStreamEndCapture real, CUstream stream, CUgr
 
 	if (was && !stream_capturing(stream))
 		capture_count(-1);
+	if (graph)
+		graph_captured(stream, r == CUDA_SUCCESS ? *graph : NULL);
 	return r;
 }

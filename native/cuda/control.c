@@ -92,6 +92,10 @@ int control_answer(const char *request, bool trusted, char *reply, size_t size)
 	}
 	if (!trusted)
 		return snprintf(reply, size, "{\"ok\":false,\"reason\":\"only the agent may ask for this\"}\n");
+	if (sscanf(request, "hostpid %llu", &bytes) == 1) {
+		nvml_host_pid((unsigned)bytes);
+		return describe(reply, size);
+	}
 	if (!strcmp(request, "out") || sscanf(request, "out %llu", &bytes) == 1)
 		swap_out(bytes ? bytes : UINT64_MAX, &r);
 	else if (!strcmp(request, "in"))
@@ -140,6 +144,8 @@ static void look_after(void)
 		}
 		if (g)
 			card_keep(d->card, g->seat, now_ns());
+		if (g && atomic_load(&g->on))
+			power_look(d);
 	}
 }
 
@@ -193,4 +199,9 @@ __attribute__((destructor)) static void control_end(void)
 		return;
 	snprintf(path, sizeof path, "%s/%d.sock", path_control(), (int)getpid());
 	unlink(path);
+	for (int i = 0; i < session.devices; i++) {
+		struct gate *g = atomic_load(&session.device[i].gate);
+		if (g)
+			card_stand(session.device[i].card, g->seat);
+	}
 }

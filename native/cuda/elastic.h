@@ -100,6 +100,7 @@ struct tenant {
 	_Atomic unsigned lend;
 	_Atomic int64_t credit;       /* ns of card time it may still use; negative is debt */
 	_Atomic int64_t refilled;     /* when credit was last topped up */
+	_Atomic int64_t had;          /* card time so far, in the measure of its share */
 	_Atomic int64_t seen;
 };
 struct seat {                         /* one process on one card */
@@ -112,7 +113,6 @@ struct seat {                         /* one process on one card */
 	_Atomic unsigned wake;        /* futex */
 	_Atomic uint64_t resident;    /* bytes on the card that can be swapped */
 	_Atomic uint64_t evict;       /* bytes asked of it */
-	_Atomic int64_t resident_since;
 	_Atomic unsigned runnable;    /* 1 when all its memory is on the card */
 	_Atomic int64_t starved_since; /* it waits for room since then; 0 if not */
 };
@@ -120,6 +120,11 @@ struct card {
 	_Atomic uint64_t version;
 	_Atomic uint64_t turn;        /* seat + 1 in the low 16 bits, then a count; 0 in the low bits: free */
 	_Atomic int64_t lease;        /* the turn is void after this */
+	_Atomic int64_t had;          /* the most any container has had */
+	_Atomic int64_t busy;         /* card time used by all */
+	_Atomic unsigned price;       /* of card time, in ten-thousandths: see power.c; 0 is 1 */
+	_Atomic unsigned floor;       /* seat + 1 of the process that may ask others to move out */
+	_Atomic int64_t floor_since;
 	struct tenant tenant[MAX_TENANTS];
 	struct seat seat[MAX_SEATS];
 };
@@ -145,6 +150,12 @@ bool card_holds(struct card *c, int seat);
 int card_pass(struct card *c, int seat, int64_t now);
 /* Whether another container is on this card. */
 bool card_contended(struct card *c, unsigned tenant, int64_t now);
+
+struct device;
+
+/* ---- power.c: card time at clocks that the power limit would not allow for long costs more ---- */
+unsigned power_price(double busy, double watts, double limit);
+void power_look(struct device *d);
 
 /* ---- session.c: this process under the library ---- */
 struct gate;
@@ -191,13 +202,13 @@ const char *path_cards(void);
 const char *path_pool(void);
 
 /* ---- ledger.c: what this process holds, by handle ---- */
-enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_VMM, HOLD_MAP, HOLD_POOL, HOLD_ASYNC, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
+enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_VMM, HOLD_MAP, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
 struct holding {
 	uint64_t key;
 	enum holding_kind kind;
 	struct device *device;
 	uint64_t bytes;
-	uint64_t link;                /* of a map: its handle; of an async allocation: its pool */
+	uint64_t link;                /* of a map: its handle; of an import: its key; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
 	void *own;                    /* swap.c's allocation */
@@ -223,6 +234,9 @@ void pools_refresh(struct device *d, bool trim);
 uint64_t pools_reserved(struct device *d);
 void overhead_refresh(struct device *d);
 bool overhead_by_nvml(struct device *d, uint64_t *bytes);
+void nvml_host_pid(unsigned pid);
+bool nvml_power(struct device *d, double *joules, double *limit_watts);
+void graph_captured(CUstream stream, CUgraph graph);
 
 /* ---- gate.c: launches wait here for the process's turn; streams.c: what is in flight ---- */
 struct gate {
@@ -301,6 +315,7 @@ void swap_out(uint64_t bytes, struct swap_result *r);
 void swap_in(struct swap_result *r, uint64_t *missing);
 void swap_prepare(uint64_t bytes, struct swap_result *r);
 bool swap_is_out(void);
+bool swap_is_busy(void);
 void swap_fork_child(void);
 
 bool host_prepare(uint64_t bytes);

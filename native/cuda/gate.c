@@ -82,7 +82,11 @@ static void set_state(struct gate *g, unsigned state)
 
 static void charge_time(struct gate *g, int64_t ns)
 {
-	card_charge(g->device->card, g->tenant, ns);
+	struct card *c = g->device->card;
+	unsigned price = atomic_load(&c->price);
+
+	card_charge(c, g->tenant, price > 10000 ? ns * price / 10000 : ns);
+	atomic_fetch_add(&c->busy, ns);
 	atomic_fetch_add(&session.region->process[atomic_load(&session.process)].busy_ns[g->device->index], (uint64_t)ns);
 }
 
@@ -106,9 +110,15 @@ static bool take_turn(struct gate *g)
 static int64_t hold_turn(struct gate *g)
 {
 	struct card *c = g->device->card;
-	int64_t begin = now_ns(), charged = begin, active = begin, now;
-	uint64_t seen = 0;
+	uint64_t seen = atomic_load(&g->launches), first = seen;
+	int64_t begin = now_ns(), charged, active, now = begin;
 
+	/* The launching thread has to wake up first: that is not charged. */
+	while (!atomic_load(&g->inside) && atomic_load(&g->launches) == first && now - begin < LINGER_NS) {
+		sleep_ns(MS / 100);
+		now = now_ns();
+	}
+	begin = charged = active = now;
 	for (;;) {
 		uint64_t launches = atomic_load(&g->launches);
 		sleep_ns(TICK_NS);

@@ -25,6 +25,8 @@ void refund(struct device *d, uint64_t bytes)
 /* What the driver takes for a request: big ones come in pages of 2 MiB. */
 uint64_t charged_size(uint64_t bytes)
 {
+	if (bytes > (uint64_t)1 << 60)
+		return bytes; /* no rounding past the end of numbers: no limit is that large */
 	return bytes > MiB ? UP(bytes, 2 * MiB) : UP(bytes, 512);
 }
 
@@ -111,6 +113,7 @@ static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 {
 	struct device *d = ready();
 	bool card_full;
+	int alone = 0;
 	CUresult r;
 
 	/* On a card lent to more memory than it has, a neighbour moves out; meanwhile we may be moved ourselves. */
@@ -118,8 +121,11 @@ static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 		int pass_ = moving_enter();
 		r = swap_alloc(d, ptr, bytes, &card_full);
 		moving_leave(pass_);
-		if (!card_full || !atomic_load(&session.oversubscribe) || !residency_ask(d, bytes))
+		if (!card_full || !atomic_load(&session.oversubscribe))
 			break;
+		alone = residency_ask(d, bytes) ? 0 : alone + 1;
+		if (alone > 50)
+			break; /* nobody has anything that could move: the card is really full */
 		sleep_ns(10 * MS);
 	}
 	residency_fed(d);
@@ -135,12 +141,15 @@ CUresult on_cuMemAlloc(fn_cuMemAlloc_v2 real, CUdeviceptr *ptr, size_t bytes)
 
 CUresult on_cuMemAllocPitch(fn_cuMemAllocPitch_v2 real, CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned element)
 {
+	/* The driver chooses the pitch; on every card so far it is a multiple of 512. */
+	uint64_t bytes;
+	if (width > SIZE_MAX - 512 || __builtin_mul_overflow((uint64_t)UP(width, 512), (uint64_t)height, &bytes))
+		bytes = UINT64_MAX;
 	if (ready() && atomic_load(&session.swap) && ptr && pitch && width && height) {
 		*pitch = UP(width, 512);
-		return take_movable(ptr, *pitch * height);
+		return take_movable(ptr, bytes);
 	}
-	/* The driver chooses the pitch; on every card so far it is a multiple of 512. */
-	TAKE(*ptr, HOLD_PTR, charged_size(UP(width, 512) * height), real(ptr, pitch, width, height, element));
+	TAKE(*ptr, HOLD_PTR, charged_size(bytes), real(ptr, pitch, width, height, element));
 }
 
 CUresult on_cuMemAllocManaged(fn_cuMemAllocManaged real, CUdeviceptr *ptr, size_t bytes, unsigned flags)

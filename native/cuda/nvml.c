@@ -15,22 +15,32 @@ static bool nvml_ready(void)
 	return s > 0;
 }
 
-/* Bytes the driver says this process uses on a card. NVML speaks of pids as the host sees them. */
-bool overhead_by_nvml(struct device *d, uint64_t *bytes)
+static _Atomic unsigned host_pid;
+
+/* Inside a pid namespace only the agent can say under which pid NVML knows us. */
+void nvml_host_pid(unsigned pid) { atomic_store(&host_pid, pid); }
+
+static nvmlDevice handle_of(struct device *d)
 {
 	static _Atomic(nvmlDevice) handles[MAX_DEVICES];
 	nvmlDevice dev = atomic_load(&handles[d->index]);
-	nvmlProcessV2 infos[256];
-	unsigned count = 256, pid = (unsigned)getpid();
 
-	if (!nvml_ready() || !real_nvmlDeviceGetComputeRunningProcesses_v3)
-		return false;
-	if (!dev) {
-		if (!real_nvmlDeviceGetHandleByUUID || real_nvmlDeviceGetHandleByUUID(d->uuid, &dev) != NVML_SUCCESS)
-			return false;
+	if (!nvml_ready())
+		return NULL;
+	if (!dev && real_nvmlDeviceGetHandleByUUID && real_nvmlDeviceGetHandleByUUID(d->uuid, &dev) == NVML_SUCCESS)
 		atomic_store(&handles[d->index], dev);
-	}
-	if (real_nvmlDeviceGetComputeRunningProcesses_v3(dev, &count, infos) != NVML_SUCCESS)
+	return dev;
+}
+
+/* Bytes the driver says this process uses on a card. NVML speaks of pids as the host sees them. */
+bool overhead_by_nvml(struct device *d, uint64_t *bytes)
+{
+	nvmlDevice dev = handle_of(d);
+	nvmlProcessV2 infos[256];
+	unsigned count = 256, pid = atomic_load(&host_pid) ? atomic_load(&host_pid) : (unsigned)getpid();
+
+	if (!dev || !real_nvmlDeviceGetComputeRunningProcesses_v3 ||
+	    real_nvmlDeviceGetComputeRunningProcesses_v3(dev, &count, infos) != NVML_SUCCESS)
 		return false;
 	for (unsigned i = 0; i < count; i++)
 		if (infos[i].pid == pid && infos[i].used != UINT64_MAX) {
@@ -38,6 +48,22 @@ bool overhead_by_nvml(struct device *d, uint64_t *bytes)
 			return true;
 		}
 	return false;
+}
+
+/* Energy used since the driver was loaded, and the power limit in force. */
+bool nvml_power(struct device *d, double *joules, double *limit_watts)
+{
+	nvmlDevice dev = handle_of(d);
+	unsigned long long millijoules;
+	unsigned milliwatts;
+
+	if (!dev || !real_nvmlDeviceGetTotalEnergyConsumption || !real_nvmlDeviceGetEnforcedPowerLimit ||
+	    real_nvmlDeviceGetTotalEnergyConsumption(dev, &millijoules) != NVML_SUCCESS ||
+	    real_nvmlDeviceGetEnforcedPowerLimit(dev, &milliwatts) != NVML_SUCCESS)
+		return false;
+	*joules = (double)millijoules / 1000;
+	*limit_watts = (double)milliwatts / 1000;
+	return true;
 }
 
 /* The grant for a card that NVML speaks of; false if there is none to read. */

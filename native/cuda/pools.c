@@ -21,17 +21,37 @@ static uint64_t graph_reserved(struct device *d)
 	return n;
 }
 
-/* A pool's entry in the ledger; the memory of a device's graphs is kept under the device's own address. */
-static struct holding *entry(void *pool, struct device *d)
+/* An entry of the ledger, made at need. Graphs' memory on a device is kept under the device's own address. */
+static struct holding *entry_of(uint64_t key, enum holding_kind kind, struct device *d)
 {
 	struct holding *h;
 
 	ledger_lock();
-	h = ledger_find((uint64_t)(uintptr_t)pool, HOLD_POOL);
+	h = ledger_find(key, kind);
 	if (!h)
-		h = ledger_add((uint64_t)(uintptr_t)pool, HOLD_POOL, d, 0);
+		h = ledger_add(key, kind, d, 0);
 	ledger_unlock();
 	return h;
+}
+static struct holding *entry(void *pool, struct device *d) { return entry_of((uint64_t)(uintptr_t)pool, HOLD_POOL, d); }
+
+/* What instantiated graphs may need on a device, whether they run now or not. */
+struct graph_sum { struct device *d; uint64_t bytes; };
+
+static void add_exec(struct holding *h, void *arg)
+{
+	struct graph_sum *s = arg;
+	if (h->kind == HOLD_EXEC && h->device == s->d)
+		s->bytes += h->link;
+}
+
+static uint64_t graph_needs(struct device *d)
+{
+	struct graph_sum s = {d, 0};
+	uint64_t reserved = graph_reserved(d);
+
+	ledger_each(add_exec, &s);
+	return s.bytes > reserved ? s.bytes : reserved;
 }
 
 /* Makes the charge equal to what is reserved; false if that is more than there is room for. */
@@ -60,8 +80,7 @@ static void refresh_one(struct holding *h, void *arg)
 	if (key == (void *)r->d) {
 		if (r->trim && real_cuDeviceGraphMemTrim)
 			real_cuDeviceGraphMemTrim(r->d->cu);
-		if (r->trim || graph_reserved(r->d) > h->bytes)
-			settle(h, graph_reserved(r->d), true);
+		settle(h, graph_needs(r->d), true);
 		return;
 	}
 	if (r->trim && real_cuMemPoolTrimTo)
@@ -136,43 +155,104 @@ static bool took_locked(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream
 	return false;
 }
 
-static CUresult take_graph(struct device *d, uint64_t bytes)
+/* A node's memory is taken when its graph is instantiated; until then it is noted. One that can never fit is refused. */
+static CUresult note_node(uint64_t graph, struct device *d, uint64_t bytes)
 {
 	struct holding *h;
-	bool ok;
 
-	if (!charge(d, charged_size(bytes)))
+	if (charged_size(bytes) > atomic_load(&d->limit) || !(h = entry_of(graph, HOLD_GRAPH, d)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	pthread_mutex_lock(&lock);
-	h = entry(d, d);
-	ok = h != NULL;
-	if (ok)
-		h->bytes += charged_size(bytes);
-	pthread_mutex_unlock(&lock);
-	return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	ledger_lock();
+	h->link += charged_size(bytes);
+	ledger_unlock();
+	return CUDA_SUCCESS;
 }
 
-static void drop_graph(struct device *d, uint64_t bytes)
-{
-	pthread_mutex_lock(&lock);
-	struct holding *h = entry(d, d);
-	if (h && h->bytes >= charged_size(bytes)) {
-		h->bytes -= charged_size(bytes);
-		refund(d, charged_size(bytes));
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* While its stream is captured an allocation becomes a node of the graph. */
-#define TAKE_FOR_GRAPH(d, bytes, call) do { \
-	CUresult r_ = take_graph(d, bytes); \
-	if (r_ != CUDA_SUCCESS) \
-		return r_; \
-	r_ = (call); \
-	if (r_ != CUDA_SUCCESS) \
-		drop_graph(d, bytes); \
-	return r_; \
+#define NOTE_NODE(graph, d, bytes, call) do { \
+	CUresult r_ = note_node((uint64_t)(uintptr_t)(graph), d, bytes); \
+	return r_ == CUDA_SUCCESS ? (call) : r_; \
 } while (0)
+
+/* What was noted for a stream while it was captured goes to the graph that came of it. */
+void graph_captured(CUstream stream, CUgraph graph)
+{
+	struct holding *h, *g;
+
+	ledger_lock();
+	h = ledger_find((uint64_t)(uintptr_t)stream, HOLD_GRAPH);
+	g = h && graph ? ledger_add((uint64_t)(uintptr_t)graph, HOLD_GRAPH, h->device, 0) : NULL;
+	if (g)
+		g->link = h->link;
+	if (h)
+		ledger_drop(h);
+	ledger_unlock();
+}
+
+CUresult on_cuGraphDestroy(fn_cuGraphDestroy real, CUgraph graph)
+{
+	struct holding *h;
+
+	ledger_lock();
+	h = ledger_find((uint64_t)(uintptr_t)graph, HOLD_GRAPH);
+	if (h)
+		ledger_drop(h);
+	ledger_unlock();
+	return real(graph);
+}
+
+static struct holding *noted(CUgraph graph)
+{
+	struct holding *h;
+	ledger_lock();
+	h = ledger_find((uint64_t)(uintptr_t)graph, HOLD_GRAPH);
+	ledger_unlock();
+	return h;
+}
+
+static CUresult instantiated(CUgraphExec exec, struct holding *of, CUresult r)
+{
+	struct device *d = of->device;
+	struct holding *x, *total;
+
+	if (r != CUDA_SUCCESS) {
+		refund(d, of->link);
+		return r;
+	}
+	pthread_mutex_lock(&lock);
+	x = entry_of((uint64_t)(uintptr_t)exec, HOLD_EXEC, d);
+	total = entry(d, d);
+	if (x)
+		x->link = of->link;
+	if (total)
+		total->bytes += of->link;
+	refresh_locked(d, false);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+#define INSTANTIATE(exec, graph, call) do { \
+	struct holding *of_ = noted(graph); \
+	if (!of_ || !of_->link) \
+		return (call); \
+	if (!charge(of_->device, of_->link)) \
+		return CUDA_ERROR_OUT_OF_MEMORY; \
+	return instantiated(*(exec), of_, (call)); \
+} while (0)
+
+CUresult on_cuGraphInstantiate(fn_cuGraphInstantiate_v2 real, CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size)
+{
+	INSTANTIATE(exec, graph, real(exec, graph, node, log, size));
+}
+
+CUresult on_cuGraphInstantiateWithFlags(fn_cuGraphInstantiateWithFlags real, CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+	INSTANTIATE(exec, graph, real(exec, graph, flags));
+}
+
+CUresult on_cuGraphInstantiateWithParams(fn_cuGraphInstantiateWithParams real, CUgraphExec *exec, CUgraph graph, void *params)
+{
+	INSTANTIATE(exec, graph, real(exec, graph, params));
+}
 
 #define TAKE_FROM_POOL(d, pool, bytes, stream, call) do { \
 	struct holding *h_; \
@@ -197,8 +277,8 @@ CUresult on_cuMemAllocAsync(fn_cuMemAllocAsync real, CUdeviceptr *ptr, size_t by
 
 	if (!d || !ptr || !real_cuDeviceGetMemPool || real_cuDeviceGetMemPool(&pool, d->cu) != CUDA_SUCCESS)
 		return real(ptr, bytes, stream);
-	if (stream_capturing(stream))
-		TAKE_FOR_GRAPH(d, bytes, real(ptr, bytes, stream));
+	if (stream_capturing(stream)) /* becomes a node of the graph */
+		NOTE_NODE(stream, d, bytes, real(ptr, bytes, stream));
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, stream));
 }
 
@@ -214,8 +294,8 @@ CUresult on_cuMemAllocFromPoolAsync(fn_cuMemAllocFromPoolAsync real, CUdeviceptr
 	if (h)
 		d = h->device;
 	ledger_unlock();
-	if (stream_capturing(stream))
-		TAKE_FOR_GRAPH(d, bytes, real(ptr, bytes, pool, stream));
+	if (stream_capturing(stream)) /* becomes a node of the graph */
+		NOTE_NODE(stream, d, bytes, real(ptr, bytes, pool, stream));
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, pool, stream));
 }
 
@@ -275,7 +355,7 @@ CUresult on_cuGraphAddMemAllocNode(fn_cuGraphAddMemAllocNode real, CUgraphNode *
 
 	if (!d)
 		return real(node, graph, deps, count, params);
-	TAKE_FOR_GRAPH(d, params->bytes, real(node, graph, deps, count, params));
+	NOTE_NODE(graph, d, params->bytes, real(node, graph, deps, count, params));
 }
 
 static struct device *node_device(const CUgraphNodeParams *p)
@@ -289,7 +369,7 @@ CUresult on_cuGraphAddNode(fn_cuGraphAddNode real, CUgraphNode *node, CUgraph gr
 
 	if (!d)
 		return real(node, graph, deps, count, params);
-	TAKE_FOR_GRAPH(d, params->alloc.bytes, real(node, graph, deps, count, params));
+	NOTE_NODE(graph, d, params->alloc.bytes, real(node, graph, deps, count, params));
 }
 
 CUresult on_cuGraphAddNode_v2(fn_cuGraphAddNode_v2 real, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const void *edges, size_t count, CUgraphNodeParams *params)
@@ -298,14 +378,22 @@ CUresult on_cuGraphAddNode_v2(fn_cuGraphAddNode_v2 real, CUgraphNode *node, CUgr
 
 	if (!d)
 		return real(node, graph, deps, edges, count, params);
-	TAKE_FOR_GRAPH(d, params->alloc.bytes, real(node, graph, deps, edges, count, params));
+	NOTE_NODE(graph, d, params->alloc.bytes, real(node, graph, deps, edges, count, params));
 }
 
 CUresult on_cuGraphExecDestroy(fn_cuGraphExecDestroy real, CUgraphExec exec)
 {
-	CUresult r = real(exec);
-	struct device *d = r == CUDA_SUCCESS && session_start() ? device_current() : NULL;
+	struct holding *x;
+	struct device *d = NULL;
 
+	ledger_lock();
+	x = ledger_find((uint64_t)(uintptr_t)exec, HOLD_EXEC);
+	if (x) {
+		d = x->device;
+		ledger_drop(x);
+	}
+	ledger_unlock();
+	CUresult r = real(exec);
 	if (d)
 		pools_refresh(d, false);
 	return r;
@@ -316,12 +404,7 @@ CUresult on_cuDeviceGraphMemTrim(fn_cuDeviceGraphMemTrim real, CUdevice dev)
 	CUresult r = real(dev);
 	struct device *d = r == CUDA_SUCCESS && session_start() ? device_of(dev) : NULL;
 
-	if (d) {
-		pthread_mutex_lock(&lock);
-		struct holding *h = entry(d, d);
-		if (h)
-			settle(h, graph_reserved(d), true);
-		pthread_mutex_unlock(&lock);
-	}
+	if (d)
+		pools_refresh(d, false);
 	return r;
 }

@@ -1,7 +1,7 @@
 /*
- * Cards lent to more memory than they have. A process runs only with all its memory on the card; who finds no room
- * asks a neighbour to move out as much as is lacking. A running neighbour keeps its place for a quantum, so that the
- * time spent moving stays a small part; one that waits for room itself gives way to whoever has waited longer.
+ * Cards lent to more memory than they have. A process runs only with all its memory on the card. Who finds no room waits
+ * for the floor, which one process at a time has for a quantum; the one that has it asks others to move out as much as
+ * is lacking. So somebody always gets on, and the time spent moving is bounded by the length of the quantum.
  */
 #include "elastic.h"
 
@@ -18,12 +18,8 @@ void residency_want_in(void) { atomic_store(&wants_in, true); }
 void residency_changed(struct device *d, int64_t delta)
 {
 	struct seat *s = my_seat(d);
-	int64_t none = 0;
-
-	if (!s)
-		return;
-	atomic_fetch_add(&s->resident, (uint64_t)delta);
-	atomic_compare_exchange_strong(&s->resident_since, &none, now_ns());
+	if (s)
+		atomic_fetch_add(&s->resident, (uint64_t)delta);
 }
 
 void residency_fed(struct device *d)
@@ -33,39 +29,53 @@ void residency_fed(struct device *d)
 		atomic_store(&s->starved_since, 0);
 }
 
-/* Whether a seat may be asked now, and how willingly: 0 no, 1 it has had its time, 2 it does not run anyway. */
-static int willing(struct seat *s, int64_t my_since, int64_t now, int64_t quantum)
+static bool present(struct seat *s, int64_t now)
 {
-	int64_t since = atomic_load(&s->starved_since);
+	return atomic_load(&s->owner) && atomic_load(&s->kept_until) > now;
+}
 
-	if (!atomic_load(&s->runnable) || since)
-		return !since || since > my_since ? 2 : 0;
-	return now - atomic_load(&s->resident_since) >= quantum ? 1 : 0;
+/* The floor goes to who has waited longest, when its holder has had a quantum or is gone. */
+static bool take_floor(struct card *c, int me, int64_t now, int64_t quantum)
+{
+	unsigned holder = atomic_load(&c->floor);
+
+	if (holder == (unsigned)me + 1)
+		return true;
+	if (holder && present(&c->seat[holder - 1], now) && now - atomic_load(&c->floor_since) < quantum)
+		return false;
+	for (int i = 0; i < MAX_SEATS; i++) {
+		int64_t since = atomic_load(&c->seat[i].starved_since);
+		if (i != me && since && since < atomic_load(&c->seat[me].starved_since) && present(&c->seat[i], now))
+			return false;
+	}
+	if (!atomic_compare_exchange_strong(&c->floor, &holder, (unsigned)me + 1))
+		return false;
+	atomic_store(&c->floor_since, now);
+	return true;
 }
 
 bool residency_ask(struct device *d, uint64_t bytes)
 {
+	struct card *c = d->card;
 	struct seat *me = my_seat(d), *victim = NULL;
-	int64_t now = now_ns(), quantum = (int64_t)atomic_load(&session.quantum_ms) * MS, none = 0;
+	int64_t now = now_ns(), none = 0;
 	uint64_t nothing = 0;
 	bool anybody = false;
-	int best = 0;
 
 	if (!me)
 		return false;
 	atomic_compare_exchange_strong(&me->starved_since, &none, now);
 	for (int i = 0; i < MAX_SEATS; i++) {
-		struct seat *s = &d->card->seat[i];
-		if (s == me || !atomic_load(&s->owner) || atomic_load(&s->kept_until) < now || !atomic_load(&s->resident))
+		struct seat *s = &c->seat[i];
+		if (s == me || !present(s, now) || !atomic_load(&s->resident))
 			continue;
 		anybody = true;
-		int w = willing(s, atomic_load(&me->starved_since), now, quantum);
-		if (atomic_load(&s->evict) || w <= best)
-			continue;
-		victim = s;
-		best = w;
+		/* one that does not run anyway, else the one that has most */
+		if (!victim || atomic_load(&s->runnable) < atomic_load(&victim->runnable) ||
+		    (atomic_load(&s->runnable) == atomic_load(&victim->runnable) && atomic_load(&s->resident) > atomic_load(&victim->resident)))
+			victim = s;
 	}
-	if (victim)
+	if (victim && take_floor(c, (int)(me - c->seat), now, (int64_t)atomic_load(&session.quantum_ms) * MS))
 		atomic_compare_exchange_strong(&victim->evict, &nothing, bytes);
 	return anybody;
 }
@@ -96,7 +106,8 @@ static void serve_return(struct device *d, struct seat *s)
 	if (r.done) {
 		atomic_store(&s->starved_since, 0);
 		atomic_store(&s->runnable, 1);
-		atomic_store(&s->resident_since, now_ns());
+		if (atomic_load(&d->card->floor) == (unsigned)(s - d->card->seat) + 1)
+			atomic_store(&d->card->floor_since, now_ns()); /* the quantum is for work, not for moving */
 	} else if (missing) {
 		residency_ask(d, missing);
 	}

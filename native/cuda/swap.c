@@ -15,6 +15,7 @@
 #define GRAIN 512
 #define GRAINS (PAGE / GRAIN)
 #define UP(n, to) (((n) + (to) - 1) / (to) * (to))
+#define MARGIN (32 * MiB) /* what the driver may need beside */
 #define QUIET_NS (30000 * MS)
 
 struct chunk {
@@ -44,8 +45,10 @@ static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* one out or in at a 
 static struct block *blocks;
 static _Atomic uint64_t out_bytes;
 static _Atomic(const char *) pinned;
+static _Atomic bool busy;                                 /* memory is on its way: what the driver reports is in between */
 
 void swap_pin(const char *reason) { atomic_store(&pinned, reason); }
+bool swap_is_busy(void) { return atomic_load(&busy); }
 bool swap_is_out(void) { return atomic_load(&out_bytes) > 0; }
 
 /* ---- chunks ---- */
@@ -223,8 +226,10 @@ CUresult swap_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool *ca
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
 	*card_full = false;
-	if (!p)
+	if (!p || bytes > atomic_load(&d->limit)) {
+		free(p);
 		return r;
+	}
 	r = take(d, p, bytes);
 	if (r != CUDA_SUCCESS) {
 		/* Out of memory within the limit: it is the card that is full. */
@@ -456,6 +461,13 @@ static void unchoose(void)
 	}
 }
 
+static void moved(void)
+{
+	for (int i = 0; i < session.devices; i++)
+		atomic_fetch_add(&session.device[i].changes, 1);
+	atomic_store(&busy, false);
+}
+
 void swap_out(uint64_t bytes, struct swap_result *r)
 {
 	int64_t begin = now_ns();
@@ -470,6 +482,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 		fail(r, "calls into the driver did not end");
 	} else {
 		uint64_t there = resident_bytes();
+		atomic_store(&busy, true);
 		pthread_mutex_lock(&lock);
 		r->bytes = copy_out(bytes < there ? bytes : there, r);
 		r->done = r->bytes || (!there && !*r->why);
@@ -478,6 +491,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 		else
 			unchoose();
 		pthread_mutex_unlock(&lock);
+		moved();
 		if (!swap_is_out()) {
 			host_reset();
 			gate_release();
@@ -495,7 +509,7 @@ static bool room_for(uint64_t bytes, uint64_t *missing)
 		real_cuCtxSetCurrent(blocks->ctx);
 	if (!real_cuMemGetInfo_v2 || real_cuMemGetInfo_v2(&free_now, &total) != CUDA_SUCCESS)
 		return true; /* cannot be asked: try */
-	*missing = free_now < bytes + 64 * MiB ? bytes + 64 * MiB - free_now : 0;
+	*missing = free_now < bytes + MARGIN ? bytes + MARGIN - free_now : 0;
 	return *missing == 0;
 }
 
@@ -539,13 +553,14 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	*missing = 0;
 	pthread_mutex_lock(&order);
 	bytes = atomic_load(&out_bytes);
+	atomic_store(&busy, true);
 	pthread_mutex_lock(&lock);
 	if (!bytes) {
 		r->done = true;
 	} else if (!room_for(bytes, missing)) {
 		snprintf(r->why, sizeof r->why, "the card lacks %llu bytes", (unsigned long long)*missing);
 	} else if ((result = copy_in()) != CUDA_SUCCESS) {
-		*missing = result == CUDA_ERROR_OUT_OF_MEMORY ? bytes : 0;
+		*missing = result == CUDA_ERROR_OUT_OF_MEMORY ? 8 * MARGIN : 0; /* somebody was faster, or the pieces do not fit */
 		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
 	} else {
 		r->done = true;
@@ -554,6 +569,7 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 		host_reset();
 	}
 	pthread_mutex_unlock(&lock);
+	moved();
 	r->copy_s = r->total_s = (double)(now_ns() - begin) / 1e9;
 	if (r->done)
 		gate_release();

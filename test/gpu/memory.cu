@@ -20,7 +20,6 @@ static void fill(const char *name, std::function<CUresult(void)> take, std::func
 	CHECK(cuMemGetInfo(&free_, &total));
 	printf("%s got_mib %zu total_mib %zu free_mib %zu error %d\n", name, n * step >> 20, total >> 20, free_ >> 20, (int)r);
 	fflush(stdout);
-	fprintf(stderr, "hold %s\n", name);
 	if (getchar() == EOF)
 		exit(1);
 	give();
@@ -44,6 +43,10 @@ int main(int argc, char **argv)
 	CHECK(cuDevicePrimaryCtxRetain(&ctx, dev));
 	CHECK(cuCtxSetCurrent(ctx));
 	CHECK(cuDeviceGetDefaultMemPool(&pool, dev));
+	printf("context\n");
+	fflush(stdout);
+	if (getchar() == EOF)
+		exit(1);
 	auto free_all = [&] { for (auto q : p) CHECK(cuMemFree(q)); p.clear(); };
 	auto free_async = [&] { for (auto q : p) CHECK(cuMemFreeAsync(q, 0)); p.clear(); CHECK(cuCtxSynchronize()); CHECK(cuMemPoolTrimTo(pool, 0)); };
 	CUdeviceptr d;

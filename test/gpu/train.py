@@ -1,10 +1,15 @@
 """Trains a small transformer for some steps and prints the losses: the same with and without the library."""
-import hashlib, sys, time
+import hashlib, os, sys, time
+
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 import torch
 from torch import nn
 
 torch.manual_seed(1)
-torch.use_deterministic_algorithms(True, warn_only=True)
+torch.use_deterministic_algorithms(True)
+torch.backends.cuda.enable_flash_sdp(False)
+torch.backends.cuda.enable_mem_efficient_sdp(False)
+torch.backends.cuda.enable_cudnn_sdp(False)
 steps = int(sys.argv[1])
 vocab, width, length, batch = 512, 512, 256, 32
 layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True)

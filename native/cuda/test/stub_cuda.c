@@ -303,6 +303,9 @@ API CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned lon
 	*x = copy;
 	return CUDA_SUCCESS;
 }
+API CUresult cuGraphInstantiateWithParams(CUgraphExec *x, CUgraph g, void *p) { (void)p; return cuGraphInstantiateWithFlags(x, g, 0); }
+API CUresult cuGraphInstantiate_v2(CUgraphExec *x, CUgraph g, CUgraphNode *n, char *l, size_t z) { (void)n, (void)l, (void)z; return cuGraphInstantiateWithFlags(x, g, 0); }
+API CUresult cuGraphInstantiate(CUgraphExec *x, CUgraph g, CUgraphNode *n, char *l, size_t z) { (void)n, (void)l, (void)z; return cuGraphInstantiateWithFlags(x, g, 0); }
 API CUresult cuGraphExecDestroy(CUgraphExec x) { free(x); return CUDA_SUCCESS; }
 API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
 {
@@ -375,7 +378,7 @@ API CUresult cuGetProcAddress(const char *symbol, void **pfn, int version, uint6
 /* ---- the second names of functions, and looking them up ---- */
 
 #define ROW(symbol, base, since, per_thread) extern char address_##symbol[] __asm__(#symbol);
-#define ALIAS(symbol, name) __asm__(".globl " #name "\n.type " #name ", @function\n.set " #name ", " #symbol "\n");
+#define ALIAS(symbol, name) __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ": jmp " #symbol "\n");
 #include "stub_rows.h"
 #undef ROW
 #undef ALIAS

@@ -2,7 +2,6 @@
 T = $(B)/test
 STUB = $(T)/libcuda.so.1 $(T)/libnvidia-ml.so.1
 TESTING = $(STRICT) -DELASTICGPU_TESTING
-RUN = LD_LIBRARY_PATH=$(CURDIR)/$(T) sh test/run.sh
 
 $(B)/stub_rows.h: entries.tab entries.awk
 	@mkdir -p $(B)
@@ -18,3 +17,28 @@ $(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_card.c test/stub.h driver.h
 $(T)/libelasticgpu.so: $(SOURCES) dlhook.c $(HEADERS)
 	@mkdir -p $(T)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) dlhook.c -ldl -pthread
+
+# Programs with the library linked in, which is how the sanitizers see it.
+UNITS = unit calls fuzz
+$(T)/%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
+	@mkdir -p $(T)
+	$(CC) -O1 -g $(TESTING) -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
+$(T)/asan-%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
+	@mkdir -p $(T)
+	$(CC) -O1 -g $(TESTING) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
+$(T)/tsan-%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
+	@mkdir -p $(T)
+	$(CC) -O1 -g $(TESTING) -fsanitize=thread -Wno-error=tsan -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
+
+$(T)/preload: test/preload.c driver.h $(STUB)
+	$(CC) -O1 -g $(STRICT) -o $@ $< $(T)/libcuda.so.1 -ldl
+
+test: all $(STUB) $(UNITS:%=$(T)/%) $(T)/libelasticgpu.so $(T)/preload
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/$$t || exit 1; done
+	@sh test/preload.sh
+
+sanitize: all $(STUB) $(UNITS:%=$(T)/asan-%) $(UNITS:%=$(T)/tsan-%)
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan-$$t || exit 1; done
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan-$$t || exit 1; done
+
+.PHONY: test sanitize
