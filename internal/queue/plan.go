@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,26 +25,25 @@ func (s *Shell) carryOut(plan admission.Plan) {
 }
 
 func (s *Shell) admit(a admission.Admit) *change {
+	checks := checksFor(s.statuses.clusterQueues[a.Admission.Queue], a.Admission)
 	return &change{
-		decided: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			workload.Admit(wl, a.Admission, nil, now)
+			workload.Admit(wl, a.Admission, checks, now)
 			return true
 		},
 		done: func(wl *kueue.Workload) {
-			queue := a.Admission.Queue
-			waited := s.now().Sub(wl.CreationTimestamp.Time)
-			s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "Admitted", "Admit",
-				"Admitted by ClusterQueue %s, wait time since creation was %.0fs", queue, waited.Seconds())
-			s.options.Metrics.admitted.WithLabelValues(queue).Inc()
-			s.options.Metrics.wait.WithLabelValues(queue).Observe(waited.Seconds())
+			if len(checks) == 0 {
+				s.admittedEvent(wl)
+				return
+			}
+			s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "QuotaReserved", "Reserve",
+				"Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", a.Admission.Queue, s.now().Sub(wl.CreationTimestamp.Time).Seconds())
 		},
 	}
 }
 
 func (s *Shell) evict(e admission.Evict) *change {
 	return &change{
-		decided: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			if e.Reason == admission.ReasonPreempted {
 				workload.Preempt(wl, string(e.Preempted), e.Message, now)
@@ -54,15 +52,27 @@ func (s *Shell) evict(e admission.Evict) *change {
 			}
 			return true
 		},
-		done: func(wl *kueue.Workload) {
-			s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, fmt.Sprintf("EvictedDueTo%s", e.Reason), "Evict", "%s", e.Message)
-			s.options.Metrics.evicted.WithLabelValues(e.Queue, string(e.Reason)).Inc()
-		},
+		done: func(wl *kueue.Workload) { s.evictedEvent(wl, e.Queue, string(e.Reason), e.Message) },
 	}
+}
+
+func (s *Shell) admittedEvent(wl *kueue.Workload) {
+	queue := string(wl.Status.Admission.ClusterQueue)
+	waited := s.now().Sub(wl.CreationTimestamp.Time).Seconds()
+	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "Admitted", "Admit",
+		"Admitted by ClusterQueue %s, wait time since creation was %.0fs", queue, waited)
+	s.options.Metrics.admitted.WithLabelValues(queue).Inc()
+	s.options.Metrics.wait.WithLabelValues(queue).Observe(waited)
+}
+
+func (s *Shell) evictedEvent(wl *kueue.Workload, queue, reason, message string) {
+	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "EvictedDueTo"+reason, "Evict", "%s", message)
+	s.options.Metrics.evicted.WithLabelValues(queue, reason).Inc()
 }
 
 func (s *Shell) park(p admission.Park) *change {
 	return &change{
+		parks: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			return workload.Park(wl, string(p.Reason), p.Message, now)
 		},

@@ -34,7 +34,9 @@ type Shell struct {
 	statuses *statuses
 	now      func() time.Time
 
-	workloadWrites *pool[*kueue.Workload]
+	alarms alarms
+
+	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
 
 	workloads map[admission.Key]*tracked
@@ -53,17 +55,22 @@ type tracked struct {
 
 // change is a decision about one workload on its way into its status.
 type change struct {
-	// apply changes the status and reports whether there is anything to write.
+	// apply changes the status and reports whether there is anything to write;
+	// nil where write does something else.
 	apply func(wl *kueue.Workload, now time.Time) bool
-	// done tells the world once the status is written.
+	// write brings it to the API server; nil applies the status.
+	write writeFunc
+	// done tells the world once that has happened; nil tells nobody.
 	done func(wl *kueue.Workload)
-	// decided: the engine assumes the outcome and wants to see it confirmed.
-	decided bool
+	// parks: it only says why the workload waits, which the engine knows.
+	parks bool
 }
 
 // Options of New.
 type Options struct {
 	Engine admission.Options
+	// Life rules workloads beside quota.
+	Life workload.Settings
 	// Placer knows nodes and cards; nil admits on quota alone.
 	Placer   *placer.Placer
 	Writers  int
@@ -86,7 +93,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		client: c, cache: reader, options: options, now: time.Now,
 		engine:         admission.New(options.engine()),
 		inbox:          newInbox(),
-		workloadWrites: newPool[*kueue.Workload](),
+		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
 		workloads:      map[admission.Key]*tracked{},
 	}
@@ -141,9 +148,9 @@ func (s *Shell) worldKinds() []client.Object {
 	return append(kinds, &egpu.GPU{})
 }
 
-func (s *Shell) writeWorkload(ctx context.Context, wl *kueue.Workload) {
-	written, err := writeWorkload(ctx, s.client, wl)
-	s.inbox.put(message{result: &writeResult{sent: wl, written: written, err: err}})
+func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
+	written, err := w.write(ctx, s.client, w.workload)
+	s.inbox.put(message{result: &writeResult{sent: w, written: written, err: err}})
 }
 
 func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
@@ -164,11 +171,12 @@ func (s *Shell) loop(ctx context.Context) {
 		for _, m := range messages {
 			s.handle(m)
 		}
+		s.ring()
 		start := time.Now()
 		plan := s.engine.Decide(s.now())
 		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
 		s.carryOut(plan)
-		next = earlier(plan.NextAt, s.statuses.publish(s.engine, s.now()))
+		next = earlier(earlier(plan.NextAt, s.alarms.next()), s.statuses.publish(s.engine, s.now()))
 	}
 }
 
@@ -232,9 +240,11 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		if t != nil {
 			s.lost(t.object) // deleted and made again while we looked elsewhere
 		}
-		s.workloads[key] = &tracked{object: wl}
+		t = &tracked{object: wl}
+		s.workloads[key] = t
 		s.statuses.ledger.move(nil, wl)
 		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+		s.live(t)
 		return
 	}
 	if !newer(wl, t.object) {
@@ -249,6 +259,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		s.engine.Apply(admission.WriteFailed{Key: key})
 	}
 	s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+	s.live(t)
 }
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
@@ -258,9 +269,9 @@ func (s *Shell) update(t *tracked, wl *kueue.Workload) {
 
 // wrote takes in how a write ended.
 func (s *Shell) wrote(r *writeResult) {
-	key := workload.KeyOf(r.sent)
+	key := workload.KeyOf(r.sent.workload)
 	t := s.workloads[key]
-	if t == nil || t.object.UID != r.sent.UID {
+	if t == nil || t.object.UID != r.sent.workload.UID {
 		return // gone meanwhile; the engine has heard
 	}
 	finished := t.writing
@@ -271,26 +282,30 @@ func (s *Shell) wrote(r *writeResult) {
 	t.writing, t.failures = nil, 0
 	if r.err != nil {
 		t.next = nil // decided on what is no longer true
-		if !newer(t.object, r.sent) {
+		if !newer(t.object, r.sent.workload) {
 			t.outdated = true
 			return
 		}
 		s.engine.Apply(admission.WriteFailed{Key: key})
 		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
+		s.live(t)
 		return
 	}
 	seen := newer(t.object, r.written)
 	if !seen {
 		s.update(t, r.written)
 	}
-	finished.done(r.written)
-	if finished.decided || seen {
+	if finished.done != nil {
+		finished.done(r.written)
+	}
+	if !finished.parks || seen {
 		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
 	}
 	if next := t.next; next != nil {
 		t.next = nil
 		s.start(t, next)
 	}
+	s.live(t)
 }
 
 // retryLater writes again after a pause that doubles with each failure: the
@@ -298,7 +313,7 @@ func (s *Shell) wrote(r *writeResult) {
 func (s *Shell) retryLater(t *tracked, r *writeResult) {
 	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
 	t.failures++
-	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent).String(), "pause", pause.String())
+	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
 	time.AfterFunc(pause, func() { s.workloadWrites.submit(r.sent) })
 }
 
@@ -318,11 +333,15 @@ func (s *Shell) decide(key admission.Key, uid string, c *change) {
 func (s *Shell) start(t *tracked, c *change) {
 	wl := *t.object
 	wl.Status = *t.object.Status.DeepCopy()
-	if !c.apply(&wl, s.now()) {
+	if c.apply != nil && !c.apply(&wl, s.now()) {
 		return
 	}
+	write := c.write
+	if write == nil {
+		write = writeWorkload
+	}
 	t.writing = c
-	s.workloadWrites.submit(&wl)
+	s.workloadWrites.submit(workloadWrite{&wl, write})
 }
 
 // newer compares two versions of one object; the API server's resource

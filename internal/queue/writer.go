@@ -12,9 +12,18 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// writeResult comes back to the loop when a workload's status was written.
+// workloadWrite is a workload as it is to be, and how to make it so.
+type workloadWrite struct {
+	workload *kueue.Workload
+	write    writeFunc
+}
+
+// writeFunc writes a workload and returns it as the API server then has it.
+type writeFunc func(context.Context, client.Client, *kueue.Workload) (*kueue.Workload, error)
+
+// writeResult comes back to the loop when a workload was written.
 type writeResult struct {
-	sent    *kueue.Workload // what the loop asked for
+	sent    workloadWrite   // what the loop asked for
 	written *kueue.Workload // what the API server now has; nil after an error
 	err     error
 }

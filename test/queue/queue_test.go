@@ -208,6 +208,60 @@ func breakCard(t *testing.T, name, problem string) {
 	})
 }
 
+// A queue with an admission check: quota is reserved at once, the job starts
+// when the check is ready, and a check that wants another try takes it back.
+func TestAdmissionCheck(t *testing.T) {
+	ns := queueFor(t, "4")
+	check := &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/test"}}
+	check.Name = ns
+	cluster.Make(t, check)
+	cq := &kueue.ClusterQueue{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
+		t.Fatal(err)
+	}
+	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(ns)}},
+	}
+	if err := cluster.Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	job := sandbox.Job(ns, "checked", "main", 1, "1")
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	wl := cluster.WorkloadOf(t, job)
+	waitCondition(t, wl, kueue.WorkloadQuotaReserved, true)
+	waitUsage(t, ns, "1")
+	setCheck(t, wl, kueue.CheckStateRetry)
+	waitCondition(t, wl, kueue.WorkloadRequeued, true)
+	waitCondition(t, wl, kueue.WorkloadQuotaReserved, true)
+	current := &kueue.Workload{}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), current); err != nil {
+		t.Fatal(err)
+	}
+	if apimeta.IsStatusConditionTrue(current.Status.Conditions, kueue.WorkloadAdmitted) || current.Status.AdmissionChecks[0].State != kueue.CheckStatePending {
+		t.Errorf("back in line the check must be asked again: %+v", current.Status.AdmissionChecks)
+	}
+	setCheck(t, wl, kueue.CheckStateReady)
+	waitCondition(t, wl, kueue.WorkloadPodsReady, true)
+}
+
+// setCheck answers the workload's check as its controller would.
+func setCheck(t *testing.T, wl *kueue.Workload, state kueue.CheckState) {
+	t.Helper()
+	sandbox.Eventually(t, "the check can be answered", func(ctx context.Context) error {
+		current := &kueue.Workload{}
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), current); err != nil {
+			return err
+		}
+		if len(current.Status.AdmissionChecks) != 1 || current.Status.AdmissionChecks[0].State != kueue.CheckStatePending {
+			return fmt.Errorf("checks are %v", current.Status.AdmissionChecks)
+		}
+		current.Status.AdmissionChecks[0].State = state
+		current.Status.AdmissionChecks[0].LastTransitionTime = metav1.Now()
+		return cluster.Status().Update(ctx, current)
+	})
+}
+
 func TestBothVersionsAreServed(t *testing.T) {
 	ns := cluster.Namespace(t)
 	old := &kueuev1beta1.ClusterQueue{}

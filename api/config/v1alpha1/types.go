@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 )
 
 // Group and Version are what a file's apiVersion says: "elasticai.io/v1alpha1".
@@ -88,6 +89,9 @@ type QueueConfiguration struct {
 	// Placement asks, before a workload is admitted, whether all its pods fit on
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
+	// WaitForPodsReady and ObjectRetentionPolicies are Kueue's.
+	WaitForPodsReady        *kueueconfig.WaitForPodsReady        `json:"waitForPodsReady,omitempty"`
+	ObjectRetentionPolicies *kueueconfig.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;

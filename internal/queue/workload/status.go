@@ -83,6 +83,12 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			set(wl, old, false, "QuotaReserved", "Previously: "+was.Message, now)
 		}
 	}
+	wl.Status.AdmissionChecks = nil
+	for _, check := range checks {
+		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
+			Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
@@ -126,12 +132,23 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	if condition(wl, kueue.WorkloadAdmitted) != nil {
 		changed = set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
 	}
-	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
+	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue && !backingOff(wl) {
 		changed = set(wl, kueue.WorkloadRequeued, true, evicted.Reason, evicted.Message, now) || changed
+	}
+	for i := range wl.Status.AdmissionChecks {
+		wl.Status.AdmissionChecks[i] = kueue.AdmissionCheckState{
+			Name: wl.Status.AdmissionChecks[i].Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+			Message: "Reset to Pending after eviction. Previously: " + string(wl.Status.AdmissionChecks[i].State),
+		}
 	}
 	changed = changed || wl.Status.Admission != nil
 	wl.Status.Admission = nil
 	return changed
+}
+
+// backingOff says the workload is not yet back in line.
+func backingOff(wl *kueue.Workload) bool {
+	return wl.Status.RequeueState != nil && wl.Status.RequeueState.RequeueAt != nil
 }
 
 // Finish records the end of the job and reports whether that is news.
@@ -159,6 +176,7 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		Conditions:      pick(wl.Status.Conditions, admissionConditions),
 		RequeueState:    wl.Status.RequeueState,
 		SchedulingStats: wl.Status.SchedulingStats,
+		AdmissionChecks: wl.Status.AdmissionChecks,
 	})
 }
 
