@@ -67,10 +67,6 @@ func without(list []*workload, w *workload) []*workload {
 // setAside sends a claim's holder back in line.
 func (e *Engine) setAside(w *workload) {
 	w.aside = e.decision
-	if w.class != nil { // a reservation of a blocked head
-		e.unpark(w.class)
-		return
-	}
 	if w.claim == nil {
 		return
 	}
@@ -161,7 +157,6 @@ func (e *Engine) reserve(c *class, a *assignment) {
 		t := q.node.root.tree
 		t.reserving = append(t.reserving, c)
 		t.version++
-		c.level = a.borrow
 	}
 	e.settleReserve(c)
 }
@@ -191,17 +186,12 @@ func (e *Engine) unreserve(c *class) {
 	}
 }
 
-// settleReserve tells others about reserved room that was given up for good.
+// settleReserve tells others about reserved room that was given up.
 func (e *Engine) settleReserve(c *class) {
 	t := c.queue.node.root.tree
 	for _, u := range c.lifted {
-		kept := int64(0)
-		for _, r := range c.reserved {
-			if r.fr == u.fr {
-				kept = r.v
-			}
-		}
-		if kept < u.v && int(u.fr) < len(t.freed) {
+		i := slices.IndexFunc(c.reserved, func(r amount) bool { return r.fr == u.fr })
+		if (i < 0 || c.reserved[i].v < u.v) && int(u.fr) < len(t.freed) {
 			t.freed[u.fr], t.loose = true, true
 			t.helps++
 			e.enlist(t)
@@ -210,47 +200,25 @@ func (e *Engine) settleReserve(c *class) {
 	c.lifted = c.lifted[:0]
 }
 
-// attemptOverClaims tries again without the reservations of lower rank, and
-// then without the claims it may take over.
+// attemptOverClaims tries again without the claims it may take over.
 func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
-	if len(t.waiting) == 0 && len(t.reserving) == 0 || e.scratch.fitOnly {
+	if len(t.waiting) == 0 || e.scratch.fitOnly {
 		return
 	}
 	drops := e.scratch.drops[:0]
-	for _, c := range t.reserving {
-		if p := c.members[0]; p != a.w && p.aside != e.decision {
-			drops = append(drops, p)
-		}
-	}
-	if len(drops) > 0 {
-		// What it would get had nobody reserved tells its rank; then only those above it count.
-		always := func(*assignment) bool { return true }
-		e.attemptWithout(a, drops, always)
-		all := len(drops)
-		drops = slices.DeleteFunc(drops, func(p *workload) bool { return !a.outranks(p, p.class.level) })
-		if len(drops) < all {
-			e.attemptWithout(a, drops, always)
-		}
-	}
-	reserves := len(drops)
-	if a.mode == fit && !a.partial {
-		return
-	}
 	for _, p := range t.waiting {
 		if p.aside != e.decision && a.mayTake(p) {
 			drops = append(drops, p)
 		}
 	}
 	e.scratch.drops = drops
-	if len(drops) > reserves {
-		e.attemptWithout(a, drops, func(b *assignment) bool {
-			return b.promising() && (b.mode > a.mode || !a.promising() || a.partial && !b.partial)
-		})
+	if len(drops) > 0 {
+		e.attemptWithout(a, drops)
 	}
 }
 
 // attemptWithout tries with some claims out of the way, and keeps the result if it is better.
-func (e *Engine) attemptWithout(a *assignment, drops []*workload, better func(*assignment) bool) {
+func (e *Engine) attemptWithout(a *assignment, drops []*workload) {
 	b := e.newAssignment()
 	b.reset(a.w, a.shape)
 	e.shiftClaims(drops, -1)
@@ -259,7 +227,7 @@ func (e *Engine) attemptWithout(a *assignment, drops []*workload, better func(*a
 		e.attemptPartial(b)
 	}
 	e.shiftClaims(drops, 1)
-	if better(b) {
+	if b.promising() && (b.mode > a.mode || !a.promising() || a.partial && !b.partial) {
 		b.drops = append(b.drops[:0], drops...)
 		*a, *b = *b, *a
 	}
@@ -268,36 +236,17 @@ func (e *Engine) attemptWithout(a *assignment, drops []*workload, better func(*a
 
 func (e *Engine) shiftClaims(ws []*workload, sign int64) {
 	for _, p := range ws {
-		room := p.claim
-		if p.class != nil {
-			room = p.class.reserved
-		}
-		for _, u := range room {
+		for _, u := range p.claim {
 			p.queue.node.add(u.fr, sign*u.v, future)
 		}
-		if e.opts.Placer == nil || p.class != nil {
-			continue
-		}
-		if sign < 0 {
+		switch {
+		case e.opts.Placer == nil:
+		case sign < 0:
 			e.opts.Placer.Remove(p.spec.Key)
-		} else {
+		default:
 			e.opts.Placer.Hold(p.spec.Key, p.claimed.placed)
 		}
 	}
-}
-
-// outranks says whether a workload's rights are better than those of p, whose
-// blocked head reserves quota: the order in which a round would settle them.
-func (a *assignment) outranks(p *workload, level int) bool {
-	switch {
-	case a.w.queue == p.queue:
-		return turn(a.w, p) < 0
-	case a.borrow != level:
-		return a.borrow < level
-	case a.w.spec.Priority != p.spec.Priority:
-		return a.w.spec.Priority > p.spec.Priority
-	}
-	return a.w.order < p.order
 }
 
 // mayTake says whether a workload may take the room p waits for. A claim is as

@@ -36,10 +36,10 @@ func (e *Engine) Decide(at time.Time) Plan {
 		slices.SortFunc(e.work, func(a, b *tree) int { return strings.Compare(b.root.name, a.root.name) })
 		t := e.work[len(e.work)-1]
 		e.work = e.work[:len(e.work)-1]
-		t.listed = false
 		if t.root.tree == t {
 			e.decideTree(t)
 		}
+		t.listed = false
 	}
 	e.plan.Park = slices.DeleteFunc(e.plan.Park, e.outdated)
 	plan := e.plan
@@ -61,6 +61,10 @@ func (e *Engine) decideTree(t *tree) {
 	}
 	for _, q := range t.queues {
 		e.refreshShares(q)
+	}
+	for _, c := range slices.Clone(t.reserving) {
+		e.unpark(c) // reservations are made anew in each decision
+		e.settleReserve(c)
 	}
 	for {
 		e.completeClaims(t)
@@ -112,29 +116,56 @@ func (e *Engine) nominate(t *tree, q *queue) *assignment {
 }
 
 // settleInOrder settles entries by rights. An entry that others made outdated
-// is looked at again, and goes back if its rights are less by now.
+// is looked at again when its turn comes, and goes back if its rights are less by now.
+// They can be better only with another flavor: then it is looked at at once.
 func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
 	slices.SortFunc(entries, rightsOrder)
 	for len(entries) > 0 {
 		a := entries[0]
-		entries = entries[1:]
 		q := a.w.queue
-		if a.version != t.version && !e.refresh(t, a) {
-			e.recycle(a)
-			a = nil
-		} else if len(entries) == 0 || rightsOrder(a, entries[0]) <= 0 {
+		switch {
+		case a.version != t.version && !e.refresh(t, a):
+		case len(entries) > 1 && rightsOrder(a, entries[1]) > 0:
+			slices.SortFunc(entries, rightsOrder)
+			continue
+		default:
 			e.process(a)
-			e.recycle(a)
-			a = nil
 		}
-		if a == nil {
-			if a = e.nominate(t, q); a == nil {
-				continue
+		e.recycle(a)
+		entries = entries[1:]
+		if a = e.nominate(t, q); a != nil {
+			i, _ := slices.BinarySearchFunc(entries, a, rightsOrder)
+			entries = slices.Insert(entries, i, a)
+		}
+		entries = e.refreshChoosers(t, entries)
+	}
+}
+
+// refreshChoosers looks again at outdated entries that may choose between flavors.
+func (e *Engine) refreshChoosers(t *tree, entries []*assignment) []*assignment {
+	kept, moved := entries[:0], false
+	for _, a := range entries {
+		q := a.w.queue
+		if a.version != t.version && q.chooses() {
+			moved = true
+			if !e.refresh(t, a) {
+				e.recycle(a)
+				if a = e.nominate(t, q); a == nil {
+					continue
+				}
 			}
 		}
-		i, _ := slices.BinarySearchFunc(entries, a, rightsOrder)
-		entries = slices.Insert(entries, i, a)
+		kept = append(kept, a)
 	}
+	if moved {
+		slices.SortFunc(kept, rightsOrder)
+	}
+	return kept
+}
+
+// chooses: some resource comes in more than one flavor.
+func (q *queue) chooses() bool {
+	return slices.ContainsFunc(q.groups, func(g group) bool { return len(g.flavors) > 1 })
 }
 
 // refresh brings an entry up to date; false if it has nothing to settle any more.
@@ -142,7 +173,7 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 	switch {
 	case a.w.class == nil || a.backfill:
 		return false
-	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && a.fits(now) && a.fits(future):
+	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && !a.w.queue.chooses() && a.fits(now) && a.fits(future):
 		a.borrow = 0
 		for _, u := range a.usage {
 			level, _ := a.w.queue.node.borrowLevel(u.fr, u.v, now)
@@ -198,7 +229,7 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 	if !a.promising() && s.shrinks {
 		e.attemptPartial(a)
 	}
-	if a.mode != fit || a.partial || len(t.reserving) > 0 {
+	if a.mode != fit || a.partial {
 		e.attemptOverClaims(t, a)
 	}
 	a.version = t.version

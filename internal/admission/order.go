@@ -47,7 +47,6 @@ type class struct {
 	by        *localQueue // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
-	level    int      // how far up the reservation borrows
 	lifted   []amount // what was reserved before it was looked at again
 }
 
