@@ -12,8 +12,10 @@ type demandBook struct {
 	counts  map[*shape]int
 	order   []*shape // first met first
 	total   int
-	moved   int
 	taken   int // total at the last snapshot
+	moved   int // pods that came and went since
+	priced  int // moved when prices were last looked at
+	nodes   []*policy.Node
 }
 
 func (d *demandBook) init(e *Engine, given []Demand) error {
@@ -49,8 +51,15 @@ func (d *demandBook) count(e *Engine, h *holding, added bool) {
 		d.counts[h.shape]--
 		d.total--
 	}
-	if d.moved++; d.moved*2 > d.taken {
+	d.moved++
+	switch {
+	case d.moved*2 > d.taken:
 		d.snapshot()
+		d.reprice(e)
+	case (d.moved-d.priced)*20 > d.taken:
+		if d.reprice(e) {
+			d.version++
+		}
 	}
 }
 
@@ -70,6 +79,18 @@ func (d *demandBook) snapshot() {
 	d.now = policy.NewDemand(asks)
 	d.version++
 	d.moved, d.taken = 0, d.total
+}
+
+// reprice looks at how scarce room for large pods has become, a few times between snapshots.
+func (d *demandBook) reprice(e *Engine) bool {
+	d.priced = d.moved
+	d.nodes = d.nodes[:0]
+	for _, n := range e.nodes {
+		if n != nil && n.known && !n.desc.Unschedulable {
+			d.nodes = append(d.nodes, &n.view)
+		}
+	}
+	return d.now.Reprice(d.nodes)
 }
 
 // ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece, on all its cards.

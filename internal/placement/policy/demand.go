@@ -21,8 +21,9 @@ type Class struct {
 	Share        float64 // of all pods
 	Weight       float64 // of all that is asked of cards
 	// CPU needs of the class in increasing order, and the share of all pods that need at most that much.
-	CPU  []int64
-	UpTo []float64
+	CPU   []int64
+	UpTo  []float64
+	price int // index into prices
 }
 
 // Ask is one kind of pod with how often it was asked for.
@@ -78,7 +79,7 @@ func classes(asks []Ask) []Class {
 	for i := range asks {
 		a := &asks[i]
 		if i == 0 || !sameClass(&asks[i-1], a) {
-			out = append(out, Class{Cards: a.Cards, Core: a.Core, Memory: a.Memory, Exclusive: a.Exclusive, Models: a.Models})
+			out = append(out, Class{Cards: a.Cards, Core: a.Core, Memory: a.Memory, Exclusive: a.Exclusive, Models: a.Models, price: usual})
 		}
 		c := &out[len(out)-1]
 		c.Share += a.Weight / pods

@@ -13,20 +13,17 @@ type fragmentation struct{}
 func (fragmentation) Name() string { return "fragmentation" }
 func (fragmentation) ReadsDemand() {}
 
-const (
-	costOfLargeRoom = 0.3  // per card of room for a larger pod, weighed by how much of demand is of that size
-	costOfFreeCard  = 0.01 // per card left free on the node
-)
+const costOfFreeCard = 0.01 // in cards wasted, per card left free on the node
 
 func (fragmentation) Node(c *Case) float64 {
 	waste := c.Demand.Waste(c.After) - c.Demand.Waste(c.Before)
-	cost := waste + costOfLargeRoom*largeRoomLost(c) + costOfFreeCard*float64(left(c.After))/Whole
+	cost := waste + largeRoomLost(c) + costOfFreeCard*float64(left(c.After))/Whole
 	return sigmoid(-cost)
 }
 
 func (fragmentation) Card(c *Case, take Take) float64 { return tightest(c, take) }
 
-// largeRoomLost is how many cards of room for pods larger than this one go away, weighed by their part in demand.
+// largeRoomLost is what it costs that room for pods larger than this one goes away.
 func largeRoomLost(c *Case) float64 {
 	lost := 0.0
 	for i := range c.Demand.Classes {
@@ -34,20 +31,9 @@ func largeRoomLost(c *Case) float64 {
 		if class.Cards < 2 || class.Cards <= c.Request.Cards {
 			continue
 		}
-		lost += class.Weight * (class.room(c.Before) - class.room(c.After))
+		lost += prices[class.price] * class.Weight * (class.room(c.Before) - class.room(c.After))
 	}
 	return lost
-}
-
-// room is the number of cards that pods of the class could have on the node.
-func (c *Class) room(n *Node) float64 {
-	fits := 0
-	for i := range n.Cards {
-		if c.Takes(&n.Cards[i]) {
-			fits++
-		}
-	}
-	return float64(fits-fits%c.Cards) * c.Fitting(n.Free[CPU]) / c.Share
 }
 
 // tightest prefers the card with the least left; among equals the first.
