@@ -60,6 +60,13 @@ func drive(b testing.TB, e *Engine, specs map[Key]*Workload) (decisions, admitte
 			w.Admission = nil
 			e.Apply(WorkloadChanged{*w})
 		}
+		if len(running) == 0 { // those that ran before this began
+			for _, k := range sortedKeys(specs) {
+				if specs[k].Admission != nil {
+					running = append(running, k)
+				}
+			}
+		}
 		n := max(1, len(running)/2)
 		for _, k := range running[:min(n, len(running))] {
 			if w := specs[k]; w != nil && w.Admission != nil {
@@ -155,4 +162,37 @@ func BenchmarkDecidePending(b *testing.B) {
 			b.ReportMetric(float64(e.evals-evals)/float64(b.N), "evals/op")
 		})
 	}
+}
+
+// Low priorities fill the queues, then high ones come and displace them.
+func BenchmarkDecidePreemption(b *testing.B) {
+	b.ReportAllocs()
+	var admitted, evictions int
+	var used time.Duration
+	for range b.N {
+		e := New(Options{})
+		fill(e, 5, 6, 20_000, reclaimAny)
+		specs := map[Key]*Workload{}
+		i := 0
+		add := func(n int, cpu, prio int64) {
+			for range n {
+				w := benchWorkload(i, fmt.Sprintf("c%d-q%d", i%5, i/5%6), cpu, prio)
+				specs[w.Key] = &w
+				e.Apply(WorkloadChanged{w})
+				i++
+			}
+		}
+		add(3_000, 1_000, 10)
+		for _, a := range e.Decide(time.Unix(1, 0)).Admit {
+			specs[a.Workload].Admission = a.Admission
+			e.Apply(WorkloadChanged{*specs[a.Workload]})
+		}
+		start := cpuTime()
+		add(600, 5_000, 100)
+		_, a, v := drive(b, e, specs)
+		used += cpuTime() - start
+		admitted, evictions = admitted+a, evictions+v
+	}
+	b.ReportMetric(float64(used.Nanoseconds())/float64(admitted), "cpu-ns/admission")
+	b.ReportMetric(float64(evictions)/float64(b.N), "evictions")
 }

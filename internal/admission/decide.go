@@ -146,7 +146,7 @@ func (e *Engine) refreshChoosers(t *tree, entries []*assignment) []*assignment {
 	kept, moved := entries[:0], false
 	for _, a := range entries {
 		q := a.w.queue
-		if a.version != t.version && q.chooses() {
+		if a.version != t.version && q.choice {
 			moved = true
 			if !e.refresh(t, a) {
 				e.recycle(a)
@@ -163,17 +163,12 @@ func (e *Engine) refreshChoosers(t *tree, entries []*assignment) []*assignment {
 	return kept
 }
 
-// chooses: some resource comes in more than one flavor.
-func (q *queue) chooses() bool {
-	return slices.ContainsFunc(q.groups, func(g group) bool { return len(g.flavors) > 1 })
-}
-
 // refresh brings an entry up to date; false if it has nothing to settle any more.
 func (e *Engine) refresh(t *tree, a *assignment) bool {
 	switch {
 	case a.w.class == nil || a.backfill:
 		return false
-	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && !a.w.queue.chooses() && a.fits(now) && a.fits(future):
+	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(now) && a.fits(future):
 		a.borrow = 0
 		for _, u := range a.usage {
 			level, _ := a.w.queue.node.borrowLevel(u.fr, u.v, now)

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -272,7 +271,8 @@ func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
 		if j := slices.IndexFunc(w.PodSets, func(p PodSet) bool { return p.Name == ps.Name }); j >= 0 {
 			spec = &w.PodSets[j]
 		}
-		for _, res := range slices.Sorted(maps.Keys(ps.Flavors)) {
+		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Flavors)
+		for _, res := range e.scratch.names {
 			v := holderAmount(ps, spec, res)
 			if v > 0 {
 				buf = addAmount(buf, e.intern(ps.Flavors[res], res), v)

@@ -15,6 +15,7 @@ type queue struct {
 	node   *node
 
 	groups  []group
+	choice  bool    // some resource comes in more than one flavor
 	groupOf []int32 // by resource index: its group, or -1
 
 	classes map[string]*class

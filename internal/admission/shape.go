@@ -176,7 +176,7 @@ type groupFlavor struct {
 }
 
 func (q *queue) compileGroups(e *Engine) {
-	q.groups = q.groups[:0]
+	q.groups, q.choice = q.groups[:0], false
 	for i := range q.groupOf {
 		q.groupOf[i] = -1
 	}
@@ -198,6 +198,7 @@ func (q *queue) compileGroups(e *Engine) {
 			g.flavors = append(g.flavors, gf)
 		}
 		q.groups = append(q.groups, g)
+		q.choice = q.choice || len(g.flavors) > 1
 	}
 }
 

@@ -1,0 +1,106 @@
+package admission
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A hundred thousand workloads of different shapes wait in one BestEffortFIFO
+// queue. Changes that cannot help them touch none; the change that helps one, in the middle,
+// finds it without looking at the rest.
+func TestOneOfManyIsFoundWithoutTouchingTheRest(t *testing.T) {
+	const n = 100_000
+	e := New(Options{})
+	fill(e, 2, 2, 1_000, Preemption{})
+	at := time.Unix(1_000_000, 0)
+	hog := benchWorkload(n, "c0-q0", 1_000, 9)
+	lender := benchWorkload(n+1, "c0-q1", 1_000, 9)
+	other := benchWorkload(n+2, "c1-q0", 1_000, 9)
+	for _, w := range []Workload{hog, lender, other} {
+		e.Apply(WorkloadChanged{w})
+	}
+	for i := range n {
+		cpu := int64(1_001 + i) // more than either of them frees
+		if i == n/2 {
+			cpu = 900
+		}
+		e.Apply(WorkloadChanged{benchWorkload(i, "c0-q0", cpu, 0)})
+	}
+	e.Decide(at)
+	if got := e.evals; got < n || got > n+10 {
+		t.Fatalf("the first decision evaluated %d workloads", got)
+	}
+	expect := func(what string, most int64, admits ...string) {
+		t.Helper()
+		before := e.evals
+		var got []string
+		for _, a := range e.Decide(at).Admit {
+			got = append(got, a.Workload.Name)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(admits) {
+			t.Fatalf("%s: admitted %v", what, got)
+		}
+		if did := e.evals - before; did > most {
+			t.Fatalf("%s: %d workloads evaluated, want at most %d", what, did, most)
+		}
+	}
+	e.Apply(WorkloadGone{other.Key})
+	expect("a release in another tree", 0)
+	newcomer := benchWorkload(n+3, "c1-q0", 100, 0)
+	e.Apply(WorkloadChanged{newcomer})
+	expect("an arrival in another tree", 1, newcomer.Name)
+	small := benchWorkload(n+4, "c0-q1", 50, 0)
+	e.Apply(WorkloadChanged{small})
+	expect("an arrival that does not fit either", 1)
+	e.Apply(WorkloadGone{lender.Key})
+	expect("the release that helps", 2, small.Name, benchWorkload(n/2, "", 0, 0).Name)
+	e.Apply(WorkloadGone{small.Key})
+	expect("a release that helps nobody", 0)
+}
+
+// Members of a class share one evaluation.
+func TestEqualWorkloadsShareTheirVerdict(t *testing.T) {
+	const n = 1_000
+	e := New(Options{})
+	fill(e, 1, 1, 1_000, reclaimAny)
+	for i := range n {
+		e.Apply(WorkloadChanged{benchWorkload(i, "c0-q0", 900, 0)})
+	}
+	p := e.Decide(time.Unix(1, 0))
+	if len(p.Admit) != 1 || len(p.Park) != n-1 {
+		t.Fatalf("%d admitted, %d told to wait", len(p.Admit), len(p.Park))
+	}
+	if e.evals != 2 {
+		t.Fatalf("%d evaluations, want one that fits and one that does not", e.evals)
+	}
+	if p = e.Decide(time.Unix(2, 0)); len(p.Park) != 0 || e.evals != 2 {
+		t.Fatalf("told %d again, %d evaluations", len(p.Park), e.evals)
+	}
+}
+
+// The steady state allocates next to nothing beyond the admissions it returns.
+func TestDecideAllocatesLittle(t *testing.T) {
+	e := New(Options{})
+	fill(e, 1, 10, 10_000, reclaimAny)
+	for i := range 5_000 {
+		e.Apply(WorkloadChanged{benchWorkload(i, fmt.Sprintf("c0-q%d", i%10), 1_000, 0)})
+	}
+	at := time.Unix(1, 0)
+	var running []Key
+	for _, a := range e.Decide(at).Admit {
+		running = append(running, a.Workload)
+	}
+	allocs := testing.AllocsPerRun(200, func() {
+		e.Apply(WorkloadGone{running[0]})
+		p := e.Decide(at)
+		if len(p.Admit) != 1 {
+			t.Fatalf("%d admitted", len(p.Admit))
+		}
+		running = append(running[:0], append(running[1:], p.Admit[0].Workload)...)
+	})
+	// The Admission: itself, its pod sets, two maps with their tables, the usage held.
+	if allocs > 10 {
+		t.Errorf("%v allocations per release and admission", allocs)
+	}
+}
