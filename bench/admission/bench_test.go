@@ -1,0 +1,95 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// Small editions of every case: drive fails unless a side keeps the rules and ends empty.
+func small() []*work {
+	few := []class{{20, 100, 2000, 50, 1}, {8, 500, 500, 100, 5}, {4, 900, 400, 200, 20}}
+	tree := fairSharing()
+	kept := tree.jobs[:0]
+	for _, j := range tree.jobs {
+		if j.arrives < 2000 {
+			kept = append(kept, j)
+		}
+	}
+	tree.jobs = kept
+	return []*work{flat("flat", 2, 3, few), tree, backlog(300, fewShapes), backlog(200, manyShapes)}
+}
+
+func TestBothSidesFinish(t *testing.T) {
+	for _, w := range small() {
+		t.Run(w.name, func(t *testing.T) {
+			ours, err := runOurs(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			theirs, err := runKueue(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ours.admissions-ours.evictions != theirs.admissions-theirs.evictions {
+				t.Errorf("elastic brought %d workloads to their end, kueue %d", ours.admissions-ours.evictions, theirs.admissions-theirs.evictions)
+			}
+		})
+	}
+}
+
+// The cases mean to displace workloads: a harness in which nobody is ever evicted measures something else.
+func TestPreemptionHappens(t *testing.T) {
+	w := small()[0]
+	for name, run := range map[string]func(*work) (run1, error){"elastic": runOurs, "kueue": runKueue} {
+		r, err := run(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.evictions == 0 {
+			t.Errorf("%s evicted nobody", name)
+		}
+	}
+}
+
+func TestReplayIsTheSameRun(t *testing.T) {
+	w := small()[0]
+	rec := &recording{side: newOurs(w)}
+	first, err := drive(w, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := drive(w, &rec.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != again {
+		t.Errorf("replayed %+v, recorded %+v", again, first)
+	}
+}
+
+// liar admits what there is no quota for.
+type liar struct{ side }
+
+func (liar) arrive(int32, millis) {}
+func (liar) wakeAt() millis       { return 0 }
+func (liar) decide(millis) (decision, bool) {
+	return decision{admit: []int32{0, 1}}, false
+}
+
+func TestDriveRefusesAdmissionAboveQuota(t *testing.T) {
+	w := flat("liar", 1, 1, nil)
+	w.jobs = []job{{cpus: 15_000, runs: 1}, {cpus: 15_000, runs: 1}}
+	if _, err := drive(w, liar{}); err == nil || !strings.Contains(err.Error(), "above the quota") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBetweenKeepsTheRest(t *testing.T) {
+	got, err := between([]byte("a\n<!-- begin x -->\nold\n<!-- end x -->\nb"), "x", "new\n")
+	if want := "a\n<!-- begin x -->\nnew\n<!-- end x -->\nb"; err != nil || string(got) != want {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := between([]byte("a"), "x", ""); err == nil {
+		t.Error("a page without markers was accepted")
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+	"time"
+)
+
+func main() {
+	var (
+		only    = flag.String("case", "", "run this case only: baseline, largescale, preemption, fairsharing or scaling")
+		rounds  = flag.Int("rounds", 3, "times the sides run a case in turn; the median counts")
+		docs    = flag.String("docs", "", "folder to write the tables and the plot into")
+		profile = flag.String("cpuprofile", "", "file to write a CPU profile to")
+		largest = flag.Int("largest", 1_000_000, "largest backlog of the scaling case")
+		sides   = flag.String("side", "both", "elastic, kueue or both; a ratio needs both")
+	)
+	flag.Parse()
+	if err := run(*only, *sides, *rounds, *largest, *docs, *profile); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(only, sides string, rounds, largest int, docs, profile string) (err error) {
+	// One thread of Go code: what runs in the background, garbage collection first of
+	// all, is in the measured time and not beside it.
+	runtime.GOMAXPROCS(1)
+	if profile != "" {
+		f, err := os.Create(profile)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var results []result
+	for _, generate := range []func() *work{baseline, largeScale, preemptionHeavy, fairSharing} {
+		w := generate()
+		if only != "" && only != w.name {
+			continue
+		}
+		r, err := compare(w, sides, rounds)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	var scaling []series
+	if only == "" || only == "scaling" {
+		if scaling, err = scale(largest); err != nil {
+			return err
+		}
+	}
+	if docs != "" {
+		return writeDocs(docs, results, scaling)
+	}
+	return nil
+}
+
+// run1 is one side's measured run of a case.
+type run1 struct {
+	outcome
+	cost   cost // the engine's alone
+	writes cost // Kueue's admission writes, not in cost
+}
+
+type result struct {
+	w                     *work
+	ours, kueue           run1
+	cpuRatio, allocsRatio float64
+}
+
+func perAdmission(r run1) (micros, allocs float64) {
+	n := float64(r.admissions)
+	return float64(r.cost.cpu.Nanoseconds()) / 1000 / n, float64(r.cost.allocs) / n
+}
+
+// enough: Kueue does not run a case again once it has used this much CPU time on it.
+const enough = 30 * time.Second
+
+// compare lets the sides take turns on a case and prints its figures.
+func compare(w *work, sides string, rounds int) (result, error) {
+	var ours, theirs []run1
+	var used time.Duration
+	for range rounds {
+		if sides != "kueue" {
+			r, err := runOurs(w)
+			if err != nil {
+				return result{}, err
+			}
+			ours = append(ours, r)
+		}
+		if sides != "elastic" && used < enough {
+			r, err := runKueue(w)
+			if err != nil {
+				return result{}, err
+			}
+			theirs = append(theirs, r)
+			used += r.cost.cpu
+		}
+	}
+	r := result{w: w, ours: median(ours), kueue: median(theirs)}
+	if sides != "kueue" {
+		printRun(w, "elastic", r.ours)
+	}
+	if sides != "elastic" {
+		printRun(w, "kueue", r.kueue)
+	}
+	if sides == "both" {
+		c1, a1 := perAdmission(r.ours)
+		c2, a2 := perAdmission(r.kueue)
+		r.cpuRatio, r.allocsRatio = c2/c1, a2/a1
+		fmt.Printf("figure admission_ratio_%s %.1f x\n", w.name, r.cpuRatio)
+		fmt.Printf("figure admission_allocs_ratio_%s %.1f x\n", w.name, r.allocsRatio)
+	}
+	return r, nil
+}
+
+func printRun(w *work, side string, r run1) {
+	micros, allocs := perAdmission(r)
+	fmt.Printf("figure admission_cpu_%s_%s %.2f us/admission\n", w.name, side, micros)
+	fmt.Printf("figure admission_allocs_%s_%s %.1f objects/admission\n", w.name, side, allocs)
+	fmt.Printf("# %s %s: %d workloads in %d queues, %d admissions, %d evictions, %d decisions, %d early, all done after %.1f s of virtual time, %.2f s of CPU",
+		w.name, side, len(w.jobs), len(w.queues), r.admissions, r.evictions, r.decisions, r.early, float64(r.ended)/1000, r.cost.cpu.Seconds())
+	if r.writes.cpu > 0 {
+		fmt.Printf(" and %.2f s for its admission writes, not counted", r.writes.cpu.Seconds())
+	}
+	fmt.Println()
+}
+
+func median(runs []run1) run1 {
+	if len(runs) == 0 {
+		return run1{}
+	}
+	slices.SortFunc(runs, func(a, b run1) int { return int(a.cost.cpu - b.cost.cpu) })
+	return runs[len(runs)/2]
+}
