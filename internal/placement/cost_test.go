@@ -83,6 +83,14 @@ func TestShapesAreForgotten(t *testing.T) {
 	if len(e.indexed) > mostIndexed || len(e.shapes) > 2*mostIndexed {
 		t.Fatalf("%d shapes with scores, %d in all", len(e.indexed), len(e.shapes))
 	}
+	for i := range 3 * mostIndexed {
+		// Pods that other schedulers bound: nobody ever asks for their shapes.
+		bind(t, e, Pod{Key: "ns/q", Resources: map[string]int64{"cpu": int64(i + 1)}, Containers: []Container{{}}}, "a")
+		apply(t, e, PodGone{"ns/q"})
+	}
+	if len(e.shapes) > 2*mostIndexed {
+		t.Fatalf("%d shapes of pods that are gone", len(e.shapes))
+	}
 	if len(e.changes) > 4*len(e.nodes)+1025 {
 		t.Fatalf("%d changes kept", len(e.changes))
 	}

@@ -329,6 +329,7 @@ func (e *Engine) drop(h *holding) {
 	}
 	e.touch(h.node)
 	e.note(h, false)
+	e.unlearn(h.shape)
 }
 
 // joinGang keeps a gang sorted by key: which slot a pod claims does not hang on history.

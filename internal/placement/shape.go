@@ -146,11 +146,17 @@ func (e *Engine) remember(s *shape) {
 	gone := e.indexed[oldest]
 	gone.index = index{}
 	e.indexed = slices.Delete(e.indexed, oldest, oldest+1)
-	if gone.refs == 0 && len(e.marks) == 0 {
-		e.shapes[gone.hash] = slices.DeleteFunc(e.shapes[gone.hash], func(other *shape) bool { return other == gone })
-		if len(e.shapes[gone.hash]) == 0 {
-			delete(e.shapes, gone.hash)
-		}
+	e.unlearn(gone)
+}
+
+// unlearn a shape that nobody holds and nobody asks for. Inside a transaction it may yet come back.
+func (e *Engine) unlearn(s *shape) {
+	if s.refs > 0 || s.index.built || len(e.marks) > 0 {
+		return
+	}
+	e.shapes[s.hash] = slices.DeleteFunc(e.shapes[s.hash], func(other *shape) bool { return other == s })
+	if len(e.shapes[s.hash]) == 0 {
+		delete(e.shapes, s.hash)
 	}
 }
 

@@ -125,6 +125,7 @@ func (t *Txn) keepAll() {
 	}
 	for _, c := range t.e.journal {
 		t.e.demand.count(t.e, c.h, c.added)
+		t.e.unlearn(c.h.shape)
 	}
 	clear(t.e.journal)
 	t.e.journal = t.e.journal[:0]
