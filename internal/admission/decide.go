@@ -353,7 +353,7 @@ func (a *assignment) refusal() Reason {
 func (e *Engine) registerWaits(c *class, a *assignment) {
 	n := c.queue.node
 	if a.failed != nil {
-		for _, f := range c.queue.flavorsUsed(a) {
+		for _, f := range c.queue.flavors() {
 			e.flavors[f].refused = append(e.flavors[f].refused, wait{c, 0, c.epoch})
 		}
 	}
@@ -378,7 +378,8 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 	}
 }
 
-func (q *queue) flavorsUsed(a *assignment) []int32 {
+// flavors lists the queue's flavors.
+func (q *queue) flavors() []int32 {
 	var fls []int32
 	for _, g := range q.groups {
 		for _, f := range g.flavors {

@@ -178,8 +178,8 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	if a.promising() {
 		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
 		if h := w.queue.blockedBy(); h != nil && h != w {
-			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.Key.String() + " is before it"
-			x.Helps = append(x.Helps, "the start or the removal of "+h.spec.Key.String())
+			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.String() + " is before it"
+			x.Helps = append(x.Helps, "the start or the removal of "+h.spec.String())
 		}
 		return
 	}

@@ -57,7 +57,7 @@ func (e *Engine) lineUp(s *search, h *fairHunt) bool {
 	}
 	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && !s.a.w.barredNow() {
 		for _, o := range t.queues {
-			if o != q && !o.node.withinNominal(s.need, future) {
+			if o != q && !o.node.withinNominal(s.need) {
 				h.open(s, &cursor{queue: o, lca: t.root})
 			}
 		}
@@ -74,42 +74,57 @@ func (h *fairHunt) open(s *search, c *cursor) {
 // target descends from a cohort to the queue to take from next: at each
 // level the child with the highest share. nil means only that some node was closed.
 func (e *Engine) target(s *search, h *fairHunt, n *node, has func(*queue) *workload) *queue {
-	own := s.a.w.queue
-	if n.queue != nil {
-		if h.closed[n] || has(n.queue) == nil {
-			h.closed[n] = true
+	if n.queue != nil { // a queue without a cohort
+		h.closed[n] = h.closed[n] || has(n.queue) == nil
+		if h.closed[n] {
 			return nil
 		}
 		return n.queue
 	}
-	var bestQ, bestC *node
-	var shareQ, shareC share
-	for _, ch := range n.children {
+	var best *node
+	var bestShare share
+	for _, ch := range n.children { // cohorts first: on a tie with a queue the most unfair within is chosen
 		if h.closed[ch] {
 			continue
 		}
 		sh := e.share(ch)
-		switch {
-		case ch.queue != nil && (!sh.borrowing && ch.queue != own || has(ch.queue) == nil),
-			ch.queue == nil && !sh.borrowing && !own.node.under(ch):
+		if s.spares(ch, sh, has) {
 			h.closed[ch] = true
-		case ch.queue == nil:
-			if bestC == nil || sh.compare(shareC) >= 0 {
-				bestC, shareC = ch, sh
-			}
-		case bestQ == nil || sh.compare(shareQ) > 0 ||
-			sh.compare(shareQ) == 0 && s.takenBefore(has(ch.queue), has(bestQ.queue)):
-			bestQ, shareQ = ch, sh
+			continue
+		}
+		if best == nil || s.richer(ch, sh, best, bestShare, has) {
+			best, bestShare = ch, sh
 		}
 	}
-	switch {
-	case bestQ == nil && bestC == nil:
+	if best == nil {
 		h.closed[n] = true
 		return nil
-	case bestQ == nil || bestC != nil && shareC.compare(shareQ) >= 0:
-		return e.target(s, h, bestC, has)
 	}
-	return bestQ.queue
+	if best.queue == nil {
+		return e.target(s, h, best, has)
+	}
+	return best.queue
+}
+
+// spares: nothing may be taken below the node. The way to the preemptor's own
+// queue stays open: there may be imbalance below, or workloads of its own to displace.
+func (s *search) spares(n *node, sh share, has func(*queue) *workload) bool {
+	own := s.a.w.queue
+	if n.queue == nil {
+		return !sh.borrowing && !own.node.under(n)
+	}
+	return !sh.borrowing && n.queue != own || has(n.queue) == nil
+}
+
+// richer says whether to take from a rather than from b, which comes before it.
+func (s *search) richer(a *node, sa share, b *node, sb share, has func(*queue) *workload) bool {
+	switch c := sa.compare(sb); {
+	case c != 0:
+		return c > 0
+	case a.queue != nil && b.queue != nil:
+		return s.takenBefore(has(a.queue), has(b.queue))
+	}
+	return a.queue == nil
 }
 
 // takenBefore: workloads of other queues before those of our own, then as usual.
@@ -141,7 +156,7 @@ func (e *Engine) firstStrategy(s *search, h *fairHunt, rule FairStrategy) bool {
 		}
 		return nil
 	}
-	entitled := own.node.withinNominal(s.need, future) // takes back no more than its own
+	entitled := own.node.withinNominal(s.need) // takes back no more than its own
 	for !h.closed[root] {
 		q := e.target(s, h, root, head)
 		if q == nil {
@@ -173,7 +188,7 @@ func (e *Engine) takeFairly(s *search, h *fairHunt, c *cursor, rule FairStrategy
 	newShare, oldShare := e.share(mine), e.share(theirs)
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
-		if e.poorer(s, w, newShare, oldShare, theirs, rule) {
+		if e.poorer(w, newShare, oldShare, theirs, rule) {
 			e.take(s, victim{w, ReasonInCohortFairSharing})
 			return true
 		}
@@ -184,7 +199,7 @@ func (e *Engine) takeFairly(s *search, h *fairHunt, c *cursor, rule FairStrategy
 
 // poorer checks a fair-sharing rule. Beyond Kueue's, the preemptor must end up
 // strictly below what the other had, or equals would displace each other in turn.
-func (e *Engine) poorer(s *search, w *workload, newShare, oldShare share, theirs *node, rule FairStrategy) bool {
+func (e *Engine) poorer(w *workload, newShare, oldShare share, theirs *node, rule FairStrategy) bool {
 	if newShare.compare(oldShare) >= 0 {
 		return false
 	}
@@ -216,7 +231,7 @@ func (e *Engine) secondStrategy(s *search, h *fairHunt) bool {
 		}
 		w := h.retry[q][0]
 		mine, theirs := fork(own.node, q.node)
-		ok := e.poorer(s, w, e.share(mine), e.share(theirs), theirs, LessThanInitialShare)
+		ok := e.poorer(w, e.share(mine), e.share(theirs), theirs, LessThanInitialShare)
 		h.retry[q] = nil
 		if ok {
 			e.take(s, victim{w, ReasonInCohortFairSharing})

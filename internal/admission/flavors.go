@@ -278,9 +278,10 @@ func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice
 		return granular{noFit, 0}, ReasonExceedsMaxQuota
 	}
 	level, inside := n.borrowLevel(fr, val, now)
-	at, short := n.blocked(fr, val, future)
+	at, _ := n.blocked(fr, val, future)
 	if at == nil {
-		if at, short = n.blocked(fr, val, now); at == nil {
+		at, short := n.blocked(fr, val, now)
+		if at == nil {
 			return granular{fit, level}, ""
 		}
 		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: short, at: at})

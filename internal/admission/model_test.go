@@ -58,11 +58,9 @@ func (m *model) quotas(groups []ResourceGroup, flavor, res string) Quota {
 
 // A node is "q:name" or "c:name".
 func (m *model) parent(n string) string {
-	p := ""
+	p := m.s.cohorts[n[2:]].Parent
 	if n[0] == 'q' {
 		p = m.s.queues[n[2:]].Cohort
-	} else {
-		p = m.s.cohorts[n[2:]].Parent
 	}
 	if p == "" {
 		return ""

@@ -206,7 +206,7 @@ func (s *search) covers(n *node) bool {
 
 func (s *search) gather(n, lca, skip *node, right bool) {
 	for _, ch := range n.children {
-		if ch == skip || ch.withinNominal(s.need, future) {
+		if ch == skip || ch.withinNominal(s.need) {
 			continue
 		}
 		if ch.queue == nil {
@@ -316,7 +316,7 @@ func (s *search) allowed(c *cursor, v *workload, borrow bool) (Reason, bool) {
 		}
 	}
 	for n := c.queue.node; n != c.lca; n = n.parent {
-		if n.withinNominal(s.need, future) {
+		if n.withinNominal(s.need) {
 			return "", false
 		}
 	}

@@ -119,7 +119,7 @@ func (r *reference) try(e *refEntry) (worst int) {
 					mode = 1
 				}
 			}
-			stop := mode == 2 && !(level > 0 && fung.BorrowTryNext)
+			stop := mode == 2 && (level == 0 || !fung.BorrowTryNext)
 			if stop || mode > best || mode == best && mode > 0 && level < bestLevel {
 				best, bestLevel, bestFlavor = mode, level, name
 			}

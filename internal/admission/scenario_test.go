@@ -55,7 +55,6 @@ type scenario struct {
 	t      *testing.T
 	shell  *shell
 	placer *testPlacer
-	start  time.Time
 }
 
 func (sc *scenario) run(d *datadriven.TestData) string {

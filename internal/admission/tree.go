@@ -133,10 +133,10 @@ func (n *node) borrowLevel(fr int32, v int64, k int) (level int, inside bool) {
 	}
 }
 
-// withinNominal: the node borrows none of frs.
-func (n *node) withinNominal(frs []int32, k int) bool {
+// withinNominal: the node will borrow none of frs.
+func (n *node) withinNominal(frs []int32) bool {
 	for _, fr := range frs {
-		if n.borrowing(fr, 0, k) {
+		if n.borrowing(fr, 0, future) {
 			return false
 		}
 	}
