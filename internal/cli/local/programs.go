@@ -41,6 +41,7 @@ func programs(dir string) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-queue"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
+				cfg.LeaderElection = impatient(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)
 				return cfg
@@ -51,6 +52,7 @@ func programs(dir string) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUSchedulerConfiguration()
+				cfg.LeaderElection = impatient(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				cfg.Extender.BindAddress = p.extender
 				p.serveWebhooks(&cfg.Webhook)
@@ -93,6 +95,15 @@ func (p *program) serveWebhooks(cfg *v1alpha1.Webhook) {
 	host, port, _ := net.SplitHostPort(p.webhook)
 	cfg.Host, cfg.DNSNames = host, []string{host}
 	cfg.Port, _ = strconv.Atoi(port)
+}
+
+// impatient election: the only replica waits for nobody but its own ghost, and
+// on one machine a lease is not late for the network's sake.
+func impatient(election v1alpha1.LeaderElection) v1alpha1.LeaderElection {
+	election.LeaseDuration.Duration = 4 * time.Second
+	election.RenewDeadline.Duration = 3 * time.Second
+	election.RetryPeriod.Duration = time.Second
+	return election
 }
 
 // prepare writes what the program reads at its start.

@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+func version(name, resourceVersion string) *kueue.Workload {
+	wl := &kueue.Workload{}
+	wl.Name, wl.ResourceVersion = name, resourceVersion
+	return wl
+}
+
+func TestInboxKeepsTheNewestInThePlaceOfTheFirst(t *testing.T) {
+	b := newInbox()
+	b.put(message{object: version("a", "1")})
+	b.put(message{object: version("b", "2")})
+	b.put(message{result: &writeResult{}})
+	b.put(message{object: version("a", "3"), gone: true})
+	cq := &kueue.ClusterQueue{}
+	cq.Name = "a" // another kind of the same name is another object
+	b.put(message{object: cq})
+	got, err := b.take(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 4 || got[0].object.GetResourceVersion() != "3" || !got[0].gone || got[1].object.GetName() != "b" || got[2].result == nil || got[3].object != cq {
+		t.Fatalf("took %+v", got)
+	}
+	b.put(message{object: version("a", "4")})
+	if got, _ = b.take(t.Context(), time.Time{}); len(got) != 1 || got[0].object.GetResourceVersion() != "4" {
+		t.Fatalf("what was taken must not come back: %+v", got)
+	}
+}
+
+func TestInboxWakesForATimeAndForTheEnd(t *testing.T) {
+	b := newInbox()
+	if got, err := b.take(t.Context(), time.Now()); err != nil || len(got) != 0 {
+		t.Fatalf("at its time take returns with nothing: %v, %v", got, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.take(ctx, time.Time{}); err == nil {
+		t.Fatal("take must end with its context")
+	}
+}
+
+func TestNewerComparesNumbers(t *testing.T) {
+	if newer(version("a", "9"), version("a", "10")) || !newer(version("a", "10"), version("a", "9")) || newer(version("a", "9"), version("a", "9")) {
+		t.Error("versions are numbers, not words")
+	}
+}
+
+func TestAlarms(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	key := func(name string) admission.Key { return admission.Key{Name: name} }
+	var a alarms
+	if !a.next().IsZero() {
+		t.Error("no alarm is set")
+	}
+	a.set(key("late"), start.Add(time.Hour))
+	a.set(key("moved"), start.Add(time.Second))
+	a.set(key("moved"), start.Add(time.Minute))
+	a.set(key("off"), start)
+	a.set(key("off"), time.Time{})
+	if got := a.next(); !got.Equal(start.Add(time.Minute)) {
+		t.Errorf("next is %s, want the moved one", got)
+	}
+	if key, due := a.due(start.Add(time.Second)); due {
+		t.Errorf("%s rang although it was moved or switched off", key)
+	}
+	if got, due := a.due(start.Add(2 * time.Hour)); !due || got != key("moved") {
+		t.Errorf("first to ring is %v", got)
+	}
+	if got, due := a.due(start.Add(2 * time.Hour)); !due || got != key("late") {
+		t.Errorf("second to ring is %v", got)
+	}
+	if got, due := a.due(start.Add(2 * time.Hour)); due {
+		t.Errorf("%v rang twice", got)
+	}
+}
