@@ -187,17 +187,8 @@ func (c *controller) follow(ctx context.Context, j job, wl *kueue.Workload) (boo
 	}
 	if !workload.HasReservation(wl) {
 		wanted.Spec.QueueName = queueName(j.meta())
-		sets, err := j.podSets(ctx, c.client)
-		if err != nil {
-			return false, err
-		}
-		if j.held() && !same(sets, wl.Spec.PodSets) {
-			if prebuilt(j.meta()) {
-				return true, c.report(ctx, wl, func(wl *kueue.Workload) bool {
-					return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its job", c.now())
-				})
-			}
-			wanted.Spec.PodSets = sets
+		if changed, err := c.reshape(ctx, j, wanted); changed || err != nil {
+			return changed, err
 		}
 	} else if changed, err := c.resize(ctx, j, wl); changed || err != nil {
 		return changed, err
@@ -206,6 +197,29 @@ func (c *controller) follow(ctx context.Context, j job, wl *kueue.Workload) (boo
 		return false, nil
 	}
 	return true, c.client.Update(ctx, wanted)
+}
+
+// reshape takes over what a waiting job asks for. A prebuilt workload cannot
+// follow: it is finished instead, which the result reports.
+func (c *controller) reshape(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
+	if unchanging(j) || !j.held() {
+		return false, nil
+	}
+	sets, err := j.podSets(ctx, c.client)
+	if err != nil || same(sets, wl.Spec.PodSets) {
+		return false, err
+	}
+	if prebuilt(j.meta()) {
+		return true, c.outOfSync(ctx, wl)
+	}
+	wl.Spec.PodSets = sets
+	return false, nil
+}
+
+func (c *controller) outOfSync(ctx context.Context, wl *kueue.Workload) error {
+	return c.report(ctx, wl, func(wl *kueue.Workload) bool {
+		return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its job", c.now())
+	})
 }
 
 func (c *controller) create(ctx context.Context, j job) error {

@@ -19,11 +19,11 @@ const ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
 // resize looks at a job that holds quota and whose number of pods is no longer
 // the one it holds quota for. It reports whether it did something about that.
 //
-// A smaller one gives back what it needs no more. A bigger one that may grow
+// A smaller one that may shrink gives back what it needs no more. A bigger one that may grow
 // while it runs gets a second workload in its new size, which takes the place
 // of the first when it is admitted. Any other is stopped and queued anew.
 func (c *controller) resize(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
-	if workload.IsEvicted(wl) {
+	if workload.IsEvicted(wl) || unchanging(j) {
 		return false, nil
 	}
 	sets, err := j.podSets(ctx, c.client)
@@ -35,15 +35,24 @@ func (c *controller) resize(ctx context.Context, j job, wl *kueue.Workload) (boo
 	case !grew && !shrank:
 		return false, nil
 	case prebuilt(j.meta()):
-		return true, c.report(ctx, wl, func(wl *kueue.Workload) bool {
-			return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its job", c.now())
-		})
+		return true, c.outOfSync(ctx, wl)
+	case !grew && (elastic(j) || serving(j)):
+		return false, nil // reportProgress gives back what it needs no more
 	case !elastic(j):
 		return true, c.restart(ctx, j, wl)
-	case !grew:
-		return false, nil // reportProgress gives back what it needs no more
 	}
 	return false, c.grow(ctx, j, wl, sets)
+}
+
+// unchanging jobs are the pods they began with, or replacements.
+func unchanging(j job) bool {
+	g, ok := j.(*podGroup)
+	return ok && g.parent == nil
+}
+
+func serving(j job) bool {
+	g, ok := j.(*podGroup)
+	return ok && g.serving()
 }
 
 // compareCounts says in which direction a job's pod counts have left what its

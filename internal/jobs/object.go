@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -264,47 +265,31 @@ func nested(root map[string]any, fields []string) (any, bool) {
 
 // plainMap turns an expression's map into one as JSON makes them.
 func plainMap(value ref.Val) (map[string]any, error) {
-	native, err := value.ConvertToNative(reflect.TypeFor[map[string]any]())
-	if err != nil {
-		return nil, fmt.Errorf("the expression does not make an object: %w", err)
-	}
-	plain, ok := plainValue(native).(map[string]any)
+	plain, ok := plainValue(value).(map[string]any)
 	if !ok {
 		return nil, errors.New("the expression does not make an object")
 	}
 	return plain, nil
 }
 
-// plainValue undoes CEL's own types, which nest inside what it converts.
-func plainValue(value any) any {
+// plainValue undoes CEL's own types.
+func plainValue(value ref.Val) any {
 	switch v := value.(type) {
-	case ref.Val:
-		return plainValue(v.Value())
-	case map[string]any:
-		for key := range v {
-			v[key] = plainValue(v[key])
-		}
-		return v
-	case map[ref.Val]ref.Val:
-		out := make(map[string]any, len(v))
-		for key := range v {
-			out[fmt.Sprint(key.Value())] = plainValue(v[key])
+	case traits.Mapper:
+		out := map[string]any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			out[fmt.Sprint(key.Value())] = plainValue(v.Get(key))
 		}
 		return out
-	case []ref.Val:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plainValue(v[i])
-		}
-		return out
-	case []any:
-		out := make([]any, len(v))
-		for i := range v {
-			out[i] = plainValue(v[i])
+	case traits.Lister:
+		out := []any{}
+		for it := v.Iterator(); it.HasNext() == types.True; {
+			out = append(out, plainValue(it.Next()))
 		}
 		return out
 	}
-	return value
+	return value.Value()
 }
 
 func containers(value ref.Val) ([]corev1.Container, error) {

@@ -252,6 +252,23 @@ func (g *podGroup) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, erro
 			done[kueue.PodSetReference(roleOf(pod))]++
 		}
 	}
+	if g.parent != nil {
+		places, err := g.parent.places()
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range places {
+			want, err := p.count.number(p.vars, 1)
+			if err != nil {
+				return nil, err
+			}
+			for i := range wl.Spec.PodSets {
+				if string(wl.Spec.PodSets[i].Name) == p.name {
+					done[wl.Spec.PodSets[i].Name] = max(0, admittedCount(wl, i)-int32(want))
+				}
+			}
+		}
+	}
 	return reclaimed(wl, done), nil
 }
 

@@ -95,8 +95,12 @@ func (r *registry) setup(mgr ctrl.Manager) error {
 	})
 	elected := make(chan event.GenericEvent, 1)
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		elected <- event.GenericEvent{Object: &v1alpha1.JobKind{}}
-		<-ctx.Done()
+		select {
+		case <-mgr.Elected(): // closed only after this has been started
+			elected <- event.GenericEvent{Object: &v1alpha1.JobKind{}}
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
 		r.stopAll()
 		return nil
 	}))
@@ -132,7 +136,7 @@ func (r *registry) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	r.use(candidates)
 	result := ctrl.Result{}
 	if again {
-		result.RequeueAfter = 30 * time.Second // nothing tells us of roles
+		result.RequeueAfter = 5 * time.Second // nothing tells us of roles
 	}
 	select {
 	case <-r.mgr.Elected():

@@ -1,0 +1,121 @@
+// Package crds brings the CRDs of other projects' jobs into a test's cluster:
+// from their own Go modules, at pinned versions, as the module proxy has them.
+package crds
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/elastic-ai/elastic/deploy"
+)
+
+// source is where CRDs are found: files of a module.
+type source struct {
+	module string
+	files  []string
+}
+
+const (
+	trainingOperator    = "github.com/kubeflow/training-operator@v1.9.3"
+	trainingOperatorOld = "github.com/kubeflow/training-operator@v1.8.1" // the last with MXJob
+)
+
+var upstream = []source{
+	{"sigs.k8s.io/jobset@v0.12.0", []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
+	{trainingOperator, []string{
+		"manifests/base/crds/kubeflow.org_tfjobs.yaml", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
+		"manifests/base/crds/kubeflow.org_xgboostjobs.yaml", "manifests/base/crds/kubeflow.org_paddlejobs.yaml",
+		"manifests/base/crds/kubeflow.org_jaxjobs.yaml",
+	}},
+	{trainingOperatorOld, []string{"manifests/base/crds/kubeflow.org_mxjobs.yaml"}},
+	{"github.com/kubeflow/mpi-operator@v0.7.0", []string{"manifests/base/kubeflow.org_mpijobs.yaml"}},
+	{"github.com/kubeflow/trainer/v2@v2.2.0", []string{
+		"manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
+		"manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+		"manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+	}},
+	{"github.com/ray-project/kuberay/ray-operator@v1.6.0", []string{
+		"config/crd/bases/ray.io_rayclusters.yaml", "config/crd/bases/ray.io_rayjobs.yaml", "config/crd/bases/ray.io_rayservices.yaml",
+	}},
+	{"github.com/kubeflow/spark-operator/v2@v2.4.0", []string{"config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"}},
+	{"github.com/project-codeflare/appwrapper@v1.1.2", []string{"config/crd/bases/workload.codeflare.dev_appwrappers.yaml"}},
+	{"sigs.k8s.io/lws@v0.7.0", []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
+	{"github.com/kserve/kserve@v0.15.0", []string{"config/crd/minimal/serving.kserve.io_inferenceservices.yaml"}},
+	{"github.com/argoproj/argo-workflows/v3@v3.7.0", []string{"manifests/base/crds/minimal/argoproj.io_workflows.yaml"}},
+}
+
+var mpiJobV1 = []source{{trainingOperator, []string{"manifests/base/crds/kubeflow.org_mpijobs.yaml"}}}
+
+// All are the CRDs of every kind of job that has one to be had.
+func All() ([]*unstructured.Unstructured, error) { return load(upstream) }
+
+// MPIJobV1 is the MPIJob of the training operator, which a cluster has instead
+// of the MPI operator's.
+func MPIJobV1() ([]*unstructured.Unstructured, error) { return load(mpiJobV1) }
+
+func load(sources []source) ([]*unstructured.Unstructured, error) {
+	folders, err := download(sources)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for i, s := range sources {
+		for _, name := range s.files {
+			data, err := os.ReadFile(filepath.Join(folders[i], name))
+			if err != nil {
+				return nil, err
+			}
+			found, err := deploy.Decode(data)
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", name, s.module, err)
+			}
+			objects = append(objects, found...)
+		}
+	}
+	return objects, nil
+}
+
+// download fetches the modules, or finds them in the module cache.
+func download(sources []source) ([]string, error) {
+	args := []string{"mod", "download", "-json"}
+	for _, s := range sources {
+		args = append(args, s.module)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = os.TempDir() // in no module: the versions named count, and no others
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("downloading the modules with the CRDs: %w\n%s%s", err, out, stderr.String())
+	}
+	folders := map[string]string{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var module struct{ Path, Version, Dir string }
+		err := decoder.Decode(&module)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		folders[module.Path+"@"+module.Version] = module.Dir
+	}
+	var in []string
+	for _, s := range sources {
+		if folders[s.module] == "" {
+			return nil, fmt.Errorf("go mod download said nothing of %s", s.module)
+		}
+		in = append(in, folders[s.module])
+	}
+	return in, nil
+}
