@@ -183,39 +183,3 @@ func TestPodGroupStartsTogether(t *testing.T) {
 		running(t, p)
 	}
 }
-
-// The leader ends; what is bound stays, and the books are made again from the API server.
-func TestBooksSurviveARestart(t *testing.T) {
-	ns := cluster.Namespace(t)
-	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
-	for i := range 4 {
-		p := pod(ns, fmt.Sprint("p", i), egpu.ResourceCore, 60)
-		p.Spec.NodeSelector = h100
-		cluster.Make(t, p)
-		running(t, p)
-	}
-	restart(t)
-	late := pod(ns, "late", egpu.ResourceCore, 60)
-	late.Spec.NodeSelector = h100
-	cluster.Make(t, late)
-	if message := unschedulable(t, late); !strings.Contains(message, "not enough free room on cards") {
-		t.Fatalf("the reason is %q", message)
-	}
-	small := pod(ns, "small", egpu.ResourceCore, 40)
-	small.Spec.NodeSelector = h100
-	cluster.Make(t, small)
-	running(t, small)
-}
-
-// restart the scheduler the hard way, and wait until it is back.
-func restart(t *testing.T) {
-	t.Helper()
-	pid := programPID(t)
-	kill(t, pid)
-	sandbox.Eventually(t, "elastic-gpu-scheduler is back", func(context.Context) error {
-		if now := programPID(t); now == pid {
-			return fmt.Errorf("its process is still %d", pid)
-		}
-		return nil
-	})
-}

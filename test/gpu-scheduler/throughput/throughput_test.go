@@ -1,0 +1,133 @@
+// Package throughput measures how many pods a second a real kube-scheduler binds with
+// elastic-gpu-scheduler as its extender, beside how many it binds alone.
+package throughput
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+var cluster *sandbox.Cluster
+
+func TestMain(m *testing.M) {
+	if os.Getenv("THROUGHPUT_PODS") == "" {
+		fmt.Println("skipped: set THROUGHPUT_PODS to how many pods to bind")
+		os.Exit(0)
+	}
+	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: "100x8:H100-80G"}))
+}
+
+// BenchmarkBind creates all pods while the scheduler works, and prints figures.
+func BenchmarkBind(b *testing.B) {
+	count, err := strconv.Atoi(os.Getenv("THROUGHPUT_PODS"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, kind := range []struct {
+		name   string
+		limits corev1.ResourceList
+	}{
+		{"alone", corev1.ResourceList{"cpu": resource.MustParse("10m")}},
+		{"extender", corev1.ResourceList{"cpu": resource.MustParse("10m"), egpu.ResourceCore: resource.MustParse("50")}},
+	} {
+		b.Run(kind.name, func(b *testing.B) {
+			perSecond := bindAll(b, kind.name, kind.limits, count)
+			b.ReportMetric(perSecond, "pods/s")
+			fmt.Printf("counters since the start:\n%s\n", counters(b))
+			fmt.Printf("figure gpu_scheduler_bind_%s %.0f pods/s\n", kind.name, perSecond)
+		})
+	}
+}
+
+func bindAll(b *testing.B, name string, limits corev1.ResourceList, count int) float64 {
+	ctx := context.Background()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "load-" + name + "-"}}
+	if err := cluster.Create(ctx, ns); err != nil {
+		b.Fatal(err)
+	}
+	start, before := time.Now(), childrenCPU()
+	work := make(chan int)
+	var makers sync.WaitGroup
+	for range 8 {
+		makers.Go(func() {
+			for i := range work {
+				p := &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: fmt.Sprint("p", i), Annotations: map[string]string{sandbox.RunFor: "forever"}},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{{
+						Name: "main", Image: "example.com/train:1", Resources: corev1.ResourceRequirements{Limits: limits},
+					}}},
+				}
+				if err := cluster.Create(ctx, p); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	for i := range count {
+		work <- i
+	}
+	close(work)
+	makers.Wait()
+	created := time.Since(start)
+	for bound := 0; bound < count; {
+		time.Sleep(50 * time.Millisecond)
+		pods := &corev1.PodList{}
+		if err := cluster.List(ctx, pods, client.InNamespace(ns.Name)); err != nil {
+			b.Fatal(err)
+		}
+		bound = 0
+		for i := range pods.Items {
+			if pods.Items[i].Spec.NodeName != "" {
+				bound++
+			}
+		}
+		if time.Since(start) > 5*time.Minute {
+			b.Fatalf("%d of %d bound after %s", bound, count, time.Since(start))
+		}
+	}
+	took := time.Since(start)
+	b.Logf("%s: %d pods created in %s, all bound after %s; processor time: %s",
+		name, count, created.Round(time.Millisecond), took.Round(time.Millisecond), since(before))
+	return float64(count) / took.Seconds()
+}
+
+// counters of the scheduler's own metrics that say what it did.
+func counters(b *testing.B) string {
+	for _, p := range cluster.State.Programs {
+		if p.Name != "elastic-gpu-scheduler" {
+			continue
+		}
+		response, err := http.Get("http://" + p.Metrics + "/metrics")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		var lines []string
+		for scanner := bufio.NewScanner(response.Body); scanner.Scan(); {
+			line := scanner.Text()
+			if strings.HasPrefix(line, "elastic_gpu_binds_total") || strings.HasPrefix(line, "rest_client_requests_total") ||
+				strings.HasPrefix(line, "elastic_gpu_extender_duration_seconds_sum") || strings.HasPrefix(line, "elastic_gpu_extender_duration_seconds_count") {
+				lines = append(lines, line)
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	return ""
+}
