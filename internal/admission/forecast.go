@@ -130,6 +130,8 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 		defer p.Rollback(p.Checkpoint())
 		e.clearLeaving()
 	}
+	e.shiftClaims(t.waiting, -1) // they stand in line like everyone
+	defer e.shiftClaims(t.waiting, 1)
 	ends := e.endings(t, at, true, &tr)
 	line := e.aheadOf(t, w)
 	a := e.newAssignment()
@@ -193,7 +195,6 @@ func (w *workload) shape() *shape {
 }
 
 // aheadOf lists the pending workloads of the tree that get their turn before w, and w.
-// Claims are set aside for the question: their holders stand in line like everyone.
 func (e *Engine) aheadOf(t *tree, w *workload) []*workload {
 	var line []*workload
 	for _, q := range t.queues {

@@ -133,17 +133,8 @@ func (e *Engine) hold(w *workload, spec Workload) {
 	q := e.queue(spec.Admission.Queue)
 	usage := e.usageOf(&spec, e.scratch.usage[:0])
 	e.scratch.usage = usage
-	same := w.holds && w.queue == q && slices.Equal(usage, w.usage) &&
-		w.spec.Priority == spec.Priority && w.reserved == nanos(spec.Admission.ReservedAt)
-	if same {
-		placed := w.spec.Admission.Placement
-		w.spec = spec
-		w.spec.Admission.Placement = placed
-		w.assumed = false
-		if spec.Evicting && !w.leaving {
-			e.setLeaving(w, true)
-		}
-		e.reviewLater(w)
+	if w.holds && w.queue == q && slices.Equal(usage, w.usage) {
+		e.keepHolding(w, spec)
 		return
 	}
 	leaving := w.leaving || spec.Evicting
@@ -161,6 +152,52 @@ func (e *Engine) hold(w *workload, spec Workload) {
 		e.setLeaving(w, true)
 	}
 	e.reviewLater(w)
+}
+
+// keepHolding takes in an event that leaves the quota held as it is: most often
+// the confirmation of an admission of ours.
+func (e *Engine) keepHolding(w *workload, spec Workload) {
+	if spec.Admission.Placement == nil && w.spec.Admission.Placement != nil {
+		adm := *spec.Admission
+		adm.Placement = w.spec.Admission.Placement
+		spec.Admission = &adm
+	} else if e.opts.Placer != nil {
+		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
+	}
+	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reserved || spec.Priority != w.spec.Priority {
+		if spec.Priority < w.spec.Priority {
+			e.heedAll(w)
+		}
+		e.standElsewhere(w, func() { w.reserved, w.spec.Priority = reserved, spec.Priority })
+	}
+	w.spec, w.assumed = spec, false
+	w.order = e.orderTime(&spec)
+	if spec.Evicting {
+		e.setLeaving(w, true)
+	}
+	e.reviewLater(w)
+}
+
+// standElsewhere changes what orders holders among each other.
+func (e *Engine) standElsewhere(w *workload, change func()) {
+	q := w.queue
+	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
+	q.holders = slices.Delete(q.holders, i, i+1)
+	change()
+	i, _ = slices.BinarySearchFunc(q.holders, w, victimOrder)
+	q.holders = slices.Insert(q.holders, i, w)
+}
+
+// heedAll lets everyone who lacks what w holds look again: it became easier to displace.
+func (e *Engine) heedAll(w *workload) {
+	t := w.queue.node.root.tree
+	for _, u := range w.usage {
+		if int(u.fr) < len(t.freed) {
+			t.freed[u.fr], t.loose = true, true
+		}
+	}
+	t.helps++
+	e.enlist(t)
 }
 
 // occupy counts usage as held by w in its queue.

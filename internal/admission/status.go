@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // QueueStatus is a queue's numbers, for status and metrics.
@@ -34,19 +35,123 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 		}
 	}
 	s.Active += len(q.claims)
-	for _, g := range q.groups {
-		for _, f := range g.flavors {
-			for i, fr := range f.frs {
-				c := &q.node.cells[fr]
-				s.Usage = append(s.Usage, FlavorUsage{
-					Flavor: e.flavors[f.flavor].spec.Name, Resource: e.resources[g.resources[i]],
-					Used: c.use[now], Borrowed: max(0, c.use[now]-c.nominal),
-				})
-			}
-		}
+	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.cells[fr].use[now] })
+	for i := range s.Usage {
+		u := &s.Usage[i]
+		c := &q.node.cells[e.intern(u.Flavor, u.Resource)]
+		u.Borrowed = max(0, u.Used-c.nominal)
 	}
 	s.FairShare = e.share(q.node).value()
 	return s, true
+}
+
+// usageBy lists what a queue offers with the amounts given.
+func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
+	var list []FlavorUsage
+	for _, g := range q.groups {
+		for _, f := range g.flavors {
+			for i, fr := range f.frs {
+				list = append(list, FlavorUsage{Flavor: e.flavors[f.flavor].spec.Name, Resource: e.resources[g.resources[i]], Used: used(fr)})
+			}
+		}
+	}
+	return list
+}
+
+// LocalStatus is a LocalQueue's numbers.
+type LocalStatus struct {
+	Pending, Reserving int
+	Usage              []FlavorUsage
+	// Consumed is the decayed usage of admission fair sharing as of ConsumedAt, and
+	// Share what it weighs; hand it back in LocalQueue after a restart.
+	Consumed   map[string]float64
+	ConsumedAt time.Time
+	Share      float64
+}
+
+// LocalStatus returns a LocalQueue's numbers, false if there is no such queue.
+func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
+	l := e.locals[k]
+	if l == nil || !l.exists {
+		return LocalStatus{}, false
+	}
+	var s LocalStatus
+	held := map[int32]int64{}
+	for _, w := range l.members {
+		switch {
+		case w.holds:
+			s.Reserving++
+			for _, u := range w.usage {
+				held[u.fr] += u.v
+			}
+		case w.class != nil || w.claim != nil:
+			s.Pending++
+		}
+	}
+	s.Usage = e.usageBy(l.queue, func(fr int32) int64 { return held[fr] })
+	s.Consumed, s.ConsumedAt = map[string]float64{}, l.usage.at
+	for r, v := range l.usage.past {
+		if v != 0 {
+			s.Consumed[e.resources[r]] = v
+		}
+	}
+	s.Share = l.weighted(e)
+	return s, true
+}
+
+// CohortStatus is a cohort's numbers.
+type CohortStatus struct {
+	FairShare float64
+	Subtree   []SubtreeUsage
+}
+
+// SubtreeUsage is one resource in one flavor over a whole subtree: what there
+// is, guaranteed parts of the children left out, and how much of that is used.
+type SubtreeUsage struct {
+	Flavor, Resource string
+	Quota, Used      int64
+}
+
+// CohortStatus returns a cohort's numbers, false if nobody names it.
+func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
+	e.rebuild()
+	n := e.cohorts[name]
+	if n == nil {
+		return CohortStatus{}, false
+	}
+	s := CohortStatus{FairShare: e.share(n).value()}
+	for fr := range n.cells {
+		if c := &n.cells[fr]; c.subtree > 0 || c.use[now] > 0 {
+			k := e.frs[fr]
+			s.Subtree = append(s.Subtree, SubtreeUsage{e.flavors[k.flavor].spec.Name, e.resources[k.resource], c.subtree, c.use[now]})
+		}
+	}
+	return s, true
+}
+
+// Place is a pending workload's place in line.
+type Place struct {
+	Workload      Key
+	LocalQueue    string
+	Priority      int64
+	Position      int // in the ClusterQueue, from 0
+	LocalPosition int // in the LocalQueue, from 0
+}
+
+// Line lists a ClusterQueue's pending workloads in order, with their positions.
+func (e *Engine) Line(name string) []Place {
+	q := e.queues[name]
+	if q == nil {
+		return nil
+	}
+	local := map[*localQueue]int{}
+	line := q.line()
+	places := make([]Place, len(line))
+	for i, w := range line {
+		places[i] = Place{w.spec.Key, w.spec.LocalQueue, w.spec.Priority, i, local[w.local]}
+		local[w.local]++
+	}
+	return places
 }
 
 // Pending lists a ClusterQueue's workloads in line, in order.
