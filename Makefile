@@ -80,7 +80,8 @@ test-e2e: build ## Run the programs against the sandbox
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity
-	@for module in $(MODULES); do (cd $$module && echo "lint $$module" && $(TOOL) golangci-lint run ./...); done
+	$(TOOL) golangci-lint run ./...
+	cd sandbox && go vet ./...
 
 .PHONY: verify
 verify: generate ## Check that generated files and formatting are up to date
@@ -90,9 +91,19 @@ verify: generate ## Check that generated files and formatting are up to date
 
 ##@ Measure
 
+# Where the openb traces are; see docs/benchmarks.md.
+TRACES ?= ../shared/data/openb
+
 .PHONY: bench
-bench: ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
-	@echo "see docs/benchmarks.md"
+bench: bench-admission bench-placement ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
+
+.PHONY: bench-admission
+bench-admission: ## Admission engine beside Kueue's scheduler, on the same work in one run
+	cd bench && go run ./admission
+
+.PHONY: bench-placement
+bench-placement: ## Placement policies on the openb traces, and the time of one decision
+	go run ./internal/simulate/benchplacement -traces $(TRACES)
 
 .PHONY: clean
 clean: ## Remove what was built

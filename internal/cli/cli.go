@@ -46,5 +46,6 @@ func Root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(local.Commands()...)
+	root.AddCommand(simulateCommand())
 	return root
 }
