@@ -221,6 +221,26 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// Places held for a job are free as soon as it may no longer run.
+func TestEvictedGangHoldsNothing(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	w.add(node("a", 2))
+	wl := workload(2)
+	w.add(wl)
+	if r := w.filter(member("m"), "a"); len(*r.NodeNames) != 1 {
+		t.Fatalf("member: %+v", r)
+	}
+	stranger := pod("stranger", egpu.ResourceWhole, 2)
+	if r := w.filter(stranger, "a"); len(*r.NodeNames) != 0 {
+		t.Fatalf("a stranger took the gang's place: %+v", r)
+	}
+	wl.Status.Admission = nil
+	w.Feed(false, wl)
+	if r := w.filter(stranger, "a"); len(*r.NodeNames) != 1 {
+		t.Fatalf("after the eviction: %+v", r)
+	}
+}
+
 // A pod of a job that has started goes where it fits alone.
 func TestReplacementDoesNotWaitForTheWholeGang(t *testing.T) {
 	w := newWorld(t, placement.Options{})

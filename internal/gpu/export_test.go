@@ -13,10 +13,16 @@ func (s *Shell) RunForTest(ctx context.Context) {
 	go s.loop(ctx)
 }
 
-// Feed tells the shell that objects are as they are, or gone, and waits until it knows.
+// Feed tells the shell that objects are as they are, or gone, all at once, and waits until it knows.
 func (s *Shell) Feed(gone bool, objects ...client.Object) {
+	var messages []message
 	for _, object := range objects {
-		s.inbox.put(message{object: object, gone: gone})
+		messages = append(messages, message{object: object, gone: gone})
 	}
-	_ = s.do(context.Background(), func() {})
+	inOrder(messages)
+	_ = s.do(context.Background(), func() {
+		for _, m := range messages {
+			s.handle(m)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +32,7 @@ type gang struct {
 func gangOf(pod *corev1.Pod) gang {
 	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
-		return gang{key: "workload:" + key.String(), podSet: pod.Labels[podSetLabel], workload: key}
+		return gang{key: workloadGang(key), podSet: pod.Labels[podSetLabel], workload: key}
 	}
 	if name := pod.Labels[podGroupLabel]; name != "" {
 		if size, err := strconv.Atoi(pod.Annotations[podGroupCount]); err == nil {
@@ -39,6 +40,19 @@ func gangOf(pod *corev1.Pod) gang {
 		}
 	}
 	return gang{}
+}
+
+func workloadGang(key client.ObjectKey) string { return "workload:" + key.String() }
+
+// sawWorkload gives up the places of a job that no longer may run.
+func (s *Shell) sawWorkload(wl *kueue.Workload, gone bool) {
+	key := workloadGang(client.ObjectKeyFromObject(wl))
+	finished := meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
+	if _, held := s.held[key]; held && (gone || finished || wl.Status.Admission == nil) {
+		delete(s.held, key)
+		s.engine.Release(key)
+		s.nudge(true)
+	}
 }
 
 func (g gang) tie(p *placement.Pod) { p.Gang, p.PodSet = g.key, g.podSet }

@@ -80,8 +80,12 @@ func (b *inbox) take(ctx context.Context) ([]message, []func(), error) {
 	b.messages, b.questions = nil, nil
 	clear(b.index)
 	b.mu.Unlock()
-	slices.SortStableFunc(messages, func(x, y message) int { return cmp.Compare(rank(x.object), rank(y.object)) })
+	inOrder(messages)
 	return messages, questions, nil
+}
+
+func inOrder(messages []message) {
+	slices.SortStableFunc(messages, func(x, y message) int { return cmp.Compare(rank(x.object), rank(y.object)) })
 }
 
 func rank(object client.Object) int {

@@ -1,16 +1,14 @@
 package gpu
 
 import (
-	"cmp"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/inventory"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
@@ -114,89 +112,14 @@ func (s *Shell) loadsOnly(was, is *placement.Node) bool {
 }
 
 // nodeOf describes a node. The resources are those that decide about GPU pods in practice; the
-// kube-scheduler checks all of them before it asks.
+// kube-scheduler checks all of them before it asks, and that a node is not ready is one of its taints.
 func nodeOf(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
-	n := placement.Node{
-		Name: node.Name, Labels: node.Labels, Unschedulable: node.Spec.Unschedulable,
-		Resources: map[string]int64{
-			"cpu":            node.Status.Allocatable.Cpu().MilliValue(),
-			"memory":         node.Status.Allocatable.Memory().Value(),
-			request.PodSlots: node.Status.Allocatable.Pods().Value(),
-		},
+	n := inventory.Node(node, gpus)
+	n.Unschedulable = node.Spec.Unschedulable
+	n.Resources = map[string]int64{
+		"cpu":            node.Status.Allocatable.Cpu().MilliValue(),
+		"memory":         node.Status.Allocatable.Memory().Value(),
+		request.PodSlots: node.Status.Allocatable.Pods().Value(),
 	}
-	for _, t := range node.Spec.Taints {
-		n.Taints = append(n.Taints, placement.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
-	}
-	n.Cards = cardsOf(gpus, cardsFromLabels(node))
 	return n
-}
-
-// cardsOf GPU objects, by index. Of two that claim one index the first by name counts. As long as the
-// agent has described fewer cards than the node has, the others are as the labels say.
-func cardsOf(gpus map[string]*egpu.GPU, labels []placement.Card) []placement.Card {
-	list := make([]*egpu.GPU, 0, len(gpus))
-	for _, g := range gpus {
-		list = append(list, g)
-	}
-	slices.SortFunc(list, func(a, b *egpu.GPU) int {
-		return cmp.Or(cmp.Compare(a.Spec.Index, b.Spec.Index), strings.Compare(a.Name, b.Name))
-	})
-	list = slices.CompactFunc(list, func(a, b *egpu.GPU) bool { return a.Spec.Index == b.Spec.Index })
-	cards := make([]placement.Card, len(list))
-	for i, g := range list {
-		cards[i] = placement.Card{
-			Index: g.Spec.Index, UUID: g.Spec.UUID, Model: g.Spec.Model, Memory: g.Spec.Memory,
-			TFLOPS: float64(g.Spec.TFLOPS), NUMA: g.Spec.NUMA, Unhealthy: illness(g),
-		}
-		for _, l := range g.Spec.Links {
-			cards[i].Links = append(cards[i].Links, placement.Link{To: l.To, Bandwidth: float64(l.Bandwidth)})
-		}
-		if load := g.Status.Load; load != nil {
-			cards[i].Load = placement.Load{Core: float64(load.Core) / 100, Memory: float64(load.Memory) / 100}
-		}
-		if cards[i].TFLOPS == 0 && len(labels) > 0 && cards[i].Model == labels[0].Model {
-			cards[i].TFLOPS = labels[0].TFLOPS
-		}
-	}
-	for _, card := range labels {
-		described := slices.ContainsFunc(cards, func(c placement.Card) bool { return c.Index == card.Index })
-		if len(cards) < len(labels) && !described {
-			cards = append(cards, card)
-		}
-	}
-	slices.SortFunc(cards, func(a, b placement.Card) int { return cmp.Compare(a.Index, b.Index) })
-	return cards
-}
-
-func illness(g *egpu.GPU) string {
-	if g.Status.State == "" || g.Status.State == egpu.GPUReady {
-		return ""
-	}
-	return cmp.Or(g.Status.Message, g.Status.State)
-}
-
-// cardsFromLabels describes the cards of a node that has no agent.
-func cardsFromLabels(node *corev1.Node) []placement.Card {
-	amount := func(name corev1.ResourceName) int64 {
-		q := node.Status.Allocatable[name]
-		return q.Value()
-	}
-	label := func(name string) int64 {
-		n, _ := strconv.ParseInt(node.Labels[name], 10, 64)
-		return n
-	}
-	count := cmp.Or(amount(egpu.ResourceWhole), amount(egpu.ResourceCore)/100, amount(egpu.ResourceCoreOld)/100, amount(egpu.ResourceQGPUCore)/100)
-	if count <= 0 {
-		return nil
-	}
-	memory := cmp.Or(label("nvidia.com/gpu.memory"),
-		amount(egpu.ResourceMemory)/count, amount(egpu.ResourceMemoryOld)/count, amount(egpu.ResourceQGPUMemory)*1024/count)
-	cards := make([]placement.Card, count)
-	for i := range cards {
-		cards[i] = placement.Card{
-			Index: i, Memory: memory, TFLOPS: float64(label(egpu.TFLOPSLabel)),
-			Model: cmp.Or(node.Labels[egpu.ModelLabel], node.Labels["nvidia.com/gpu.product"]),
-		}
-	}
-	return cards
 }

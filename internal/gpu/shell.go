@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,7 @@ type Shell struct {
 	inbox   *inbox
 	ready   chan struct{} // closed when the books are complete
 	leads   chan struct{} // closed when they are ours to change
+	ended   chan struct{} // closed when the loop is over
 
 	// What follows belongs to the loop.
 	engine   *placement.Engine
@@ -71,7 +73,7 @@ func New(options Options) (*Shell, error) {
 	}
 	return &Shell{
 		options: options, engine: engine, inbox: newInbox(),
-		ready: make(chan struct{}), leads: make(chan struct{}),
+		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}),
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
 		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
@@ -84,7 +86,11 @@ func (s *Shell) NeedLeaderElection() bool { return false }
 // Start runs until ctx ends.
 func (s *Shell) Start(ctx context.Context) error {
 	var synced []toolscache.InformerSynced
-	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}} {
+	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}}
+	if s.options.Queue {
+		kinds = append(kinds, &kueue.Workload{})
+	}
+	for _, kind := range kinds {
 		informer, err := s.options.Cache.GetInformer(ctx, kind)
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
@@ -107,6 +113,7 @@ func (s *Shell) Start(ctx context.Context) error {
 const expireEvery = 5 * time.Second
 
 func (s *Shell) loop(ctx context.Context) {
+	defer close(s.ended)
 	ticker := time.NewTicker(expireEvery)
 	defer ticker.Stop()
 	go func() {
@@ -155,6 +162,8 @@ func (s *Shell) handle(m message) {
 		s.sawGPU(o, m.gone)
 	case *egpu.ElasticGPU:
 		s.sawElasticGPU(o, m.gone)
+	case *kueue.Workload:
+		s.sawWorkload(o, m.gone)
 	}
 }
 
@@ -170,6 +179,9 @@ func (s *Shell) apply(event placement.Event) bool {
 // ErrNotReady is the answer of a shell whose books are not complete.
 var ErrNotReady = errors.New("the books are not complete yet")
 
+// ErrEnded is the answer of a shell that was told to stop.
+var ErrEnded = errors.New("the program is ending")
+
 // do has the loop run f, and waits for it.
 func (s *Shell) do(ctx context.Context, f func()) error {
 	select {
@@ -182,6 +194,8 @@ func (s *Shell) do(ctx context.Context, f func()) error {
 	select {
 	case <-done:
 		return nil
+	case <-s.ended:
+		return ErrEnded
 	case <-ctx.Done():
 		return ctx.Err()
 	}

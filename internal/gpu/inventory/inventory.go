@@ -16,9 +16,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Node with its cards: those of its GPU objects, or, where no agent keeps any,
-// those its labels and capacity speak of. A node that is not ready takes no
-// new pods.
+// Node with its cards: those of its GPU objects, and, as far as no agent keeps
+// any, those its labels and capacity speak of. A node that is not ready takes
+// no new pods.
 func Node(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	n := placement.Node{
 		Name: node.Name, Labels: node.Labels,
@@ -28,12 +28,27 @@ func Node(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	for _, t := range node.Spec.Taints {
 		n.Taints = append(n.Taints, placement.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
 	}
-	if len(gpus) > 0 {
-		n.Cards = Cards(gpus)
-	} else {
-		n.Cards = cardsFromLabels(node)
-	}
+	n.Cards = complete(Cards(gpus), cardsFromLabels(node))
 	return n
+}
+
+// complete the cards that an agent describes with what the labels say: the
+// rating where it is missing, and, until the agent has described as many cards
+// as the node has, the others.
+func complete(cards, labels []placement.Card) []placement.Card {
+	for i := range cards {
+		if cards[i].TFLOPS == 0 && len(labels) > 0 && cards[i].Model == labels[0].Model {
+			cards[i].TFLOPS = labels[0].TFLOPS
+		}
+	}
+	for _, card := range labels {
+		described := slices.ContainsFunc(cards, func(c placement.Card) bool { return c.Index == card.Index })
+		if len(cards) < len(labels) && !described {
+			cards = append(cards, card)
+		}
+	}
+	slices.SortFunc(cards, func(a, b placement.Card) int { return cmp.Compare(a.Index, b.Index) })
+	return cards
 }
 
 func ready(node *corev1.Node) bool {
