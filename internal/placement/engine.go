@@ -46,6 +46,7 @@ type Engine struct {
 
 	resources map[string]int // resource numbers
 	models    map[string]int32
+	named     map[int32]string
 
 	pods   map[string]*holding
 	gangs  map[string][]*holding // by gang, sorted by key: its pods, and slots no pod has claimed yet
@@ -116,7 +117,8 @@ func New(opts Options) (*Engine, error) {
 		classes:   map[string]policy.Policy{},
 		byName:    map[string]*node{},
 		resources: map[string]int{"cpu": policy.CPU, "memory": policy.Memory, "pods": policy.Pods},
-		models:    map[string]int32{"": 0},
+		models:    map[string]int32{},
+		named:     map[int32]string{},
 		pods:      map[string]*holding{},
 		gangs:     map[string][]*holding{},
 		shapes:    map[uint64][]*shape{},
@@ -232,11 +234,17 @@ func (e *Engine) resource(name string) int {
 	return id
 }
 
+// model is the number of a card model. It hangs on the name alone: demand is sorted by it, and must
+// not depend on who was met or asked about first.
 func (e *Engine) model(name string) int32 {
 	id, known := e.models[name]
 	if !known {
-		id = int32(len(e.models))
+		id = int32(hashString(hashSeed, name) >> 33)
+		for e.named[id] != "" {
+			id++ // another name with the same hash
+		}
 		e.models[name] = id
+		e.named[id] = name
 	}
 	return id
 }

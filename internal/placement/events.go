@@ -116,8 +116,9 @@ func (e *Engine) nodeGone(name string) {
 	if n == nil {
 		return
 	}
-	for i := len(n.holdings) - 1; i >= 0; i-- {
-		if h := n.holdings[i]; !h.bound {
+	// By key: the order of holdings hangs on what was tried and undone, and a demand snapshot may fall in between.
+	for _, h := range n.sorted() {
+		if !h.bound {
 			e.drop(h)
 		}
 	}

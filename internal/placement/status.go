@@ -73,12 +73,10 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 			s.Free[name], s.Total[name] = n.view.Free[id], n.view.Total[id]
 		}
 	}
-	holdings := slices.Clone(n.holdings)
-	slices.SortFunc(holdings, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
 	for i := range n.desc.Cards {
 		s.Cards = append(s.Cards, CardStatus{Card: n.desc.Cards[i], FreeCore: n.view.Cards[i].FreeCore, FreeMemory: n.view.Cards[i].FreeMemory})
 	}
-	for _, h := range holdings {
+	for _, h := range n.sorted() {
 		s.Pods = append(s.Pods, h.status())
 		for i := range h.takes {
 			t := &h.takes[i]
@@ -92,6 +90,13 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 		}
 	}
 	return s
+}
+
+// sorted holdings, by key.
+func (n *node) sorted() []*holding {
+	out := slices.Clone(n.holdings)
+	slices.SortFunc(out, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
+	return out
 }
 
 func (h *holding) status() PodStatus {

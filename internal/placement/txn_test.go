@@ -1,9 +1,12 @@
 package placement
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/placement/policy"
 )
 
 func oneCardGang(t testing.TB, key string, count int) *Gang {
@@ -193,5 +196,30 @@ func TestWhatChangesNothingCostsNothing(t *testing.T) {
 	apply(t, e, PodGone{"ns/p"})
 	if _, ok := e.NodeStatus("later"); ok {
 		t.Error("a node that only this pod named is still there")
+	}
+}
+
+// A what-if shuffles a node's holdings inside. What is learned when the node goes must not show it.
+func TestDemandDoesNotRememberWhatIfs(t *testing.T) {
+	for pods := range 12 {
+		var learned [2][]policy.Class
+		for run := range learned {
+			e := newEngine(t, Options{}, gpuNode("a", 8, "T4", 16000), gpuNode("b", 1, "T4", 16000))
+			bind(t, e, sharePod(t, "ns/b", 50), "b", 0)
+			for i := range pods {
+				pod := sharePod(t, fmt.Sprintf("ns/%02d", i), int64(10+i))
+				assign(t, e, &pod, "a")
+			}
+			if run == 1 && pods > 0 {
+				txn := e.Begin()
+				txn.Remove("ns/00")
+				txn.Rollback()
+			}
+			apply(t, e, NodeGone{"a"})
+			learned[run] = e.demand.now.Classes
+		}
+		if len(learned[0]) == 0 || !reflect.DeepEqual(learned[0], learned[1]) {
+			t.Errorf("%d pods: learned %+v, and after a what-if %+v", pods, learned[0], learned[1])
+		}
 	}
 }

@@ -91,7 +91,7 @@ func stateOf(n *Node) uint64 {
 	for i := range n.Cards {
 		c := &n.Cards[i]
 		if c.Usable {
-			h += mix(uint64(c.FreeCore)<<40 ^ uint64(c.FreeMemory)<<16 ^ uint64(c.Model)<<2 ^ uint64(bit(c.Idle())) + 1)
+			h += mix(mix(uint64(c.FreeMemory)<<32|uint64(uint32(c.Model))) ^ uint64(c.FreeCore)<<1 ^ uint64(bit(c.Idle())))
 		}
 	}
 	return mix(h) | 1
