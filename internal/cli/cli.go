@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/internal/cli/gpu"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/version"
 )
@@ -46,6 +47,6 @@ func Root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(local.Commands()...)
-	root.AddCommand(simulateCommand())
+	root.AddCommand(gpu.Command(), simulateCommand())
 	return root
 }
