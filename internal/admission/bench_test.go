@@ -196,3 +196,28 @@ func BenchmarkDecidePreemption(b *testing.B) {
 	b.ReportMetric(float64(used.Nanoseconds())/float64(admitted), "cpu-ns/admission")
 	b.ReportMetric(float64(evictions)/float64(b.N), "evictions")
 }
+
+// The whole life of n pending workloads: arrive, be admitted, finish. What one
+// costs should hardly depend on how many there are.
+func BenchmarkDecideScaling(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			var used time.Duration
+			for range b.N {
+				e := New(Options{})
+				fill(e, 5, 6, 20_000, reclaimAny)
+				specs := make(map[Key]*Workload, n)
+				start := cpuTime()
+				for i := range n {
+					w := benchWorkload(i, fmt.Sprintf("c%d-q%d", i%5, i/5%6), 1_000*int64(1+i%20), int64(i%3))
+					specs[w.Key] = &w
+					e.Apply(WorkloadChanged{w})
+				}
+				drive(b, e, specs)
+				used += cpuTime() - start
+			}
+			b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*n), "cpu-ns/workload")
+		})
+	}
+}

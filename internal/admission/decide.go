@@ -373,9 +373,20 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 	for _, m := range a.misses {
 		if m.reason == ReasonWaitingForQuota && m.flavor != lastFlavor {
 			lastFlavor = m.flavor // one lacking resource per flavor is enough to watch
-			e.waitFor(c, m.fr, n.available(m.fr, future)+m.amount)
+			need := n.available(m.fr, future) + m.amount
+			l := e.waitFor(c, m.fr, need)
+			if e.monotone(a) {
+				l.refuse(need, c.refusedAt)
+			}
 		}
 	}
+}
+
+// monotone: where this request was refused, a larger one of its priority would be too.
+func (e *Engine) monotone(a *assignment) bool {
+	q := a.w.queue
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !a.w.barredNow() &&
+		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 
 // flavors lists the queue's flavors.

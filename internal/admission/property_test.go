@@ -358,11 +358,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 			for k := range byPreemptor {
 				in := w.e.workloads[k]
-				better := false
-				for _, o := range w.e.workloads {
-					better = better || turn(o, in) < 0 && (o.claim != nil || o.admitted == w.e.decision)
-				}
-				if in.claim == nil && !in.holds && !better {
+				if in.claim == nil && !in.holds && !w.outdone(in) {
 					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
 				}
 			}
@@ -374,10 +370,10 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for _, k := range w.leaving() {
 				w.release(k)
 			}
-			p = w.decide()
+			w.decide()
 			for k := range byPreemptor {
 				wl := w.workloads[k]
-				better := slices.ContainsFunc(p.Admit, func(a Admit) bool { return turn(w.e.workloads[a.Workload], w.e.workloads[k]) < 0 })
+				better := w.outdone(w.e.workloads[k])
 				if wl.Admission == nil && w.e.workloads[k].claim == nil && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
@@ -387,6 +383,16 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 		}
 	})
+}
+
+// outdone: someone with better rights took or claimed room in the last decision.
+func (w *world) outdone(p *workload) bool {
+	for _, o := range w.e.workloads {
+		if turn(o, p) < 0 && (o.claim != nil || o.admitted == w.e.decision) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkMinimal: with any one victim spared, the preemptor would not fit.

@@ -13,6 +13,7 @@ type shape struct {
 	requests [][]perPod     // by pod set; pods last
 	groups   [][]int        // pod sets that share their flavors
 	shrinks  bool           // some pod set has a smaller minimum
+	simple   bool           // one pod set that asks for one resource, pods not counted
 	accepts  map[int32]fact // by flavor: is it allowed for each pod set group
 }
 
@@ -51,6 +52,7 @@ func (e *Engine) newShape(podSets []PodSet) *shape {
 		seen[ps.Group] = len(s.groups)
 		s.groups = append(s.groups, []int{i})
 	}
+	s.simple = len(podSets) == 1 && len(s.requests[0]) == 2 && !s.shrinks
 	return s
 }
 

@@ -18,6 +18,10 @@ type wait struct {
 type waitList struct {
 	priority int64
 	heap     []wait
+	// Whoever asks for one resource only, and for this much or more, was refused when
+	// tree.helps was refusedAt: who asks for more has no better chance.
+	refused   int64
+	refusedAt uint64
 }
 
 // enlist marks a tree as one in which something may be decided.
@@ -78,7 +82,7 @@ func (e *Engine) unpark(c *class) {
 }
 
 // waitFor registers a parked class to wake when it can get hold of need.
-func (e *Engine) waitFor(c *class, fr int32, need int64) {
+func (e *Engine) waitFor(c *class, fr int32, need int64) *waitList {
 	q := c.queue
 	for len(q.waits) < len(e.frs) {
 		q.waits = append(q.waits, nil)
@@ -103,6 +107,14 @@ func (e *Engine) waitFor(c *class, fr int32, need int64) {
 		i = p
 	}
 	l.heap = h
+	return l
+}
+
+// refuse notes that a simple request for need was refused, and thus all larger ones.
+func (l *waitList) refuse(need int64, helps uint64) {
+	if l.refusedAt != helps || need < l.refused {
+		l.refused, l.refusedAt = need, helps
+	}
 }
 
 // dropVoid keeps the heap from filling up with waits nobody is behind any more.
@@ -214,7 +226,8 @@ func (l *waitList) first(best *class, i int, reach int64, helps uint64) *class {
 		return best
 	}
 	w := &l.heap[i]
-	if c := w.class; !w.void() && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) {
+	hopeless := l.refusedAt == helps && w.need >= l.refused && w.class.shape.simple
+	if c := w.class; !w.void() && !hopeless && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) {
 		best = c
 	}
 	best = l.first(best, 2*i+1, reach, helps)
