@@ -93,7 +93,7 @@ func (e *Engine) completeClaims(t *tree) {
 	}
 	t.touched = false
 	for _, w := range slices.Clone(t.waiting) {
-		if w.claim == nil {
+		if w.claim == nil || e.unready > 0 {
 			continue
 		}
 		kept := w.claimed

@@ -33,7 +33,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	for len(e.work) > 0 {
-		slices.SortFunc(e.work, func(a, b *tree) int { return strings.Compare(b.root.name, a.root.name) })
+		slices.SortFunc(e.work, e.laterTree)
 		t := e.work[len(e.work)-1]
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
@@ -46,6 +46,34 @@ func (e *Engine) Decide(at time.Time) Plan {
 	plan.NextAt = e.nextTimer()
 	e.plan.Park, e.scratch.parks = e.scratch.parks[:0], e.plan.Park
 	return plan
+}
+
+// laterTree orders trees for deciding, the first one last. Trees do not depend on
+// each other, except where one admission anywhere makes all others wait.
+func (e *Engine) laterTree(a, b *tree) int {
+	if e.opts.BlockUntilReady {
+		x, y := a.head(), b.head()
+		switch {
+		case x != nil && y != nil:
+			return turn(y, x)
+		case x != nil:
+			return 1
+		case y != nil:
+			return -1
+		}
+	}
+	return strings.Compare(b.root.name, a.root.name)
+}
+
+// head is the workload of the tree that is first by priority and age.
+func (t *tree) head() *workload {
+	var best *workload
+	for _, q := range t.queues {
+		if w := q.head(); w != nil && (best == nil || turn(w, best) < 0) {
+			best = w
+		}
+	}
+	return best
 }
 
 // outdated: things went on since the verdict was noted.
@@ -103,6 +131,12 @@ func (e *Engine) round(t *tree) bool {
 // those before it.
 func (e *Engine) nominate(t *tree, q *queue) *assignment {
 	e.wake(t)
+	if e.unready > 0 {
+		if w := e.next(t, q); w != nil {
+			e.park(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
+		}
+		return nil
+	}
 	for w := e.next(t, q); w != nil; w = e.next(t, q) {
 		a := e.newAssignment()
 		e.evaluate(w, w.class.shape, a)

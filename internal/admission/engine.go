@@ -16,6 +16,9 @@ type Options struct {
 	RequeueByCreation bool
 	// IgnoreUndeclared lets requests pass for resources that a queue does not list.
 	IgnoreUndeclared bool
+	// BlockUntilReady admits nobody while the pods of someone admitted are not ready
+	// (Workload.PodsReady), and so one workload at a time.
+	BlockUntilReady bool
 	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
 	Backfill bool
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
@@ -63,6 +66,7 @@ type Engine struct {
 	review   []*workload
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out
+	unready  int                    // holders whose pods are awaited under BlockUntilReady
 
 	scratch  scratch
 	plan     Plan
@@ -89,6 +93,7 @@ type workload struct {
 	claimed  *assignment
 	holds    bool
 	usage    []amount // quota held
+	awaited  bool     // counted in Engine.unready
 	leaving  bool     // evicting: counted now, not in the future
 	assumed  bool     // admitted by us, not yet confirmed
 	admitted uint64   // decision in which we admitted it

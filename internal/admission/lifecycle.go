@@ -172,6 +172,7 @@ func (e *Engine) keepHolding(w *workload, spec Workload) {
 	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)
+	e.await(w, !spec.PodsReady)
 	if spec.Evicting {
 		e.setLeaving(w, true)
 	}
@@ -204,6 +205,7 @@ func (e *Engine) heedAll(w *workload) {
 func (e *Engine) occupy(w *workload, usage []amount) {
 	q := w.queue
 	w.holds, w.usage = true, usage
+	e.await(w, !w.spec.PodsReady)
 	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
 	q.holders = slices.Insert(q.holders, i, w)
 	for _, a := range usage {
@@ -212,6 +214,25 @@ func (e *Engine) occupy(w *workload, usage []amount) {
 	}
 	if w.local != nil {
 		w.local.usage.hold(e, usage, 1)
+	}
+}
+
+// await counts a holder whose pods are not ready; the last one to be lets the others go on.
+func (e *Engine) await(w *workload, awaited bool) {
+	if !e.opts.BlockUntilReady || w.awaited == awaited {
+		return
+	}
+	w.awaited = awaited
+	if awaited {
+		e.unready++
+		return
+	}
+	if e.unready--; e.unready > 0 {
+		return
+	}
+	for _, t := range e.trees {
+		t.touched = t.touched || len(t.waiting) > 0
+		e.enlist(t)
 	}
 }
 
@@ -238,6 +259,7 @@ func (e *Engine) release(w *workload) {
 			e.wakePlacement(e.flavors[e.frs[a.fr].flavor])
 		}
 	}
+	e.await(w, false)
 	w.holds, w.leaving, w.assumed, w.usage = false, false, false, nil
 	delete(e.evicting, w)
 }

@@ -57,6 +57,7 @@ const (
 	ReasonExceedsMaxQuota              Reason = "ExceedsMaxQuota"
 	ReasonWaitingForQuota              Reason = "WaitingForQuota"
 	ReasonWaitingForPreemptedWorkloads Reason = "WaitingForPreemptedWorkloads"
+	ReasonWaitingForPodsReady          Reason = "WaitingForPodsReady"
 	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
 	ReasonInadmissible                 Reason = "Inadmissible"
 	ReasonSuspended                    Reason = "Suspended"

@@ -15,13 +15,13 @@ import (
 
 // TestScenarios runs testdata/*.txt. Directives:
 //
-//	options policy=drf strategies=(final,initial) backfill requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
+//	options policy=drf strategies=(final,initial) block backfill requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
 //	         with "unwritten", nothing of it reaches the objects
 //	explain  workload
-//	status   queue
-//	pending  queue
+//	status, pending, line  queue
+//	cohort, local  name
 //
 // Statements (amounts: cpu in cores, memory with Ki/Mi/Gi; default namespace and local queue are implied):
 //
@@ -35,7 +35,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G]
-//	finish|delete|release|fail|activate|deactivate NAME      reclaim NAME PODSET=N      wait DURATION
+//	finish|delete|release|fail|activate|deactivate|ungate|up NAME      reclaim NAME PODSET=N      wait DURATION
 //	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
@@ -97,6 +97,23 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 	case "status":
 		s, _ := sc.shell.e.Status(d.CmdArgs[0].Key)
 		return formatStatus(s)
+	case "cohort":
+		s, _ := sc.shell.e.CohortStatus(d.CmdArgs[0].Key)
+		var b strings.Builder
+		fmt.Fprintf(&b, "share=%.0f\n", s.FairShare)
+		for _, u := range s.Subtree {
+			fmt.Fprintf(&b, "%s %s quota=%s used=%s\n", u.Flavor, u.Resource, formatAmount(u.Resource, u.Quota), formatAmount(u.Resource, u.Used))
+		}
+		return b.String()
+	case "local":
+		s, _ := sc.shell.e.LocalStatus(Key{"default", d.CmdArgs[0].Key})
+		return fmt.Sprintf("pending=%d reserving=%d\n", s.Pending, s.Reserving) + formatUsage(s.Usage)
+	case "line":
+		var b strings.Builder
+		for _, p := range sc.shell.e.Line(d.CmdArgs[0].Key) {
+			fmt.Fprintf(&b, "%d %s (%d in %s, priority %d)\n", p.Position, p.Workload.Name, p.LocalPosition, p.LocalQueue, p.Priority)
+		}
+		return b.String()
 	case "pending":
 		var b strings.Builder
 		for i, k := range sc.shell.e.Pending(d.CmdArgs[0].Key) {
@@ -131,6 +148,8 @@ func (sc *scenario) options(d *datadriven.TestData) {
 			for _, x := range a.Vals {
 				o.FairStrategies = append(o.FairStrategies, map[string]FairStrategy{"final": LessThanOrEqualToFinalShare, "initial": LessThanInitialShare}[x])
 			}
+		case "block":
+			o.BlockUntilReady = true
 		case "backfill":
 			o.Backfill = true
 		case "requeue":
@@ -418,6 +437,9 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 	case "activate", "deactivate":
 		w.Inactive = f[0] == "deactivate"
 		s.workload(w)
+	case "up":
+		w.PodsReady = true
+		s.workload(w)
 	case "ungate":
 		w.Gated = false
 		s.workload(w)
@@ -484,7 +506,13 @@ func (sc *scenario) format(p Plan) string {
 func formatStatus(s QueueStatus) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pending=%d active=%d reserving=%d share=%.0f\n", s.Pending, s.Active, s.Reserving, s.FairShare)
-	for _, u := range s.Usage {
+	b.WriteString(formatUsage(s.Usage))
+	return b.String()
+}
+
+func formatUsage(list []FlavorUsage) string {
+	var b strings.Builder
+	for _, u := range list {
 		fmt.Fprintf(&b, "%s %s used=%s borrowed=%s\n", u.Flavor, u.Resource, formatAmount(u.Resource, u.Used), formatAmount(u.Resource, u.Borrowed))
 	}
 	return b.String()

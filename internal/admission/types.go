@@ -45,6 +45,8 @@ type Workload struct {
 	// Evicting: it still holds its Admission but is on its way out.
 	Evicting bool
 	Finished bool
+	// PodsReady matters with Options.BlockUntilReady only.
+	PodsReady bool
 
 	MaxRunTime      time.Duration // maximum execution time; 0: unlimited
 	RanBefore       time.Duration // execution time used up in earlier admissions
