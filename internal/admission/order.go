@@ -271,21 +271,12 @@ func (e *Engine) dequeue(w *workload) {
 	c := w.class
 	q := c.queue
 	wasFirst := c.members[0] == w
-	c.drop(w)
 	q.pending--
-	if len(c.members) == 0 {
-		if c.pos >= 0 {
-			q.active[c.pos].members = []*workload{w} // keep the heap order defined while removing
-			q.deactivate(c)
-			c.members = c.members[:0]
-		}
-		if c.parked {
-			q.parked--
-		}
-		c.epoch++
-		e.unreserve(c)
-		delete(q.classes, c.key)
-	} else if c.pos >= 0 {
+	if len(c.members) == 1 {
+		e.dissolve(c)
+	}
+	c.drop(w)
+	if c.pos >= 0 {
 		q.classDown(q.classUp(c.pos))
 	}
 	if wasFirst && q.spec.StrictFIFO {
@@ -296,6 +287,21 @@ func (e *Engine) dequeue(w *workload) {
 		}
 		e.ready(q) // the one that blocked the line may be gone
 	}
+}
+
+// dissolve ends a class whose last member leaves.
+func (e *Engine) dissolve(c *class) {
+	q := c.queue
+	if c.pos >= 0 {
+		q.deactivate(c)
+	}
+	if c.parked {
+		q.parked--
+	}
+	c.parked = false
+	c.epoch++
+	e.unreserve(c)
+	delete(q.classes, c.key)
 }
 
 // head is the workload whose turn it is, nil if there is none or the line is blocked.
