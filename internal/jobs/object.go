@@ -142,8 +142,8 @@ func (j object) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) 
 	return reclaimed(wl, counts), nil
 }
 
-// lay writes onto the templates what the workload says the user wrote, plus
-// what an admission adds; without additions that restores them.
+// lay writes onto the templates what an admission adds; without additions it
+// takes that away again.
 func (j object) lay(wl *kueue.Workload, additions []podSetInfo) error {
 	if j.kind.shape != nil {
 		return j.kind.shape.lay(j.Unstructured, wl.Spec.PodSets, additions)
@@ -157,9 +157,14 @@ func (j object) lay(wl *kueue.Workload, additions []podSetInfo) error {
 			if string(wl.Spec.PodSets[i].Name) != p.name {
 				continue
 			}
-			template := wl.Spec.PodSets[i].Template.DeepCopy()
+			template, err := p.podTemplate()
+			if err != nil {
+				return err
+			}
 			count := wl.Spec.PodSets[i].Count
-			if additions != nil {
+			if additions == nil {
+				subtract(template, &wl.Spec.PodSets[i].Template, wl)
+			} else {
 				if err := additions[i].addTo(&template.ObjectMeta, &template.Spec); err != nil {
 					return err
 				}

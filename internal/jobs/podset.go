@@ -319,6 +319,34 @@ func (info podSetInfo) addTo(meta *metav1.ObjectMeta, spec *corev1.PodSpec) erro
 	return nil
 }
 
+// subtract takes away what an admission has added to a template. Where pods go
+// is what the workload says the user wrote; labels and annotations may be the
+// job's own besides, so only those we know to be ours go.
+func subtract(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
+	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel}
+	annotations := []string{kueue.WorkloadAnnotation}
+	for _, check := range wl.Status.AdmissionChecks {
+		for _, update := range check.PodSetUpdates {
+			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)
+			annotations = append(annotations, slices.Collect(maps.Keys(update.Annotations))...)
+		}
+	}
+	for _, part := range []struct {
+		of, before map[string]string
+		keys       []string
+	}{{template.Labels, written.Labels, labels}, {template.Annotations, written.Annotations, annotations}} {
+		for _, key := range part.keys {
+			delete(part.of, key)
+			if value, found := part.before[key]; found {
+				part.of[key] = value
+			}
+		}
+	}
+	template.Spec.NodeSelector = written.Spec.NodeSelector
+	template.Spec.Tolerations = written.Spec.Tolerations
+	template.Spec.SchedulingGates = written.Spec.SchedulingGates
+}
+
 func merge(what string, to *map[string]string, from map[string]string) error {
 	if len(from) > 0 && *to == nil {
 		*to = map[string]string{}

@@ -122,7 +122,7 @@ func TestLayAndRestore(t *testing.T) {
 			additions := make([]podSetInfo, len(sets))
 			for i := range additions {
 				additions[i] = podSetInfo{
-					count: sets[i].Count, labels: map[string]string{"added-label": "x"}, annotations: map[string]string{"added-annotation": "x"},
+					count: sets[i].Count, labels: map[string]string{PodSetLabel: "added-label"}, annotations: map[string]string{kueue.WorkloadAnnotation: "added-annotation"},
 					nodeSelector: map[string]string{"added-selector": "x"}, tolerations: []corev1.Toleration{{Key: "added-toleration", Operator: "Exists"}},
 				}
 			}

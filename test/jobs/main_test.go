@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -21,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -39,7 +39,7 @@ var cluster *sandbox.Cluster
 
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
-		Nodes:  "1x8:H100-80G",
+		Nodes:  "24x8:H100-80G",
 		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme},
 	}))
 }
@@ -158,7 +158,32 @@ func newArena(t *testing.T) *arena {
 		kueue.ResourceQuota{Name: corev1.ResourceMemory, NominalQuota: resource.MustParse("1Ti")},
 	)
 	cluster.Make(t, flavor, queue, sandbox.LocalQueue(ns, "main", ns))
+	t.Cleanup(func() { emptyOut(t, ns) })
 	return &arena{ns, queue}
+}
+
+// emptyOut waits until nothing is queued in a namespace any more, so that its
+// queue is not taken from under a workload.
+func emptyOut(t *testing.T, ns string) {
+	ctx := context.Background()
+	err := poll(ctx, func(ctx context.Context) error {
+		list := &kueue.WorkloadList{}
+		if err := cluster.List(ctx, list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if err := cluster.Delete(ctx, &list.Items[i]); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("%d workloads are left in %s", len(list.Items), ns)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // open lets workloads be admitted.
@@ -180,7 +205,9 @@ func (a *arena) intruder(t *testing.T) *kueue.Workload {
 			Name: "main", Count: 1,
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 				Name: "main", Image: "example.com/train:1",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20")}},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20")},
+					Limits: corev1.ResourceList{sandbox.GPU: resource.MustParse("8")},
+				},
 			}}}},
 		}}},
 	}
@@ -259,14 +286,15 @@ func poll(ctx context.Context, check func(ctx context.Context) error) error {
 	defer cancel()
 	for {
 		err := check(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func gvk(group, version, kind string) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
 }
 
 // difference names the first place where two JSON values differ.
