@@ -71,6 +71,7 @@ type Engine struct {
 	scratch  scratch
 	plan     Plan
 	decision uint64
+	hunts    uint64
 	evals    int64 // workloads evaluated, for tests of how little work is done
 }
 

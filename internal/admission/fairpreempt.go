@@ -4,21 +4,31 @@ package admission
 // one workload at a time, as long as the rule holds that the preemptor stays poorer
 // than those it takes from.
 
-// fairHunt is the state of one hunt under fair sharing.
+// fairCursor is a queue's part in a hunt under fair sharing; it counts only
+// while hunt is that of the hunt under way.
+type fairCursor struct {
+	hunt  uint64
+	walk  cursor
+	retry []*workload // refused by the first strategy
+}
+
+// fairHunt is one of the two passes of a hunt.
 type fairHunt struct {
-	cursors map[*queue]*cursor
-	retry   map[*queue][]*workload // refused by the first strategy
-	closed  map[*node]bool         // nothing more to take below
+	id     uint64
+	pass   uint64 // stamps the nodes closed in this pass
+	second bool   // choose among those the first strategy refused
 }
 
 func (e *Engine) huntFairly(s *search) []victim {
-	h := &fairHunt{cursors: map[*queue]*cursor{}, retry: map[*queue][]*workload{}, closed: map[*node]bool{}}
+	e.hunts += 2
+	h := fairHunt{id: e.hunts, pass: e.hunts}
 	if !e.lineUp(s, h) {
 		return nil
 	}
 	e.pretend(s, 1) // shares include the workload that wants in
 	ok := e.firstStrategy(s, h, e.opts.FairStrategies[0])
 	if !ok && len(e.opts.FairStrategies) > 1 {
+		h.pass, h.second = h.pass+1, true
 		ok = e.secondStrategy(s, h)
 	}
 	e.pretend(s, -1)
@@ -31,6 +41,24 @@ func (e *Engine) huntFairly(s *search) []victim {
 	}
 	return s.victims
 }
+
+// head is whom to take next from a queue, nil if there is nobody.
+func (h fairHunt) head(s *search, q *queue) *workload {
+	f := &q.fair
+	switch {
+	case f.hunt != h.id:
+		return nil
+	case !h.second:
+		return s.peek(&f.walk)
+	case len(f.retry) > 0:
+		return f.retry[0]
+	}
+	return nil
+}
+
+func (h fairHunt) closed(n *node) bool { return n.closed == h.pass }
+
+func (h fairHunt) close(n *node) { n.closed = h.pass }
 
 // pretend adds the preemptor's usage to the future, or takes it off again.
 func (e *Engine) pretend(s *search, sign int64) {
@@ -48,35 +76,39 @@ func (e *Engine) roomyFairly(s *search) bool {
 }
 
 // lineUp opens a cursor for each queue with workloads that policy lets us take.
-func (e *Engine) lineUp(s *search, h *fairHunt) bool {
+func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	q := s.a.w.queue
 	p := &q.spec.Preemption
 	t := q.node.root.tree
+	any := false
 	if p.WithinQueue != PreemptNever {
-		h.open(s, &cursor{queue: q})
+		any = h.open(s, cursor{queue: q})
 	}
 	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && !s.a.w.barredNow() {
 		for _, o := range t.queues {
-			if o != q && !o.node.withinNominal(s.need) {
-				h.open(s, &cursor{queue: o, lca: t.root})
+			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, lca: t.root}) {
+				any = true
 			}
 		}
 	}
-	return len(h.cursors) > 0
+	return any
 }
 
-func (h *fairHunt) open(s *search, c *cursor) {
-	if s.peek(c) != nil {
-		h.cursors[c.queue] = c
+func (h fairHunt) open(s *search, c cursor) bool {
+	if s.peek(&c) == nil {
+		return false
 	}
+	f := &c.queue.fair
+	f.hunt, f.walk, f.retry = h.id, c, f.retry[:0]
+	return true
 }
 
 // target descends from a cohort to the queue to take from next: at each
 // level the child with the highest share. nil means only that some node was closed.
-func (e *Engine) target(s *search, h *fairHunt, n *node, has func(*queue) *workload) *queue {
+func (e *Engine) target(s *search, h fairHunt, n *node) *queue {
 	if n.queue != nil { // a queue without a cohort
-		h.closed[n] = h.closed[n] || has(n.queue) == nil
-		if h.closed[n] {
+		if h.head(s, n.queue) == nil {
+			h.close(n)
 			return nil
 		}
 		return n.queue
@@ -84,45 +116,45 @@ func (e *Engine) target(s *search, h *fairHunt, n *node, has func(*queue) *workl
 	var best *node
 	var bestShare share
 	for _, ch := range n.children { // cohorts first: on a tie with a queue the most unfair within is chosen
-		if h.closed[ch] {
+		if h.closed(ch) {
 			continue
 		}
 		sh := e.share(ch)
-		if s.spares(ch, sh, has) {
-			h.closed[ch] = true
+		if h.spares(s, ch, sh) {
+			h.close(ch)
 			continue
 		}
-		if best == nil || s.richer(ch, sh, best, bestShare, has) {
+		if best == nil || h.richer(s, ch, sh, best, bestShare) {
 			best, bestShare = ch, sh
 		}
 	}
 	if best == nil {
-		h.closed[n] = true
+		h.close(n)
 		return nil
 	}
 	if best.queue == nil {
-		return e.target(s, h, best, has)
+		return e.target(s, h, best)
 	}
 	return best.queue
 }
 
 // spares: nothing may be taken below the node. The way to the preemptor's own
 // queue stays open: there may be imbalance below, or workloads of its own to displace.
-func (s *search) spares(n *node, sh share, has func(*queue) *workload) bool {
+func (h fairHunt) spares(s *search, n *node, sh share) bool {
 	own := s.a.w.queue
 	if n.queue == nil {
 		return !sh.borrowing && !own.node.under(n)
 	}
-	return !sh.borrowing && n.queue != own || has(n.queue) == nil
+	return !sh.borrowing && n.queue != own || h.head(s, n.queue) == nil
 }
 
 // richer says whether to take from a rather than from b, which comes before it.
-func (s *search) richer(a *node, sa share, b *node, sb share, has func(*queue) *workload) bool {
+func (h fairHunt) richer(s *search, a *node, sa share, b *node, sb share) bool {
 	switch c := sa.compare(sb); {
 	case c != 0:
 		return c > 0
 	case a.queue != nil && b.queue != nil:
-		return s.takenBefore(has(a.queue), has(b.queue))
+		return s.takenBefore(h.head(s, a.queue), h.head(s, b.queue))
 	}
 	return a.queue == nil
 }
@@ -147,22 +179,16 @@ func fork(a, b *node) (*node, *node) {
 	return a, b
 }
 
-func (e *Engine) firstStrategy(s *search, h *fairHunt, rule FairStrategy) bool {
+func (e *Engine) firstStrategy(s *search, h fairHunt, rule FairStrategy) bool {
 	own := s.a.w.queue
 	root := own.node.root
-	head := func(q *queue) *workload {
-		if c := h.cursors[q]; c != nil {
-			return s.peek(c)
-		}
-		return nil
-	}
 	entitled := own.node.withinNominal(s.need) // takes back no more than its own
-	for !h.closed[root] {
-		q := e.target(s, h, root, head)
+	for !h.closed(root) {
+		q := e.target(s, h, root)
 		if q == nil {
 			continue
 		}
-		c := h.cursors[q]
+		c := &q.fair.walk
 		w := s.peek(c)
 		switch {
 		case q == own:
@@ -171,7 +197,7 @@ func (e *Engine) firstStrategy(s *search, h *fairHunt, rule FairStrategy) bool {
 		case entitled:
 			c.next++
 			e.take(s, victim{w, ReasonInCohortReclamation})
-		case !e.takeFairly(s, h, c, rule):
+		case !e.takeFairly(s, q, rule):
 			continue
 		}
 		if e.roomyFairly(s) {
@@ -183,16 +209,17 @@ func (e *Engine) firstStrategy(s *search, h *fairHunt, rule FairStrategy) bool {
 
 // takeFairly takes the first workload of a queue for which the rule holds;
 // the others wait for the second strategy.
-func (e *Engine) takeFairly(s *search, h *fairHunt, c *cursor, rule FairStrategy) bool {
-	mine, theirs := fork(s.a.w.queue.node, c.queue.node)
+func (e *Engine) takeFairly(s *search, q *queue, rule FairStrategy) bool {
+	mine, theirs := fork(s.a.w.queue.node, q.node)
 	newShare, oldShare := e.share(mine), e.share(theirs)
+	c := &q.fair.walk
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
 		if e.poorer(w, newShare, oldShare, theirs, rule) {
 			e.take(s, victim{w, ReasonInCohortFairSharing})
 			return true
 		}
-		h.retry[c.queue] = append(h.retry[c.queue], w)
+		q.fair.retry = append(q.fair.retry, w)
 	}
 	return false
 }
@@ -214,25 +241,18 @@ func (e *Engine) poorer(w *workload, newShare, oldShare share, theirs *node, rul
 
 // secondStrategy takes at most one workload per queue from those the first
 // refused, as long as the preemptor stays below their share before.
-func (e *Engine) secondStrategy(s *search, h *fairHunt) bool {
+func (e *Engine) secondStrategy(s *search, h fairHunt) bool {
 	own := s.a.w.queue
 	root := own.node.root
-	clear(h.closed)
-	head := func(q *queue) *workload {
-		if r := h.retry[q]; len(r) > 0 {
-			return r[0]
-		}
-		return nil
-	}
-	for !h.closed[root] {
-		q := e.target(s, h, root, head)
+	for !h.closed(root) {
+		q := e.target(s, h, root)
 		if q == nil {
 			continue
 		}
-		w := h.retry[q][0]
+		w := q.fair.retry[0]
 		mine, theirs := fork(own.node, q.node)
 		ok := e.poorer(w, e.share(mine), e.share(theirs), theirs, LessThanInitialShare)
-		h.retry[q] = nil
+		q.fair.retry = q.fair.retry[:0]
 		if ok {
 			e.take(s, victim{w, ReasonInCohortFairSharing})
 			if e.roomyFairly(s) {

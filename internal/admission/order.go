@@ -25,8 +25,9 @@ type queue struct {
 
 	holders    []*workload // by preemption order: low priority first, then newest
 	locals     []*localQueue
-	claims     []*workload  // waiting for preempted workloads, granted order
-	heeded     []int32      // flavor-resources whose freeing was noted and not yet used up
+	claims     []*workload // waiting for preempted workloads, granted order
+	heeded     []int32     // flavor-resources whose freeing was noted and not yet used up
+	fair       fairCursor
 	backfilled uint64       // tree version at the last look for backfill
 	waits      [][]waitList // by flavor-resource: who is parked for lack of it
 }

@@ -14,8 +14,9 @@ type victim struct {
 type cursor struct {
 	queue     *queue
 	next      int
-	lca       *node // lowest cohort shared with the preemptor; nil in its own queue
-	advantage bool  // the preemptor's subtree has a right to the quota
+	at        *workload // the candidate next points to, while merging
+	lca       *node     // lowest cohort shared with the preemptor; nil in its own queue
+	advantage bool      // the preemptor's subtree has a right to the quota
 }
 
 // search is one hunt for victims. It works on the future tree: those already
@@ -264,15 +265,12 @@ func (w *workload) uses(frs []int32) bool {
 // remove displaces candidates until the preemptor fits.
 func (e *Engine) remove(s *search, borrow bool) bool {
 	for g := range s.cursors {
-		s.merged = append(s.merged[:0], s.cursors[g]...)
-		for {
-			c := s.first()
-			if c == nil {
-				break
-			}
-			v := c.queue.holders[c.next]
-			c.next++
+		s.merge(s.cursors[g])
+		for len(s.merged) > 0 {
+			c := &s.merged[0]
+			v := c.at
 			why, ok := s.allowed(c, v, borrow)
+			s.advance()
 			if !ok {
 				continue
 			}
@@ -285,17 +283,47 @@ func (e *Engine) remove(s *search, borrow bool) bool {
 	return false
 }
 
-// first is the cursor whose next candidate is displaced before the others'.
-func (s *search) first() *cursor {
-	var best *cursor
-	var bestW *workload
-	for i := range s.merged {
-		c := &s.merged[i]
-		if v := s.peek(c); v != nil && (best == nil || victimOrder(v, bestW) < 0) {
-			best, bestW = c, v
+// merge makes a heap of cursors by who is displaced first.
+func (s *search) merge(cursors []cursor) {
+	s.merged = s.merged[:0]
+	for _, c := range cursors {
+		if c.at = s.peek(&c); c.at != nil {
+			s.merged = append(s.merged, c)
 		}
 	}
-	return best
+	for i := len(s.merged)/2 - 1; i >= 0; i-- {
+		s.sink(i)
+	}
+}
+
+// advance moves the first cursor on.
+func (s *search) advance() {
+	c := &s.merged[0]
+	c.next++
+	if c.at = s.peek(c); c.at == nil {
+		last := len(s.merged) - 1
+		s.merged[0] = s.merged[last]
+		s.merged = s.merged[:last]
+	}
+	s.sink(0)
+}
+
+func (s *search) sink(i int) {
+	h := s.merged
+	for {
+		l := 2*i + 1
+		if l >= len(h) {
+			return
+		}
+		if r := l + 1; r < len(h) && victimOrder(h[r].at, h[l].at) < 0 {
+			l = r
+		}
+		if victimOrder(h[l].at, h[i].at) >= 0 {
+			return
+		}
+		h[i], h[l] = h[l], h[i]
+		i = l
+	}
 }
 
 // allowed checks a candidate against the tree as it is by now: nobody is

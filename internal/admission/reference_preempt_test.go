@@ -183,7 +183,7 @@ func (r *refVictims) mayTake(c refCandidate, pol Preemption, borrow bool) bool {
 	}
 	needsNoBorrowing := !c.advantage && (!pol.BorrowWithinCohort || c.w.Priority >= r.w.Priority ||
 		pol.BorrowMaxPriority != nil && c.w.Priority > *pol.BorrowMaxPriority)
-	return !(borrow && needsNoBorrowing) && r.lends("q:"+c.w.Admission.Queue, c.lca)
+	return (!borrow || !needsNoBorrowing) && r.lends("q:"+c.w.Admission.Queue, c.lca)
 }
 
 // spare gives back those who turn out not to be needed, the last taken first.
@@ -218,7 +218,7 @@ func TestVictimsAgainstReference(t *testing.T) {
 			p := w.decide()
 			if key, victims, ok := onePreemptor(p); ok {
 				in := w.e.workloads[key]
-				if in.claim != nil && len(in.claim) == 1 && in.strikes == 1 {
+				if len(in.claim) == 1 && in.strikes == 1 {
 					r := &refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v, gone: map[Key]bool{}}
 					if want := r.find(); fmt.Sprint(victims) != fmt.Sprint(want) {
 						t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)

@@ -44,7 +44,8 @@ type node struct {
 	lendable []int64 // by resource index: what children could at most get here
 	changed  bool    // since the last rebuild
 
-	cand contender // fair sharing: the entry this subtree sends up
+	cand   contender // fair sharing: the entry this subtree sends up
+	closed uint64    // fair sharing: hunt in which nothing more can be taken below
 }
 
 // amount is a quantity of one flavor-resource.
