@@ -17,8 +17,8 @@ func writeDocs(folder string, results []result, scaling []series) error {
 	if err != nil {
 		return err
 	}
-	if len(results) > 0 {
-		if text, err = between(text, "admission", comparison(results)); err != nil {
+	for _, r := range results {
+		if text, err = between(text, "admission-"+r.w.name, comparison(r)); err != nil {
 			return err
 		}
 	}
@@ -48,19 +48,15 @@ func between(text []byte, name, content string) ([]byte, error) {
 	return bytes.Join([][]byte{text[:i+len(begin)], []byte(content), text[j:]}, nil), nil
 }
 
-func comparison(results []result) string {
+func comparison(r result) string {
 	var b strings.Builder
-	b.WriteString("| case | workloads / queues | | CPU per admission | objects allocated per admission | admissions | evictions | done after (virtual) |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|\n")
-	for _, r := range results {
-		size := fmt.Sprintf("%s / %s", thousands(len(r.w.jobs)), thousands(len(r.w.queues)))
-		for i, s := range []run1{r.ours, r.kueue} {
-			micros, allocs := perAdmission(s)
-			fmt.Fprintf(&b, "| %s | %s | %s | %.1f µs | %.0f | %s | %s | %.1f s |\n", []string{r.w.name, ""}[i], []string{size, ""}[i], []string{"Elastic", "Kueue"}[i],
-				micros, allocs, thousands(s.admissions), thousands(s.evictions), float64(s.ended)/1000)
-		}
-		fmt.Fprintf(&b, "| | | **ratio** | **%.1f** | %.1f | | | |\n", r.cpuRatio, r.allocsRatio)
+	b.WriteString("| | CPU per admission | objects allocated per admission | admissions | evictions | done after (virtual) |\n|---|---|---|---|---|---|\n")
+	for i, s := range []run1{r.ours, r.kueue} {
+		micros, allocs := perAdmission(s)
+		fmt.Fprintf(&b, "| %s | %.1f µs | %.1f | %s | %s | %.1f s |\n", []string{"Elastic", "Kueue"}[i],
+			micros, allocs, thousands(s.admissions), thousands(s.evictions), float64(s.ended)/1000)
 	}
+	fmt.Fprintf(&b, "| **ratio** | **%.1f** | %.1f | | | |\n", r.cpuRatio, r.allocsRatio)
 	return b.String()
 }
 

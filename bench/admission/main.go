@@ -21,6 +21,10 @@ func main() {
 		sides   = flag.String("side", "both", "elastic, kueue or both; a ratio needs both")
 	)
 	flag.Parse()
+	if *docs != "" && *sides != "both" {
+		fmt.Fprintln(os.Stderr, "bench: -docs needs both sides")
+		os.Exit(2)
+	}
 	if err := run(*only, *sides, *rounds, *largest, *docs, *profile); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
