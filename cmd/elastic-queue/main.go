@@ -19,7 +19,6 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
@@ -83,13 +82,13 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	life, err := queue.Life(cfg)
+	engine, err := queue.Engine(cfg)
 	if err != nil {
 		return err
 	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
-		Engine:   admission.Options{RequeueByCreation: queue.RequeueByCreation(cfg)},
-		Life:     life,
+		Engine:   engine,
+		Life:     queue.Life(cfg),
 		Placer:   nodes,
 		Writers:  cfg.Writers,
 		Recorder: mgr.GetEventRecorder(env.Name),

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,24 +9,56 @@ import (
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Life reads the rules of workloads' lives from the configuration. What it
-// asks for and we do not do is an error, not silence.
-func Life(cfg *v1alpha1.QueueConfiguration) (workload.Settings, error) {
+// Life reads the rules of workloads' lives from the configuration.
+func Life(cfg *v1alpha1.QueueConfiguration) workload.Settings {
 	var settings workload.Settings
 	if wait := cfg.WaitForPodsReady; wait != nil {
-		if ptr.Deref(wait.BlockAdmission, false) {
-			return settings, errors.New("waitForPodsReady.blockAdmission is not supported: leave it out or set it to false")
-		}
 		settings.PodsReady = podsReady(wait)
 	}
 	if keep := cfg.ObjectRetentionPolicies; keep != nil && keep.Workloads != nil {
 		settings.RetainFinished = duration(keep.Workloads.AfterFinished)
 		settings.RetainDeactivated = duration(keep.Workloads.AfterDeactivatedByKueue)
 	}
-	return settings, nil
+	return settings
+}
+
+// Engine reads the rules of admission from the configuration.
+func Engine(cfg *v1alpha1.QueueConfiguration) (admission.Options, error) {
+	var options admission.Options
+	if wait := cfg.WaitForPodsReady; wait != nil {
+		options.BlockUntilReady = ptr.Deref(wait.BlockAdmission, false)
+		options.RequeueByCreation = wait.RequeuingStrategy != nil &&
+			ptr.Deref(wait.RequeuingStrategy.Timestamp, kueueconfig.EvictionTimestamp) == kueueconfig.CreationTimestamp
+	}
+	if fair := cfg.FairSharing; fair != nil {
+		options.Policy = admission.PolicyDRF
+		for _, name := range fair.PreemptionStrategies {
+			strategy, known := fairStrategies[name]
+			if !known {
+				return options, fmt.Errorf("fairSharing.preemptionStrategies: %q is none of %s, %s", name,
+					kueueconfig.LessThanOrEqualToFinalShare, kueueconfig.LessThanInitialShare)
+			}
+			options.FairStrategies = append(options.FairStrategies, strategy)
+		}
+	}
+	if usage := cfg.AdmissionFairSharing; usage != nil {
+		options.UsageHalfLife = usage.UsageHalfLifeTime.Duration
+		options.UsageSampling = usage.UsageSamplingInterval.Duration
+		options.UsageWeights = make(map[string]float64, len(usage.ResourceWeights))
+		for name, weight := range usage.ResourceWeights {
+			options.UsageWeights[string(name)] = weight
+		}
+	}
+	return options, nil
+}
+
+var fairStrategies = map[kueueconfig.PreemptionStrategy]admission.FairStrategy{
+	kueueconfig.LessThanOrEqualToFinalShare: admission.LessThanOrEqualToFinalShare,
+	kueueconfig.LessThanInitialShare:        admission.LessThanInitialShare,
 }
 
 // podsReady fills in Kueue's defaults: five minutes for the pods to come up,
@@ -58,12 +90,4 @@ func duration(d *metav1.Duration) *time.Duration {
 		return nil
 	}
 	return &d.Duration
-}
-
-// RequeueByCreation says a workload keeps its place in line when it was evicted
-// because its pods did not come up.
-func RequeueByCreation(cfg *v1alpha1.QueueConfiguration) bool {
-	wait := cfg.WaitForPodsReady
-	return wait != nil && wait.RequeuingStrategy != nil &&
-		ptr.Deref(wait.RequeuingStrategy.Timestamp, kueueconfig.EvictionTimestamp) == kueueconfig.CreationTimestamp
 }

@@ -89,9 +89,11 @@ type QueueConfiguration struct {
 	// Placement asks, before a workload is admitted, whether all its pods fit on
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
-	// WaitForPodsReady and ObjectRetentionPolicies are Kueue's.
+	// These are Kueue's, and mean the same.
 	WaitForPodsReady        *kueueconfig.WaitForPodsReady        `json:"waitForPodsReady,omitempty"`
 	ObjectRetentionPolicies *kueueconfig.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
+	FairSharing             *kueueconfig.FairSharing             `json:"fairSharing,omitempty"`
+	AdmissionFairSharing    *kueueconfig.AdmissionFairSharing    `json:"admissionFairSharing,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;

@@ -28,15 +28,10 @@ type Placer struct {
 	machines   map[string]*machine
 	gpus       map[string]string // GPU object to node
 	pods       map[string]bool   // bound pods on the books
+	rooms      map[string]*room  // by gang
 }
 
 var _ admission.Placer = (*Placer)(nil)
-
-// room is what a workload holds: the Placement of an admission.
-type room struct {
-	gang   placement.Gang
-	answer placement.Answer
-}
 
 // New makes a Placer that knows no nodes yet.
 func New() (*Placer, error) {
@@ -48,6 +43,7 @@ func New() (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bool{},
+		rooms: map[string]*room{},
 	}, nil
 }
 
@@ -61,7 +57,9 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	answer := txn.Place(&gang)
 	if answer.Fits {
 		txn.Commit(time.Time{})
-		return &room{gang, answer}, nil
+		r := newRoom(gang, answer)
+		p.rooms[gang.Key] = r
+		return r, nil
 	}
 	txn.Rollback()
 	return nil, &admission.Refusal{
@@ -88,8 +86,9 @@ func (p *Placer) Hold(key admission.Key, held any) {
 	defer txn.Commit(time.Time{})
 	r, ok := held.(*room)
 	if !ok {
-		r = &room{gang: placement.Gang{Key: gangKey(key)}} // its bound pods say where it is
+		r = newRoom(placement.Gang{Key: gangKey(key)}, placement.Answer{}) // its bound pods say where it is
 	}
+	p.rooms[r.gang.Key] = r
 	if err := txn.Hold(&r.gang, &r.answer); err != nil {
 		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))
 	}
@@ -100,6 +99,9 @@ func (p *Placer) Remove(key admission.Key) {
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
 	txn.RemoveGang(gangKey(key))
+	if len(p.open) == 0 {
+		delete(p.rooms, gangKey(key))
+	}
 }
 
 // Checkpoint begins a what-if.

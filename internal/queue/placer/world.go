@@ -110,9 +110,9 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	}
 	bound.Gang, bound.PodSet = workloadOf(pod), pod.Labels[podSetLabel]
 	bound.Resources = inventory.PodResources(pod)
-	grants, _ := request.Grants(pod, bound.Containers)
+	grants, said := request.Grants(pod, bound.Containers)
 	p.pods[key] = true
-	p.apply(placement.PodBound{Pod: bound, Node: pod.Spec.NodeName, Grants: grants})
+	p.bind(bound, pod.Spec.NodeName, grants, said)
 	return false
 }
 

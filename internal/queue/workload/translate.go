@@ -29,6 +29,7 @@ func ForEngine(wl *kueue.Workload) admission.Workload {
 		Inactive:   !IsActive(wl),
 		Finished:   IsFinished(wl),
 		Evicting:   IsEvicted(wl),
+		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
 		MaxRunTime: seconds(wl.Spec.MaximumExecutionTimeSeconds),
 		RanBefore:  seconds(wl.Status.AccumulatedPastExecutionTimeSeconds),
 	}

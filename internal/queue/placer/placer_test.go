@@ -1,0 +1,175 @@
+package placer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// cluster is n nodes of four cards each.
+func cluster(t *testing.T, nodes int) *Placer {
+	t.Helper()
+	p, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes {
+		p.Saw(node(fmt.Sprintf("n%d", i)), false)
+	}
+	return p
+}
+
+func node(name string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"model": "H100"}}}
+	n.Status.Allocatable = corev1.ResourceList{
+		"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi"), "pods": resource.MustParse("110"),
+		"nvidia.com/gpu": resource.MustParse("4"),
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	return n
+}
+
+func asking(name string, pods int32, cards int64) admission.PlaceRequest {
+	return admission.PlaceRequest{
+		Workload: admission.Key{Namespace: "ns", Name: name},
+		PodSets: []admission.PlacePodSet{{
+			Spec:    &admission.PodSet{Name: "main", Requests: admission.Requests{"nvidia.com/gpu": cards, "cpu": 1000}},
+			Count:   pods,
+			Flavors: []*admission.Flavor{{NodeLabels: map[string]string{"model": "H100"}}},
+		}},
+	}
+}
+
+func fits(t *testing.T, p *Placer, r admission.PlaceRequest) any {
+	t.Helper()
+	placed, refusal := p.Place(r)
+	if refusal != nil {
+		t.Fatalf("%s does not fit: %s", r.Workload.Name, refusal.Reason)
+	}
+	return placed
+}
+
+func refused(t *testing.T, p *Placer, r admission.PlaceRequest) *admission.Refusal {
+	t.Helper()
+	_, refusal := p.Place(r)
+	if refusal == nil {
+		t.Fatalf("%s fits, it must not", r.Workload.Name)
+	}
+	return refusal
+}
+
+func TestScatteredCardsFitNobody(t *testing.T) {
+	p := cluster(t, 2)
+	fits(t, p, asking("a", 1, 3))
+	fits(t, p, asking("b", 1, 3))
+	refusal := refused(t, p, asking("two", 1, 2)) // two cards are free, on two nodes
+	if refusal.PodSet != "main" || refusal.Hopeless {
+		t.Errorf("refusal %+v: it names the pod set, and evicting could help", refusal)
+	}
+	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+	fits(t, p, asking("two", 1, 2))
+}
+
+func TestHopelessWhereNoEvictionHelps(t *testing.T) {
+	p := cluster(t, 1)
+	r := asking("elsewhere", 1, 1)
+	r.PodSets[0].Flavors[0].NodeLabels = map[string]string{"model": "B200"}
+	if !refused(t, p, r).Hopeless {
+		t.Error("no node carries the label: nobody need leave for it")
+	}
+}
+
+func TestWhatIfLeavesNoTrace(t *testing.T) {
+	p := cluster(t, 1)
+	fits(t, p, asking("a", 4, 1))
+	outer := p.Checkpoint()
+	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+	inner := p.Checkpoint()
+	fits(t, p, asking("b", 4, 1))
+	p.Rollback(inner)
+	fits(t, p, asking("c", 4, 1))
+	p.Rollback(outer)
+	refused(t, p, asking("d", 1, 1))
+}
+
+// The pods of a workload take the places that were held for it, not more.
+func TestPodsTakeTheirWorkloadsRoom(t *testing.T) {
+	p := cluster(t, 1)
+	held := fits(t, p, asking("a", 3, 1))
+	for i := range 3 {
+		p.Saw(pod("a", i, corev1.PodRunning), false)
+	}
+	fits(t, p, asking("b", 1, 1))
+	refused(t, p, asking("c", 1, 1))
+
+	// Told again after a restart it is the same room.
+	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, held)
+	refused(t, p, asking("c", 1, 1))
+
+	// A pod that ends is room for others.
+	if !p.Saw(pod("a", 0, corev1.PodSucceeded), false) {
+		t.Error("a pod that ends may help those who wait")
+	}
+	fits(t, p, asking("c", 1, 1))
+}
+
+// kube-scheduler may choose another node than the one that was held.
+func TestPodsThatGoElsewhereTakeTheirRoomAlong(t *testing.T) {
+	p := cluster(t, 2)
+	fits(t, p, asking("a", 4, 1)) // fills one node
+	for i := range 4 {
+		stray := pod("a", i, corev1.PodRunning)
+		stray.Spec.NodeName = []string{"n0", "n1"}[i%2]
+		p.Saw(stray, false)
+	}
+	fits(t, p, asking("b", 4, 1)) // two cards are free on each node
+	refused(t, p, asking("c", 1, 1))
+}
+
+func TestBrokenCard(t *testing.T) {
+	p := cluster(t, 1)
+	gpu := func(index int, state string) *egpu.GPU {
+		g := &egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n0-%d", index)}}
+		g.Spec = egpu.GPUSpec{Index: index, NodeName: "n0", Memory: 81559, Model: "H100-80G"}
+		g.Status.State, g.Status.Message = state, "fell off the bus"
+		return g
+	}
+	for i := range 4 {
+		p.Saw(gpu(i, egpu.GPUReady), false)
+	}
+	p.Saw(gpu(2, egpu.GPUUnhealthy), false)
+	refusal := refused(t, p, asking("four", 4, 1))
+	for _, want := range []string{"3 of 4 pods fit", "n0/2 (fell off the bus)"} {
+		if !strings.Contains(refusal.Reason, want) {
+			t.Errorf("reason %q must say %q", refusal.Reason, want)
+		}
+	}
+	if !p.Saw(gpu(2, egpu.GPUReady), false) {
+		t.Error("a mended card may help those who wait")
+	}
+	fits(t, p, asking("four", 4, 1))
+}
+
+func pod(workload string, i int, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: fmt.Sprintf("%s-%d", workload, i),
+			Annotations: map[string]string{kueue.WorkloadAnnotation: workload},
+			Labels:      map[string]string{podSetLabel: "main"},
+		},
+		Spec: corev1.PodSpec{NodeName: "n0", Containers: []corev1.Container{{
+			Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				"nvidia.com/gpu": resource.MustParse("1"), "cpu": resource.MustParse("1"),
+			}},
+		}}},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+}

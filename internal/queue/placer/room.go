@@ -1,0 +1,83 @@
+package placer
+
+import (
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// room is what a workload holds: the Placement of an admission. Its pods take
+// it place by place as they are bound.
+type room struct {
+	gang   placement.Gang
+	answer placement.Answer
+	free   map[place]int  // places nobody has taken yet
+	bound  map[string]int // pods that have one, by pod set
+}
+
+type place struct{ podSet, node string }
+
+func newRoom(gang placement.Gang, answer placement.Answer) *room {
+	r := &room{gang: gang, bound: map[string]int{}}
+	r.move(answer)
+	return r
+}
+
+// move puts what is still to come of the workload elsewhere.
+func (r *room) move(answer placement.Answer) {
+	r.answer, r.free = answer, map[place]int{}
+	for _, set := range answer.PodSets {
+		for _, placed := range set.Placed {
+			r.free[place{set.Name, placed.Node}] += placed.Count
+		}
+	}
+}
+
+// take notes a bound pod and reports whether a place was held for it there.
+func (r *room) take(podSet, node string) bool {
+	r.bound[podSet]++
+	at := place{podSet, node}
+	if r.free[at] == 0 {
+		return false
+	}
+	r.free[at]--
+	return true
+}
+
+// bind enters a pod that is on a node into the books. One that does not say
+// which cards it has is counted on those held for it, or on any that are free.
+func (p *Placer) bind(pod placement.Pod, node string, grants []placement.Grant, said bool) {
+	if len(pod.Containers) > 0 && !said {
+		cards := pod
+		cards.Resources = nil // it is there: only cards are in question
+		if assigned, err := p.engine.Assign(&cards, node, time.Time{}); err == nil {
+			grants = assigned.Grants
+		}
+	}
+	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
+	if r := p.rooms[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
+		p.rehold(r)
+	}
+}
+
+// rehold moves a workload's room after kube-scheduler put one of its pods
+// elsewhere: what is held is room for the pods that are still to come, no more.
+// Where there is none left they are on their own.
+func (p *Placer) rehold(r *room) {
+	p.engine.Release(r.gang.Key)
+	rest := placement.Gang{Key: r.gang.Key}
+	for _, set := range r.gang.PodSets {
+		if set.Count -= r.bound[set.Name]; set.Count > 0 {
+			rest.PodSets = append(rest.PodSets, set)
+		}
+	}
+	txn := p.engine.Begin()
+	answer := txn.Place(&rest)
+	if !answer.Fits {
+		txn.Rollback()
+		r.move(placement.Answer{})
+		return
+	}
+	txn.Commit(time.Time{})
+	r.move(answer)
+}

@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+func TestEngineFollowsTheConfiguration(t *testing.T) {
+	cfg := v1alpha1.NewQueueConfiguration()
+	plain, err := Engine(cfg)
+	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady {
+		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
+	}
+	cfg.FairSharing = &kueueconfig.FairSharing{PreemptionStrategies: []kueueconfig.PreemptionStrategy{kueueconfig.LessThanInitialShare}}
+	cfg.WaitForPodsReady = &kueueconfig.WaitForPodsReady{
+		BlockAdmission:    ptr.To(true),
+		RequeuingStrategy: &kueueconfig.RequeuingStrategy{Timestamp: ptr.To(kueueconfig.CreationTimestamp)},
+	}
+	cfg.AdmissionFairSharing = &kueueconfig.AdmissionFairSharing{UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}}
+	got, err := Engine(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Policy != admission.PolicyDRF || len(got.FairStrategies) != 1 || got.FairStrategies[0] != admission.LessThanInitialShare ||
+		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour {
+		t.Errorf("engine options %+v", got)
+	}
+	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}
+	if _, err := Engine(cfg); err == nil {
+		t.Error("a strategy nobody knows must be an error")
+	}
+}
+
+func TestLifeFollowsTheConfiguration(t *testing.T) {
+	cfg := v1alpha1.NewQueueConfiguration()
+	if life := Life(cfg); life.PodsReady != nil || life.RetainFinished != nil {
+		t.Errorf("without a word nothing is watched or deleted: %+v", life)
+	}
+	cfg.WaitForPodsReady = &kueueconfig.WaitForPodsReady{
+		RequeuingStrategy: &kueueconfig.RequeuingStrategy{BackoffBaseSeconds: ptr.To(int32(5)), BackoffLimitCount: ptr.To(int32(2))},
+	}
+	cfg.ObjectRetentionPolicies = &kueueconfig.ObjectRetentionPolicies{
+		Workloads: &kueueconfig.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Minute}},
+	}
+	life := Life(cfg)
+	if w := life.PodsReady; w == nil || w.Timeout != 5*time.Minute || w.BackoffBase != 5*time.Second || w.BackoffMax != time.Hour || *w.BackoffLimit != 2 {
+		t.Errorf("pods ready %+v", w)
+	}
+	if life.RetainFinished == nil || *life.RetainFinished != time.Minute || life.RetainDeactivated != nil {
+		t.Errorf("retention %+v", life)
+	}
+}
