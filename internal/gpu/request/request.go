@@ -5,6 +5,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,7 +100,7 @@ func Container(c *corev1.Container, modes Modes) (placement.CardRequest, error) 
 		}
 	}
 	r, err := sums.request()
-	if bad, ok := err.(*placement.RequestError); ok {
+	if bad := (*placement.RequestError)(nil); errors.As(err, &bad) {
 		bad.Container = c.Name
 	}
 	return r, err
