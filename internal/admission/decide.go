@@ -33,7 +33,10 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	for len(e.work) > 0 {
-		slices.SortFunc(e.work, e.laterTree)
+		if e.unsorted || e.opts.BlockUntilReady {
+			slices.SortFunc(e.work, e.laterTree)
+			e.unsorted = false
+		}
 		t := e.work[len(e.work)-1]
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
@@ -85,6 +88,7 @@ func (e *Engine) outdated(p Park) bool {
 // decideTree runs rounds until nobody in the tree can be helped further.
 func (e *Engine) decideTree(t *tree) {
 	if t.cyclic {
+		e.tellCycle(t)
 		return
 	}
 	for _, q := range t.queues {
@@ -99,6 +103,15 @@ func (e *Engine) decideTree(t *tree) {
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched {
 			return
+		}
+	}
+}
+
+// tellCycle: nothing can be decided in a ring of cohorts.
+func (e *Engine) tellCycle(t *tree) {
+	for _, q := range t.queues {
+		for _, w := range q.line() {
+			e.park(w, ReasonMisconfigured, "Cohort "+q.spec.Cohort+" is part of a cycle")
 		}
 	}
 }

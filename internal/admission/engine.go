@@ -63,6 +63,7 @@ type Engine struct {
 	trees    []*tree
 	reshaped bool    // cohorts or queues changed: link the trees before going on
 	work     []*tree // trees in which something may be decided
+	unsorted bool    // work grew
 	review   []*workload
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out
@@ -251,6 +252,14 @@ func (ev QueueGone) apply(e *Engine) {
 	q.node.tree = &tree{root: q.node, epoch: 1}
 	e.reshaped = true
 	e.replaceQueue(q, true)
+	e.dropUnused(q)
+}
+
+// dropUnused forgets a queue that nobody describes, names or uses.
+func (e *Engine) dropUnused(q *queue) {
+	if !q.exists && len(q.locals) == 0 && len(q.holders) == 0 {
+		delete(e.queues, q.name)
+	}
 }
 
 func weight(w *float64) float64 {
@@ -295,7 +304,11 @@ func (ev LocalQueueGone) apply(e *Engine) {
 	l.spec = LocalQueue{Key: ev.Key}
 	l.usage = usageHistory{}
 	e.replaceLocal(l)
+	q := l.queue
 	l.setQueue(nil)
+	if q != nil {
+		e.dropUnused(q)
+	}
 	if len(l.members) == 0 {
 		delete(e.locals, ev.Key)
 	}

@@ -269,9 +269,20 @@ func (e *Engine) rebuild() {
 }
 
 func (e *Engine) allNodes() []*node {
+	named := map[string]bool{}
+	for name, c := range e.cohortSpecs {
+		named[name], named[c.Parent] = true, true
+	}
+	for _, q := range e.queues {
+		named[q.spec.Cohort] = true
+	}
 	nodes := make([]*node, 0, len(e.cohorts)+len(e.queues))
-	for _, c := range e.cohorts {
-		nodes = append(nodes, c)
+	for name, c := range e.cohorts {
+		if named[name] {
+			nodes = append(nodes, c)
+		} else {
+			delete(e.cohorts, name) // link does not find it any more
+		}
 	}
 	for _, q := range e.queues {
 		if q.exists {
@@ -296,6 +307,9 @@ func (e *Engine) link(nodes []*node) {
 	for _, n := range nodes {
 		n.children = n.children[:0]
 		n.parent = nil
+	}
+	for _, t := range e.trees {
+		t.queues = t.queues[:0] // a tree that lost its root has nothing to decide
 	}
 	e.trees = e.trees[:0]
 	for _, n := range nodes {

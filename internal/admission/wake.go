@@ -27,7 +27,7 @@ type waitList struct {
 // enlist marks a tree as one in which something may be decided.
 func (e *Engine) enlist(t *tree) {
 	if !t.listed {
-		t.listed = true
+		t.listed, e.unsorted = true, true
 		e.work = append(e.work, t)
 	}
 }
