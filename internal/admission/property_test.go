@@ -220,6 +220,34 @@ func TestUsageStaysWithinQuota(t *testing.T) {
 	})
 }
 
+// Writes that fail are undone: the books stay right, nobody is lost, and once writes
+// succeed again all is decided as if nothing had happened.
+func TestFailedWritesAreUndone(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		w.failing = func() bool { return rapid.IntRange(0, 2).Draw(t, "write fails") == 0 }
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			w.step()
+			before := newModel(w.shell)
+			p := w.decide()
+			for _, a := range p.Admit {
+				if why := before.admit(a); why != "" {
+					t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
+				}
+			}
+			checkBooks(t, w)
+			for _, k := range w.leaving() {
+				w.release(k)
+			}
+		}
+		w.failing = nil
+		if _, quiet := w.settle(3*len(w.workloads) + 10); !quiet {
+			t.Fatal("no end")
+		}
+		checkBooks(t, w)
+	})
+}
+
 // checkBooks compares the engine's state with the objects.
 func checkBooks(t *rapid.T, w *world) {
 	e := w.e

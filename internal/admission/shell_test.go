@@ -19,7 +19,7 @@ type shell struct {
 	flavors    map[string]Flavor
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
-	unwritten  map[Key]bool // admissions decided but not confirmed to the engine
+	failing    func() bool // whether the next write fails; nil: never
 }
 
 func newShell(o Options) *shell {
@@ -27,7 +27,6 @@ func newShell(o Options) *shell {
 		opts: o, e: New(o), now: time.Unix(1_700_000_000, 0).UTC(),
 		cohorts: map[string]Cohort{}, queues: map[string]Queue{}, locals: map[Key]LocalQueue{},
 		flavors: map[string]Flavor{}, namespaces: map[string]map[string]string{}, workloads: map[Key]Workload{},
-		unwritten: map[Key]bool{},
 	}
 }
 
@@ -63,7 +62,6 @@ func (s *shell) workload(w Workload) {
 
 func (s *shell) gone(k Key) {
 	delete(s.workloads, k)
-	delete(s.unwritten, k)
 	s.e.Apply(WorkloadGone{k})
 }
 
@@ -71,7 +69,6 @@ func (s *shell) finish(k Key) {
 	w := s.workloads[k]
 	w.Finished = true
 	delete(s.workloads, k)
-	delete(s.unwritten, k)
 	s.e.Apply(WorkloadChanged{w})
 }
 
@@ -84,6 +81,10 @@ func (s *shell) decide() Plan {
 		if !ok || w.Admission != nil {
 			panic(fmt.Sprintf("admitted %v, which is not pending", a.Workload))
 		}
+		if s.failing != nil && s.failing() {
+			s.e.Apply(WriteFailed{w.Key})
+			continue
+		}
 		w.Admission = a.Admission
 		w.StartedAt = s.now
 		w.EvictedAt, w.EvictedBy = time.Time{}, ""
@@ -94,6 +95,10 @@ func (s *shell) decide() Plan {
 		w, ok := s.workloads[v.Workload]
 		if !ok || w.Admission == nil || w.Evicting {
 			panic(fmt.Sprintf("evicted %v, which holds nothing or is leaving already", v.Workload))
+		}
+		if s.failing != nil && s.failing() {
+			s.e.Apply(WriteFailed{w.Key})
+			continue
 		}
 		w.Evicting = true
 		w.EvictedAt, w.EvictedBy = s.now, string(v.Reason)
