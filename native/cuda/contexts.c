@@ -61,6 +61,9 @@ void overhead_refresh(struct device *d)
 	excess = used > asked ? used - asked : 0;
 	if (swap_is_busy() || atomic_load(&d->changes) != before || (excess < was && (atomic_load(&d->managed) || !excess)))
 		return;
+	/* Less may only mean that an allocation is charged and not made yet: it must be seen twice with nothing between. */
+	if (excess < was && (atomic_exchange(&d->lower, excess) != excess || atomic_exchange(&d->lower_at, before) != before))
+		return;
 	region_set_overhead(session.region, atomic_load(&session.process), d->index, excess);
 }
 
@@ -69,37 +72,47 @@ static bool has_context(struct device *d)
 	return atomic_load(my(d, ROW(overhead))) != 0;
 }
 
-/* Room for another context is looked for before the driver makes it, as far as one was seen before. */
-static bool context_fits(struct device *d)
+/* Room for a context is taken before the driver makes it: as much as the last one took, or alone if there was none. */
+static bool context_begin(struct device *d, uint64_t *taken)
 {
-	uint64_t guess = atomic_load(my(d, session.region->context_bytes));
+	int process = atomic_load(&session.process);
 
-	if (!charge(d, guess))
-		return false;
-	refund(d, guess);
-	return true;
+	while (!(*taken = atomic_load(my(d, session.region->context_bytes)))) {
+		if (region_first_context(session.region, process, d->index))
+			return true;
+		sleep_ns(MS);
+	}
+	return charge(d, *taken);
 }
 
-static bool context_made(struct device *d)
+/* What it took is read from the driver; false if that is more than there is room for. */
+static bool context_end(struct device *d, uint64_t taken, bool made)
 {
-	uint64_t used;
+	int process = atomic_load(&session.process);
+	uint64_t used, bytes = 0;
 
-	if (overhead_by_nvml(d, &used))
-		overhead_refresh(d);
-	else if (!has_context(d))
-		region_set_overhead(session.region, atomic_load(&session.process), d->index, CONTEXT_GUESS);
-	atomic_store(my(d, session.region->context_bytes), atomic_load(my(d, ROW(overhead))));
+	if (made) {
+		bool known = overhead_by_nvml(d, &used);
+		uint64_t held = atomic_load(my(d, ROW(held))) - taken;
+		bytes = known && used > held ? used - held : known ? taken : CONTEXT_GUESS;
+		region_set_overhead(session.region, process, d->index, bytes);
+	}
+	if (taken)
+		refund(d, taken);
+	region_context_known(session.region, process, d->index, bytes);
 	return region_used(session.region, d->index) <= atomic_load(&d->limit);
 }
 
 #define MAKE_CONTEXT(dev, call, undo) do { \
 	struct device *d_ = session_start() ? device_of(dev) : NULL; \
-	bool first_ = d_ && !has_context(d_); \
+	uint64_t taken_ = 0; \
 	CUresult r_; \
-	if (first_ && !context_fits(d_)) \
+	if (!d_ || has_context(d_)) \
+		return (call); \
+	if (!context_begin(d_, &taken_)) \
 		return CUDA_ERROR_OUT_OF_MEMORY; \
 	r_ = (call); \
-	if (r_ == CUDA_SUCCESS && d_ && first_ && !context_made(d_)) { \
+	if (!context_end(d_, taken_, r_ == CUDA_SUCCESS) && r_ == CUDA_SUCCESS) { \
 		undo; \
 		region_set_overhead(session.region, atomic_load(&session.process), d_->index, 0); \
 		r_ = CUDA_ERROR_OUT_OF_MEMORY; \

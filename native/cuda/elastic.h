@@ -74,13 +74,17 @@ struct region_process {
 struct region {
 	_Atomic uint64_t version;
 	_Atomic uint64_t device[MAX_DEVICES];     /* hash of the UUID, in order of appearance */
-	_Atomic uint64_t context_bytes[MAX_DEVICES];
+	_Atomic uint64_t context_bytes[MAX_DEVICES];  /* what a context was last seen to take */
+	_Atomic uint64_t context_maker[MAX_DEVICES];  /* who is making the first one */
 	struct { _Atomic uint64_t key, owner; } export[MAX_EXPORTS];  /* IPC handles given out, and by whom */
 	struct region_process process[MAX_PROCESSES];
 };
 void region_export(struct region *r, uint64_t key, int process);
 /* Whether a living process of this container gave this handle out. */
 bool region_exported(struct region *r, uint64_t key);
+/* One process at a time makes the container's first context on a card, while nobody knows what one takes. */
+bool region_first_context(struct region *r, int process, int device);
+void region_context_known(struct region *r, int process, int device, uint64_t bytes);
 struct region *region_open(const char *path, char *why, size_t why_size);
 int region_device(struct region *r, const char *uuid);
 int region_join(struct region *r);
@@ -128,11 +132,12 @@ struct card {
 	struct tenant tenant[MAX_TENANTS];
 	struct seat seat[MAX_SEATS];
 };
-#define TURN_NS (10 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
+#define TURN_NS (15 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
 #define LEASE_NS (200 * MS)           /* a holder that says nothing for so long has lost the turn */
 #define ACCEPT_NS (20 * MS)           /* who is handed the turn answers within this, or it is free */
 #define ASKING_NS (100 * MS)          /* a waiter that has not asked for so long is not offered it */
 #define SEAT_NS (30000 * MS)
+#define PRESENT_NS (10000 * MS)       /* who has not been heard of for so long is not waited for */
 #define TENANT_NS (3000 * MS)         /* a neighbour counts as there if it was seen within this */
 int card_tenant(struct card *c, const char *container, unsigned share, bool lend, int64_t now);
 int card_sit(struct card *c, unsigned tenant, uint64_t owner, int64_t now);
@@ -172,6 +177,7 @@ struct device {
 	_Atomic int retained;         /* how often the primary context was asked for */
 	_Atomic uint64_t changes;     /* allocations and frees so far */
 	_Atomic int64_t managed;      /* managed allocations now held */
+	_Atomic uint64_t lower, lower_at; /* a lower overhead seen once, and after how many changes */
 };
 struct session {
 	struct region *region;

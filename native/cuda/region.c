@@ -260,3 +260,21 @@ bool region_exported(struct region *r, uint64_t key)
 	}
 	return false;
 }
+
+bool region_first_context(struct region *r, int process, int device)
+{
+	uint64_t me = atomic_load(&r->process[process].owner), maker = atomic_load(&r->context_maker[device]);
+
+	if (atomic_load(&r->context_bytes[device]))
+		return false;
+	return (!maker || owner_dead(maker)) && atomic_compare_exchange_strong(&r->context_maker[device], &maker, me);
+}
+
+void region_context_known(struct region *r, int process, int device, uint64_t bytes)
+{
+	uint64_t me = atomic_load(&r->process[process].owner);
+
+	if (bytes)
+		atomic_store(&r->context_bytes[device], bytes);
+	atomic_compare_exchange_strong(&r->context_maker[device], &me, 0);
+}

@@ -25,30 +25,42 @@ void residency_changed(struct device *d, int64_t delta)
 void residency_fed(struct device *d)
 {
 	struct seat *s = my_seat(d);
-	if (s)
-		atomic_store(&s->starved_since, 0);
+
+	if (!s || !atomic_exchange(&s->starved_since, 0))
+		return;
+	if (atomic_load(&d->card->floor) == (unsigned)(s - d->card->seat) + 1)
+		atomic_store(&d->card->floor_since, now_ns()); /* the quantum is for work, not for waiting */
 }
 
 static bool present(struct seat *s, int64_t now)
 {
-	return atomic_load(&s->owner) && atomic_load(&s->kept_until) > now;
+	return atomic_load(&s->owner) && atomic_load(&s->kept_until) > now + SEAT_NS - PRESENT_NS;
 }
 
-/* The floor goes to who has waited longest, when its holder has had a quantum or is gone. */
+/* Whether somebody else has waited for room longer than this seat. */
+static bool behind_another(struct card *c, int me, int64_t now)
+{
+	int64_t mine = atomic_load(&c->seat[me].starved_since);
+
+	for (int i = 0; i < MAX_SEATS; i++) {
+		int64_t since = atomic_load(&c->seat[i].starved_since);
+		if (i != me && since && (since < mine || (since == mine && i < me)) && present(&c->seat[i], now))
+			return true;
+	}
+	return false;
+}
+
+/* The floor goes to who has waited longest, when its holder has run for a quantum or is gone. */
 static bool take_floor(struct card *c, int me, int64_t now, int64_t quantum)
 {
 	unsigned holder = atomic_load(&c->floor);
+	struct seat *h = holder ? &c->seat[holder - 1] : NULL;
 
 	if (holder == (unsigned)me + 1)
 		return true;
-	if (holder && present(&c->seat[holder - 1], now) && now - atomic_load(&c->floor_since) < quantum)
+	if (h && present(h, now) && (atomic_load(&h->starved_since) || now - atomic_load(&c->floor_since) < quantum))
 		return false;
-	for (int i = 0; i < MAX_SEATS; i++) {
-		int64_t since = atomic_load(&c->seat[i].starved_since);
-		if (i != me && since && since < atomic_load(&c->seat[me].starved_since) && present(&c->seat[i], now))
-			return false;
-	}
-	if (!atomic_compare_exchange_strong(&c->floor, &holder, (unsigned)me + 1))
+	if (behind_another(c, me, now) || !atomic_compare_exchange_strong(&c->floor, &holder, (unsigned)me + 1))
 		return false;
 	atomic_store(&c->floor_since, now);
 	return true;
@@ -95,19 +107,23 @@ static void serve_eviction(struct seat *s)
 	atomic_store(&s->evict, 0);
 }
 
+/* Room that was made for somebody else is not ours to take, even if we see it first. */
 static void serve_return(struct device *d, struct seat *s)
 {
+	int me = (int)(s - d->card->seat);
+	int64_t none = 0;
 	struct swap_result r;
 	uint64_t missing;
 
 	if (!swap_is_out() || !atomic_exchange(&wants_in, false))
 		return;
+	atomic_compare_exchange_strong(&s->starved_since, &none, now_ns());
+	if (atomic_load(&d->card->floor) != (unsigned)me + 1 && behind_another(d->card, me, now_ns()))
+		return;
 	swap_in(&r, &missing);
 	if (r.done) {
-		atomic_store(&s->starved_since, 0);
 		atomic_store(&s->runnable, 1);
-		if (atomic_load(&d->card->floor) == (unsigned)(s - d->card->seat) + 1)
-			atomic_store(&d->card->floor_since, now_ns()); /* the quantum is for work, not for moving */
+		residency_fed(d);
 	} else if (missing) {
 		residency_ask(d, missing);
 	}

@@ -343,13 +343,16 @@ static void contexts_and_code_count(void)
 	overhead_refresh(&session.device[0]);
 	EQUAL(used(), CONTEXT + MiB);
 	EQUAL(cuModuleUnload(m), 0);
-	overhead_refresh(&session.device[0]);
+	for (int i = 0; i < 3; i++) /* less is believed when it is seen again */
+		overhead_refresh(&session.device[0]);
 	EQUAL(used(), CONTEXT);
 	EQUAL(cuCtxCreate_v4(&second, NULL, 0, 0), 0);
 	EQUAL(cuMemAlloc_v2(&p, 20 * MiB), 0);
 	overhead_refresh(&session.device[0]);
 	EQUAL(used(), 2 * CONTEXT + 20 * MiB);
 	EQUAL(cuCtxDestroy_v2(second), 0); /* and with it the allocation made in it */
+	for (int i = 0; i < 3; i++)
+		overhead_refresh(&session.device[0]);
 	EQUAL(used(), CONTEXT);
 	EQUAL(real_cuCtxSetCurrent(ctx), 0);
 	EQUAL(cuMemAlloc_v2(&p, 100 * MiB), 0);

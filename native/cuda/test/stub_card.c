@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -33,9 +34,24 @@ struct stub_card *stub_card(void)
 	return c;
 }
 
+/* What a process held is free when it is dead, waited for or not. */
 static int alive(uint64_t pid)
 {
-	return pid && (kill((pid_t)pid, 0) == 0 || errno != ESRCH);
+	char path[40], text[256], *name_end;
+	FILE *f;
+	size_t n;
+
+	if (!pid || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+		return 0;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	f = fopen(path, "r");
+	if (!f)
+		return 0;
+	n = fread(text, 1, sizeof text - 1, f);
+	fclose(f);
+	text[n] = 0;
+	name_end = strrchr(text, ')');
+	return name_end && name_end[2] != 'Z' && name_end[2] != 'X';
 }
 
 uint64_t stub_card_used(int dev)

@@ -18,27 +18,30 @@ $(T)/libelasticgpu.so: $(SOURCES) dlhook.c $(HEADERS)
 	@mkdir -p $(T)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) dlhook.c -ldl -pthread
 
-# Programs with the library linked in, which is how the sanitizers see it.
+# Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
 UNITS = unit calls fuzz
-$(T)/%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
-	@mkdir -p $(T)
-	$(CC) -O1 -g $(TESTING) -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
-$(T)/asan-%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
-	@mkdir -p $(T)
-	$(CC) -O1 -g $(TESTING) -fsanitize=address,undefined -fno-sanitize-recover=all -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
-$(T)/tsan-%: test/%.c test/check.h test/stub.h $(SOURCES) $(HEADERS)
-	@mkdir -p $(T)
-	$(CC) -O1 -g $(TESTING) -fsanitize=thread -Wno-error=tsan -o $@ $< test/stub_card.c $(SOURCES) -ldl -pthread
+plain_FLAGS =
+asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
+tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
+define FLAVOUR
+$(T)/$(1)/%.o: %.c $(HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -c -o $$@ $$<
+$(T)/$(1)/%: test/%.c test/check.h test/stub.h test/stub_card.c $(SOURCES:%.c=$(T)/$(1)/%.o)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(SOURCES:%.c=$(T)/$(1)/%.o) -ldl -pthread
+endef
+$(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
+.SECONDARY:
 
 $(T)/preload: test/preload.c driver.h $(STUB)
 	$(CC) -O1 -g $(STRICT) -o $@ $< $(T)/libcuda.so.1 -ldl
 
-test: all $(STUB) $(UNITS:%=$(T)/%) $(T)/libelasticgpu.so $(T)/preload
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/$$t || exit 1; done
+test: all $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
 
-sanitize: all $(STUB) $(UNITS:%=$(T)/asan-%) $(UNITS:%=$(T)/tsan-%)
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan-$$t || exit 1; done
-	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan-$$t || exit 1; done
+sanitize: all $(STUB) $(UNITS:%=$(T)/asan/%) $(UNITS:%=$(T)/tsan/%)
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan/$$t || exit 1; done
+	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan/$$t || exit 1; done
 
 .PHONY: test sanitize

@@ -213,13 +213,13 @@ static void near(int64_t got, int64_t want, double by, int line)
 
 static void shares_hold_alone(void)
 {
-	static const unsigned shares[] = {100, 500, 1000, 3000, 5000, 7000, 9900};
-	static const int64_t kernels[] = {MS / 4, 11 * MS, 70 * MS};
-	for (unsigned s = 0; s < 7; s++)
+	static const unsigned shares[] = {100, 1000, 3000, 5000, 7000, 9900};
+	static const int64_t kernels[] = {MS, 11 * MS, 70 * MS};
+	for (unsigned s = 0; s < 6; s++)
 		for (unsigned k = 0; k < 3; k++) {
 			struct player p = {.share = shares[s], .kernel = kernels[k]};
-			simulate(card_here(), &p, 1, 40 * SECOND);
-			int64_t want = 40 * SECOND / 10000 * shares[s]; /* up to a kernel or a turn, whichever is longer */
+			simulate(card_here(), &p, 1, 20 * SECOND);
+			int64_t want = 20 * SECOND / 10000 * shares[s]; /* up to a kernel or a turn, whichever is longer */
 			NEAR(p.ran, want, 0.02 + (double)(kernels[k] + 2 * TURN_NS) / (double)want);
 		}
 }
