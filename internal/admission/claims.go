@@ -41,6 +41,9 @@ func (e *Engine) unclaim(w *workload, forGood bool) {
 	if q.spec.StrictFIFO {
 		e.ready(q)
 	}
+	if t.policy != PolicyFIFO && len(q.claims) == 0 {
+		q.wakeAll(e) // the next may take from others now
+	}
 }
 
 // liftClaim takes the claimed room out of the future, telling others if for good.

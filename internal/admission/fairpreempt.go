@@ -84,7 +84,9 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	if p.WithinQueue != PreemptNever {
 		any = h.open(s, cursor{queue: q})
 	}
-	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && !s.a.w.barredNow() {
+	// One at a time: while a workload of the queue waits for its room, the next does not take
+	// from others. Shares even out by themselves as workloads end.
+	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !s.a.w.barredNow() {
 		for _, o := range t.queues {
 			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, lca: t.root}) {
 				any = true
