@@ -78,6 +78,11 @@ test-native: ## Run the GPU library's tests against a stub driver
 test-e2e: build ## Run the programs against the sandbox
 	go test -count=1 ./test/...
 
+.PHONY: test-operators
+test-operators: build ## Run real job operators beside Elastic (builds them first: minutes)
+	cd test/operators/jobset && go build -o ../../../bin/operators/jobset-operator sigs.k8s.io/jobset
+	ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
+
 .PHONY: lint
 lint: ## Check style, import rules and complexity
 	$(TOOL) golangci-lint run ./...

@@ -65,11 +65,8 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wl == nil && obj.GetLabels()[PrebuiltLabel] != "" {
-		wl, err = c.adopt(ctx, j)
-		if err != nil || wl == nil {
-			return ctrl.Result{}, err
-		}
+	if wl == nil && prebuilt(obj) {
+		return c.result(j, c.adopt(ctx, j))
 	}
 	return c.result(j, c.step(ctx, j, wl))
 }
@@ -465,27 +462,27 @@ func prebuilt(obj client.Object) bool { return obj.GetLabels()[PrebuiltLabel] !=
 
 // adopt makes the prebuilt workload a job names the job's own. Until it is
 // there the job waits; its coming wakes us.
-func (c *controller) adopt(ctx context.Context, j job) (*kueue.Workload, error) {
+func (c *controller) adopt(ctx context.Context, j job) error {
 	obj := j.meta()
 	if !j.held() {
-		return nil, c.stop(ctx, j, "its prebuilt workload is not admitted")
+		return c.stop(ctx, j, "its prebuilt workload is not admitted")
 	}
 	wl := &kueue.Workload{}
 	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[PrebuiltLabel]}, wl)
 	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return client.IgnoreNotFound(err)
 	}
 	if owner := metav1.GetControllerOf(wl); owner != nil {
-		return nil, &misfitError{fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
+		return &misfitError{fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
 	}
 	owned := wl.DeepCopy()
 	labels := owned.Labels
 	j.own(owned)
 	if err := merge("label", &labels, owned.Labels); err != nil {
-		return nil, err
+		return err
 	}
 	owned.Labels = labels
-	return nil, c.client.Update(ctx, owned) // the update wakes us
+	return c.client.Update(ctx, owned) // the update wakes us
 }
 
 func conditionOf(wl *kueue.Workload, name string) *metav1.Condition {

@@ -120,7 +120,7 @@ func (j object) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) 
 	}
 	counts := map[kueue.PodSetReference]int32{}
 	for _, p := range places {
-		n, err := p.podSetRow.reclaimable.number(p.vars, 0)
+		n, err := p.reclaimable.number(p.vars, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -392,7 +392,8 @@ func (g *podGroup) surplus() ([]*corev1.Pod, error) {
 	var out []*corev1.Pod
 	for _, waiting := range []bool{false, true} {
 		for _, pod := range g.pods {
-			if !(live(pod) || pod.Status.Phase == corev1.PodSucceeded) || (live(pod) && gated(pod)) != waiting {
+			counts := live(pod) || pod.Status.Phase == corev1.PodSucceeded
+			if !counts || (live(pod) && gated(pod)) != waiting {
 				continue
 			}
 			if counted++; counted > total && waiting {

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,7 +123,10 @@ func TestMPIJobV1(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is there (%v)", err)
+		if err != nil {
+			return err
+		}
+		return errors.New("it is there")
 	})
 	if err := install(t.Context(), objects); err != nil {
 		t.Fatal(err)
