@@ -98,6 +98,7 @@ func oldFlags(args []string) []string {
 }
 
 func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration) error {
+	gpu.EvenAnswers()
 	scheme, err := newScheme()
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -23,6 +24,7 @@ import (
 // taken; between questions a pod is bound, so that the answer changes.
 func BenchmarkExtender(b *testing.B) {
 	const nodes = 5000
+	gpu.EvenAnswers()
 	w := newWorld(b, placement.Options{})
 	names := make([]string, nodes)
 	objects := make([]client.Object, 0, nodes+nodes*8)

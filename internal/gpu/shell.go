@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -253,3 +255,12 @@ func (s *Shell) Status(ctx context.Context) (status []placement.NodeStatus, err 
 
 // Modes that are served.
 func (s *Shell) Modes() request.Modes { return s.options.Modes }
+
+// EvenAnswers has the garbage collector run less often: most of the heap is the books and the cache,
+// which live long, and looking through them is what the slowest answers wait for. GOGC overrules it,
+// and GOMEMLIMIT bounds it.
+func EvenAnswers() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}

@@ -97,7 +97,13 @@ func reply(w http.ResponseWriter, answer any) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(buffer)
 	buffer.Reset()
-	if err := json.NewEncoder(buffer).Encode(answer); err != nil {
+	var err error
+	if large, ok := answer.(interface{ writeTo(*bytes.Buffer) error }); ok {
+		err = large.writeTo(buffer)
+	} else {
+		err = json.NewEncoder(buffer).Encode(answer)
+	}
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
@@ -127,7 +133,13 @@ func (h *Handler) filter(ctx context.Context, args *filterArgs) *filterResult {
 }
 
 func filtered(args *filterArgs, verdicts []placement.Verdict) *filterResult {
-	fit := make([]string, 0, len(verdicts))
+	var fit []string
+	if args.NodeNames != nil {
+		fit = (*args.NodeNames)[:0] // the request's list becomes the answer's
+	}
+	if fit == nil {
+		fit = []string{}
+	}
 	result := &filterResult{NodeNames: &fit}
 	for _, v := range verdicts {
 		switch v.Reason {
@@ -156,9 +168,9 @@ func filtered(args *filterArgs, verdicts []placement.Verdict) *filterResult {
 	return result
 }
 
-func (h *Handler) priorities(ctx context.Context, args *filterArgs) []hostPriority {
+func (h *Handler) priorities(ctx context.Context, args *filterArgs) priorities {
 	names := args.names()
-	result := make([]hostPriority, len(names))
+	result := make(priorities, len(names))
 	for i, name := range names {
 		result[i].Host = name
 	}

@@ -3,6 +3,7 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,42 @@ type filterResult struct {
 type hostPriority struct {
 	Host  string
 	Score int64
+}
+
+// priorities are thousands of pairs, written without reflection.
+type priorities []hostPriority
+
+func (p priorities) writeTo(buffer *bytes.Buffer) error {
+	buffer.WriteByte('[')
+	for i := range p {
+		if i > 0 {
+			buffer.WriteByte(',')
+		}
+		buffer.WriteString(`{"Host":`)
+		name, err := quote(buffer.AvailableBuffer(), p[i].Host)
+		if err != nil {
+			return err
+		}
+		buffer.Write(name)
+		buffer.WriteString(`,"Score":`)
+		buffer.Write(strconv.AppendInt(buffer.AvailableBuffer(), p[i].Score, 10))
+		buffer.WriteByte('}')
+	}
+	buffer.WriteByte(']')
+	return nil
+}
+
+// quote a name as JSON does. Node names need no escapes; what does goes the long way.
+func quote(to []byte, name string) ([]byte, error) {
+	for i := range len(name) {
+		c := name[i]
+		if !(c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
+			return json.Marshal(name)
+		}
+	}
+	to = append(to, '"')
+	to = append(to, name...)
+	return append(to, '"'), nil
 }
 
 type bindArgs struct {

@@ -1,6 +1,7 @@
 package extender
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -39,4 +40,25 @@ func compare(t interface{ Fatalf(string, ...any) }, text string) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s: got %q, want %q", text, got, want)
 	}
+}
+
+// Whatever the names are, encoding/json reads back what was written.
+func TestPrioritiesAreJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var want priorities
+		for _, name := range rapid.SliceOf(rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z0-9.-]{0,20}`))).Draw(t, "names") {
+			want = append(want, hostPriority{Host: name, Score: rapid.Int64Range(0, 10).Draw(t, "score")})
+		}
+		var buffer bytes.Buffer
+		if err := want.writeTo(&buffer); err != nil {
+			t.Fatal(err)
+		}
+		var got priorities
+		if err := json.Unmarshal(buffer.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v", buffer.String(), err)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
 }
