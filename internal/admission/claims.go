@@ -10,9 +10,10 @@ import "slices"
 func (e *Engine) claim(a *assignment) {
 	w := a.w
 	q := w.queue
+	kept := *a
+	kept.key = w.class.key
 	e.dequeue(w)
 	q.pending++
-	kept := *a
 	kept.counts = slices.Clone(a.counts)
 	kept.usage = slices.Clone(a.usage)
 	kept.flavors, kept.need, kept.misses, kept.victims, kept.avoid, kept.drops = nil, nil, nil, nil, nil, nil

@@ -20,6 +20,7 @@ const (
 type assignment struct {
 	w        *workload
 	shape    *shape
+	key      string // of the class, kept with a claim
 	mode     mode
 	borrow   int // how far up the quota comes from; 0: the queue's own
 	counts   []int32

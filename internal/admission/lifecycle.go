@@ -38,10 +38,9 @@ func (e *Engine) update(w *workload, spec Workload) {
 	e.setLocal(w, spec)
 	switch {
 	case spec.Admission != nil:
-		spec.Evicting = spec.Evicting || w.leaving
 		e.hold(w, spec)
 	case w.assumed:
-		spec.Admission, spec.Evicting = w.spec.Admission, w.leaving
+		spec.Admission, spec.Evicting = w.spec.Admission, false
 		e.hold(w, spec)
 		w.assumed = true
 	default:
@@ -102,20 +101,18 @@ func (ev WriteFailed) apply(e *Engine) {
 	}
 	spec := w.spec
 	if w.assumed {
-		w.assumed, w.leaving = false, false
+		w.assumed = false
 		spec.Admission, spec.Evicting = nil, false
 		e.pend(w, spec)
 		return
 	}
-	if w.holds && w.leaving && !w.confirmedLeaving() {
+	if w.holds && w.leaving && !w.spec.Evicting {
 		// Those who counted on its going must look again.
 		e.setLeaving(w, false)
 		w.queue.node.root.tree.dropClaims(e)
 		e.reviewLater(w)
 	}
 }
-
-func (w *workload) confirmedLeaving() bool { return w.spec.Evicting }
 
 // withdraw takes a workload out of line.
 func (e *Engine) withdraw(w *workload) {
@@ -381,16 +378,27 @@ func (e *Engine) pend(w *workload, spec Workload) {
 	wasEvicted := w.holds
 	e.release(w)
 	order := e.orderTime(&spec)
-	same := !wasEvicted && w.class != nil && w.order == order && w.spec.Priority == spec.Priority &&
-		w.class.key == string(e.classKey(&spec, w.local))
+	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority &&
+		w.classKey() == string(e.classKey(&spec, w.local))
 	if !same {
 		e.withdraw(w)
 	}
 	w.spec, w.order = spec, order
 	if same {
-		w.spec.PodSets = w.class.shape.podSets
+		w.spec.PodSets = w.shape().podSets
 	}
 	e.place(w)
+}
+
+// classKey is the key of the class w is in, or was in before it waited for room.
+func (w *workload) classKey() string {
+	switch {
+	case w.class != nil:
+		return w.class.key
+	case w.claim != nil:
+		return w.claimed.key
+	}
+	return ""
 }
 
 // place puts a pending workload in line, or holds it back with a reason.

@@ -35,7 +35,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G]
-//	finish|delete|release|fail|activate|deactivate|ungate|up NAME      reclaim NAME PODSET=N      wait DURATION
+//	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME      reclaim NAME PODSET=N      wait DURATION
 //	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
@@ -436,6 +436,8 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 		s.e.Apply(WriteFailed{key})
 	case "activate", "deactivate":
 		w.Inactive = f[0] == "deactivate"
+		s.workload(w)
+	case "touch":
 		s.workload(w)
 	case "up":
 		w.PodsReady = true
