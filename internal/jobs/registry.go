@@ -407,9 +407,12 @@ func (r *registry) jobsOf(kind *Kind) handler.MapFunc {
 			key.Name = owner.Name
 			return []reconcile.Request{{NamespacedName: key}}
 		}
-		list := &metav1.PartialObjectMetadataList{}
+		if w, ok := wl.(*kueue.Workload); !ok || len(w.Status.Conditions) > 0 {
+			return nil // whoever waited for it heard of it when it came
+		}
+		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
-		err := r.mgr.GetAPIReader().List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{PrebuiltLabel: wl.GetName()})
+		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{PrebuiltLabel: wl.GetName()})
 		if err != nil {
 			return nil // the job itself is looked at whenever it changes
 		}
