@@ -16,9 +16,9 @@
 // so freed room reaches the one it was freed for.
 //
 // Pending workloads of one shape in one queue form a class and share one answer.
-// Decide takes the heads of all queues of a tree in rounds, as Kueue does per cycle, until
-// nobody can be helped. A class that cannot be is parked, and wakes when there
-// is enough of what it lacked.
+// Each queue of a tree nominates the first workload that can be helped; they are settled by
+// their rights, one after the other, until nobody can be helped. A class that
+// cannot be is parked, and wakes when there is enough of what it lacked.
 //
 // # What the caller owes the engine
 //
@@ -34,6 +34,6 @@
 // # Stability
 //
 // The names and fields in types.go, events.go, plan.go, placement.go, explain.go and status.go
-// and the methods New, Apply, Decide, Explain, Status, Pending are what other packages
-// use; they are extended, not renamed.
+// and New, Apply, Decide, Explain, Status, LocalStatus, CohortStatus, Pending and Line are what
+// other packages use; they are extended, not renamed. The design is told in docs/design/admission.md.
 package admission

@@ -248,6 +248,70 @@ func TestFailedWritesAreUndone(t *testing.T) {
 	})
 }
 
+// Writes take their time: events that still show a workload pending, or not yet
+// leaving, come between a decision and its confirmation or failure.
+func TestWritesInFlight(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		flying := map[Key]*Admission{} // admissions on their way
+		land := func(k Key, ok bool) {
+			adm := flying[k]
+			delete(flying, k)
+			wl, exists := w.workloads[k]
+			switch {
+			case !exists:
+			case ok:
+				wl.Admission, wl.StartedAt = adm, w.now
+				w.workload(wl)
+			default:
+				w.e.Apply(WriteFailed{k})
+			}
+		}
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			w.step() // may touch workloads whose admission is on its way
+			p := w.e.Decide(w.now)
+			for _, a := range p.Admit {
+				flying[a.Workload] = a.Admission
+			}
+			for _, v := range p.Evict {
+				if flying[v.Workload] != nil {
+					land(v.Workload, true)
+				}
+				wl := w.workloads[v.Workload]
+				if rapid.Bool().Draw(t, "eviction fails") {
+					w.workload(wl) // an event from before
+					w.e.Apply(WriteFailed{v.Workload})
+					continue
+				}
+				wl.Evicting = true
+				w.workload(wl)
+			}
+			for _, k := range sortedKeys(flying) {
+				if what := rapid.IntRange(0, 3).Draw(t, "write"); what < 2 {
+					land(k, what == 0)
+				}
+			}
+			for _, k := range w.leaving() {
+				if rapid.Bool().Draw(t, "lets go") {
+					w.release(k)
+				}
+			}
+			for _, k := range sortedKeys(flying) {
+				if in := w.e.workloads[k]; in != nil && !in.holds {
+					t.Fatalf("%s lost its admission while it was being written", k)
+				}
+			}
+		}
+		for _, k := range sortedKeys(flying) {
+			land(k, true)
+		}
+		if _, quiet := w.settle(3*len(w.workloads) + 10); !quiet {
+			t.Fatal("no end")
+		}
+		checkBooks(t, w)
+	})
+}
+
 // checkBooks compares the engine's state with the objects.
 func checkBooks(t *rapid.T, w *world) {
 	e := w.e

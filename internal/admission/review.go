@@ -1,0 +1,143 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// reviewLater lists a holder to be checked for reasons to evict it.
+func (e *Engine) reviewLater(w *workload) {
+	if !w.reviewed {
+		w.reviewed = true
+		e.review = append(e.review, w)
+	}
+}
+
+// reviewHolders evicts those who may not go on: deactivated, stopped, out of time.
+func (e *Engine) reviewHolders(at time.Time) {
+	slices.SortFunc(e.review, func(a, b *workload) int {
+		return cmp.Or(strings.Compare(a.spec.Namespace, b.spec.Namespace), strings.Compare(a.spec.Name, b.spec.Name))
+	})
+	for _, w := range e.review {
+		w.reviewed = false
+		if !w.holds || w.leaving || w.gone {
+			continue
+		}
+		if reason, message := e.mustLeave(w, at); reason != "" {
+			e.evict(Evict{Reason: reason, Message: message}, w)
+		}
+	}
+	e.review = e.review[:0]
+}
+
+func (e *Engine) mustLeave(w *workload, at time.Time) (Reason, string) {
+	s := &w.spec
+	switch {
+	case s.Inactive:
+		return ReasonDeactivated, "The workload is deactivated"
+	case w.local.exists && w.local.spec.Stop == StopHoldAndDrain:
+		return ReasonLocalQueueStopped, "The LocalQueue is stopped"
+	case w.queue.exists && w.queue.spec.Stop == StopHoldAndDrain:
+		return ReasonClusterQueueStopped, "The ClusterQueue is stopped"
+	case s.MaxRunTime > 0 && !s.StartedAt.IsZero():
+		end := s.StartedAt.Add(s.MaxRunTime - s.RanBefore)
+		if !at.Before(end) {
+			return ReasonMaxExecutionExceeded, "The maximum execution time (" + s.MaxRunTime.String() + ") exceeded"
+		}
+		e.setTimer(end, w)
+	}
+	return "", ""
+}
+
+// evict adds w to the plan's evictions; it leaves the future at once.
+func (e *Engine) evict(ev Evict, w *workload) {
+	ev.Workload, ev.UID, ev.Queue = w.spec.Key, w.spec.UID, w.queue.name
+	e.plan.Evict = append(e.plan.Evict, ev)
+	e.setLeaving(w, true)
+}
+
+// timer looks at a workload again at a time: its backoff or run time ends.
+type timer struct {
+	at time.Time
+	w  *workload
+}
+
+func (e *Engine) setTimer(at time.Time, w *workload) {
+	if w.timer.Equal(at) {
+		return
+	}
+	w.timer = at
+	e.timers = append(e.timers, timer{at, w})
+	for i := len(e.timers) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !e.timers[i].at.Before(e.timers[p].at) {
+			break
+		}
+		e.timers[i], e.timers[p] = e.timers[p], e.timers[i]
+		i = p
+	}
+}
+
+func (e *Engine) popTimer() {
+	last := len(e.timers) - 1
+	e.timers[0] = e.timers[last]
+	e.timers[last] = timer{}
+	e.timers = e.timers[:last]
+	for i := 0; ; {
+		l := 2*i + 1
+		if l >= last {
+			return
+		}
+		if r := l + 1; r < last && e.timers[r].at.Before(e.timers[l].at) {
+			l = r
+		}
+		if !e.timers[l].at.Before(e.timers[i].at) {
+			return
+		}
+		e.timers[i], e.timers[l] = e.timers[l], e.timers[i]
+		i = l
+	}
+}
+
+// due says what a timer of w waits for, zero when it is void by now.
+func (w *workload) due() time.Time {
+	switch {
+	case w.gone:
+		return time.Time{}
+	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
+		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
+	case !w.holds:
+		return w.spec.RequeueAt
+	}
+	return time.Time{}
+}
+
+func (e *Engine) fireTimers(at time.Time) {
+	for len(e.timers) > 0 && !e.timers[0].at.After(at) {
+		t := e.timers[0]
+		e.popTimer()
+		if t.w.timer.Equal(t.at) {
+			t.w.timer = time.Time{}
+		}
+		switch {
+		case !t.at.Equal(t.w.due()):
+		case t.w.holds:
+			e.reviewLater(t.w)
+		case t.w.class == nil && t.w.claim == nil:
+			e.place(t.w)
+		}
+	}
+}
+
+// nextTimer is when the earliest timer that still counts goes off.
+func (e *Engine) nextTimer() time.Time {
+	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
+		e.popTimer()
+	}
+	if len(e.timers) == 0 {
+		return time.Time{}
+	}
+	return e.timers[0].at
+}
