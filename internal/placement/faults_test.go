@@ -38,10 +38,10 @@ func TestSpreadTellsNodesApartWithinRange(t *testing.T) {
 				t.Errorf("%s: scores %v leave 0..%d", policy, scores, MaxScore)
 			}
 		}
-		if policy == "spread" && !(scores[2] > scores[1] && scores[1] > scores[0]) {
+		if policy == "spread" && (scores[2] <= scores[1] || scores[1] <= scores[0]) {
 			t.Errorf("spread scores %v: want the emptiest node highest", scores)
 		}
-		if policy == "binpack" && !(scores[0] > scores[1] && scores[1] > scores[2]) {
+		if policy == "binpack" && (scores[0] <= scores[1] || scores[1] <= scores[2]) {
 			t.Errorf("binpack scores %v: want the fullest node highest", scores)
 		}
 	}

@@ -207,7 +207,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 		for i := range acts {
 			do(e, &acts[i], nodes)
 			for j := range probes {
-				e.Best(&probes[j]) // keeps indexes in use
+				_, _ = e.Best(&probes[j]) // keeps indexes in use
 			}
 		}
 		again := rebuilt(t, e, opts)
@@ -267,7 +267,7 @@ func TestSameEventsSameAnswers(t *testing.T) {
 			for i := range acts {
 				if run == 1 {
 					// Questions in between change nothing.
-					e.Best(&acts[len(acts)-1].pod)
+					_, _ = e.Best(&acts[len(acts)-1].pod)
 					e.Victims(&acts[len(acts)-1].gang, nil)
 				}
 				transcripts[run] = append(transcripts[run], acts[i].kind+" "+do(e, &acts[i], nodes))

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -180,7 +181,9 @@ func (e *Engine) compile(pod *Pod) (*shape, error) {
 	for i := range pod.Containers {
 		r := &pod.Containers[i].Cards
 		if err := r.Validate(); err != nil {
-			err.(*RequestError).Container = pod.Containers[i].Name
+			if bad := (*RequestError)(nil); errors.As(err, &bad) {
+				bad.Container = pod.Containers[i].Name
+			}
 			return nil, fmt.Errorf("pod %s: %w", pod.Key, err)
 		}
 		if r.Count == 0 {

@@ -115,7 +115,7 @@ func readCSV(path string, each func(row) error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	reader := csv.NewReader(f)
 	header, err := reader.Read()
 	if err != nil {

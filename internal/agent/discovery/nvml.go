@@ -21,7 +21,7 @@ type NVML struct {
 // NewNVML loads the driver's library. The error says that there is none.
 func NewNVML(node string, lib nvml.Interface) (*NVML, error) {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("no NVIDIA driver answers: %s", ret)
+		return nil, fmt.Errorf("no NVIDIA driver answers: %w", ret)
 	}
 	return &NVML{node: node, lib: lib}, nil
 }
@@ -36,7 +36,7 @@ func (n *NVML) Serves(node *corev1.Node) bool { return node.Name == n.node }
 func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
 	count, ret := n.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("counting cards: %s", ret)
+		return nil, fmt.Errorf("counting cards: %w", ret)
 	}
 	devices := make([]nvml.Device, count)
 	cards := make([]Card, count)
