@@ -100,7 +100,8 @@ type workload struct {
 	assumed  bool     // admitted by us, not yet confirmed
 	admitted uint64   // decision in which we admitted it
 	told     Reason
-	reviewed bool // listed in Engine.review
+	held     string // message of why it is not even in line
+	reviewed bool   // listed in Engine.review
 	timer    time.Time
 	gone     bool
 	aside    uint64 // decision in which its claim was set aside; at most once in each

@@ -407,9 +407,13 @@ func (e *Engine) place(w *workload) {
 			e.setTimer(w.spec.RequeueAt, w)
 		}
 		e.withdraw(w)
+		if w.held != message { // the token alone does not tell one misconfiguration from another
+			w.told, w.held = "", message
+		}
 		e.park(w, reason, message)
 		return
 	}
+	w.held = ""
 	if w.queue == q && (w.class != nil || w.claim != nil) {
 		return
 	}
