@@ -1,0 +1,43 @@
+package admission
+
+import (
+	"testing"
+	"time"
+)
+
+// A queue that goes while its workloads hold quota leaves them to finish; the
+// engine must take in their end as well.
+func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, cohort := range []string{"", "team"} {
+		e := New(Options{})
+		e.Apply(NamespaceChanged{Name: "ns"})
+		e.Apply(FlavorChanged{Flavor: Flavor{Name: "h100"}})
+		e.Apply(QueueChanged{Queue: Queue{
+			Name: "cq", Cohort: cohort, NamespaceSelector: &Term{},
+			Groups: []ResourceGroup{{
+				Resources: []string{"nvidia.com/gpu"},
+				Flavors:   []FlavorQuotas{{Flavor: "h100", Quotas: map[string]Quota{"nvidia.com/gpu": {Nominal: 8}}}},
+			}},
+		}})
+		e.Apply(LocalQueueChanged{LocalQueue: LocalQueue{Key: Key{"ns", "main"}, Queue: "cq"}})
+		w := Workload{
+			Key: Key{"ns", "wl"}, UID: "1", LocalQueue: "main", Created: at,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"nvidia.com/gpu": 4}}},
+		}
+		e.Apply(WorkloadChanged{Workload: w})
+		plan := e.Decide(at)
+		if len(plan.Admit) != 1 {
+			t.Fatalf("cohort %q: the workload must be admitted", cohort)
+		}
+		w.Admission = plan.Admit[0].Admission
+		e.Apply(WorkloadChanged{Workload: w})
+		e.Apply(QueueGone{Name: "cq"})
+		e.Apply(LocalQueueGone{Key: Key{"ns", "main"}})
+		e.Apply(WorkloadGone{Key: w.Key})
+		e.Decide(at.Add(time.Second))
+		if _, exists := e.Status("cq"); exists {
+			t.Errorf("cohort %q: the queue is gone", cohort)
+		}
+	}
+}
