@@ -82,13 +82,13 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	t := q.node.root.tree
 	any := false
 	if p.WithinQueue != PreemptNever {
-		any = h.open(s, cursor{queue: q})
+		any = h.open(s, cursor{queue: q, list: q.victimList()})
 	}
 	// One at a time: while a workload of the queue waits for its room, the next does not take
 	// from others. Shares even out by themselves as workloads end.
 	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !s.a.w.barredNow() {
 		for _, o := range t.queues {
-			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, lca: t.root}) {
+			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: o.victimList(), lca: t.root}) {
 				any = true
 			}
 		}

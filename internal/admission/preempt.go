@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -13,6 +14,7 @@ type victim struct {
 // cursor walks the holders of one queue in the order they are displaced.
 type cursor struct {
 	queue     *queue
+	list      []*workload // its holders in the order they are displaced
 	next      int
 	at        *workload // the candidate next points to, while merging
 	lca       *node     // lowest cohort shared with the preemptor; nil in its own queue
@@ -176,7 +178,7 @@ func (e *Engine) collect(s *search) {
 	}
 	p := &q.spec.Preemption
 	if p.WithinQueue != PreemptNever {
-		s.cursors[2] = append(s.cursors[2], cursor{queue: q})
+		s.cursors[2] = append(s.cursors[2], cursor{queue: q, list: q.victimList()})
 	}
 	if p.ReclaimWithinCohort == PreemptNever || s.a.w.barredNow() {
 		return
@@ -218,7 +220,7 @@ func (s *search) gather(n, lca, skip *node, right bool) {
 		if right {
 			g = 0
 		}
-		s.cursors[g] = append(s.cursors[g], cursor{queue: ch.queue, lca: lca, advantage: right})
+		s.cursors[g] = append(s.cursors[g], cursor{queue: ch.queue, list: ch.queue.victimList(), lca: lca, advantage: right})
 	}
 }
 
@@ -238,9 +240,10 @@ func (s *search) peek(c *cursor) *workload {
 	if c.lca == nil {
 		policy = w.queue.spec.Preemption.WithinQueue
 	}
-	for ; c.next < len(c.queue.holders); c.next++ {
-		v := c.queue.holders[c.next]
-		if v.spec.Priority > s.prio && policy != PreemptAny {
+	sorted := !c.queue.spec.UsageFairSharing // by priority
+	for ; c.next < len(c.list); c.next++ {
+		v := c.list[c.next]
+		if sorted && v.spec.Priority > s.prio && policy != PreemptAny {
 			return nil
 		}
 		if !policy.allows(w, v) {
@@ -251,6 +254,17 @@ func (s *search) peek(c *cursor) *workload {
 		}
 	}
 	return nil
+}
+
+// victimList is the queue's holders in the order they are displaced: where
+// usage decides, those of the local queue that used most go first.
+func (q *queue) victimList() []*workload {
+	if !q.spec.UsageFairSharing {
+		return q.holders
+	}
+	list := slices.Clone(q.holders)
+	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.local.share, a.local.share) })
+	return list
 }
 
 func (w *workload) uses(frs []int32) bool {

@@ -456,7 +456,9 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 			if len(byPreemptor) == 1 && len(p.Admit) == 0 && len(w.leaving()) == len(p.Evict) {
 				for k, victims := range byPreemptor {
-					checkMinimal(t, w, w.e.workloads[k], victims)
+					if in := w.e.workloads[k]; in.claim != nil { // else a better one took over
+						checkMinimal(t, w, in, victims)
+					}
 				}
 			}
 			for _, k := range w.leaving() {
@@ -477,10 +479,12 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 	})
 }
 
-// outdone: someone with better rights took or claimed room in the last decision.
+// outdone: someone with better rights took or claimed room in the last decision:
+// before it in turn, or with a right to displace it.
 func (w *world) outdone(p *workload) bool {
 	for _, o := range w.e.workloads {
-		if turn(o, p) < 0 && (o.claim != nil || o.admitted == w.e.decision) {
+		better := turn(o, p) < 0 || o.strikes > 0
+		if o != p && better && (o.claim != nil || o.admitted == w.e.decision) {
 			return true
 		}
 	}
