@@ -33,6 +33,7 @@ func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
 		w.Admission = plan.Admit[0].Admission
 		e.Apply(WorkloadChanged{Workload: w})
 		e.Apply(QueueGone{Name: "cq"})
+		e.Decide(at)
 		e.Apply(LocalQueueGone{Key: Key{"ns", "main"}})
 		e.Apply(WorkloadGone{Key: w.Key})
 		e.Decide(at.Add(time.Second))
@@ -40,4 +41,24 @@ func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
 			t.Errorf("cohort %q: the queue is gone", cohort)
 		}
 	}
+}
+
+// A workload that was found holding quota of a queue nobody has described.
+func TestWorkloadOfAQueueThatNeverWas(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	e := New(Options{})
+	e.Apply(NamespaceChanged{Name: "ns"})
+	e.Apply(LocalQueueChanged{LocalQueue: LocalQueue{Key: Key{"ns", "main"}, Queue: "cq"}})
+	e.Decide(at)
+	w := Workload{
+		Key: Key{"ns", "wl"}, UID: "1", LocalQueue: "main", Created: at,
+		PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"nvidia.com/gpu": 4}}},
+		Admission: &Admission{Queue: "cq", PodSets: []PodSetAssignment{{
+			Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}, Usage: Requests{"nvidia.com/gpu": 4},
+		}}},
+	}
+	e.Apply(WorkloadChanged{Workload: w})
+	e.Decide(at)
+	e.Apply(WorkloadGone{Key: w.Key})
+	e.Decide(at)
 }

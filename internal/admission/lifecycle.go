@@ -290,7 +290,9 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	if v < 0 {
 		t.touched, t.loose = true, true
 		t.helps++
-		t.freed[fr] = true
+		if int(fr) < len(t.freed) { // the tree of a queue that is gone has nobody to help
+			t.freed[fr] = true
+		}
 		q.node.add(fr, v, k)
 		e.enlist(t)
 		return
