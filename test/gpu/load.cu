@@ -1,4 +1,4 @@
-// load KIND SECONDS [READY-FILE]: runs one kind of work for so long and prints how many operations a second it got.
+// load KIND SECONDS [READY-FILE [windows]]: runs one kind of work for so long and prints how many operations a second it got.
 // Kinds: launch (empty kernels), small (kernels of some 20 us), gemm (bf16 8192^3), graph (20 kernels a replay),
 // coop (cooperative launches), sync (a kernel, then a wait for it).
 #include <cuda_runtime.h>
@@ -114,6 +114,19 @@ int main(int argc, char **argv)
 		OK(cudaDeviceSynchronize());
 	}
 	long ops = 0;
+	if (argc > 4) { // the rate of each quarter of a second, with the time, so that limits can change in between
+		for (double end = now() + seconds, from = now(); from < end; ops = 0) {
+			while (now() < from + 0.25) {
+				for (int i = 0; i < batch; i++) one();
+				ops += batch;
+				OK(cudaDeviceSynchronize());
+			}
+			double to = now();
+			printf("%.3f %.3f %.1f\n", from, to, ops / (to - from));
+			from = to;
+		}
+		return 0;
+	}
 	begin = now();
 	while (now() < begin + seconds) {
 		for (int i = 0; i < batch; i++) one();
