@@ -401,7 +401,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 	n := c.queue.node
 	if a.failed != nil {
 		for _, f := range c.queue.flavors() {
-			e.flavors[f].refused = append(e.flavors[f].refused, wait{c, 0, c.epoch})
+			e.flavors[f].refuse(c)
 		}
 	}
 	if len(a.shape.groups) > 1 || a.shape.shrinks {

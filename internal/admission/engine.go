@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -203,7 +205,13 @@ func (e *Engine) localQueue(k Key) *localQueue {
 
 // Queues, cohorts and flavors.
 
+// Objects are reported again for changes that are none to us, their status above
+// all; those must cost nothing.
+
 func (ev CohortChanged) apply(e *Engine) {
+	if was, ok := e.cohortSpecs[ev.Cohort.Name]; ok && reflect.DeepEqual(was, ev.Cohort) {
+		return
+	}
 	n := e.cohort(ev.Cohort.Name)
 	e.cohortSpecs[ev.Cohort.Name] = ev.Cohort
 	if ev.Cohort.Parent != "" {
@@ -227,6 +235,9 @@ func (ev CohortGone) apply(e *Engine) {
 
 func (ev QueueChanged) apply(e *Engine) {
 	q := e.queue(ev.Queue.Name)
+	if q.exists && reflect.DeepEqual(q.spec, ev.Queue) {
+		return
+	}
 	afs := q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
 	q.spec, q.exists = ev.Queue, true
 	if ev.Queue.Cohort != "" {
@@ -289,6 +300,11 @@ func (e *Engine) replaceQueue(q *queue, reclass bool) {
 
 func (ev LocalQueueChanged) apply(e *Engine) {
 	l := e.localQueue(ev.LocalQueue.Key)
+	spec := ev.LocalQueue
+	spec.Consumed, spec.ConsumedAt = l.spec.Consumed, l.spec.ConsumedAt
+	if l.exists && reflect.DeepEqual(l.spec, spec) {
+		return
+	}
 	l.exists = true
 	l.setQueue(e.queue(ev.LocalQueue.Queue))
 	l.spec = ev.LocalQueue
@@ -346,6 +362,9 @@ func (ev FlavorGone) apply(e *Engine) { e.changeFlavor(Flavor{Name: ev.Name}, fa
 func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 	i := e.flavor(spec.Name)
 	f := e.flavors[i]
+	if f.exists == exists && reflect.DeepEqual(f.spec, spec) {
+		return
+	}
 	f.spec, f.exists = spec, exists
 	f.version++
 	for _, q := range e.queues { // waking is per queue; the order does not matter
@@ -356,6 +375,9 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 }
 
 func (ev NamespaceChanged) apply(e *Engine) {
+	if was, ok := e.namespaces[ev.Name]; ok && maps.Equal(was, ev.Labels) {
+		return
+	}
 	e.namespaces[ev.Name] = ev.Labels
 	e.replaceNamespace(ev.Name)
 }

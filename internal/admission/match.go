@@ -11,6 +11,7 @@ type flavor struct {
 	exists  bool
 	version uint32
 	refused []wait // parked because nodes of this flavor had no room
+	live    int    // of those, not void at the last count
 }
 
 // matches says whether all requirements hold for the labels.

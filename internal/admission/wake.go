@@ -283,6 +283,15 @@ func (q *queue) wakeAll(e *Engine) {
 	}
 }
 
+// refuse notes that a parked class waits for room on the flavor's nodes.
+func (f *flavor) refuse(c *class) {
+	if len(f.refused) > 2*f.live+64 {
+		f.refused = slices.DeleteFunc(f.refused, wait.void)
+		f.live = len(f.refused)
+	}
+	f.refused = append(f.refused, wait{c, 0, c.epoch})
+}
+
 // wakePlacement wakes those whom the flavor's nodes had no room for.
 func (e *Engine) wakePlacement(f *flavor) {
 	for _, w := range f.refused {
@@ -290,5 +299,5 @@ func (e *Engine) wakePlacement(f *flavor) {
 			e.unpark(w.class)
 		}
 	}
-	f.refused = f.refused[:0]
+	f.refused, f.live = f.refused[:0], 0
 }

@@ -104,3 +104,33 @@ func TestDecideAllocatesLittle(t *testing.T) {
 		t.Errorf("%v allocations per release and admission", allocs)
 	}
 }
+
+// Objects come again with nothing changed but their status: nothing is looked at.
+func TestRepeatedEventsCostNothing(t *testing.T) {
+	s := newShell(Options{})
+	s.namespace("default", map[string]string{"a": "b"})
+	s.flavor(Flavor{Name: "f", NodeLabels: map[string]string{"kind": "f"}})
+	s.cohort(Cohort{Name: "team"})
+	q := Queue{Name: "q", Cohort: "team", NamespaceSelector: &Term{}, Groups: []ResourceGroup{{Resources: []string{CPU}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{CPU: {Nominal: 1}}}}}}}
+	s.queue(q)
+	l := LocalQueue{Key: Key{"default", "q"}, Queue: "q"}
+	s.local(l)
+	w := benchWorkload(1, "q", 2, 0)
+	s.workload(w)
+	s.decide()
+	evals := s.e.evals
+	s.namespace("default", map[string]string{"a": "b"})
+	s.flavor(Flavor{Name: "f", NodeLabels: map[string]string{"kind": "f"}})
+	s.cohort(Cohort{Name: "team"})
+	q.Groups = []ResourceGroup{{Resources: []string{CPU}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{CPU: {Nominal: 1}}}}}}
+	s.queue(q)
+	l.Consumed, l.ConsumedAt = map[string]float64{CPU: 1}, s.now
+	s.local(l)
+	s.workload(benchWorkload(1, "q", 2, 0))
+	if s.e.reshaped || len(s.e.work) > 0 {
+		t.Errorf("to be linked again: %v, trees to decide: %d", s.e.reshaped, len(s.e.work))
+	}
+	if p := s.decide(); s.e.evals != evals || len(p.Park) > 0 {
+		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Park)
+	}
+}
