@@ -9,7 +9,11 @@
 #include <unistd.h>
 #include "elastic.h"
 
+#ifdef ELASTICGPU_TESTING
+#define SLAB (64 * MiB) /* small, so that chunks lie across slabs */
+#else
 #define SLAB GiB
+#endif
 #define MAX_SLABS 1024
 #define TOUCHERS 16
 

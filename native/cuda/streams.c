@@ -89,7 +89,7 @@ static struct stream *add(uintptr_t key, CUstream handle, struct gate *g)
 		if (there && there != FORGOTTEN)
 			continue;
 		s = free_one;
-		pthread_mutex_init(&s->lock, NULL);
+		pthread_mutex_lock(&s->lock); /* a slot used before may still be looked at; all zero is an open lock */
 		s->handle = handle;
 		s->head = 0;
 		atomic_store(&s->waiting, 0);
@@ -103,6 +103,7 @@ static struct stream *add(uintptr_t key, CUstream handle, struct gate *g)
 			if (real_cuEventCreate(&s->event[e], 0) != CUDA_SUCCESS)
 				s->event[e] = NULL;
 		atomic_store_explicit(&s->key, key, memory_order_release);
+		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&lock);
 	return s;
@@ -266,18 +267,21 @@ void context_forget(CUcontext ctx)
 {
 	for (int i = 0; ctx && i < STREAMS; i++) {
 		uintptr_t key = atomic_load(&streams[i].key);
-		if (!key || key == FORGOTTEN || streams[i].ctx != ctx)
+		if (!key || key == FORGOTTEN)
 			continue;
 		pthread_mutex_lock(&streams[i].lock);
-		forget(&streams[i]);
+		if (streams[i].ctx == ctx)
+			forget(&streams[i]);
 		pthread_mutex_unlock(&streams[i].lock);
 	}
 }
 
 void streams_fork_child(void)
 {
-	for (int i = 0; i < STREAMS; i++)
+	for (int i = 0; i < STREAMS; i++) {
 		atomic_store(&streams[i].key, 0);
+		pthread_mutex_init(&streams[i].lock, NULL);
+	}
 	pthread_mutex_init(&lock, NULL);
 	atomic_store(&captures, 0);
 }
