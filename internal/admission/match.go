@@ -10,8 +10,7 @@ type flavor struct {
 	spec    Flavor
 	exists  bool
 	version uint32
-	refused []wait // parked because nodes of this flavor had no room
-	live    int    // of those, not void at the last count
+	refused []*class // parked because nodes of this flavor had no room
 }
 
 // matches says whether all requirements hold for the labels.

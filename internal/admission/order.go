@@ -42,11 +42,12 @@ type class struct {
 	pos       int         // in queue.active; -1 when not there
 	parked    bool
 	verdict   verdict
-	refusedAt uint64      // tree.helps when it was refused last
-	epoch     uint32      // counts parkings; older waits are void
-	untold    []*workload // joined since the verdict was told
-	told      Reason      // what the other members were told
-	by        *localQueue // under usage fair sharing: the local queue all members share
+	refusedAt uint64           // tree.helps when it was refused last
+	needs     map[int32]int64  // by flavor-resource: how much it waits for; nil once it is dissolved
+	awaits    map[*flavor]bool // flavors on whose nodes it waits for room
+	untold    []*workload      // joined since the verdict was told
+	told      Reason           // what the other members were told
+	by        *localQueue      // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
 	lifted   []amount // what was reserved before it was looked at again
@@ -300,7 +301,7 @@ func (e *Engine) dissolve(c *class) {
 		q.parked--
 	}
 	c.parked = false
-	c.epoch++
+	c.needs = nil
 	e.unreserve(c)
 	delete(q.classes, c.key)
 }

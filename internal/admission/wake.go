@@ -2,22 +2,27 @@ package admission
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// wait says that a parked class may be helped once its queue can get hold of
-// `need` of a flavor-resource. Waits of an earlier parking are void.
+// wait says that a class, when parked, may be helped once its queue can get
+// hold of `need` of a flavor-resource.
 type wait struct {
 	class *class
 	need  int64
-	epoch uint32
 }
+
+// void: the class is gone, or needs another amount by now.
+func (l *waitList) void(w *wait) bool { return w.class.needs[l.fr] != w.need }
 
 // waitList is a queue's waits for one flavor-resource by priority, which
 // decides whom the waiting may displace, and then by need.
 type waitList struct {
+	fr       int32
 	priority int64
 	heap     []wait
+	complex  int // how many waits there ever were of classes that are not simple
 	// Whoever asks for one resource only, and for this much or more, was refused when
 	// tree.helps was refusedAt: who asks for more has no better chance.
 	refused   int64
@@ -43,7 +48,6 @@ func (e *Engine) ready(q *queue) {
 // stays first in line and blocks those behind it.
 func (e *Engine) parkClass(c *class, v verdict) {
 	c.parked, c.verdict = true, v
-	c.epoch++
 	q := c.queue
 	q.parked++
 	if !q.spec.StrictFIFO && c.pos >= 0 {
@@ -72,7 +76,6 @@ func (e *Engine) unpark(c *class) {
 		return
 	}
 	c.parked = false
-	c.epoch++
 	e.unreserve(c)
 	c.queue.parked--
 	if c.pos < 0 {
@@ -81,23 +84,34 @@ func (e *Engine) unpark(c *class) {
 	e.ready(c.queue)
 }
 
-// waitFor registers a parked class to wake when it can get hold of need.
+// waitFor registers a parked class to wake when it can get hold of need. What
+// a class needs hardly ever changes, so the wait stays when the class wakes.
 func (e *Engine) waitFor(c *class, fr int32, need int64) *waitList {
 	q := c.queue
 	for len(q.waits) < len(e.frs) {
 		q.waits = append(q.waits, nil)
 	}
 	prio := c.members[0].spec.Priority
-	i := slices.IndexFunc(q.waits[fr], func(l waitList) bool { return l.priority == prio })
-	if i < 0 {
-		i = len(q.waits[fr])
-		q.waits[fr] = append(q.waits[fr], waitList{priority: prio})
+	i, found := slices.BinarySearchFunc(q.waits[fr], prio, func(l waitList, p int64) int { return cmp.Compare(p, l.priority) })
+	if !found {
+		q.waits[fr] = slices.Insert(q.waits[fr], i, waitList{fr: fr, priority: prio})
 	}
 	l := &q.waits[fr][i]
-	if len(l.heap) > 64 && len(l.heap) > 4*q.parked {
-		l.heap = dropVoid(l.heap)
+	if was, ok := c.needs[fr]; ok && was == need {
+		return l
 	}
-	h := append(l.heap, wait{c, need, c.epoch})
+	if len(l.heap) > 2*len(q.classes)+64 { // mostly of classes that are gone
+		l.heap = slices.DeleteFunc(l.heap, func(w wait) bool { return l.void(&w) })
+		slices.SortFunc(l.heap, func(a, b wait) int { return cmp.Compare(a.need, b.need) })
+	}
+	if c.needs == nil {
+		c.needs = map[int32]int64{}
+	}
+	c.needs[fr] = need
+	if !c.shape.simple {
+		l.complex++
+	}
+	h := append(l.heap, wait{c, need})
 	for i := len(h) - 1; i > 0; {
 		p := (i - 1) / 2
 		if h[i].need >= h[p].need {
@@ -116,15 +130,6 @@ func (l *waitList) refuse(need int64, helps uint64) {
 		l.refused, l.refusedAt = need, helps
 	}
 }
-
-// dropVoid keeps the heap from filling up with waits nobody is behind any more.
-func dropVoid(h []wait) []wait {
-	h = slices.DeleteFunc(h, wait.void)
-	slices.SortFunc(h, func(a, b wait) int { return cmp.Compare(a.need, b.need) })
-	return h
-}
-
-func (w wait) void() bool { return w.epoch != w.class.epoch }
 
 func popWait(h []wait) []wait {
 	last := len(h) - 1
@@ -207,31 +212,37 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 		if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
 			free += t.reclaimable(q, fr)
 		}
+		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
-			for len(l.heap) > 0 && l.heap[0].void() {
+			for len(l.heap) > 0 && l.void(&l.heap[0]) {
 				l.heap = popWait(l.heap)
 			}
-			if len(l.heap) > 0 {
-				best = l.first(best, 0, free+q.displaceable(fr, l.priority), t.helps)
+			if l.refusedAt == t.helps {
+				limit = min(limit, l.refused)
 			}
+			if len(l.heap) == 0 || l.complex == 0 && l.heap[0].need >= limit {
+				continue
+			}
+			best = l.first(best, 0, free+q.displaceable(fr, l.priority), limit, t.helps)
 		}
 	}
 	return best
 }
 
 // first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, reach int64, helps uint64) *class {
-	if i >= len(l.heap) || l.heap[i].need > reach {
+func (l *waitList) first(best *class, i int, reach, limit int64, helps uint64) *class {
+	if i >= len(l.heap) || l.heap[i].need > reach || l.complex == 0 && l.heap[i].need >= limit {
 		return best
 	}
 	w := &l.heap[i]
-	hopeless := l.refusedAt == helps && w.need >= l.refused && w.class.shape.simple
-	if c := w.class; !w.void() && !hopeless && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) {
+	c := w.class
+	hopeless := w.need >= limit && c.shape.simple
+	if c.parked && !hopeless && c.refusedAt != helps && !l.void(w) && (best == nil || c.queue.before(c, best)) {
 		best = c
 	}
-	best = l.first(best, 2*i+1, reach, helps)
-	return l.first(best, 2*i+2, reach, helps)
+	best = l.first(best, 2*i+1, reach, limit, helps)
+	return l.first(best, 2*i+2, reach, limit, helps)
 }
 
 // reclaimable is at most what other queues could be made to give up.
@@ -278,26 +289,29 @@ func (q *queue) wakeAll(e *Engine) {
 	for _, c := range q.classes { // waking is a heap insertion; the order does not matter
 		e.unpark(c)
 	}
-	for fr := range q.waits {
-		q.waits[fr] = nil
-	}
 }
 
 // refuse notes that a parked class waits for room on the flavor's nodes.
 func (f *flavor) refuse(c *class) {
-	if len(f.refused) > 2*f.live+64 {
-		f.refused = slices.DeleteFunc(f.refused, wait.void)
-		f.live = len(f.refused)
+	if n := len(f.refused); n >= 64 && n&(n-1) == 0 { // from time to time, forget who left
+		f.refused = slices.DeleteFunc(f.refused, func(c *class) bool { return len(c.members) == 0 })
 	}
-	f.refused = append(f.refused, wait{c, 0, c.epoch})
+	if !c.awaits[f] {
+		if c.awaits == nil {
+			c.awaits = map[*flavor]bool{}
+		}
+		c.awaits[f] = true
+		f.refused = append(f.refused, c)
+	}
 }
 
 // wakePlacement wakes those whom the flavor's nodes had no room for.
 func (e *Engine) wakePlacement(f *flavor) {
-	for _, w := range f.refused {
-		if !w.void() {
-			e.unpark(w.class)
+	for _, c := range f.refused {
+		delete(c.awaits, f)
+		if c.parked {
+			e.unpark(c)
 		}
 	}
-	f.refused, f.live = f.refused[:0], 0
+	f.refused = f.refused[:0]
 }
