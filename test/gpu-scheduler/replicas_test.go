@@ -25,7 +25,7 @@ import (
 )
 
 // Two replicas: the follower has the leader answer, and takes over with all it needs to know when
-// the leader is killed.
+// the leader hangs and is killed.
 func TestSecondReplicaTakesOver(t *testing.T) {
 	ns := cluster.Namespace(t)
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
@@ -44,10 +44,18 @@ func TestSecondReplicaTakesOver(t *testing.T) {
 		t.Fatal("the second replica took the lead from one that is well")
 	}
 
-	kill(t)
+	// A leader that hangs is not started again, so the lead goes to the other; then it is killed.
+	send(t, syscall.SIGSTOP)
 	sandbox.Eventually(t, "the second replica leads", func(context.Context) error {
 		if now := leader(t); now != second {
 			return fmt.Errorf("the leader is %s", now)
+		}
+		return nil
+	})
+	killed := send(t, syscall.SIGKILL)
+	sandbox.Eventually(t, "the first is started again", func(context.Context) error {
+		if pid := scheduler(t).PID; pid == killed {
+			return fmt.Errorf("it is still process %d", pid)
 		}
 		return nil
 	})
@@ -155,8 +163,18 @@ func read(t *testing.T, address, path string) string {
 	return string(body)
 }
 
-// kill the scheduler that "elastic up" keeps, the hard way.
-func kill(t *testing.T) {
+// send the scheduler that "elastic up" keeps a signal it cannot handle, and return its process.
+func send(t *testing.T, signal syscall.Signal) int {
+	t.Helper()
+	pid := scheduler(t).PID
+	if err := syscall.Kill(pid, signal); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// scheduler that "elastic up" keeps, as it last became ready.
+func scheduler(t *testing.T) local.ProgramState {
 	t.Helper()
 	c, err := local.Open("test")
 	if err != nil {
@@ -168,9 +186,9 @@ func kill(t *testing.T) {
 	}
 	for _, p := range state.Programs {
 		if p.Name == "elastic-gpu-scheduler" {
-			if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
+			return p
 		}
 	}
+	t.Fatal("no scheduler runs")
+	return local.ProgramState{}
 }
