@@ -44,19 +44,15 @@ enum {
 	CU_STREAM_NON_BLOCKING = 1,
 	CU_STREAM_CAPTURE_STATUS_NONE = 0,
 	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
-	CU_MEM_ATTACH_GLOBAL = 1,
 	CU_MEM_LOCATION_DEVICE = 1,
 	CU_MEM_LOCATION_HOST = 2,
 	CU_MEM_ALLOCATION_PINNED = 1,
 	CU_MEM_ACCESS_READWRITE = 3,
-	CU_MEMPOOL_RELEASE_THRESHOLD = 4,
 	CU_MEMPOOL_RESERVED_CURRENT = 5,
 	CU_MEMPOOL_USED_CURRENT = 7,
 	CU_GRAPH_MEM_RESERVED_CURRENT = 2,
 	CU_GRAPH_NODE_MEM_ALLOC = 10,
 	CU_GET_PROC_PER_THREAD = 2,
-	CU_GET_PROC_FOUND = 0,
-	CU_DEVICE_CPU = -1,
 };
 
 typedef struct { unsigned char bytes[16]; } CUuuid;
@@ -111,17 +107,14 @@ typedef struct {
 	unsigned flags, reserved[16];
 } CUexternalMemoryDesc;
 
-typedef struct { size_t pitch[3]; } CUopaque;
-
 /* NVML */
 typedef int nvmlReturn;
 typedef void *nvmlDevice;
-enum { NVML_SUCCESS = 0, NVML_ERROR_UNINITIALIZED = 1, NVML_ERROR_NOT_SUPPORTED = 3, NVML_ERROR_INSUFFICIENT_SIZE = 7,
+enum { NVML_SUCCESS = 0, NVML_ERROR_INSUFFICIENT_SIZE = 7,
        NVML_ERROR_FUNCTION_NOT_FOUND = 13 };
 typedef struct { unsigned long long total, free, used; } nvmlMemory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemoryV2;
 typedef struct { unsigned pid; unsigned long long used; } nvmlProcessV1;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } nvmlProcessV2;
-typedef struct { unsigned gpu, memory; } nvmlUtilization;
 
 #endif

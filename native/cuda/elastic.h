@@ -190,12 +190,10 @@ struct session {
 };
 extern struct session session;
 bool session_start(void);
-bool session_limits(struct limits *out);
 bool session_view(struct limits *l);
 void session_reload(bool force);
 struct device *device_of(CUdevice dev);
 struct device *device_current(void);
-struct device *device_with_uuid(const char *uuid);
 int64_t now_ns(void);
 uint64_t hash_text(const char *s);
 bool thread_start(void *(*run)(void *), void *arg);
@@ -227,7 +225,6 @@ struct holding *ledger_find(uint64_t key, enum holding_kind kind);
 void ledger_drop(struct holding *h);
 typedef void (*holding_visit)(struct holding *h, void *arg);
 void ledger_each(holding_visit visit, void *arg);
-void ledger_reset(void);
 void ledger_fork(int step);
 
 /* ---- memory.c, vmm.c, pools.c, contexts.c, nvml.c: handlers ---- */
@@ -237,7 +234,6 @@ void ipc_refresh(void);
 bool charge(struct device *d, uint64_t bytes);
 void refund(struct device *d, uint64_t bytes);
 void pools_refresh(struct device *d, bool trim);
-uint64_t pools_reserved(struct device *d);
 void overhead_refresh(struct device *d);
 bool overhead_by_nvml(struct device *d, uint64_t *bytes);
 void nvml_host_pid(unsigned pid);
@@ -264,7 +260,6 @@ void gate_reload(struct device *d);
 enum { PASS_MOVING = 1, PASS_GATE = 2 };
 int gate_enter(struct device *d, CUstream stream);
 void gate_leave(struct device *d, CUstream stream, int pass);
-void gate_tick(struct device *d);
 void gate_fork_child(void);
 /* Holds every gated and moving call of the process, and waits until none is inside; false after the deadline. */
 bool gate_hold(int64_t deadline);
@@ -309,7 +304,7 @@ static inline CUstream own_stream(CUstream s) { return s ? s : (CUstream)CU_STRE
 	return result_; \
 } while (0)
 
-/* ---- swap.c: memory that can leave the card and come back; hostpool.c: where it goes ---- */
+/* ---- blocks.c: allocations that can be moved; swap.c: out and in; hostpool.c: where they go ---- */
 CUresult swap_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool *card_full);
 void swap_free(struct holding *h);
 bool swap_owns(CUdeviceptr ptr, CUdeviceptr *base, size_t *size);

@@ -59,7 +59,7 @@ void ledger_each(holding_visit visit, void *arg)
 }
 
 /* In a forked child: the parent's holdings are not ours. */
-void ledger_reset(void)
+static void ledger_reset(void)
 {
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct holding *h = table[i], *next; h; h = next) {

@@ -103,23 +103,6 @@ void pools_refresh(struct device *d, bool trim)
 	pthread_mutex_unlock(&lock);
 }
 
-static void add_reserved(struct holding *h, void *arg)
-{
-	uint64_t *sum = arg;
-	if (h->kind == HOLD_POOL)
-		*sum += h->bytes;
-}
-
-uint64_t pools_reserved(struct device *d)
-{
-	uint64_t sum = 0;
-	(void)d;
-	ledger_lock();
-	ledger_each(add_reserved, &sum);
-	ledger_unlock();
-	return sum;
-}
-
 static bool take_locked(struct holding *h, uint64_t bytes)
 {
 	struct device *d = h->device;

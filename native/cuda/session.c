@@ -108,7 +108,7 @@ static uint64_t file_stamp(void)
 	return (s.stx_ino * 0x9e3779b97f4a7c15) ^ ((uint64_t)s.stx_mtime.tv_sec * 1000000007 + s.stx_mtime.tv_nsec) ^ (s.stx_size << 48);
 }
 
-bool session_limits(struct limits *out)
+static bool session_limits(struct limits *out)
 {
 	char why[256];
 	if (limits_read(path_limits(), out, why, sizeof why))
@@ -311,12 +311,4 @@ struct device *device_current(void)
 	if (session.devices == 0 || !real_cuCtxGetDevice || real_cuCtxGetDevice(&dev) != CUDA_SUCCESS)
 		return NULL;
 	return device_of(dev);
-}
-
-struct device *device_with_uuid(const char *uuid)
-{
-	for (int i = 0; i < session.devices; i++)
-		if (!strcmp(session.device[i].uuid, uuid))
-			return &session.device[i];
-	return NULL;
 }
