@@ -208,10 +208,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	}
 	var best *class
 	for _, fr := range q.heeded {
-		free := q.node.available(fr, future)
-		if q.spec.Preemption.ReclaimWithinCohort != PreemptNever {
-			free += t.reclaimable(q, fr)
-		}
+		free := t.reach(q, fr)
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
@@ -243,6 +240,21 @@ func (l *waitList) first(best *class, i int, reach, limit int64, helps uint64) *
 	}
 	best = l.first(best, 2*i+1, reach, limit, helps)
 	return l.first(best, 2*i+2, reach, limit, helps)
+}
+
+// reach is at most what the queue can get hold of without displacing its own.
+func (t *tree) reach(q *queue, fr int32) int64 {
+	free := q.node.available(fr, future)
+	p := &q.spec.Preemption
+	if p.ReclaimWithinCohort == PreemptNever {
+		return free
+	}
+	taken := free + t.reclaimable(q, fr)
+	if t.policy == PolicyFIFO && !p.BorrowWithinCohort && q.node.parent == t.root {
+		c := &q.node.cells[fr] // it takes back no more than its own
+		taken = min(taken, c.nominal-c.use[future])
+	}
+	return max(free, taken)
 }
 
 // reclaimable is at most what other queues could be made to give up.
