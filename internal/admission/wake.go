@@ -212,6 +212,9 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
+			if best != nil && !q.spec.UsageFairSharing && l.priority < best.members[0].spec.Priority {
+				break // lists go down in priority: nobody further on has an earlier turn
+			}
 			for len(l.heap) > 0 && l.void(&l.heap[0]) {
 				l.heap = popWait(l.heap)
 			}
@@ -235,7 +238,7 @@ func (l *waitList) first(best *class, i int, reach, limit int64, helps uint64) *
 	w := &l.heap[i]
 	c := w.class
 	hopeless := w.need >= limit && c.shape.simple
-	if c.parked && !hopeless && c.refusedAt != helps && !l.void(w) && (best == nil || c.queue.before(c, best)) {
+	if c.parked && !hopeless && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) && !l.void(w) {
 		best = c
 	}
 	best = l.first(best, 2*i+1, reach, limit, helps)
