@@ -71,8 +71,8 @@ test-sandbox: ## Run the sandbox's own tests
 	cd sandbox && go test ./...
 
 .PHONY: test-native
-test-native: ## Run the GPU library's tests against a stub driver
-	@$(MAKE) --no-print-directory -C native/cuda test
+test-native: ## Run the GPU library's tests against a stub driver, plain and under sanitizers
+	@$(MAKE) --no-print-directory -s -C native/cuda test sanitize
 
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
