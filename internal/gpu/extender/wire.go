@@ -87,7 +87,8 @@ func (p priorities) writeTo(buffer *bytes.Buffer) error {
 func quote(to []byte, name string) ([]byte, error) {
 	for i := range len(name) {
 		c := name[i]
-		if !(c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z') {
+		plain := c == '-' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !plain {
 			return json.Marshal(name)
 		}
 	}
