@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -87,12 +88,32 @@ func (c *Cluster) next(out io.Writer) {
 	}
 	fmt.Fprintf(out, `
 What to type next:
-  elastic kubectl%[1]s get nodes                 # any kubectl command
-  elastic kubectl%[1]s get clusterqueues,workloads -A
-  export KUBECONFIG=$(elastic kubeconfig%[1]s)   # for your own tools
-  elastic status
-  elastic down%[1]s
-`, flag)
+  %[2]s kubectl%[1]s get nodes                 # any kubectl command
+  %[2]s kubectl%[1]s get clusterqueues,workloads -A
+  export KUBECONFIG=$(%[2]s kubeconfig%[1]s)   # for your own tools
+  %[2]s status
+  %[2]s down%[1]s
+`, flag, typed())
+}
+
+// typed is how this program is called from here: by name where the PATH leads
+// to it, else by its path.
+func typed() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "elastic"
+	}
+	if found, err := exec.LookPath("elastic"); err == nil {
+		if found, err = filepath.Abs(found); err == nil && found == self {
+			return "elastic"
+		}
+	}
+	if dir, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(dir, self); err == nil && len(short) < len(self) {
+			return short
+		}
+	}
+	return self
 }
 
 // detach runs "up" in the background and shows what it says until it is ready.
