@@ -106,33 +106,41 @@ static bool take_turn(struct gate *g)
 	return false;
 }
 
-/* Until the turn is used up, asked for by others, or not used. Returns the time up to which it was charged. */
+/*
+ * Opens the gate until the turn is used up, asked for by others, or not used. Returns the time up to which it was
+ * charged. This thread may be kept from running for long: it leaves out only time in which it saw that nothing ran.
+ */
 static int64_t hold_turn(struct gate *g)
 {
 	struct card *c = g->device->card;
-	uint64_t seen = atomic_load(&g->launches), first = seen;
-	int64_t begin = now_ns(), charged, active, now = begin;
+	uint64_t seen = atomic_load(&g->launches), launches;
+	int64_t begin = now_ns(), idle = begin, charged, now;
 
+	set_state(g, GATE_OPEN);
 	/* The launching thread has to wake up first: that is not charged. */
-	while (!atomic_load(&g->inside) && atomic_load(&g->launches) == first && now - begin < LINGER_NS) {
+	for (now = begin; now - begin < LINGER_NS; now = now_ns()) {
+		if (atomic_load(&g->inside) || atomic_load(&g->launches) != seen)
+			break;
+		idle = now;
 		sleep_ns(MS / 100);
-		now = now_ns();
 	}
-	begin = charged = active = now;
+	begin = charged = idle;
 	for (;;) {
-		uint64_t launches = atomic_load(&g->launches);
 		sleep_ns(TICK_NS);
 		now = now_ns();
 		charge_time(g, now - charged);
 		charged = now;
+		launches = atomic_load(&g->launches);
 		if (launches != seen || atomic_load(&g->inside) || !streams_idle(g))
-			active = now;
+			idle = 0;
+		else if (!idle)
+			idle = now;
 		seen = launches;
 		if (!atomic_load(&g->on) || card_should_yield(c, g->seat, now, now - begin))
 			return charged;
 		card_renew(c, now);
-		if (now - active > LINGER_NS) {
-			charge_time(g, active - now); /* the pause is not charged */
+		if (idle && now - idle > LINGER_NS) {
+			charge_time(g, idle - now); /* the pause is not charged */
 			return charged;
 		}
 	}
@@ -190,7 +198,6 @@ static void *track(void *arg)
 			set_state(g, GATE_CLOSED); /* wakes who waits: the gate is off */
 			continue;
 		}
-		set_state(g, GATE_OPEN);
 		drain_turn(g, hold_turn(g));
 		end_turn(g);
 	}
