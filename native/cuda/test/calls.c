@@ -456,33 +456,40 @@ static void a_child_starts_afresh(void)
 	EQUAL(used(), CONTEXT + 100 * MiB);
 }
 
+/* The sum is looked at when all have taken what they could: while some take and others leave, no reader sees one moment. */
 static void two_hundred_processes_start_at_once(void)
 {
 	enum { N = 200 };
 	pid_t pids[N];
-	int go[2], status, fine = 0;
-	char c;
+	int go[2], full[2], look[2], status, fine = 0;
+	char c = 0;
 
 	setenv("STUB_CONTEXT", "1048576", 1);
 	check_limits("", "device * memory 536870912");
-	CHECK(pipe(go) == 0);
+	CHECK(pipe(go) == 0 && pipe(full) == 0 && pipe(look) == 0);
 	for (int i = 0; i < N; i++)
 		CHILD(pids[i], {
 			CUcontext mine;
 			CUdeviceptr p;
 			close(go[1]);
+			close(look[1]);
 			CHECK(read(go[0], &c, 1) == 0);
 			EQUAL(cuInit(0), 0);
 			CUresult r = cuDevicePrimaryCtxRetain(&mine, 0);
 			if (r == CUDA_SUCCESS) {
 				real_cuCtxSetCurrent(mine);
 				while ((r = cuMemAlloc_v2(&p, MiB)) == CUDA_SUCCESS)
-					CHECK(region_used(session.region, 0) <= LIMIT);
+					;
 			}
+			CHECK(write(full[1], &c, 1) == 1 && read(look[0], &c, 1) == 0);
 			EQUAL(r, CUDA_ERROR_OUT_OF_MEMORY);
 			CHECK(region_used(session.region, 0) <= LIMIT);
 		});
 	close(go[1]);
+	close(full[1]);
+	for (int i = 0; i < N; i++)
+		CHECK(read(full[0], &c, 1) == 1);
+	close(look[1]);
 	for (int i = 0; i < N; i++) {
 		CHECK(waitpid(pids[i], &status, 0) == pids[i]);
 		fine += status == 0;
