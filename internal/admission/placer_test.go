@@ -91,7 +91,7 @@ func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	}
 	placed := testPlacement{}
 	for _, ps := range r.PodSets {
-		per := int(ps.Spec.Requests["gpu"])
+		per := int(ps.Spec.OnNode()["gpu"])
 		if per == 0 {
 			continue
 		}

@@ -35,6 +35,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G]
+//	       [node-cpu=2 ...]   (what a pod asks of its node, where quota counts something else)
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME      reclaim NAME PODSET=N      wait DURATION
 //	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
 func TestScenarios(t *testing.T) {
@@ -386,6 +387,13 @@ func parsePodSet(name string, a arguments) PodSet {
 		}
 	}
 	for k := range a {
+		if res, ok := strings.CutPrefix(k, "node-"); ok {
+			if ps.NodeRequests == nil {
+				ps.NodeRequests = Requests{}
+			}
+			ps.NodeRequests[res] = parseAmount(res, a.str(k))
+			continue
+		}
 		if !slices.Contains(podSetWords, k) {
 			ps.Requests[k] = parseAmount(k, a.str(k))
 		}

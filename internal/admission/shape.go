@@ -84,6 +84,14 @@ func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
 		b = append(b, s...)
 	}
 	num := func(v int64) { b = binary.AppendVarint(b, v) }
+	requests := func(r Requests) {
+		e.scratch.names = appendSorted(e.scratch.names[:0], r)
+		num(int64(len(e.scratch.names)))
+		for _, name := range e.scratch.names {
+			str(name)
+			num(r[name])
+		}
+	}
 	num(w.Priority)
 	if l != nil && l.queue != nil && l.queue.spec.UsageFairSharing {
 		str(l.spec.Namespace)
@@ -99,11 +107,9 @@ func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
 		num(int64(ps.Count))
 		num(int64(ps.MinCount))
 		num(int64(ps.Reclaimable))
-		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Requests)
-		num(int64(len(e.scratch.names)))
-		for _, r := range e.scratch.names {
-			str(r)
-			num(ps.Requests[r])
+		requests(ps.Requests)
+		if num(int64(len(ps.NodeRequests))); ps.NodeRequests != nil {
+			requests(ps.NodeRequests)
 		}
 		e.scratch.names = appendSorted(e.scratch.names[:0], ps.NodeSelector)
 		num(int64(len(e.scratch.names)))

@@ -58,9 +58,12 @@ type Workload struct {
 type PodSet struct {
 	Name        string
 	Count       int32
-	MinCount    int32 // partial admission may go down to this; 0: all or nothing
-	Reclaimable int32 // pods that have finished for good
-	Requests    Requests
+	MinCount    int32    // partial admission may go down to this; 0: all or nothing
+	Reclaimable int32    // pods that have finished for good
+	Requests    Requests // quota for each pod
+	// NodeRequests is what a pod asks of its node where quota counts something else
+	// (resource transformations, excluded prefixes); nil: the same as Requests.
+	NodeRequests Requests
 	// Group: pod sets of one group get the same flavors and are placed together.
 	Group string
 
@@ -68,6 +71,14 @@ type PodSet struct {
 	Affinity     []Term // required node affinity: any one term must match
 	Tolerations  []Toleration
 	Topology     *TopologyRequest
+}
+
+// OnNode is what one pod asks of its node.
+func (ps *PodSet) OnNode() Requests {
+	if ps.NodeRequests != nil {
+		return ps.NodeRequests
+	}
+	return ps.Requests
 }
 
 // Term is a conjunction of requirements.

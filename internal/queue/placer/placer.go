@@ -152,7 +152,7 @@ func podOf(spec *admission.PodSet) (placement.Pod, error) {
 	pod := placement.Pod{
 		Resources: map[string]int64{}, Selector: map[string]string{}, Tolerations: tolerations(spec.Tolerations),
 	}
-	for name, amount := range spec.Requests {
+	for name, amount := range spec.OnNode() {
 		if request.IsCard(corev1.ResourceName(name)) {
 			asks.Resources.Requests[corev1.ResourceName(name)] = workload.Quantity(corev1.ResourceName(name), amount)
 		} else if amount > 0 {
