@@ -25,6 +25,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 func main() {
@@ -86,8 +87,13 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	counting, err := workload.NewCounting(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations)
+	if err != nil {
+		return err
+	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
 		Engine:   engine,
+		Counting: counting,
 		Life:     queue.Life(cfg),
 		Placer:   nodes,
 		Writers:  cfg.Writers,

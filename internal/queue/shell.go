@@ -69,6 +69,8 @@ type change struct {
 // Options of New.
 type Options struct {
 	Engine admission.Options
+	// Counting is what pods' requests count as; nil: as they are.
+	Counting *workload.Counting
 	// Life rules workloads beside quota.
 	Life workload.Settings
 	// Placer knows nodes and cards; nil admits on quota alone.
@@ -243,7 +245,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		t = &tracked{object: wl}
 		s.workloads[key] = t
 		s.statuses.ledger.move(nil, wl)
-		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
 		s.live(t)
 		return
 	}
@@ -258,8 +260,12 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		t.outdated = false
 		s.engine.Apply(admission.WriteFailed{Key: key})
 	}
-	s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(wl)})
+	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
 	s.live(t)
+}
+
+func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
+	return workload.ForEngine(wl, s.options.Counting)
 }
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
@@ -287,7 +293,7 @@ func (s *Shell) wrote(r *writeResult) {
 			return
 		}
 		s.engine.Apply(admission.WriteFailed{Key: key})
-		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
+		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
 		s.live(t)
 		return
 	}
@@ -299,7 +305,7 @@ func (s *Shell) wrote(r *writeResult) {
 		finished.done(r.written)
 	}
 	if !finished.parks || seen {
-		s.engine.Apply(admission.WorkloadChanged{Workload: workload.ForEngine(t.object)})
+		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
 	}
 	if next := t.next; next != nil {
 		t.next = nil

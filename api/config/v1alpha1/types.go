@@ -77,6 +77,15 @@ type Placement struct {
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
+// Resources is how what pods ask for counts against quota. The pods themselves
+// are placed by what they ask for.
+type Resources struct {
+	// ExcludeResourcePrefixes leaves resources out that begin so.
+	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
+	// Transformations count a resource as others.
+	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
+}
+
 // QueueConfiguration is the file of elastic-queue.
 type QueueConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
@@ -94,6 +103,8 @@ type QueueConfiguration struct {
 	ObjectRetentionPolicies *kueueconfig.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
 	FairSharing             *kueueconfig.FairSharing             `json:"fairSharing,omitempty"`
 	AdmissionFairSharing    *kueueconfig.AdmissionFairSharing    `json:"admissionFairSharing,omitempty"`
+	// Resources is Kueue's too, as far as it goes.
+	Resources Resources `json:"resources,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;

@@ -173,3 +173,14 @@ func pod(workload string, i int, phase corev1.PodPhase) *corev1.Pod {
 		Status: corev1.PodStatus{Phase: phase},
 	}
 }
+
+// What quota counts a pod as is no concern of nodes.
+func TestPodsArePlacedByWhatTheyAskFor(t *testing.T) {
+	p := cluster(t, 1)
+	r := asking("five", 1, 5)
+	r.PodSets[0].Spec.NodeRequests = r.PodSets[0].Spec.Requests
+	r.PodSets[0].Spec.Requests = admission.Requests{"example.com/credits": 500}
+	refused(t, p, r) // no node has five cards, none has credits
+	r.PodSets[0].Spec.NodeRequests["nvidia.com/gpu"] = 4
+	fits(t, p, r)
+}

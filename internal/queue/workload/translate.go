@@ -18,8 +18,9 @@ func KeyOf(wl *kueue.Workload) admission.Key {
 	return admission.Key{Namespace: wl.Namespace, Name: wl.Name}
 }
 
-// ForEngine is the workload in the engine's words.
-func ForEngine(wl *kueue.Workload) admission.Workload {
+// ForEngine is the workload in the engine's words, its pods counted as the
+// settings say.
+func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	w := admission.Workload{
 		Key:        KeyOf(wl),
 		UID:        string(wl.UID),
@@ -44,7 +45,7 @@ func ForEngine(wl *kueue.Workload) admission.Workload {
 	}
 	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
 	for i := range wl.Spec.PodSets {
-		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i])
+		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], counting)
 	}
 	for _, reclaimable := range wl.Status.ReclaimablePods {
 		for i := range w.PodSets {
@@ -97,13 +98,15 @@ func ForStatus(a *admission.Admission) *kueue.Admission {
 	return out
 }
 
-func podSetForEngine(ps *kueue.PodSet) admission.PodSet {
+func podSetForEngine(ps *kueue.PodSet, counting *Counting) admission.PodSet {
 	spec := &ps.Template.Spec
+	quota, pod := counting.requests(podRequests(spec))
 	return admission.PodSet{
 		Name:         string(ps.Name),
 		Count:        ps.Count,
 		MinCount:     ptr.Deref(ps.MinCount, 0),
-		Requests:     podRequests(spec),
+		Requests:     quota,
+		NodeRequests: pod,
 		Group:        podSetGroup(ps.TopologyRequest),
 		NodeSelector: spec.NodeSelector,
 		Affinity:     requiredAffinity(spec.Affinity),
@@ -114,14 +117,14 @@ func podSetForEngine(ps *kueue.PodSet) admission.PodSet {
 
 // podRequests is what one pod asks for in all; where only a limit is given, it
 // is the request, as the API server will set it when the pod is created.
-func podRequests(spec *corev1.PodSpec) admission.Requests {
+func podRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: *spec}
 	for _, containers := range []*[]corev1.Container{&pod.Spec.Containers, &pod.Spec.InitContainers} {
 		if needsDefaulting(*containers) {
 			*containers = withRequestsFromLimits(*containers)
 		}
 	}
-	return amounts(resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}))
+	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
 }
 
 func needsDefaulting(containers []corev1.Container) bool {
