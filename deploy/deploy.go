@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -166,14 +167,19 @@ func Decode(data []byte) ([]*unstructured.Unstructured, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	var objects []*unstructured.Unstructured
 	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		switch {
-		case errors.Is(err, io.EOF):
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
 			return objects, nil
-		case err != nil:
+		}
+		if err != nil {
 			return nil, err
-		case len(object.Object) > 0:
+		}
+		object := &unstructured.Unstructured{}
+		if err := utiljson.Unmarshal(raw, &object.Object); err != nil { // whole numbers stay whole
+			return nil, err
+		}
+		if len(object.Object) > 0 {
 			objects = append(objects, object)
 		}
 	}

@@ -8,4 +8,4 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(cli.Main(os.Args, os.Stdout, os.Stderr)) }

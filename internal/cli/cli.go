@@ -1,52 +1,104 @@
-// Package cli is the command line of Elastic.
+// Package cli is the command line of Elastic. Called as arena it is arena, and
+// as kubectl-elastic a plugin of kubectl.
 package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
+	"github.com/elastic-ai/elastic/internal/cli/job"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
-// Main runs the command line and returns the exit code.
+// Main runs the command line and returns the exit code. The first of args is
+// the name it was called by.
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := Root()
-	root.SetArgs(args)
+	root := Root(filepath.Base(args[0]))
+	root.SetArgs(args[1:])
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, "elastic:", err)
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			return 130
+		}
+		fmt.Fprintln(stderr, root.Name()+":", err)
 		return 1
 	}
 	return 0
 }
 
-// Root is the command all others hang from.
-func Root() *cobra.Command {
+// Root is the command all others hang from, by the name it was called by.
+func Root(called string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "elastic",
 		Short: "The queue and the GPU sharing for AI teams on Kubernetes",
 		Example: `  # Kubernetes with simulated GPU nodes and Elastic in it, on this machine
   elastic up --detach
 
-  # What is there
-  elastic status
-  elastic kubectl get clusterqueues`,
+  # A job, and what becomes of it
+  elastic submit job --name train --image example.com/train:1 --gpus 1 --queue main "python train.py"
+  elastic list
+  elastic explain train`,
 		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(local.Commands()...)
-	root.AddCommand(gpu.Command(), simulateCommand())
+	root.AddGroup(
+		&cobra.Group{ID: "jobs", Title: "Jobs:"},
+		&cobra.Group{ID: "cluster", Title: "Queues and cards:"},
+		&cobra.Group{ID: "local", Title: "A cluster on this machine:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add("jobs", job.Commands(nil)...)
+	add("cluster", gpu.Command())
+	add("local", local.Commands()...)
+	root.AddCommand(simulateCommand())
+	switch called {
+	case "arena":
+		asArena(root)
+	case "kubectl-elastic", "kubectl_elastic":
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl elastic"}
+	}
 	return root
+}
+
+// asArena gives the commands arena's name and the flags it has everywhere.
+// Those that change nothing here are accepted, so that scripts keep working.
+func asArena(root *cobra.Command) {
+	root.Use, root.Short = "arena", "Submit, list and look after training jobs"
+	root.Example = strings.ReplaceAll(root.Example, "elastic ", "arena ")
+	flags := root.PersistentFlags()
+	flags.String("config", "", "the same as --kubeconfig")
+	flags.String("loglevel", "info", "")
+	flags.String("arena-namespace", "", "")
+	for _, name := range []string{"pprof", "trace", "helm-binary"} {
+		flags.Bool(name, false, "")
+	}
+	for _, name := range []string{"config", "loglevel", "arena-namespace", "pprof", "trace", "helm-binary"} {
+		_ = flags.MarkHidden(name)
+	}
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if config := cmd.Flags().Lookup("config"); config.Changed && cmd.Flags().Lookup("kubeconfig") != nil {
+			return cmd.Flags().Set("kubeconfig", config.Value.String())
+		}
+		return nil
+	}
 }

@@ -1,0 +1,292 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/jobs"
+)
+
+// sending is how a submission goes out.
+type sending struct {
+	flags  *reach.Flags
+	dryRun bool
+	check  bool
+	wait   bool
+	output screen.Output
+	// Check answers whether jobs would start now, in place of sending them.
+	plan func(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error
+}
+
+func (s *sending) addFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "only print what would be created; it is checked by the server where there is one")
+	cmd.Flags().BoolVar(&s.check, "check", false, "only say whether it would start now, where, and whom it would displace")
+	cmd.Flags().BoolVarP(&s.wait, "wait", "w", false, "wait until it has ended, with a live line")
+	s.output.AddTo(cmd, "yaml", "json", "name")
+}
+
+func submitCommand(flags *reach.Flags, plan planner) *cobra.Command {
+	var files []string
+	var queue string
+	send := &sending{flags: flags, plan: plan}
+	cmd := &cobra.Command{
+		Use:   "submit KIND --name NAME [flags] COMMAND | submit -f FILE",
+		Short: "Submit a job",
+		Long: `Submit a job: write it with flags, or give any manifest with -f. What follows the
+flags is the command, run by --shell in every pod that runs one.`,
+		Example: `  # One pod with a card, in the queue "main"
+  elastic submit job --name train --image example.com/train:1 --gpus 1 --queue main "python train.py"
+
+  # TensorFlow with two workers and a parameter server; only show the manifest
+  elastic submit tfjob --name mnist --image example.com/tf:2 --workers 2 --ps 1 --gpus 1 --queue main --dry-run -o yaml "python mnist.py"
+
+  # Would it start now?
+  elastic submit pytorchjob --name big --image example.com/torch:2 --workers 8 --gpus 8 --queue main --check "torchrun train.py"
+
+  # Anything else
+  elastic submit -f job.yaml --queue main`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("kind %q is not known: give one of %s, or a manifest with -f", args[0], strings.Join(formNames(), ", "))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return cmd.Help()
+			}
+			objects, err := readFiles(cmd.InOrStdin(), files)
+			if err != nil {
+				return err
+			}
+			return send.files(cmd, objects, queue)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "manifest to submit; - for standard input (repeatable)")
+	cmd.Flags().StringVar(&queue, "queue", "", "the queue it waits in, where the manifest names none")
+	send.addFlags(cmd)
+	for i := range forms {
+		cmd.AddCommand(formCommand(&forms[i], &sending{flags: flags, plan: plan}))
+	}
+	for name, why := range unsupported {
+		cmd.AddCommand(&cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error { return errors.New(why) },
+		})
+	}
+	return cmd
+}
+
+func formNames() []string {
+	var names []string
+	for i := range forms {
+		names = append(names, forms[i].names[0])
+	}
+	return names
+}
+
+func formCommand(f *form, send *sending) *cobra.Command {
+	s := &submission{}
+	cmd := &cobra.Command{
+		Use: f.names[0] + " --name NAME [flags] COMMAND", Aliases: f.names[1:], Short: "Submit " + f.short,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && f.container != "" {
+				_ = cmd.Help()
+				return errNoCommand
+			}
+			if err := s.read(f, args); err != nil {
+				return err
+			}
+			return send.form(cmd, f, s)
+		},
+	}
+	s.addFlags(f, cmd.Flags())
+	send.addFlags(cmd)
+	return cmd
+}
+
+// form sends a job written from flags.
+func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
+	if err := s.output.Check(); err != nil {
+		return err
+	}
+	c, err := s.flags.Connect()
+	if err != nil && !s.dryRun {
+		return err
+	}
+	namespace := s.flags.Namespace // without a cluster a manifest can still be shown
+	if c != nil {
+		namespace = c.Namespace
+	}
+	objects, err := sub.objects(f, namespace)
+	if err != nil {
+		return err
+	}
+	if s.dryRun {
+		return s.show(cmd.OutOrStdout(), objects)
+	}
+	if s.check {
+		return s.plan(cmd, c, &s.output, objects[:1])
+	}
+	if err := create(cmd, c, objects); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	name := cmd.Root().Name()
+	if s.output.Format != "" {
+		if err := s.show(out, objects[:1]); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(out, "The Job %s has been submitted successfully\n", sub.name)
+		fmt.Fprintf(out, "You can run `%s get %s --type %s` to check the job status\n", name, sub.name, f.names[0])
+	}
+	if s.wait {
+		return waitFor(cmd, c, sub.name, f.names[0], Succeeded)
+	}
+	return nil
+}
+
+// create makes the job, and what goes with it as its property.
+func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstructured) error {
+	job := objects[0]
+	err := c.Create(cmd.Context(), job)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("the job %s is already exist, please delete it first. use '%s delete %s'", job.GetName(), cmd.Root().Name(), job.GetName())
+	case absent(err):
+		return fmt.Errorf("this cluster does not know %s (%s): install its operator, or submit another kind: %w", job.GetKind(), job.GetAPIVersion(), err)
+	case err != nil:
+		return err
+	}
+	for _, object := range objects[1:] {
+		object.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: job.GetAPIVersion(), Kind: job.GetKind(), Name: job.GetName(), UID: job.GetUID(), Controller: ptr.To(false),
+		}})
+		if err := c.Create(cmd.Context(), object); err != nil {
+			return fmt.Errorf("creating %s %s of the job: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// files sends manifests as they are, in the queue given where they name none.
+func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured, queue string) error {
+	if err := s.output.Check(); err != nil {
+		return err
+	}
+	c, err := s.flags.Connect()
+	if err != nil && !s.dryRun {
+		return err
+	}
+	for _, object := range objects {
+		if queue != "" && queueOf(object) == "" {
+			labels := object.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[jobs.QueueNameLabel] = queue
+			object.SetLabels(labels)
+		}
+		if c != nil && object.GetNamespace() == "" {
+			if err := inNamespace(c, object); err != nil {
+				return err
+			}
+		}
+	}
+	if s.dryRun {
+		return s.show(cmd.OutOrStdout(), objects)
+	}
+	if s.check {
+		return s.plan(cmd, c, &s.output, objects)
+	}
+	for _, object := range objects {
+		if err := create(cmd, c, []*unstructured.Unstructured{object}); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s created\n", strings.ToLower(object.GetKind()), object.GetName())
+	}
+	if s.wait {
+		last := objects[len(objects)-1]
+		return waitFor(cmd, c, last.GetName(), strings.ToLower(last.GetKind()), Succeeded)
+	}
+	return nil
+}
+
+// inNamespace puts an object of a namespaced kind into the command's.
+func inNamespace(c *reach.Cluster, object *unstructured.Unstructured) error {
+	namespaced, err := c.IsObjectNamespaced(object)
+	if err != nil {
+		return fmt.Errorf("this cluster does not know %s (%s): %w", object.GetKind(), object.GetAPIVersion(), err)
+	}
+	if namespaced {
+		object.SetNamespace(c.Namespace)
+	}
+	return nil
+}
+
+// show prints objects; YAML, where nothing else is asked for.
+func (s *sending) show(w io.Writer, objects []*unstructured.Unstructured) error {
+	switch s.output.Format {
+	case "json", "name":
+		for _, object := range objects {
+			name := strings.ToLower(object.GetKind()) + "/" + object.GetName()
+			if err := s.output.Print(w, object.Object, []string{name}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for i, object := range objects {
+		if i > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		data, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFiles reads manifests; - is standard input.
+func readFiles(stdin io.Reader, names []string) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	for _, name := range names {
+		var data []byte
+		var err error
+		if name == "-" {
+			data, err = io.ReadAll(stdin)
+		} else {
+			data, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		objects, err := deploy.Decode(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s is no manifest: %w", name, err)
+		}
+		all = append(all, objects...)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the manifest is empty")
+	}
+	return all, nil
+}

@@ -1,0 +1,100 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
+)
+
+func waitCommand(flags *reach.Flags) *cobra.Command {
+	var typed, until string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "wait JOB", Short: "Wait until a job has ended, or runs",
+		Long: `Wait until a job has ended, with a line that tells where it stands: its reason
+and its place in the queue, then its pods. The exit code is 1 if it failed.`,
+		Example: "  elastic wait train\n  elastic wait train --for running --timeout 1h",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete(flags),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			goal := map[string]string{"running": Running, "finished": Succeeded}[strings.ToLower(until)]
+			if goal == "" {
+				return fmt.Errorf("--for %q is not known: running or finished", until)
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+				defer cancel()
+			}
+			cmd.SetContext(ctx)
+			err = waitFor(cmd, c, args[0], typed, goal)
+			if errors.Is(err, context.DeadlineExceeded) {
+				return fmt.Errorf("job %s is not %s after %s: see '%s explain %s'", args[0], until, timeout, cmd.Root().Name(), args[0])
+			}
+			return err
+		},
+	}
+	addType(cmd, &typed)
+	cmd.Flags().StringVar(&until, "for", "finished", "what to wait for: running or finished")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after so long")
+	return cmd
+}
+
+// waitFor shows a job's way on one line until it has got there.
+func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) error {
+	ctx := cmd.Context()
+	s := screen.Of(cmd.ErrOrStderr())
+	line := s.Line()
+	defer line.End()
+	for {
+		job, err := Get(ctx, c, name, typed)
+		if err != nil {
+			return err
+		}
+		info, err := job.Describe(ctx, c, time.Now())
+		if err != nil {
+			return err
+		}
+		line.Show(progressLine(s, &info))
+		switch {
+		case info.Status == Failed && goal != Running:
+			return fmt.Errorf("job %s failed: %s", name, orNA(info.Reason))
+		case info.Status == Succeeded, info.Status == Failed, info.Status == goal && info.up() >= info.Pods:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+// progressLine is where a job stands, in one line. On a terminal it also shows
+// time passing.
+func progressLine(s screen.Screen, info *Info) string {
+	text := info.Name + ": " + info.Status
+	if s.Live {
+		text += " " + info.duration()
+	}
+	switch info.Status {
+	case Queuing:
+		if info.Reason != "" {
+			text += ", " + info.Reason
+		}
+	case Running, Pending:
+		text += fmt.Sprintf(", %d of %d pods up", info.up(), max(info.Pods, len(info.Instances)))
+	}
+	return text
+}
