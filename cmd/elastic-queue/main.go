@@ -25,6 +25,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	objects "github.com/elastic-ai/elastic/internal/queue/webhook"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -71,6 +72,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	if err := conversion.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up conversion: %w", err)
+	}
+	if err := objects.Setup(mgr); err != nil {
+		return err
 	}
 	if err := jobs.Setup(ctx, mgr, jobs.Options{
 		ManageJobsWithoutQueueName: cfg.ManageJobsWithoutQueueName,

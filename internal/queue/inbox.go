@@ -24,6 +24,10 @@ type messageKey struct {
 	name client.ObjectKey
 }
 
+func keyOf(obj client.Object) messageKey {
+	return messageKey{reflect.TypeOf(obj), client.ObjectKeyFromObject(obj)}
+}
+
 // inbox collects messages until the loop takes them. Of several changes to one
 // object only the newest is kept, in the place of the first.
 type inbox struct {
@@ -42,7 +46,7 @@ func (b *inbox) put(m message) {
 	if m.object == nil {
 		b.order = append(b.order, m)
 	} else {
-		key := messageKey{reflect.TypeOf(m.object), client.ObjectKeyFromObject(m.object)}
+		key := keyOf(m.object)
 		if i, waiting := b.index[key]; waiting {
 			b.order[i] = m
 		} else {

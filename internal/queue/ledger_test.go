@@ -95,7 +95,7 @@ func TestClusterQueueStatus(t *testing.T) {
 	}}}}
 	cq.Name = "cq"
 	s.saw(cq, false)
-	engine.Apply(eventOf(cq))
+	engine.Apply(admission.QueueChanged{Queue: queueForEngine(cq)})
 	var written []client.Object
 	s.write = func(o client.Object) { written = append(written, o) }
 	s.publish(engine, when)

@@ -32,12 +32,14 @@ type Shell struct {
 	engine   *admission.Engine
 	inbox    *inbox
 	statuses *statuses
+	keeper   *keeper
 	now      func() time.Time
 
 	alarms alarms
 
 	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
+	keepWrites     *pool[client.Object]
 
 	workloads map[admission.Key]*tracked
 }
@@ -97,9 +99,11 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		inbox:          newInbox(),
 		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
+		keepWrites:     newPool[client.Object](),
 		workloads:      map[admission.Key]*tracked{},
 	}
 	s.statuses = newStatuses(s.statusWrites.submit)
+	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
 	return s
 }
 
@@ -110,7 +114,7 @@ func (s *Shell) NeedLeaderElection() bool { return true }
 func (s *Shell) Start(ctx context.Context) error {
 	kinds := []client.Object{
 		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
-		&kueue.LocalQueue{}, &kueue.Workload{},
+		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
 	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.worldKinds()...)
@@ -134,6 +138,7 @@ func (s *Shell) Start(ctx context.Context) error {
 	defer writing.Wait()
 	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
+	writing.Go(func() { s.keepWrites.run(ctx, 1, s.writeFinalizer) })
 	s.loop(ctx)
 	return nil
 }
@@ -141,7 +146,7 @@ func (s *Shell) Start(ctx context.Context) error {
 // worldKinds are the kinds the placer wants to know of. A cluster without GPU
 // objects has its cards in the nodes' labels.
 func (s *Shell) worldKinds() []client.Object {
-	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &kueue.Topology{}}
+	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
 	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind("GPU").GroupKind(), egpu.GroupVersion.Version)
 	if err != nil {
 		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels", "why", err.Error())
@@ -163,6 +168,32 @@ func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
 	s.inbox.put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
 }
 
+func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
+	for {
+		err := writeFinalizer(ctx, s.client, obj)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return // the informer brings the newer object, which is looked at again
+		}
+		if ctx.Err() == nil {
+			s.options.Log.Error(err, "writing a finalizer failed, trying again", "object", client.ObjectKeyFromObject(obj).String())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}
+
+// inUse says somebody needs the object: workloads a queue, queues the rest.
+func (s *Shell) inUse(obj client.Object) bool {
+	if cq, ok := obj.(*kueue.ClusterQueue); ok {
+		status, exists := s.engine.Status(cq.Name)
+		return exists && status.Reserving > 0
+	}
+	return s.statuses.uses(obj)
+}
+
 func (s *Shell) loop(ctx context.Context) {
 	var next time.Time
 	for {
@@ -178,6 +209,7 @@ func (s *Shell) loop(ctx context.Context) {
 		plan := s.engine.Decide(s.now())
 		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
 		s.carryOut(plan)
+		s.keeper.settle()
 		next = earlier(earlier(plan.NextAt, s.alarms.next()), s.statuses.publish(s.engine, s.now()))
 	}
 }
@@ -201,24 +233,72 @@ func (s *Shell) handle(m message) {
 		s.lost(wl)
 	case isWorkload:
 		s.saw(wl)
-	case s.isWorld(m.object):
-		if s.options.Placer.Saw(m.object, m.gone) {
-			s.engine.Apply(admission.CapacityChanged{})
-		}
-	case m.gone:
-		s.engine.Apply(goneEventOf(m.object))
-		s.statuses.saw(m.object, true)
+	case isWorld(m.object):
+		s.sawWorld(m.object, m.gone)
 	default:
-		s.engine.Apply(eventOf(m.object))
-		s.statuses.saw(m.object, false)
+		s.sawQueue(m.object, m.gone)
 	}
+}
+
+// sawWorld takes in what the placer is to know: where pods can be.
+func (s *Shell) sawWorld(obj client.Object, gone bool) {
+	if s.options.Placer.Saw(obj, gone) {
+		s.engine.Apply(admission.CapacityChanged{})
+	}
+}
+
+// sawQueue takes in a queue, or what queues refer to.
+func (s *Shell) sawQueue(obj client.Object, gone bool) {
+	s.statuses.saw(obj, gone)
+	s.keeper.saw(obj, gone)
+	switch o := obj.(type) {
+	case *kueue.ClusterQueue:
+		if gone {
+			s.engine.Apply(admission.QueueGone{Name: o.Name})
+			return
+		}
+		s.tellQueue(o)
+	case *kueue.AdmissionCheck, *kueue.Topology:
+		if _, topology := obj.(*kueue.Topology); topology && s.options.Placer != nil {
+			s.sawWorld(obj, gone)
+		}
+		s.tellQueues()
+	case *kueue.ResourceFlavor:
+		s.apply(obj, gone)
+		s.tellQueues()
+	default:
+		s.apply(obj, gone)
+	}
+}
+
+func (s *Shell) apply(obj client.Object, gone bool) {
+	if gone {
+		s.engine.Apply(goneEventOf(obj))
+	} else {
+		s.engine.Apply(eventOf(obj))
+	}
+}
+
+// tellQueues tells the engine of all queues again: some may now be able to
+// admit, or no longer. What it knows already costs it nothing.
+func (s *Shell) tellQueues() {
+	for _, cq := range s.statuses.clusterQueues {
+		s.tellQueue(cq)
+	}
+}
+
+func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
+	queue := queueForEngine(cq)
+	reason, _ := s.statuses.inactive(cq)
+	queue.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
+	s.engine.Apply(admission.QueueChanged{Queue: queue})
 }
 
 // isWorld says the object is the placer's to know: where pods can be, not who
 // may run them.
-func (s *Shell) isWorld(obj client.Object) bool {
+func isWorld(obj client.Object) bool {
 	switch obj.(type) {
-	case *corev1.Node, *corev1.Pod, *egpu.GPU, *kueue.Topology:
+	case *corev1.Node, *corev1.Pod, *egpu.GPU:
 		return true
 	}
 	return false

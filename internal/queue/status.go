@@ -24,43 +24,26 @@ const statusInterval = 500 * time.Millisecond
 // ledger and the engine, and hands over what differs to be written, no more
 // often than statusInterval.
 type statuses struct {
-	ledger        *ledger
-	clusterQueues map[string]*kueue.ClusterQueue
-	localQueues   map[client.ObjectKey]*kueue.LocalQueue
-	flavors       map[string]bool
-	due           time.Time // not before this time again
-	write         func(client.Object)
+	*objects
+	ledger *ledger
+	due    time.Time // not before this time again
+	write  func(client.Object)
 }
 
 func newStatuses(write func(client.Object)) *statuses {
-	return &statuses{
-		ledger:        newLedger(),
-		clusterQueues: map[string]*kueue.ClusterQueue{},
-		localQueues:   map[client.ObjectKey]*kueue.LocalQueue{},
-		flavors:       map[string]bool{},
-		write:         write,
-	}
+	return &statuses{objects: newObjects(), ledger: newLedger(), write: write}
 }
 
-// saw notes a queue or flavor; all queues are looked at again when flavors
-// come or go.
+// saw notes an object; all queues are looked at again when something they may
+// refer to comes or goes.
 func (s *statuses) saw(obj client.Object, gone bool) {
+	s.note(obj, gone)
 	switch o := obj.(type) {
 	case *kueue.ClusterQueue:
 		s.ledger.clusterQueue(o.Name).changed = true
-		if s.clusterQueues[o.Name] = o; gone {
-			delete(s.clusterQueues, o.Name)
-		}
 	case *kueue.LocalQueue:
-		key := client.ObjectKeyFromObject(o)
-		s.ledger.localQueue(key).changed = true
-		if s.localQueues[key] = o; gone {
-			delete(s.localQueues, key)
-		}
-	case *kueue.ResourceFlavor:
-		if s.flavors[o.Name] = true; gone {
-			delete(s.flavors, o.Name)
-		}
+		s.ledger.localQueue(client.ObjectKeyFromObject(o)).changed = true
+	case *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
 		for name := range s.clusterQueues {
 			s.ledger.clusterQueue(name).changed = true
 		}
@@ -154,30 +137,6 @@ func (s *statuses) clusterQueueStatus(cq *kueue.ClusterQueue, a *account, engine
 		addUsage(&next.Status.FlavorsUsage, flavor, name, a.used[flavorResource{flavor, name}], u.Borrowed)
 	}
 	return next
-}
-
-func (s *statuses) active(cq *kueue.ClusterQueue) metav1.Condition {
-	inactive := func(reason, message string) metav1.Condition {
-		return metav1.Condition{Type: kueue.ClusterQueueActive, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-	}
-	if cq.DeletionTimestamp != nil {
-		return inactive(kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating")
-	}
-	if ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None {
-		return inactive(kueue.ClusterQueueActiveReasonStopped, "Can't admit new workloads: is stopped.")
-	}
-	for _, group := range cq.Spec.ResourceGroups {
-		for _, flavor := range group.Flavors {
-			if !s.flavors[string(flavor.Name)] {
-				return inactive(kueue.ClusterQueueActiveReasonFlavorNotFound,
-					"Can't admit new workloads: references missing ResourceFlavor(s): "+string(flavor.Name)+".")
-			}
-		}
-	}
-	return metav1.Condition{
-		Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue,
-		Reason: kueue.ClusterQueueActiveReasonReady, Message: "Can admit new workloads",
-	}
 }
 
 func (s *statuses) localQueueStatus(lq *kueue.LocalQueue, a *account, now time.Time) *kueue.LocalQueue {

@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"maps"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -13,8 +16,6 @@ import (
 // eventOf is the engine's event for an object that is there.
 func eventOf(obj any) admission.Event {
 	switch o := obj.(type) {
-	case *kueue.ClusterQueue:
-		return admission.QueueChanged{Queue: queueForEngine(o)}
 	case *kueue.Cohort:
 		return admission.CohortChanged{Cohort: admission.Cohort{
 			Name:       o.Name,
@@ -46,8 +47,6 @@ func eventOf(obj any) admission.Event {
 // goneEventOf is the engine's event for an object that was deleted.
 func goneEventOf(obj any) admission.Event {
 	switch o := obj.(type) {
-	case *kueue.ClusterQueue:
-		return admission.QueueGone{Name: o.Name}
 	case *kueue.Cohort:
 		return admission.CohortGone{Name: o.Name}
 	case *kueue.LocalQueue:
@@ -68,7 +67,6 @@ func queueForEngine(cq *kueue.ClusterQueue) admission.Queue {
 		NamespaceSelector: selector(cq.Spec.NamespaceSelector),
 		StrictFIFO:        cq.Spec.QueueingStrategy == kueue.StrictFIFO,
 		Stop:              stopPolicy(cq.Spec.StopPolicy),
-		Inactive:          cq.DeletionTimestamp != nil,
 		FairWeight:        weight(cq.Spec.FairSharing),
 	}
 	if p := cq.Spec.Preemption; p != nil {
@@ -140,8 +138,8 @@ func selector(in *metav1.LabelSelector) *admission.Term {
 		return nil
 	}
 	term := admission.Term{}
-	for key, value := range in.MatchLabels {
-		term = append(term, admission.Requirement{Key: key, Operator: "In", Values: []string{value}})
+	for _, key := range slices.Sorted(maps.Keys(in.MatchLabels)) {
+		term = append(term, admission.Requirement{Key: key, Operator: "In", Values: []string{in.MatchLabels[key]}})
 	}
 	for _, r := range in.MatchExpressions {
 		term = append(term, admission.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})

@@ -212,9 +212,7 @@ func breakCard(t *testing.T, name, problem string) {
 // when the check is ready, and a check that wants another try takes it back.
 func TestAdmissionCheck(t *testing.T) {
 	ns := queueFor(t, "4")
-	check := &kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/test"}}
-	check.Name = ns
-	cluster.Make(t, check)
+	activeCheck(t, ns)
 	cq := &kueue.ClusterQueue{}
 	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// keeper keeps objects that are in use from going: a finalizer holds them until
+// nobody needs them. It decides on what is there alone, so a new leader goes on
+// where the last one stopped.
+type keeper struct {
+	used   func(client.Object) bool // somebody needs the object
+	submit func(client.Object)      // have its finalizer written
+	// open are those that lack the finalizer, or were deleted and have it.
+	open map[messageKey]client.Object
+	// tried is the version a write was last sent for.
+	tried map[messageKey]string
+}
+
+func newKeeper(used func(client.Object) bool, submit func(client.Object)) *keeper {
+	return &keeper{used: used, submit: submit, open: map[messageKey]client.Object{}, tried: map[messageKey]string{}}
+}
+
+// keepable are the kinds that others need.
+func keepable(obj client.Object) bool {
+	switch obj.(type) {
+	case *kueue.ClusterQueue, *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
+		return true
+	}
+	return false
+}
+
+// saw takes in an object that changed or went.
+func (k *keeper) saw(obj client.Object, gone bool) {
+	if !keepable(obj) {
+		return
+	}
+	key := keyOf(obj)
+	held := controllerutil.ContainsFinalizer(obj, kueue.ResourceInUseFinalizerName)
+	going := obj.GetDeletionTimestamp() != nil
+	if gone || held != going {
+		delete(k.open, key)
+		delete(k.tried, key)
+		return
+	}
+	k.open[key] = obj
+}
+
+// settle gives the finalizer to those that lack it, though the webhook gives it
+// to new queues and flavors, and takes it from those nobody needs any more. A
+// write that meets a newer object is sent again for that one.
+func (k *keeper) settle() {
+	for key, obj := range k.open {
+		if k.tried[key] == obj.GetResourceVersion() || (obj.GetDeletionTimestamp() != nil && k.used(obj)) {
+			continue
+		}
+		k.tried[key] = obj.GetResourceVersion()
+		k.submit(obj)
+	}
+}
+
+// writeFinalizer adds the finalizer to an object that stays, and takes it from
+// one that is to go.
+func writeFinalizer(ctx context.Context, c client.Client, obj client.Object) error {
+	changed := obj.DeepCopyObject().(client.Object)
+	if obj.GetDeletionTimestamp() == nil {
+		controllerutil.AddFinalizer(changed, kueue.ResourceInUseFinalizerName)
+	} else {
+		controllerutil.RemoveFinalizer(changed, kueue.ResourceInUseFinalizerName)
+	}
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}))
+}

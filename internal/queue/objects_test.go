@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func named[T client.Object](obj T, name string) T {
+	obj.SetName(name)
+	return obj
+}
+
+func check(name, controller string, active bool) *kueue.AdmissionCheck {
+	ac := named(&kueue.AdmissionCheck{Spec: kueue.AdmissionCheckSpec{ControllerName: controller}}, name)
+	if active {
+		ac.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}
+	}
+	return ac
+}
+
+// Every reason Kueue has for a queue that admits nobody.
+func TestInactiveQueues(t *testing.T) {
+	o := newObjects()
+	racked := named(&kueue.ResourceFlavor{}, "racked")
+	racked.Spec.TopologyName = ptr.To(kueue.TopologyReference("racks"))
+	for _, obj := range []client.Object{
+		named(&kueue.ResourceFlavor{}, "plain"), racked,
+		check("on", "example.com/x", true), check("off", "example.com/x", false),
+		check("far", kueue.MultiKueueControllerName, true), check("farther", kueue.MultiKueueControllerName, true),
+		check("machines", kueue.ProvisioningRequestControllerName, true),
+	} {
+		o.note(obj, false)
+	}
+	for name, test := range map[string]struct {
+		flavors, checks string
+		onFlavor        string
+		stop            kueue.StopPolicy
+		deleted         bool
+		reason, message string
+	}{
+		"ready":            {flavors: "plain", checks: "on"},
+		"terminating":      {flavors: "plain", deleted: true, reason: "Terminating", message: "Can't admit new workloads; clusterQueue is terminating"},
+		"stopped":          {flavors: "plain", stop: kueue.Hold, reason: "Stopped", message: "Can't admit new workloads: is stopped."},
+		"no flavor":        {flavors: "plain gone lost", reason: "FlavorNotFound", message: "Can't admit new workloads: references missing ResourceFlavor(s): gone,lost."},
+		"no check":         {checks: "on gone", reason: "AdmissionCheckNotFound", message: "Can't admit new workloads: references missing AdmissionCheck(s): gone."},
+		"sleeping check":   {checks: "on off", reason: "AdmissionCheckInactive", message: "Can't admit new workloads: references inactive AdmissionCheck(s): off."},
+		"no topology":      {flavors: "racked", reason: "TopologyNotFound", message: `Can't admit new workloads: there is no Topology "racks" for TAS flavor "racked".`},
+		"two far away":     {checks: "farther far", reason: "MultipleMultiKueueAdmissionChecks", message: "Can't admit new workloads: Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: far,farther."},
+		"far for some":     {flavors: "plain other", checks: "far", onFlavor: "plain", reason: "FlavorNotFound", message: "Can't admit new workloads: references missing ResourceFlavor(s): other, Cannot specify MultiKueue AdmissionCheck per flavor, found: far."},
+		"far and machines": {checks: "far machines", reason: "MultiKueueWithProvisioningRequest", message: "Can't admit new workloads: Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, machines."},
+		"several":          {flavors: "gone", checks: "off", stop: kueue.HoldAndDrain, reason: "Stopped", message: "Can't admit new workloads: is stopped, references missing ResourceFlavor(s): gone, references inactive AdmissionCheck(s): off."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cq := queueWith(test.flavors, test.checks)
+			if test.onFlavor != "" {
+				cq.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{kueue.ResourceFlavorReference(test.onFlavor)}
+			}
+			if test.stop != "" {
+				cq.Spec.StopPolicy = &test.stop
+			}
+			if test.deleted {
+				cq.DeletionTimestamp = ptr.To(metav1.Now())
+			}
+			reason, message := o.inactive(cq)
+			if reason != test.reason || message != test.message {
+				t.Errorf("%q: %q, want %q: %q", reason, message, test.reason, test.message)
+			}
+		})
+	}
+	o.note(named(&kueue.Topology{}, "racks"), false)
+	if reason, _ := o.inactive(queueWith("racked", "")); reason != "" {
+		t.Errorf("with its topology there the queue is %s", reason)
+	}
+}
+
+func queueWith(flavors, checks string) *kueue.ClusterQueue {
+	cq := named(&kueue.ClusterQueue{}, "cq")
+	group := kueue.ResourceGroup{}
+	for _, name := range strings.Fields(flavors) {
+		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(name)})
+	}
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{group}
+	if checks != "" {
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{}
+		for _, name := range strings.Fields(checks) {
+			cq.Spec.AdmissionChecksStrategy.AdmissionChecks = append(cq.Spec.AdmissionChecksStrategy.AdmissionChecks,
+				kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(name)})
+		}
+	}
+	return cq
+}
+
+func TestKeeperHoldsWhatIsUsed(t *testing.T) {
+	used := true
+	var written []string
+	k := newKeeper(func(client.Object) bool { return used }, func(obj client.Object) { written = append(written, obj.GetResourceVersion()) })
+	expect := func(what string, want ...string) {
+		t.Helper()
+		if k.settle(); !slices.Equal(written, want) {
+			t.Fatalf("%s: wrote versions %v, want %v", what, written, want)
+		}
+	}
+	flavor := func(version string, finalizer, deleted bool) *kueue.ResourceFlavor {
+		rf := named(&kueue.ResourceFlavor{}, "rf")
+		rf.ResourceVersion = version
+		if finalizer {
+			rf.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+		}
+		if deleted {
+			rf.DeletionTimestamp = ptr.To(metav1.Now())
+		}
+		return rf
+	}
+	k.saw(flavor("1", false, false), false)
+	expect("one without the finalizer gets it", "1")
+	expect("once", "1")
+	k.saw(flavor("2", false, false), false)
+	expect("again if the first write met a newer object", "1", "2")
+	k.saw(flavor("3", true, false), false)
+	expect("has it", "1", "2")
+	k.saw(flavor("4", true, true), false)
+	expect("deleted but used", "1", "2")
+	used = false
+	expect("no longer used", "1", "2", "4")
+	k.saw(flavor("5", true, true), false)
+	expect("it met a newer object", "1", "2", "4", "5")
+	k.saw(flavor("6", false, true), true)
+	expect("gone", "1", "2", "4", "5")
+	if len(k.open)+len(k.tried) != 0 {
+		t.Errorf("the keeper remembers %v, %v", k.open, k.tried)
+	}
+}

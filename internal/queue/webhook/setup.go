@@ -1,0 +1,88 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Setup serves the rules at the paths deploy/queue/webhooks.yaml names.
+func Setup(mgr ctrl.Manager) error {
+	for _, setup := range []func(ctrl.Manager) error{
+		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, true),
+		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, true),
+		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, false),
+		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, false),
+	} {
+		if err := setup(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve registers the rules of one kind, and where it is kept while in use a
+// defaulter that says so before anyone can delete it.
+func serve[T interface {
+	runtime.Object
+	client.Object
+}](kind T, r rules[T], keptWhileUsed bool) func(ctrl.Manager) error {
+	return func(mgr ctrl.Manager) error {
+		builder := ctrl.NewWebhookManagedBy(mgr, kind).WithValidator(r)
+		if keptWhileUsed {
+			builder = builder.WithDefaulter(inUse[T]{})
+		}
+		if err := builder.Complete(); err != nil {
+			return fmt.Errorf("webhook of %T: %w", kind, err)
+		}
+		return nil
+	}
+}
+
+// inUse marks new objects with the finalizer that keeps them while used.
+type inUse[T client.Object] struct{}
+
+// Default adds the finalizer.
+func (inUse[T]) Default(_ context.Context, obj T) error {
+	controllerutil.AddFinalizer(obj, kueue.ResourceInUseFinalizerName)
+	return nil
+}
+
+// rules of one kind; old is nil for a new object.
+type rules[T client.Object] struct {
+	check func(obj, old T) field.ErrorList
+	warn  func(T) admission.Warnings
+}
+
+// ValidateCreate checks a new object.
+func (r rules[T]) ValidateCreate(_ context.Context, obj T) (admission.Warnings, error) {
+	var none T
+	return r.warnings(obj), r.check(obj, none).ToAggregate()
+}
+
+// ValidateUpdate checks a changed object. One that is going may lose its
+// finalizers whatever else is wrong with it.
+func (r rules[T]) ValidateUpdate(_ context.Context, old, obj T) (admission.Warnings, error) {
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) < len(old.GetFinalizers()) {
+		return nil, nil
+	}
+	return r.warnings(obj), r.check(obj, old).ToAggregate()
+}
+
+// ValidateDelete lets everything go.
+func (r rules[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
+
+func (r rules[T]) warnings(obj T) admission.Warnings {
+	if r.warn == nil {
+		return nil
+	}
+	return r.warn(obj)
+}

@@ -1,0 +1,13 @@
+package workload
+
+// Annotations of workloads, Kueue's.
+const (
+	// GatedByAnnotation lists who must agree before the workload is considered.
+	GatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"
+	// PriorityBoostAnnotation is added to the priority of the workload's class.
+	PriorityBoostAnnotation = "kueue.x-k8s.io/priority-boost"
+	// ElasticJobAnnotation marks jobs that may grow and shrink while admitted.
+	ElasticJobAnnotation = "kueue.x-k8s.io/elastic-job"
+	// ReplacesAnnotation names the workload this one takes over from.
+	ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
+)
