@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -107,11 +106,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err != nil {
 		return err
 	}
-	keeper := &certs.Keeper{
-		Client: direct, Log: env.Log.WithName("certs"),
-		Name: env.Name + "-webhooks", Namespace: cfg.LeaderElection.Namespace,
-		Dir: cfg.Webhook.CertDir, Names: cfg.Webhook.DNSNames,
-	}
+	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
 	if err := keeper.Ensure(ctx); err != nil {
 		return err
 	}
@@ -120,12 +115,14 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err != nil {
 		return err
 	}
+	webhooks, err := certs.Server(cfg.Webhook)
+	if err != nil {
+		return err
+	}
 	mgr, err := env.Manager(manager.Options{
-		Scheme: scheme,
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: cfg.Webhook.Host, Port: cfg.Webhook.Port, CertDir: cfg.Webhook.CertDir,
-		}),
+		Scheme:                              scheme,
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer:                       webhooks,
 		LeaderElectionResourceLockInterface: lock,
 	}, cfg.LeaderElection)
 	if err != nil {
@@ -137,7 +134,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	}
 	follower := &extender.Follower{
 		Leads: shell.Leads, Reader: direct, Self: identity,
-		Lease: client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: env.LeaseName()},
+		Lease: client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: env.LeaseName(cfg.LeaderElection)},
 		Local: extender.NewHandler(shell, extender.NewMetrics(metrics.Registry), env.Log.WithName("extender")),
 	}
 	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: follower, Log: env.Log.WithName("extender")}

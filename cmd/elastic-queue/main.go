@@ -6,19 +6,23 @@ import (
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
@@ -39,13 +43,25 @@ and stops them. Its objects are Kueue's (kueue.x-k8s.io).`,
   elastic-queue --config /etc/elastic/queue.yaml
 
   # Against any cluster
-  elastic-queue --kubeconfig ~/.kube/config --log-level debug`,
+  elastic-queue --kubeconfig ~/.kube/config --log-level debug
+
+  # In Kueue's place, with its own configuration file
+  elastic-queue --config kueue.yaml --feature-gates TopologyAwareScheduling=false`,
 		Defaults: v1alpha1.NewQueueConfiguration,
+		Formats:  formats(),
+		Flags:    flags,
 		Run:      run,
 	})
 }
 
 func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration) error {
+	gates, err := features.New(cfg.FeatureGates)
+	if err != nil {
+		return err
+	}
+	if !gates.Enabled(features.TLSOptions) {
+		cfg.Webhook.TLS = nil
+	}
 	scheme, err := newScheme()
 	if err != nil {
 		return err
@@ -54,12 +70,16 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	server, err := certs.Server(cfg.Webhook)
+	if err != nil {
+		return err
+	}
 	mgr, err := env.Manager(manager.Options{
-		Scheme: scheme,
-		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: cfg.Webhook.Host, Port: cfg.Webhook.Port, CertDir: cfg.Webhook.CertDir,
-		}),
+		Scheme:        scheme,
+		Client:        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Controller:    config.Controller{CacheSyncTimeout: ptr.Deref(cfg.Controllers.CacheSyncTimeout, metav1.Duration{}).Duration},
+		WebhookServer: server,
 	}, cfg.LeaderElection)
 	if err != nil {
 		return err
@@ -76,18 +96,14 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := objects.Setup(mgr); err != nil {
 		return err
 	}
-	if err := jobs.Setup(ctx, mgr, jobs.Options{
-		ManageJobsWithoutQueueName: cfg.ManageJobsWithoutQueueName,
-		Namespaces:                 cfg.ManagedJobsNamespaceSelector,
-		Declared:                   cfg.JobKinds,
-	}); err != nil {
+	if err := jobs.Setup(ctx, mgr, jobOptions(cfg, gates)); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
 	}
-	nodes, err := newPlacer(cfg)
+	nodes, err := placer.New(placer.Options{TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true)})
 	if err != nil {
 		return err
 	}
-	engine, err := queue.Engine(cfg)
+	engine, err := queue.Engine(cfg, gates)
 	if err != nil {
 		return err
 	}
@@ -96,28 +112,21 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
-		Engine:   engine,
-		Counting: counting,
-		Life:     queue.Life(cfg),
-		Placer:   nodes,
-		Writers:  cfg.Writers,
-		Recorder: mgr.GetEventRecorder(env.Name),
-		Metrics:  queue.NewMetrics(metrics.Registry),
-		Log:      env.Log.WithName("queue"),
+		Engine:      engine,
+		Counting:    counting,
+		Features:    gates,
+		NoDecisions: cfg.NoDecisions,
+		Life:        queue.Life(cfg, gates),
+		Placer:      nodes,
+		Writers:     cfg.Writers,
+		Recorder:    mgr.GetEventRecorder(env.Name),
+		Metrics:     queue.NewMetrics(metrics.Registry),
+		Log:         env.Log.WithName("queue"),
 	})
 	if err := mgr.Add(shell); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// newPlacer is what knows nodes and cards; nil where admission goes by quota
-// alone.
-func newPlacer(cfg *v1alpha1.QueueConfiguration) (*placer.Placer, error) {
-	if enabled := cfg.Placement.Enabled; enabled != nil && !*enabled {
-		return nil, nil
-	}
-	return placer.New()
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -141,10 +150,9 @@ func keepCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueCo
 	if err != nil {
 		return nil, err
 	}
-	keeper := &certs.Keeper{
-		Client: direct, Log: env.Log.WithName("certs"),
-		Name: "elastic-queue-webhooks", Namespace: cfg.LeaderElection.Namespace,
-		Dir: cfg.Webhook.CertDir, Names: cfg.Webhook.DNSNames,
+	if err := ensureNamespace(ctx, direct, cfg); err != nil {
+		return nil, err
 	}
+	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
 	return keeper, keeper.Ensure(ctx)
 }

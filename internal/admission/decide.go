@@ -32,7 +32,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.rebuild()
 	e.fireTimers(at)
 	e.reviewHolders(at)
-	for len(e.work) > 0 {
+	for len(e.work) > 0 && !e.opts.HoldersOnly {
 		if e.unsorted || e.opts.BlockUntilReady {
 			slices.SortFunc(e.work, e.laterTree)
 			e.unsorted = false

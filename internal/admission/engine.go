@@ -23,6 +23,8 @@ type Options struct {
 	BlockUntilReady bool
 	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
 	Backfill bool
+	// HoldersOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
+	HoldersOnly bool
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0

@@ -33,6 +33,9 @@ type controller struct {
 	scope    *scope
 	recorder events.EventRecorder
 	now      func() time.Time
+
+	copyLabels    []string
+	noQueueLabels bool
 }
 
 // objects reconciles the jobs of one row that have a suspend flag.
@@ -243,6 +246,7 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 		Spec:       kueue.WorkloadSpec{QueueName: queueName(obj), PodSets: sets},
 	}
 	j.own(wl)
+	c.inheritLabels(obj, wl)
 	for key, value := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, ProvReqPrefix) {
 			if wl.Annotations == nil {
@@ -259,6 +263,19 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
 	}
 	return wl, c.prioritize(ctx, j, wl)
+}
+
+// inheritLabels copies those of the job's labels that people want to find
+// workloads by.
+func (c *controller) inheritLabels(obj client.Object, wl *kueue.Workload) {
+	for _, key := range c.copyLabels {
+		if value, has := obj.GetLabels()[key]; has {
+			if wl.Labels == nil {
+				wl.Labels = map[string]string{}
+			}
+			wl.Labels[key] = value
+		}
+	}
 }
 
 // prioritize gives the workload its priority: of the WorkloadPriorityClass the
@@ -333,8 +350,9 @@ func (c *controller) additions(ctx context.Context, wl *kueue.Workload) ([]podSe
 		info := &infos[i]
 		info.count = admittedCount(wl, i)
 		info.nodeSelector = map[string]string{}
-		info.labels = map[string]string{
-			PodSetLabel: string(assigned.Name), ClusterQueueLabel: string(admission.ClusterQueue), LocalQueueLabel: string(wl.Spec.QueueName),
+		info.labels = map[string]string{PodSetLabel: string(assigned.Name)}
+		if !c.noQueueLabels {
+			info.labels[ClusterQueueLabel], info.labels[LocalQueueLabel] = string(admission.ClusterQueue), string(wl.Spec.QueueName)
 		}
 		info.annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
 		for _, name := range slices.Sorted(maps.Values(assigned.Flavors)) {

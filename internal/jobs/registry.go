@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ import (
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
 
-// concurrency is how many jobs of one kind are looked at at once.
-const concurrency = 8
+// usualConcurrency is how many jobs of one kind are looked at at once.
+const usualConcurrency = 8
 
 // registry keeps the rows in use in step with what is installed and declared:
 // a kind sleeps while its CRD is away, and a JobKind counts from the moment it
@@ -48,6 +49,10 @@ type registry struct {
 	common   *controller
 	podCache cache.Cache
 	fixed    []*Kind
+	// concurrency by kind and group, where it is not the usual.
+	concurrency map[string]int
+	// withoutJobKinds: the cluster does not serve JobKind objects.
+	withoutJobKinds bool
 
 	crds    map[string]*apiextensionsv1.CustomResourceDefinition
 	running map[string]*run
@@ -71,14 +76,18 @@ type candidate struct {
 	reason, message string
 }
 
-func newRegistry(mgr ctrl.Manager, inUse *kinds, common *controller, podCache cache.Cache, declared map[string]v1alpha1.JobKindSpec) (*registry, error) {
+func newRegistry(mgr ctrl.Manager, inUse *kinds, common *controller, podCache cache.Cache, options Options) (*registry, error) {
+	fixed, err := builtInKinds(options.BuiltIn)
+	if err != nil {
+		return nil, err
+	}
 	r := &registry{
-		mgr: mgr, kinds: inUse, common: common, podCache: podCache, fixed: slices.Clone(Table()),
+		mgr: mgr, kinds: inUse, common: common, podCache: podCache, fixed: fixed, concurrency: options.Concurrency,
 		crds: map[string]*apiextensionsv1.CustomResourceDefinition{}, running: map[string]*run{},
 	}
 	r.lead, r.stopAll = context.WithCancel(context.Background())
-	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		kind, err := Compile(name, declared[name])
+	for _, name := range slices.Sorted(maps.Keys(options.Declared)) {
+		kind, err := Compile(name, options.Declared[name])
 		if err != nil {
 			return nil, fmt.Errorf("job kind %s of the configuration: %w", name, err)
 		}
@@ -87,6 +96,31 @@ func newRegistry(mgr ctrl.Manager, inUse *kinds, common *controller, podCache ca
 	// The webhook may be asked before the first look at the cluster.
 	inUse.set(r.fixed)
 	return r, nil
+}
+
+// builtInKinds are the rows of these names, all where there are none.
+func builtInKinds(names []string) ([]*Kind, error) {
+	if len(names) == 0 {
+		return slices.Clone(Table()), nil
+	}
+	var out []*Kind
+	for _, name := range names {
+		at := slices.IndexFunc(Table(), func(k *Kind) bool { return k.Name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("integrations.frameworks: no kind of job is called %q; there are %s", name, strings.Join(Names(), ", "))
+		}
+		out = append(out, Table()[at])
+	}
+	return out, nil
+}
+
+// Names of the built-in kinds.
+func Names() []string {
+	var names []string
+	for _, kind := range Table() {
+		names = append(names, kind.Name)
+	}
+	return names
 }
 
 func (r *registry) setup(mgr ctrl.Manager) error {
@@ -107,12 +141,17 @@ func (r *registry) setup(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("job-kinds").
+	builder := ctrl.NewControllerManagedBy(mgr).Named("job-kinds").
 		WithOptions(ctrlcontroller.Options{NeedLeaderElection: ptr.To(false)}).
 		WatchesMetadata(&apiextensionsv1.CustomResourceDefinition{}, everything).
-		Watches(&v1alpha1.JobKind{}, everything).
-		WatchesRawSource(source.Channel(elected, everything)).
-		Complete(r)
+		WatchesRawSource(source.Channel(elected, everything))
+	_, err = mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("JobKind").GroupKind(), v1alpha1.GroupVersion.Version)
+	if r.withoutJobKinds = apimeta.IsNoMatchError(err); r.withoutJobKinds {
+		mgr.GetLogger().Info("no JobKind objects here: install their CRD and start again to declare kinds of jobs")
+	} else {
+		builder = builder.Watches(&v1alpha1.JobKind{}, everything)
+	}
+	return builder.Complete(r)
 }
 
 var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
@@ -150,6 +189,9 @@ func (r *registry) candidates(ctx context.Context) ([]*candidate, error) {
 	var out []*candidate
 	for _, kind := range r.fixed {
 		out = append(out, &candidate{kind: kind})
+	}
+	if r.withoutJobKinds {
+		return out, nil
 	}
 	list := &v1alpha1.JobKindList{}
 	if err := r.mgr.GetClient().List(ctx, list); err != nil {
@@ -368,7 +410,7 @@ func (r *registry) start(c *candidate) error {
 		return nil // its pods are all there is to look at
 	}
 	ctl, err := ctrlcontroller.NewUnmanaged("job-"+kind.Name, ctrlcontroller.Options{
-		Reconciler: reconciler, MaxConcurrentReconciles: concurrency, SkipNameValidation: ptr.To(true), Logger: r.mgr.GetLogger(),
+		Reconciler: reconciler, MaxConcurrentReconciles: cmp.Or(r.concurrency[kind.GVK.GroupKind().String()], usualConcurrency), SkipNameValidation: ptr.To(true), Logger: r.mgr.GetLogger(),
 	})
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ type scope struct {
 
 	withoutQueueName bool
 	namespaces       labels.Selector
+	external         map[schema.GroupKind]bool
 }
 
 // manages says the job is ours: it names a queue, in a namespace that takes
@@ -109,7 +110,8 @@ func (s *scope) managedAncestor(ctx context.Context, obj client.Object, namespac
 			return false, err
 		}
 		row := s.kinds.byGroupKind(gvk.GroupKind())
-		if row != nil && row.suspends() && (queueName(parent) != "" || s.withoutQueueName) {
+		queued := row != nil && row.suspends() || s.external[gvk.GroupKind()]
+		if queued && (queueName(parent) != "" || s.withoutQueueName) {
 			return true, nil
 		}
 		at = parent

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,20 @@ type Options struct {
 	ManageJobsWithoutQueueName bool
 	// Namespaces, if set, limits all this to namespaces with such labels.
 	Namespaces *metav1.LabelSelector
+	// BuiltIn limits the built-in kinds to these names; empty takes all.
+	BuiltIn []string
+	// External are kinds, as "Kind.version.group", whose own controllers queue
+	// them: what they make is not queued once more.
+	External []string
 	// Declared are kinds beside the built-in ones, by name. More come and go as
 	// JobKind objects.
 	Declared map[string]v1alpha1.JobKindSpec
+	// CopyLabels are the keys of labels that a job's workload takes over.
+	CopyLabels []string
+	// NoQueueLabels leaves the queues' names off the pods.
+	NoQueueLabels bool
+	// Concurrency is how many jobs are looked at at once, by "Kind.group".
+	Concurrency map[string]int
 }
 
 // Indexes that find the workload of a job: by the job's UID while it is there,
@@ -52,20 +64,38 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+	external, err := parseKinds(options.External)
+	if err != nil {
+		return err
+	}
 	inUse := &kinds{}
 	where := &scope{
 		cached: mgr.GetClient(), direct: mgr.GetAPIReader(), kinds: inUse,
-		withoutQueueName: options.ManageJobsWithoutQueueName, namespaces: namespaces,
+		withoutQueueName: options.ManageJobsWithoutQueueName, namespaces: namespaces, external: external,
 	}
 	common := &controller{
 		client: mgr.GetClient(), scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
+		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels,
 	}
-	r, err := newRegistry(mgr, inUse, common, podCache, options.Declared)
+	r, err := newRegistry(mgr, inUse, common, podCache, options)
 	if err != nil {
 		return err
 	}
 	mgr.GetWebhookServer().Register(WebhookPath, &webhook.Admission{Handler: &holder{scope: where, kinds: inUse}})
 	return r.setup(mgr)
+}
+
+// parseKinds reads kinds written as "Kind.version.group".
+func parseKinds(names []string) (map[schema.GroupKind]bool, error) {
+	kinds := make(map[schema.GroupKind]bool, len(names))
+	for _, name := range names {
+		gvk, _ := schema.ParseKindArg(name)
+		if gvk == nil {
+			return nil, fmt.Errorf("integrations.externalFrameworks: %q is not written as Kind.version.group", name)
+		}
+		kinds[gvk.GroupKind()] = true
+	}
+	return kinds, nil
 }
 
 // newPodCache watches the pods that wait or waited in a queue, and no others: a

@@ -14,21 +14,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// Formats are files of other kinds that a program reads as well: each function
+// puts the document, as JSON, into the program's own configuration.
+type Formats[C any] map[schema.GroupVersionKind]func(doc []byte, cfg C) error
+
 // LoadConfig reads a file into cfg, which holds the defaults and says by its
 // TypeMeta which kind of file is wanted. A field that cfg does not have is an
 // error that names the field and the nearest one it does have.
-func LoadConfig(path string, cfg any) error {
+func LoadConfig[C any](path string, cfg C, others Formats[C]) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
-	if err := decodeConfig(raw, cfg); err != nil {
+	if err := decodeConfig(raw, cfg, others); err != nil {
 		return fmt.Errorf("configuration %s: %w", path, err)
 	}
 	return nil
 }
 
-func decodeConfig(raw []byte, cfg any) error {
+func decodeConfig[C any](raw []byte, cfg C, others Formats[C]) error {
 	want := kindOf(cfg)
 	doc, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
@@ -41,10 +45,19 @@ func decodeConfig(raw []byte, cfg any) error {
 	if err := json.UnmarshalCaseSensitivePreserveInts(doc, &head); err != nil {
 		return err
 	}
-	if got := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind); got != want {
+	got := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind)
+	if other := others[got]; other != nil {
+		return other(doc, cfg)
+	}
+	if got != want {
 		return fmt.Errorf("it is a %q of %q, this program reads a %q of %q",
 			head.Kind, head.APIVersion, want.Kind, want.GroupVersion())
 	}
+	return DecodeStrict(doc, cfg)
+}
+
+// DecodeStrict reads a JSON document into cfg; every field must be one of its.
+func DecodeStrict(doc []byte, cfg any) error {
 	strict, err := json.UnmarshalStrict(doc, cfg)
 	if err != nil {
 		return err
@@ -71,7 +84,7 @@ func suggest(problem error, root reflect.Type) error {
 	}
 	path := strings.Split(match[1], ".")
 	names := fieldNames(descend(root, path[:len(path)-1]))
-	best := nearest(path[len(path)-1], names)
+	best := Nearest(path[len(path)-1], names)
 	if best == "" {
 		return problem
 	}
@@ -114,9 +127,9 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// nearest is the candidate with the smallest edit distance, or none when even
+// Nearest is the candidate with the smallest edit distance, or none when even
 // that one shares too little with the word to be what was meant.
-func nearest(word string, candidates []string) string {
+func Nearest(word string, candidates []string) string {
 	best, bestDistance := "", len(word)/2+2
 	for _, candidate := range candidates {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(candidate)); d < bestDistance {

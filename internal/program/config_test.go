@@ -27,7 +27,7 @@ func TestDecodeConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := v1alpha1.NewQueueConfiguration()
-			err := decodeConfig([]byte(tc.file), cfg)
+			err := decodeConfig([]byte(tc.file), cfg, nil)
 			if tc.want == "" {
 				if err != nil {
 					t.Fatalf("unexpected error: %v", err)
@@ -44,7 +44,7 @@ func TestDecodeConfig(t *testing.T) {
 func TestDecodeKeepsDefaults(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
 	file := "apiVersion: elasticai.io/v1alpha1\nkind: QueueConfiguration\nwebhook:\n  port: 1234\n"
-	if err := decodeConfig([]byte(file), cfg); err != nil {
+	if err := decodeConfig([]byte(file), cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	if cfg.Webhook.Port != 1234 || cfg.Writers != 16 || cfg.Webhook.CertDir == "" {

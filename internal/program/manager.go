@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/client-go/rest"
@@ -20,9 +21,12 @@ func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) 
 	options.Logger = e.Log
 	options.Metrics = server.Options{BindAddress: e.Common.Metrics.BindAddress}
 	options.HealthProbeBindAddress = e.Common.Health.BindAddress
+	options.LivenessEndpointName = e.Common.Health.LivenessPath
+	options.ReadinessEndpointName = e.Common.Health.ReadinessPath
+	options.PprofBindAddress = e.Common.Pprof.BindAddress
 	if election.Enabled != nil && *election.Enabled {
 		options.LeaderElection = true
-		options.LeaderElectionID = e.LeaseName()
+		options.LeaderElectionID = e.LeaseName(election)
 		options.LeaderElectionNamespace = election.Namespace
 		options.LeaderElectionConfig = rest.CopyConfig(e.REST)
 		options.LeaseDuration = &election.LeaseDuration.Duration
@@ -41,12 +45,14 @@ func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) 
 }
 
 // LeaseName is the lease by which replicas choose a leader.
-func (e Env) LeaseName() string { return e.Name + "." + v1alpha1.Group }
+func (e Env) LeaseName(election v1alpha1.LeaderElection) string {
+	return cmp.Or(election.Name, e.Name+"."+v1alpha1.Group)
+}
 
 // Lock is that lease, for a program whose replicas need to know who leads: the
 // holder is written as the identity given here.
 func (e Env) Lock(election v1alpha1.LeaderElection, identity string) (resourcelock.Interface, error) {
 	config := rest.AddUserAgent(rest.CopyConfig(e.REST), "leader-election")
-	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(),
+	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(election),
 		resourcelock.ResourceLockConfig{Identity: identity}, config, election.RenewDeadline.Duration)
 }

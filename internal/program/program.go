@@ -29,6 +29,8 @@ type Program[C Configuration] struct {
 	Name, Short, Long, Example string
 	// Defaults makes the configuration that a file then changes.
 	Defaults func() C
+	// Formats are other kinds of files it reads.
+	Formats Formats[C]
 	// Flags adds flags that override fields of the configuration.
 	Flags func(cmd *cobra.Command, cfg C)
 	// Run does the work until ctx ends, then returns nil.
@@ -97,7 +99,7 @@ func command[C Configuration](p Program[C], stdin io.Reader, started *bool) *cob
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if configFile != "" {
-			if err := loadUnderFlags(cmd, configFile, cfg); err != nil {
+			if err := loadUnderFlags(cmd, configFile, cfg, p.Formats); err != nil {
 				return err
 			}
 		}
@@ -129,10 +131,10 @@ func command[C Configuration](p Program[C], stdin io.Reader, started *bool) *cob
 }
 
 // loadUnderFlags reads the file, then lets the flags that were given win.
-func loadUnderFlags(cmd *cobra.Command, path string, cfg any) error {
+func loadUnderFlags[C any](cmd *cobra.Command, path string, cfg C, others Formats[C]) error {
 	given := map[string]string{}
 	cmd.Flags().Visit(func(f *pflag.Flag) { given[f.Name] = f.Value.String() })
-	if err := LoadConfig(path, cfg); err != nil {
+	if err := LoadConfig(path, cfg, others); err != nil {
 		return err
 	}
 	for name, value := range given {

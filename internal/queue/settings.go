@@ -10,13 +10,14 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // Life reads the rules of workloads' lives from the configuration.
-func Life(cfg *v1alpha1.QueueConfiguration) workload.Settings {
+func Life(cfg *v1alpha1.QueueConfiguration, gates features.Set) workload.Settings {
 	var settings workload.Settings
-	if wait := cfg.WaitForPodsReady; wait != nil {
+	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		settings.PodsReady = podsReady(wait)
 	}
 	if keep := cfg.ObjectRetentionPolicies; keep != nil && keep.Workloads != nil {
@@ -27,12 +28,22 @@ func Life(cfg *v1alpha1.QueueConfiguration) workload.Settings {
 }
 
 // Engine reads the rules of admission from the configuration.
-func Engine(cfg *v1alpha1.QueueConfiguration) (admission.Options, error) {
+func Engine(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
 	var options admission.Options
-	if wait := cfg.WaitForPodsReady; wait != nil {
+	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		options.BlockUntilReady = ptr.Deref(wait.BlockAdmission, false)
 		options.RequeueByCreation = wait.RequeuingStrategy != nil &&
 			ptr.Deref(wait.RequeuingStrategy.Timestamp, kueueconfig.EvictionTimestamp) == kueueconfig.CreationTimestamp
+	}
+	if strategy := ptr.Deref(cfg.Resources.QuotaCheckStrategy, kueueconfig.QuotaCheckBlockUndeclared); gates.Enabled(features.QuotaCheckStrategy) {
+		switch strategy {
+		case kueueconfig.QuotaCheckIgnoreUndeclared:
+			options.IgnoreUndeclared = true
+		case kueueconfig.QuotaCheckBlockUndeclared:
+		default:
+			return options, fmt.Errorf("resources.quotaCheckStrategy: %q is none of %s, %s", strategy,
+				kueueconfig.QuotaCheckBlockUndeclared, kueueconfig.QuotaCheckIgnoreUndeclared)
+		}
 	}
 	if fair := cfg.FairSharing; fair != nil {
 		options.Policy = admission.PolicyDRF
@@ -45,7 +56,7 @@ func Engine(cfg *v1alpha1.QueueConfiguration) (admission.Options, error) {
 			options.FairStrategies = append(options.FairStrategies, strategy)
 		}
 	}
-	if usage := cfg.AdmissionFairSharing; usage != nil {
+	if usage := cfg.AdmissionFairSharing; usage != nil && gates.Enabled(features.AdmissionFairSharing) {
 		options.UsageHalfLife = usage.UsageHalfLifeTime.Duration
 		options.UsageSampling = usage.UsageSamplingInterval.Duration
 		options.UsageWeights = make(map[string]float64, len(usage.ResourceWeights))

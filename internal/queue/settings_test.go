@@ -10,11 +10,12 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
 )
 
 func TestEngineFollowsTheConfiguration(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
-	plain, err := Engine(cfg)
+	plain, err := Engine(cfg, features.Set{})
 	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady {
 		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
 	}
@@ -24,7 +25,7 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 		RequeuingStrategy: &kueueconfig.RequeuingStrategy{Timestamp: ptr.To(kueueconfig.CreationTimestamp)},
 	}
 	cfg.AdmissionFairSharing = &kueueconfig.AdmissionFairSharing{UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}}
-	got, err := Engine(cfg)
+	got, err := Engine(cfg, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,14 +34,14 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 		t.Errorf("engine options %+v", got)
 	}
 	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}
-	if _, err := Engine(cfg); err == nil {
+	if _, err := Engine(cfg, features.Set{}); err == nil {
 		t.Error("a strategy nobody knows must be an error")
 	}
 }
 
 func TestLifeFollowsTheConfiguration(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
-	if life := Life(cfg); life.PodsReady != nil || life.RetainFinished != nil {
+	if life := Life(cfg, features.Set{}); life.PodsReady != nil || life.RetainFinished != nil {
 		t.Errorf("without a word nothing is watched or deleted: %+v", life)
 	}
 	cfg.WaitForPodsReady = &kueueconfig.WaitForPodsReady{
@@ -49,7 +50,7 @@ func TestLifeFollowsTheConfiguration(t *testing.T) {
 	cfg.ObjectRetentionPolicies = &kueueconfig.ObjectRetentionPolicies{
 		Workloads: &kueueconfig.WorkloadRetentionPolicy{AfterFinished: &metav1.Duration{Duration: time.Minute}},
 	}
-	life := Life(cfg)
+	life := Life(cfg, features.Set{})
 	if w := life.PodsReady; w == nil || w.Timeout != 5*time.Minute || w.BackoffBase != 5*time.Second || w.BackoffMax != time.Hour || *w.BackoffLimit != 2 {
 		t.Errorf("pods ready %+v", w)
 	}

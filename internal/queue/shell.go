@@ -19,6 +19,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -34,6 +35,7 @@ type Shell struct {
 	statuses *statuses
 	keeper   *keeper
 	now      func() time.Time
+	gates    struct{ partial, reclaim, topology bool }
 
 	alarms alarms
 
@@ -75,6 +77,10 @@ type Options struct {
 	Counting *workload.Counting
 	// Life rules workloads beside quota.
 	Life workload.Settings
+	// Features are Kueue's gates.
+	Features features.Set
+	// NoDecisions leaves admission and preemption to another scheduler.
+	NoDecisions bool
 	// Placer knows nodes and cards; nil admits on quota alone.
 	Placer   *placer.Placer
 	Writers  int
@@ -85,6 +91,7 @@ type Options struct {
 
 func (o Options) engine() admission.Options {
 	engine := o.Engine
+	engine.HoldersOnly = o.NoDecisions
 	if o.Placer != nil {
 		engine.Placer = o.Placer
 	}
@@ -104,6 +111,9 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	}
 	s.statuses = newStatuses(s.statusWrites.submit)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
+	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
+	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
+	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
 	return s
 }
 
@@ -275,7 +285,7 @@ func (s *Shell) apply(obj client.Object, gone bool) {
 	if gone {
 		s.engine.Apply(goneEventOf(obj))
 	} else {
-		s.engine.Apply(eventOf(obj))
+		s.engine.Apply(s.event(obj))
 	}
 }
 
@@ -292,6 +302,17 @@ func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
 	reason, _ := s.statuses.inactive(cq)
 	queue.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
 	s.engine.Apply(admission.QueueChanged{Queue: queue})
+}
+
+// event is the engine's for an object that is there, as the gates let it be
+// seen.
+func (s *Shell) event(obj client.Object) admission.Event {
+	event := eventOf(obj)
+	if flavor, ok := event.(admission.FlavorChanged); ok && !s.gates.topology {
+		flavor.Flavor.Topology = ""
+		return flavor
+	}
+	return event
 }
 
 // isWorld says the object is the placer's to know: where pods can be, not who
@@ -345,7 +366,20 @@ func (s *Shell) saw(wl *kueue.Workload) {
 }
 
 func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
-	return workload.ForEngine(wl, s.options.Counting)
+	w := workload.ForEngine(wl, s.options.Counting)
+	for i := range w.PodSets {
+		set := &w.PodSets[i]
+		if !s.gates.partial {
+			set.MinCount = 0
+		}
+		if !s.gates.reclaim {
+			set.Reclaimable = 0
+		}
+		if !s.gates.topology {
+			set.Topology = nil
+		}
+	}
+	return w
 }
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {

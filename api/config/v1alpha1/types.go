@@ -22,7 +22,9 @@ type Common struct {
 	// Metrics is where /metrics is served; bindAddress "0" serves none.
 	Metrics Endpoint `json:"metrics,omitempty"`
 	// Health is where /healthz and /readyz are served.
-	Health Endpoint `json:"health,omitempty"`
+	Health Health `json:"health,omitempty"`
+	// Pprof is where profiles are served; empty serves none.
+	Pprof Endpoint `json:"pprof,omitempty"`
 	// ClientConnection limits how fast the program talks to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 }
@@ -43,7 +45,16 @@ type Endpoint struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
-// ClientConnection is the client's rate limit; a negative qps switches it off.
+// Health is an endpoint for a kubelet's questions.
+type Health struct {
+	Endpoint `json:",inline"`
+	// LivenessPath and ReadinessPath are /healthz and /readyz.
+	LivenessPath  string `json:"livenessPath,omitempty"`
+	ReadinessPath string `json:"readinessPath,omitempty"`
+}
+
+// ClientConnection is the client's rate limit, for each kind of object it
+// writes; a negative qps switches it off.
 type ClientConnection struct {
 	QPS   float32 `json:"qps,omitempty"`
 	Burst int     `json:"burst,omitempty"`
@@ -51,8 +62,10 @@ type ClientConnection struct {
 
 // LeaderElection makes one of several replicas active.
 type LeaderElection struct {
-	Enabled       *bool           `json:"enabled,omitempty"`
-	Namespace     string          `json:"namespace,omitempty"`
+	Enabled   *bool  `json:"enabled,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the lease; empty takes the program's.
+	Name          string          `json:"name,omitempty"`
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
 	RetryPeriod   metav1.Duration `json:"retryPeriod,omitempty"`
@@ -66,14 +79,24 @@ type Webhook struct {
 	// CertDir holds tls.crt, tls.key and ca.crt. What is missing or about to
 	// expire is made there, and the CA is published to the API server.
 	CertDir string `json:"certDir,omitempty"`
+	// Namespace of the Secret; empty takes the lease's.
+	Namespace string `json:"namespace,omitempty"`
 	// DNSNames and IP addresses the certificate answers for.
 	DNSNames []string `json:"dnsNames,omitempty"`
+	// SecretName is where replicas share the certificate.
+	SecretName string `json:"secretName,omitempty"`
+	// ManageCertificate is true by default; false takes what is in CertDir as it
+	// is, and leaves the CA to whoever put it there.
+	ManageCertificate *bool `json:"manageCertificate,omitempty"`
+	// TLS limits versions and ciphers.
+	TLS *kueueconfig.TLSOptions `json:"tls,omitempty"`
 }
 
 // Placement is whether admission looks at nodes beside quota.
 type Placement struct {
 	// Enabled is true by default. Switch it off where nodes are only made when
-	// pods wait for them.
+	// pods wait for them: then only flavors with a topology look at nodes, as in
+	// Kueue.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -82,8 +105,38 @@ type Placement struct {
 type Resources struct {
 	// ExcludeResourcePrefixes leaves resources out that begin so.
 	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
+	// QuotaCheckStrategy says what becomes of a workload that asks for resources
+	// its ClusterQueue does not declare: BlockUndeclared keeps it out,
+	// IgnoreUndeclared does not count them.
+	QuotaCheckStrategy *kueueconfig.QuotaCheckStrategy `json:"quotaCheckStrategy,omitempty"`
 	// Transformations count a resource as others.
 	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
+}
+
+// Visibility is where the visibility API is served, on which the API server
+// calls.
+type Visibility struct {
+	// Host to listen on; empty means every address.
+	Host string `json:"host,omitempty"`
+	// Port 0 serves none.
+	Port int `json:"port"`
+}
+
+// QueueMetrics says which of the queue's metrics there are beside the usual.
+type QueueMetrics struct {
+	// ClusterQueueResources tells quota and usage per flavor and resource.
+	ClusterQueueResources bool `json:"clusterQueueResources,omitempty"`
+	// LocalQueues are those with metrics of their own: all, or some by label.
+	LocalQueues *kueueconfig.LocalQueueMetrics `json:"localQueues,omitempty"`
+}
+
+// Controllers is how the job controllers work.
+type Controllers struct {
+	// Concurrency is how many jobs are looked at at once, by kind and group as
+	// "Job.batch"; a kind that is not named takes 8.
+	Concurrency map[string]int `json:"concurrency,omitempty"`
+	// CacheSyncTimeout is how long the first look at the cluster may take.
+	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }
 
 // QueueConfiguration is the file of elastic-queue.
@@ -98,7 +151,16 @@ type QueueConfiguration struct {
 	// Placement asks, before a workload is admitted, whether all its pods fit on
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
-	// These are Kueue's, and mean the same.
+	// NoDecisions runs everything but admits and preempts nobody: another
+	// scheduler does.
+	NoDecisions  bool         `json:"noDecisions,omitempty"`
+	Visibility   Visibility   `json:"visibility,omitempty"`
+	QueueMetrics QueueMetrics `json:"queueMetrics,omitempty"`
+	Controllers  Controllers  `json:"controllers,omitempty"`
+	// FeatureGates are Kueue's, by name.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// These are Kueue's, and mean the same. No integrations.frameworks means all.
+	Integrations            *kueueconfig.Integrations            `json:"integrations,omitempty"`
 	WaitForPodsReady        *kueueconfig.WaitForPodsReady        `json:"waitForPodsReady,omitempty"`
 	ObjectRetentionPolicies *kueueconfig.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
 	FairSharing             *kueueconfig.FairSharing             `json:"fairSharing,omitempty"`
@@ -167,11 +229,13 @@ func NewQueueConfiguration() *QueueConfiguration {
 		Common:         commonDefaults(":8080", ":8081"),
 		LeaderElection: leaderDefaults(),
 		Webhook: Webhook{
-			Port:     9443,
-			CertDir:  "/tmp/elastic-queue/certs",
-			DNSNames: []string{"elastic-queue-webhook-service.elastic-queue.svc"},
+			Port:       9443,
+			CertDir:    "/tmp/elastic-queue/certs",
+			DNSNames:   []string{"elastic-queue-webhook-service.elastic-queue.svc", "elastic-queue-visibility.elastic-queue.svc"},
+			SecretName: "elastic-queue-webhooks",
 		},
-		Writers: 16,
+		Writers:    16,
+		Visibility: Visibility{Port: 9444},
 	}
 }
 
@@ -182,9 +246,10 @@ func NewGPUSchedulerConfiguration() *GPUSchedulerConfiguration {
 		Common:         commonDefaults(":8082", ":8083"),
 		LeaderElection: leaderDefaults(),
 		Webhook: Webhook{
-			Port:     9444,
-			CertDir:  "/tmp/elastic-gpu-scheduler/certs",
-			DNSNames: []string{"elastic-gpu-scheduler.elastic-queue.svc"},
+			Port:       9444,
+			CertDir:    "/tmp/elastic-gpu-scheduler/certs",
+			DNSNames:   []string{"elastic-gpu-scheduler.elastic-queue.svc"},
+			SecretName: "elastic-gpu-scheduler-webhooks",
 		},
 		Extender:     Extender{BindAddress: ":39999"},
 		HoldGangsFor: metav1.Duration{Duration: 2 * time.Minute},
@@ -208,7 +273,7 @@ func commonDefaults(metrics, health string) Common {
 	return Common{
 		Log:              Log{Level: "info", Format: "text"},
 		Metrics:          Endpoint{BindAddress: metrics},
-		Health:           Endpoint{BindAddress: health},
+		Health:           Health{Endpoint: Endpoint{BindAddress: health}, LivenessPath: "/healthz", ReadinessPath: "/readyz"},
 		ClientConnection: ClientConnection{QPS: 300, Burst: 600},
 	}
 }

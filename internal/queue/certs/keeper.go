@@ -3,6 +3,7 @@ package certs
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,12 +27,17 @@ const Label = "elasticai.io/webhooks-of"
 type Keeper struct {
 	Client client.Client // uncached: these objects are few and rarely read
 	Log    logr.Logger
-	// Name of the Secret, and the value of Label.
-	Name, Namespace string
+	// Name is the value of Label.
+	Name string
+	// Secret and Namespace are where replicas share the certificate.
+	Secret, Namespace string
 	// Dir is where the webhook server reads tls.crt and tls.key.
 	Dir string
 	// Names the certificate answers for.
 	Names []string
+	// Given says that someone else keeps the files in Dir and tells the API
+	// server whom to trust.
+	Given bool
 }
 
 const checkEvery = time.Hour
@@ -57,9 +63,16 @@ func (k *Keeper) Start(ctx context.Context) error {
 
 // Ensure brings the Secret, the files and the API server's trust up to date.
 func (k *Keeper) Ensure(ctx context.Context) error {
+	if k.Given {
+		_, err := tls.LoadX509KeyPair(filepath.Join(k.Dir, "tls.crt"), filepath.Join(k.Dir, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("the webhooks' certificate must be put into %s by whoever manages it: %w", k.Dir, err)
+		}
+		return nil
+	}
 	bundle, err := k.fromSecret(ctx)
 	if err != nil {
-		return fmt.Errorf("webhooks' certificate in secret %s/%s: %w", k.Namespace, k.Name, err)
+		return fmt.Errorf("webhooks' certificate in secret %s/%s: %w", k.Namespace, k.Secret, err)
 	}
 	// Trust first: a server must not answer with what its clients do not know.
 	if err := k.publish(ctx, bundle.CA); err != nil {
@@ -69,7 +82,7 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 }
 
 func (k *Keeper) fromSecret(ctx context.Context) (Bundle, error) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Name}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: k.Secret}}
 	err := k.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	missing := apierrors.IsNotFound(err)
 	if err != nil && !missing {

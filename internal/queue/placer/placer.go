@@ -24,24 +24,34 @@ import (
 type Placer struct {
 	engine     *placement.Engine
 	topologies map[string][]string
-	open       []*placement.Txn // what-ifs under way
-	machines   map[string]*machine
-	gpus       map[string]string // GPU object to node
-	pods       map[string]bool   // bound pods on the books
-	rooms      map[string]*room  // by gang
+	// topologyOnly leaves pods to the scheduler whose flavor has no topology.
+	topologyOnly bool
+
+	open     []*placement.Txn // what-ifs under way
+	machines map[string]*machine
+	gpus     map[string]string // GPU object to node
+	pods     map[string]bool   // bound pods on the books
+	rooms    map[string]*room  // by gang
 }
 
 var _ admission.Placer = (*Placer)(nil)
 
+// Options of New.
+type Options struct {
+	// TopologyOnly looks at nodes only where a flavor names a topology, as Kueue
+	// does.
+	TopologyOnly bool
+}
+
 // New makes a Placer that knows no nodes yet.
-func New() (*Placer, error) {
+func New(options Options) (*Placer, error) {
 	topologies := map[string][]string{}
 	engine, err := placement.New(placement.Options{Topologies: topologies})
 	if err != nil {
 		return nil, err
 	}
 	return &Placer{
-		engine: engine, topologies: topologies,
+		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bool{},
 		rooms: map[string]*room{},
 	}, nil
@@ -49,6 +59,9 @@ func New() (*Placer, error) {
 
 // Place finds room for all pods of a workload and holds it.
 func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
+	if p.leaves(r) {
+		return nil, nil
+	}
 	gang, refusal := gangOf(r)
 	if refusal != nil {
 		return nil, refusal
@@ -68,6 +81,20 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 		// What only another node or card could change is not worth an eviction.
 		Hopeless: answer.Refusal.Wake&placement.OnPodGone == 0,
 	}
+}
+
+// leaves says that quota alone decides: nobody asks for a topology, and either
+// nodes are not to be looked at or there are none yet, as in a cluster that
+// makes them when pods wait.
+func (p *Placer) leaves(r admission.PlaceRequest) bool {
+	for _, set := range r.PodSets {
+		for _, flavor := range set.Flavors {
+			if flavor.Topology != "" {
+				return false
+			}
+		}
+	}
+	return p.topologyOnly || len(p.machines) == 0
 }
 
 // short names the first pod set that did not fit.

@@ -17,7 +17,7 @@ import (
 // cluster is n nodes of four cards each.
 func cluster(t *testing.T, nodes int) *Placer {
 	t.Helper()
-	p, err := New()
+	p, err := New(Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/program"
+)
+
+func load(t *testing.T, file string) (*v1alpha1.QueueConfiguration, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := v1alpha1.NewQueueConfiguration()
+	return cfg, program.LoadConfig(path, cfg, formats())
+}
+
+// The file that Kueue installs is read as it is.
+func TestKueuesOwnFile(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/manager/controller_manager_config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := load(t, string(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Metrics.BindAddress != ":8443" || cfg.Health.BindAddress != ":8081" || cfg.Webhook.Port != 9443 ||
+		cfg.Webhook.CertDir != "/tmp/k8s-webhook-server/serving-certs" || cfg.Webhook.SecretName != "kueue-webhook-server-cert" {
+		t.Errorf("endpoints are not as in the file: %+v %+v %+v", cfg.Metrics, cfg.Health, cfg.Webhook)
+	}
+	if cfg.LeaderElection.Name != "c1f6bfd2.kueue.x-k8s.io" || cfg.LeaderElection.Namespace != "kueue-system" || !*cfg.LeaderElection.Enabled {
+		t.Errorf("leader election is not as in the file: %+v", cfg.LeaderElection)
+	}
+	if cfg.ClientConnection != (v1alpha1.ClientConnection{QPS: 300, Burst: 500}) || cfg.Controllers.Concurrency["Job.batch"] != 5 {
+		t.Errorf("limits are not as in the file: %+v %+v", cfg.ClientConnection, cfg.Controllers)
+	}
+	options := jobOptions(cfg, features.Set{})
+	if !slices.Contains(options.BuiltIn, "ray.io/rayjob") || slices.Contains(options.BuiltIn, "kubeflow.org/tfjob") {
+		t.Errorf("kinds of jobs are %v", options.BuiltIn)
+	}
+	if *cfg.Placement.Enabled {
+		t.Error("with Kueue's file nodes are looked at for topologies alone")
+	}
+}
+
+func TestFilesOfKueue(t *testing.T) {
+	const v1, v2 = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n", "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+	for name, tc := range map[string]struct {
+		file  string
+		want  string // part of the error; empty means it loads
+		check func(*v1alpha1.QueueConfiguration) bool
+	}{
+		"an empty file has Kueue's defaults": {file: v2, check: func(c *v1alpha1.QueueConfiguration) bool {
+			return c.WaitForPodsReady.Timeout.Duration == 30*time.Minute && c.Visibility.Port == 8082 && c.QueueMetrics.LocalQueues.Enable
+		}},
+		"the older version does not wait for pods": {file: v1, check: func(c *v1alpha1.QueueConfiguration) bool { return c.WaitForPodsReady == nil }},
+		"unless it says so": {file: v1 + "waitForPodsReady: {enable: true}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return c.WaitForPodsReady.Timeout.Duration == 5*time.Minute && *c.WaitForPodsReady.BlockAdmission
+		}},
+		"fair sharing of the older version": {file: v1 + "fairSharing: {enable: true}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return slices.Equal(c.FairSharing.PreemptionStrategies, []v1beta2.PreemptionStrategy{v1beta2.LessThanOrEqualToFinalShare, v1beta2.LessThanInitialShare})
+		}},
+		"certificates of someone else": {file: v2 + "internalCertManagement: {enable: false}\nwebhook: {certDir: /certs, port: 1}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return !ptr.Deref(c.Webhook.ManageCertificate, true) && c.Webhook.CertDir == "/certs" && c.Webhook.Port == 1
+		}},
+		"gates": {file: v2 + "featureGates: {PartialAdmission: false}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return !c.FeatureGates["PartialAdmission"] && len(c.FeatureGates) == 1
+		}},
+		"a typing error":            {file: v2 + "webhook: {prot: 1}\n", want: `unknown field "webhook.prot": did you mean "webhook.port"?`},
+		"what we do not do":         {file: v2 + "multiKueue: {origin: here}\n", want: "multiKueue.origin: elastic-queue dispatches to no other clusters"},
+		"what Kueue itself dropped": {file: v1 + "queueVisibility: {updateIntervalSeconds: 5}\n", want: "queueVisibility.updateIntervalSeconds: "},
+		"its default is harmless":   {file: v2 + "multiKueue: {gcInterval: 1m}\nleaderElection: {resourceLock: leases, leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceName: \"\", resourceNamespace: \"\"}\n"},
+		"a negative time":           {file: v2 + "waitForPodsReady: {timeout: -1s}\n", want: "waitForPodsReady.timeout: -1s must not be negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := load(t, tc.file)
+			switch {
+			case tc.want == "" && err != nil:
+				t.Fatal(err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("error %v, want %q", err, tc.want)
+			case tc.check != nil && !tc.check(cfg):
+				t.Errorf("it was read as %+v", cfg)
+			}
+		})
+	}
+}
+
+func TestSparkGate(t *testing.T) {
+	const spark = "sparkoperator.k8s.io/sparkapplication"
+	for given, want := range map[string]bool{"": true, "SparkApplicationIntegration=true": true, "SparkApplicationIntegration=false": false} {
+		cfg := v1alpha1.NewQueueConfiguration()
+		if err := (features.Flag{Into: &cfg.FeatureGates}).Set(given); err != nil {
+			t.Fatal(err)
+		}
+		gates, err := features.New(cfg.FeatureGates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := jobOptions(cfg, gates).BuiltIn
+		if got := len(kinds) == 0 || slices.Contains(kinds, spark); got != want {
+			t.Errorf("with %q Spark is queued: %t", given, got)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+// Package features knows Kueue's feature gates by name, and which of them can
+// be switched here.
+//
+// A gate is one of four: it switches something here as well; what it gates is
+// always there; what it gates is not there at all; or it chooses how Kueue
+// computes something, not what, and so means nothing here.
+package features
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Gate is the name of a gate that switches something here.
+type Gate string
+
+// The gates that are looked at.
+const (
+	AdmissionFairSharing             Gate = "AdmissionFairSharing"
+	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
+	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
+	LocalQueueMetrics                Gate = "LocalQueueMetrics"
+	MetricForWorkloadCreationLatency Gate = "MetricForWorkloadCreationLatency"
+	MetricsForCohorts                Gate = "MetricsForCohorts"
+	PartialAdmission                 Gate = "PartialAdmission"
+	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
+	ReclaimablePods                  Gate = "ReclaimablePods"
+	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
+	TLSOptions                       Gate = "TLSOptions"
+	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
+	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
+	VisibilityOnDemand               Gate = "VisibilityOnDemand"
+)
+
+type treatment uint8
+
+const (
+	switches treatment = iota // both ways
+	always                    // cannot be switched off
+	lacking                   // cannot be switched on
+	idle                      // accepted, means nothing
+)
+
+// gate is what Kueue's source says of one, and what becomes of it here.
+type gate struct {
+	byDefault bool // in Kueue
+	treatment treatment
+}
+
+var gates = map[string]gate{
+	string(AdmissionFairSharing):             {true, switches},
+	string(AssignQueueLabelsForPods):         {true, switches},
+	string(DisableWaitForPodsReady):          {false, switches},
+	string(LocalQueueMetrics):                {true, switches},
+	string(MetricForWorkloadCreationLatency): {true, switches},
+	string(MetricsForCohorts):                {true, switches},
+	string(PartialAdmission):                 {true, switches},
+	string(QuotaCheckStrategy):               {true, switches},
+	string(ReclaimablePods):                  {true, switches},
+	string(SparkApplicationIntegration):      {false, switches},
+	string(TLSOptions):                       {true, switches},
+	string(TopologyAwareScheduling):          {true, switches},
+	string(UnadmittedWorkloadsObservability): {false, switches},
+	string(VisibilityOnDemand):               {true, switches},
+
+	"ElasticJobsViaWorkloadSlices":                {true, always},
+	"FairSharingPreemptWithinNominal":             {true, always},
+	"FairSharingPrioritizeNonBorrowing":           {true, always},
+	"FlavorFungibility":                           {true, always},
+	"HierarchicalCohorts":                         {true, always},
+	"ManagedJobsNamespaceSelectorAlwaysRespected": {true, always},
+	"ObjectRetentionPolicies":                     {true, always},
+	"PrioritySortingWithinCohort":                 {true, always},
+	"PropagateBatchJobLabelsToWorkload":           {true, always},
+	"SkipFinalizersForPodsSuspendedByParent":      {true, always},
+	"WorkloadIdentifierAnnotations":               {true, always},
+
+	"AdmissionGatedBy":                                  {true, lacking},
+	"CleanupProvisioningRequestsOnEviction":             {true, lacking},
+	"ConcurrentAdmission":                               {false, lacking},
+	"CustomMetricLabels":                                {false, lacking},
+	"DeferRayServiceFinalizationForRedisCleanup":        {true, lacking},
+	"ElasticJobsViaWorkloadSlicesWithTAS":               {false, lacking},
+	"FailureRecoveryPolicy":                             {false, lacking},
+	"FastQuotaReleaseInPodIntegration":                  {false, lacking},
+	"FinishOrphanedWorkloads":                           {true, lacking},
+	"KueueDRAIntegration":                               {true, lacking},
+	"KueueDRAIntegrationConsumableCapacity":             {false, lacking},
+	"KueueDRAIntegrationExtendedResource":               {true, lacking},
+	"KueueDRAIntegrationPartitionableDevices":           {true, lacking},
+	"KueueDRARejectWorkloadsWhenDRADisabled":            {true, lacking},
+	"LWSImmutableGroupSize":                             {true, lacking},
+	"MultiKueue":                                        {true, lacking},
+	"MultiKueueAdaptersForCustomJobs":                   {true, lacking},
+	"MultiKueueAllowInsecureKubeconfigs":                {false, lacking},
+	"MultiKueueClusterProfile":                          {false, lacking},
+	"MultiKueueIncrementalDispatcherConfig":             {true, lacking},
+	"MultiKueueIncrementalDispatcherRespectConfigOrder": {true, lacking},
+	"MultiKueueKubeConfigPathValidation":                {false, lacking},
+	"MultiKueueManagerQuotaAutomation":                  {false, lacking},
+	"MultiKueueOrchestratedPreemption":                  {false, lacking},
+	"MultiKueueRedoAdmissionOnEvictionInWorker":         {true, lacking},
+	"MultiKueueRemoteSpecSync":                          {true, lacking},
+	"MultiKueueWaitForWorkloadAdmitted":                 {true, lacking},
+	"PodIntegrationValidateGroupOwner":                  {true, lacking},
+	"PrioritizePreemptorWorkloads":                      {false, lacking},
+	"PriorityBoost":                                     {false, lacking},
+	"RejectUpdatesToCQWithInvalidOnFlavors":             {false, lacking},
+	"SchedulerTimestampPreemptionBuffer":                {false, lacking},
+	"ShortWorkloadNames":                                {false, lacking},
+	"SkipReassignmentForPodOwnedWorkloads":              {true, lacking},
+	"TASAssignmentsEncodingByHostnamePrefix":            {true, lacking},
+	"TASBalancedPlacement":                              {false, lacking},
+	"TASFailedNodeReplacement":                          {true, lacking},
+	"TASFailedNodeReplacementFailFast":                  {true, lacking},
+	"TASHandleOverlappingFlavors":                       {true, lacking},
+	"TASMultiLayerTopology":                             {true, lacking},
+	"TASProfileMixed":                                   {true, lacking},
+	"TASReplaceNodeDueToNotReadyOverFixedTime":          {false, lacking},
+	"TASReplaceNodeOnNodeTaints":                        {true, lacking},
+	"TASReplaceNodeOnPodTermination":                    {true, lacking},
+	"TASRespectNodeAffinityPreferred":                   {false, lacking},
+	"TASValidateWorkloadSliceSize":                      {true, lacking},
+	"UnadmittedWorkloadsExplicitStatus":                 {false, lacking},
+	"ValidateRayAndSparkJobUpdates":                     {true, lacking},
+	"WorkloadPriorityClassDefaulting":                   {false, lacking},
+	"WorkloadRequestUseMergePatch":                      {false, lacking},
+	"WorkloadValidateResourcesAreNonNegative":           {true, lacking},
+	"WorkloadValidationForPodSetMetadata":               {true, lacking},
+
+	"FlavorFungibilityPreserveScanProgress":           {true, idle},
+	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},
+	"RemoveFinalizersWithStrictPatch":                 {true, idle},
+	"SchedulerLibraryIntegration":                     {false, idle},
+	"SchedulerLongRequeueInterval":                    {false, idle},
+	"SchedulingEquivalenceHashing":                    {true, idle},
+	"SkipAncestorCheckForDeletedWorkloads":            {true, idle},
+	"TASCacheNodeMatchResults":                        {true, idle},
+	"TASCacheTopologyTree":                            {false, idle},
+	"TASCachingRemainingResources":                    {true, idle},
+	"TASRecomputeAssignmentWithinSchedulingCycle":     {true, idle},
+	"VectorizedResourceRequests":                      {true, idle},
+}
+
+// Set is the gates as they were given; the zero value has Kueue's defaults.
+type Set struct{ given map[string]bool }
+
+// New checks the gates a person gave: every name must be one of Kueue's, and
+// nothing may be asked for that is not there.
+func New(given map[string]bool) (Set, error) {
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		g, known := gates[name]
+		switch {
+		case !known:
+			problems = append(problems, fmt.Errorf("feature gate %q: there is none of that name%s", name, similar(name)))
+		case g.treatment == lacking && given[name]:
+			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue does not have what it switches on; remove it or set it to false", name))
+		case g.treatment == always && !given[name]:
+			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue cannot switch it off; remove it or set it to true", name))
+		}
+	}
+	return Set{given}, errors.Join(problems...)
+}
+
+// Enabled says whether a gate is on.
+func (s Set) Enabled(name Gate) bool {
+	if on, given := s.given[string(name)]; given {
+		return on
+	}
+	return gates[string(name)].byDefault
+}
+
+// Given says whether a gate was set at all, and how.
+func (s Set) Given(name Gate) (on, given bool) {
+	on, given = s.given[string(name)]
+	return on, given
+}
+
+// similar lists gates whose names share much with one that does not exist.
+func similar(name string) string {
+	type match struct {
+		name  string
+		score int
+	}
+	var matches []match
+	for candidate := range gates {
+		if n := common(strings.ToLower(name), strings.ToLower(candidate)); n*2 >= len(name) {
+			matches = append(matches, match{candidate, n*100 - len(candidate)})
+		}
+	}
+	slices.SortFunc(matches, func(a, b match) int {
+		if a.score != b.score {
+			return b.score - a.score
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	var names []string
+	for _, m := range matches[:min(3, len(matches))] {
+		names = append(names, m.name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; near it are " + strings.Join(names, ", ")
+}
+
+// common is the length of the longest run of letters two words share.
+func common(a, b string) int {
+	best := 0
+	row := make([]int, len(b)+1)
+	for i := range len(a) {
+		diagonal := 0
+		for j := range len(b) {
+			above := row[j+1]
+			row[j+1] = 0
+			if a[i] == b[j] {
+				row[j+1] = diagonal + 1
+				best = max(best, row[j+1])
+			}
+			diagonal = above
+		}
+	}
+	return best
+}
+
+// Flag is the command line's form of the gates: "A=true,B=false". It writes
+// into the map a configuration file is read into as well, so that both count
+// and the flag wins.
+type Flag struct{ Into *map[string]bool }
+
+// String is what was given, in order.
+func (f Flag) String() string {
+	if f.Into == nil {
+		return ""
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(*f.Into)) {
+		parts = append(parts, name+"="+strconv.FormatBool((*f.Into)[name]))
+	}
+	return strings.Join(parts, ",")
+}
+
+// Set takes gates in.
+func (f Flag) Set(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		name, value, found := strings.Cut(part, "=")
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
+		if !found || err != nil {
+			return fmt.Errorf("%q is not a gate and a value; write it as %s=true", part, strings.TrimSpace(name))
+		}
+		if *f.Into == nil {
+			*f.Into = map[string]bool{}
+		}
+		(*f.Into)[strings.TrimSpace(name)] = on
+	}
+	return nil
+}
+
+// Type is shown in the help.
+func (f Flag) Type() string { return "gate=bool,..." }

@@ -1,0 +1,155 @@
+package features
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The table has the gates of the pinned Kueue, with its defaults.
+func TestGatesAreKueues(t *testing.T) {
+	want := gatesOfKueue(t)
+	if len(want) < 80 {
+		t.Fatalf("only %d gates found in Kueue's source: the reading is broken", len(want))
+	}
+	for name, on := range want {
+		g, known := gates[name]
+		if !known {
+			t.Errorf("Kueue has the gate %s, and nobody decided what becomes of it", name)
+		} else if g.byDefault != on {
+			t.Errorf("%s is %t by default in Kueue", name, on)
+		}
+	}
+	for name := range gates {
+		if _, known := want[name]; !known {
+			t.Errorf("Kueue has no gate %s", name)
+		}
+	}
+}
+
+// gatesOfKueue reads names and newest defaults from the source of the pinned
+// version.
+func gatesOfKueue(t *testing.T) map[string]bool {
+	t.Helper()
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(strings.TrimSpace(string(dir)), "pkg", "features", "kube_features.go")
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, found := map[string]string{}, map[string]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			if kind, ok := n.Type.(*ast.SelectorExpr); ok && kind.Sel.Name == "Feature" {
+				names[n.Names[0].Name] = strings.Trim(n.Values[0].(*ast.BasicLit).Value, `"`)
+			}
+		case *ast.KeyValueExpr:
+			gate, isGate := n.Key.(*ast.Ident)
+			versions, isList := n.Value.(*ast.CompositeLit)
+			if !isGate || !isList || names[gate.Name] == "" {
+				return true
+			}
+			newest := versions.Elts[len(versions.Elts)-1].(*ast.CompositeLit)
+			for _, field := range newest.Elts {
+				if kv := field.(*ast.KeyValueExpr); kv.Key.(*ast.Ident).Name == "Default" {
+					found[names[gate.Name]] = kv.Value.(*ast.Ident).Name == "true"
+				}
+			}
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+func TestNew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given map[string]bool
+		want  string // part of the error
+	}{
+		"nothing":                          {},
+		"a switch on":                      {given: map[string]bool{"PartialAdmission": true}},
+		"a switch off":                     {given: map[string]bool{"PartialAdmission": false}},
+		"what is not there, off":           {given: map[string]bool{"MultiKueue": false}},
+		"what is not there, on":            {given: map[string]bool{"MultiKueue": true}, want: "MultiKueue: elastic-queue does not have what it switches on"},
+		"what is always there, on":         {given: map[string]bool{"HierarchicalCohorts": true}},
+		"what is always there, off":        {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: elastic-queue cannot switch it off"},
+		"what means nothing here, on":      {given: map[string]bool{"TASCacheTopologyTree": true}},
+		"what means nothing here, off":     {given: map[string]bool{"TASCacheTopologyTree": false}},
+		"a name that is nearly one":        {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
+		"a name like no other":             {given: map[string]bool{"Zebra": true}, want: `"Zebra": there is none of that name`},
+		"two problems are both told":       {given: map[string]bool{"MultiKueue": true, "Zebra": true}, want: `"Zebra"`},
+		"a letter in the wrong case is no": {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(tc.given)
+			if (err == nil) != (tc.want == "") || (err != nil && !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestEnabled(t *testing.T) {
+	set, err := New(map[string]bool{"PartialAdmission": false, "DisableWaitForPodsReady": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gate, want := range map[Gate]bool{
+		PartialAdmission: false, DisableWaitForPodsReady: true, // as given
+		TLSOptions: true, SparkApplicationIntegration: false, // by default
+	} {
+		if set.Enabled(gate) != want {
+			t.Errorf("%s is %t", gate, !want)
+		}
+	}
+}
+
+func TestFlag(t *testing.T) {
+	gates := map[string]bool{"FromFile": true, "Both": true}
+	flag := Flag{&gates}
+	if err := flag.Set("Both=false, New=true"); err != nil {
+		t.Fatal(err)
+	}
+	if got := flag.String(); got != "Both=false,FromFile=true,New=true" {
+		t.Errorf("got %s", got)
+	}
+	for _, wrong := range []string{"A", "A=maybe", "=true,B"} {
+		if err := flag.Set(wrong); err == nil {
+			t.Errorf("%q is no list of gates", wrong)
+		}
+	}
+}
+
+// The reference names every gate, under what becomes of it.
+func TestReferenceNamesEveryGate(t *testing.T) {
+	data, err := os.ReadFile("../../docs/reference/kueue-configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for heading, treatment := range map[string]treatment{
+		"**Honoured both ways:**": switches, "**Always on here;**": always, "**Not there;**": lacking, "**Accepted, and mean nothing:**": idle,
+	} {
+		_, after, found := strings.Cut(string(data), heading)
+		if !found {
+			t.Fatalf("%s is missing", heading)
+		}
+		line, _, _ := strings.Cut(after, "\n")
+		words := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '.' })
+		for name, g := range gates {
+			if (g.treatment == treatment) != slices.Contains(words, name) {
+				t.Errorf("%s: %s is in the wrong place", heading, name)
+			}
+		}
+	}
+}

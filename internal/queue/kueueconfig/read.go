@@ -1,0 +1,141 @@
+package kueueconfig
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/kueue/apis/config/v1beta1"
+	"sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+)
+
+// FromV1beta2 puts a file of that version into cfg.
+func FromV1beta2(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
+	defaults := &v1beta2.Configuration{}
+	v1beta2.SetDefaults_Configuration(defaults)
+	if err := check(in, defaults); err != nil {
+		return err
+	}
+	in = in.DeepCopy()
+	v1beta2.SetDefaults_Configuration(in)
+	return apply(in, cfg)
+}
+
+// FromV1beta1 puts a file of the older version into cfg.
+func FromV1beta1(in *v1beta1.Configuration, cfg *v1alpha1.QueueConfiguration) error {
+	defaults := &v1beta1.Configuration{}
+	v1beta1.SetDefaults_Configuration(defaults)
+	if err := check(in, defaults); err != nil {
+		return err
+	}
+	in = in.DeepCopy()
+	v1beta1.SetDefaults_Configuration(in)
+	out := &v1beta2.Configuration{}
+	if err := v1beta1.Convert_v1beta1_Configuration_To_v1beta2_Configuration(in, out, nil); err != nil {
+		return err
+	}
+	return apply(out, cfg)
+}
+
+// apply puts a file with its defaults into cfg.
+func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
+	if err := validate(in); err != nil {
+		return err
+	}
+	namespace := *in.Namespace
+
+	cfg.Metrics.BindAddress = in.Metrics.BindAddress
+	cfg.Health.BindAddress = in.Health.HealthProbeBindAddress
+	cfg.Health.LivenessPath = cmp.Or(in.Health.LivenessEndpointName, cfg.Health.LivenessPath)
+	cfg.Health.ReadinessPath = cmp.Or(in.Health.ReadinessEndpointName, cfg.Health.ReadinessPath)
+	cfg.Pprof.BindAddress = in.PprofBindAddress
+	cfg.ClientConnection = v1alpha1.ClientConnection{QPS: *in.ClientConnection.QPS, Burst: int(*in.ClientConnection.Burst)}
+
+	election := in.LeaderElection
+	cfg.LeaderElection = v1alpha1.LeaderElection{
+		Enabled: election.LeaderElect, Namespace: cmp.Or(election.ResourceNamespace, namespace), Name: election.ResourceName,
+		LeaseDuration: election.LeaseDuration, RenewDeadline: election.RenewDeadline, RetryPeriod: election.RetryPeriod,
+	}
+
+	certs := in.InternalCertManagement
+	cfg.Webhook = v1alpha1.Webhook{
+		Host: in.Webhook.Host, Port: *in.Webhook.Port, CertDir: in.Webhook.CertDir, TLS: in.TLS,
+		ManageCertificate: certs.Enable, SecretName: ptr.Deref(certs.WebhookSecretName, ""),
+		Namespace: namespace,
+	}
+	if service := ptr.Deref(certs.WebhookServiceName, ""); service != "" {
+		cfg.Webhook.DNSNames = []string{
+			service + "." + namespace + ".svc", "kueue-visibility-server." + namespace + ".svc",
+		}
+	}
+
+	cfg.Visibility = v1alpha1.Visibility{Port: v1beta2.DefaultVisibilityBindPort}
+	if server := in.VisibilityServer; server != nil {
+		cfg.Visibility = v1alpha1.Visibility{Host: ptr.Deref(server.BindAddress, ""), Port: int(*server.BindPort)}
+	}
+	cfg.QueueMetrics = v1alpha1.QueueMetrics{
+		ClusterQueueResources: in.Metrics.EnableClusterQueueResources, LocalQueues: in.Metrics.LocalQueueMetrics,
+	}
+	cfg.Controllers = v1alpha1.Controllers{}
+	if c := in.Controller; c != nil {
+		cfg.Controllers.Concurrency = c.GroupKindConcurrency
+		cfg.Controllers.CacheSyncTimeout = durationOf(c.CacheSyncTimeout)
+	}
+
+	// Kueue looks at nodes for topologies alone.
+	cfg.Placement.Enabled = ptr.To(false)
+	cfg.Integrations = in.Integrations
+	cfg.WaitForPodsReady = in.WaitForPodsReady
+	cfg.ObjectRetentionPolicies = in.ObjectRetentionPolicies
+	cfg.Resources = v1alpha1.Resources{}
+	if r := in.Resources; r != nil {
+		cfg.Resources = v1alpha1.Resources{
+			ExcludeResourcePrefixes: r.ExcludeResourcePrefixes, Transformations: r.Transformations, QuotaCheckStrategy: r.QuotaCheckStrategy,
+		}
+	}
+	cfg.FairSharing = in.FairSharing
+	cfg.AdmissionFairSharing = in.AdmissionFairSharing
+	cfg.ManageJobsWithoutQueueName = in.ManageJobsWithoutQueueName
+	cfg.ManagedJobsNamespaceSelector = in.ManagedJobsNamespaceSelector
+	for name, on := range in.FeatureGates {
+		if cfg.FeatureGates == nil {
+			cfg.FeatureGates = map[string]bool{}
+		}
+		cfg.FeatureGates[name] = on
+	}
+	return nil
+}
+
+// validate refuses values Kueue refuses, where nothing after us would notice.
+func validate(in *v1beta2.Configuration) error {
+	var problems []error
+	negative := func(path string, d *metav1.Duration) {
+		if d != nil && d.Duration < 0 {
+			problems = append(problems, fmt.Errorf("%s: %s must not be negative", path, d.Duration))
+		}
+	}
+	if wait := in.WaitForPodsReady; wait != nil {
+		negative("waitForPodsReady.timeout", &wait.Timeout)
+		negative("waitForPodsReady.recoveryTimeout", wait.RecoveryTimeout)
+	}
+	if keep := in.ObjectRetentionPolicies; keep != nil && keep.Workloads != nil {
+		negative("objectRetentionPolicies.workloads.afterFinished", keep.Workloads.AfterFinished)
+		negative("objectRetentionPolicies.workloads.afterDeactivatedByKueue", keep.Workloads.AfterDeactivatedByKueue)
+	}
+	if fair := in.FairSharing; fair != nil && len(fair.PreemptionStrategies) == 0 {
+		problems = append(problems, errors.New("fairSharing.preemptionStrategies: must be specified"))
+	}
+	return errors.Join(problems...)
+}
+
+func durationOf(d *time.Duration) *metav1.Duration {
+	if d == nil {
+		return nil
+	}
+	return &metav1.Duration{Duration: *d}
+}
