@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,7 +121,32 @@ func PointWebhooksTo(program, base string, objects []*unstructured.Unstructured)
 			if err := unstructured.SetNestedMap(object.Object, config, "spec", "conversion", "webhook", "clientConfig"); err != nil {
 				return err
 			}
+		case "Service", "APIService":
+			if err := toThisMachine(object, base); err != nil {
+				return err
+			}
 		}
+	}
+	return nil
+}
+
+// toThisMachine makes a service a name for this machine, and the part of the
+// API behind it one on that port: an APIService can name no URL.
+func toThisMachine(object *unstructured.Unstructured, base string) error {
+	to, err := url.Parse(base)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.ParseInt(to.Port(), 10, 64)
+	if err != nil {
+		return fmt.Errorf("%s has no port: %w", base, err)
+	}
+	if object.GetKind() == "APIService" {
+		return unstructured.SetNestedField(object.Object, port, "spec", "service", "port")
+	}
+	object.Object["spec"] = map[string]any{
+		"type": "ExternalName", "externalName": "localhost",
+		"ports": []any{map[string]any{"name": "webhook", "port": port}},
 	}
 	return nil
 }

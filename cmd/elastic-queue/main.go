@@ -29,6 +29,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/visibility"
 	objects "github.com/elastic-ai/elastic/internal/queue/webhook"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -70,7 +71,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	server, err := certs.Server(cfg.Webhook)
+	server, err := certs.Server(cfg.Webhook, visibility.AskForCertificate)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,16 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := mgr.Add(shell); err != nil {
 		return err
 	}
+	serveVisibility(mgr, shell)
 	return mgr.Start(ctx)
+}
+
+// serveVisibility answers questions to the engine, beside the webhooks.
+func serveVisibility(mgr manager.Manager, shell *queue.Shell) {
+	server := visibility.New(mgr.GetAPIReader(), mgr.GetClient(), visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient()))
+	for _, path := range server.Paths() {
+		mgr.GetWebhookServer().Register(path, server)
+	}
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -154,5 +164,6 @@ func keepCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueCo
 		return nil, err
 	}
 	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
+	keeper.APIServices = true
 	return keeper, keeper.Ensure(ctx)
 }

@@ -25,6 +25,9 @@ type Explanation struct {
 
 	// StartsAt is the estimated start, zero when it cannot be told.
 	StartsAt time.Time
+	// Would is what it would get if it were its turn now, nil where it would get
+	// nothing at once.
+	Would *Admission
 }
 
 // State is where a workload stands.
@@ -45,6 +48,7 @@ type Missing struct {
 	PodSet, Resource, Flavor string
 	Amount                   int64
 	At                       string // queue or cohort whose quota or limit is exhausted
+	AtCohort                 bool
 	Reason                   Reason
 }
 
@@ -151,6 +155,15 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	return x
 }
 
+// Consider tells what would become of a workload that is not there. Nothing is
+// decided meanwhile, so that nobody else notices.
+func (e *Engine) Consider(spec Workload, at time.Time) Explanation {
+	e.Apply(WorkloadChanged{Workload: spec})
+	x := e.Explain(spec.Key, at)
+	e.Apply(WorkloadGone{Key: spec.Key})
+	return x
+}
+
 // explainClaim: the room is being made; who is still in it?
 func (e *Engine) explainClaim(x *Explanation, w *workload) {
 	x.State, x.Reason = StateWaiting, ReasonWaitingForPreemptedWorkloads
@@ -174,6 +187,10 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	e.evals = evals
 	for _, v := range a.victims {
 		x.Victims = append(x.Victims, v.w.blocker(v.why))
+	}
+	if a.mode == fit {
+		x.Would = e.admissionOf(a)
+		x.Would.Placement = a.placed
 	}
 	if a.promising() {
 		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
@@ -215,6 +232,8 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 		kind := "cohort "
 		if m.at.queue != nil {
 			kind = "queue "
+		} else {
+			miss.AtCohort = true
 		}
 		x.Helps = append(x.Helps, what+" more quota, or as much given back, at "+kind+m.at.name)
 		e.explainBlockers(x, m)

@@ -11,12 +11,13 @@ import (
 )
 
 // message is one thing for the loop to look at: an object that changed or went,
-// or the result of a write (of a workload's or a queue's status).
+// the result of a write (of a workload's or a queue's status), or a question.
 type message struct {
 	object client.Object
 	gone   bool
 	result *writeResult
 	status *statusResult
+	ask    func()
 }
 
 type messageKey struct {

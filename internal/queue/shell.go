@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -38,6 +39,8 @@ type Shell struct {
 	gates    struct{ partial, reclaim, topology bool }
 
 	alarms alarms
+	// leading: the loop runs, and can be asked.
+	leading atomic.Bool
 
 	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
@@ -149,6 +152,8 @@ func (s *Shell) Start(ctx context.Context) error {
 	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
 	writing.Go(func() { s.keepWrites.run(ctx, 1, s.writeFinalizer) })
+	s.leading.Store(true)
+	defer s.leading.Store(false)
 	s.loop(ctx)
 	return nil
 }
@@ -235,6 +240,8 @@ func earlier(a, b time.Time) time.Time {
 func (s *Shell) handle(m message) {
 	wl, isWorkload := m.object.(*kueue.Workload)
 	switch {
+	case m.ask != nil:
+		m.ask()
 	case m.result != nil:
 		s.wrote(m.result)
 	case m.status != nil:

@@ -93,7 +93,8 @@ func programs(dir string) ([]program, error) {
 func (p *program) serveWebhooks(cfg *v1alpha1.Webhook) {
 	cfg.CertDir = filepath.Join(p.dir, "certs")
 	host, port, _ := net.SplitHostPort(p.webhook)
-	cfg.Host, cfg.DNSNames = host, []string{host}
+	// What is a part of the API is called by its service's name.
+	cfg.Host, cfg.DNSNames = host, append([]string{host}, cfg.DNSNames...)
 	cfg.Port, _ = strconv.Atoi(port)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -38,6 +40,8 @@ type Keeper struct {
 	// Given says that someone else keeps the files in Dir and tells the API
 	// server whom to trust.
 	Given bool
+	// APIServices: the program serves a part of the API, too.
+	APIServices bool
 }
 
 const checkEvery = time.Hour
@@ -174,6 +178,29 @@ func (k *Keeper) publish(ctx context.Context, ca []byte) error {
 		before := crds.Items[i].DeepCopy()
 		conversion.Webhook.ClientConfig.CABundle = ca
 		if err := k.patch(ctx, &crds.Items[i], before); err != nil {
+			return err
+		}
+	}
+	if !k.APIServices {
+		return nil
+	}
+	return k.publishToAPIServices(ctx, ca)
+}
+
+func (k *Keeper) publishToAPIServices(ctx context.Context, ca []byte) error {
+	services := &unstructured.UnstructuredList{}
+	services.SetAPIVersion("apiregistration.k8s.io/v1")
+	services.SetKind("APIServiceList")
+	if err := k.Client.List(ctx, services, client.MatchingLabels{Label: k.Name}); err != nil {
+		return client.IgnoreNotFound(err) // an API server that takes in no others
+	}
+	for i := range services.Items {
+		before := services.Items[i].DeepCopy()
+		// The library has no type for it; in JSON, bytes are base64.
+		if err := unstructured.SetNestedField(services.Items[i].Object, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle"); err != nil {
+			return err
+		}
+		if err := k.patch(ctx, &services.Items[i], before); err != nil {
 			return err
 		}
 	}

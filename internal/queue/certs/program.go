@@ -27,14 +27,15 @@ func New(c client.Client, log logr.Logger, program string, cfg v1alpha1.Webhook,
 	}
 }
 
-// Server makes the server of a program's webhooks.
-func Server(cfg v1alpha1.Webhook) (webhook.Server, error) {
+// Server makes the server of a program's webhooks, and of what else it answers
+// under the same certificate.
+func Server(cfg v1alpha1.Webhook, more ...func(*tls.Config)) (webhook.Server, error) {
 	limit, err := TLS(cfg.TLS)
 	if err != nil {
 		return nil, err
 	}
 	return webhook.NewServer(webhook.Options{
-		Host: cfg.Host, Port: cfg.Port, CertDir: cfg.CertDir, TLSOpts: []func(*tls.Config){limit},
+		Host: cfg.Host, Port: cfg.Port, CertDir: cfg.CertDir, TLSOpts: append([]func(*tls.Config){limit}, more...),
 	}), nil
 }
 

@@ -1,0 +1,123 @@
+// Package v1alpha1 is what elastic-queue answers in the API group
+// visibility.elasticai.io: why a workload waits, and whether one would start.
+// Nothing of it is stored.
+//
+//	GET  /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/explanations/WORKLOAD
+//	POST /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/plans
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// The group, its version and its resources.
+const (
+	Group        = "visibility.elasticai.io"
+	Version      = "v1alpha1"
+	Explanations = "explanations"
+	Plans        = "plans"
+)
+
+// Explanation is why one workload is where it is. It has the workload's name.
+type Explanation struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Standing          `json:",inline"`
+}
+
+// Plan asks what would become of a workload, and is answered by its status.
+type Plan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              PlanSpec    `json:"spec"`
+	Status            *PlanStatus `json:"status,omitempty"`
+}
+
+// PlanSpec is a workload that is not there.
+type PlanSpec struct {
+	Workload kueue.WorkloadSpec `json:"workload"`
+}
+
+// PlanStatus is the answer.
+type PlanStatus struct {
+	// StartsNow: nothing is missing, though others may have to make room.
+	StartsNow bool `json:"startsNow"`
+	Standing  `json:",inline"`
+}
+
+// Standing is where a workload stands, and why.
+type Standing struct {
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+
+	LocalQueue   string `json:"localQueue,omitempty"`
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+
+	// Position in its ClusterQueue, 1 is next; Ahead are those before it, nearest
+	// last, and at most ten.
+	Position int     `json:"position,omitempty"`
+	Ahead    []Other `json:"ahead,omitempty"`
+
+	Missing []Missing `json:"missing,omitempty"`
+	// HeldBy are running workloads that hold what is missing; Displaces are those
+	// that would have to go for it. At most ten each.
+	HeldBy    []Other `json:"heldBy,omitempty"`
+	Displaces []Other `json:"displaces,omitempty"`
+	// Helps is what would let it in, in words.
+	Helps []string `json:"helps,omitempty"`
+	// StartsAt is an estimate, by the run times that are known.
+	StartsAt *metav1.Time `json:"startsAt,omitempty"`
+
+	// PodSets are the flavors and nodes it has, or would get.
+	PodSets []PodSet `json:"podSets,omitempty"`
+	// Checks are the admission checks it waits for, or has passed.
+	Checks []Check `json:"checks,omitempty"`
+}
+
+// Missing is an amount that is lacking, and at which level.
+type Missing struct {
+	PodSet   string `json:"podSet,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	Flavor   string `json:"flavor,omitempty"`
+	Amount   string `json:"amount,omitempty"`
+	// ClusterQueue or Cohort whose quota is used up.
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	Cohort       string `json:"cohort,omitempty"`
+	Reason       string `json:"reason"`
+}
+
+// Other is another workload. Its name and namespace are left out where the
+// asker may not see them.
+type Other struct {
+	Namespace    string `json:"namespace,omitempty"`
+	Name         string `json:"name,omitempty"`
+	Job          string `json:"job,omitempty"` // kind and name, as in tfjob/mnist
+	ClusterQueue string `json:"clusterQueue,omitempty"`
+	Priority     int64  `json:"priority"`
+	// Rule that allows displacing it.
+	Rule string `json:"rule,omitempty"`
+}
+
+// PodSet is where pods go.
+type PodSet struct {
+	Name    string            `json:"name"`
+	Count   int32             `json:"count"`
+	Flavors map[string]string `json:"flavors,omitempty"` // by resource
+	Nodes   []Node            `json:"nodes,omitempty"`
+}
+
+// Node has a number of the pods, on these cards.
+type Node struct {
+	Name  string `json:"name"`
+	Pods  int    `json:"pods"`
+	Cards []int  `json:"cards,omitempty"`
+}
+
+// Check is an admission check.
+type Check struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Message string `json:"message,omitempty"`
+}
