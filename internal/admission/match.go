@@ -3,6 +3,7 @@ package admission
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // flavor is a ResourceFlavor as last described.
@@ -57,6 +58,9 @@ func (f *flavor) accepts(ps *PodSet) string {
 	name := f.spec.Name
 	if !f.exists {
 		return "flavor " + name + " not found"
+	}
+	if len(ps.Flavors) > 0 && !slices.Contains(ps.Flavors, name) {
+		return "flavor " + name + " is not one of " + strings.Join(ps.Flavors, ", ")
 	}
 	if ps.Topology != nil && f.spec.Topology == "" {
 		return "flavor " + name + " does not support TopologyAwareScheduling"

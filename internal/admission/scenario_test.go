@@ -33,8 +33,8 @@ import (
 //	local NAME queue=NAME [weight=N] [stop=..]
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
-//	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive]
-//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G]
+//	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive] [lacks=WORD]
+//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	       [node-cpu=2 ...]   (what a pod asks of its node, where quota counts something else)
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME      reclaim NAME PODSET=N      wait DURATION
 //	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
@@ -367,12 +367,15 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "ns"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "flavors", "ns"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
 	if a.has("count") {
 		ps.Count = int32(a.num("count"))
+	}
+	if a.has("flavors") {
+		ps.Flavors = strings.Split(a.str("flavors"), "|")
 	}
 	for _, in := range a["in"] {
 		k, v, _ := strings.Cut(in, ":")
@@ -404,7 +407,7 @@ func parsePodSet(name string, a arguments) PodSet {
 func (sc *scenario) workloadStatement(name string, a arguments, more []string) Workload {
 	w := Workload{
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
-		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"),
+		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
 		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"),
 	}
 	if a.has("ns") {

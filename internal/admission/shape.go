@@ -104,6 +104,10 @@ func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
 		ps := &w.PodSets[i]
 		str(ps.Name)
 		str(ps.Group)
+		num(int64(len(ps.Flavors)))
+		for _, f := range ps.Flavors {
+			str(f)
+		}
 		num(int64(ps.Count))
 		num(int64(ps.MinCount))
 		num(int64(ps.Reclaimable))

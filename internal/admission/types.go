@@ -38,6 +38,7 @@ type Workload struct {
 
 	Inactive  bool      // spec.active is false: not considered; evicted if it holds quota
 	Gated     bool      // an admission gate is closed: not considered yet
+	Unready   string    // what it lacks before it is considered, in words for its owner; "": nothing
 	RequeueAt time.Time // not considered before this time (backoff)
 
 	// Admission is what the workload holds; nil while pending.
@@ -66,6 +67,8 @@ type PodSet struct {
 	NodeRequests Requests
 	// Group: pod sets of one group get the same flavors and are placed together.
 	Group string
+	// Flavors are the only ones that will do, sorted; empty: any.
+	Flavors []string
 
 	NodeSelector map[string]string
 	Affinity     []Term // required node affinity: any one term must match
