@@ -132,6 +132,9 @@ func (e *Engine) hold(w *workload, spec Workload) {
 		return
 	}
 	leaving := w.leaving || spec.Evicting
+	if w.holds {
+		spec.keepPlacement(w.spec.Admission)
+	}
 	e.release(w)
 	e.withdraw(w)
 	w.spec, w.queue = spec, q
@@ -151,11 +154,7 @@ func (e *Engine) hold(w *workload, spec Workload) {
 // keepHolding takes in an event that leaves the quota held as it is: most often
 // the confirmation of an admission of ours.
 func (e *Engine) keepHolding(w *workload, spec Workload) {
-	if spec.Admission.Placement == nil && w.spec.Admission.Placement != nil {
-		adm := *spec.Admission
-		adm.Placement = w.spec.Admission.Placement
-		spec.Admission = &adm
-	} else if e.opts.Placer != nil {
+	if !spec.keepPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reserved || spec.Priority != w.spec.Priority {
@@ -171,6 +170,17 @@ func (e *Engine) keepHolding(w *workload, spec Workload) {
 		e.setLeaving(w, true)
 	}
 	e.reviewLater(w)
+}
+
+// keepPlacement: the objects do not tell where the pods are, but we know.
+func (s *Workload) keepPlacement(before *Admission) bool {
+	if s.Admission.Placement != nil || before.Placement == nil {
+		return false
+	}
+	adm := *s.Admission
+	adm.Placement = before.Placement
+	s.Admission = &adm
+	return true
 }
 
 // standElsewhere changes what orders holders among each other.

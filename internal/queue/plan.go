@@ -28,7 +28,13 @@ func (s *Shell) admit(a admission.Admit) *change {
 	checks := checksFor(s.statuses.clusterQueues[a.Admission.Queue], a.Admission)
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			workload.Admit(wl, a.Admission, checks, now)
+			given := s.whole(wl, a.Admission)
+			if given == nil {
+				s.engine.Apply(admission.WriteFailed{Key: a.Workload})
+				s.apply(wl)
+				return false
+			}
+			workload.Admit(wl, given, checks, now)
 			return true
 		},
 		done: func(wl *kueue.Workload) {

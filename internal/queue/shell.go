@@ -46,12 +46,14 @@ type Shell struct {
 	statusWrites   *pool[client.Object]
 	keepWrites     *pool[client.Object]
 
-	workloads map[admission.Key]*tracked
+	workloads  map[admission.Key]*tracked
+	successors map[admission.Key]admission.Key // the workload that is to take another's place
 }
 
 // tracked is a workload as the loop knows it.
 type tracked struct {
 	object *kueue.Workload // the newest seen
+	booked *kueue.Workload // as the ledger has it
 	// writing is the change being written; next is one decided meanwhile.
 	writing, next *change
 	// outdated: the last write met a newer object than ours, which the informer
@@ -111,6 +113,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		statusWrites:   newPool[client.Object](),
 		keepWrites:     newPool[client.Object](),
 		workloads:      map[admission.Key]*tracked{},
+		successors:     map[admission.Key]admission.Key{},
 	}
 	s.statuses = newStatuses(s.statusWrites.submit)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
@@ -336,10 +339,14 @@ func isWorld(obj client.Object) bool {
 func (s *Shell) lost(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	if t := s.workloads[key]; t != nil {
-		s.statuses.ledger.move(t.object, nil)
+		s.statuses.ledger.move(t.booked, nil)
 		delete(s.workloads, key)
+		if old := workload.Replaces(wl); s.successors[old] == key {
+			delete(s.successors, old)
+		}
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})
+	s.passOn(key)
 }
 
 // saw takes in what an informer says of a workload.
@@ -352,8 +359,11 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		}
 		t = &tracked{object: wl}
 		s.workloads[key] = t
-		s.statuses.ledger.move(nil, wl)
-		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+		if old := workload.Replaces(wl); old.Name != "" {
+			s.successors[old] = key
+		}
+		s.book(t)
+		s.apply(wl)
 		s.live(t)
 		return
 	}
@@ -368,11 +378,12 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		t.outdated = false
 		s.engine.Apply(admission.WriteFailed{Key: key})
 	}
-	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+	s.apply(wl)
 	s.live(t)
 }
 
-func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
+// alone is a workload in the engine's words, for itself.
+func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 	w := workload.ForEngine(wl, s.options.Counting)
 	for i := range w.PodSets {
 		set := &w.PodSets[i]
@@ -390,8 +401,8 @@ func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
 }
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
-	s.statuses.ledger.move(t.object, wl)
 	t.object = wl
+	s.book(t)
 }
 
 // wrote takes in how a write ended.
@@ -414,7 +425,7 @@ func (s *Shell) wrote(r *writeResult) {
 			return
 		}
 		s.engine.Apply(admission.WriteFailed{Key: key})
-		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+		s.apply(t.object)
 		s.live(t)
 		return
 	}
@@ -426,7 +437,7 @@ func (s *Shell) wrote(r *writeResult) {
 		finished.done(r.written)
 	}
 	if !finished.parks || seen {
-		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+		s.apply(t.object)
 	}
 	if next := t.next; next != nil {
 		t.next = nil

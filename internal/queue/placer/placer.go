@@ -9,6 +9,7 @@ package placer
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +31,10 @@ type Placer struct {
 	open     []*placement.Txn // what-ifs under way
 	machines map[string]*machine
 	gpus     map[string]string // GPU object to node
-	pods     map[string]bool   // bound pods on the books
+	pods     map[string]bound  // bound pods on the books
 	rooms    map[string]*room  // by gang
+	// followers are gangs whose pods are those of another by now.
+	followers map[string]string
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -52,8 +55,8 @@ func New(options Options) (*Placer, error) {
 	}
 	return &Placer{
 		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
-		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bool{},
-		rooms: map[string]*room{},
+		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
+		rooms: map[string]*room{}, followers: map[string]string{},
 	}, nil
 }
 
@@ -121,13 +124,42 @@ func (p *Placer) Hold(key admission.Key, held any) {
 	}
 }
 
-// Remove frees what a workload holds.
+// Remove frees what a workload holds. Its pods that are on nodes stay on the
+// books until they end; in a what-if they leave with it.
 func (p *Placer) Remove(key admission.Key) {
+	gang := gangKey(key)
+	if len(p.open) == 0 {
+		p.engine.Release(gang)
+		delete(p.rooms, gang)
+		maps.DeleteFunc(p.followers, func(_, by string) bool { return by == gang })
+		return
+	}
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
-	txn.RemoveGang(gangKey(key))
-	if len(p.open) == 0 {
-		delete(p.rooms, gangKey(key))
+	txn.RemoveGang(gang)
+}
+
+// Follow makes pods that carry one workload's name those of another, which has
+// taken its place.
+func (p *Placer) Follow(name, by admission.Key) {
+	from, to := gangKey(name), gangKey(by)
+	p.followers[from] = to
+	room, joined := p.rooms[to], false
+	for key, b := range p.pods {
+		if b.gang != from || b.pod.Gang == to {
+			continue
+		}
+		p.apply(placement.PodGone{Key: key})
+		b.pod.Gang = to
+		p.pods[key] = b
+		p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
+		if room != nil {
+			room.join(b.pod.PodSet)
+			joined = true
+		}
+	}
+	if joined {
+		p.rehold(room) // they took places that were held for those to come
 	}
 }
 

@@ -121,6 +121,43 @@ func TestPodsTakeTheirWorkloadsRoom(t *testing.T) {
 	fits(t, p, asking("c", 1, 1))
 }
 
+// What a workload gives back before its pods have ended is not free yet.
+func TestPodsOutliveTheirWorkload(t *testing.T) {
+	p := cluster(t, 1)
+	fits(t, p, asking("a", 4, 1))
+	for i := range 2 {
+		p.Saw(pod("a", i, corev1.PodRunning), false)
+	}
+	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+	refused(t, p, asking("b", 3, 1))
+	fits(t, p, asking("b", 2, 1))
+}
+
+// A job that grew: its pods carry the name of the workload it was started
+// under, and are those of the one that took its place.
+func TestPodsFollowTheWorkloadThatTakesOver(t *testing.T) {
+	p := cluster(t, 1)
+	old, grown := admission.Key{Namespace: "ns", Name: "old"}, admission.Key{Namespace: "ns", Name: "grown"}
+	fits(t, p, asking("old", 2, 1))
+	for i := range 2 {
+		p.Saw(pod("old", i, corev1.PodRunning), false)
+	}
+	held := fits(t, p, asking("grown", 1, 1)) // one more than it has
+	p.Remove(old)
+	p.Hold(grown, held)
+	p.Follow(old, grown)
+	refused(t, p, asking("other", 2, 1))
+	p.Saw(pod("old", 2, corev1.PodRunning), false) // takes the place that was held
+	fits(t, p, asking("other", 1, 1))
+
+	// Whoever displaces it gets the room of all its pods.
+	mark := p.Checkpoint()
+	p.Remove(grown)
+	fits(t, p, asking("next", 3, 1))
+	p.Rollback(mark)
+	refused(t, p, asking("next", 1, 1))
+}
+
 // kube-scheduler may choose another node than the one that was held.
 func TestPodsThatGoElsewhereTakeTheirRoomAlong(t *testing.T) {
 	p := cluster(t, 2)

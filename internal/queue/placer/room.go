@@ -44,9 +44,32 @@ func (r *room) take(podSet, node string) bool {
 	return true
 }
 
+// join takes in a pod that no place was held for: it came with the workload
+// whose place was taken.
+func (r *room) join(podSet string) {
+	for i := range r.gang.PodSets {
+		if r.gang.PodSets[i].Name == podSet {
+			r.gang.PodSets[i].Count++
+			r.bound[podSet]++
+		}
+	}
+}
+
+// bound is a pod on a node, as it was entered into the books.
+type bound struct {
+	pod    placement.Pod
+	gang   string // the one its annotation names
+	node   string
+	grants []placement.Grant
+}
+
 // bind enters a pod that is on a node into the books. One that does not say
 // which cards it has is counted on those held for it, or on any that are free.
 func (p *Placer) bind(pod placement.Pod, node string, grants []placement.Grant, said bool) {
+	gang := pod.Gang
+	if follower, followed := p.followers[gang]; followed {
+		pod.Gang = follower
+	}
 	if len(pod.Containers) > 0 && !said {
 		cards := pod
 		cards.Resources = nil // it is there: only cards are in question
@@ -54,6 +77,7 @@ func (p *Placer) bind(pod placement.Pod, node string, grants []placement.Grant, 
 			grants = assigned.Grants
 		}
 	}
+	p.pods[pod.Key] = bound{pod, gang, node, grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
 	if r := p.rooms[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
 		p.rehold(r)

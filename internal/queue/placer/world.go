@@ -94,25 +94,24 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	key := pod.Namespace + "/" + pod.Name
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if ended {
-		known := p.pods[key]
+		_, known := p.pods[key]
 		delete(p.pods, key)
 		if known {
 			p.apply(placement.PodGone{Key: key})
 		}
 		return known
 	}
-	if pod.Spec.NodeName == "" || p.pods[key] {
+	if _, known := p.pods[key]; known || pod.Spec.NodeName == "" {
 		return false
 	}
-	bound, err := request.Pod(pod, nil)
+	asks, err := request.Pod(pod, nil)
 	if err != nil {
-		bound.Containers = nil // it runs in spite of what it asks: its cards are not ours to know
+		asks.Containers = nil // it runs in spite of what it asks: its cards are not ours to know
 	}
-	bound.Gang, bound.PodSet = workloadOf(pod), pod.Labels[podSetLabel]
-	bound.Resources = inventory.PodResources(pod)
-	grants, said := request.Grants(pod, bound.Containers)
-	p.pods[key] = true
-	p.bind(bound, pod.Spec.NodeName, grants, said)
+	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[podSetLabel]
+	asks.Resources = inventory.PodResources(pod)
+	grants, said := request.Grants(pod, asks.Containers)
+	p.bind(asks, pod.Spec.NodeName, grants, said)
 	return false
 }
 
