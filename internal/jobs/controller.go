@@ -42,6 +42,7 @@ type controller struct {
 type objects struct {
 	*controller
 	kind *Kind
+	pods client.Reader // of elastic jobs
 }
 
 // Reconcile brings one job and its workload together.
@@ -71,7 +72,10 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if wl == nil && prebuilt(obj) {
 		return c.result(j, c.adopt(ctx, j))
 	}
-	return c.result(j, c.step(ctx, j, wl))
+	if err = c.step(ctx, j, wl); err == nil {
+		err = c.letGrow(ctx, j, wl)
+	}
+	return c.result(j, err)
 }
 
 // result turns what a step met into what is to be done about it.
@@ -248,11 +252,8 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 	j.own(wl)
 	c.inheritLabels(obj, wl)
 	for key, value := range obj.GetAnnotations() {
-		if strings.HasPrefix(key, ProvReqPrefix) {
-			if wl.Annotations == nil {
-				wl.Annotations = map[string]string{}
-			}
-			wl.Annotations[key] = value
+		if strings.HasPrefix(key, ProvReqPrefix) || key == ElasticAnnotation && elastic(j) {
+			setAnnotation(wl, key, value)
 		}
 	}
 	if text := obj.GetLabels()[MaxExecTimeLabel]; text != "" {
@@ -329,6 +330,9 @@ func (c *controller) start(ctx context.Context, j job, wl *kueue.Workload) error
 	additions, err := c.additions(ctx, wl)
 	if err != nil {
 		return err
+	}
+	if elastic(j) {
+		gateGrowth(j, additions)
 	}
 	if err := j.start(ctx, c.client, wl, additions); err != nil {
 		return err

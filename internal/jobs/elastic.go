@@ -3,25 +3,25 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
-
-// ReplacesAnnotation names the workload, as namespace/name, whose quota a
-// workload takes over when it is admitted: the same job in another size.
-const ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 // resize looks at a job that holds quota and whose number of pods is no longer
 // the one it holds quota for. It reports whether it did something about that.
 //
-// A smaller one that may shrink gives back what it needs no more. A bigger one that may grow
-// while it runs gets a second workload in its new size, which takes the place
-// of the first when it is admitted. Any other is stopped and queued anew.
+// A smaller one that may shrink gives back what it needs no more. A bigger one
+// that may grow while it runs gets a second workload in its new size, which takes
+// the place of the first when it is admitted; until then its additional pods are
+// held by a gate. Any other is stopped and queued anew.
 func (c *controller) resize(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
 	if workload.IsEvicted(wl) || unchanging(j) {
 		return false, nil
@@ -30,15 +30,17 @@ func (c *controller) resize(ctx context.Context, j job, wl *kueue.Workload) (boo
 	if err != nil {
 		return false, err
 	}
-	grew, shrank := compareCounts(j, wl, sets)
+	grew, shrank, err := compareCounts(j, wl, sets)
 	switch {
+	case err != nil:
+		return false, err
 	case !grew && !shrank:
 		return false, nil
 	case prebuilt(j.meta()):
 		return true, c.outOfSync(ctx, wl)
 	case !grew && (elastic(j) || serving(j)):
 		return false, nil // reportProgress gives back what it needs no more
-	case !elastic(j):
+	case !elastic(j) || j.held() || !describes(wl, sets):
 		return true, c.restart(ctx, j, wl)
 	}
 	return false, c.grow(ctx, j, wl, sets)
@@ -56,12 +58,20 @@ func serving(j job) bool {
 }
 
 // compareCounts says in which direction a job's pod counts have left what its
-// workload says: what was admitted, for one that runs, and what was asked for,
-// for one that waits to be started.
-func compareCounts(j job, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool) {
+// workload says: what was asked for, for one that waits to be started, what was
+// admitted, for one that runs, and what of that it still holds, if it is elastic:
+// what was given back is asked for again.
+func compareCounts(j job, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool, err error) {
 	counts := map[kueue.PodSetReference]int32{}
 	for _, set := range sets {
 		counts[set.Name] = set.Count
+	}
+	var done map[kueue.PodSetReference]int32
+	o, isObject := j.(object)
+	if isObject && elastic(j) {
+		if done, err = o.done(); err != nil {
+			return false, false, err
+		}
 	}
 	for i, set := range wl.Spec.PodSets {
 		want := set.Count
@@ -70,9 +80,34 @@ func compareCounts(j job, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank
 		}
 		count := counts[set.Name]
 		delete(counts, set.Name)
+		if done != nil && !j.held() {
+			want -= givenBack(wl, set.Name)
+			count = max(0, count-done[set.Name])
+		}
 		grew, shrank = grew || count > want, shrank || count < want
 	}
-	return grew || len(counts) > 0, shrank
+	return grew || len(counts) > 0, shrank, nil
+}
+
+// describes says the workload has all pod sets there are; the templates of
+// others would not carry what the admission adds.
+func describes(wl *kueue.Workload, sets []kueue.PodSet) bool {
+	for _, set := range sets {
+		if !slices.ContainsFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == set.Name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// givenBack is the number of pods of a set that the workload needs no more.
+func givenBack(wl *kueue.Workload, name kueue.PodSetReference) int32 {
+	for _, pods := range wl.Status.ReclaimablePods {
+		if pods.Name == name {
+			return pods.Count
+		}
+	}
+	return 0
 }
 
 func elastic(j job) bool {
@@ -118,25 +153,65 @@ func (c *controller) grow(ctx context.Context, j job, wl *kueue.Workload, sets [
 	if slice, err = c.build(ctx, j, name); err != nil {
 		return err
 	}
-	// What it asks for is what the first asked for, in other numbers: the
-	// templates now carry what that admission added.
-	slice.Spec.PodSets = wl.DeepCopy().Spec.PodSets
-	for i := range slice.Spec.PodSets {
-		for _, set := range sets {
-			if set.Name == slice.Spec.PodSets[i].Name {
-				slice.Spec.PodSets[i].Count, slice.Spec.PodSets[i].MinCount = set.Count, nil
+	setAnnotation(slice, workload.ReplacesAnnotation, wl.Namespace+"/"+wl.Name)
+	setAnnotation(slice, kueue.WorkloadSliceNameAnnotation, wl.Name)
+	slice.Spec.PodSets = nil
+	for _, set := range sets {
+		if started := set.Template.Annotations[kueue.WorkloadAnnotation]; started != "" {
+			setAnnotation(slice, kueue.WorkloadSliceNameAnnotation, started)
+		}
+		// It asks for what the first asked for, in other numbers: the templates
+		// now carry what that admission added.
+		for _, first := range wl.Spec.PodSets {
+			if first.Name == set.Name {
+				first.Count, first.MinCount = set.Count, nil
+				slice.Spec.PodSets = append(slice.Spec.PodSets, first)
 			}
 		}
 	}
-	if slice.Annotations == nil {
-		slice.Annotations = map[string]string{}
-	}
-	slice.Annotations[ReplacesAnnotation] = wl.Namespace + "/" + wl.Name
 	if err := c.client.Create(ctx, slice); err != nil {
 		return err
 	}
 	c.recorder.Eventf(j.meta(), slice, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", slice.Namespace, slice.Name)
 	return nil
+}
+
+// elasticPods is the managed label's value on pods of elastic jobs: each waits
+// behind a gate until the job has quota for it.
+const elasticPods = "elastic"
+
+// gateGrowth makes every pod of an elastic job wait for its turn.
+func gateGrowth(j job, infos []podSetInfo) {
+	for i := range infos {
+		infos[i].labels[ManagedLabel], infos[i].labels[JobUIDLabel] = elasticPods, string(j.meta().GetUID())
+		infos[i].gates = append(infos[i].gates, corev1.PodSchedulingGate{Name: kueue.ElasticJobSchedulingGate})
+	}
+}
+
+// letGrow takes the gate off as many pods of an elastic job as it holds quota
+// for, the oldest first.
+func (c *objects) letGrow(ctx context.Context, j object, wl *kueue.Workload) error {
+	if !elastic(j) || wl == nil || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
+		return nil
+	}
+	list := &corev1.PodList{}
+	if err := c.pods.List(ctx, list, client.InNamespace(j.GetNamespace()), client.MatchingLabels{JobUIDLabel: string(j.GetUID())}); err != nil {
+		return err
+	}
+	room := map[string]int32{}
+	for i, set := range wl.Spec.PodSets {
+		room[string(set.Name)] = admittedCount(wl, i) - givenBack(wl, set.Name)
+	}
+	role := func(pod *corev1.Pod) string { return pod.Labels[PodSetLabel] }
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pods = append(pods, pod); live(pod) && !hasGate(pod, kueue.ElasticJobSchedulingGate) {
+			room[role(pod)]--
+		}
+	}
+	oldestFirst(pods)
+	return letIn(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, room, nil)
 }
 
 // current is the workload that speaks for a job now. Of several, which a job
@@ -174,7 +249,11 @@ func (c *controller) current(ctx context.Context, j object, wls []kueue.Workload
 		if err != nil {
 			return nil, err
 		}
-		if grew, shrank := compareCounts(j, chosen, sets); !grew && !shrank || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
+		grew, _, err := compareCounts(j, chosen, sets)
+		if err != nil {
+			return nil, err
+		}
+		if !grew || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
 			if err := c.drop(ctx, wl); err != nil {
 				return nil, err
 			}

@@ -69,6 +69,17 @@ func (j object) finished() (outcome, error) {
 func (j object) ready(wl *kueue.Workload) (bool, error) {
 	vars := j.vars()
 	vars["pods"] = admittedPods(wl)
+	if elastic(j) {
+		counts, err := j.counts()
+		if err != nil {
+			return false, err
+		}
+		pods := int64(0)
+		for i, set := range wl.Spec.PodSets {
+			pods += int64(min(admittedCount(wl, i), counts[set.Name]))
+		}
+		vars["pods"] = pods
+	}
 	return j.kind.ready.boolean(vars, false)
 }
 
@@ -113,33 +124,56 @@ func (j object) podSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	return sets, nil
 }
 
+// done is how many pods of each set have finished for good.
+func (j object) done() (map[kueue.PodSetReference]int32, error) {
+	places, err := j.places()
+	if err != nil {
+		return nil, err
+	}
+	done := map[kueue.PodSetReference]int32{}
+	for _, p := range places {
+		n, err := p.reclaimable.number(p.vars, 0)
+		if err != nil {
+			return nil, err
+		}
+		done[kueue.PodSetReference(p.name)] = int32(n)
+	}
+	return done, nil
+}
+
 func (j object) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+	done, err := j.done()
+	if err != nil {
+		return nil, err
+	}
+	if elastic(j) {
+		wanted, err := j.counts()
+		if err != nil {
+			return nil, err
+		}
+		for i, set := range wl.Spec.PodSets {
+			// What was given back is another's by now: it is asked for anew.
+			done[set.Name] = max(done[set.Name]+max(0, admittedCount(wl, i)-wanted[set.Name]), givenBack(wl, set.Name))
+		}
+	}
+	return reclaimed(wl, done), nil
+}
+
+// counts are how many pods of each set the job wants.
+func (j object) counts() (map[kueue.PodSetReference]int32, error) {
 	places, err := j.places()
 	if err != nil {
 		return nil, err
 	}
 	counts := map[kueue.PodSetReference]int32{}
 	for _, p := range places {
-		n, err := p.reclaimable.number(p.vars, 0)
+		n, err := p.count.number(p.vars, 1)
 		if err != nil {
 			return nil, err
 		}
-		name := kueue.PodSetReference(p.name)
-		counts[name] = int32(n)
-		if !elastic(j) {
-			continue
-		}
-		want, err := p.count.number(p.vars, 1)
-		if err != nil {
-			return nil, err
-		}
-		for i := range wl.Spec.PodSets {
-			if wl.Spec.PodSets[i].Name == name {
-				counts[name] += max(0, admittedCount(wl, i)-int32(want))
-			}
-		}
+		counts[kueue.PodSetReference(p.name)] = int32(n)
 	}
-	return reclaimed(wl, counts), nil
+	return counts, nil
 }
 
 // lay writes onto the templates what an admission adds; without additions it

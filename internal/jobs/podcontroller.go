@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ type pods struct {
 
 // requestFor is the job a pod belongs to.
 func requestFor(obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[ManagedLabel] != "true" {
+		return nil // its job has a flag of its own
+	}
 	name := obj.GetName()
 	if group := groupOf(obj); group != "" {
 		name = groupPrefix + group
@@ -112,16 +116,17 @@ func (c *pods) load(ctx context.Context, request ctrl.Request) (*podGroup, error
 	if len(g.pods) == 0 {
 		return nil, nil
 	}
-	slices.SortFunc(g.pods, func(a, b *corev1.Pod) int {
-		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
-			return d
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	oldestFirst(g.pods)
 	if kind := c.kinds.byName(g.pods[0].Annotations[ParentAnnotation]); isGroup && kind != nil && kind.group != nil {
 		return g, g.findParent(ctx, c.client, kind)
 	}
 	return g, nil
+}
+
+func oldestFirst(pods []*corev1.Pod) {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
 }
 
 func (c *pods) workloadOf(ctx context.Context, g *podGroup) (*kueue.Workload, error) {

@@ -40,8 +40,10 @@ var _ job = &podGroup{}
 func (g *podGroup) meta() client.Object { return g.pods[0] }
 func (g *podGroup) row() *Kind          { return g.kind }
 
-func gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == AdmissionGate })
+func gated(pod *corev1.Pod) bool { return hasGate(pod, AdmissionGate) }
+
+func hasGate(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
 }
 
 func ended(pod *corev1.Pod) bool {
@@ -253,20 +255,12 @@ func (g *podGroup) reclaimable(wl *kueue.Workload) ([]kueue.ReclaimablePod, erro
 		}
 	}
 	if g.parent != nil {
-		places, err := g.parent.places()
+		counts, err := g.parent.counts()
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range places {
-			want, err := p.count.number(p.vars, 1)
-			if err != nil {
-				return nil, err
-			}
-			for i := range wl.Spec.PodSets {
-				if string(wl.Spec.PodSets[i].Name) == p.name {
-					done[wl.Spec.PodSets[i].Name] = max(0, admittedCount(wl, i)-int32(want))
-				}
-			}
+		for i, set := range wl.Spec.PodSets {
+			done[set.Name] = max(0, admittedCount(wl, i)-counts[set.Name])
 		}
 	}
 	return reclaimed(wl, done), nil
@@ -302,26 +296,32 @@ func (g *podGroup) start(ctx context.Context, c client.Client, wl *kueue.Workloa
 			room[role(pod)]--
 		}
 	}
-	for _, pod := range g.pods {
+	return letIn(ctx, c, g.pods, AdmissionGate, role, room, func(pod *corev1.Pod) error {
+		return additions[index[role(pod)]].addTo(&pod.ObjectMeta, &pod.Spec)
+	})
+}
+
+// letIn takes a gate off as many pods of each role as there is room for.
+func letIn(ctx context.Context, c client.Client, pods []*corev1.Pod, gate string, role func(*corev1.Pod) string,
+	room map[string]int32, change func(*corev1.Pod) error) error {
+	for _, pod := range pods {
 		name := role(pod)
-		if !live(pod) || !gated(pod) || room[name] <= 0 {
+		if !live(pod) || !hasGate(pod, gate) || room[name] <= 0 {
 			continue
 		}
 		room[name]--
 		started := pod.DeepCopy()
-		if err := additions[index[name]].addTo(&started.ObjectMeta, &started.Spec); err != nil {
-			return err
+		if change != nil {
+			if err := change(started); err != nil {
+				return err
+			}
 		}
-		ungate(started)
+		started.Spec.SchedulingGates = slices.DeleteFunc(started.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == gate })
 		if err := c.Patch(ctx, started, lockedMerge(pod)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func ungate(pod *corev1.Pod) {
-	pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == AdmissionGate })
 }
 
 // stop deletes what runs: a pod cannot be stopped otherwise. Whoever made the

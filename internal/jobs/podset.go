@@ -323,7 +323,7 @@ func (info podSetInfo) addTo(meta *metav1.ObjectMeta, spec *corev1.PodSpec) erro
 // is what the workload says the user wrote; labels and annotations may be the
 // job's own besides, so only those we know to be ours go.
 func subtract(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
-	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel}
+	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel}
 	annotations := []string{kueue.WorkloadAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {

@@ -394,10 +394,13 @@ func (r *registry) start(c *candidate) error {
 				func(_ context.Context, obj client.Object) []reconcile.Request { return requestForWorkload(obj) })),
 		}
 	case kind.suspends():
-		reconciler = &objects{controller: r.common, kind: kind}
+		reconciler = &objects{controller: r.common, kind: kind, pods: r.podCache}
 		sources = []source.Source{
 			source.Kind(shared, client.Object(obj), &handler.EnqueueRequestForObject{}),
 			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(r.jobsOf(kind))),
+		}
+		if kind.Spec.Elastic {
+			sources = append(sources, source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.growing(kind))))
 		}
 	case kind.group != nil:
 		// The object tells how many pods its groups are to have.
@@ -463,6 +466,21 @@ func (r *registry) jobsOf(kind *Kind) handler.MapFunc {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 		return out
+	}
+}
+
+// growing finds the elastic job a pod belongs to, by the workloads that job has.
+func (r *registry) growing(kind *Kind) handler.MapFunc {
+	return func(ctx context.Context, pod client.Object) []reconcile.Request {
+		if pod.GetLabels()[ManagedLabel] != elasticPods {
+			return nil
+		}
+		list := &kueue.WorkloadList{}
+		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{ownerIndex: pod.GetLabels()[JobUIDLabel]})
+		if err != nil || len(list.Items) == 0 {
+			return nil // its workload wakes the job
+		}
+		return r.jobsOf(kind)(ctx, &list.Items[0])
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -101,9 +102,13 @@ func parseKinds(names []string) (map[schema.GroupKind]bool, error) {
 // newPodCache watches the pods that wait or waited in a queue, and no others: a
 // cluster has many.
 func newPodCache(ctx context.Context, mgr ctrl.Manager) (cache.Cache, error) {
+	waiting, err := labels.NewRequirement(ManagedLabel, selection.In, []string{"true", elasticPods})
+	if err != nil {
+		return nil, err
+	}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{ManagedLabel: "true"}),
+		DefaultLabelSelector: labels.NewSelector().Add(*waiting),
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -220,6 +221,8 @@ func (c *compiler) whole(k *Kind) {
 		c.fail("suspend", errors.New("is required, or else pods, for a kind that is held by gating its pods"))
 	case k.suspends() && len(k.podSets) == 0 && k.shape == nil:
 		c.fail("podSets", errors.New("at least one is required"))
+	case k.Spec.Elastic && slices.ContainsFunc(k.podSets, func(set podSetRow) bool { return set.inject.gates == nil }):
+		c.fail("elastic", errors.New("needs a template in every pod set, for the gate that holds additional pods"))
 	case k.group != nil && len(k.podSets) == 0:
 		c.fail("podSets", errors.New("at least one is required, to know what the group asks for"))
 	}

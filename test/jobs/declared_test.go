@@ -71,6 +71,7 @@ func TestDeclaredKind(t *testing.T) {
 		sample: "declared/train", suspend: "spec.paused", podSets: "driver:1 stokers:3",
 		running: `{riding: 4}`, stopped: `{riding: 0}`, done: `{riding: 0, state: Arrived, reason: on time}`,
 	}.live(t)
+	elasticTrain.live(t)
 
 	if err := cluster.Delete(t.Context(), kind); err != nil {
 		t.Fatal(err)
