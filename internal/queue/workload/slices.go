@@ -10,10 +10,6 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// ReplacesAnnotation names the workload, as namespace/name, whose quota a
-// workload takes over when it is admitted: the same job in another size.
-const ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
-
 // Replaces is the workload that wl is to take the place of; the zero key is none.
 func Replaces(wl *kueue.Workload) admission.Key {
 	namespace, name, _ := strings.Cut(wl.Annotations[ReplacesAnnotation], "/")
