@@ -31,7 +31,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 			given := s.whole(wl, a.Admission)
 			if given == nil {
 				s.engine.Apply(admission.WriteFailed{Key: a.Workload})
-				s.apply(wl)
+				s.tellWorkload(wl)
 				return false
 			}
 			workload.Admit(wl, given, checks, now)

@@ -363,7 +363,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 			s.successors[old] = key
 		}
 		s.book(t)
-		s.apply(wl)
+		s.tellWorkload(wl)
 		s.live(t)
 		return
 	}
@@ -378,7 +378,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		t.outdated = false
 		s.engine.Apply(admission.WriteFailed{Key: key})
 	}
-	s.apply(wl)
+	s.tellWorkload(wl)
 	s.live(t)
 }
 
@@ -425,7 +425,7 @@ func (s *Shell) wrote(r *writeResult) {
 			return
 		}
 		s.engine.Apply(admission.WriteFailed{Key: key})
-		s.apply(t.object)
+		s.tellWorkload(t.object)
 		s.live(t)
 		return
 	}
@@ -437,7 +437,7 @@ func (s *Shell) wrote(r *writeResult) {
 		finished.done(r.written)
 	}
 	if !finished.parks || seen {
-		s.apply(t.object)
+		s.tellWorkload(t.object)
 	}
 	if next := t.next; next != nil {
 		t.next = nil

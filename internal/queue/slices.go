@@ -31,9 +31,9 @@ func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
 	return w
 }
 
-// apply tells the engine what a workload is now, and what that makes of the one
+// tellWorkload tells the engine what a workload is now, and what that makes of the one
 // that is to take its place.
-func (s *Shell) apply(wl *kueue.Workload) {
+func (s *Shell) tellWorkload(wl *kueue.Workload) {
 	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
 	s.follow(wl)
 	s.passOn(workload.KeyOf(wl))
