@@ -5,38 +5,23 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
-	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
-	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/gpu"
-	"github.com/elastic-ai/elastic/internal/gpu/claims"
 	"github.com/elastic-ai/elastic/internal/gpu/extender"
-	"github.com/elastic-ai/elastic/internal/gpu/podwebhook"
-	"github.com/elastic-ai/elastic/internal/gpu/request"
-	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/gpu/service"
 	"github.com/elastic-ai/elastic/internal/program"
-	"github.com/elastic-ai/elastic/internal/queue/certs"
 )
 
 func main() {
@@ -97,99 +82,26 @@ func oldFlags(args []string) []string {
 }
 
 func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration) error {
-	gpu.EvenAnswers()
-	scheme, err := newScheme()
-	if err != nil {
-		return err
-	}
-	direct, err := client.New(env.REST, client.Options{Scheme: scheme})
-	if err != nil {
-		return err
-	}
-	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
-	if err := keeper.Ensure(ctx); err != nil {
-		return err
-	}
 	identity := extender.Identity(advertised(cfg.Extender))
-	lock, err := env.Lock(cfg.LeaderElection, identity)
-	if err != nil {
-		return err
-	}
-	webhooks, err := certs.Server(cfg.Webhook)
-	if err != nil {
-		return err
-	}
-	mgr, err := env.Manager(manager.Options{
-		Scheme:                              scheme,
-		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		WebhookServer:                       webhooks,
-		LeaderElectionResourceLockInterface: lock,
-	}, cfg.LeaderElection)
-	if err != nil {
-		return err
-	}
-	shell, err := newShell(env, cfg, mgr, direct)
+	s, err := service.New(ctx, env, cfg, identity)
 	if err != nil {
 		return err
 	}
 	follower := &extender.Follower{
-		Leads: shell.Leads, Reader: direct, Self: identity,
+		Leads: s.Shell.Leads, Reader: s.Direct, Self: identity,
 		Lease: client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: env.LeaseName(cfg.LeaderElection)},
-		Local: extender.NewHandler(shell, extender.NewMetrics(metrics.Registry), env.Log.WithName("extender")),
+		Local: extender.NewHandler(s.Shell, extender.NewMetrics(metrics.Registry), env.Log.WithName("extender")),
 	}
 	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: follower, Log: env.Log.WithName("extender")}
 	if cfg.Extender.TLS {
-		if err := useTLS(mgr, cfg, server, follower); err != nil {
+		if err := useTLS(s.Manager, cfg, server, follower); err != nil {
 			return err
 		}
 	}
-	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
-		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: cfg.Policies, LargestCard: shell.LargestCard,
-	}))
-	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
-		return fmt.Errorf("setting up claims: %w", err)
-	}
-	for _, part := range []manager.Runnable{keeper, shell, server, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.Tell)} {
-		if err := mgr.Add(part); err != nil {
-			return err
-		}
-	}
-	err = errors.Join(
-		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
-		mgr.AddReadyzCheck("books", func(*http.Request) error { return shell.Ready() }))
-	if err != nil {
+	if err := s.Manager.Add(server); err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
-}
-
-func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr manager.Manager, direct client.Client) (*gpu.Shell, error) {
-	modes, err := request.ParseModes(strings.Join(cfg.Modes, ","))
-	if err != nil {
-		return nil, err
-	}
-	queue := true
-	if _, err := mgr.GetRESTMapper().RESTMapping(kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()); meta.IsNoMatchError(err) {
-		env.Log.Info("there are no Workloads in this cluster: only pod groups are placed together")
-		queue = false
-	}
-	return gpu.New(gpu.Options{
-		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
-		Engine: placement.Options{Policy: cfg.Policy, Classes: cfg.Policies, Ratings: cfg.Ratings},
-		Modes:  modes, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
-	})
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, egpu.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
+	return s.Manager.Start(ctx)
 }
 
 // advertised is where other replicas find this one.

@@ -22,18 +22,15 @@ import (
 // ErrNotLeading is the answer of a replica that is not the leader.
 var ErrNotLeading = errors.New("this replica is not the leader")
 
-// bindTimeout ends a bind whose API server does not answer; bindHold outlives it.
+// bindTimeout ends a bind whose API server does not answer. reserveFor outlives it and all that a
+// scheduler may do between the two, such as making volumes: a reservation is given back, not forgotten.
 const (
 	bindTimeout = 10 * time.Second
-	bindHold    = 3 * bindTimeout
+	reserveFor  = 15 * time.Minute
 )
 
-// Bind gives the pod cards on the node and binds it there, in one write: either it is bound with its
-// cards in its annotations, or nothing happened and the room is free again.
+// Bind gives the pod cards on the node and binds it there.
 func (s *Shell) Bind(ctx context.Context, key client.ObjectKey, uid types.UID, node string) error {
-	if !s.Leads() {
-		return ErrNotLeading
-	}
 	// Once begun it is seen through, even if whoever asked has gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
 	defer cancel()
@@ -41,25 +38,58 @@ func (s *Shell) Bind(ctx context.Context, key client.ObjectKey, uid types.UID, n
 	if err != nil {
 		return err
 	}
-	w, err := s.wantOf(ctx, pod)
+	r, err := s.ReservePod(ctx, pod, node)
 	if err != nil {
 		return err
+	}
+	return r.Bind(ctx)
+}
+
+// Reservation is room held for a pod on a node, to be bound or released.
+type Reservation struct {
+	shell      *Shell
+	want       *want
+	node       string
+	assignment placement.Assignment
+	devices    []device
+	settled    bool // the loop's
+}
+
+// ReservePod holds cards for the pod on the node.
+func (s *Shell) ReservePod(ctx context.Context, pod *corev1.Pod, node string) (*Reservation, error) {
+	if !s.Leads() {
+		return nil, ErrNotLeading
+	}
+	w, err := s.wantOf(ctx, pod)
+	if err != nil {
+		return nil, err
 	}
 	for _, l := range w.lacks {
 		if !claims.InTree(l.class.Provisioner) {
-			return claims.Select(ctx, s.options.Client, l.claim, l.class, node)
+			return nil, claims.Select(ctx, s.options.Client, l.claim, l.class, node)
 		}
 	}
-	assignment, devices, err := s.assign(ctx, w, node)
-	if err != nil {
-		return err
+	r := &Reservation{shell: s, want: w, node: node}
+	if r.assignment, r.devices, err = s.assign(ctx, w, node); err != nil {
+		return nil, err
 	}
-	err = s.write(ctx, w, node, assignment, devices)
-	if err != nil && s.isBound(ctx, key, uid, node) {
+	return r, nil
+}
+
+// Bind binds the pod in one write: either it is bound with its cards in its annotations, or nothing
+// happened and the room is free again.
+func (r *Reservation) Bind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
+	defer cancel()
+	err := r.write(ctx)
+	if err != nil && r.isBound(ctx) {
 		err = nil // the answer was lost, not the write
 	}
-	return errors.Join(err, s.settle(w, node, assignment, devices, err == nil))
+	return errors.Join(err, r.settle(err == nil))
 }
+
+// Release gives the room back, unless the pod was bound.
+func (r *Reservation) Release() error { return r.settle(false) }
 
 // podToBind is the pod from the cache, or from the API server where the cache is behind.
 func (s *Shell) podToBind(ctx context.Context, key client.ObjectKey, uid types.UID) (*corev1.Pod, error) {
@@ -85,7 +115,7 @@ type device struct {
 
 // assign holds cards for the pod and for the claims that have no device yet: all or nothing.
 func (s *Shell) assign(ctx context.Context, w *want, node string) (assignment placement.Assignment, devices []device, err error) {
-	until := s.options.Now().Add(bindHold)
+	until := s.options.Now().Add(reserveFor)
 	ask := w.withoutClaims()
 	var refused error
 	err = s.do(ctx, func() {
@@ -133,16 +163,17 @@ func (w *want) withoutClaims() placement.Pod {
 }
 
 // write makes the claims' devices and binds the pod.
-func (s *Shell) write(ctx context.Context, w *want, node string, assignment placement.Assignment, devices []device) error {
+func (r *Reservation) write(ctx context.Context) error {
+	w, cluster := r.want, r.shell.options.Client
 	cards := map[string][]string{}
-	for _, g := range assignment.Grants {
+	for _, g := range r.assignment.Grants {
 		cards[g.Container] = append(cards[g.Container], request.FormatCards(g.Cards))
 	}
 	for _, h := range w.has {
 		cards[h.container] = append(cards[h.container], h.device.Annotations[egpu.CardsAnnotation])
 	}
-	for _, d := range devices {
-		made, err := claims.Provision(ctx, s.options.Client, d.claim, d.class, d.assignment, s.GPUName)
+	for _, d := range r.devices {
+		made, err := claims.Provision(ctx, cluster, d.claim, d.class, d.assignment, r.shell.GPUName)
 		if err != nil {
 			return fmt.Errorf("claim %s: %w", d.claim.Name, err)
 		}
@@ -154,40 +185,45 @@ func (s *Shell) write(ctx context.Context, w *want, node string, assignment plac
 			Annotations: map[string]string{egpu.Assumed: "true"},
 			Labels:      map[string]string{egpu.Assumed: "true"},
 		},
-		Target: corev1.ObjectReference{Kind: "Node", Name: node},
+		Target: corev1.ObjectReference{Kind: "Node", Name: r.node},
 	}
 	for container, lists := range cards {
 		b.Annotations[egpu.ContainerPrefix+container] = strings.Join(lists, ",")
 	}
-	return s.options.Client.SubResource("binding").Create(ctx, w.pod, b)
+	return cluster.SubResource("binding").Create(ctx, w.pod, b)
 }
 
 // isBound asks the API server itself whether the pod is on the node after all.
-func (s *Shell) isBound(ctx context.Context, key client.ObjectKey, uid types.UID, node string) bool {
+func (r *Reservation) isBound(ctx context.Context) bool {
 	pod := &corev1.Pod{}
 	// The deadline may be what failed the write.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
 	defer cancel()
-	err := s.options.Direct.Get(ctx, key, pod)
-	return err == nil && (uid == "" || pod.UID == uid) && pod.Spec.NodeName == node
+	err := r.shell.options.Direct.Get(ctx, client.ObjectKeyFromObject(r.want.pod), pod)
+	return err == nil && pod.UID == r.want.pod.UID && pod.Spec.NodeName == r.node
 }
 
 // settle enters what was bound, or gives the room back.
-func (s *Shell) settle(w *want, node string, assignment placement.Assignment, devices []device, ok bool) error {
+func (r *Reservation) settle(bound bool) error {
+	s := r.shell
 	return s.do(context.Background(), func() {
-		p := w.withoutClaims()
+		if r.settled {
+			return
+		}
+		r.settled = true
+		p := r.want.withoutClaims()
 		b := s.binding[p.Key]
 		delete(s.binding, p.Key)
-		if !ok || b == nil || b.gone {
+		if !bound || b == nil || b.gone {
 			s.engine.Release(p.Key)
-			s.release(devices) // those that were made are on the books by their own objects
+			s.release(r.devices) // those that were made are on the books by their own objects
 			s.nudge(false)
 			return
 		}
 		p.Selector, p.Affinity, p.Tolerations = nil, nil, nil
-		s.bound(p, w.pod.UID, node, assignment.Grants)
-		for _, d := range devices {
-			s.holdDevice(d.key, node, d.cards, d.assignment.Grants)
+		s.bound(p, r.want.pod.UID, r.node, r.assignment.Grants)
+		for _, d := range r.devices {
+			s.holdDevice(d.key, r.node, d.cards, d.assignment.Grants)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -130,6 +131,9 @@ func (s *Shell) GPUName(node string, index int) string {
 	return name
 }
 
+// deviceHold is how long cards wait for their ElasticGPU to be written.
+const deviceHold = 30 * time.Second
+
 // Reserve holds cards for an ElasticGPU that is about to be made, anywhere.
 func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string) (a placement.Assignment, err error) {
 	p := devicePod(deviceKey(name), cards, policy)
@@ -137,7 +141,7 @@ func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRe
 	err = s.do(ctx, func() {
 		var node string
 		if node, refused = s.engine.Best(&p); refused == nil {
-			a, refused = s.engine.Assign(&p, node, s.options.Now().Add(bindHold))
+			a, refused = s.engine.Assign(&p, node, s.options.Now().Add(deviceHold))
 		}
 	})
 	if err == nil {

@@ -1,0 +1,122 @@
+// Package service puts the GPU scheduler together, all but its front end: the books, the claims'
+// controller, the pods' webhook, certificates and leader election. A front end (the extender, or
+// the plugin in a scheduler of our own) asks the Shell.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu"
+	"github.com/elastic-ai/elastic/internal/gpu/claims"
+	"github.com/elastic-ai/elastic/internal/gpu/podwebhook"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/internal/queue/certs"
+)
+
+// Service is a GPU scheduler whose front end is still to be added to its Manager.
+type Service struct {
+	Manager manager.Manager
+	Shell   *gpu.Shell
+	// Direct reads from the API server itself.
+	Direct client.Client
+}
+
+// New puts a Service together. The identity is this replica's in the leader's lease.
+func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, identity string) (*Service, error) {
+	gpu.EvenAnswers()
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(env.REST, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
+	if err := keeper.Ensure(ctx); err != nil {
+		return nil, err
+	}
+	lock, err := env.Lock(cfg.LeaderElection, identity)
+	if err != nil {
+		return nil, err
+	}
+	webhooks, err := certs.Server(cfg.Webhook)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := env.Manager(manager.Options{
+		Scheme:                              scheme,
+		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer:                       webhooks,
+		LeaderElectionResourceLockInterface: lock,
+	}, cfg.LeaderElection)
+	if err != nil {
+		return nil, err
+	}
+	shell, err := newShell(env, cfg, mgr, direct)
+	if err != nil {
+		return nil, err
+	}
+	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
+		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: cfg.Policies, LargestCard: shell.LargestCard,
+	}))
+	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
+		return nil, fmt.Errorf("setting up claims: %w", err)
+	}
+	for _, part := range []manager.Runnable{keeper, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.Tell)} {
+		if err := mgr.Add(part); err != nil {
+			return nil, err
+		}
+	}
+	err = errors.Join(
+		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
+		mgr.AddReadyzCheck("books", func(*http.Request) error { return shell.Ready() }))
+	return &Service{Manager: mgr, Shell: shell, Direct: direct}, err
+}
+
+func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr manager.Manager, direct client.Client) (*gpu.Shell, error) {
+	modes, err := request.ParseModes(strings.Join(cfg.Modes, ","))
+	if err != nil {
+		return nil, err
+	}
+	queue := true
+	if _, err := mgr.GetRESTMapper().RESTMapping(kueue.SchemeGroupVersion.WithKind("Workload").GroupKind()); meta.IsNoMatchError(err) {
+		env.Log.Info("there are no Workloads in this cluster: only pod groups are placed together")
+		queue = false
+	}
+	return gpu.New(gpu.Options{
+		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
+		Engine: placement.Options{Policy: cfg.Policy, Classes: cfg.Policies, Ratings: cfg.Ratings},
+		Modes:  modes, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
+	})
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, egpu.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
