@@ -11,7 +11,7 @@ KUBERNETES := v1.37.1
 # go-nvml's bindings name functions that NVIDIA has since deprecated.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
-MODULES := . sandbox
+MODULES := . sandbox scheduler
 
 .PHONY: help
 help: ## Show this help
@@ -30,7 +30,7 @@ down: ## End the local cluster
 ##@ Build
 
 .PHONY: build
-build: build-programs build-sandbox build-native ## Build the programs into bin/
+build: build-programs build-sandbox build-scheduler build-native ## Build the programs into bin/
 
 .PHONY: build-programs
 build-programs:
@@ -42,6 +42,10 @@ build-programs:
 build-sandbox:
 	@echo "building the sandbox (Kubernetes $(KUBERNETES)): minutes the first time, seconds after"
 	@cd sandbox && go build -ldflags "$$(cat ldflags)" -o ../bin/elastic-sandbox ./cmd/elastic-sandbox
+
+.PHONY: build-scheduler
+build-scheduler:
+	@cd scheduler && go build -ldflags "$$(cat ../sandbox/ldflags)" -o ../bin/elastic-scheduler ./cmd/elastic-scheduler
 
 .PHONY: build-native
 build-native:
@@ -67,8 +71,9 @@ test-unit: ## Run the tests that need no cluster
 	go test $$(go list ./... | grep -v '/test/')
 
 .PHONY: test-sandbox
-test-sandbox: ## Run the sandbox's own tests
+test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with the plugin
 	cd sandbox && go test ./...
+	cd scheduler && go test ./...
 
 .PHONY: test-native
 test-native: ## Run the GPU library's tests against a stub driver, plain and under sanitizers
@@ -87,6 +92,7 @@ test-operators: build ## Run real job operators beside Elastic (builds them firs
 lint: ## Check style, import rules and complexity
 	$(TOOL) golangci-lint run ./...
 	cd sandbox && go vet ./...
+	cd scheduler && go vet ./...
 
 .PHONY: verify
 verify: generate ## Check that generated files and formatting are up to date

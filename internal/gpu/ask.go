@@ -46,6 +46,12 @@ type lacking struct {
 	cards     placement.CardRequest
 }
 
+// Asks says whether a pod wants cards, by itself or by a claim. What it writes may still be wrong.
+func (s *Shell) Asks(pod *corev1.Pod) bool {
+	ask, err := request.Pod(pod, s.options.Modes)
+	return err != nil || len(ask.Containers) > 0 || len(request.Uses(pod)) > 0
+}
+
 // wantOf reads everything a pod's place depends on. A *Refused says why it cannot have one now.
 func (s *Shell) wantOf(ctx context.Context, pod *corev1.Pod) (*want, error) {
 	w := &want{pod: pod, gang: gangOf(pod)}
@@ -165,6 +171,12 @@ func (s *Shell) Score(ctx context.Context, pod *corev1.Pod, names []string) ([]i
 		return nil, err
 	}
 	scores := make([]int64, 0, len(names))
+	if opinions := s.opinions(ctx, w, names); opinions != nil {
+		for _, name := range names {
+			scores = append(scores, opinions[name].Score)
+		}
+		return scores, nil
+	}
 	var refused error
 	if err := s.do(ctx, func() { scores, refused = s.engine.Score(&w.ask, names, scores) }); err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ type device struct {
 // assign holds cards for the pod and for the claims that have no device yet: all or nothing.
 func (s *Shell) assign(ctx context.Context, w *want, node string) (assignment placement.Assignment, devices []device, err error) {
 	until := s.options.Now().Add(reserveFor)
-	ask := w.withoutClaims()
+	ask := s.chosen(ctx, w, node)
 	var refused error
 	err = s.do(ctx, func() {
 		for _, l := range w.lacks {

@@ -38,6 +38,7 @@ type world struct {
 	*gpu.Shell
 	client client.Client
 	url    string
+	hooks map[string]*gpu.Hook
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -45,11 +46,17 @@ type world struct {
 func newWorld(t testing.TB, options placement.Options) *world {
 	t.Helper()
 	w := &world{TB: t}
+	w.start(t, options)
+	return w
+}
+
+func (w *world) start(t testing.TB, options placement.Options) {
+	t.Helper()
 	w.client = fake.NewClientBuilder().WithScheme(scheme(t)).
 		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind}).Build()
 	shell, err := gpu.New(gpu.Options{
-		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hold: time.Hour, Log: logr.Discard(),
+		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Log: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +66,6 @@ func newWorld(t testing.TB, options placement.Options) *world {
 	server := httptest.NewServer(extender.NewHandler(shell, extender.NewMetrics(prometheus.NewRegistry()), logr.Discard()))
 	t.Cleanup(server.Close)
 	w.url = server.URL
-	return w
 }
 
 func scheme(t testing.TB) *runtime.Scheme {
@@ -200,14 +206,14 @@ func (w *world) mustBind(pod *corev1.Pod, node string) {
 }
 
 // card of a node, as the status shows it.
-func (w *world) card(node string, index int) extender.CardStatus {
+func (w *world) card(node string, index int) gpu.CardStatus {
 	w.Helper()
 	response, err := http.Get(w.url + "/scheduler/status")
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	var nodes []extender.NodeStatus
+	var nodes []gpu.NodeStatus
 	if err := json.NewDecoder(response.Body).Decode(&nodes); err != nil {
 		w.Fatal(err)
 	}
@@ -221,7 +227,7 @@ func (w *world) card(node string, index int) extender.CardStatus {
 		}
 	}
 	w.Fatalf("no card %d on node %s: %v", index, node, nodes)
-	return extender.CardStatus{}
+	return gpu.CardStatus{}
 }
 
 func quantity(n int) resource.Quantity { return *resource.NewQuantity(int64(n), resource.DecimalSI) }

@@ -56,6 +56,9 @@ type Options struct {
 	Cache  cache.Cache
 	Engine placement.Options
 	Modes  request.Modes
+	// Hooks are policies that are asked for over HTTP, by the names by which pods choose them. Each is
+	// also one of Engine.Classes: what decides while the hook does not answer.
+	Hooks map[string]*Hook
 	// Hold is how long a gang's places are kept for its pods.
 	Hold time.Duration
 	// Queue says that Workloads can be read, so that the pods of a job are placed together.
@@ -236,6 +239,9 @@ func (s *Shell) Lead(ctx context.Context) error {
 	}
 	return err
 }
+
+// Leading is closed when this replica leads and its books are complete.
+func (s *Shell) Leading() <-chan struct{} { return s.leads }
 
 // Leads says whether this replica is the leader and its books are complete.
 func (s *Shell) Leads() bool {

@@ -1,5 +1,7 @@
 package placement
 
+import "strings"
+
 // ratings are dense half-precision TFLOPS from the makers' data sheets, by the model names that drivers and node labels use.
 var ratings = map[string]float64{
 	"P4": 5.5, "P100": 21.2, "T4": 65, "V100": 125, "V100M16": 125, "V100M32": 125,
@@ -14,5 +16,16 @@ func (e *Engine) rating(card *Card) float64 {
 	if r := e.opts.Ratings[card.Model]; r > 0 {
 		return r
 	}
-	return ratings[card.Model]
+	return rated(card.Model)
+}
+
+// rated finds the chip in a model's name: drivers say "NVIDIA A100-SXM4-40GB", labels "NVIDIA-H100-80GB-HBM3",
+// people "H100-80G".
+func rated(model string) float64 {
+	for word := range strings.FieldsFuncSeq(model, func(r rune) bool { return r == ' ' || r == '-' || r == '_' }) {
+		if r := ratings[strings.ToUpper(word)]; r > 0 {
+			return r
+		}
+	}
+	return 0
 }

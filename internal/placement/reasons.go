@@ -70,6 +70,9 @@ func (r Reason) WakesOn() Wake {
 	return OnNode
 }
 
+// HelpedByPreemption says whether the node could take the pod once others there have gone.
+func (r Reason) HelpedByPreemption() bool { return FewCPU <= r && r <= FewCards }
+
 func lacking(resource int) Reason {
 	switch resource {
 	case policy.CPU:

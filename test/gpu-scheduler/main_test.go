@@ -1,5 +1,5 @@
 // Package gpuscheduler tests elastic-gpu-scheduler against a real API server and a real
-// kube-scheduler that asks it.
+// kube-scheduler that asks it, and elastic-scheduler, which is both in one.
 package gpuscheduler
 
 import (
@@ -17,16 +17,27 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
 var cluster *sandbox.Cluster
 
+// front is how pods reach the scheduler in this run.
+var front local.GPUScheduler
+
+// All tests run twice: asked by kube-scheduler over HTTP, and as a plugin in a scheduler of our own.
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
-		Nodes:  "1x4:H100-80G,2x2:A100-40G,1x0",
-		Scheme: []func(*apiruntime.Scheme) error{egpu.AddToScheme},
-	}))
+	code := 0
+	for _, front = range []local.GPUScheduler{local.AsExtender, local.AsPlugin} {
+		fmt.Println("pods are scheduled by way of:", front)
+		code = max(code, sandbox.Run(m, &cluster, sandbox.Options{
+			Nodes:        "1x4:H100-80G,2x2:A100-40G,1x0",
+			GPUScheduler: front,
+			Scheme:       []func(*apiruntime.Scheme) error{egpu.AddToScheme},
+		}))
+	}
+	os.Exit(code)
 }
 
 // pod with one container that asks for resources, given in pairs.

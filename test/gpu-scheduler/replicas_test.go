@@ -27,6 +27,9 @@ import (
 // Two replicas: the follower has the leader answer, and takes over with all it needs to know when
 // the leader hangs and is killed.
 func TestSecondReplicaTakesOver(t *testing.T) {
+	if front != local.AsExtender {
+		t.Skip("it is about the extender's followers")
+	}
 	ns := cluster.Namespace(t)
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
 	for i := range 4 {

@@ -45,6 +45,8 @@ const Patience = 60 * time.Second
 type Options struct {
 	// Nodes is the shape, as "elastic up --nodes" takes it; default one node with 8 cards.
 	Nodes string
+	// GPUScheduler is how pods with cards are scheduled.
+	GPUScheduler local.GPUScheduler
 	// SandboxArgs go to elastic-sandbox.
 	SandboxArgs []string
 	// Scheme adds kinds to the client's.
@@ -112,7 +114,7 @@ func Start(options Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, SandboxArgs: options.SandboxArgs, Out: io.Discard}
+		up := local.UpOptions{Nodes: options.Nodes, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Out: io.Discard}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}

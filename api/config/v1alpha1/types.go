@@ -190,6 +190,8 @@ type GPUSchedulerConfiguration struct {
 	Policy string `json:"policy,omitempty"`
 	// Policies are named ones that pods and classes may choose.
 	Policies map[string]string `json:"policies,omitempty"`
+	// PolicyWebhooks are policies of somebody else's, asked over HTTP, by the names by which pods and classes choose them.
+	PolicyWebhooks map[string]PolicyWebhook `json:"policyWebhooks,omitempty"`
 	// Ratings are TFLOPS by card model, beside the built-in ones.
 	Ratings map[string]float64 `json:"ratings,omitempty"`
 	// Modes are the ways to ask for cards that are served: gpushare, qgpu, pgpu; empty means all.
@@ -200,6 +202,15 @@ type GPUSchedulerConfiguration struct {
 	HoldGangsFor metav1.Duration `json:"holdGangsFor,omitempty"`
 	// Workers is how many claims are looked at at once.
 	Workers int `json:"workers,omitempty"`
+}
+
+// PolicyWebhook is a policy that is asked over HTTP.
+type PolicyWebhook struct {
+	URL string `json:"url"`
+	// CABundle is what its certificate must be signed by; empty means the system's authorities.
+	CABundle []byte `json:"caBundle,omitempty"`
+	// Timeout after which the cluster's policy decides; default 2s.
+	Timeout metav1.Duration `json:"timeout,omitempty"`
 }
 
 // Extender is where kube-scheduler asks.

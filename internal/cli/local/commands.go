@@ -75,6 +75,7 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 	addName(cmd, &name)
 	cmd.Flags().StringVar(&options.Nodes, "nodes", defaultNodes, "shape of the cluster: COUNTxCARDS:MODEL, comma between; COUNTx0 for nodes without cards")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "run in the background; end it with 'elastic down'")
+	cmd.Flags().StringVar((*string)(&options.GPUScheduler), "gpu-scheduler", string(AsExtender), "how pods with cards are scheduled: extender (kube-scheduler asks) or plugin (elastic-scheduler does)")
 	cmd.Flags().BoolVar(&options.Sample, "sample", true, "set up a sample queue and send a job through it")
 	cmd.Flags().StringArrayVar(&options.SandboxArgs, "sandbox-arg", nil, "argument for elastic-sandbox, as it is (repeatable)")
 	return cmd
@@ -134,7 +135,7 @@ func (c *Cluster) detach(ctx context.Context, options UpOptions) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, fmt.Sprintf("--sample=%t", options.Sample)}
+	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample)}
 	for _, arg := range options.SandboxArgs {
 		args = append(args, "--sandbox-arg="+arg)
 	}

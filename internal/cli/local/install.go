@@ -31,11 +31,13 @@ func install(ctx context.Context, c client.Client, programs []program) error {
 		return err
 	}
 	for _, p := range programs {
-		more, err := deploy.Program(p.folder)
-		if err != nil {
-			return err
+		for _, folder := range p.folders {
+			more, err := deploy.Program(folder)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, more...)
 		}
-		objects = append(objects, more...)
 	}
 	for _, p := range programs {
 		if p.webhook != "" {

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -21,7 +22,8 @@ import (
 // program is one of Elastic's daemons as it runs beside the sandbox.
 type program struct {
 	name    string
-	folder  string // of its manifests
+	binary  string   // where it is not the name
+	folders []string // of its manifests
 	account client.ObjectKey
 	// webhook is the address it serves webhooks on, extender the one it answers
 	// kube-scheduler on; empty for none.
@@ -34,10 +36,10 @@ type program struct {
 }
 
 // programs lists what runs in a local cluster, each with addresses of its own.
-func programs(dir string) ([]program, error) {
+func programs(dir string, scheduler GPUScheduler) ([]program, error) {
 	list := []program{
 		{
-			name: "elastic-queue", folder: "queue", webhook: "free",
+			name: "elastic-queue", folders: []string{"queue"}, webhook: "free",
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-queue"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
@@ -48,7 +50,7 @@ func programs(dir string) ([]program, error) {
 			},
 		},
 		{
-			name: "elastic-gpu-scheduler", folder: "gpu-scheduler", webhook: "free", extender: "free",
+			name: "elastic-gpu-scheduler", folders: []string{"gpu-scheduler"}, webhook: "free", extender: "free",
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUSchedulerConfiguration()
@@ -60,7 +62,7 @@ func programs(dir string) ([]program, error) {
 			},
 		},
 		{
-			name: "elastic-gpu-agent", folder: "gpu-agent",
+			name: "elastic-gpu-agent", folders: []string{"gpu-agent"},
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUAgentConfiguration()
@@ -69,6 +71,9 @@ func programs(dir string) ([]program, error) {
 				return cfg
 			},
 		},
+	}
+	if err := scheduler.choose(&list[1]); err != nil {
+		return nil, err
 	}
 	for i := range list {
 		p := &list[i]
@@ -87,6 +92,27 @@ func programs(dir string) ([]program, error) {
 		}
 	}
 	return list, nil
+}
+
+// GPUScheduler is the way pods with cards are scheduled.
+type GPUScheduler string
+
+const (
+	// AsExtender has kube-scheduler ask elastic-gpu-scheduler.
+	AsExtender GPUScheduler = "extender"
+	// AsPlugin has elastic-scheduler schedule them, with the engine in it.
+	AsPlugin GPUScheduler = "plugin"
+)
+
+func (s GPUScheduler) choose(p *program) error {
+	switch s {
+	case AsExtender, "":
+	case AsPlugin:
+		p.binary, p.extender, p.folders = "elastic-scheduler", "", append(p.folders, "scheduler")
+	default:
+		return fmt.Errorf("GPU scheduler %q is none of %s, %s", s, AsExtender, AsPlugin)
+	}
+	return nil
 }
 
 // serveWebhooks on the program's address, with a certificate for it.
@@ -127,7 +153,7 @@ func (p *program) configFile() string { return filepath.Join(p.dir, "config.yaml
 func (p *program) logFile() string    { return filepath.Join(p.dir, "log") }
 
 func (p *program) start() (*child, error) {
-	path, err := sibling(p.name)
+	path, err := sibling(cmp.Or(p.binary, p.name))
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,8 @@ import (
 type UpOptions struct {
 	Nodes  string
 	Sample bool
+	// GPUScheduler is how pods with cards are scheduled; empty means AsExtender.
+	GPUScheduler GPUScheduler
 	// SandboxArgs go to elastic-sandbox as they are.
 	SandboxArgs []string
 	Out         io.Writer
@@ -86,7 +88,7 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	began := time.Now()
-	list, err := programs(c.path("programs"))
+	list, err := programs(c.path("programs"), r.options.GPUScheduler)
 	if err != nil {
 		return err
 	}

@@ -142,15 +142,15 @@ func filtered(args *filterArgs, verdicts []placement.Verdict) *filterResult {
 	}
 	result := &filterResult{NodeNames: &fit}
 	for _, v := range verdicts {
-		switch v.Reason {
-		case placement.Fits:
+		switch {
+		case v.Reason == placement.Fits:
 			fit = append(fit, v.Node)
-		case placement.FewCPU, placement.FewMemory, placement.FewPods, placement.FewOther, placement.FewCards:
+		case v.Reason.HelpedByPreemption():
 			if result.FailedNodes == nil {
 				result.FailedNodes = map[string]string{}
 			}
 			result.FailedNodes[v.Node] = v.Reason.String()
-		default: // no pod that goes would help
+		default:
 			if result.FailedAndUnresolvableNodes == nil {
 				result.FailedAndUnresolvableNodes = map[string]string{}
 			}
@@ -233,5 +233,5 @@ func (h *Handler) status(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	reply(w, statusOf(status))
+	reply(w, gpu.StatusOf(status))
 }

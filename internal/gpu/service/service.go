@@ -4,9 +4,11 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -76,7 +78,7 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 		return nil, err
 	}
 	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
-		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: cfg.Policies, LargestCard: shell.LargestCard,
+		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: policies(cfg), LargestCard: shell.LargestCard,
 	}))
 	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
 		return nil, fmt.Errorf("setting up claims: %w", err)
@@ -102,11 +104,29 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 		env.Log.Info("there are no Workloads in this cluster: only pod groups are placed together")
 		queue = false
 	}
+	hooks := make(map[string]*gpu.Hook, len(cfg.PolicyWebhooks))
+	for name, hook := range cfg.PolicyWebhooks {
+		if hooks[name], err = gpu.NewHook(hook.URL, hook.CABundle, hook.Timeout.Duration); err != nil {
+			return nil, fmt.Errorf("policyWebhooks.%s: %w", name, err)
+		}
+	}
 	return gpu.New(gpu.Options{
 		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
-		Engine: placement.Options{Policy: cfg.Policy, Classes: cfg.Policies, Ratings: cfg.Ratings},
-		Modes:  modes, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
+		Engine: placement.Options{Policy: cfg.Policy, Classes: policies(cfg), Ratings: cfg.Ratings},
+		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
 	})
+}
+
+// policies that pods may choose by name; those of webhooks are the cluster's until the webhook answers.
+func policies(cfg *v1alpha1.GPUSchedulerConfiguration) map[string]string {
+	all := maps.Clone(cfg.Policies)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for name := range cfg.PolicyWebhooks {
+		all[name] = cmp.Or(cfg.Policy, placement.DefaultPolicy)
+	}
+	return all
 }
 
 func newScheme() (*runtime.Scheme, error) {

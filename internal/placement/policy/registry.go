@@ -100,7 +100,12 @@ func parseMix(text string) (Mix, error) {
 			name = weight
 		}
 		rule, known := Registry[name]
-		if !known {
+		if strings.HasPrefix(name, orderPrefix) {
+			var err error
+			if rule, err = parseOrder(name); err != nil {
+				return nil, err
+			}
+		} else if !known {
 			return nil, fmt.Errorf("no rule %q: have %s", name, strings.Join(Names(), ", "))
 		}
 		mix = append(mix, Weighted{rule, w})

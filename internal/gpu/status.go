@@ -1,4 +1,4 @@
-package extender
+package gpu
 
 import "github.com/elastic-ai/elastic/internal/placement"
 
@@ -30,8 +30,8 @@ type Holder struct {
 	Reserved bool `json:"reserved,omitempty"`
 }
 
-// statusOf the nodes that have cards.
-func statusOf(nodes []placement.NodeStatus) []NodeStatus {
+// StatusOf the nodes that have cards.
+func StatusOf(nodes []placement.NodeStatus) []NodeStatus {
 	out := []NodeStatus{}
 	for _, n := range nodes {
 		if len(n.Cards) == 0 {
