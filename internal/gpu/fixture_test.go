@@ -38,7 +38,7 @@ type world struct {
 	*gpu.Shell
 	client client.Client
 	url    string
-	hooks map[string]*gpu.Hook
+	hooks  map[string]*gpu.Hook
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }

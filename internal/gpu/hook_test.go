@@ -55,9 +55,13 @@ func TestPolicyByWebhookChoosesNodeAndCard(t *testing.T) {
 
 func TestClusterPolicyDecidesWhileTheWebhookFails(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
-		"error":     func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, "out of order", http.StatusInternalServerError) },
-		"nonsense":  func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("?")) },
-		"too large": func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte(`{"nodes":[{"name":"b","score":11}]}`)) },
+		"error": func(rw http.ResponseWriter, _ *http.Request) {
+			http.Error(rw, "out of order", http.StatusInternalServerError)
+		},
+		"nonsense": func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte("?")) },
+		"too large": func(rw http.ResponseWriter, _ *http.Request) {
+			_, _ = rw.Write([]byte(`{"nodes":[{"name":"b","score":11}]}`))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := hooked(t, answer)
