@@ -63,7 +63,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-operators ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit
@@ -84,9 +84,14 @@ test-e2e: build ## Run the programs against the sandbox
 	go test -count=1 ./test/...
 
 .PHONY: test-operators
-test-operators: build ## Run real job operators beside Elastic (builds them first: minutes)
-	cd test/operators/jobset && go build -o ../../../bin/operators/jobset-operator sigs.k8s.io/jobset
+test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
+
+.PHONY: build-operators
+build-operators:
+	@echo "building the operators of other projects' jobs: minutes the first time, seconds after"
+	@cd test/operators/jobset && go build -o $(CURDIR)/bin/operators/jobset sigs.k8s.io/jobset
+	@cd test/operators/training && go build -o $(CURDIR)/bin/operators/training github.com/kubeflow/training-operator/cmd/training-operator.v1
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity

@@ -223,6 +223,9 @@ func (l elasticLife) play(t *testing.T, a *arena, job *unstructured.Unstructured
 		name := fmt.Sprintf("%s-%d", job.GetName(), i)
 		if i < size*l.one {
 			template := l.template(now)
+			if err := unstructured.SetNestedField(template, "forever", "metadata", "annotations", sandbox.RunFor); err != nil {
+				t.Fatal(err)
+			}
 			makePod(t, a, now, name, template["metadata"], template["spec"])
 			continue
 		}
