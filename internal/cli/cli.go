@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
 	"github.com/elastic-ai/elastic/internal/cli/job"
 	"github.com/elastic-ai/elastic/internal/cli/local"
@@ -67,7 +68,8 @@ func Root(called string) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add("jobs", job.Commands(nil)...)
+	add("jobs", job.Commands(explain.Plan)...)
+	add("jobs", explain.Command(), explain.PlanCommand())
 	add("cluster", gpu.Command())
 	add("local", local.Commands()...)
 	root.AddCommand(simulateCommand())

@@ -1,9 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,4 +50,29 @@ func (k *Kind) PodSets(ctx context.Context, c client.Reader, obj *unstructured.U
 // WorkloadName is the name of a job's workload.
 func (k *Kind) WorkloadName(obj *unstructured.Unstructured) string {
 	return object{obj, k}.workloadName()
+}
+
+// Imagine is the workload a job that is not there yet would get.
+func (k *Kind) Imagine(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) (*kueue.Workload, error) {
+	j := object{obj, k}
+	sets, err := j.podSets(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{
+		QueueName: cmp.Or(queueName(obj), defaultQueue), PodSets: sets,
+	}}
+	wl.Namespace, wl.Name = obj.GetNamespace(), obj.GetName()
+	if n, err := strconv.ParseInt(obj.GetLabels()[MaxExecTimeLabel], 10, 32); err == nil && n > 0 {
+		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(n))
+	}
+	if class := obj.GetLabels()[PriorityClassLabel]; class != "" {
+		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(class)
+		return wl, nil
+	}
+	class, err := podPriorityClass(j, sets)
+	if err == nil && class != "" {
+		wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(class)
+	}
+	return wl, err
 }

@@ -36,13 +36,14 @@ func Commands(plan planner) []*cobra.Command {
 	return list
 }
 
-func addType(cmd *cobra.Command, typed *string) {
+// AddType gives a command the flag that tells jobs of one name apart.
+func AddType(cmd *cobra.Command, typed *string) {
 	cmd.Flags().StringVarP(typed, "type", "T", "", "type of the job, as in tfjob, where several have one name")
 	_ = cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(formNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// complete offers the names of jobs.
-func complete(flags *reach.Flags) cobra.CompletionFunc {
+// Complete offers the names of jobs.
+func Complete(flags *reach.Flags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := flags.Connect()
 		if err != nil {
@@ -94,7 +95,7 @@ func listCommand(flags *reach.Flags) *cobra.Command {
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
 	cmd.Flags().BoolVar(&all, "allNamespaces", false, "the same")
 	_ = cmd.Flags().MarkHidden("allNamespaces")
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	output.AddTo(cmd)
 	return cmd
 }
@@ -165,7 +166,7 @@ func getCommand(flags *reach.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "get JOB", Short: "Show one job and its pods",
 		Example: "  elastic get train\n  elastic get train --type tfjob -o yaml\n  elastic get train -e   # with what happened to its pods",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete(flags),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := output.Check(); err != nil {
 				return err
@@ -184,7 +185,7 @@ func getCommand(flags *reach.Flags) *cobra.Command {
 			}
 			var happened []corev1.Event
 			if events {
-				if happened, err = job.events(cmd.Context(), c); err != nil {
+				if happened, err = job.Events(cmd.Context(), c); err != nil {
 					return err
 				}
 			}
@@ -196,7 +197,7 @@ func getCommand(flags *reach.Flags) *cobra.Command {
 			})
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	cmd.Flags().BoolVarP(&events, "events", "e", false, "with the events of its pods")
 	cmd.Flags().BoolVarP(&gpus, "gpus", "g", false, "with the cards of its pods")
 	output.AddTo(cmd)
@@ -226,8 +227,8 @@ func printJob(s screen.Screen, info *Info, cards bool) {
 	t.Print(s, cards)
 }
 
-// events of the job, its workload and its pods.
-func (j *Job) events(ctx context.Context, c *reach.Cluster) ([]corev1.Event, error) {
+// Events of the job, its workload and its pods.
+func (j *Job) Events(ctx context.Context, c *reach.Cluster) ([]corev1.Event, error) {
 	list := &corev1.EventList{}
 	if err := c.List(ctx, list, client.InNamespace(j.Object.GetNamespace())); err != nil {
 		return nil, err
@@ -262,7 +263,7 @@ func deleteCommand(flags *reach.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete JOB...", Aliases: []string{"del", "rm"}, Short: "Delete jobs and their pods",
 		Example: "  elastic delete train\n  elastic delete a b c",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: complete(flags),
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -283,7 +284,7 @@ func deleteCommand(flags *reach.Flags) *cobra.Command {
 			return errors.Join(failed...)
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	return cmd
 }
 
@@ -307,7 +308,7 @@ func activeCommand(flags *reach.Flags, use, short, done string, active bool) *co
 	var typed string
 	cmd := &cobra.Command{
 		Use: use + " JOB...", Short: short, Example: "  elastic " + use + " train",
-		Args: cobra.MinimumNArgs(1), ValidArgsFunction: complete(flags),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -322,7 +323,7 @@ func activeCommand(flags *reach.Flags, use, short, done string, active bool) *co
 			return nil
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	return cmd
 }
 

@@ -63,6 +63,20 @@ func kinds(ctx context.Context, c *reach.Cluster, typed string) ([]*jobs.Kind, e
 	return chosen, nil
 }
 
+// KindOf is the row of an object, nil where the queue does not know its kind.
+func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) (*jobs.Kind, error) {
+	all, err := kinds(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, kind := range all {
+		if kind.GVK == object.GroupVersionKind() {
+			return kind, nil
+		}
+	}
+	return nil, nil
+}
+
 // isType compares with a kind as people type it: tfjob, tf, tfjobs, TFJob.
 func isType(kind *jobs.Kind, typed string) bool {
 	typed = strings.ToLower(typed)

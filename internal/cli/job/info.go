@@ -298,8 +298,8 @@ func (i *Info) node() string {
 
 func (i *Info) duration() string { return screen.Duration(time.Duration(i.Seconds) * time.Second) }
 
-// up counts the pods that run or are done.
-func (i *Info) up() int {
+// Up counts the pods that run or are done.
+func (i *Info) Up() int {
 	n := 0
 	for _, pod := range i.Instances {
 		if pod.Status == "Running" || pod.Status == "Completed" {

@@ -41,7 +41,7 @@ func logsCommand(flags *reach.Flags) *cobra.Command {
 		Long: `Show what a job writes: its chief, or the first of its pods, unless -i names
 another or --all asks for every one. With -f it waits for a job that is queued.`,
 		Example: "  elastic logs -f train\n  elastic logs train -i train-worker-1 -t 100\n  elastic logs train --all",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete(flags),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -53,7 +53,7 @@ another or --all asks for every one. With -f it waits for a job that is queued.`
 			return l.run(cmd, c, args[0], typed)
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	f := cmd.Flags()
 	f.BoolVarP(&l.options.Follow, "follow", "f", false, "go on as it writes more")
 	f.StringVarP(&l.instance, "instance", "i", "", "the pod, as 'get' names it")
@@ -213,7 +213,7 @@ func attachCommand(flags *reach.Flags) *cobra.Command {
 		Long: `Run a command, a shell if none is given, in a running container of a job: its
 chief, or the first of its pods, unless -i names another.`,
 		Example: "  elastic attach train\n  elastic attach train -i train-worker-1 -- nvidia-smi",
-		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: complete(flags),
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Connect()
 			if err != nil {
@@ -234,7 +234,7 @@ chief, or the first of its pods, unless -i names another.`,
 			return enter(cmd, c, pods[0], cmp.Or(container, pods[0].Spec.Containers[0].Name), command)
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	cmd.Flags().StringVarP(&instance, "instance", "i", "", "the pod, as 'get' names it")
 	cmd.Flags().StringVarP(&container, "container", "c", "", "the container")
 	return cmd

@@ -68,7 +68,7 @@ flags is the command, run by --shell in every pod that runs one.`,
 			if len(files) == 0 {
 				return cmd.Help()
 			}
-			objects, err := readFiles(cmd.InOrStdin(), files)
+			objects, err := ReadFiles(cmd.InOrStdin(), files)
 			if err != nil {
 				return err
 			}
@@ -192,20 +192,8 @@ func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured
 	if err != nil && !s.dryRun {
 		return err
 	}
-	for _, object := range objects {
-		if queue != "" && queueOf(object) == "" {
-			labels := object.GetLabels()
-			if labels == nil {
-				labels = map[string]string{}
-			}
-			labels[jobs.QueueNameLabel] = queue
-			object.SetLabels(labels)
-		}
-		if c != nil && object.GetNamespace() == "" {
-			if err := inNamespace(c, object); err != nil {
-				return err
-			}
-		}
+	if err := Settle(c, objects, queue); err != nil {
+		return err
 	}
 	if s.dryRun {
 		return s.show(cmd.OutOrStdout(), objects)
@@ -222,6 +210,27 @@ func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured
 	if s.wait {
 		last := objects[len(objects)-1]
 		return waitFor(cmd, c, last.GetName(), strings.ToLower(last.GetKind()), Succeeded)
+	}
+	return nil
+}
+
+// Settle puts objects that do not say where they belong into the queue and the
+// command's namespace. Without a cluster only the queue is known.
+func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string) error {
+	for _, object := range objects {
+		if queue != "" && queueOf(object) == "" {
+			labels := object.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[jobs.QueueNameLabel] = queue
+			object.SetLabels(labels)
+		}
+		if c != nil && object.GetNamespace() == "" {
+			if err := inNamespace(c, object); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -265,8 +274,8 @@ func (s *sending) show(w io.Writer, objects []*unstructured.Unstructured) error 
 	return nil
 }
 
-// readFiles reads manifests; - is standard input.
-func readFiles(stdin io.Reader, names []string) ([]*unstructured.Unstructured, error) {
+// ReadFiles reads manifests; - is standard input.
+func ReadFiles(stdin io.Reader, names []string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, name := range names {
 		var data []byte

@@ -2,13 +2,16 @@ package job
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/reach"
 	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
@@ -21,7 +24,7 @@ func waitCommand(flags *reach.Flags) *cobra.Command {
 		Long: `Wait until a job has ended, with a line that tells where it stands: its reason
 and its place in the queue, then its pods. The exit code is 1 if it failed.`,
 		Example: "  elastic wait train\n  elastic wait train --for running --timeout 1h",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete(flags),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			goal := map[string]string{"running": Running, "finished": Succeeded}[strings.ToLower(until)]
 			if goal == "" {
@@ -45,7 +48,7 @@ and its place in the queue, then its pods. The exit code is 1 if it failed.`,
 			return err
 		},
 	}
-	addType(cmd, &typed)
+	AddType(cmd, &typed)
 	cmd.Flags().StringVar(&until, "for", "finished", "what to wait for: running or finished")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after so long")
 	return cmd
@@ -66,11 +69,18 @@ func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) err
 		if err != nil {
 			return err
 		}
-		line.Show(progressLine(s, &info))
+		text := progressLine(s, &info)
+		if info.Status == Queuing && job.Workload != nil {
+			// A queue that cannot be asked has told its reason in the status.
+			if standing, err := Ask(ctx, c, job.Workload); err == nil {
+				text += placeInLine(standing, time.Now())
+			}
+		}
+		line.Show(text)
 		switch {
 		case info.Status == Failed && goal != Running:
 			return fmt.Errorf("job %s failed: %s", name, orNA(info.Reason))
-		case info.Status == Succeeded, info.Status == Failed, info.Status == goal && info.up() >= info.Pods:
+		case info.Status == Succeeded, info.Status == Failed, info.Status == goal && info.Up() >= info.Pods:
 			return nil
 		}
 		select {
@@ -94,7 +104,34 @@ func progressLine(s screen.Screen, info *Info) string {
 			text += ", " + info.Reason
 		}
 	case Running, Pending:
-		text += fmt.Sprintf(", %d of %d pods up", info.up(), max(info.Pods, len(info.Instances)))
+		text += fmt.Sprintf(", %d of %d pods up", info.Up(), max(info.Pods, len(info.Instances)))
+	}
+	return text
+}
+
+// Ask has the queue's engine explain a workload.
+func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Standing, error) {
+	data, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version,
+		"namespaces", wl.Namespace, v1alpha1.Explanations, wl.Name).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	explanation := &v1alpha1.Explanation{}
+	if err := json.Unmarshal(data, explanation); err != nil {
+		return nil, err
+	}
+	return &explanation.Standing, nil
+}
+
+// placeInLine is its position and when it should start.
+func placeInLine(x *v1alpha1.Standing, now time.Time) string {
+	text := ""
+	if x.Position > 0 {
+		text = fmt.Sprintf(" [%d. in line", x.Position)
+		if x.StartsAt != nil && x.StartsAt.After(now) {
+			text += ", starts in about " + screen.Duration(x.StartsAt.Sub(now).Round(time.Minute))
+		}
+		text += "]"
 	}
 	return text
 }

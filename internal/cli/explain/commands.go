@@ -1,0 +1,258 @@
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/job"
+	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
+)
+
+// Command is "elastic explain".
+func Command() *cobra.Command {
+	flags := &reach.Flags{}
+	var typed string
+	var output screen.Output
+	cmd := &cobra.Command{
+		Use: "explain JOB", Aliases: []string{"why"}, Short: "Say why a job waits, and what would let it in",
+		Example: "  elastic explain train\n  elastic explain train -o json",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: job.Complete(flags),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			answer, err := ask(cmd.Context(), c, args[0], typed)
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), answer, []string{answer.Job}, func(s screen.Screen, _ bool) {
+				Render(s, answer, time.Now())
+			})
+		},
+	}
+	job.AddType(cmd, &typed)
+	output.AddTo(cmd, "json", "yaml", "name")
+	flags.AddTo(cmd)
+	return cmd
+}
+
+// ask collects the queue's answer and what the job's pods meet.
+func ask(ctx context.Context, c *reach.Cluster, name, typed string) (*Answer, error) {
+	found, err := job.Get(ctx, c, name, typed)
+	if err != nil {
+		return nil, err
+	}
+	info, err := found.Describe(ctx, c, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	answer := &Answer{Job: info.Type + "/" + info.Name, Namespace: info.Namespace, Status: info.Status}
+	if len(info.Instances) > 0 {
+		answer.Pods = fmt.Sprintf("%d of %d up", info.Up(), max(info.Pods, len(info.Instances)))
+	}
+	events, err := found.Events(ctx, c)
+	if err == nil {
+		answer.Warnings = warnings(events, found.Workload)
+	}
+	if found.Workload == nil {
+		if info.Queue != "" {
+			answer.Standing = &v1alpha1.Standing{State: "Unknown", LocalQueue: info.Queue}
+		}
+		return answer, nil
+	}
+	answer.Workload = found.Workload.Name
+	answer.Standing, err = job.Ask(ctx, c, found.Workload)
+	if err != nil {
+		answer.Note = fmt.Sprintf("the queue could not be asked (%v); this is what it wrote last", err)
+		answer.Standing = fromStatus(found.Workload)
+	}
+	return answer, nil
+}
+
+// fromStatus is what the workload itself tells.
+func fromStatus(wl *kueue.Workload) *v1alpha1.Standing {
+	x := &v1alpha1.Standing{State: "Pending", LocalQueue: string(wl.Spec.QueueName)}
+	if a := wl.Status.Admission; a != nil {
+		x.ClusterQueue, x.State = string(a.ClusterQueue), "QuotaReserved"
+	}
+	switch {
+	case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished):
+		x.State = "Finished"
+	case apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted):
+		x.State = "Admitted"
+	}
+	if c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Status == metav1.ConditionFalse {
+		x.Reason, x.Message = c.Reason, c.Message
+	}
+	for _, check := range wl.Status.AdmissionChecks {
+		x.Checks = append(x.Checks, v1alpha1.Check{Name: string(check.Name), State: string(check.State), Message: check.Message})
+	}
+	return x
+}
+
+// warnings are the newest of each kind, but for what the queue itself tells.
+func warnings(events []corev1.Event, wl *kueue.Workload) []string {
+	const most = 5
+	latest := map[string]corev1.Event{}
+	for _, e := range events {
+		if e.Type != corev1.EventTypeWarning || wl != nil && e.InvolvedObject.UID == wl.UID {
+			continue
+		}
+		if old, seen := latest[e.Reason]; !seen || when(&old).Before(when(&e)) {
+			latest[e.Reason] = e
+		}
+	}
+	var list []corev1.Event
+	for _, e := range latest {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b corev1.Event) int { return when(&b).Compare(when(&a)) })
+	var out []string
+	for _, e := range list[:min(most, len(list))] {
+		out = append(out, fmt.Sprintf("%s/%s: %s: %s", strings.ToLower(e.InvolvedObject.Kind), e.InvolvedObject.Name, e.Reason, strings.TrimSpace(e.Message)))
+	}
+	return out
+}
+
+func when(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil:
+		return e.Series.LastObservedTime.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	}
+	return e.LastTimestamp.Time
+}
+
+// PlanCommand is "elastic plan".
+func PlanCommand() *cobra.Command {
+	flags := &reach.Flags{}
+	var files []string
+	var queue string
+	var output screen.Output
+	cmd := &cobra.Command{
+		Use: "plan -f FILE", Short: "Say whether a job would start now, where, and whom it would displace",
+		Long: `Say whether a job would start now, where, on which flavor and cards, whom it would
+displace, and when it would start otherwise. Nothing is created. For a job
+written with flags: submit --check.`,
+		Example: "  elastic plan -f job.yaml\n  elastic plan -f job.yaml --queue main -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			if len(files) == 0 {
+				return errors.New("give the job's manifest with -f")
+			}
+			objects, err := job.ReadFiles(cmd.InOrStdin(), files)
+			if err != nil {
+				return err
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			if err := job.Settle(c, objects, queue); err != nil {
+				return err
+			}
+			return Plan(cmd, c, &output, objects)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "manifest of the job; - for standard input (repeatable)")
+	cmd.Flags().StringVar(&queue, "queue", "", "the queue it would wait in, where the manifest names none")
+	output.AddTo(cmd, "json", "yaml", "name")
+	flags.AddTo(cmd)
+	return cmd
+}
+
+// Plan asks the queue about jobs that are not there, and prints its answers.
+func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error {
+	asked := 0
+	for _, object := range objects {
+		kind, err := job.KindOf(cmd.Context(), c, object)
+		if err != nil {
+			return err
+		}
+		if kind == nil {
+			continue // what goes with the job
+		}
+		wl, err := kind.Imagine(cmd.Context(), c, checked(cmd.Context(), c, object))
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+		name := strings.ToLower(object.GetKind()) + "/" + object.GetName()
+		plan, err := planFor(cmd.Context(), c, wl)
+		if err != nil {
+			return fmt.Errorf("asking the queue about %s: %w", name, err)
+		}
+		if asked++; asked > 1 && output.Format == "" {
+			fmt.Fprintln(cmd.OutOrStdout())
+		}
+		err = output.Print(cmd.OutOrStdout(), map[string]any{"job": name, "plan": plan.Status}, []string{name}, func(s screen.Screen, _ bool) {
+			RenderPlan(s, name, plan.Status, time.Now())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if asked == 0 {
+		return errors.New("there is no job in it that the queue knows: docs/job-kinds.md lists the kinds")
+	}
+	return nil
+}
+
+// checked is the object as the API server would make it, or as it is where the
+// server does not say: its defaults are part of what is asked for.
+func checked(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) *unstructured.Unstructured {
+	try := object.DeepCopy()
+	if err := c.Create(ctx, try, client.DryRunAll); err != nil {
+		return object
+	}
+	return try
+}
+
+func planFor(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Plan, error) {
+	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
+	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
+	body, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.Core.CoreV1().RESTClient().Post().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, "namespaces", wl.Namespace, v1alpha1.Plans).
+		SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("this cluster's queue cannot be asked: elastic-queue is not installed, or older than this command")
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := &v1alpha1.Plan{}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return nil, err
+	}
+	if answer.Status == nil {
+		return nil, errors.New("the queue's answer is empty")
+	}
+	return answer, nil
+}

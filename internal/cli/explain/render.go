@@ -1,0 +1,367 @@
+package explain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
+)
+
+// Answer is all there is to say about a job.
+type Answer struct {
+	Job       string `json:"job"`
+	Namespace string `json:"namespace"`
+	Status    string `json:"status"`
+	Workload  string `json:"workload,omitempty"`
+	// Standing is the queue's word; absent for a job that is in no queue.
+	Standing *v1alpha1.Standing `json:"standing,omitempty"`
+	Pods     string             `json:"pods,omitempty"`
+	// Warnings are what its pods met lately.
+	Warnings []string `json:"warnings,omitempty"`
+	// Note is about the answer itself.
+	Note string `json:"note,omitempty"`
+}
+
+// page is a text with headings down the left side.
+type page struct {
+	screen screen.Screen
+	last   string
+}
+
+// say puts a line beside a heading, which is written once.
+func (p *page) say(heading, format string, args ...any) {
+	if heading == p.last {
+		heading = ""
+	} else {
+		p.last = heading
+	}
+	const indent = 11
+	text := fmt.Sprintf(format, args...)
+	width := 0
+	if p.screen.Width > 40 {
+		width = p.screen.Width - indent
+	}
+	for i, line := range wrap(text, width) {
+		if i > 0 {
+			heading = ""
+		}
+		fmt.Fprintf(p.screen, "%s%s\n", p.screen.Paint(screen.Faint, fmt.Sprintf("%-*s", indent, heading)), line)
+	}
+}
+
+// wrap breaks a text at blanks; 0 is any width.
+func wrap(text string, width int) []string {
+	if width <= 0 || len(text) <= width {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// Render writes an answer on one screen.
+func Render(s screen.Screen, a *Answer, now time.Time) {
+	fmt.Fprintln(s, headline(a))
+	p := &page{screen: s}
+	if x := a.Standing; x != nil {
+		fmt.Fprintln(s)
+		p.why(x)
+		p.line(x)
+		p.missing(x)
+		p.places(x)
+		p.checks(x)
+		p.others("Held by", x.HeldBy)
+		p.others("Displaces", x.Displaces)
+		for _, help := range helps(a) {
+			p.say("Helps", "%s", help)
+		}
+		p.starts(x, now)
+	}
+	if a.Pods != "" {
+		p.say("Pods", "%s", a.Pods)
+	}
+	for _, warning := range a.Warnings {
+		p.say("Warning", "%s", warning)
+	}
+	if a.Note != "" {
+		p.say("Note", "%s", a.Note)
+	}
+}
+
+// headline says where a job stands in one sentence.
+func headline(a *Answer) string {
+	x := a.Standing
+	if x == nil {
+		return fmt.Sprintf("%s is %s and in no queue: Elastic leaves it alone.", a.Job, strings.ToLower(a.Status))
+	}
+	queue := "queue " + x.LocalQueue
+	if x.ClusterQueue != "" {
+		queue += " (ClusterQueue " + x.ClusterQueue + ")"
+	}
+	switch x.State {
+	case "Finished":
+		return fmt.Sprintf("%s has ended: %s.", a.Job, a.Status)
+	case "Admitted":
+		return fmt.Sprintf("%s was admitted from %s, and is %s.", a.Job, queue, strings.ToLower(a.Status))
+	case "QuotaReserved":
+		return fmt.Sprintf("%s has its quota in %s, and waits for admission checks.", a.Job, queue)
+	case "Evicting":
+		return fmt.Sprintf("%s is being stopped in %s, and will wait again.", a.Job, queue)
+	case "WaitingForPreemptedWorkloads":
+		return fmt.Sprintf("%s is next in %s: others are being stopped for it.", a.Job, queue)
+	case "HeldBack":
+		return fmt.Sprintf("%s is held back in %s.", a.Job, queue)
+	case "Unknown":
+		return fmt.Sprintf("%s has just arrived in %s.", a.Job, queue)
+	}
+	if x.Position > 0 {
+		return fmt.Sprintf("%s waits in %s, %s in line.", a.Job, queue, ordinal(x.Position))
+	}
+	return fmt.Sprintf("%s waits in %s.", a.Job, queue)
+}
+
+func ordinal(n int) string {
+	ending := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			ending = "st"
+		case 2:
+			ending = "nd"
+		case 3:
+			ending = "rd"
+		}
+	}
+	return strconv.Itoa(n) + ending
+}
+
+// because are the reasons in plain words.
+var because = map[string]string{
+	"Pending":                      "it is waiting for its turn",
+	"Misconfigured":                "something it needs is not there, or not right",
+	"NoMatchingFlavor":             "no flavor of the queue is for pods like these",
+	"ExceedsMaxQuota":              "it asks for more than the queue can ever give",
+	"WaitingForQuota":              "quota is used up",
+	"WaitingForPreemptedWorkloads": "those who make room for it have not left yet",
+	"WaitingForPodsReady":          "another job's pods have to come up first",
+	"TopologyPlacementFailed":      "quota is there, but nodes or cards for all its pods at once are not",
+	"Inadmissible":                 "it cannot be admitted as it is",
+	"Suspended":                    "someone suspended it",
+	"OnHold":                       "the queue is stopped",
+	"AdmissionGated":               "an admission gate is on it",
+	"Preempted":                    "another job took its place",
+}
+
+func (p *page) why(x *v1alpha1.Standing) {
+	switch {
+	case x.State == "Admitted" || x.State == "Finished" || x.Reason == "" && x.Message == "":
+		return
+	case because[x.Reason] != "" && x.Message != "":
+		p.say("Why", "%s (%s): %s", because[x.Reason], x.Reason, x.Message)
+	case because[x.Reason] != "":
+		p.say("Why", "%s (%s)", because[x.Reason], x.Reason)
+	default:
+		p.say("Why", "%s: %s", x.Reason, x.Message)
+	}
+}
+
+func (p *page) line(x *v1alpha1.Standing) {
+	if len(x.Ahead) == 0 {
+		return
+	}
+	if more := x.Position - 1 - len(x.Ahead); more > 0 {
+		p.say("Ahead", "%d before these", more)
+	}
+	p.others("Ahead", x.Ahead)
+}
+
+// others lists workloads; those the asker may not see are counted.
+func (p *page) others(heading string, list []v1alpha1.Other) {
+	hidden := map[string]int{}
+	for _, o := range list {
+		if o.Name == "" {
+			hidden[o.ClusterQueue]++
+			continue
+		}
+		p.say(heading, "%s", Who(&o))
+	}
+	for _, queue := range slices.Sorted(maps.Keys(hidden)) {
+		p.say(heading, "%s of namespaces you may not see, in ClusterQueue %s", count(hidden[queue], "job"), queue)
+	}
+}
+
+// Who is another workload, as people know it.
+func Who(o *v1alpha1.Other) string {
+	name := o.Job
+	if name == "" {
+		name = "workload/" + o.Name
+	}
+	text := fmt.Sprintf("%s in %s (ClusterQueue %s, priority %d)", name, o.Namespace, o.ClusterQueue, o.Priority)
+	if o.Rule != "" {
+		text += ", by the rule " + o.Rule
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (p *page) missing(x *v1alpha1.Standing) {
+	for _, m := range x.Missing {
+		switch {
+		case m.Cohort != "":
+			p.say("Missing", "%s of quota in flavor %s, at cohort %s (pod set %s)", amount(m.Amount, m.Resource), m.Flavor, m.Cohort, m.PodSet)
+		case m.ClusterQueue != "" && m.Amount != "":
+			p.say("Missing", "%s of quota in flavor %s, at ClusterQueue %s (pod set %s)", amount(m.Amount, m.Resource), m.Flavor, m.ClusterQueue, m.PodSet)
+		case m.Reason == "TopologyPlacementFailed":
+			p.say("Missing", "nodes and cards for pod set %s", m.PodSet)
+		default:
+			p.say("Missing", "a flavor for pod set %s", m.PodSet)
+		}
+	}
+}
+
+// amount of a resource, in its own unit.
+func amount(quantity, resource string) string { return quantity + " " + resource }
+
+func (p *page) places(x *v1alpha1.Standing) {
+	for _, set := range x.PodSets {
+		var flavors []string
+		for _, resource := range slices.Sorted(maps.Keys(set.Flavors)) {
+			flavors = append(flavors, resource+" from "+set.Flavors[resource])
+		}
+		text := count(int(set.Count), "pod") + " of " + set.Name
+		if len(flavors) > 0 {
+			text += ", " + strings.Join(flavors, ", ")
+		}
+		heading := "Would get"
+		if x.State == "Admitted" || x.State == "QuotaReserved" || x.State == "Finished" {
+			heading = "Quota"
+		}
+		p.say(heading, "%s", text)
+		if nodes := nodeList(set.Nodes); nodes != "" {
+			p.say("Nodes", "%s", nodes)
+		}
+	}
+}
+
+func nodeList(nodes []v1alpha1.Node) string {
+	const most = 8
+	var list []string
+	for i, n := range nodes {
+		if i == most {
+			list = append(list, fmt.Sprintf("and %d more", len(nodes)-most))
+			break
+		}
+		text := fmt.Sprintf("%d on %s", n.Pods, n.Name)
+		if len(n.Cards) > 0 {
+			text += fmt.Sprintf(" (cards %s)", strings.Trim(strings.ReplaceAll(fmt.Sprint(n.Cards), " ", ","), "[]"))
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}
+
+func (p *page) checks(x *v1alpha1.Standing) {
+	for _, c := range x.Checks {
+		if x.State == "Admitted" && c.State == "Ready" {
+			continue
+		}
+		text := c.Name + " is " + c.State
+		if c.Message != "" {
+			text += ": " + c.Message
+		}
+		p.say("Check", "%s", text)
+	}
+}
+
+// helps adds what a person can do themselves to what the engine knows.
+func helps(a *Answer) []string {
+	x := a.Standing
+	list := slices.Clone(x.Helps)
+	name := a.Job[strings.Index(a.Job, "/")+1:]
+	switch x.Reason {
+	case "Suspended":
+		list = append(list, "elastic resume "+name)
+	case "OnHold":
+		list = append(list, "elastic queue resume "+x.ClusterQueue+", or a LocalQueue that is not stopped")
+	case "Misconfigured":
+		list = append(list, "elastic queue list shows the queues; elastic doctor looks for what is misconfigured")
+	}
+	return list
+}
+
+func (p *page) starts(x *v1alpha1.Standing, now time.Time) {
+	switch {
+	case slices.Contains([]string{"Admitted", "Finished", "QuotaReserved", "HeldBack", "Unknown"}, x.State):
+	case x.StartsAt == nil && len(x.Displaces) > 0:
+		p.say("Starts", "when those it displaces have left")
+	case x.StartsAt == nil && (x.Reason == "ExceedsMaxQuota" || x.Reason == "NoMatchingFlavor"):
+		p.say("Starts", "never, as things are")
+	case x.StartsAt == nil:
+		p.say("Starts", "nobody knows: no end is known of what it waits for (jobs may say it: submit --time)")
+	case !x.StartsAt.After(now):
+		p.say("Starts", "any moment")
+	default:
+		wait := x.StartsAt.Sub(now)
+		p.say("Starts", "in about %s, at %s", screen.Duration(wait.Round(time.Minute)), x.StartsAt.Format("15:04 MST"))
+	}
+}
+
+// RenderPlan writes what would become of a job.
+func RenderPlan(s screen.Screen, job string, status *v1alpha1.PlanStatus, now time.Time) {
+	fmt.Fprintln(s, planHeadline(job, status))
+	fmt.Fprintln(s)
+	p := &page{screen: s}
+	if !status.StartsNow && len(status.Displaces) == 0 {
+		p.why(&status.Standing)
+		p.line(&status.Standing)
+	}
+	p.missing(&status.Standing)
+	p.places(&status.Standing)
+	p.others("Held by", status.HeldBy)
+	p.others("Displaces", status.Displaces)
+	if !status.StartsNow {
+		for _, help := range status.Helps {
+			p.say("Helps", "%s", help)
+		}
+		p.starts(&status.Standing, now)
+	}
+}
+
+func planHeadline(job string, status *v1alpha1.PlanStatus) string {
+	where := "queue " + status.LocalQueue
+	if status.ClusterQueue != "" {
+		where += " (ClusterQueue " + status.ClusterQueue + ")"
+	}
+	switch {
+	case status.StartsNow:
+		return fmt.Sprintf("%s would start now, in %s.", job, where)
+	case len(status.Displaces) > 0:
+		return fmt.Sprintf("%s would start in %s once %s had been stopped for it.", job, where, count(len(status.Displaces), "other job"))
+	case status.Reason == "ExceedsMaxQuota" || status.Reason == "NoMatchingFlavor":
+		return fmt.Sprintf("%s would never start in %s.", job, where)
+	case status.State == "HeldBack":
+		return fmt.Sprintf("%s would be held back in %s.", job, where)
+	}
+	return fmt.Sprintf("%s would wait in %s, %s in line.", job, where, ordinal(max(1, status.Position)))
+}

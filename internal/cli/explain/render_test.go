@@ -1,0 +1,182 @@
+package explain
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew; commit only what you understand")
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(d time.Duration) *metav1.Time {
+	t := metav1.NewTime(noon.Add(d))
+	return &t
+}
+
+// waiting is a job that waits for a reason.
+func waiting(reason, message string, change func(x *v1alpha1.Standing)) *Answer {
+	x := &v1alpha1.Standing{State: "Pending", Reason: reason, Message: message, LocalQueue: "main", ClusterQueue: "team-a", Position: 1}
+	if change != nil {
+		change(x)
+	}
+	return &Answer{Job: "pytorchjob/llm", Namespace: "nlp", Status: "QUEUING", Workload: "pytorchjob-llm-12345", Standing: x}
+}
+
+var (
+	mine   = v1alpha1.Other{Namespace: "nlp", Name: "job-a-1", Job: "job/a", ClusterQueue: "team-a"}
+	urgent = v1alpha1.Other{Namespace: "nlp", Name: "job-u-1", Job: "tfjob/urgent", ClusterQueue: "team-a", Priority: 1000}
+	bare   = v1alpha1.Other{Namespace: "nlp", Name: "by-hand", ClusterQueue: "team-b"}
+	secret = v1alpha1.Other{ClusterQueue: "team-b"}
+)
+
+// Every refusal the queue has, and every other place a job can be in.
+var answers = map[string]*Answer{
+	"Pending": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.Standing) {
+		x.Position, x.Ahead, x.StartsAt = 13, []v1alpha1.Other{mine, urgent}, at(0)
+		x.PodSets = []v1alpha1.PodSet{{Name: "worker", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100", "cpu": "default"},
+			Nodes: []v1alpha1.Node{{Name: "n1", Pods: 2, Cards: []int{0, 1}}, {Name: "n2", Pods: 2, Cards: []int{4, 5}}}}}
+	}),
+	"Pending-displaces": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.Standing) {
+		victim := mine
+		victim.Rule = "InClusterQueue"
+		x.Displaces = []v1alpha1.Other{victim}
+	}),
+	"WaitingForQuota": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.Standing) {
+		x.Missing = []v1alpha1.Missing{
+			{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "2", Cohort: "research", Reason: "WaitingForQuota"},
+			{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "a100", Amount: "6", ClusterQueue: "team-a", Reason: "WaitingForQuota"},
+		}
+		x.HeldBy = []v1alpha1.Other{mine, bare, secret, secret}
+		x.Helps = []string{"2 nvidia.com/gpu in flavor h100 more quota, or as much given back, at cohort research"}
+		x.StartsAt = at(95 * time.Minute)
+	}),
+	"WaitingForQuota-unknown-end": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed", nil),
+	"ExceedsMaxQuota": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (64) > maximum capacity (32)", func(x *v1alpha1.Standing) {
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "32", ClusterQueue: "team-a", Reason: "ExceedsMaxQuota"}}
+		x.Helps = []string{"quota or a borrowing limit of at least 64 nvidia.com/gpu in flavor h100 for queue team-a"}
+	}),
+	"NoMatchingFlavor": waiting("NoMatchingFlavor", "couldn't assign flavors to pod set main: flavor h100 doesn't match node affinity", func(x *v1alpha1.Standing) {
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "NoMatchingFlavor"}}
+		x.Helps = []string{"a queue or pods in which this does not hold: flavor h100 doesn't match node affinity"}
+	}),
+	"TopologyPlacementFailed": waiting("TopologyPlacementFailed", "couldn't assign flavors to pod set main: 7 of 8 pods fit; h100-0/3 (fell off the bus)", func(x *v1alpha1.Standing) {
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "TopologyPlacementFailed"}}
+		x.Helps = []string{"room on nodes for all its pods at once (7 of 8 pods fit)"}
+	}),
+	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the room made for it", func(x *v1alpha1.Standing) {
+		x.State, x.HeldBy, x.Helps = "WaitingForPreemptedWorkloads", []v1alpha1.Other{mine, secret}, []string{"the evicted workloads letting go"}
+	}),
+	"WaitingForPodsReady": waiting("WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition", nil),
+	"Misconfigured": waiting("Misconfigured", "LocalQueue main doesn't exist", func(x *v1alpha1.Standing) {
+		x.State, x.Position, x.ClusterQueue = "HeldBack", 0, ""
+	}),
+	"Inadmissible": waiting("Inadmissible", "ClusterQueue team-a is inactive", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
+	"Suspended":    waiting("Suspended", "The workload is deactivated", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
+	"OnHold":       waiting("OnHold", "ClusterQueue team-a is stopped", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
+	"AdmissionGated": waiting("AdmissionGated", "The workload has admission gates", func(x *v1alpha1.Standing) {
+		x.State, x.Position = "HeldBack", 0
+	}),
+	"Evicting": waiting("Preempted", "Preempted to accommodate a workload", func(x *v1alpha1.Standing) { x.State, x.Position = "Evicting", 0 }),
+	"QuotaReserved": waiting("", "", func(x *v1alpha1.Standing) {
+		x.State, x.Position = "QuotaReserved", 0
+		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}
+		x.Checks = []v1alpha1.Check{{Name: "budget", State: "Ready"}, {Name: "provisioning", State: "Pending", Message: "Waiting for 4 nodes"}}
+	}),
+	"Admitted": {Job: "job/a", Status: "PENDING", Pods: "3 of 4 up", Standing: &v1alpha1.Standing{
+		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
+		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
+		Checks:  []v1alpha1.Check{{Name: "budget", State: "Ready"}},
+	}, Warnings: []string{`job/a: FailedCreate: pods "a-3" is forbidden: exceeded quota: team, requested: pods=1, used: pods=3, limited: pods=3`}},
+	"Finished": {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.Standing{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
+	"Unknown":  {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.Standing{State: "Unknown", LocalQueue: "main"}},
+	"no-queue": {Job: "job/a", Status: "RUNNING", Pods: "1 of 1 up"},
+	"no-api":   {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.Standing{State: "Pending", LocalQueue: "main", Reason: "WaitingForQuota", Message: "couldn't assign flavors"}, Note: "the queue could not be asked (it is not there); this is what it wrote last"},
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+	}
+}
+
+func TestRender(t *testing.T) {
+	for name, answer := range answers {
+		var out bytes.Buffer
+		Render(screen.Screen{Writer: &out}, answer, noon)
+		golden(t, name, out.String())
+		// On one screen, and none too narrow.
+		out.Reset()
+		Render(screen.Screen{Writer: &out, Width: 80}, answer, noon)
+		if lines := strings.Split(out.String(), "\n"); len(lines) > 25 {
+			t.Errorf("%s: %d lines", name, len(lines))
+		}
+	}
+}
+
+// Each reason of the engine has a golden file and plain words.
+func TestEveryRefusal(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../admission/plan.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, decl := range file.Decls {
+		consts, ok := decl.(*ast.GenDecl)
+		if !ok || !strings.HasPrefix(consts.Doc.Text(), "Why a workload does not hold quota") {
+			continue
+		}
+		for _, spec := range consts.Specs {
+			reason := strings.Trim(spec.(*ast.ValueSpec).Values[0].(*ast.BasicLit).Value, `"`)
+			found++
+			if answers[reason] == nil {
+				t.Errorf("no golden file explains %s", reason)
+			}
+			if because[reason] == "" {
+				t.Errorf("%s has no plain words", reason)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found %d reasons in the engine: has the list moved?", found)
+	}
+}
+
+func TestRenderPlan(t *testing.T) {
+	plan := func(starts bool, a *Answer) *v1alpha1.PlanStatus { return &v1alpha1.PlanStatus{StartsNow: starts, Standing: *a.Standing} }
+	for name, status := range map[string]*v1alpha1.PlanStatus{
+		"plan-now":       plan(true, answers["Pending"]),
+		"plan-displaces": plan(false, answers["Pending-displaces"]),
+		"plan-waits":     plan(false, answers["WaitingForQuota"]),
+		"plan-never":     plan(false, answers["ExceedsMaxQuota"]),
+		"plan-held":      plan(false, answers["Misconfigured"]),
+	} {
+		var out bytes.Buffer
+		RenderPlan(screen.Screen{Writer: &out}, "job/big", status, noon)
+		golden(t, name, out.String())
+	}
+}
