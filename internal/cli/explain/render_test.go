@@ -167,7 +167,9 @@ func TestEveryRefusal(t *testing.T) {
 }
 
 func TestRenderPlan(t *testing.T) {
-	plan := func(starts bool, a *Answer) *v1alpha1.PlanStatus { return &v1alpha1.PlanStatus{StartsNow: starts, Standing: *a.Standing} }
+	plan := func(starts bool, a *Answer) *v1alpha1.PlanStatus {
+		return &v1alpha1.PlanStatus{StartsNow: starts, Standing: *a.Standing}
+	}
 	for name, status := range map[string]*v1alpha1.PlanStatus{
 		"plan-now":       plan(true, answers["Pending"]),
 		"plan-displaces": plan(false, answers["Pending-displaces"]),
