@@ -208,3 +208,14 @@ func (s *Shell) Preempt(ctx context.Context, pod *corev1.Pod, victims map[string
 	})
 	return fits, err
 }
+
+// Unheard says whether a pod on the books is not among those that exist, as somebody else knows: we
+// have yet to hear of its end, and there is more room than we think.
+func (s *Shell) Unheard(ctx context.Context, exist map[types.UID]bool) (unheard bool, err error) {
+	err = s.do(ctx, func() {
+		for _, t := range s.pods {
+			unheard = unheard || !exist[t.uid]
+		}
+	})
+	return unheard, err
+}

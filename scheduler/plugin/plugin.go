@@ -18,12 +18,16 @@ import (
 const Name = "ElasticGPU"
 
 // Plugin answers kube-scheduler from the books of a Shell.
-type Plugin struct{ shell *gpu.Shell }
+type Plugin struct {
+	shell  *gpu.Shell
+	handle fwk.Handle
+}
 
 var _ interface {
 	fwk.PreFilterPlugin
 	fwk.PreFilterExtensions
 	fwk.FilterPlugin
+	fwk.PostFilterPlugin
 	fwk.PreScorePlugin
 	fwk.ScorePlugin
 	fwk.ReservePlugin
@@ -33,7 +37,9 @@ var _ interface {
 
 // Factory registers the plugin under its Name.
 func Factory(shell *gpu.Shell) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return &Plugin{shell}, nil }
+	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		return &Plugin{shell, handle}, nil
+	}
 }
 
 // Name of the plugin.
@@ -150,13 +156,18 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.P
 	if !known {
 		reason = placement.NodeUnknown
 	}
-	if victims := v.removed[node]; len(victims) > 0 {
+	// Once pods were taken away it is asked afresh, even if all have been put back: the answer may have
+	// changed since PreFilter, and a victim must be one that is needed now.
+	if victims, asked := v.removed[node]; asked {
 		fits, err := p.shell.Preempt(ctx, pod, map[string][]types.UID{node: victims})
 		if err != nil {
 			return refusal(err)
 		}
 		if fits[node] {
 			return nil
+		}
+		if reason == placement.Fits {
+			reason = placement.FewCards
 		}
 	}
 	switch {
@@ -166,6 +177,32 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.P
 		return fwk.NewStatus(fwk.Unschedulable, reason.String())
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.String())
+}
+
+// PostFilter keeps others from being preempted while the books are behind kube-scheduler's: the pod
+// whose place is wanted may just have gone. The Shell has the pod tried again when it hears of that.
+func (p *Plugin) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if !p.shell.Asks(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	exist := map[types.UID]bool{}
+	for _, node := range nodes {
+		for _, other := range node.GetPods() {
+			exist[other.GetPod().UID] = true
+		}
+	}
+	unheard, err := p.shell.Unheard(ctx, exist)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	if unheard {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "a pod that held cards has just gone")
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
 // PreScore asks about the nodes that are left, at once.

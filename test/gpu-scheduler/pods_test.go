@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -93,6 +96,39 @@ func TestPodWaitsForRoomOnCards(t *testing.T) {
 	}
 	remove(t, pods[0])
 	running(t, pods[4])
+}
+
+// All cards are taken; a pod with a better right gets one, at the cost of exactly one other.
+func TestImportantPodGetsACardOfAnother(t *testing.T) {
+	if front != local.AsPlugin {
+		t.Skip("kube-scheduler itself sees room on the node, 340 of 400, and so preempts nobody")
+	}
+	ns := cluster.Namespace(t)
+	cluster.Make(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Value: 1000})
+	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
+	for i := range 4 {
+		p := pod(ns, fmt.Sprint("low", i), egpu.ResourceCore, 70)
+		p.Spec.NodeSelector = h100
+		cluster.Make(t, p)
+		running(t, p)
+	}
+	high := pod(ns, "high", egpu.ResourceCore, 60)
+	high.Spec.NodeSelector, high.Spec.PriorityClassName = h100, ns
+	cluster.Make(t, high)
+	running(t, high)
+	pods := &corev1.PodList{}
+	if err := cluster.List(t.Context(), pods, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			left++
+		}
+	}
+	if left != 4 {
+		t.Fatalf("%d pods are left: want three of the four, and the important one", left)
+	}
 }
 
 // One card of the two is sick; a pod that needs both starts when it recovers.

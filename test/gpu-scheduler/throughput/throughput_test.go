@@ -1,5 +1,5 @@
-// Package throughput measures how many pods a second a real kube-scheduler binds with
-// elastic-gpu-scheduler as its extender, beside how many it binds alone.
+// Package throughput measures how many pods a second are bound: by kube-scheduler alone, by
+// kube-scheduler with elastic-gpu-scheduler as its extender, and by elastic-scheduler.
 package throughput
 
 import (
@@ -21,17 +21,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-var cluster *sandbox.Cluster
+var (
+	cluster *sandbox.Cluster
+	front   local.GPUScheduler
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv("THROUGHPUT_PODS") == "" {
 		fmt.Println("skipped: set THROUGHPUT_PODS to how many pods to bind")
 		os.Exit(0)
 	}
-	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: "100x8:H100-80G"}))
+	code := 0
+	for _, front = range []local.GPUScheduler{local.AsExtender, local.AsPlugin} {
+		code = max(code, sandbox.Run(m, &cluster, sandbox.Options{Nodes: "100x8:H100-80G", GPUScheduler: front}))
+	}
+	os.Exit(code)
 }
 
 // BenchmarkBind creates all pods while the scheduler works, and prints figures.
@@ -40,13 +48,15 @@ func BenchmarkBind(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, kind := range []struct {
+	type kind struct {
 		name   string
 		limits corev1.ResourceList
-	}{
-		{"alone", corev1.ResourceList{"cpu": resource.MustParse("10m")}},
-		{"extender", corev1.ResourceList{"cpu": resource.MustParse("10m"), egpu.ResourceCore: resource.MustParse("50")}},
-	} {
+	}
+	kinds := []kind{{string(front), corev1.ResourceList{"cpu": resource.MustParse("10m"), egpu.ResourceCore: resource.MustParse("50")}}}
+	if front == local.AsExtender {
+		kinds = append([]kind{{"alone", corev1.ResourceList{"cpu": resource.MustParse("10m")}}}, kinds...)
+	}
+	for _, kind := range kinds {
 		b.Run(kind.name, func(b *testing.B) {
 			perSecond := bindAll(b, kind.name, kind.limits, count)
 			b.ReportMetric(perSecond, "pods/s")
