@@ -447,11 +447,11 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 	case !w.local.exists:
 		return ReasonMisconfigured, "LocalQueue " + s.LocalQueue + " doesn't exist"
 	case w.local.spec.Stop != StopNone:
-		return ReasonOnHold, "LocalQueue " + s.LocalQueue + " is stopped"
+		return ReasonSuspended, "LocalQueue " + s.LocalQueue + " is inactive"
 	case !q.exists:
 		return ReasonMisconfigured, "ClusterQueue " + q.name + " doesn't exist"
 	case q.spec.Stop != StopNone:
-		return ReasonOnHold, "ClusterQueue " + q.name + " is stopped"
+		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
 	case q.spec.Inactive:
 		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.matches(e.namespaces[s.Namespace]):

@@ -61,7 +61,6 @@ const (
 	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
 	ReasonInadmissible                 Reason = "Inadmissible"
 	ReasonSuspended                    Reason = "Suspended"
-	ReasonOnHold                       Reason = "OnHold"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
 )
 

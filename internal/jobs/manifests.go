@@ -112,7 +112,7 @@ func (k *Kind) rule() admissionregv1.RuleWithOperations {
 func rules(table []*Kind) []rbacv1.PolicyRule {
 	type grant struct{ group, verbs string }
 	verbs := map[string][]string{
-		"change": {"get", "list", "watch", "patch"},
+		"change": {"get", "list", "watch", "patch", "delete"}, // deactivated jobs may be deleted after a while
 		"pods":   {"get", "list", "watch", "patch", "delete"},
 		"read":   {"get", "list", "watch"},
 		"get":    {"get"}, "patch": {"patch"}, "update": {"update"},

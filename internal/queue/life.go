@@ -3,10 +3,15 @@ package queue
 import (
 	"container/heap"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +20,34 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
+// look has a workload looked at when all messages at hand are taken in: what
+// its life asks for depends on its queues, which may come after it.
+func (s *Shell) look(t *tracked) {
+	if !t.looked {
+		t.looked = true
+		s.looked = append(s.looked, t)
+	}
+}
+
+func (s *Shell) liveAll() {
+	if s.lookAll {
+		s.lookAll = false
+		for _, t := range s.workloads {
+			if workload.MindsQueues(t.object) {
+				s.look(t)
+			}
+		}
+	}
+	for _, t := range s.looked {
+		t.looked = false
+		if s.workloads[workload.KeyOf(t.object)] == t {
+			s.live(t)
+		}
+	}
+	clear(s.looked)
+	s.looked = s.looked[:0]
+}
+
 // live does what the workload's life asks for beside quota: admits when its
 // checks are ready, evicts when its pods do not come up, requeues, deactivates
 // and deletes. While a write is under way it waits for its end.
@@ -22,19 +55,26 @@ func (s *Shell) live(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
 	}
-	now := s.now()
-	step := workload.Next(t.object, s.options.Life, now)
-	key := workload.KeyOf(t.object)
+	step := workload.Next(t.object, s.statuses.queuesOf(t.object), s.options.Life, s.now())
 	switch step.Act {
 	case workload.Wait:
-		s.alarms.set(key, step.At)
+		s.alarms.set(workload.KeyOf(t.object), step.At)
 	case workload.Deactivate:
 		s.start(t, &change{write: deactivate})
 	case workload.Delete:
-		s.start(t, &change{write: remove})
+		s.start(t, &change{write: remove, ends: true})
 	default:
-		s.start(t, &change{apply: step.Take, done: func(wl *kueue.Workload) { s.tell(wl, step) }})
+		s.start(t, s.step(step))
 	}
+}
+
+// step is the change that takes a step of a workload's life.
+func (s *Shell) step(step workload.Step) *change {
+	c := &change{apply: step.Take, done: func(wl *kueue.Workload) { s.tell(wl, step) }}
+	if step.Act == workload.FinishNow {
+		c.write = writeEnd
+	}
+	return c
 }
 
 // tell records an event about a step that was taken.
@@ -43,9 +83,18 @@ func (s *Shell) tell(wl *kueue.Workload, step workload.Step) {
 	case workload.AdmitNow:
 		s.admittedEvent(wl)
 	case workload.EvictNow:
-		s.evictedEvent(wl, string(wl.Status.Admission.ClusterQueue), step.Reason, step.Message)
+		if wl.Status.Admission != nil {
+			s.evictedEvent(wl, string(wl.Status.Admission.ClusterQueue), step.Reason, step.Cause, step.Message)
+		}
 	case workload.Target:
-		s.options.Recorder.Eventf(wl, nil, corev1.EventTypeWarning, step.Reason, "Deactivate", "%s", step.Message)
+		reason, message := step.Reason, step.Message
+		switch reason {
+		case kueue.WorkloadEvictedByAdmissionCheck:
+			reason, message = "AdmissionCheckRejected", "Deactivated due to "+message
+		case kueue.WorkloadMaximumExecutionTimeExceeded:
+			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
+		}
+		s.options.Recorder.Eventf(wl, nil, corev1.EventTypeWarning, reason, "Deactivate", "%s", message)
 	}
 }
 
@@ -56,9 +105,31 @@ func deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueu
 	return written, err
 }
 
-// remove deletes a workload that was kept long enough.
+// remove deletes a workload that was kept long enough: a finished one alone, a
+// deactivated one with its job, which would only ask for another workload.
 func remove(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
-	return wl, c.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
+	if workload.IsFinished(wl) || len(wl.OwnerReferences) == 0 {
+		return wl, c.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
+	}
+	for _, owner := range wl.OwnerReferences {
+		job := &metav1.PartialObjectMetadata{}
+		job.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+		job.Namespace, job.Name = wl.Namespace, owner.Name
+		err := c.Delete(ctx, job, client.Preconditions{UID: &owner.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return wl, nil
+}
+
+// writeEnd says a workload is finished, which otherwise its job says.
+func writeEnd(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := workload.JobPatch(wl)
+	if err != nil {
+		return nil, err
+	}
+	return applyStatus(ctx, c, wl, patch, workload.JobManager)
 }
 
 // ring looks at the workloads whose time has come.
@@ -69,7 +140,7 @@ func (s *Shell) ring() {
 			return
 		}
 		if t := s.workloads[key]; t != nil {
-			s.live(t)
+			s.look(t)
 		}
 	}
 }
@@ -138,25 +209,16 @@ func (h *alarmHeap) Pop() any {
 
 // checksFor lists the admission checks a workload must pass: those its queue
 // asks of every workload, and those of the flavors it was given.
-func checksFor(cq *kueue.ClusterQueue, a *admission.Admission) []string {
+func checksFor(cq *kueue.ClusterQueue, given func(kueue.ResourceFlavorReference) bool) []string {
 	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
 		return nil
 	}
-	given := map[string]bool{}
-	for _, set := range a.PodSets {
-		for _, flavor := range set.Flavors {
-			given[flavor] = true
-		}
-	}
 	var checks []string
 	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		wanted := len(rule.OnFlavors) == 0
-		for _, flavor := range rule.OnFlavors {
-			wanted = wanted || given[string(flavor)]
-		}
-		if wanted {
+		if len(rule.OnFlavors) == 0 || slices.ContainsFunc(rule.OnFlavors, given) {
 			checks = append(checks, string(rule.Name))
 		}
 	}
-	return checks
+	slices.Sort(checks)
+	return slices.Compact(checks)
 }

@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // objects is what the loop knows of the queues and of what they refer to.
@@ -176,6 +179,60 @@ func (o *objects) active(cq *kueue.ClusterQueue) metav1.Condition {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, message
 	}
 	return condition
+}
+
+// reopens says a queue stops or starts, comes or goes, or has other checks.
+func (o *objects) reopens(obj client.Object, gone bool) bool {
+	switch now := obj.(type) {
+	case *kueue.ClusterQueue:
+		was := o.clusterQueues[now.Name]
+		return gone || was == nil || open(was.DeletionTimestamp, was.Spec.StopPolicy) != open(now.DeletionTimestamp, now.Spec.StopPolicy) ||
+			!equality.Semantic.DeepEqual(was.Spec.AdmissionChecksStrategy, now.Spec.AdmissionChecksStrategy)
+	case *kueue.LocalQueue:
+		was := o.localQueues[client.ObjectKeyFromObject(now)]
+		return gone || was == nil || open(was.DeletionTimestamp, was.Spec.StopPolicy) != open(now.DeletionTimestamp, now.Spec.StopPolicy)
+	}
+	return false
+}
+
+func open(deleted *metav1.Time, stop *kueue.StopPolicy) bool {
+	return deleted == nil && ptr.Deref(stop, kueue.None) == kueue.None
+}
+
+// queuesOf is what a workload's life asks of its queues.
+func (o *objects) queuesOf(wl *kueue.Workload) workload.Queues {
+	q := workload.Queues{LocalQueue: string(wl.Spec.QueueName)}
+	lq := o.localQueues[client.ObjectKey{Namespace: wl.Namespace, Name: q.LocalQueue}]
+	if q.LocalGone = lq == nil || lq.DeletionTimestamp != nil; lq != nil {
+		q.LocalStopped = ptr.Deref(lq.Spec.StopPolicy, kueue.None) != kueue.None
+		q.ClusterQueue = string(lq.Spec.ClusterQueue)
+	}
+	if wl.Status.Admission != nil {
+		q.ClusterQueue = string(wl.Status.Admission.ClusterQueue)
+	}
+	cq := o.clusterQueues[q.ClusterQueue]
+	if q.Gone = cq == nil || cq.DeletionTimestamp != nil; cq != nil {
+		q.Stopped = ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None
+	}
+	switch {
+	case wl.Status.Admission == nil:
+	case cq == nil: // what it must pass is not known; it keeps what it has
+		for _, check := range wl.Status.AdmissionChecks {
+			q.Checks = append(q.Checks, string(check.Name))
+		}
+	default:
+		q.Checks = checksFor(cq, func(flavor kueue.ResourceFlavorReference) bool {
+			for _, set := range wl.Status.Admission.PodSetAssignments {
+				for _, given := range set.Flavors {
+					if given == flavor {
+						return true
+					}
+				}
+			}
+			return false
+		})
+	}
+	return q
 }
 
 // uses says some queue (or flavor) refers to the object.

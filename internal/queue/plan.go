@@ -14,7 +14,9 @@ import (
 // that went through.
 func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
-		s.decide(evict.Workload, evict.UID, s.evict(evict))
+		if evict.Reason != admission.ReasonDeactivated { // its life sees to that
+			s.decide(evict.Workload, evict.UID, s.evict(evict))
+		}
 	}
 	for _, admit := range plan.Admit {
 		s.decide(admit.Workload, admit.UID, s.admit(admit))
@@ -25,7 +27,16 @@ func (s *Shell) carryOut(plan admission.Plan) {
 }
 
 func (s *Shell) admit(a admission.Admit) *change {
-	checks := checksFor(s.statuses.clusterQueues[a.Admission.Queue], a.Admission)
+	checks := checksFor(s.statuses.clusterQueues[a.Admission.Queue], func(flavor kueue.ResourceFlavorReference) bool {
+		for _, set := range a.Admission.PodSets {
+			for _, given := range set.Flavors {
+				if given == string(flavor) {
+					return true
+				}
+			}
+		}
+		return false
+	})
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			given := s.whole(wl, a.Admission)
@@ -49,16 +60,22 @@ func (s *Shell) admit(a admission.Admit) *change {
 }
 
 func (s *Shell) evict(e admission.Evict) *change {
+	if e.Reason == admission.ReasonMaxExecutionExceeded {
+		return s.step(workload.OutOfTime())
+	}
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			if e.Reason == admission.ReasonPreempted {
+			switch {
+			case workload.IsEvicted(wl):
+				return false // someone else was first
+			case e.Reason == admission.ReasonPreempted:
 				workload.Preempt(wl, string(e.Preempted), e.Message, now)
-			} else {
-				workload.Evict(wl, string(e.Reason), e.Message, now)
+			default:
+				workload.Evict(wl, string(e.Reason), "", e.Message, now)
 			}
 			return true
 		},
-		done: func(wl *kueue.Workload) { s.evictedEvent(wl, e.Queue, string(e.Reason), e.Message) },
+		done: func(wl *kueue.Workload) { s.evictedEvent(wl, e.Queue, string(e.Reason), "", e.Message) },
 	}
 }
 
@@ -71,8 +88,12 @@ func (s *Shell) admittedEvent(wl *kueue.Workload) {
 	s.options.Metrics.wait.WithLabelValues(queue).Observe(waited)
 }
 
-func (s *Shell) evictedEvent(wl *kueue.Workload, queue, reason, message string) {
-	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "EvictedDueTo"+reason, "Evict", "%s", message)
+func (s *Shell) evictedEvent(wl *kueue.Workload, queue, reason, cause, message string) {
+	name := "EvictedDueTo" + reason
+	if reason == kueue.WorkloadDeactivated && cause != "" {
+		name += "DueTo" + cause
+	}
+	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, name, "Evict", "%s", message)
 	s.options.Metrics.evicted.WithLabelValues(queue, reason).Inc()
 }
 

@@ -48,6 +48,10 @@ type Shell struct {
 
 	workloads  map[admission.Key]*tracked
 	successors map[admission.Key]admission.Key // the workload that is to take another's place
+	// looked are those to look at when all that is known is taken in; lookAll adds
+	// those whom the state of their queues concerns.
+	looked  []*tracked
+	lookAll bool
 }
 
 // tracked is a workload as the loop knows it.
@@ -60,6 +64,7 @@ type tracked struct {
 	// has yet to deliver.
 	outdated bool
 	failures int
+	looked   bool
 }
 
 // change is a decision about one workload on its way into its status.
@@ -73,6 +78,8 @@ type change struct {
 	done func(wl *kueue.Workload)
 	// parks: it only says why the workload waits, which the engine knows.
 	parks bool
+	// ends: after it there is nothing to do but wait until the workload is gone.
+	ends bool
 }
 
 // Options of New.
@@ -223,6 +230,7 @@ func (s *Shell) loop(ctx context.Context) {
 			s.handle(m)
 		}
 		s.ring()
+		s.liveAll()
 		start := time.Now()
 		plan := s.engine.Decide(s.now())
 		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
@@ -269,6 +277,7 @@ func (s *Shell) sawWorld(obj client.Object, gone bool) {
 
 // sawQueue takes in a queue, or what queues refer to.
 func (s *Shell) sawQueue(obj client.Object, gone bool) {
+	s.lookAll = s.lookAll || s.statuses.reopens(obj, gone)
 	s.statuses.saw(obj, gone)
 	s.keeper.saw(obj, gone)
 	switch o := obj.(type) {
@@ -364,7 +373,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		}
 		s.book(t)
 		s.tellWorkload(wl)
-		s.live(t)
+		s.look(t)
 		return
 	}
 	if !newer(wl, t.object) {
@@ -379,7 +388,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		s.engine.Apply(admission.WriteFailed{Key: key})
 	}
 	s.tellWorkload(wl)
-	s.live(t)
+	s.look(t)
 }
 
 // alone is a workload in the engine's words, for itself.
@@ -426,7 +435,11 @@ func (s *Shell) wrote(r *writeResult) {
 		}
 		s.engine.Apply(admission.WriteFailed{Key: key})
 		s.tellWorkload(t.object)
-		s.live(t)
+		s.look(t)
+		return
+	}
+	if finished.ends {
+		t.outdated = true
 		return
 	}
 	seen := newer(t.object, r.written)
@@ -443,7 +456,7 @@ func (s *Shell) wrote(r *writeResult) {
 		t.next = nil
 		s.start(t, next)
 	}
-	s.live(t)
+	s.look(t)
 }
 
 // retryLater writes again after a pause that doubles with each failure: the

@@ -39,10 +39,13 @@ func writeWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) (*k
 	if err != nil {
 		return nil, err
 	}
+	return applyStatus(ctx, c, wl, patch, workload.AdmissionManager)
+}
+
+func applyStatus(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
 	written := &kueue.Workload{}
 	written.Namespace, written.Name = wl.Namespace, wl.Name
-	err = c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
-		client.FieldOwner(workload.AdmissionManager), client.ForceOwnership)
+	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership)
 	if err != nil {
 		return nil, err
 	}

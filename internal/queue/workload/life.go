@@ -3,12 +3,15 @@ package workload
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Settings of a workload's life beside quota.
@@ -30,6 +33,32 @@ type PodsReadySettings struct {
 	BackoffLimit            *int32
 }
 
+// Queues is what a workload's life asks of its queues.
+type Queues struct {
+	LocalQueue, ClusterQueue string
+	// Missing, or on its way out.
+	LocalGone, Gone bool
+	// Stopped, by whichever policy.
+	LocalStopped, Stopped bool
+	// Checks the workload must pass in its ClusterQueue, if it holds quota.
+	Checks []string
+}
+
+// closed says why a workload may not keep quota it does not use yet.
+func (q Queues) closed() (reason, message string) {
+	switch {
+	case q.LocalGone:
+		return kueue.WorkloadQuotaReservedReasonMisconfigured, "LocalQueue " + q.LocalQueue + " is terminating or missing"
+	case q.LocalStopped:
+		return kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue " + q.LocalQueue + " is stopped"
+	case q.Gone:
+		return kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue " + q.ClusterQueue + " is terminating or missing"
+	case q.Stopped:
+		return kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue " + q.ClusterQueue + " is stopped"
+	}
+	return "", ""
+}
+
 // Act is what a workload's life asks for next.
 type Act uint8
 
@@ -38,9 +67,13 @@ const (
 	Wait       Act = iota // nothing; Step.At says when to look again
 	AdmitNow              // all checks are ready
 	EvictNow              // it must let go
-	Requeue               // its backoff has passed
+	Withdraw              // it loses quota it did not use yet
+	Recheck               // its queue has other checks now
+	Requeue               // it is back in line
+	Forget                // deactivated, it starts anew if it ever does
 	Target                // mark it for deactivation
 	Deactivate            // make spec.active false
+	FinishNow             // nobody is left who could
 	Delete                // it was kept long enough
 )
 
@@ -48,38 +81,78 @@ const (
 type Step struct {
 	Act             Act
 	Reason, Message string
+	// Cause is what is behind the reason of an eviction.
+	Cause string
 	// After is when an evicted workload may be considered again; nil: at once.
 	After *time.Duration
 	// Counts says the eviction counts against the requeuing limit.
 	Counts bool
+	// Checks are the ones it must pass from now on.
+	Checks []string
 	// At is when to look again although nothing changed; zero: never.
 	At time.Time
 }
 
-// Next says what a workload's life asks for now. It decides on the object
-// alone, so it can be asked at any time and as often as one likes.
-func Next(wl *kueue.Workload, settings Settings, now time.Time) Step {
+// Next says what a workload's life asks for now. It decides on the object and
+// its queues alone, so it can be asked at any time and as often as one likes.
+func Next(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
 	switch {
 	case IsFinished(wl):
 		return retire(condition(wl, kueue.WorkloadFinished), settings.RetainFinished, now)
+	case len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
+		return Step{Act: FinishNow, Reason: kueue.WorkloadFinishedReasonOwnerNotFound, Message: "The workload's owner no longer exists"}
 	case !IsActive(wl):
-		if HasReservation(wl) {
-			return Step{} // the engine evicts it
-		}
-		return retire(condition(wl, kueue.WorkloadEvicted), settings.RetainDeactivated, now)
+		return deactivated(wl, settings, now)
 	case isTrue(wl, kueue.WorkloadDeactivationTarget):
 		return Step{Act: Deactivate}
 	case !HasReservation(wl):
-		return backoff(wl, now)
+		return backInLine(wl, queues, now)
 	case IsEvicted(wl):
 		return Step{} // its job is stopping
-	case !IsAdmitted(wl):
-		return checked(wl)
+	case !sameChecks(wl, queues.Checks):
+		return Step{Act: Recheck, Checks: queues.Checks}
 	}
-	if step := checked(wl); step.Act == EvictNow || step.Act == Target {
+	step := checked(wl)
+	if IsAdmitted(wl) && step.Act == Wait {
+		return settings.PodsReady.watch(wl, now)
+	}
+	if reason, message := queues.closed(); reason != "" && !IsAdmitted(wl) && step.Act != EvictNow && step.Act != Target {
+		return Step{Act: Withdraw, Reason: reason, Message: message}
+	}
+	return step
+}
+
+// deactivated evicts a workload that was taken out of the line, with what is
+// behind that, and in the end deletes the one that was not by its user.
+func deactivated(wl *kueue.Workload, settings Settings, now time.Time) Step {
+	target := condition(wl, kueue.WorkloadDeactivationTarget)
+	if !IsEvicted(wl) {
+		step := Step{Act: EvictNow, Reason: kueue.WorkloadDeactivated, Message: "The workload is deactivated"}
+		if target != nil {
+			step.Cause, step.Message = target.Reason, step.Message+" due to "+target.Message
+		}
 		return step
 	}
-	return settings.PodsReady.watch(wl, now)
+	if target != nil || wl.Status.RequeueState != nil {
+		return Step{Act: Forget}
+	}
+	evicted := condition(wl, kueue.WorkloadEvicted)
+	if HasReservation(wl) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
+		return Step{}
+	}
+	return retire(evicted, settings.RetainDeactivated, now)
+}
+
+// MindsQueues says the workload's life depends on the state of its queues.
+func MindsQueues(wl *kueue.Workload) bool {
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	return HasReservation(wl) || (requeued != nil && requeued.Status == metav1.ConditionFalse)
+}
+
+func sameChecks(wl *kueue.Workload, names []string) bool {
+	return slices.EqualFunc(wl.Status.AdmissionChecks, names, func(state kueue.AdmissionCheckState, name string) bool {
+		return string(state.Name) == name
+	})
 }
 
 // retire deletes a workload that has been over for long enough.
@@ -93,45 +166,91 @@ func retire(end *metav1.Condition, keep *time.Duration, now time.Time) Step {
 	return Step{Act: Delete}
 }
 
-func backoff(wl *kueue.Workload, now time.Time) Step {
-	state := wl.Status.RequeueState
-	if state == nil || state.RequeueAt == nil {
-		return Step{}
-	}
-	if now.Before(state.RequeueAt.Time) {
+// backInLine says when a workload that was evicted stands in line again.
+func backInLine(wl *kueue.Workload, queues Queues, now time.Time) Step {
+	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil && now.Before(state.RequeueAt.Time) {
 		return Step{At: state.RequeueAt.Time}
 	}
-	return Step{Act: Requeue, Reason: kueue.WorkloadBackoffFinished, Message: "The workload backoff was finished"}
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	if requeued == nil || requeued.Status != metav1.ConditionFalse {
+		if backingOff(wl) {
+			return Step{Act: Requeue, Reason: kueue.WorkloadBackoffFinished, Message: "The workload backoff was finished"}
+		}
+		return Step{}
+	}
+	reason, message := requeueReason(requeued.Reason, queues)
+	if reason == "" {
+		return Step{}
+	}
+	return Step{Act: Requeue, Reason: reason, Message: message}
+}
+
+// requeueReason is what brings a workload back that was evicted for a reason;
+// none while that still holds.
+func requeueReason(evicted string, queues Queues) (reason, message string) {
+	switch {
+	case strings.HasPrefix(evicted, kueue.WorkloadDeactivated):
+		return kueue.WorkloadReactivated, "The workload was reactivated"
+	case evicted == kueue.WorkloadEvictedByClusterQueueStopped && !queues.Stopped && !queues.Gone:
+		return kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped"
+	case evicted == kueue.WorkloadEvictedByLocalQueueStopped && !queues.LocalStopped && !queues.LocalGone:
+		return kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped"
+	case evicted == kueue.WorkloadEvictedByPodsReadyTimeout, evicted == kueue.WorkloadEvictedByAdmissionCheck:
+		return kueue.WorkloadBackoffFinished, "The workload backoff was finished"
+	}
+	return "", ""
 }
 
 // checked looks at the admission checks of a workload with quota.
 func checked(wl *kueue.Workload) Step {
-	ready := true
+	if message := checksIn(wl, kueue.CheckStateRejected); message != "" {
+		return Step{Act: Target, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: message}
+	}
+	if message := checksIn(wl, kueue.CheckStateRetry); message != "" {
+		step := Step{Act: EvictNow, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + message}
+		longest := int32(0)
+		for _, check := range wl.Status.AdmissionChecks {
+			if check.State == kueue.CheckStateRetry {
+				longest = max(longest, ptr.Deref(check.RequeueAfterSeconds, 0))
+			}
+		}
+		if longest > 0 {
+			step.After = ptr.To(time.Duration(longest) * time.Second)
+		}
+		return step
+	}
 	for _, check := range wl.Status.AdmissionChecks {
-		switch check.State {
-		case kueue.CheckStateRejected:
-			return Step{
-				Act: Target, Reason: kueue.WorkloadEvictedByAdmissionCheck,
-				Message: fmt.Sprintf("Admission check(s): %s, were rejected", check.Name),
-			}
-		case kueue.CheckStateRetry:
-			step := Step{
-				Act: EvictNow, Reason: kueue.WorkloadEvictedByAdmissionCheck,
-				Message: fmt.Sprintf("At least one admission check is false: %s: %s", check.Name, check.Message),
-			}
-			if seconds := ptr.Deref(check.RequeueAfterSeconds, 0); seconds > 0 {
-				step.After = ptr.To(time.Duration(seconds) * time.Second)
-			}
-			return step
-		case kueue.CheckStateReady:
-		default:
-			ready = false
+		if check.State != kueue.CheckStateReady {
+			return Step{}
 		}
 	}
-	if ready && !IsAdmitted(wl) {
-		return Step{Act: AdmitNow}
+	if IsAdmitted(wl) {
+		return Step{}
 	}
-	return Step{}
+	return Step{Act: AdmitNow}
+}
+
+// checksIn names the checks in a state and what they say, or "".
+func checksIn(wl *kueue.Workload, state kueue.CheckState) string {
+	var names []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State != state {
+			continue
+		}
+		text := strconv.Quote(string(check.Name))
+		if check.Message != "" {
+			text += " (" + check.Message + ")"
+		}
+		names = append(names, text)
+	}
+	slices.Sort(names)
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("AdmissionCheck in %s state: %s", state, names[0])
+	}
+	return fmt.Sprintf("AdmissionChecks in %s state: %s", state, strings.Join(names, "; "))
 }
 
 // watch evicts an admitted workload whose pods are not all up in time.
@@ -140,9 +259,9 @@ func (s *PodsReadySettings) watch(wl *kueue.Workload, now time.Time) Step {
 	if s == nil || (ready != nil && ready.Status == metav1.ConditionTrue) {
 		return Step{}
 	}
-	since, limit := condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time, s.Timeout
+	since, limit, cause := condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time, s.Timeout, kueue.WorkloadWaitForStart
 	if ready != nil && ready.Reason == kueue.WorkloadWaitForRecovery {
-		since, limit = ready.LastTransitionTime.Time, s.Recovery
+		since, limit, cause = ready.LastTransitionTime.Time, s.Recovery, kueue.WorkloadWaitForRecovery
 	}
 	if limit == 0 {
 		return Step{}
@@ -162,30 +281,59 @@ func (s *PodsReadySettings) watch(wl *kueue.Workload, now time.Time) Step {
 	}
 	pause := min(float64(s.BackoffBase)*math.Pow(2, float64(tried)), float64(s.BackoffMax))
 	return Step{
-		Act: EvictNow, Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Counts: true,
+		Act: EvictNow, Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: cause, Counts: true,
 		Message: fmt.Sprintf("Exceeded the PodsReady timeout %s/%s", wl.Namespace, wl.Name),
 		After:   ptr.To(time.Duration(pause)),
 	}
 }
 
-// Take puts a step into the status. Deactivate and Delete are not of the
-// status: they report false.
+// OutOfTime marks a workload for deactivation that ran for as long as it may.
+func OutOfTime() Step {
+	return Step{Act: Target, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding the maximum execution time"}
+}
+
+// Take puts a step into the status and reports whether that changed it.
+// Deactivate and Delete are not of the status.
 func (s Step) Take(wl *kueue.Workload, now time.Time) bool {
 	switch s.Act {
 	case AdmitNow:
 		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	case EvictNow:
-		Evict(wl, s.Reason, s.Message, now)
+		Evict(wl, s.Reason, s.Cause, s.Message, now)
+		if s.Reason == kueue.WorkloadDeactivated {
+			forget(wl)
+		}
 		s.delay(wl, now)
 		return true
+	case Withdraw:
+		return release(wl, s.Reason, s.Message, now)
+	case Recheck:
+		recheck(wl, s.Checks, now)
+		return true
 	case Requeue:
-		wl.Status.RequeueState.RequeueAt = nil
+		if wl.Status.RequeueState != nil {
+			wl.Status.RequeueState.RequeueAt = nil
+		}
 		set(wl, kueue.WorkloadRequeued, true, s.Reason, s.Message, now)
 		return true
+	case Forget:
+		forget(wl)
+		return true
 	case Target:
+		if s.Reason == kueue.WorkloadMaximumExecutionTimeExceeded {
+			wl.Status.AccumulatedPastExecutionTimeSeconds = nil // started again it has all its time
+		}
 		return set(wl, kueue.WorkloadDeactivationTarget, true, s.Reason, s.Message, now)
+	case FinishNow:
+		return Finish(wl, s.Reason, s.Message, now)
 	}
 	return false
+}
+
+// forget lets a deactivated workload start anew if it is ever reactivated.
+func forget(wl *kueue.Workload) {
+	apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	wl.Status.RequeueState = nil
 }
 
 // delay keeps an evicted workload out of the line for a while.
@@ -201,5 +349,4 @@ func (s Step) delay(wl *kueue.Workload, now time.Time) {
 		state.Count = ptr.To(ptr.Deref(state.Count, 0) + 1)
 	}
 	state.RequeueAt = ptr.To(metav1.NewTime(now.Add(*s.After)))
-	set(wl, kueue.WorkloadRequeued, false, s.Reason, s.Message, now)
 }

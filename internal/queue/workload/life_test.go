@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,16 @@ func admitted(checks ...kueue.CheckState) *kueue.Workload {
 	return wl
 }
 
+func inactive(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }
+
+// evicted is a workload that was evicted for a reason and has let go.
+func evicted(reason string) *kueue.Workload {
+	wl := admitted()
+	Evict(wl, reason, "", "", start)
+	Release(wl, "", start)
+	return wl
+}
+
 func checkNames(n int) []string {
 	return []string{"a", "b", "c"}[:n]
 }
@@ -44,9 +55,10 @@ func TestNext(t *testing.T) {
 		RetainFinished: ptr.To(time.Hour), RetainDeactivated: ptr.To(2 * time.Hour),
 	}
 	for name, tc := range map[string]struct {
-		wl   *kueue.Workload
-		now  time.Time
-		want Step
+		wl     *kueue.Workload
+		queues Queues
+		now    time.Time
+		want   Step
 	}{
 		"a new workload waits for the engine": {wl: &kueue.Workload{}, now: start, want: Step{}},
 		"without checks it is admitted at once, then its pods have time": {
@@ -60,29 +72,29 @@ func TestNext(t *testing.T) {
 			wl: with(admitted(kueue.CheckStateRetry), func(wl *kueue.Workload) {
 				wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To(int32(30))
 			}), now: start,
-			want: Step{Act: EvictNow, Reason: "AdmissionCheck", Message: "At least one admission check is false: a: because", After: ptr.To(30 * time.Second)},
+			want: Step{Act: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionCheck in Retry state: "a" (because)`, After: ptr.To(30 * time.Second)},
 		},
 		"a check says no for good": {
 			wl: admitted(kueue.CheckStateRejected), now: start,
-			want: Step{Act: Target, Reason: "AdmissionCheck", Message: "Admission check(s): a, were rejected"},
+			want: Step{Act: Target, Reason: "AdmissionCheck", Message: `AdmissionCheck in Rejected state: "a" (because)`},
 		},
 		"a check changes its mind after the admission": {
 			wl: with(admitted(), func(wl *kueue.Workload) {
 				wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "a", State: kueue.CheckStateRetry, Message: "gone"}}
 			}), now: start,
-			want: Step{Act: EvictNow, Reason: "AdmissionCheck", Message: "At least one admission check is false: a: gone"},
+			want: Step{Act: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionCheck in Retry state: "a" (gone)`},
 		},
 		"pods that are up may run for ever": {
 			wl: with(admitted(), func(wl *kueue.Workload) { PodsReady(wl, true, kueue.WorkloadStarted, "", after(time.Minute)) }), now: after(time.Hour), want: Step{},
 		},
 		"pods that never came up": {
 			wl: admitted(), now: after(5 * time.Minute),
-			want: Step{Act: EvictNow, Reason: "PodsReadyTimeout", Message: "Exceeded the PodsReady timeout team/wl", After: ptr.To(time.Minute), Counts: true},
+			want: Step{Act: EvictNow, Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: "Exceeded the PodsReady timeout team/wl", After: ptr.To(time.Minute), Counts: true},
 		},
 		"the third time the pause is capped": {
 			wl:   with(admitted(), func(wl *kueue.Workload) { wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To(int32(2))} }),
 			now:  after(5 * time.Minute),
-			want: Step{Act: EvictNow, Reason: "PodsReadyTimeout", Message: "Exceeded the PodsReady timeout team/wl", After: ptr.To(3 * time.Minute), Counts: true},
+			want: Step{Act: EvictNow, Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: "Exceeded the PodsReady timeout team/wl", After: ptr.To(3 * time.Minute), Counts: true},
 		},
 		"tried too often": {
 			wl:   with(admitted(), func(wl *kueue.Workload) { wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To(int32(3))} }),
@@ -97,9 +109,76 @@ func TestNext(t *testing.T) {
 		"the mark of deactivation is carried out": {
 			wl: with(admitted(), func(wl *kueue.Workload) { Step{Act: Target, Reason: "X"}.Take(wl, start) }), now: start, want: Step{Act: Deactivate},
 		},
-		"a deactivated workload that holds quota is the engine's": {
-			wl: with(admitted(), func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }), now: after(time.Hour * 24), want: Step{},
+		"a deactivated workload is evicted": {
+			wl: with(admitted(), inactive), now: start, want: Step{Act: EvictNow, Reason: "Deactivated", Message: "The workload is deactivated"},
 		},
+		"whoever deactivated it is told": {
+			wl: with(admitted(), func(wl *kueue.Workload) { OutOfTime().Take(wl, start); inactive(wl) }), now: start,
+			want: Step{
+				Act: EvictNow, Reason: "Deactivated", Cause: "MaximumExecutionTimeExceeded",
+				Message: "The workload is deactivated due to exceeding the maximum execution time",
+			},
+		},
+		"deactivated after it was evicted, it forgets its backoff": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Evict(wl, kueue.WorkloadEvictedByPodsReadyTimeout, "", "", start)
+				wl.Status.RequeueState = &kueue.RequeueState{Count: ptr.To(int32(1))}
+				inactive(wl)
+			}), now: start, want: Step{Act: Forget},
+		},
+		"a workload its user deactivated is kept": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Evict(wl, kueue.WorkloadDeactivated, "", "", start)
+				Release(wl, "", start)
+				inactive(wl)
+			}), now: after(24 * time.Hour), want: Step{},
+		},
+		"one that was deactivated by the queue is not for ever": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Evict(wl, kueue.WorkloadDeactivated, "RequeuingLimitExceeded", "", start)
+				Release(wl, "", start)
+				inactive(wl)
+			}), now: after(2 * time.Hour), want: Step{Act: Delete},
+		},
+		"a workload nobody owns any more": {
+			wl: with(admitted(), func(wl *kueue.Workload) { wl.Labels = map[string]string{JobUIDLabel: "uid"} }), now: start,
+			want: Step{Act: FinishNow, Reason: "OwnerNotFound", Message: "The workload's owner no longer exists"},
+		},
+		"checks stand between, and the queue stops": {
+			wl: admitted(kueue.CheckStatePending), queues: Queues{ClusterQueue: "cq", Stopped: true, Checks: checkNames(1)}, now: start,
+			want: Step{Act: Withdraw, Reason: "Suspended", Message: "ClusterQueue cq is stopped"},
+		},
+		"checks stand between, and the local queue goes": {
+			wl: admitted(kueue.CheckStatePending), queues: Queues{LocalQueue: "lq", LocalGone: true, Checks: checkNames(1)}, now: start,
+			want: Step{Act: Withdraw, Reason: "Misconfigured", Message: "LocalQueue lq is terminating or missing"},
+		},
+		"who runs goes on in a queue that is held": {
+			wl: admitted(), queues: Queues{ClusterQueue: "cq", Stopped: true}, now: after(time.Minute), want: Step{At: after(5 * time.Minute)},
+		},
+		"the queue asks for another check": {
+			wl: admitted(kueue.CheckStateReady), queues: Queues{Checks: checkNames(2)}, now: start,
+			want: Step{Act: Recheck, Checks: checkNames(2)},
+		},
+		"drained and still stopped": {
+			wl: evicted(kueue.WorkloadEvictedByClusterQueueStopped), queues: Queues{Stopped: true}, now: start, want: Step{},
+		},
+		"drained and started again": {
+			wl: evicted(kueue.WorkloadEvictedByClusterQueueStopped), now: start,
+			want: Step{Act: Requeue, Reason: "ClusterQueueRestarted", Message: "The ClusterQueue was restarted after being stopped"},
+		},
+		"the local queue started again": {
+			wl: evicted(kueue.WorkloadEvictedByLocalQueueStopped), queues: Queues{Stopped: true}, now: start,
+			want: Step{Act: Requeue, Reason: "LocalQueueRestarted", Message: "The LocalQueue was restarted after being stopped"},
+		},
+		"active again": {
+			wl: evicted(kueue.WorkloadDeactivated), now: start,
+			want: Step{Act: Requeue, Reason: "Reactivated", Message: "The workload was reactivated"},
+		},
+		"a check wanted a new try at once": {
+			wl: evicted(kueue.WorkloadEvictedByAdmissionCheck), now: start,
+			want: Step{Act: Requeue, Reason: "BackoffFinished", Message: "The workload backoff was finished"},
+		},
+		"a victim is in line already": {wl: evicted(kueue.WorkloadEvictedByPreemption), now: start, want: Step{}},
 		"a finished workload is kept": {
 			wl: with(admitted(), func(wl *kueue.Workload) { Finish(wl, "Succeeded", "", start) }), now: after(time.Minute), want: Step{At: after(time.Hour)},
 		},
@@ -108,7 +187,12 @@ func TestNext(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Next(tc.wl, settings, tc.now)
+			if tc.queues.Checks == nil {
+				for _, check := range tc.wl.Status.AdmissionChecks {
+					tc.queues.Checks = append(tc.queues.Checks, string(check.Name))
+				}
+			}
+			got := Next(tc.wl, tc.queues, settings, tc.now)
 			if !equal(got, tc.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tc.want)
 			}
@@ -118,7 +202,7 @@ func TestNext(t *testing.T) {
 
 func equal(a, b Step) bool {
 	sameAfter := (a.After == nil) == (b.After == nil) && (a.After == nil || *a.After == *b.After)
-	return a.Act == b.Act && a.Reason == b.Reason && a.Message == b.Message && sameAfter && a.Counts == b.Counts && a.At.Equal(b.At)
+	return a.Act == b.Act && a.Reason == b.Reason && a.Message == b.Message && a.Cause == b.Cause && slices.Equal(a.Checks, b.Checks) && sameAfter && a.Counts == b.Counts && a.At.Equal(b.At)
 }
 
 // A workload whose pods do not come up is evicted, backs off, and is back in
@@ -127,22 +211,29 @@ func TestEvictionAndBackoff(t *testing.T) {
 	settings := Settings{PodsReady: &PodsReadySettings{Timeout: time.Minute, BackoffBase: time.Minute, BackoffMax: time.Hour}}
 	wl := admitted()
 	now := after(time.Minute)
-	if !Next(wl, settings, now).Take(wl, now) {
+	if !Next(wl, Queues{}, settings, now).Take(wl, now) {
 		t.Fatal("it must be evicted")
 	}
+	Release(wl, "stopped", now)
 	if got := condition(wl, kueue.WorkloadRequeued); got == nil || got.Status != metav1.ConditionFalse || got.Reason != "PodsReadyTimeout" {
 		t.Errorf("Requeued is %+v, want false for PodsReadyTimeout", got)
 	}
-	Release(wl, "stopped", now)
+	if got := *wl.Status.AccumulatedPastExecutionTimeSeconds; got != 60 {
+		t.Errorf("it ran for %d s, want 60", got)
+	}
+	want := []kueue.WorkloadSchedulingStatsEviction{{Reason: "PodsReadyTimeout", UnderlyingCause: "WaitForStart", Count: 1}}
+	if got := wl.Status.SchedulingStats.Evictions; !slices.Equal(got, want) {
+		t.Errorf("evictions %+v, want %+v", got, want)
+	}
 	if HasReservation(wl) || wl.Status.Admission != nil {
 		t.Error("its quota must be free")
 	}
-	step := Next(wl, settings, now)
+	step := Next(wl, Queues{}, settings, now)
 	if step.Act != Wait || !step.At.Equal(now.Add(time.Minute)) {
 		t.Fatalf("during the backoff: %+v", step)
 	}
 	later := now.Add(time.Minute)
-	if !Next(wl, settings, later).Take(wl, later) {
+	if !Next(wl, Queues{}, settings, later).Take(wl, later) {
 		t.Fatal("after the backoff it must be requeued")
 	}
 	if got := condition(wl, kueue.WorkloadRequeued); got.Status != metav1.ConditionTrue || got.Reason != "BackoffFinished" {
@@ -150,5 +241,42 @@ func TestEvictionAndBackoff(t *testing.T) {
 	}
 	if *wl.Status.RequeueState.Count != 1 || wl.Status.RequeueState.RequeueAt != nil {
 		t.Errorf("requeue state %+v: the count stays, the time goes", wl.Status.RequeueState)
+	}
+}
+
+// A check that is asked again knows how often it was, and one that never
+// answered is left alone.
+func TestChecksAfterAnEviction(t *testing.T) {
+	wl := admitted(kueue.CheckStateRetry, kueue.CheckStatePending, kueue.CheckStateReady)
+	wl.Status.AdmissionChecks[0].RetryCount = ptr.To(int32(1))
+	Release(wl, "", after(time.Minute))
+	checks := wl.Status.AdmissionChecks
+	if *checks[0].RetryCount != 2 || checks[0].State != kueue.CheckStatePending || checks[0].Message != "Reset to Pending after eviction. Previously: Retry" {
+		t.Errorf("the one that wanted another try: %+v", checks[0])
+	}
+	if checks[1].Message != "because" || checks[2].State != kueue.CheckStatePending || checks[2].RetryCount != nil {
+		t.Errorf("the others: %+v", checks[1:])
+	}
+}
+
+// Admitted again in the moment its queue starts, a workload says so.
+func TestAdmittedAfterARestart(t *testing.T) {
+	wl := evicted(kueue.WorkloadEvictedByClusterQueueStopped)
+	Admit(wl, &admission.Admission{Queue: "cq"}, nil, after(time.Hour))
+	if got := condition(wl, kueue.WorkloadRequeued); got.Status != metav1.ConditionTrue || got.Reason != "ClusterQueueRestarted" {
+		t.Errorf("Requeued is %+v", got)
+	}
+}
+
+func TestPriorityBoostAndGates(t *testing.T) {
+	wl := &kueue.Workload{}
+	wl.Spec.Priority = ptr.To(int32(100))
+	wl.Annotations = map[string]string{PriorityBoostAnnotation: "-30", GatedByAnnotation: "example.com/gate"}
+	if got := ForEngine(wl, nil); got.Priority != 70 || !got.Gated {
+		t.Errorf("priority %d, gated %t: want 70 and gated", got.Priority, got.Gated)
+	}
+	wl.Annotations = map[string]string{PriorityBoostAnnotation: "much"}
+	if got := ForEngine(wl, nil); got.Priority != 100 || got.Gated {
+		t.Errorf("priority %d, gated %t: want 100 and not gated", got.Priority, got.Gated)
 	}
 }

@@ -1,6 +1,6 @@
 package workload
 
-// Annotations of workloads, Kueue's.
+// Labels and annotations of workloads, Kueue's.
 const (
 	// GatedByAnnotation lists who must agree before the workload is considered.
 	GatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"
@@ -10,4 +10,6 @@ const (
 	ElasticJobAnnotation = "kueue.x-k8s.io/elastic-job"
 	// ReplacesAnnotation names the workload this one takes over from.
 	ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
+	// JobUIDLabel is the UID of the job a workload was made for.
+	JobUIDLabel = "kueue.x-k8s.io/job-uid"
 )

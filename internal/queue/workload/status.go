@@ -83,15 +83,33 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			set(wl, old, false, "QuotaReserved", "Previously: "+was.Message, now)
 		}
 	}
-	wl.Status.AdmissionChecks = nil
-	for _, check := range checks {
-		wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{
-			Name: kueue.AdmissionCheckReference(check), State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
-		})
+	if again := condition(wl, kueue.WorkloadRequeued); again != nil && again.Status == metav1.ConditionFalse {
+		// What kept it out of the line is over, or it would not be here.
+		if reason, message := requeueReason(again.Reason, Queues{}); reason != "" {
+			set(wl, kueue.WorkloadRequeued, true, reason, message, now)
+		}
 	}
+	wl.Status.AdmissionChecks = nil
+	recheck(wl, checks, now)
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
+}
+
+// recheck makes the checks those of a list; what is known of them stays.
+func recheck(wl *kueue.Workload, names []string, now time.Time) {
+	var checks []kueue.AdmissionCheckState
+	for _, name := range names {
+		i := slices.IndexFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
+		if i >= 0 {
+			checks = append(checks, wl.Status.AdmissionChecks[i])
+			continue
+		}
+		checks = append(checks, kueue.AdmissionCheckState{
+			Name: kueue.AdmissionCheckReference(name), State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	wl.Status.AdmissionChecks = checks
 }
 
 // Park says why the workload waits and reports whether that is news.
@@ -99,51 +117,78 @@ func Park(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now)
 }
 
-// Evict tells the job to stop; it keeps its quota until it has.
-func Evict(wl *kueue.Workload, reason, message string, now time.Time) {
-	set(wl, kueue.WorkloadEvicted, true, reason, message, now)
-	count(wl, reason)
+// Evict tells the job to stop; it keeps its quota until it has. Cause is what
+// is behind the reason, if there is more to say.
+func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
+	shown := reason
+	if reason == kueue.WorkloadDeactivated && cause != "" {
+		shown += "DueTo" + cause
+	}
+	set(wl, kueue.WorkloadEvicted, true, shown, message, now)
+	count(wl, reason, kueue.EvictionUnderlyingCause(cause))
 }
 
 // Preempt is Evict for the sake of another workload.
 func Preempt(wl *kueue.Workload, rule, message string, now time.Time) {
-	Evict(wl, kueue.WorkloadEvictedByPreemption, message, now)
+	Evict(wl, kueue.WorkloadEvictedByPreemption, "", message, now)
 	set(wl, kueue.WorkloadPreempted, true, rule, message, now)
 }
 
-func count(wl *kueue.Workload, reason string) {
+func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCause) {
 	if wl.Status.SchedulingStats == nil {
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{}
 	}
 	evictions := &wl.Status.SchedulingStats.Evictions
 	for i := range *evictions {
-		if (*evictions)[i].Reason == reason {
+		if (*evictions)[i].Reason == reason && (*evictions)[i].UnderlyingCause == cause {
 			(*evictions)[i].Count++
 			return
 		}
 	}
-	*evictions = append(*evictions, kueue.WorkloadSchedulingStatsEviction{Reason: reason, Count: 1})
+	*evictions = append(*evictions, kueue.WorkloadSchedulingStatsEviction{Reason: reason, UnderlyingCause: cause, Count: 1})
 }
 
-// Release gives the quota back after the job has stopped, and puts the
-// workload in line again. It reports whether that changed anything.
+// Release gives the quota back after the job has stopped. One that made room
+// for another is in line again at once, the others when what they were evicted
+// for is over. It reports whether that changed anything.
 func Release(wl *kueue.Workload, message string, now time.Time) bool {
-	changed := set(wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now)
-	if condition(wl, kueue.WorkloadAdmitted) != nil {
-		changed = set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
+	changed := false
+	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
+		atOnce := evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures
+		changed = set(wl, kueue.WorkloadRequeued, atOnce, evicted.Reason, evicted.Message, now)
+		message = evicted.Message
 	}
-	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue && !backingOff(wl) {
-		changed = set(wl, kueue.WorkloadRequeued, true, evicted.Reason, evicted.Message, now) || changed
-	}
-	for i := range wl.Status.AdmissionChecks {
-		wl.Status.AdmissionChecks[i] = kueue.AdmissionCheckState{
-			Name: wl.Status.AdmissionChecks[i].Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
-			Message: "Reset to Pending after eviction. Previously: " + string(wl.Status.AdmissionChecks[i].State),
+	for i, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStatePending {
+			continue
 		}
+		reset := kueue.AdmissionCheckState{
+			Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+			Message:             "Reset to Pending after eviction. Previously: " + string(check.State),
+			RequeueAfterSeconds: check.RequeueAfterSeconds,
+		}
+		if check.State == kueue.CheckStateRetry {
+			reset.RetryCount = ptr.To(ptr.Deref(check.RetryCount, 0) + 1)
+		}
+		wl.Status.AdmissionChecks[i] = reset
 	}
-	changed = changed || wl.Status.Admission != nil
+	return release(wl, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now) || changed
+}
+
+// release takes the quota away, and notes how long it was used.
+func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
+	changed := wl.Status.Admission != nil
 	wl.Status.Admission = nil
-	return changed
+	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
+	was := condition(wl, kueue.WorkloadAdmitted)
+	if was == nil {
+		return changed
+	}
+	if was.Status == metav1.ConditionTrue {
+		ran := int32(now.Sub(was.LastTransitionTime.Time).Seconds())
+		wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0) + ran)
+	}
+	return set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
 }
 
 // backingOff says the workload is not yet back in line.
@@ -177,6 +222,8 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		RequeueState:    wl.Status.RequeueState,
 		SchedulingStats: wl.Status.SchedulingStats,
 		AdmissionChecks: wl.Status.AdmissionChecks,
+
+		AccumulatedPastExecutionTimeSeconds: wl.Status.AccumulatedPastExecutionTimeSeconds,
 	})
 }
 

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +27,10 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		Key:        KeyOf(wl),
 		UID:        string(wl.UID),
 		LocalQueue: string(wl.Spec.QueueName),
-		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
+		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)) + boost(wl),
 		Created:    wl.CreationTimestamp.Time,
 		Inactive:   !IsActive(wl),
+		Gated:      strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != "",
 		Finished:   IsFinished(wl),
 		Evicting:   IsEvicted(wl),
 		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
@@ -58,6 +61,16 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		w.Admission = admissionForEngine(wl)
 	}
 	return w
+}
+
+// boost is added to the priority of the workload's class. What is no number is
+// refused when it is written; found here it counts as none.
+func boost(wl *kueue.Workload) int64 {
+	n, err := strconv.ParseInt(wl.Annotations[PriorityBoostAnnotation], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func admissionForEngine(wl *kueue.Workload) *admission.Admission {
