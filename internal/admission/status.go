@@ -89,6 +89,7 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 		}
 	}
 	s.Usage = e.usageBy(l.queue, func(fr int32) int64 { return held[fr] })
+	l.usage.age(e, e.at)
 	s.Consumed, s.ConsumedAt = map[string]float64{}, l.usage.at
 	for r, v := range l.usage.past {
 		if v != 0 {

@@ -21,12 +21,15 @@ type Gate string
 // The gates that are looked at.
 const (
 	AdmissionFairSharing             Gate = "AdmissionFairSharing"
+	AdmissionGatedBy                 Gate = "AdmissionGatedBy"
 	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
+	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
 	MetricForWorkloadCreationLatency Gate = "MetricForWorkloadCreationLatency"
 	MetricsForCohorts                Gate = "MetricsForCohorts"
 	PartialAdmission                 Gate = "PartialAdmission"
+	PriorityBoost                    Gate = "PriorityBoost"
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
@@ -53,12 +56,15 @@ type gate struct {
 
 var gates = map[string]gate{
 	string(AdmissionFairSharing):             {true, switches},
+	string(AdmissionGatedBy):                 {true, switches},
 	string(AssignQueueLabelsForPods):         {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
+	string(FinishOrphanedWorkloads):          {true, switches},
 	string(LocalQueueMetrics):                {true, switches},
 	string(MetricForWorkloadCreationLatency): {true, switches},
 	string(MetricsForCohorts):                {true, switches},
 	string(PartialAdmission):                 {true, switches},
+	string(PriorityBoost):                    {false, switches},
 	string(QuotaCheckStrategy):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
@@ -77,9 +83,11 @@ var gates = map[string]gate{
 	"PrioritySortingWithinCohort":                 {true, always},
 	"PropagateBatchJobLabelsToWorkload":           {true, always},
 	"SkipFinalizersForPodsSuspendedByParent":      {true, always},
+	"TASValidateWorkloadSliceSize":                {true, always},
 	"WorkloadIdentifierAnnotations":               {true, always},
+	"WorkloadValidateResourcesAreNonNegative":     {true, always},
+	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"AdmissionGatedBy":                                  {true, lacking},
 	"CleanupProvisioningRequestsOnEviction":             {true, lacking},
 	"ConcurrentAdmission":                               {false, lacking},
 	"CustomMetricLabels":                                {false, lacking},
@@ -87,7 +95,6 @@ var gates = map[string]gate{
 	"ElasticJobsViaWorkloadSlicesWithTAS":               {false, lacking},
 	"FailureRecoveryPolicy":                             {false, lacking},
 	"FastQuotaReleaseInPodIntegration":                  {false, lacking},
-	"FinishOrphanedWorkloads":                           {true, lacking},
 	"KueueDRAIntegration":                               {true, lacking},
 	"KueueDRAIntegrationConsumableCapacity":             {false, lacking},
 	"KueueDRAIntegrationExtendedResource":               {true, lacking},
@@ -108,7 +115,6 @@ var gates = map[string]gate{
 	"MultiKueueWaitForWorkloadAdmitted":                 {true, lacking},
 	"PodIntegrationValidateGroupOwner":                  {true, lacking},
 	"PrioritizePreemptorWorkloads":                      {false, lacking},
-	"PriorityBoost":                                     {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors":             {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":                {false, lacking},
 	"ShortWorkloadNames":                                {false, lacking},
@@ -124,13 +130,10 @@ var gates = map[string]gate{
 	"TASReplaceNodeOnNodeTaints":                        {true, lacking},
 	"TASReplaceNodeOnPodTermination":                    {true, lacking},
 	"TASRespectNodeAffinityPreferred":                   {false, lacking},
-	"TASValidateWorkloadSliceSize":                      {true, lacking},
 	"UnadmittedWorkloadsExplicitStatus":                 {false, lacking},
 	"ValidateRayAndSparkJobUpdates":                     {true, lacking},
 	"WorkloadPriorityClassDefaulting":                   {false, lacking},
 	"WorkloadRequestUseMergePatch":                      {false, lacking},
-	"WorkloadValidateResourcesAreNonNegative":           {true, lacking},
-	"WorkloadValidationForPodSetMetadata":               {true, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},

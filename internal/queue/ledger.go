@@ -18,6 +18,7 @@ import (
 type ledger struct {
 	clusterQueues map[string]*account
 	localQueues   map[client.ObjectKey]*account
+	cohorts       map[string]*account
 }
 
 // account is what a ledger knows of one queue.
@@ -33,7 +34,7 @@ type flavorResource struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{clusterQueues: map[string]*account{}, localQueues: map[client.ObjectKey]*account{}}
+	return &ledger{clusterQueues: map[string]*account{}, localQueues: map[client.ObjectKey]*account{}, cohorts: map[string]*account{}}
 }
 
 // move takes a workload out as it was (nil: new) and puts it in as it is
@@ -77,6 +78,8 @@ func (a *account) add(sums map[flavorResource]int64, wl *kueue.Workload, sign in
 func (l *ledger) clusterQueue(name string) *account { return accountOf(l.clusterQueues, name) }
 
 func (l *ledger) localQueue(key client.ObjectKey) *account { return accountOf(l.localQueues, key) }
+
+func (l *ledger) cohort(name string) *account { return accountOf(l.cohorts, name) }
 
 func accountOf[K comparable](accounts map[K]*account, key K) *account {
 	a := accounts[key]

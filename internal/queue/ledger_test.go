@@ -85,7 +85,7 @@ func sameAccount(t *rapid.T, name string, a, b *account) {
 
 // What a queue would be shown of one admitted workload.
 func TestClusterQueueStatus(t *testing.T) {
-	s := newStatuses(func(client.Object) {})
+	s := newStatuses(func(client.Object) {}, admission.Options{})
 	engine := admission.New(admission.Options{})
 	cq := &kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{"nvidia.com/gpu"},

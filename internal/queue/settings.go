@@ -16,7 +16,7 @@ import (
 
 // Life reads the rules of workloads' lives from the configuration.
 func Life(cfg *v1alpha1.QueueConfiguration, gates features.Set) workload.Settings {
-	var settings workload.Settings
+	settings := workload.Settings{FinishOrphans: gates.Enabled(features.FinishOrphanedWorkloads)}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		settings.PodsReady = podsReady(wait)
 	}

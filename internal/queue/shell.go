@@ -36,7 +36,7 @@ type Shell struct {
 	statuses *statuses
 	keeper   *keeper
 	now      func() time.Time
-	gates    struct{ partial, reclaim, topology bool }
+	gates    struct{ partial, reclaim, topology, boost, gated bool }
 
 	alarms alarms
 	// leading: the loop runs, and can be asked.
@@ -122,11 +122,13 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
 	}
-	s.statuses = newStatuses(s.statusWrites.submit)
+	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
 	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
+	s.gates.boost = options.Features.Enabled(features.PriorityBoost)
+	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
 	return s
 }
 
@@ -394,6 +396,10 @@ func (s *Shell) saw(wl *kueue.Workload) {
 // alone is a workload in the engine's words, for itself.
 func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 	w := workload.ForEngine(wl, s.options.Counting)
+	if s.gates.boost {
+		w.Priority += workload.Boost(wl)
+	}
+	w.Gated = w.Gated && s.gates.gated
 	for i := range w.PodSets {
 		set := &w.PodSets[i]
 		if !s.gates.partial {

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -25,13 +26,21 @@ const statusInterval = 500 * time.Millisecond
 // often than statusInterval.
 type statuses struct {
 	*objects
-	ledger *ledger
-	due    time.Time // not before this time again
-	write  func(client.Object)
+	ledger  *ledger
+	fair    bool          // shares of queues and cohorts count
+	sample  time.Duration // how often LocalQueues' usage is noted; 0: it does not count
+	due     time.Time     // not before this time again
+	sampled time.Time
+	write   func(client.Object)
 }
 
-func newStatuses(write func(client.Object)) *statuses {
-	return &statuses{objects: newObjects(), ledger: newLedger(), write: write}
+func newStatuses(write func(client.Object), engine admission.Options) *statuses {
+	s := &statuses{objects: newObjects(), ledger: newLedger(), write: write}
+	s.fair = engine.Policy == admission.PolicyDRF || engine.Policy == admission.PolicyMaxMin
+	if engine.UsageHalfLife > 0 {
+		s.sample = cmp.Or(engine.UsageSampling, 5*time.Minute)
+	}
+	return s
 }
 
 // saw notes an object; all queues are looked at again when something they may
@@ -56,7 +65,11 @@ func (s *statuses) publish(engine *admission.Engine, now time.Time) time.Time {
 	if now.Before(s.due) {
 		return s.due
 	}
-	wrote := false
+	sampling := s.sample > 0 && now.Sub(s.sampled) >= s.sample
+	if sampling {
+		s.sampled = now
+	}
+	wrote := s.publishCohorts(engine)
 	for key, cq := range s.clusterQueues {
 		a := s.ledger.clusterQueue(key)
 		status, exists := engine.Status(key)
@@ -72,21 +85,79 @@ func (s *statuses) publish(engine *admission.Engine, now time.Time) time.Time {
 	}
 	for key, lq := range s.localQueues {
 		a := s.ledger.localQueue(key)
-		if !a.changed || a.writing {
+		if (!a.changed && !sampling) || a.writing {
 			continue
 		}
 		a.changed = false
 		next := s.localQueueStatus(lq, a, now)
+		if sampling {
+			s.noteUsage(next, engine)
+		}
 		if !equality.Semantic.DeepEqual(lq.Status, next.Status) {
 			a.writing, wrote = true, true
 			s.write(next)
 		}
 	}
+	var again time.Time
+	if s.sample > 0 {
+		again = s.sampled.Add(s.sample)
+	}
 	if wrote {
 		s.due = now.Add(statusInterval)
-		return s.due
+		return earlier(s.due, again)
 	}
-	return time.Time{}
+	return again
+}
+
+// publishCohorts hands over the shares of cohorts that changed.
+func (s *statuses) publishCohorts(engine *admission.Engine) (wrote bool) {
+	if !s.fair {
+		return false
+	}
+	for name, cohort := range s.cohorts {
+		status, exists := engine.CohortStatus(name)
+		a := s.ledger.cohort(name)
+		if !exists || a.writing {
+			continue
+		}
+		share := &kueue.FairSharingStatus{WeightedShare: weighted(status.FairShare)}
+		if equality.Semantic.DeepEqual(cohort.Status.FairSharing, share) {
+			continue
+		}
+		a.writing, wrote = true, true
+		s.write(&kueue.Cohort{ObjectMeta: cohort.ObjectMeta, Spec: cohort.Spec, Status: kueue.CohortStatus{FairSharing: share}})
+	}
+	return wrote
+}
+
+// weighted is a share as a status shows it: the largest number there is for a
+// queue that borrows on no weight.
+func weighted(share float64) int64 {
+	if share >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(share)
+}
+
+// noteUsage writes what a LocalQueue used lately, from where a new leader goes
+// on.
+func (s *statuses) noteUsage(lq *kueue.LocalQueue, engine *admission.Engine) {
+	cq := s.clusterQueues[string(lq.Spec.ClusterQueue)]
+	if cq == nil || cq.Spec.AdmissionScope == nil || cq.Spec.AdmissionScope.AdmissionMode != kueue.UsageBasedAdmissionFairSharing {
+		lq.Status.FairSharing = nil
+		return
+	}
+	usage, _ := engine.LocalStatus(admission.Key{Namespace: lq.Namespace, Name: lq.Name})
+	consumed := corev1.ResourceList{}
+	for name, amount := range usage.Consumed {
+		consumed[corev1.ResourceName(name)] = workload.Fraction(corev1.ResourceName(name), amount)
+	}
+	lq.Status.FairSharing = &kueue.LocalQueueFairSharingStatus{
+		WeightedShare: weighted(usage.Share),
+		AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{
+			ConsumedResources: consumed, LastUpdate: metav1.NewTime(usage.ConsumedAt),
+		},
+	}
 }
 
 // wrote takes in how a write ended; after an error the status is computed and
@@ -100,6 +171,10 @@ func (s *statuses) wrote(r *statusResult) {
 		if known := s.clusterQueues[o.Name]; r.err == nil && known != nil && known.UID == o.UID {
 			s.clusterQueues[o.Name] = o
 		}
+	case *kueue.Cohort:
+		if known := s.cohorts[o.Name]; r.err == nil && known != nil && known.UID == o.UID {
+			s.cohorts[o.Name] = o
+		}
 	case *kueue.LocalQueue:
 		if known := s.localQueues[client.ObjectKeyFromObject(o)]; r.err == nil && known != nil && known.UID == o.UID {
 			s.localQueues[client.ObjectKeyFromObject(o)] = o
@@ -108,8 +183,11 @@ func (s *statuses) wrote(r *statusResult) {
 }
 
 func (s *statuses) account(queue client.Object) *account {
-	if _, local := queue.(*kueue.LocalQueue); local {
+	switch queue.(type) {
+	case *kueue.LocalQueue:
 		return s.ledger.localQueue(client.ObjectKeyFromObject(queue))
+	case *kueue.Cohort:
+		return s.ledger.cohort(queue.GetName())
 	}
 	return s.ledger.clusterQueue(queue.GetName())
 }
@@ -125,11 +203,8 @@ func (s *statuses) clusterQueueStatus(cq *kueue.ClusterQueue, a *account, engine
 	active := s.active(cq)
 	active.LastTransitionTime, active.ObservedGeneration = metav1.NewTime(now), cq.Generation
 	apimeta.SetStatusCondition(&next.Status.Conditions, active)
-	if share := engine.FairShare; cq.Spec.FairSharing != nil {
-		next.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: math.MaxInt64}
-		if !math.IsInf(share, 0) {
-			next.Status.FairSharing.WeightedShare = int64(share)
-		}
+	if s.fair {
+		next.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: weighted(engine.FairShare)}
 	}
 	for _, u := range engine.Usage {
 		flavor, name := kueue.ResourceFlavorReference(u.Flavor), corev1.ResourceName(u.Resource)
@@ -146,6 +221,7 @@ func (s *statuses) localQueueStatus(lq *kueue.LocalQueue, a *account, now time.T
 		PendingWorkloads:   a.pending,
 		ReservingWorkloads: a.reserving,
 		AdmittedWorkloads:  a.admitted,
+		FairSharing:        lq.Status.FairSharing,
 	}
 	active := metav1.Condition{
 		Type: kueue.LocalQueueActive, Status: metav1.ConditionTrue, Reason: "Ready", Message: "Can submit new workloads to localQueue",

@@ -24,12 +24,7 @@ func eventOf(obj any) admission.Event {
 			FairWeight: weight(o.Spec.FairSharing),
 		}}
 	case *kueue.LocalQueue:
-		return admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{
-			Key:        admission.Key{Namespace: o.Namespace, Name: o.Name},
-			Queue:      string(o.Spec.ClusterQueue),
-			Stop:       stopPolicy(o.Spec.StopPolicy),
-			FairWeight: weight(o.Spec.FairSharing),
-		}}
+		return admission.LocalQueueChanged{LocalQueue: localQueueForEngine(o)}
 	case *kueue.ResourceFlavor:
 		return admission.FlavorChanged{Flavor: admission.Flavor{
 			Name:        o.Name,
@@ -57,6 +52,22 @@ func goneEventOf(obj any) admission.Event {
 		return admission.NamespaceGone{Name: o.Name}
 	}
 	return nil
+}
+
+func localQueueForEngine(lq *kueue.LocalQueue) admission.LocalQueue {
+	out := admission.LocalQueue{
+		Key:        admission.Key{Namespace: lq.Namespace, Name: lq.Name},
+		Queue:      string(lq.Spec.ClusterQueue),
+		Stop:       stopPolicy(lq.Spec.StopPolicy),
+		FairWeight: weight(lq.Spec.FairSharing),
+	}
+	if f := lq.Status.FairSharing; f != nil && f.AdmissionFairSharingStatus != nil {
+		out.ConsumedAt, out.Consumed = f.AdmissionFairSharingStatus.LastUpdate.Time, map[string]float64{}
+		for name, q := range f.AdmissionFairSharingStatus.ConsumedResources {
+			out.Consumed[string(name)] = workload.Average(name, q)
+		}
+	}
+	return out
 }
 
 func queueForEngine(cq *kueue.ClusterQueue) admission.Queue {

@@ -64,6 +64,8 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 		status = q.Status
 	case *kueue.LocalQueue:
 		status = q.Status
+	case *kueue.Cohort:
+		status = q.Status
 	}
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,

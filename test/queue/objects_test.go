@@ -94,7 +94,8 @@ func TestWhatIsUsedStays(t *testing.T) {
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
-	waitCondition(t, wl, kueue.WorkloadQuotaReserved, true)
+	setCheck(t, wl, kueue.CheckStateReady)
+	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
 
 	used := []client.Object{topology, flavor, check, queue}
 	for _, obj := range used {

@@ -20,6 +20,8 @@ type Settings struct {
 	PodsReady *PodsReadySettings
 	// How long finished and deactivated workloads are kept; nil: forever.
 	RetainFinished, RetainDeactivated *time.Duration
+	// FinishOrphans ends workloads whose job is gone.
+	FinishOrphans bool
 }
 
 // PodsReadySettings are those of Kueue's waitForPodsReady.
@@ -99,7 +101,7 @@ func Next(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) S
 	switch {
 	case IsFinished(wl):
 		return retire(condition(wl, kueue.WorkloadFinished), settings.RetainFinished, now)
-	case len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
+	case settings.FinishOrphans && len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
 		return Step{Act: FinishNow, Reason: kueue.WorkloadFinishedReasonOwnerNotFound, Message: "The workload's owner no longer exists"}
 	case !IsActive(wl):
 		return deactivated(wl, settings, now)

@@ -52,7 +52,7 @@ func TestNext(t *testing.T) {
 			Timeout: 5 * time.Minute, Recovery: time.Minute,
 			BackoffBase: time.Minute, BackoffMax: 3 * time.Minute, BackoffLimit: ptr.To(int32(3)),
 		},
-		RetainFinished: ptr.To(time.Hour), RetainDeactivated: ptr.To(2 * time.Hour),
+		FinishOrphans: true, RetainFinished: ptr.To(time.Hour), RetainDeactivated: ptr.To(2 * time.Hour),
 	}
 	for name, tc := range map[string]struct {
 		wl     *kueue.Workload
@@ -270,13 +270,12 @@ func TestAdmittedAfterARestart(t *testing.T) {
 
 func TestPriorityBoostAndGates(t *testing.T) {
 	wl := &kueue.Workload{}
-	wl.Spec.Priority = ptr.To(int32(100))
 	wl.Annotations = map[string]string{PriorityBoostAnnotation: "-30", GatedByAnnotation: "example.com/gate"}
-	if got := ForEngine(wl, nil); got.Priority != 70 || !got.Gated {
-		t.Errorf("priority %d, gated %t: want 70 and gated", got.Priority, got.Gated)
+	if got := ForEngine(wl, nil); Boost(wl) != -30 || !got.Gated {
+		t.Errorf("boost %d, gated %t: want -30 and gated", Boost(wl), got.Gated)
 	}
 	wl.Annotations = map[string]string{PriorityBoostAnnotation: "much"}
-	if got := ForEngine(wl, nil); got.Priority != 100 || got.Gated {
-		t.Errorf("priority %d, gated %t: want 100 and not gated", got.Priority, got.Gated)
+	if got := ForEngine(wl, nil); Boost(wl) != 0 || got.Gated {
+		t.Errorf("boost %d, gated %t: want none", Boost(wl), got.Gated)
 	}
 }

@@ -29,6 +29,22 @@ func Quantity(name corev1.ResourceName, amount int64) resource.Quantity {
 	return *resource.NewQuantity(amount, resource.DecimalSI)
 }
 
+// Fraction is Quantity for an average, in thousandths of what people write.
+func Fraction(name corev1.ResourceName, amount float64) resource.Quantity {
+	if name != corev1.ResourceCPU {
+		amount *= 1000
+	}
+	return *resource.NewMilliQuantity(int64(amount), resource.DecimalSI)
+}
+
+// Average is the inverse of Fraction.
+func Average(name corev1.ResourceName, q resource.Quantity) float64 {
+	if name == corev1.ResourceCPU {
+		return q.AsApproximateFloat64() * 1000
+	}
+	return q.AsApproximateFloat64()
+}
+
 func amounts(list corev1.ResourceList) admission.Requests {
 	requests := make(admission.Requests, len(list))
 	for name, q := range list {

@@ -27,7 +27,7 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		Key:        KeyOf(wl),
 		UID:        string(wl.UID),
 		LocalQueue: string(wl.Spec.QueueName),
-		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)) + boost(wl),
+		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
 		Created:    wl.CreationTimestamp.Time,
 		Inactive:   !IsActive(wl),
 		Gated:      strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != "",
@@ -63,9 +63,9 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	return w
 }
 
-// boost is added to the priority of the workload's class. What is no number is
+// Boost is added to the priority of the workload's class. What is no number is
 // refused when it is written; found here it counts as none.
-func boost(wl *kueue.Workload) int64 {
+func Boost(wl *kueue.Workload) int64 {
 	n, err := strconv.ParseInt(wl.Annotations[PriorityBoostAnnotation], 10, 32)
 	if err != nil {
 		return 0
