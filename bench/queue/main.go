@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	var s setup
+	flag.StringVar(&s.bin, "bin", "../bin", "folder of Elastic's programs")
+	flag.StringVar(&s.harness, "harness", "../bin/bench", "folder of the harness's programs")
+	flag.StringVar(&s.crds, "crds", "../deploy/crd", "folder of the CRDs")
+	flag.DurationVar(&s.timeout, "timeout", 30*time.Minute, "longest time for one run")
+	scale := flag.Float64("scale", 0.1, "share of the baseline's 15,000 workloads")
+	only := flag.String("only", "", "run one side only: kueue, elastic or unlimited")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := bench(ctx, s, *scale, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-queue:", err)
+		os.Exit(1)
+	}
+}
+
+// The limit that minimalkueue has built in.
+const qps, burst = 50, 100
+
+func bench(ctx context.Context, s setup, scale float64, only string) error {
+	work, err := os.CreateTemp("", "bench-queue-*.yaml")
+	if err != nil {
+		return err
+	}
+	_ = work.Close()
+	defer func() { _ = os.Remove(work.Name()) }()
+	s.work = work.Name()
+	total, err := writeWork(s.work, scale)
+	if err != nil {
+		return err
+	}
+	for _, folder := range []*string{&s.bin, &s.harness, &s.crds} {
+		if *folder, err = filepath.Abs(*folder); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("%d workloads in %d queues of %d cohorts\n", total, cohorts*queues, cohorts)
+	sides := []struct {
+		name    string
+		program func(dir, kubeconfig, metrics string) (*process, error)
+	}{
+		{"kueue", s.kueue},
+		{"elastic", s.elastic(qps, burst)},
+		{"unlimited", s.elastic(-1, 0)},
+	}
+	results := map[string]outcome{}
+	for _, side := range sides {
+		if only != "" && only != side.name {
+			continue
+		}
+		out, err := s.run(ctx, side.name, side.program)
+		if err != nil {
+			return err
+		}
+		if out.admitted != total {
+			return fmt.Errorf("%s: the runner saw %d workloads of %d", side.name, out.admitted, total)
+		}
+		print(out)
+		results[side.name] = out
+	}
+	if only == "" {
+		figures(results["kueue"], results["elastic"], results["unlimited"])
+	}
+	return nil
+}
+
+func print(o outcome) {
+	var waits []string
+	for _, c := range baseline {
+		waits = append(waits, fmt.Sprintf("%s %.1f s", c.name, o.wait[c.name].Seconds()))
+	}
+	fmt.Printf("%-9s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %d writes and %d events (%.2f per workload), mean wait %s\n",
+		o.name, o.wall.Seconds(), o.cpu.Seconds(), o.apiCPU.Seconds(), o.memory, o.evictions, o.writes, o.events,
+		o.writesPerAdmission(), strings.Join(waits, ", "))
+}
+
+// figures compares; a ratio is Kueue's cost over ours.
+func figures(kueue, elastic, unlimited outcome) {
+	figure := func(name string, value float64, unit string) { fmt.Printf("figure %s %.2f %s\n", name, value, unit) }
+	figure("queue_cpu_ratio", kueue.cpu.Seconds()/elastic.cpu.Seconds(), "x")
+	figure("queue_wall_ratio", kueue.wall.Seconds()/elastic.wall.Seconds(), "x")
+	figure("queue_wall_ratio_unlimited", kueue.wall.Seconds()/unlimited.wall.Seconds(), "x")
+	figure("queue_api_cpu_ratio", kueue.apiCPU.Seconds()/elastic.apiCPU.Seconds(), "x")
+	figure("queue_writes_per_admission", elastic.writesPerAdmission(), "writes")
+	figure("queue_evictions_ratio", float64(kueue.evictions)/max(1, float64(elastic.evictions)), "x")
+}
