@@ -117,6 +117,15 @@ bench: bench-admission bench-placement ## Run the benchmarks; each prints lines 
 bench-admission: ## Admission engine beside Kueue's scheduler, on the same work in one run
 	cd bench && go run ./admission
 
+# Share of the baseline's 15,000 workloads; 1 is all of it, and takes half an hour.
+SCALE ?= 0.1
+
+.PHONY: bench-queue
+bench-queue: build-programs build-sandbox ## elastic-queue beside Kueue, under Kueue's own performance harness
+	@mkdir -p bin/bench
+	cd bench/harness && go build -o ../../bin/bench/ sigs.k8s.io/kueue/test/performance/scheduler/{runner,minimalkueue}
+	cd bench && go run ./queue -scale $(SCALE)
+
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)

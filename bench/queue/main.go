@@ -83,9 +83,9 @@ func print(o outcome) {
 	for _, c := range baseline {
 		waits = append(waits, fmt.Sprintf("%s %.1f s", c.name, o.wait[c.name].Seconds()))
 	}
-	fmt.Printf("%-9s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %d writes and %d events (%.2f per workload), mean wait %s\n",
-		o.name, o.wall.Seconds(), o.cpu.Seconds(), o.apiCPU.Seconds(), o.memory, o.evictions, o.writes, o.events,
-		o.writesPerAdmission(), strings.Join(waits, ", "))
+	fmt.Printf("%-9s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %.2f writes and %.2f events per workload, mean wait %s\n",
+		o.name, o.wall.Seconds(), o.cpu.Seconds(), o.apiCPU.Seconds(), o.memory, o.evictions,
+		o.perAdmission(o.writes), o.perAdmission(o.events), strings.Join(waits, ", "))
 }
 
 // figures compares; a ratio is Kueue's cost over ours.
@@ -95,6 +95,7 @@ func figures(kueue, elastic, unlimited outcome) {
 	figure("queue_wall_ratio", kueue.wall.Seconds()/elastic.wall.Seconds(), "x")
 	figure("queue_wall_ratio_unlimited", kueue.wall.Seconds()/unlimited.wall.Seconds(), "x")
 	figure("queue_api_cpu_ratio", kueue.apiCPU.Seconds()/elastic.apiCPU.Seconds(), "x")
-	figure("queue_writes_per_admission", elastic.writesPerAdmission(), "writes")
+	figure("queue_writes_per_admission", elastic.perAdmission(elastic.writes), "writes")
+	figure("queue_events_per_admission", elastic.perAdmission(elastic.events), "events")
 	figure("queue_evictions_ratio", float64(kueue.evictions)/max(1, float64(elastic.evictions)), "x")
 }

@@ -23,7 +23,7 @@ type outcome struct {
 	wait           map[string]time.Duration // mean time to admission, by class
 }
 
-func (o outcome) writesPerAdmission() float64 { return float64(o.writes+o.events) / float64(o.admitted) }
+func (o outcome) perAdmission(n int) float64 { return float64(n) / float64(o.admitted) }
 
 // setup is what all runs have in common.
 type setup struct {

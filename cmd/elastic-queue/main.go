@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -127,16 +128,38 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := mgr.Add(shell); err != nil {
 		return err
 	}
-	serveVisibility(mgr, shell)
+	if err := serveVisibility(mgr, shell, cfg, gates); err != nil {
+		return err
+	}
 	return mgr.Start(ctx)
 }
 
 // serveVisibility answers questions to the engine, beside the webhooks.
-func serveVisibility(mgr manager.Manager, shell *queue.Shell) {
-	server := visibility.New(mgr.GetAPIReader(), mgr.GetClient(), visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient()))
-	for _, path := range server.Paths() {
-		mgr.GetWebhookServer().Register(path, server)
+func serveVisibility(mgr manager.Manager, shell *queue.Shell, cfg *v1alpha1.QueueConfiguration, gates features.Set) error {
+	resources := []visibility.Resource{visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient())}
+	if gates.Enabled(features.VisibilityOnDemand) {
+		resources = append(resources, visibility.PendingWorkloads(shell)...)
 	}
+	servers := []webhook.Server{mgr.GetWebhookServer()}
+	if cfg.Visibility.Port != 0 {
+		apart := cfg.Webhook
+		apart.Host, apart.Port = cfg.Visibility.Host, cfg.Visibility.Port
+		server, err := certs.Server(apart, visibility.AskForCertificate)
+		if err != nil {
+			return err
+		}
+		if err := mgr.Add(server); err != nil {
+			return err
+		}
+		servers = append(servers, server)
+	}
+	answers := visibility.New(mgr.GetAPIReader(), mgr.GetClient(), resources...)
+	for _, server := range servers {
+		for _, path := range answers.Paths() {
+			server.Register(path, answers)
+		}
+	}
+	return nil
 }
 
 func newScheme() (*runtime.Scheme, error) {

@@ -45,6 +45,15 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 	return s, true
 }
 
+// PendingIn is QueueStatus.Pending alone, which costs nothing.
+func (e *Engine) PendingIn(name string) (int, bool) {
+	q := e.queues[name]
+	if q == nil || !q.exists {
+		return 0, false
+	}
+	return q.pending, true
+}
+
 // usageBy lists what a queue offers with the amounts given.
 func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
 	var list []FlavorUsage

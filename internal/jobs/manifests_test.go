@@ -13,9 +13,19 @@ var update = flag.Bool("update", false, "write generated files")
 
 // TestManifestsAreTheTables keeps what is installed in step with the table.
 func TestManifestsAreTheTables(t *testing.T) {
-	const file = "../../deploy/queue/jobs.yaml"
+	var roles []any
+	for _, role := range Roles() {
+		roles = append(roles, role)
+	}
+	for file, objects := range map[string][]any{"jobs.yaml": Manifests(), "roles.yaml": roles} {
+		t.Run(file, func(t *testing.T) { isWritten(t, "../../deploy/queue/"+file, objects) })
+	}
+}
+
+func isWritten(t *testing.T, file string, objects []any) {
+	t.Helper()
 	documents := []string{"# Made from internal/jobs/kinds.yaml by: go test ./internal/jobs -run Manifests -update\n"}
-	for _, object := range Manifests() {
+	for _, object := range objects {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			t.Fatal(err)

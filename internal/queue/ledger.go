@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,7 +27,13 @@ type account struct {
 	pending, reserving, admitted int32
 	reserved, used               map[flavorResource]int64
 	changed, writing             bool
+	since                        time.Time     // it was noticed that the status has changed
+	queue                        client.Object // as last looked at
+	sample                       bool          // its usage is to be noted
 }
+
+// settled: what was written is true.
+func (a *account) settled() { a.changed, a.sample, a.since = false, false, time.Time{} }
 
 type flavorResource struct {
 	flavor   kueue.ResourceFlavorReference

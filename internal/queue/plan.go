@@ -14,16 +14,29 @@ import (
 // that went through.
 func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
+		s.reasons.drop(evict.Workload)
 		if evict.Reason != admission.ReasonDeactivated { // its life sees to that
 			s.decide(evict.Workload, evict.UID, s.evict(evict))
 		}
 	}
 	for _, admit := range plan.Admit {
+		s.reasons.drop(admit.Workload)
 		s.decide(admit.Workload, admit.UID, s.admit(admit))
 	}
 	for _, park := range plan.Park {
-		s.decide(park.Workload, park.UID, s.park(park))
+		s.reasons.add(park)
 	}
+	decisions := len(plan.Evict) + len(plan.Admit)
+	s.reasons.budget.decided(decisions)
+	s.statuses.budget.decided(decisions)
+}
+
+// tell writes down why workloads wait, as far as there is a budget for it.
+func (s *Shell) tellReasons() time.Time {
+	for p, ok := s.reasons.pop(); ok; p, ok = s.reasons.pop() {
+		s.decide(p.Workload, p.UID, s.park(p))
+	}
+	return s.reasons.next()
 }
 
 func (s *Shell) admit(a admission.Admit) *change {

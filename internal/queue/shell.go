@@ -34,6 +34,7 @@ type Shell struct {
 	engine   *admission.Engine
 	inbox    *inbox
 	statuses *statuses
+	reasons  *reasons
 	keeper   *keeper
 	now      func() time.Time
 	gates    struct{ partial, reclaim, topology, boost, gated bool }
@@ -116,6 +117,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		client: c, cache: reader, options: options, now: time.Now,
 		engine:         admission.New(options.engine()),
 		inbox:          newInbox(),
+		reasons:        newReasons(),
 		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
 		keepWrites:     newPool[client.Object](),
@@ -236,9 +238,12 @@ func (s *Shell) loop(ctx context.Context) {
 		start := time.Now()
 		plan := s.engine.Decide(s.now())
 		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
+		now, idle := s.now(), s.workloadWrites.idle()
+		s.reasons.budget.pass(now, idle)
+		s.statuses.budget.pass(now, idle)
 		s.carryOut(plan)
 		s.keeper.settle()
-		next = earlier(earlier(plan.NextAt, s.alarms.next()), s.statuses.publish(s.engine, s.now()))
+		next = earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
 	}
 }
 

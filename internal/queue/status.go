@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,10 +24,11 @@ const statusInterval = 500 * time.Millisecond
 
 // statuses keeps the queues' status current. The loop computes it from the
 // ledger and the engine, and hands over what differs to be written, no more
-// often than statusInterval.
+// often than statusInterval and within a budget.
 type statuses struct {
 	*objects
 	ledger  *ledger
+	budget  budget
 	fair    bool          // shares of queues and cohorts count
 	sample  time.Duration // how often LocalQueues' usage is noted; 0: it does not count
 	due     time.Time     // not before this time again
@@ -35,7 +37,7 @@ type statuses struct {
 }
 
 func newStatuses(write func(client.Object), engine admission.Options) *statuses {
-	s := &statuses{objects: newObjects(), ledger: newLedger(), write: write}
+	s := &statuses{objects: newObjects(), ledger: newLedger(), budget: statusBudget(), write: write}
 	s.fair = engine.Policy == admission.PolicyDRF || engine.Policy == admission.PolicyMaxMin
 	if engine.UsageHalfLife > 0 {
 		s.sample = cmp.Or(engine.UsageSampling, 5*time.Minute)
@@ -60,59 +62,111 @@ func (s *statuses) saw(obj client.Object, gone bool) {
 }
 
 // publish hands over the statuses that changed, if it is time, and returns
-// when it wants to be called again; zero: after the next event.
+// when it wants to be called again; zero: after the next event. Those that
+// changed first go first, and as many as the budget has writes for; whether a
+// queue is active is told at once.
 func (s *statuses) publish(engine *admission.Engine, now time.Time) time.Time {
 	if now.Before(s.due) {
 		return s.due
 	}
-	sampling := s.sample > 0 && now.Sub(s.sampled) >= s.sample
-	if sampling {
-		s.sampled = now
-	}
-	wrote := s.publishCohorts(engine)
-	for key, cq := range s.clusterQueues {
-		a := s.ledger.clusterQueue(key)
-		status, exists := engine.Status(key)
-		if !exists || a.writing || (!a.changed && int32(status.Pending) == cq.Status.PendingWorkloads) {
-			continue
-		}
-		a.changed = false
-		next := s.clusterQueueStatus(cq, a, status, now)
-		if !equality.Semantic.DeepEqual(cq.Status, next.Status) {
+	again := s.takeSample(now)
+	wrote, left := s.publishCohorts(engine)
+	for _, a := range s.changed(engine, now) {
+		next, differs, urgent := s.compute(a, engine, now)
+		switch {
+		case !differs:
+			a.settled()
+		case urgent || s.budget.take():
+			a.settled()
 			a.writing, wrote = true, true
 			s.write(next)
+		default:
+			left = true
 		}
-	}
-	for key, lq := range s.localQueues {
-		a := s.ledger.localQueue(key)
-		if (!a.changed && !sampling) || a.writing {
-			continue
-		}
-		a.changed = false
-		next := s.localQueueStatus(lq, a, now)
-		if sampling {
-			s.noteUsage(next, engine)
-		}
-		if !equality.Semantic.DeepEqual(lq.Status, next.Status) {
-			a.writing, wrote = true, true
-			s.write(next)
-		}
-	}
-	var again time.Time
-	if s.sample > 0 {
-		again = s.sampled.Add(s.sample)
 	}
 	if wrote {
 		s.due = now.Add(statusInterval)
-		return earlier(s.due, again)
+		again = earlier(s.due, again)
+	}
+	if left {
+		again = later(s.due, earlier(s.budget.next(), again))
 	}
 	return again
 }
 
+// takeSample has the LocalQueues' usage noted when it is time to, and returns
+// when that is again.
+func (s *statuses) takeSample(now time.Time) time.Time {
+	if s.sample == 0 {
+		return time.Time{}
+	}
+	if now.Sub(s.sampled) >= s.sample {
+		s.sampled = now
+		for key := range s.localQueues {
+			a := s.ledger.localQueue(key)
+			a.changed, a.sample = true, true
+		}
+	}
+	return s.sampled.Add(s.sample)
+}
+
+// changed lists the queues whose status may no longer be true, in the order in
+// which that was noticed.
+func (s *statuses) changed(engine *admission.Engine, now time.Time) []*account {
+	var list []*account
+	add := func(a *account) {
+		if a.since.IsZero() {
+			a.since = now
+		}
+		list = append(list, a)
+	}
+	for name, cq := range s.clusterQueues {
+		a := s.ledger.clusterQueue(name)
+		pending, exists := engine.PendingIn(name)
+		if exists && !a.writing && (a.changed || int32(pending) != cq.Status.PendingWorkloads) {
+			a.queue = cq
+			add(a)
+		}
+	}
+	for key, lq := range s.localQueues {
+		if a := s.ledger.localQueue(key); a.changed && !a.writing {
+			a.queue = lq
+			add(a)
+		}
+	}
+	slices.SortFunc(list, func(a, b *account) int { return a.since.Compare(b.since) })
+	return list
+}
+
+// compute is a queue's status as it is now, whether it differs from what was
+// written, and whether in more than numbers.
+func (s *statuses) compute(a *account, engine *admission.Engine, now time.Time) (next client.Object, differs, urgent bool) {
+	switch q := a.queue.(type) {
+	case *kueue.ClusterQueue:
+		status, _ := engine.Status(q.Name)
+		n := s.clusterQueueStatus(q, a, status, now)
+		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
+	case *kueue.LocalQueue:
+		n := s.localQueueStatus(q, a, now)
+		if a.sample {
+			s.noteUsage(n, engine)
+		}
+		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
+	}
+	return nil, false, false
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // publishCohorts hands over the shares of cohorts that changed.
-func (s *statuses) publishCohorts(engine *admission.Engine) (wrote bool) {
+func (s *statuses) publishCohorts(engine *admission.Engine) (wrote, left bool) {
 	if !s.fair {
-		return false
+		return false, false
 	}
 	for name, cohort := range s.cohorts {
 		status, exists := engine.CohortStatus(name)
@@ -124,10 +178,13 @@ func (s *statuses) publishCohorts(engine *admission.Engine) (wrote bool) {
 		if equality.Semantic.DeepEqual(cohort.Status.FairSharing, share) {
 			continue
 		}
+		if !s.budget.take() {
+			return wrote, true
+		}
 		a.writing, wrote = true, true
 		s.write(&kueue.Cohort{ObjectMeta: cohort.ObjectMeta, Spec: cohort.Spec, Status: kueue.CohortStatus{FairSharing: share}})
 	}
-	return wrote
+	return wrote, false
 }
 
 // weighted is a share as a status shows it: the largest number there is for a

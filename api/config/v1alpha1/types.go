@@ -113,13 +113,13 @@ type Resources struct {
 	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
 }
 
-// Visibility is where the visibility API is served, on which the API server
-// calls.
+// Visibility is where the API server finds the visibility API. It is served
+// beside the webhooks in any case.
 type Visibility struct {
 	// Host to listen on; empty means every address.
 	Host string `json:"host,omitempty"`
-	// Port 0 serves none.
-	Port int `json:"port"`
+	// Port to serve it on as well; 0 for none.
+	Port int `json:"port,omitempty"`
 }
 
 // QueueMetrics says which of the queue's metrics there are beside the usual.
@@ -242,11 +242,10 @@ func NewQueueConfiguration() *QueueConfiguration {
 		Webhook: Webhook{
 			Port:       9443,
 			CertDir:    "/tmp/elastic-queue/certs",
-			DNSNames:   []string{"elastic-queue-webhook-service.elastic-queue.svc", "elastic-queue-visibility.elastic-queue.svc"},
+			DNSNames:   []string{"elastic-queue-webhook-service.elastic-queue.svc"},
 			SecretName: "elastic-queue-webhooks",
 		},
-		Writers:    16,
-		Visibility: Visibility{Port: 9444},
+		Writers: 16,
 	}
 }
 

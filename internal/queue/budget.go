@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// budget bounds the writes that only tell: queues' counts, and why a workload
+// waits. Deciding comes first. While decisions are being written it grows with
+// them, a fraction of a write for each; while nothing is, with time.
+type budget struct {
+	perDecision, perSecond, perIdleSecond float64
+	most                                  float64
+
+	left float64
+	at   time.Time
+}
+
+// The budgets are such that a busy queue writes less than twice for each
+// workload it admits, and a quiet one tells everything at once.
+func statusBudget() budget {
+	return budget{perDecision: 0.25, perSecond: 1, perIdleSecond: 20, most: 60, left: 60}
+}
+
+func reasonBudget() budget {
+	return budget{perDecision: 0.2, perSecond: 1, perIdleSecond: 10, most: 100, left: 100}
+}
+
+// pass lets time pass; idle says that no decision was being written meanwhile.
+func (b *budget) pass(now time.Time, idle bool) {
+	rate := b.perSecond
+	if idle {
+		rate = b.perIdleSecond
+	}
+	if !b.at.IsZero() {
+		b.left = min(b.most, b.left+rate*max(0, now.Sub(b.at).Seconds()))
+	}
+	b.at = now
+}
+
+// decided takes in that n decisions are on their way.
+func (b *budget) decided(n int) { b.left = min(b.most, b.left+b.perDecision*float64(n)) }
+
+// take spends one write, if there is one to spend.
+func (b *budget) take() bool {
+	if b.left < 1 {
+		return false
+	}
+	b.left--
+	return true
+}
+
+// next is when there is a write to spend at the latest.
+func (b *budget) next() time.Time {
+	return b.at.Add(time.Duration(max(0, 1-b.left) / b.perSecond * float64(time.Second)))
+}
+
+// reasons are verdicts that wait to be told, the oldest first. One that is
+// overtaken by a newer one, or by a decision, is never told.
+type reasons struct {
+	budget budget
+	order  []admission.Key
+	parks  map[admission.Key]admission.Park
+}
+
+func newReasons() *reasons {
+	return &reasons{budget: reasonBudget(), parks: map[admission.Key]admission.Park{}}
+}
+
+func (r *reasons) add(p admission.Park) {
+	if _, waiting := r.parks[p.Workload]; !waiting {
+		r.order = append(r.order, p.Workload)
+	}
+	r.parks[p.Workload] = p
+}
+
+func (r *reasons) drop(key admission.Key) { delete(r.parks, key) }
+
+// pop takes the next one that may be told now.
+func (r *reasons) pop() (admission.Park, bool) {
+	for len(r.order) > 0 {
+		p, waiting := r.parks[r.order[0]]
+		if waiting && !r.budget.take() {
+			return admission.Park{}, false
+		}
+		delete(r.parks, r.order[0])
+		r.order = r.order[1:]
+		if waiting {
+			return p, true
+		}
+	}
+	return admission.Park{}, false
+}
+
+// next is when to look again; zero: when there is something new.
+func (r *reasons) next() time.Time {
+	if len(r.parks) == 0 {
+		return time.Time{}
+	}
+	return r.budget.next()
+}
