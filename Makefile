@@ -51,6 +51,16 @@ build-scheduler:
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
 
+# Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
+#   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true
+KO := go run github.com/google/ko@v0.18.0
+PUSH ?= false
+
+.PHONY: images
+images: ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
+	KO_DOCKER_REPO=$${KO_DOCKER_REPO:-ghcr.io/elastic-ai} $(KO) build --base-import-paths --push=$(PUSH) --oci-layout-path=bin/images \
+		--sbom=spdx --sbom-dir=bin/images --platform=linux/amd64 $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
+
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
@@ -59,6 +69,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 	$(TOOL) controller-gen object crd paths=./api/jobs/v1alpha1 output:crd:dir=deploy/crd
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="./api/elasticgpu/v1alpha;./api/elasticgpu/v1alpha1" output:crd:dir=deploy/crd
+	cd tools/render && go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml
 
 ##@ Check
 
@@ -102,7 +113,8 @@ lint: ## Check style, import rules and complexity
 .PHONY: verify
 verify: generate ## Check that generated files and formatting are up to date
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
-	@git diff --exit-code -- deploy/crd api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
+	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
+	cd tools/render && go test ./...
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
 
 ##@ Measure

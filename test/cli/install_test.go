@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// Everything but the workloads of deploy/install/elastic.yaml is in this cluster
+// already, with its roles, webhooks and certificates in force (deploy's own test
+// says so). The workloads are accepted under the namespace's pod security, and
+// each gets its pods; what runs in those is simulated.
+func TestInstalledWorkloads(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root(), "deploy", "install", "elastic.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := deploy.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{"elastic-queue": 1, "elastic-gpu-scheduler": 2, "elastic-gpu-agent": 3}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ConfigMap":
+			readable(t, object)
+			fallthrough
+		case "Deployment", "DaemonSet":
+			cluster.Make(t, object)
+		}
+	}
+	sandbox.Eventually(t, "the programs' pods run", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := cluster.List(ctx, pods, client.InNamespace("elastic-queue")); err != nil {
+			return err
+		}
+		up := map[string]int{}
+		for i := range pods.Items {
+			if pods.Items[i].Status.Phase == corev1.PodRunning {
+				up[pods.Items[i].Labels["app"]]++
+			}
+		}
+		if fmt.Sprint(up) != fmt.Sprint(want) {
+			return fmt.Errorf("%v run, want %v", up, want)
+		}
+		return nil
+	})
+}
+
+// readable checks that the program reads its configuration, every field of it.
+func readable(t *testing.T, config *unstructured.Unstructured) {
+	t.Helper()
+	files, _, _ := unstructured.NestedStringMap(config.Object, "data")
+	for name, text := range files {
+		var into any
+		switch name {
+		case "queue.yaml":
+			into = v1alpha1.NewQueueConfiguration()
+		case "gpu-scheduler.yaml":
+			into = v1alpha1.NewGPUSchedulerConfiguration()
+		case "gpu-agent.yaml":
+			into = v1alpha1.NewGPUAgentConfiguration()
+		}
+		doc, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := program.DecodeStrict(doc, into); err != nil {
+			t.Errorf("%s of %s: %v", name, config.GetName(), err)
+		}
+	}
+}
