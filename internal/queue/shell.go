@@ -49,6 +49,7 @@ type Shell struct {
 
 	workloads  map[admission.Key]*tracked
 	successors map[admission.Key]admission.Key // the workload that is to take another's place
+	claims     *claims
 	// looked are those to look at when all that is known is taken in; lookAll adds
 	// those whom the state of their queues concerns.
 	looked  []*tracked
@@ -123,6 +124,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		keepWrites:     newPool[client.Object](),
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
+		claims:         newClaims(),
 	}
 	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
@@ -145,6 +147,9 @@ func (s *Shell) Start(ctx context.Context) error {
 	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.worldKinds()...)
+	}
+	if s.serves("ElasticGPUClaim") {
+		kinds = append(kinds, &egpu.ElasticGPUClaim{})
 	}
 	var synced []toolscache.InformerSynced
 	for _, kind := range kinds {
@@ -176,12 +181,17 @@ func (s *Shell) Start(ctx context.Context) error {
 // objects has its cards in the nodes' labels.
 func (s *Shell) worldKinds() []client.Object {
 	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
-	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind("GPU").GroupKind(), egpu.GroupVersion.Version)
-	if err != nil {
-		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels", "why", err.Error())
+	if !s.serves("GPU") {
+		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels")
 		return kinds
 	}
 	return append(kinds, &egpu.GPU{})
+}
+
+// serves says the cluster has a kind of elasticgpu.io.
+func (s *Shell) serves(kind string) bool {
+	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind(kind).GroupKind(), egpu.GroupVersion.Version)
+	return err == nil
 }
 
 func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
@@ -284,6 +294,10 @@ func (s *Shell) sawWorld(obj client.Object, gone bool) {
 
 // sawQueue takes in a queue, or what queues refer to.
 func (s *Shell) sawQueue(obj client.Object, gone bool) {
+	if claim, ok := obj.(*egpu.ElasticGPUClaim); ok {
+		s.sawClaim(claim, gone)
+		return
+	}
 	s.lookAll = s.lookAll || s.statuses.reopens(obj, gone)
 	s.statuses.saw(obj, gone)
 	s.keeper.saw(obj, gone)
@@ -360,9 +374,13 @@ func (s *Shell) lost(wl *kueue.Workload) {
 		if old := workload.Replaces(wl); s.successors[old] == key {
 			delete(s.successors, old)
 		}
+		s.claims.use(wl, false)
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})
 	s.passOn(key)
+	for _, claim := range claimKeys(wl) {
+		s.tellUsers(claim, key)
+	}
 }
 
 // saw takes in what an informer says of a workload.
@@ -378,6 +396,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		if old := workload.Replaces(wl); old.Name != "" {
 			s.successors[old] = key
 		}
+		s.claims.use(wl, true)
 		s.book(t)
 		s.tellWorkload(wl)
 		s.look(t)

@@ -27,7 +27,9 @@ func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
 	w := s.alone(wl)
 	if old := s.replaced(wl); old != nil {
 		workload.Beyond(&w, old)
+		return w // the claims of its pods are those of the first
 	}
+	s.countClaims(&w, wl)
 	return w
 }
 
@@ -37,6 +39,9 @@ func (s *Shell) tellWorkload(wl *kueue.Workload) {
 	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
 	s.follow(wl)
 	s.passOn(workload.KeyOf(wl))
+	for _, claim := range claimKeys(wl) {
+		s.tellUsers(claim, workload.KeyOf(wl))
+	}
 }
 
 // passOn looks again at the workload that is to take another's place.
@@ -75,6 +80,7 @@ func (s *Shell) book(t *tracked) {
 // whole is the admission to write for one that the engine gave. It is nil where
 // the workload whose place is taken has let go since: that has to be decided anew.
 func (s *Shell) whole(wl *kueue.Workload, given *admission.Admission) *admission.Admission {
+	given = workload.FoldClaims(given)
 	if workload.Replaces(wl) == (admission.Key{}) {
 		return given
 	}

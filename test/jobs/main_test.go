@@ -29,6 +29,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/test/crds"
@@ -40,7 +41,7 @@ var cluster *sandbox.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "24x8:H100-80G",
-		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme},
+		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme, egpu.AddToScheme},
 	}))
 }
 

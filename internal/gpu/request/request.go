@@ -134,6 +134,28 @@ func List(list corev1.ResourceList, mode Mode) (placement.CardRequest, error) {
 	return sums.request()
 }
 
+// Quota is what a claim's list of resources counts as, under the names containers use: shares and
+// whole cards are the same currency whichever way they are asked for.
+func Quota(list corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, value := range list {
+		switch _, word, _ := strings.Cut(string(name), "/"); word {
+		case "gpu-core", "core":
+			name = egpu.ResourceCore
+		case "gpu-memory", "memory":
+			name = egpu.ResourceMemory
+		case "gpu", "gpu-count":
+			name = egpu.ResourceWhole
+		case "qgpu-core", "qgpu-memory", "qgpu-core-greedy":
+			name = corev1.ResourceName("tke.cloud.tencent.com/" + word)
+		}
+		sum := out[name]
+		sum.Add(value)
+		out[name] = sum
+	}
+	return out
+}
+
 // sums of what one container asks for.
 type sums struct {
 	modes                               []Mode

@@ -31,6 +31,15 @@ func PodsOf(wl *kueue.Workload) admission.Key {
 // Holds says the workload counts against quota.
 func Holds(wl *kueue.Workload) bool { return HasReservation(wl) && !IsFinished(wl) }
 
+// HeldLonger says a has held its quota longer than b.
+func HeldLonger(a, b *kueue.Workload) bool {
+	x, y := condition(a, kueue.WorkloadQuotaReserved), condition(b, kueue.WorkloadQuotaReserved)
+	if !x.LastTransitionTime.Equal(&y.LastTransitionTime) {
+		return x.LastTransitionTime.Before(&y.LastTransitionTime)
+	}
+	return a.Name < b.Name
+}
+
 // Beyond leaves of w what it needs beside what old holds, whose place it is to
 // take: the additional pods, on the same flavors.
 func Beyond(w *admission.Workload, old *kueue.Workload) {

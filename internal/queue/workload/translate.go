@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
@@ -137,7 +138,9 @@ func podRequests(spec *corev1.PodSpec) corev1.ResourceList {
 			*containers = withRequestsFromLimits(*containers)
 		}
 	}
-	return resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+	requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+	delete(requests, egpu.ResourceClaim) // what the claim asks for counts, not that there is one
+	return requests
 }
 
 func needsDefaulting(containers []corev1.Container) bool {
