@@ -30,6 +30,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/topology"
 	"github.com/elastic-ai/elastic/internal/queue/visibility"
 	objects "github.com/elastic-ai/elastic/internal/queue/webhook"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -100,6 +101,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	if err := jobs.Setup(ctx, mgr, jobOptions(cfg, gates)); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
+	}
+	if err := topology.Setup(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up topologies: %w", err)
 	}
 	nodes, err := placer.New(placer.Options{TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true)})
 	if err != nil {

@@ -75,6 +75,9 @@ func (s *Shell) whole(ctx context.Context, g gang, p placement.Pod) (*placement.
 	all := &placement.Gang{Key: g.key}
 	pods := 0
 	for i := range wl.Status.Admission.PodSetAssignments {
+		if wl.Status.Admission.PodSetAssignments[i].TopologyAssignment != nil {
+			return nil, nil // admission has chosen a place for every pod, and they carry it
+		}
 		set, err := s.podSet(ctx, wl, &wl.Status.Admission.PodSetAssignments[i])
 		if err != nil || set == nil {
 			return nil, err

@@ -297,7 +297,13 @@ func (g *podGroup) start(ctx context.Context, c client.Client, wl *kueue.Workloa
 		}
 	}
 	return letIn(ctx, c, g.pods, AdmissionGate, role, room, func(pod *corev1.Pod) error {
-		return additions[index[role(pod)]].addTo(&pod.ObjectMeta, &pod.Spec)
+		info := additions[index[role(pod)]]
+		if len(info.gates) == 0 { // it was to be placed by topology, but its flavor has none
+			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
+				return g.Name == kueue.TopologySchedulingGate
+			})
+		}
+		return info.addTo(&pod.ObjectMeta, &pod.Spec)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -149,6 +150,10 @@ func (h *holder) pod(ctx context.Context, request admission.Request) (client.Obj
 	}
 	if !gated(pod) && pod.Labels[ManagedLabel] == "" {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})
+	}
+	if !hasGate(pod, kueue.TopologySchedulingGate) && pod.Labels[ManagedLabel] == "" && topologyRequest(&pod.ObjectMeta, "", false, "", 0) != nil {
+		// Gates can be taken off later, not put on.
+		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 	}
 	setLabel(pod, ManagedLabel, "true")
 	if err := h.group(parent, pod); err != nil {

@@ -50,6 +50,10 @@ func (s *Shell) admit(a admission.Admit) *change {
 		}
 		return false
 	})
+	var places map[string]*kueue.TopologyAssignment
+	if s.options.Placer != nil {
+		places = s.options.Placer.Assignments(a.Admission.Placement)
+	}
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			given := s.whole(wl, a.Admission)
@@ -59,6 +63,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 				return false
 			}
 			workload.Admit(wl, given, checks, now)
+			workload.Assign(wl, places)
 			return true
 		},
 		done: func(wl *kueue.Workload) {

@@ -96,6 +96,14 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 	}
 }
 
+// Assign says where in a topology the pods of each set go.
+func Assign(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+	for i := range wl.Status.Admission.PodSetAssignments {
+		set := &wl.Status.Admission.PodSetAssignments[i]
+		set.TopologyAssignment = places[string(set.Name)]
+	}
+}
+
 // recheck makes the checks those of a list; what is known of them stays.
 func recheck(wl *kueue.Workload, names []string, now time.Time) {
 	var checks []kueue.AdmissionCheckState

@@ -1,0 +1,219 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// move is a pod and the node labels of its place.
+type move struct {
+	pod    *corev1.Pod
+	labels map[string]string
+}
+
+// domain is a place and how many pods belong there.
+type domain struct {
+	values []string
+	count  int
+}
+
+// domains spells an assignment out, in the order of ranks.
+func domains(a *kueue.TopologyAssignment) []domain {
+	var out []domain
+	for _, part := range a.Slices {
+		for i := range int(part.DomainCount) {
+			d := domain{count: int(ptr.Deref(part.PodCounts.Universal, 0))}
+			if part.PodCounts.Universal == nil {
+				d.count = int(part.PodCounts.Individual[i])
+			}
+			for _, level := range part.ValuesPerLevel {
+				value := ptr.Deref(level.Universal, "")
+				if v := level.Individual; v != nil {
+					value = ptr.Deref(v.Prefix, "") + v.Roots[i] + ptr.Deref(v.Suffix, "")
+				}
+				d.values = append(d.values, value)
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func (d domain) labels(levels []string) map[string]string {
+	labels := make(map[string]string, len(levels))
+	for i, key := range levels {
+		labels[key] = d.values[i]
+	}
+	return labels
+}
+
+// holds says a pod was sent to the domain.
+func (d domain) holds(pod *corev1.Pod, levels []string) bool {
+	for i, key := range levels {
+		if pod.Spec.NodeSelector[key] != d.values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func gated(pod *corev1.Pod) bool {
+	return slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
+}
+
+// set is what is known of the ranks in a pod set: its pods' own ranks begin at
+// first, after those of a smaller set of its group.
+type set struct {
+	assigned *kueue.PodSetAssignment
+	request  *kueue.PodSetTopologyRequest
+	first    int
+}
+
+// place finds the places of the pods that wait: by rank where every pod has
+// one, else wherever there is room.
+func (s set) place(pods []*corev1.Pod) []move {
+	places, levels := domains(s.assigned.TopologyAssignment), s.assigned.TopologyAssignment.Levels
+	ranks, err := s.ranks(pods, places, levels)
+	if err != nil {
+		return anywhere(pods, places, levels)
+	}
+	var moves []move
+	for i, pod := range pods {
+		if gated(pod) {
+			moves = append(moves, move{pod, at(places, ranks[i]).labels(levels)})
+		}
+	}
+	return moves
+}
+
+// at is the domain of a rank.
+func at(places []domain, rank int) *domain {
+	for i := range places {
+		if rank < places[i].count {
+			return &places[i]
+		}
+		rank -= places[i].count
+	}
+	return nil
+}
+
+func anywhere(pods []*corev1.Pod, places []domain, levels []string) []move {
+	var waiting []*corev1.Pod
+	for _, pod := range pods {
+		if gated(pod) {
+			waiting = append(waiting, pod)
+			continue
+		}
+		for i := range places {
+			if places[i].count > 0 && places[i].holds(pod, levels) {
+				places[i].count--
+				break
+			}
+		}
+	}
+	var moves []move
+	for i := range places {
+		for ; places[i].count > 0 && len(waiting) > 0; places[i].count-- {
+			moves = append(moves, move{waiting[0], places[i].labels(levels)})
+			waiting = waiting[1:]
+		}
+	}
+	return moves
+}
+
+// ranks are the pods' ranks. They can be gone by only if every pod has one of
+// its own that has a place, and those that run are where their rank says.
+func (s set) ranks(pods []*corev1.Pod, places []domain, levels []string) ([]int, error) {
+	if s.request == nil || s.request.PodIndexLabel == nil {
+		return nil, fmt.Errorf("pods have no ranks")
+	}
+	size := int(ptr.Deref(s.assigned.Count, 0))
+	perGroup := size
+	if s.request.SubGroupIndexLabel != nil {
+		groups := int(ptr.Deref(s.request.SubGroupCount, 0))
+		if groups <= 0 {
+			return nil, fmt.Errorf("pods are in groups, but nobody says how many")
+		}
+		perGroup = size / groups
+	}
+	ranks, taken := make([]int, len(pods)), map[int]bool{}
+	for i, pod := range pods {
+		rank, err := s.rank(pod, perGroup)
+		if err != nil {
+			return nil, err
+		}
+		if rank < 0 || rank >= size || taken[rank] {
+			return nil, fmt.Errorf("rank %d of pod %s is not its own, or none of %d", rank, pod.Name, size)
+		}
+		place := at(places, rank)
+		if place == nil || (!gated(pod) && !place.holds(pod, levels)) {
+			return nil, fmt.Errorf("pod %s is not where rank %d goes", pod.Name, rank)
+		}
+		ranks[i], taken[rank] = rank, true
+	}
+	return ranks, nil
+}
+
+func (s set) rank(pod *corev1.Pod, perGroup int) (int, error) {
+	index, err := strconv.Atoi(pod.Labels[*s.request.PodIndexLabel])
+	if err != nil {
+		return 0, fmt.Errorf("pod %s has no index: %w", pod.Name, err)
+	}
+	if text := pod.Annotations[kueue.PodIndexOffsetAnnotation]; text != "" {
+		offset, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("pod %s: annotation %s: %w", pod.Name, kueue.PodIndexOffsetAnnotation, err)
+		}
+		index -= offset
+	}
+	if s.request.SubGroupIndexLabel == nil {
+		return index - s.first, nil
+	}
+	group, err := strconv.Atoi(pod.Labels[*s.request.SubGroupIndexLabel])
+	if err != nil || index >= perGroup {
+		return 0, fmt.Errorf("pod %s is in no group, or beyond its end: %w", pod.Name, err)
+	}
+	return group*perGroup + index - s.first, nil
+}
+
+// setsOf are the pod sets of a workload that have places.
+func setsOf(wl *kueue.Workload) []set {
+	var out []set
+	for i := range wl.Status.Admission.PodSetAssignments {
+		s := set{assigned: &wl.Status.Admission.PodSetAssignments[i]}
+		if s.assigned.TopologyAssignment == nil {
+			continue
+		}
+		for j := range wl.Spec.PodSets {
+			if wl.Spec.PodSets[j].Name == s.assigned.Name {
+				s.request = wl.Spec.PodSets[j].TopologyRequest
+			}
+		}
+		s.first = before(wl, s)
+		out = append(out, s)
+	}
+	return out
+}
+
+// before is how many ranks of a set's group belong to a smaller set: the leader
+// of a group has rank 0 and its workers the rest.
+func before(wl *kueue.Workload, s set) int {
+	if s.request == nil || s.request.PodSetGroupName == nil {
+		return 0
+	}
+	for i, other := range wl.Spec.PodSets {
+		r := other.TopologyRequest
+		if other.Name == s.assigned.Name || r == nil || ptr.Deref(r.PodSetGroupName, "") != *s.request.PodSetGroupName || i >= len(wl.Status.Admission.PodSetAssignments) {
+			continue
+		}
+		if count := ptr.Deref(wl.Status.Admission.PodSetAssignments[i].Count, 0); count < ptr.Deref(s.assigned.Count, 0) {
+			return int(count)
+		}
+	}
+	return 0
+}

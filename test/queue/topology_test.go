@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+const rackLabel = "example.com/rack"
+
+// racks makes a queue of twelve cards over two racks, one node each: eight
+// cards in rack one, four in rack two.
+func racks(t *testing.T) string {
+	t.Helper()
+	for node, rack := range map[string]string{"h100-80g-0": "one", "a100-40g-0": "two"} {
+		patch(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, rackLabel, rack))
+	}
+	ns := cluster.Namespace(t)
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{
+		{NodeLabel: rackLabel}, {NodeLabel: corev1.LabelHostname},
+	}}}
+	flavor := sandbox.Flavor(ns, map[string]string{"kubernetes.io/os": "linux"})
+	flavor.Spec.TopologyName = ptr.To(kueue.TopologyReference(ns))
+	cluster.Make(t, topology, flavor, sandbox.ClusterQueue(ns, ns, "12"), sandbox.LocalQueue(ns, "main", ns))
+	return ns
+}
+
+// Jobs that ask for a topology start where their admission says: in one rack,
+// or by rank over both.
+func TestTopology(t *testing.T) {
+	ns := racks(t)
+	for _, test := range []struct {
+		name, annotation, value string
+		pods                    int32
+		hosts                   map[string]int // pods on each
+	}{
+		{"required", kueue.PodSetRequiredTopologyAnnotation, rackLabel, 6, map[string]int{"h100-80g-0": 6}},
+		{"preferred", kueue.PodSetPreferredTopologyAnnotation, rackLabel, 10, nil},
+		{"unconstrained", kueue.PodSetUnconstrainedTopologyAnnotation, "true", 12, map[string]int{"h100-80g-0": 8, "a100-40g-0": 4}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			job := sandbox.Job(ns, test.name, "main", test.pods, "1")
+			job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+			job.Spec.Template.Annotations[test.annotation] = test.value
+			job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+			cluster.Make(t, job)
+			wl := cluster.WorkloadOf(t, job)
+			waitJob(t, job, func(j *batchv1.Job) error {
+				if ptr.Deref(j.Status.Ready, 0) != test.pods {
+					return fmt.Errorf("%d of %d pods are ready", ptr.Deref(j.Status.Ready, 0), test.pods)
+				}
+				return nil
+			})
+			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+				t.Fatal(err)
+			}
+			assigned := wl.Status.Admission.PodSetAssignments[0].TopologyAssignment
+			if assigned == nil || len(assigned.Levels) != 1 || assigned.Levels[0] != corev1.LabelHostname {
+				t.Fatalf("the assignment names hosts: %+v", assigned)
+			}
+			hosts := map[string]int{}
+			for _, pod := range podsOf(t, job) {
+				hosts[pod.Spec.NodeName]++
+				if pod.Spec.NodeSelector[corev1.LabelHostname] != pod.Spec.NodeName {
+					t.Errorf("pod %s runs on %s, its admission sends it to %s", pod.Name, pod.Spec.NodeName, pod.Spec.NodeSelector[corev1.LabelHostname])
+				}
+			}
+			for host, want := range test.hosts {
+				if hosts[host] != want {
+					t.Errorf("pods are on %v, want %d on %s", hosts, want, host)
+				}
+			}
+			// Racks sort by name, and ranks follow them.
+			if test.hosts["a100-40g-0"] == 4 {
+				for _, pod := range podsOf(t, job) {
+					rank, err := strconv.Atoi(pod.Labels[batchv1.JobCompletionIndexAnnotation])
+					if err != nil || (rank < 8) != (pod.Spec.NodeName == "h100-80g-0") {
+						t.Errorf("pod of rank %d is on %s (%v)", rank, pod.Spec.NodeName, err)
+					}
+				}
+			}
+			if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Background")); err != nil {
+				t.Fatal(err)
+			}
+			waitUsage(t, ns, "0")
+		})
+	}
+	job := sandbox.Job(ns, "too-large", "main", 9, "1")
+	job.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = rackLabel
+	cluster.Make(t, job)
+	waitReason(t, cluster.WorkloadOf(t, job), kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+}
+
+// A plain pod can ask for a topology too.
+func TestTopologyOfAPod(t *testing.T) {
+	ns := racks(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: "one", Labels: map[string]string{"kueue.x-k8s.io/queue-name": "main"},
+		Annotations: map[string]string{kueue.PodSetRequiredTopologyAnnotation: corev1.LabelHostname, sandbox.RunFor: "0s"},
+	}, Spec: sandbox.Job(ns, "", "", 1, "1").Spec.Template.Spec}
+	cluster.Make(t, pod)
+	if len(pod.Spec.SchedulingGates) != 2 {
+		t.Fatalf("the pod waits for quota and for its place: %v", pod.Spec.SchedulingGates)
+	}
+	waitCondition(t, cluster.WorkloadOf(t, pod), kueue.WorkloadFinished, true)
+}
