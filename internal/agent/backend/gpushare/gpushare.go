@@ -1,0 +1,151 @@
+// Package gpushare holds containers to their share of a card with the library of native/cuda, which is
+// preloaded into them. What it mounts, and the file of limits, are that library's contract
+// (native/cuda/README.md).
+package gpushare
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/share"
+)
+
+// Where the library expects its files, inside the container.
+const (
+	limitsDir   = "/etc/elastic-gpu"
+	runDir      = "/run/elastic-gpu"
+	cardsDir    = "/run/elastic-gpu/cards"
+	preloadFile = "/etc/ld.so.preload"
+	libraryFile = "/usr/lib/elastic-gpu/libelasticgpu.so"
+)
+
+// Backend keeps a folder per share below Dir:
+//
+//	shares/ID/etc/limits   what the share is
+//	shares/ID/run/         the library's region and sockets
+//	cards/                 one file per card, shared by all containers
+//	ld.so.preload          one line
+type Backend struct {
+	Driver backend.Driver
+	// Dir is ours alone; Library is libelasticgpu.so on the node.
+	Dir, Library string
+}
+
+// Name by which classes choose it.
+func (*Backend) Name() string { return "gpushare" }
+
+// Prepare writes the limits and says what to mount.
+func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEdits, error) {
+	if _, err := os.Stat(b.Library); err != nil {
+		return nil, fmt.Errorf("the library that holds shares is not on this node: %w", err)
+	}
+	limits, err := Limits(s)
+	if err != nil {
+		return nil, err
+	}
+	dir := b.share(s.ID)
+	// The library runs as whoever the container runs as: what it writes to is open to all who can
+	// reach it, which are the containers it is mounted into.
+	for path, mode := range map[string]fs.FileMode{
+		filepath.Join(dir, "etc"): 0o755, filepath.Join(dir, "run"): 0o777, filepath.Join(b.Dir, "cards"): 0o777,
+	} {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return nil, err
+		}
+	}
+	if err := replace(filepath.Join(b.Dir, "ld.so.preload"), []byte(libraryFile+"\n")); err != nil {
+		return nil, err
+	}
+	if err := replace(filepath.Join(dir, "etc", "limits"), limits); err != nil {
+		return nil, err
+	}
+	edits, err := b.Driver.Edits(s)
+	if err != nil {
+		return nil, err
+	}
+	edits.Mounts = append(edits.Mounts,
+		mount(b.Library, libraryFile, "ro"),
+		mount(filepath.Join(b.Dir, "ld.so.preload"), preloadFile, "ro"),
+		mount(filepath.Join(dir, "etc"), limitsDir, "ro"),
+		mount(filepath.Join(dir, "run"), runDir, "rw"),
+		mount(filepath.Join(b.Dir, "cards"), cardsDir, "rw"))
+	return edits, nil
+}
+
+// Release removes the share's folder.
+func (b *Backend) Release(_ context.Context, id string) error { return os.RemoveAll(b.share(id)) }
+
+// Held lists the folders that are there.
+func (b *Backend) Held(context.Context) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(b.Dir, "shares"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	ids := make([]string, 0, len(entries))
+	for _, e := range entries {
+		ids = append(ids, e.Name())
+	}
+	return ids, err
+}
+
+func (b *Backend) share(id string) string { return filepath.Join(b.Dir, "shares", filepath.Base(id)) }
+
+func mount(host, container, access string) *specs.Mount {
+	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{access, "nosuid", "nodev", "bind"}}
+}
+
+// onOff are the parameters of a class that the library knows, as they are.
+var onOff = []string{"swap", "oversubscribe"}
+
+// Limits is the library's file for a share.
+func Limits(s *share.Share) ([]byte, error) {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "elastic-gpu 1\ncontainer %s/%s\n", s.UID, s.Container)
+	for _, name := range onOff {
+		switch value := s.Parameters[name]; value {
+		case "":
+		case "on", "off":
+			fmt.Fprintf(&text, "%s %s\n", name, value)
+		default:
+			return nil, fmt.Errorf("the class's parameter %s is %q: write on or off", name, value)
+		}
+	}
+	lend := s.Parameters["lend"]
+	switch lend {
+	case "":
+		lend = "off"
+	case "on", "off":
+	default:
+		return nil, fmt.Errorf("the class's parameter lend is %q: write on or off", lend)
+	}
+	for _, c := range s.Cards {
+		if c.UUID == "" || strings.ContainsAny(c.UUID, " \n") {
+			return nil, fmt.Errorf("card %d has the UUID %q", c.Index, c.UUID)
+		}
+		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend)
+	}
+	return text.Bytes(), nil
+}
+
+// replace a file at once, so that no reader sees half of it. One that is right is left alone.
+func replace(path string, data []byte) error {
+	if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, data) {
+		return nil
+	}
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil { //nolint:gosec // containers read it, whoever they run as
+		return err
+	}
+	return os.Rename(path+".new", path)
+}

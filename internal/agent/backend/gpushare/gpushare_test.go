@@ -1,0 +1,99 @@
+package gpushare_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+)
+
+func TestConformance(t *testing.T) {
+	dirs := map[string]string{}
+	conformance.Run(t, conformance.Subject{
+		Leaves: true,
+		New: func(t *testing.T) backend.Backend {
+			if dirs[t.Name()] == "" {
+				dirs[t.Name()] = t.TempDir()
+			}
+			return newBackend(t, dirs[t.Name()])
+		},
+	})
+}
+
+func newBackend(t *testing.T, dir string) *gpushare.Backend {
+	t.Helper()
+	library := filepath.Join(t.TempDir(), "libelasticgpu.so")
+	if dir != "" {
+		library = filepath.Join(dir, "libelasticgpu.so")
+	}
+	if err := os.WriteFile(library, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &gpushare.Backend{Driver: &backend.NodeDriver{Root: t.TempDir()}, Dir: dir, Library: library}
+}
+
+func TestLimitsFile(t *testing.T) {
+	s := conformance.Subject{}.Share("7", 2)
+	s.Parameters = map[string]string{"lend": "on", "swap": "on", "policy": "spread"}
+	text, err := gpushare.Limits(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `elastic-gpu 1
+container uid-7/main
+swap on
+device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 lend on
+`
+	if string(text) != want {
+		t.Fatalf("got\n%s", text)
+	}
+	for _, name := range []string{"lend", "swap", "oversubscribe"} {
+		s.Parameters = map[string]string{name: "perhaps"}
+		if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "write on or off") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// New limits of a running container replace the file, in the folder that is mounted.
+func TestLimitsChangeInPlace(t *testing.T) {
+	dir := t.TempDir()
+	b := newBackend(t, dir)
+	s := conformance.Subject{}.Share("1", 0)
+	edits, err := b.Prepare(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := ""
+	for _, m := range edits.Mounts {
+		if m.ContainerPath == "/etc/elastic-gpu" {
+			host = m.HostPath
+			if m.Options[0] != "ro" {
+				t.Errorf("the limits are mounted %v", m.Options)
+			}
+		}
+	}
+	s.Cards[0].Percent = 60
+	if _, err := b.Prepare(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(host, "limits"))
+	if err != nil || !strings.Contains(string(data), "compute 60.00") {
+		t.Fatalf("%s %v", data, err)
+	}
+}
+
+func TestWithoutTheLibraryNothingStarts(t *testing.T) {
+	b := newBackend(t, t.TempDir())
+	b.Library += ".gone"
+	if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil {
+		t.Fatal("a container would start without anything that holds it to its share")
+	}
+	if ids, err := b.Held(t.Context()); err != nil || len(ids) != 0 {
+		t.Fatalf("%v %v", ids, err)
+	}
+}

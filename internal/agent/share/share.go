@@ -1,0 +1,133 @@
+// Package share says what one container has of a node's cards: the scheduler's word, in its pod's
+// annotations, put together with what the container or its claim asks for and with the cards that
+// are there.
+package share
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
+)
+
+// Share is what one container has.
+type Share struct {
+	// ID names the share on its node while the container has it.
+	ID        string
+	Pod       types.NamespacedName
+	UID       types.UID
+	Container string
+	Cards     []Card
+	// Parameters of the claim's class; none for resources asked for directly.
+	Parameters map[string]string
+}
+
+// Card of a share, and how much of it.
+type Card struct {
+	discovery.Card
+	// Percent of its compute, 1 to 100.
+	Percent float64
+	// MemoryMB of its memory.
+	MemoryMB int64
+}
+
+// Whole says whether all of every card is the container's.
+func (s *Share) Whole() bool {
+	return !slices.ContainsFunc(s.Cards, func(c Card) bool { return c.Percent < 100 || c.MemoryMB < c.Card.MemoryMB })
+}
+
+// Resolver finds shares. Client reads claims and what they are bound to.
+type Resolver struct {
+	Client client.Reader
+}
+
+// Of is the share of a container. It is an error if the scheduler gave it none: a container that
+// nobody chose cards for gets none.
+func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, cards []discovery.Card) (Share, error) {
+	s := Share{Pod: client.ObjectKeyFromObject(pod), UID: pod.UID, Container: container}
+	text, given := pod.Annotations[egpu.ContainerPrefix+container]
+	if !given {
+		return s, fmt.Errorf("container %s of pod %s: no cards were chosen for it (annotation %s%s): is its scheduler asking elastic-gpu-scheduler?",
+			container, s.Pod, egpu.ContainerPrefix, container)
+	}
+	indexes, err := request.ParseCards(text)
+	if err != nil {
+		return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
+	}
+	asked, err := r.asked(ctx, pod, container, &s)
+	if err != nil {
+		return s, err
+	}
+	for _, index := range indexes {
+		at := slices.IndexFunc(cards, func(c discovery.Card) bool { return c.Index == index })
+		if at < 0 {
+			return s, fmt.Errorf("container %s of pod %s was given card %d, and this node has none of that index", container, s.Pod, index)
+		}
+		s.Cards = append(s.Cards, part(cards[at], asked))
+	}
+	return s, nil
+}
+
+// part of a card that a request is worth. What is not asked for is not limited.
+func part(card discovery.Card, asked placement.CardRequest) Card {
+	c := Card{Card: card, Percent: 100, MemoryMB: card.MemoryMB}
+	if asked.Exclusive {
+		return c
+	}
+	if asked.Core > 0 {
+		c.Percent = float64(asked.Core) / 10
+	}
+	if asked.Memory > 0 {
+		c.MemoryMB = asked.Memory
+	}
+	return c
+}
+
+// asked is what the container asks for itself, or by its claim.
+func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string, s *Share) (placement.CardRequest, error) {
+	for _, group := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range group {
+			if group[i].Name != container {
+				continue
+			}
+			if asked, err := request.Container(&group[i], nil); err != nil || asked.Count > 0 {
+				return asked, err
+			}
+		}
+	}
+	for _, use := range request.Uses(pod) {
+		if use.Container == container {
+			return r.claimed(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: use.Claim}, s)
+		}
+	}
+	return placement.CardRequest{}, fmt.Errorf("container %s of pod %s asks for no cards", container, s.Pod)
+}
+
+func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) (placement.CardRequest, error) {
+	claim, device, class := &egpu.ElasticGPUClaim{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClass{}
+	if err := r.Client.Get(ctx, key, claim); err != nil {
+		return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+	}
+	if claim.Spec.ElasticGPUName == "" {
+		return placement.CardRequest{}, fmt.Errorf("claim %s has no ElasticGPU", key.Name)
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.ElasticGPUName}, device); err != nil {
+		return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+	}
+	if name := claim.ClassName(); name != "" {
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class); client.IgnoreNotFound(err) != nil {
+			return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+		}
+		s.Parameters = class.Parameters
+	}
+	return request.Container(&corev1.Container{Name: key.Name, Resources: corev1.ResourceRequirements{Limits: device.Spec.Capacity}}, nil)
+}

@@ -1,0 +1,174 @@
+// Package slots keeps what containers on this node have: for each a slot, which is a device to the
+// kubelet and a CDI specification to the container runtime.
+//
+// A slot is empty until its container is about to start. Then, and not before, it is known whose it
+// is: the kubelet has written down who holds which device, so the question has one answer however many
+// pods start at once. Nothing is remembered here. Who holds what is the kubelet's to say, what they
+// have is in their pods' annotations, and what has been made is on the disk.
+package slots
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/share"
+)
+
+// Kind of our CDI devices.
+const Kind = "elasticgpu.io/share"
+
+// Holder is the container that holds a slot, as the kubelet says.
+type Holder struct{ Namespace, Pod, Container string }
+
+// Slots of a node.
+type Slots struct {
+	// Dir is where the container runtime reads CDI specifications.
+	Dir string
+	// Backends of this node. The first holds shares of cards; "whole" is for whole ones.
+	Backends []backend.Backend
+	// Holders says who holds which slot now.
+	Holders func(ctx context.Context) (map[string]Holder, error)
+	// Share says what a container has.
+	Share func(ctx context.Context, h Holder) (share.Share, error)
+	Log   logr.Logger
+
+	mu sync.Mutex // one slot is made or unmade at a time
+}
+
+// Device is a slot's name to the container runtime.
+func Device(id string) string { return Kind + "=" + id }
+
+// ErrNobody holds the slot.
+var ErrNobody = errors.New("the kubelet says that no container holds it")
+
+// Fill makes the share of the slot's holder real and tells the container runtime.
+func (s *Slots) Fill(ctx context.Context, id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holders, err := s.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	holder, held := holders[id]
+	if !held {
+		return fmt.Errorf("slot %s: %w", id, ErrNobody)
+	}
+	what, err := s.Share(ctx, holder)
+	if err != nil {
+		return err
+	}
+	what.ID = id
+	b, err := s.backendFor(&what)
+	if err != nil {
+		return err
+	}
+	// What an earlier holder left behind in any of them is gone before the next one comes.
+	for _, other := range s.Backends {
+		if other != b {
+			if err := other.Release(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	edits, err := b.Prepare(ctx, &what)
+	if err != nil {
+		return err
+	}
+	edits.Env = append(edits.Env, "ELASTIC_GPU_BACKEND="+b.Name())
+	s.Log.Info("a container gets its cards", "slot", id, "pod", what.Pod.String(), "container", what.Container, "backend", b.Name(), "cards", len(what.Cards))
+	return s.write(id, edits)
+}
+
+// backendFor a share: the one its class names, else whole cards have one of their own, and shares the first.
+func (s *Slots) backendFor(what *share.Share) (backend.Backend, error) {
+	name := what.Parameters["backend"]
+	if name == "" && !what.Whole() {
+		return s.Backends[0], nil
+	}
+	name = cmp.Or(name, "whole")
+	names := make([]string, len(s.Backends))
+	for i, b := range s.Backends {
+		if names[i] = b.Name(); names[i] == name {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("pod %s wants the backend %q: this node has %s", what.Pod, name, strings.Join(names, ", "))
+}
+
+// Clean empties slots that nobody holds.
+func (s *Slots) Clean(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	holders, err := s.Holders(ctx)
+	if err != nil {
+		return err // who does not know must not take anything away
+	}
+	left := map[string]bool{}
+	files, err := filepath.Glob(s.file("*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		left[name[strings.LastIndex(name, "-")+1:]] = true
+	}
+	for _, b := range s.Backends {
+		ids, err := b.Held(ctx)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			left[id] = true
+		}
+	}
+	for id := range left {
+		if _, held := holders[id]; held {
+			continue
+		}
+		for _, b := range s.Backends {
+			if err := b.Release(ctx, id); err != nil {
+				return err
+			}
+		}
+		if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		s.Log.Info("a slot is empty again", "slot", id)
+	}
+	return nil
+}
+
+func (s *Slots) file(id string) string {
+	return filepath.Join(s.Dir, strings.ReplaceAll(Kind, "/", "-")+"-"+id+".json")
+}
+
+// write the slot's specification, at once: the runtime may read the folder at any time.
+func (s *Slots) write(id string, edits *specs.ContainerEdits) error {
+	spec := specs.Spec{Version: "0.5.0", Kind: Kind, Devices: []specs.Device{{Name: id, ContainerEdits: *edits}}}
+	if len(edits.AdditionalGIDs) > 0 {
+		spec.Version = "0.7.0"
+	}
+	data, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil { //nolint:gosec // the runtime's folder
+		return err
+	}
+	temporary := filepath.Join(s.Dir, "."+id+".new")
+	if err := os.WriteFile(temporary, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, s.file(id))
+}
