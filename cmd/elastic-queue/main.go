@@ -99,7 +99,14 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := objects.Setup(mgr); err != nil {
 		return err
 	}
-	if err := jobs.Setup(ctx, mgr, jobOptions(cfg, gates)); err != nil {
+	selected, err := queue.MetricsFor(cfg, gates)
+	if err != nil {
+		return err
+	}
+	counts := queue.NewMetrics(metrics.Registry, selected)
+	options := jobOptions(cfg, gates)
+	options.Queued = counts.JobQueued
+	if err := jobs.Setup(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
 	}
 	if err := topology.Setup(ctx, mgr); err != nil {
@@ -126,7 +133,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		Placer:      nodes,
 		Writers:     cfg.Writers,
 		Recorder:    mgr.GetEventRecorder(env.Name),
-		Metrics:     queue.NewMetrics(metrics.Registry),
+		Metrics:     counts,
 		Log:         env.Log.WithName("queue"),
 	})
 	if err := mgr.Add(shell); err != nil {

@@ -36,6 +36,7 @@ type controller struct {
 
 	copyLabels    []string
 	noQueueLabels bool
+	queued        func(kind string, after time.Duration)
 }
 
 // objects reconciles the jobs of one row that have a suspend flag.
@@ -233,6 +234,9 @@ func (c *controller) create(ctx context.Context, j job) error {
 	}
 	if err := c.client.Create(ctx, wl); err != nil {
 		return err
+	}
+	if c.queued != nil {
+		c.queued(j.row().GVK.Kind, c.now().Sub(j.meta().GetCreationTimestamp().Time))
 	}
 	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", wl.Namespace, wl.Name)
 	return nil

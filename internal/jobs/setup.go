@@ -38,6 +38,9 @@ type Options struct {
 	CopyLabels []string
 	// NoQueueLabels leaves the queues' names off the pods.
 	NoQueueLabels bool
+	// Queued is told the kind of a job and how old it was when its workload was
+	// made; nil for nobody.
+	Queued func(kind string, after time.Duration)
 	// Concurrency is how many jobs are looked at at once, by "Kind.group".
 	Concurrency map[string]int
 }
@@ -76,7 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	common := &controller{
 		client: mgr.GetClient(), scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
-		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels,
+		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels, queued: options.Queued,
 	}
 	r, err := newRegistry(mgr, inUse, common, podCache, options)
 	if err != nil {

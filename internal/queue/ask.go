@@ -45,6 +45,7 @@ func (s *Shell) ask(ctx context.Context, question func()) error {
 func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Standing, error) {
 	var standing v1alpha1.Standing
 	known := false
+	s.options.Metrics.inc("elastic_explanations_total", "why")
 	err := s.ask(ctx, func() {
 		t := s.workloads[key]
 		if t == nil {
@@ -65,6 +66,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Standi
 // Plan tells what would become of a workload that is not there.
 func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error) {
 	var status v1alpha1.PlanStatus
+	s.options.Metrics.inc("elastic_explanations_total", "plan")
 	err := s.ask(ctx, func() {
 		now := s.now()
 		x := s.engine.Consider(s.forEngine(wl), now)

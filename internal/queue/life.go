@@ -84,7 +84,7 @@ func (s *Shell) tell(wl *kueue.Workload, step workload.Step) {
 		s.admittedEvent(wl)
 	case workload.EvictNow:
 		if wl.Status.Admission != nil {
-			s.evictedEvent(wl, string(wl.Status.Admission.ClusterQueue), step.Reason, step.Cause, step.Message)
+			s.evictedEvent(wl, step.Reason, step.Cause, step.Message)
 		}
 	case workload.Target:
 		reason, message := step.Reason, step.Message

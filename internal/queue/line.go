@@ -16,6 +16,7 @@ import (
 func (s *Shell) Line(ctx context.Context, clusterQueue string) ([]visibility.PendingWorkload, error) {
 	var line []visibility.PendingWorkload
 	known := false
+	s.options.Metrics.inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		if _, known = s.statuses.clusterQueues[clusterQueue]; known {
 			line = s.line(clusterQueue, nil)
@@ -31,6 +32,7 @@ func (s *Shell) Line(ctx context.Context, clusterQueue string) ([]visibility.Pen
 func (s *Shell) LocalLine(ctx context.Context, localQueue client.ObjectKey) ([]visibility.PendingWorkload, error) {
 	var line []visibility.PendingWorkload
 	known := false
+	s.options.Metrics.inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		var lq *kueue.LocalQueue
 		if lq, known = s.statuses.localQueues[localQueue]; known {

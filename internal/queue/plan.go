@@ -93,7 +93,12 @@ func (s *Shell) evict(e admission.Evict) *change {
 			}
 			return true
 		},
-		done: func(wl *kueue.Workload) { s.evictedEvent(wl, e.Queue, string(e.Reason), "", e.Message) },
+		done: func(wl *kueue.Workload) {
+			s.evictedEvent(wl, string(e.Reason), "", e.Message)
+			if e.Reason == admission.ReasonPreempted {
+				s.preempted(e)
+			}
+		},
 	}
 }
 
@@ -102,17 +107,14 @@ func (s *Shell) admittedEvent(wl *kueue.Workload) {
 	waited := s.now().Sub(wl.CreationTimestamp.Time).Seconds()
 	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "Admitted", "Admit",
 		"Admitted by ClusterQueue %s, wait time since creation was %.0fs", queue, waited)
-	s.options.Metrics.admitted.WithLabelValues(queue).Inc()
-	s.options.Metrics.wait.WithLabelValues(queue).Observe(waited)
 }
 
-func (s *Shell) evictedEvent(wl *kueue.Workload, queue, reason, cause, message string) {
+func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) {
 	name := "EvictedDueTo" + reason
 	if reason == kueue.WorkloadDeactivated && cause != "" {
 		name += "DueTo" + cause
 	}
 	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, name, "Evict", "%s", message)
-	s.options.Metrics.evicted.WithLabelValues(queue, reason).Inc()
 }
 
 func (s *Shell) park(p admission.Park) *change {

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
@@ -101,4 +104,28 @@ func duration(d *metav1.Duration) *time.Duration {
 		return nil
 	}
 	return &d.Duration
+}
+
+// MetricsFor reads which metrics there are from the configuration.
+func MetricsFor(cfg *v1alpha1.QueueConfiguration, gates features.Set) (MetricsOptions, error) {
+	options := MetricsOptions{
+		Role: "leader", Resources: cfg.QueueMetrics.ClusterQueueResources,
+		Cohorts:         gates.Enabled(features.MetricsForCohorts),
+		Unadmitted:      gates.Enabled(features.UnadmittedWorkloadsObservability),
+		CreationLatency: gates.Enabled(features.MetricForWorkloadCreationLatency),
+	}
+	if !ptr.Deref(cfg.LeaderElection.Enabled, false) {
+		options.Role = "standalone"
+	}
+	if local := cfg.QueueMetrics.LocalQueues; local != nil && local.Enable && gates.Enabled(features.LocalQueueMetrics) {
+		selector := labels.Everything()
+		if local.LocalQueueSelector != nil {
+			var err error
+			if selector, err = metav1.LabelSelectorAsSelector(local.LocalQueueSelector); err != nil {
+				return options, fmt.Errorf("queueMetrics.localQueues.localQueueSelector: %w", err)
+			}
+		}
+		options.LocalQueue = func(lq *kueue.LocalQueue) bool { return selector.Matches(labels.Set(lq.Labels)) }
+	}
+	return options, nil
 }

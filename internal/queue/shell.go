@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -99,7 +100,7 @@ type Options struct {
 	Placer   *placer.Placer
 	Writers  int
 	Recorder events.EventRecorder
-	Metrics  *Metrics
+	Metrics  *Metrics // nil: nobody looks
 	Log      logr.Logger
 }
 
@@ -126,6 +127,10 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
 	}
+	if s.options.Metrics == nil {
+		s.options.Metrics = NewMetrics(prometheus.NewRegistry(), MetricsOptions{})
+	}
+	s.options.Metrics.source = s
 	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
@@ -196,11 +201,13 @@ func (s *Shell) serves(kind string) bool {
 
 func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
 	written, err := w.write(ctx, s.client, w.workload)
+	s.options.Metrics.inc("elastic_writes_total", "workload", outcome(err))
 	s.inbox.put(message{result: &writeResult{sent: w, written: written, err: err}})
 }
 
 func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
 	err := writeStatus(ctx, s.client, queue)
+	s.options.Metrics.inc("elastic_writes_total", "queue", outcome(err))
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
 	}
@@ -240,21 +247,59 @@ func (s *Shell) loop(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		for _, m := range messages {
-			s.handle(m)
-		}
-		s.ring()
-		s.liveAll()
-		start := time.Now()
-		plan := s.engine.Decide(s.now())
-		s.options.Metrics.decisions.Observe(time.Since(start).Seconds())
-		now, idle := s.now(), s.workloadWrites.idle()
-		s.reasons.budget.pass(now, idle)
-		s.statuses.budget.pass(now, idle)
-		s.carryOut(plan)
-		s.keeper.settle()
-		next = earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
+		next = s.turn(messages)
 	}
+}
+
+// turn takes in what came, decides, and hands over what is to be written. It
+// returns when to take the next turn although nothing comes; zero: never.
+func (s *Shell) turn(messages []message) time.Time {
+	for _, m := range messages {
+		s.handle(m)
+	}
+	s.ring()
+	s.liveAll()
+	start := time.Now()
+	plan := s.engine.Decide(s.now())
+	s.decided(plan, time.Since(start))
+	now, idle := s.now(), s.workloadWrites.idle()
+	s.reasons.budget.pass(now, idle)
+	s.statuses.budget.pass(now, idle)
+	s.carryOut(plan)
+	s.keeper.settle()
+	return earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
+}
+
+// decided notes what a decision took and gave. One that had nothing to decide
+// is no attempt.
+func (s *Shell) decided(plan admission.Plan, took time.Duration) {
+	m := s.options.Metrics
+	m.note("elastic_decision_duration_seconds", took.Seconds())
+	result := "inadmissible"
+	for item, n := range map[string]int{"admit": len(plan.Admit), "evict": len(plan.Evict), "wait": len(plan.Park)} {
+		if n > 0 {
+			m.note("elastic_plan_size", float64(n), item)
+		}
+	}
+	switch {
+	case len(plan.Admit) > 0:
+		result = "success"
+	case len(plan.Evict)+len(plan.Park) == 0:
+		return
+	}
+	m.inc("kueue_admission_attempts_total", result)
+	m.note("kueue_admission_attempt_duration_seconds", took.Seconds(), result)
+}
+
+// outcome of a write, in metrics.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "done"
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return "outdated"
+	}
+	return "failed"
 }
 
 // earlier of two times, where zero means never.
@@ -440,6 +485,7 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 }
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
+	s.happened(t.object, wl)
 	t.object = wl
 	s.book(t)
 }
