@@ -15,10 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/internal/cli/doctor"
 	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
 	"github.com/elastic-ai/elastic/internal/cli/job"
 	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/internal/cli/queues"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -70,7 +72,8 @@ func Root(called string) *cobra.Command {
 	}
 	add("jobs", job.Commands(explain.Plan)...)
 	add("jobs", explain.Command(), explain.PlanCommand())
-	add("cluster", gpu.Command())
+	add("cluster", queues.Commands()...)
+	add("cluster", gpu.Command(), topCommand(), doctor.Command())
 	add("local", local.Commands()...)
 	root.AddCommand(simulateCommand())
 	switch called {

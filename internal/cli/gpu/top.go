@@ -4,42 +4,43 @@ package gpu
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
 
 // Command is "elastic gpu".
 func Command() *cobra.Command {
-	cmd := &cobra.Command{Use: "gpu", Short: "Show the cards of a cluster"}
-	cmd.AddCommand(topCommand())
+	cmd := &cobra.Command{Use: "gpu", Aliases: []string{"gpus", "card", "cards"}, Short: "Show the cards of a cluster"}
+	flags := &reach.Flags{}
+	flags.AddTo(cmd)
+	// As it was before: the name of a local cluster.
+	cmd.PersistentFlags().StringVar(&flags.Local, "name", "", "the same as --local")
+	_ = cmd.PersistentFlags().MarkHidden("name")
+	cmd.AddCommand(listCommand(flags), TopCommand("top", flags), describeCommand(flags))
 	return cmd
 }
 
-func topCommand() *cobra.Command {
-	var name, kubeconfig, output string
+// cardsCommand reads all cards and prints them in a way.
+func cardsCommand(flags *reach.Flags, use, short, example string, print func(s screen.Screen, cards []Card, wide bool)) *cobra.Command {
+	var output screen.Output
 	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Show every card with who holds what",
-		Example: `  elastic gpu top
-  elastic gpu top --name b          # of a local cluster
-  elastic gpu top -o json`,
-		Args: cobra.NoArgs,
+		Use: use, Short: short, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := connect(name, kubeconfig)
+			if err := output.Check(); err != nil {
+				return err
+			}
+			c, err := flags.Connect()
 			if err != nil {
 				return err
 			}
@@ -47,46 +48,81 @@ func topCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch output {
-			case "":
-				return table(cmd.OutOrStdout(), cards)
-			case "json":
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(cards)
+			var names []string
+			for i := range cards {
+				names = append(names, "gpu/"+cards[i].Name)
 			}
-			return fmt.Errorf("output %q is not known: json, or leave it out", output)
+			return output.Print(cmd.OutOrStdout(), cards, names, func(s screen.Screen, wide bool) { print(s, cards, wide) })
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "a local cluster, as 'elastic up --name' made it")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	output.AddTo(cmd)
 	return cmd
 }
 
-func connect(name, kubeconfig string) (client.Client, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	if name != "" {
-		cluster, err := local.Open(name)
-		if err != nil {
-			return nil, err
+// TopCommand shows every card with who holds what; it is also "top gpu".
+func TopCommand(use string, flags *reach.Flags) *cobra.Command {
+	return cardsCommand(flags, use, "Show every card with who holds what", "  elastic gpu top\n  elastic gpu top -o json",
+		func(s screen.Screen, cards []Card, wide bool) { table(cards).Print(s, wide) })
+}
+
+func listCommand(flags *reach.Flags) *cobra.Command {
+	return cardsCommand(flags, "list", "List the cards by node and model", "  elastic gpu list", func(s screen.Screen, cards []Card, wide bool) {
+		t := &screen.Table{Columns: []screen.Column{{Name: "NAME", Cut: true}, {Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "MEMORY"}, {Name: "FREE CORE"}, {Name: "FREE MEMORY"}, {Name: "STATE", Cut: true, Paint: screen.ByStatus}}}
+		for _, c := range cards {
+			t.Add(c.Name, c.Node, c.Index, cmp.Or(c.Model, "-"), fmt.Sprintf("%d MiB", c.Total), fmt.Sprintf("%d%%", max(0, 100-c.Core)), fmt.Sprintf("%d MiB", max(0, c.Total-c.Memory)), c.State)
 		}
-		rules.ExplicitPath = cluster.Kubeconfig()
+		t.Print(s, wide)
+	})
+}
+
+func describeCommand(flags *reach.Flags) *cobra.Command {
+	var output screen.Output
+	cmd := &cobra.Command{
+		Use: "describe CARD", Short: "Show one card and its holders", Example: "  elastic gpu describe h100-80g-0-3", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			c, err := flags.Connect()
+			if err != nil {
+				return err
+			}
+			g := &egpu.GPU{}
+			if err := c.Get(cmd.Context(), client.ObjectKey{Name: args[0]}, g); err != nil {
+				if apierrors.IsNotFound(err) {
+					return fmt.Errorf("there is no card %q: 'elastic gpu list' shows those there are", args[0])
+				}
+				return err
+			}
+			card := cardOf(g)
+			return output.Print(cmd.OutOrStdout(), card, []string{"gpu/" + card.Name}, func(s screen.Screen, _ bool) { printCard(s, &card, g.Spec.UUID) })
+		},
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("finding the cluster (set KUBECONFIG, or give --kubeconfig or --name): %w", err)
+	output.AddTo(cmd, "json", "yaml", "name")
+	return cmd
+}
+
+func printCard(s screen.Screen, c *Card, uuid string) {
+	for _, field := range [][2]string{
+		{"Name", c.Name}, {"Node", c.Node}, {"Card", fmt.Sprint(c.Index)}, {"Model", cmp.Or(c.Model, "-")}, {"UUID", cmp.Or(uuid, "-")},
+		{"State", s.Paint(screen.ByStatus(c.State), c.State)}, {"Core", fmt.Sprintf("%d%% of 100%%", c.Core)}, {"Memory", fmt.Sprintf("%d of %d MiB", c.Memory, c.Total)}, {"Load", c.load()},
+	} {
+		fmt.Fprintf(s, "%-9s%s\n", field[0]+":", field[1])
 	}
-	scheme := runtime.NewScheme()
-	if err := egpu.AddToScheme(scheme); err != nil {
-		return nil, err
+	if len(c.Holders) == 0 {
+		return
 	}
-	return client.New(config, client.Options{Scheme: scheme})
+	fmt.Fprintln(s)
+	t := &screen.Table{Columns: []screen.Column{{Name: "HELD BY", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}}}
+	for _, h := range c.Holders {
+		t.Add(h.Name, fmt.Sprintf("%d%%", h.Core), fmt.Sprintf("%d MiB", h.Memory))
+	}
+	t.Print(s, false)
 }
 
 // Card is one line of the table.
 type Card struct {
+	Name    string   `json:"name"`
 	Node    string   `json:"node"`
 	Index   int      `json:"index"`
 	Model   string   `json:"model"`
@@ -124,7 +160,7 @@ func read(ctx context.Context, c client.Client) ([]Card, error) {
 }
 
 func cardOf(g *egpu.GPU) Card {
-	card := Card{Node: g.Spec.NodeName, Index: g.Spec.Index, Model: g.Spec.Model, Total: g.Spec.Memory, Holders: []Holder{}}
+	card := Card{Name: g.Name, Node: g.Spec.NodeName, Index: g.Spec.Index, Model: g.Spec.Model, Total: g.Spec.Memory, Holders: []Holder{}}
 	card.State = cmp.Or(g.Status.State, "-")
 	if g.Status.Message != "" {
 		card.State += ": " + g.Status.Message
@@ -146,20 +182,24 @@ func cardOf(g *egpu.GPU) Card {
 	return card
 }
 
-func table(out io.Writer, cards []Card) error {
-	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NODE\tCARD\tMODEL\tCORE\tMEMORY\tLOAD\tSTATE\tHELD BY")
-	for _, c := range cards {
-		load := "-"
-		if c.Load != nil {
-			load = fmt.Sprintf("%d%%", *c.Load)
-		}
+func (c *Card) load() string {
+	if c.Load == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", *c.Load)
+}
+
+func table(cards []Card) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{
+		{Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}, {Name: "LOAD"}, {Name: "STATE", Cut: true, Paint: screen.ByStatus}, {Name: "HELD BY", Cut: true},
+	}}
+	for i := range cards {
+		c := &cards[i]
 		var holders []string
 		for _, h := range c.Holders {
 			holders = append(holders, fmt.Sprintf("%s (%d%%, %d MiB)", h.Name, h.Core, h.Memory))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d%%\t%d/%d MiB\t%s\t%s\t%s\n",
-			c.Node, c.Index, cmp.Or(c.Model, "-"), c.Core, c.Memory, c.Total, load, c.State, cmp.Or(strings.Join(holders, ", "), "-"))
+		t.Add(c.Node, c.Index, cmp.Or(c.Model, "-"), fmt.Sprintf("%d%%", c.Core), fmt.Sprintf("%d/%d MiB", c.Memory, c.Total), c.load(), c.State, cmp.Or(strings.Join(holders, ", "), "-"))
 	}
-	return w.Flush()
+	return t
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
 
 func cluster(t *testing.T, objects ...client.Object) client.Client {
@@ -48,14 +49,12 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := table(&out, cards); err != nil {
-		t.Fatal(err)
-	}
+	table(cards).Print(screen.Screen{Writer: &out}, false)
 	want := `
-NODE   CARD   MODEL      CORE   MEMORY          LOAD   STATE                         HELD BY
-a      2      A100-40G   0%     0/40960 MiB     -      -                             -
-a      10     -          50%    356/40960 MiB   71%    Ready                         ns/one (30%, 256 MiB), ns/two (20%, 100 MiB)
-b      0      T4         0%     0/15360 MiB     -      Unhealthy: fell off the bus   -
+NODE  CARD  MODEL     CORE  MEMORY         LOAD  STATE                        HELD BY
+a     2     A100-40G  0%    0/40960 MiB    -     -                            -
+a     10    -         50%   356/40960 MiB  71%   Ready                        ns/one (30%, 256 MiB), ns/two (20%, 100 MiB)
+b     0     T4        0%    0/15360 MiB    -     Unhealthy: fell off the bus  -
 `
 	if "\n"+out.String() != want {
 		t.Errorf("got\n%s\nwant%s", out.String(), want)

@@ -1,9 +1,11 @@
 package job
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +97,36 @@ func listCommand(flags *reach.Flags) *cobra.Command {
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
 	cmd.Flags().BoolVar(&all, "allNamespaces", false, "the same")
 	_ = cmd.Flags().MarkHidden("allNamespaces")
+	AddType(cmd, &typed)
+	output.AddTo(cmd)
+	return cmd
+}
+
+// TopCommand is "top job": what jobs hold, the greatest first.
+func TopCommand(flags *reach.Flags) *cobra.Command {
+	var all bool
+	var typed string
+	var output screen.Output
+	cmd := &cobra.Command{
+		Use: "job", Short: "Show jobs by the cards they hold", Example: "  elastic top job -A", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := output.Check(); err != nil {
+				return err
+			}
+			infos, err := describeAll(cmd, flags, all, typed)
+			if err != nil {
+				return err
+			}
+			held := slices.DeleteFunc(infos, func(i Info) bool { return i.Allocated == nil || *i.Allocated == 0 })
+			slices.SortStableFunc(held, func(a, b Info) int { return cmp.Compare(*b.Allocated, *a.Allocated) })
+			var names []string
+			for i := range held {
+				names = append(names, held[i].Type+"/"+held[i].Name)
+			}
+			return output.Print(cmd.OutOrStdout(), held, names, func(s screen.Screen, wide bool) { Table(held, all).Print(s, wide) })
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
 	AddType(cmd, &typed)
 	output.AddTo(cmd)
 	return cmd

@@ -104,7 +104,7 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 		sets = made // one that cannot be understood has its reason elsewhere
 	}
 	for i := range sets {
-		info.Requested += float64(sets[i].Count) * cards(&sets[i].Template.Spec)
+		info.Requested += float64(sets[i].Count) * Cards(&sets[i].Template.Spec)
 		info.Pods += int(sets[i].Count)
 	}
 	running := 0
@@ -210,7 +210,7 @@ func describePod(pod *corev1.Pod, now time.Time) Instance {
 	}
 	return Instance{
 		Name: pod.Name, Status: podStatus(pod), Seconds: int64(end.Sub(begin).Seconds()),
-		Chief: chiefRank(pod) == 0, Requested: cards(&pod.Spec), Node: pod.Spec.NodeName, Cards: cardsOf(pod),
+		Chief: chiefRank(pod) == 0, Requested: Cards(&pod.Spec), Node: pod.Spec.NodeName, Cards: cardsOf(pod),
 	}
 }
 
@@ -260,8 +260,8 @@ func chiefRank(pod *corev1.Pod) int {
 	return 1
 }
 
-// cards is how many cards a pod asks for: whole ones, or parts of one.
-func cards(pod *corev1.PodSpec) float64 {
+// Cards is how many cards a pod asks for: whole ones, or parts of one.
+func Cards(pod *corev1.PodSpec) float64 {
 	of := func(list corev1.ResourceList) float64 {
 		whole := list["nvidia.com/gpu"]
 		core := list[egpu.ResourceCore]
