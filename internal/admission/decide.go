@@ -101,7 +101,7 @@ func (e *Engine) decideTree(t *tree) {
 	for {
 		e.completeClaims(t)
 		e.wake(t)
-		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched {
+		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) {
 			return
 		}
 	}

@@ -457,7 +457,26 @@ func (e *Engine) revoke(w *workload) {
 	w.spec.Admission = nil
 	w.admitted = 0
 	w.queue = q
-	e.enqueue(w)
+	if q.spec.StrictFIFO { // nobody passes it
+		e.enqueue(w)
+		return
+	}
+	q.pending++
+	t := q.node.root.tree
+	t.takenBack = append(t.takenBack, w)
+}
+
+// tryAgain puts those in line again whose admission was taken back. It is their turn
+// after all others have been settled: while owners take what is theirs, borrowers
+// would only be taken back once more. It reports whether there were any.
+func (e *Engine) tryAgain(t *tree) bool {
+	again := t.takenBack
+	for _, w := range again {
+		w.queue.pending--
+		e.enqueue(w)
+	}
+	t.takenBack = again[:0]
+	return len(again) > 0
 }
 
 func ruleText(why Reason) string {

@@ -180,7 +180,8 @@ type tree struct {
 	helps   uint64      // counts those that may help someone
 	epoch   uint64      // counts changes from outside: new work, finished work, other quota
 
-	reserving []*class // blocked heads of StrictFIFO queues that keep their quota
+	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
+	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
 }
 
 // setQuotas compiles a node's own quotas into its cells.
