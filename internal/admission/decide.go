@@ -30,6 +30,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.decision++
 	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
 	e.rebuild()
+	e.recall()
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	for len(e.work) > 0 && !e.opts.HoldersOnly {
@@ -305,9 +306,6 @@ func (e *Engine) process(a *assignment) {
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
 	}
-	if len(a.victims) > 0 {
-		a.w.strikes++
-	}
 	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
 		e.admit(a)
 		return
@@ -341,6 +339,7 @@ func (e *Engine) admit(a *assignment) {
 	w.spec.Admission = adm
 	w.reserved = nanos(e.at)
 	w.assumed, w.admitted, w.told = true, e.decision, ""
+	w.queue.node.root.tree.admittedIn = e.decision
 	e.occupy(w, slices.Clone(a.usage))
 	if w.local != nil {
 		w.local.usage.charge(e, w.usage, 1)
@@ -379,6 +378,9 @@ func (e *Engine) settleRefusal(a *assignment) {
 	}
 	e.parkClass(c, v)
 	c.refusedAt = c.queue.node.root.tree.helps
+	if c.patient = a.patient; c.patient {
+		e.setTimer(a.w.mayDisplaceFrom(e), a.w)
+	}
 	e.registerWaits(c, a)
 	if c.queue.spec.StrictFIFO {
 		e.reserve(c, a)
@@ -432,7 +434,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !a.w.barredNow() &&
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !a.w.barredNow() && !a.patient &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

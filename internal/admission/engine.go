@@ -25,6 +25,9 @@ type Options struct {
 	Backfill bool
 	// HoldersOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
 	HoldersOnly bool
+	// PreemptAfter is how long a workload waits in line before it displaces others that run: room
+	// that comes free by itself in that time costs nobody's work. 0 displaces at once.
+	PreemptAfter time.Duration
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0
@@ -69,6 +72,7 @@ type Engine struct {
 	work     []*tree // trees in which something may be decided
 	unsorted bool    // work grew
 	review   []*workload
+	recalled []*workload // first heard of after they had been preempted
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out
 	unready  int                    // holders whose pods are awaited under BlockUntilReady
@@ -109,9 +113,7 @@ type workload struct {
 	timer    time.Time
 	gone     bool
 	aside    uint64 // decision in which its claim was set aside; at most once in each
-	barred   uint64 // tree epoch in which another queue displaced it: it does not strike back in the same
-	struckIn uint64 // tree epoch in which it displaced others, and how often
-	strikes  int
+	barred   uint64 // tree epoch in which it was displaced: it does not strike back in the same
 }
 
 type localQueue struct {

@@ -129,6 +129,7 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	e.rebuild()
 	was := e.at
 	e.at = at
+	e.decision++ // what the last decision admitted is not open to question any more
 	defer func() { e.at = was }()
 	if q := w.queue; q != nil {
 		x.Queue = q.name
@@ -201,6 +202,9 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		return
 	}
 	x.Reason, x.Message = a.refusal(), e.message(a)
+	if a.patient {
+		x.Helps = append(x.Helps, "waiting until "+w.mayDisplaceFrom(e).Format(time.RFC3339)+", when it may displace others")
+	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])
 	}

@@ -34,6 +34,7 @@ type assignment struct {
 	version  uint64 // of the tree when this was computed
 	partial  bool
 	backfill bool
+	patient  bool    // too new in line to displace anyone who runs
 	avoid    []int32 // flavors whose nodes had no room
 	failed   *Refusal
 	drops    []*workload // claims of lower rank that it sets aside

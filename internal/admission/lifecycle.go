@@ -26,6 +26,9 @@ func (ev WorkloadChanged) apply(e *Engine) {
 	if isNew && w.queue != nil {
 		w.queue.node.root.tree.epoch++
 	}
+	if isNew && spec.EvictedBy == string(ReasonPreempted) {
+		e.recalled = append(e.recalled, w)
+	}
 }
 
 // update moves a workload to the state an event describes. Decisions that are

@@ -41,6 +41,7 @@ type class struct {
 	members   []*workload // heap by turn
 	pos       int         // in queue.active; -1 when not there
 	parked    bool
+	patient   bool // parked while its first was too new in line to displace anyone
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last
 	needs     map[int32]int64  // by flavor-resource: how much it waits for; nil once it is dissolved
@@ -250,8 +251,8 @@ func (e *Engine) enqueue(w *workload) {
 	c.push(w)
 	w.spec.PodSets = c.shape.podSets
 	switch {
-	case c.parked && c.members[0] == w && q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority:
-		e.unpark(c) // being older, it may displace more than the others could
+	case c.parked && c.members[0] == w && (c.patient || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
+		e.unpark(c) // being older, it may displace more or sooner than the others could
 	case c.parked:
 		c.untold = append(c.untold, w)
 		if c.pos >= 0 {
@@ -280,6 +281,9 @@ func (e *Engine) dequeue(w *workload) {
 	c.drop(w)
 	if c.pos >= 0 {
 		q.classDown(q.classUp(c.pos))
+	}
+	if wasFirst && c.parked && c.patient {
+		e.setTimer(c.members[0].mayDisplaceFrom(e), c.members[0])
 	}
 	if wasFirst && q.spec.StrictFIFO {
 		e.unreserve(c)

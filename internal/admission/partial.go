@@ -46,5 +46,5 @@ func (e *Engine) keep(a, b *assignment, partial bool) {
 	for i := range b.flavors {
 		a.flavors[i] = append(a.flavors[i][:0], b.flavors[i]...)
 	}
-	a.partial, a.version = partial, version
+	a.partial, a.version, a.patient = partial, version, a.patient || b.patient
 }

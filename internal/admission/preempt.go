@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // victim is a workload to displace and the rule that allows it.
@@ -24,15 +25,29 @@ type cursor struct {
 // search is one hunt for victims. It works on the future tree: those already
 // leaving are gone there, so nobody is displaced for room that is coming anyway.
 type search struct {
-	a       *assignment
-	usage   []amount // what must fit
-	need    []int32  // flavor-resources that are short
-	nodes   bool     // real nodes must have room too
-	prio    int64
-	cursors [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
-	merged  []cursor    // the group being walked
-	victims []victim
-	rest    []amount
+	a        *assignment
+	decision uint64
+	fresh    bool     // only admissions of this decision may be taken back
+	usage    []amount // what must fit
+	need     []int32  // flavor-resources that are short
+	nodes    bool     // real nodes must have room too
+	prio     int64
+	cursors  [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
+	merged   []cursor    // the group being walked
+	victims  []victim
+	rest     []amount
+}
+
+// mayDisplaceFrom is when a workload has waited long enough to displace others.
+func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
+	if e.opts.PreemptAfter <= 0 {
+		return time.Time{}
+	}
+	since := w.spec.Created
+	if w.spec.EvictedAt.After(since) {
+		since = w.spec.EvictedAt
+	}
+	return since.Add(e.opts.PreemptAfter)
 }
 
 func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
@@ -108,15 +123,22 @@ func (e *Engine) shift(w *workload, sign int64) {
 // The result is valid until the next hunt.
 func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
 	s := &e.scratch.search
-	s.a, s.usage, s.need, s.nodes, s.prio = a, usage, need, nodes, a.w.spec.Priority
+	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
 	s.victims = s.victims[:0]
+	t := a.w.queue.node.root.tree
+	if s.fresh = a.w.mayDisplaceFrom(e).After(e.at); s.fresh {
+		a.patient = true
+		if t.admittedIn != e.decision {
+			return nil
+		}
+	}
 	mark := 0
 	if nodes {
 		mark = e.opts.Placer.Checkpoint()
 		e.clearLeaving()
 	}
 	var found []victim
-	if a.w.queue.node.root.tree.policy == PolicyFIFO {
+	if t.policy == PolicyFIFO {
 		found = e.huntClassic(s)
 	} else {
 		found = e.huntFairly(s)
@@ -249,7 +271,7 @@ func (s *search) peek(c *cursor) *workload {
 		if !policy.allows(w, v) {
 			continue
 		}
-		if !v.leaving && v.uses(s.need) {
+		if !v.leaving && v.uses(s.need) && (!s.fresh || v.admitted == s.decision) {
 			return v
 		}
 	}
@@ -418,12 +440,8 @@ func (e *Engine) roomy(s *search, borrow bool) bool {
 
 // preempt evicts a victim for the sake of w.
 func (e *Engine) preempt(w *workload, v victim) {
-	if w.queue != v.w.queue {
-		epoch := w.queue.node.root.tree.epoch
-		v.w.barred = epoch
-		if w.struckIn != epoch {
-			w.struckIn, w.strikes = epoch, 0
-		}
+	if w.queue != v.w.queue || w.barredNow() {
+		v.w.barred = w.queue.node.root.tree.epoch
 	}
 	if v.w.admitted == e.decision {
 		e.revoke(v.w)
@@ -436,16 +454,43 @@ func (e *Engine) preempt(w *workload, v victim) {
 	}, v.w)
 }
 
-// maxStrikes is how often a workload may displace others in its cohort before
-// something changes from outside. Kueue's rules allow rings of workloads that displace
-// each other for ever, in trees of cohorts above all; this ends them.
-const maxStrikes = 2
+// barredNow: since the last change from outside it was displaced by another queue, or in
+// its own by one who was. Such a workload displaces nobody in other queues. Kueue's rules allow
+// rings of workloads that displace each other for ever, in trees of cohorts above all. This ends them:
+// between two changes from outside, who is displaced across queues never displaces across queues
+// again, nor does anyone it displaces in turn; and within a queue only the more important
+// displace the less important.
+func (w *workload) barredNow() bool { return w.barred == w.queue.node.root.tree.epoch }
 
-// barredNow: it was itself displaced by another queue, or struck often enough,
-// since the last change from outside.
-func (w *workload) barredNow() bool {
-	epoch := w.queue.node.root.tree.epoch
-	return w.barred == epoch || w.struckIn == epoch && w.strikes >= maxStrikes
+// recall bars, after a restart, those displaced since the last change from outside, as far as
+// the objects tell: since their tree's newest workload was created. That is never too few.
+func (e *Engine) recall() {
+	newest := map[*tree]time.Time{}
+	for _, w := range e.recalled {
+		if t := w.queueTree(); t != nil {
+			newest[t] = time.Time{}
+		}
+	}
+	if len(newest) > 0 {
+		for _, w := range e.workloads { // a maximum; the order does not matter
+			if t := w.queueTree(); t != nil && w.spec.Created.After(newest[t]) {
+				newest[t] = w.spec.Created
+			}
+		}
+	}
+	for _, w := range e.recalled {
+		if t := w.queueTree(); t != nil && !w.gone && !w.spec.EvictedAt.Before(newest[t]) {
+			w.barred = t.epoch
+		}
+	}
+	e.recalled = e.recalled[:0]
+}
+
+func (w *workload) queueTree() *tree {
+	if w.queue == nil {
+		return nil
+	}
+	return w.queue.node.root.tree
 }
 
 // revoke takes back an admission of the decision under way: nobody has heard of it yet.

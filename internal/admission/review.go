@@ -102,12 +102,14 @@ func (e *Engine) popTimer() {
 }
 
 // due says what a timer of w waits for, zero when it is void by now.
-func (w *workload) due() time.Time {
+func (w *workload) due(e *Engine) time.Time {
 	switch {
 	case w.gone:
 		return time.Time{}
 	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
 		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
+	case w.class != nil && w.class.parked && w.class.patient && w.class.members[0] == w:
+		return w.mayDisplaceFrom(e)
 	case !w.holds:
 		return w.spec.RequeueAt
 	}
@@ -122,10 +124,12 @@ func (e *Engine) fireTimers(at time.Time) {
 			t.w.timer = time.Time{}
 		}
 		switch {
-		case !t.at.Equal(t.w.due()):
+		case !t.at.Equal(t.w.due(e)):
 		case t.w.holds:
 			e.reviewLater(t.w)
-		case t.w.class == nil && t.w.claim == nil:
+		case t.w.class != nil:
+			e.unpark(t.w.class)
+		case t.w.claim == nil:
 			e.place(t.w)
 		}
 	}
@@ -133,7 +137,7 @@ func (e *Engine) fireTimers(at time.Time) {
 
 // nextTimer is when the earliest timer that still counts goes off.
 func (e *Engine) nextTimer() time.Time {
-	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
+	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due(e)) {
 		e.popTimer()
 	}
 	if len(e.timers) == 0 {

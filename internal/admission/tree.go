@@ -170,15 +170,16 @@ type tree struct {
 	policy CapacityPolicy
 	cyclic bool
 
-	listed  bool        // in Engine.work
-	freed   []bool      // by flavor-resource: some usage went down since the last look
-	tilted  []int32     // flavor-resources some node started to borrow: reclaim may find victims
-	loose   bool        // freed has a set entry
-	touched bool        // usage went down: a waiting claim may be complete
-	waiting []*workload // holders of claims, in the order they were granted
-	version uint64      // counts usage changes
-	helps   uint64      // counts those that may help someone
-	epoch   uint64      // counts changes from outside: new work, finished work, other quota
+	listed     bool        // in Engine.work
+	freed      []bool      // by flavor-resource: some usage went down since the last look
+	tilted     []int32     // flavor-resources some node started to borrow: reclaim may find victims
+	loose      bool        // freed has a set entry
+	touched    bool        // usage went down: a waiting claim may be complete
+	waiting    []*workload // holders of claims, in the order they were granted
+	version    uint64      // counts usage changes
+	admittedIn uint64      // the last decision that admitted someone
+	helps      uint64      // counts those that may help someone
+	epoch      uint64      // counts changes from outside: new work, finished work, other quota
 
 	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
 	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota

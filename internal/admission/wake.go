@@ -224,25 +224,38 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if len(l.heap) == 0 || l.complex == 0 && l.heap[0].need >= limit {
 				continue
 			}
-			best = l.first(best, 0, free+q.displaceable(fr, l.priority), limit, t.helps)
+			h := hope{reach: free + q.displaceable(fr, l.priority), limit: limit, helps: t.helps}
+			h.calm = h.reach
+			if t.admittedIn != e.decision { // there is nothing to take back
+				h.calm = q.node.available(fr, future)
+			}
+			best = l.first(best, 0, h)
 		}
 	}
 	return best
 }
 
+// hope is what decides whether waiting for an amount may be over.
+type hope struct {
+	reach int64 // at most what can be got hold of
+	calm  int64 // the same, for who may not displace anyone yet
+	limit int64 // from here on, refused already
+	helps uint64
+}
+
 // first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, reach, limit int64, helps uint64) *class {
-	if i >= len(l.heap) || l.heap[i].need > reach || l.complex == 0 && l.heap[i].need >= limit {
+func (l *waitList) first(best *class, i int, h hope) *class {
+	if i >= len(l.heap) || l.heap[i].need > h.reach || l.complex == 0 && l.heap[i].need >= h.limit {
 		return best
 	}
 	w := &l.heap[i]
 	c := w.class
-	hopeless := w.need >= limit && c.shape.simple
-	if c.parked && !hopeless && c.refusedAt != helps && (best == nil || c.queue.before(c, best)) && !l.void(w) {
+	hopeless := w.need >= h.limit && c.shape.simple || c.patient && w.need > h.calm
+	if c.parked && !hopeless && c.refusedAt != h.helps && (best == nil || c.queue.before(c, best)) && !l.void(w) {
 		best = c
 	}
-	best = l.first(best, 2*i+1, reach, limit, helps)
-	return l.first(best, 2*i+2, reach, limit, helps)
+	best = l.first(best, 2*i+1, h)
+	return l.first(best, 2*i+2, h)
 }
 
 // reach is at most what the queue can get hold of without displacing its own.
