@@ -56,7 +56,8 @@ func comparison(r result) string {
 		fmt.Fprintf(&b, "| %s | %.1f µs | %.1f | %s | %s | %.1f s |\n", []string{"Elastic", "Kueue"}[i],
 			micros, allocs, thousands(s.admissions), thousands(s.evictions), float64(s.ended)/1000)
 	}
-	fmt.Fprintf(&b, "| **ratio** | **%.1f** | %.1f | | | |\n", r.cpuRatio, r.allocsRatio)
+	fmt.Fprintf(&b, "| **ratio** | **%.1f** (%.1f per workload) | %.1f | | | |\n", r.cpuRatio,
+		float64(r.kueue.cost.cpu)/float64(r.ours.cost.cpu), r.allocsRatio)
 	return b.String()
 }
 

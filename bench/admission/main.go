@@ -13,7 +13,7 @@ import (
 
 func main() {
 	var (
-		only    = flag.String("case", "", "run this case only: baseline, largescale, preemption, fairsharing or scaling")
+		only    = flag.String("case", "", "run this case only: baseline, longer, largescale, preemption, fairsharing, fairoverload or scaling")
 		rounds  = flag.Int("rounds", 3, "times the sides run a case in turn; the median counts")
 		docs    = flag.String("docs", "", "folder to write the tables and the plot into")
 		profile = flag.String("cpuprofile", "", "file to write a CPU profile to")
@@ -47,7 +47,7 @@ func run(only, sides string, rounds, largest int, docs, profile string) (err err
 		defer pprof.StopCPUProfile()
 	}
 	var results []result
-	for _, generate := range []func() *work{baseline, largeScale, preemptionHeavy, fairSharing} {
+	for _, generate := range []func() *work{baseline, longer, largeScale, preemptionHeavy, fairSharing, fairOverload} {
 		w := generate()
 		if only != "" && only != w.name {
 			continue
@@ -125,6 +125,8 @@ func compare(w *work, sides string, rounds int) (result, error) {
 		r.cpuRatio, r.allocsRatio = c2/c1, a2/a1
 		fmt.Printf("figure admission_ratio_%s %.1f x\n", w.name, r.cpuRatio)
 		fmt.Printf("figure admission_allocs_ratio_%s %.1f x\n", w.name, r.allocsRatio)
+		fmt.Printf("figure admission_workload_ratio_%s %.1f x\n", w.name, float64(r.kueue.cost.cpu)/float64(r.ours.cost.cpu))
+		fmt.Printf("figure admission_evictions_%s %d elastic, %d kueue\n", w.name, r.ours.evictions, r.kueue.evictions)
 	}
 	return r, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -12,7 +13,11 @@ type ours struct {
 	e     *admission.Engine
 	specs []admission.Workload
 	plan  decision
+	wake  millis // when it wants to be asked again; 0: never
 }
+
+// preemptAfter is the product's default.
+const preemptAfter = time.Second
 
 const (
 	namespace = "team"
@@ -21,7 +26,7 @@ const (
 
 func newOurs(w *work) *ours {
 	o := &ours{w: w}
-	options := admission.Options{}
+	options := admission.Options{PreemptAfter: preemptAfter}
 	if w.fair {
 		options.Policy = admission.PolicyDRF
 	}
@@ -90,6 +95,10 @@ func (o *ours) release(job int32, _ millis) {
 func (o *ours) decide(now millis) (decision, bool) {
 	at := now.time()
 	plan := o.e.Decide(at)
+	o.wake = 0
+	if !plan.NextAt.IsZero() { // at the first batch of events from then on
+		o.wake = (millis((plan.NextAt.Sub(epoch)-1)/time.Millisecond)/beat + 1) * beat
+	}
 	o.plan.admit, o.plan.evict = o.plan.admit[:0], o.plan.evict[:0]
 	for _, a := range plan.Admit {
 		job := jobIndex(a.Workload.Name)
@@ -113,7 +122,7 @@ func (o *ours) decide(now millis) (decision, bool) {
 	return o.plan, false
 }
 
-func (o *ours) wakeAt() millis { return 0 }
+func (o *ours) wakeAt() millis { return o.wake }
 
 func (o *ours) empty() error {
 	for _, q := range o.w.queues {

@@ -88,6 +88,16 @@ func preemptionHeavy() *work {
 	})
 }
 
+// longer is the baseline with a third of the workloads and twenty times its times: Kueue looks at
+// inadmissible workloads once a second, which the baseline's run times are too short for.
+func longer() *work {
+	return flat("longer", 5, 6, []class{
+		{116, 2_000, 4_000, 50, 1},
+		{33, 10_000, 10_000, 100, 5},
+		{17, 24_000, 20_000, 200, 20},
+	})
+}
+
 // flat: cohorts of equal queues, all quota with the queues.
 func flat(name string, cohorts, queuesEach int, classes []class) *work {
 	w := &work{name: name}
@@ -108,8 +118,25 @@ func flat(name string, cohorts, queuesEach int, classes []class) *work {
 // fairSharing: trees of three levels. The organisations and teams have unequal
 // weights; half of the quota lies at the root and is there for whoever is entitled to more.
 func fairSharing() *work {
+	return fairTrees("fairsharing", []class{
+		{220, 120, 400, 50, 1},
+		{60, 500, 800, 100, 5},
+		{20, 1500, 1000, 200, 10},
+	})
+}
+
+// fairOverload is the same with twice the work that the quota can carry.
+func fairOverload() *work {
+	return fairTrees("fairoverload", []class{
+		{220, 120, 600, 50, 1},
+		{60, 500, 1600, 100, 5},
+		{20, 1500, 2000, 200, 10},
+	})
+}
+
+func fairTrees(name string, classes []class) *work {
 	const trees, organisations, teams = 3, 3, 4
-	w := &work{name: "fairsharing", fair: true}
+	w := &work{name: name, fair: true}
 	for t := range trees {
 		root := fmt.Sprintf("tree-%d", t)
 		shared := int64(organisations * teams * nominal / 2)
@@ -126,11 +153,7 @@ func fairSharing() *work {
 			}
 		}
 	}
-	w.fill([]class{
-		{220, 120, 400, 50, 1},
-		{60, 500, 800, 100, 5},
-		{20, 1500, 1000, 200, 10},
-	})
+	w.fill(classes)
 	return w
 }
 

@@ -209,20 +209,27 @@ func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 	if len(t.waiting) == 0 || e.scratch.fitOnly {
 		return
 	}
-	drops := e.scratch.drops[:0]
-	for _, p := range t.waiting {
-		if p.aside != e.decision && a.mayTake(p) {
-			drops = append(drops, p)
+	// Whether it borrows is known once it fits. Who does not may take over more.
+	for _, borrows := range [...]bool{false, true} {
+		if !borrows && a.mode > noFit && a.borrow > 0 {
+			continue
 		}
-	}
-	e.scratch.drops = drops
-	if len(drops) > 0 {
-		e.attemptWithout(a, drops)
+		drops := e.scratch.drops[:0]
+		for _, p := range t.waiting {
+			if p.aside != e.decision && a.w.mayTake(p, borrows) {
+				drops = append(drops, p)
+			}
+		}
+		e.scratch.drops = drops
+		if len(drops) > 0 && e.attemptWithout(a, drops, borrows) {
+			return
+		}
 	}
 }
 
-// attemptWithout tries with some claims out of the way, and keeps the result if it is better.
-func (e *Engine) attemptWithout(a *assignment, drops []*workload) {
+// attemptWithout tries with some claims out of the way, and keeps the result if it is better
+// and, unless it may borrow, does not.
+func (e *Engine) attemptWithout(a *assignment, drops []*workload, mayBorrow bool) bool {
 	b := e.newAssignment()
 	b.reset(a.w, a.shape)
 	e.shiftClaims(drops, -1)
@@ -231,11 +238,16 @@ func (e *Engine) attemptWithout(a *assignment, drops []*workload) {
 		e.attemptPartial(b)
 	}
 	e.shiftClaims(drops, 1)
-	if b.promising() && (b.mode > a.mode || !a.promising() || a.partial && !b.partial) {
+	ok := b.promising() && (b.mode > a.mode || !a.promising() || a.partial && !b.partial)
+	for _, p := range drops {
+		ok = ok && (mayBorrow || b.borrow == 0 || a.w.mayTake(p, true))
+	}
+	if ok {
 		b.drops = append(b.drops[:0], drops...)
 		*a, *b = *b, *a
 	}
 	e.recycle(b)
+	return ok
 }
 
 func (e *Engine) shiftClaims(ws []*workload, sign int64) {
@@ -255,8 +267,8 @@ func (e *Engine) shiftClaims(ws []*workload, sign int64) {
 
 // mayTake says whether a workload may take the room p waits for. A claim is as
 // good as an admission: only who could displace p may.
-func (a *assignment) mayTake(p *workload) bool {
-	w, q := a.w, a.w.queue
+func (w *workload) mayTake(p *workload, borrows bool) bool {
+	q := w.queue
 	pol := &q.spec.Preemption
 	if q == p.queue {
 		return pol.WithinQueue.allows(w, p)
@@ -264,7 +276,7 @@ func (a *assignment) mayTake(p *workload) bool {
 	if q.node.root.tree.policy != PolicyFIFO || p.claimed.borrow == 0 || !pol.ReclaimWithinCohort.allows(w, p) {
 		return false
 	}
-	return a.borrow == 0 || pol.BorrowWithinCohort && p.spec.Priority < w.spec.Priority &&
+	return !borrows || pol.BorrowWithinCohort && p.spec.Priority < w.spec.Priority &&
 		(pol.BorrowMaxPriority == nil || p.spec.Priority <= *pol.BorrowMaxPriority)
 }
 

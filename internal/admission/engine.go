@@ -81,7 +81,8 @@ type Engine struct {
 	plan     Plan
 	decision uint64
 	hunts    uint64
-	evals    int64 // workloads evaluated, for tests of how little work is done
+	epochs   uint64 // changes from outside, counted over all trees
+	evals    int64  // workloads evaluated, for tests of how little work is done
 }
 
 type flavorResource struct {
@@ -192,7 +193,7 @@ func (e *Engine) queue(name string) *queue {
 		q = &queue{name: name, classes: map[string]*class{}}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
-		q.node.tree = &tree{root: q.node, epoch: 1}
+		q.node.tree = e.newTree(q.node)
 		e.queues[name] = q
 	}
 	return q
@@ -265,7 +266,7 @@ func (ev QueueGone) apply(e *Engine) {
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = &tree{root: q.node, epoch: 1}
+	q.node.tree = e.newTree(q.node)
 	e.reshaped = true
 	e.replaceQueue(q, true)
 	e.dropUnused(q)

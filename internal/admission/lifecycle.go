@@ -24,7 +24,7 @@ func (ev WorkloadChanged) apply(e *Engine) {
 	}
 	e.update(w, spec)
 	if isNew && w.queue != nil {
-		w.queue.node.root.tree.epoch++
+		e.changed(w.queue.node.root.tree)
 	}
 	if isNew && spec.EvictedBy == string(ReasonPreempted) {
 		e.recalled = append(e.recalled, w)
@@ -85,7 +85,7 @@ func (ev WorkloadGone) apply(e *Engine) {
 
 func (e *Engine) forget(w *workload) {
 	if w.queue != nil {
-		w.queue.node.root.tree.epoch++
+		e.changed(w.queue.node.root.tree)
 	}
 	e.release(w)
 	e.withdraw(w)

@@ -3,7 +3,6 @@ package admission
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -478,6 +477,7 @@ func TestDeterministic(t *testing.T) {
 func TestPreemptionIsNeededAndEnough(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
+		strikers := map[Key]bool{} // who displaced someone at some time
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			w.step()
 			p := w.decide()
@@ -485,11 +485,12 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for _, v := range p.Evict {
 				if v.Reason == ReasonPreempted {
 					byPreemptor[v.Preemptor] = append(byPreemptor[v.Preemptor], v.Workload)
+					strikers[v.Preemptor] = true
 				}
 			}
 			for k := range byPreemptor {
 				in := w.e.workloads[k]
-				if in.claim == nil && !in.holds && !w.outdone(in, byPreemptor) {
+				if in.claim == nil && !in.holds && !w.outdone(in, strikers) {
 					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
 				}
 			}
@@ -503,13 +504,12 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for _, k := range w.leaving() {
 				w.release(k)
 			}
-			all := maps.Clone(byPreemptor)
 			for _, v := range w.decide().Evict {
-				all[v.Preemptor] = append(all[v.Preemptor], v.Workload)
+				strikers[v.Preemptor] = true
 			}
 			for k := range byPreemptor {
 				wl := w.workloads[k]
-				better := w.outdone(w.e.workloads[k], all)
+				better := w.outdone(w.e.workloads[k], strikers)
 				if wl.Admission == nil && w.e.workloads[k].claim == nil && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
@@ -523,9 +523,9 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 
 // outdone: someone with better rights took or claimed room in the last decision:
 // before it in turn, or with a right to displace it.
-func (w *world) outdone(p *workload, preemptors map[Key][]Key) bool {
+func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	for _, o := range w.e.workloads {
-		better := turn(o, p) < 0 || preemptors[o.spec.Key] != nil
+		better := turn(o, p) < 0 || strikers[o.spec.Key] || p.barredNow()
 		if o != p && better && (o.claim != nil || o.admitted == w.e.decision) {
 			return true
 		}

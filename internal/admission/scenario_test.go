@@ -15,7 +15,7 @@ import (
 
 // TestScenarios runs testdata/*.txt. Directives:
 //
-//	options policy=drf strategies=(final,initial) block backfill requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
+//	options policy=drf strategies=(final,initial) block backfill preempt-after=1s requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
 //	         with "unwritten", nothing of it reaches the objects
@@ -151,6 +151,8 @@ func (sc *scenario) options(d *datadriven.TestData) {
 			}
 		case "block":
 			o.BlockUntilReady = true
+		case "preempt-after":
+			o.PreemptAfter = must(time.ParseDuration(v))
 		case "backfill":
 			o.Backfill = true
 		case "requeue":

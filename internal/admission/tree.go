@@ -179,10 +179,22 @@ type tree struct {
 	version    uint64      // counts usage changes
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone
-	epoch      uint64      // counts changes from outside: new work, finished work, other quota
+	epoch      uint64      // the last change from outside: new work, finished work, other quota
 
 	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
 	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
+}
+
+func (e *Engine) newTree(root *node) *tree {
+	t := &tree{root: root}
+	e.changed(t)
+	return t
+}
+
+// changed notes a change from outside.
+func (e *Engine) changed(t *tree) {
+	e.epochs++
+	t.epoch = e.epochs
 }
 
 // setQuotas compiles a node's own quotas into its cells.
@@ -244,7 +256,7 @@ func (e *Engine) rebuild() {
 	}
 	for _, t := range e.trees {
 		if stale[t.root] {
-			t.epoch++
+			e.changed(t)
 			t.dropClaims(e)
 		}
 	}
@@ -331,7 +343,7 @@ func (e *Engine) link(nodes []*node) {
 			continue
 		}
 		if n.tree == nil {
-			n.tree = &tree{root: n, epoch: 1}
+			n.tree = e.newTree(n)
 		}
 		t := n.tree
 		t.queues = t.queues[:0]

@@ -32,7 +32,10 @@ func Life(cfg *v1alpha1.QueueConfiguration, gates features.Set) workload.Setting
 
 // Engine reads the rules of admission from the configuration.
 func Engine(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
-	var options admission.Options
+	options := admission.Options{PreemptAfter: time.Second}
+	if wait := cfg.PreemptAfter; wait != nil {
+		options.PreemptAfter = wait.Duration
+	}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		options.BlockUntilReady = ptr.Deref(wait.BlockAdmission, false)
 		options.RequeueByCreation = wait.RequeuingStrategy != nil &&

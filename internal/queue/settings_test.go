@@ -16,7 +16,7 @@ import (
 func TestEngineFollowsTheConfiguration(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
 	plain, err := Engine(cfg, features.Set{})
-	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady {
+	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptAfter != time.Second {
 		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
 	}
 	cfg.FairSharing = &kueueconfig.FairSharing{PreemptionStrategies: []kueueconfig.PreemptionStrategy{kueueconfig.LessThanInitialShare}}
@@ -24,13 +24,14 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 		BlockAdmission:    ptr.To(true),
 		RequeuingStrategy: &kueueconfig.RequeuingStrategy{Timestamp: ptr.To(kueueconfig.CreationTimestamp)},
 	}
+	cfg.PreemptAfter = &metav1.Duration{}
 	cfg.AdmissionFairSharing = &kueueconfig.AdmissionFairSharing{UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}}
 	got, err := Engine(cfg, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Policy != admission.PolicyDRF || len(got.FairStrategies) != 1 || got.FairStrategies[0] != admission.LessThanInitialShare ||
-		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour {
+		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour || got.PreemptAfter != 0 {
 		t.Errorf("engine options %+v", got)
 	}
 	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}

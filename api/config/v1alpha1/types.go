@@ -151,6 +151,9 @@ type QueueConfiguration struct {
 	// Placement asks, before a workload is admitted, whether all its pods fit on
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
+	// PreemptAfter is how long a workload waits in line before it displaces others that
+	// run (default 1s): room that comes free in that time costs nobody's work.
+	PreemptAfter *metav1.Duration `json:"preemptAfter,omitempty"`
 	// NoDecisions runs everything but admits and preempts nobody: another
 	// scheduler does.
 	NoDecisions  bool         `json:"noDecisions,omitempty"`
