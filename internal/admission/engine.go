@@ -83,6 +83,7 @@ type Engine struct {
 	hunts    uint64
 	epochs   uint64 // changes from outside, counted over all trees
 	evals    int64  // workloads evaluated, for tests of how little work is done
+	revokes  int64  // admissions taken back in the decision that made them
 }
 
 type flavorResource struct {

@@ -495,6 +495,7 @@ func (w *workload) queueTree() *tree {
 
 // revoke takes back an admission of the decision under way: nobody has heard of it yet.
 func (e *Engine) revoke(w *workload) {
+	e.revokes++
 	q := w.queue
 	e.plan.Admit = slices.DeleteFunc(e.plan.Admit, func(a Admit) bool { return a.Workload == w.spec.Key })
 	w.local.usage.charge(e, w.usage, -1)

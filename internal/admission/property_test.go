@@ -44,10 +44,12 @@ type worldConfig struct {
 	usage      bool
 	simple     bool // one pod set per workload
 	patience   time.Duration
+	weights    bool // fair-sharing weights, 0 among them
+	strategies []FairStrategy
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptAfter: cfg.patience}), t: t, cfg: cfg}
+	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptAfter: cfg.patience, FairStrategies: cfg.strategies}), t: t, cfg: cfg}
 	w.namespace("default", nil)
 	for i := range cfg.flavors {
 		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
@@ -55,13 +57,21 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 	for _, c := range []string{"top", "left", "right"} {
 		parent := map[string]string{"left": "top", "right": "top"}[c]
 		if rapid.Bool().Draw(t, c+" exists") {
-			w.cohort(Cohort{Name: c, Parent: parent, Groups: w.drawGroups(c, 3)})
+			w.cohort(Cohort{Name: c, Parent: parent, Groups: w.drawGroups(c, 3), FairWeight: w.drawWeight(c)})
 		}
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "queues") {
 		w.drawQueue(i)
 	}
 	return w
+}
+
+func (w *world) drawWeight(label string) *float64 {
+	if !w.cfg.weights {
+		return nil
+	}
+	v := rapid.SampledFrom([]float64{0, 0.5, 1, 1, 2}).Draw(w.t, label+" weight")
+	return &v
 }
 
 func (w *world) drawGroups(label string, top int64) []ResourceGroup {
@@ -87,6 +97,7 @@ func (w *world) drawQueue(i int) {
 	q := Queue{
 		Name: name, Cohort: rapid.SampledFrom([]string{"", "top", "left", "left", "right"}).Draw(w.t, name+" cohort"),
 		Groups: w.drawGroups(name, 6), NamespaceSelector: &Term{}, UsageFairSharing: w.cfg.usage,
+		FairWeight: w.drawWeight(name),
 	}
 	if w.cfg.strict {
 		q.StrictFIFO = rapid.Bool().Draw(w.t, name+" strict")
@@ -164,7 +175,7 @@ func (w *world) step() {
 		w.drawQueue(rapid.IntRange(0, len(w.queues)-1).Draw(w.t, "queue"))
 	case "cohort":
 		c := rapid.SampledFrom([]string{"top", "left", "right"}).Draw(w.t, "cohort")
-		w.cohort(Cohort{Name: c, Parent: map[string]string{"left": "top", "right": "top"}[c], Groups: w.drawGroups(c, 3)})
+		w.cohort(Cohort{Name: c, Parent: map[string]string{"left": "top", "right": "top"}[c], Groups: w.drawGroups(c, 3), FairWeight: w.drawWeight(c)})
 	case "priority":
 		wl := pick()
 		wl.Priority = rapid.Int64Range(0, 2).Draw(w.t, "priority")
@@ -192,6 +203,7 @@ var worldConfigs = map[string]worldConfig{
 	"everything": {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true},
 	"drf":        {flavors: 1, policy: PolicyDRF, preemption: true},
 	"drf2":       {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true},
+	"weights":    {flavors: 1, policy: PolicyDRF, preemption: true, weights: true},
 	"maxmin":     {flavors: 1, policy: PolicyMaxMin, preemption: true},
 	"usage":      {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true},
 	"patience":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, patience: time.Minute},
@@ -449,7 +461,7 @@ func barsOutlived(t *rapid.T, old, fresh *Engine) (differ bool) {
 		if was.queue == nil || is.queue == nil || was.holds {
 			continue
 		}
-		if was.barredNow() && !is.barredNow() && was.spec.EvictedBy == string(ReasonPreempted) {
+		if was.barredNow() && !is.barredNow() && was.admitted != 0 { // 0: taken back
 			t.Fatalf("%s may strike back after a restart", k)
 		}
 		differ = differ || is.barredNow() != was.barredNow()

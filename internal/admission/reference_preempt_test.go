@@ -215,8 +215,9 @@ func TestVictimsAgainstReference(t *testing.T) {
 			for k, wl := range w.workloads {
 				before.workloads[k] = wl
 			}
+			revokes := w.e.revokes
 			p := w.decide()
-			if key, victims, ok := onePreemptor(p); ok {
+			if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 				in := w.e.workloads[key]
 				if len(in.claim) == 1 && !in.barredNow() && in.aside != w.e.decision {
 					r := &refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v, gone: map[Key]bool{}}
