@@ -1,0 +1,341 @@
+// Package process tests elastic-queue as an ordinary process: started by hand
+// against a bare API server with Kueue's CRDs, with Kueue's configuration file.
+package process
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/queue/certs"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+var (
+	bin        string
+	kubeconfig string
+	api        client.Client
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run starts an API server without nodes and without Elastic.
+func run(m *testing.M) int {
+	log.SetLogger(logr.Discard())
+	_, file, _, _ := runtime.Caller(0)
+	bin = filepath.Join(filepath.Dir(file), "..", "..", "bin")
+	dir, err := os.MkdirTemp("", "elastic-process-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	stop, err := start(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the API server (is it built? run 'make build'):", err)
+		return 1
+	}
+	defer stop()
+	return m.Run()
+}
+
+func start(dir string) (stop func(), err error) {
+	cmd := exec.Command(filepath.Join(bin, "elastic-sandbox"), "run", "--dir", dir, "--nodes", "0x0", "--until-stdin-closes")
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = hold.Close()
+		_, _ = io.Copy(io.Discard, out)
+		_ = cmd.Wait()
+	}
+	for lines := bufio.NewScanner(out); kubeconfig == "" && lines.Scan(); {
+		var said struct{ Event, Kubeconfig string }
+		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Event == "ready" {
+			kubeconfig = said.Kubeconfig
+		}
+	}
+	if kubeconfig == "" {
+		stop()
+		return nil, errors.New("it did not get ready")
+	}
+	return stop, install()
+}
+
+// install brings Kueue's CRDs in, and nothing else.
+func install() error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	scheme := apiruntime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kueue.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if api, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	crds, err := deploy.CRDs()
+	if err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		if !strings.HasSuffix(crd.GetName(), ".kueue.x-k8s.io") {
+			continue
+		}
+		delete(crd.Object["spec"].(map[string]any), "conversion")
+		if err := api.Create(context.Background(), crd); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// process is an elastic-queue under way.
+type process struct {
+	cmd     *exec.Cmd
+	metrics string
+	log     string
+}
+
+// launch starts elastic-queue as Kueue would be started: its file, certificates
+// from a folder, plain metrics.
+func launch(t *testing.T, flags ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	bundle, err := certs.Make([]string{"127.0.0.1"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"tls.crt": bundle.Certificate, "tls.key": bundle.Key} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &process{metrics: free(t), log: filepath.Join(dir, "log")}
+	_, webhook, _ := net.SplitHostPort(free(t))
+	_, visibility, _ := net.SplitHostPort(free(t))
+	config := filepath.Join(dir, "kueue.yaml")
+	text := fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+metrics: {bindAddress: %q}
+health: {healthProbeBindAddress: "0"}
+webhook: {host: 127.0.0.1, port: %s, certDir: %q}
+visibilityServer: {bindAddress: 127.0.0.1, bindPort: %s}
+internalCertManagement: {enable: false}
+leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s, resourceLock: leases, resourceName: "", resourceNamespace: ""}
+`, p.metrics, webhook, dir, visibility)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(filepath.Join(bin, "elastic-queue"), append([]string{"--kubeconfig", kubeconfig, "--config", config}, flags...)...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		if t.Failed() {
+			said, _ := os.ReadFile(p.log)
+			t.Logf("elastic-queue said:\n%s", said[max(0, len(said)-6000):])
+		}
+	})
+	return p
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// stop sends a signal and wants a good end.
+func (p *process) stop(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("after %s it ended with %v, want 0", signal, err)
+	}
+}
+
+func (p *process) scrape(t *testing.T, want string) {
+	t.Helper()
+	sandbox.Eventually(t, "metrics show "+want, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics+"/metrics", nil)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		data, err := io.ReadAll(response.Body)
+		if err == nil && !strings.Contains(string(data), want) {
+			err = fmt.Errorf("they do not, in %d bytes", len(data))
+		}
+		return err
+	})
+}
+
+// queue makes a namespace with a queue of four CPUs, and returns its name.
+func queue(t *testing.T, name string) {
+	t.Helper()
+	cq := &kueue.ClusterQueue{}
+	cq.Name = name
+	cq.Spec.NamespaceSelector = &metav1.LabelSelector{}
+	cq.Spec.ResourceGroups = []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{"cpu"}, Flavors: []kueue.FlavorQuotas{{
+		Name: "default", Resources: []kueue.ResourceQuota{{Name: "cpu", NominalQuota: resource.MustParse("4")}},
+	}}}}
+	flavor, ns, lq := &kueue.ResourceFlavor{}, &corev1.Namespace{}, &kueue.LocalQueue{}
+	flavor.Name, ns.Name = "default", name
+	lq.Namespace, lq.Name, lq.Spec.ClusterQueue = name, "main", kueue.ClusterQueueReference(name)
+	for _, object := range []client.Object{flavor, ns, cq, lq} {
+		sandbox.Eventually(t, "the CRDs are served", func(ctx context.Context) error {
+			if err := api.Create(ctx, object); !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			return nil
+		})
+	}
+}
+
+func submit(t *testing.T, namespace string) *kueue.Workload {
+	t.Helper()
+	wl := &kueue.Workload{}
+	wl.Namespace, wl.Name, wl.Spec.QueueName = namespace, "wl", "main"
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{Name: "c", Image: "i", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("1")},
+		}}},
+	}}}}
+	if err := api.Create(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	return wl
+}
+
+// On a bare API server, without nodes, a workload is admitted by quota alone,
+// as the field manager that Kueue's tools know; both signals end it well.
+func TestInKueuesPlace(t *testing.T) {
+	queue(t, "place")
+	p := launch(t, "--feature-gates", "PartialAdmission=true,MultiKueue=false")
+	wl := submit(t, "place")
+	sandbox.Eventually(t, "it is admitted", func(ctx context.Context) error {
+		if err := api.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) {
+			return fmt.Errorf("conditions are %v", wl.Status.Conditions)
+		}
+		return nil
+	})
+	manager := ""
+	for _, field := range wl.ManagedFields {
+		if field.Subresource == "status" && strings.Contains(string(field.FieldsV1.Raw), `"f:admission"`) {
+			manager = field.Manager + "/" + string(field.Operation)
+		}
+	}
+	if manager != "kueue-admission/Apply" {
+		t.Errorf("status.admission belongs to %q", manager)
+	}
+	p.scrape(t, `kueue_admitted_workloads_total{cluster_queue="place",priority_class="",replica_role="leader"} 1`)
+	p.scrape(t, `kueue_local_queue_admitted_active_workloads{name="main",namespace="place",replica_role="leader"} 1`)
+	p.stop(t, syscall.SIGINT)
+}
+
+// With --no-decisions nobody is admitted, but what another scheduler admits
+// counts.
+func TestNoDecisions(t *testing.T) {
+	queue(t, "foreign")
+	p := launch(t, "--no-decisions")
+	wl := submit(t, "foreign")
+	p.scrape(t, `kueue_pending_workloads{cluster_queue="foreign",replica_role="leader",status="active"} 1`)
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+		t.Fatal(err)
+	}
+	if wl.Status.Admission != nil {
+		t.Fatalf("it was admitted: %+v", wl.Status.Admission)
+	}
+	now := metav1.Now()
+	wl.Status.Admission = &kueue.Admission{ClusterQueue: "foreign", PodSetAssignments: []kueue.PodSetAssignment{{
+		Name: "main", Count: ptr.To(int32(1)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "default"},
+		ResourceUsage: corev1.ResourceList{"cpu": resource.MustParse("1")},
+	}}}
+	for _, name := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Foreign", LastTransitionTime: now})
+	}
+	if err := api.Status().Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the queue counts it", func(ctx context.Context) error {
+		cq := &kueue.ClusterQueue{}
+		if err := api.Get(ctx, client.ObjectKey{Name: "foreign"}, cq); err != nil {
+			return err
+		}
+		if cq.Status.AdmittedWorkloads != 1 {
+			return fmt.Errorf("it has %d admitted", cq.Status.AdmittedWorkloads)
+		}
+		return nil
+	})
+	p.stop(t, syscall.SIGTERM)
+}
+
+// What is not there is said at once.
+func TestGateThatIsNotThere(t *testing.T) {
+	p := launch(t, "--feature-gates", "MultiKueue=true")
+	err := p.cmd.Wait()
+	said, _ := os.ReadFile(p.log)
+	if err == nil || !strings.Contains(string(said), "MultiKueue: elastic-queue does not have what it switches on") {
+		t.Errorf("it ended with %v and said %s", err, said)
+	}
+}
