@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Every command of the tasks' pages is run, in their order, each page in a
+// namespace of its own.
+func TestTasks(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root(), "docs", "tasks", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no pages: %v", err)
+	}
+	for _, page := range pages {
+		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			data, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script := "set -ex\ncd " + t.TempDir() + "\nkubectl() { elastic-sandbox kubectl \"$@\"; }\n" + strings.Join(blocks(string(data)), "\n")
+			if strings.Count(script, "\n") < 5 {
+				t.Fatal("the page has no commands")
+			}
+			must(t, cluster.Namespace(t), script)
+		})
+	}
+}
+
+// blocks are the shell commands of a page.
+func blocks(page string) []string {
+	var out []string
+	for {
+		_, rest, ok := strings.Cut(page, "```sh\n")
+		if !ok {
+			return out
+		}
+		block, after, _ := strings.Cut(rest, "```")
+		out, page = append(out, block), after
+	}
+}
