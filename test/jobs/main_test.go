@@ -41,6 +41,7 @@ var cluster *sandbox.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "24x8:H100-80G",
+		Queue:  configure,
 		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme, egpu.AddToScheme},
 	}))
 }

@@ -34,6 +34,7 @@ import (
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 )
 
@@ -49,6 +50,8 @@ type Options struct {
 	GPUScheduler local.GPUScheduler
 	// SandboxArgs go to elastic-sandbox.
 	SandboxArgs []string
+	// Queue changes elastic-queue's configuration.
+	Queue func(*v1alpha1.QueueConfiguration)
 	// Scheme adds kinds to the client's.
 	Scheme []func(*apiruntime.Scheme) error
 }
@@ -114,7 +117,7 @@ func Start(options Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Out: io.Discard}
+		up := local.UpOptions{Nodes: options.Nodes, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Queue: options.Queue, Out: io.Discard}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}

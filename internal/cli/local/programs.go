@@ -36,7 +36,7 @@ type program struct {
 }
 
 // programs lists what runs in a local cluster, each with addresses of its own.
-func programs(dir string, scheduler GPUScheduler) ([]program, error) {
+func programs(dir string, options UpOptions) ([]program, error) {
 	list := []program{
 		{
 			name: "elastic-queue", folders: []string{"queue"}, webhook: "free",
@@ -46,6 +46,9 @@ func programs(dir string, scheduler GPUScheduler) ([]program, error) {
 				cfg.LeaderElection = impatient(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)
+				if options.Queue != nil {
+					options.Queue(cfg)
+				}
 				return cfg
 			},
 		},
@@ -72,7 +75,7 @@ func programs(dir string, scheduler GPUScheduler) ([]program, error) {
 			},
 		},
 	}
-	if err := scheduler.choose(&list[1]); err != nil {
+	if err := options.GPUScheduler.choose(&list[1]); err != nil {
 		return nil, err
 	}
 	for i := range list {

@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/version"
 )
@@ -31,7 +32,9 @@ type UpOptions struct {
 	GPUScheduler GPUScheduler
 	// SandboxArgs go to elastic-sandbox as they are.
 	SandboxArgs []string
-	Out         io.Writer
+	// Queue changes elastic-queue's configuration; nil leaves it as it is.
+	Queue func(*v1alpha1.QueueConfiguration)
+	Out   io.Writer
 }
 
 // AlreadyRunning is the error of an Up that found the cluster running.
@@ -88,7 +91,7 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	began := time.Now()
-	list, err := programs(c.path("programs"), r.options.GPUScheduler)
+	list, err := programs(c.path("programs"), r.options)
 	if err != nil {
 		return err
 	}
