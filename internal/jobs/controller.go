@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -156,7 +158,7 @@ func (c *controller) outlived(ctx context.Context, j job, wl *kueue.Workload) er
 	if j.held() {
 		return nil
 	}
-	finished := conditionOf(wl, kueue.WorkloadFinished)
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 	return c.stop(ctx, j, finished.Message)
 }
 
@@ -165,7 +167,7 @@ func (c *controller) outlived(ctx context.Context, j job, wl *kueue.Workload) er
 func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error {
 	if !j.held() {
 		why := "its workload is not admitted"
-		if evicted := conditionOf(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
+		if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
 			why = evicted.Message
 		}
 		return c.stop(ctx, j, why)
@@ -427,7 +429,7 @@ func (c *controller) reportProgress(ctx context.Context, j job, wl *kueue.Worklo
 
 func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
 	had := workload.HadPodsReady(wl)
-	switch was := conditionOf(wl, kueue.WorkloadPodsReady); {
+	switch was := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); {
 	case ready && had && was.Status == metav1.ConditionTrue:
 		return false
 	case ready && had:
@@ -476,10 +478,7 @@ func (c *controller) workloadsOf(ctx context.Context, obj client.Object) ([]kueu
 	list := &kueue.WorkloadList{}
 	err := c.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{ownerIndex: string(obj.GetUID())})
 	slices.SortFunc(list.Items, func(a, b kueue.Workload) int {
-		if d := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); d != 0 {
-			return d
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return list.Items, err
 }
@@ -509,13 +508,4 @@ func (c *controller) adopt(ctx context.Context, j job) error {
 	}
 	owned.Labels = labels
 	return c.client.Update(ctx, owned) // the update wakes us
-}
-
-func conditionOf(wl *kueue.Workload, name string) *metav1.Condition {
-	for i := range wl.Status.Conditions {
-		if wl.Status.Conditions[i].Type == name {
-			return &wl.Status.Conditions[i]
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -177,18 +179,8 @@ func (g *podGroup) podSets(ctx context.Context, c client.Reader) ([]kueue.PodSet
 		sets = append(sets, podSetOf(pod, role, 1))
 	}
 	sets[0].Count += int32(max(0, total-len(members)))
-	slices.SortFunc(sets, func(a, b kueue.PodSet) int { return cmpText(a.Name, b.Name) })
+	slices.SortFunc(sets, func(a, b kueue.PodSet) int { return cmp.Compare(a.Name, b.Name) })
 	return sets, nil
-}
-
-func cmpText(a, b kueue.PodSetReference) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // podSetOf describes a pod as it was before any admission.
@@ -357,7 +349,7 @@ func (g *podGroup) restore(context.Context, client.Client, *kueue.Workload) erro
 // settle lets go of pods nobody needs to look at any more, deletes those the
 // group has too many of, and keeps the workload's list of owners complete.
 func (g *podGroup) settle(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	over := wl == nil || conditionOf(wl, kueue.WorkloadFinished) != nil
+	over := wl == nil || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished) != nil
 	surplus, err := g.surplus()
 	if err != nil {
 		return err

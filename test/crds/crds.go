@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -55,7 +56,31 @@ var upstream = []source{
 var mpiJobV1 = []source{{trainingOperator, []string{"manifests/base/crds/kubeflow.org_mpijobs.yaml"}}}
 
 // All are the CRDs of every kind of job that has one to be had.
-func All() ([]*unstructured.Unstructured, error) { return load(upstream) }
+func All() ([]*unstructured.Unstructured, error) {
+	objects, err := load(upstream)
+	if err != nil {
+		return nil, err
+	}
+	made, err := volcano()
+	return append(objects, made...), err
+}
+
+// volcano makes the CRD of Volcano's Job from the types of its module, in the
+// way the project makes it: the module has no file of it.
+func volcano() ([]*unstructured.Unstructured, error) {
+	_, file, _, _ := runtime.Caller(0)
+	cmd := exec.Command("go", "tool", "controller-gen", "crd:generateEmbeddedObjectMeta=true,maxDescLen=0",
+		"paths=volcano.sh/apis/pkg/apis/batch/v1alpha1", "output:stdout")
+	cmd.Dir = filepath.Join(filepath.Dir(file), "volcano")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("making the CRD of Volcano's Job: %w\n%s", err, stderr.String())
+	}
+	return deploy.Decode(out)
+}
 
 // MPIJobV1 is the MPIJob of the training operator, which a cluster has instead
 // of the MPI operator's.
