@@ -23,6 +23,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/resourcequota"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
@@ -108,6 +109,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	options.Queued = counts.JobQueued
 	if err := jobs.Setup(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
+	}
+	if err := resourcequota.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
 	"github.com/elastic-ai/elastic/internal/cli/job"
 	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/internal/cli/migrate"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
 	"github.com/elastic-ai/elastic/internal/version"
 )
@@ -73,7 +74,7 @@ func Root(called string) *cobra.Command {
 	add("jobs", job.Commands(explain.Plan)...)
 	add("jobs", explain.Command(), explain.PlanCommand())
 	add("cluster", queues.Commands()...)
-	add("cluster", gpu.Command(), topCommand(), doctor.Command())
+	add("cluster", gpu.Command(), topCommand(), doctor.Command(), migrate.Command())
 	add("local", local.Commands()...)
 	root.AddCommand(simulateCommand())
 	switch called {

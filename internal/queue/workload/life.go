@@ -313,8 +313,10 @@ func (s Step) Take(wl *kueue.Workload, now time.Time) bool {
 		recheck(wl, s.Checks, now)
 		return true
 	case Requeue:
-		if wl.Status.RequeueState != nil {
-			wl.Status.RequeueState.RequeueAt = nil
+		if state := wl.Status.RequeueState; state != nil {
+			if state.RequeueAt = nil; state.Count == nil {
+				wl.Status.RequeueState = nil // an object without fields cannot be applied
+			}
 		}
 		set(wl, kueue.WorkloadRequeued, true, s.Reason, s.Message, now)
 		return true

@@ -244,6 +244,20 @@ func TestEvictionAndBackoff(t *testing.T) {
 	}
 }
 
+// A backoff that was not counted leaves no empty object behind.
+func TestBackoffOfACheck(t *testing.T) {
+	wl := admitted(kueue.CheckStateRetry)
+	wl.Status.AdmissionChecks[0].RequeueAfterSeconds = ptr.To(int32(30))
+	queues := Queues{Checks: checkNames(1)}
+	Next(wl, queues, Settings{}, start).Take(wl, start)
+	Release(wl, "", start)
+	later := after(30 * time.Second)
+	Next(wl, queues, Settings{}, later).Take(wl, later)
+	if got := condition(wl, kueue.WorkloadRequeued); got.Reason != "BackoffFinished" || wl.Status.RequeueState != nil {
+		t.Errorf("Requeued is %+v, requeue state %+v", got, wl.Status.RequeueState)
+	}
+}
+
 // A check that is asked again knows how often it was, and one that never
 // answered is left alone.
 func TestChecksAfterAnEviction(t *testing.T) {

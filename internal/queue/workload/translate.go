@@ -114,7 +114,7 @@ func ForStatus(a *admission.Admission) *kueue.Admission {
 
 func podSetForEngine(ps *kueue.PodSet, counting *Counting) admission.PodSet {
 	spec := &ps.Template.Spec
-	quota, pod := counting.requests(podRequests(spec))
+	quota, pod := counting.requests(PodRequests(spec))
 	return admission.PodSet{
 		Name:         string(ps.Name),
 		Count:        ps.Count,
@@ -129,9 +129,9 @@ func podSetForEngine(ps *kueue.PodSet, counting *Counting) admission.PodSet {
 	}
 }
 
-// podRequests is what one pod asks for in all; where only a limit is given, it
+// PodRequests is what one pod asks for in all; where only a limit is given, it
 // is the request, as the API server will set it when the pod is created.
-func podRequests(spec *corev1.PodSpec) corev1.ResourceList {
+func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: *spec}
 	for _, containers := range []*[]corev1.Container{&pod.Spec.Containers, &pod.Spec.InitContainers} {
 		if needsDefaulting(*containers) {

@@ -1,0 +1,220 @@
+package resourcequota
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// ControllerName is what an AdmissionCheck says to have this one.
+const ControllerName = "elasticai.io/resource-quota"
+
+// The pause before another try doubles from the first to the longest.
+const (
+	firstPause   = 5
+	longestPause = 300
+)
+
+// Setup adds the check's controllers to the manager.
+func Setup(mgr ctrl.Manager) error {
+	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.(*kueue.AdmissionCheck).Spec.ControllerName == ControllerName })
+	err := ctrl.NewControllerManagedBy(mgr).Named("resource-quota-checks").
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(ours)).
+		Complete(&checks{mgr.GetClient()})
+	if err != nil {
+		return err
+	}
+	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return waiting(obj.(*kueue.Workload)) })
+	// One at a time: what one is promised is not there for the next.
+	return ctrl.NewControllerManagedBy(mgr).Named("resource-quota").
+		For(&kueue.Workload{}, builder.WithPredicates(waits)).
+		Complete(&workloads{client: mgr.GetClient(), reader: mgr.GetAPIReader(), now: time.Now, promised: map[types.UID]*kueue.Workload{}})
+}
+
+// checks says of its admission checks that they are looked after.
+type checks struct{ client client.Client }
+
+// Reconcile makes one check active.
+func (c *checks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	check := &kueue.AdmissionCheck{}
+	if err := c.client.Get(ctx, request.NamespacedName, check); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := check.DeepCopy()
+	changed := apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{
+		Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "The admission check is active",
+		ObservedGeneration: check.Generation,
+	})
+	if !changed {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, c.client.Status().Patch(ctx, check, client.MergeFrom(before))
+}
+
+// waiting says a workload holds quota and waits for some check.
+func waiting(wl *kueue.Workload) bool {
+	if !workload.HasReservation(wl) || workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
+		return false
+	}
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStatePending {
+			return true
+		}
+	}
+	return false
+}
+
+// workloads answers for workloads that wait.
+type workloads struct {
+	client client.Client
+	reader client.Reader // past the cache: quotas are few, and must be current
+	now    func() time.Time
+	// promised are those that were told yes and are not yet seen as such.
+	promised map[types.UID]*kueue.Workload
+}
+
+// Reconcile answers one workload.
+func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	wl := &kueue.Workload{}
+	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !waiting(wl) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	for i := range wl.Status.AdmissionChecks {
+		state := &wl.Status.AdmissionChecks[i]
+		if state.State != kueue.CheckStatePending {
+			continue
+		}
+		check := &kueue.AdmissionCheck{}
+		err := c.client.Get(ctx, types.NamespacedName{Name: string(state.Name)}, check)
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+		if err != nil || check.Spec.ControllerName != ControllerName {
+			continue
+		}
+		why, err := c.refuse(ctx, wl)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(c.answer(ctx, wl, *state, why))
+	}
+	return ctrl.Result{}, nil
+}
+
+// refuse says why a workload's pods would not all be let in; "" if they would.
+func (c *workloads) refuse(ctx context.Context, wl *kueue.Workload) (string, error) {
+	quotas := &corev1.ResourceQuotaList{}
+	if err := c.reader.List(ctx, quotas, client.InNamespace(wl.Namespace)); err != nil {
+		return "", err
+	}
+	if len(quotas.Items) == 0 {
+		return "", nil
+	}
+	others := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, others, client.InNamespace(wl.Namespace)); err != nil {
+		return "", err
+	}
+	there := &corev1.PodList{}
+	if err := c.reader.List(ctx, there, client.InNamespace(wl.Namespace)); err != nil {
+		return "", err
+	}
+	var taken []pods
+	for i := range others.Items {
+		other := &others.Items[i]
+		if other.UID != wl.UID && c.counts(other) {
+			taken = append(taken, toCome(other, there.Items)...)
+		}
+	}
+	return problem(quotas.Items, taken, toCome(wl, nil)), nil
+}
+
+// counts says another workload was promised room.
+func (c *workloads) counts(wl *kueue.Workload) bool {
+	over := !workload.HasReservation(wl) || workload.IsFinished(wl)
+	if told := c.promised[wl.UID]; told != nil {
+		if told.ResourceVersion == wl.ResourceVersion {
+			return true // the cache has yet to see the answer
+		}
+		delete(c.promised, wl.UID)
+	}
+	if over {
+		return false
+	}
+	if workload.IsAdmitted(wl) {
+		return true
+	}
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateReady && check.Message == readyMessage {
+			return true
+		}
+	}
+	return false
+}
+
+// toCome are a workload's pods that were not created yet.
+func toCome(wl *kueue.Workload, there []corev1.Pod) []pods {
+	created := map[string]int64{}
+	for i := range there {
+		if there[i].Annotations[kueue.WorkloadAnnotation] == wl.Name {
+			created[there[i].Labels["kueue.x-k8s.io/podset"]]++
+		}
+	}
+	var out []pods
+	for _, assigned := range wl.Status.Admission.PodSetAssignments {
+		left := int64(ptr.Deref(assigned.Count, 0)) - created[string(assigned.Name)]
+		for i := range wl.Spec.PodSets {
+			if wl.Spec.PodSets[i].Name == assigned.Name && left > 0 {
+				out = append(out, pods{&wl.Spec.PodSets[i].Template.Spec, left})
+			}
+		}
+	}
+	return out
+}
+
+const readyMessage = "The namespace's ResourceQuotas have room for all pods"
+
+// answer writes what was found, on the object it was found for.
+func (c *workloads) answer(ctx context.Context, wl *kueue.Workload, state kueue.AdmissionCheckState, why string) error {
+	next := kueue.AdmissionCheckState{
+		Name: state.Name, State: kueue.CheckStateReady, Message: readyMessage,
+		LastTransitionTime: metav1.NewTime(c.now()), RetryCount: state.RetryCount,
+	}
+	if why != "" {
+		pause := min(int32(firstPause)<<min(ptr.Deref(state.RetryCount, 0), 10), longestPause)
+		next.State, next.Message, next.RequeueAfterSeconds = kueue.CheckStateRetry, why, &pause
+	}
+	checks := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
+	for i := range checks {
+		if checks[i].Name == next.Name {
+			checks[i] = next
+		}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
+		"status":   map[string]any{"admissionChecks": checks},
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.client.Status().Patch(ctx, wl.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	if why == "" {
+		c.promised[wl.UID] = wl
+	}
+	return nil
+}
