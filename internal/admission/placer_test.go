@@ -110,6 +110,9 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 			nodes = append(nodes, n)
 		}
 	}
+	if t := ps.Spec.Topology; t != nil && t.SliceSize > 0 {
+		return p.placeSlices(ps, per, nodes, free, placed)
+	}
 	domains := map[string][]string{"": nodes}
 	if t := ps.Spec.Topology; t != nil && t.Mode == TopologyRequired {
 		domains = map[string][]string{}
@@ -141,6 +144,36 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 			placed[n] += k * per
 			left -= k
 		}
+	}
+	return nil
+}
+
+// placeSlices puts each slice of pods into one domain of the slice's level.
+func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free map[string]int, placed testPlacement) *Refusal {
+	t := ps.Spec.Topology
+	domains := map[string][]string{}
+	for _, n := range nodes {
+		d := p.nodes[n].labels[t.SliceLevel]
+		domains[d] = append(domains[d], n)
+	}
+	left, room := int(ps.Count), 0
+	for _, d := range slices.Sorted(maps.Keys(domains)) {
+		pods := 0
+		for _, n := range domains[d] {
+			pods += free[n] / per
+		}
+		pods -= pods % int(t.SliceSize)
+		room += pods
+		for _, n := range domains[d] {
+			k := min(left, pods, free[n]/per)
+			free[n] -= k * per
+			placed[n] += k * per
+			left -= k
+			pods -= k
+		}
+	}
+	if left > 0 {
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", room, ps.Count, t.SliceSize)}
 	}
 	return nil
 }
