@@ -209,9 +209,9 @@ func TestMetrics(t *testing.T) {
 	p.change("done", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
 	p.submit("small", "quiet", "batch", 1, "500m")
 	p.change("small", func(wl *kueue.Workload) { workload.Finish(wl, kueue.WorkloadSliceReplaced, "", p.time) })
-	p.Shell.options.Metrics.JobQueued("Job", 250*time.Millisecond)
-	p.Shell.options.Metrics.inc("elastic_explanations_total", "why")
-	p.Shell.options.Metrics.inc("elastic_writes_total", "workload", "done")
+	p.options.Metrics.JobQueued("Job", 250*time.Millisecond)
+	p.options.Metrics.inc("elastic_explanations_total", "why")
+	p.options.Metrics.inc("elastic_writes_total", "workload", "done")
 
 	got := p.scrape()
 	for _, d := range Definitions() {

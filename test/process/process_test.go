@@ -281,7 +281,7 @@ func TestInKueuesPlace(t *testing.T) {
 	})
 	manager := ""
 	for _, field := range wl.ManagedFields {
-		if field.Subresource == "status" && strings.Contains(string(field.FieldsV1.Raw), `"f:admission"`) {
+		if field.Subresource == "status" && strings.Contains(field.FieldsV1.GetRawString(), `"f:admission"`) {
 			manager = field.Manager + "/" + string(field.Operation)
 		}
 	}

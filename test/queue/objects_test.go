@@ -51,7 +51,7 @@ func TestRefused(t *testing.T) {
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
 	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
-	refused(change(t, wl, cluster.Client.Update, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 5 }), "spec.podSets.0: Invalid value")
+	refused(change(t, wl, cluster.Update, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 5 }), "spec.podSets.0: Invalid value")
 	refused(change(t, wl, statusUpdate, func(wl *kueue.Workload) { wl.Status.Admission.ClusterQueue = "another" }), "status.admission: Invalid value")
 }
 

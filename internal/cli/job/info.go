@@ -21,6 +21,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/jobs"
 )
 
 // The words for where a job stands. Suspended is ours: a person stopped it.
@@ -120,29 +121,33 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 		}
 	}
 	slices.Sort(info.Nodes)
-	switch {
-	case view.Ended && view.Succeeded:
-		info.Status, info.Reason = Succeeded, view.Message
-	case view.Ended:
-		info.Status, info.Reason = Failed, view.Message
-	case !j.Kind.Suspends() && j.ended():
-		info.Status = j.outcome()
-	case j.Workload != nil && !ptr.Deref(j.Workload.Spec.Active, true):
-		info.Status = Suspended
-	case j.Workload != nil && !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted):
-		info.Status, info.Reason = Queuing, whyQueued(j.Workload)
-	case view.Held && info.Queue != "":
-		info.Status = Queuing
-	case view.Held:
-		info.Status = Suspended
-	case running > 0:
-		info.Status = Running
-	default:
-		info.Status = Pending
-	}
+	info.Status, info.Reason = j.standing(view, info.Queue != "", running > 0)
 	begin, end := j.times(view.Ended, now)
 	info.Seconds = int64(end.Sub(begin).Seconds())
 	return info, nil
+}
+
+// standing of a job, and why where there is more to say.
+func (j *Job) standing(view jobs.View, queued, running bool) (status, reason string) {
+	switch {
+	case view.Ended && view.Succeeded:
+		return Succeeded, view.Message
+	case view.Ended:
+		return Failed, view.Message
+	case !j.Kind.Suspends() && j.ended():
+		return j.outcome(), ""
+	case j.Workload != nil && !ptr.Deref(j.Workload.Spec.Active, true):
+		return Suspended, ""
+	case j.Workload != nil && !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted):
+		return Queuing, whyQueued(j.Workload)
+	case view.Held && queued:
+		return Queuing, ""
+	case view.Held:
+		return Suspended, ""
+	case running:
+		return Running, ""
+	}
+	return Pending, ""
 }
 
 // ended says all pods of a job that is held by its pods have.

@@ -117,7 +117,7 @@ func Connect(config *rest.Config, namespace string) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	mapper, err := newMapper(config, scheme)
+	mapper, err := newMapper(config)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func Connect(config *rest.Config, namespace string) (*Cluster, error) {
 
 // newMapper knows the kinds commands use without asking the server; about any
 // other it asks. A command is then one round trip, not five.
-func newMapper(config *rest.Config, scheme *runtime.Scheme) (apimeta.RESTMapper, error) {
+func newMapper(config *rest.Config) (apimeta.RESTMapper, error) {
 	known := apimeta.NewDefaultRESTMapper(nil)
 	for _, gvk := range []schema.GroupVersionKind{
 		kueue.SchemeGroupVersion.WithKind("ClusterQueue"), kueue.SchemeGroupVersion.WithKind("Cohort"), kueue.SchemeGroupVersion.WithKind("ResourceFlavor"),

@@ -58,7 +58,7 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 	for path, mode := range map[string]fs.FileMode{
 		filepath.Join(dir, "etc"): 0o755, filepath.Join(dir, "run"): 0o777, filepath.Join(b.Dir, "cards"): 0o777,
 	} {
-		if err := os.MkdirAll(path, 0o755); err != nil {
+		if err := os.MkdirAll(path, 0o750); err != nil {
 			return nil, err
 		}
 		if err := os.Chmod(path, mode); err != nil {
