@@ -202,7 +202,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		return
 	}
 	x.Reason, x.Message = a.refusal(), e.message(a)
-	if a.patient {
+	if a.patient && e.wouldDisplace(w) {
 		x.Helps = append(x.Helps, "waiting until "+w.mayDisplaceFrom(e).Format(time.RFC3339)+", when it may displace others")
 	}
 	for i := range a.misses {
@@ -212,6 +212,18 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		x.Missing = append(x.Missing, Missing{PodSet: a.failed.PodSet, Reason: ReasonTopologyPlacementFailed})
 		x.Helps = append(x.Helps, "room on nodes for all its pods at once ("+a.failed.Reason+")")
 	}
+}
+
+// wouldDisplace says whether a workload that is too new in line to displace anyone would find someone,
+// had it waited long enough.
+func (e *Engine) wouldDisplace(w *workload) bool {
+	patience, evals := e.opts.PreemptAfter, e.evals
+	defer func() { e.opts.PreemptAfter, e.evals = patience, evals }()
+	e.opts.PreemptAfter = 0
+	a := e.newAssignment()
+	defer e.recycle(a)
+	e.evaluate(w, w.class.shape, a)
+	return len(a.victims) > 0
 }
 
 // explainMiss adds one thing that is missing, who holds it, and what would help.
