@@ -131,6 +131,20 @@ func (l elasticLife) live(t *testing.T) {
 	cluster.Make(t, job)
 	first := cluster.WorkloadOf(t, job)
 	waitCondition(t, first, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	if l.suspend == nil {
+		l.suspend = []string{"spec", "suspend"}
+	}
+	// An operator makes pods when the job is started, from the template it has then.
+	sandbox.Eventually(t, "it is started", func(ctx context.Context) error {
+		now, err := fetch(ctx, job)
+		if err != nil {
+			return err
+		}
+		if suspended, _, _ := unstructured.NestedBool(now.Object, l.suspend...); suspended {
+			return fmt.Errorf("it is suspended")
+		}
+		return nil
+	})
 	if l.running != "" {
 		setStatus(t, job, l.running)
 	}
@@ -179,9 +193,6 @@ func (l elasticLife) live(t *testing.T) {
 	now, err := fetch(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if l.suspend == nil {
-		l.suspend = []string{"spec", "suspend"}
 	}
 	if suspended, _, _ := unstructured.NestedBool(now.Object, l.suspend...); suspended {
 		t.Fatal("it was stopped on the way")
