@@ -89,7 +89,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 		}
 		for _, address := range wanted {
 			var err error
-			if *address, err = freeAddress(); err != nil {
+			if *address, err = FreeAddress(); err != nil {
 				return nil, err
 			}
 		}
