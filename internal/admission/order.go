@@ -2,6 +2,7 @@ package admission
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -250,11 +251,17 @@ func (e *Engine) enqueue(w *workload) {
 	first := len(c.members) == 0
 	c.push(w)
 	w.spec.PodSets = c.shape.podSets
+	if c.told != "" {
+		// Who joins after the others were told, parked or not, has yet to hear it.
+		if len(c.untold) > 2*len(c.members)+16 {
+			c.untold = slices.DeleteFunc(c.untold, func(u *workload) bool { return u.class != c })
+		}
+		c.untold = append(c.untold, w)
+	}
 	switch {
 	case c.parked && c.members[0] == w && (c.patient || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
 		e.unpark(c) // being older, it may displace more or sooner than the others could
 	case c.parked:
-		c.untold = append(c.untold, w)
 		if c.pos >= 0 {
 			q.classDown(q.classUp(c.pos))
 		} else {
