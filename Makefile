@@ -57,9 +57,12 @@ KO := go run github.com/google/ko@v0.18.0
 PUSH ?= false
 
 .PHONY: images
-images: ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
-	KO_DOCKER_REPO=$${KO_DOCKER_REPO:-ghcr.io/elastic-ai} $(KO) build --base-import-paths --push=$(PUSH) --oci-layout-path=bin/images \
-		--sbom=spdx --sbom-dir=bin/images --platform=linux/amd64 $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
+images: export KO_DOCKER_REPO ?= ghcr.io/elastic-ai
+images: KO_BUILD = $(KO) build --base-import-paths --push=$(PUSH) --sbom=spdx --platform=linux/amd64 \
+	--oci-layout-path=$(CURDIR)/bin/images --sbom-dir=$(CURDIR)/bin/images
+images: build-native ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
+	$(KO_BUILD) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
+	cd scheduler && $(KO_BUILD) ./cmd/elastic-scheduler
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)

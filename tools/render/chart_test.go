@@ -91,3 +91,18 @@ func TestValuesReachTheProgram(t *testing.T) {
 		}
 	}
 }
+
+// As a plugin it is another program, with a scheduler's rights, that no kube-scheduler asks.
+func TestSchedulerAsPlugin(t *testing.T) {
+	text := rendered(t, "gpu-team", "gpuScheduler: {as: plugin}")
+	for _, want := range []string{"/elastic-scheduler:", "name: elastic-scheduler-as-kube-scheduler", "name: system:volume-scheduler"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not there", want)
+		}
+	}
+	for _, never := range []string{"39999", "/elastic-gpu-scheduler:", "namespace: elastic-queue"} {
+		if strings.Contains(text, never) {
+			t.Errorf("%q is still there", never)
+		}
+	}
+}

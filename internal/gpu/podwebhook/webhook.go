@@ -17,6 +17,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/placement/policy"
 )
 
@@ -81,10 +82,8 @@ func (c *Completer) Complete(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	uses := request.Uses(pod)
-	for _, use := range uses {
-		if err := mark(pod, use); err != nil {
-			return err
-		}
+	if err := mark(pod, asked.Containers, uses); err != nil {
+		return err
 	}
 	defaulted := pod.Spec.SchedulerName == "" || pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 	if c.SchedulerName != "" && defaulted && len(asked.Containers)+len(uses) > 0 {
@@ -134,29 +133,47 @@ func (c *Completer) knownPolicy(name string) error {
 	return nil
 }
 
-// mark the container that uses a claim: kube-scheduler asks the extender, and the kubelet the agent,
-// about resources alone.
-func mark(pod *corev1.Pod, use request.Use) error {
-	for i := range pod.Spec.Containers {
-		container := &pod.Spec.Containers[i]
-		if container.Name != use.Container {
-			continue
-		}
-		cards, err := request.Container(container, nil)
-		if err != nil {
-			return err
-		}
-		if cards.Count > 0 {
+// mark the containers that hold cards, by a share or by a claim, with the resource that has the
+// kubelet ask the agent about them; for a claim it is also what has kube-scheduler ask the extender.
+func mark(pod *corev1.Pod, asking []placement.Container, uses []request.Use) error {
+	marked := map[string]bool{}
+	for _, c := range asking {
+		marked[c.Name] = true
+	}
+	for _, use := range uses {
+		if marked[use.Container] {
 			return fmt.Errorf("container %s asks for cards and uses the claim %s: keep one of the two", use.Container, use.Claim)
 		}
-		one := resource.MustParse("1")
-		if container.Resources.Limits == nil {
-			container.Resources.Limits = corev1.ResourceList{}
+	}
+	for _, use := range uses {
+		marked[use.Container] = true
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		_, whole := c.Resources.Limits[egpu.ResourceWhole]
+		switch {
+		case !marked[c.Name]:
+		case c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways:
+			give(c)
+		case !whole: // another plugin may serve whole cards, and knows how
+			return fmt.Errorf("init container %s asks for a share: the kubelet does not tell which device such a container has; "+
+				"make it a sidecar (restartPolicy: Always), or ask in an ordinary container", c.Name)
 		}
-		if container.Resources.Requests == nil {
-			container.Resources.Requests = corev1.ResourceList{}
+	}
+	for i := range pod.Spec.Containers {
+		if marked[pod.Spec.Containers[i].Name] {
+			give(&pod.Spec.Containers[i])
 		}
-		container.Resources.Limits[egpu.ResourceClaim], container.Resources.Requests[egpu.ResourceClaim] = one, one
 	}
 	return nil
+}
+
+// give a container its one device.
+func give(c *corev1.Container) {
+	for _, list := range []*corev1.ResourceList{&c.Resources.Limits, &c.Resources.Requests} {
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[egpu.ResourceClaim] = resource.MustParse("1")
+	}
 }

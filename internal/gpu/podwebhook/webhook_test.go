@@ -41,8 +41,14 @@ func TestComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	limits := p.Spec.Containers[0].Resources.Limits
-	if len(limits) != 2 || limits.Name(egpu.ResourceCore, "").Value() != 50 || limits.Name(egpu.ResourceMemory, "").Value() != 50 {
+	if len(limits) != 3 || limits.Name(egpu.ResourceCore, "").Value() != 50 || limits.Name(egpu.ResourceMemory, "").Value() != 50 {
 		t.Errorf("limits %v: want the spelling that is served, alone", limits)
+	}
+	if limits.Name(egpu.ResourceClaim, "").Value() != 1 {
+		t.Errorf("limits %v: want the device that has the kubelet ask the agent", limits)
+	}
+	if side := p.Spec.Containers[1].Resources; len(side.Limits) != 0 || len(side.Requests) != 0 {
+		t.Errorf("the container without cards has %v", side)
 	}
 	if p.Spec.SchedulerName != "elastic" {
 		t.Errorf("scheduler %q", p.Spec.SchedulerName)
@@ -67,6 +73,28 @@ func TestComplete(t *testing.T) {
 	p = pod(nil, corev1.ResourceCPU)
 	if err := completer(1000, nil).Complete(t.Context(), p); err != nil || p.Spec.SchedulerName != "" {
 		t.Errorf("a pod without cards: %v, scheduler %q", err, p.Spec.SchedulerName)
+	}
+}
+
+// The kubelet tells which device a sidecar has, and keeps it to itself for other init containers.
+func TestInitContainers(t *testing.T) {
+	p := pod(nil)
+	always := corev1.ContainerRestartPolicyAlways
+	share := corev1.ResourceRequirements{Limits: corev1.ResourceList{egpu.ResourceCore: resource.MustParse("30")}}
+	p.Spec.InitContainers = []corev1.Container{{Name: "sidecar", RestartPolicy: &always, Resources: *share.DeepCopy()}}
+	if err := completer(1000, nil).Complete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if limits := p.Spec.InitContainers[0].Resources.Limits; limits.Name(egpu.ResourceClaim, "").Value() != 1 {
+		t.Errorf("the sidecar has %v", limits)
+	}
+	p.Spec.InitContainers = []corev1.Container{{Name: "prepare", Resources: *share.DeepCopy()}}
+	if err := completer(1000, nil).Complete(t.Context(), p); err == nil || !strings.Contains(err.Error(), "make it a sidecar") {
+		t.Errorf("an init container with a share: %v", err)
+	}
+	p.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{egpu.ResourceWhole: resource.MustParse("1")}
+	if err := completer(1000, nil).Complete(t.Context(), p); err != nil {
+		t.Errorf("an init container with a card of another plugin's: %v", err)
 	}
 }
 
