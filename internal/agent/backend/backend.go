@@ -16,8 +16,8 @@ import (
 // may be called any number of times and leaves the same behind.
 type Backend interface {
 	Name() string
-	// Prepare makes the share real and says what its container must see. A share that is there is
-	// brought up to date: its limits may have changed.
+	// Prepare makes the share real for a container that is about to start, and says what it must see.
+	// What an earlier container in its place left there is gone.
 	Prepare(ctx context.Context, s *share.Share) (*specs.ContainerEdits, error)
 	// Release takes a share away, whole or half made. That it is not there is no error.
 	Release(ctx context.Context, id string) error

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
@@ -41,7 +42,9 @@ type Slots struct {
 	Holders func(ctx context.Context) (map[string]Holder, error)
 	// Share says what a container has.
 	Share func(ctx context.Context, h Holder) (share.Share, error)
-	Log   logr.Logger
+	// Gone says whether a pod has ended or is no longer there.
+	Gone func(ctx context.Context, pod types.NamespacedName, uid types.UID) (bool, error)
+	Log  logr.Logger
 
 	mu sync.Mutex // one slot is made or unmade at a time
 }
@@ -87,7 +90,7 @@ func (s *Slots) Fill(ctx context.Context, id string) error {
 	}
 	edits.Env = append(edits.Env, "ELASTIC_GPU_BACKEND="+b.Name())
 	s.Log.Info("a container gets its cards", "slot", id, "pod", what.Pod.String(), "container", what.Container, "backend", b.Name(), "cards", len(what.Cards))
-	return s.write(id, edits)
+	return s.write(Grant{Backend: b.Name(), Share: what}, edits)
 }
 
 // backendFor a share: the one its class names, else whole cards have one of their own, and shares the first.
@@ -114,39 +117,93 @@ func (s *Slots) Clean(ctx context.Context) error {
 	if err != nil {
 		return err // who does not know must not take anything away
 	}
-	left := map[string]bool{}
-	files, err := filepath.Glob(s.file("*"))
+	grants, err := s.Grants()
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		left[name[strings.LastIndex(name, "-")+1:]] = true
+	left := map[string]*Grant{}
+	for i := range grants {
+		left[grants[i].ID] = &grants[i]
 	}
 	for _, b := range s.Backends {
 		ids, err := b.Held(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("backend %s: %w", b.Name(), err)
 		}
 		for _, id := range ids {
-			left[id] = true
+			if _, known := left[id]; !known {
+				left[id] = nil
+			}
 		}
 	}
-	for id := range left {
+	for id, grant := range left {
 		if _, held := holders[id]; held {
 			continue
 		}
-		for _, b := range s.Backends {
-			if err := b.Release(ctx, id); err != nil {
+		if grant != nil && grant.Pod.Name != "" {
+			gone, err := s.Gone(ctx, grant.Pod, grant.UID)
+			if err != nil {
 				return err
 			}
+			if !gone {
+				continue
+			}
 		}
-		if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := s.empty(ctx, id); err != nil {
 			return err
 		}
-		s.Log.Info("a slot is empty again", "slot", id)
 	}
 	return nil
+}
+
+// empty a slot: what it is made of goes before what says so.
+func (s *Slots) empty(ctx context.Context, id string) error {
+	for _, b := range s.Backends {
+		if err := b.Release(ctx, id); err != nil {
+			return fmt.Errorf("backend %s, slot %s: %w", b.Name(), id, err)
+		}
+	}
+	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.Log.Info("a slot is empty again", "slot", id)
+	return nil
+}
+
+// Grant is what a slot holds, as it was when its container started.
+type Grant struct {
+	Backend string
+	share.Share
+}
+
+// grantAnnotation of a slot's specification says whose it is.
+const grantAnnotation = "elasticgpu.io/grant"
+
+// Grants of all slots that are filled.
+func (s *Slots) Grants() ([]Grant, error) {
+	files, err := filepath.Glob(s.file("*"))
+	if err != nil {
+		return nil, err
+	}
+	grants := make([]Grant, 0, len(files))
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		grant, spec := Grant{}, specs.Spec{}
+		// A file that cannot be read, as one from a full disk, is a slot of nobody's.
+		if json.Unmarshal(data, &spec) == nil {
+			_ = json.Unmarshal([]byte(spec.Annotations[grantAnnotation]), &grant)
+		}
+		grant.ID = name[strings.LastIndex(name, "-")+1:]
+		grants = append(grants, grant)
+	}
+	return grants, nil
 }
 
 func (s *Slots) file(id string) string {
@@ -154,8 +211,15 @@ func (s *Slots) file(id string) string {
 }
 
 // write the slot's specification, at once: the runtime may read the folder at any time.
-func (s *Slots) write(id string, edits *specs.ContainerEdits) error {
-	spec := specs.Spec{Version: "0.5.0", Kind: Kind, Devices: []specs.Device{{Name: id, ContainerEdits: *edits}}}
+func (s *Slots) write(grant Grant, edits *specs.ContainerEdits) error {
+	record, err := json.Marshal(grant)
+	if err != nil {
+		return err
+	}
+	spec := specs.Spec{
+		Version: "0.6.0", Kind: Kind, Annotations: map[string]string{grantAnnotation: string(record)},
+		Devices: []specs.Device{{Name: grant.ID, ContainerEdits: *edits}},
+	}
 	if len(edits.AdditionalGIDs) > 0 {
 		spec.Version = "0.7.0"
 	}
@@ -166,9 +230,9 @@ func (s *Slots) write(id string, edits *specs.ContainerEdits) error {
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil { //nolint:gosec // the runtime's folder
 		return err
 	}
-	temporary := filepath.Join(s.Dir, "."+id+".new")
+	temporary := filepath.Join(s.Dir, "."+grant.ID+".new")
 	if err := os.WriteFile(temporary, data, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, s.file(id))
+	return os.Rename(temporary, s.file(grant.ID))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
@@ -22,6 +23,7 @@ type fixture struct {
 	*slots.Slots
 	holders map[string]slots.Holder
 	failing error
+	alive   bool // whether the API says that pods are still there
 	class   map[string]string
 	whole   bool
 	dir     string
@@ -42,6 +44,12 @@ func newFixture(t *testing.T) *fixture {
 			s := conformance.Subject{Whole: f.whole}.Share("", 0)
 			s.Parameters = f.class
 			return *s, nil
+		},
+		Gone: func(_ context.Context, pod types.NamespacedName, uid types.UID) (bool, error) {
+			if pod.Name == "" || uid == "" {
+				return false, errors.New("asked about nobody")
+			}
+			return !f.alive, nil
 		},
 	}
 	return f
@@ -75,6 +83,43 @@ func TestSlotsOfThoseWhoHaveGoneAreEmptied(t *testing.T) {
 	}
 	if f.there(t, "cdi/*-4.json") != 1 || f.there(t, "cdi/*.json") != 1 || f.there(t, "state/shares/*") != 1 {
 		t.Fatal("want the slot 4 and nothing else")
+	}
+}
+
+// A kubelet that has just started knows no pods yet; their containers run on.
+func TestNothingIsTakenFromAPodThatIsThere(t *testing.T) {
+	f := newFixture(t)
+	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	if err := f.Fill(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	clear(f.holders)
+	f.alive = true
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "state/shares/*") != 1 || f.there(t, "cdi/*.json") != 1 {
+		t.Fatalf("%v: a running container lost its share", err)
+	}
+	grants, err := f.Grants()
+	if err != nil || len(grants) != 1 || grants[0].ID != "3" || grants[0].Backend != "gpushare" || grants[0].Cards[0].Percent != 30 {
+		t.Fatalf("grants %+v: %v", grants, err)
+	}
+	f.alive = false
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "state/shares/*") != 0 || f.there(t, "cdi/*.json") != 0 {
+		t.Fatalf("%v: something is left", err)
+	}
+}
+
+// A disk that was full leaves half a file: it is nobody's, and does not stop the rest.
+func TestHalfASpecificationIsTakenAway(t *testing.T) {
+	f := newFixture(t)
+	if err := os.MkdirAll(f.Dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(f.Dir, "elasticgpu.io-share-9.json"), []byte(`{"cdiVer`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.alive = true
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "cdi/*.json") != 0 {
+		t.Fatalf("%v: it is still there", err)
 	}
 }
 

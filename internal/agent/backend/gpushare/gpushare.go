@@ -53,6 +53,10 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		return nil, err
 	}
 	dir := b.share(s.ID)
+	// The library's region begins empty, also after a restart in the same place.
+	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		return nil, err
+	}
 	// The library runs as whoever the container runs as: what it writes to is open to all who can
 	// reach it, which are the containers it is mounted into.
 	for path, mode := range map[string]fs.FileMode{
