@@ -1,5 +1,5 @@
-// Command elastic-gpu-agent finds a node's cards and keeps their GPU objects
-// true.
+// Command elastic-gpu-agent finds a node's cards, keeps their GPU objects true,
+// and gives containers their share.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
@@ -25,11 +26,12 @@ import (
 func main() {
 	program.Main(program.Program[*v1alpha1.GPUAgentConfiguration]{
 		Name:  "elastic-gpu-agent",
-		Short: "Find a node's cards and keep their GPU objects true",
+		Short: "Find a node's cards and give containers their share of them",
 		Long: `elastic-gpu-agent runs on each node. It finds the node's cards through the NVIDIA
 driver and keeps a GPU object for each: what it is, how it is linked, how busy it
-is, and whether it is well. On a node without a driver it says so and serves
-nothing.`,
+is, and whether it is well. As a device plugin of the kubelet it gives each container
+the cards that the scheduler chose, and holds it to its share. On a node without a
+driver it says so and serves nothing.`,
 		Example: `  # On a node
   elastic-gpu-agent --node-name "$NODE_NAME"
 
@@ -38,7 +40,7 @@ nothing.`,
 		Defaults: v1alpha1.NewGPUAgentConfiguration,
 		Flags: func(cmd *cobra.Command, cfg *v1alpha1.GPUAgentConfiguration) {
 			cmd.Flags().StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "the node this agent serves; default: the host's name")
-			cmd.Flags().BoolVar(&cfg.Simulate, "simulate", cfg.Simulate, "serve the sandbox's simulated nodes instead of this one")
+			cmd.Flags().BoolVar(&cfg.Simulate, "simulate", cfg.Simulate, "take the cards that nodes claim in their labels for real: those of the sandbox's simulated nodes, or of --node-name")
 		},
 		Run: run,
 	})
@@ -58,35 +60,45 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	source, err := newSource(env, cfg)
-	if err != nil {
-		return err
-	}
-	if source != nil {
-		publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source}
-		if err := publisher.SetupWithManager(ctx, mgr); err != nil {
-			return fmt.Errorf("setting up the publisher: %w", err)
+	node := cfg.NodeName
+	if node == "" && !cfg.Simulate {
+		if node, err = os.Hostname(); err != nil {
+			return fmt.Errorf("finding the node's name (give --node-name): %w", err)
 		}
+	}
+	source := newSource(env, node, cfg.Simulate)
+	if source == nil {
+		return mgr.Start(ctx)
+	}
+	publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source}
+	if node != "" && *cfg.DevicePlugin.Enabled {
+		publisher.Capacity = func(cards []discovery.Card) corev1.ResourceList {
+			return agent.Capacity(cards, cfg.DevicePlugin.WholeCards)
+		}
+		served := &agent.Node{Name: node, Source: source, API: mgr.GetAPIReader(), Log: env.Log.WithName("device-plugin")}
+		plugin, err := served.DevicePlugin(cfg.DevicePlugin)
+		if err != nil {
+			return err
+		}
+		if err := mgr.Add(plugin); err != nil {
+			return err
+		}
+	}
+	if err := publisher.SetupWithManager(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up the publisher: %w", err)
 	}
 	return mgr.Start(ctx)
 }
 
 // newSource is where cards are found; nil on a node that has none.
-func newSource(env program.Env, cfg *v1alpha1.GPUAgentConfiguration) (discovery.Source, error) {
-	if cfg.Simulate {
-		return discovery.Simulated{}, nil
-	}
-	node := cfg.NodeName
-	if node == "" {
-		var err error
-		if node, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("finding the node's name (give --node-name): %w", err)
-		}
+func newSource(env program.Env, node string, simulate bool) discovery.Source {
+	if simulate {
+		return discovery.Simulated{Node: node}
 	}
 	source, err := discovery.NewNVML(node, nvml.New())
 	if err != nil {
 		env.Log.Info("this node has no cards to serve", "node", node, "why", err.Error())
-		return nil, nil
+		return nil
 	}
-	return source, nil
+	return source
 }

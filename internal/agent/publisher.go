@@ -32,6 +32,8 @@ const loadStep = 10
 type Publisher struct {
 	Client client.Client
 	Source discovery.Source
+	// Capacity is what the node offers for its cards; nil where somebody else says so.
+	Capacity func([]discovery.Card) corev1.ResourceList
 }
 
 // SetupWithManager watches nodes and their GPU objects.
@@ -47,7 +49,7 @@ func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) erro
 		return ok && p.Source.Serves(node)
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
-		For(&corev1.Node{}, builder.WithPredicates(served, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		For(&corev1.Node{}, builder.WithPredicates(served, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
 		Owns(&egpu.GPU{}, builder.MatchEveryOwner).
 		Complete(p)
 }
@@ -84,6 +86,11 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	for _, gone := range stale {
 		if err := p.Client.Delete(ctx, gone); client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
+		}
+	}
+	if p.Capacity != nil {
+		if err := offer(ctx, p.Client, node, p.Capacity(cards)); err != nil {
+			return ctrl.Result{}, fmt.Errorf("capacity of node %s: %w", node.Name, err)
 		}
 	}
 	return ctrl.Result{RequeueAfter: refresh}, nil

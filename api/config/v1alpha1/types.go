@@ -232,8 +232,28 @@ type GPUAgentConfiguration struct {
 
 	// NodeName is the node this agent serves; empty takes the host's name.
 	NodeName string `json:"nodeName,omitempty"`
-	// Simulate serves the sandbox's simulated nodes instead.
-	Simulate bool `json:"simulate,omitempty"`
+	// Simulate takes the cards that nodes claim in their labels for real: those of the sandbox's simulated
+	// nodes, or, with NodeName, of that one.
+	Simulate     bool         `json:"simulate,omitempty"`
+	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
+}
+
+// DevicePlugin is how containers get their cards.
+type DevicePlugin struct {
+	// Enabled is true by default; without it the agent tells of cards and gives none.
+	Enabled *bool `json:"enabled,omitempty"`
+	// KubeletDir is where the kubelet keeps its sockets.
+	KubeletDir string `json:"kubeletDir,omitempty"`
+	// CDIDir is where the container runtime is told of devices.
+	CDIDir string `json:"cdiDir,omitempty"`
+	// DriverDirs are looked through for the CDI specification of the node's driver.
+	DriverDirs []string `json:"driverDirs,omitempty"`
+	// StateDir is for the agent alone, at the same path for the container runtime.
+	StateDir string `json:"stateDir,omitempty"`
+	// Library is libelasticgpu.so, which is copied to StateDir.
+	Library string `json:"library,omitempty"`
+	// WholeCards has the node offer nvidia.com/gpu, too: where no other device plugin does.
+	WholeCards bool `json:"wholeCards,omitempty"`
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue.
@@ -272,9 +292,18 @@ func NewGPUSchedulerConfiguration() *GPUSchedulerConfiguration {
 
 // NewGPUAgentConfiguration returns the defaults of elastic-gpu-agent.
 func NewGPUAgentConfiguration() *GPUAgentConfiguration {
+	on := true
 	return &GPUAgentConfiguration{
 		TypeMeta: typeMeta("GPUAgentConfiguration"),
 		Common:   commonDefaults(":8084", ":8085"),
+		DevicePlugin: DevicePlugin{
+			Enabled:    &on,
+			KubeletDir: "/var/lib/kubelet",
+			CDIDir:     "/var/run/cdi",
+			DriverDirs: []string{"/etc/cdi", "/var/run/cdi"},
+			StateDir:   "/var/lib/elastic-gpu",
+			Library:    "/usr/lib/elastic-gpu/libelasticgpu.so",
+		},
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Simulated tells of the cards that simulated nodes claim in their labels.
-type Simulated struct{}
+// Simulated tells of the cards that nodes claim in their labels: simulated nodes, or the one that is named.
+type Simulated struct{ Node string }
 
 // SimulatedAnnotation marks a node that has no kubelet and no cards.
 const SimulatedAnnotation = "kwok.x-k8s.io/node"
@@ -18,8 +18,13 @@ const SimulatedAnnotation = "kwok.x-k8s.io/node"
 // Several are separated by semicolons.
 const ProblemAnnotation = "sandbox.elasticai.io/gpu-problem"
 
-// Serves every simulated node.
-func (Simulated) Serves(node *corev1.Node) bool { return node.Annotations[SimulatedAnnotation] != "" }
+// Serves every simulated node, or the one that is named.
+func (s Simulated) Serves(node *corev1.Node) bool {
+	if s.Node != "" {
+		return node.Name == s.Node
+	}
+	return node.Annotations[SimulatedAnnotation] != ""
+}
 
 // Cards as the node's labels describe them, all linked with each other.
 func (Simulated) Cards(_ context.Context, node *corev1.Node) ([]Card, error) {

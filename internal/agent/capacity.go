@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+)
+
+// Capacity of the cards that are well, under every name that pods ask for them by.
+func Capacity(cards []discovery.Card, whole bool) corev1.ResourceList {
+	var count, memory, gigabytes int64
+	for _, c := range cards {
+		if c.Problem == "" {
+			count, memory, gigabytes = count+1, memory+c.MemoryMB, gigabytes+c.MemoryMB/1024
+		}
+	}
+	list := corev1.ResourceList{}
+	for name, value := range map[corev1.ResourceName]int64{
+		egpu.ResourceCore: 100 * count, egpu.ResourceMemory: memory,
+		egpu.ResourceQGPUCore: 100 * count, egpu.ResourceQGPUCoreGreedy: 100 * count, egpu.ResourceQGPUMemory: gigabytes,
+	} {
+		list[name] = *resource.NewQuantity(value, resource.DecimalSI)
+	}
+	if whole {
+		list[egpu.ResourceWhole] = *resource.NewQuantity(count, resource.DecimalSI)
+	}
+	return list
+}
+
+// offer the resources on the node. The kubelet leaves what it does not know as it is, and makes what is
+// allocatable from the capacity.
+func offer(ctx context.Context, c client.Client, node *corev1.Node, list corev1.ResourceList) error {
+	changed := node.DeepCopy()
+	for _, to := range []*corev1.ResourceList{&changed.Status.Capacity, &changed.Status.Allocatable} {
+		if *to == nil {
+			*to = corev1.ResourceList{}
+		}
+		for name, value := range list {
+			(*to)[name] = value
+		}
+	}
+	if equality.Semantic.DeepEqual(changed.Status, node.Status) {
+		return nil
+	}
+	return c.Status().Patch(ctx, changed, client.StrategicMergeFrom(node))
+}
+
+// capacityChanged is a node whose resources are no longer the same: a kubelet that starts on a new node
+// sets what it does not know to zero.
+var capacityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, isNode := e.ObjectOld.(*corev1.Node)
+	is, too := e.ObjectNew.(*corev1.Node)
+	return isNode && too && !equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity)
+}}
