@@ -47,9 +47,15 @@ build-sandbox:
 build-scheduler:
 	@cd scheduler && go build -ldflags "$$(cat ../sandbox/ldflags)" -o ../bin/elastic-scheduler ./cmd/elastic-scheduler
 
+.PHONY: build-node
+build-node: ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
+	@echo "building a node's programs: minutes the first time, seconds after"
+	@sandbox/node/build.sh bin/node
+
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
+	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so bin/
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
 #   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true
@@ -96,6 +102,11 @@ test-native: ## Run the GPU library's tests against a stub driver, plain and und
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	go test -count=1 ./test/...
+
+.PHONY: test-node
+test-node: build build-node ## Run the agent on a real node with real containers; Linux and root
+	@$(MAKE) --no-print-directory -s -C native/cuda stub
+	ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent
 
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic

@@ -16,12 +16,12 @@ func (e *Engine) rating(card *Card) float64 {
 	if r := e.opts.Ratings[card.Model]; r > 0 {
 		return r
 	}
-	return rated(card.Model)
+	return Rating(card.Model)
 }
 
-// rated finds the chip in a model's name: drivers say "NVIDIA A100-SXM4-40GB", labels "NVIDIA-H100-80GB-HBM3",
+// Rating finds the chip in a model's name: drivers say "NVIDIA A100-SXM4-40GB", labels "NVIDIA-H100-80GB-HBM3",
 // people "H100-80G".
-func rated(model string) float64 {
+func Rating(model string) float64 {
 	for word := range strings.FieldsFuncSeq(model, func(r rune) bool { return r == ' ' || r == '-' || r == '_' }) {
 		if r := ratings[strings.ToUpper(word)]; r > 0 {
 			return r

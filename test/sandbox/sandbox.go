@@ -46,6 +46,8 @@ const Patience = 60 * time.Second
 type Options struct {
 	// Nodes is the shape, as "elastic up --nodes" takes it; default one node with 8 cards.
 	Nodes string
+	// RealNode adds a node whose pods are real containers; Linux, root, 'make build-node'.
+	RealNode bool
 	// GPUScheduler is how pods with cards are scheduled.
 	GPUScheduler local.GPUScheduler
 	// SandboxArgs go to elastic-sandbox.
@@ -69,7 +71,7 @@ type Cluster struct {
 
 // Run starts a cluster, runs the tests with it, ends it, and returns the exit
 // code.
-func Run(m *testing.M, cluster **Cluster, options Options) int {
+func Run(m interface{ Run() int }, cluster **Cluster, options Options) int {
 	log.SetLogger(logr.Discard()) // the API server's warnings are not the test's to tell
 	c, err := Start(options)
 	if err != nil {
@@ -117,7 +119,7 @@ func Start(options Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Queue: options.Queue, Out: io.Discard}
+		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Queue: options.Queue, Out: io.Discard}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}
@@ -166,7 +168,7 @@ func root() string {
 // tells what happened.
 func (c *Cluster) dumpLogs(w io.Writer) {
 	const most = 6000
-	for _, pattern := range []string{"test/log/*.log", "test/programs/*/log"} {
+	for _, pattern := range []string{"test/log/*.log", "test/programs/*/log", "test/node/log/*.log"} {
 		files, _ := filepath.Glob(filepath.Join(c.Dir, pattern))
 		for _, file := range files {
 			data, err := os.ReadFile(file)

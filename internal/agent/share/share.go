@@ -6,6 +6,7 @@ package share
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,24 +73,35 @@ func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, ca
 		if at < 0 {
 			return s, fmt.Errorf("container %s of pod %s was given card %d, and this node has none of that index", container, s.Pod, index)
 		}
-		s.Cards = append(s.Cards, part(cards[at], asked))
+		card, err := part(cards[at], asked)
+		if err != nil {
+			return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
+		}
+		s.Cards = append(s.Cards, card)
 	}
 	return s, nil
 }
 
 // part of a card that a request is worth. What is not asked for is not limited.
-func part(card discovery.Card, asked placement.CardRequest) Card {
+func part(card discovery.Card, asked placement.CardRequest) (Card, error) {
 	c := Card{Card: card, Percent: 100, MemoryMB: card.MemoryMB}
 	if asked.Exclusive {
-		return c
+		return c, nil
 	}
 	if asked.Core > 0 {
 		c.Percent = float64(asked.Core) / 10
 	}
+	if asked.TFLOPS > 0 {
+		rating := placement.Rating(card.Model)
+		if rating == 0 {
+			return c, fmt.Errorf("%g TFLOPS of a %q, whose rating is not known", asked.TFLOPS, card.Model)
+		}
+		c.Percent = min(math.Ceil(1000*asked.TFLOPS/rating)/10, 100)
+	}
 	if asked.Memory > 0 {
 		c.MemoryMB = asked.Memory
 	}
-	return c
+	return c, nil
 }
 
 // asked is what the container asks for itself, or by its claim.
@@ -129,5 +141,9 @@ func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) 
 		}
 		s.Parameters = class.Parameters
 	}
-	return request.Container(&corev1.Container{Name: key.Name, Resources: corev1.ResourceRequirements{Limits: device.Spec.Capacity}}, nil)
+	asked, err := request.List(device.Spec.Capacity, request.Share)
+	if err != nil {
+		return asked, fmt.Errorf("ElasticGPU %s: %w", device.Name, err)
+	}
+	return asked, nil
 }

@@ -51,7 +51,10 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
   elastic up --detach --nodes 4x8:H100-80G,8x4:A100-40G,100x0
 
   # A second one beside it
-  elastic up --detach --name b`,
+  elastic up --detach --name b
+
+  # With a real kubelet and containers beside the simulated nodes (Linux, root)
+  make build-node && elastic up --real-node`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := Open(name)
@@ -76,6 +79,7 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 	cmd.Flags().StringVar(&options.Nodes, "nodes", defaultNodes, "shape of the cluster: COUNTxCARDS:MODEL, comma between; COUNTx0 for nodes without cards")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "run in the background; end it with 'elastic down'")
 	cmd.Flags().StringVar((*string)(&options.GPUScheduler), "gpu-scheduler", string(AsExtender), "how pods with cards are scheduled: extender (kube-scheduler asks) or plugin (elastic-scheduler does)")
+	cmd.Flags().BoolVar(&options.RealNode, "real-node", false, "add a node whose pods are real containers, with this machine's cards; Linux, root, and 'make build-node' first")
 	cmd.Flags().BoolVar(&options.Sample, "sample", true, "set up a sample queue and send a job through it")
 	cmd.Flags().StringArrayVar(&options.SandboxArgs, "sandbox-arg", nil, "argument for elastic-sandbox, as it is (repeatable)")
 	return cmd
@@ -135,7 +139,7 @@ func (c *Cluster) detach(ctx context.Context, options UpOptions) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample)}
+	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample), fmt.Sprintf("--real-node=%t", options.RealNode)}
 	for _, arg := range options.SandboxArgs {
 		args = append(args, "--sandbox-arg="+arg)
 	}

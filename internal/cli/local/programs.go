@@ -78,6 +78,9 @@ func programs(dir string, options UpOptions) ([]program, error) {
 	if err := options.GPUScheduler.choose(&list[1]); err != nil {
 		return nil, err
 	}
+	if options.RealNode {
+		list = append(list, nodeAgent(filepath.Join(filepath.Dir(dir), "node")))
+	}
 	for i := range list {
 		p := &list[i]
 		p.dir = filepath.Join(dir, p.name)
@@ -95,6 +98,27 @@ func programs(dir string, options UpOptions) ([]program, error) {
 		}
 	}
 	return list, nil
+}
+
+// nodeAgent serves the real node, whose folders it shares with the kubelet and containerd there.
+func nodeAgent(node string) program {
+	return program{
+		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent",
+		account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
+		config: func(p *program) any {
+			cfg := v1alpha1.NewGPUAgentConfiguration()
+			cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
+			cfg.NodeName = NodeName
+			plugin := &cfg.DevicePlugin
+			plugin.KubeletDir, plugin.CDIDir, plugin.StateDir = filepath.Join(node, "kubelet"), filepath.Join(node, "cdi"), filepath.Join(node, "elastic-gpu")
+			plugin.DriverDirs = append(plugin.DriverDirs, plugin.CDIDir)
+			plugin.WholeCards = true // no other plugin is there
+			if agent, err := sibling(p.binary); err == nil {
+				plugin.Library = filepath.Join(filepath.Dir(agent), "libelasticgpu.so")
+			}
+			return cfg
+		},
+	}
 }
 
 // GPUScheduler is the way pods with cards are scheduled.

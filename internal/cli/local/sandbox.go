@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -27,17 +28,44 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 	if err != nil {
 		return nil, sandboxEvent{}, err
 	}
-	if err := c.waitForOrphan(ctx, progress); err != nil {
+	if err := waitForOrphan(ctx, c.path("sandbox"), progress); err != nil {
 		return nil, sandboxEvent{}, err
 	}
-	log, err := os.OpenFile(c.path("log", "elastic-sandbox.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	args := append([]string{"run", "--dir", c.path("sandbox"), "--nodes", options.Nodes}, options.SandboxArgs...)
+	return c.startReporting(ctx, "elastic-sandbox", path, args, "starting Kubernetes", progress)
+}
+
+// NodeName is the real node's.
+const NodeName = "real"
+
+// NodeDir is the folder of the real node.
+func (c *Cluster) NodeDir() string { return c.path("node") }
+
+// startNode starts a node with a kubelet and containers, beside the sandbox.
+func (c *Cluster) startNode(ctx context.Context, progress func(string)) (*child, float64, error) {
+	path, err := sibling("elastic-sandbox")
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := waitForOrphan(ctx, c.NodeDir(), progress); err != nil {
+		return nil, 0, err
+	}
+	process, event, err := c.startReporting(ctx, "elastic-node", path, []string{
+		"node", "--dir", c.NodeDir(), "--sandbox-dir", c.path("sandbox"), "--name", NodeName, "--bin", filepath.Join(filepath.Dir(path), "node"),
+	}, "starting the real node", progress)
+	return process, event.Seconds, err
+}
+
+// startReporting starts a program that tells how far it is, and returns when it is ready. On an error
+// nothing is left running.
+func (c *Cluster) startReporting(ctx context.Context, name, path string, args []string, what string, progress func(string)) (*child, sandboxEvent, error) {
+	log, err := os.OpenFile(c.path("log", name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, sandboxEvent{}, err
 	}
 	defer func() { _ = log.Close() }() // the child has its own handle
 	reader, writer := io.Pipe()
-	args := append([]string{"run", "--dir", c.path("sandbox"), "--nodes", options.Nodes}, options.SandboxArgs...)
-	process, err := startChild("elastic-sandbox", path, args, writer, log)
+	process, err := startChild(name, path, args, writer, log)
 	if err != nil {
 		return nil, sandboxEvent{}, err
 	}
@@ -56,20 +84,20 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 		if event.Message == "" {
 			event.Message = "it ended without saying why; see " + log.Name()
 		}
-		return nil, sandboxEvent{}, errors.New("starting Kubernetes: " + event.Message)
+		return nil, sandboxEvent{}, errors.New(what + ": " + event.Message)
 	case <-ctx.Done():
 		process.stop(5 * time.Second)
-		return nil, sandboxEvent{}, fmt.Errorf("starting Kubernetes: %w", ctx.Err())
+		return nil, sandboxEvent{}, fmt.Errorf("%s: %w", what, ctx.Err())
 	}
 }
 
 // waitForOrphan waits for the sandbox of a parent that was killed: it has seen
 // its parent go and is ending, but until it has it holds its folder.
-func (c *Cluster) waitForOrphan(ctx context.Context, progress func(string)) error {
+func waitForOrphan(ctx context.Context, dir string, progress func(string)) error {
 	const patience = 30 * time.Second
 	told := false
 	for deadline := time.Now().Add(patience); ; {
-		release, err := lockFile(c.path("sandbox", "lock"))
+		release, err := lockFile(filepath.Join(dir, "lock"))
 		if err == nil {
 			release()
 			return nil
@@ -78,7 +106,7 @@ func (c *Cluster) waitForOrphan(ctx context.Context, progress func(string)) erro
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the sandbox of an earlier run still holds %s after %s: end it by hand", c.path("sandbox"), patience)
+			return fmt.Errorf("the sandbox of an earlier run still holds %s after %s: end it by hand", dir, patience)
 		}
 		if !told {
 			progress("waiting for an earlier run to end")

@@ -28,6 +28,8 @@ import (
 type UpOptions struct {
 	Nodes  string
 	Sample bool
+	// RealNode adds a node whose pods are real containers. Linux and root.
+	RealNode bool
 	// GPUScheduler is how pods with cards are scheduled; empty means AsExtender.
 	GPUScheduler GPUScheduler
 	// SandboxArgs go to elastic-sandbox as they are.
@@ -82,7 +84,7 @@ func (r *running) say(format string, args ...any) {
 
 func (r *running) start(ctx context.Context, ready func(State)) error {
 	c := r.cluster
-	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.path("programs")} {
+	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.NodeDir(), c.path("programs")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -109,6 +111,14 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 	admin, cluster, err := connect(c.Kubeconfig())
 	if err != nil {
 		return err
+	}
+	if r.options.RealNode {
+		node, seconds, err := c.startNode(ctx, func(message string) { r.say("  %s", message) })
+		if err != nil {
+			return err
+		}
+		defer node.stop(time.Minute)
+		r.say("Node %s is ready (%.1f s): its pods are real containers", NodeName, seconds)
 	}
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	var kept sync.WaitGroup

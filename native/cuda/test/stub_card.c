@@ -77,8 +77,11 @@ int stub_device_count(void)
 	return s ? atoi(s) : 1;
 }
 
+/* STUB_FIRST is which of the node's cards this process sees first. */
 void stub_uuid(int dev, unsigned char *bytes)
 {
+	const char *first = getenv("STUB_FIRST");
+
 	memset(bytes, 0x11, 16);
-	bytes[15] = (unsigned char)(0x20 + dev);
+	bytes[15] = (unsigned char)(0x20 + dev + (first ? atoi(first) : 0));
 }

@@ -9,9 +9,9 @@ $(B)/stub_rows.h: entries.tab entries.awk
 $(T)/libcuda.so.1: test/stub_cuda.c test/stub_memory.c test/stub_card.c test/stub.h driver.h $(B)/stub_rows.h
 	@mkdir -p $(T)
 	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ test/stub_cuda.c test/stub_card.c -ldl -pthread
-$(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_card.c test/stub.h driver.h
+$(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_node.c test/stub_card.c test/stub.h driver.h
 	@mkdir -p $(T)
-	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libnvidia-ml.so.1 -o $@ test/stub_nvml.c test/stub_card.c
+	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libnvidia-ml.so.1 -o $@ test/stub_nvml.c test/stub_node.c test/stub_card.c
 
 # The library with a root for its paths, to be preloaded.
 $(T)/libelasticgpu.so: $(SOURCES) dlhook.c $(HEADERS)
@@ -44,4 +44,7 @@ sanitize: all $(STUB) $(UNITS:%=$(T)/asan/%) $(UNITS:%=$(T)/tsan/%)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan/$$t || exit 1; done
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan/$$t || exit 1; done
 
-.PHONY: test sanitize
+# The driver alone, for tests of the node's agent.
+stub: all $(STUB)
+
+.PHONY: test sanitize stub

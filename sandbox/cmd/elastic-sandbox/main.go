@@ -41,6 +41,7 @@ func execute() int {
 	root.AddCommand(newRunCommand(), newVersionCommand(), &cobra.Command{
 		Use: "kubectl ARGS...", Short: "Run kubectl", DisableFlagParsing: true,
 	})
+	root.AddCommand(newNodeCommands()...)
 	err := root.Execute()
 	if err == nil {
 		return 0

@@ -1,0 +1,214 @@
+//go:build linux
+
+package realnode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/elastic-ai/elastic/sandbox/internal/run"
+	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
+)
+
+// Options of a real node.
+type Options struct {
+	// Dir is the node's folder, SandboxDir that of the control plane it joins.
+	Dir, SandboxDir string
+	// Bin holds the kubelet, containerd and what they run.
+	Bin    string
+	Name   string
+	Labels string
+	// StartTimeout is when to give up.
+	StartTimeout time.Duration
+}
+
+type node struct {
+	Options
+	dir    string // Dir, absolute
+	server string
+	ip     net.IP
+	port   int
+}
+
+func (n *node) path(names ...string) string {
+	return filepath.Join(append([]string{n.dir}, names...)...)
+}
+
+func (n *node) socket() string { return n.path("containerd.sock") }
+
+// Run a node until ctx ends.
+func Run(ctx context.Context, o Options, events *run.Events) error {
+	began := time.Now()
+	if os.Geteuid() != 0 {
+		return errors.New("a real node takes root: it makes namespaces, mounts and cgroups")
+	}
+	for _, name := range []string{"kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "bridge", "loopback", "host-local", "pause"} {
+		if _, err := os.Stat(filepath.Join(o.Bin, name)); err != nil {
+			return fmt.Errorf("%s is not in %s: run 'make build-node'", name, o.Bin)
+		}
+	}
+	dir, err := statedir.Open(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	n := &node{Options: o, dir: dir.Path()}
+	if n.ip, err = address(); err != nil {
+		return err
+	}
+	if n.port, err = freePort(n.ip); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(o.SandboxDir, "kubeconfig"))
+	if err != nil {
+		return err
+	}
+	n.server = config.Host
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := n.configure(); err != nil {
+		return err
+	}
+	if err := n.makeCgroup(); err != nil {
+		return err
+	}
+	return n.run(ctx, client, began, events)
+}
+
+func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.Time, events *run.Events) (err error) {
+	keeping, stopAll := context.WithCancel(context.WithoutCancel(ctx))
+	runtime := n.keeper("containerd", func() *exec.Cmd { return n.program("containerd", "--config", n.path("containerd.toml")) })
+	kubelet := n.keeper("kubelet", n.kubeletCommand)
+	kubeletContext, stopKubelet := context.WithCancel(keeping)
+	defer func() {
+		stopKubelet()
+		kubelet.ended.Wait() // or it would start pods again
+		ending, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		left := n.removePods(ending)
+		// A node without a kubelet would be waited for; its pods are gone.
+		_ = client.CoreV1().Nodes().Delete(ending, n.Name, metav1.DeleteOptions{})
+		stopAll()
+		runtime.ended.Wait()
+		err = errors.Join(err, left, n.unmount(), n.removeCgroup(), n.removeBridge())
+	}()
+	starting, cancel := context.WithTimeoutCause(ctx, n.StartTimeout, fmt.Errorf("not ready after %s", n.StartTimeout))
+	defer cancel()
+	runtime.keep(keeping)
+	if err := n.loadPause(starting); err != nil {
+		return n.unlessStopped(ctx, err)
+	}
+	events.Progress("containerd is ready")
+	kubelet.keep(kubeletContext)
+	if err := n.awaitReady(starting, client, began); err != nil {
+		return n.unlessStopped(ctx, err)
+	}
+	events.Send(run.Event{Event: "ready", Message: "node " + n.Name, Seconds: float64(time.Since(began).Milliseconds()) / 1000})
+	<-ctx.Done()
+	return nil
+}
+
+func (n *node) unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%w (logs in %s)", err, n.path("log"))
+}
+
+func (n *node) keeper(name string, command func() *exec.Cmd) *keeper {
+	return &keeper{name: name, log: n.path("log", name+".log"), pidFile: n.path(name + ".pid"), command: command}
+}
+
+// program of the node's folder of programs, which find each other there.
+func (n *node) program(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(n.Bin, name), args...)
+	cmd.Env = append(os.Environ(), "PATH="+n.Bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return cmd
+}
+
+func (n *node) kubeletCommand() *exec.Cmd {
+	return n.program("kubelet", "--config", n.path("kubelet.json"), "--kubeconfig", n.path("kubeconfig"), "--root-dir", n.path("kubelet"),
+		"--cert-dir", n.path("pki"), "--hostname-override", n.Name, "--node-ip", n.ip.String(), "--node-labels", n.Labels, "-v=2")
+}
+
+// loadPause imports the image that holds pods together, once containerd answers.
+func (n *node) loadPause(ctx context.Context) error {
+	var image bytes.Buffer
+	if err := WriteImage(&image, pauseImage, map[string]string{"/pause": filepath.Join(n.Bin, "pause")}, []string{"/pause"}); err != nil {
+		return err
+	}
+	return poll(ctx, func() error {
+		cmd := n.program("ctr", "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
+		cmd.Stdin = bytes.NewReader(image.Bytes())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("containerd takes no images: %w: %s", err, strings.TrimSpace(string(out)))
+		}
+		return nil
+	})
+}
+
+// awaitReady waits for what the kubelet says of the node; what an earlier one said does not count.
+func (n *node) awaitReady(ctx context.Context, client kubernetes.Interface, began time.Time) error {
+	return poll(ctx, func() error {
+		object, err := client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if object.CreationTimestamp.Time.Before(began.Truncate(time.Second)) {
+			lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, n.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(began) {
+				return errors.New("the kubelet gives no sign of life")
+			}
+		}
+		for _, c := range object.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+			if c.Type == corev1.NodeReady {
+				return fmt.Errorf("the node is not ready: %s", c.Message)
+			}
+		}
+		return errors.New("the node says nothing of itself yet")
+	})
+}
+
+func poll(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func freePort(ip net.IP) (int, error) {
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: ip})
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,92 @@
+/*
+ * What a program in a container sees of its cards, as one line of JSON: through the driver's functions as any program
+ * calls them, and through the library's own socket. Then it ends, or with "stay" waits until it is told to.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+typedef int (*init_fn)(unsigned);
+typedef int (*count_fn)(int *);
+typedef int (*get_fn)(int *, int);
+typedef int (*total_fn)(size_t *, int);
+typedef int (*alloc_fn)(unsigned long long *, size_t);
+typedef int (*context_fn)(void **, int);
+typedef int (*current_fn)(void *);
+
+/* The largest block of whole MiB that is granted, found by halving. */
+static size_t largest(alloc_fn alloc, int (*give)(unsigned long long), size_t most)
+{
+	size_t low = 0, high = most + 1;
+	while (low + 1 < high) {
+		size_t middle = (low + high) / 2;
+		unsigned long long at = 0;
+		if (alloc(&at, middle << 20) == 0) {
+			give(at);
+			low = middle;
+		} else {
+			high = middle;
+		}
+	}
+	return low;
+}
+
+static void stats(char *reply, size_t size)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	size_t n = 0;
+	ssize_t got;
+
+	snprintf(a.sun_path, sizeof a.sun_path, "/run/elastic-gpu/control/%d.sock", (int)getpid());
+	if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0 && write(fd, "stats\n", 6) == 6)
+		while (n < size - 1 && (got = read(fd, reply + n, size - 1 - n)) > 0)
+			n += (size_t)got;
+	reply[n] = 0;
+	reply[strcspn(reply, "\n")] = 0;
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	char reply[8192];
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
+	int cards = 0, dev = 0;
+	size_t total = 0, most = 0;
+
+	if (!lib) {
+		printf("{\"error\":\"%s\"}\n", dlerror());
+		return 1;
+	}
+	int failed = ((init_fn)dlsym(lib, "cuInit"))(0);
+	if (failed) {
+		printf("{\"error\":\"cuInit answers %d\"}\n", failed);
+		return 1;
+	}
+	((count_fn)dlsym(lib, "cuDeviceGetCount"))(&cards);
+	((get_fn)dlsym(lib, "cuDeviceGet"))(&dev, 0);
+	((total_fn)dlsym(lib, "cuDeviceTotalMem_v2"))(&total, dev);
+	((context_fn)dlsym(lib, "cuDevicePrimaryCtxRetain"))(&context, dev);
+	((current_fn)dlsym(lib, "cuCtxSetCurrent"))(context);
+	most = largest((alloc_fn)dlsym(lib, "cuMemAlloc_v2"), (int (*)(unsigned long long))dlsym(lib, "cuMemFree_v2"), total >> 20);
+	stats(reply, sizeof reply);
+	const char *backend = getenv("ELASTIC_GPU_BACKEND");
+	printf("{\"cards\":%d,\"totalMB\":%zu,\"largestMB\":%zu,\"backend\":\"%s\",\"stats\":%s}\n", cards, total >> 20, most,
+		backend ? backend : "", *reply ? reply : "null");
+	fflush(stdout);
+	if (argc > 1 && !strcmp(argv[1], "stay")) {
+		sigset_t end;
+		int which;
+		sigemptyset(&end);
+		sigaddset(&end, SIGTERM);
+		sigprocmask(SIG_BLOCK, &end, NULL);
+		sigwait(&end, &which);
+	}
+	return 0;
+}
