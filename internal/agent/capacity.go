@@ -15,6 +15,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 )
 
+// notServed is what is wrong with cards whose containers the kubelet would start without them.
+const notServed = "the kubelet does not know the agent's device plugin yet"
+
+// served says whether the kubelet asks the agent about containers with cards.
+func served(node *corev1.Node) bool {
+	return !node.Status.Allocatable.Name(egpu.ResourceClaim, resource.DecimalSI).IsZero()
+}
+
 // Capacity of the cards that are well, under every name that pods ask for them by.
 func Capacity(cards []discovery.Card, whole bool) corev1.ResourceList {
 	var count, memory, gigabytes int64
@@ -55,9 +63,10 @@ func offer(ctx context.Context, c client.Client, node *corev1.Node, list corev1.
 }
 
 // capacityChanged is a node whose resources are no longer the same: a kubelet that starts on a new node
-// sets what it does not know to zero.
+// sets what it does not know to zero, and says by the number of slots whether it knows the device plugin.
 var capacityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, isNode := e.ObjectOld.(*corev1.Node)
 	is, too := e.ObjectNew.(*corev1.Node)
-	return isNode && too && !equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity)
+	return isNode && too && !(equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity) &&
+		equality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable))
 }}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,12 +45,12 @@ func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) erro
 	if err != nil {
 		return err
 	}
-	served := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		node, ok := obj.(*corev1.Node)
 		return ok && p.Source.Serves(node)
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
-		For(&corev1.Node{}, builder.WithPredicates(served, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
+		For(&corev1.Node{}, builder.WithPredicates(ours, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
 		Owns(&egpu.GPU{}, builder.MatchEveryOwner).
 		Complete(p)
 }
@@ -67,6 +68,11 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	cards, err := p.Source.Cards(ctx, node)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at the cards of node %s: %w", node.Name, err)
+	}
+	if p.Capacity != nil && !served(node) {
+		for i := range cards {
+			cards[i].Problem = cmp.Or(cards[i].Problem, notServed)
+		}
 	}
 	known := &egpu.GPUList{}
 	if err := p.Client.List(ctx, known, client.MatchingFields{nodeIndex: node.Name}); err != nil {

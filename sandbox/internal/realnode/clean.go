@@ -3,14 +3,11 @@
 package realnode
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -41,29 +38,6 @@ func (n *node) removePods(ctx context.Context) error {
 		}
 		_, err := runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: pod.GetId()})
 		failed = errors.Join(failed, err)
-	}
-	return failed
-}
-
-// unmount what is mounted below the folder, the deepest first.
-func (n *node) unmount() error {
-	file, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	var mounts []string
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 4 && strings.HasPrefix(fields[4], n.dir+"/") {
-			mounts = append(mounts, fields[4])
-		}
-	}
-	slices.Reverse(mounts)
-	var failed error
-	for _, mount := range mounts {
-		if err := syscall.Unmount(mount, syscall.MNT_DETACH); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("unmounting %s: %w", mount, err))
-		}
 	}
 	return failed
 }

@@ -104,8 +104,8 @@ func (n *node) kubelet(ca string, server pki.Pair) map[string]any {
 		},
 		"containerRuntimeEndpoint": "unix://" + n.socket(),
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.cgroup(), "failCgroupV1": false, "failSwapOn": false,
-		"makeIPTablesUtilChains": false,
-		"podLogsDir":             n.path("log", "pods"), "volumePluginDir": n.path("kubelet", "volume-plugins"),
+		"makeIPTablesUtilChains": false, "nodeStatusUpdateFrequency": "1s",
+		"podLogsDir": n.path("log", "pods"), "volumePluginDir": filepath.Join(kubeletDir, "volume-plugins"),
 		"resolvConf": resolvConf(),
 		// The machine is not ours alone: how full it is says nothing about our pods.
 		"evictionHard":                map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},

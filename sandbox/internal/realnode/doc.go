@@ -1,11 +1,12 @@
 // Package realnode is a node whose pods are real containers: a kubelet, containerd and runc beside the
 // control plane, on Linux, as root.
 //
-//	node.go     the life of it: configure, start, wait until it is ready, stop, clean up
-//	configs.go  what containerd, the kubelet and the pod network read
-//	keeper.go   processes that are started again when they end, and end with us
-//	image.go    container images made of files, for machines without a registry
-//	clean.go    what pods leave on the machine
+//	node.go       the life of it: configure, start, wait until it is ready, stop, clean up
+//	configs.go    what containerd, the kubelet and the pod network read
+//	namespace.go  mounts of its own, in which the kubelet's folder is ours
+//	keeper.go     processes that are started again when they end, and end with us
+//	image.go      container images made of files, for machines without a registry
+//	clean.go      what pods leave on the machine
 //
 // Everything lies below one folder, but for the cgroup and the bridge that bear its name.
 package realnode

@@ -60,12 +60,19 @@ func Run(ctx context.Context, o Options, events *run.Events) error {
 			return fmt.Errorf("%s is not in %s: run 'make build-node'", name, o.Bin)
 		}
 	}
-	dir, err := statedir.Open(o.Dir)
+	absolute, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return err
+	}
+	if err := enter(filepath.Join(absolute, "kubelet")); err != nil {
+		return err
+	}
+	dir, err := statedir.Open(absolute)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	n := &node{Options: o, dir: dir.Path()}
+	n := &node{Options: o, dir: absolute}
 	if n.ip, err = address(); err != nil {
 		return err
 	}
@@ -105,7 +112,7 @@ func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.
 		_ = client.CoreV1().Nodes().Delete(ending, n.Name, metav1.DeleteOptions{})
 		stopAll()
 		runtime.ended.Wait()
-		err = errors.Join(err, left, n.unmount(), n.removeCgroup(), n.removeBridge())
+		err = errors.Join(err, left, n.removeCgroup(), n.removeBridge())
 	}()
 	starting, cancel := context.WithTimeoutCause(ctx, n.StartTimeout, fmt.Errorf("not ready after %s", n.StartTimeout))
 	defer cancel()
@@ -142,7 +149,7 @@ func (n *node) program(name string, args ...string) *exec.Cmd {
 }
 
 func (n *node) kubeletCommand() *exec.Cmd {
-	return n.program("kubelet", "--config", n.path("kubelet.json"), "--kubeconfig", n.path("kubeconfig"), "--root-dir", n.path("kubelet"),
+	return n.program("kubelet", "--config", n.path("kubelet.json"), "--kubeconfig", n.path("kubeconfig"), "--root-dir", kubeletDir,
 		"--cert-dir", n.path("pki"), "--hostname-override", n.Name, "--node-ip", n.ip.String(), "--node-labels", n.Labels, "-v=2")
 }
 

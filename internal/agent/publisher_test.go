@@ -1,0 +1,88 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+)
+
+// cards is a source that says what it holds.
+type cards []discovery.Card
+
+func (c cards) Cards(context.Context, *corev1.Node) ([]discovery.Card, error) {
+	if c == nil {
+		return nil, errors.New("the driver does not answer")
+	}
+	return c, nil
+}
+func (cards) Serves(*corev1.Node) bool { return true }
+
+// node with two cards, of which one is sick; slots is what the kubelet says it has of the device plugin.
+func publish(t *testing.T, slots string) (gpus []egpu.GPU, node *corev1.Node) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	node.Status.Allocatable = corev1.ResourceList{egpu.ResourceClaim: resource.MustParse(slots)}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&egpu.GPU{}, &corev1.Node{}).WithObjects(node).
+		WithIndex(&egpu.GPU{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*egpu.GPU).Spec.NodeName} }).Build()
+	p := &agent.Publisher{
+		Client:   c,
+		Source:   cards{{Index: 0, UUID: "a", MemoryMB: 40960}, {Index: 1, UUID: "b", MemoryMB: 40960, Problem: "fell off the bus"}},
+		Capacity: func(all []discovery.Card) corev1.ResourceList { return agent.Capacity(all, true) },
+	}
+	for range 2 { // the second time there is nothing to do
+		if _, err := p.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(node)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := &egpu.GPUList{}
+	if err := errors.Join(c.List(t.Context(), list), c.Get(t.Context(), client.ObjectKeyFromObject(node), node)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items, node
+}
+
+func TestNodeOffersTheCardsThatAreWell(t *testing.T) {
+	gpus, node := publish(t, "1024")
+	if len(gpus) != 2 || gpus[0].Status.State != egpu.GPUReady || gpus[1].Status.State != egpu.GPUUnhealthy || gpus[1].Status.Message != "fell off the bus" {
+		t.Fatalf("GPUs %+v", gpus)
+	}
+	for name, want := range map[corev1.ResourceName]int64{
+		egpu.ResourceCore: 100, egpu.ResourceMemory: 40960, egpu.ResourceWhole: 1, egpu.ResourceQGPUCore: 100, egpu.ResourceQGPUMemory: 40, egpu.ResourceClaim: 1024,
+	} {
+		if got := node.Status.Allocatable.Name(name, resource.DecimalSI).Value(); got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+}
+
+// Before the kubelet knows the device plugin, it would start containers without their cards.
+func TestNothingIsOfferedBeforeTheKubeletAsksUs(t *testing.T) {
+	gpus, node := publish(t, "0")
+	for _, g := range gpus {
+		if g.Status.State != egpu.GPUUnhealthy || g.Status.Message == "" {
+			t.Errorf("GPU %s: %+v", g.Name, g.Status)
+		}
+	}
+	if core := node.Status.Allocatable.Name(egpu.ResourceCore, resource.DecimalSI); !core.IsZero() {
+		t.Errorf("the node offers %s", core)
+	}
+}
