@@ -111,7 +111,7 @@ func (c *controller) forget(ctx context.Context, namespace, owner string) error 
 }
 
 func (c *controller) drop(ctx context.Context, wl *kueue.Workload) error {
-	return client.IgnoreNotFound(c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}))
+	return workload.Remove(ctx, c.client, wl)
 }
 
 // step does the one thing that comes next for a job in its state.
@@ -132,9 +132,11 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 		if err != nil {
 			return err
 		}
-		return j.settle(ctx, c.client, wl)
+		return errors.Join(j.settle(ctx, c.client, wl), c.letGo(ctx, wl))
 	case workload.IsFinished(wl):
 		return c.outlived(ctx, j, wl)
+	case wl.DeletionTimestamp != nil:
+		return c.part(ctx, j, wl)
 	}
 	if changed, err := c.follow(ctx, j, wl); changed || err != nil {
 		return err
@@ -156,10 +158,35 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 // outlived stops a job whose workload was finished by someone else.
 func (c *controller) outlived(ctx context.Context, j job, wl *kueue.Workload) error {
 	if j.held() {
-		return nil
+		return c.letGo(ctx, wl)
 	}
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
 	return c.stop(ctx, j, finished.Message)
+}
+
+// letGo takes the finalizer off a workload that is seen to be finished; one that
+// was just written as such wakes us.
+func (c *controller) letGo(ctx context.Context, wl *kueue.Workload) error {
+	if !workload.IsFinished(wl) {
+		return nil
+	}
+	return workload.LetGo(ctx, c.client, wl)
+}
+
+// part stops a job whose workload was deleted. It holds its quota until none of
+// the job's pods is left; then the job asks for another.
+func (c *controller) part(ctx context.Context, j job, wl *kueue.Workload) error {
+	if !j.held() {
+		return c.stop(ctx, j, "Workload is deleted")
+	}
+	active, err := j.active()
+	if err != nil || active {
+		return err
+	}
+	if err := j.restore(ctx, c.client, wl); err != nil {
+		return err
+	}
+	return workload.LetGo(ctx, c.client, wl)
 }
 
 // hold keeps a job that may not run stopped, and gives its quota back once
@@ -256,6 +283,7 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 		Spec:       kueue.WorkloadSpec{QueueName: queueName(obj), PodSets: sets},
 	}
 	j.own(wl)
+	workload.Keep(wl)
 	c.inheritLabels(obj, wl)
 	for key, value := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, ProvReqPrefix) || key == ElasticAnnotation && elastic(j) {

@@ -222,6 +222,10 @@ func (c *controller) current(ctx context.Context, j object, wls []kueue.Workload
 	for i := range wls {
 		if len(wls) == 1 || !workload.IsFinished(&wls[i]) {
 			live = append(live, &wls[i])
+			continue
+		}
+		if err := workload.LetGo(ctx, c.client, &wls[i]); err != nil {
+			return nil, err
 		}
 	}
 	if len(live) == 0 {
@@ -234,7 +238,8 @@ func (c *controller) current(ctx context.Context, j object, wls []kueue.Workload
 	for _, wl := range live[1:] {
 		if workload.IsAdmitted(wl) && !workload.IsEvicted(wl) {
 			err := c.report(ctx, chosen, func(old *kueue.Workload) bool {
-				return workload.Finish(old, kueue.WorkloadSliceReplaced, fmt.Sprintf("Replaced to accommodate a workload (UID: %s) with a different size", wl.UID), c.now())
+				return workload.Finish(old, kueue.WorkloadSliceReplaced,
+					fmt.Sprintf("Replaced to accommodate a workload (UID: %s, JobUID: %s) due to workload slice aggregation", wl.UID, wl.Labels[JobUIDLabel]), c.now())
 			})
 			if err != nil {
 				return nil, err

@@ -6,31 +6,41 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// budget bounds the writes that only tell: queues' counts, and why a workload
-// waits. Deciding comes first. While decisions are being written it grows with
-// them, a fraction of a write for each; while nothing is, with time.
+// budget bounds the writes that only tell: queues' counts, why a workload
+// waits, and events. Deciding comes first. While decisions are being made and
+// written it grows with them, a fraction of a write for each; while nothing is,
+// with time.
 type budget struct {
 	perDecision, perSecond, perIdleSecond float64
 	most                                  float64
 
-	left float64
-	at   time.Time
+	left      float64
+	at        time.Time
+	decidedAt time.Time
 }
 
 // The budgets are such that a busy queue writes less than twice for each
-// workload it admits, and a quiet one tells everything at once.
+// workload it admits, events included, and a quiet one tells everything at
+// once. A reason that is told is two writes, the status and an event.
 func statusBudget() budget {
-	return budget{perDecision: 0.25, perSecond: 1, perIdleSecond: 20, most: 60, left: 60}
+	return budget{perDecision: 0.2, perSecond: 0.5, perIdleSecond: 20, most: 60, left: 60}
 }
 
 func reasonBudget() budget {
-	return budget{perDecision: 0.2, perSecond: 1, perIdleSecond: 10, most: 100, left: 100}
+	return budget{perDecision: 0.1, perSecond: 0.5, perIdleSecond: 10, most: 100, left: 100}
 }
 
-// pass lets time pass; idle says that no decision was being written meanwhile.
+func eventBudget() budget {
+	return budget{perDecision: 0.4, perSecond: 0.5, perIdleSecond: 20, most: 200, left: 200}
+}
+
+// lull is how long nothing must have been decided for a queue to be quiet.
+const lull = time.Second
+
+// pass lets time pass; idle says that no decision is being written.
 func (b *budget) pass(now time.Time, idle bool) {
 	rate := b.perSecond
-	if idle {
+	if idle && now.Sub(b.decidedAt) >= lull {
 		rate = b.perIdleSecond
 	}
 	if !b.at.IsZero() {
@@ -40,7 +50,12 @@ func (b *budget) pass(now time.Time, idle bool) {
 }
 
 // decided takes in that n decisions are on their way.
-func (b *budget) decided(n int) { b.left = min(b.most, b.left+b.perDecision*float64(n)) }
+func (b *budget) decided(n int, now time.Time) {
+	if n > 0 {
+		b.left = min(b.most, b.left+b.perDecision*float64(n))
+		b.decidedAt = now
+	}
+}
 
 // take spends one write, if there is one to spend.
 func (b *budget) take() bool {

@@ -31,9 +31,13 @@ func TestBudget(t *testing.T) {
 	if got := spend(&b); got != 20 {
 		t.Errorf("a quiet second is worth %d writes", got)
 	}
-	b.decided(40)
+	b.decided(40, start.Add(2*time.Second))
 	if got := spend(&b); got != 10 {
 		t.Errorf("forty decisions are worth %d writes", got)
+	}
+	b.pass(start.Add(2900*time.Millisecond), true)
+	if got := spend(&b); got != 1 {
+		t.Errorf("a moment between decisions is worth %d writes, as if it were quiet", got)
 	}
 	b.pass(start.Add(time.Hour), true)
 	if got := spend(&b); got != 60 {

@@ -3,15 +3,12 @@ package queue
 import (
 	"container/heap"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,7 +59,9 @@ func (s *Shell) live(t *tracked) {
 	case workload.Deactivate:
 		s.start(t, &change{write: deactivate})
 	case workload.Delete:
-		s.start(t, &change{write: remove, ends: true})
+		s.start(t, &change{write: remove, ends: true, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
+	case workload.LetGoNow:
+		s.start(t, &change{write: letGo, ends: true})
 	default:
 		s.start(t, s.step(step))
 	}
@@ -70,32 +69,11 @@ func (s *Shell) live(t *tracked) {
 
 // step is the change that takes a step of a workload's life.
 func (s *Shell) step(step workload.Step) *change {
-	c := &change{apply: step.Take, done: func(wl *kueue.Workload) { s.tell(wl, step) }}
+	c := &change{apply: step.Take, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }}
 	if step.Act == workload.FinishNow {
 		c.write = writeEnd
 	}
 	return c
-}
-
-// tell records an event about a step that was taken.
-func (s *Shell) tell(wl *kueue.Workload, step workload.Step) {
-	switch step.Act {
-	case workload.AdmitNow:
-		s.admittedEvent(wl)
-	case workload.EvictNow:
-		if wl.Status.Admission != nil {
-			s.evictedEvent(wl, step.Reason, step.Cause, step.Message)
-		}
-	case workload.Target:
-		reason, message := step.Reason, step.Message
-		switch reason {
-		case kueue.WorkloadEvictedByAdmissionCheck:
-			reason, message = "AdmissionCheckRejected", "Deactivated due to "+message
-		case kueue.WorkloadMaximumExecutionTimeExceeded:
-			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
-		}
-		s.options.Recorder.Eventf(wl, nil, corev1.EventTypeWarning, reason, "Deactivate", "%s", message)
-	}
 }
 
 // deactivate takes a workload out of the line until someone puts it back.
@@ -109,7 +87,7 @@ func deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueu
 // deactivated one with its job, which would only ask for another workload.
 func remove(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
 	if workload.IsFinished(wl) || len(wl.OwnerReferences) == 0 {
-		return wl, c.Delete(ctx, wl, client.Preconditions{UID: &wl.UID})
+		return wl, workload.Remove(ctx, c, wl)
 	}
 	for _, owner := range wl.OwnerReferences {
 		job := &metav1.PartialObjectMetadata{}
@@ -121,6 +99,10 @@ func remove(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Wo
 		}
 	}
 	return wl, nil
+}
+
+func letGo(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	return wl, workload.LetGo(ctx, c, wl)
 }
 
 // writeEnd says a workload is finished, which otherwise its job says.

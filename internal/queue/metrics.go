@@ -103,6 +103,7 @@ func Definitions() []Metric {
 
 	add("histogram", "", "elastic_decision_duration_seconds", "How long the engine took to decide once.").buckets = prometheus.ExponentialBuckets(0.00001, 4, 12)
 	add("histogram", "", "elastic_plan_size", "How many workloads one decision is about: admit, evict, or tell why they wait.", "item").buckets = prometheus.ExponentialBuckets(1, 4, 8)
+	add("counter", "", "elastic_events_left_out_total", "Events nobody was told of because decisions had to be written; the status says the same.", "reason")
 	add("counter", "", "elastic_writes_total", "Writes to workloads and queues, by how they ended; over kueue_admitted_workloads_total they are the cost of an admission.", "object", "result")
 	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits, whether one would start, who waits in a queue.", "question")
 	add("gauge", "", "elastic_reasons_waiting", "Workloads whose reason to wait is not written down yet.")

@@ -212,6 +212,7 @@ func TestMetrics(t *testing.T) {
 	p.options.Metrics.JobQueued("Job", 250*time.Millisecond)
 	p.options.Metrics.inc("elastic_explanations_total", "why")
 	p.options.Metrics.inc("elastic_writes_total", "workload", "done")
+	p.options.Metrics.inc("elastic_events_left_out_total", "Admitted")
 
 	got := p.scrape()
 	for _, d := range Definitions() {

@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -27,11 +26,12 @@ func (s *Shell) carryOut(plan admission.Plan) {
 		s.reasons.add(park)
 	}
 	decisions := len(plan.Evict) + len(plan.Admit)
-	s.reasons.budget.decided(decisions)
-	s.statuses.budget.decided(decisions)
+	for _, b := range s.budgets() {
+		b.decided(decisions, s.now())
+	}
 }
 
-// tell writes down why workloads wait, as far as there is a budget for it.
+// tellReasons writes down why workloads wait, as far as there is a budget for it.
 func (s *Shell) tellReasons() time.Time {
 	for p, ok := s.reasons.pop(); ok; p, ok = s.reasons.pop() {
 		s.decide(p.Workload, p.UID, s.park(p))
@@ -67,12 +67,10 @@ func (s *Shell) admit(a admission.Admit) *change {
 			return true
 		},
 		done: func(wl *kueue.Workload) {
-			if len(checks) == 0 {
+			s.reservedEvent(wl)
+			if workload.IsAdmitted(wl) {
 				s.admittedEvent(wl)
-				return
 			}
-			s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "QuotaReserved", "Reserve",
-				"Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", a.Admission.Queue, s.now().Sub(wl.CreationTimestamp.Time).Seconds())
 		},
 	}
 }
@@ -81,40 +79,30 @@ func (s *Shell) evict(e admission.Evict) *change {
 	if e.Reason == admission.ReasonMaxExecutionExceeded {
 		return s.step(workload.OutOfTime())
 	}
+	message := e.Message
+	if e.Reason == admission.ReasonPreempted {
+		message = s.preemptionMessage(e)
+	}
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			switch {
 			case workload.IsEvicted(wl):
 				return false // someone else was first
 			case e.Reason == admission.ReasonPreempted:
-				workload.Preempt(wl, string(e.Preempted), e.Message, now)
+				workload.Preempt(wl, string(e.Preempted), message, now)
 			default:
-				workload.Evict(wl, string(e.Reason), "", e.Message, now)
+				workload.Evict(wl, string(e.Reason), "", message, now)
 			}
 			return true
 		},
 		done: func(wl *kueue.Workload) {
-			s.evictedEvent(wl, string(e.Reason), "", e.Message)
+			s.evictedEvent(wl, string(e.Reason), "", message)
 			if e.Reason == admission.ReasonPreempted {
+				s.preemptedEvents(wl, e, message)
 				s.preempted(e)
 			}
 		},
 	}
-}
-
-func (s *Shell) admittedEvent(wl *kueue.Workload) {
-	queue := string(wl.Status.Admission.ClusterQueue)
-	waited := s.now().Sub(wl.CreationTimestamp.Time).Seconds()
-	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, "Admitted", "Admit",
-		"Admitted by ClusterQueue %s, wait time since creation was %.0fs", queue, waited)
-}
-
-func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) {
-	name := "EvictedDueTo" + reason
-	if reason == kueue.WorkloadDeactivated && cause != "" {
-		name += "DueTo" + cause
-	}
-	s.options.Recorder.Eventf(wl, nil, corev1.EventTypeNormal, name, "Evict", "%s", message)
 }
 
 func (s *Shell) park(p admission.Park) *change {
@@ -123,8 +111,6 @@ func (s *Shell) park(p admission.Park) *change {
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			return workload.Park(wl, string(p.Reason), p.Message, now)
 		},
-		done: func(wl *kueue.Workload) {
-			s.options.Recorder.Eventf(wl, nil, corev1.EventTypeWarning, string(p.Reason), "Wait", "%s", p.Message)
-		},
+		done: func(wl *kueue.Workload) { s.parkedEvent(wl, p) },
 	}
 }

@@ -36,6 +36,7 @@ type Shell struct {
 	inbox    *inbox
 	statuses *statuses
 	reasons  *reasons
+	events   budget // of what the status says as well
 	keeper   *keeper
 	now      func() time.Time
 	gates    struct{ partial, reclaim, topology, boost, gated bool }
@@ -120,6 +121,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		engine:         admission.New(options.engine()),
 		inbox:          newInbox(),
 		reasons:        newReasons(),
+		events:         eventBudget(),
 		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
 		keepWrites:     newPool[client.Object](),
@@ -263,11 +265,16 @@ func (s *Shell) turn(messages []message) time.Time {
 	plan := s.engine.Decide(s.now())
 	s.decided(plan, time.Since(start))
 	now, idle := s.now(), s.workloadWrites.idle()
-	s.reasons.budget.pass(now, idle)
-	s.statuses.budget.pass(now, idle)
+	for _, b := range s.budgets() {
+		b.pass(now, idle)
+	}
 	s.carryOut(plan)
 	s.keeper.settle()
 	return earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
+}
+
+func (s *Shell) budgets() []*budget {
+	return []*budget{&s.reasons.budget, &s.statuses.budget, &s.events}
 }
 
 // decided notes what a decision took and gave. One that had nothing to decide
@@ -486,6 +493,9 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
 	s.happened(t.object, wl)
+	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
+		s.tell(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+	}
 	t.object = wl
 	s.book(t)
 }
@@ -516,6 +526,9 @@ func (s *Shell) wrote(r *writeResult) {
 	}
 	if finished.ends {
 		t.outdated = true
+		if finished.done != nil {
+			finished.done(r.written)
+		}
 		return
 	}
 	seen := newer(t.object, r.written)

@@ -77,6 +77,7 @@ const (
 	Deactivate            // make spec.active false
 	FinishNow             // nobody is left who could
 	Delete                // it was kept long enough
+	LetGoNow              // it was deleted, and has no job that would let it go
 )
 
 // Step is an act with its reason.
@@ -99,6 +100,10 @@ type Step struct {
 // its queues alone, so it can be asked at any time and as often as one likes.
 func Next(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
 	switch {
+	case wl.DeletionTimestamp != nil && len(wl.OwnerReferences) == 0 && IsKept(wl):
+		return Step{Act: LetGoNow}
+	case wl.DeletionTimestamp != nil:
+		return Step{} // its job is stopping
 	case IsFinished(wl):
 		return retire(condition(wl, kueue.WorkloadFinished), settings.RetainFinished, now)
 	case settings.FinishOrphans && len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
@@ -295,7 +300,7 @@ func OutOfTime() Step {
 }
 
 // Take puts a step into the status and reports whether that changed it.
-// Deactivate and Delete are not of the status.
+// Deactivate, Delete and LetGoNow are not of the status.
 func (s Step) Take(wl *kueue.Workload, now time.Time) bool {
 	switch s.Act {
 	case AdmitNow:

@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -140,6 +142,12 @@ func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
 func Preempt(wl *kueue.Workload, rule, message string, now time.Time) {
 	Evict(wl, kueue.WorkloadEvictedByPreemption, "", message, now)
 	set(wl, kueue.WorkloadPreempted, true, rule, message, now)
+}
+
+// NameJob puts the job's UID beside that of the workload in a message of a
+// preemption, as Kueue writes it; "" is a workload without a job.
+func NameJob(message, uid, job string) string {
+	return strings.Replace(message, "(UID: "+uid+")", "(UID: "+uid+", JobUID: "+cmp.Or(job, "UNKNOWN")+")", 1)
 }
 
 func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCause) {

@@ -30,8 +30,8 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		LocalQueue: string(wl.Spec.QueueName),
 		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
 		Created:    wl.CreationTimestamp.Time,
-		Inactive:   !IsActive(wl),
-		Gated:      strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != "",
+		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl),
+		Gated:      IsGated(wl),
 		Finished:   IsFinished(wl),
 		Evicting:   IsEvicted(wl),
 		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
@@ -62,6 +62,11 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		w.Admission = admissionForEngine(wl)
 	}
 	return w
+}
+
+// IsGated says someone must agree before the workload is considered.
+func IsGated(wl *kueue.Workload) bool {
+	return strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != ""
 }
 
 // Boost is added to the priority of the workload's class. What is no number is

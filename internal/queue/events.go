@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Events tell people what became of a workload, with Kueue's reasons and in its
+// words. What someone must know is always told. What the status says as well,
+// that quota was reserved and that it was admitted, has a budget: each event is
+// a write, and a busy API server has better things to do.
+
+// tell records an event.
+func (s *Shell) tell(wl *kueue.Workload, kind, reason, format string, args ...any) {
+	s.options.Recorder.Eventf(wl, nil, kind, reason, reason, format, args...)
+}
+
+// mention records an event if the budget has room for it beyond a reserve.
+func (s *Shell) mention(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
+	if s.events.left < reserve || !s.events.take() {
+		s.options.Metrics.inc("elastic_events_left_out_total", reason)
+		return
+	}
+	s.tell(wl, corev1.EventTypeNormal, reason, format, args...)
+}
+
+// reservedEvent gives way to others early: that quota was reserved is news only
+// while checks keep the workload from being admitted.
+func (s *Shell) reservedEvent(wl *kueue.Workload) {
+	reserve := s.events.most / 2
+	if !workload.IsAdmitted(wl) {
+		reserve = 0
+	}
+	s.mention(wl, reserve, "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs",
+		wl.Status.Admission.ClusterQueue, s.now().Sub(queuedSince(wl)).Seconds())
+}
+
+func (s *Shell) admittedEvent(wl *kueue.Workload) {
+	waited := 0.0
+	if reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); len(wl.Status.AdmissionChecks) > 0 && reserved != nil {
+		waited = s.now().Sub(reserved.LastTransitionTime.Time).Seconds()
+	}
+	s.mention(wl, 0, "Admitted", "Admitted by ClusterQueue %s, wait time since reservation was %.0fs", wl.Status.Admission.ClusterQueue, waited)
+}
+
+func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) {
+	name := kueue.WorkloadEvicted + "DueTo" + reason
+	if reason == kueue.WorkloadDeactivated && cause != "" {
+		name += "DueTo" + cause
+	}
+	s.tell(wl, corev1.EventTypeNormal, name, "%s", message)
+}
+
+// preemptedEvents tell both sides of a preemption of each other.
+func (s *Shell) preemptedEvents(wl *kueue.Workload, e admission.Evict, message string) {
+	by := s.workloads[e.Preemptor]
+	if by == nil {
+		return
+	}
+	priorities := "; preemptor " + s.priorities(by.object) + "; preemptee " + s.priorities(wl)
+	s.tell(wl, corev1.EventTypeNormal, kueue.WorkloadPreempted, "%s", message+priorities)
+	queue := ""
+	if wl.Status.Admission != nil {
+		queue = string(wl.Status.Admission.ClusterQueue)
+	}
+	s.tell(by.object, corev1.EventTypeNormal, "PreemptedWorkload", "Preempted workload %s (UID: %s) in ClusterQueue %s%s",
+		workload.KeyOf(wl), wl.UID, queue, priorities)
+}
+
+func (s *Shell) priorities(wl *kueue.Workload) string {
+	base, boost := int64(ptr.Deref(wl.Spec.Priority, 0)), int64(0)
+	if s.gates.boost {
+		boost = workload.Boost(wl)
+	}
+	return fmt.Sprintf("effective priority: %d (base: %d, boost: %d)", base+boost, base, boost)
+}
+
+// preemptionMessage names the job a workload makes room for: the engine knows
+// no jobs.
+func (s *Shell) preemptionMessage(e admission.Evict) string {
+	job := ""
+	if by := s.workloads[e.Preemptor]; by != nil {
+		job = by.object.Labels[workload.JobUIDLabel]
+	}
+	return workload.NameJob(e.Message, e.PreemptorUID, job)
+}
+
+// parkedEvent tells why a workload waits.
+func (s *Shell) parkedEvent(wl *kueue.Workload, p admission.Park) {
+	if string(p.Reason) == kueue.WorkloadAdmissionGated {
+		s.tell(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
+		return
+	}
+	s.tell(wl, corev1.EventTypeWarning, string(p.Reason), "%s", p.Message)
+}
+
+// stepEvent tells of a step of a workload's life that was taken.
+func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
+	switch step.Act {
+	case workload.AdmitNow:
+		s.admittedEvent(wl)
+	case workload.EvictNow:
+		if wl.Status.Admission != nil {
+			s.evictedEvent(wl, step.Reason, step.Cause, step.Message)
+		}
+	case workload.Target:
+		reason, message := step.Reason, step.Message
+		switch reason {
+		case kueue.WorkloadEvictedByAdmissionCheck:
+			reason, message = "AdmissionCheckRejected", "Deactivated due to "+message
+		case kueue.WorkloadMaximumExecutionTimeExceeded:
+			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
+		}
+		s.tell(wl, corev1.EventTypeWarning, reason, "%s", message)
+	case workload.Delete:
+		if workload.IsFinished(wl) {
+			s.tell(wl, corev1.EventTypeNormal, "Deleted", "Deleted finished workload due to elapsed retention")
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// told takes the events recorded since it was last asked.
+func (p *play) told() []string {
+	var all []string
+	for recorded := p.options.Recorder.(*events.FakeRecorder).Events; ; {
+		select {
+		case e := <-recorded:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func (p *play) oneQueue() {
+	namespace, flavor, lq := &corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.LocalQueue{}
+	namespace.Name, flavor.Name = "ns", "default"
+	lq.Namespace, lq.Name, lq.UID, lq.Spec.ClusterQueue = "ns", "main", "main", "cq"
+	p.see(namespace, flavor, queueObject("cq", "", ""), lq)
+}
+
+// Events say what Kueue's say.
+func TestEvents(t *testing.T) {
+	p := newPlay(t)
+	p.oneQueue()
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if got := p.told(); !slices.Equal(got, want) {
+			t.Errorf("%s:\n got %q\nwant %q", when, got, want)
+		}
+	}
+	p.submit("low", "main", "batch", 1, "3")
+	expect("admitted at once",
+		"Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 0s",
+		"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s")
+
+	p.submit("high", "main", "urgent", 9, "4")
+	message := "Preempted to accommodate a workload (UID: high, JobUID: UNKNOWN) due to prioritization in the ClusterQueue; preemptor path: /cq; preemptee path: /cq"
+	priorities := "; preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 1 (base: 1, boost: 0)"
+	got := p.told()
+	for _, want := range []string{
+		"Normal EvictedDueToPreempted " + message,
+		"Normal Preempted " + message + priorities,
+		"Normal PreemptedWorkload Preempted workload ns/low (UID: low) in ClusterQueue cq" + priorities,
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("a preemption is not told: %q\nof %q", want, got)
+		}
+	}
+	p.pass(5 * time.Second)
+	p.change("low", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
+	if got, want := p.told(), "Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 5s"; !slices.Contains(got, want) {
+		t.Errorf("the wait is told: %q\nof %q", want, got)
+	}
+}
+
+// Under pressure that quota was reserved is no longer told, and that a workload
+// was admitted less and less; a preemption always is.
+func TestEventsUnderPressure(t *testing.T) {
+	p := newPlay(t)
+	p.oneQueue()
+	p.submit("low", "main", "batch", 1, "3")
+	p.told()
+	p.events = budget{left: 1, most: 100}
+	p.change("low", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+	p.submit("second", "main", "batch", 1, "1")
+	p.submit("third", "main", "batch", 1, "3")
+	if got := p.told(); !slices.Equal(got, []string{"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s"}) {
+		t.Errorf("with room for one event: %q", got)
+	}
+	p.submit("high", "main", "urgent", 9, "4")
+	got := p.told()
+	for _, reason := range []string{"EvictedDueToPreempted", "Preempted", "PreemptedWorkload"} {
+		if !slices.ContainsFunc(got, func(e string) bool { return len(e) > len(reason)+8 && e[7:8+len(reason)] == reason+" " }) {
+			t.Errorf("%s is not told: %q", reason, got)
+		}
+	}
+	if left := p.scrape()["elastic_events_left_out_total{reason=QuotaReserved}"]; left != 2 {
+		t.Errorf("%v events about reserved quota were left out, want 2", left)
+	}
+}
