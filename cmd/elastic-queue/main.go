@@ -97,7 +97,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := conversion.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up conversion: %w", err)
 	}
-	if err := objects.Setup(mgr); err != nil {
+	if err := objects.Setup(mgr, gates.Enabled(features.PartialAdmission)); err != nil {
 		return err
 	}
 	selected, err := queue.MetricsFor(cfg, gates)

@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
@@ -85,8 +88,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	mgr.GetWebhookServer().Register(WebhookPath, &webhook.Admission{Handler: &holder{scope: where, kinds: inUse}})
+	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse}})
 	return r.setup(mgr)
+}
+
+// serve answers at our path for all kinds, and at Kueue's paths, which name the
+// kind: where its webhooks are still configured, jobs are held back as ever.
+// What it would validate is either held back right or refused by the first.
+func serve(server webhook.Server, hold http.Handler) {
+	server.Register(WebhookPath, hold)
+	agree := &webhook.Admission{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+		return admission.Allowed("")
+	})}
+	for _, kind := range Table() {
+		name := strings.ReplaceAll(kind.GVK.Group, ".", "-") + "-" + kind.GVK.Version + "-" + strings.ToLower(kind.GVK.Kind)
+		server.Register("/mutate-"+name, hold)
+		server.Register("/validate-"+name, agree)
+	}
 }
 
 // parseKinds reads kinds written as "Kind.version.group".

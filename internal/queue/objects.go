@@ -195,6 +195,21 @@ func (o *objects) reopens(obj client.Object, gone bool) bool {
 	return false
 }
 
+// respecified says a queue or flavor is new, or says something else than before.
+func (o *objects) respecified(obj client.Object) bool {
+	switch now := obj.(type) {
+	case *kueue.ClusterQueue:
+		was := o.clusterQueues[now.Name]
+		return was == nil || was.Generation != now.Generation
+	case *kueue.LocalQueue:
+		was := o.localQueues[client.ObjectKeyFromObject(now)]
+		return was == nil || was.Generation != now.Generation
+	case *kueue.ResourceFlavor:
+		return true
+	}
+	return false
+}
+
 func open(deleted *metav1.Time, stop *kueue.StopPolicy) bool {
 	return deleted == nil && ptr.Deref(stop, kueue.None) == kueue.None
 }

@@ -56,6 +56,11 @@ type Shell struct {
 	// those whom the state of their queues concerns.
 	looked  []*tracked
 	lookAll bool
+	// unplaced are holders whose room on nodes is not known yet.
+	unplaced []*tracked
+	// flat is what is known of queues that have flavors with topologies.
+	flat           map[string]flat
+	flavorsChanged bool
 }
 
 // tracked is a workload as the loop knows it.
@@ -69,6 +74,7 @@ type tracked struct {
 	outdated bool
 	failures int
 	looked   bool
+	flat     flat // what its queue meant for it when it was told of
 }
 
 // change is a decision about one workload on its way into its status.
@@ -201,38 +207,6 @@ func (s *Shell) serves(kind string) bool {
 	return err == nil
 }
 
-func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
-	written, err := w.write(ctx, s.client, w.workload)
-	s.options.Metrics.inc("elastic_writes_total", "workload", outcome(err))
-	s.inbox.put(message{result: &writeResult{sent: w, written: written, err: err}})
-}
-
-func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
-	err := writeStatus(ctx, s.client, queue)
-	s.options.Metrics.inc("elastic_writes_total", "queue", outcome(err))
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
-	}
-	s.inbox.put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
-}
-
-func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
-	for {
-		err := writeFinalizer(ctx, s.client, obj)
-		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return // the informer brings the newer object, which is looked at again
-		}
-		if ctx.Err() == nil {
-			s.options.Log.Error(err, "writing a finalizer failed, trying again", "object", client.ObjectKeyFromObject(obj).String())
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(5 * time.Second):
-		}
-	}
-}
-
 // inUse says somebody needs the object: workloads a queue, queues the rest.
 func (s *Shell) inUse(obj client.Object) bool {
 	if cq, ok := obj.(*kueue.ClusterQueue); ok {
@@ -259,6 +233,8 @@ func (s *Shell) turn(messages []message) time.Time {
 	for _, m := range messages {
 		s.handle(m)
 	}
+	s.noteTopologies()
+	s.restoreRooms()
 	s.ring()
 	s.liveAll()
 	start := time.Now()
@@ -351,6 +327,7 @@ func (s *Shell) sawQueue(obj client.Object, gone bool) {
 		return
 	}
 	s.lookAll = s.lookAll || s.statuses.reopens(obj, gone)
+	s.flavorsChanged = s.flavorsChanged || gone || s.statuses.respecified(obj)
 	s.statuses.saw(obj, gone)
 	s.keeper.saw(obj, gone)
 	switch o := obj.(type) {
@@ -443,7 +420,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		if t != nil {
 			s.lost(t.object) // deleted and made again while we looked elsewhere
 		}
-		t = &tracked{object: wl}
+		t = &tracked{object: wl, flat: s.flat[s.queueOf(wl)]}
 		s.workloads[key] = t
 		if old := workload.Replaces(wl); old.Name != "" {
 			s.successors[old] = key
@@ -452,6 +429,9 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		s.book(t)
 		s.tellWorkload(wl)
 		s.look(t)
+		if s.options.Placer != nil && workload.Holds(wl) {
+			s.unplaced = append(s.unplaced, t)
+		}
 		return
 	}
 	if !newer(wl, t.object) {
@@ -476,6 +456,7 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 		w.Priority += workload.Boost(wl)
 	}
 	w.Gated = w.Gated && s.gates.gated
+	flat := s.flat[s.queueOf(wl)]
 	for i := range w.PodSets {
 		set := &w.PodSets[i]
 		if !s.gates.partial {
@@ -487,6 +468,7 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 		if !s.gates.topology {
 			set.Topology = nil
 		}
+		flat.implyTopology(set)
 	}
 	return w
 }

@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -77,4 +79,36 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	}
 	return c.Status().Patch(ctx, queue, client.RawPatch(types.ApplyYAMLPatchType, patch),
 		client.FieldOwner("elastic-queue"), client.ForceOwnership)
+}
+
+func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
+	written, err := w.write(ctx, s.client, w.workload)
+	s.options.Metrics.inc("elastic_writes_total", "workload", outcome(err))
+	s.inbox.put(message{result: &writeResult{sent: w, written: written, err: err}})
+}
+
+func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
+	err := writeStatus(ctx, s.client, queue)
+	s.options.Metrics.inc("elastic_writes_total", "queue", outcome(err))
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
+	}
+	s.inbox.put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
+}
+
+func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
+	for {
+		err := writeFinalizer(ctx, s.client, obj)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return // the informer brings the newer object, which is looked at again
+		}
+		if ctx.Err() == nil {
+			s.options.Log.Error(err, "writing a finalizer failed, trying again", "object", client.ObjectKeyFromObject(obj).String())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
 }

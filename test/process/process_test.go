@@ -5,6 +5,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -131,9 +133,9 @@ func install() error {
 
 // process is an elastic-queue under way.
 type process struct {
-	cmd     *exec.Cmd
-	metrics string
-	log     string
+	cmd               *exec.Cmd
+	metrics, webhooks string
+	log               string
 }
 
 // launch starts elastic-queue as Kueue would be started: its file, certificates
@@ -150,8 +152,8 @@ func launch(t *testing.T, flags ...string) *process {
 			t.Fatal(err)
 		}
 	}
-	p := &process{metrics: free(t), log: filepath.Join(dir, "log")}
-	_, webhook, _ := net.SplitHostPort(free(t))
+	p := &process{metrics: free(t), webhooks: free(t), log: filepath.Join(dir, "log")}
+	_, webhook, _ := net.SplitHostPort(p.webhooks)
 	_, visibility, _ := net.SplitHostPort(free(t))
 	config := filepath.Join(dir, "kueue.yaml")
 	text := fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -337,5 +339,46 @@ func TestGateThatIsNotThere(t *testing.T) {
 	said, _ := os.ReadFile(p.log)
 	if err == nil || !strings.Contains(string(said), "MultiKueue: elastic-queue does not have what it switches on") {
 		t.Errorf("it ended with %v and said %s", err, said)
+	}
+}
+
+// Every path of Kueue's own webhook configuration is answered: a cluster whose
+// deployment alone was replaced goes on.
+func TestKueuesWebhookPaths(t *testing.T) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config/components/webhook/manifests.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := launch(t)
+	p.scrape(t, "kueue_build_info")
+	paths := regexp.MustCompile(`path: (/\S+)`).FindAllStringSubmatch(string(manifests), -1)
+	if len(paths) < 40 {
+		t.Fatalf("only %d paths found", len(paths))
+	}
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	for _, path := range paths {
+		status := 0
+		sandbox.Eventually(t, "webhooks are served", func(ctx context.Context) error {
+			// A review of nothing is answered by a webhook, if badly.
+			review := strings.NewReader(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`)
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+p.webhooks+path[1], review)
+			if err != nil {
+				return err
+			}
+			request.Header.Set("Content-Type", "application/json")
+			response, err := insecure.Do(request)
+			if err != nil {
+				return err
+			}
+			status = response.StatusCode
+			return response.Body.Close()
+		})
+		if status != http.StatusOK {
+			t.Errorf("%s is answered with %d", path[1], status)
+		}
 	}
 }

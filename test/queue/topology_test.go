@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"strconv"
+	"syscall"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -113,4 +116,66 @@ func TestTopologyOfAPod(t *testing.T) {
 		t.Fatalf("the pod waits for quota and for its place: %v", pod.Spec.SchedulingGates)
 	}
 	waitCondition(t, cluster.WorkloadOf(t, pod), kueue.WorkloadFinished, true)
+}
+
+// Where every flavor has a topology, jobs that ask for none are placed in it too.
+func TestTopologyOfAJobThatAsksForNone(t *testing.T) {
+	ns := racks(t)
+	job := sandbox.Job(ns, "plain", "main", 9, "1")
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	waitJob(t, job, func(j *batchv1.Job) error {
+		if ptr.Deref(j.Status.Ready, 0) != 9 {
+			return fmt.Errorf("%d of 9 pods are ready", ptr.Deref(j.Status.Ready, 0))
+		}
+		return nil
+	})
+	wl := cluster.WorkloadOf(t, job)
+	if wl.Status.Admission.PodSetAssignments[0].TopologyAssignment == nil {
+		t.Errorf("the admission says nothing of places: %+v", wl.Status.Admission)
+	}
+	for _, pod := range podsOf(t, job) {
+		if pod.Spec.NodeSelector[corev1.LabelHostname] != pod.Spec.NodeName {
+			t.Errorf("pod %s runs on %s, its admission sends it to %q", pod.Name, pod.Spec.NodeName, pod.Spec.NodeSelector[corev1.LabelHostname])
+		}
+	}
+}
+
+// The room of an admitted workload whose pods are still to come is its own,
+// whoever leads.
+func TestTopologyAfterARestart(t *testing.T) {
+	ns := racks(t)
+	ask := func(name string, pods int32) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: kueue.WorkloadSpec{
+			QueueName: "main",
+			PodSets: []kueue.PodSet{{
+				Name: "main", Count: pods, TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To(corev1.LabelHostname)},
+				Template: corev1.PodTemplateSpec{Spec: sandbox.Job(ns, "", "", 1, "1").Spec.Template.Spec},
+			}},
+		}}
+		sandbox.Eventually(t, "the webhooks are back", func(ctx context.Context) error { return cluster.Create(ctx, wl) })
+		return wl // it goes with its namespace
+	}
+	host := func(wl *kueue.Workload) string {
+		waitCondition(t, wl, kueue.WorkloadAdmitted, true)
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+			t.Fatal(err)
+		}
+		return workload.Domains(wl.Status.Admission.PodSetAssignments[0].TopologyAssignment)[0].Values[0]
+	}
+	if at := host(ask("first", 6)); at != "h100-80g-0" {
+		t.Fatalf("six cards are on %s", at)
+	}
+	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if at := host(ask("second", 4)); at != "a100-40g-0" {
+		t.Errorf("the second is on %s, where the first has six of eight cards", at)
+	}
+	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+		fmt.Sprintf(`{"spec":{"resourceGroups":[{"coveredResources":[%q],"flavors":[{"name":%q,"resources":[{"name":%q,"nominalQuota":100}]}]}]}}`, sandbox.GPU, ns, sandbox.GPU))
+	waitReason(t, ask("third", 3), kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+	if at := host(ask("fourth", 2)); at != "h100-80g-0" {
+		t.Errorf("the last two cards are on %s", at)
+	}
 }

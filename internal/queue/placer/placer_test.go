@@ -221,3 +221,49 @@ func TestPodsArePlacedByWhatTheyAskFor(t *testing.T) {
 	r.PodSets[0].Spec.NodeRequests["nvidia.com/gpu"] = 4
 	fits(t, p, r)
 }
+
+// After a restart a workload has its room again: its pods are where they are,
+// and the rest of the room is where its admission says.
+func TestRestore(t *testing.T) {
+	p := cluster(t, 3)
+	p.Saw(pod("a", 0, corev1.PodRunning), false) // on n0
+	named := map[string]*kueue.TopologyAssignment{"main": {
+		Levels: []string{"host"},
+		Slices: []kueue.TopologyAssignmentSlice{{
+			DomainCount:    2,
+			ValuesPerLevel: []kueue.TopologyAssignmentSliceLevelValues{{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Roots: []string{"n0", "n1"}}}},
+			PodCounts:      kueue.TopologyAssignmentSlicePodCounts{Individual: []int32{3, 4}},
+		}},
+	}}
+	for i := range 3 {
+		n := node(fmt.Sprintf("n%d", i))
+		n.Labels["host"] = n.Name
+		p.Saw(n, false)
+	}
+	room := p.Restore(asking("a", 7, 1), named)
+	if room == nil {
+		t.Fatal("there is nothing to restore")
+	}
+	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, room)
+	// One card of n0 is left, none of n1, four of n2.
+	refused(t, p, asking("six", 6, 1))
+	fits(t, p, asking("five", 5, 1))
+
+	// Its pods take what was held for them.
+	for i := range 2 {
+		p.Saw(pod("a", i+1, corev1.PodRunning), false)
+	}
+	refused(t, p, asking("one", 1, 1))
+	p.Remove(admission.Key{Namespace: "ns", Name: "five"})
+	refused(t, p, asking("six", 6, 1))
+	fits(t, p, asking("five", 5, 1))
+}
+
+// Without a topology the rest of the room is wherever there is some.
+func TestRestoreWithoutTopology(t *testing.T) {
+	p := cluster(t, 2)
+	p.Saw(pod("a", 0, corev1.PodRunning), false)
+	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, p.Restore(asking("a", 5, 1), nil))
+	fits(t, p, asking("b", 3, 1))
+	refused(t, p, asking("c", 1, 1))
+}

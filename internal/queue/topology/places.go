@@ -8,58 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // move is a pod and the node labels of its place.
 type move struct {
 	pod    *corev1.Pod
 	labels map[string]string
-}
-
-// domain is a place and how many pods belong there.
-type domain struct {
-	values []string
-	count  int
-}
-
-// domains spells an assignment out, in the order of ranks.
-func domains(a *kueue.TopologyAssignment) []domain {
-	var out []domain
-	for _, part := range a.Slices {
-		for i := range int(part.DomainCount) {
-			d := domain{count: int(ptr.Deref(part.PodCounts.Universal, 0))}
-			if part.PodCounts.Universal == nil {
-				d.count = int(part.PodCounts.Individual[i])
-			}
-			for _, level := range part.ValuesPerLevel {
-				value := ptr.Deref(level.Universal, "")
-				if v := level.Individual; v != nil {
-					value = ptr.Deref(v.Prefix, "") + v.Roots[i] + ptr.Deref(v.Suffix, "")
-				}
-				d.values = append(d.values, value)
-			}
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
-func (d domain) labels(levels []string) map[string]string {
-	labels := make(map[string]string, len(levels))
-	for i, key := range levels {
-		labels[key] = d.values[i]
-	}
-	return labels
-}
-
-// holds says a pod was sent to the domain.
-func (d domain) holds(pod *corev1.Pod, levels []string) bool {
-	for i, key := range levels {
-		if pod.Spec.NodeSelector[key] != d.values[i] {
-			return false
-		}
-	}
-	return true
 }
 
 func gated(pod *corev1.Pod) bool {
@@ -77,7 +33,7 @@ type set struct {
 // place finds the places of the pods that wait: by rank where every pod has
 // one, else wherever there is room.
 func (s set) place(pods []*corev1.Pod) []move {
-	places, levels := domains(s.assigned.TopologyAssignment), s.assigned.TopologyAssignment.Levels
+	places, levels := workload.Domains(s.assigned.TopologyAssignment), s.assigned.TopologyAssignment.Levels
 	ranks, err := s.ranks(pods, places, levels)
 	if err != nil {
 		return anywhere(pods, places, levels)
@@ -85,24 +41,24 @@ func (s set) place(pods []*corev1.Pod) []move {
 	var moves []move
 	for i, pod := range pods {
 		if gated(pod) {
-			moves = append(moves, move{pod, at(places, ranks[i]).labels(levels)})
+			moves = append(moves, move{pod, at(places, ranks[i]).Labels(levels)})
 		}
 	}
 	return moves
 }
 
 // at is the domain of a rank.
-func at(places []domain, rank int) *domain {
+func at(places []workload.Domain, rank int) *workload.Domain {
 	for i := range places {
-		if rank < places[i].count {
+		if rank < places[i].Count {
 			return &places[i]
 		}
-		rank -= places[i].count
+		rank -= places[i].Count
 	}
 	return nil
 }
 
-func anywhere(pods []*corev1.Pod, places []domain, levels []string) []move {
+func anywhere(pods []*corev1.Pod, places []workload.Domain, levels []string) []move {
 	var waiting []*corev1.Pod
 	for _, pod := range pods {
 		if gated(pod) {
@@ -110,16 +66,16 @@ func anywhere(pods []*corev1.Pod, places []domain, levels []string) []move {
 			continue
 		}
 		for i := range places {
-			if places[i].count > 0 && places[i].holds(pod, levels) {
-				places[i].count--
+			if places[i].Count > 0 && places[i].Matches(pod.Spec.NodeSelector, levels) {
+				places[i].Count--
 				break
 			}
 		}
 	}
 	var moves []move
 	for i := range places {
-		for ; places[i].count > 0 && len(waiting) > 0; places[i].count-- {
-			moves = append(moves, move{waiting[0], places[i].labels(levels)})
+		for ; places[i].Count > 0 && len(waiting) > 0; places[i].Count-- {
+			moves = append(moves, move{waiting[0], places[i].Labels(levels)})
 			waiting = waiting[1:]
 		}
 	}
@@ -128,7 +84,7 @@ func anywhere(pods []*corev1.Pod, places []domain, levels []string) []move {
 
 // ranks are the pods' ranks. They can be gone by only if every pod has one of
 // its own that has a place, and those that run are where their rank says.
-func (s set) ranks(pods []*corev1.Pod, places []domain, levels []string) ([]int, error) {
+func (s set) ranks(pods []*corev1.Pod, places []workload.Domain, levels []string) ([]int, error) {
 	if s.request == nil || s.request.PodIndexLabel == nil {
 		return nil, fmt.Errorf("pods have no ranks")
 	}
@@ -151,7 +107,7 @@ func (s set) ranks(pods []*corev1.Pod, places []domain, levels []string) ([]int,
 			return nil, fmt.Errorf("rank %d of pod %s is not its own, or none of %d", rank, pod.Name, size)
 		}
 		place := at(places, rank)
-		if place == nil || (!gated(pod) && !place.holds(pod, levels)) {
+		if place == nil || (!gated(pod) && !place.Matches(pod.Spec.NodeSelector, levels)) {
 			return nil, fmt.Errorf("pod %s is not where rank %d goes", pod.Name, rank)
 		}
 		ranks[i], taken[rank] = rank, true

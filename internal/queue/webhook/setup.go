@@ -14,13 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Setup serves the rules at the paths deploy/queue/webhooks.yaml names.
-func Setup(mgr ctrl.Manager) error {
+// Setup serves the rules at Kueue's paths, which deploy/queue/webhooks.yaml
+// names as far as they are needed. Without partial admission a Workload's
+// minimal counts are dropped.
+func Setup(mgr ctrl.Manager, partial bool) error {
 	for _, setup := range []func(ctrl.Manager) error{
-		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, true),
-		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, true),
-		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, false),
-		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, false),
+		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, inUse[*kueue.ClusterQueue]{}),
+		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, inUse[*kueue.ResourceFlavor]{}),
+		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, nil),
+		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, counts{partial}),
 	} {
 		if err := setup(mgr); err != nil {
 			return err
@@ -29,16 +31,15 @@ func Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// serve registers the rules of one kind, and where it is kept while in use a
-// defaulter that says so before anyone can delete it.
+// serve registers the rules of one kind, and its defaults if it has some.
 func serve[T interface {
 	runtime.Object
 	client.Object
-}](kind T, r rules[T], keptWhileUsed bool) func(ctrl.Manager) error {
+}](kind T, r rules[T], defaults admission.Defaulter[T]) func(ctrl.Manager) error {
 	return func(mgr ctrl.Manager) error {
 		builder := ctrl.NewWebhookManagedBy(mgr, kind).WithValidator(r)
-		if keptWhileUsed {
-			builder = builder.WithDefaulter(inUse[T]{})
+		if defaults != nil {
+			builder = builder.WithDefaulter(defaults)
 		}
 		if err := builder.Complete(); err != nil {
 			return fmt.Errorf("webhook of %T: %w", kind, err)
@@ -47,7 +48,21 @@ func serve[T interface {
 	}
 }
 
-// inUse marks new objects with the finalizer that keeps them while used.
+// counts are a workload's.
+type counts struct{ partial bool }
+
+// Default drops minimal counts that would not be heeded.
+func (c counts) Default(_ context.Context, wl *kueue.Workload) error {
+	for i := range wl.Spec.PodSets {
+		if !c.partial {
+			wl.Spec.PodSets[i].MinCount = nil
+		}
+	}
+	return nil
+}
+
+// inUse marks new objects with the finalizer that keeps them while used, before
+// anyone can delete them.
 type inUse[T client.Object] struct{}
 
 // Default adds the finalizer.

@@ -2,7 +2,10 @@ package workload
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,14 +21,16 @@ func IsKept(wl *kueue.Workload) bool {
 	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
 }
 
-// LetGo ends what Keep began, at the version it was decided on.
+// LetGo ends what Keep began. It changes that alone, whatever else becomes of
+// the workload meanwhile.
 func LetGo(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	if !IsKept(wl) {
+	i := slices.Index(wl.Finalizers, kueue.ResourceInUseFinalizerName)
+	if i < 0 {
 		return nil
 	}
-	free := wl.DeepCopy()
-	controllerutil.RemoveFinalizer(free, kueue.ResourceInUseFinalizerName)
-	return client.IgnoreNotFound(c.Patch(ctx, free, client.MergeFromWithOptions(wl, client.MergeFromWithOptimisticLock{})))
+	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%d"}]`,
+		wl.UID, i, kueue.ResourceInUseFinalizerName, i)
+	return client.IgnoreNotFound(c.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
 // Remove deletes a workload whose job needs it no longer.

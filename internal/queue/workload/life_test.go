@@ -140,6 +140,17 @@ func TestNext(t *testing.T) {
 				inactive(wl)
 			}), now: after(2 * time.Hour), want: Step{Act: Delete},
 		},
+		"deleted, its job is to let it go": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Keep(wl)
+				wl.DeletionTimestamp = &metav1.Time{Time: start}
+				wl.OwnerReferences = []metav1.OwnerReference{{Name: "job"}}
+			}), now: start, want: Step{},
+		},
+		"deleted, and there is no job": {
+			wl:  with(admitted(), func(wl *kueue.Workload) { Keep(wl); wl.DeletionTimestamp = &metav1.Time{Time: start} }),
+			now: start, want: Step{Act: LetGoNow},
+		},
 		"a workload nobody owns any more": {
 			wl: with(admitted(), func(wl *kueue.Workload) { wl.Labels = map[string]string{JobUIDLabel: "uid"} }), now: start,
 			want: Step{Act: FinishNow, Reason: "OwnerNotFound", Message: "The workload's owner no longer exists"},
@@ -291,5 +302,25 @@ func TestPriorityBoostAndGates(t *testing.T) {
 	wl.Annotations = map[string]string{PriorityBoostAnnotation: "much"}
 	if got := ForEngine(wl, nil); Boost(wl) != 0 || got.Gated {
 		t.Errorf("boost %d, gated %t: want none", Boost(wl), got.Gated)
+	}
+}
+
+// How often a check was tried is known when it is tried again: the pause before
+// the next try goes by it.
+func TestRetriesAreCounted(t *testing.T) {
+	wl := admitted(kueue.CheckStateRetry)
+	names := []string{string(wl.Status.AdmissionChecks[0].Name)}
+	for try := range int32(3) {
+		wl.Status.AdmissionChecks[0].State = kueue.CheckStateRetry
+		Evict(wl, kueue.WorkloadEvictedByAdmissionCheck, "", "", start)
+		Release(wl, "", start)
+		Admit(wl, &admission.Admission{Queue: "cq"}, names, start)
+		if check := wl.Status.AdmissionChecks[0]; check.State != kueue.CheckStatePending || ptr.Deref(check.RetryCount, 0) != try+1 {
+			t.Fatalf("after %d tries the check is %+v", try+1, check)
+		}
+	}
+	Admit(wl, &admission.Admission{Queue: "cq"}, nil, start)
+	if len(wl.Status.AdmissionChecks) != 0 {
+		t.Errorf("checks of another queue stay: %v", wl.Status.AdmissionChecks)
 	}
 }

@@ -91,8 +91,14 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			set(wl, kueue.WorkloadRequeued, true, reason, message, now)
 		}
 	}
-	wl.Status.AdmissionChecks = nil
-	recheck(wl, checks, now)
+	for i, check := range wl.Status.AdmissionChecks {
+		if check.State != kueue.CheckStatePending {
+			wl.Status.AdmissionChecks[i] = kueue.AdmissionCheckState{
+				Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now), RetryCount: check.RetryCount,
+			}
+		}
+	}
+	recheck(wl, checks, now) // how often they were tried is known
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}

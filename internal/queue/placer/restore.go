@@ -1,0 +1,99 @@
+package placer
+
+import (
+	"strconv"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Restore is the placement of a workload that was admitted before this placer
+// knew of it, for Hold: its pods on nodes where they are, those to come in the
+// domains its admission names for their pod set, else wherever there is room.
+// For what finds no room none is held. It is nil where quota alone decides.
+func (p *Placer) Restore(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) any {
+	if p.leaves(r) {
+		return nil
+	}
+	gang, refusal := gangOf(r)
+	if refusal != nil {
+		return nil
+	}
+	there := map[place]int{}
+	for _, b := range p.pods {
+		if b.pod.Gang == gang.Key {
+			there[place{b.pod.PodSet, b.node}]++
+		}
+	}
+	mark := p.Checkpoint()
+	var answer placement.Answer
+	for i := range gang.PodSets {
+		set := &gang.PodSets[i]
+		answer.PodSets = append(answer.PodSets, p.restoreSet(gang.Key, set, there, named[set.Name]))
+	}
+	p.Rollback(mark)
+	restored := newRoom(gang, answer)
+	for at, n := range there {
+		for range n {
+			restored.take(at.podSet, at.node)
+		}
+	}
+	return restored
+}
+
+// restoreSet lists the pods that are there first: Hold lets them have their
+// places, and holds the rest.
+func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]int, named *kueue.TopologyAssignment) placement.PodSetAnswer {
+	answer := placement.PodSetAnswer{Name: set.Name, Count: set.Count}
+	left := set.Count
+	for at, n := range there {
+		if at.podSet == set.Name {
+			answer.Placed = append(answer.Placed, placement.Placed{Node: at.node, Count: n})
+			left -= n
+		}
+	}
+	if named == nil {
+		placed := p.tryPlaces(gang+"/"+set.Name, set, left, nil)
+		answer.Placed = append(answer.Placed, placed...)
+		return answer
+	}
+	for i, d := range workload.Domains(named) {
+		want := d.Count
+		for at, n := range there {
+			if m := p.machines[at.node]; at.podSet == set.Name && m != nil && m.node != nil && d.Matches(m.node.Labels, named.Levels) {
+				want -= n
+			}
+		}
+		want = min(want, left)
+		left -= max(0, want)
+		placed := p.tryPlaces(gang+"/"+set.Name+"/"+strconv.Itoa(i), set, want, d.Labels(named.Levels))
+		answer.Placed = append(answer.Placed, placed...)
+	}
+	return answer
+}
+
+// tryPlaces looks for n places on nodes with labels, within the what-if under
+// way.
+func (p *Placer) tryPlaces(key string, set *placement.PodSet, n int, labels map[string]string) []placement.Placed {
+	if n <= 0 {
+		return nil
+	}
+	pod := set.Pod
+	pod.Selector = make(map[string]string, len(set.Pod.Selector)+len(labels))
+	for _, more := range []map[string]string{set.Pod.Selector, labels} {
+		for name, value := range more {
+			pod.Selector[name] = value
+		}
+	}
+	txn := p.engine.Begin()
+	answer := txn.Place(&placement.Gang{Key: key, PodSets: []placement.PodSet{{Name: set.Name, Count: n, Pod: pod}}})
+	if !answer.Fits {
+		txn.Rollback()
+		return nil
+	}
+	p.open = append(p.open, txn)
+	return answer.PodSets[0].Placed
+}

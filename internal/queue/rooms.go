@@ -1,0 +1,135 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// flat are the flavors of a ClusterQueue without a topology. A pod set that
+// asks for none gets one of them; where there is none, where in the topology it
+// goes does not matter to it, but is said all the same.
+type flat struct {
+	names []string
+	only  bool // every flavor has a topology
+	mixed bool // some have
+}
+
+func (s *Shell) flatFlavors(cq *kueue.ClusterQueue) flat {
+	var f flat
+	for _, group := range cq.Spec.ResourceGroups {
+		for _, quotas := range group.Flavors {
+			flavor := s.statuses.flavors[string(quotas.Name)]
+			if flavor == nil || flavor.Spec.TopologyName == nil {
+				f.names = append(f.names, string(quotas.Name))
+			} else {
+				f.mixed = true
+			}
+		}
+	}
+	f.only = f.mixed && len(f.names) == 0
+	f.mixed = f.mixed && !f.only
+	return f
+}
+
+// noteTopologies remembers which queues have flavors with topologies, and tells
+// the engine again of those who wait in a queue of which that has changed.
+func (s *Shell) noteTopologies() {
+	if !s.flavorsChanged || !s.gates.topology {
+		return
+	}
+	s.flavorsChanged = false
+	now := map[string]flat{}
+	for name, cq := range s.statuses.clusterQueues {
+		if f := s.flatFlavors(cq); f.only || f.mixed {
+			now[name] = f
+		}
+	}
+	had := len(s.flat)
+	if s.flat = now; had+len(now) == 0 {
+		return
+	}
+	for _, t := range s.workloads {
+		f := now[s.queueOf(t.object)]
+		if same := f.only == t.flat.only && f.mixed == t.flat.mixed && slices.Equal(f.names, t.flat.names); same {
+			continue
+		}
+		if t.flat = f; t.writing == nil && !workload.HasReservation(t.object) {
+			s.tellWorkload(t.object)
+		}
+	}
+}
+
+// queueOf is the ClusterQueue a workload waits in; "" if there is none.
+func (s *Shell) queueOf(wl *kueue.Workload) string {
+	lq := s.statuses.localQueues[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
+	if lq == nil {
+		return ""
+	}
+	return string(lq.Spec.ClusterQueue)
+}
+
+// implyTopology is what a queue's flavors mean for a pod set that asks for no
+// topology.
+func (f flat) implyTopology(set *admission.PodSet) {
+	switch {
+	case set.Topology != nil:
+	case f.only:
+		set.Topology = &admission.TopologyRequest{Mode: admission.TopologyUnconstrained}
+	case f.mixed:
+		set.Flavors = f.names
+	}
+}
+
+// restoreRooms gives workloads that were admitted before we came, or by someone
+// else, the room on nodes that their pods have and will need. By now all nodes
+// and pods are known.
+func (s *Shell) restoreRooms() {
+	for _, t := range s.unplaced {
+		if s.workloads[workload.KeyOf(t.object)] != t || t.writing != nil || !workload.Holds(t.object) {
+			continue
+		}
+		w := s.forEngine(t.object)
+		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w), assignedTopologies(t.object)); w.Admission.Placement != nil {
+			s.engine.Apply(admission.WorkloadChanged{Workload: w})
+		}
+	}
+	clear(s.unplaced)
+	s.unplaced = s.unplaced[:0]
+}
+
+func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment {
+	named := map[string]*kueue.TopologyAssignment{}
+	for _, assigned := range wl.Status.Admission.PodSetAssignments {
+		if assigned.TopologyAssignment != nil {
+			named[string(assigned.Name)] = assigned.TopologyAssignment
+		}
+	}
+	return named
+}
+
+// placeRequest asks for the room of an admission that was made.
+func (s *Shell) placeRequest(w *admission.Workload) admission.PlaceRequest {
+	r := admission.PlaceRequest{Workload: w.Key}
+	for _, assigned := range w.Admission.PodSets {
+		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
+		if i < 0 {
+			continue
+		}
+		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: max(0, assigned.Count-w.PodSets[i].Reclaimable)}
+		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
+			if flavor := s.statuses.flavors[name]; flavor != nil {
+				spec := s.event(flavor).(admission.FlavorChanged).Flavor
+				set.Flavors = append(set.Flavors, &spec)
+			}
+		}
+		r.PodSets = append(r.PodSets, set)
+	}
+	return r
+}
