@@ -202,6 +202,9 @@ func Decode(data []byte) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(raw) == 0 {
+			continue // a document of comments alone
+		}
 		object := &unstructured.Unstructured{}
 		if err := utiljson.Unmarshal(raw, &object.Object); err != nil { // whole numbers stay whole
 			return nil, err

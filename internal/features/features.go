@@ -26,6 +26,7 @@ const (
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
+	RejectDeviceClaims               Gate = "KueueDRARejectWorkloadsWhenDRADisabled"
 	MetricForWorkloadCreationLatency Gate = "MetricForWorkloadCreationLatency"
 	MetricsForCohorts                Gate = "MetricsForCohorts"
 	PartialAdmission                 Gate = "PartialAdmission"
@@ -66,6 +67,7 @@ var gates = map[string]gate{
 	string(PartialAdmission):                 {true, switches},
 	string(PriorityBoost):                    {false, switches},
 	string(QuotaCheckStrategy):               {true, switches},
+	string(RejectDeviceClaims):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
 	string(TLSOptions):                       {true, switches},
@@ -99,7 +101,6 @@ var gates = map[string]gate{
 	"KueueDRAIntegrationConsumableCapacity":             {false, lacking},
 	"KueueDRAIntegrationExtendedResource":               {true, lacking},
 	"KueueDRAIntegrationPartitionableDevices":           {true, lacking},
-	"KueueDRARejectWorkloadsWhenDRADisabled":            {true, lacking},
 	"LWSImmutableGroupSize":                             {true, lacking},
 	"MultiKueue":                                        {true, lacking},
 	"MultiKueueAdaptersForCustomJobs":                   {true, lacking},

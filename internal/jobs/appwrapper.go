@@ -30,9 +30,17 @@ type appWrapper struct{}
 
 func (appWrapper) whileSuspended() bool { return false }
 
-func (appWrapper) podSets(_ context.Context, _ client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
+func (appWrapper) podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
 	var sets []kueue.PodSet
 	err := eachComponent(obj, func(i int, component map[string]any) error {
+		inside, err := inferred(ctx, c, component)
+		if err != nil {
+			return fmt.Errorf("spec.components[%d]: %w", i, err)
+		}
+		for _, set := range inside {
+			set.Name = kueue.PodSetReference(fmt.Sprintf("%s-%d", obj.GetName(), len(sets)))
+			sets = append(sets, set)
+		}
 		for _, declared := range list(component, "podSets") {
 			template, err := componentTemplate(component, fmt.Sprint(declared["path"]))
 			if err != nil {
@@ -52,12 +60,28 @@ func (appWrapper) podSets(_ context.Context, _ client.Reader, obj *unstructured.
 		return nil
 	})
 	if err == nil && len(sets) == 0 {
-		err = fmt.Errorf("no component declares podSets")
+		err = fmt.Errorf("no component declares podSets, nor wraps a kind of job that is known")
 	}
 	if err != nil {
 		return nil, &misfitError{err}
 	}
 	return sets, nil
+}
+
+// inferred are the pod sets of a component that declares none, by the rules of
+// the kind it wraps.
+func inferred(ctx context.Context, c client.Reader, component map[string]any) ([]kueue.PodSet, error) {
+	template, ok := component["template"].(map[string]any)
+	if !ok || len(list(component, "podSets")) > 0 {
+		return nil, nil
+	}
+	obj := &unstructured.Unstructured{Object: template}
+	for _, kind := range Table() {
+		if kind.GVK == obj.GroupVersionKind() && kind.suspends() {
+			return object{obj, kind}.podSets(ctx, c)
+		}
+	}
+	return nil, nil
 }
 
 // componentTemplate follows a component's path, such as template.spec.template,
@@ -90,8 +114,12 @@ func (appWrapper) lay(obj *unstructured.Unstructured, _ []kueue.PodSet, addition
 			delete(component, "podSetInfos")
 			return nil
 		}
+		inside, err := inferred(context.Background(), nil, component)
+		if err != nil {
+			return err
+		}
 		var infos []any
-		for range list(component, "podSets") {
+		for range len(list(component, "podSets")) + len(inside) {
 			if next >= len(additions) {
 				return fmt.Errorf("the workload has %d pod sets, the AppWrapper more", len(additions))
 			}

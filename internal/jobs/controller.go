@@ -60,7 +60,7 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	managed, err := c.scope.manages(ctx, c.kind, obj)
-	if err != nil || !managed || obj.GetDeletionTimestamp() != nil {
+	if err != nil || !managed {
 		return ctrl.Result{}, err
 	}
 	wls, err := c.workloadsOf(ctx, obj)
@@ -68,6 +68,9 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	j := object{obj, c.kind}
+	if obj.GetDeletionTimestamp() != nil {
+		return c.result(j, c.leave(ctx, wls))
+	}
 	wl, err := c.current(ctx, j, wls)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -112,6 +115,25 @@ func (c *controller) forget(ctx context.Context, namespace, owner string) error 
 
 func (c *controller) drop(ctx context.Context, wl *kueue.Workload) error {
 	return workload.Remove(ctx, c.client, wl)
+}
+
+// abandon lets go of the workloads of a kind that is no longer queued: nobody
+// will when its jobs have stopped.
+func (c *controller) abandon(ctx context.Context, kind *Kind) error {
+	list := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		owner := metav1.GetControllerOf(&list.Items[i])
+		if owner == nil || owner.Kind != kind.GVK.Kind || owner.APIVersion != kind.GVK.GroupVersion().String() {
+			continue
+		}
+		if err := workload.LetGo(ctx, c.client, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // step does the one thing that comes next for a job in its state.
@@ -187,6 +209,20 @@ func (c *controller) part(ctx context.Context, j job, wl *kueue.Workload) error 
 		return err
 	}
 	return workload.LetGo(ctx, c.client, wl)
+}
+
+// leave lets go of the workloads of a job that is being deleted: it may wait for
+// them to be gone.
+func (c *controller) leave(ctx context.Context, wls []kueue.Workload) error {
+	for i := range wls {
+		if wls[i].DeletionTimestamp == nil {
+			continue
+		}
+		if err := workload.LetGo(ctx, c.client, &wls[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hold keeps a job that may not run stopped, and gives its quota back once

@@ -83,10 +83,17 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	next := func() error { return c.step(ctx, g, wl) }
 	if !isGroup && g.pods[0].DeletionTimestamp != nil || g.parentGone {
-		return c.result(g, g.settle(ctx, c.client, nil)) // its workload goes with it
+		next = func() error { // its workload goes with it
+			err := g.settle(ctx, c.client, nil)
+			if err == nil && wl != nil && wl.DeletionTimestamp != nil {
+				err = c.part(ctx, g, wl)
+			}
+			return err
+		}
 	}
-	result, err := c.result(g, c.step(ctx, g, wl))
+	result, err := c.result(g, next())
 	if due := g.stuckAt(); err == nil && result.RequeueAfter == 0 && due > 0 {
 		result.RequeueAfter = due
 	}

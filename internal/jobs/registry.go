@@ -355,6 +355,9 @@ func (r *registry) runAll(ctx context.Context, candidates []*candidate) error {
 		if err := r.mgr.GetCache().RemoveInformer(ctx, obj); err != nil {
 			return err
 		}
+		if err := r.common.abandon(ctx, running.kind); err != nil {
+			return err
+		}
 		r.mgr.GetLogger().Info("a kind of job is no longer queued", "kind", running.kind.GVK.String())
 	}
 	for _, c := range candidates {

@@ -39,7 +39,7 @@ type Shell struct {
 	events   budget // of what the status says as well
 	keeper   *keeper
 	now      func() time.Time
-	gates    struct{ partial, reclaim, topology, boost, gated bool }
+	gates    struct{ partial, reclaim, topology, boost, gated, devices bool }
 
 	alarms alarms
 	// leading: the loop runs, and can be asked.
@@ -146,6 +146,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
 	s.gates.boost = options.Features.Enabled(features.PriorityBoost)
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
+	s.gates.devices = !options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }
 
@@ -456,6 +457,9 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 		w.Priority += workload.Boost(wl)
 	}
 	w.Gated = w.Gated && s.gates.gated
+	if !s.gates.devices && workload.ClaimsDevices(wl) {
+		w.Unready = "Workload uses DRA resources, which quota does not count"
+	}
 	flat := s.flat[s.queueOf(wl)]
 	for i := range w.PodSets {
 		set := &w.PodSets[i]

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,11 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 // IsGated says someone must agree before the workload is considered.
 func IsGated(wl *kueue.Workload) bool {
 	return strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != ""
+}
+
+// ClaimsDevices says the workload's pods use ResourceClaims.
+func ClaimsDevices(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return len(set.Template.Spec.ResourceClaims) > 0 })
 }
 
 // Boost is added to the priority of the workload's class. What is no number is
