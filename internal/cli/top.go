@@ -38,30 +38,8 @@ type nodeRow struct {
 }
 
 func topNodeCommand(flags *reach.Flags) *cobra.Command {
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: "node", Short: "Show nodes and their cards", Example: "  elastic top node", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			rows, err := readNodes(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for i := range rows {
-				names = append(names, "node/"+rows[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), rows, names, func(s screen.Screen, wide bool) { printNodes(s, rows, wide) })
-		},
-	}
-	output.AddTo(cmd)
-	return cmd
+	return reach.List[nodeRow]{What: "nodes", Read: readNodes, Name: func(r *nodeRow) string { return "node/" + r.Name }, Print: printNodes}.
+		Make(&cobra.Command{Use: "node", Short: "Show nodes and their cards", Example: "  elastic top node"}, flags)
 }
 
 // readNodes counts the cards that running pods hold; parts of cards count as

@@ -132,7 +132,7 @@ struct card {
 	struct tenant tenant[MAX_TENANTS];
 	struct seat seat[MAX_SEATS];
 };
-#define TURN_NS (15 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
+#define TURN_NS (20 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
 #define LEASE_NS (200 * MS)           /* a holder that says nothing for so long has lost the turn */
 #define ACCEPT_NS (20 * MS)           /* who is handed the turn answers within this, or it is free */
 #define ASKING_NS (100 * MS)          /* a waiter that has not asked for so long is not offered it */
@@ -247,6 +247,7 @@ struct gate {
 	_Atomic unsigned want;        /* launches are waiting; futex */
 	_Atomic unsigned inside;      /* launches between enter and leave */
 	_Atomic uint64_t launches;
+	_Atomic int64_t entered;      /* when the first that waited for this turn came in; 0 before */
 	_Atomic int64_t closing_since, trickled;
 	_Atomic bool tracked;
 	unsigned tenant;

@@ -114,17 +114,19 @@ static int64_t hold_turn(struct gate *g)
 {
 	struct card *c = g->device->card;
 	uint64_t seen = atomic_load(&g->launches), launches;
-	int64_t begin = now_ns(), idle = begin, charged, now;
+	int64_t begin = now_ns(), idle = begin, charged, now, entered;
 
+	atomic_store(&g->entered, 0);
 	set_state(g, GATE_OPEN);
-	/* The launching thread has to wake up first: that is not charged. */
+	/* The launching thread has to wake up first: that is not charged. It says itself when it did. */
 	for (now = begin; now - begin < LINGER_NS; now = now_ns()) {
 		if (atomic_load(&g->inside) || atomic_load(&g->launches) != seen)
 			break;
 		idle = now;
 		sleep_ns(MS / 100);
 	}
-	begin = charged = idle;
+	entered = atomic_load(&g->entered);
+	begin = charged = entered > idle ? entered : idle;
 	for (;;) {
 		sleep_ns(TICK_NS);
 		now = now_ns();
@@ -224,8 +226,11 @@ static int wait_for_turn(struct gate *g, int pass)
 	for (;;) {
 		atomic_fetch_add(&g->inside, 1);
 		state = atomic_load(&g->state);
-		if (state == GATE_OPEN || (state == GATE_CLOSING && trickle(g)))
+		if (state == GATE_OPEN || (state == GATE_CLOSING && trickle(g))) {
+			int64_t first = 0;
+			atomic_compare_exchange_strong(&g->entered, &first, now_ns());
 			return pass | PASS_GATE;
+		}
 		atomic_fetch_sub(&g->inside, 1);
 		if (!atomic_load(&g->on))
 			return pass;

@@ -89,7 +89,7 @@ func waitGone(t *testing.T, object client.Object) {
 }
 
 // The first examples of these objects, in the version and spelling they were written in.
-func TestFirstExamplesWork(t *testing.T) {
+func firstExamplesWork(t *testing.T) {
 	ns := cluster.Namespace(t)
 	objects, err := deploy.Sample("gpu-claims")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestFirstExamplesWork(t *testing.T) {
 	}
 }
 
-func TestClaimWaitsForItsFirstConsumer(t *testing.T) {
+func claimWaitsForItsFirstConsumer(t *testing.T) {
 	ns := cluster.Namespace(t)
 	c := claim(ns, "late", 40)
 	cluster.Make(t, class(ns, egpu.ProvisionerShare, egpu.ReclaimDelete, egpu.BindWaitForFirstConsumer), c)
@@ -145,7 +145,7 @@ func TestClaimWaitsForItsFirstConsumer(t *testing.T) {
 	waitGPU(t, d.Spec.GPUShare.GPUName, func(g *egpu.GPU) bool { return len(g.Status.Allocated) == 0 })
 }
 
-func TestClaimIsShared(t *testing.T) {
+func claimIsShared(t *testing.T) {
 	ns := cluster.Namespace(t)
 	c, first, second := claim(ns, "shared", 70), user(ns, "first", "shared"), user(ns, "second", "shared")
 	cluster.Make(t, class(ns, egpu.ProvisionerShare, egpu.ReclaimDelete, egpu.BindImmediate), c, first, second)
@@ -160,7 +160,7 @@ func TestClaimIsShared(t *testing.T) {
 	remove(t, first, second)
 }
 
-func TestRetainedElasticGPUIsOfferedAgain(t *testing.T) {
+func retainedElasticGPUIsOfferedAgain(t *testing.T) {
 	ns := cluster.Namespace(t)
 	c := claim(ns, "first", 20)
 	cluster.Make(t, class(ns, egpu.ProvisionerShare, egpu.ReclaimRetain, egpu.BindImmediate), c)
@@ -187,7 +187,7 @@ func TestRetainedElasticGPUIsOfferedAgain(t *testing.T) {
 }
 
 // A provisioner out of tree needs nothing but the objects.
-func TestProvisionerOutOfTree(t *testing.T) {
+func provisionerOutOfTree(t *testing.T) {
 	ns := cluster.Namespace(t)
 	const name = "remote.provisioner.example.com"
 	now, later := claim(ns, "now", 20), claim(ns, "later", 20)
@@ -230,7 +230,7 @@ func TestProvisionerOutOfTree(t *testing.T) {
 	running(t, p)
 }
 
-func TestClaimThatCannotBeServedSaysWhy(t *testing.T) {
+func claimThatCannotBeServedSaysWhy(t *testing.T) {
 	ns := cluster.Namespace(t)
 	odd, large, lost := claim(ns, "odd", 150), claim(ns, "large", 50), claim(ns, "lost", 50)
 	large.Spec.Resources.Requests[egpu.ResourceMemory] = resource.MustParse("200000")

@@ -5,7 +5,6 @@ package gpuscheduler
 import (
 	"context"
 	"fmt"
-	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,21 +22,47 @@ import (
 
 var cluster *sandbox.Cluster
 
-// front is how pods reach the scheduler in this run.
-var front local.GPUScheduler
+// asked are the tests that hold however pods reach the scheduler.
+var asked = []struct {
+	name string
+	run  func(*testing.T)
+}{
+	{"PodGetsAShareOfACard", podGetsAShareOfACard},
+	{"PodGetsWholeCards", podGetsWholeCards},
+	{"NonsenseIsTurnedAway", nonsenseIsTurnedAway},
+	{"PodWaitsForRoomOnCards", podWaitsForRoomOnCards},
+	{"UnhealthyCardIsAvoided", unhealthyCardIsAvoided},
+	{"PodGroupStartsTogether", podGroupStartsTogether},
+	{"FirstExamplesWork", firstExamplesWork},
+	{"ClaimWaitsForItsFirstConsumer", claimWaitsForItsFirstConsumer},
+	{"ClaimIsShared", claimIsShared},
+	{"RetainedElasticGPUIsOfferedAgain", retainedElasticGPUIsOfferedAgain},
+	{"ProvisionerOutOfTree", provisionerOutOfTree},
+	{"ClaimThatCannotBeServedSaysWhy", claimThatCannotBeServedSaysWhy},
+}
 
-// All tests run twice: asked by kube-scheduler over HTTP, and as a plugin in a scheduler of our own.
-func TestMain(m *testing.M) {
-	code := 0
-	for _, front = range []local.GPUScheduler{local.AsExtender, local.AsPlugin} {
-		fmt.Println("pods are scheduled by way of:", front)
-		code = max(code, sandbox.Run(m, &cluster, sandbox.Options{
-			Nodes:        "1x4:H100-80G,2x2:A100-40G,1x0",
-			GPUScheduler: front,
-			Scheme:       []func(*apiruntime.Scheme) error{egpu.AddToScheme},
-		}))
+// kube-scheduler asks the program over HTTP.
+func TestExtender(t *testing.T) {
+	byWayOf(t, local.AsExtender)
+	t.Run("SecondReplicaTakesOver", secondReplicaTakesOver)
+}
+
+// The engine is a plugin in a scheduler of our own. Only it can make room on a card: of a node with 340 of 400 taken,
+// kube-scheduler itself thinks that there is room and preempts nobody.
+func TestPlugin(t *testing.T) {
+	byWayOf(t, local.AsPlugin)
+	t.Run("ImportantPodGetsACardOfAnother", importantPodGetsACardOfAnother)
+}
+
+func byWayOf(t *testing.T, front local.GPUScheduler) {
+	cluster = sandbox.For(t, sandbox.Options{
+		Nodes:        "1x4:H100-80G,2x2:A100-40G,1x0",
+		GPUScheduler: front,
+		Scheme:       []func(*apiruntime.Scheme) error{egpu.AddToScheme},
+	})
+	for _, test := range asked {
+		t.Run(test.name, test.run)
 	}
-	os.Exit(code)
 }
 
 // pod with one container that asks for resources, given in pairs.

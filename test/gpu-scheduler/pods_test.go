@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
 const container = egpu.ContainerPrefix + "main"
 
-func TestPodGetsAShareOfACard(t *testing.T) {
+func podGetsAShareOfACard(t *testing.T) {
 	ns := cluster.Namespace(t)
 	// The older spelling, on purpose.
 	p := pod(ns, "share", "elasticgpu.com/gpu-core", 30, egpu.ResourceMemory, 256)
@@ -40,7 +39,7 @@ func TestPodGetsAShareOfACard(t *testing.T) {
 	}
 }
 
-func TestPodGetsWholeCards(t *testing.T) {
+func podGetsWholeCards(t *testing.T) {
 	ns := cluster.Namespace(t)
 	p := pod(ns, "two", egpu.ResourceCore, 200)
 	q := pod(ns, "one", egpu.ResourceWhole, 1)
@@ -55,7 +54,7 @@ func TestPodGetsWholeCards(t *testing.T) {
 	}
 }
 
-func TestNonsenseIsTurnedAway(t *testing.T) {
+func nonsenseIsTurnedAway(t *testing.T) {
 	ns := cluster.Namespace(t)
 	for want, p := range map[string]*corev1.Pod{
 		"write 100 or 200":                pod(ns, "odd", egpu.ResourceCore, 150),
@@ -70,7 +69,7 @@ func TestNonsenseIsTurnedAway(t *testing.T) {
 }
 
 // Cards fill up; the last pod waits with a reason and starts when one goes.
-func TestPodWaitsForRoomOnCards(t *testing.T) {
+func podWaitsForRoomOnCards(t *testing.T) {
 	ns := cluster.Namespace(t)
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
 	var pods []*corev1.Pod
@@ -99,10 +98,7 @@ func TestPodWaitsForRoomOnCards(t *testing.T) {
 }
 
 // All cards are taken; a pod with a better right gets one, at the cost of exactly one other.
-func TestImportantPodGetsACardOfAnother(t *testing.T) {
-	if front != local.AsPlugin {
-		t.Skip("kube-scheduler itself sees room on the node, 340 of 400, and so preempts nobody")
-	}
+func importantPodGetsACardOfAnother(t *testing.T) {
 	ns := cluster.Namespace(t)
 	cluster.Make(t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Value: 1000})
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
@@ -132,7 +128,7 @@ func TestImportantPodGetsACardOfAnother(t *testing.T) {
 }
 
 // One card of the two is sick; a pod that needs both starts when it recovers.
-func TestUnhealthyCardIsAvoided(t *testing.T) {
+func unhealthyCardIsAvoided(t *testing.T) {
 	ns := cluster.Namespace(t)
 	const on = "a100-40g-1"
 	ail(t, on, "0=fell off the bus")
@@ -194,7 +190,7 @@ func waitGPU(t *testing.T, name string, is func(*egpu.GPU) bool) {
 }
 
 // Three of three pods or none: while the third has no room, the others wait too.
-func TestPodGroupStartsTogether(t *testing.T) {
+func podGroupStartsTogether(t *testing.T) {
 	ns := cluster.Namespace(t)
 	blocker := pod(ns, "blocker", egpu.ResourceWhole, 2)
 	blocker.Spec.NodeSelector = map[string]string{egpu.ModelLabel: "H100-80G"}

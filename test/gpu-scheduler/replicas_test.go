@@ -26,10 +26,7 @@ import (
 
 // Two replicas: the follower has the leader answer, and takes over with all it needs to know when
 // the leader hangs and is killed.
-func TestSecondReplicaTakesOver(t *testing.T) {
-	if front != local.AsExtender {
-		t.Skip("it is about the extender's followers")
-	}
+func secondReplicaTakesOver(t *testing.T) {
 	ns := cluster.Namespace(t)
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
 	for i := range 4 {

@@ -126,11 +126,11 @@ func lifeWithAnOperator(t *testing.T, ns string, job *unstructured.Unstructured,
 	}
 }
 
-// installCRDs brings the kinds' CRDs in; without operators the test is skipped.
+// installCRDs brings the kinds' CRDs in.
 func installCRDs(t *testing.T) {
 	t.Helper()
 	if os.Getenv(folderVariable) == "" {
-		t.Skip("needs operators that were built: run 'make test-operators'")
+		t.Fatal("it needs operators that were built: run 'make test-operators'")
 	}
 	objects, err := crds.All()
 	if err != nil {

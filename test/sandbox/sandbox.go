@@ -80,15 +80,36 @@ func Run(m interface{ Run() int }, cluster **Cluster, options Options) int {
 	}
 	*cluster = c
 	code := m.Run()
-	if err := c.Stop(); err != nil {
+	if err := c.end(code != 0); err != nil {
 		fmt.Fprintln(os.Stderr, "ending the sandbox:", err)
 		code = max(code, 1)
 	}
-	if code != 0 {
+	return code
+}
+
+// For starts a cluster for one test, which ends with it.
+func For(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	log.SetLogger(logr.Discard())
+	c, err := Start(options)
+	if err != nil {
+		t.Fatal("starting the sandbox: ", err)
+	}
+	t.Cleanup(func() {
+		if err := c.end(t.Failed()); err != nil {
+			t.Error("ending the sandbox: ", err)
+		}
+	})
+	return c
+}
+
+// end stops a cluster and removes its files; of one in which a test failed it first shows the programs' logs.
+func (c *Cluster) end(failed bool) error {
+	err := c.Stop()
+	if failed || err != nil {
 		c.dumpLogs(os.Stderr)
 	}
-	_ = os.RemoveAll(c.Dir)
-	return code
+	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
 // Start starts a cluster in a folder of its own; the caller must Stop it.

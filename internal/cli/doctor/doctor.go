@@ -52,9 +52,6 @@ func Command() *cobra.Command {
 		Example: "  elastic doctor\n  elastic doctor -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err

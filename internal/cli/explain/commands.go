@@ -35,9 +35,6 @@ func Command() *cobra.Command {
 		Example: "  elastic explain train\n  elastic explain train -o json",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: job.Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err
@@ -159,9 +156,6 @@ written with flags: submit --check.`,
 		Example: "  elastic plan -f job.yaml\n  elastic plan -f job.yaml --queue main -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			if len(files) == 0 {
 				return errors.New("give the job's manifest with -f")
 			}

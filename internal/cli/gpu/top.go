@@ -33,30 +33,10 @@ func Command() *cobra.Command {
 
 // cardsCommand reads all cards and prints them in a way.
 func cardsCommand(flags *reach.Flags, use, short, example string, print func(s screen.Screen, cards []Card, wide bool)) *cobra.Command {
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			cards, err := read(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for i := range cards {
-				names = append(names, "gpu/"+cards[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), cards, names, func(s screen.Screen, wide bool) { print(s, cards, wide) })
-		},
-	}
-	output.AddTo(cmd)
-	return cmd
+	return reach.List[Card]{
+		What: "cards", Read: func(ctx context.Context, c *reach.Cluster) ([]Card, error) { return read(ctx, c) },
+		Name: func(c *Card) string { return "gpu/" + c.Name }, Print: print,
+	}.Make(&cobra.Command{Use: use, Short: short, Example: example}, flags)
 }
 
 // TopCommand shows every card with who holds what; it is also "top gpu".
@@ -80,9 +60,6 @@ func describeCommand(flags *reach.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "describe CARD", Short: "Show one card and its holders", Example: "  elastic gpu describe h100-80g-0-3", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err

@@ -65,99 +65,75 @@ func Complete(flags *reach.Flags) cobra.CompletionFunc {
 	}
 }
 
-func listCommand(flags *reach.Flags) *cobra.Command {
-	var all bool
-	var typed string
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List jobs",
-		Example: "  elastic list\n  elastic list -A -o wide\n  elastic list -T tfjob -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			infos, err := describeAll(cmd, flags, all, typed)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for i := range infos {
-				names = append(names, infos[i].Type+"/"+infos[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), infos, names, func(s screen.Screen, wide bool) {
-				if len(infos) == 0 && s.Width > 0 {
-					fmt.Fprintln(s, "No jobs here. See all namespaces with -A.")
-					return
-				}
-				Table(infos, all).Print(s, wide)
-			})
-		},
-	}
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
-	cmd.Flags().BoolVar(&all, "allNamespaces", false, "the same")
-	_ = cmd.Flags().MarkHidden("allNamespaces")
-	AddType(cmd, &typed)
-	output.AddTo(cmd)
-	return cmd
+// some says which jobs are meant: of a kind, here or everywhere.
+type some struct {
+	all   bool
+	typed string
 }
 
-// TopCommand is "top job": what jobs hold, the greatest first.
-func TopCommand(flags *reach.Flags) *cobra.Command {
-	var all bool
-	var typed string
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: "job", Short: "Show jobs by the cards they hold", Example: "  elastic top job -A", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			infos, err := describeAll(cmd, flags, all, typed)
-			if err != nil {
-				return err
-			}
-			held := slices.DeleteFunc(infos, func(i Info) bool { return i.Allocated == nil || *i.Allocated == 0 })
-			slices.SortStableFunc(held, func(a, b Info) int { return cmp.Compare(*b.Allocated, *a.Allocated) })
-			var names []string
-			for i := range held {
-				names = append(names, held[i].Type+"/"+held[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), held, names, func(s screen.Screen, wide bool) { Table(held, all).Print(s, wide) })
-		},
-	}
-	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
-	AddType(cmd, &typed)
-	output.AddTo(cmd)
-	return cmd
+func (s *some) addTo(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "of all namespaces")
+	AddType(cmd, &s.typed)
 }
 
-// describeAll reads the jobs of a namespace, or of all.
-func describeAll(cmd *cobra.Command, flags *reach.Flags, all bool, typed string) ([]Info, error) {
-	c, err := flags.Connect()
-	if err != nil {
-		return nil, err
-	}
+// describe reads what is to be known of them.
+func (s *some) describe(ctx context.Context, c *reach.Cluster) ([]Info, error) {
 	namespace := c.Namespace
-	if all {
+	if s.all {
 		namespace = ""
 	}
-	progress := screen.Of(cmd.ErrOrStderr()).Start("reading jobs", 0)
-	found, err := List(cmd.Context(), c, namespace, typed)
-	progress.End()
+	found, err := List(ctx, c, namespace, s.typed)
 	if err != nil {
 		return nil, err
 	}
 	infos := []Info{}
 	now := time.Now()
 	for _, job := range found {
-		info, err := job.Describe(cmd.Context(), c, now)
+		info, err := job.Describe(ctx, c, now)
 		if err != nil {
 			return nil, err
 		}
 		infos = append(infos, info)
 	}
 	return infos, nil
+}
+
+func typedName(i *Info) string { return i.Type + "/" + i.Name }
+
+func listCommand(flags *reach.Flags) *cobra.Command {
+	which := &some{}
+	cmd := reach.List[Info]{What: "jobs", Read: which.describe, Name: typedName, Print: func(s screen.Screen, infos []Info, wide bool) {
+		if len(infos) == 0 && s.Width > 0 {
+			fmt.Fprintln(s, "No jobs here. See all namespaces with -A.")
+			return
+		}
+		Table(infos, which.all).Print(s, wide)
+	}}.Make(&cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List jobs",
+		Example: "  elastic list\n  elastic list -A -o wide\n  elastic list -T tfjob -o json",
+	}, flags)
+	which.addTo(cmd)
+	cmd.Flags().BoolVar(&which.all, "allNamespaces", false, "the same")
+	_ = cmd.Flags().MarkHidden("allNamespaces")
+	return cmd
+}
+
+// TopCommand is "top job": what jobs hold, the greatest first.
+func TopCommand(flags *reach.Flags) *cobra.Command {
+	which := &some{}
+	cmd := reach.List[Info]{
+		What: "jobs",
+		Read: func(ctx context.Context, c *reach.Cluster) ([]Info, error) {
+			infos, err := which.describe(ctx, c)
+			held := slices.DeleteFunc(infos, func(i Info) bool { return i.Allocated == nil || *i.Allocated == 0 })
+			slices.SortStableFunc(held, func(a, b Info) int { return cmp.Compare(*b.Allocated, *a.Allocated) })
+			return held, err
+		},
+		Name:  typedName,
+		Print: func(s screen.Screen, held []Info, wide bool) { Table(held, which.all).Print(s, wide) },
+	}.Make(&cobra.Command{Use: "job", Short: "Show jobs by the cards they hold", Example: "  elastic top job -A"}, flags)
+	which.addTo(cmd)
+	return cmd
 }
 
 // Table is what list prints.
@@ -200,9 +176,6 @@ func getCommand(flags *reach.Flags) *cobra.Command {
 		Example: "  elastic get train\n  elastic get train --type tfjob -o yaml\n  elastic get train -e   # with what happened to its pods",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err

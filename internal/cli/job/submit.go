@@ -120,9 +120,6 @@ func formCommand(f *form, send *sending) *cobra.Command {
 
 // form sends a job written from flags.
 func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
-	if err := s.output.Check(); err != nil {
-		return err
-	}
 	c, err := s.flags.Connect()
 	if err != nil && !s.dryRun {
 		return err
@@ -185,9 +182,6 @@ func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstru
 
 // files sends manifests as they are, in the queue given where they name none.
 func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured, queue string) error {
-	if err := s.output.Check(); err != nil {
-		return err
-	}
 	c, err := s.flags.Connect()
 	if err != nil && !s.dryRun {
 		return err

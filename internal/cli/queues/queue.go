@@ -43,31 +43,10 @@ func queueCommand(flags *reach.Flags) *cobra.Command {
 
 // ListCommand shows queues; it is also "top queue".
 func ListCommand(flags *reach.Flags, use string) *cobra.Command {
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: use, Short: "Show the queues, who waits in them and what they use", Example: "  elastic queue list -o wide",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			all, err := read(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for i := range all {
-				names = append(names, "clusterqueue/"+all[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), all, names, func(s screen.Screen, wide bool) { table(all).Print(s, wide) })
-		},
-	}
-	output.AddTo(cmd)
-	return cmd
+	return reach.List[Queue]{
+		What: "queues", Read: read, Name: func(q *Queue) string { return "clusterqueue/" + q.Name },
+		Print: func(s screen.Screen, all []Queue, wide bool) { table(all).Print(s, wide) },
+	}.Make(&cobra.Command{Use: use, Short: "Show the queues, who waits in them and what they use", Example: "  elastic queue list -o wide"}, flags)
 }
 
 func table(all []Queue) *screen.Table {
@@ -95,9 +74,6 @@ func describeCommand(flags *reach.Flags) *cobra.Command {
 		Use: "describe QUEUE", Short: "Show one queue with its quotas", Example: "  elastic queue describe team-a",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err

@@ -43,9 +43,6 @@ func treeCommand(flags *reach.Flags) *cobra.Command {
 		Example: "  elastic cohort tree\n  elastic cohort tree --resource cpu",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
 			c, err := flags.Connect()
 			if err != nil {
 				return err
@@ -241,30 +238,10 @@ func bar(n *Node) string {
 }
 
 func flavorCommand(flags *reach.Flags) *cobra.Command {
-	var output screen.Output
-	list := &cobra.Command{
-		Use: "list", Short: "Show flavors, their nodes and the queues that have them", Example: "  elastic flavor list", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := output.Check(); err != nil {
-				return err
-			}
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			all, err := ReadFlavors(cmd.Context(), c)
-			if err != nil {
-				return err
-			}
-			var names []string
-			for i := range all {
-				names = append(names, "resourceflavor/"+all[i].Name)
-			}
-			return output.Print(cmd.OutOrStdout(), all, names, func(s screen.Screen, wide bool) { flavorTable(all).Print(s, wide) })
-		},
-	}
-	output.AddTo(list)
 	cmd := &cobra.Command{Use: "flavor", Aliases: []string{"flavors"}, Short: "Show flavors: kinds of nodes that quota is of"}
-	cmd.AddCommand(list)
+	cmd.AddCommand(reach.List[Flavor]{
+		What: "flavors", Read: ReadFlavors, Name: func(f *Flavor) string { return "resourceflavor/" + f.Name },
+		Print: func(s screen.Screen, all []Flavor, wide bool) { flavorTable(all).Print(s, wide) },
+	}.Make(&cobra.Command{Use: "list", Short: "Show flavors, their nodes and the queues that have them", Example: "  elastic flavor list"}, flags))
 	return cmd
 }

@@ -11,10 +11,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Output is the -o flag.
+// Output is the -o flag. A format that is not known is refused before anything is done.
 type Output struct {
 	Format  string
 	allowed []string
+}
+
+func (o *Output) String() string { return o.Format }
+
+// Type is what a flag of this kind takes.
+func (o *Output) Type() string { return "string" }
+
+// Set takes a format.
+func (o *Output) Set(format string) error {
+	if !slices.Contains(o.allowed, format) {
+		return fmt.Errorf("output %q is not known: give one of %s, or leave it out", format, strings.Join(o.allowed, ", "))
+	}
+	o.Format = format
+	return nil
 }
 
 // AddTo gives a command the flag. Beside JSON and YAML a command with a table
@@ -24,19 +38,11 @@ func (o *Output) AddTo(cmd *cobra.Command, formats ...string) {
 		formats = []string{"wide", "json", "yaml", "name"}
 	}
 	o.allowed = formats
-	cmd.Flags().StringVarP(&o.Format, "output", "o", "", "one of "+strings.Join(formats, ", "))
+	cmd.Flags().VarP(o, "output", "o", "one of "+strings.Join(formats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(cobraStrings(formats), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func cobraStrings(list []string) []cobra.Completion { return list }
-
-// Check refuses formats that are not known, before anything is done.
-func (o *Output) Check() error {
-	if o.Format == "" || slices.Contains(o.allowed, o.Format) {
-		return nil
-	}
-	return fmt.Errorf("output %q is not known: give one of %s, or leave it out", o.Format, strings.Join(o.allowed, ", "))
-}
 
 // Print writes a thing as asked: data for programs, names for xargs, and else
 // what text prints.

@@ -25,45 +25,34 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-var (
-	cluster *sandbox.Cluster
-	front   local.GPUScheduler
-)
+var cluster *sandbox.Cluster
 
-func TestMain(m *testing.M) {
-	if os.Getenv("THROUGHPUT_PODS") == "" {
-		fmt.Println("skipped: set THROUGHPUT_PODS to how many pods to bind")
-		os.Exit(0)
+// BenchmarkBind creates all pods while the scheduler works, and prints figures. THROUGHPUT_PODS says how many.
+func BenchmarkBind(b *testing.B) {
+	count := 600
+	if given := os.Getenv("THROUGHPUT_PODS"); given != "" {
+		var err error
+		if count, err = strconv.Atoi(given); err != nil {
+			b.Fatal(err)
+		}
 	}
-	code := 0
-	for _, front = range []local.GPUScheduler{local.AsExtender, local.AsPlugin} {
-		code = max(code, sandbox.Run(m, &cluster, sandbox.Options{Nodes: "100x8:H100-80G", GPUScheduler: front}))
-	}
-	os.Exit(code)
+	small := corev1.ResourceList{"cpu": resource.MustParse("10m")}
+	share := corev1.ResourceList{"cpu": resource.MustParse("10m"), egpu.ResourceCore: resource.MustParse("50")}
+	b.Run(string(local.AsExtender), func(b *testing.B) {
+		cluster = sandbox.For(b, sandbox.Options{Nodes: "100x8:H100-80G", GPUScheduler: local.AsExtender})
+		report(b, "alone", bindAll(b, "alone", small, count))
+		report(b, string(local.AsExtender), bindAll(b, string(local.AsExtender), share, count))
+	})
+	b.Run(string(local.AsPlugin), func(b *testing.B) {
+		cluster = sandbox.For(b, sandbox.Options{Nodes: "100x8:H100-80G", GPUScheduler: local.AsPlugin})
+		report(b, string(local.AsPlugin), bindAll(b, string(local.AsPlugin), share, count))
+	})
 }
 
-// BenchmarkBind creates all pods while the scheduler works, and prints figures.
-func BenchmarkBind(b *testing.B) {
-	count, err := strconv.Atoi(os.Getenv("THROUGHPUT_PODS"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	type kind struct {
-		name   string
-		limits corev1.ResourceList
-	}
-	kinds := []kind{{string(front), corev1.ResourceList{"cpu": resource.MustParse("10m"), egpu.ResourceCore: resource.MustParse("50")}}}
-	if front == local.AsExtender {
-		kinds = append([]kind{{"alone", corev1.ResourceList{"cpu": resource.MustParse("10m")}}}, kinds...)
-	}
-	for _, kind := range kinds {
-		b.Run(kind.name, func(b *testing.B) {
-			perSecond := bindAll(b, kind.name, kind.limits, count)
-			b.ReportMetric(perSecond, "pods/s")
-			fmt.Printf("counters since the start:\n%s\n", counters(b))
-			fmt.Printf("figure gpu_scheduler_bind_%s %.0f pods/s\n", kind.name, perSecond)
-		})
-	}
+func report(b *testing.B, way string, perSecond float64) {
+	b.ReportMetric(perSecond, way+"-pods/s")
+	fmt.Printf("counters since the start:\n%s\n", counters(b))
+	fmt.Printf("figure gpu_scheduler_bind_%s %.0f pods/s\n", way, perSecond)
 }
 
 func bindAll(b *testing.B, name string, limits corev1.ResourceList, count int) float64 {
