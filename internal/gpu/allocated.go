@@ -35,7 +35,7 @@ func (s *Shell) Tell(ctx context.Context) error {
 				err := s.options.Client.Status().Patch(ctx, pair.now, client.MergeFrom(pair.was))
 				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 					s.options.Log.Error(err, "telling who holds a card failed, trying again", "gpu", pair.was.Name)
-					s.inbox.ask(func() { s.changed[pair.was.Spec.NodeName] = true })
+					s.ask(func() { s.changed[pair.was.Spec.NodeName] = true })
 				}
 			}
 		}

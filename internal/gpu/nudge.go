@@ -48,7 +48,7 @@ func (s *Shell) nudge(all bool) {
 		return
 	}
 	s.nudging = true
-	time.AfterFunc(nudgePause, func() { s.inbox.ask(s.nudgeNow) })
+	time.AfterFunc(nudgePause, func() { s.ask(s.nudgeNow) })
 }
 
 func (s *Shell) nudgeNow() {

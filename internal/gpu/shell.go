@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,13 +17,14 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
 // Shell feeds the placement engine and answers for it. Make it with New and hand it to a manager.
 type Shell struct {
 	options Options
-	inbox   *inbox
+	inbox   *inbox.Box[message]
 	ready   chan struct{} // closed when the books are complete
 	leads   chan struct{} // closed when they are ours to change
 	ended   chan struct{} // closed when the loop is over
@@ -77,7 +77,7 @@ func New(options Options) (*Shell, error) {
 		options.Now = time.Now
 	}
 	return &Shell{
-		options: options, engine: engine, inbox: newInbox(),
+		options: options, engine: engine, inbox: inbox.New(about),
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}),
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
@@ -90,26 +90,18 @@ func (s *Shell) NeedLeaderElection() bool { return false }
 
 // Start runs until ctx ends.
 func (s *Shell) Start(ctx context.Context) error {
-	var synced []toolscache.InformerSynced
 	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}}
 	if s.options.Queue {
 		kinds = append(kinds, &kueue.Workload{})
 	}
-	for _, kind := range kinds {
-		informer, err := s.options.Cache.GetInformer(ctx, kind)
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-		registration, err := informer.AddEventHandler(s.inbox.handler())
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-		synced = append(synced, registration.HasSynced)
+	complete, err := s.inbox.Watch(ctx, s.options.Cache, changed, kinds...)
+	if err != nil {
+		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !complete {
 		return nil // told to stop before the first look at the world was complete
 	}
-	s.inbox.ask(func() { close(s.ready) })
+	s.ask(func() { close(s.ready) })
 	s.loop(ctx)
 	return nil
 }
@@ -127,20 +119,18 @@ func (s *Shell) loop(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				s.inbox.ask(s.expire)
+				s.ask(s.expire)
 			}
 		}
 	}()
 	for {
-		messages, questions, err := s.inbox.take(ctx)
+		messages, err := s.inbox.Take(ctx, time.Time{})
 		if err != nil {
 			return
 		}
+		inOrder(messages)
 		for _, m := range messages {
 			s.handle(m)
-		}
-		for _, answer := range questions {
-			answer()
 		}
 	}
 }
@@ -158,6 +148,10 @@ func (s *Shell) expire() {
 }
 
 func (s *Shell) handle(m message) {
+	if m.ask != nil {
+		m.ask()
+		return
+	}
 	switch o := m.object.(type) {
 	case *corev1.Node:
 		s.sawNode(o, m.gone)
@@ -195,7 +189,7 @@ func (s *Shell) do(ctx context.Context, f func()) error {
 		return ErrNotReady
 	}
 	done := make(chan struct{})
-	s.inbox.ask(func() { f(); close(done) })
+	s.ask(func() { f(); close(done) })
 	select {
 	case <-done:
 		return nil

@@ -29,7 +29,7 @@ func (s *Shell) ask(ctx context.Context, question func()) error {
 		return ErrNotLeading
 	}
 	answered := make(chan struct{})
-	s.inbox.put(message{ask: func() {
+	s.inbox.Put(message{ask: func() {
 		defer close(answered)
 		question()
 	}})

@@ -7,6 +7,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/elastic-ai/elastic/internal/inbox"
 )
 
 // keeper keeps objects that are in use from going: a finalizer holds them until
@@ -16,13 +18,13 @@ type keeper struct {
 	used   func(client.Object) bool // somebody needs the object
 	submit func(client.Object)      // have its finalizer written
 	// open are those that lack the finalizer, or were deleted and have it.
-	open map[messageKey]client.Object
+	open map[inbox.Key]client.Object
 	// tried is the version a write was last sent for.
-	tried map[messageKey]string
+	tried map[inbox.Key]string
 }
 
 func newKeeper(used func(client.Object) bool, submit func(client.Object)) *keeper {
-	return &keeper{used: used, submit: submit, open: map[messageKey]client.Object{}, tried: map[messageKey]string{}}
+	return &keeper{used: used, submit: submit, open: map[inbox.Key]client.Object{}, tried: map[inbox.Key]string{}}
 }
 
 // keepable are the kinds that others need.
@@ -39,7 +41,7 @@ func (k *keeper) saw(obj client.Object, gone bool) {
 	if !keepable(obj) {
 		return
 	}
-	key := keyOf(obj)
+	key := inbox.KeyOf(obj)
 	held := controllerutil.ContainsFinalizer(obj, kueue.ResourceInUseFinalizerName)
 	going := obj.GetDeletionTimestamp() != nil
 	if gone || held != going {

@@ -116,7 +116,7 @@ func (p *play) scrape() map[string]float64 {
 		ctx, cancel := context.WithCancel(context.Background())
 		messages := make(chan []message, 1)
 		go func() {
-			if m, err := p.inbox.take(ctx, time.Time{}); err == nil {
+			if m, err := p.inbox.Take(ctx, time.Time{}); err == nil {
 				messages <- m
 			}
 		}()

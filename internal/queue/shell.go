@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -22,6 +20,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -33,7 +32,7 @@ type Shell struct {
 	cache    cache.Cache
 	options  Options
 	engine   *admission.Engine
-	inbox    *inbox
+	inbox    *inbox.Box[message]
 	statuses *statuses
 	reasons  *reasons
 	events   budget // of what the status says as well
@@ -125,7 +124,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s := &Shell{
 		client: c, cache: reader, options: options, now: time.Now,
 		engine:         admission.New(options.engine()),
-		inbox:          newInbox(),
+		inbox:          inbox.New(about),
 		reasons:        newReasons(),
 		events:         eventBudget(),
 		workloadWrites: newPool[workloadWrite](),
@@ -165,19 +164,11 @@ func (s *Shell) Start(ctx context.Context) error {
 	if s.serves("ElasticGPUClaim") {
 		kinds = append(kinds, &egpu.ElasticGPUClaim{})
 	}
-	var synced []toolscache.InformerSynced
-	for _, kind := range kinds {
-		informer, err := s.cache.GetInformer(ctx, kind)
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-		registration, err := informer.AddEventHandler(s.inbox.handler())
-		if err != nil {
-			return fmt.Errorf("watching %T: %w", kind, err)
-		}
-		synced = append(synced, registration.HasSynced)
+	complete, err := s.inbox.Watch(ctx, s.cache, changed, kinds...)
+	if err != nil {
+		return err
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !complete {
 		return nil // told to stop before the first look at the world was complete
 	}
 	var writing sync.WaitGroup
@@ -220,7 +211,7 @@ func (s *Shell) inUse(obj client.Object) bool {
 func (s *Shell) loop(ctx context.Context) {
 	var next time.Time
 	for {
-		messages, err := s.inbox.take(ctx, next)
+		messages, err := s.inbox.Take(ctx, next)
 		if err != nil {
 			return
 		}

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -14,40 +13,6 @@ func version(name, resourceVersion string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.Name, wl.ResourceVersion = name, resourceVersion
 	return wl
-}
-
-func TestInboxKeepsTheNewestInThePlaceOfTheFirst(t *testing.T) {
-	b := newInbox()
-	b.put(message{object: version("a", "1")})
-	b.put(message{object: version("b", "2")})
-	b.put(message{result: &writeResult{}})
-	b.put(message{object: version("a", "3"), gone: true})
-	cq := &kueue.ClusterQueue{}
-	cq.Name = "a" // another kind of the same name is another object
-	b.put(message{object: cq})
-	got, err := b.take(t.Context(), time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 4 || got[0].object.GetResourceVersion() != "3" || !got[0].gone || got[1].object.GetName() != "b" || got[2].result == nil || got[3].object != cq {
-		t.Fatalf("took %+v", got)
-	}
-	b.put(message{object: version("a", "4")})
-	if got, _ = b.take(t.Context(), time.Time{}); len(got) != 1 || got[0].object.GetResourceVersion() != "4" {
-		t.Fatalf("what was taken must not come back: %+v", got)
-	}
-}
-
-func TestInboxWakesForATimeAndForTheEnd(t *testing.T) {
-	b := newInbox()
-	if got, err := b.take(t.Context(), time.Now()); err != nil || len(got) != 0 {
-		t.Fatalf("at its time take returns with nothing: %v, %v", got, err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.take(ctx, time.Time{}); err == nil {
-		t.Fatal("take must end with its context")
-	}
 }
 
 func TestNewerComparesNumbers(t *testing.T) {

@@ -1,0 +1,116 @@
+// Package inbox stands between a cluster's watches and a loop that owns its state: what changed waits here, each object
+// once, until the loop takes it.
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Key names an object of any kind.
+type Key struct {
+	kind reflect.Type
+	name client.ObjectKey
+}
+
+// KeyOf an object.
+func KeyOf(object client.Object) Key {
+	return Key{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}
+}
+
+// Box collects messages until the loop takes them. Of several about one object only the newest is kept, in the place of
+// the first.
+type Box[M any] struct {
+	about func(M) client.Object
+
+	mu     sync.Mutex
+	order  []M
+	index  map[Key]int
+	signal chan struct{}
+}
+
+// New box. About says which object a message is about; nil: none.
+func New[M any](about func(M) client.Object) *Box[M] {
+	return &Box[M]{about: about, index: map[Key]int{}, signal: make(chan struct{}, 1)}
+}
+
+// Put a message in.
+func (b *Box[M]) Put(m M) {
+	b.mu.Lock()
+	b.put(m)
+	b.mu.Unlock()
+	select {
+	case b.signal <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Box[M]) put(m M) {
+	if object := b.about(m); object != nil {
+		key := KeyOf(object)
+		if i, waiting := b.index[key]; waiting {
+			b.order[i] = m
+			return
+		}
+		b.index[key] = len(b.order)
+	}
+	b.order = append(b.order, m)
+}
+
+// Take waits for messages, or until a time (zero: forever), or the end of ctx.
+func (b *Box[M]) Take(ctx context.Context, until time.Time) ([]M, error) {
+	var timeout <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timeout:
+	case <-b.signal:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := b.order
+	b.order = nil
+	clear(b.index)
+	return taken, nil
+}
+
+// Watch puts in what changes or goes of some kinds. It returns true when the first look at the world is in the box,
+// false if ctx ended before.
+func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message func(object client.Object, gone bool) M, kinds ...client.Object) (bool, error) {
+	handler := toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { b.Put(message(object.(client.Object), false)) },
+		UpdateFunc: func(_, object any) { b.Put(message(object.(client.Object), false)) },
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			b.Put(message(object.(client.Object), true))
+		},
+	}
+	var synced []toolscache.InformerSynced
+	for _, kind := range kinds {
+		informer, err := informers.GetInformer(ctx, kind)
+		if err != nil {
+			return false, fmt.Errorf("watching %T: %w", kind, err)
+		}
+		registration, err := informer.AddEventHandler(handler)
+		if err != nil {
+			return false, fmt.Errorf("watching %T: %w", kind, err)
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	return toolscache.WaitForCacheSync(ctx.Done(), synced...), nil
+}

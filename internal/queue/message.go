@@ -1,0 +1,17 @@
+package queue
+
+import "sigs.k8s.io/controller-runtime/pkg/client"
+
+// message is one thing for the loop to look at: an object that changed or went,
+// the result of a write (of a workload's or a queue's status), or a question.
+type message struct {
+	object client.Object
+	gone   bool
+	result *writeResult
+	status *statusResult
+	ask    func()
+}
+
+func changed(object client.Object, gone bool) message { return message{object: object, gone: gone} }
+
+func about(m message) client.Object { return m.object }
