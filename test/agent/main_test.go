@@ -147,6 +147,9 @@ func loadImage() error {
 	return nil
 }
 
+// stay has the probe wait until it is told to end.
+var stay = []string{"stay"}
+
 // pod that runs the probe on the real node, with the arguments, and asks for resources in pairs.
 func pod(namespace, name string, args []string, pairs ...any) *corev1.Pod {
 	limits := corev1.ResourceList{}

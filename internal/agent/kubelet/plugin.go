@@ -99,6 +99,9 @@ func (p *Plugin) serve(ctx context.Context, events <-chan fsnotify.Event) error 
 	clean := time.NewTicker(cleanEvery)
 	defer clean.Stop()
 	for {
+		if err := p.Slots.Clean(ctx); err != nil && ctx.Err() == nil {
+			p.Log.Error(err, "emptying slots failed")
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -110,9 +113,6 @@ func (p *Plugin) serve(ctx context.Context, events <-chan fsnotify.Event) error 
 				return nil
 			}
 		case <-clean.C:
-			if err := p.Slots.Clean(ctx); err != nil {
-				p.Log.Error(err, "emptying slots failed")
-			}
 		}
 	}
 }

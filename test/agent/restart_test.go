@@ -1,0 +1,166 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/kubelet"
+	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// holder is the slot that the kubelet has given a pod.
+func holder(ctx context.Context, p *corev1.Pod) (string, error) {
+	resources, done, err := kubelet.NewResources(nodeDir("kubelet", "pod-resources", "kubelet.sock"), string(egpu.ResourceClaim))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = done() }()
+	holders, err := resources.Holders(ctx)
+	if err != nil {
+		return "", err
+	}
+	for id, h := range holders {
+		if h.Namespace == p.Namespace && h.Pod == p.Name {
+			return id, nil
+		}
+	}
+	return "", errors.New("it has no slot")
+}
+
+// agentPID is the process that serves the real node now.
+func agentPID() (int, error) {
+	c, err := local.Open("test")
+	if err != nil {
+		return 0, err
+	}
+	state, err := c.State()
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range state.Programs {
+		if strings.HasSuffix(p.Name, local.NodeName) {
+			return p.PID, nil
+		}
+	}
+	return 0, errors.New("no agent serves the real node")
+}
+
+func kubeletPID() (int, error) {
+	text, err := os.ReadFile(nodeDir("kubelet.pid"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
+}
+
+// kill a process for good and wait until another is in its place.
+func kill(t *testing.T, what string, pid func() (int, error)) {
+	t.Helper()
+	was, err := pid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, what+" is started again", func(context.Context) error {
+		is, err := pid()
+		if err == nil && is == was {
+			err = fmt.Errorf("it is still process %d", was)
+		}
+		return err
+	})
+}
+
+// waiting is a pod that has its slot and not started: a volume of it is not there yet.
+func waiting(t *testing.T, ns, name string, args []string) (*corev1.Pod, *corev1.ConfigMap) {
+	t.Helper()
+	p := pod(ns, name, args, egpu.ResourceCore, 30, egpu.ResourceMemory, 1000)
+	p.Spec.Volumes = []corev1.Volume{{Name: "late", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}},
+	}}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "late", MountPath: "/late"}}
+	cluster.Make(t, p)
+	sandbox.Eventually(t, "the kubelet gives a slot to "+name, func(ctx context.Context) error {
+		_, err := holder(ctx, p)
+		return err
+	})
+	return p, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+}
+
+// The kubelet has asked which devices a container gets, and before it starts the agent is killed.
+func TestAgentDiesBetweenAllocateAndStart(t *testing.T) {
+	ns := cluster.Namespace(t)
+	p, late := waiting(t, ns, "late", nil)
+	kill(t, "the agent", agentPID)
+	cluster.Make(t, late)
+	probed(t, p).holds(t, 30, 1000)
+}
+
+// The kubelet is killed while one container runs and another is about to; both have their share.
+func TestKubeletRestarts(t *testing.T) {
+	ns := cluster.Namespace(t)
+	runs := pod(ns, "runs", stay, egpu.ResourceCore, 20, egpu.ResourceMemory, 1200)
+	cluster.Make(t, runs)
+	probed(t, runs).holds(t, 20, 1200)
+	slot, err := holder(t.Context(), runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, late := waiting(t, ns, "late", nil)
+	kill(t, "the kubelet", kubeletPID)
+	cluster.Make(t, late)
+	probed(t, p).holds(t, 30, 1000)
+	next := pod(ns, "next", nil, egpu.ResourceCore, 10, egpu.ResourceMemory, 1100)
+	cluster.Make(t, next)
+	probed(t, next).holds(t, 10, 1100)
+	if _, err := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", slot, "etc", "limits")); err != nil {
+		t.Errorf("the container that runs has lost its share: %v", err)
+	}
+	if again, err := holder(t.Context(), runs); err != nil || again != slot {
+		t.Errorf("the container that runs has slot %q now, %v; it had %s", again, err, slot)
+	}
+}
+
+// A pod goes while nobody looks; what it had is taken away nevertheless.
+func TestPodGoesWhileTheAgentIsDown(t *testing.T) {
+	ns := cluster.Namespace(t)
+	p := pod(ns, "gone", stay, egpu.ResourceCore, 10, egpu.ResourceMemory, 1000)
+	cluster.Make(t, p)
+	probed(t, p)
+	slot, err := holder(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := agentPID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Stopped, it sees nothing; killed, it is started again.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, "the agent", agentPID)
+	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
+		if _, err := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", slot)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("it is there: %v", err)
+		}
+		return nil
+	})
+}
