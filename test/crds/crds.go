@@ -22,38 +22,44 @@ import (
 type source struct {
 	module string
 	files  []string
+	sum    string // for a module the checksum database does not know
 }
 
 const (
 	trainingOperator    = "github.com/kubeflow/training-operator@v1.9.3"
+	notebookController  = "github.com/kubeflow/kubeflow/components/notebook-controller"
 	trainingOperatorOld = "github.com/kubeflow/training-operator@v1.8.1" // the last with MXJob
 )
 
 var upstream = []source{
-	{"sigs.k8s.io/jobset@v0.12.0", []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
-	{trainingOperator, []string{
+	{module: "sigs.k8s.io/jobset@v0.12.0", files: []string{"config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml"}},
+	{module: trainingOperator, files: []string{
 		"manifests/base/crds/kubeflow.org_tfjobs.yaml", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml",
 		"manifests/base/crds/kubeflow.org_xgboostjobs.yaml", "manifests/base/crds/kubeflow.org_paddlejobs.yaml",
 		"manifests/base/crds/kubeflow.org_jaxjobs.yaml",
 	}},
-	{trainingOperatorOld, []string{"manifests/base/crds/kubeflow.org_mxjobs.yaml"}},
-	{"github.com/kubeflow/mpi-operator@v0.7.0", []string{"manifests/base/kubeflow.org_mpijobs.yaml"}},
-	{"github.com/kubeflow/trainer/v2@v2.2.0", []string{
+	{module: trainingOperatorOld, files: []string{"manifests/base/crds/kubeflow.org_mxjobs.yaml"}},
+	{module: "github.com/kubeflow/mpi-operator@v0.7.0", files: []string{"manifests/base/kubeflow.org_mpijobs.yaml"}},
+	{module: "github.com/kubeflow/trainer/v2@v2.2.0", files: []string{
 		"manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",
 		"manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
 		"manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
 	}},
-	{"github.com/ray-project/kuberay/ray-operator@v1.6.0", []string{
+	{module: "github.com/ray-project/kuberay/ray-operator@v1.6.0", files: []string{
 		"config/crd/bases/ray.io_rayclusters.yaml", "config/crd/bases/ray.io_rayjobs.yaml", "config/crd/bases/ray.io_rayservices.yaml",
 	}},
-	{"github.com/kubeflow/spark-operator/v2@v2.4.0", []string{"config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"}},
-	{"github.com/project-codeflare/appwrapper@v1.1.2", []string{"config/crd/bases/workload.codeflare.dev_appwrappers.yaml"}},
-	{"sigs.k8s.io/lws@v0.7.0", []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
-	{"github.com/kserve/kserve@v0.15.0", []string{"config/crd/minimal/serving.kserve.io_inferenceservices.yaml"}},
-	{"github.com/argoproj/argo-workflows/v3@v3.7.0", []string{"manifests/base/crds/minimal/argoproj.io_workflows.yaml"}},
+	{module: "github.com/kubeflow/spark-operator/v2@v2.4.0", files: []string{"config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml"}},
+	{module: "github.com/project-codeflare/appwrapper@v1.1.2", files: []string{"config/crd/bases/workload.codeflare.dev_appwrappers.yaml"}},
+	{module: "sigs.k8s.io/lws@v0.7.0", files: []string{"config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml"}},
+	{module: "github.com/kserve/kserve@v0.15.0", files: []string{"config/crd/minimal/serving.kserve.io_inferenceservices.yaml"}},
+	{
+		module: notebookController + "@v0.0.0-20220728153354-fc09bd1eefb8", sum: "h1:IPD3fr1CTTtpT5Z7udPfQgawCyHsWK9vytFHaBLjIUI=",
+		files: []string{"config/crd/bases/kubeflow.org_notebooks.yaml"},
+	},
+	{module: "github.com/argoproj/argo-workflows/v3@v3.7.0", files: []string{"manifests/base/crds/minimal/argoproj.io_workflows.yaml"}},
 }
 
-var mpiJobV1 = []source{{trainingOperator, []string{"manifests/base/crds/kubeflow.org_mpijobs.yaml"}}}
+var mpiJobV1 = []source{{module: trainingOperator, files: []string{"manifests/base/crds/kubeflow.org_mpijobs.yaml"}}}
 
 // All are the CRDs of every kind of job that has one to be had.
 func All() ([]*unstructured.Unstructured, error) {
@@ -116,16 +122,16 @@ func download(sources []source) ([]string, error) {
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = os.TempDir() // in no module: the versions named count, and no others
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "GONOSUMDB="+notebookController)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("downloading the modules with the CRDs: %w\n%s%s", err, out, stderr.String())
 	}
-	folders := map[string]string{}
+	folders, sums := map[string]string{}, map[string]string{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
-		var module struct{ Path, Version, Dir string }
+		var module struct{ Path, Version, Dir, Sum string }
 		err := decoder.Decode(&module)
 		if errors.Is(err, io.EOF) {
 			break
@@ -134,11 +140,15 @@ func download(sources []source) ([]string, error) {
 			return nil, err
 		}
 		folders[module.Path+"@"+module.Version] = module.Dir
+		sums[module.Path+"@"+module.Version] = module.Sum
 	}
 	var in []string
 	for _, s := range sources {
 		if folders[s.module] == "" {
 			return nil, fmt.Errorf("go mod download said nothing of %s", s.module)
+		}
+		if s.sum != "" && sums[s.module] != s.sum {
+			return nil, fmt.Errorf("%s has the checksum %s, not %s", s.module, sums[s.module], s.sum)
 		}
 		in = append(in, folders[s.module])
 	}

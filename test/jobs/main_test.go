@@ -53,25 +53,8 @@ var installed = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return install(context.Background(), append(objects, notebook()))
+	return install(context.Background(), objects)
 })
-
-// notebook stands for the CRD of Kubeflow's Notebook, which is in no module the
-// registry has; the test needs its name only.
-func notebook() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "notebooks.kubeflow.org"},
-		"spec": map[string]any{
-			"group": "kubeflow.org", "scope": "Namespaced",
-			"names": map[string]any{"kind": "Notebook", "plural": "notebooks"},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
-				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
-			}},
-		},
-	}}
-}
 
 // install applies CRDs and waits until they are served.
 func install(ctx context.Context, objects []*unstructured.Unstructured) error {

@@ -66,7 +66,7 @@ static int check_main(int argc, char **argv, const struct test *tests, int n)
 		fflush(NULL);
 		pid_t pid = fork();
 		if (pid == 0) {
-			alarm(100); /* a hang is a failure */
+			alarm(600); /* a hang is a failure; a busy machine is none */
 			check_container();
 			tests[i].run();
 			exit(0);
