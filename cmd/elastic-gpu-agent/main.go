@@ -10,11 +10,15 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -42,7 +46,8 @@ driver it says so and serves nothing.`,
 			cmd.Flags().StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "the node this agent serves; default: the host's name")
 			cmd.Flags().BoolVar(&cfg.Simulate, "simulate", cfg.Simulate, "take the cards that nodes claim in their labels for real: those of the sandbox's simulated nodes, or of --node-name")
 		},
-		Run: run,
+		Commands: []*cobra.Command{inspectCommand(), metricsCommand(), tryCommand(), applyCommand()},
+		Run:      run,
 	})
 }
 
@@ -53,18 +58,20 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 			return err
 		}
 	}
-	mgr, err := env.Manager(manager.Options{Scheme: scheme}, v1alpha1.LeaderElection{})
+	node, err := nodeName(cfg)
+	if err != nil {
+		return err
+	}
+	// Of all pods of the cluster, those of this node.
+	ours := cache.Options{ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Field: fields.OneTermEqualSelector("spec.nodeName", node)},
+	}}
+	mgr, err := env.Manager(manager.Options{Scheme: scheme, Cache: ours}, v1alpha1.LeaderElection{})
 	if err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
-	}
-	node := cfg.NodeName
-	if node == "" && !cfg.Simulate {
-		if node, err = os.Hostname(); err != nil {
-			return fmt.Errorf("finding the node's name (give --node-name): %w", err)
-		}
 	}
 	source := newSource(env, node, cfg.Simulate)
 	if source == nil {
@@ -75,12 +82,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 		publisher.Capacity = func(cards []discovery.Card) corev1.ResourceList {
 			return agent.Capacity(cards, cfg.DevicePlugin.WholeCards)
 		}
-		served := &agent.Node{Name: node, Source: source, API: mgr.GetAPIReader(), Log: env.Log.WithName("device-plugin")}
-		plugin, err := served.DevicePlugin(cfg.DevicePlugin)
-		if err != nil {
-			return err
-		}
-		if err := mgr.Add(plugin); err != nil {
+		if err := serve(mgr, env, &agent.Node{Name: node, Source: source, Config: cfg.DevicePlugin}); err != nil {
 			return err
 		}
 	}
@@ -88,6 +90,36 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 		return fmt.Errorf("setting up the publisher: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// serve the containers of a node.
+func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
+	node.API, node.Log = mgr.GetAPIReader(), env.Log.WithName("device-plugin")
+	plugin, err := node.DevicePlugin()
+	if err != nil {
+		return err
+	}
+	if listener, ok := node.Source.(manager.Runnable); ok {
+		if err := mgr.Add(listener); err != nil {
+			return err
+		}
+	}
+	if err := metrics.Registry.Register(node.Exporter(mgr.GetClient())); err != nil {
+		return err
+	}
+	return mgr.Add(plugin)
+}
+
+// nodeName is the node this agent serves; empty for all simulated ones.
+func nodeName(cfg *v1alpha1.GPUAgentConfiguration) (string, error) {
+	if cfg.NodeName != "" || cfg.Simulate {
+		return cfg.NodeName, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("finding the node's name (give --node-name): %w", err)
+	}
+	return name, nil
 }
 
 // newSource is where cards are found; nil on a node that has none.

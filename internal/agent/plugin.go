@@ -19,8 +19,10 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
 	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/exporter"
 	"github.com/elastic-ai/elastic/internal/agent/kubelet"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -31,31 +33,64 @@ type Node struct {
 	Name   string
 	Source discovery.Source
 	// API is asked directly: a container starts once, and not on old news.
-	API client.Reader
-	Log logr.Logger
+	API    client.Reader
+	Config v1alpha1.DevicePlugin
+	Log    logr.Logger
+
+	shares *gpushare.Backend
+	slots  *slots.Slots
 }
 
 // DevicePlugin of the node.
-func (n *Node) DevicePlugin(cfg v1alpha1.DevicePlugin) (*kubelet.Plugin, error) {
-	library, err := installLibrary(cfg.Library, filepath.Join(cfg.StateDir, "lib"))
-	if err != nil {
-		return nil, fmt.Errorf("installing the library that holds shares: %w", err)
-	}
-	resources, _, err := kubelet.NewResources(filepath.Join(cfg.KubeletDir, "pod-resources", "kubelet.sock"), string(egpu.ResourceClaim))
+func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
+	resources, _, err := kubelet.NewResources(filepath.Join(n.Config.KubeletDir, "pod-resources", "kubelet.sock"), string(egpu.ResourceClaim))
 	if err != nil {
 		return nil, err
 	}
-	driver := &backend.NodeDriver{CDIDirs: cfg.DriverDirs, Kind: "nvidia.com/gpu"}
+	backends, err := n.Backends()
+	if err != nil {
+		return nil, err
+	}
+	n.slots = &slots.Slots{Dir: n.Config.CDIDir, Log: n.Log, Holders: resources.Holders, Share: n.share, Gone: n.gone, Backends: backends}
 	return &kubelet.Plugin{
-		Dir: filepath.Join(cfg.KubeletDir, "device-plugins"), Resource: string(egpu.ResourceClaim), Log: n.Log,
-		Slots: &slots.Slots{
-			Dir: cfg.CDIDir, Log: n.Log, Holders: resources.Holders, Share: n.share, Gone: n.gone,
-			Backends: []backend.Backend{
-				&gpushare.Backend{Driver: driver, Dir: filepath.Join(cfg.StateDir, "gpushare"), Library: library},
-				&whole.Backend{Driver: driver},
-			},
-		},
+		Dir: filepath.Join(n.Config.KubeletDir, "device-plugins"), Resource: string(egpu.ResourceClaim), Log: n.Log, Slots: n.slots,
 	}, nil
+}
+
+// Backends of the node, the one for shares first. A new one is a line here.
+func (n *Node) Backends() ([]backend.Backend, error) {
+	library, err := installLibrary(n.Config.Library, filepath.Join(n.Config.StateDir, "lib"))
+	if err != nil {
+		return nil, fmt.Errorf("installing the library that holds shares: %w", err)
+	}
+	driver := &backend.NodeDriver{CDIDirs: n.Config.DriverDirs, Kind: "nvidia.com/gpu"}
+	n.shares = &gpushare.Backend{Driver: driver, Dir: filepath.Join(n.Config.StateDir, "gpushare"), Library: library}
+	list := []backend.Backend{n.shares, &whole.Backend{Driver: driver}}
+	if real, ok := n.Source.(*discovery.NVML); ok {
+		list = append(list, &mig.Backend{Driver: driver, Lib: real.Lib(), Dir: filepath.Join(n.Config.StateDir, "mig")})
+	}
+	return list, nil
+}
+
+// Exporter of what the device plugin has given out. pods is asked for their labels.
+func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {
+	return &exporter.Exporter{
+		Node: n.Name, Log: n.Log, Grants: n.slots.Grants, Processes: n.shares.Processes,
+		Cards: func(ctx context.Context) ([]discovery.Card, error) {
+			node := &corev1.Node{}
+			if err := pods.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
+				return nil, err
+			}
+			return n.Source.Cards(ctx, node)
+		},
+		Pod: func(ctx context.Context, key types.NamespacedName) *corev1.Pod {
+			pod := &corev1.Pod{}
+			if pods.Get(ctx, key, pod) != nil {
+				return nil
+			}
+			return pod
+		},
+	}
 }
 
 // share of a container, from its pod and the cards that are there now.

@@ -83,7 +83,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		stale[known.Items[i].Name] = &known.Items[i]
 	}
 	for _, card := range cards {
-		want := object(node, card)
+		want := Object(node, card)
 		if err := p.bring(ctx, want, stale[want.Name]); err != nil {
 			return ctrl.Result{}, fmt.Errorf("GPU %s: %w", want.Name, err)
 		}
@@ -144,8 +144,8 @@ func sameStatus(have, want egpu.GPUStatus) bool {
 
 func far(a, b int) bool { return max(a-b, b-a) >= loadStep }
 
-// object is the GPU object of a card.
-func object(node *corev1.Node, card discovery.Card) *egpu.GPU {
+// Object is the GPU object of a card.
+func Object(node *corev1.Node, card discovery.Card) *egpu.GPU {
 	gpu := &egpu.GPU{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("%s-%d", node.Name, card.Index),
@@ -172,7 +172,10 @@ func object(node *corev1.Node, card discovery.Card) *egpu.GPU {
 		gpu.Status.Allocatable = nil
 	}
 	if card.Load != nil {
-		gpu.Status.Load = &egpu.GPULoad{Core: card.Load.Core, Memory: card.Load.Memory}
+		gpu.Status.Load = &egpu.GPULoad{Core: card.Load.Core, Memory: card.Load.Memory, Power: card.Load.Power}
+	}
+	for _, i := range card.Instances {
+		gpu.Status.Instances = append(gpu.Status.Instances, egpu.GPUInstance{UUID: i.UUID, Profile: i.Profile, Start: i.Start})
 	}
 	return gpu
 }

@@ -33,6 +33,8 @@ type Program[C Configuration] struct {
 	Formats Formats[C]
 	// Flags adds flags that override fields of the configuration.
 	Flags func(cmd *cobra.Command, cfg C)
+	// Commands do something else than run the daemon.
+	Commands []*cobra.Command
 	// Run does the work until ctx ends, then returns nil.
 	Run func(ctx context.Context, env Env, cfg C) error
 }
@@ -96,6 +98,14 @@ func command[C Configuration](p Program[C], stdin io.Reader, started *bool) *cob
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "also stop when standard input ends, so that the program never outlives what started it")
 	if p.Flags != nil {
 		p.Flags(cmd, cfg)
+	}
+	for _, other := range p.Commands {
+		run := other.RunE
+		other.RunE = func(cmd *cobra.Command, args []string) error {
+			*started = true
+			return run(cmd, args)
+		}
+		cmd.AddCommand(other)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if configFile != "" {

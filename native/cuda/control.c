@@ -62,13 +62,14 @@ static int describe(char *reply, size_t size)
 	region_reap(session.region);
 	for (int i = 0; i < session.devices && n < (int)size; i++) {
 		struct device *d = &session.device[i];
+		struct gate *g = atomic_load(&d->gate);
 		n += snprintf(reply + n, size - (size_t)n,
-			"%s{\"uuid\":\"%s\",\"limit\":%llu,\"used\":%llu,\"held\":%llu,\"overhead\":%llu,\"swapped\":%llu,\"compute\":%u.%02u,\"busy_ns\":%llu}",
+			"%s{\"uuid\":\"%s\",\"limit\":%llu,\"used\":%llu,\"held\":%llu,\"overhead\":%llu,\"swapped\":%llu,\"compute\":%u.%02u,\"busy_ns\":%llu,\"waited_ns\":%llu}",
 			i ? "," : "", d->uuid, (unsigned long long)atomic_load(&d->limit),
 			(unsigned long long)region_used(session.region, d->index),
 			(unsigned long long)atomic_load(&p->held[d->index]), (unsigned long long)atomic_load(&p->overhead[d->index]),
 			(unsigned long long)atomic_load(&p->swapped[d->index]), atomic_load(&d->share) / 100, atomic_load(&d->share) % 100,
-			(unsigned long long)atomic_load(&p->busy_ns[d->index]));
+			(unsigned long long)atomic_load(&p->busy_ns[d->index]), g ? (unsigned long long)atomic_load(&g->waited_ns) : 0);
 	}
 	if (n < (int)size)
 		n += snprintf(reply + n, size - (size_t)n, "]}\n");

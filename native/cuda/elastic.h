@@ -247,6 +247,7 @@ struct gate {
 	_Atomic unsigned want;        /* launches are waiting; futex */
 	_Atomic unsigned inside;      /* launches between enter and leave */
 	_Atomic uint64_t launches;
+	_Atomic uint64_t waited_ns;   /* by launches, for the turn */
 	_Atomic int64_t entered;      /* when the first that waited for this turn came in; 0 before */
 	_Atomic int64_t closing_since, trickled;
 	_Atomic bool tracked;

@@ -237,7 +237,9 @@ static int wait_for_turn(struct gate *g, int pass)
 		moving_leave(pass); /* a swap must not wait for us */
 		if (!atomic_exchange(&g->want, 1))
 			futex_wake(&g->want);
+		int64_t since = now_ns();
 		futex_wait(&g->state, state, 10 * MS);
+		atomic_fetch_add(&g->waited_ns, (uint64_t)(now_ns() - since));
 		pass = moving_enter();
 	}
 }

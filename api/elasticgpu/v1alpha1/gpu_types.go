@@ -89,6 +89,20 @@ type GPUStatus struct {
 	// Load is measured, in percent.
 	// +optional
 	Load *GPULoad `json:"load,omitempty"`
+	// Instances are the parts that the card is divided into now (MIG).
+	// +optional
+	// +listType=map
+	// +listMapKey=uuid
+	Instances []GPUInstance `json:"instances,omitempty"`
+}
+
+// GPUInstance is a part of a card with memory and compute of its own.
+type GPUInstance struct {
+	UUID string `json:"uuid"`
+	// Profile as NVIDIA's tools call it: 1g.18gb.
+	Profile string `json:"profile"`
+	// Start is its first slice of the card's memory.
+	Start int `json:"start"`
 }
 
 // GPULoad is how busy a card is, in percent of the whole.
@@ -99,6 +113,9 @@ type GPULoad struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Memory int `json:"memory"`
+	// Power drawn, in watts.
+	// +optional
+	Power int `json:"power,omitempty"`
 }
 
 // PodResource is what a pod holds of a card.

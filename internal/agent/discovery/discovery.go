@@ -24,6 +24,16 @@ type Card struct {
 	// Problem says why the card must not be used; empty means it is well.
 	Problem string
 	Load    *Load
+	// UsedMB is memory in use, by whomever.
+	UsedMB int64
+	// Instances it is divided into now.
+	Instances []Instance
+}
+
+// Instance is a part of a card with memory and compute of its own (MIG).
+type Instance struct {
+	UUID, Profile string
+	Start         int
 }
 
 // Link is a connection to another card of the node.
@@ -32,8 +42,8 @@ type Link struct {
 	Bandwidth int64 // GB/s
 }
 
-// Load is how busy a card is, in percent.
-type Load struct{ Core, Memory int }
+// Load is how busy a card is, in percent, and what it draws, in watts.
+type Load struct{ Core, Memory, Power int }
 
 // Source tells which cards a node has.
 type Source interface {

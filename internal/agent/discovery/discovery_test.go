@@ -3,8 +3,10 @@ package discovery
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,8 +58,8 @@ func TestNVMLOnADGX(t *testing.T) {
 			t.Errorf("card %d: %+v", i, card)
 		}
 		seen[card.UUID] = true
-		if card.Load == nil || card.Load.Core != 10*i {
-			t.Errorf("card %d: load %+v, want core %d", i, card.Load, 10*i)
+		if card.Load == nil || card.Load.Core != 10*i || card.Load.Power != 250 {
+			t.Errorf("card %d: load %+v, want core %d and 250 W", i, card.Load, 10*i)
 		}
 		next := (i + 1) % 8
 		if len(card.Links) != 1 || card.Links[0] != (Link{To: next, Bandwidth: 100}) {
@@ -80,6 +82,7 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 	device.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
 		return nvml.Utilization{Gpu: uint32(10 * i)}, nvml.SUCCESS
 	}
+	device.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 250_000, nvml.SUCCESS }
 	device.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
 		if link < 2 {
 			return nvml.FEATURE_ENABLED, nvml.SUCCESS
@@ -89,6 +92,85 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 	device.GetNvLinkVersionFunc = func(int) (uint32, nvml.Return) { return 3, nvml.SUCCESS }
 	device.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) {
 		return server.Devices[(i+1)%8].GetPciInfo()
+	}
+}
+
+// A card that the driver complains of is avoided, and comes back when it has been well for a while.
+func TestCardFailsAndComesBack(t *testing.T) {
+	server := dgxa100.New()
+	for i, device := range server.Devices {
+		complete(device.(*dgxa100.Device), server, i)
+	}
+	source, err := NewNVML("here", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(0, 0)
+	source.health.now = func() time.Time { return now }
+	problem := func() string {
+		cards, err := source.Cards(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range cards {
+			if c.Index != 3 && c.Problem != "" {
+				t.Errorf("card %d: %s", c.Index, c.Problem)
+			}
+		}
+		return cards[3].Problem
+	}
+	// The driver's events come through its own functions.
+	events := make(chan nvml.EventData)
+	heard := make(chan struct{})
+	server.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
+		return &mock.EventSet{
+			FreeFunc: func() nvml.Return { return nvml.SUCCESS },
+			WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
+				select {
+				case heard <- struct{}{}: // the one before has been seen to
+				case <-t.Context().Done():
+				}
+				select {
+				case e := <-events:
+					return e, nvml.SUCCESS
+				case <-t.Context().Done():
+					return nvml.EventData{}, nvml.ERROR_TIMEOUT
+				}
+			},
+		}, nvml.SUCCESS
+	}
+	for _, device := range server.Devices {
+		device.(*dgxa100.Device).GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { return 255, nvml.SUCCESS }
+		device.(*dgxa100.Device).RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
+	}
+	go func() { _ = source.Start(t.Context()) }()
+	<-heard
+	events <- nvml.EventData{Device: server.Devices[3], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
+	<-heard
+	if got := problem(); got != "the driver reports XID 79" {
+		t.Fatalf("card 3: %q", got)
+	}
+	now = now.Add(forgiven + time.Second)
+	if got := problem(); got != "" {
+		t.Fatalf("card 3 after a while: %q", got)
+	}
+}
+
+func TestFaultsOfProgramsAreNotTheCards(t *testing.T) {
+	server := dgxa100.New()
+	source, err := NewNVML("here", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := server.Devices[0]
+	uuid, _ := device.GetUUID()
+	source.hear(nvml.EventData{Device: device, EventType: nvml.EventTypeXidCriticalError, EventData: 31})
+	if got := source.health.of(uuid); got != "" {
+		t.Errorf("after a program's page fault: %q", got)
+	}
+	source.hear(nvml.EventData{Device: device, EventType: nvml.EventTypeDoubleBitEccError})
+	if got := source.health.of(uuid); got == "" {
+		t.Error("memory that cannot be corrected is no problem")
 	}
 }
 

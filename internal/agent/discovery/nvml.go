@@ -1,12 +1,14 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +16,9 @@ import (
 
 // NVML tells of the cards of the node it runs on.
 type NVML struct {
-	node string
-	lib  nvml.Interface
+	node   string
+	lib    nvml.Interface
+	health health
 }
 
 // NewNVML loads the driver's library. The error says that there is none.
@@ -23,8 +26,11 @@ func NewNVML(node string, lib nvml.Interface) (*NVML, error) {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("no NVIDIA driver answers: %w", ret)
 	}
-	return &NVML{node: node, lib: lib}, nil
+	return &NVML{node: node, lib: lib, health: health{problems: map[string]problem{}, now: time.Now}}, nil
 }
+
+// Lib is the driver's library.
+func (n *NVML) Lib() nvml.Interface { return n.lib }
 
 // Close gives the library back.
 func (n *NVML) Close() { _ = n.lib.Shutdown() }
@@ -48,6 +54,7 @@ func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
 		}
 		devices[i] = device
 		cards[i] = describe(i, device)
+		cards[i].Problem = cmp.Or(cards[i].Problem, n.health.of(cards[i].UUID))
 	}
 	link(cards, devices)
 	return cards, nil
@@ -65,7 +72,7 @@ func describe(index int, device nvml.Device) Card {
 	if ret != nvml.SUCCESS {
 		card.Problem = "its memory cannot be read: " + ret.Error()
 	}
-	card.MemoryMB = int64(memory.Total >> 20)
+	card.MemoryMB, card.UsedMB = int64(memory.Total>>20), int64(memory.Used>>20)
 	if name, ret := device.GetName(); ret == nvml.SUCCESS {
 		card.Model = shortModel(name, card.MemoryMB)
 	}
@@ -78,7 +85,11 @@ func describe(index int, device nvml.Device) Card {
 	}
 	if load, ret := device.GetUtilizationRates(); ret == nvml.SUCCESS && memory.Total > 0 {
 		card.Load = &Load{Core: int(load.Gpu), Memory: int(memory.Used * 100 / memory.Total)}
+		if milliwatts, ret := device.GetPowerUsage(); ret == nvml.SUCCESS {
+			card.Load.Power = int(milliwatts / 1000)
+		}
 	}
+	card.Instances = instances(device, memory.Total)
 	return card
 }
 

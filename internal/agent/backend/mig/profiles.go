@@ -9,6 +9,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
@@ -38,7 +39,7 @@ func profiles(device nvml.Device) ([]profile, error) {
 		if ret != nvml.SUCCESS {
 			continue // this card has none of that size
 		}
-		all = append(all, profile{number, nameOf(info, memory.Total), info})
+		all = append(all, profile{number, discovery.ProfileName(info, memory.Total), info})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("it has no MIG profiles")
@@ -51,13 +52,6 @@ func profiles(device nvml.Device) ([]profile, error) {
 		return a.MemorySizeMB < b.MemorySizeMB
 	})
 	return all, nil
-}
-
-// nameOf a profile as NVIDIA's tools write it: the memory in eighths of the card's, rounded up.
-func nameOf(info nvml.GpuInstanceProfileInfo, total uint64) string {
-	eighths := math.Ceil(float64(info.MemorySizeMB<<20)/float64(total)*8) / 8
-	gigabytes := math.Ceil(float64(total) / (1 << 30))
-	return fmt.Sprintf("%dg.%.0fgb", info.SliceCount, math.Round(eighths*gigabytes))
 }
 
 // wanted is the smallest profile that has what the share has, or the one that its class names.
@@ -96,16 +90,11 @@ func wanted(device nvml.Device, card share.Card, name string) (profile, error) {
 type placed struct {
 	gpu  nvml.GpuInstance
 	info nvml.GpuInstanceInfo
-	name string
 }
 
 // instances of a card, of whatever profile.
 func instances(device nvml.Device) ([]placed, error) {
 	var all []placed
-	memory, ret := device.GetMemoryInfo()
-	if ret != nvml.SUCCESS {
-		return nil, fmt.Errorf("its memory: %w", ret)
-	}
 	for number := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		profile, ret := device.GetGpuInstanceProfileInfo(number)
 		if ret != nvml.SUCCESS {
@@ -120,7 +109,7 @@ func instances(device nvml.Device) ([]placed, error) {
 			if ret != nvml.SUCCESS {
 				return nil, fmt.Errorf("an instance: %w", ret)
 			}
-			all = append(all, placed{gpu, info, nameOf(profile, memory.Total)})
+			all = append(all, placed{gpu, info})
 		}
 	}
 	return all, nil

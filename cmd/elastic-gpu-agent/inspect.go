@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/exporter"
+	"github.com/elastic-ai/elastic/internal/agent/slots"
+)
+
+// machine is this one, without a cluster.
+func machine() (*discovery.NVML, *corev1.Node, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := discovery.NewNVML(name, nvml.New())
+	return source, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, err
+}
+
+func inspectCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "inspect",
+		Short: "Print the GPU objects of this machine's cards, without a cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			source, node, err := machine()
+			if err != nil {
+				return err
+			}
+			defer source.Close()
+			cards, err := source.Cards(cmd.Context(), node)
+			if err != nil {
+				return err
+			}
+			list := &egpu.GPUList{TypeMeta: metav1.TypeMeta{APIVersion: egpu.GroupVersion.String(), Kind: "GPUList"}}
+			for _, card := range cards {
+				gpu := agent.Object(node, card)
+				gpu.TypeMeta = metav1.TypeMeta{APIVersion: egpu.GroupVersion.String(), Kind: "GPU"}
+				gpu.OwnerReferences = nil // nobody knows the node here
+				list.Items = append(list.Items, *gpu)
+			}
+			var data []byte
+			switch output {
+			case "yaml":
+				data, err = yaml.Marshal(list)
+			case "json":
+				data, err = json.MarshalIndent(list, "", "  ")
+			default:
+				err = fmt.Errorf("-o %s: write yaml or json", output)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(string(data)))
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	return cmd
+}
+
+func metricsCommand() *cobra.Command {
+	cfg := v1alpha1.NewGPUAgentConfiguration().DevicePlugin
+	cmd := &cobra.Command{
+		Use:   "metrics",
+		Short: "Print what the exporter tells of this machine's cards and containers now, without a cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			source, node, err := machine()
+			if err != nil {
+				return err
+			}
+			defer source.Close()
+			shares := &gpushare.Backend{Dir: filepath.Join(cfg.StateDir, "gpushare")}
+			registry := prometheus.NewRegistry()
+			if err := registry.Register(&exporter.Exporter{
+				Node: node.Name, Log: logr.Discard(), Grants: (&slots.Slots{Dir: cfg.CDIDir}).Grants, Processes: shares.Processes,
+				Cards: func(ctx context.Context) ([]discovery.Card, error) { return source.Cards(ctx, node) },
+				Pod:   func(context.Context, types.NamespacedName) *corev1.Pod { return nil },
+			}); err != nil {
+				return err
+			}
+			families, err := registry.Gather()
+			for _, family := range families {
+				_, failed := expfmt.MetricFamilyToText(cmd.OutOrStdout(), family)
+				err = errors.Join(err, failed)
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&cfg.StateDir, "state-dir", cfg.StateDir, "the agent's folder")
+	cmd.Flags().StringVar(&cfg.CDIDir, "cdi-dir", cfg.CDIDir, "where the container runtime is told of devices")
+	return cmd
+}

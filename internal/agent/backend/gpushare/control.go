@@ -1,0 +1,158 @@
+package gpushare
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Process under the library, as it says itself.
+type Process struct {
+	// Socket it is reached at; a process of that name is the same one as long as it is there.
+	Socket  string
+	Out     bool // its memory is on the host
+	Devices []Device
+}
+
+// Device is what a process, or its whole container, has of a card.
+type Device struct {
+	UUID string
+	// Limit and Used are the container's; the others are the process's own.
+	Limit, Used, Held, Overhead, Swapped int64
+	Compute                              float64
+	BusyNS                               int64 `json:"busy_ns"`
+	WaitedNS                             int64 `json:"waited_ns"`
+}
+
+// patience with a process that does not answer: it may be stopped.
+const patience = 2 * time.Second
+
+// Processes of a share that use its cards. Each is told by which pid the driver knows it, so that what
+// it uses beyond its requests is counted.
+func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
+	sockets, err := filepath.Glob(filepath.Join(b.share(id), "run", "control", "*.sock"))
+	if err != nil {
+		return nil, err
+	}
+	var all []Process
+	for _, socket := range sockets {
+		answer := struct {
+			answer
+			Process
+		}{}
+		if err := ask(ctx, socket, patience, "hostpid", &answer); err != nil {
+			answer.answer.Reason = ""
+			if err := ask(ctx, socket, patience, "stats", &answer); err != nil {
+				continue // it has ended, or is not one of ours
+			}
+		}
+		answer.Process.Socket = socket
+		all = append(all, answer.Process)
+	}
+	return all, nil
+}
+
+// Out moves the memory of a share's processes to the host, all or none, and says how much that is.
+func (b *Backend) Out(ctx context.Context, id string) (int64, error) {
+	return b.move(ctx, id, "out", "in")
+}
+
+// In brings it back.
+func (b *Backend) In(ctx context.Context, id string) (int64, error) { return b.move(ctx, id, "in", "") }
+
+// moving takes its time: the bus carries some 50 GB a second.
+const moving = 2 * time.Minute
+
+func (b *Backend) move(ctx context.Context, id, how, back string) (int64, error) {
+	processes, err := b.Processes(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	var bytes int64
+	for i, p := range processes {
+		moved := struct {
+			answer
+			Bytes int64
+		}{}
+		if err := ask(ctx, p.Socket, moving, how, &moved); err != nil {
+			if back != "" {
+				for _, done := range processes[:i] {
+					err = errors.Join(err, ask(ctx, done.Socket, moving, back, &answer{}))
+				}
+			}
+			return 0, err
+		}
+		bytes += moved.Bytes
+	}
+	return bytes, nil
+}
+
+// answer is what every reply begins with.
+type answer struct {
+	OK       bool
+	Protocol int
+	Reason   string
+}
+
+func (a *answer) refused() error {
+	switch {
+	case a.Reason != "":
+		return errors.New(a.Reason)
+	case !a.OK || a.Protocol > protocol:
+		return fmt.Errorf("it speaks version %d, we speak %d", a.Protocol, protocol)
+	}
+	return nil
+}
+
+const protocol = 1
+
+// ask a process one thing. Whoever does not speak our version is left alone.
+func ask(ctx context.Context, socket string, wait time.Duration, request string, into interface{ refused() error }) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	hello := &answer{}
+	if _, err := exchange(ctx, socket, fmt.Sprintf("hello %d", protocol), hello); err != nil {
+		return err
+	}
+	_, err := exchange(ctx, socket, request, into)
+	return err
+}
+
+// exchange one line for another.
+func exchange(ctx context.Context, socket, request string, into interface{ refused() error }) (int, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = connection.Close() }()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = connection.SetDeadline(deadline)
+	}
+	pid, err := peer(connection.(*net.UnixConn))
+	if err != nil {
+		return 0, err
+	}
+	if request == "hostpid" {
+		request = fmt.Sprintf("hostpid %d", pid)
+		if pid == 0 {
+			request = "stats" // we do not see its pid: what it uses beyond requests stays an estimate
+		}
+	}
+	if _, err := connection.Write([]byte(request + "\n")); err != nil {
+		return 0, err
+	}
+	line, err := bufio.NewReader(connection).ReadString('\n')
+	if err != nil && line == "" {
+		return 0, fmt.Errorf("%s: no answer to %q: %w", filepath.Base(socket), request, err)
+	}
+	if err := json.Unmarshal([]byte(strings.TrimSpace(line)), into); err != nil {
+		return 0, fmt.Errorf("%s: %q: %w", filepath.Base(socket), line, err)
+	}
+	return pid, into.refused()
+}

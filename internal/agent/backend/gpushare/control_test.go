@@ -1,0 +1,118 @@
+package gpushare_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+)
+
+// process speaks the library's side of the contract (native/cuda/README.md).
+type process struct {
+	mu      sync.Mutex
+	asked   []string
+	refuses string // reason to refuse to move
+	out     bool
+}
+
+func (p *process) answer(line string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, line)
+	switch word, _, _ := strings.Cut(line, " "); word {
+	case "hello":
+		return `{"ok":true,"protocol":1,"pid":7}`
+	case "hostpid", "stats":
+		return fmt.Sprintf(`{"ok":true,"protocol":1,"pid":7,"container":"u/main","out":%t,"prepared":0,"devices":[{"uuid":"GPU-0",`+
+			`"limit":1000,"used":600,"held":500,"overhead":100,"swapped":0,"compute":30.00,"busy_ns":2000000000,"waited_ns":500000000}]}`, p.out)
+	case "out", "in":
+		if p.refuses != "" {
+			return fmt.Sprintf(`{"ok":false,"reason":%q}`, p.refuses)
+		}
+		p.out = word == "out"
+		return `{"ok":true,"bytes":500,"copy_s":0.1,"total_s":0.2}`
+	}
+	return `{"ok":false,"reason":"unknown request"}`
+}
+
+func (p *process) serve(t *testing.T, backend *gpushare.Backend, id, name string) {
+	t.Helper()
+	dir := filepath.Join(backend.Dir, "shares", id, "run", "control")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(dir, name+".sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			line, _ := bufio.NewReader(c).ReadString('\n')
+			_, _ = c.Write([]byte(p.answer(strings.TrimSpace(line)) + "\n"))
+			_ = c.Close()
+		}
+	}()
+}
+
+// short paths: sockets' are limited.
+func control(t *testing.T) *gpushare.Backend {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "share-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &gpushare.Backend{Dir: dir}
+}
+
+func TestProcessesTellWhatTheyUse(t *testing.T) {
+	b, p := control(t), &process{}
+	p.serve(t, b, "3", "7")
+	// One that died left its socket; nobody answers there.
+	dead := filepath.Join(b.Dir, "shares", "3", "run", "control", "8.sock")
+	if err := os.WriteFile(dead, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := b.Processes(t.Context(), "3")
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%+v %v", all, err)
+	}
+	if d := all[0].Devices[0]; d.UUID != "GPU-0" || d.Used != 600 || d.Compute != 30 || d.BusyNS != 2e9 || d.WaitedNS != 5e8 {
+		t.Errorf("device %+v", d)
+	}
+	// It is told by which pid the node knows it: this test's.
+	if want := fmt.Sprintf("hostpid %d", os.Getpid()); p.asked[1] != want {
+		t.Errorf("asked %q, want %q", p.asked, want)
+	}
+}
+
+// All processes of a container move or none: one that cannot brings the others back.
+func TestMoveIsAllOrNothing(t *testing.T) {
+	b, first, second := control(t), &process{}, &process{}
+	first.serve(t, b, "3", "1")
+	second.serve(t, b, "3", "2")
+	if bytes, err := b.Out(t.Context(), "3"); err != nil || bytes != 1000 || !first.out || !second.out {
+		t.Fatalf("out: %d %v", bytes, err)
+	}
+	if bytes, err := b.In(t.Context(), "3"); err != nil || bytes != 1000 || first.out || second.out {
+		t.Fatalf("in: %d %v", bytes, err)
+	}
+	second.refuses = "it has a pool"
+	if _, err := b.Out(t.Context(), "3"); err == nil || !strings.Contains(err.Error(), "it has a pool") {
+		t.Fatalf("out: %v", err)
+	}
+	if first.out {
+		t.Error("the first is left outside")
+	}
+}

@@ -1,0 +1,235 @@
+// Package exporter tells Prometheus what containers have of cards and what they use of it, and what
+// cards have given out and what is used of them.
+package exporter
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/slots"
+)
+
+// Exporter collects when it is asked.
+type Exporter struct {
+	Node string
+	// Cards of the node.
+	Cards func(ctx context.Context) ([]discovery.Card, error)
+	// Grants are what containers have.
+	Grants func() ([]slots.Grant, error)
+	// Processes of a share under the library.
+	Processes func(ctx context.Context, id string) ([]gpushare.Process, error)
+	// Pod is found for its labels; nil if it is not there.
+	Pod func(ctx context.Context, key types.NamespacedName) *corev1.Pod
+	Log logr.Logger
+
+	mu     sync.Mutex
+	meters map[string]*meter // by slot
+}
+
+// meter adds up what the processes of a container have done, also those that have ended.
+type meter struct {
+	uid   types.UID
+	last  map[string]reading // by socket and card
+	total map[string]reading // by card
+}
+
+type reading struct{ busy, waited int64 }
+
+var (
+	cardLabels      = []string{"node", "card", "uuid", "model"}
+	containerLabels = []string{"node", "namespace", "pod", "container", "job", "queue", "cluster_queue", "backend", "card", "uuid"}
+)
+
+func cardMetric(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("elastic_gpu_card_"+name, help, cardLabels, nil)
+}
+
+func containerMetric(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("elastic_gpu_container_"+name, help, containerLabels, nil)
+}
+
+var (
+	cardHealthy         = cardMetric("healthy", "1 if the card may be used.")
+	cardMemory          = cardMetric("memory_bytes", "Memory of the card.")
+	cardMemoryUsed      = cardMetric("memory_used_bytes", "Memory in use, by whomever.")
+	cardMemoryAllocated = cardMetric("memory_allocated_bytes", "Memory that containers here were given.")
+	cardBusy            = cardMetric("utilization_ratio", "Part of the time in which the card did something.")
+	cardAllocated       = cardMetric("core_allocated_ratio", "Part of the card's compute that containers here were given; without limits each counts as 1.")
+	cardPower           = cardMetric("power_watts", "Power drawn.")
+	cardInstances       = cardMetric("instances", "MIG instances that the card is divided into.")
+
+	containerCore    = containerMetric("core_ratio", "Part of the card's compute that the container was given.")
+	containerMemory  = containerMetric("memory_bytes", "Memory that the container was given.")
+	containerUsed    = containerMetric("memory_used_bytes", "Memory that it uses.")
+	containerSwapped = containerMetric("memory_swapped_bytes", "Of that, what is on the host.")
+	containerBusy    = containerMetric("compute_seconds_total", "Time that it had the card.")
+	containerWaited  = containerMetric("throttled_seconds_total", "Time that its launches waited for their turn.")
+	containerRunning = containerMetric("processes", "Its processes that use the card.")
+)
+
+// Describe lists the metrics.
+func (e *Exporter) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		cardHealthy, cardMemory, cardMemoryUsed, cardMemoryAllocated, cardBusy, cardAllocated, cardPower, cardInstances,
+		containerCore, containerMemory, containerUsed, containerSwapped, containerBusy, containerWaited, containerRunning,
+	} {
+		out <- d
+	}
+}
+
+// Collect asks the driver and the containers.
+func (e *Exporter) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	grants, err := e.Grants()
+	if err != nil {
+		e.Log.Error(err, "reading what containers have")
+	}
+	core, memory := map[string]float64{}, map[string]int64{}
+	for i := range grants {
+		for _, c := range grants[i].Cards {
+			core[c.UUID] += c.Percent / 100
+			memory[c.UUID] += c.MemoryMB
+		}
+		e.container(ctx, out, &grants[i])
+	}
+	e.forget(grants)
+	cards, err := e.Cards(ctx)
+	if err != nil {
+		e.Log.Error(err, "reading the cards")
+	}
+	for _, c := range cards {
+		tell := func(d *prometheus.Desc, value float64) {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, e.Node, strconv.Itoa(c.Index), c.UUID, c.Model)
+		}
+		healthy := 1.0
+		if c.Problem != "" {
+			healthy = 0
+		}
+		tell(cardHealthy, healthy)
+		tell(cardMemory, float64(c.MemoryMB<<20))
+		tell(cardMemoryUsed, float64(c.UsedMB<<20))
+		tell(cardMemoryAllocated, float64(memory[c.UUID]<<20))
+		tell(cardAllocated, core[c.UUID])
+		tell(cardInstances, float64(len(c.Instances)))
+		if c.Load != nil {
+			tell(cardBusy, float64(c.Load.Core)/100)
+			tell(cardPower, float64(c.Load.Power))
+		}
+	}
+}
+
+// container tells of one container, card by card.
+func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant) {
+	job, queue, clusterQueue := e.workload(ctx, g.Pod)
+	var processes []gpushare.Process
+	if g.Backend == "gpushare" {
+		var err error
+		if processes, err = e.Processes(ctx, g.ID); err != nil {
+			e.Log.Error(err, "asking a container", "pod", g.Pod.String(), "container", g.Container)
+		}
+	}
+	m := e.meter(g)
+	m.read(processes)
+	for _, card := range g.Cards {
+		labels := []string{e.Node, g.Pod.Namespace, g.Pod.Name, g.Container, job, queue, clusterQueue, g.Backend, strconv.Itoa(card.Index), card.UUID}
+		tell := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
+			out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+		}
+		tell(containerCore, prometheus.GaugeValue, card.Percent/100)
+		tell(containerMemory, prometheus.GaugeValue, float64(card.MemoryMB<<20))
+		if g.Backend != "gpushare" {
+			continue // nobody is in between to count
+		}
+		var used, swapped int64
+		count := 0
+		for _, p := range processes {
+			for _, d := range p.Devices {
+				if d.UUID == card.UUID {
+					count++
+					used = max(used, d.Used)
+					swapped += d.Swapped
+				}
+			}
+		}
+		tell(containerUsed, prometheus.GaugeValue, float64(used))
+		tell(containerSwapped, prometheus.GaugeValue, float64(swapped))
+		tell(containerRunning, prometheus.GaugeValue, float64(count))
+		total := m.total[card.UUID]
+		tell(containerBusy, prometheus.CounterValue, time.Duration(total.busy).Seconds())
+		tell(containerWaited, prometheus.CounterValue, time.Duration(total.waited).Seconds())
+	}
+}
+
+// workload of a pod, from the labels that the queue gives it.
+func (e *Exporter) workload(ctx context.Context, key types.NamespacedName) (job, queue, clusterQueue string) {
+	pod := e.Pod(ctx, key)
+	if pod == nil {
+		return "", "", ""
+	}
+	for _, label := range []string{"batch.kubernetes.io/job-name", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name", "ray.io/cluster"} {
+		if job = pod.Labels[label]; job != "" {
+			break
+		}
+	}
+	if job == "" {
+		for _, owner := range pod.OwnerReferences {
+			job = owner.Name
+		}
+	}
+	return job, pod.Labels["kueue.x-k8s.io/local-queue-name"], pod.Labels["kueue.x-k8s.io/cluster-queue-name"]
+}
+
+func (e *Exporter) meter(g *slots.Grant) *meter {
+	if e.meters == nil {
+		e.meters = map[string]*meter{}
+	}
+	m := e.meters[g.ID]
+	if m == nil || m.uid != g.UID {
+		m = &meter{uid: g.UID, last: map[string]reading{}, total: map[string]reading{}}
+		e.meters[g.ID] = m
+	}
+	return m
+}
+
+// forget slots that are empty.
+func (e *Exporter) forget(grants []slots.Grant) {
+	filled := map[string]bool{}
+	for _, g := range grants {
+		filled[g.ID] = true
+	}
+	for id := range e.meters {
+		if !filled[id] {
+			delete(e.meters, id)
+		}
+	}
+}
+
+// read adds what has been done since the last time. A count that went back is another process's.
+func (m *meter) read(processes []gpushare.Process) {
+	seen := map[string]reading{}
+	for _, p := range processes {
+		for _, d := range p.Devices {
+			key, now := p.Socket+" "+d.UUID, reading{d.BusyNS, d.WaitedNS}
+			seen[key] = now
+			was := m.last[key]
+			if now.busy < was.busy || now.waited < was.waited {
+				was = reading{}
+			}
+			sum := m.total[d.UUID]
+			m.total[d.UUID] = reading{sum.busy + now.busy - was.busy, sum.waited + now.waited - was.waited}
+		}
+	}
+	m.last = seen
+}
