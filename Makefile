@@ -113,6 +113,10 @@ test-node: build ## Run the agent on a real node with real containers; Linux and
 test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
 
+.PHONY: test-restart
+test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour
+	ELASTIC_RESTART_JOBS=5000 ELASTIC_RESTART_KILLS=25 go test -count=1 -timeout 60m ./test/queue -run KilledInALoop -v
+
 .PHONY: build-operators
 build-operators:
 	@echo "building the operators of other projects' jobs: minutes the first time, seconds after"
@@ -152,6 +156,10 @@ bench-queue: build-programs build-sandbox ## elastic-queue beside Kueue, under K
 	@mkdir -p bin/bench
 	cd bench/harness && go build -o ../../bin/bench/ sigs.k8s.io/kueue/test/performance/scheduler/{runner,minimalkueue}
 	cd bench && go run ./queue -scale $(SCALE)
+
+.PHONY: bench-start
+bench-start: build-programs build-sandbox ## elastic-queue started beside 20,000 waiting workloads in 300 namespaces
+	cd bench && go run ./queue -start 20000
 
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision

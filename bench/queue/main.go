@@ -19,13 +19,33 @@ func main() {
 	flag.DurationVar(&s.timeout, "timeout", 30*time.Minute, "longest time for one run")
 	scale := flag.Float64("scale", 0.1, "share of the baseline's 15,000 workloads")
 	only := flag.String("only", "", "run one side only: kueue, elastic or unlimited")
+	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := bench(ctx, s, *scale, *only); err != nil {
+	err := s.locate()
+	switch {
+	case err != nil:
+	case *starting > 0:
+		err = benchStart(ctx, s, *starting)
+	default:
+		err = bench(ctx, s, *scale, *only)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-queue:", err)
 		os.Exit(1)
 	}
+}
+
+// locate makes the folders' names good from anywhere.
+func (s *setup) locate() error {
+	var err error
+	for _, folder := range []*string{&s.bin, &s.harness, &s.crds} {
+		if *folder, err = filepath.Abs(*folder); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The limit that minimalkueue has built in.
@@ -42,11 +62,6 @@ func bench(ctx context.Context, s setup, scale float64, only string) error {
 	total, err := writeWork(s.work, scale)
 	if err != nil {
 		return err
-	}
-	for _, folder := range []*string{&s.bin, &s.harness, &s.crds} {
-		if *folder, err = filepath.Abs(*folder); err != nil {
-			return err
-		}
 	}
 	fmt.Printf("%d workloads in %d queues of %d cohorts\n", total, cohorts*queues, cohorts)
 	sides := []struct {

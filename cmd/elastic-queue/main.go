@@ -4,11 +4,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -31,6 +34,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/stream"
 	"github.com/elastic-ai/elastic/internal/queue/topology"
 	"github.com/elastic-ai/elastic/internal/queue/visibility"
 	objects "github.com/elastic-ai/elastic/internal/queue/webhook"
@@ -81,7 +85,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	mgr, err := env.Manager(manager.Options{
 		Scheme:        scheme,
 		Client:        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), NewInformer: informers(env.REST, scheme)},
 		Controller:    config.Controller{CacheSyncTimeout: ptr.Deref(cfg.Controllers.CacheSyncTimeout, metav1.Duration{}).Duration},
 		WebhookServer: server,
 	}, cfg.LeaderElection)
@@ -147,6 +151,19 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// informers reads Workloads off the wire the short way; everything else is not
+// worth it.
+func informers(config *rest.Config, scheme *runtime.Scheme) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if _, ok := kind.(*kueue.Workload); ok {
+			if short, err := stream.Workloads(config, scheme, lw); err == nil {
+				lw = short
+			}
+		}
+		return toolscache.NewSharedIndexInformer(lw, kind, resync, indexers)
+	}
 }
 
 // serveVisibility answers questions to the engine, beside the webhooks.

@@ -33,7 +33,7 @@ func (e *Engine) topology(name string) (*tree, error) {
 		return nil, fmt.Errorf("topology %q: %w", name, ErrUnknown)
 	}
 	t := e.trees[name]
-	if t != nil && t.labels == e.labels {
+	if t != nil && t.labels == e.labels && slices.Equal(t.levels, levels) {
 		return t, nil
 	}
 	t = &tree{levels: levels, labels: e.labels, root: &domain{level: -1}}

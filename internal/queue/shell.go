@@ -550,7 +550,8 @@ func (s *Shell) decide(key admission.Key, uid string, c *change) {
 func (s *Shell) start(t *tracked, c *change) {
 	wl := *t.object
 	wl.Status = *t.object.Status.DeepCopy()
-	if c.apply != nil && !c.apply(&wl, s.now()) {
+	// The API keeps whole seconds; what we remember is what it keeps.
+	if c.apply != nil && !c.apply(&wl, s.now().Truncate(time.Second)) {
 		return
 	}
 	write := c.write

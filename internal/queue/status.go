@@ -19,8 +19,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// statusInterval is how often a busy queue's status is written at most.
-const statusInterval = 500 * time.Millisecond
+// statusInterval is how often a busy queue's status is written at most, and
+// lookInterval how often it is looked at while there is no budget for it.
+const (
+	statusInterval = 500 * time.Millisecond
+	lookInterval   = 100 * time.Millisecond
+)
 
 // statuses keeps the queues' status current. The loop computes it from the
 // ledger and the engine, and hands over what differs to be written, no more
@@ -89,6 +93,7 @@ func (s *statuses) publish(engine *admission.Engine, now time.Time) time.Time {
 		again = earlier(s.due, again)
 	}
 	if left {
+		s.due = later(s.due, now.Add(lookInterval))
 		again = later(s.due, earlier(s.budget.next(), again))
 	}
 	return again
@@ -223,18 +228,28 @@ func (s *statuses) wrote(r *statusResult) {
 	a := s.account(r.queue)
 	a.writing = false
 	a.changed = a.changed || r.err != nil
+	if r.err != nil {
+		return
+	}
 	switch o := r.queue.(type) {
 	case *kueue.ClusterQueue:
-		if known := s.clusterQueues[o.Name]; r.err == nil && known != nil && known.UID == o.UID {
-			s.clusterQueues[o.Name] = o
+		if known := s.clusterQueues[o.Name]; known != nil && known.UID == o.UID {
+			now := *known // what is known of the rest may be newer
+			now.Status = o.Status
+			s.clusterQueues[o.Name] = &now
 		}
 	case *kueue.Cohort:
-		if known := s.cohorts[o.Name]; r.err == nil && known != nil && known.UID == o.UID {
-			s.cohorts[o.Name] = o
+		if known := s.cohorts[o.Name]; known != nil && known.UID == o.UID {
+			now := *known
+			now.Status = o.Status
+			s.cohorts[o.Name] = &now
 		}
 	case *kueue.LocalQueue:
-		if known := s.localQueues[client.ObjectKeyFromObject(o)]; r.err == nil && known != nil && known.UID == o.UID {
-			s.localQueues[client.ObjectKeyFromObject(o)] = o
+		key := client.ObjectKeyFromObject(o)
+		if known := s.localQueues[key]; known != nil && known.UID == o.UID {
+			now := *known
+			now.Status = o.Status
+			s.localQueues[key] = &now
 		}
 	}
 }

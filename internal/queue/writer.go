@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -44,15 +45,21 @@ func writeWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) (*k
 	return applyStatus(ctx, c, wl, patch, workload.AdmissionManager)
 }
 
+// applyStatus asks for the metadata alone in return: the patch names the version
+// it was made from, so that the status is what was sent, and no one else's.
 func applyStatus(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
-	written := &kueue.Workload{}
+	written := &metav1.PartialObjectMetadata{TypeMeta: workloadType}
 	written.Namespace, written.Name = wl.Namespace, wl.Name
 	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership)
 	if err != nil {
 		return nil, err
 	}
-	return written, nil
+	now := *wl
+	now.ResourceVersion, now.Generation = written.ResourceVersion, written.Generation
+	return &now, nil
 }
+
+var workloadType = metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"}
 
 // writeStatus applies all of the status, so that what is no longer true goes.
 func writeStatus(ctx context.Context, c client.Client, queue client.Object) error {
@@ -77,7 +84,9 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	if err != nil {
 		return err
 	}
-	return c.Status().Patch(ctx, queue, client.RawPatch(types.ApplyYAMLPatchType, patch),
+	written := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}}
+	written.Namespace, written.Name = queue.GetNamespace(), queue.GetName()
+	return c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
 		client.FieldOwner("elastic-queue"), client.ForceOwnership)
 }
 

@@ -3,11 +3,22 @@ package queue
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,64 +27,146 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// The queue is killed in the middle of its work, several times. Every job
-// finishes, none runs twice, and no quota stays behind.
+// The leader is killed again and again while jobs come, run and go. Every job
+// finishes, none runs twice, and no quota stays behind. ELASTIC_RESTART_JOBS
+// says how many jobs, ELASTIC_RESTART_KILLS how often it is killed.
 func TestKilledInALoop(t *testing.T) {
-	const jobs, kills = 40, 3
-	ns := queueFor(t, "8")
-	for i := range jobs {
-		job := sandbox.Job(ns, fmt.Sprintf("job-%02d", i), "main", 2, "1")
-		job.Spec.Template.Annotations[sandbox.RunFor] = "1s"
-		cluster.Make(t, job)
+	jobs, kills := number(t, "ELASTIC_RESTART_JOBS", 60), number(t, "ELASTIC_RESTART_KILLS", 4)
+	ns := cluster.Namespace(t)
+	cq := sandbox.ClusterQueue(ns, ns, "0")
+	cq.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"cpu"}
+	cq.Spec.ResourceGroups[0].Flavors[0].Resources = []kueue.ResourceQuota{{Name: "cpu", NominalQuota: resource.MustParse("4")}}
+	cluster.Make(t, sandbox.Flavor(ns, nil), cq, sandbox.LocalQueue(ns, "main", ns))
+	finished := countFinished(t, ns)
+	start := time.Now()
+	var made sync.WaitGroup
+	for worker := range 4 {
+		made.Go(func() {
+			for i := worker; i < jobs; i += 4 {
+				submitUntilTaken(t, ns, fmt.Sprintf("job-%04d", i))
+			}
+		})
 	}
 	for kill := range kills {
-		waitFinished(t, ns, (kill+1)*jobs/(kills+2))
+		waitProgress(t, finished, (kill+1)*jobs/(kills+1)-1)
 		if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitFinished(t, ns, jobs)
-	waitUsage(t, ns, "0")
+	made.Wait()
+	waitProgress(t, finished, jobs)
+	t.Logf("%d jobs finished in %s, the leader was killed %d times", jobs, time.Since(start).Round(time.Second), kills)
 
 	list := &batchv1.JobList{}
 	if err := cluster.List(t.Context(), list, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
 	}
+	for _, job := range list.Items {
+		if job.Status.Succeeded != 1 || job.Status.Failed != 0 {
+			t.Errorf("job %s: %d pods succeeded, %d failed", job.Name, job.Status.Succeeded, job.Status.Failed)
+		}
+	}
 	pods := &corev1.PodList{}
 	if err := cluster.List(t.Context(), pods, client.InNamespace(ns)); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != jobs || len(pods.Items) != 2*jobs {
-		t.Errorf("%d jobs made %d pods, want %d and %d: a job was started twice or stopped without need", len(list.Items), len(pods.Items), jobs, 2*jobs)
+	if len(list.Items) != jobs || len(pods.Items) != jobs {
+		t.Errorf("%d jobs made %d pods, want %d of each: one was started twice or stopped without need", len(list.Items), len(pods.Items), jobs)
 	}
+	sandbox.Eventually(t, "every workload is finished, was never evicted, and nothing is used", func(ctx context.Context) error {
+		return allOver(ctx, ns, jobs)
+	})
+}
+
+// allOver says what is left of the jobs in the queue's books.
+func allOver(ctx context.Context, ns string, jobs int) error {
 	workloads := &kueue.WorkloadList{}
-	if err := cluster.List(t.Context(), workloads, client.InNamespace(ns)); err != nil {
-		t.Fatal(err)
+	if err := cluster.List(ctx, workloads, client.InNamespace(ns)); err != nil {
+		return err
 	}
 	if len(workloads.Items) != jobs {
-		t.Errorf("%d jobs have %d workloads", jobs, len(workloads.Items))
+		return fmt.Errorf("%d jobs have %d workloads", jobs, len(workloads.Items))
+	}
+	for _, wl := range workloads.Items {
+		if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted != nil {
+			return fmt.Errorf("workload %s was evicted: %s", wl.Name, evicted.Message)
+		}
+		if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) || len(wl.Finalizers) > 0 {
+			return fmt.Errorf("workload %s is not over: %v, finalizers %v", wl.Name, wl.Status.Conditions, wl.Finalizers)
+		}
+	}
+	cq := &kueue.ClusterQueue{}
+	if err := cluster.Get(ctx, client.ObjectKey{Name: ns}, cq); err != nil {
+		return err
+	}
+	if s := cq.Status; s.PendingWorkloads+s.ReservingWorkloads+s.AdmittedWorkloads > 0 || !s.FlavorsReservation[0].Resources[0].Total.IsZero() {
+		return fmt.Errorf("the queue's status is %+v", s)
+	}
+	return nil
+}
+
+func number(t *testing.T, name string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// submitUntilTaken makes a job. While the queue is down its webhook refuses
+// jobs, and whoever makes them tries again.
+func submitUntilTaken(t *testing.T, ns, name string) {
+	job := sandbox.Job(ns, name, "main", 1, "0")
+	job.Spec.Template.Annotations[sandbox.RunFor] = "100ms"
+	job.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("100m")}
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, sandbox.Patience, true, func(ctx context.Context) (bool, error) {
+		err := cluster.Create(ctx, job)
+		return err == nil || apierrors.IsAlreadyExists(err), nil
+	})
+	if err != nil {
+		t.Errorf("making job %s: %v", name, err)
 	}
 }
 
-// waitFinished waits until that many jobs have completed.
-func waitFinished(t *testing.T, ns string, want int) {
+// countFinished watches the jobs of a namespace and counts those that completed.
+func countFinished(t *testing.T, ns string) func() int {
 	t.Helper()
-	sandbox.Eventually(t, fmt.Sprintf("%d jobs have finished", want), func(ctx context.Context) error {
-		list := &batchv1.JobList{}
-		if err := cluster.List(ctx, list, client.InNamespace(ns)); err != nil {
-			return err
-		}
-		done := 0
-		for _, job := range list.Items {
-			if job.Status.Succeeded == 2 {
+	clients, err := kubernetes.NewForConfig(cluster.REST)
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(ns))
+	lister := factory.Batch().V1().Jobs().Lister()
+	factory.StartWithContext(t.Context())
+	factory.WaitForCacheSync(t.Context().Done())
+	return func() (done int) {
+		jobs, _ := lister.List(labels.Everything())
+		for _, job := range jobs {
+			if job.Status.Succeeded > 0 {
 				done++
 			}
 		}
-		if done < want {
-			return fmt.Errorf("%d have", done)
-		}
-		return nil
-	})
+		return done
+	}
+}
+
+// waitProgress waits until that many jobs have completed, for as long as some
+// do.
+func waitProgress(t *testing.T, finished func() int, want int) {
+	t.Helper()
+	for had := finished(); had < want; had = finished() {
+		sandbox.Eventually(t, fmt.Sprintf("more than %d of %d jobs finish", had, want), func(context.Context) error {
+			if finished() == had {
+				return fmt.Errorf("none did")
+			}
+			return nil
+		})
+	}
 }
 
 // queuePID is the process of elastic-queue as it runs now.

@@ -267,3 +267,21 @@ func TestRestoreWithoutTopology(t *testing.T) {
 	fits(t, p, asking("b", 3, 1))
 	refused(t, p, asking("c", 1, 1))
 }
+
+// A topology that is made again with other levels is another one.
+func TestTopologyMadeAgain(t *testing.T) {
+	p := cluster(t, 1)
+	n := node("n0")
+	n.Labels["rack"], n.Labels["host"] = "r", "h"
+	p.Saw(n, false)
+	for _, level := range []string{"rack", "host"} {
+		topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: level}}}}
+		p.Saw(topology, false)
+		r := asking("a", 1, 1)
+		r.PodSets[0].Spec.Topology = &admission.TopologyRequest{Mode: admission.TopologyRequired, Level: level}
+		r.PodSets[0].Flavors[0].Topology = "default"
+		fits(t, p, r)
+		p.Remove(r.Workload)
+		p.Saw(topology, true)
+	}
+}
