@@ -212,12 +212,11 @@ func (e *Engine) firstStrategy(s *search, h fairHunt, rule FairStrategy) bool {
 // takeFairly takes the first workload of a queue for which the rule holds;
 // the others wait for the second strategy.
 func (e *Engine) takeFairly(s *search, q *queue, rule FairStrategy) bool {
-	mine, theirs := fork(s.a.w.queue.node, q.node)
-	newShare, oldShare := e.share(mine), e.share(theirs)
+	sides := e.sides(s, q)
 	c := &q.fair.walk
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
-		if e.poorer(w, newShare, oldShare, theirs, rule) {
+		if e.poorer(w, sides, rule) {
 			e.take(s, victim{w, ReasonInCohortFairSharing})
 			return true
 		}
@@ -226,19 +225,36 @@ func (e *Engine) takeFairly(s *search, q *queue, rule FairStrategy) bool {
 	return false
 }
 
-// poorer checks a fair-sharing rule. Beyond Kueue's, the preemptor must end up
-// strictly below what the other had, or equals would displace each other in turn.
-func (e *Engine) poorer(w *workload, newShare, oldShare share, theirs *node, rule FairStrategy) bool {
-	if newShare.compare(oldShare) >= 0 {
+// sides are the shares of the preemptor's side and of another, just below the cohort where they meet.
+type sides struct {
+	before, then share // the preemptor's, without and with what it asks for
+	theirs       share
+	node         *node // theirs
+}
+
+func (e *Engine) sides(s *search, q *queue) sides {
+	mine, theirs := fork(s.a.w.queue.node, q.node)
+	x := sides{then: e.share(mine), theirs: e.share(theirs), node: theirs}
+	e.pretend(s, -1)
+	x.before = e.share(mine)
+	e.pretend(s, 1)
+	return x
+}
+
+// poorer checks a fair-sharing rule. Beyond Kueue's, the tables must not turn: the preemptor ends up
+// strictly below what the other had, and the other, unless it has no weight, not below what the
+// preemptor had. Both then stand between where they stood, so there is an end to it.
+func (e *Engine) poorer(w *workload, x sides, rule FairStrategy) bool {
+	if x.then.compare(x.theirs) >= 0 {
 		return false
 	}
-	if rule == LessThanInitialShare {
-		return true
-	}
 	e.shift(w, -1)
-	after := e.share(theirs)
+	left := e.share(x.node)
 	e.shift(w, 1)
-	return newShare.compare(after) <= 0
+	if rule == LessThanInitialShare {
+		return x.before.compare(left) <= 0 || x.node.weight == 0
+	}
+	return x.then.compare(left) <= 0
 }
 
 // secondStrategy takes at most one workload per queue from those the first
@@ -252,8 +268,7 @@ func (e *Engine) secondStrategy(s *search, h fairHunt) bool {
 			continue
 		}
 		w := q.fair.retry[0]
-		mine, theirs := fork(own.node, q.node)
-		ok := e.poorer(w, e.share(mine), e.share(theirs), theirs, LessThanInitialShare)
+		ok := e.poorer(w, e.sides(s, q), LessThanInitialShare)
 		q.fair.retry = q.fair.retry[:0]
 		if ok {
 			e.take(s, victim{w, ReasonInCohortFairSharing})

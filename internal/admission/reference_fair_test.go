@@ -65,14 +65,17 @@ func (r *refFair) rank(n string) [2]float64 {
 		return [2]float64{}
 	}
 	ratio := float64(taken) * 1000 / float64(r.most(p))
-	w := r.s.cohorts[n[2:]].FairWeight
-	if n[0] == 'q' {
-		w = r.s.queues[n[2:]].FairWeight
-	}
-	if weight(w) == 0 {
+	if r.weight(n) == 0 {
 		return [2]float64{math.Inf(1), ratio}
 	}
-	return [2]float64{ratio / weight(w), 0}
+	return [2]float64{ratio / r.weight(n), 0}
+}
+
+func (r *refFair) weight(n string) float64 {
+	if n[0] == 'q' {
+		return weight(r.s.queues[n[2:]].FairWeight)
+	}
+	return weight(r.s.cohorts[n[2:]].FairWeight)
 }
 
 func compareRanks(a, b [2]float64) int {
@@ -158,20 +161,25 @@ func (r *refFair) sides(queue string) (mine, theirs string) {
 	}
 }
 
-// poorer: the preemptor's side ends up below what the other had and, by the first rule, not
-// above what it is left with.
+// poorer: the preemptor's side ends up below what the other had, and the other not below what the
+// preemptor's side had or, by the first rule, what it gets.
 func (r *refFair) poorer(v Workload, rule FairStrategy) bool {
 	mine, theirs := r.sides(v.Admission.Queue)
 	mineThen, theirsNow := r.rank(mine), r.rank(theirs)
 	if compareRanks(mineThen, theirsNow) >= 0 {
 		return false
 	}
-	if rule == LessThanInitialShare {
-		return true
-	}
 	r.gone[v.Key] = true
 	theirsThen := r.rank(theirs)
 	delete(r.gone, v.Key)
+	if rule == LessThanInitialShare {
+		if r.weight(theirs) == 0 {
+			return true // nothing is due to who has no weight
+		}
+		r.pretending = false
+		mineThen = r.rank(mine)
+		r.pretending = true
+	}
 	return compareRanks(mineThen, theirsThen) <= 0
 }
 
