@@ -22,6 +22,8 @@ type scratch struct {
 	drops   []*workload
 	fitOnly bool // do not look for anyone to displace
 	taken   []int64
+	loans   []loan
+	owners  []*class
 }
 
 // Decide works out what to do now, and assumes it done: a later WriteFailed undoes an item.
@@ -99,10 +101,11 @@ func (e *Engine) decideTree(t *tree) {
 		e.unpark(c) // reservations are made anew in each decision
 		e.settleReserve(c)
 	}
+	t.lending = true
 	for {
 		e.completeClaims(t)
 		e.wake(t)
-		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) {
+		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) && !e.lendRest(t) {
 			return
 		}
 	}
@@ -223,7 +226,10 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 			a.borrow = max(a.borrow, level)
 		}
 		a.version = t.version
-		return true
+		if a.withdrawn = e.stepsBack(t, a); a.withdrawn {
+			e.stepBack(a)
+		}
+		return !a.withdrawn
 	}
 	e.evaluate(a.w, a.shape, a)
 	if a.promising() || a.reserves() {
@@ -260,7 +266,7 @@ func (e *Engine) recycle(a *assignment) {
 
 // promising: it can be admitted, at once or after others have left.
 func (a *assignment) promising() bool {
-	return a.mode >= deferred || len(a.victims) > 0
+	return !a.withdrawn && (a.mode >= deferred || len(a.victims) > 0)
 }
 
 // evaluate finds the best a workload can get as things stand.
@@ -275,6 +281,7 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 	if a.mode != fit || a.partial {
 		e.attemptOverClaims(t, a)
 	}
+	a.withdrawn = e.stepsBack(t, a)
 	a.version = t.version
 }
 
@@ -369,6 +376,10 @@ func (e *Engine) admissionOf(a *assignment) *Admission {
 // settleRefusal parks the class of a workload that cannot be admitted, and
 // says which changes could help.
 func (e *Engine) settleRefusal(a *assignment) {
+	if a.withdrawn {
+		e.stepBack(a)
+		return
+	}
 	c := a.w.class
 	v := verdict{reason: a.refusal()}
 	if v.reason == c.told && len(c.untold) == 0 {

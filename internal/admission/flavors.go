@@ -18,26 +18,27 @@ const (
 
 // assignment is a try to give a workload its flavors.
 type assignment struct {
-	w        *workload
-	shape    *shape
-	key      string // of the class, kept with a claim
-	mode     mode
-	borrow   int // how far up the quota comes from; 0: the queue's own
-	counts   []int32
-	flavors  [][]int32 // by pod set, parallel to shape.requests; -1: needs none
-	usage    []amount
-	need     []int32 // flavor-resources that preemption must free
-	misses   []miss
-	reason   Reason
-	victims  []victim
-	placed   any
-	version  uint64 // of the tree when this was computed
-	partial  bool
-	backfill bool
-	patient  bool    // too new in line to displace anyone who runs
-	avoid    []int32 // flavors whose nodes had no room
-	failed   *Refusal
-	drops    []*workload // claims of lower rank that it sets aside
+	w         *workload
+	shape     *shape
+	key       string // of the class, kept with a claim
+	mode      mode
+	borrow    int // how far up the quota comes from; 0: the queue's own
+	counts    []int32
+	flavors   [][]int32 // by pod set, parallel to shape.requests; -1: needs none
+	usage     []amount
+	need      []int32 // flavor-resources that preemption must free
+	misses    []miss
+	reason    Reason
+	victims   []victim
+	placed    any
+	version   uint64 // of the tree when this was computed
+	partial   bool
+	backfill  bool
+	withdrawn bool    // it would borrow what another queue's own can use
+	patient   bool    // too new in line to displace anyone who runs
+	avoid     []int32 // flavors whose nodes had no room
+	failed    *Refusal
+	drops     []*workload // claims of lower rank that it sets aside
 }
 
 // miss is one thing that stood in the way.

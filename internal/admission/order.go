@@ -31,6 +31,7 @@ type queue struct {
 	fair       fairCursor
 	backfilled uint64       // tree version at the last look for backfill
 	waits      [][]waitList // by flavor-resource: who is parked for lack of it
+	demand     []demand     // by flavor-resource: what those in line ask for
 }
 
 // class gathers a queue's pending workloads of one shape: same pods, same
@@ -49,6 +50,7 @@ type class struct {
 	awaits    map[*flavor]bool // flavors on whose nodes it waits for room
 	untold    []*workload      // joined since the verdict was told
 	told      Reason           // what the other members were told
+	asks      []amount         // what a member takes, if only one answer is possible
 	by        *localQueue      // under usage fair sharing: the local queue all members share
 
 	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
@@ -314,6 +316,7 @@ func (e *Engine) dissolve(c *class) {
 	c.parked = false
 	c.needs = nil
 	e.unreserve(c)
+	c.unlist()
 	delete(q.classes, c.key)
 }
 

@@ -172,6 +172,7 @@ func (e *Engine) classFor(w *workload) *class {
 			c.by = w.local
 		}
 		q.classes[c.key] = c
+		e.list(c)
 	}
 	return c
 }
@@ -211,6 +212,10 @@ func (q *queue) compileGroups(e *Engine) {
 		}
 		q.groups = append(q.groups, g)
 		q.choice = q.choice || len(g.flavors) > 1
+	}
+	q.demand = nil
+	for _, c := range q.classes { // demand is kept in order; the order of insertion does not matter
+		e.list(c)
 	}
 }
 

@@ -181,6 +181,9 @@ type tree struct {
 	helps      uint64      // counts those that may help someone
 	epoch      uint64      // the last change from outside: new work, finished work, other quota
 
+	lending   bool        // borrowers step back for who has quota of its own
+	lent      []int32     // flavor-resources for which someone did
+	unheard   []*class    // of those, who has yet to hear why it waits
 	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
 	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
 }

@@ -47,17 +47,23 @@ func (e *Engine) ready(q *queue) {
 // parkClass puts a class to sleep with its answer. In a StrictFIFO queue it
 // stays first in line and blocks those behind it.
 func (e *Engine) parkClass(c *class, v verdict) {
-	c.parked, c.verdict = true, v
-	q := c.queue
-	q.parked++
-	if !q.spec.StrictFIFO && c.pos >= 0 {
-		q.deactivate(c)
-	}
+	c.verdict = v
+	e.sleep(c)
 	if c.told != v.reason {
 		c.told = v.reason
 		c.untold = append(c.untold[:0], c.members...)
 	}
 	e.tell(c)
+}
+
+// sleep takes a class out of line; in a StrictFIFO queue it stays.
+func (e *Engine) sleep(c *class) {
+	q := c.queue
+	c.parked = true
+	q.parked++
+	if !q.spec.StrictFIFO && c.pos >= 0 {
+		q.deactivate(c)
+	}
 }
 
 // tell passes a class's verdict on to members who have not heard it.
@@ -209,6 +215,10 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	var best *class
 	for _, fr := range q.heeded {
 		free := t.reach(q, fr)
+		var own, lent int64
+		if t.lending {
+			own, lent = q.node.cells[fr].nominal-q.node.cells[fr].use[future], e.spare(t, q, fr)
+		}
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
@@ -228,6 +238,12 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			h.calm = h.reach
 			if t.admittedIn != e.decision { // there is nothing to take back
 				h.calm = q.node.available(fr, future)
+			}
+			if t.lending {
+				if bound := lent + h.reach - free; own < h.reach && bound < h.reach {
+					h.reach = max(own, bound) // beyond that it would step back
+					t.lendLater(fr)
+				}
 			}
 			best = l.first(best, 0, h)
 		}

@@ -1,0 +1,308 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Quota is lent while nobody it belongs to can use it. Each queue sends the first of its line that can be
+// helped, so a workload that borrows may come up while further back in another line somebody could be
+// admitted on quota of its own, and would take it back at once. Such a borrower steps back until
+// all lines have been looked at, and then has what is left.
+
+// ask is how much of a flavor-resource a class asks for.
+type ask struct {
+	v     int64
+	class *class
+}
+
+func (a ask) compare(b ask) int {
+	return cmp.Or(cmp.Compare(a.v, b.v), strings.Compare(a.class.key, b.class.key))
+}
+
+// demand is a queue's asks for one flavor-resource in order, in chunks so that an insertion moves little.
+type demand [][]ask
+
+const chunk = 256
+
+// find is where a stands or would stand.
+func (d demand) find(a ask) (i, j int, found bool) {
+	i, _ = slices.BinarySearchFunc(d, a, func(c []ask, a ask) int { return c[len(c)-1].compare(a) })
+	if i == len(d) {
+		i--
+	}
+	j, found = slices.BinarySearchFunc(d[i], a, ask.compare)
+	return i, j, found
+}
+
+func (d *demand) insert(a ask) {
+	if len(*d) == 0 {
+		*d = demand{{a}}
+		return
+	}
+	i, j, _ := d.find(a)
+	c := slices.Insert((*d)[i], j, a)
+	(*d)[i] = c
+	if len(c) > chunk {
+		*d = slices.Insert(*d, i+1, slices.Clone(c[chunk/2:]))
+		(*d)[i] = slices.Delete(c, chunk/2, len(c))
+	}
+}
+
+func (d *demand) remove(a ask) {
+	i, j, _ := d.find(a)
+	(*d)[i] = slices.Delete((*d)[i], j, j+1)
+	if len((*d)[i]) == 0 {
+		*d = slices.Delete(*d, i, i+1)
+	}
+}
+
+// within lists up to most classes that ask for more than low and no more than high, the largest first.
+func (d demand) within(list []*class, low, high int64, most int) []*class {
+	i, _ := slices.BinarySearchFunc(d, high, func(c []ask, v int64) int { return compareAsk(c[len(c)-1], v) })
+	for i = min(i, len(d)-1); i >= 0 && most > 0; i-- {
+		j, _ := slices.BinarySearchFunc(d[i], high, compareAsk)
+		for j--; j >= 0 && most > 0; j-- {
+			if d[i][j].v <= low {
+				return list
+			}
+			list = append(list, d[i][j].class)
+			most--
+		}
+	}
+	return list
+}
+
+// compareAsk sorts those who ask for v exactly before v.
+func compareAsk(a ask, v int64) int {
+	if a.v <= v {
+		return -1
+	}
+	return 1
+}
+
+// list notes what a new class asks for. Where there is a choice, of flavors or of counts, that is not known beforehand.
+func (e *Engine) list(c *class) {
+	c.asks = e.plainUsage(c.queue, c.shape)
+	for _, u := range c.asks {
+		q := c.queue
+		for len(q.demand) <= int(u.fr) {
+			q.demand = append(q.demand, nil)
+		}
+		q.demand[u.fr].insert(ask{u.v, c})
+	}
+}
+
+func (c *class) unlist() {
+	for _, u := range c.asks {
+		c.queue.demand[u.fr].remove(ask{u.v, c})
+	}
+	c.asks = nil
+}
+
+// plainUsage is what workloads of a shape take in a queue, if only one answer is possible.
+func (e *Engine) plainUsage(q *queue, s *shape) []amount {
+	if s.shrinks {
+		return nil
+	}
+	var usage []amount
+	for i, requests := range s.requests {
+		for _, r := range requests {
+			g := q.group(r.resource)
+			switch {
+			case g < 0 && (r.resource == 0 || r.v == 0 || e.opts.IgnoreUndeclared):
+				continue
+			case g < 0 || len(q.groups[g].flavors) != 1:
+				return nil
+			}
+			if v := r.v * int64(s.counts[i]); v > 0 {
+				usage = addAmount(usage, q.groups[g].flavors[0].frs[slices.Index(q.groups[g].resources, r.resource)], v)
+			}
+		}
+	}
+	return usage
+}
+
+// loan is quota of another queue that a borrower would leave too little of.
+type loan struct {
+	queue *queue
+	fr    int32
+	free  int64 // what the queue can use of its own as things stand
+}
+
+// stepsBack says whether a borrower would be in the way of somebody's own quota.
+func (e *Engine) stepsBack(t *tree, a *assignment) bool {
+	if !t.lending || !a.promising() || a.borrow == 0 || len(a.drops) > 0 || a.w.queue.spec.StrictFIFO {
+		return false
+	}
+	loans := e.scratch.loans[:0]
+	for _, b := range t.queues {
+		if b == a.w.queue || b.pending == 0 || b.spec.Preemption.ReclaimWithinCohort == PreemptNever {
+			continue
+		}
+		for _, u := range a.usage {
+			c := &b.node.cells[u.fr]
+			if own := c.nominal - c.use[future]; own > 0 && int(u.fr) < len(b.demand) {
+				if free := min(own, b.node.available(u.fr, future)); free > 0 {
+					loans = append(loans, loan{b, u.fr, free})
+				}
+			}
+		}
+	}
+	e.scratch.loans = loans
+	if len(loans) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(e.owners(a, loans), func(c *class) bool { return e.admissible(c, a.w) })
+}
+
+// few owners are looked at in each queue; more would hardly give another answer.
+const few = 4
+
+// owners lists classes that would no longer find room in their own quota if the assignment were carried out.
+func (e *Engine) owners(a *assignment, loans []loan) []*class {
+	e.pretendAll(a, 1)
+	list := e.scratch.owners[:0]
+	for _, l := range loans {
+		left := l.queue.node.available(l.fr, future)
+		if left >= l.free || !takes(l.queue.node, a.w.queue.node, l.fr) {
+			continue
+		}
+		if !l.queue.spec.StrictFIFO {
+			list = l.queue.demand[l.fr].within(list, left, l.free, few)
+			continue
+		}
+		if w := l.queue.head(); w != nil {
+			list = append(list, w.class)
+		}
+	}
+	e.pretendAll(a, -1)
+	e.scratch.owners = list
+	return list
+}
+
+// pretendAll carries an assignment out in the future tree (sign 1), or takes that back.
+func (e *Engine) pretendAll(a *assignment, sign int64) {
+	for _, v := range a.victims {
+		e.shift(v.w, -sign)
+	}
+	for _, u := range a.usage {
+		a.w.queue.node.add(u.fr, sign*u.v, future)
+	}
+}
+
+// takes: the owner may take quota back from the borrower, who borrows at every level up to where they meet.
+func takes(owner, borrower *node, fr int32) bool {
+	for n := borrower; !owner.under(n); n = n.parent {
+		if !n.borrowing(fr, 0, future) {
+			return false
+		}
+	}
+	return true
+}
+
+// admissible: the class fits as things stand, on its queue's own quota, and could take it back from w.
+func (e *Engine) admissible(c *class, w *workload) bool {
+	first := c.members[0]
+	if first.barredNow() || w != nil && !c.queue.spec.Preemption.ReclaimWithinCohort.allows(first, w) {
+		return false
+	}
+	for _, u := range c.asks {
+		cl := &c.queue.node.cells[u.fr]
+		if cl.use[future]+u.v > cl.nominal || !c.queue.node.fits(u.fr, u.v, future) {
+			return false
+		}
+	}
+	for g := range c.shape.groups {
+		for _, u := range c.asks {
+			if c.shape.refuses(e, e.frs[u.fr].flavor, g) != "" {
+				return false
+			}
+		}
+	}
+	return len(c.asks) > 0
+}
+
+// stepBack parks the class of a borrower without a word until all lines have been looked at.
+func (e *Engine) stepBack(a *assignment) {
+	c := a.w.class
+	t := c.queue.node.root.tree
+	e.sleep(c)
+	c.refusedAt = t.helps
+	a.misses = a.misses[:0]
+	for _, u := range a.usage {
+		k := e.frs[u.fr]
+		a.miss(miss{reason: ReasonWaitingForQuota, flavor: k.flavor, resource: k.resource, fr: u.fr, amount: u.v - c.queue.node.available(u.fr, future)})
+		t.lendLater(u.fr)
+	}
+	e.registerWaits(c, a)
+	if c.told == "" || len(c.untold) > 0 {
+		t.unheard = append(t.unheard, c)
+	}
+}
+
+func (t *tree) lendLater(fr int32) {
+	if !slices.Contains(t.lent, fr) {
+		t.lent = append(t.lent, fr)
+	}
+}
+
+// spare is at most what a queue can have of a flavor-resource without being in the way of others' own quota.
+func (e *Engine) spare(t *tree, q *queue, fr int32) int64 {
+	most := int64(unlimited)
+	for _, b := range t.queues {
+		if b == q || int(fr) >= len(b.demand) || len(b.demand[fr]) == 0 || b.spec.StrictFIFO || b.spec.Preemption.ReclaimWithinCohort != PreemptAny {
+			continue
+		}
+		c := &b.node.cells[fr]
+		own := min(c.nominal-c.use[future], b.node.available(fr, future))
+		if own <= 0 {
+			continue
+		}
+		e.scratch.owners = b.demand[fr].within(e.scratch.owners[:0], 0, own, few)
+		for _, o := range e.scratch.owners {
+			if e.admissible(o, nil) {
+				most = min(most, q.node.besides(b.node, fr)-o.ask(fr))
+				break
+			}
+		}
+	}
+	return most
+}
+
+// besides is how much both nodes can have together, as far as only one takes from the other's way.
+func (n *node) besides(o *node, fr int32) int64 {
+	meet, sum := n, int64(0)
+	for ; !o.under(meet); meet = meet.parent {
+		sum += meet.cells[fr].localFree(future)
+	}
+	for ; o != meet; o = o.parent {
+		sum += o.cells[fr].localFree(future)
+	}
+	return sum + meet.available(fr, future)
+}
+
+func (c *class) ask(fr int32) int64 {
+	for _, u := range c.asks {
+		if u.fr == fr {
+			return u.v
+		}
+	}
+	return 0
+}
+
+// lendRest lets those who stepped back have what is left; false if nobody did.
+func (e *Engine) lendRest(t *tree) bool {
+	t.lending = false
+	for _, fr := range t.lent {
+		t.freed[fr], t.loose = true, true
+	}
+	t.helps++
+	for _, c := range t.unheard { // they are owed an answer
+		e.unpark(c)
+	}
+	any := len(t.lent) > 0
+	t.lent, t.unheard = t.lent[:0], t.unheard[:0]
+	return any
+}
