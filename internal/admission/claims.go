@@ -216,7 +216,7 @@ func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 		}
 		drops := e.scratch.drops[:0]
 		for _, p := range t.waiting {
-			if p.aside != e.decision && a.w.mayTake(p, borrows) {
+			if p.aside != e.decision && p.struck != e.decision && a.w.mayTake(p, borrows) {
 				drops = append(drops, p)
 			}
 		}

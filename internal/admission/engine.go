@@ -114,6 +114,7 @@ type workload struct {
 	reviewed bool   // listed in Engine.review
 	timer    time.Time
 	gone     bool
+	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
 	aside    uint64 // decision in which its claim was set aside; at most once in each
 	barred   uint64 // tree epoch in which it was displaced: it does not strike back in the same
 }

@@ -271,7 +271,7 @@ func (s *search) peek(c *cursor) *workload {
 		if !policy.allows(w, v) {
 			continue
 		}
-		if !v.leaving && v.uses(s.need) && (!s.fresh || v.admitted == s.decision) {
+		if !v.leaving && v.uses(s.need) && (!s.fresh || v.admitted == s.decision) && v.struck != s.decision {
 			return v
 		}
 	}
@@ -447,6 +447,7 @@ func (e *Engine) preempt(w *workload, v victim) {
 		e.revoke(v.w)
 		return
 	}
+	w.struck = e.decision
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +
