@@ -111,6 +111,7 @@ func (o *ours) decide(now millis) (decision, bool) {
 		job := jobIndex(ev.Workload.Name)
 		w := &o.specs[job]
 		w.Evicting, w.EvictedAt, w.EvictedBy = true, at, string(ev.Reason)
+		w.Preemptions++
 		o.changed(job)
 		o.plan.evict = append(o.plan.evict, job)
 	}

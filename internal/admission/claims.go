@@ -113,6 +113,7 @@ func (e *Engine) completeClaims(t *tree) {
 			a.partial = kept.partial
 			e.restoreClaim(w)
 			e.unclaim(w, !slices.Equal(kept.usage, a.usage))
+			w.struck = e.decision
 			e.admit(a)
 		} else {
 			e.restoreClaim(w)

@@ -32,7 +32,10 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.decision++
 	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
 	e.rebuild()
-	e.recall()
+	for _, c := range e.curbed {
+		e.unpark(c)
+	}
+	e.curbed = e.curbed[:0]
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	for len(e.work) > 0 && !e.opts.HoldersOnly {
@@ -389,8 +392,10 @@ func (e *Engine) settleRefusal(a *assignment) {
 	}
 	e.parkClass(c, v)
 	c.refusedAt = c.queue.node.root.tree.helps
-	if c.patient = a.patient; c.patient {
-		e.setTimer(a.w.mayDisplaceFrom(e), a.w)
+	c.patient, c.barred = a.patient, a.barred
+	e.setTimer(a.w.chance(e), a.w)
+	if a.w.barredIn == e.decision {
+		e.curbed = append(e.curbed, c)
 	}
 	e.registerWaits(c, a)
 	if c.queue.spec.StrictFIFO {
@@ -445,7 +450,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !a.w.barredNow() && !a.patient &&
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

@@ -68,11 +68,11 @@ type Engine struct {
 	workloads   map[Key]*workload
 
 	trees    []*tree
-	reshaped bool    // cohorts or queues changed: link the trees before going on
-	work     []*tree // trees in which something may be decided
-	unsorted bool    // work grew
+	reshaped bool     // cohorts or queues changed: link the trees before going on
+	work     []*tree  // trees in which something may be decided
+	unsorted bool     // work grew
+	curbed   []*class // refused while barred for this decision: they look again in the next
 	review   []*workload
-	recalled []*workload // first heard of after they had been preempted
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out
 	unready  int                    // holders whose pods are awaited under BlockUntilReady
@@ -81,9 +81,8 @@ type Engine struct {
 	plan     Plan
 	decision uint64
 	hunts    uint64
-	epochs   uint64 // changes from outside, counted over all trees
-	evals    int64  // workloads evaluated, for tests of how little work is done
-	revokes  int64  // admissions taken back in the decision that made them
+	evals    int64 // workloads evaluated, for tests of how little work is done
+	revokes  int64 // admissions taken back in the decision that made them
 }
 
 type flavorResource struct {
@@ -116,7 +115,7 @@ type workload struct {
 	gone     bool
 	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
 	aside    uint64 // decision in which its claim was set aside; at most once in each
-	barred   uint64 // tree epoch in which it was displaced: it does not strike back in the same
+	barredIn uint64 // decision in which another queue took its admission back
 }
 
 type localQueue struct {
@@ -195,7 +194,7 @@ func (e *Engine) queue(name string) *queue {
 		q = &queue{name: name, classes: map[string]*class{}}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
-		q.node.tree = e.newTree(q.node)
+		q.node.tree = &tree{root: q.node}
 		e.queues[name] = q
 	}
 	return q
@@ -268,7 +267,7 @@ func (ev QueueGone) apply(e *Engine) {
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = e.newTree(q.node)
+	q.node.tree = &tree{root: q.node}
 	e.reshaped = true
 	e.replaceQueue(q, true)
 	e.dropUnused(q)

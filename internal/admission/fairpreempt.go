@@ -34,6 +34,7 @@ func (e *Engine) huntFairly(s *search) []victim {
 	e.pretend(s, -1)
 	if ok {
 		e.giveBack(s, true)
+		ok = !e.futile(s)
 	}
 	e.putBack(s)
 	if !ok {
@@ -86,7 +87,7 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	}
 	// One at a time: while a workload of the queue waits for its room, the next does not take
 	// from others. Shares even out by themselves as workloads end.
-	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !s.a.w.barredNow() {
+	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !e.noStrike(s) {
 		for _, o := range t.queues {
 			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: o.victimList(), lca: t.root}) {
 				any = true

@@ -35,6 +35,7 @@ type assignment struct {
 	partial   bool
 	backfill  bool
 	withdrawn bool    // it would borrow what another queue's own can use
+	barred    bool    // preempted too lately to displace anyone in other queues
 	patient   bool    // too new in line to displace anyone who runs
 	avoid     []int32 // flavors whose nodes had no room
 	failed    *Refusal

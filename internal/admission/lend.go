@@ -205,7 +205,7 @@ func takes(owner, borrower *node, fr int32) bool {
 // admissible: the class fits as things stand, on its queue's own quota, and could take it back from w.
 func (e *Engine) admissible(c *class, w *workload) bool {
 	first := c.members[0]
-	if first.barredNow() || w != nil && !c.queue.spec.Preemption.ReclaimWithinCohort.allows(first, w) {
+	if e.barred(first) || w != nil && !c.queue.spec.Preemption.ReclaimWithinCohort.allows(first, w) {
 		return false
 	}
 	for _, u := range c.asks {

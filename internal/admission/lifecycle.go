@@ -7,7 +7,6 @@ import (
 func (ev WorkloadChanged) apply(e *Engine) {
 	spec := ev.Workload
 	w := e.workloads[spec.Key]
-	isNew := w == nil
 	if spec.Finished {
 		if w != nil {
 			e.forget(w)
@@ -23,12 +22,6 @@ func (ev WorkloadChanged) apply(e *Engine) {
 		e.workloads[spec.Key] = w
 	}
 	e.update(w, spec)
-	if isNew && w.queue != nil {
-		e.changed(w.queue.node.root.tree)
-	}
-	if isNew && spec.EvictedBy == string(ReasonPreempted) {
-		e.recalled = append(e.recalled, w)
-	}
 }
 
 // update moves a workload to the state an event describes. Decisions that are
@@ -84,9 +77,6 @@ func (ev WorkloadGone) apply(e *Engine) {
 }
 
 func (e *Engine) forget(w *workload) {
-	if w.queue != nil {
-		e.changed(w.queue.node.root.tree)
-	}
 	e.release(w)
 	e.withdraw(w)
 	e.leaveLocal(w)

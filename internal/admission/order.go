@@ -44,6 +44,7 @@ type class struct {
 	pos       int         // in queue.active; -1 when not there
 	parked    bool
 	patient   bool // parked while its first was too new in line to displace anyone
+	barred    bool // likewise, preempted too lately to displace others
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last
 	needs     map[int32]int64  // by flavor-resource: how much it waits for; nil once it is dissolved
@@ -261,7 +262,7 @@ func (e *Engine) enqueue(w *workload) {
 		c.untold = append(c.untold, w)
 	}
 	switch {
-	case c.parked && c.members[0] == w && (c.patient || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
+	case c.parked && c.members[0] == w && (c.patient || c.barred || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
 		e.unpark(c) // being older, it may displace more or sooner than the others could
 	case c.parked:
 		if c.pos >= 0 {
@@ -291,8 +292,8 @@ func (e *Engine) dequeue(w *workload) {
 	if c.pos >= 0 {
 		q.classDown(q.classUp(c.pos))
 	}
-	if wasFirst && c.parked && c.patient {
-		e.setTimer(c.members[0].mayDisplaceFrom(e), c.members[0])
+	if wasFirst && c.parked && (c.patient || c.barred) {
+		e.unpark(c) // the next may displace others sooner
 	}
 	if wasFirst && q.spec.StrictFIFO {
 		e.unreserve(c)

@@ -171,8 +171,13 @@ func (e *Engine) huntClassic(s *search) []victim {
 	for _, borrow := range tries {
 		if e.remove(s, borrow) {
 			e.giveBack(s, borrow)
+			futile := e.futile(s)
 			e.putBack(s)
-			return s.victims
+			if !futile {
+				return s.victims
+			}
+			s.victims = s.victims[:0]
+			continue
 		}
 		e.putBack(s)
 		s.victims = s.victims[:0]
@@ -202,7 +207,7 @@ func (e *Engine) collect(s *search) {
 	if p.WithinQueue != PreemptNever {
 		s.cursors[2] = append(s.cursors[2], cursor{queue: q, list: q.victimList()})
 	}
-	if p.ReclaimWithinCohort == PreemptNever || s.a.w.barredNow() {
+	if p.ReclaimWithinCohort == PreemptNever || e.noStrike(s) {
 		return
 	}
 	s.rest = append(s.rest[:0], s.usage...)
@@ -418,6 +423,46 @@ func (e *Engine) giveBack(s *search, borrow bool) {
 	}
 }
 
+// futile: a victim, or one like it, could come straight back on its queue's own quota.
+func (e *Engine) futile(s *search) bool {
+	e.pretend(s, 1)
+	back := slices.ContainsFunc(s.victims, func(v victim) bool {
+		return v.w.queue != s.a.w.queue && (s.comesBack(v.w, v.w.usage) || e.avenged(s, v.w.queue))
+	})
+	e.pretend(s, -1)
+	return back
+}
+
+// avenged: someone in line could come in for the victim so.
+func (e *Engine) avenged(s *search, q *queue) bool {
+	for _, u := range s.usage {
+		if c := &q.node.cells[u.fr]; int(u.fr) < len(q.demand) && !q.spec.StrictFIFO {
+			e.scratch.owners = q.demand[u.fr].within(e.scratch.owners[:0], q.node.available(u.fr, future), c.nominal-c.use[future], few)
+			if slices.ContainsFunc(e.scratch.owners, func(c *class) bool { return s.comesBack(c.members[0], c.asks) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// comesBack: with the preemptor in, w would have a right to the place.
+func (s *search) comesBack(w *workload, usage []amount) bool {
+	q, from := w.queue, s.a.w.queue.node
+	if !q.spec.Preemption.ReclaimWithinCohort.allows(w, s.a.w) {
+		return false
+	}
+	lacks, taken := false, false
+	for _, u := range usage {
+		if c := &q.node.cells[u.fr]; c.use[future]+u.v > c.nominal {
+			return false
+		}
+		lacks = lacks || !q.node.fits(u.fr, u.v, future)
+		taken = taken || takes(q.node, from, u.fr)
+	}
+	return lacks && taken
+}
+
 func (e *Engine) putBack(s *search) {
 	for _, v := range s.victims {
 		e.untake(s, v.w)
@@ -440,10 +485,10 @@ func (e *Engine) roomy(s *search, borrow bool) bool {
 
 // preempt evicts a victim for the sake of w.
 func (e *Engine) preempt(w *workload, v victim) {
-	if w.queue != v.w.queue || w.barredNow() {
-		v.w.barred = w.queue.node.root.tree.epoch
-	}
 	if v.w.admitted == e.decision {
+		if w.queue != v.w.queue || e.barred(w) {
+			v.w.barredIn = e.decision
+		}
 		e.revoke(v.w)
 		return
 	}
@@ -455,43 +500,29 @@ func (e *Engine) preempt(w *workload, v victim) {
 	}, v.w)
 }
 
-// barredNow: since the last change from outside it was displaced by another queue, or in
-// its own by one who was. Such a workload displaces nobody in other queues. Kueue's rules allow
-// rings of workloads that displace each other for ever, in trees of cohorts above all. This ends them:
-// between two changes from outside, who is displaced across queues never displaces across queues
-// again, nor does anyone it displaces in turn; and within a queue only the more important
-// displace the less important.
-func (w *workload) barredNow() bool { return w.barred == w.queue.node.root.tree.epoch }
+// Kueue's rules allow rings of workloads that displace each other for ever. So whoever was preempted displaces
+// nobody in other queues for a minute, and twice as long with each time it happens: a ring comes to rest. It
+// is told by the objects alone, so a restart changes nothing.
+const truce, truces = time.Minute, 11
 
-// recall bars, after a restart, those displaced since the last change from outside, as far as
-// the objects tell: since their tree's newest workload was created. That is never too few.
-func (e *Engine) recall() {
-	newest := map[*tree]time.Time{}
-	for _, w := range e.recalled {
-		if t := w.queueTree(); t != nil {
-			newest[t] = time.Time{}
-		}
+// strikesFrom is when a preempted workload may displace others in other queues again.
+func (w *workload) strikesFrom() time.Time {
+	if w.spec.EvictedBy != string(ReasonPreempted) {
+		return time.Time{}
 	}
-	if len(newest) > 0 {
-		for _, w := range e.workloads { // a maximum; the order does not matter
-			if t := w.queueTree(); t != nil && w.spec.Created.After(newest[t]) {
-				newest[t] = w.spec.Created
-			}
-		}
-	}
-	for _, w := range e.recalled {
-		if t := w.queueTree(); t != nil && !w.gone && !w.spec.EvictedAt.Before(newest[t]) {
-			w.barred = t.epoch
-		}
-	}
-	e.recalled = e.recalled[:0]
+	return w.spec.EvictedAt.Add(truce << (min(max(w.spec.Preemptions, 1), truces) - 1))
 }
 
-func (w *workload) queueTree() *tree {
-	if w.queue == nil {
-		return nil
-	}
-	return w.queue.node.root.tree
+// barred: it displaces nobody in other queues yet. Within a decision that goes for those, too, whose
+// admission another queue took back, or their own for one who is barred.
+func (e *Engine) barred(w *workload) bool {
+	return w.barredIn == e.decision || e.at.Before(w.strikesFrom())
+}
+
+// noStrike is barred, noted with the answer.
+func (e *Engine) noStrike(s *search) bool {
+	s.a.barred = s.a.barred || e.at.Before(s.a.w.strikesFrom())
+	return e.barred(s.a.w)
 }
 
 // revoke takes back an admission of the decision under way: nobody has heard of it yet.

@@ -434,11 +434,9 @@ func TestRestartChangesNothing(t *testing.T) {
 			if cfg.usage {
 				return // usage history is seeded from status, which the shell here does not write
 			}
-			fresh := w.rebuilt(w.opts)
-			forgotten := barsOutlived(t, w.e, fresh)
-			want := planText(fresh.Decide(w.now))
+			want := planText(w.rebuilt(w.opts).Decide(w.now))
 			got := planText(w.decide())
-			if got != want && !forgotten {
+			if got != want {
 				t.Fatalf("the old engine says\n%s\nthe restarted one\n%s", got, want)
 			}
 			if _, quiet := w.settle(100); !quiet {
@@ -446,27 +444,6 @@ func TestRestartChangesNothing(t *testing.T) {
 			}
 		}
 	})
-}
-
-// barsOutlived: whoever was displaced and may not strike back may not after a restart either. It
-// reports whether the engines may differ until the next change from outside, for what the
-// objects do not tell: that work ended or quota changed since, or that an admission was
-// taken back before anyone heard of it.
-func barsOutlived(t *rapid.T, old, fresh *Engine) (differ bool) {
-	old.rebuild()
-	fresh.rebuild()
-	fresh.recall()
-	for k, was := range old.workloads {
-		is := fresh.workloads[k]
-		if was.queue == nil || is.queue == nil || was.holds {
-			continue
-		}
-		if was.barredNow() && !is.barredNow() && was.admitted != 0 { // 0: taken back
-			t.Fatalf("%s may strike back after a restart", k)
-		}
-		differ = differ || is.barredNow() != was.barredNow()
-	}
-	return differ
 }
 
 // The same events give the same plans.
@@ -537,7 +514,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 // before it in turn, or with a right to displace it.
 func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	for _, o := range w.e.workloads {
-		better := turn(o, p) < 0 || strikers[o.spec.Key] || p.barredNow()
+		better := turn(o, p) < 0 || strikers[o.spec.Key] || w.e.barred(p)
 		if o != p && better && (o.claim != nil || o.admitted == w.e.decision) {
 			return true
 		}

@@ -273,7 +273,7 @@ func TestFairVictimsAgainstReference(t *testing.T) {
 					p := w.decide()
 					if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 						in := w.e.workloads[key]
-						if len(in.claim) == 1 && !in.barredNow() && in.aside != w.e.decision && len(in.queue.claims) == 1 {
+						if len(in.claim) == 1 && !w.e.barred(in) && in.aside != w.e.decision && len(in.queue.claims) == 1 {
 							r := &refFair{refVictims: refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v}}
 							if want := r.find(w.e.opts.FairStrategies); fmt.Sprint(victims) != fmt.Sprint(want) {
 								t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)

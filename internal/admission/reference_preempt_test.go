@@ -219,7 +219,7 @@ func TestVictimsAgainstReference(t *testing.T) {
 			p := w.decide()
 			if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 				in := w.e.workloads[key]
-				if len(in.claim) == 1 && !in.barredNow() && in.aside != w.e.decision {
+				if len(in.claim) == 1 && !w.e.barred(in) && in.aside != w.e.decision {
 					r := &refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v, gone: map[Key]bool{}}
 					if want := r.find(); fmt.Sprint(victims) != fmt.Sprint(want) {
 						t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)

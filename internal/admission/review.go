@@ -65,7 +65,7 @@ type timer struct {
 }
 
 func (e *Engine) setTimer(at time.Time, w *workload) {
-	if w.timer.Equal(at) {
+	if at.IsZero() || w.timer.Equal(at) {
 		return
 	}
 	w.timer = at
@@ -101,6 +101,17 @@ func (e *Engine) popTimer() {
 	}
 }
 
+// chance is when a parked workload, the first of its class, may displace more than now; zero: never.
+func (w *workload) chance(e *Engine) time.Time {
+	switch {
+	case w.class.patient:
+		return w.mayDisplaceFrom(e)
+	case w.class.barred:
+		return w.strikesFrom()
+	}
+	return time.Time{}
+}
+
 // due says what a timer of w waits for, zero when it is void by now.
 func (w *workload) due(e *Engine) time.Time {
 	switch {
@@ -108,8 +119,8 @@ func (w *workload) due(e *Engine) time.Time {
 		return time.Time{}
 	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
 		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
-	case w.class != nil && w.class.parked && w.class.patient && w.class.members[0] == w:
-		return w.mayDisplaceFrom(e)
+	case w.class != nil && w.class.parked && w.class.members[0] == w && (w.class.patient || w.class.barred):
+		return w.chance(e)
 	case !w.holds:
 		return w.spec.RequeueAt
 	}

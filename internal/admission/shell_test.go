@@ -102,6 +102,9 @@ func (s *shell) decide() Plan {
 		}
 		w.Evicting = true
 		w.EvictedAt, w.EvictedBy = s.now, string(v.Reason)
+		if v.Reason == ReasonPreempted {
+			w.Preemptions++
+		}
 		s.workloads[w.Key] = w
 		s.e.Apply(WorkloadChanged{w})
 	}

@@ -179,25 +179,12 @@ type tree struct {
 	version    uint64      // counts usage changes
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone
-	epoch      uint64      // the last change from outside: new work, finished work, other quota
 
 	lending   bool        // borrowers step back for who has quota of its own
 	lent      []int32     // flavor-resources for which someone did
 	unheard   []*class    // of those, who has yet to hear why it waits
 	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
 	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
-}
-
-func (e *Engine) newTree(root *node) *tree {
-	t := &tree{root: root}
-	e.changed(t)
-	return t
-}
-
-// changed notes a change from outside.
-func (e *Engine) changed(t *tree) {
-	e.epochs++
-	t.epoch = e.epochs
 }
 
 // setQuotas compiles a node's own quotas into its cells.
@@ -259,7 +246,6 @@ func (e *Engine) rebuild() {
 	}
 	for _, t := range e.trees {
 		if stale[t.root] {
-			e.changed(t)
 			t.dropClaims(e)
 		}
 	}
@@ -346,7 +332,7 @@ func (e *Engine) link(nodes []*node) {
 			continue
 		}
 		if n.tree == nil {
-			n.tree = e.newTree(n)
+			n.tree = &tree{root: n}
 		}
 		t := n.tree
 		t.queues = t.queues[:0]

@@ -33,6 +33,8 @@ type Workload struct {
 	// Options.RequeueTimestamp says which of them move the workload back in line.
 	EvictedAt time.Time
 	EvictedBy string
+	// Preemptions is how often it was preempted so far: each time it waits twice as long before it strikes back.
+	Preemptions int32
 
 	PodSets []PodSet
 

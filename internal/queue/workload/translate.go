@@ -42,6 +42,13 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 	}
+	if stats := wl.Status.SchedulingStats; stats != nil {
+		for _, e := range stats.Evictions {
+			if e.Reason == kueue.WorkloadEvictedByPreemption {
+				w.Preemptions += e.Count
+			}
+		}
+	}
 	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil {
 		w.RequeueAt = state.RequeueAt.Time
 	}
