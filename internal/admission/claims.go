@@ -217,9 +217,14 @@ func (e *Engine) attemptOverClaims(t *tree, a *assignment) {
 		}
 		drops := e.scratch.drops[:0]
 		for _, p := range t.waiting {
-			if p.aside != e.decision && p.struck != e.decision && a.w.mayTake(p, borrows) {
-				drops = append(drops, p)
+			if p.aside == e.decision || !a.w.mayTake(p, borrows) {
+				continue
 			}
+			if p.struck == e.decision {
+				a.curbed = true
+				continue
+			}
+			drops = append(drops, p)
 		}
 		e.scratch.drops = drops
 		if len(drops) > 0 && e.attemptWithout(a, drops, borrows) {

@@ -394,7 +394,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 	c.refusedAt = c.queue.node.root.tree.helps
 	c.patient, c.barred = a.patient, a.barred
 	e.setTimer(a.w.chance(e), a.w)
-	if a.w.barredIn == e.decision {
+	if a.curbed || a.w.barredIn == e.decision {
 		e.curbed = append(e.curbed, c)
 	}
 	e.registerWaits(c, a)

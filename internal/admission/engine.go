@@ -71,7 +71,7 @@ type Engine struct {
 	reshaped bool     // cohorts or queues changed: link the trees before going on
 	work     []*tree  // trees in which something may be decided
 	unsorted bool     // work grew
-	curbed   []*class // refused while barred for this decision: they look again in the next
+	curbed   []*class // refused for what holds in this decision only: they look again in the next
 	review   []*workload
 	timers   []timer
 	evicting map[*workload]struct{} // holders on their way out

@@ -37,6 +37,7 @@ type assignment struct {
 	withdrawn bool    // it would borrow what another queue's own can use
 	barred    bool    // preempted too lately to displace anyone in other queues
 	patient   bool    // too new in line to displace anyone who runs
+	curbed    bool    // someone it could displace keeps its place in this decision
 	avoid     []int32 // flavors whose nodes had no room
 	failed    *Refusal
 	drops     []*workload // claims of lower rank that it sets aside

@@ -47,5 +47,5 @@ func (e *Engine) keep(a, b *assignment, partial bool) {
 		a.flavors[i] = append(a.flavors[i][:0], b.flavors[i]...)
 	}
 	a.partial, a.version, a.patient = partial, version, a.patient || b.patient
-	a.barred = a.barred || b.barred
+	a.barred, a.curbed = a.barred || b.barred, a.curbed || b.curbed
 }

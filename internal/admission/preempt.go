@@ -276,9 +276,13 @@ func (s *search) peek(c *cursor) *workload {
 		if !policy.allows(w, v) {
 			continue
 		}
-		if !v.leaving && v.uses(s.need) && (!s.fresh || v.admitted == s.decision) && v.struck != s.decision {
+		if v.leaving || !v.uses(s.need) || s.fresh && v.admitted != s.decision {
+			continue
+		}
+		if v.struck != s.decision {
 			return v
 		}
+		s.a.curbed = true
 	}
 	return nil
 }

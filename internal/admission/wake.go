@@ -215,10 +215,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	var best *class
 	for _, fr := range q.heeded {
 		free := t.reach(q, fr)
-		var own, lent int64
-		if t.lending {
-			own, lent = q.node.cells[fr].nominal-q.node.cells[fr].use[future], e.spare(t, q, fr)
-		}
+		own, lent := q.node.cells[fr].nominal-q.node.cells[fr].use[future], int64(-1)
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
@@ -239,9 +236,12 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if t.admittedIn != e.decision { // there is nothing to take back
 				h.calm = q.node.available(fr, future)
 			}
-			if t.lending {
-				if bound := lent + h.reach - free; own < h.reach && bound < h.reach {
-					h.reach = max(own, bound) // beyond that it would step back
+			if t.lending && own < h.reach {
+				if lent < 0 {
+					lent = max(0, e.spare(t, q, fr))
+				}
+				if bound := lent + h.reach - free; bound < h.reach { // beyond that it would step back
+					h.reach = max(own, bound)
 					t.lendLater(fr)
 				}
 			}
