@@ -30,6 +30,8 @@ type Finding struct {
 	What  string `json:"what"`
 	// Do is what would mend it.
 	Do string `json:"do,omitempty"`
+	// Object is what it is about, as kubectl names it.
+	Object string `json:"object,omitempty"`
 }
 
 // The levels.
@@ -61,13 +63,13 @@ func Command() *cobra.Command {
 			for _, check := range checks {
 				list, err := check(cmd.Context(), c)
 				if err != nil {
-					list = append(list, Finding{Problem, err.Error(), "ask for the permission to read it, or mend the connection"})
+					list = append(list, Finding{Problem, err.Error(), "ask for the permission to read it, or mend the connection", ""})
 				}
 				found = append(found, list...)
 				progress.Step()
 			}
 			progress.End()
-			if err := output.Print(cmd.OutOrStdout(), found, nil, func(s screen.Screen, _ bool) { table(found).Print(s, true) }); err != nil {
+			if err := output.Print(cmd.OutOrStdout(), found, objects(found), func(s screen.Screen, wide bool) { table(found).Print(s, wide) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Problem }) {
@@ -76,15 +78,26 @@ func Command() *cobra.Command {
 			return nil
 		},
 	}
-	output.AddTo(cmd, "json", "yaml")
+	output.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }
 
-func table(found []Finding) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{{Name: "LEVEL", Paint: screen.ByStatus}, {Name: "FOUND", Cut: true}, {Name: "WHAT TO DO", Cut: true}}}
+// objects that something is to be done about.
+func objects(found []Finding) []string {
+	var names []string
 	for _, f := range found {
-		t.Add(f.Level, f.What, f.Do)
+		if f.Object != "" && !slices.Contains(names, f.Object) {
+			names = append(names, f.Object)
+		}
+	}
+	return names
+}
+
+func table(found []Finding) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{{Name: "LEVEL", Paint: screen.ByStatus}, {Name: "FOUND", Cut: true}, {Name: "WHAT TO DO", Cut: true}, {Name: "OBJECT", Wide: true}}}
+	for _, f := range found {
+		t.Add(f.Level, f.What, f.Do, f.Object)
 	}
 	return t
 }
@@ -100,15 +113,15 @@ func parts(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	found := []Finding{{OK, fmt.Sprintf("Kubernetes %s answers; this is elastic %s", server.GitVersion, version.String()), ""}}
+	found := []Finding{{OK, fmt.Sprintf("Kubernetes %s answers; this is elastic %s", server.GitVersion, version.String()), "", ""}}
 	_, err = c.Core.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version).DoRaw(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		return append(found, Finding{Problem, "elastic-queue is not installed here", "kubectl apply --server-side -f deploy/install/elastic.yaml"}), nil
+		return append(found, Finding{Problem, "elastic-queue is not installed here", "kubectl apply --server-side -f deploy/install/elastic.yaml", ""}), nil
 	case err != nil:
-		return append(found, Finding{Problem, "elastic-queue does not answer: " + err.Error(), "kubectl -n elastic-queue logs deploy/elastic-queue-controller-manager"}), nil
+		return append(found, Finding{Problem, "elastic-queue does not answer: " + err.Error(), "kubectl -n elastic-queue logs deploy/elastic-queue-controller-manager", ""}), nil
 	}
-	return append(found, Finding{OK, "elastic-queue answers", ""}), nil
+	return append(found, Finding{OK, "elastic-queue answers", "", ""}), nil
 }
 
 func clusterQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
@@ -120,7 +133,7 @@ func clusterQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 		return nil, err
 	}
 	if len(list.Items) == 0 {
-		return []Finding{{Warning, "there is no queue", "elastic queue create NAME --quota nvidia.com/gpu=8"}}, nil
+		return []Finding{{Warning, "there is no queue", "elastic queue create NAME --quota nvidia.com/gpu=8", ""}}, nil
 	}
 	var found []Finding
 	for i := range list.Items {
@@ -129,15 +142,15 @@ func clusterQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 		stopped := cq.Spec.StopPolicy != nil && *cq.Spec.StopPolicy != kueue.None
 		switch {
 		case stopped:
-			found = append(found, Finding{Warning, fmt.Sprintf("queue %s is stopped (%s)", cq.Name, *cq.Spec.StopPolicy), "elastic queue resume " + cq.Name})
+			found = append(found, Finding{Warning, fmt.Sprintf("queue %s is stopped (%s)", cq.Name, *cq.Spec.StopPolicy), "elastic queue resume " + cq.Name, "clusterqueue/" + cq.Name})
 		case active != nil && active.Status == metav1.ConditionFalse:
-			found = append(found, Finding{Problem, fmt.Sprintf("queue %s is inactive: %s", cq.Name, active.Message), "elastic queue describe " + cq.Name})
+			found = append(found, Finding{Problem, fmt.Sprintf("queue %s is inactive: %s", cq.Name, active.Message), "elastic queue describe " + cq.Name, "clusterqueue/" + cq.Name})
 		}
 		if cq.Spec.NamespaceSelector == nil {
-			found = append(found, Finding{Problem, fmt.Sprintf("queue %s admits no namespace", cq.Name), "set its namespaceSelector; {} is all"})
+			found = append(found, Finding{Problem, fmt.Sprintf("queue %s admits no namespace", cq.Name), "set its namespaceSelector; {} is all", "clusterqueue/" + cq.Name})
 		}
 		if !slices.ContainsFunc(doors.Items, func(l kueue.LocalQueue) bool { return string(l.Spec.ClusterQueue) == cq.Name }) {
-			found = append(found, Finding{Warning, fmt.Sprintf("nobody can use queue %s: no LocalQueue leads to it", cq.Name), "make a LocalQueue in the namespaces that may"})
+			found = append(found, Finding{Warning, fmt.Sprintf("nobody can use queue %s: no LocalQueue leads to it", cq.Name), "make a LocalQueue in the namespaces that may", "clusterqueue/" + cq.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d queues are fine", len(list.Items))), nil
@@ -145,7 +158,7 @@ func clusterQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 
 func orOK(found []Finding, text string) []Finding {
 	if len(found) == 0 {
-		return []Finding{{OK, text, ""}}
+		return []Finding{{OK, text, "", ""}}
 	}
 	return found
 }
@@ -162,7 +175,7 @@ func localQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	for i := range list.Items {
 		lq := &list.Items[i]
 		if !slices.ContainsFunc(queues.Items, func(q kueue.ClusterQueue) bool { return q.Name == string(lq.Spec.ClusterQueue) }) {
-			found = append(found, Finding{Problem, fmt.Sprintf("LocalQueue %s/%s leads to ClusterQueue %s, which is not there", lq.Namespace, lq.Name, lq.Spec.ClusterQueue), "make that queue, or delete this one"})
+			found = append(found, Finding{Problem, fmt.Sprintf("LocalQueue %s/%s leads to ClusterQueue %s, which is not there", lq.Namespace, lq.Name, lq.Spec.ClusterQueue), "make that queue, or delete this one", "localqueue/" + lq.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d local queues are fine", len(list.Items))), nil
@@ -176,10 +189,10 @@ func flavors(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	var found []Finding
 	for _, f := range all {
 		if f.Nodes == 0 {
-			found = append(found, Finding{Problem, fmt.Sprintf("flavor %s matches no node", f.Name), "mend its nodeLabels: elastic flavor list"})
+			found = append(found, Finding{Problem, fmt.Sprintf("flavor %s matches no node", f.Name), "mend its nodeLabels: elastic flavor list", "resourceflavor/" + f.Name})
 		}
 		if len(f.Queues) == 0 {
-			found = append(found, Finding{Warning, fmt.Sprintf("flavor %s is in no queue", f.Name), "give a queue quota of it, or delete it"})
+			found = append(found, Finding{Warning, fmt.Sprintf("flavor %s is in no queue", f.Name), "give a queue quota of it, or delete it", "resourceflavor/" + f.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d flavors are fine", len(all))), nil
@@ -211,10 +224,10 @@ func workloads(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 			name = strings.ToLower(wl.OwnerReferences[0].Kind) + "/" + wl.OwnerReferences[0].Name
 		}
 		job := name[strings.Index(name, "/")+1:]
-		found = append(found, Finding{Problem, fmt.Sprintf("%s in %s can never start (%s)", name, wl.Namespace, condition.Reason), fmt.Sprintf("elastic explain %s -n %s", job, wl.Namespace)})
+		found = append(found, Finding{Problem, fmt.Sprintf("%s in %s can never start (%s)", name, wl.Namespace, condition.Reason), fmt.Sprintf("elastic explain %s -n %s", job, wl.Namespace), name})
 	}
 	if never > most {
-		found = append(found, Finding{Problem, fmt.Sprintf("and %d more that can never start", never-most), ""})
+		found = append(found, Finding{Problem, fmt.Sprintf("and %d more that can never start", never-most), "", ""})
 	}
 	return orOK(found, fmt.Sprintf("%d workloads can start in time", len(list.Items))), nil
 }
@@ -223,14 +236,14 @@ func cards(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	list := &egpu.GPUList{}
 	if err := c.List(ctx, list); err != nil {
 		if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
-			return []Finding{{Warning, "there are no GPU objects: cards are known by the nodes' labels only", "install elastic-gpu-agent for shares and health"}}, nil
+			return []Finding{{Warning, "there are no GPU objects: cards are known by the nodes' labels only", "install elastic-gpu-agent for shares and health", ""}}, nil
 		}
 		return nil, err
 	}
 	var found []Finding
 	for i := range list.Items {
 		if g := &list.Items[i]; g.Status.State == egpu.GPUUnhealthy {
-			found = append(found, Finding{Problem, fmt.Sprintf("card %d of %s is unhealthy: %s", g.Spec.Index, g.Spec.NodeName, g.Status.Message), "drain the node and mend the card"})
+			found = append(found, Finding{Problem, fmt.Sprintf("card %d of %s is unhealthy: %s", g.Spec.Index, g.Spec.NodeName, g.Status.Message), "drain the node and mend the card", "gpu/" + g.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d cards are healthy", len(list.Items))), nil

@@ -49,7 +49,7 @@ func Command() *cobra.Command {
 		},
 	}
 	job.AddType(cmd, &typed)
-	output.AddTo(cmd, "json", "yaml", "name")
+	output.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }
@@ -175,7 +175,7 @@ written with flags: submit --check.`,
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "manifest of the job; - for standard input (repeatable)")
 	cmd.Flags().StringVar(&queue, "queue", "", "the queue it would wait in, where the manifest names none")
-	output.AddTo(cmd, "json", "yaml", "name")
+	output.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }

@@ -107,7 +107,7 @@ func Render(s screen.Screen, a *Answer, now time.Time) {
 func headline(a *Answer) string {
 	x := a.Standing
 	if x == nil {
-		return fmt.Sprintf("%s is %s and in no queue: Elastic leaves it alone.", a.Job, strings.ToLower(a.Status))
+		return fmt.Sprintf("%s (%s) is in no queue: Elastic leaves it alone.", a.Job, strings.ToLower(a.Status))
 	}
 	queue := "queue " + x.LocalQueue
 	if x.ClusterQueue != "" {

@@ -75,7 +75,7 @@ func describeCommand(flags *reach.Flags) *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), card, []string{"gpu/" + card.Name}, func(s screen.Screen, _ bool) { printCard(s, &card, g.Spec.UUID) })
 		},
 	}
-	output.AddTo(cmd, "json", "yaml", "name")
+	output.AddTo(cmd)
 	return cmd
 }
 

@@ -90,7 +90,7 @@ func describeCommand(flags *reach.Flags) *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), q, []string{"clusterqueue/" + q.Name}, func(s screen.Screen, _ bool) { printQueue(s, &q) })
 		},
 	}
-	output.AddTo(cmd, "json", "yaml", "name")
+	output.AddTo(cmd)
 	return cmd
 }
 

@@ -55,14 +55,14 @@ func treeCommand(flags *reach.Flags) *cobra.Command {
 				return err
 			}
 			roots := Tree(queues.Items, cohorts.Items, corev1.ResourceName(name))
-			return output.Print(cmd.OutOrStdout(), roots, nil, func(s screen.Screen, _ bool) {
+			return output.Print(cmd.OutOrStdout(), roots, names(roots), func(s screen.Screen, _ bool) {
 				fmt.Fprintln(s, name)
 				printTree(s, roots, corev1.ResourceName(name))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&name, "resource", "nvidia.com/gpu", "the resource to show")
-	output.AddTo(cmd, "json", "yaml")
+	output.AddTo(cmd)
 	return cmd
 }
 
@@ -111,6 +111,19 @@ func Tree(queues []kueue.ClusterQueue, cohorts []kueue.Cohort, name corev1.Resou
 		n.sum()
 	}
 	return roots
+}
+
+// names of the tree's objects, from the top.
+func names(list []*Node) []string {
+	var out []string
+	for _, n := range list {
+		kind := "cohort/"
+		if n.Queue {
+			kind = "clusterqueue/"
+		}
+		out = append(append(out, kind+n.Name), names(n.Below)...)
+	}
+	return out
 }
 
 func byName(list []*Node) {
@@ -233,7 +246,7 @@ func bar(n *Node) string {
 	const size = 20
 	most := max(n.Nominal, n.Used, 1)
 	own := int(min(n.Used, n.Nominal) * size / most)
-	over := int(max(0, n.Used-n.Nominal) * size / most)
+	over := int(n.Used*size/most) - own
 	return "[" + strings.Repeat("#", own) + strings.Repeat("+", over) + strings.Repeat(".", size-own-over) + "]"
 }
 

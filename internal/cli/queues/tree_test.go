@@ -40,7 +40,7 @@ func TestTree(t *testing.T) {
 	want := `org           [##################..] 30 of 32, 4 lent to each other, 2 idle
 ├─ research   [#################...] 14 of 16, 4 lent to each other, 2 idle
 │  ├─ nlp     [#####...............] 2 of 8, 6 idle
-│  └─ vision  [#############++++++.] 12 of 8, 4 borrowed, share 125
+│  └─ vision  [#############+++++++] 12 of 8, 4 borrowed, share 125
 └─ prod       [####################] 16 of 16
 alone         [#####...............] 1 of 4, 3 idle
 `
