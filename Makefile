@@ -83,7 +83,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-node ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-node test-rights ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit
@@ -99,19 +99,27 @@ test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with th
 test-native: ## Run the GPU library's tests against a stub driver, plain and under sanitizers
 	@$(MAKE) --no-print-directory -s -C native/cuda test sanitize
 
+# What the programs' accounts did in the tests' clusters.
+USES = $(CURDIR)/bin/uses
+
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
-	go test -count=1 $$(go list ./test/... | grep -v '/test/operators')
+	rm -rf $(USES)
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/operators\|/test/rights')
+
+.PHONY: test-rights
+test-rights: ## Compare what the programs did in the tests before with what they are allowed
+	ELASTIC_USES=$(USES) go test -count=1 ./test/rights
 
 .PHONY: test-node
 test-node: build ## Run the agent on a real node with real containers; Linux and root
 	@if [ "$$(uname)" != Linux ] || [ "$$(id -u)" != 0 ]; then echo "no real node here: that takes Linux and root"; exit 0; fi; \
 	$(MAKE) --no-print-directory build-node && $(MAKE) --no-print-directory -s -C native/cuda stub && \
-	ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent
+	ELASTIC_USES=$(USES) ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent
 
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic
-	ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
+	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour

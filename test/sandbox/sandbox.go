@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/test/rights"
 )
 
 // Patience is how long a condition may take to come true. Nothing waits this
@@ -137,10 +139,15 @@ func Start(options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := os.WriteFile(filepath.Join(dir, "audit-policy.yaml"), []byte(rights.Policy), 0o600); err != nil {
+		return nil, err
+	}
+	audited := append(slices.Clone(options.SandboxArgs),
+		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, SandboxArgs: options.SandboxArgs, Queue: options.Queue, Out: io.Discard}
+		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, SandboxArgs: audited, Queue: options.Queue, Out: io.Discard}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}
@@ -157,8 +164,10 @@ func Start(options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Stop ends the cluster.
-func (c *Cluster) Stop() error { return c.stop() }
+// Stop ends the cluster, and notes what the programs' accounts did in it.
+func (c *Cluster) Stop() error {
+	return errors.Join(c.stop(), rights.Keep(filepath.Join(c.Dir, "audit.log")))
+}
 
 func (c *Cluster) connect(options Options) error {
 	config, err := clientcmd.BuildConfigFromFlags("", c.State.Kubeconfig)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ func newRunCommand() *cobra.Command {
 	var (
 		options          run.Options
 		nodes, listen    string
+		apiServer        []string
 		untilStdinCloses bool
 	)
 	cmd := &cobra.Command{
@@ -44,6 +46,14 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 			}
 			if options.Listen = net.ParseIP(listen); options.Listen == nil {
 				return fmt.Errorf("--listen %q is not an IP address", listen)
+			}
+			options.APIServer = map[string]string{}
+			for _, arg := range apiServer {
+				name, value, ok := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+				if !ok {
+					return fmt.Errorf("--apiserver-arg %q: write NAME=VALUE", arg)
+				}
+				options.APIServer[name] = value
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
@@ -70,6 +80,7 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 	flags.IntVar(&options.Verbosity, "verbosity", 0, "how much the components log, as their own -v")
 	flags.StringVar(&listen, "listen", "127.0.0.1", "address the API server listens on; the port is a free one")
 	flags.StringVar(&options.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration file for kube-scheduler; connection and leader election are filled in")
+	flags.StringArrayVar(&apiServer, "apiserver-arg", nil, "NAME=VALUE: a flag of kube-apiserver (repeatable)")
 	flags.DurationVar(&options.StartTimeout, "start-timeout", 5*time.Minute, "give up when not ready after this time")
 	_ = cmd.MarkFlagRequired("dir") // the flag exists
 	return cmd

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 
@@ -52,7 +53,7 @@ func (f flags) set(sets cliflag.NamedFlagSets) error {
 	return nil
 }
 
-func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listener net.Listener) (func(context.Context) error, error) {
+func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listener net.Listener, more map[string]string) (func(context.Context) error, error) {
 	o := apiserveroptions.NewServerRunOptions()
 	address := listener.Addr().(*net.TCPAddr)
 	o.SecureServing.Listener = listener
@@ -60,7 +61,7 @@ func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listene
 	o.SecureServing.BindAddress = address.IP
 	// Endpoints may not hold a loopback address, so the kubernetes service has none.
 	o.SecureServing.ExternalAddress = address.IP
-	err := flags{
+	all := flags{
 		"endpoint-reconciler-type":           "none",
 		"etcd-servers":                       etcd,
 		"client-ca-file":                     files.CA.Cert,
@@ -86,8 +87,9 @@ func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listene
 		// Simulated nodes have an InternalIP of their own that nobody answers at;
 		// their kubelet listens on loopback, which they publish as ExternalIP.
 		"kubelet-preferred-address-types": "ExternalIP,InternalIP,Hostname",
-	}.set(o.Flags())
-	if err != nil {
+	}
+	maps.Copy(all, more)
+	if err := all.set(o.Flags()); err != nil {
 		return nil, err
 	}
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {

@@ -26,8 +26,9 @@ const stopPatience = 4 * time.Second
 // Config says how to start a control plane.
 type Config struct {
 	Dir             *statedir.Dir
-	Listen          net.IP // where the API server listens
-	SchedulerConfig string // a KubeSchedulerConfiguration file, or empty
+	Listen          net.IP            // where the API server listens
+	SchedulerConfig string            // a KubeSchedulerConfiguration file, or empty
+	APIServer       map[string]string // more flags of kube-apiserver, or other values
 	EtcdLogger      *zap.Logger
 	Progress        func(message string)
 }
@@ -112,7 +113,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context, c Config) error {
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	cp.Server = "https://" + net.JoinHostPort(host.String(), port)
-	run, err := prepareAPIServer(ctx, cp.Files, cp.etcd.Endpoint, listener)
+	run, err := prepareAPIServer(ctx, cp.Files, cp.etcd.Endpoint, listener, c.APIServer)
 	if err != nil {
 		listener.Close()
 		return fmt.Errorf("kube-apiserver: %w", err)

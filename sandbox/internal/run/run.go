@@ -30,6 +30,7 @@ type Options struct {
 	Fleet           []shape.Node
 	Listen          net.IP
 	SchedulerConfig string
+	APIServer       map[string]string
 	Verbosity       int
 	StartTimeout    time.Duration
 }
@@ -109,6 +110,7 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 		Dir:             s.dir,
 		Listen:          s.options.Listen,
 		SchedulerConfig: s.options.SchedulerConfig,
+		APIServer:       s.options.APIServer,
 		EtcdLogger:      s.logs.etcdLogger(s.options.Verbosity),
 		Progress:        s.events.Progress,
 	})
