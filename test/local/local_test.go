@@ -124,6 +124,12 @@ func TestReadmeFirstJob(t *testing.T) {
 			t.Errorf("up must say %q:\n%s", want, out)
 		}
 	}
+	_, next, _ := strings.Cut(out, "What to type next:\n")
+	for line := range strings.Lines(next) {
+		if !strings.Contains(line, " down") { // the cluster is still needed
+			script += line
+		}
+	}
 	cmd := exec.Command("bash", "-e", "-c", script)
 	cmd.Dir = root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG=")

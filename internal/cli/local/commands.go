@@ -87,18 +87,22 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 
 // next tells what to type now.
 func (c *Cluster) next(out io.Writer) {
-	flag := ""
+	flag, local := "", ""
 	if c.Name != DefaultName {
-		flag = " --name " + c.Name
+		flag, local = " --name "+c.Name, " --local "+c.Name
 	}
 	fmt.Fprintf(out, `
 What to type next:
+  %[2]s submit job%[3]s --name=mine --queue=main --gpus=4 --image=busybox "sleep 60"
+  %[2]s list%[3]s
+  %[2]s explain%[3]s mine                      # why a job waits, and what would let it in
+  %[2]s queue list%[3]s
   %[2]s kubectl%[1]s get nodes                 # any kubectl command
   %[2]s kubectl%[1]s get clusterqueues,workloads -A
   export KUBECONFIG=$(%[2]s kubeconfig%[1]s)   # for your own tools
   %[2]s status
   %[2]s down%[1]s
-`, flag, typed())
+`, flag, typed(), local)
 }
 
 // typed is how this program is called from here: by name where the PATH leads
