@@ -105,7 +105,7 @@ USES = $(CURDIR)/bin/uses
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/operators\|/test/rights')
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/operators\|/test/rights')
 
 .PHONY: test-rights
 test-rights: ## Compare what the programs did in the tests before with what they are allowed

@@ -45,8 +45,8 @@ const (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(variable) == "" {
-		fmt.Println("no real node: run 'make test-node'")
-		return
+		fmt.Fprintln(os.Stderr, "it needs a real node: run 'make test-node'")
+		os.Exit(1)
 	}
 	os.Exit(run(m))
 }
