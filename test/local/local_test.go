@@ -104,6 +104,14 @@ func TestInterruptEndsEverything(t *testing.T) {
 	}
 }
 
+func shell(dir, script string) (string, error) {
+	cmd := exec.Command("bash", "-e", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG=")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // The README's first job, word for word, after "make up".
 func TestReadmeFirstJob(t *testing.T) {
 	home(t)
@@ -124,21 +132,22 @@ func TestReadmeFirstJob(t *testing.T) {
 			t.Errorf("up must say %q:\n%s", want, out)
 		}
 	}
+	typed := ""
 	_, next, _ := strings.Cut(out, "What to type next:\n")
 	for line := range strings.Lines(next) {
 		if !strings.Contains(line, " down") { // the cluster is still needed
-			script += line
+			typed += line
 		}
 	}
-	cmd := exec.Command("bash", "-e", "-c", script)
-	cmd.Dir = root()
-	cmd.Env = append(os.Environ(), "KUBECONFIG=")
-	got, err := cmd.CombinedOutput()
+	got, err := shell(root(), script)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, got)
 	}
-	if !strings.Contains(string(got), "condition met") {
+	if !strings.Contains(got, "condition met") {
 		t.Errorf("the job must finish:\n%s", got)
+	}
+	if got, err := shell(".", typed); err != nil {
+		t.Errorf("what to type next: %v\n%s", err, got)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,7 +29,9 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -119,16 +122,33 @@ func install() error {
 	if err != nil {
 		return err
 	}
+	crds = slices.DeleteFunc(crds, func(crd *unstructured.Unstructured) bool { return !strings.HasSuffix(crd.GetName(), ".kueue.x-k8s.io") })
 	for _, crd := range crds {
-		if !strings.HasSuffix(crd.GetName(), ".kueue.x-k8s.io") {
-			continue
-		}
 		delete(crd.Object["spec"].(map[string]any), "conversion")
 		if err := api.Create(context.Background(), crd); err != nil {
 			return err
 		}
 	}
+	for _, crd := range crds {
+		if err := served(crd); err != nil {
+			return fmt.Errorf("waiting for %s: %w", crd.GetName(), err)
+		}
+	}
 	return nil
+}
+
+// served waits until objects of a new kind can be listed.
+func served(crd *unstructured.Unstructured) error {
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "listKind")
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind(kind))
+	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, sandbox.Patience, true, func(ctx context.Context) (bool, error) {
+		err := api.List(ctx, list)
+		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // process is an elastic-queue under way.
