@@ -3,10 +3,9 @@
 # Linux only. Takes a C compiler, and for runc libseccomp's headers: where they are missing they are taken from Debian's
 # package, which is unpacked and not installed.
 set -eu
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
 cd "$(dirname "$0")"
-out=$1
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
 
 if ! pkg-config --exists libseccomp; then
 	headers=$out/libseccomp-dev
