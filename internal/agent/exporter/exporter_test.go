@@ -1,0 +1,132 @@
+package exporter_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/exporter"
+	"github.com/elastic-ai/elastic/internal/agent/slots"
+)
+
+// node has one card, of which one container has a share and another the rest without a library.
+type node struct {
+	grants    []slots.Grant
+	processes []gpushare.Process
+}
+
+func (n *node) exporter() *exporter.Exporter {
+	return &exporter.Exporter{
+		Node: "n1", Log: logr.Discard(),
+		Cards: func(context.Context) ([]discovery.Card, error) {
+			c := conformance.Card(0)
+			c.UsedMB, c.Load = 700, &discovery.Load{Core: 40, Power: 250}
+			return []discovery.Card{c}, nil
+		},
+		Grants:    func() ([]slots.Grant, error) { return n.grants, nil },
+		Processes: func(context.Context, string) ([]gpushare.Process, error) { return n.processes, nil },
+		Pod: func(context.Context, types.NamespacedName) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+				"batch.kubernetes.io/job-name": "train", "kueue.x-k8s.io/local-queue-name": "main", "kueue.x-k8s.io/cluster-queue-name": "team",
+			}}}
+		},
+	}
+}
+
+func process(socket string, busy, waited int64) gpushare.Process {
+	return gpushare.Process{Socket: socket, Devices: []gpushare.Device{{
+		UUID: conformance.Card(0).UUID, Used: 600 << 20, Swapped: 100 << 20, BusyNS: busy, WaitedNS: waited,
+	}}}
+}
+
+func TestWhatIsTold(t *testing.T) {
+	n := &node{
+		grants:    []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}, {Backend: "mps", Share: *conformance.Subject{}.Share("4", 0)}},
+		processes: []gpushare.Process{process("a", 2e9, 5e8), process("b", 1e9, 0)},
+	}
+	const card = `{card="0",model="A100-40G",node="n1",uuid="GPU-00000000-0000-0000-0000-000000000000"}`
+	const share = `{backend="gpushare",card="0",cluster_queue="team",container="main",job="train",namespace="team",node="n1",pod="pod-3",queue="main",uuid="GPU-00000000-0000-0000-0000-000000000000"}`
+	want := `
+# HELP elastic_gpu_card_core_allocated_ratio Part of the card's compute that containers here were given; without limits each counts as 1.
+# TYPE elastic_gpu_card_core_allocated_ratio gauge
+elastic_gpu_card_core_allocated_ratio` + card + ` 0.6
+# HELP elastic_gpu_card_memory_allocated_bytes Memory that containers here were given.
+# TYPE elastic_gpu_card_memory_allocated_bytes gauge
+elastic_gpu_card_memory_allocated_bytes` + card + ` 2.097152e+09
+# HELP elastic_gpu_card_utilization_ratio Part of the time in which the card did something.
+# TYPE elastic_gpu_card_utilization_ratio gauge
+elastic_gpu_card_utilization_ratio` + card + ` 0.4
+# HELP elastic_gpu_container_compute_seconds_total Time that it had the card.
+# TYPE elastic_gpu_container_compute_seconds_total counter
+elastic_gpu_container_compute_seconds_total` + share + ` 3
+# HELP elastic_gpu_container_memory_swapped_bytes Of that, what is on the host.
+# TYPE elastic_gpu_container_memory_swapped_bytes gauge
+elastic_gpu_container_memory_swapped_bytes` + share + ` 2.097152e+08
+# HELP elastic_gpu_container_memory_used_bytes Memory that it uses.
+# TYPE elastic_gpu_container_memory_used_bytes gauge
+elastic_gpu_container_memory_used_bytes` + share + ` 6.291456e+08
+# HELP elastic_gpu_container_throttled_seconds_total Time that its launches waited for their turn.
+# TYPE elastic_gpu_container_throttled_seconds_total counter
+elastic_gpu_container_throttled_seconds_total` + share + ` 0.5
+`
+	if err := testutil.CollectAndCompare(n.exporter(), strings.NewReader(want),
+		"elastic_gpu_card_core_allocated_ratio", "elastic_gpu_card_memory_allocated_bytes", "elastic_gpu_card_utilization_ratio",
+		"elastic_gpu_container_compute_seconds_total", "elastic_gpu_container_memory_swapped_bytes",
+		"elastic_gpu_container_memory_used_bytes", "elastic_gpu_container_throttled_seconds_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// Processes come and go; what they did stays counted, and a pid that is used again counts from zero.
+func TestCountersNeverGoBack(t *testing.T) {
+	n := &node{grants: []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}}}
+	e := n.exporter()
+	for i, step := range []struct {
+		processes []gpushare.Process
+		want      float64
+	}{
+		{[]gpushare.Process{process("a", 2e9, 0)}, 2},
+		{[]gpushare.Process{process("a", 3e9, 0), process("b", 1e9, 0)}, 4},
+		{[]gpushare.Process{process("b", 2e9, 0)}, 5},
+		{nil, 5},
+		{[]gpushare.Process{process("b", 1e9, 0)}, 6},
+	} {
+		n.processes = step.processes
+		if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != step.want {
+			t.Errorf("step %d: %g seconds, want %g", i, got, step.want)
+		}
+	}
+	// Another pod in the same slot begins at zero.
+	n.grants[0].UID, n.processes = "another", nil
+	if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != 0 {
+		t.Errorf("another pod begins with %g seconds", got)
+	}
+}
+
+// value of a metric that there is one of.
+func value(t *testing.T, e *exporter.Exporter, name string) float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(e)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
