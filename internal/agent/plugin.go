@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
+	"github.com/elastic-ai/elastic/internal/agent/backend/mps"
+	"github.com/elastic-ai/elastic/internal/agent/backend/qgpu"
+	"github.com/elastic-ai/elastic/internal/agent/backend/remote"
+	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
 	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
@@ -59,15 +65,31 @@ func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
 
 // Backends of the node, the one for shares first. A new one is a line here.
 func (n *Node) Backends() ([]backend.Backend, error) {
-	library, err := installLibrary(n.Config.Library, filepath.Join(n.Config.StateDir, "lib"))
+	state := func(name string) string { return filepath.Join(n.Config.StateDir, name) }
+	library, err := installLibrary(n.Config.Library, state("lib"))
 	if err != nil {
 		return nil, fmt.Errorf("installing the library that holds shares: %w", err)
 	}
 	driver := &backend.NodeDriver{CDIDirs: n.Config.DriverDirs, Kind: "nvidia.com/gpu"}
-	n.shares = &gpushare.Backend{Driver: driver, Dir: filepath.Join(n.Config.StateDir, "gpushare"), Library: library}
-	list := []backend.Backend{n.shares, &whole.Backend{Driver: driver}}
-	if real, ok := n.Source.(*discovery.NVML); ok {
-		list = append(list, &mig.Backend{Driver: driver, Lib: real.Lib(), Dir: filepath.Join(n.Config.StateDir, "mig")})
+	n.shares = &gpushare.Backend{Driver: driver, Dir: state("gpushare"), Library: library}
+	var list []backend.Backend
+	switch source := n.Source.(type) {
+	case discovery.Simulated:
+		list = []backend.Backend{&simulated.Backend{As: "simulated", Dir: state("simulated")}, &simulated.Backend{As: "whole", Dir: state("whole")}}
+	case *discovery.NVML:
+		list = []backend.Backend{
+			n.shares, &whole.Backend{Driver: driver},
+			&mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")},
+			&mps.Backend{Driver: driver, Dir: state("mps"), Control: "nvidia-cuda-mps-control", Shm: "/dev/shm"},
+			&qgpu.Backend{Dir: state("qgpu")},
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Config.RemoteBackends)) {
+		other, err := remote.New(name, n.Config.RemoteBackends[name])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, other)
 	}
 	return list, nil
 }

@@ -254,6 +254,8 @@ type DevicePlugin struct {
 	Library string `json:"library,omitempty"`
 	// WholeCards has the node offer nvidia.com/gpu, too: where no other device plugin does.
 	WholeCards bool `json:"wholeCards,omitempty"`
+	// RemoteBackends are somebody else's, by the name that classes choose them by: the socket each listens on.
+	RemoteBackends map[string]string `json:"remoteBackends,omitempty"`
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue.

@@ -30,6 +30,8 @@ type Share struct {
 	Cards     []Card
 	// Parameters of the claim's class; none for resources asked for directly.
 	Parameters map[string]string
+	// Paths of a device that somebody made for the claim (qGPU).
+	Paths []string
 }
 
 // Card of a share, and how much of it.
@@ -140,6 +142,9 @@ func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) 
 			return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
 		}
 		s.Parameters = class.Parameters
+	}
+	if device.Spec.QGPU != nil {
+		s.Paths = device.Spec.QGPU.Paths
 	}
 	asked, err := request.List(device.Spec.Capacity, request.Share)
 	if err != nil {

@@ -76,11 +76,12 @@ func (s *Slots) Fill(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	// What an earlier holder left behind in any of them is gone before the next one comes.
+	// What an earlier holder left behind in any of them is gone before the next one comes. One that does
+	// not answer is asked again when the slot is empty; it stops nobody who does not want it.
 	for _, other := range s.Backends {
 		if other != b {
 			if err := other.Release(ctx, id); err != nil {
-				return err
+				s.Log.Error(err, "what an earlier container had is not taken away yet", "slot", id, "backend", other.Name())
 			}
 		}
 	}
@@ -125,10 +126,11 @@ func (s *Slots) Clean(ctx context.Context) error {
 	for i := range grants {
 		left[grants[i].ID] = &grants[i]
 	}
+	var failed error
 	for _, b := range s.Backends {
 		ids, err := b.Held(ctx)
 		if err != nil {
-			return fmt.Errorf("backend %s: %w", b.Name(), err)
+			failed = errors.Join(failed, fmt.Errorf("backend %s: %w", b.Name(), err))
 		}
 		for _, id := range ids {
 			if _, known := left[id]; !known {
@@ -149,19 +151,21 @@ func (s *Slots) Clean(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := s.empty(ctx, id); err != nil {
-			return err
-		}
+		failed = errors.Join(failed, s.empty(ctx, id))
 	}
-	return nil
+	return failed
 }
 
 // empty a slot: what it is made of goes before what says so.
 func (s *Slots) empty(ctx context.Context, id string) error {
+	var failed error
 	for _, b := range s.Backends {
 		if err := b.Release(ctx, id); err != nil {
-			return fmt.Errorf("backend %s, slot %s: %w", b.Name(), id, err)
+			failed = errors.Join(failed, fmt.Errorf("backend %s, slot %s: %w", b.Name(), id, err))
 		}
+	}
+	if failed != nil {
+		return failed
 	}
 	if err := os.Remove(s.file(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -162,3 +162,23 @@ func TestClassChoosesTheBackend(t *testing.T) {
 		t.Fatal("a backend that is not there was used")
 	}
 }
+
+// away is a backend of somebody else's that does not answer.
+type away struct{ backend.Backend }
+
+func (away) Name() string                           { return "away" }
+func (away) Release(context.Context, string) error  { return errors.New("nobody answers") }
+func (away) Held(context.Context) ([]string, error) { return nil, errors.New("nobody answers") }
+
+func TestABackendThatDoesNotAnswerStopsNobodyElse(t *testing.T) {
+	f := newFixture(t)
+	f.Backends = append(f.Backends, away{})
+	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	if err := f.Fill(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	clear(f.holders)
+	if err := f.Clean(t.Context()); err == nil || f.there(t, "state/shares/*") != 0 || f.there(t, "cdi/*.json") != 1 {
+		t.Fatalf("%v: want the share gone, and the slot asked about again", err)
+	}
+}

@@ -22,6 +22,8 @@ type Subject struct {
 	Whole bool
 	// Leaves says that a share leaves something on the node, which Held must show.
 	Leaves bool
+	// Paths of the device that its shares name, for a backend that needs some.
+	Paths []string
 }
 
 // Card of a node, for tests.
@@ -40,7 +42,7 @@ func (s Subject) Share(id string, index int) *share.Share {
 	}
 	return &share.Share{
 		ID: id, Pod: types.NamespacedName{Namespace: "team", Name: "pod-" + id}, UID: types.UID("uid-" + id), Container: "main",
-		Cards: []share.Card{c},
+		Cards: []share.Card{c}, Paths: s.Paths,
 	}
 }
 

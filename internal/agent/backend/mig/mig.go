@@ -11,10 +11,8 @@ package mig
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,18 +50,19 @@ type instance struct {
 
 // Prepare makes an instance on each card of the share.
 func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEdits, error) {
-	record, err := b.read(s.ID)
-	if err != nil {
+	var record []instance
+	if err := backend.Recall(b.path("shares"), s.ID, &record); err != nil {
 		return nil, err
 	}
 	if !b.suits(record, s) {
 		if err := b.release(s.ID); err != nil {
 			return nil, err
 		}
+		var err error
 		if record, err = b.choose(s); err != nil {
 			return nil, err
 		}
-		if err := b.write(s.ID, record); err != nil {
+		if err := backend.Record(b.path("shares"), s.ID, record); err != nil {
 			return nil, err
 		}
 	}
@@ -219,8 +218,8 @@ func (b *Backend) capability(file string) (*specs.DeviceNode, error) {
 func (b *Backend) Release(_ context.Context, id string) error { return b.release(id) }
 
 func (b *Backend) release(id string) error {
-	record, err := b.read(id)
-	if err != nil {
+	var record []instance
+	if err := backend.Recall(b.path("shares"), id, &record); err != nil {
 		return err
 	}
 	for _, i := range record {
@@ -244,10 +243,7 @@ func (b *Backend) release(id string) error {
 			return err
 		}
 	}
-	if err := os.Remove(b.path("shares", filepath.Base(id))); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return backend.Forget(b.path("shares"), id)
 }
 
 // disable MIG on a card that we switched it on for, once it has no instances.
@@ -267,50 +263,8 @@ func (b *Backend) disable(uuid string, device nvml.Device) error {
 }
 
 // Held lists the shares that are written down.
-func (b *Backend) Held(context.Context) ([]string, error) {
-	entries, err := os.ReadDir(b.path("shares"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var ids []string
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".new") {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids, err
-}
+func (b *Backend) Held(context.Context) ([]string, error) { return backend.Recorded(b.path("shares")) }
 
 func (b *Backend) path(names ...string) string {
 	return filepath.Join(append([]string{b.Dir}, names...)...)
-}
-
-func (b *Backend) read(id string) ([]instance, error) {
-	data, err := os.ReadFile(b.path("shares", filepath.Base(id)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var record []instance
-	if err := json.Unmarshal(data, &record); err != nil {
-		return nil, fmt.Errorf("what was written of slot %s: %w", id, err)
-	}
-	return record, nil
-}
-
-func (b *Backend) write(id string, record []instance) error {
-	data, err := json.Marshal(record)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(b.path("shares"), 0o750); err != nil {
-		return err
-	}
-	file := b.path("shares", filepath.Base(id))
-	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
 }

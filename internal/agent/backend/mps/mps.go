@@ -1,0 +1,166 @@
+// Package mps holds containers to their share by NVIDIA's Multi-Process Service: a daemon for each card,
+// through which its programs run side by side, each with a part of its processors and of its memory.
+//
+// The limits are in the container's environment, where its pod cannot change them. A program that takes
+// them out of its own environment is not held: give such tenants a MIG instance.
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/share"
+)
+
+// Backend of shares by MPS.
+type Backend struct {
+	Driver backend.Driver
+	// Dir is ours alone; Control is nvidia-cuda-mps-control; Shm is the memory that daemons share with
+	// their clients.
+	Dir, Control, Shm string
+}
+
+// pipeDir is where programs in the container find the daemon.
+const pipeDir = "/run/nvidia-mps"
+
+// Name by which classes choose it.
+func (*Backend) Name() string { return "mps" }
+
+// Prepare has a daemon run for the card, and says how the container reaches it and with what.
+func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.ContainerEdits, error) {
+	if len(s.Cards) != 1 {
+		return nil, fmt.Errorf("container %s of pod %s has %d cards: MPS shares one", s.Container, s.Pod, len(s.Cards))
+	}
+	card := s.Cards[0]
+	// First that it is ours, then that it is there: a daemon of nobody's would never end.
+	var was []string
+	if err := backend.Recall(b.shares(), s.ID, &was); err != nil {
+		return nil, err
+	}
+	if !slices.Equal(was, []string{card.UUID}) {
+		if err := b.Release(ctx, s.ID); err != nil {
+			return nil, err
+		}
+	}
+	if err := backend.Record(b.shares(), s.ID, []string{card.UUID}); err != nil {
+		return nil, err
+	}
+	if err := b.run(ctx, card.UUID); err != nil {
+		return nil, fmt.Errorf("MPS of card %d: %w", card.Index, err)
+	}
+	edits, err := b.Driver.Edits(s)
+	if err != nil {
+		return nil, err
+	}
+	edits.Env = append(edits.Env, "CUDA_MPS_PIPE_DIRECTORY="+pipeDir)
+	if card.Percent < 100 {
+		edits.Env = append(edits.Env, fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%g", card.Percent))
+	}
+	if card.MemoryMB < card.Card.MemoryMB {
+		// To the daemon and its clients there is one card, and it is the first.
+		edits.Env = append(edits.Env, fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", card.MemoryMB))
+	}
+	edits.Mounts = append(edits.Mounts,
+		&specs.Mount{HostPath: b.card(card.UUID, "pipe"), ContainerPath: pipeDir, Options: []string{"rw", "nosuid", "bind"}},
+		&specs.Mount{HostPath: b.Shm, ContainerPath: "/dev/shm", Options: []string{"rw", "nosuid", "nodev", "bind"}})
+	return edits, nil
+}
+
+// run the daemon of a card, unless it answers.
+func (b *Backend) run(ctx context.Context, uuid string) error {
+	for _, dir := range []string{b.card(uuid, "pipe"), b.card(uuid, "log")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers reach it, whoever they run as
+			return err
+		}
+	}
+	if _, err := b.tell(ctx, uuid, "get_server_list"); err == nil {
+		return nil
+	}
+	start := b.command(ctx, uuid, "-d")
+	if out, err := start.CombinedOutput(); err != nil {
+		return fmt.Errorf("starting %s: %w: %s", b.Control, err, strings.TrimSpace(string(out)))
+	}
+	_, err := b.tell(ctx, uuid, "get_server_list")
+	return err
+}
+
+// tell the daemon of a card something.
+func (b *Backend) tell(ctx context.Context, uuid, what string) (string, error) {
+	cmd := b.command(ctx, uuid)
+	cmd.Stdin = strings.NewReader(what + "\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", what, err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
+
+func (b *Backend) command(ctx context.Context, uuid string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, b.Control, args...)
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+uuid,
+		"CUDA_MPS_PIPE_DIRECTORY="+b.card(uuid, "pipe"), "CUDA_MPS_LOG_DIRECTORY="+b.card(uuid, "log"))
+	return cmd
+}
+
+// Release forgets the share, and ends the daemon of a card that has no other.
+func (b *Backend) Release(ctx context.Context, id string) error {
+	var cards []string
+	if err := backend.Recall(b.shares(), id, &cards); err != nil {
+		return err
+	}
+	for _, uuid := range cards {
+		used, err := b.used(uuid, id)
+		if err != nil {
+			return err
+		}
+		if used {
+			continue
+		}
+		if _, err := b.tell(ctx, uuid, "get_server_list"); err == nil {
+			if _, err := b.tell(ctx, uuid, "quit"); err != nil {
+				return err
+			}
+		}
+		if err := os.RemoveAll(b.card(uuid)); err != nil {
+			return err
+		}
+	}
+	return backend.Forget(b.shares(), id)
+}
+
+// used says whether a share other than this one is on the card.
+func (b *Backend) used(uuid, but string) (bool, error) {
+	ids, err := backend.Recorded(b.shares())
+	if err != nil {
+		return false, err
+	}
+	for _, id := range ids {
+		var cards []string
+		if id == but {
+			continue
+		}
+		err = errors.Join(err, backend.Recall(b.shares(), id, &cards))
+		if slices.Contains(cards, uuid) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// Held lists the shares that are written down.
+func (b *Backend) Held(context.Context) ([]string, error) { return backend.Recorded(b.shares()) }
+
+func (b *Backend) shares() string { return filepath.Join(b.Dir, "shares") }
+
+func (b *Backend) card(uuid string, names ...string) string {
+	return filepath.Join(append([]string{b.Dir, "cards", filepath.Base(uuid)}, names...)...)
+}

@@ -1,0 +1,112 @@
+package mps_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/mps"
+)
+
+// control behaves as nvidia-cuda-mps-control does: -d starts a daemon for the pipe directory, or fails
+// where one runs; a command on standard input reaches it, or fails where none does.
+const control = `#!/bin/sh
+pipe=$CUDA_MPS_PIPE_DIRECTORY/control
+if [ "$1" = -d ]; then
+	[ -e "$pipe" ] && { echo "An instance of this daemon is already running"; exit 1; }
+	echo "$CUDA_VISIBLE_DEVICES" > "$pipe"
+	exit 0
+fi
+read -r command
+[ -e "$pipe" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
+case $command in
+quit) rm "$pipe" ;;
+get_server_list) ;;
+*) exit 1 ;;
+esac
+`
+
+func newBackend(t *testing.T, dir string) *mps.Backend {
+	t.Helper()
+	program := filepath.Join(dir, "control")
+	if err := os.WriteFile(program, []byte(control), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &mps.Backend{Driver: &backend.NodeDriver{Root: dir}, Dir: filepath.Join(dir, "state"), Control: program, Shm: filepath.Join(dir, "shm")}
+}
+
+func TestConformance(t *testing.T) {
+	dirs := map[string]string{}
+	conformance.Run(t, conformance.Subject{
+		Leaves: true,
+		New: func(t *testing.T) backend.Backend {
+			if dirs[t.Name()] == "" {
+				dirs[t.Name()] = t.TempDir()
+			}
+			return newBackend(t, dirs[t.Name()])
+		},
+	})
+}
+
+// The first share of a card starts its daemon, the last one ends it.
+func TestDaemonRunsWhileItIsNeeded(t *testing.T) {
+	dir := t.TempDir()
+	b := newBackend(t, dir)
+	running := func() int {
+		pipes, err := filepath.Glob(filepath.Join(dir, "state", "cards", "*", "pipe", "control"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(pipes)
+	}
+	for i, card := range []int{0, 0, 1} {
+		if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share(fmt.Sprint(i), card)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if running() != 2 {
+		t.Fatalf("%d daemons for two cards", running())
+	}
+	for i, want := range []int{2, 1, 0} {
+		if err := b.Release(t.Context(), fmt.Sprint(i)); err != nil || running() != want {
+			t.Fatalf("after share %d: %d daemons, want %d: %v", i, running(), want, err)
+		}
+	}
+}
+
+func TestLimitsAreInTheEnvironment(t *testing.T) {
+	b := newBackend(t, t.TempDir())
+	edits, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1000M", "CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps"} {
+		if !slices.Contains(edits.Env, want) {
+			t.Errorf("env %v lacks %s", edits.Env, want)
+		}
+	}
+	two := conformance.Subject{}.Share("2", 0)
+	two.Cards = append(two.Cards, two.Cards[0])
+	if _, err := b.Prepare(t.Context(), two); err == nil {
+		t.Error("MPS was to share two cards")
+	}
+}
+
+// A node without MPS says so, and keeps nothing.
+func TestWithoutMPS(t *testing.T) {
+	b := newBackend(t, t.TempDir())
+	b.Control += ".gone"
+	if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil {
+		t.Fatal("a container would start without its daemon")
+	}
+	if err := b.Release(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := b.Held(t.Context()); err != nil || len(ids) != 0 {
+		t.Fatalf("%v %v", ids, err)
+	}
+}

@@ -1,0 +1,67 @@
+package remote_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	wire "github.com/elastic-ai/elastic/api/backend/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/remote"
+	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
+)
+
+// Somebody else's backend passes what ours pass, over the socket.
+func TestConformance(t *testing.T) {
+	dirs := map[string]string{}
+	conformance.Run(t, conformance.Subject{
+		Leaves: true,
+		New: func(t *testing.T) backend.Backend {
+			if dirs[t.Name()] == "" {
+				dirs[t.Name()] = t.TempDir()
+			}
+			return behind(t, &simulated.Backend{As: "theirs", Dir: dirs[t.Name()]})
+		},
+	})
+}
+
+// behind a socket of its own.
+func behind(t *testing.T, theirs backend.Backend) backend.Backend {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "backend-") // short: sockets' paths are
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	wire.RegisterBackendServer(server, &remote.Server{Backend: theirs})
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	b, err := remote.New(theirs.Name(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBackendThatIsNotThere(t *testing.T) {
+	b, err := remote.New("theirs", filepath.Join(t.TempDir(), "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil {
+		t.Error("a container would start without its share")
+	}
+	if _, err := b.Held(t.Context()); err == nil {
+		t.Error("it is said to hold nothing, and nobody knows")
+	}
+}
