@@ -143,7 +143,7 @@ func shown(cmd *cobra.Command) []string {
 		if sub.Name() == "submit" || sub.Name() == "plan" {
 			continue
 		}
-		if sub.Flags().Lookup("output") != nil {
+		if sub.Flag("output") != nil && sub.Flag("kubeconfig") != nil {
 			list = append(list, sub.CommandPath())
 		}
 		list = append(list, shown(sub)...)
