@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -101,6 +102,9 @@ func print(o outcome) {
 	fmt.Printf("%-9s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %.2f writes and %.2f events per workload, mean wait %s\n",
 		o.name, o.wall.Seconds(), o.cpu.Seconds(), o.apiCPU.Seconds(), o.memory, o.evictions,
 		o.perAdmission(o.writes), o.perAdmission(o.events), strings.Join(waits, ", "))
+	machine := o.wall.Seconds() * float64(runtime.NumCPU())
+	fmt.Printf("%-9s of %d cores in that time: control plane %.0f %%, %s %.0f %%, runner %.0f %%\n", "", runtime.NumCPU(),
+		100*o.apiCPU.Seconds()/machine, o.name, 100*o.cpu.Seconds()/machine, 100*o.runnerCPU.Seconds()/machine)
 }
 
 // figures compares; a ratio is Kueue's cost over ours.
@@ -110,7 +114,7 @@ func figures(kueue, elastic, unlimited outcome) {
 	figure("queue_wall_ratio", kueue.wall.Seconds()/elastic.wall.Seconds(), "x")
 	figure("queue_wall_ratio_unlimited", kueue.wall.Seconds()/unlimited.wall.Seconds(), "x")
 	figure("queue_api_cpu_ratio", kueue.apiCPU.Seconds()/elastic.apiCPU.Seconds(), "x")
-	figure("queue_writes_per_admission", elastic.perAdmission(elastic.writes), "writes")
+	figure("queue_writes_per_admission", elastic.perAdmission(elastic.writes+elastic.events), "writes")
 	figure("queue_events_per_admission", elastic.perAdmission(elastic.events), "events")
 	figure("queue_evictions_ratio", float64(kueue.evictions)/max(1, float64(elastic.evictions)), "x")
 }

@@ -16,6 +16,7 @@ import (
 type outcome struct {
 	name                string
 	wall, cpu, apiCPU   time.Duration
+	runnerCPU           time.Duration
 	memory              int // MiB
 	admitted, evictions int
 	// writes to objects; events are counted apart.
@@ -79,7 +80,7 @@ func (s setup) run(ctx context.Context, name string, program func(dir, kubeconfi
 	last := filepath.Join(results, "wlStates.csv")
 	err = wait(ctx, s.timeout+time.Minute, runner, func() bool { _, err := os.Stat(last); return err == nil })
 	if err == nil {
-		out, err = measure(name, side, plane, planeBefore, metrics)
+		out, err = measure(name, side, plane, runner, planeBefore, metrics)
 	}
 	_ = runner.cmd.Process.Kill()
 	<-runner.done
@@ -92,11 +93,12 @@ func (s setup) run(ctx context.Context, name string, program func(dir, kubeconfi
 	return out, out.read(filepath.Join(results, "summary.yaml"))
 }
 
-func measure(name string, side, plane *process, planeBefore time.Duration, metrics string) (outcome, error) {
+func measure(name string, side, plane, runner *process, planeBefore time.Duration, metrics string) (outcome, error) {
 	out := outcome{name: name, memory: side.peak()}
 	cpu, err1 := side.cpu()
 	planeCPU, err2 := plane.cpu()
 	counts, err3 := requests(metrics)
+	out.runnerCPU, _ = runner.cpu() // it may have ended
 	out.cpu, out.apiCPU = cpu, planeCPU-planeBefore
 	out.writes, out.events = counts["PATCH"]+counts["PUT"]+counts["DELETE"], counts["POST"]
 	return out, errors.Join(err1, err2, err3)

@@ -84,8 +84,9 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	if err != nil {
 		return err
 	}
-	written := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind}}
-	written.Namespace, written.Name = queue.GetNamespace(), queue.GetName()
+	// Each kind has a limit of requests of its own; asking for metadata alone would
+	// have it share that of workloads.
+	written := queue.DeepCopyObject().(client.Object)
 	return c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
 		client.FieldOwner("elastic-queue"), client.ForceOwnership)
 }
