@@ -58,6 +58,9 @@ func TestNVMLOnADGX(t *testing.T) {
 			t.Errorf("card %d: %+v", i, card)
 		}
 		seen[card.UUID] = true
+		if card.UsedMB != 1000 {
+			t.Errorf("card %d: %d MiB in use, want 1000: the driver's own are not counted", i, card.UsedMB)
+		}
 		if card.Load == nil || card.Load.Core != 10*i || card.Load.Power != 250 {
 			t.Errorf("card %d: load %+v, want core %d and 250 W", i, card.Load, 10*i)
 		}
@@ -78,6 +81,12 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 			pci.BusId[at] = int8(char)
 		}
 		return pci, nvml.SUCCESS
+	}
+	device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {
+		return nvml.Memory{Total: 40 << 30, Used: 1600 << 20, Free: 40<<30 - 1600<<20}, nvml.SUCCESS
+	}
+	device.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) {
+		return nvml.Memory_v2{Total: 40 << 30, Reserved: 600 << 20, Used: 1000 << 20, Free: 40<<30 - 1600<<20}, nvml.SUCCESS
 	}
 	device.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) {
 		return nvml.Utilization{Gpu: uint32(10 * i)}, nvml.SUCCESS

@@ -72,6 +72,10 @@ func describe(index int, device nvml.Device) Card {
 	if ret != nvml.SUCCESS {
 		card.Problem = "its memory cannot be read: " + ret.Error()
 	}
+	// The newer answer leaves out what the driver keeps for itself, as nvidia-smi does.
+	if apart, ret := device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
+		memory.Used = apart.Used
+	}
 	card.MemoryMB, card.UsedMB = int64(memory.Total>>20), int64(memory.Used>>20)
 	if name, ret := device.GetName(); ret == nvml.SUCCESS {
 		card.Model = shortModel(name, card.MemoryMB)
