@@ -251,6 +251,8 @@ func (e *Engine) attemptWithout(a *assignment, drops []*workload, mayBorrow bool
 	if ok {
 		b.drops = append(b.drops[:0], drops...)
 		*a, *b = *b, *a
+	} else {
+		a.noteLater(b)
 	}
 	e.recycle(b)
 	return ok

@@ -47,7 +47,7 @@ type class struct {
 	barred    bool // likewise, preempted too lately to displace others
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last
-	needs     map[int32]int64  // by flavor-resource: how much it waits for; nil once it is dissolved
+	needs     []amount         // how much it waits for; nil once it is dissolved
 	awaits    map[*flavor]bool // flavors on whose nodes it waits for room
 	untold    []*workload      // joined since the verdict was told
 	told      Reason           // what the other members were told

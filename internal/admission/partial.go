@@ -23,7 +23,13 @@ func (e *Engine) attemptPartial(a *assignment) {
 		}
 		return false
 	})
+	a.noteLater(b)
 	e.recycle(b)
+}
+
+// noteLater keeps what may let the workload displace more later on, of a try that came to nothing.
+func (a *assignment) noteLater(b *assignment) {
+	a.patient, a.barred, a.curbed = a.patient || b.patient, a.barred || b.barred, a.curbed || b.curbed
 }
 
 // slack is how many pods a pod set can do without.
@@ -46,6 +52,5 @@ func (e *Engine) keep(a, b *assignment, partial bool) {
 	for i := range b.flavors {
 		a.flavors[i] = append(a.flavors[i][:0], b.flavors[i]...)
 	}
-	a.partial, a.version, a.patient = partial, version, a.patient || b.patient
-	a.barred, a.curbed = a.barred || b.barred, a.curbed || b.curbed
+	a.partial, a.version = partial, version
 }

@@ -14,7 +14,14 @@ type wait struct {
 }
 
 // void: the class is gone, or needs another amount by now.
-func (l *waitList) void(w *wait) bool { return w.class.needs[l.fr] != w.need }
+func (l *waitList) void(w *wait) bool {
+	for _, n := range w.class.needs {
+		if n.fr == l.fr {
+			return n.v != w.need
+		}
+	}
+	return true
+}
 
 // waitList is a queue's waits for one flavor-resource by priority, which
 // decides whom the waiting may displace, and then by need.
@@ -103,17 +110,19 @@ func (e *Engine) waitFor(c *class, fr int32, need int64) *waitList {
 		q.waits[fr] = slices.Insert(q.waits[fr], i, waitList{fr: fr, priority: prio})
 	}
 	l := &q.waits[fr][i]
-	if was, ok := c.needs[fr]; ok && was == need {
+	at := slices.IndexFunc(c.needs, func(n amount) bool { return n.fr == fr })
+	if at >= 0 && c.needs[at].v == need {
 		return l
 	}
 	if len(l.heap) > 2*len(q.classes)+64 { // mostly of classes that are gone
 		l.heap = slices.DeleteFunc(l.heap, func(w wait) bool { return l.void(&w) })
 		slices.SortFunc(l.heap, func(a, b wait) int { return cmp.Compare(a.need, b.need) })
 	}
-	if c.needs == nil {
-		c.needs = map[int32]int64{}
+	if at < 0 {
+		c.needs = append(c.needs, amount{fr, need})
+	} else {
+		c.needs[at].v = need
 	}
-	c.needs[fr] = need
 	if !c.shape.simple {
 		l.complex++
 	}
@@ -245,7 +254,8 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 					t.lendLater(fr)
 				}
 			}
-			best = l.first(best, 0, h)
+			best = l.first(best, 0, &h)
+			e.steps += h.seen
 		}
 	}
 	return best
@@ -257,13 +267,15 @@ type hope struct {
 	calm  int64 // the same, for who may not displace anyone yet
 	limit int64 // from here on, refused already
 	helps uint64
+	seen  int64 // how many classes that took
 }
 
 // first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, h hope) *class {
+func (l *waitList) first(best *class, i int, h *hope) *class {
 	if i >= len(l.heap) || l.heap[i].need > h.reach || l.complex == 0 && l.heap[i].need >= h.limit {
 		return best
 	}
+	h.seen++
 	w := &l.heap[i]
 	c := w.class
 	hopeless := w.need >= h.limit && c.shape.simple || c.patient && w.need > h.calm

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -132,5 +134,45 @@ func TestRepeatedEventsCostNothing(t *testing.T) {
 	}
 	if p := s.decide(); s.e.evals != evals || len(p.Park) > 0 {
 		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Park)
+	}
+}
+
+// What a backlog takes to work off, counted in workloads, classes and holders looked at, grows no faster than n log n:
+// with three shapes, and with a thousand in queues that take from each other. Looking at all that waits whenever
+// something ends would make it n².
+func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
+	shapes := map[string]func(r *rand.Rand) (cpu, priority int64){
+		"three": func(r *rand.Rand) (int64, int64) {
+			k := [...]int{0, 0, 0, 0, 0, 0, 0, 1, 1, 2}[r.IntN(10)]
+			return [...]int64{1_000, 5_000, 20_000}[k], [...]int64{50, 100, 200}[k]
+		},
+		"a thousand": func(r *rand.Rand) (int64, int64) { return 200 * int64(1+r.IntN(100)), int64(10 * r.IntN(10)) },
+	}
+	const small, large = 1_000, 16_000
+	for name, draw := range shapes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			steps := map[int]float64{}
+			for _, n := range []int{small, large} {
+				r := rand.New(rand.NewPCG(1, uint64(n)))
+				e := New(Options{PreemptAfter: time.Second})
+				fill(e, 5, 6, 20_000, reclaimAny)
+				specs := make(map[Key]*Workload, n)
+				for i := range n {
+					cpu, priority := draw(r)
+					q := r.IntN(30)
+					w := benchWorkload(i, fmt.Sprintf("c%d-q%d", q/6, q%6), cpu, priority)
+					specs[w.Key] = &w
+					e.Apply(WorkloadChanged{w})
+				}
+				drive(t, e, specs)
+				steps[n] = float64(e.steps)
+			}
+			growth := steps[large] / steps[small] / (large * math.Log(large) / (small * math.Log(small)))
+			t.Logf("%.0f steps each of %d, %.0f each of %d: %.2f of n log n", steps[small]/small, small, steps[large]/large, large, growth)
+			if growth > 1.25 {
+				t.Errorf("from %d to %d workloads the work grows %.2f times as fast as n log n", small, large, growth)
+			}
+		})
 	}
 }
