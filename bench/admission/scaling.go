@@ -23,9 +23,6 @@ func (p point) total() time.Duration {
 	return time.Duration(p.micros * float64(p.n) * float64(time.Microsecond))
 }
 
-// patience ends a series: no larger backlog is tried once one took this long.
-const patience = 10 * time.Second
-
 // scale works off backlogs of growing size with our engine.
 func scale(largest int) ([]series, error) {
 	all := []series{{shapes: fewShapes}, {shapes: manyShapes}}
@@ -48,28 +45,44 @@ func (s *series) grow(largest int) error {
 		}
 		s.points = append(s.points, p)
 		fmt.Printf("figure admission_scaling_%d_shapes_%d %.2f us/workload\n", s.shapes, n, p.micros)
-		if p.total() > patience && n < largest {
-			fmt.Printf("# %d shapes: %d workloads took %s, larger backlogs are not tried\n", s.shapes, n, p.total().Round(time.Second))
-			break
-		}
 	}
 	fmt.Printf("figure admission_scaling_%d_shapes_growth %.2f x\n", s.shapes, growth(s.points[0], s.points[len(s.points)-1]))
 	return nil
 }
 
+// atOnce is how many workloads are worked off in one measurement: small backlogs again and again, so
+// that garbage collection is in their time as it is in that of the large ones.
+const atOnce = 100_000
+
 func workOff(n, shapes int) (point, error) {
 	w := backlog(n, shapes)
-	var runs []run1
-	for used := time.Duration(0); used < time.Second && len(runs) < 5; {
-		r, err := runOurs(w)
-		if err != nil {
-			return point{}, err
+	rounds := max(1, atOnce/n)
+	logs := make([]replay, rounds)
+	total, err := measure(func() error {
+		for i := range logs {
+			o := newOurs(w)
+			rec := &recording{side: o}
+			if _, err := drive(w, rec); err != nil {
+				return err
+			}
+			logs[i] = rec.log
 		}
-		runs = append(runs, r)
-		used += r.cost.cpu
+		return nil
+	})
+	if err != nil {
+		return point{}, err
 	}
-	r := median(runs)
-	return point{n: n, micros: float64(r.cost.cpu.Nanoseconds()) / 1000 / float64(n), allocs: float64(r.cost.allocs) / float64(n)}, nil
+	harness, err := measure(func() error {
+		for i := range logs {
+			newOurs(w)
+			if _, err := drive(w, &logs[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c, all := total.minus(harness), float64(n*rounds)
+	return point{n: n, micros: float64(c.cpu.Nanoseconds()) / 1000 / all, allocs: float64(c.allocs) / all}, err
 }
 
 // growth compares total cost with n log n: 1 is n log n, less is better.

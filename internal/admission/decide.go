@@ -275,7 +275,6 @@ func (a *assignment) promising() bool {
 // evaluate finds the best a workload can get as things stand.
 func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 	e.evals++
-	e.steps++
 	t := w.queue.node.root.tree
 	a.reset(w, s)
 	e.attempt(a)

@@ -82,7 +82,6 @@ type Engine struct {
 	decision uint64
 	hunts    uint64
 	evals    int64 // workloads evaluated, for tests of how little work is done
-	steps    int64 // these, and each holder and each class looked at on the way
 	revokes  int64 // admissions taken back in the decision that made them
 }
 

@@ -36,7 +36,6 @@ type search struct {
 	merged   []cursor    // the group being walked
 	victims  []victim
 	rest     []amount
-	seen     int64 // holders looked at
 }
 
 // mayDisplaceFrom is when a workload has waited long enough to displace others.
@@ -125,7 +124,7 @@ func (e *Engine) shift(w *workload, sign int64) {
 func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
 	s := &e.scratch.search
 	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
-	s.victims, s.seen = s.victims[:0], 0
+	s.victims = s.victims[:0]
 	t := a.w.queue.node.root.tree
 	if s.fresh = a.w.mayDisplaceFrom(e).After(e.at); s.fresh {
 		a.patient = true
@@ -147,7 +146,6 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	if nodes {
 		e.opts.Placer.Rollback(mark)
 	}
-	e.steps += s.seen
 	s.a = nil
 	return found
 }
@@ -271,7 +269,6 @@ func (s *search) peek(c *cursor) *workload {
 	}
 	sorted := !c.queue.spec.UsageFairSharing // by priority
 	for ; c.next < len(c.list); c.next++ {
-		s.seen++
 		v := c.list[c.next]
 		if sorted && v.spec.Priority > s.prio && policy != PreemptAny {
 			return nil

@@ -254,8 +254,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 					t.lendLater(fr)
 				}
 			}
-			best = l.first(best, 0, &h)
-			e.steps += h.seen
+			best = l.first(best, 0, h)
 		}
 	}
 	return best
@@ -267,15 +266,13 @@ type hope struct {
 	calm  int64 // the same, for who may not displace anyone yet
 	limit int64 // from here on, refused already
 	helps uint64
-	seen  int64 // how many classes that took
 }
 
 // first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, h *hope) *class {
+func (l *waitList) first(best *class, i int, h hope) *class {
 	if i >= len(l.heap) || l.heap[i].need > h.reach || l.complex == 0 && l.heap[i].need >= h.limit {
 		return best
 	}
-	h.seen++
 	w := &l.heap[i]
 	c := w.class
 	hopeless := w.need >= h.limit && c.shape.simple || c.patient && w.need > h.calm

@@ -137,9 +137,9 @@ func TestRepeatedEventsCostNothing(t *testing.T) {
 	}
 }
 
-// What a backlog takes to work off, counted in workloads, classes and holders looked at, grows no faster than n log n:
-// with three shapes, and with a thousand in queues that take from each other. Looking at all that waits whenever
-// something ends would make it n².
+// What a backlog takes to work off, counted in evaluations of workloads, grows no faster than n log n: with three
+// shapes, and with a thousand in queues that take from each other. Looking at all that waits whenever something
+// ends would make it n².
 func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 	shapes := map[string]func(r *rand.Rand) (cpu, priority int64){
 		"three": func(r *rand.Rand) (int64, int64) {
@@ -152,7 +152,7 @@ func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 	for name, draw := range shapes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			steps := map[int]float64{}
+			evals := map[int]float64{}
 			for _, n := range []int{small, large} {
 				r := rand.New(rand.NewPCG(1, uint64(n)))
 				e := New(Options{PreemptAfter: time.Second})
@@ -166,10 +166,10 @@ func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 					e.Apply(WorkloadChanged{w})
 				}
 				drive(t, e, specs)
-				steps[n] = float64(e.steps)
+				evals[n] = float64(e.evals)
 			}
-			growth := steps[large] / steps[small] / (large * math.Log(large) / (small * math.Log(small)))
-			t.Logf("%.0f steps each of %d, %.0f each of %d: %.2f of n log n", steps[small]/small, small, steps[large]/large, large, growth)
+			growth := evals[large] / evals[small] / (large * math.Log(large) / (small * math.Log(small)))
+			t.Logf("%.1f evaluations each of %d, %.1f each of %d: %.2f of n log n", evals[small]/small, small, evals[large]/large, large, growth)
 			if growth > 1.25 {
 				t.Errorf("from %d to %d workloads the work grows %.2f times as fast as n log n", small, large, growth)
 			}
