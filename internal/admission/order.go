@@ -73,6 +73,11 @@ func turn(a, b *workload) int {
 	if a.order != b.order {
 		return cmp.Compare(a.order, b.order)
 	}
+	return byName(a, b)
+}
+
+// byName orders those who are equal in every other respect.
+func byName(a, b *workload) int {
 	if c := strings.Compare(a.spec.UID, b.spec.UID); c != 0 {
 		return c
 	}
@@ -118,13 +123,7 @@ func victimOrder(a, b *workload) int {
 	if a.reserved != b.reserved {
 		return cmp.Compare(b.reserved, a.reserved)
 	}
-	if c := strings.Compare(a.spec.UID, b.spec.UID); c != 0 {
-		return c
-	}
-	if c := strings.Compare(a.spec.Namespace, b.spec.Namespace); c != 0 {
-		return c
-	}
-	return strings.Compare(a.spec.Name, b.spec.Name)
+	return byName(a, b)
 }
 
 // before says whether class a's first member has its turn before b's.

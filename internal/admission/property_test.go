@@ -236,14 +236,7 @@ func TestUsageStaysWithinQuota(t *testing.T) {
 		w := drawWorld(t, cfg)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			w.step()
-			before := newModel(w.shell)
-			p := w.decide()
-			for _, a := range p.Admit {
-				if why := before.admit(a); why != "" {
-					t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
-				}
-			}
-			checkBooks(t, w)
+			decideWithinQuota(t, w)
 			for _, k := range w.leaving() {
 				if rapid.Bool().Draw(t, "lets go") {
 					w.release(k)
@@ -251,6 +244,18 @@ func TestUsageStaysWithinQuota(t *testing.T) {
 			}
 		}
 	})
+}
+
+// decideWithinQuota decides, and fails if anything admitted exceeds what the tree allows.
+func decideWithinQuota(t *rapid.T, w *world) {
+	before := newModel(w.shell)
+	p := w.decide()
+	for _, a := range p.Admit {
+		if why := before.admit(a); why != "" {
+			t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
+		}
+	}
+	checkBooks(t, w)
 }
 
 // Writes that fail are undone: the books stay right, nobody is lost, and once writes
@@ -261,14 +266,7 @@ func TestFailedWritesAreUndone(t *testing.T) {
 		w.failing = func() bool { return rapid.IntRange(0, 2).Draw(t, "write fails") == 0 }
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			w.step()
-			before := newModel(w.shell)
-			p := w.decide()
-			for _, a := range p.Admit {
-				if why := before.admit(a); why != "" {
-					t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
-				}
-			}
-			checkBooks(t, w)
+			decideWithinQuota(t, w)
 			for _, k := range w.leaving() {
 				w.release(k)
 			}

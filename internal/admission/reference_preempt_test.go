@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -205,23 +206,28 @@ func (r *refVictims) spare(taken []Workload, borrow bool) []string {
 
 // Who is displaced agrees with the slow search, victim by victim.
 func TestVictimsAgainstReference(t *testing.T) {
+	compareVictims(t, worldConfig{flavors: 1, policy: PolicyFIFO, preemption: true}, func(r refVictims) []string {
+		r.gone = map[Key]bool{}
+		return r.find()
+	})
+}
+
+// compareVictims looks for decisions in which one workload displaces others, and nothing else happens.
+func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []string) {
 	compared := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, worldConfig{flavors: 1, policy: PolicyFIFO, preemption: true})
+		w := drawWorld(t, cfg)
 		for range rapid.IntRange(5, 30).Draw(t, "steps") {
 			w.step()
 			before := *w.shell
-			before.workloads = map[Key]Workload{}
-			for k, wl := range w.workloads {
-				before.workloads[k] = wl
-			}
+			before.workloads = maps.Clone(w.workloads)
 			revokes := w.e.revokes
 			p := w.decide()
 			if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 				in := w.e.workloads[key]
-				if len(in.claim) == 1 && !w.e.barred(in) && in.aside != w.e.decision {
-					r := &refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v, gone: map[Key]bool{}}
-					if want := r.find(); fmt.Sprint(victims) != fmt.Sprint(want) {
+				if len(in.claim) == 1 && !w.e.barred(in) && in.aside != w.e.decision && len(in.queue.claims) == 1 {
+					r := refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.claim[0].v}
+					if want := find(r); fmt.Sprint(victims) != fmt.Sprint(want) {
 						t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)
 					}
 					compared++

@@ -3,7 +3,9 @@ package admission
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +20,7 @@ import (
 //	options policy=drf strategies=(final,initial) block backfill preempt-after=1s requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
-//	         with "unwritten", nothing of it reaches the objects
+//	         with "unwritten", nothing of it reaches the objects; with "counted", only how much was done
 //	explain  workload
 //	status, pending, line  queue
 //	cohort, local  name
@@ -36,6 +38,7 @@ import (
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive] [lacks=WORD]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	       [node-cpu=2 ...]   (what a pod asks of its node, where quota counts something else)
+//	crowd NAME n=N ...     N workloads, each asking for a thousandth of a cpu more than the one before
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME      reclaim NAME PODSET=N      wait DURATION
 //	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
 func TestScenarios(t *testing.T) {
@@ -49,6 +52,25 @@ func TestScenarios(t *testing.T) {
 				return sc.run(d)
 			})
 		})
+	}
+}
+
+// The table in testdata/README.md names every scenario, and nothing else.
+func TestScenariosAreListed(t *testing.T) {
+	table := string(must(os.ReadFile("testdata/README.md")))
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("`([a-z_]+\\.txt)`").FindAllStringSubmatch(table, -1) {
+		listed[m[1]] = true
+	}
+	for _, path := range must(filepath.Glob("testdata/*.txt")) {
+		if name := filepath.Base(path); !listed[name] {
+			t.Errorf("%s is not in the table", name)
+		} else {
+			delete(listed, name)
+		}
+	}
+	for name := range listed {
+		t.Errorf("%s is in the table, but there is no such file", name)
 	}
 }
 
@@ -88,6 +110,11 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 				b.WriteString("it never ends\n")
 			}
 			return orNothing(b.String())
+		}
+		if d.HasArg("counted") {
+			before := sc.shell.e.evals
+			p := sc.shell.decide()
+			return fmt.Sprintf("%d admitted, %d evicted, %d told; %d looked at\n", len(p.Admit), len(p.Evict), len(p.Park), sc.shell.e.evals-before)
 		}
 		if d.HasArg("unwritten") {
 			return orNothing(sc.format(sc.shell.e.Decide(sc.shell.now)))
@@ -329,6 +356,15 @@ func (sc *scenario) statement(f, more []string) {
 		s.e.Apply(CapacityChanged{})
 	case "workload":
 		s.workload(sc.workloadStatement(name, a, more))
+	case "crowd":
+		n := a.num("n")
+		delete(a, "n")
+		for i := range n {
+			w := sc.workloadStatement(fmt.Sprintf("%s%d", name, i), a, more)
+			w.Created = w.Created.Add(time.Duration(i))
+			w.PodSets[0].Requests[CPU] += i // each a shape of its own
+			s.workload(w)
+		}
 	default:
 		sc.changeStatement(f, key, a)
 	}
