@@ -27,13 +27,13 @@ type demand [][]ask
 const chunk = 256
 
 // find is where a stands or would stand.
-func (d demand) find(a ask) (i, j int, found bool) {
+func (d demand) find(a ask) (i, j int) {
 	i, _ = slices.BinarySearchFunc(d, a, func(c []ask, a ask) int { return c[len(c)-1].compare(a) })
 	if i == len(d) {
 		i--
 	}
-	j, found = slices.BinarySearchFunc(d[i], a, ask.compare)
-	return i, j, found
+	j, _ = slices.BinarySearchFunc(d[i], a, ask.compare)
+	return i, j
 }
 
 func (d *demand) insert(a ask) {
@@ -41,7 +41,7 @@ func (d *demand) insert(a ask) {
 		*d = demand{{a}}
 		return
 	}
-	i, j, _ := d.find(a)
+	i, j := d.find(a)
 	c := slices.Insert((*d)[i], j, a)
 	(*d)[i] = c
 	if len(c) > chunk {
@@ -51,7 +51,7 @@ func (d *demand) insert(a ask) {
 }
 
 func (d *demand) remove(a ask) {
-	i, j, _ := d.find(a)
+	i, j := d.find(a)
 	(*d)[i] = slices.Delete((*d)[i], j, j+1)
 	if len((*d)[i]) == 0 {
 		*d = slices.Delete(*d, i, i+1)

@@ -249,10 +249,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 				if lent < 0 {
 					lent = max(0, e.spare(t, q, fr))
 				}
-				if bound := lent + h.reach - free; bound < h.reach { // beyond that it would step back
-					h.reach = max(own, bound)
-					t.lendLater(fr)
-				}
+				h.stayWithin(t, fr, own, lent+h.reach-free)
 			}
 			best = l.first(best, 0, h)
 		}
@@ -266,6 +263,14 @@ type hope struct {
 	calm  int64 // the same, for who may not displace anyone yet
 	limit int64 // from here on, refused already
 	helps uint64
+}
+
+// stayWithin: beyond its own and a bound, a borrower would step back.
+func (h *hope) stayWithin(t *tree, fr int32, own, bound int64) {
+	if bound < h.reach {
+		h.reach = max(own, bound)
+		t.lendLater(fr)
+	}
 }
 
 // first walks the part of the heap that is within reach.
