@@ -77,7 +77,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 	if source == nil {
 		return mgr.Start(ctx)
 	}
-	publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source}
+	publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source, Events: mgr.GetEventRecorder("elastic-gpu-agent")}
 	if node != "" && *cfg.DevicePlugin.Enabled {
 		publisher.Capacity = func(cards []discovery.Card) corev1.ResourceList {
 			return agent.Capacity(cards, cfg.DevicePlugin.WholeCards)
@@ -99,15 +99,19 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 	if err != nil {
 		return err
 	}
+	runs := []manager.Runnable{plugin, node.Greeter()}
 	if listener, ok := node.Source.(manager.Runnable); ok {
-		if err := mgr.Add(listener); err != nil {
+		runs = append(runs, listener)
+	}
+	for _, r := range runs {
+		if err := mgr.Add(r); err != nil {
 			return err
 		}
 	}
-	if err := metrics.Registry.Register(node.Exporter(mgr.GetClient())); err != nil {
-		return err
+	if err := node.Swapper(mgr.GetClient()).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the swapper: %w", err)
 	}
-	return mgr.Add(plugin)
+	return metrics.Registry.Register(node.Exporter(mgr.GetClient()))
 }
 
 // nodeName is the node this agent serves; empty for all simulated ones.

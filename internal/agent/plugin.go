@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -93,6 +94,14 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 	}
 	return list, nil
 }
+
+// Swapper moves what containers have to the host and back.
+func (n *Node) Swapper(c client.Client) *Swapper {
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares}
+}
+
+// Greeter tells processes what they cannot know.
+func (n *Node) Greeter() manager.Runnable { return &greeter{node: n} }
 
 // Exporter of what the device plugin has given out. pods is asked for their labels.
 func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +34,8 @@ const loadStep = 10
 type Publisher struct {
 	Client client.Client
 	Source discovery.Source
+	// Events tell the pods of a card that it fails, and that it is well again.
+	Events events.EventRecorder
 	// Capacity is what the node offers for its cards; nil where somebody else says so.
 	Capacity func([]discovery.Card) corev1.ResourceList
 }
@@ -126,7 +129,31 @@ func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
 	allocated := changed.Status.Allocated // the scheduler's to tell
 	changed.Status = want.Status
 	changed.Status.Allocated = allocated
-	return p.Client.Status().Patch(ctx, changed, client.MergeFrom(have))
+	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(have)); err != nil {
+		return err
+	}
+	// That the agent has just been started is no news.
+	quiet := have.Status.State == "" || have.Status.Message == notServed || want.Status.Message == notServed
+	if p.Events != nil && !quiet && have.Status.State != want.Status.State {
+		p.tell(ctx, changed)
+	}
+	return nil
+}
+
+// tell the card's holders that its state is another.
+func (p *Publisher) tell(ctx context.Context, gpu *egpu.GPU) {
+	kind, reason, note := corev1.EventTypeNormal, "GPUReady", "card %s is well again%s"
+	problem := ""
+	if gpu.Status.State == egpu.GPUUnhealthy {
+		kind, reason, note, problem = corev1.EventTypeWarning, "GPUUnhealthy", "card %s must not be used: %s", gpu.Status.Message
+	}
+	p.Events.Eventf(gpu, nil, kind, reason, "Watch", note, gpu.Name, problem)
+	for _, holder := range gpu.Status.Allocated {
+		pod := &corev1.Pod{}
+		if p.Client.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Pod}, pod) == nil {
+			p.Events.Eventf(pod, gpu, kind, reason, "Watch", note, gpu.Name, problem)
+		}
+	}
 }
 
 // sameStatus ignores who holds the card, and small changes of load.

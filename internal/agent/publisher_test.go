@@ -3,12 +3,14 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,6 +73,45 @@ func TestNodeOffersTheCardsThatAreWell(t *testing.T) {
 		if got := node.Status.Allocatable.Name(name, resource.DecimalSI).Value(); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
 		}
+	}
+}
+
+// A card fails; the pod that holds it is told, and told again when it is well.
+func TestHoldersHearOfTheirCard(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "train"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&egpu.GPU{}).WithObjects(node, pod).
+		WithIndex(&egpu.GPU{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*egpu.GPU).Spec.NodeName} }).Build()
+	recorder := events.NewFakeRecorder(10)
+	publisher := &agent.Publisher{Client: c, Events: recorder}
+	for _, problem := range []string{"", "fell off the bus", "fell off the bus", ""} {
+		publisher.Source = cards{{Index: 0, UUID: "a", Problem: problem}}
+		if _, err := publisher.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(node)}); err != nil {
+			t.Fatal(err)
+		}
+		gpu := &egpu.GPU{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "n-0"}, gpu); err != nil {
+			t.Fatal(err)
+		}
+		gpu.Status.Allocated = map[string]*egpu.PodResource{"team/train": {Namespace: "team", Pod: "train"}}
+		if err := c.Status().Update(t.Context(), gpu); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(recorder.Events)
+	var told []string
+	for e := range recorder.Events {
+		told = append(told, e)
+	}
+	// Each once for the card and once for its pod.
+	if len(told) != 4 || !strings.Contains(told[1], "fell off the bus") || !strings.Contains(told[3], "well again") {
+		t.Fatalf("told %q", told)
 	}
 }
 

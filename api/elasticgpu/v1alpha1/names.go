@@ -46,6 +46,11 @@ const (
 	ProvisionerAnnotation  = "elasticgpu.io/provisioner"
 	SelectedNodeAnnotation = "elasticgpu.io/selected-node"
 
+	// SwapAnnotation on a pod, "out" or "in", has the agent move the card memory of its containers to the
+	// host, or back; the condition SwappedOut of the pod says where it is, or why it could not be moved.
+	SwapAnnotation                         = "elasticgpu.io/swap"
+	SwappedOut     corev1.PodConditionType = "elasticgpu.io/SwappedOut"
+
 	// ClaimProtection keeps a claim while pods use it.
 	ClaimProtection = "elasticgpu.io/claim-protection"
 )

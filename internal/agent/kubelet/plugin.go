@@ -98,10 +98,8 @@ func (p *Plugin) serve(ctx context.Context, events <-chan fsnotify.Event) error 
 	p.Log.Info("registered with the kubelet", "resource", p.Resource)
 	clean := time.NewTicker(cleanEvery)
 	defer clean.Stop()
+	p.clean(ctx)
 	for {
-		if err := p.Slots.Clean(ctx); err != nil && ctx.Err() == nil {
-			p.Log.Error(err, "emptying slots failed")
-		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -113,7 +111,14 @@ func (p *Plugin) serve(ctx context.Context, events <-chan fsnotify.Event) error 
 				return nil
 			}
 		case <-clean.C:
+			p.clean(ctx)
 		}
+	}
+}
+
+func (p *Plugin) clean(ctx context.Context) {
+	if err := p.Slots.Clean(ctx); err != nil && ctx.Err() == nil {
+		p.Log.Error(err, "emptying slots failed")
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
@@ -45,6 +47,7 @@ type node struct {
 
 	mu      sync.Mutex
 	holders map[string]slots.Holder
+	busy    int // questions that are turned away for now
 }
 
 func newNode(t *testing.T) *node {
@@ -107,6 +110,10 @@ func (n *node) Register(_ context.Context, r *deviceplugin.RegisterRequest) (*de
 func (n *node) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.busy > 0 {
+		n.busy--
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
 	list := &podresources.ListPodResourcesResponse{}
 	for id, h := range n.holders {
 		list.PodResources = append(list.PodResources, &podresources.PodResources{
@@ -250,6 +257,23 @@ func TestAgentAndKubeletMayRestartAtAnyPoint(t *testing.T) {
 	n.start()
 	if limits, err := n.preStart(n.plugin(), "5"); err != nil || !strings.Contains(limits, "compute 30.00") {
 		t.Fatalf("after the kubelet's restart: %v: %s", err, limits)
+	}
+	stop()
+}
+
+// The kubelet limits questions; a container does not fail for it.
+func TestKubeletThatIsAskedTooMuch(t *testing.T) {
+	n := newNode(t)
+	ctx, stop := context.WithCancel(t.Context())
+	plugin := n.agent(ctx)
+	if err := n.allocate(plugin, "5", slots.Holder{Namespace: "team", Pod: "pod-30", Container: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	n.busy = 3
+	n.mu.Unlock()
+	if limits, err := n.preStart(plugin, "5"); err != nil || !strings.Contains(limits, "compute 30.00") {
+		t.Fatalf("%v: %s", err, limits)
 	}
 	stop()
 }

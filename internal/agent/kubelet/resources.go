@@ -3,9 +3,12 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -28,9 +31,23 @@ func NewResources(socket, resource string) (*Resources, func() error, error) {
 	return &Resources{podresources.NewPodResourcesListerClient(connection), resource}, connection.Close, nil
 }
 
+// patience with a kubelet that is asked too much, and the pause between two questions.
+const (
+	patience = 10 * time.Second
+	pause    = 50 * time.Millisecond
+)
+
 // Holders of devices, by device.
 func (r *Resources) Holders(ctx context.Context) (map[string]slots.Holder, error) {
 	list, err := r.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	// The kubelet answers so many questions a second, to all who ask. Ours is worth asking again.
+	for deadline := time.Now().Add(patience); status.Code(err) == codes.ResourceExhausted && ctx.Err() == nil && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		list, err = r.client.List(ctx, &podresources.ListPodResourcesRequest{})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("asking the kubelet who holds which device: %w", err)
 	}

@@ -1,6 +1,7 @@
 /*
  * What a program in a container sees of its cards, as one line of JSON: through the driver's functions as any program
- * calls them, and through the library's own socket. Then it ends, or with "stay" waits until it is told to.
+ * calls them, and through the library's own socket. Then it ends, or with "stay" waits until it is told to, with so
+ * many MiB allocated.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -75,6 +76,13 @@ int main(int argc, char **argv)
 	((context_fn)dlsym(lib, "cuDevicePrimaryCtxRetain"))(&context, dev);
 	((current_fn)dlsym(lib, "cuCtxSetCurrent"))(context);
 	most = largest((alloc_fn)dlsym(lib, "cuMemAlloc_v2"), (int (*)(unsigned long long))dlsym(lib, "cuMemFree_v2"), total >> 20);
+	if (argc > 2) {
+		unsigned long long at = 0;
+		if (((alloc_fn)dlsym(lib, "cuMemAlloc_v2"))(&at, (size_t)atoi(argv[2]) << 20) != 0) {
+			printf("{\"error\":\"%s MiB are not granted\"}\n", argv[2]);
+			return 1;
+		}
+	}
 	stats(reply, sizeof reply);
 	const char *backend = getenv("ELASTIC_GPU_BACKEND");
 	printf("{\"cards\":%d,\"totalMB\":%zu,\"largestMB\":%zu,\"backend\":\"%s\",\"stats\":%s}\n", cards, total >> 20, most,

@@ -33,15 +33,17 @@ type Device struct {
 // patience with a process that does not answer: it may be stopped.
 const patience = 2 * time.Second
 
+// Sockets of a share's processes; those of the dead may be among them.
+func (b *Backend) Sockets(id string) []string {
+	sockets, _ := filepath.Glob(filepath.Join(b.share(id), "run", "control", "*.sock")) // the pattern is good
+	return sockets
+}
+
 // Processes of a share that use its cards. Each is told by which pid the driver knows it, so that what
 // it uses beyond its requests is counted.
 func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
-	sockets, err := filepath.Glob(filepath.Join(b.share(id), "run", "control", "*.sock"))
-	if err != nil {
-		return nil, err
-	}
 	var all []Process
-	for _, socket := range sockets {
+	for _, socket := range b.Sockets(id) {
 		answer := struct {
 			answer
 			Process
