@@ -87,16 +87,27 @@ func (f flat) implyTopology(set *admission.PodSet) {
 	}
 }
 
+// settleIn notes a workload that holds quota which was not given here.
+func (s *Shell) settleIn(t *tracked, before *kueue.Workload) {
+	if s.options.Placer != nil && workload.Holds(t.object) && (before == nil || !workload.Holds(before)) {
+		s.unplaced = append(s.unplaced, t)
+	}
+}
+
 // restoreRooms gives workloads that were admitted before we came, or by someone
 // else, the room on nodes that their pods have and will need. By now all nodes
 // and pods are known.
 func (s *Shell) restoreRooms() {
+	if len(s.unplaced) == 0 {
+		return
+	}
+	bound := s.options.Placer.Bound()
 	for _, t := range s.unplaced {
 		if s.workloads[workload.KeyOf(t.object)] != t || t.writing != nil || !workload.Holds(t.object) {
 			continue
 		}
 		w := s.forEngine(t.object)
-		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w), assignedTopologies(t.object)); w.Admission.Placement != nil {
+		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
 			s.engine.Apply(admission.WorkloadChanged{Workload: w})
 		}
 	}

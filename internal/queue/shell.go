@@ -421,14 +421,13 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		s.book(t)
 		s.tellWorkload(wl)
 		s.look(t)
-		if s.options.Placer != nil && workload.Holds(wl) {
-			s.unplaced = append(s.unplaced, t)
-		}
+		s.settleIn(t, nil)
 		return
 	}
 	if !newer(wl, t.object) {
 		return
 	}
+	before := t.object
 	s.update(t, wl)
 	if t.writing != nil {
 		return // wrote looks at it when the write has ended
@@ -439,6 +438,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 	}
 	s.tellWorkload(wl)
 	s.look(t)
+	s.settleIn(t, before)
 }
 
 // alone is a workload in the engine's words, for itself.

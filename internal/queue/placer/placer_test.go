@@ -240,7 +240,7 @@ func TestRestore(t *testing.T) {
 		n.Labels["host"] = n.Name
 		p.Saw(n, false)
 	}
-	room := p.Restore(asking("a", 7, 1), named)
+	room := p.Restore(asking("a", 7, 1), p.Bound(), named)
 	if room == nil {
 		t.Fatal("there is nothing to restore")
 	}
@@ -263,7 +263,7 @@ func TestRestore(t *testing.T) {
 func TestRestoreWithoutTopology(t *testing.T) {
 	p := cluster(t, 2)
 	p.Saw(pod("a", 0, corev1.PodRunning), false)
-	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, p.Restore(asking("a", 5, 1), nil))
+	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, p.Restore(asking("a", 5, 1), p.Bound(), nil))
 	fits(t, p, asking("b", 3, 1))
 	refused(t, p, asking("c", 1, 1))
 }

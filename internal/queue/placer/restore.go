@@ -1,7 +1,9 @@
 package placer
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -10,11 +12,28 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
+// Bound is how many pods of each workload are where.
+type Bound map[string]map[place]int
+
+// Bound counts the pods that are on nodes.
+func (p *Placer) Bound() Bound {
+	bound := Bound{}
+	for _, b := range p.pods {
+		at := bound[b.pod.Gang]
+		if at == nil {
+			at = map[place]int{}
+			bound[b.pod.Gang] = at
+		}
+		at[place{b.pod.PodSet, b.node}]++
+	}
+	return bound
+}
+
 // Restore is the placement of a workload that was admitted before this placer
 // knew of it, for Hold: its pods on nodes where they are, those to come in the
 // domains its admission names for their pod set, else wherever there is room.
 // For what finds no room none is held. It is nil where quota alone decides.
-func (p *Placer) Restore(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) any {
+func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string]*kueue.TopologyAssignment) any {
 	if p.leaves(r) {
 		return nil
 	}
@@ -22,12 +41,7 @@ func (p *Placer) Restore(r admission.PlaceRequest, named map[string]*kueue.Topol
 	if refusal != nil {
 		return nil
 	}
-	there := map[place]int{}
-	for _, b := range p.pods {
-		if b.pod.Gang == gang.Key {
-			there[place{b.pod.PodSet, b.node}]++
-		}
-	}
+	there := bound[gang.Key]
 	mark := p.Checkpoint()
 	var answer placement.Answer
 	for i := range gang.PodSets {
@@ -55,6 +69,7 @@ func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]
 			left -= n
 		}
 	}
+	slices.SortFunc(answer.Placed, func(a, b placement.Placed) int { return strings.Compare(a.Node, b.Node) })
 	if named == nil {
 		placed := p.tryPlaces(gang+"/"+set.Name, set, left, nil)
 		answer.Placed = append(answer.Placed, placed...)

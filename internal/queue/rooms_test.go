@@ -1,0 +1,89 @@
+package queue
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// onNodes is a play with one queue of four CPUs and one node that has as many.
+func onNodes(t *testing.T) *play {
+	t.Helper()
+	p := newPlay(t)
+	nodes, err := placer.New(placer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := p.options
+	options.Placer = nodes
+	shell := New(nil, nil, options)
+	shell.now = p.now
+	p.Shell = shell
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n"}}}
+	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	p.see(node)
+	return p
+}
+
+// Whoever admitted a workload, its pods to come have their room.
+func TestRoomOfWhatOthersAdmitted(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		p := onNodes(t)
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", UID: "theirs"}}
+		wl.Spec.QueueName = "other"
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}},
+		}}}}}}
+		if known {
+			p.see(wl.DeepCopy())
+		}
+		workload.Admit(wl, &admission.Admission{Queue: "elsewhere", PodSets: []admission.PodSetAssignment{{
+			Name: "main", Count: 1, Flavors: map[string]string{"cpu": "default"}, Usage: admission.Requests{"cpu": 3000},
+		}}}, nil, p.time)
+		p.oneQueue()
+		p.see(queueObject("elsewhere", "", ""))
+		p.see(wl)
+		p.submit("big", "main", "batch", 1, "2")
+		p.submit("small", "main", "batch", 1, "1")
+		if workload.IsAdmitted(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
+			t.Errorf("known before: %t; one CPU of the node is left, quota for four: big is %v, small is %v", known,
+				p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+		}
+	}
+}
+
+// What a queue's flavors mean for a workload that asks for no topology, before
+// and after they change.
+func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
+	p := onNodes(t)
+	p.gates.topology = true
+	p.oneQueue()
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
+	p.see(topology, flavor)
+	p.submit("one", "main", "batch", 1, "1")
+	if a := p.world["one"].Status.Admission; a == nil || a.PodSetAssignments[0].TopologyAssignment == nil {
+		t.Errorf("in a queue of topologies alone it has a place: %+v", p.world["one"].Status)
+	}
+
+	// With a flavor beside it that has none, that is the one it gets.
+	cq := queueObject("cq", "", "")
+	cq.Generation = 2
+	second := cq.Spec.ResourceGroups[0].Flavors[0].DeepCopy()
+	second.Name = "flat"
+	cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, *second)
+	p.see(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "flat"}}, cq)
+	p.submit("two", "main", "batch", 1, "1")
+	if a := p.world["two"].Status.Admission; a == nil || a.PodSetAssignments[0].Flavors["cpu"] != "flat" || a.PodSetAssignments[0].TopologyAssignment != nil {
+		t.Errorf("where there is a flavor without a topology it gets that one: %+v", p.world["two"].Status)
+	}
+}
