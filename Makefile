@@ -36,7 +36,7 @@ build: build-programs build-sandbox build-scheduler build-native ## Build the pr
 build-programs:
 	@mkdir -p bin
 	go build -o bin/ $(PROGRAMS:%=./cmd/%)
-	@ln -sf elastic bin/arena
+	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
 
 .PHONY: build-sandbox
 build-sandbox:

@@ -30,8 +30,13 @@ import (
 func Main(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := Root(filepath.Base(args[0]))
-	root.SetArgs(args[1:])
+	called, rest := filepath.Base(args[0]), args[1:]
+	if called == "kubectl_complete-elastic" {
+		// By this name kubectl asks what can follow "kubectl elastic".
+		called, rest = "kubectl-elastic", append([]string{cobra.ShellCompRequestCmd}, rest...)
+	}
+	root := Root(called)
+	root.SetArgs(rest)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	if err := root.ExecuteContext(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 // Reference writes the manual of every command: docs/reference/cli.md.
 func Reference(w io.Writer) {
 	fmt.Fprint(w, "# Command line\n\nWritten by `go test ./internal/cli -rewrite` from the commands themselves. Called as `arena` the program answers\n"+
-		"arena's users in its words; named `kubectl-elastic` and on the PATH it is `kubectl elastic`. `elastic completion bash|zsh|fish`\n"+
+		"arena's users in its words; named `kubectl-elastic` and on the PATH it is `kubectl elastic` (and `kubectl_complete-elastic` completes that). `elastic completion bash|zsh|fish`\n"+
 		"prints completion for a shell. Which cluster: `--kubeconfig`, `--context`, `--local`, else `$KUBECONFIG`, `~/.kube/config`,\n"+
 		"and where none of these is there the local cluster, if it runs.\n")
 	write(w, Root("elastic"))

@@ -5,7 +5,9 @@ import (
 	"context"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -75,4 +77,18 @@ func (k *Kind) Imagine(ctx context.Context, c client.Reader, obj *unstructured.U
 		wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(class)
 	}
 	return wl, err
+}
+
+// Workload is the one a job gets, for a caller that creates it in the
+// controller's stead: the job runs, and no queue knows it.
+func (k *Kind) Workload(ctx context.Context, c client.Client, obj *unstructured.Unstructured) (*kueue.Workload, error) {
+	var j job = object{obj, k}
+	if k.isPod() {
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, pod); err != nil {
+			return nil, err
+		}
+		j = &podGroup{kind: k, pods: []*corev1.Pod{pod}}
+	}
+	return (&controller{client: c}).build(ctx, j, j.workloadName())
 }

@@ -19,7 +19,7 @@ import (
 // Command is "elastic import".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{Use: "import", Short: "Turn what a cluster has into queues"}
-	cmd.AddCommand(resourceQuotasCommand())
+	cmd.AddCommand(jobsCommand(), resourceQuotasCommand())
 	return cmd
 }
 
