@@ -1,11 +1,11 @@
-// Package agent is the node side of Elastic GPU: it finds the cards
-// (discovery) and keeps a GPU object true for each of them (publisher.go).
+// Package agent is the node side of Elastic GPU. It finds the cards (discovery) and keeps a GPU object
+// true for each of them (publisher.go), with what the node offers for them (capacity.go).
 //
-// How a container gets its share is built of four parts that the program does
-// not run yet: share reads what the scheduler chose, a backend makes it real,
-// slots writes it down for the container runtime, and kubelet is the device
-// plugin in front of them.
+// A container gets its share so: share reads what the scheduler chose, a backend makes it real, slots
+// writes it down for the container runtime, and kubelet is the device plugin in front of them; plugin.go
+// puts them together. exporter tells what is used, swap.go moves memory to the host and back, greeter.go
+// tells processes what they cannot know.
 //
-// An agent serves the node it runs on. Told to simulate, it serves the
-// sandbox's simulated nodes instead, all of them at once.
+// An agent serves the node it runs on. Told to simulate, it serves the sandbox's simulated nodes instead,
+// all of them at once.
 package agent

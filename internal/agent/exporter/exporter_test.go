@@ -2,6 +2,9 @@ package exporter_test
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -129,4 +132,32 @@ func value(t *testing.T, e *exporter.Exporter, name string) float64 {
 	}
 	t.Fatalf("there is no %s", name)
 	return 0
+}
+
+// Every metric that the dashboard draws is told here, and it draws all of them but those that count.
+func TestDashboardDrawsWhatIsTold(t *testing.T) {
+	data, err := os.ReadFile("../../../deploy/monitoring/gpu-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(data) {
+		t.Fatal("it is not JSON")
+	}
+	drawn := map[string]bool{}
+	for _, name := range regexp.MustCompile(`elastic_gpu_\w+`).FindAllString(string(data), -1) {
+		drawn[name] = true
+	}
+	out := make(chan *prometheus.Desc, 100)
+	(&exporter.Exporter{}).Describe(out)
+	close(out)
+	for d := range out {
+		name := regexp.MustCompile(`elastic_gpu_\w+`).FindString(d.String())
+		if !drawn[name] && name != "elastic_gpu_card_instances" && name != "elastic_gpu_container_processes" {
+			t.Errorf("%s is not in the dashboard", name)
+		}
+		delete(drawn, name)
+	}
+	for name := range drawn {
+		t.Errorf("the dashboard draws %s, which nobody tells", name)
+	}
 }

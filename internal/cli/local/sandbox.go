@@ -47,6 +47,9 @@ func (c *Cluster) startNode(ctx context.Context, progress func(string)) (*child,
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := os.MkdirAll(c.NodeDir(), 0o700); err != nil {
+		return nil, 0, err
+	}
 	if err := waitForOrphan(ctx, c.NodeDir(), progress); err != nil {
 		return nil, 0, err
 	}

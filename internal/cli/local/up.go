@@ -84,7 +84,7 @@ func (r *running) say(format string, args ...any) {
 
 func (r *running) start(ctx context.Context, ready func(State)) error {
 	c := r.cluster
-	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.NodeDir(), c.path("programs")} {
+	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.path("programs")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
