@@ -114,7 +114,7 @@ func rules(table []*Kind) []rbacv1.PolicyRule {
 	verbs := map[string][]string{
 		"change": {"get", "list", "watch", "patch", "delete"}, // deactivated jobs may be deleted after a while
 		"pods":   {"get", "list", "watch", "patch", "delete"},
-		"read":   {"get", "list", "watch"},
+		"read":   {"list", "watch"},
 		"get":    {"get"}, "patch": {"patch"}, "update": {"update"},
 	}
 	grants := map[grant][]string{
@@ -140,7 +140,10 @@ func rules(table []*Kind) []rbacv1.PolicyRule {
 			}
 		case kind.group != nil:
 			add(group, "read", resource)
+			add(group, "get", resource)
 			add(group, "update", resource+"/finalizers")
+		default:
+			add(group, "get", resource) // of an owner: whose pods are they?
 		}
 	}
 	var out []rbacv1.PolicyRule

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -115,6 +116,20 @@ func TestPriorityClass(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Without a class of its own a job has the priority of its pods.
+func TestPriorityOfPods(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: a.namespace}, Value: 30}
+	cluster.Make(t, class)
+	job := newJob(a, "job", 1)
+	job.Spec.Template.Spec.PriorityClassName = class.Name
+	cluster.Make(t, job)
+	if wl := cluster.WorkloadOf(t, job); *wl.Spec.Priority != 30 || wl.Spec.PriorityClassRef.Name != class.Name {
+		t.Fatalf("its priority is %d, of %+v", *wl.Spec.Priority, wl.Spec.PriorityClassRef)
+	}
 }
 
 func TestPartialAdmission(t *testing.T) {

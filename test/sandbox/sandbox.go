@@ -143,7 +143,8 @@ func Start(options Options) (*Cluster, error) {
 		return nil, err
 	}
 	audited := append(slices.Clone(options.SandboxArgs),
-		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"))
+		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"),
+		"--apiserver-arg=enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
