@@ -116,8 +116,8 @@ var kept = map[string]string{
 	"elastic-gpu-agent: delete elasticgpu.io/gpus":                                                                 "when a card is taken out",
 }
 
-// excuse of a right that is not used. The API server asks for the one about finalizers inside, where it is not logged, when
-// a workload that keeps its owner from going is written; the tests' servers do ask (OwnerReferencesPermissionEnforcement).
+// excuse of a right that is not used. For the one about finalizers an API server asks inside, where it is not logged, and
+// only with OwnerReferencesPermissionEnforcement, when a workload that keeps its owner from going is written.
 func excuse(right Use) (string, bool) {
 	if strings.HasSuffix(right.Resource, "/finalizers") {
 		return "owners", true

@@ -143,8 +143,7 @@ func Start(options Options) (*Cluster, error) {
 		return nil, err
 	}
 	audited := append(slices.Clone(options.SandboxArgs),
-		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"),
-		"--apiserver-arg=enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
+		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
