@@ -23,15 +23,15 @@ type budget struct {
 // workload it admits, events included, and a quiet one tells everything at
 // once. A reason that is told is two writes, the status and an event.
 func statusBudget() budget {
-	return budget{perDecision: 0.2, perSecond: 0.5, perIdleSecond: 20, most: 60, left: 60}
+	return budget{perDecision: 0.2, perSecond: 0.25, perIdleSecond: 20, most: 60, left: 60}
 }
 
 func reasonBudget() budget {
-	return budget{perDecision: 0.1, perSecond: 0.5, perIdleSecond: 10, most: 100, left: 100}
+	return budget{perDecision: 0.1, perSecond: 0.25, perIdleSecond: 10, most: 50, left: 50}
 }
 
 func eventBudget() budget {
-	return budget{perDecision: 0.4, perSecond: 0.5, perIdleSecond: 20, most: 200, left: 200}
+	return budget{perDecision: 0.3, perSecond: 0.25, perIdleSecond: 20, most: 100, left: 100}
 }
 
 // lull is how long nothing must have been decided for a queue to be quiet.
