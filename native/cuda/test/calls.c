@@ -543,6 +543,8 @@ static void every_launch_pays_and_gets_through(void)
 	/* 32 ms of work in the longest stream were charged to the container */
 	while (atomic_load(&session.region->process[atomic_load(&session.process)].busy_ns[0]) < 32 * (uint64_t)MS)
 		sleep_ns(MS);
+	/* with 30 % of the time, launches have waited for the rest of it, and that is told */
+	CHECK(atomic_load(&session.device[0].gate->waited_ns) > 0);
 }
 
 static void full_share_and_no_neighbour_needs_no_turns(void)
