@@ -67,6 +67,6 @@ func offer(ctx context.Context, c client.Client, node *corev1.Node, list corev1.
 var capacityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, isNode := e.ObjectOld.(*corev1.Node)
 	is, too := e.ObjectNew.(*corev1.Node)
-	return isNode && too && !(equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity) &&
-		equality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable))
+	return isNode && too && (!equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity) ||
+		!equality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable))
 }}

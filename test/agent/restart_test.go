@@ -179,7 +179,7 @@ func TestPodGoesWhileTheAgentIsDown(t *testing.T) {
 	kill(t, "the agent", agentPID)
 	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
 		if _, err := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", slot)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("it is there: %v", err)
+			return fmt.Errorf("it is there: %w", err)
 		}
 		return nil
 	})

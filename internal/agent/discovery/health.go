@@ -53,7 +53,7 @@ func (n *NVML) Start(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	defer set.Free()
+	defer func() { _ = set.Free() }()
 	const errors = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
 	count, _ := n.lib.DeviceGetCount()
 	for i := range count {

@@ -49,12 +49,12 @@ func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
 			Process
 		}{}
 		if err := ask(ctx, socket, patience, "hostpid", &answer); err != nil {
-			answer.answer.Reason = ""
+			answer.Reason = ""
 			if err := ask(ctx, socket, patience, "stats", &answer); err != nil {
 				continue // it has ended, or is not one of ours
 			}
 		}
-		answer.Process.Socket = socket
+		answer.Socket = socket
 		all = append(all, answer.Process)
 	}
 	return all, nil
@@ -119,18 +119,17 @@ func ask(ctx context.Context, socket string, wait time.Duration, request string,
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	hello := &answer{}
-	if _, err := exchange(ctx, socket, fmt.Sprintf("hello %d", protocol), hello); err != nil {
+	if err := exchange(ctx, socket, fmt.Sprintf("hello %d", protocol), hello); err != nil {
 		return err
 	}
-	_, err := exchange(ctx, socket, request, into)
-	return err
+	return exchange(ctx, socket, request, into)
 }
 
 // exchange one line for another.
-func exchange(ctx context.Context, socket, request string, into interface{ refused() error }) (int, error) {
+func exchange(ctx context.Context, socket, request string, into interface{ refused() error }) error {
 	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { _ = connection.Close() }()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -138,7 +137,7 @@ func exchange(ctx context.Context, socket, request string, into interface{ refus
 	}
 	pid, err := peer(connection.(*net.UnixConn))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if request == "hostpid" {
 		request = fmt.Sprintf("hostpid %d", pid)
@@ -147,14 +146,14 @@ func exchange(ctx context.Context, socket, request string, into interface{ refus
 		}
 	}
 	if _, err := connection.Write([]byte(request + "\n")); err != nil {
-		return 0, err
+		return err
 	}
 	line, err := bufio.NewReader(connection).ReadString('\n')
 	if err != nil && line == "" {
-		return 0, fmt.Errorf("%s: no answer to %q: %w", filepath.Base(socket), request, err)
+		return fmt.Errorf("%s: no answer to %q: %w", filepath.Base(socket), request, err)
 	}
 	if err := json.Unmarshal([]byte(strings.TrimSpace(line)), into); err != nil {
-		return 0, fmt.Errorf("%s: %q: %w", filepath.Base(socket), line, err)
+		return fmt.Errorf("%s: %q: %w", filepath.Base(socket), line, err)
 	}
-	return pid, into.refused()
+	return into.refused()
 }

@@ -237,7 +237,9 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	if _, err := m.backend().Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil || m.on(0) {
 		t.Fatalf("%v: MIG is on: %v", err, m.on(0))
 	}
-	d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
+	if _, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE); ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
 	info, _ := d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_2_SLICE)
 	if _, ret := d.CreateGpuInstanceWithPlacement(&info, &nvml.GpuInstancePlacement{Start: 0, Size: 2}); ret != nvml.SUCCESS {
 		t.Fatal(ret)

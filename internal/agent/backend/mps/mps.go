@@ -82,26 +82,25 @@ func (b *Backend) run(ctx context.Context, uuid string) error {
 			return err
 		}
 	}
-	if _, err := b.tell(ctx, uuid, "get_server_list"); err == nil {
+	if b.tell(ctx, uuid, "get_server_list") == nil {
 		return nil
 	}
 	start := b.command(ctx, uuid, "-d")
 	if out, err := start.CombinedOutput(); err != nil {
 		return fmt.Errorf("starting %s: %w: %s", b.Control, err, strings.TrimSpace(string(out)))
 	}
-	_, err := b.tell(ctx, uuid, "get_server_list")
-	return err
+	return b.tell(ctx, uuid, "get_server_list")
 }
 
 // tell the daemon of a card something.
-func (b *Backend) tell(ctx context.Context, uuid, what string) (string, error) {
+func (b *Backend) tell(ctx context.Context, uuid, what string) error {
 	cmd := b.command(ctx, uuid)
 	cmd.Stdin = strings.NewReader(what + "\n")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", what, err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s: %w: %s", what, err, strings.TrimSpace(string(out)))
 	}
-	return string(out), nil
+	return nil
 }
 
 func (b *Backend) command(ctx context.Context, uuid string, args ...string) *exec.Cmd {
@@ -125,8 +124,8 @@ func (b *Backend) Release(ctx context.Context, id string) error {
 		if used {
 			continue
 		}
-		if _, err := b.tell(ctx, uuid, "get_server_list"); err == nil {
-			if _, err := b.tell(ctx, uuid, "quit"); err != nil {
+		if b.tell(ctx, uuid, "get_server_list") == nil {
+			if err := b.tell(ctx, uuid, "quit"); err != nil {
 				return err
 			}
 		}
