@@ -3,10 +3,8 @@
 package process
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,32 +73,8 @@ func run(m *testing.M) int {
 }
 
 func start(dir string) (stop func(), err error) {
-	cmd := exec.Command(filepath.Join(bin, "elastic-sandbox"), "run", "--dir", dir, "--nodes", "0x0", "--until-stdin-closes")
-	hold, err := cmd.StdinPipe()
-	if err != nil {
+	if kubeconfig, stop, err = sandbox.Bare(dir, "0x0"); err != nil {
 		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() {
-		_ = hold.Close()
-		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait()
-	}
-	for lines := bufio.NewScanner(out); kubeconfig == "" && lines.Scan(); {
-		var said struct{ Event, Kubeconfig string }
-		if json.Unmarshal(lines.Bytes(), &said) == nil && said.Event == "ready" {
-			kubeconfig = said.Kubeconfig
-		}
-	}
-	if kubeconfig == "" {
-		stop()
-		return nil, errors.New("it did not get ready")
 	}
 	return stop, install()
 }

@@ -56,6 +56,8 @@ type Options struct {
 	SandboxArgs []string
 	// Queue changes elastic-queue's configuration.
 	Queue func(*v1alpha1.QueueConfiguration)
+	// Before is done to the bare control plane, before Elastic comes to it.
+	Before func(kubeconfig string) error
 	// Scheme adds kinds to the client's.
 	Scheme []func(*apiruntime.Scheme) error
 }
@@ -141,6 +143,17 @@ func Start(options Options) (*Cluster, error) {
 	}
 	if err := os.WriteFile(filepath.Join(dir, "audit-policy.yaml"), []byte(rights.Policy), 0o600); err != nil {
 		return nil, err
+	}
+	if options.Before != nil {
+		kubeconfig, stop, err := Bare(filepath.Join(dir, "test", "sandbox"), options.Nodes)
+		if err != nil {
+			return nil, err
+		}
+		err = options.Before(kubeconfig)
+		stop()
+		if err != nil {
+			return nil, err
+		}
 	}
 	audited := append(slices.Clone(options.SandboxArgs),
 		"--apiserver-arg=audit-policy-file="+filepath.Join(dir, "audit-policy.yaml"), "--apiserver-arg=audit-log-path="+filepath.Join(dir, "audit.log"))
