@@ -46,7 +46,8 @@ const (
 	// cleanEvery is how often slots of containers that have gone are emptied; a new holder empties
 	// its own at once.
 	cleanEvery = 10 * time.Second
-	retry      = time.Second
+	// retry is short: pods that the kubelet looks at before we are back are turned away.
+	retry = 100 * time.Millisecond
 )
 
 // Start serves until ctx ends. A kubelet that is not there is waited for.
@@ -133,7 +134,7 @@ func (p *Plugin) register(ctx context.Context) error {
 	_, err = deviceplugin.NewRegistrationClient(connection).Register(ctx, &deviceplugin.RegisterRequest{
 		Version: deviceplugin.Version, Endpoint: socketName, ResourceName: p.Resource,
 		Options: &deviceplugin.DevicePluginOptions{PreStartRequired: true},
-	})
+	}, grpc.WaitForReady(true))
 	return err
 }
 
