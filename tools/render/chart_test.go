@@ -106,3 +106,36 @@ func TestSchedulerAsPlugin(t *testing.T) {
 		}
 	}
 }
+
+// With cert-manager every object that must trust a webhook says whose CA it
+// takes, the programs get its Secrets, and make none.
+func TestCertManager(t *testing.T) {
+	text := rendered(t, "gpu-team", "certManager: {enabled: true}")
+	trusting, asking := 0, 0
+	for _, object := range strings.Split(text, "\n---\n") {
+		if !strings.Contains(object, "webhooks-of:") || strings.Contains(object, "kind: Service\n") {
+			continue
+		}
+		trusting++
+		if regexp.MustCompile(`inject-ca-from: gpu-team/elastic-(queue|gpu-scheduler)-webhooks`).MatchString(object) && strings.Count(object, "\n  annotations:") == 1 {
+			asking++
+		} else {
+			t.Errorf("it has no CA from cert-manager: %.200s", object)
+		}
+	}
+	if trusting != asking || trusting < 10 {
+		t.Errorf("%d of %d objects take the CA of cert-manager", asking, trusting)
+	}
+	for want, times := range map[string]int{
+		"kind: Certificate\n": 2, "selfSigned: {}": 2, "manageCertificate: false": 2, "mountPath: /etc/elastic-certificate": 2,
+		"secretName: elastic-queue-webhooks": 2, "- elastic-queue-webhook-service.gpu-team.svc": 2,
+	} {
+		if got := strings.Count(text, want); got != times {
+			t.Errorf("%q is there %d times, want %d", want, got, times)
+		}
+	}
+	given := rendered(t, "gpu-team", "certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: company}}")
+	if strings.Contains(given, "selfSigned") || strings.Count(given, "name: company") != 2 {
+		t.Error("an issuer that is given must be the one that is used")
+	}
+}

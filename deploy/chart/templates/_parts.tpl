@@ -2,6 +2,10 @@
 {{- define "elastic.manifest" -}}
 {{- $text := .text | replace "namespace: elastic-queue" (printf "namespace: %s" .namespace)
   | replace "[kube-system, elastic-queue]" (printf "[kube-system, %s]" .namespace) }}
+{{- if .certManager }}
+{{- /* cert-manager writes the CA where the program would. */}}
+{{- $text = regexReplaceAll "\\n  labels:\\n    elasticai.io/webhooks-of: (\\S+)" $text (printf "\n  annotations:\n    cert-manager.io/inject-ca-from: %s/${1}\n  labels:\n    elasticai.io/webhooks-of: ${1}" .namespace) }}
+{{- end }}
 {{- regexReplaceAll "(?m)^( *)- elastic-queue$" $text (printf "${1}- %s" .namespace) }}
 {{ end }}
 
@@ -11,8 +15,62 @@
 {{- range $path, $_ := $root.Files.Glob (printf "manifests/%s/*.yaml" .folder) }}
 {{- if ne (base $path) "namespace.yaml" }}
 ---
-{{ include "elastic.manifest" (dict "text" ($root.Files.Get $path) "namespace" $root.Release.Namespace) }}
+{{ include "elastic.manifest" (dict "text" ($root.Files.Get $path) "namespace" $root.Release.Namespace "certManager" $root.Values.certManager.enabled) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The certificate of a program's webhooks, where cert-manager makes it. */}}
+{{- define "elastic.certificate" -}}
+{{- if .root.Values.certManager.enabled }}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+spec:
+  secretName: {{ .name }}
+  dnsNames:
+  {{- toYaml .names | nindent 2 }}
+  issuerRef:
+    {{- toYaml (.root.Values.certManager.issuerRef | default (dict "kind" "Issuer" "name" .name)) | nindent 4 }}
+{{- if not .root.Values.certManager.issuerRef }}
+---
+apiVersion: cert-manager.io/v1
+kind: Issuer
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+spec:
+  selfSigned: {}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What a program is told of its certificate. */}}
+{{- define "elastic.webhook" -}}
+dnsNames:
+{{- toYaml .names | nindent 0 }}
+{{- if .root.Values.certManager.enabled }}
+manageCertificate: false
+certDir: /etc/elastic-certificate
+{{- end }}
+{{- end }}
+
+{{- define "elastic.certificate.mount" -}}
+{{- if .Values.certManager.enabled }}
+- name: certificate
+  mountPath: /etc/elastic-certificate
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "elastic.certificate.volume" -}}
+{{- if .root.Values.certManager.enabled }}
+- name: certificate
+  secret:
+    secretName: {{ .name }}
 {{- end }}
 {{- end }}
 
