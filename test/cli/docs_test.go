@@ -41,3 +41,17 @@ func blocks(page string) []string {
 		out, page = append(out, block), after
 	}
 }
+
+// The recording in docs/demo is a session that works.
+func TestDemo(t *testing.T) {
+	ns := cluster.Namespace(t)
+	t.Cleanup(func() {
+		must(t, ns, "elastic-sandbox kubectl get clusterqueue,resourceflavor -o name | grep /demo- | xargs elastic-sandbox kubectl delete --wait=false")
+	})
+	out := must(t, ns, "PACE=0 docs/demo/play.sh")
+	for _, want := range []string{"job/second would wait in queue main", "Held by    job/first", "second  RUNNING"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the recording does not show %q:\n%s", want, out)
+		}
+	}
+}
