@@ -196,6 +196,7 @@ func (e *Engine) queue(name string) *queue {
 		q.node.root = q.node
 		q.node.tree = &tree{root: q.node}
 		e.queues[name] = q
+		e.reshaped = true
 	}
 	return q
 }

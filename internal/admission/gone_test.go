@@ -43,22 +43,33 @@ func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
 	}
 }
 
-// A workload that was found holding quota of a queue nobody has described.
+// A workload that was found holding quota of a queue nobody has described, where its flavor is new and where others have it.
 func TestWorkloadOfAQueueThatNeverWas(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	e := New(Options{})
-	e.Apply(NamespaceChanged{Name: "ns"})
-	e.Apply(LocalQueueChanged{LocalQueue: LocalQueue{Key: Key{"ns", "main"}, Queue: "cq"}})
-	e.Decide(at)
-	w := Workload{
-		Key: Key{"ns", "wl"}, UID: "1", LocalQueue: "main", Created: at,
-		PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"nvidia.com/gpu": 4}}},
-		Admission: &Admission{Queue: "cq", PodSets: []PodSetAssignment{{
-			Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}, Usage: Requests{"nvidia.com/gpu": 4},
-		}}},
+	for _, known := range []bool{false, true} {
+		e := New(Options{})
+		e.Apply(NamespaceChanged{Name: "ns"})
+		if known {
+			e.Apply(FlavorChanged{Flavor: Flavor{Name: "h100"}})
+			e.Apply(QueueChanged{Queue: Queue{Name: "other", Groups: []ResourceGroup{{
+				Resources: []string{"nvidia.com/gpu"}, Flavors: []FlavorQuotas{{Flavor: "h100", Quotas: map[string]Quota{"nvidia.com/gpu": {Nominal: 8}}}},
+			}}}})
+			e.Decide(at)
+		}
+		e.Apply(LocalQueueChanged{LocalQueue: LocalQueue{Key: Key{"ns", "main"}, Queue: "cq"}})
+		if !known {
+			e.Decide(at)
+		}
+		w := Workload{
+			Key: Key{"ns", "wl"}, UID: "1", LocalQueue: "main", Created: at,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"nvidia.com/gpu": 4}}},
+			Admission: &Admission{Queue: "cq", PodSets: []PodSetAssignment{{
+				Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}, Usage: Requests{"nvidia.com/gpu": 4},
+			}}},
+		}
+		e.Apply(WorkloadChanged{Workload: w})
+		e.Decide(at)
+		e.Apply(WorkloadGone{Key: w.Key})
+		e.Decide(at)
 	}
-	e.Apply(WorkloadChanged{Workload: w})
-	e.Decide(at)
-	e.Apply(WorkloadGone{Key: w.Key})
-	e.Decide(at)
 }
