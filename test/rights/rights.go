@@ -4,6 +4,7 @@ package rights
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -101,12 +102,11 @@ func Keep(log string) error {
 	if folder == "" {
 		return nil
 	}
-	in, err := os.Open(log)
+	text, err := os.ReadFile(log)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
-	uses, err := Read(in)
+	uses, err := Read(bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("%s: %w", log, err)
 	}
@@ -114,7 +114,7 @@ func Keep(log string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
 	out, err := os.CreateTemp(folder, filepath.Base(os.Args[0])+"-*.json")
