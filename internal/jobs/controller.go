@@ -54,7 +54,7 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	obj.SetGroupVersionKind(c.kind.GVK)
 	err := c.client.Get(ctx, request.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
+		return c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -99,18 +99,27 @@ func (c *controller) result(j job, err error) (ctrl.Result, error) {
 }
 
 // forget deletes the workload of a job that is gone, rather than leave its
-// quota taken until the garbage collector comes by.
-func (c *controller) forget(ctx context.Context, namespace, owner string) error {
+// quota taken until the garbage collector comes by. One that the job has left
+// behind (an orphan) is not the job's any more, though the cache may yet say so.
+func (c *controller) forget(ctx context.Context, namespace, owner string) (ctrl.Result, error) {
 	list := &kueue.WorkloadList{}
 	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ownerNameIndex: owner}); err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	for i := range list.Items {
-		if err := c.drop(ctx, &list.Items[i]); err != nil {
-			return err
+		wl := &list.Items[i]
+		err := c.client.Delete(ctx, wl.DeepCopy(), client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: time.Second}, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+		if err := workload.LetGo(ctx, c.client, wl); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
-	return nil
+	return ctrl.Result{}, nil
 }
 
 func (c *controller) drop(ctx context.Context, wl *kueue.Workload) error {

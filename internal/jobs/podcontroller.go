@@ -77,7 +77,7 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		if isGroup {
 			return ctrl.Result{}, c.forgetGroup(ctx, request.Namespace, group)
 		}
-		return ctrl.Result{}, c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
+		return c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
 	}
 	wl, err := c.workloadOf(ctx, g)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -233,10 +236,18 @@ func (r *remover) releaseAll(ctx context.Context, items []unstructured.Unstructu
 }
 
 // patch is not tried in a dry run: webhooks that will be gone by then may be in
-// its way.
+// its way. An API server goes on asking a webhook for a moment after it was
+// taken away, so what it keeps from being written is tried again.
 func (r *remover) patch(ctx context.Context, u *unstructured.Unstructured, patch []byte) error {
 	if r.dryRun {
 		return nil
 	}
-	return r.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch))
+	backoff := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 1.5, Steps: 15, Cap: 5 * time.Second}
+	return retry.OnError(backoff, asksWebhooks, func() error {
+		return r.Patch(ctx, u, client.RawPatch(types.MergePatchType, patch))
+	})
+}
+
+func asksWebhooks(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed calling webhook")
 }
