@@ -2,11 +2,14 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -144,9 +147,36 @@ func TestRejectedByACheck(t *testing.T) {
 	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
 }
 
+// collected waits until Kubernetes' garbage collector minds workloads: it learns of new kinds twice a minute, and what it
+// does not know it does not orphan.
+func collected(t *testing.T, ns string) {
+	t.Helper()
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "owner"}}
+	cluster.Make(t, owner)
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: "owned",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
+	}}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/train:1"}},
+	}}}}
+	cluster.Make(t, wl)
+	if err := cluster.Delete(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the garbage collector minds workloads", func(ctx context.Context) error {
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl)
+		if err == nil {
+			return errors.New("the one whose owner is gone is there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
 // A workload whose job was taken away from it gives its quota back.
 func TestOwnerNotFound(t *testing.T) {
 	ns := queueFor(t, "4")
+	collected(t, ns)
 	job, wl := running(t, ns, "one")
 	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Orphan")); err != nil {
 		t.Fatal(err)
