@@ -18,9 +18,11 @@ if ! pkg-config --exists libseccomp; then
 	fi
 	PKG_CONFIG_LIBDIR=$(echo "$headers"/usr/lib/*/pkgconfig)
 	export PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR="$headers"
+	# Go's cache does not mind what pkg-config answers; this it minds, so a folder elsewhere is a build of its own.
+	seccomp=$(pkg-config --libs-only-L libseccomp)
 fi
 
-go build -tags seccomp -ldflags "-s -w" -o "$out/" github.com/opencontainers/runc
+CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} ${seccomp:-}" go build -tags seccomp -ldflags "-s -w" -o "$out/" github.com/opencontainers/runc
 go build -ldflags "-s -w" -o "$out/" \
 	github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	github.com/containerd/containerd/v2/cmd/ctr \
