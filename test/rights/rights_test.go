@@ -141,7 +141,14 @@ func TestEveryRightIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	onNode := slices.ContainsFunc(uses, func(use Use) bool { return use.Resource == "nodes/status" })
+	if !onNode {
+		t.Log("nothing is known of the agent on a real node: its rights are left out")
+	}
 	for _, right := range granted(t) {
+		if right.Account == "elastic-gpu-agent" && !onNode {
+			continue
+		}
 		used := slices.ContainsFunc(uses, func(use Use) bool { return !use.Refused && right.covers(use) })
 		if !used && !excused(right.Use) {
 			t.Errorf("%s: granted and never used", right)

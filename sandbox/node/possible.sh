@@ -1,0 +1,12 @@
+#!/bin/sh
+# Says why this machine cannot be a real node, or nothing if it can.
+if [ "$(uname)" != Linux ] || [ "$(id -u)" != 0 ]; then
+	echo "it takes Linux and root"
+elif ! unshare -mn ip link add elastic-probe type bridge 2>/dev/null; then
+	echo "mounts, networks or bridges of its own are not allowed here"
+else
+	for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+		[ -e "$root/cgroup.procs" ] && mkdir "$root/elastic-probe" 2>/dev/null && rmdir "$root/elastic-probe" && exit 0
+	done
+	echo "cgroups cannot be made here"
+fi
