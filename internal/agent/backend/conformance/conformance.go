@@ -16,8 +16,8 @@ import (
 
 // Subject is a backend under test.
 type Subject struct {
-	// New makes the backend anew over what an earlier one left, as an agent does that was killed.
-	New func(t *testing.T) backend.Backend
+	// New makes the backend anew over what an earlier one left in the folder, as an agent does that was killed.
+	New func(t *testing.T, dir string) backend.Backend
 	// Whole says that it gives whole cards only.
 	Whole bool
 	// Leaves says that a share leaves something on the node, which Held must show.
@@ -63,7 +63,7 @@ func Run(t *testing.T, s Subject) {
 		}
 	}
 	t.Run("a share shows its card and no other", func(t *testing.T) {
-		edits, err := s.New(t).Prepare(t.Context(), s.Share("1", 3))
+		edits, err := s.New(t, t.TempDir()).Prepare(t.Context(), s.Share("1", 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func Run(t *testing.T, s Subject) {
 		}
 	})
 	t.Run("what is made is held until it is released", func(t *testing.T) {
-		b := s.New(t)
+		b := s.New(t, t.TempDir())
 		for i := range 3 {
 			if _, err := b.Prepare(t.Context(), s.Share(fmt.Sprint(i), i)); err != nil {
 				t.Fatal(err)
@@ -90,11 +90,12 @@ func Run(t *testing.T, s Subject) {
 		held(t, b, "0", "2")
 	})
 	t.Run("again is the same, also after a restart", func(t *testing.T) {
-		first, err := s.New(t).Prepare(t.Context(), s.Share("1", 0))
+		dir := t.TempDir()
+		first, err := s.New(t, dir).Prepare(t.Context(), s.Share("1", 0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := s.New(t)
+		b := s.New(t, dir)
 		held(t, b, "1")
 		again, err := b.Prepare(t.Context(), s.Share("1", 0))
 		if err != nil || !reflect.DeepEqual(first, again) {
@@ -103,7 +104,7 @@ func Run(t *testing.T, s Subject) {
 		held(t, b, "1")
 	})
 	t.Run("release of what is not there is fine", func(t *testing.T) {
-		b := s.New(t)
+		b := s.New(t, t.TempDir())
 		for range 2 {
 			if err := b.Release(t.Context(), "never"); err != nil {
 				t.Fatal(err)
@@ -112,7 +113,7 @@ func Run(t *testing.T, s Subject) {
 		held(t, b)
 	})
 	t.Run("a slot may go to another container", func(t *testing.T) {
-		b := s.New(t)
+		b := s.New(t, t.TempDir())
 		if _, err := b.Prepare(t.Context(), s.Share("1", 0)); err != nil {
 			t.Fatal(err)
 		}

@@ -103,11 +103,11 @@ func TestConformance(t *testing.T) {
 	machines := map[string]*machine{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true,
-		New: func(t *testing.T) backend.Backend {
-			if machines[t.Name()] == nil {
-				machines[t.Name()] = newMachine(t)
+		New: func(t *testing.T, dir string) backend.Backend {
+			if machines[dir] == nil {
+				machines[dir] = newMachine(t)
 			}
-			return machines[t.Name()].backend()
+			return machines[dir].backend()
 		},
 	})
 }

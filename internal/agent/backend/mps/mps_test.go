@@ -40,14 +40,10 @@ func newBackend(t *testing.T, dir string) *mps.Backend {
 }
 
 func TestConformance(t *testing.T) {
-	dirs := map[string]string{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true,
-		New: func(t *testing.T) backend.Backend {
-			if dirs[t.Name()] == "" {
-				dirs[t.Name()] = t.TempDir()
-			}
-			return newBackend(t, dirs[t.Name()])
+		New: func(t *testing.T, dir string) backend.Backend {
+			return newBackend(t, dir)
 		},
 	})
 }

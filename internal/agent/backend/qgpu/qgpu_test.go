@@ -9,14 +9,10 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	dirs := map[string]string{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true, Paths: []string{"/dev/qgpu3", "/dev/qgpuctl", "/var/run/qgpu/3"},
-		New: func(t *testing.T) backend.Backend {
-			if dirs[t.Name()] == "" {
-				dirs[t.Name()] = t.TempDir()
-			}
-			return &qgpu.Backend{Dir: dirs[t.Name()]}
+		New: func(_ *testing.T, dir string) backend.Backend {
+			return &qgpu.Backend{Dir: dir}
 		},
 	})
 }

@@ -17,14 +17,10 @@ import (
 
 // Somebody else's backend passes what ours pass, over the socket.
 func TestConformance(t *testing.T) {
-	dirs := map[string]string{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true,
-		New: func(t *testing.T) backend.Backend {
-			if dirs[t.Name()] == "" {
-				dirs[t.Name()] = t.TempDir()
-			}
-			return behind(t, &simulated.Backend{As: "theirs", Dir: dirs[t.Name()]})
+		New: func(t *testing.T, dir string) backend.Backend {
+			return behind(t, &simulated.Backend{As: "theirs", Dir: dir})
 		},
 	})
 }

@@ -9,14 +9,10 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	dirs := map[string]string{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true,
-		New: func(t *testing.T) backend.Backend {
-			if dirs[t.Name()] == "" {
-				dirs[t.Name()] = t.TempDir()
-			}
-			return &simulated.Backend{As: "simulated", Dir: dirs[t.Name()]}
+		New: func(_ *testing.T, dir string) backend.Backend {
+			return &simulated.Backend{As: "simulated", Dir: dir}
 		},
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Subject{
-		New: func(t *testing.T) backend.Backend {
-			return &whole.Backend{Driver: &backend.NodeDriver{Root: t.TempDir()}}
+		New: func(_ *testing.T, dir string) backend.Backend {
+			return &whole.Backend{Driver: &backend.NodeDriver{Root: dir}}
 		},
 		Whole: true,
 	})
