@@ -1,8 +1,9 @@
-// load KIND SECONDS [READY-FILE [windows]]: runs one kind of work for so long and prints how many operations a second it got.
+// load KIND SECONDS [READY-FILE]: runs one kind of work for so long and prints how many operations a second it got.
 // Kinds: launch (empty kernels), small (kernels of some 20 us), gemm (bf16 8192^3), graph (20 kernels a replay),
 // coop (cooperative launches), sync (a kernel, then a wait for it).
 // load past SECONDS: empty kernels, in turn through cuLaunchKernel as a program finds it and past any library in between;
-// prints both rates, medians of many short windows in one process.
+// prints both rates, medians of many short windows in one process; what comes first in a window, such as asking for the
+// turn, is not in its time.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -96,11 +97,13 @@ static int past(double seconds, float *x, cudaStream_t s)
 	if (!way[0] || !way[1]) { fprintf(stderr, "no cuLaunchKernel\n"); return 1; }
 	double end = now() + seconds;
 	for (int turn = 0; now() < end; turn ^= 1) {
-		double begin = now();
-		for (int b = 0; b < 8; b++) {
+		double begin = 0;
+		for (int b = 0; b < 9; b++) {
 			for (int i = 0; i < 256; i++)
 				if (way[turn]((CUfunction)f, 1, 1, 1, 32, 1, 1, 0, s, args, nullptr)) return 1;
 			OK(cudaStreamSynchronize(s));
+			if (b == 0)
+				begin = now();
 		}
 		rates[turn].push_back(8 * 256 / (now() - begin));
 	}
@@ -190,19 +193,6 @@ int main(int argc, char **argv)
 		OK(cudaDeviceSynchronize());
 	}
 	long ops = 0;
-	if (argc > 4) { // the rate of each quarter of a second, with the time, so that limits can change in between
-		for (double end = now() + seconds, from = now(); from < end; ops = 0) {
-			while (now() < from + 0.25) {
-				for (int i = 0; i < batch; i++) one();
-				ops += batch;
-				OK(cudaDeviceSynchronize());
-			}
-			double to = now();
-			printf("%.3f %.3f %.1f\n", from, to, ops / (to - from));
-			from = to;
-		}
-		return 0;
-	}
 	begin = now();
 	while (now() < begin + seconds) {
 		for (int i = 0; i < batch; i++) one();
