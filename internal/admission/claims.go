@@ -16,7 +16,11 @@ func (e *Engine) claim(a *assignment) {
 	q.pending++
 	kept.counts = slices.Clone(a.counts)
 	kept.usage = slices.Clone(a.usage)
-	kept.flavors, kept.need, kept.misses, kept.victims, kept.avoid, kept.drops = nil, nil, nil, nil, nil, nil
+	kept.flavors = make([][]int32, len(a.shape.podSets))
+	for i := range kept.flavors {
+		kept.flavors[i] = slices.Clone(a.flavors[i])
+	}
+	kept.need, kept.misses, kept.victims, kept.avoid, kept.drops, kept.picks = nil, nil, nil, nil, nil, nil
 	w.claimed, w.claim = &kept, kept.usage
 	for _, u := range w.claim {
 		e.count(q, u.fr, u.v, future)
@@ -109,7 +113,7 @@ func (e *Engine) completeClaims(t *tree) {
 		e.evals++
 		e.attempt(a)
 		e.scratch.fitOnly = false
-		if a.mode == fit && len(a.victims) == 0 {
+		if a.mode == fit && len(a.victims) == 0 || e.asClaimed(a, kept) {
 			a.partial = kept.partial
 			e.restoreClaim(w)
 			e.unclaim(w, !slices.Equal(kept.usage, a.usage))
@@ -120,6 +124,21 @@ func (e *Engine) completeClaims(t *tree) {
 		}
 		e.recycle(a)
 	}
+}
+
+// asClaimed assigns what the workload waited for, if all of it is there.
+func (e *Engine) asClaimed(a, kept *assignment) bool {
+	a.reset(kept.w, kept.shape)
+	copy(a.counts, kept.counts)
+	a.usage = append(a.usage, kept.usage...)
+	for _, fl := range kept.flavors {
+		a.flavors = append(a.flavors, slices.Clone(fl))
+	}
+	for _, u := range a.usage {
+		level, _ := kept.w.queue.node.borrowLevel(u.fr, u.v, now)
+		a.borrow = max(a.borrow, level)
+	}
+	return a.fits(now) && a.fits(future) && (e.opts.Placer == nil || e.tryPlace(a))
 }
 
 func (e *Engine) restoreClaim(w *workload) {

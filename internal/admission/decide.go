@@ -20,6 +20,7 @@ type scratch struct {
 	parks   []Park
 	search  search
 	drops   []*workload
+	byUsage bool // somebody was looked for in the order of usage
 	fitOnly bool // do not look for anyone to displace
 	taken   []int64
 	loans   []loan
@@ -36,6 +37,8 @@ func (e *Engine) Decide(at time.Time) Plan {
 		e.unpark(c)
 	}
 	e.curbed = e.curbed[:0]
+	e.noteUsage()
+	e.turnWithTime()
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	for len(e.work) > 0 && !e.opts.HoldersOnly {
@@ -53,6 +56,9 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.plan.Park = slices.DeleteFunc(e.plan.Park, e.outdated)
 	plan := e.plan
 	plan.NextAt = e.nextTimer()
+	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
+		plan.NextAt = e.notesAt
+	}
 	e.plan.Park, e.scratch.parks = e.scratch.parks[:0], e.plan.Park
 	return plan
 }
@@ -101,6 +107,7 @@ func (e *Engine) decideTree(t *tree) {
 		e.refreshShares(q)
 	}
 	for _, c := range slices.Clone(t.reserving) {
+		t.shifts++
 		e.unpark(c) // reservations are made anew in each decision
 		e.settleReserve(c)
 	}
@@ -350,11 +357,13 @@ func (e *Engine) admit(a *assignment) {
 	w.reserved = nanos(e.at)
 	w.assumed, w.admitted, w.told = true, e.decision, ""
 	w.queue.node.root.tree.admittedIn = e.decision
-	e.occupy(w, slices.Clone(a.usage))
-	if w.local != nil {
-		w.local.usage.charge(e, w.usage, 1)
-		e.refreshShares(w.queue)
+	usage := slices.Clone(a.usage)
+	if w.queue.spec.UsageFairSharing {
+		w.local.usage.note(e)
+		w.local.usage.charge(e, usage, 1)
 	}
+	e.occupy(w, usage)
+	e.refreshShares(w.queue)
 	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial, Backfill: a.backfill})
 }
 
@@ -401,6 +410,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 	if c.queue.spec.StrictFIFO {
 		e.reserve(c, a)
 	}
+	c.refusedIn = c.queue.node.root.tree.shifts
 }
 
 // refusal is the token for why the assignment is not possible now.
@@ -422,9 +432,11 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 			e.flavors[f].refuse(c)
 		}
 	}
-	if len(a.shape.groups) > 1 || a.shape.shrinks {
-		// Another choice for one pod set may make room for the next, fewer pods
-		// may do: any change counts.
+	if len(a.shape.groups) > 1 && c.queue.choice {
+		e.watch(c)
+		return
+	}
+	if a.shape.shrinks { // fewer pods may do: whatever is freed counts
 		for _, g := range c.queue.groups {
 			for _, f := range g.flavors {
 				for _, fr := range f.frs {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,7 @@ type Engine struct {
 	at   time.Time // of the decision under way
 
 	resources     []string
+	byName        []int32 // resources in order of their names
 	resourceIndex map[string]int32
 	frs           []flavorResource
 	frIndex       map[flavorResource]int32
@@ -74,6 +76,8 @@ type Engine struct {
 	curbed   []*class // refused for what holds in this decision only: they look again in the next
 	review   []*workload
 	timers   []timer
+	byUsage  []*queue               // whose order follows usage
+	notesAt  time.Time              // when usage is noted next; zero: to be seen
 	evicting map[*workload]struct{} // holders on their way out
 	unready  int                    // holders whose pods are awaited under BlockUntilReady
 
@@ -161,6 +165,8 @@ func (e *Engine) resource(name string) int32 {
 		i = int32(len(e.resources))
 		e.resources = append(e.resources, name)
 		e.resourceIndex[name] = i
+		at, _ := slices.BinarySearchFunc(e.byName, name, func(r int32, name string) int { return strings.Compare(e.resources[r], name) })
+		e.byName = slices.Insert(e.byName, at, i)
 		e.reshaped = true
 	}
 	return i
@@ -316,6 +322,7 @@ func (ev LocalQueueChanged) apply(e *Engine) {
 	l.setQueue(e.queue(ev.LocalQueue.Queue))
 	l.spec = ev.LocalQueue
 	l.usage.seed(e, ev.LocalQueue)
+	e.notesAt = time.Time{}
 	e.replaceLocal(l)
 }
 
@@ -326,7 +333,7 @@ func (ev LocalQueueGone) apply(e *Engine) {
 	}
 	l.exists = false
 	l.spec = LocalQueue{Key: ev.Key}
-	l.usage = usageHistory{}
+	l.usage.forget()
 	e.replaceLocal(l)
 	q := l.queue
 	l.setQueue(nil)

@@ -83,13 +83,13 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	t := q.node.root.tree
 	any := false
 	if p.WithinQueue != PreemptNever {
-		any = h.open(s, cursor{queue: q, list: q.victimList()})
+		any = h.open(s, cursor{queue: q, list: e.victimList(q)})
 	}
 	// One at a time: while a workload of the queue waits for its room, the next does not take
 	// from others. Shares even out by themselves as workloads end.
 	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !e.noStrike(s) {
 		for _, o := range t.queues {
-			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: o.victimList(), lca: t.root}) {
+			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: e.victimList(o), lca: t.root}) {
 				any = true
 			}
 		}

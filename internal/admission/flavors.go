@@ -40,6 +40,10 @@ type assignment struct {
 	curbed    bool    // someone it could displace keeps its place in this decision
 	avoid     []int32 // flavors whose nodes had no room
 	failed    *Refusal
+	joint     bool        // picks says which flavors to try
+	floor     mode        // the least that will do for each, then
+	picks     []pick      // by choice, in the order of choosing
+	point     int         // choices made
 	drops     []*workload // claims of lower rank that it sets aside
 }
 
@@ -98,15 +102,23 @@ func (a *assignment) reset(w *workload, s *shape) {
 		counts:  append(a.counts[:0], s.counts...),
 		flavors: a.flavors[:0],
 		usage:   a.usage[:0], need: a.need[:0], misses: a.misses[:0],
-		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0],
+		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0], picks: a.picks[:0],
 	}
 }
 
 // assign chooses flavors for all pod sets at a.counts, against the tree as it
-// stands. What is missing is noted either way.
+// stands. What is missing is noted either way. One after the other, each group of pod sets takes what
+// is best for it; if that does not do for all, they look for a combination that does.
 func (e *Engine) assign(a *assignment) {
+	e.assignGroups(a)
+	if len(a.shape.groups) > 1 && a.w.queue.choice && a.mode < deferred {
+		e.assignJointly(a)
+	}
+}
+
+func (e *Engine) assignGroups(a *assignment) {
 	a.mode, a.borrow, a.reason = fit, 0, ""
-	a.usage, a.need, a.misses = a.usage[:0], a.need[:0], a.misses[:0]
+	a.usage, a.need, a.misses, a.point = a.usage[:0], a.need[:0], a.misses[:0], 0
 	s := a.shape
 	for len(a.flavors) < len(s.podSets) {
 		if cap(a.flavors) > len(a.flavors) {
@@ -195,6 +207,9 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chos
 	best, bestFlavor := granular{noFit, 1 << 30}, -1
 	groupReason := Reason("")
 	for i := range grp.flavors {
+		if !a.picked(i, len(grp.flavors)) {
+			continue
+		}
 		f := &grp.flavors[i]
 		got, reason := e.tryFlavor(a, g, grp, f, total)
 		if reason != "" && (groupReason == "" || severity(reason) < severity(groupReason)) {
@@ -207,10 +222,11 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chos
 			break
 		}
 	}
-	if best.mode == noFit || bestFlavor < 0 {
+	if best.mode == noFit || bestFlavor < 0 || a.joint && best.mode < a.floor {
 		a.reason = worse(a.reason, groupReason)
 		return false
 	}
+	a.point++
 	f := &grp.flavors[bestFlavor]
 	a.mode = min(a.mode, best.mode)
 	a.borrow = max(a.borrow, best.borrow)

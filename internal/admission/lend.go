@@ -229,7 +229,7 @@ func (e *Engine) stepBack(a *assignment) {
 	c := a.w.class
 	t := c.queue.node.root.tree
 	e.sleep(c)
-	c.refusedAt = t.helps
+	c.refusedAt, c.refusedIn = t.helps, t.shifts
 	a.misses = a.misses[:0]
 	for _, u := range a.usage {
 		k := e.frs[u.fr]
@@ -297,8 +297,8 @@ func (e *Engine) lendRest(t *tree) bool {
 	t.lending = false
 	for _, fr := range t.lent {
 		t.freed[fr], t.loose = true, true
+		t.helps++
 	}
-	t.helps++
 	for _, c := range t.unheard { // they are owed an answer
 		e.unpark(c)
 	}

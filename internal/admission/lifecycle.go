@@ -93,6 +93,7 @@ func (ev WriteFailed) apply(e *Engine) {
 	if w.assumed {
 		w.assumed = false
 		spec.Admission, spec.Evicting = nil, false
+		e.uncharge(w)
 		e.pend(w, spec)
 		return
 	}
@@ -290,6 +291,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	}
 	t := q.node.root.tree
 	t.version++
+	t.shifts++
 	if v < 0 {
 		t.touched, t.loose = true, true
 		t.helps++
@@ -316,7 +318,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 			t.helps++
 		}
 	}
-	if len(t.tilted) > 0 {
+	if len(t.tilted) > 0 || t.fickle() {
 		e.enlist(t)
 	}
 }

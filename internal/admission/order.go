@@ -27,6 +27,7 @@ type queue struct {
 	holders    []*workload // by preemption order: low priority first, then newest
 	locals     []*localQueue
 	claims     []*workload // waiting for preempted workloads, granted order
+	fickle     []*class    // parked, and to be looked at again after any change of usage
 	heeded     []int32     // flavor-resources whose freeing was noted and not yet used up
 	fair       fairCursor
 	backfilled uint64       // tree version at the last look for backfill
@@ -47,6 +48,8 @@ type class struct {
 	barred    bool // likewise, preempted too lately to displace others
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last
+	fickle    bool             // listed in queue.fickle
+	refusedIn uint64           // tree.shifts when it was refused last
 	needs     []amount         // how much it waits for; nil once it is dissolved
 	awaits    map[*flavor]bool // flavors on whose nodes it waits for room
 	untold    []*workload      // joined since the verdict was told
@@ -315,6 +318,7 @@ func (e *Engine) dissolve(c *class) {
 	}
 	c.parked = false
 	c.needs = nil
+	q.unwatch(c)
 	e.unreserve(c)
 	c.unlist()
 	delete(q.classes, c.key)

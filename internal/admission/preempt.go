@@ -138,6 +138,7 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 		e.clearLeaving()
 	}
 	var found []victim
+	e.scratch.byUsage = false
 	if t.policy == PolicyFIFO {
 		found = e.huntClassic(s)
 	} else {
@@ -147,6 +148,7 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 		e.opts.Placer.Rollback(mark)
 	}
 	s.a = nil
+	a.curbed = a.curbed || e.scratch.byUsage && len(found) == 0 // the order changes with time
 	return found
 }
 
@@ -205,7 +207,7 @@ func (e *Engine) collect(s *search) {
 	}
 	p := &q.spec.Preemption
 	if p.WithinQueue != PreemptNever {
-		s.cursors[2] = append(s.cursors[2], cursor{queue: q, list: q.victimList()})
+		s.cursors[2] = append(s.cursors[2], cursor{queue: q, list: e.victimList(q)})
 	}
 	if p.ReclaimWithinCohort == PreemptNever || e.noStrike(s) {
 		return
@@ -214,7 +216,7 @@ func (e *Engine) collect(s *search) {
 	right := s.covers(q.node)
 	skip := q.node
 	for n := q.node.parent; n != nil; n = n.parent {
-		s.gather(n, n, skip, right)
+		e.gather(s, n, n, skip, right)
 		right = s.covers(n) || right
 		skip = n
 	}
@@ -234,20 +236,20 @@ func (s *search) covers(n *node) bool {
 	return ok
 }
 
-func (s *search) gather(n, lca, skip *node, right bool) {
+func (e *Engine) gather(s *search, n, lca, skip *node, right bool) {
 	for _, ch := range n.children {
 		if ch == skip || ch.withinNominal(s.need) {
 			continue
 		}
 		if ch.queue == nil {
-			s.gather(ch, lca, skip, right)
+			e.gather(s, ch, lca, skip, right)
 			continue
 		}
 		g := 1
 		if right {
 			g = 0
 		}
-		s.cursors[g] = append(s.cursors[g], cursor{queue: ch.queue, list: ch.queue.victimList(), lca: lca, advantage: right})
+		s.cursors[g] = append(s.cursors[g], cursor{queue: ch.queue, list: e.victimList(ch.queue), lca: lca, advantage: right})
 	}
 }
 
@@ -289,10 +291,11 @@ func (s *search) peek(c *cursor) *workload {
 
 // victimList is the queue's holders in the order they are displaced: where
 // usage decides, those of the local queue that used most go first.
-func (q *queue) victimList() []*workload {
+func (e *Engine) victimList(q *queue) []*workload {
 	if !q.spec.UsageFairSharing {
 		return q.holders
 	}
+	e.scratch.byUsage = true
 	list := slices.Clone(q.holders)
 	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.local.share, a.local.share) })
 	return list
@@ -534,7 +537,7 @@ func (e *Engine) revoke(w *workload) {
 	e.revokes++
 	q := w.queue
 	e.plan.Admit = slices.DeleteFunc(e.plan.Admit, func(a Admit) bool { return a.Workload == w.spec.Key })
-	w.local.usage.charge(e, w.usage, -1)
+	e.uncharge(w)
 	e.release(w)
 	w.spec.Admission = nil
 	w.admitted = 0

@@ -96,32 +96,67 @@ func (r *reference) level(q, f string, v int64) (int, bool) {
 	}
 }
 
-// try rates flavors for each pod set in turn: 2 fits, 1 could fit if others left, 0 cannot.
-func (r *reference) try(e *refEntry) (worst int) {
+// try lets each pod set in turn take what is best for it. If that does not do for all, the first combination
+// of flavors counts that does, or else that could: 2 fits, 1 could fit if others left, 0 cannot.
+func (r *reference) try(e *refEntry) int {
+	worst := r.tryInTurn(e)
+	for mode := 2; mode > worst; mode-- {
+		if t := (&refEntry{w: e.w, queue: e.queue, counts: e.counts}); r.combine(t, mode, map[string]int64{}) {
+			*e = *t
+			return mode
+		}
+	}
+	return worst
+}
+
+// combine gives the pod sets that have none yet the first flavors with which every one of them gets mode.
+func (r *reference) combine(e *refEntry, mode int, taken map[string]int64) bool {
+	i := len(e.flavors)
+	if i == len(e.counts) {
+		return true
+	}
+	v, before := int64(e.counts[i])*e.w.PodSets[i].Requests[CPU], e.borrow
+	for _, f := range r.s.queues[e.queue].Groups[0].Flavors {
+		if got, level := r.rate(e.queue, f, taken[f.Flavor]+v); got >= mode {
+			taken[f.Flavor] += v
+			e.flavors, e.borrow = append(e.flavors[:i:i], f.Flavor), max(before, level)
+			if r.combine(e, mode, taken) {
+				return true
+			}
+			taken[f.Flavor] -= v
+		}
+	}
+	e.flavors, e.borrow = e.flavors[:i], before
+	return false
+}
+
+// rate says whether a queue can have val of a flavor, and from how far up.
+func (r *reference) rate(queue string, f FlavorQuotas, val int64) (mode, level int) {
+	if val > r.potential("q:"+queue, f.Flavor) {
+		return 0, 0
+	}
+	level, inside := r.level(queue, f.Flavor, val)
+	switch {
+	case val <= r.free(queue, f.Flavor, false) && val <= r.free(queue, f.Flavor, true):
+		return 2, level
+	case val <= f.Quotas[CPU].Nominal || inside:
+		return 1, level
+	}
+	return 0, level
+}
+
+func (r *reference) tryInTurn(e *refEntry) (worst int) {
 	q := r.s.queues[e.queue]
-	fung := q.Fungibility
 	taken := map[string]int64{}
 	worst, e.borrow, e.flavors = 2, 0, nil
 	for i, ps := range e.w.PodSets {
 		v := int64(e.counts[i]) * ps.Requests[CPU]
 		best, bestLevel, bestFlavor := 0, 1<<30, ""
 		for _, f := range q.Groups[0].Flavors {
-			name := f.Flavor
-			val := taken[name] + v
-			mode, level := 0, 0
-			if val <= r.potential("q:"+e.queue, name) {
-				var inside bool
-				level, inside = r.level(e.queue, name, val)
-				switch {
-				case val <= r.free(e.queue, name, false) && val <= r.free(e.queue, name, true):
-					mode = 2
-				case val <= f.Quotas[CPU].Nominal || inside:
-					mode = 1
-				}
-			}
-			stop := mode == 2 && (level == 0 || !fung.BorrowTryNext)
+			mode, level := r.rate(e.queue, f, taken[f.Flavor]+v)
+			stop := mode == 2 && (level == 0 || !q.Fungibility.BorrowTryNext)
 			if stop || mode > best || mode == best && mode > 0 && level < bestLevel {
-				best, bestLevel, bestFlavor = mode, level, name
+				best, bestLevel, bestFlavor = mode, level, f.Flavor
 			}
 			if stop {
 				break

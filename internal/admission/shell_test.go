@@ -108,7 +108,18 @@ func (s *shell) decide() Plan {
 		s.workloads[w.Key] = w
 		s.e.Apply(WorkloadChanged{w})
 	}
+	s.noteUsage()
 	return p
+}
+
+// noteUsage writes the local queues' status.
+func (s *shell) noteUsage() {
+	for k, l := range s.locals {
+		if status, ok := s.e.LocalStatus(k); ok && !status.ConsumedAt.IsZero() {
+			l.Consumed, l.ConsumedAt = status.Consumed, status.ConsumedAt
+			s.local(l)
+		}
+	}
 }
 
 // release makes an evicted workload let go of its quota.

@@ -71,8 +71,8 @@ func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
 type LocalStatus struct {
 	Pending, Reserving int
 	Usage              []FlavorUsage
-	// Consumed is the decayed usage of admission fair sharing as of ConsumedAt, and
-	// Share what it weighs; hand it back in LocalQueue after a restart.
+	// Consumed is the decayed usage of admission fair sharing as it was noted last, at ConsumedAt, and Share
+	// what it weighed. Write it, and hand it back in LocalQueue after a restart: thousandths and seconds are enough.
 	Consumed   map[string]float64
 	ConsumedAt time.Time
 	Share      float64
@@ -98,14 +98,13 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 		}
 	}
 	s.Usage = e.usageBy(l.queue, func(fr int32) int64 { return held[fr] })
-	l.usage.age(e, e.at)
 	s.Consumed, s.ConsumedAt = map[string]float64{}, l.usage.at
-	for r, v := range l.usage.past {
+	for r, v := range l.usage.noted {
 		if v != 0 {
-			s.Consumed[e.resources[r]] = v
+			s.Consumed[e.resources[r]] = float64(v) / e.thousandths(int32(r))
 		}
 	}
-	s.Share = l.weighted(e)
+	s.Share = l.weighted(e, l.usage.at)
 	return s, true
 }
 

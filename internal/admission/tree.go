@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 )
 
 // Quantities saturate here, so sums of "unlimited" quotas never wrap.
@@ -179,6 +180,7 @@ type tree struct {
 	version    uint64      // counts usage changes
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone
+	shifts     uint64      // counts changes of usage, either way
 
 	lending   bool        // borrowers step back for who has quota of its own
 	lent      []int32     // flavor-resources for which someone did
@@ -266,8 +268,12 @@ func (e *Engine) rebuild() {
 			e.ready(q)
 		}
 	}
+	e.byUsage, e.notesAt = e.byUsage[:0], time.Time{}
 	for _, n := range nodes {
 		n.changed = false
+		if n.queue != nil && n.queue.spec.UsageFairSharing {
+			e.byUsage = append(e.byUsage, n.queue)
+		}
 	}
 }
 

@@ -202,7 +202,7 @@ func (q *queue) heed(fr int32) {
 // whom recent changes may help. Only the first of these is woken: as
 // long as it takes what there is, the others need not be touched.
 func (e *Engine) next(t *tree, q *queue) *workload {
-	if len(q.heeded) > 0 {
+	if len(q.heeded) > 0 || len(q.fickle) > 0 {
 		if c := e.hopeful(t, q); c == nil {
 			q.heeded = q.heeded[:0]
 		} else if len(q.active) == 0 || q.active[0] == c || q.before(c, q.active[0]) {
@@ -216,12 +216,12 @@ func (e *Engine) next(t *tree, q *queue) *workload {
 // was not refused since the last change for the better.
 func (e *Engine) hopeful(t *tree, q *queue) *class {
 	if q.spec.StrictFIFO { // only the head matters
-		if len(q.active) == 0 || !q.active[0].parked || q.active[0].refusedAt == t.helps {
+		if len(q.active) == 0 || !q.active[0].parked || !q.active[0].outdated(t) {
 			return nil
 		}
 		return q.active[0]
 	}
-	var best *class
+	best := t.fickleFirst(q)
 	for _, fr := range q.heeded {
 		free := t.reach(q, fr)
 		own, lent := q.node.cells[fr].nominal-q.node.cells[fr].use[future], int64(-1)
@@ -252,6 +252,44 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 				h.stayWithin(t, fr, own, lent+h.reach-free)
 			}
 			best = l.first(best, 0, h)
+		}
+	}
+	return best
+}
+
+// Where several pod sets choose between several flavors, more usage elsewhere can help, too: the first pod set
+// then takes another flavor and leaves room for the next. So they are looked at after every change.
+
+// watch lists a parked class as one that any change of usage may help.
+func (e *Engine) watch(c *class) {
+	if !c.fickle {
+		c.fickle = true
+		c.queue.fickle = append(c.queue.fickle, c)
+	}
+}
+
+func (q *queue) unwatch(c *class) {
+	if c.fickle {
+		c.fickle = false
+		i := slices.Index(q.fickle, c)
+		q.fickle = slices.Delete(q.fickle, i, i+1)
+	}
+}
+
+// outdated: since the class was refused something changed that may help it.
+func (c *class) outdated(t *tree) bool {
+	return c.refusedAt != t.helps || c.fickle && c.refusedIn != t.shifts
+}
+
+func (t *tree) fickle() bool {
+	return slices.ContainsFunc(t.queues, func(q *queue) bool { return len(q.fickle) > 0 })
+}
+
+func (t *tree) fickleFirst(q *queue) *class {
+	var best *class
+	for _, c := range q.fickle {
+		if c.parked && c.outdated(t) && (best == nil || q.before(c, best)) {
+			best = c
 		}
 	}
 	return best

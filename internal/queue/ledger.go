@@ -29,11 +29,10 @@ type account struct {
 	changed, writing             bool
 	since                        time.Time     // it was noticed that the status has changed
 	queue                        client.Object // as last looked at
-	sample                       bool          // its usage is to be noted
 }
 
 // settled: what was written is true.
-func (a *account) settled() { a.changed, a.sample, a.since = false, false, time.Time{} }
+func (a *account) settled() { a.changed, a.since = false, time.Time{} }
 
 type flavorResource struct {
 	flavor   kueue.ResourceFlavorReference

@@ -108,8 +108,7 @@ func (s *statuses) takeSample(now time.Time) time.Time {
 	if now.Sub(s.sampled) >= s.sample {
 		s.sampled = now
 		for key := range s.localQueues {
-			a := s.ledger.localQueue(key)
-			a.changed, a.sample = true, true
+			s.ledger.localQueue(key).changed = true
 		}
 	}
 	return s.sampled.Add(s.sample)
@@ -153,7 +152,7 @@ func (s *statuses) compute(a *account, engine *admission.Engine, now time.Time) 
 		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
 	case *kueue.LocalQueue:
 		n := s.localQueueStatus(q, a, now)
-		if a.sample {
+		if s.sample > 0 {
 			s.noteUsage(n, engine)
 		}
 		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
@@ -210,6 +209,9 @@ func (s *statuses) noteUsage(lq *kueue.LocalQueue, engine *admission.Engine) {
 		return
 	}
 	usage, _ := engine.LocalStatus(admission.Key{Namespace: lq.Namespace, Name: lq.Name})
+	if usage.ConsumedAt.IsZero() {
+		return // nothing was ever used
+	}
 	consumed := corev1.ResourceList{}
 	for name, amount := range usage.Consumed {
 		consumed[corev1.ResourceName(name)] = workload.Fraction(corev1.ResourceName(name), amount)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +35,7 @@ func Fraction(name corev1.ResourceName, amount float64) resource.Quantity {
 	if name != corev1.ResourceCPU {
 		amount *= 1000
 	}
-	return *resource.NewMilliQuantity(int64(amount), resource.DecimalSI)
+	return *resource.NewMilliQuantity(int64(math.Round(amount)), resource.DecimalSI)
 }
 
 // Average is the inverse of Fraction.
