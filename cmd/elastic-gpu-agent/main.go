@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -82,8 +83,20 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 		publisher.Capacity = func(cards []discovery.Card) corev1.ResourceList {
 			return agent.Capacity(cards, cfg.DevicePlugin.WholeCards)
 		}
-		if err := serve(mgr, env, &agent.Node{Name: node, Source: source, Config: cfg.DevicePlugin}); err != nil {
+		here := &agent.Node{Name: node, Source: source, Config: cfg.DevicePlugin}
+		if err := serve(mgr, env, here); err != nil {
 			return err
+		}
+		if cfg.DRA.Enabled {
+			kube, err := kubernetes.NewForConfig(mgr.GetConfig())
+			if err != nil {
+				return err
+			}
+			claims := here.ClaimPlugin(kube)
+			publisher.Doors = here.Doors(claims, cfg.DRA.Cards)
+			if err := mgr.Add(claims); err != nil {
+				return err
+			}
 		}
 	}
 	if err := publisher.SetupWithManager(ctx, mgr); err != nil {

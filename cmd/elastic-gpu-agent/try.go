@@ -102,7 +102,7 @@ func (t *try) run(cmd *cobra.Command, args []string) error {
 				Cards: []share.Card{part}, Parameters: t.parameters,
 			}, nil
 		},
-		Gone: func(context.Context, types.NamespacedName, types.UID) (bool, error) { return true, nil },
+		Gone: func(context.Context, *share.Share) (bool, error) { return true, nil },
 	}
 	if err := all.Fill(cmd.Context(), tried); err != nil {
 		return err

@@ -27,7 +27,7 @@ func served(node *corev1.Node) bool {
 func Capacity(cards []discovery.Card, whole bool) corev1.ResourceList {
 	var count, memory, gigabytes int64
 	for _, c := range cards {
-		if c.Problem == "" {
+		if c.Problem == "" && c.Elsewhere == "" {
 			count, memory, gigabytes = count+1, memory+c.MemoryMB, gigabytes+c.MemoryMB/1024
 		}
 	}

@@ -12,8 +12,10 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -29,6 +31,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
 	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/dra"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
 	"github.com/elastic-ai/elastic/internal/agent/kubelet"
 	"github.com/elastic-ai/elastic/internal/agent/share"
@@ -44,8 +47,9 @@ type Node struct {
 	Config v1alpha1.DevicePlugin
 	Log    logr.Logger
 
-	shares *gpushare.Backend
-	slots  *slots.Slots
+	shares    *gpushare.Backend
+	instances *mig.Backend // nil where cards are not real
+	slots     *slots.Slots
 }
 
 // DevicePlugin of the node.
@@ -64,6 +68,20 @@ func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
 	}, nil
 }
 
+// ClaimPlugin serves ResourceClaims, from the same slots.
+func (n *Node) ClaimPlugin(kube kubernetes.Interface) *dra.Plugin {
+	p := &dra.Plugin{Node: n.Name, KubeletDir: n.Config.KubeletDir, Kube: kube, API: n.API, Slots: n.slots, Log: n.Log.WithName("dra")}
+	if n.instances != nil {
+		p.Partitions = n.instances.Partitions
+	}
+	return p
+}
+
+// Doors to the node's cards; cards are those that ResourceClaims have where the node does not say.
+func (n *Node) Doors(claims *dra.Plugin, cards string) *Doors {
+	return &Doors{Cards: cards, Held: n.slots.Doors, Offer: claims.Offer}
+}
+
 // Backends of the node, the one for shares first. A new one is a line here.
 func (n *Node) Backends() ([]backend.Backend, error) {
 	state := func(name string) string { return filepath.Join(n.Config.StateDir, name) }
@@ -78,9 +96,9 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 	case discovery.Simulated:
 		list = []backend.Backend{&simulated.Backend{As: "simulated", Dir: state("simulated")}, &simulated.Backend{As: "whole", Dir: state("whole")}}
 	case *discovery.NVML:
+		n.instances = &mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")}
 		list = []backend.Backend{
-			n.shares, &whole.Backend{Driver: driver},
-			&mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")},
+			n.shares, &whole.Backend{Driver: driver}, n.instances,
 			&mps.Backend{Driver: driver, Dir: state("mps"), Control: "nvidia-cuda-mps-control", Shm: "/dev/shm"},
 			&qgpu.Backend{Dir: state("qgpu")},
 		}
@@ -143,17 +161,21 @@ func (n *Node) share(ctx context.Context, h slots.Holder) (share.Share, error) {
 	return (&share.Resolver{Client: n.API}).Of(ctx, pod, h.Container, cards)
 }
 
-// gone says whether a pod has ended; another of its name is another pod.
-func (n *Node) gone(ctx context.Context, key types.NamespacedName, uid types.UID) (bool, error) {
-	pod := &corev1.Pod{}
-	err := n.API.Get(ctx, key, pod)
-	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, err
+// gone says whether the pod that a share is for has ended, or its ResourceClaim is allocated no more; another
+// of its name is another one.
+func (n *Node) gone(ctx context.Context, s *share.Share) (bool, error) {
+	if s.Claim != nil {
+		claim := &resourceapi.ResourceClaim{}
+		if err := n.API.Get(ctx, s.Claim.NamespacedName, claim); err != nil {
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		}
+		return claim.UID != s.Claim.UID || claim.Status.Allocation == nil, nil
 	}
-	return pod.UID != uid || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, nil
+	pod := &corev1.Pod{}
+	if err := n.API.Get(ctx, s.Pod, pod); err != nil {
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}
+	return pod.UID != s.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, nil
 }
 
 // installLibrary copies the library to the node, where containers mount it from. Those that run keep the

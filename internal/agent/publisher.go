@@ -19,6 +19,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/placement"
 )
 
 // nodeIndex finds the GPU objects of a node.
@@ -38,6 +39,8 @@ type Publisher struct {
 	Events events.EventRecorder
 	// Capacity is what the node offers for its cards; nil where somebody else says so.
 	Capacity func([]discovery.Card) corev1.ResourceList
+	// Doors is who else gives cards out; nil if nobody does.
+	Doors *Doors
 }
 
 // SetupWithManager watches nodes and their GPU objects.
@@ -72,14 +75,21 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at the cards of node %s: %w", node.Name, err)
 	}
-	if p.Capacity != nil && !served(node) {
-		for i := range cards {
-			cards[i].Problem = cmp.Or(cards[i].Problem, notServed)
-		}
-	}
 	known := &egpu.GPUList{}
 	if err := p.Client.List(ctx, known, client.MatchingFields{nodeIndex: node.Name}); err != nil {
 		return ctrl.Result{}, err
+	}
+	if p.Doors != nil {
+		if err := p.Doors.choose(ctx, node, cards, known.Items); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if p.Capacity != nil && !served(node) {
+		for i := range cards {
+			if cards[i].Elsewhere == "" {
+				cards[i].Problem = cmp.Or(cards[i].Problem, notServed)
+			}
+		}
 	}
 	stale := map[string]*egpu.GPU{}
 	for i := range known.Items {
@@ -133,7 +143,7 @@ func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
 		return err
 	}
 	// That the agent has just been started is no news.
-	quiet := have.Status.State == "" || have.Status.Message == notServed || want.Status.Message == notServed
+	quiet := have.Status.State == "" || have.Status.State == egpu.GPUByClaim || want.Status.State == egpu.GPUByClaim || have.Status.Message == notServed || want.Status.Message == notServed
 	if p.Events != nil && !quiet && have.Status.State != want.Status.State {
 		p.tell(ctx, changed)
 	}
@@ -183,22 +193,27 @@ func Object(node *corev1.Node, card discovery.Card) *egpu.GPU {
 		Spec: egpu.GPUSpec{
 			Index: card.Index, UUID: card.UUID, Model: card.Model, Path: card.Path,
 			Memory: card.MemoryMB, NodeName: node.Name, NUMA: max(card.NUMA, 0),
+			TFLOPS: int64(placement.Rating(card.Model)),
 		},
 		Status: egpu.GPUStatus{State: egpu.GPUReady, Message: card.Problem},
 	}
 	for _, link := range card.Links {
-		gpu.Spec.Links = append(gpu.Spec.Links, egpu.GPULink{To: link.To, Bandwidth: link.Bandwidth})
+		gpu.Spec.Links = append(gpu.Spec.Links, egpu.GPULink{To: link.To, Bandwidth: link.Bandwidth, Kind: link.Kind})
 	}
 	gpu.Status.Capacity = corev1.ResourceList{
 		"elasticgpu.io/gpu-core":   *resource.NewQuantity(100, resource.DecimalSI),
 		"elasticgpu.io/gpu-memory": *resource.NewQuantity(card.MemoryMB, resource.DecimalSI),
 	}
 	gpu.Status.Allocatable = gpu.Status.Capacity
-	if card.Problem != "" {
+	switch {
+	case card.Problem != "":
 		gpu.Status.State = egpu.GPUUnhealthy
 		gpu.Status.Allocatable = nil
+	case card.Elsewhere != "":
+		gpu.Status.State, gpu.Status.Message = egpu.GPUByClaim, card.Elsewhere
+		gpu.Status.Allocatable = nil
 	}
-	if card.Load != nil {
+	if card.Load != nil && card.Load.Core != discovery.Unknown {
 		gpu.Status.Load = &egpu.GPULoad{Core: card.Load.Core, Memory: card.Load.Memory, Power: card.Load.Power}
 	}
 	for _, i := range card.Instances {

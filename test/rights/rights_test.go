@@ -31,7 +31,7 @@ func (r right) covers(use Use) bool {
 func granted(t *testing.T) []right {
 	t.Helper()
 	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string][]string{}
-	for _, folder := range []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent"} {
+	for _, folder := range []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra"} {
 		objects, err := deploy.Program(folder)
 		if err != nil {
 			t.Fatal(err)
@@ -108,6 +108,7 @@ func expand(account string, rule rbacv1.PolicyRule) []Use {
 // kept are rights whose use the tests cannot show, or not each time, with what needs them.
 var kept = map[string]string{
 	"elastic-gpu-agent: delete elasticgpu.io/gpus":                                                                 "a card was taken out",
+	"elastic-gpu-agent: delete resource.k8s.io/resourceslices":                                                     "a node's devices need fewer slices than before",
 	"elastic-gpu-agent: patch elasticgpu.io/gpus":                                                                  "another card is in the place of one",
 	"elastic-gpu-agent: patch events.k8s.io/events":                                                                "an event that comes again is counted",
 	"elastic-gpu-scheduler: get pods":                                                                              "a pod is to be bound before its watch tells of it",

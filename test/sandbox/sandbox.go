@@ -255,7 +255,8 @@ func (c *Cluster) Make(t *testing.T, objects ...client.Object) {
 func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+	// Also when a test cleans up, and its own context has ended.
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err == nil || ctx.Err() == nil || last == nil { // that time is up tells nothing
 			last = err

@@ -92,6 +92,21 @@ func TestValuesReachTheProgram(t *testing.T) {
 	}
 }
 
+// Cards by ResourceClaims are asked for, with all that they need.
+func TestResourceClaims(t *testing.T) {
+	parts := []string{"name: gpu.elasticgpu.io\n", "name: mig.elasticgpu.io\n", "name: elastic-gpu-agent-dra\n", "/plugins_registry\n", "cards: 0,1\n"}
+	without := rendered(t, "gpu-team", "")
+	with := rendered(t, "gpu-team", `gpuAgent: {dra: {enabled: true, cards: "0,1"}}`)
+	for _, part := range parts {
+		if strings.Contains(without, part) {
+			t.Errorf("nobody asked for %q", part)
+		}
+		if !strings.Contains(with, part) {
+			t.Errorf("%q is not there", part)
+		}
+	}
+}
+
 // As a plugin it is another program, with a scheduler's rights, that no kube-scheduler asks.
 func TestSchedulerAsPlugin(t *testing.T) {
 	text := rendered(t, "gpu-team", "gpuScheduler: {as: plugin}")

@@ -236,6 +236,16 @@ type GPUAgentConfiguration struct {
 	// nodes, or, with NodeName, of that one.
 	Simulate     bool         `json:"simulate,omitempty"`
 	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
+	DRA          DRA          `json:"dra,omitempty"`
+}
+
+// DRA is how containers get cards by ResourceClaims.
+type DRA struct {
+	// Enabled serves ResourceClaims of the driver gpu.elasticgpu.io, beside the device plugin.
+	Enabled bool `json:"enabled,omitempty"`
+	// Cards that ResourceClaims give out on nodes that do not say so themselves (annotation
+	// elasticgpu.io/dra-cards): "all", indexes as "0,1", or none. The GPU scheduler gives out the others.
+	Cards string `json:"cards,omitempty"`
 }
 
 // DevicePlugin is how containers get their cards.

@@ -43,7 +43,7 @@ type GPUSpec struct {
 	Memory int64 `json:"memory,omitempty"`
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// TFLOPS in half precision; 0 means by the model.
+	// TFLOPS in half precision, from its maker's data sheet; 0 if its model is not known.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TFLOPS int64 `json:"tflops,omitempty"`
@@ -61,22 +61,27 @@ type GPUSpec struct {
 type GPULink struct {
 	// To is the other card's index.
 	To int `json:"to"`
-	// Bandwidth in GB/s.
+	// Bandwidth in GB/s, both ways.
 	Bandwidth int64 `json:"bandwidth"`
+	// Kind is NVLink or PCIe.
+	// +optional
+	Kind string `json:"kind,omitempty"`
 }
 
 // States of a card. One without a state is taken for ready.
 const (
 	GPUReady     = "Ready"
 	GPUUnhealthy = "Unhealthy"
+	// GPUByClaim is given out by ResourceClaims; the GPU scheduler leaves it alone.
+	GPUByClaim = "ByClaim"
 )
 
 // GPUStatus is what the agent sees.
 type GPUStatus struct {
-	// State is Ready or Unhealthy.
+	// State is Ready, Unhealthy, or ByClaim if ResourceClaims give it out.
 	// +optional
 	State string `json:"state,omitempty"`
-	// Message says what is wrong with the card.
+	// Message says what is wrong with the card, or who gives it out.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional

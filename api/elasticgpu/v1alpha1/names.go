@@ -51,6 +51,10 @@ const (
 	SwapAnnotation                         = "elasticgpu.io/swap"
 	SwappedOut     corev1.PodConditionType = "elasticgpu.io/SwappedOut"
 
+	// DRACardsAnnotation on a node says which of its cards are given out by ResourceClaims: "all", "none", or
+	// indexes as "0,1".
+	DRACardsAnnotation = "elasticgpu.io/dra-cards"
+
 	// ClaimProtection keeps a claim while pods use it.
 	ClaimProtection = "elasticgpu.io/claim-protection"
 )

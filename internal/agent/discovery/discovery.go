@@ -23,7 +23,9 @@ type Card struct {
 	Links    []Link
 	// Problem says why the card must not be used; empty means it is well.
 	Problem string
-	Load    *Load
+	// Elsewhere says who gives it out, if not the GPU scheduler.
+	Elsewhere string `json:",omitempty"`
+	Load      *Load
 	// UsedMB is memory in use, by whomever.
 	UsedMB int64
 	// Instances it is divided into now.
@@ -34,16 +36,28 @@ type Card struct {
 type Instance struct {
 	UUID, Profile string
 	Start         int
+	// ID is the driver's number of it on its card, Slices its part of the card's compute.
+	ID, Slices int `json:"-"`
 }
 
 // Link is a connection to another card of the node.
 type Link struct {
 	To        int
-	Bandwidth int64 // GB/s
+	Bandwidth int64 // GB/s, both ways
+	Kind      string
 }
 
-// Load is how busy a card is, in percent, and what it draws, in watts.
+// Kinds of links.
+const (
+	NVLink = "NVLink"
+	PCIe   = "PCIe"
+)
+
+// Load is how busy a card is, in percent, and what it draws, in watts. Core is Unknown where the driver does not tell.
 type Load struct{ Core, Memory, Power int }
+
+// Unknown is the core load of a divided card whose driver tells nothing of its instances.
+const Unknown = -1
 
 // Source tells which cards a node has.
 type Source interface {

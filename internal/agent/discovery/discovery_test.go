@@ -65,8 +65,18 @@ func TestNVMLOnADGX(t *testing.T) {
 			t.Errorf("card %d: load %+v, want core %d and 250 W", i, card.Load, 10*i)
 		}
 		next := (i + 1) % 8
-		if len(card.Links) != 1 || card.Links[0] != (Link{To: next, Bandwidth: 100}) {
-			t.Errorf("card %d: links %+v, want two links of 50 GB/s to %d", i, card.Links, next)
+		// Two NVLinks to the next; the others of its socket over PCIe 4.0, those of the other socket not.
+		for _, link := range card.Links {
+			want := Link{To: link.To, Bandwidth: 64, Kind: PCIe}
+			if link.To == next {
+				want = Link{To: next, Bandwidth: 100, Kind: NVLink}
+			}
+			if link != want || link.To != next && link.To/4 != i/4 {
+				t.Errorf("card %d: link %+v, want %+v", i, link, want)
+			}
+		}
+		if want := 3 + (i%4)/3; len(card.Links) != want { // the last of a socket has its NVLinks to the other one
+			t.Errorf("card %d: %d links, want %d", i, len(card.Links), want)
 		}
 	}
 }
@@ -98,6 +108,14 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 		}
 		return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
 	}
+	device.GetTopologyCommonAncestorFunc = func(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+		if other.(*dgxa100.Device).Index/4 != i/4 {
+			return nvml.TOPOLOGY_SYSTEM, nvml.SUCCESS
+		}
+		return nvml.TOPOLOGY_NODE, nvml.SUCCESS
+	}
+	device.GetMaxPcieLinkGenerationFunc = func() (int, nvml.Return) { return 4, nvml.SUCCESS }
+	device.GetMaxPcieLinkWidthFunc = func() (int, nvml.Return) { return 16, nvml.SUCCESS }
 	device.GetNvLinkVersionFunc = func(int) (uint32, nvml.Return) { return 3, nvml.SUCCESS }
 	device.GetNvLinkRemotePciInfoFunc = func(int) (nvml.PciInfo, nvml.Return) {
 		return server.Devices[(i+1)%8].GetPciInfo()
@@ -211,5 +229,67 @@ func TestSimulatedNode(t *testing.T) {
 		if _, err := (Simulated{}).Cards(t.Context(), node); err == nil {
 			t.Errorf("problem %q must be refused", bad)
 		}
+	}
+}
+
+// Of a divided card the driver tells how busy its instances are, and nothing of the card: it is as busy as they are together.
+func TestLoadOfADividedCard(t *testing.T) {
+	server := dgxa100.New()
+	for i, device := range server.Devices {
+		complete(device.(*dgxa100.Device), server, i)
+	}
+	device := server.Devices[0].(*dgxa100.Device)
+	device.MigMode = nvml.DEVICE_MIG_ENABLE
+	device.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{}, nvml.ERROR_NOT_SUPPORTED }
+	var ids []int
+	for _, number := range []int{nvml.GPU_INSTANCE_PROFILE_3_SLICE, nvml.GPU_INSTANCE_PROFILE_1_SLICE} {
+		info, _ := device.GetGpuInstanceProfileInfo(number)
+		gpu, ret := device.CreateGpuInstance(&info)
+		if ret != nvml.SUCCESS {
+			t.Fatal(ret)
+		}
+		about, _ := gpu.GetInfo()
+		ids = append(ids, int(about.Id))
+	}
+	device.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return len(ids), nvml.SUCCESS }
+	device.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		return &mock.Device{
+			GetUUIDFunc:          func() (string, nvml.Return) { return fmt.Sprint("MIG-", i), nvml.SUCCESS },
+			GetGpuInstanceIdFunc: func() (int, nvml.Return) { return ids[i], nvml.SUCCESS },
+		}, nvml.SUCCESS
+	}
+	// The larger one, three of seven slices, was busy for 70 percent of the time.
+	samples, of := 0, map[nvml.GpmSample]int{}
+	server.GpmSampleAllocFunc = func() (nvml.GpmSample, nvml.Return) {
+		samples++
+		return &mock.GpmSample{}, nvml.SUCCESS
+	}
+	server.GpmSampleFreeFunc = func(nvml.GpmSample) nvml.Return { samples--; return nvml.SUCCESS }
+	server.GpmMigSampleGetFunc = func(_ nvml.Device, id int, s nvml.GpmSample) nvml.Return { of[s] = id; return nvml.SUCCESS }
+	server.GpmMetricsGetFunc = func(m *nvml.GpmMetricsGetType) nvml.Return {
+		if of[m.Sample1] != of[m.Sample2] {
+			t.Error("two instances were compared")
+		}
+		if of[m.Sample2] == ids[0] {
+			m.Metrics[0].Value = 70
+		}
+		return nvml.SUCCESS
+	}
+	source, err := NewNVML("here", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		cards, err := source.Cards(t.Context(), nil)
+		if err != nil || cards[0].Load == nil || cards[0].Load.Core != 30 || cards[0].Load.Power != 250 {
+			t.Fatalf("load %+v, want 30 percent: %v", cards[0].Load, err)
+		}
+	}
+	if samples != 2 {
+		t.Errorf("%d samples are kept, want one of each instance", samples)
+	}
+	server.LookupSymbolFunc = func(string) error { return fmt.Errorf("an old driver") }
+	if cards, _ := source.Cards(t.Context(), nil); cards[0].Load.Core != Unknown || len(cards[0].Links) != 1 {
+		t.Errorf("an old driver: load %+v, links %v", cards[0].Load, cards[0].Links)
 	}
 }

@@ -24,7 +24,9 @@ func instances(device nvml.Device, total uint64) []Instance {
 		}
 		for _, gpu := range list {
 			if info, ret := gpu.GetInfo(); ret == nvml.SUCCESS {
-				places[int(info.Id)] = Instance{Profile: ProfileName(profile, total), Start: int(info.Placement.Start)}
+				places[int(info.Id)] = Instance{
+					Profile: ProfileName(profile, total), Start: int(info.Placement.Start), ID: int(info.Id), Slices: int(profile.SliceCount),
+				}
 			}
 		}
 	}

@@ -19,6 +19,7 @@ type NVML struct {
 	node   string
 	lib    nvml.Interface
 	health health
+	meter  meter
 }
 
 // NewNVML loads the driver's library. The error says that there is none.
@@ -53,16 +54,19 @@ func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
 			continue
 		}
 		devices[i] = device
-		cards[i] = describe(i, device)
+		cards[i] = n.describe(i, device)
 		cards[i].Problem = cmp.Or(cards[i].Problem, n.health.of(cards[i].UUID))
 	}
-	link(cards, devices)
+	n.link(cards, devices)
 	return cards, nil
 }
 
+// has says whether the driver knows a function; to call one that it does not know ends the process.
+func (n *NVML) has(function string) bool { return n.lib.Extensions().LookupSymbol(function) == nil }
+
 // describe reads one card. What the driver cannot tell makes a card unusable
 // only where it is needed to use it.
-func describe(index int, device nvml.Device) Card {
+func (n *NVML) describe(index int, device nvml.Device) Card {
 	card := Card{Index: index, NUMA: -1}
 	var ret nvml.Return
 	if card.UUID, ret = device.GetUUID(); ret != nvml.SUCCESS {
@@ -87,13 +91,13 @@ func describe(index int, device nvml.Device) Card {
 	if pci, ret := device.GetPciInfo(); ret == nvml.SUCCESS {
 		card.NUMA = numaOf(pci)
 	}
-	if load, ret := device.GetUtilizationRates(); ret == nvml.SUCCESS && memory.Total > 0 {
-		card.Load = &Load{Core: int(load.Gpu), Memory: int(memory.Used * 100 / memory.Total)}
+	card.Instances = instances(device, memory.Total)
+	if memory.Total > 0 {
+		card.Load = &Load{Core: n.busy(card, device), Memory: int(memory.Used * 100 / memory.Total)}
 		if milliwatts, ret := device.GetPowerUsage(); ret == nvml.SUCCESS {
 			card.Load.Power = int(milliwatts / 1000)
 		}
 	}
-	card.Instances = instances(device, memory.Total)
 	return card
 }
 
@@ -102,8 +106,8 @@ var nvlinkBandwidth = map[uint32]int64{1: 40, 2: 50, 3: 50, 4: 50, 5: 100}
 
 const maxLinks = 18
 
-// link fills in the NVLinks between the cards.
-func link(cards []Card, devices []nvml.Device) {
+// link fills in the NVLinks between the cards, and where there are none the PCIe between those of one socket.
+func (n *NVML) link(cards []Card, devices []nvml.Device) {
 	byBus := map[string]int{}
 	for i, device := range devices {
 		if device == nil {
@@ -133,10 +137,43 @@ func link(cards []Card, devices []nvml.Device) {
 		}
 		for to := range cards {
 			if bandwidth[to] > 0 {
-				cards[i].Links = append(cards[i].Links, Link{To: to, Bandwidth: bandwidth[to]})
+				cards[i].Links = append(cards[i].Links, Link{To: to, Bandwidth: bandwidth[to], Kind: NVLink})
+			} else if width := n.pcie(device, devices[to]); to != i && width > 0 {
+				cards[i].Links = append(cards[i].Links, Link{To: to, Bandwidth: width, Kind: PCIe})
 			}
 		}
 	}
+}
+
+// laneBandwidth is what a PCIe lane carries in GB/s, one way, in quarters, by generation.
+var laneBandwidth = map[int]int64{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 6: 32}
+
+// pcie is what two cards can exchange over PCIe in GB/s, both ways: what the narrower of the two carries by its generation and
+// width. It is 0 between sockets, and where the driver does not tell.
+func (n *NVML) pcie(a, b nvml.Device) int64 {
+	for _, function := range []string{"nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"} {
+		if !n.has(function) {
+			return 0
+		}
+	}
+	if a == nil || b == nil {
+		return 0
+	}
+	if level, ret := a.GetTopologyCommonAncestor(b); ret != nvml.SUCCESS || level >= nvml.TOPOLOGY_SYSTEM {
+		return 0
+	}
+	var narrow int64
+	for i, device := range []nvml.Device{a, b} {
+		generation, ret := device.GetMaxPcieLinkGeneration()
+		lanes, too := device.GetMaxPcieLinkWidth()
+		if ret != nvml.SUCCESS || too != nvml.SUCCESS {
+			return 0
+		}
+		if width := 2 * laneBandwidth[generation] * int64(lanes) / 4; i == 0 || width < narrow {
+			narrow = width
+		}
+	}
+	return narrow
 }
 
 // numaOf asks the kernel which NUMA node a PCI device is attached to; -1 when

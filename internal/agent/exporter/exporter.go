@@ -124,7 +124,9 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 		tell(cardAllocated, core[c.UUID])
 		tell(cardInstances, float64(len(c.Instances)))
 		if c.Load != nil {
-			tell(cardBusy, float64(c.Load.Core)/100)
+			if c.Load.Core != discovery.Unknown {
+				tell(cardBusy, float64(c.Load.Core)/100)
+			}
 			tell(cardPower, float64(c.Load.Power))
 		}
 	}

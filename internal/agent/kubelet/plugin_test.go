@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"k8s.io/apimachinery/pkg/types"
 	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"tags.cncf.io/container-device-interface/specs-go"
@@ -136,7 +135,7 @@ func (n *node) agent(ctx context.Context) deviceplugin.DevicePluginClient {
 		Dir: n.path("plugins"), Resource: resource, Log: logr.Discard(),
 		Slots: &slots.Slots{
 			Dir: n.path("cdi"), Holders: resources.Holders, Log: logr.Discard(),
-			Gone:     func(context.Context, types.NamespacedName, types.UID) (bool, error) { return true, nil },
+			Gone:     func(context.Context, *share.Share) (bool, error) { return true, nil },
 			Backends: []backend.Backend{&gpushare.Backend{Driver: &backend.NodeDriver{Root: n.dir}, Dir: n.path("state"), Library: n.path("lib.so")}},
 			// A pod's share is its number in percent.
 			Share: func(_ context.Context, h slots.Holder) (share.Share, error) {

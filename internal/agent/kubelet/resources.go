@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -62,7 +63,25 @@ func (r *Resources) Holders(ctx context.Context) (map[string]slots.Holder, error
 					holders[id] = slots.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
 				}
 			}
+			for _, id := range claimed(container) {
+				holders[id] = slots.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
+			}
 		}
 	}
 	return holders, nil
+}
+
+// claimed are the slots that a container has by ResourceClaims.
+func claimed(container *podresources.ContainerResources) []string {
+	var ids []string
+	for _, dynamic := range container.GetDynamicResources() {
+		for _, part := range dynamic.GetClaimResources() {
+			for _, device := range part.GetCdiDevices() {
+				if id, ours := strings.CutPrefix(device.GetName(), slots.Device("")); ours {
+					ids = append(ids, id)
+				}
+			}
+		}
+	}
+	return ids
 }

@@ -32,6 +32,14 @@ type Share struct {
 	Parameters map[string]string
 	// Paths of a device that somebody made for the claim (qGPU).
 	Paths []string
+	// Claim is the ResourceClaim that it was prepared for; nil where the scheduler chose the cards.
+	Claim *Claim `json:",omitempty"`
+}
+
+// Claim is a ResourceClaim.
+type Claim struct {
+	types.NamespacedName
+	UID types.UID
 }
 
 // Card of a share, and how much of it.
@@ -41,6 +49,14 @@ type Card struct {
 	Percent float64
 	// MemoryMB of its memory.
 	MemoryMB int64
+	// Instance is the part of it that was chosen already; nil leaves the choice to the backend.
+	Instance *Instance `json:",omitempty"`
+}
+
+// Instance is a MIG profile at its place on a card.
+type Instance struct {
+	Profile string
+	Start   uint32
 }
 
 // Whole says whether all of every card is the container's.

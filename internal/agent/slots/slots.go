@@ -42,8 +42,8 @@ type Slots struct {
 	Holders func(ctx context.Context) (map[string]Holder, error)
 	// Share says what a container has.
 	Share func(ctx context.Context, h Holder) (share.Share, error)
-	// Gone says whether a pod has ended or is no longer there.
-	Gone func(ctx context.Context, pod types.NamespacedName, uid types.UID) (bool, error)
+	// Gone says whether the pod or the ResourceClaim that a share is for is no longer there.
+	Gone func(ctx context.Context, s *share.Share) (bool, error)
 	Log  logr.Logger
 
 	mu sync.Mutex // one slot is made or unmade at a time
@@ -72,8 +72,42 @@ func (s *Slots) Fill(ctx context.Context, id string) error {
 		return err
 	}
 	what.ID = id
+	return s.make(ctx, what)
+}
+
+// Prepare makes a share real before it is known which container uses it, and says what it is called to the
+// container runtime.
+func (s *Slots) Prepare(ctx context.Context, what share.Share) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Device(what.ID), s.make(ctx, what)
+}
+
+// Unprepare takes away what was prepared for a ResourceClaim.
+func (s *Slots) Unprepare(ctx context.Context, claim types.UID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	grants, err := s.Grants()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for i := range grants {
+		if grants[i].Claim != nil && grants[i].Claim.UID == claim {
+			failed = errors.Join(failed, s.empty(ctx, grants[i].ID))
+		}
+	}
+	return failed
+}
+
+// make a share real and tell the container runtime.
+func (s *Slots) make(ctx context.Context, what share.Share) error {
+	id := what.ID
 	b, err := s.backendFor(&what)
 	if err != nil {
+		return err
+	}
+	if err := s.oneDoor(&what); err != nil {
 		return err
 	}
 	// What an earlier holder left behind in any of them is gone before the next one comes. One that does
@@ -142,8 +176,8 @@ func (s *Slots) Clean(ctx context.Context) error {
 		if _, held := holders[id]; held {
 			continue
 		}
-		if grant != nil && grant.Pod.Name != "" {
-			gone, err := s.Gone(ctx, grant.Pod, grant.UID)
+		if grant != nil && (grant.Pod.Name != "" || grant.Claim != nil) {
+			gone, err := s.Gone(ctx, &grant.Share)
 			if err != nil {
 				return err
 			}
@@ -198,21 +232,21 @@ func (s *Slots) Grants() ([]Grant, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		grant, spec := Grant{}, specs.Spec{}
 		// A file that cannot be read, as one from a full disk, is a slot of nobody's.
 		if json.Unmarshal(data, &spec) == nil {
 			_ = json.Unmarshal([]byte(spec.Annotations[grantAnnotation]), &grant)
 		}
-		grant.ID = name[strings.LastIndex(name, "-")+1:]
+		grant.ID = strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), filePrefix), ".json")
 		grants = append(grants, grant)
 	}
 	return grants, nil
 }
 
-func (s *Slots) file(id string) string {
-	return filepath.Join(s.Dir, strings.ReplaceAll(Kind, "/", "-")+"-"+id+".json")
-}
+// filePrefix of the slots' specifications.
+var filePrefix = strings.ReplaceAll(Kind, "/", "-") + "-"
+
+func (s *Slots) file(id string) string { return filepath.Join(s.Dir, filePrefix+id+".json") }
 
 // write the slot's specification, at once: the runtime may read the folder at any time.
 func (s *Slots) write(grant Grant, edits *specs.ContainerEdits) error {

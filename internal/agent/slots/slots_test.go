@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -45,8 +46,8 @@ func newFixture(t *testing.T) *fixture {
 			s.Parameters = f.class
 			return *s, nil
 		},
-		Gone: func(_ context.Context, pod types.NamespacedName, uid types.UID) (bool, error) {
-			if pod.Name == "" || uid == "" {
+		Gone: func(_ context.Context, s *share.Share) (bool, error) {
+			if s.Pod.Name == "" || s.UID == "" {
 				return false, errors.New("asked about nobody")
 			}
 			return !f.alive, nil
@@ -180,5 +181,57 @@ func TestABackendThatDoesNotAnswerStopsNobodyElse(t *testing.T) {
 	clear(f.holders)
 	if err := f.Clean(t.Context()); err == nil || f.there(t, "state/shares/*") != 0 || f.there(t, "cdi/*.json") != 1 {
 		t.Fatalf("%v: want the share gone, and the slot asked about again", err)
+	}
+}
+
+// What was prepared for a claim goes when it is said, or when the claim is no longer there; a card is not given out through
+// two doors, nor beyond what it has.
+func TestClaimsAndSlots(t *testing.T) {
+	f := newFixture(t)
+	claim := func(id string, card int, percent float64) share.Share {
+		s := conformance.Subject{}.Share(id, card)
+		s.Cards[0].Percent = percent
+		s.Claim = &share.Claim{UID: types.UID("claim-" + id)}
+		return *s
+	}
+	for _, id := range []string{"ca", "cb"} {
+		if name, err := f.Prepare(t.Context(), claim(id, 1, 50)); err != nil || name != slots.Device(id) {
+			t.Fatal(name, err)
+		}
+	}
+	if _, err := f.Prepare(t.Context(), claim("cc", 1, 1)); err == nil || !strings.Contains(err.Error(), "beyond what it has: 101 percent") {
+		t.Fatalf("more than a card: %v", err)
+	}
+	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p3", Container: "main"}
+	if err := f.Fill(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Prepare(t.Context(), claim("cc", 0, 10)); err == nil || !strings.Contains(err.Error(), "from the scheduler") {
+		t.Fatalf("a card of the scheduler's: %v", err)
+	}
+	claims, scheduler, err := f.Doors()
+	if err != nil || len(claims) != 1 || !claims[conformance.Card(1).UUID] || len(scheduler) != 1 || !scheduler[conformance.Card(0).UUID] {
+		t.Fatalf("claims hold %v, pods %v: %v", claims, scheduler, err)
+	}
+	// Prepared again while its container runs, it keeps the library's files.
+	socket := filepath.Join(f.dir, "state", "shares", "ca", "run", "region")
+	if err := os.WriteFile(socket, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Prepare(t.Context(), claim("ca", 1, 50)); err != nil || f.there(t, "state/shares/ca/run/region") != 1 {
+		t.Fatalf("prepared again: %v", err)
+	}
+	for range 2 {
+		if err := f.Unprepare(t.Context(), "claim-ca"); err != nil || f.there(t, "cdi/*-ca.json") != 0 || f.there(t, "state/shares/c*") != 1 {
+			t.Fatalf("unprepared: %v", err)
+		}
+	}
+	f.alive = true
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "cdi/*-cb.json") != 1 {
+		t.Fatalf("the claim is there, its share is not: %v", err)
+	}
+	f.alive = false
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "cdi/*-cb.json") != 0 || f.there(t, "state/shares/c*") != 0 {
+		t.Fatalf("the claim has gone, its share has not: %v", err)
 	}
 }

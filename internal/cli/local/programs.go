@@ -65,7 +65,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			},
 		},
 		{
-			name: "elastic-gpu-agent", folders: []string{"gpu-agent"},
+			name: "elastic-gpu-agent", folders: []string{"gpu-agent", "gpu-agent-dra"},
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUAgentConfiguration()
@@ -113,6 +113,7 @@ func nodeAgent(node string) program {
 			plugin.KubeletDir, plugin.CDIDir, plugin.StateDir = filepath.Join(node, "kubelet"), filepath.Join(node, "cdi"), filepath.Join(node, "elastic-gpu")
 			plugin.DriverDirs = append(plugin.DriverDirs, plugin.CDIDir)
 			plugin.WholeCards = true // no other plugin is there
+			cfg.DRA.Enabled = true   // which cards, an annotation of the node says
 			if agent, err := sibling(p.binary); err == nil {
 				plugin.Library = filepath.Join(filepath.Dir(agent), "libelasticgpu.so")
 			}

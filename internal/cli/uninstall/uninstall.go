@@ -70,7 +70,7 @@ type remover struct {
 }
 
 // parts are the folders of the programs' manifests.
-var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent"}
+var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra"}
 
 // run removes what is in the API server's way first, then the programs, then
 // what they would have done at the end, and their rights last.

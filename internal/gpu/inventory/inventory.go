@@ -97,7 +97,7 @@ func Cards(gpus map[string]*egpu.GPU) []placement.Card {
 	for i, g := range list {
 		cards[i] = placement.Card{
 			Index: g.Spec.Index, UUID: g.Spec.UUID, Model: g.Spec.Model, Memory: g.Spec.Memory,
-			TFLOPS: float64(g.Spec.TFLOPS), NUMA: g.Spec.NUMA, Unhealthy: illness(g),
+			TFLOPS: rated(g), NUMA: g.Spec.NUMA, Unhealthy: illness(g),
 		}
 		for _, l := range g.Spec.Links {
 			cards[i].Links = append(cards[i].Links, placement.Link{To: l.To, Bandwidth: float64(l.Bandwidth)})
@@ -107,6 +107,15 @@ func Cards(gpus map[string]*egpu.GPU) []placement.Card {
 		}
 	}
 	return cards
+}
+
+// rated is what is known of the card beside its model. What its agent took from the table by the model is not: a rating of the
+// configuration counts before that.
+func rated(g *egpu.GPU) float64 {
+	if g.Spec.TFLOPS == int64(placement.Rating(g.Spec.Model)) {
+		return 0
+	}
+	return float64(g.Spec.TFLOPS)
 }
 
 func illness(g *egpu.GPU) string {

@@ -53,9 +53,13 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		return nil, err
 	}
 	dir := b.share(s.ID)
-	// The library's region begins empty, also after a restart in the same place.
-	if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
-		return nil, err
+	// The library's region begins empty, also after a restart in the same place. A ResourceClaim may be prepared
+	// again while its container runs, which then keeps it.
+	before, err := os.ReadFile(filepath.Join(dir, "etc", "limits"))
+	if s.Claim == nil || err != nil || !bytes.Equal(before, limits) {
+		if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+			return nil, err
+		}
 	}
 	// The library runs as whoever the container runs as: what it writes to is open to all who can
 	// reach it, which are the containers it is mounted into.

@@ -97,6 +97,9 @@ func (b *Backend) suits(record []instance, s *share.Share) bool {
 		if err != nil || profile.number != record[i].Profile {
 			return false
 		}
+		if chosen := s.Cards[i].Instance; chosen != nil && chosen.Start != record[i].Start {
+			return false
+		}
 	}
 	return true
 }
@@ -116,7 +119,7 @@ func (b *Backend) choose(s *share.Share) ([]instance, error) {
 		if err != nil {
 			return nil, fmt.Errorf("card %d: %w", card.Index, err)
 		}
-		place, err := placeFor(device, profile)
+		place, err := placeFor(device, profile, card.Instance)
 		if err != nil {
 			return nil, fmt.Errorf("card %d: %w", card.Index, err)
 		}

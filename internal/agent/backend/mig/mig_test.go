@@ -16,6 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
 // machine has eight A100 with NVIDIA's mock of the driver, and what of /proc the backend reads.
@@ -249,5 +250,37 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	}
 	if err := m.backend().Release(t.Context(), "1"); err != nil || !slices.Equal(m.there(0), []string{"0+2"}) || !m.on(0) {
 		t.Fatalf("%v: instances %v", err, m.there(0))
+	}
+}
+
+// An instance whose place was chosen already, as by a ResourceClaim, is made there or not at all.
+func TestInstanceAtItsPlace(t *testing.T) {
+	m := newMachine(t)
+	b := m.backend()
+	if list, _ := b.Partitions(conformance.Card(1).UUID); len(list) != 0 {
+		t.Fatalf("partitions %v of a card that does not tell while MIG is off", list)
+	}
+	at := func(id string, start uint32) error {
+		s := conformance.Subject{}.Share(id, 1)
+		s.Cards[0].Instance = &share.Instance{Profile: "1g.5gb", Start: start}
+		_, err := b.Prepare(t.Context(), s)
+		return err
+	}
+	if err := at("1", 3); err != nil || !slices.Equal(m.there(1), []string{"3+1"}) {
+		t.Fatalf("%v: instances %v", err, m.there(1))
+	}
+	if err := at("2", 3); err == nil || !strings.Contains(err.Error(), "no room for 1g.5gb at 3") {
+		t.Fatalf("a place that is taken: %v", err)
+	}
+	list, always := b.Partitions(conformance.Card(1).UUID)
+	if always || !slices.Contains(list, mig.Partition{Profile: "1g.5gb", Start: 3, Size: 1, Slices: 1, MemoryMB: 4864}) || !slices.ContainsFunc(list, func(p mig.Partition) bool { return p.Slices == 7 && p.Size == 8 }) {
+		t.Fatalf("partitions %v, for good %v", list, always)
+	}
+	if err := b.Release(t.Context(), "1"); err != nil || m.on(1) {
+		t.Fatalf("%v: MIG is on after the last instance", err)
+	}
+	m.Devices[2].(*dgxa100.Device).MigMode = nvml.DEVICE_MIG_ENABLE
+	if _, always := b.Partitions(conformance.Card(2).UUID); !always {
+		t.Error("somebody has switched MIG on, and the card is offered as a whole")
 	}
 }

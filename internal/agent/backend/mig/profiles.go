@@ -54,8 +54,12 @@ func profiles(device nvml.Device) ([]profile, error) {
 	return all, nil
 }
 
-// wanted is the smallest profile that has what the share has, or the one that its class names.
+// wanted is the smallest profile that has what the share has, or the one that its class names or that was
+// chosen for it.
 func wanted(device nvml.Device, card share.Card, name string) (profile, error) {
+	if card.Instance != nil {
+		name = card.Instance.Profile
+	}
 	all, err := profiles(device)
 	if err != nil {
 		return profile{}, err
@@ -140,9 +144,9 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// placeFor an instance: of the places that are free, the one that leaves most room for others, the
-// larger the better.
-func placeFor(device nvml.Device, p profile) (nvml.GpuInstancePlacement, error) {
+// placeFor an instance: the one that was chosen, or of the places that are free the one that leaves most
+// room for others, the larger the better.
+func placeFor(device nvml.Device, p profile, chosen *share.Instance) (nvml.GpuInstancePlacement, error) {
 	there, err := instances(device)
 	if err != nil {
 		return nvml.GpuInstancePlacement{}, err
@@ -168,12 +172,15 @@ func placeFor(device nvml.Device, p profile) (nvml.GpuInstancePlacement, error) 
 			continue
 		}
 		for _, place := range places[i] {
-			if free(place, taken) {
+			if free(place, taken) && (chosen == nil || chosen.Start == place.Start) {
 				if room := roomLeft(all, places, append(taken[:len(taken):len(taken)], place)); room > most {
 					best, most = place, room
 				}
 			}
 		}
+	}
+	if most < 0 && chosen != nil {
+		return best, fmt.Errorf("it has no room for %s at %d", p.name, chosen.Start)
 	}
 	if most < 0 {
 		return best, fmt.Errorf("it has no room for %s", p.name)

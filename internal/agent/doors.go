@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/dra"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+)
+
+// Doors divides a node's cards between the two who give cards out: the GPU scheduler, and kube-scheduler by
+// ResourceClaims. A card is behind one door at a time; one that changes does so when its last container has gone.
+type Doors struct {
+	// Cards that are given out by ResourceClaims where the node does not say: "all", indexes, or none.
+	Cards string
+	// Held says which cards containers have through which door.
+	Held func() (claims, scheduler map[string]bool, err error)
+	// Offer cards to ResourceClaims, and no others.
+	Offer func(ctx context.Context, cards []dra.Card) error
+}
+
+// Words for people, in GPU objects.
+const (
+	byClaim    = "it is given out by ResourceClaims"
+	byClaimYet = "it is given out by ResourceClaims when the pods that the GPU scheduler gave it to have ended"
+	closing    = "it goes back to the GPU scheduler when the pods that have it by ResourceClaims have ended"
+)
+
+// choose the door of each card. objects are what is known of them, with who holds them by the scheduler's books.
+func (d *Doors) choose(ctx context.Context, node *corev1.Node, cards []discovery.Card, objects []egpu.GPU) error {
+	wanted, err := d.wanted(node)
+	if err != nil {
+		return err
+	}
+	claims, scheduler, err := d.Held()
+	if err != nil {
+		return err
+	}
+	var offered []dra.Card
+	for i := range cards {
+		card := &cards[i]
+		booked := slices.ContainsFunc(objects, func(g egpu.GPU) bool { return g.Spec.UUID == card.UUID && len(g.Status.Allocated) > 0 })
+		switch {
+		case wanted(card.Index) && !claims[card.UUID] && (scheduler[card.UUID] || booked):
+			card.Elsewhere = byClaimYet
+		case wanted(card.Index):
+			card.Elsewhere = byClaim
+			offered = append(offered, dra.Card{Card: *card})
+		case claims[card.UUID]:
+			card.Elsewhere = closing
+			offered = append(offered, dra.Card{Card: *card, Closed: closing})
+		}
+	}
+	return d.Offer(ctx, offered)
+}
+
+// wanted says which cards are to be given out by ResourceClaims.
+func (d *Doors) wanted(node *corev1.Node) (func(index int) bool, error) {
+	text, says := node.Annotations[egpu.DRACardsAnnotation]
+	if !says {
+		text = d.Cards
+	}
+	switch strings.TrimSpace(text) {
+	case "all":
+		return func(int) bool { return true }, nil
+	case "none", "":
+		return func(int) bool { return false }, nil
+	}
+	indexes, err := request.ParseCards(text)
+	if err != nil {
+		return nil, fmt.Errorf("cards for ResourceClaims on node %s (annotation %s, or dra.cards), write all, none, or indexes as 0,1: %w", node.Name, egpu.DRACardsAnnotation, err)
+	}
+	return func(index int) bool { return slices.Contains(indexes, index) }, nil
+}

@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/agent/dra"
+	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// byClaims has ResourceClaims give out both cards of the node, for one test.
+func byClaims(t *testing.T) {
+	t.Helper()
+	doors(t, "all", egpu.GPUByClaim, 2)
+	t.Cleanup(func() { doors(t, "none", egpu.GPUReady, 0) })
+}
+
+// doors says who gives the node's cards out, and waits until both know: the GPU scheduler, and who allocates claims.
+func doors(t *testing.T, cards, state string, devices int) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: local.NodeName}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, egpu.DRACardsAnnotation, cards)
+	ctx := context.WithoutCancel(t.Context()) // also after the test
+	if err := cluster.Patch(ctx, node, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "cards are given out by "+state, func(ctx context.Context) error {
+		for i := range 2 {
+			gpu := &egpu.GPU{}
+			if err := cluster.Get(ctx, client.ObjectKey{Name: fmt.Sprintf("%s-%d", local.NodeName, i)}, gpu); err != nil {
+				return err
+			}
+			if gpu.Status.State != state {
+				return fmt.Errorf("card %d is %s: %s", i, gpu.Status.State, gpu.Status.Message)
+			}
+		}
+		return nil
+	})
+	offered(t, local.NodeName, devices)
+}
+
+// offered waits until a node offers so many devices to ResourceClaims.
+func offered(t *testing.T, node string, devices int) {
+	t.Helper()
+	sandbox.Eventually(t, fmt.Sprintf("%d devices of %s", devices, node), func(ctx context.Context) error {
+		list, found := &resourceapi.ResourceSliceList{}, 0
+		if err := cluster.List(ctx, list); err != nil {
+			return err
+		}
+		for _, slice := range list.Items {
+			if slice.Spec.Driver == dra.Driver && slice.Spec.Pool.Name == node {
+				found += len(slice.Spec.Devices)
+			}
+		}
+		if found != devices {
+			return fmt.Errorf("%d are offered", found)
+		}
+		return nil
+	})
+}
+
+// claiming is a pod with a claim of its own to a part of a card.
+func claiming(namespace, name string, args []string, percent, memoryMB int) (*resourceapi.ResourceClaim, *corev1.Pod) {
+	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	claim.Spec.Devices.Requests = []resourceapi.DeviceRequest{{Name: "card", Exactly: &resourceapi.ExactDeviceRequest{
+		DeviceClassName: dra.Driver,
+		Capacity: &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{
+			"core": resource.MustParse(fmt.Sprint(percent)), "memory": resource.MustParse(fmt.Sprintf("%dMi", memoryMB)),
+		}},
+	}}}
+	p := pod(namespace, name, args)
+	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimName: &claim.Name}}
+	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "card"}}
+	return claim, p
+}
+
+// granted is what the agent has made for a pod; none is no error.
+func granted(p *corev1.Pod) (*slots.Grant, error) {
+	grants, err := (&slots.Slots{Dir: nodeDir("cdi")}).Grants()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(grants, func(g slots.Grant) bool { return g.UID == p.UID })
+	if i < 0 {
+		return nil, nil
+	}
+	return &grants[i], nil
+}
+
+func refused(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	sandbox.Eventually(t, p.Name+" is refused", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", p.Status.Conditions)
+	})
+}
+
+// The example: from a claim's template to the limits in the container. What it had is taken away after it, and while
+// claims give the cards out the GPU scheduler gives none.
+func TestResourceClaim(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	sample, err := deploy.Sample("resource-claim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range sample {
+		object.SetNamespace(ns)
+		if object.GetKind() != "Pod" {
+			cluster.Make(t, object)
+		}
+	}
+	p := pod(ns, "cuda-by-claim", stay)
+	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card", ResourceClaimTemplateName: &[]string{"third-of-a-card"}[0]}}
+	p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "card"}}
+	cluster.Make(t, p)
+	probed(t, p).holds(t, 30, 1000)
+
+	other := pod(ns, "by-share", nil, egpu.ResourceCore, 10, egpu.ResourceMemory, 1000)
+	cluster.Make(t, other)
+	refused(t, other)
+
+	grant, err := granted(p)
+	if err != nil || grant == nil || grant.Claim == nil || grant.Backend != "gpushare" || grant.Container != "main" {
+		t.Fatalf("grant %+v: %v", grant, err)
+	}
+	if err := cluster.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
+		left, err := granted(p)
+		if err == nil && left != nil {
+			err = fmt.Errorf("slot %s is there", left.ID)
+		}
+		if _, stat := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", grant.ID)); !errors.Is(stat, os.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("the share's folder: %w", stat))
+		}
+		return err
+	})
+}
+
+// Two cards, three claims to most of one: the third waits until one goes.
+func TestResourceClaimWaitsForAnother(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	var all []*corev1.Pod
+	for i := range 3 {
+		claim, p := claiming(ns, fmt.Sprint("p", i), stay, 70, 2000)
+		cluster.Make(t, claim, p)
+		all = append(all, p)
+		if i < 2 {
+			probed(t, p).holds(t, 70, 2000)
+		}
+	}
+	refused(t, all[2])
+	if err := cluster.Delete(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	probed(t, all[2]).holds(t, 70, 2000)
+}
+
+// A claim is prepared, and before its container starts the agent is killed.
+func TestAgentDiesBetweenPrepareAndStart(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	claim, p := claiming(ns, "late", nil, 30, 1000)
+	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}}
+	p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: late.Name}}}}
+	cluster.Make(t, claim, p)
+	sandbox.Eventually(t, "the claim is prepared", func(context.Context) error {
+		grant, err := granted(p)
+		if err == nil && grant == nil {
+			err = errors.New("it has no slot")
+		}
+		return err
+	})
+	kill(t, "the agent", agentPID)
+	cluster.Make(t, late)
+	probed(t, p).holds(t, 30, 1000)
+}
+
+// A card that the GPU scheduler has given to a pod is not offered to claims before that has ended.
+func TestCardGoesThroughOneDoorAtATime(t *testing.T) {
+	ns := cluster.Namespace(t)
+	p := pod(ns, "share", stay, egpu.ResourceCore, 30, egpu.ResourceMemory, 1000)
+	cluster.Make(t, p)
+	probed(t, p).holds(t, 30, 1000)
+	doors(t, "all", egpu.GPUByClaim, 1)
+	t.Cleanup(func() { doors(t, "none", egpu.GPUReady, 0) })
+	if err := cluster.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	doors(t, "all", egpu.GPUByClaim, 2)
+}
