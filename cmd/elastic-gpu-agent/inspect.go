@@ -23,7 +23,9 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/dra"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
@@ -40,9 +42,11 @@ func machine() (*discovery.NVML, *corev1.Node, error) {
 
 func inspectCommand() *cobra.Command {
 	var output string
+	var devices bool
+	state := v1alpha1.NewGPUAgentConfiguration().DevicePlugin.StateDir
 	cmd := &cobra.Command{
 		Use:   "inspect",
-		Short: "Print the GPU objects of this machine's cards, without a cluster",
+		Short: "Print the GPU objects of this machine's cards, or their devices for ResourceClaims, without a cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, node, err := machine()
@@ -54,6 +58,14 @@ func inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if devices {
+				var offered []dra.Card
+				for _, card := range cards {
+					offered = append(offered, dra.Card{Card: card})
+				}
+				instances := &mig.Backend{Lib: source.Lib(), Dir: filepath.Join(state, "mig")}
+				return show(cmd, output, dra.Devices(offered, instances.Partitions))
+			}
 			list := &egpu.GPUList{TypeMeta: metav1.TypeMeta{APIVersion: egpu.GroupVersion.String(), Kind: "GPUList"}}
 			for _, card := range cards {
 				gpu := agent.Object(node, card)
@@ -61,24 +73,31 @@ func inspectCommand() *cobra.Command {
 				gpu.OwnerReferences = nil // nobody knows the node here
 				list.Items = append(list.Items, *gpu)
 			}
-			var data []byte
-			switch output {
-			case "yaml":
-				data, err = yaml.Marshal(list)
-			case "json":
-				data, err = json.MarshalIndent(list, "", "  ")
-			default:
-				err = fmt.Errorf("-o %s: write yaml or json", output)
-			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(string(data)))
-			return nil
+			return show(cmd, output, list)
 		},
 	}
+	cmd.Flags().BoolVar(&devices, "devices", false, "the devices of a ResourceSlice, with MIG partitions where the driver tells them")
 	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	return cmd
+}
+
+// show it to people or programs.
+func show(cmd *cobra.Command, format string, what any) error {
+	var data []byte
+	var err error
+	switch format {
+	case "yaml":
+		data, err = yaml.Marshal(what)
+	case "json":
+		data, err = json.MarshalIndent(what, "", "  ")
+	default:
+		err = fmt.Errorf("-o %s: write yaml or json", format)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), strings.TrimSpace(string(data)))
+	return nil
 }
 
 func metricsCommand() *cobra.Command {

@@ -50,6 +50,11 @@ type catalog struct {
 // partitions says what a card can be divided into, and whether it has nothing else.
 type partitions func(uuid string) ([]mig.Partition, bool)
 
+// Devices that cards are to ResourceClaims.
+func Devices(cards []Card, parts func(uuid string) ([]mig.Partition, bool)) []resourceapi.Device {
+	return newCatalog(cards, parts).devices
+}
+
 func newCatalog(cards []Card, parts partitions) *catalog {
 	c := &catalog{targets: map[string]target{}}
 	for _, card := range cards {
