@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelpers "k8s.io/component-helpers/resource"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -42,6 +43,28 @@ func Capacity(cards []discovery.Card, whole bool) corev1.ResourceList {
 		list[egpu.ResourceWhole] = *resource.NewQuantity(count, resource.DecimalSI)
 	}
 	return list
+}
+
+// lend what pods have that are swapped out: kube-scheduler and the kubelet count their requests as ever, so that there must
+// be that much more for others to have it.
+func (p *Publisher) lend(ctx context.Context, node *corev1.Node, list corev1.ResourceList) error {
+	pods := &corev1.PodList{}
+	if err := p.Client.List(ctx, pods); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != node.Name || !egpu.IsSwappedOut(pod) {
+			continue
+		}
+		for name, amount := range resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{}) {
+			if all, offered := list[name]; offered {
+				all.Add(amount)
+				list[name] = all
+			}
+		}
+	}
+	return nil
 }
 
 // offer the resources on the node. The kubelet leaves what it does not know as it is, and makes what is

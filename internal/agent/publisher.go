@@ -108,7 +108,11 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		}
 	}
 	if p.Capacity != nil {
-		if err := offer(ctx, p.Client, node, p.Capacity(cards)); err != nil {
+		list := p.Capacity(cards)
+		if err := p.lend(ctx, node, list); err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := offer(ctx, p.Client, node, list); err != nil {
 			return ctrl.Result{}, fmt.Errorf("capacity of node %s: %w", node.Name, err)
 		}
 	}
@@ -181,11 +185,14 @@ func sameStatus(have, want egpu.GPUStatus) bool {
 
 func far(a, b int) bool { return max(a-b, b-a) >= loadStep }
 
+// objectName of a card.
+func objectName(node string, index int) string { return fmt.Sprintf("%s-%d", node, index) }
+
 // Object is the GPU object of a card.
 func Object(node *corev1.Node, card discovery.Card) *egpu.GPU {
 	gpu := &egpu.GPU{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%d", node.Name, card.Index),
+			Name: objectName(node.Name, card.Index),
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID,
 			}},

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,6 +18,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
 // Swapper moves the card memory of pods to the host and back, when their annotation says so.
@@ -27,12 +31,8 @@ type Swapper struct {
 	}
 }
 
-// Reasons of the condition SwappedOut.
-const (
-	movedOut   = "MovedOut"
-	movedIn    = "MovedIn"
-	moveFailed = "CannotMove"
-)
+// soon is when the scheduler's books are looked at again; they are told every second.
+const soon = time.Second
 
 // again is when a move that was refused is tried once more: what stood in its way may have gone.
 const again = 30 * time.Second
@@ -51,38 +51,103 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err := s.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	move, status, reason := s.Shares.In, corev1.ConditionFalse, movedIn
-	switch where := pod.Annotations[egpu.SwapAnnotation]; where {
-	case "in":
-	case "out":
-		move, status, reason = s.Shares.Out, corev1.ConditionTrue, movedOut
-	default:
-		return ctrl.Result{}, s.report(ctx, pod, corev1.ConditionFalse, moveFailed, fmt.Sprintf("annotation %s is %q: write out or in", egpu.SwapAnnotation, where))
+	move, status, reason, failed := s.Shares.In, corev1.ConditionFalse, egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn
+	// Where it stays if it cannot be moved.
+	stays := corev1.ConditionFalse
+	if isOut(pod) {
+		stays = corev1.ConditionTrue
 	}
-	grants, err := s.Grants()
+	switch where := pod.Annotations[egpu.SwapAnnotation]; where {
+	case egpu.SwapIn:
+	case egpu.SwapOut:
+		move, status, reason, failed = s.Shares.Out, corev1.ConditionTrue, egpu.ReasonMovedOut, egpu.ReasonCannotMoveOut
+	default:
+		return ctrl.Result{}, s.report(ctx, pod, stays, egpu.ReasonCannotMoveOut, fmt.Sprintf("annotation %s is %q: write out or in", egpu.SwapAnnotation, where))
+	}
+	refuse := func(later time.Duration, format string, words ...any) (ctrl.Result, error) {
+		return ctrl.Result{RequeueAfter: later}, s.report(ctx, pod, stays, failed, fmt.Sprintf(format, words...))
+	}
+	mine, err := s.grantsOf(pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var bytes int64
-	containers := 0
-	for _, g := range grants {
-		if g.UID != pod.UID {
-			continue
-		}
+	if len(mine) == 0 {
+		return refuse(again, "no container of it has a share here yet")
+	}
+	for _, g := range mine {
 		if g.Backend != "gpushare" {
-			return ctrl.Result{}, s.report(ctx, pod, corev1.ConditionFalse, moveFailed, fmt.Sprintf("container %s has its cards by %s: only shares by the library move", g.Container, g.Backend))
+			return refuse(0, "container %s has its cards by %s: only shares by the library move", g.Container, g.Backend)
 		}
+	}
+	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
+		known, full, err := s.room(ctx, pod, mine)
+		switch {
+		case err != nil:
+			return ctrl.Result{}, err
+		case full != "":
+			return refuse(again, "%s", full)
+		case !known:
+			return ctrl.Result{RequeueAfter: soon}, nil
+		}
+	}
+	var bytes int64
+	for i, g := range mine {
 		moved, err := move(ctx, g.ID)
 		if err != nil {
-			return ctrl.Result{RequeueAfter: again}, s.report(ctx, pod, corev1.ConditionFalse, moveFailed, fmt.Sprintf("container %s: %v", g.Container, err))
+			for _, before := range mine[:i] { // all of a pod is out, or nothing
+				if status == corev1.ConditionTrue && stays == corev1.ConditionFalse {
+					_, back := s.Shares.In(ctx, before.ID)
+					err = errors.Join(err, back)
+				}
+			}
+			return refuse(again, "container %s: %v", g.Container, err)
 		}
 		bytes += moved
-		containers++
 	}
-	if containers == 0 {
-		return ctrl.Result{RequeueAfter: again}, s.report(ctx, pod, corev1.ConditionFalse, moveFailed, "no container of it has a share here yet")
+	return ctrl.Result{}, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
+}
+
+func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {
+	grants, err := s.Grants()
+	return slices.DeleteFunc(grants, func(g slots.Grant) bool { return g.UID != pod.UID }), err
+}
+
+// isOut says the pod was last reported to be out.
+func isOut(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == egpu.SwappedOut && c.Status == corev1.ConditionTrue
+	})
+}
+
+// room says whether the cards of a pod that is out can take it back. While it was out they were others' to have, and the
+// scheduler keeps the books: it enters the pod again as soon as that is told to come back, and what it then has given out
+// beyond a card is in the way. Shares by claims keep their place, and need not ask.
+func (s *Swapper) room(ctx context.Context, pod *corev1.Pod, mine []slots.Grant) (known bool, full string, err error) {
+	if asks, err := request.Pod(pod, nil); err != nil || len(asks.Containers) == 0 {
+		return true, "", err
 	}
-	return ctrl.Result{}, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, containers))
+	for _, g := range mine {
+		for _, card := range g.Cards {
+			gpu := &egpu.GPU{}
+			if err := s.Client.Get(ctx, client.ObjectKey{Name: objectName(pod.Spec.NodeName, card.Index)}, gpu); err != nil {
+				return false, "", err
+			}
+			if gpu.Status.Allocated[pod.Namespace+"/"+pod.Name] == nil {
+				return false, "", nil
+			}
+			var core, memory int64
+			for _, holder := range gpu.Status.Allocated {
+				for _, c := range holder.Containers {
+					core += c.Resource.Name(egpu.ResourceCore, resource.DecimalSI).Value()
+					memory += c.Resource.Name(egpu.ResourceMemory, resource.DecimalSI).Value()
+				}
+			}
+			if core > 100 || memory > gpu.Spec.Memory {
+				return true, fmt.Sprintf("card %d was given to others meanwhile: with it, %d percent and %d of %d MiB are given out", card.Index, core, memory, gpu.Spec.Memory), nil
+			}
+		}
+	}
+	return true, "", nil
 }
 
 // report in the pod's conditions, for whoever asked for it.

@@ -72,14 +72,14 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 		t.Fatalf("in: %+v", got)
 	}
 	moves.refused = errors.New("it has a memory pool")
-	if got := say("out"); got.Status != corev1.ConditionFalse || got.Reason != "CannotMove" || !strings.Contains(got.Message, "memory pool") {
+	if got := say("out"); got.Status != corev1.ConditionFalse || got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "memory pool") {
 		t.Fatalf("refused: %+v", got)
 	}
-	if got := say("sideways"); got.Reason != "CannotMove" || !strings.Contains(got.Message, "write out or in") {
+	if got := say("sideways"); got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "write out or in") {
 		t.Fatalf("nonsense: %+v", got)
 	}
 	grant.Backend = "mig"
-	if got := say("out"); got.Reason != "CannotMove" || !strings.Contains(got.Message, "by mig") {
+	if got := say("out"); got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "by mig") {
 		t.Fatalf("another backend: %+v", got)
 	}
 }

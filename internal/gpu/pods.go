@@ -68,7 +68,11 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 		s.stray(p, pod.UID, pod.Spec.NodeName)
 		return
 	}
+	less := t != nil && len(grants) < len(t.grants)
 	s.bound(p, pod.UID, pod.Spec.NodeName, grants)
+	if less {
+		s.nudge(false) // it was swapped out: there is room for others
+	}
 }
 
 // bound enters a pod in the books.

@@ -32,6 +32,7 @@ import (
 // controller brings jobs and their workloads together. It knows no kind.
 type controller struct {
 	client   client.Client
+	pods     client.Reader // of pods that wait or waited in a queue, grow or are swapped
 	scope    *scope
 	recorder events.EventRecorder
 	now      func() time.Time
@@ -45,7 +46,6 @@ type controller struct {
 type objects struct {
 	*controller
 	kind *Kind
-	pods client.Reader // of elastic jobs
 }
 
 // Reconcile brings one job and its workload together.
@@ -88,7 +88,10 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 func (c *controller) result(j job, err error) (ctrl.Result, error) {
 	var misfit *misfitError
 	var conflict *conflictError
+	var later *laterError
 	switch {
+	case errors.As(err, &later):
+		return ctrl.Result{RequeueAfter: later.after}, nil // what it waits for wakes us, this is the end of patience
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; what it misses wakes us, this is the fallback
 	case errors.As(err, &misfit), errors.As(err, &conflict):
@@ -178,6 +181,9 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	case !j.started():
 		err = c.start(ctx, j, wl)
 	default:
+		if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
+			return err
+		}
 		err = c.reportProgress(ctx, j, wl)
 	}
 	if err != nil {
@@ -237,6 +243,9 @@ func (c *controller) leave(ctx context.Context, wls []kueue.Workload) error {
 // hold keeps a job that may not run stopped, and gives its quota back once
 // none of its pods is left.
 func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error {
+	if swapped, err := c.swapOut(ctx, j, wl); swapped || err != nil {
+		return err
+	}
 	if !j.held() {
 		why := "its workload is not admitted"
 		if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
@@ -412,6 +421,12 @@ func (c *controller) start(ctx context.Context, j job, wl *kueue.Workload) error
 	}
 	if elastic(j) {
 		gateGrowth(j, additions)
+	}
+	if swaps(j) {
+		if ready, err := c.restartable(ctx, j, wl); !ready || err != nil {
+			return err
+		}
+		markSwapped(j, additions)
 	}
 	if err := j.start(ctx, c.client, wl, additions); err != nil {
 		return err

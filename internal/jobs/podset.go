@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
 // injectPaths is where a pod set keeps what an admission adds to.
@@ -324,7 +326,7 @@ func (info podSetInfo) addTo(meta *metav1.ObjectMeta, spec *corev1.PodSpec) erro
 // job's own besides, so only those we know to be ours go.
 func subtract(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel}
-	annotations := []string{kueue.WorkloadAnnotation}
+	annotations := []string{kueue.WorkloadAnnotation, egpu.OnPreemptionAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
 			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)

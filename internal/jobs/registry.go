@@ -397,13 +397,11 @@ func (r *registry) start(c *candidate) error {
 				func(_ context.Context, obj client.Object) []reconcile.Request { return requestForWorkload(obj) })),
 		}
 	case kind.suspends():
-		reconciler = &objects{controller: r.common, kind: kind, pods: r.podCache}
+		reconciler = &objects{controller: r.common, kind: kind}
 		sources = []source.Source{
 			source.Kind(shared, client.Object(obj), &handler.EnqueueRequestForObject{}),
 			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(r.jobsOf(kind))),
-		}
-		if kind.Spec.Elastic {
-			sources = append(sources, source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.growing(kind))))
+			source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.watched(kind))),
 		}
 	case kind.group != nil:
 		// The object tells how many pods its groups are to have.
@@ -472,10 +470,11 @@ func (r *registry) jobsOf(kind *Kind) handler.MapFunc {
 	}
 }
 
-// growing finds the elastic job a pod belongs to, by the workloads that job has.
-func (r *registry) growing(kind *Kind) handler.MapFunc {
+// watched finds the job a pod belongs to whose job looks after each of its pods, as it grows or is swapped: by the
+// workloads that job has.
+func (r *registry) watched(kind *Kind) handler.MapFunc {
 	return func(ctx context.Context, pod client.Object) []reconcile.Request {
-		if pod.GetLabels()[ManagedLabel] != elasticPods {
+		if how := pod.GetLabels()[ManagedLabel]; how != elasticPods && how != swapPods {
 			return nil
 		}
 		list := &kueue.WorkloadList{}

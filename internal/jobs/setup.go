@@ -81,7 +81,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		withoutQueueName: options.ManageJobsWithoutQueueName, namespaces: namespaces, external: external,
 	}
 	common := &controller{
-		client: mgr.GetClient(), scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
+		client: mgr.GetClient(), pods: podCache, scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
 		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels, queued: options.Queued,
 	}
 	r, err := newRegistry(mgr, inUse, common, podCache, options)
@@ -123,7 +123,7 @@ func parseKinds(names []string) (map[schema.GroupKind]bool, error) {
 // newPodCache watches the pods that wait or waited in a queue, and no others: a
 // cluster has many.
 func newPodCache(ctx context.Context, mgr ctrl.Manager) (cache.Cache, error) {
-	waiting, err := labels.NewRequirement(ManagedLabel, selection.In, []string{"true", elasticPods})
+	waiting, err := labels.NewRequirement(ManagedLabel, selection.In, []string{"true", elasticPods, swapPods})
 	if err != nil {
 		return nil, err
 	}

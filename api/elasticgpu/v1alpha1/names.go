@@ -49,7 +49,14 @@ const (
 	// SwapAnnotation on a pod, "out" or "in", has the agent move the card memory of its containers to the
 	// host, or back; the condition SwappedOut of the pod says where it is, or why it could not be moved.
 	SwapAnnotation                         = "elasticgpu.io/swap"
+	SwapOut                                = "out"
+	SwapIn                                 = "in"
 	SwappedOut     corev1.PodConditionType = "elasticgpu.io/SwappedOut"
+
+	// OnPreemptionAnnotation on a job says what becomes of it when another takes its place in the queue. With
+	// OnPreemptionSwap its pods stay, and what they have on cards is moved to the host until its turn comes again.
+	OnPreemptionAnnotation = "elasticgpu.io/on-preemption"
+	OnPreemptionSwap       = "swap"
 
 	// DRACardsAnnotation on a node says which of its cards are given out by ResourceClaims: "all", "none", or
 	// indexes as "0,1".
@@ -73,3 +80,24 @@ const (
 	ProvisionerWhole    = "whole.provisioner.elasticgpu.io"
 	ProvisionerPhysical = "pgpu.provisioner.elasticgpu.io"
 )
+
+// Reasons of the condition SwappedOut.
+const (
+	ReasonMovedOut      = "MovedOut"
+	ReasonMovedIn       = "MovedIn"
+	ReasonCannotMoveOut = "CannotMoveOut"
+	ReasonCannotMoveIn  = "CannotMoveIn"
+)
+
+// IsSwappedOut says a pod has left its cards, and has not been told to come back.
+func IsSwappedOut(pod *corev1.Pod) bool {
+	if pod.Annotations[SwapAnnotation] != SwapOut {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == SwappedOut {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

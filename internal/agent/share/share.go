@@ -28,7 +28,7 @@ type Share struct {
 	UID       types.UID
 	Container string
 	Cards     []Card
-	// Parameters of the claim's class; none for resources asked for directly.
+	// Parameters of the claim's class; for resources asked for directly, that it is to be swapped if it is.
 	Parameters map[string]string
 	// Paths of a device that somebody made for the claim (qGPU).
 	Paths []string
@@ -130,6 +130,9 @@ func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string,
 				continue
 			}
 			if asked, err := request.Container(&group[i], nil); err != nil || asked.Count > 0 {
+				if pod.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap {
+					s.Parameters = map[string]string{"swap": "on"}
+				}
 				return asked, err
 			}
 		}

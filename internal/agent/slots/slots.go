@@ -128,10 +128,11 @@ func (s *Slots) make(ctx context.Context, what share.Share) error {
 	return s.write(Grant{Backend: b.Name(), Share: what}, edits)
 }
 
-// backendFor a share: the one its class names, else whole cards have one of their own, and shares the first.
+// backendFor a share: the one its class names, else whole cards have one of their own, and shares the first, as do whole
+// cards that are to be swapped.
 func (s *Slots) backendFor(what *share.Share) (backend.Backend, error) {
 	name := what.Parameters["backend"]
-	if name == "" && !what.Whole() {
+	if name == "" && (!what.Whole() || what.Parameters["swap"] == "on") {
 		return s.Backends[0], nil
 	}
 	name = cmp.Or(name, "whole")

@@ -31,6 +31,9 @@ func Pod(pod *corev1.Pod, modes Modes) (placement.Pod, error) {
 	if p.Containers, err = containers(pod, modes); err != nil {
 		return p, err
 	}
+	if egpu.IsSwappedOut(pod) {
+		p.Containers = nil // its cards are others' until it is told to come back
+	}
 	switch arrange := pod.Annotations[egpu.ArrangeAnnotation]; arrange {
 	case "":
 	case "together":

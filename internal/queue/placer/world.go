@@ -93,7 +93,9 @@ func (p *Placer) describe(name string, m *machine) bool {
 func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	key := pod.Namespace + "/" + pod.Name
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if ended {
+	// One that was swapped out waits in line as if it had not started; when it is told to come back it takes the room
+	// that its workload was given.
+	if ended || egpu.IsSwappedOut(pod) {
 		_, known := p.pods[key]
 		delete(p.pods, key)
 		if known {

@@ -76,6 +76,9 @@ func (b *Backend) move(ctx context.Context, id, how, back string) (int64, error)
 	if err != nil {
 		return 0, err
 	}
+	if how == "out" && len(processes) == 0 {
+		return 0, errors.New("nothing of it is on a card, and what came to be there now would not be held back")
+	}
 	var bytes int64
 	for i, p := range processes {
 		moved := struct {

@@ -1,0 +1,230 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// A job that says so is not stopped when another takes its place: its pods stay where they are, and the
+// agents of their nodes move what they have on cards to the host. When all have reported so the eviction is
+// complete and its quota is another's. Admitted again, they are brought back and go on where they were.
+//
+// Where the pods are is in the pods: their annotation says where they are to be, their condition where they
+// are. Nothing is remembered, and a new leader goes on.
+
+// swapPods is the managed label's value on pods of jobs that are swapped.
+const swapPods = "swap"
+
+// swapPatience is how long agents may take: they give up on a container after two minutes.
+const swapPatience = 3 * time.Minute
+
+// swaps says a job is to be swapped out when it is preempted. Pods of elastic jobs come and go.
+func swaps(j job) bool {
+	return j.meta().GetAnnotations()[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap && !elastic(j)
+}
+
+// markSwapped has the pods of a job that is started found again, and their agents make them so that they can move.
+func markSwapped(j job, infos []podSetInfo) {
+	for i := range infos {
+		infos[i].annotations[egpu.OnPreemptionAnnotation] = egpu.OnPreemptionSwap
+		if _, pods := j.(*podGroup); !pods {
+			infos[i].labels[ManagedLabel], infos[i].labels[JobUIDLabel] = swapPods, string(j.meta().GetUID())
+		}
+	}
+}
+
+// podsOf are the pods of a job that is swapped, as far as they have not ended.
+func (c *controller) podsOf(ctx context.Context, j job) ([]*corev1.Pod, error) {
+	var all []*corev1.Pod
+	if g, ok := j.(*podGroup); ok {
+		all = g.pods
+	} else {
+		list := &corev1.PodList{}
+		if err := c.pods.List(ctx, list, client.InNamespace(j.meta().GetNamespace()), client.MatchingLabels{JobUIDLabel: string(j.meta().GetUID())}); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+	}
+	var alive []*corev1.Pod
+	for _, pod := range all {
+		if live(pod) {
+			alive = append(alive, pod)
+		}
+	}
+	oldestFirst(alive)
+	return alive, nil
+}
+
+// swapOut has a preempted job leave its cards and keep its pods, and gives its quota back when it has. It reports
+// false where the job is to be stopped instead.
+func (c *controller) swapOut(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
+	if !swaps(j) || j.held() || !workload.IsActive(wl) {
+		return false, nil
+	}
+	evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+	if evicted == nil || evicted.Status == metav1.ConditionTrue && evicted.Reason != kueue.WorkloadEvictedByPreemption {
+		return false, nil
+	}
+	pods, err := c.podsOf(ctx, j)
+	if err != nil || len(pods) == 0 {
+		return false, err
+	}
+	out, refusal, err := c.move(ctx, pods, egpu.SwapOut)
+	if err != nil {
+		return false, err
+	}
+	left := swapPatience - c.now().Sub(evicted.LastTransitionTime.Time)
+	switch {
+	case refusal == "" && !out && left <= 0:
+		refusal = fmt.Sprintf("it took more than %s", swapPatience)
+	case refusal == "" && !out:
+		return true, &laterError{left}
+	}
+	if refusal != "" {
+		c.recorder.Eventf(j.meta(), wl, corev1.EventTypeWarning, "NotSwappedOut", "Stop", "The job is stopped, as it cannot be swapped out: %s", refusal)
+		return false, nil
+	}
+	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) {
+		return true, nil // it waits for its turn
+	}
+	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "SwappedOut", "Stop", "The job is swapped out: %s", evicted.Message)
+	return true, c.release(ctx, wl)
+}
+
+// swapIn brings the pods of a job that was swapped out back. It reports whether there was something to do.
+func (c *controller) swapIn(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
+	if !swaps(j) || j.held() {
+		return false, nil
+	}
+	pods, err := c.podsOf(ctx, j)
+	if err != nil {
+		return false, err
+	}
+	away := false
+	for _, pod := range pods {
+		where, was := pod.Annotations[egpu.SwapAnnotation], pod.Annotations[egpu.SwapAnnotation] != ""
+		away = away || was && (where != egpu.SwapIn || !settledAs(pod, egpu.ReasonMovedIn))
+	}
+	if !away {
+		return false, nil
+	}
+	additions, err := c.additions(ctx, wl)
+	if err != nil {
+		return false, err
+	}
+	refusal := elsewhere(pods, wl, additions)
+	in := false
+	if refusal == "" {
+		if in, refusal, err = c.move(ctx, pods, egpu.SwapIn); err != nil {
+			return false, err
+		}
+	}
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	left := swapPatience - c.now().Sub(admitted.LastTransitionTime.Time)
+	switch {
+	case refusal == "" && !in && left <= 0:
+		refusal = fmt.Sprintf("it took more than %s", swapPatience)
+	case refusal == "" && !in:
+		return true, &laterError{left}
+	}
+	if refusal != "" {
+		return true, c.stop(ctx, j, "it starts anew, as it cannot go on where it was: "+refusal)
+	}
+	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "SwappedIn", "Start", "The job goes on where it was, admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
+	return false, nil
+}
+
+// move has the pods' agents move them out or in. done says that all are there; refusal, why one cannot be.
+func (c *controller) move(ctx context.Context, pods []*corev1.Pod, where string) (done bool, refusal string, err error) {
+	reached, refused := egpu.ReasonMovedOut, egpu.ReasonCannotMoveOut
+	if where == egpu.SwapIn {
+		reached, refused = egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn
+	}
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || pod.Status.Phase != corev1.PodRunning {
+			return false, fmt.Sprintf("pod %s does not run", pod.Name), nil
+		}
+	}
+	done = true
+	for _, pod := range pods {
+		if pod.Annotations[egpu.SwapAnnotation] != where {
+			done = false
+			told := pod.DeepCopy()
+			setAnnotation(told, egpu.SwapAnnotation, where)
+			if err := c.client.Patch(ctx, told, lockedMerge(pod)); err != nil {
+				return false, "", err
+			}
+			continue
+		}
+		if settledAs(pod, refused) {
+			return false, fmt.Sprintf("pod %s: %s", pod.Name, swapCondition(pod).Message), nil
+		}
+		done = done && settledAs(pod, reached)
+	}
+	return done, "", nil
+}
+
+func swapCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == egpu.SwappedOut {
+			return c
+		}
+	}
+	return nil
+}
+
+// settledAs says the pod's agent has reported this.
+func settledAs(pod *corev1.Pod, reason string) bool {
+	c := swapCondition(pod)
+	return c != nil && c.Reason == reason
+}
+
+// elsewhere says why pods are not where a new admission has them: their nodes were chosen by another one.
+func elsewhere(pods []*corev1.Pod, wl *kueue.Workload, additions []podSetInfo) string {
+	for i, info := range additions {
+		name := string(wl.Spec.PodSets[i].Name)
+		if len(info.gates) > 0 {
+			return "its place in the topology was chosen anew"
+		}
+		for _, pod := range pods {
+			if of := pod.Labels[PodSetLabel]; of != "" && of != name {
+				continue
+			}
+			for key, value := range info.nodeSelector {
+				if pod.Spec.NodeSelector[key] != value {
+					return fmt.Sprintf("pod %s is on %s, and it was admitted to nodes with %s=%s", pod.Name, pod.Spec.NodeName, key, value)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// restartable says a job that was stopped after it could not go on may be started again: nothing of it runs, and
+// its templates are as the user wrote them.
+func (c *controller) restartable(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
+	active, err := j.active()
+	if err != nil || active {
+		return false, err
+	}
+	return true, j.restore(ctx, c.client, wl)
+}
+
+// laterError: nothing is wrong, and what is waited for has until then.
+type laterError struct{ after time.Duration }
+
+func (e *laterError) Error() string { return "looking again in " + strings.TrimSpace(e.after.String()) }
