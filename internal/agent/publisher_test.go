@@ -33,7 +33,7 @@ func (c cards) Cards(context.Context, *corev1.Node) ([]discovery.Card, error) {
 func (cards) Serves(*corev1.Node) bool { return true }
 
 // node with two cards, of which one is sick; slots is what the kubelet says it has of the device plugin.
-func publish(t *testing.T, slots string) (gpus []egpu.GPU, node *corev1.Node) {
+func publish(t *testing.T, slots string, pods ...client.Object) (gpus []egpu.GPU, node *corev1.Node) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
@@ -43,7 +43,7 @@ func publish(t *testing.T, slots string) (gpus []egpu.GPU, node *corev1.Node) {
 	}
 	node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	node.Status.Allocatable = corev1.ResourceList{egpu.ResourceClaim: resource.MustParse(slots)}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&egpu.GPU{}, &corev1.Node{}).WithObjects(node).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&egpu.GPU{}, &corev1.Node{}).WithObjects(node).WithObjects(pods...).
 		WithIndex(&egpu.GPU{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*egpu.GPU).Spec.NodeName} }).Build()
 	p := &agent.Publisher{
 		Client:   c,
@@ -72,6 +72,34 @@ func TestNodeOffersTheCardsThatAreWell(t *testing.T) {
 	} {
 		if got := node.Status.Allocatable.Name(name, resource.DecimalSI).Value(); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
+		}
+	}
+}
+
+// outPod holds some of a card of the node, and is swapped out.
+func outPod(name string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Annotations: map[string]string{egpu.SwapAnnotation: egpu.SwapOut}}}
+	p.Spec.NodeName = "n"
+	p.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		egpu.ResourceCore: resource.MustParse("30"), egpu.ResourceMemory: resource.MustParse("1000"), corev1.ResourceCPU: resource.MustParse("1"),
+	}}}}
+	p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: egpu.ReasonMovedOut}}
+	return p
+}
+
+// What a pod has that is swapped out is offered to others, until it is told to come back.
+func TestNodeLendsWhatIsSwappedOut(t *testing.T) {
+	coming, elsewhere := outPod("coming"), outPod("elsewhere")
+	coming.Annotations[egpu.SwapAnnotation] = egpu.SwapIn
+	elsewhere.Spec.NodeName = "another"
+	for slots, want := range map[string][2]int64{"1024": {130, 41960}, "0": {0, 0}} {
+		_, node := publish(t, slots, outPod("out"), coming, elsewhere)
+		core, memory := node.Status.Allocatable.Name(egpu.ResourceCore, resource.DecimalSI).Value(), node.Status.Allocatable.Name(egpu.ResourceMemory, resource.DecimalSI).Value()
+		if core != want[0] || memory != want[1] {
+			t.Errorf("with %s slots: %d percent, %d MiB, want %v", slots, core, memory, want)
+		}
+		if cpu := node.Status.Allocatable.Cpu(); !cpu.IsZero() {
+			t.Errorf("%s of cpu is offered", cpu)
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,5 +83,58 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	grant.Backend = "mig"
 	if got := say("out"); got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "by mig") {
 		t.Fatalf("another backend: %+v", got)
+	}
+}
+
+// A pod that asked for its share itself comes back when the scheduler has it in its books again, and nobody else has taken
+// what it had.
+func TestPodComesBackWhereThereIsRoom(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := outPod("back")
+	pod.UID, pod.Annotations[egpu.SwapAnnotation] = "uid", egpu.SwapIn
+	grant := slots.Grant{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}
+	grant.UID = pod.UID
+	gpu := &egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: "n-0"}, Spec: egpu.GPUSpec{NodeName: "n", Memory: 40960}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, gpu).WithStatusSubresource(pod, gpu).Build()
+	moves := &shares{out: map[string]bool{"3": true}}
+	swapper := &agent.Swapper{Client: c, Shares: moves, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
+	holds := func(percent int64) *egpu.PodResource {
+		return &egpu.PodResource{Containers: []egpu.ContainerResource{{Container: "main", Resource: corev1.ResourceList{
+			egpu.ResourceCore: *resource.NewQuantity(percent, resource.DecimalSI), egpu.ResourceMemory: resource.MustParse("1000"),
+		}}}}
+	}
+	for _, step := range []struct {
+		what   string
+		books  map[string]*egpu.PodResource
+		out    bool
+		reason string
+	}{
+		{"the scheduler has not heard", map[string]*egpu.PodResource{"team/other": holds(70)}, true, egpu.ReasonMovedOut},
+		{"others have taken its place", map[string]*egpu.PodResource{"team/other": holds(80), "team/back": holds(30)}, true, egpu.ReasonCannotMoveIn},
+		{"there is room", map[string]*egpu.PodResource{"team/other": holds(70), "team/back": holds(30)}, false, egpu.ReasonMovedIn},
+	} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(gpu), gpu); err != nil {
+			t.Fatal(err)
+		}
+		gpu.Status.Allocated = step.books
+		if err := c.Status().Update(t.Context(), gpu); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := swapper.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); err != nil {
+			t.Fatal(err)
+		}
+		now := &corev1.Pod{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), now); err != nil {
+			t.Fatal(err)
+		}
+		condition := now.Status.Conditions[0]
+		if moves.out["3"] != step.out || condition.Reason != step.reason || (condition.Status == corev1.ConditionTrue) != step.out {
+			t.Errorf("%s: out %v, %+v", step.what, moves.out["3"], condition)
+		}
 	}
 }

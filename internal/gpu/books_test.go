@@ -265,3 +265,34 @@ func TestReplacementDoesNotWaitForTheWholeGang(t *testing.T) {
 		t.Fatalf("replacement on a full node: %+v", r)
 	}
 }
+
+// What a pod has that is swapped out is others' to have, until it is told to come back; then it counts again, whoever is there.
+func TestSwappedOutPodsHoldNoCards(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p, other := share("p", 60), share("other", 70)
+	w.add(node("a", 1), p, other)
+	w.mustBind(p, "a")
+	if got := w.filter(other, "a"); got.NodeNames != nil && len(*got.NodeNames) != 0 {
+		t.Fatalf("%+v: both do not fit", got)
+	}
+	say := func(where string, out corev1.ConditionStatus) {
+		t.Helper()
+		get(w, p)
+		p.Annotations[egpu.SwapAnnotation] = where
+		p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: out}}
+		w.Feed(false, p.DeepCopy())
+	}
+	say(egpu.SwapOut, corev1.ConditionFalse)
+	if c := w.card("a", 0); c.FreeCore != 40 {
+		t.Fatalf("it was told to go, and is still there: %+v", c)
+	}
+	say(egpu.SwapOut, corev1.ConditionTrue)
+	if c := w.card("a", 0); c.FreeCore != 100 {
+		t.Fatalf("it is out: %+v", c)
+	}
+	w.mustBind(other, "a")
+	say(egpu.SwapIn, corev1.ConditionTrue)
+	if c := w.card("a", 0); c.FreeCore > 0 {
+		t.Fatalf("it comes back: %+v", c)
+	}
+}

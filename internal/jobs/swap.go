@@ -3,7 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +22,7 @@ import (
 // complete and its quota is another's. Admitted again, they are brought back and go on where they were.
 //
 // Where the pods are is in the pods: their annotation says where they are to be, their condition where they
-// are. Nothing is remembered, and a new leader goes on.
+// are; those that are back have no annotation. Nothing is remembered, and a new leader goes on.
 
 // swapPods is the managed label's value on pods of jobs that are swapped.
 const swapPods = "swap"
@@ -114,12 +114,8 @@ func (c *controller) swapIn(ctx context.Context, j job, wl *kueue.Workload) (boo
 	if err != nil {
 		return false, err
 	}
-	away := false
-	for _, pod := range pods {
-		where, was := pod.Annotations[egpu.SwapAnnotation], pod.Annotations[egpu.SwapAnnotation] != ""
-		away = away || was && (where != egpu.SwapIn || !settledAs(pod, egpu.ReasonMovedIn))
-	}
-	if !away {
+	pods = slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return pod.Annotations[egpu.SwapAnnotation] == "" })
+	if len(pods) == 0 {
 		return false, nil
 	}
 	additions, err := c.additions(ctx, wl)
@@ -143,6 +139,13 @@ func (c *controller) swapIn(ctx context.Context, j job, wl *kueue.Workload) (boo
 	}
 	if refusal != "" {
 		return true, c.stop(ctx, j, "it starts anew, as it cannot go on where it was: "+refusal)
+	}
+	for _, pod := range pods {
+		back := pod.DeepCopy()
+		delete(back.Annotations, egpu.SwapAnnotation)
+		if err := c.client.Patch(ctx, back, lockedMerge(pod)); err != nil {
+			return false, err
+		}
 	}
 	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "SwappedIn", "Start", "The job goes on where it was, admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
 	return false, nil
@@ -227,4 +230,4 @@ func (c *controller) restartable(ctx context.Context, j job, wl *kueue.Workload)
 // laterError: nothing is wrong, and what is waited for has until then.
 type laterError struct{ after time.Duration }
 
-func (e *laterError) Error() string { return "looking again in " + strings.TrimSpace(e.after.String()) }
+func (e *laterError) Error() string { return "looking again in " + e.after.String() }

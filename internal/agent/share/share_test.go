@@ -73,6 +73,16 @@ func TestShareOfAContainer(t *testing.T) {
 }
 
 // What a claim has is in its ElasticGPU, in the words of the one who made it; how it is held is in its class.
+// A job that is to be swapped when it is preempted has shares that can be.
+func TestShareThatIsToBeSwapped(t *testing.T) {
+	p := pod(map[string]string{egpu.ContainerPrefix + "main": "0", egpu.OnPreemptionAnnotation: egpu.OnPreemptionSwap},
+		quantities(map[corev1.ResourceName]string{egpu.ResourceCore: "30"}))
+	s, err := (&share.Resolver{}).Of(t.Context(), p, "main", cards)
+	if err != nil || s.Parameters["swap"] != "on" {
+		t.Fatalf("%+v: %v", s, err)
+	}
+}
+
 func TestShareOfAClaim(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := egpu.AddToScheme(scheme); err != nil {

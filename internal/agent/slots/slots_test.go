@@ -158,6 +158,10 @@ func TestClassChoosesTheBackend(t *testing.T) {
 	if shares, err := fill(); err != nil || shares != 1 {
 		t.Fatalf("whole cards by gpushare: %d folders, %v", shares, err)
 	}
+	f.class = map[string]string{"swap": "on"}
+	if shares, err := fill(); err != nil || shares != 1 {
+		t.Fatalf("whole cards that are to be swapped: %d folders, %v", shares, err)
+	}
 	f.class = map[string]string{"backend": "magic"}
 	if _, err := fill(); err == nil {
 		t.Fatal("a backend that is not there was used")

@@ -285,3 +285,31 @@ func TestTopologyMadeAgain(t *testing.T) {
 		p.Saw(topology, true)
 	}
 }
+
+// A pod that is swapped out takes no room; when its workload has room again and it is told to come back, it takes that.
+func TestSwappedOutPodsTakeNoRoom(t *testing.T) {
+	p := cluster(t, 1)
+	fits(t, p, asking("a", 1, 4))
+	there := pod("a", 0, corev1.PodRunning)
+	there.Spec.NodeName = "n0"
+	p.Saw(there, false)
+	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+	refused(t, p, asking("b", 1, 4))
+	out := there.DeepCopy()
+	out.Annotations[egpu.SwapAnnotation] = egpu.SwapOut
+	out.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue}}
+	if !p.Saw(out, false) {
+		t.Error("room that became free may help others")
+	}
+	fits(t, p, asking("b", 1, 4))
+	p.Remove(admission.Key{Namespace: "ns", Name: "b"})
+	fits(t, p, asking("a", 1, 4))
+	back := out.DeepCopy()
+	back.Annotations[egpu.SwapAnnotation] = egpu.SwapIn
+	p.Saw(back, false)
+	refused(t, p, asking("b", 1, 1))
+	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+	back.Status.Phase = corev1.PodSucceeded
+	p.Saw(back, false)
+	fits(t, p, asking("b", 1, 4))
+}
