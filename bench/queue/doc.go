@@ -9,6 +9,7 @@
 //
 // Kueue is the harness's minimalkueue, as it is: its core controllers and its
 // scheduler, no webhooks, no job controllers, 50 requests a second for each kind
-// of object. Elastic is the whole elastic-queue, with the same limit. A last run
-// has Elastic without a limit.
+// of object. Elastic is the whole elastic-queue, with the same limit, and once
+// more without. At the end a plain client makes the writes that the work cannot
+// do without, on a control plane of its own, as fast as they go: the floor.
 package main

@@ -19,7 +19,7 @@ func main() {
 	flag.StringVar(&s.crds, "crds", "../deploy/crd", "folder of the CRDs")
 	flag.DurationVar(&s.timeout, "timeout", 30*time.Minute, "longest time for one run")
 	scale := flag.Float64("scale", 0.1, "share of the baseline's 15,000 workloads")
-	only := flag.String("only", "", "run one side only: kueue, elastic or unlimited")
+	only := flag.String("only", "", "run one only: kueue, elastic, unlimited or floor")
 	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -88,8 +88,19 @@ func bench(ctx context.Context, s setup, scale float64, only string) error {
 		print(out)
 		results[side.name] = out
 	}
+	if only != "" && only != "floor" {
+		return nil
+	}
+	floor, err := s.floor(ctx, scale)
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	machine := floor.wall.Seconds() * float64(runtime.NumCPU())
+	fmt.Printf("%-9s wall %6.1f s, API server %6.1f s: three writes for each workload and nothing else; of %d cores: control plane %.0f %%, client %.0f %%\n",
+		floor.name, floor.wall.Seconds(), floor.apiCPU.Seconds(), runtime.NumCPU(),
+		100*floor.apiCPU.Seconds()/machine, 100*floor.runnerCPU.Seconds()/machine)
 	if only == "" {
-		figures(results["kueue"], results["elastic"], results["unlimited"])
+		figures(results["kueue"], results["elastic"], results["unlimited"], floor)
 	}
 	return nil
 }
@@ -108,11 +119,13 @@ func print(o outcome) {
 }
 
 // figures compares; a ratio is Kueue's cost over ours.
-func figures(kueue, elastic, unlimited outcome) {
+func figures(kueue, elastic, unlimited, floor outcome) {
 	figure := func(name string, value float64, unit string) { fmt.Printf("figure %s %.2f %s\n", name, value, unit) }
 	figure("queue_cpu_ratio", kueue.cpu.Seconds()/elastic.cpu.Seconds(), "x")
 	figure("queue_wall_ratio", kueue.wall.Seconds()/elastic.wall.Seconds(), "x")
 	figure("queue_wall_ratio_unlimited", kueue.wall.Seconds()/unlimited.wall.Seconds(), "x")
+	figure("queue_floor_seconds", floor.wall.Seconds(), "s")
+	figure("queue_over_floor", unlimited.wall.Seconds()/floor.wall.Seconds(), "x")
 	figure("queue_api_cpu_ratio", kueue.apiCPU.Seconds()/elastic.apiCPU.Seconds(), "x")
 	figure("queue_writes_per_admission", elastic.perAdmission(elastic.writes+elastic.events), "writes")
 	figure("queue_events_per_admission", elastic.perAdmission(elastic.events), "events")

@@ -61,6 +61,9 @@ func (s setup) run(ctx context.Context, name string, program func(dir, kubeconfi
 	if err := wait(ctx, time.Minute, side, func() bool { _, err := requests(metrics); return err == nil }); err != nil {
 		return out, errors.Join(err, side.end())
 	}
+	if err := ready(ctx, s.bin, kubeconfig); err != nil {
+		return out, errors.Join(err, side.end())
+	}
 	results := filepath.Join(dir, "results")
 	if err := os.Mkdir(results, 0o700); err != nil {
 		return out, err
@@ -69,7 +72,7 @@ func (s setup) run(ctx context.Context, name string, program func(dir, kubeconfi
 	if err != nil {
 		return out, err
 	}
-	runner, err := start(filepath.Join(dir, "runner.log"), []string{"KUBECONFIG=" + kubeconfig},
+	runner, err := start(filepath.Join(dir, "runner.log"), append(surroundings, "KUBECONFIG="+kubeconfig),
 		filepath.Join(s.harness, "runner"), "-o", results, "-generatorConfig", s.work, "-timeout", s.timeout.String(),
 		"-qps", "2000", "-burst", "2000", "-zap-log-level", "error")
 	if err != nil {

@@ -18,6 +18,11 @@ import (
 	"time"
 )
 
+// surroundings is the environment of the control plane and of the harness, the
+// same for both sides: they collect garbage less often than they would by
+// themselves, so that more of the machine is left for what is compared.
+var surroundings = []string{"GOGC=400"}
+
 // process is a program under way; end stops it and waits for it.
 type process struct {
 	cmd  *exec.Cmd
@@ -86,10 +91,14 @@ func (p *process) peak() (mebibytes int) {
 	return 0
 }
 
-// controlPlane starts a sandbox and installs Kueue's CRDs.
+// controlPlane starts etcd and the API server, as the harness does by itself, and
+// installs Kueue's CRDs. Of Workloads only v1beta2 is served, which is what both
+// sides and the harness speak: the API server keeps a copy of every object, and
+// reads every change, for each version that is served.
 func controlPlane(ctx context.Context, bin, dir, crds string) (p *process, kubeconfig string, err error) {
 	sandbox := filepath.Join(bin, "elastic-sandbox")
-	cmd := exec.Command(sandbox, "run", "--dir", filepath.Join(dir, "sandbox"), "--nodes", "0x0", "--fresh")
+	cmd := exec.Command(sandbox, "run", "--dir", filepath.Join(dir, "sandbox"), "--api-only", "--fresh")
+	cmd.Env = append(os.Environ(), surroundings...)
 	cmd.Stderr = io.Discard
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -109,16 +118,37 @@ func controlPlane(ctx context.Context, bin, dir, crds string) (p *process, kubec
 		return nil, "", errors.Join(errors.New("the sandbox did not start"), p.end())
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", crds},
-		{"wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"},
-	} {
-		kubectl := exec.CommandContext(ctx, sandbox, append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
-		if said, err := kubectl.CombinedOutput(); err != nil {
-			return nil, "", errors.Join(fmt.Errorf("kubectl %v: %w: %s", args, err, said), p.end())
-		}
+	if err := errors.Join(
+		kubectl(ctx, bin, kubeconfig, "", "apply", "--server-side", "-f", crds),
+		kubectl(ctx, bin, kubeconfig, "", "patch", "crd", "workloads.kueue.x-k8s.io", "--type=json", "-p", unserved),
+		kubectl(ctx, bin, kubeconfig, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"),
+	); err != nil {
+		return nil, "", errors.Join(err, p.end())
 	}
 	return p, kubeconfig, nil
+}
+
+const unserved = `[{"op": "test", "path": "/spec/versions/0/name", "value": "v1beta1"},
+	{"op": "replace", "path": "/spec/versions/0/served", "value": false}]`
+
+func kubectl(ctx context.Context, bin, kubeconfig, input string, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "elastic-sandbox"), append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
+	cmd.Stdin = strings.NewReader(input)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl %v: %w: %s", args, err, said)
+	}
+	return nil
+}
+
+// ready waits until the side minds its queues: until it says of one that it is
+// active. How long a program takes to start is not part of the work.
+func ready(ctx context.Context, bin, kubeconfig string) error {
+	const queue = `{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "ready"}, "spec": {}}`
+	return errors.Join(
+		kubectl(ctx, bin, kubeconfig, queue, "create", "-f", "-"),
+		kubectl(ctx, bin, kubeconfig, "", "wait", "--for=condition=Active", "clusterqueue/ready", "--timeout=120s"),
+		kubectl(ctx, bin, kubeconfig, "", "delete", "clusterqueue/ready"),
+	)
 }
 
 // freeAddress is one nobody listens on.

@@ -20,6 +20,9 @@ var baseline = []class{
 
 const cohorts, queues = 5, 6
 
+// scaled is how many of the class a queue gets.
+func (c class) scaled(scale float64) int { return max(1, int(float64(c.count)*scale)) }
+
 // writeWork writes the generator's file: the baseline with a share of its
 // workloads, arriving as fast. It returns how many there are.
 func writeWork(path string, scale float64) (int, error) {
@@ -38,7 +41,7 @@ func writeWork(path string, scale float64) (int, error) {
 `, cohorts, queues)
 	total := 0
 	for _, c := range baseline {
-		count := max(1, int(float64(c.count)*scale))
+		count := c.scaled(scale)
 		total += cohorts * queues * count
 		fmt.Fprintf(&b, `    - count: %d
       creationIntervalMs: %d

@@ -7,9 +7,10 @@ import (
 )
 
 // budget bounds the writes that only tell: queues' counts, why a workload
-// waits, and events. Deciding comes first. While decisions are being made and
-// written it grows with them, a fraction of a write for each; while nothing is,
-// with time.
+// waits, and events. Deciding comes first. While nothing is decided it grows with
+// time; while decisions are written as fast as they are made, with them, a fraction
+// of a write for each; and while they pile up, because the API server or its
+// client's limit is slower than we are, it hardly grows at all.
 type budget struct {
 	perDecision, perSecond, perIdleSecond float64
 	most                                  float64
@@ -23,24 +24,29 @@ type budget struct {
 // workload it admits, events included, and a quiet one tells everything at
 // once. A reason that is told is two writes, the status and an event.
 func statusBudget() budget {
-	return budget{perDecision: 0.2, perSecond: 0.25, perIdleSecond: 20, most: 60, left: 60}
+	return budget{perDecision: 0.2, perSecond: 2, perIdleSecond: 50, most: 60, left: 60}
 }
 
 func reasonBudget() budget {
-	return budget{perDecision: 0.1, perSecond: 0.25, perIdleSecond: 10, most: 50, left: 50}
+	return budget{perDecision: 0.1, perSecond: 0.5, perIdleSecond: 10, most: 50, left: 50}
 }
 
 func eventBudget() budget {
-	return budget{perDecision: 0.3, perSecond: 0.25, perIdleSecond: 20, most: 100, left: 100}
+	return budget{perDecision: 0.3, perSecond: 0.5, perIdleSecond: 20, most: 100, left: 100}
 }
 
-// lull is how long nothing must have been decided for a queue to be quiet.
-const lull = time.Second
+const (
+	// lull is how long nothing must have been decided for a queue to be quiet.
+	lull = 500 * time.Millisecond
+	// keepingUp is how many decisions may be under way while they are still written
+	// as fast as they are made.
+	keepingUp = 4
+)
 
-// pass lets time pass; idle says that no decision is being written.
-func (b *budget) pass(now time.Time, idle bool) {
+// pass lets time pass; underWay is how many decisions are being written.
+func (b *budget) pass(now time.Time, underWay int) {
 	rate := b.perSecond
-	if idle && now.Sub(b.decidedAt) >= lull {
+	if underWay == 0 && now.Sub(b.decidedAt) >= lull {
 		rate = b.perIdleSecond
 	}
 	if !b.at.IsZero() {
@@ -49,11 +55,14 @@ func (b *budget) pass(now time.Time, idle bool) {
 	b.at = now
 }
 
-// decided takes in that n decisions are on their way.
-func (b *budget) decided(n int, now time.Time) {
-	if n > 0 {
+// decided takes in that n decisions are made while others are under way.
+func (b *budget) decided(n, underWay int, now time.Time) {
+	if n == 0 {
+		return
+	}
+	b.decidedAt = now
+	if underWay <= keepingUp {
 		b.left = min(b.most, b.left+b.perDecision*float64(n))
-		b.decidedAt = now
 	}
 }
 

@@ -16,30 +16,34 @@ func TestBudget(t *testing.T) {
 		return n
 	}
 	b := budget{perDecision: 0.25, perSecond: 2, perIdleSecond: 20, most: 60, left: 60}
-	b.pass(start, true)
+	b.pass(start, 0)
 	if got := spend(&b); got != 60 {
 		t.Errorf("a quiet queue tells %d things at once", got)
 	}
 	if got := b.next(); !got.Equal(start.Add(500 * time.Millisecond)) {
 		t.Errorf("the next write is at %v", got)
 	}
-	b.pass(start.Add(time.Second), false)
+	b.pass(start.Add(time.Second), 1)
 	if got := spend(&b); got != 2 {
 		t.Errorf("a busy second is worth %d writes", got)
 	}
-	b.pass(start.Add(2*time.Second), true)
+	b.pass(start.Add(2*time.Second), 0)
 	if got := spend(&b); got != 20 {
 		t.Errorf("a quiet second is worth %d writes", got)
 	}
-	b.decided(40, start.Add(2*time.Second))
+	b.decided(40, keepingUp, start.Add(2*time.Second))
 	if got := spend(&b); got != 10 {
 		t.Errorf("forty decisions are worth %d writes", got)
 	}
-	b.pass(start.Add(2900*time.Millisecond), true)
-	if got := spend(&b); got != 1 {
+	b.decided(400, keepingUp+1, start.Add(2*time.Second))
+	if got := spend(&b); got != 0 {
+		t.Errorf("while decisions pile up, more of them are worth %d writes", got)
+	}
+	b.pass(start.Add(2*time.Second+lull-time.Millisecond), 0)
+	if got := spend(&b); got != 0 {
 		t.Errorf("a moment between decisions is worth %d writes, as if it were quiet", got)
 	}
-	b.pass(start.Add(time.Hour), true)
+	b.pass(start.Add(time.Hour), 0)
 	if got := spend(&b); got != 60 {
 		t.Errorf("it saved up %d writes", got)
 	}

@@ -25,10 +25,6 @@ func (s *Shell) carryOut(plan admission.Plan) {
 	for _, park := range plan.Park {
 		s.reasons.add(park)
 	}
-	decisions := len(plan.Evict) + len(plan.Admit)
-	for _, b := range s.budgets() {
-		b.decided(decisions, s.now())
-	}
 }
 
 // tellReasons writes down why workloads wait, as far as there is a budget for it.

@@ -11,7 +11,6 @@ type pool[T any] struct {
 	mu      sync.Mutex
 	wake    *sync.Cond
 	waiting []T
-	working int
 	stopped bool
 }
 
@@ -40,9 +39,6 @@ func (p *pool[T]) run(ctx context.Context, n int, work func(context.Context, T))
 					return
 				}
 				work(ctx, item)
-				p.mu.Lock()
-				p.working--
-				p.mu.Unlock()
 			}
 		})
 	}
@@ -67,13 +63,5 @@ func (p *pool[T]) next() (item T, ok bool) {
 	}
 	item = p.waiting[0]
 	p.waiting = p.waiting[1:]
-	p.working++
 	return item, true
-}
-
-// idle says nothing is under way.
-func (p *pool[T]) idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.waiting) == 0 && p.working == 0
 }

@@ -47,6 +47,8 @@ type Shell struct {
 	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
 	keepWrites     *pool[client.Object]
+	// underWay is how many decisions are being written.
+	underWay int
 
 	workloads  map[admission.Key]*tracked
 	successors map[admission.Key]admission.Key // the workload that is to take another's place
@@ -232,9 +234,10 @@ func (s *Shell) turn(messages []message) time.Time {
 	start := time.Now()
 	plan := s.engine.Decide(s.now())
 	s.decided(plan, time.Since(start))
-	now, idle := s.now(), s.workloadWrites.idle()
+	now := s.now()
 	for _, b := range s.budgets() {
-		b.pass(now, idle)
+		b.pass(now, s.underWay)
+		b.decided(len(plan.Evict)+len(plan.Admit), s.underWay, now)
 	}
 	s.carryOut(plan)
 	s.keeper.settle()
@@ -479,6 +482,9 @@ func (s *Shell) update(t *tracked, wl *kueue.Workload) {
 
 // wrote takes in how a write ended.
 func (s *Shell) wrote(r *writeResult) {
+	if !r.sent.tells {
+		s.underWay--
+	}
 	key := workload.KeyOf(r.sent.workload)
 	t := s.workloads[key]
 	if t == nil || t.object.UID != r.sent.workload.UID {
@@ -531,7 +537,19 @@ func (s *Shell) retryLater(t *tracked, r *writeResult) {
 	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
 	t.failures++
 	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
-	time.AfterFunc(pause, func() { s.workloadWrites.submit(r.sent) })
+	s.write(r.sent, pause)
+}
+
+// write hands a write over, after a pause.
+func (s *Shell) write(w workloadWrite, pause time.Duration) {
+	if !w.tells {
+		s.underWay++
+	}
+	if pause == 0 {
+		s.workloadWrites.submit(w)
+		return
+	}
+	time.AfterFunc(pause, func() { s.workloadWrites.submit(w) })
 }
 
 // decide puts a decision of the engine into a workload's status.
@@ -559,7 +577,7 @@ func (s *Shell) start(t *tracked, c *change) {
 		write = writeWorkload
 	}
 	t.writing = c
-	s.workloadWrites.submit(workloadWrite{&wl, write})
+	s.write(workloadWrite{workload: &wl, write: write, tells: c.parks}, 0)
 }
 
 // newer compares two versions of one object; the API server's resource

@@ -19,6 +19,7 @@ import (
 type workloadWrite struct {
 	workload *kueue.Workload
 	write    writeFunc
+	tells    bool // it only says why the workload waits
 }
 
 // writeFunc writes a workload and returns it as the API server then has it.
@@ -50,7 +51,7 @@ func writeWorkload(ctx context.Context, c client.Client, wl *kueue.Workload) (*k
 func applyStatus(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
 	written := &metav1.PartialObjectMetadata{TypeMeta: workloadType}
 	written.Namespace, written.Name = wl.Namespace, wl.Name
-	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership)
+	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership, ours)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +59,10 @@ func applyStatus(ctx context.Context, c client.Client, wl *kueue.Workload, patch
 	now.ResourceVersion, now.Generation = written.ResourceVersion, written.Generation
 	return &now, nil
 }
+
+// ours: patches are made from types, so that the API server need not parse them a
+// second time in search of fields it does not know.
+const ours = client.FieldValidation(metav1.FieldValidationIgnore)
 
 var workloadType = metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"}
 
@@ -88,7 +93,7 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	// have it share that of workloads.
 	written := queue.DeepCopyObject().(client.Object)
 	return c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
-		client.FieldOwner("elastic-queue"), client.ForceOwnership)
+		client.FieldOwner("elastic-queue"), client.ForceOwnership, ours)
 }
 
 func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -44,6 +45,9 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 			if options.Fleet, err = shape.Parse(nodes); err != nil {
 				return err
 			}
+			if options.APIOnly && cmd.Flags().Changed("nodes") {
+				return errors.New("--api-only runs no nodes: leave --nodes out")
+			}
 			if options.Listen = net.ParseIP(listen); options.Listen == nil {
 				return fmt.Errorf("--listen %q is not an IP address", listen)
 			}
@@ -81,6 +85,7 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 	flags.StringVar(&listen, "listen", "127.0.0.1", "address the API server listens on; the port is a free one")
 	flags.StringVar(&options.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration file for kube-scheduler; connection and leader election are filled in")
 	flags.StringArrayVar(&apiServer, "apiserver-arg", nil, "NAME=VALUE: a flag of kube-apiserver (repeatable)")
+	flags.BoolVar(&options.APIOnly, "api-only", false, "etcd and the API server alone: no controllers, no scheduler, no nodes")
 	flags.DurationVar(&options.StartTimeout, "start-timeout", 5*time.Minute, "give up when not ready after this time")
 	_ = cmd.MarkFlagRequired("dir") // the flag exists
 	return cmd

@@ -29,6 +29,7 @@ type Config struct {
 	Listen          net.IP            // where the API server listens
 	SchedulerConfig string            // a KubeSchedulerConfiguration file, or empty
 	APIServer       map[string]string // more flags of kube-apiserver, or other values
+	APIOnly         bool              // no controllers, no scheduler
 	EtcdLogger      *zap.Logger
 	Progress        func(message string)
 }
@@ -77,6 +78,9 @@ func Start(ctx context.Context, c Config) (cp *ControlPlane, err error) {
 		return nil, err
 	}
 	c.Progress("kube-apiserver is up")
+	if c.APIOnly {
+		return cp, nil
+	}
 	if err := cp.startControllers(ctx, c); err != nil {
 		return nil, err
 	}

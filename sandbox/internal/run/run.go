@@ -31,6 +31,7 @@ type Options struct {
 	Listen          net.IP
 	SchedulerConfig string
 	APIServer       map[string]string
+	APIOnly         bool // etcd and the API server alone
 	Verbosity       int
 	StartTimeout    time.Duration
 }
@@ -111,11 +112,18 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 		Listen:          s.options.Listen,
 		SchedulerConfig: s.options.SchedulerConfig,
 		APIServer:       s.options.APIServer,
+		APIOnly:         s.options.APIOnly,
 		EtcdLogger:      s.logs.etcdLogger(s.options.Verbosity),
 		Progress:        s.events.Progress,
 	})
 	if err != nil {
 		return err
+	}
+	kubeconfig := func() error {
+		return pki.WriteKubeconfig(s.dir.Kubeconfig(), s.plane.Server, s.plane.Files.CA.Cert, s.plane.Files.Admin)
+	}
+	if s.options.APIOnly {
+		return kubeconfig()
 	}
 	if s.kubelets, err = kubelet.Start(s.plane.SimulatorConfig(), s.plane.Files, s.logs.nodes); err != nil {
 		return fmt.Errorf("simulated nodes: %w", err)
@@ -127,7 +135,7 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 	if err := awaitDefaults(ctx, s.plane.SimulatorConfig()); err != nil {
 		return err
 	}
-	return pki.WriteKubeconfig(s.dir.Kubeconfig(), s.plane.Server, s.plane.Files.CA.Cert, s.plane.Files.Admin)
+	return kubeconfig()
 }
 
 // awaitDefaults waits for what controllers make in every cluster and every pod needs.
