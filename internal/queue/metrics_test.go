@@ -93,13 +93,17 @@ func (p *play) change(name string, how func(wl *kueue.Workload)) {
 }
 
 func (p *play) submit(name, queue, class string, priority int32, cpus string) {
+	p.see(p.workload(name, queue, class, priority, cpus))
+}
+
+func (p *play) workload(name, queue, class string, priority int32, cpus string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.Namespace, wl.Name, wl.UID, wl.CreationTimestamp = "ns", name, types.UID(name), metav1.NewTime(p.time)
 	wl.Spec.QueueName, wl.Spec.Priority = kueue.LocalQueueName(queue), ptr.To(priority)
 	wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(class)
 	pod := corev1.Container{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse(cpus)}}}
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{pod}}}}}
-	p.see(wl)
+	return wl
 }
 
 // scrape reads the metrics as Prometheus would, by name and labels.

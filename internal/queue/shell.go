@@ -47,8 +47,7 @@ type Shell struct {
 	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
 	keepWrites     *pool[client.Object]
-	// underWay is how many decisions are being written.
-	underWay int
+	pace           pace
 
 	workloads  map[admission.Key]*tracked
 	successors map[admission.Key]admission.Key // the workload that is to take another's place
@@ -89,6 +88,8 @@ type change struct {
 	done func(wl *kueue.Workload)
 	// parks: it only says why the workload waits, which the engine knows.
 	parks bool
+	// decided: the engine assumes it done.
+	decided bool
 	// ends: after it there is nothing to do but wait until the workload is gone.
 	ends bool
 }
@@ -135,6 +136,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
+		pace:           pace{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
 		s.options.Metrics = NewMetrics(prometheus.NewRegistry(), MetricsOptions{})
@@ -231,17 +233,31 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.restoreRooms()
 	s.ring()
 	s.liveAll()
-	start := time.Now()
-	plan := s.engine.Decide(s.now())
-	s.decided(plan, time.Since(start))
 	now := s.now()
+	plan := s.plan(now)
 	for _, b := range s.budgets() {
-		b.pass(now, s.underWay)
-		b.decided(len(plan.Evict)+len(plan.Admit), s.underWay, now)
+		b.pass(now, s.pace.underWay)
+		b.decided(len(plan.Evict)+len(plan.Admit), s.pace.underWay, now)
 	}
 	s.carryOut(plan)
 	s.keeper.settle()
+	if s.pace.again() {
+		plan.NextAt = earlier(plan.NextAt, now.Add(lookInterval))
+	}
 	return earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
+}
+
+// plan asks the engine, unless there is enough to write already.
+func (s *Shell) plan(now time.Time) admission.Plan {
+	if s.pace.ahead() {
+		return admission.Plan{}
+	}
+	start := time.Now()
+	plan := s.engine.Decide(now)
+	took := time.Since(start)
+	plan.Admit = s.inTurn(plan.Admit)
+	s.decided(plan, took)
+	return plan
 }
 
 func (s *Shell) budgets() []*budget {
@@ -482,8 +498,8 @@ func (s *Shell) update(t *tracked, wl *kueue.Workload) {
 
 // wrote takes in how a write ended.
 func (s *Shell) wrote(r *writeResult) {
-	if !r.sent.tells {
-		s.underWay--
+	if r.sent.paced {
+		s.pace.underWay--
 	}
 	key := workload.KeyOf(r.sent.workload)
 	t := s.workloads[key]
@@ -537,19 +553,9 @@ func (s *Shell) retryLater(t *tracked, r *writeResult) {
 	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
 	t.failures++
 	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
-	s.write(r.sent, pause)
-}
-
-// write hands a write over, after a pause.
-func (s *Shell) write(w workloadWrite, pause time.Duration) {
-	if !w.tells {
-		s.underWay++
-	}
-	if pause == 0 {
-		s.workloadWrites.submit(w)
-		return
-	}
-	time.AfterFunc(pause, func() { s.workloadWrites.submit(w) })
+	again := r.sent
+	again.paced = false // while it waits others can be written
+	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
 }
 
 // decide puts a decision of the engine into a workload's status.
@@ -558,6 +564,7 @@ func (s *Shell) decide(key admission.Key, uid string, c *change) {
 	if t == nil || string(t.object.UID) != uid {
 		return // gone meanwhile; the inbox will tell the engine
 	}
+	c.decided = !c.parks
 	if t.writing != nil {
 		t.next = c
 		return
@@ -577,7 +584,10 @@ func (s *Shell) start(t *tracked, c *change) {
 		write = writeWorkload
 	}
 	t.writing = c
-	s.write(workloadWrite{workload: &wl, write: write, tells: c.parks}, 0)
+	if c.decided {
+		s.pace.underWay++
+	}
+	s.workloadWrites.submit(workloadWrite{workload: &wl, write: write, paced: c.decided})
 }
 
 // newer compares two versions of one object; the API server's resource

@@ -19,7 +19,7 @@ import (
 type workloadWrite struct {
 	workload *kueue.Workload
 	write    writeFunc
-	tells    bool // it only says why the workload waits
+	paced    bool // it counts as a decision under way
 }
 
 // writeFunc writes a workload and returns it as the API server then has it.

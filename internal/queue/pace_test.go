@@ -1,0 +1,108 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// smalls shows n workloads of 200m to the shell at once; the queue has room for 20.
+func (p *play) smalls(n int) {
+	var messages []message
+	for i := range n {
+		wl := p.workload(fmt.Sprintf("small-%d", i), "main", "batch", 1, "200m")
+		wl.ResourceVersion = "1"
+		messages = append(messages, message{object: wl})
+	}
+	p.turn(messages)
+}
+
+// deciding are the workloads about which a decision is being written.
+func (p *play) deciding() []string {
+	var names []string
+	for _, w := range p.workloadWrites.waiting {
+		if w.paced {
+			names = append(names, w.workload.Name)
+		}
+	}
+	return names
+}
+
+// end ends the first write that is under way.
+func (p *play) end(err error) {
+	sent := p.workloadWrites.waiting[0]
+	p.workloadWrites.waiting = p.workloadWrites.waiting[1:]
+	r := &writeResult{sent: sent, err: err}
+	if err == nil {
+		p.version++
+		r.written = sent.workload.DeepCopy()
+		r.written.ResourceVersion = strconv.Itoa(100 + p.version)
+	}
+	p.turn([]message{{result: r}})
+}
+
+// Decisions are made no faster than they can be written: one who comes while
+// others are being written, and is more important, is next.
+func TestDecidesAsItCanBeWritten(t *testing.T) {
+	p := newPlay(t)
+	p.oneQueue()
+	p.pace.writers = 2
+	p.smalls(20)
+	if got := p.deciding(); len(got) != 6 {
+		t.Fatalf("with two writers %v are under way", got)
+	}
+	urgent := p.workload("urgent", "main", "urgent", 9, "2800m")
+	urgent.ResourceVersion = "1"
+	p.turn([]message{{object: urgent}})
+	if got := p.deciding(); len(got) != 6 {
+		t.Fatalf("%v are under way although everyone has enough to write", got)
+	}
+	var order []string
+	for len(p.workloadWrites.waiting) > 0 {
+		if w := p.workloadWrites.waiting[0]; w.paced {
+			order = append(order, w.workload.Name)
+		}
+		p.end(nil)
+	}
+	if len(order) != 7 || order[6] != "urgent" {
+		t.Errorf("written were %s, want six small ones and then the urgent one, which takes the rest", strings.Join(order, " "))
+	}
+}
+
+// Without any news but the ends of writes all are written in the end.
+func TestPaceLosesNobody(t *testing.T) {
+	p := newPlay(t)
+	p.oneQueue()
+	p.pace.writers = 1
+	p.smalls(20)
+	written := 0
+	for ; len(p.workloadWrites.waiting) > 0; p.end(nil) {
+		if p.workloadWrites.waiting[0].paced {
+			written++
+		}
+	}
+	if written != 20 || p.pace.underWay != 0 {
+		t.Errorf("%d of 20 were admitted, %d are still under way", written, p.pace.underWay)
+	}
+}
+
+// What the API server keeps refusing holds nobody else up.
+func TestPaceLeavesOutWhatFails(t *testing.T) {
+	p := newPlay(t)
+	p.oneQueue()
+	p.pace.writers = 1
+	p.smalls(6)
+	if got := p.deciding(); len(got) != 3 {
+		t.Fatalf("%v are under way", got)
+	}
+	for range 3 {
+		p.end(apierrors.NewInternalError(errors.New("not today")))
+	}
+	if got := p.deciding(); len(got) != 2 || got[0] != "small-3" {
+		t.Errorf("%v are under way, want the next ones", got)
+	}
+}
