@@ -57,7 +57,7 @@ func (e *Engine) liftClaim(w *workload, tell bool) {
 		if tell || e.reshaped {
 			e.count(w.queue, u.fr, -u.v, future)
 		} else {
-			w.queue.node.add(u.fr, -u.v, future)
+			w.queue.node.add(u.fr, -u.v, future) // its admission, or putting it back, follows
 		}
 	}
 	if e.opts.Placer != nil {
@@ -174,6 +174,7 @@ func (e *Engine) reserve(c *class, a *assignment) {
 			if v > 0 {
 				c.reserved = append(c.reserved, amount{u.fr, v})
 				q.node.add(u.fr, v, future)
+				q.node.root.tree.rebalance(q, u.fr)
 			}
 		}
 	}
@@ -199,12 +200,13 @@ func (e *Engine) unreserve(c *class) {
 	if len(c.reserved) == 0 {
 		return
 	}
+	t := c.queue.node.root.tree
 	for _, u := range c.reserved {
 		c.queue.node.add(u.fr, -u.v, future)
+		t.rebalance(c.queue, u.fr)
 	}
 	c.lifted = append(c.lifted[:0], c.reserved...)
 	c.reserved = c.reserved[:0]
-	t := c.queue.node.root.tree
 	if i := slices.Index(t.reserving, c); i >= 0 {
 		t.reserving = slices.Delete(t.reserving, i, i+1)
 	}

@@ -137,16 +137,14 @@ func (e *Engine) stepsBack(t *tree, a *assignment) bool {
 		return false
 	}
 	loans := e.scratch.loans[:0]
-	for _, b := range t.queues {
-		if b == a.w.queue || b.pending == 0 || b.spec.Preemption.ReclaimWithinCohort == PreemptNever {
-			continue
-		}
-		for _, u := range a.usage {
+	for _, u := range a.usage {
+		for _, b := range t.balance[u.fr].owners {
+			if b == a.w.queue || b.pending == 0 || int(u.fr) >= len(b.demand) || b.spec.Preemption.ReclaimWithinCohort == PreemptNever {
+				continue
+			}
 			c := &b.node.cells[u.fr]
-			if own := c.nominal - c.use[future]; own > 0 && int(u.fr) < len(b.demand) {
-				if free := min(own, b.node.available(u.fr, future)); free > 0 {
-					loans = append(loans, loan{b, u.fr, free})
-				}
+			if free := min(c.nominal-c.use[future], b.node.available(u.fr, future)); free > 0 {
+				loans = append(loans, loan{b, u.fr, free})
 			}
 		}
 	}
@@ -251,7 +249,7 @@ func (t *tree) lendLater(fr int32) {
 // spare is at most what a queue can have of a flavor-resource without being in the way of others' own quota.
 func (e *Engine) spare(t *tree, q *queue, fr int32) int64 {
 	most := int64(unlimited)
-	for _, b := range t.queues {
+	for _, b := range t.balance[fr].owners {
 		if b == q || int(fr) >= len(b.demand) || len(b.demand[fr]) == 0 || b.spec.StrictFIFO || b.spec.Preemption.ReclaimWithinCohort != PreemptAny {
 			continue
 		}

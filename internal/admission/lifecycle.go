@@ -299,6 +299,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 			t.freed[fr] = true
 		}
 		q.node.add(fr, v, k)
+		t.rebalance(q, fr)
 		e.enlist(t)
 		return
 	}
@@ -318,7 +319,8 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 			t.helps++
 		}
 	}
-	if len(t.tilted) > 0 || t.fickle() {
+	t.rebalance(q, fr)
+	if !t.listed && (len(t.tilted) > 0 || t.fickle()) {
 		e.enlist(t)
 	}
 }

@@ -359,6 +359,7 @@ func checkBooks(t *rapid.T, w *world) {
 	}
 	for _, tr := range e.trees {
 		checkSums(t, tr.root)
+		checkBalance(t, tr)
 	}
 	if len(e.workloads) != len(w.workloads) {
 		t.Fatalf("engine knows %d workloads, the world %d", len(e.workloads), len(w.workloads))
@@ -376,6 +377,22 @@ func checkBooks(t *rapid.T, w *world) {
 		}
 		if reason, _ := e.heldBack(in, in.local.queue); !in.holds && (reason == "") != (places == 1) {
 			t.Fatalf("%s is lost: held back %q, in %d places", k, reason, places)
+		}
+	}
+}
+
+// checkBalance checks who is listed as having quota left, and as borrowing.
+func checkBalance(t *rapid.T, tr *tree) {
+	for fr, b := range tr.balance {
+		for _, q := range tr.queues {
+			c := &q.node.cells[fr]
+			owns, borrows := slices.Contains(b.owners, q), slices.Contains(b.borrowers, q)
+			if owns != (c.use[future] < c.nominal) || borrows != (c.use[future] > c.nominal) {
+				t.Fatalf("queue %s uses %d of its %d: listed as owner %v, as borrower %v", q.name, c.use[future], c.nominal, owns, borrows)
+			}
+		}
+		if len(b.owners)+len(b.borrowers) > len(tr.queues) {
+			t.Fatalf("%d queues have quota left and %d borrow, of %d", len(b.owners), len(b.borrowers), len(tr.queues))
 		}
 	}
 }

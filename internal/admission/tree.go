@@ -28,6 +28,8 @@ type cell struct {
 	local                 int64 // part of subtree that the parent never sees
 	max                   int64 // most that could ever be used from here
 	use                   [2]int64
+	side                  int8  // of tree.balance: 1 has quota of its own left, -1 borrows
+	place                 int32 // in that list
 }
 
 // node is a queue or a cohort in the quota tree.
@@ -182,6 +184,7 @@ type tree struct {
 	helps      uint64      // counts those that may help someone
 	shifts     uint64      // counts changes of usage, either way
 
+	balance   []balance   // by flavor-resource
 	lending   bool        // borrowers step back for who has quota of its own
 	lent      []int32     // flavor-resources for which someone did
 	unheard   []*class    // of those, who has yet to hear why it waits
@@ -261,6 +264,7 @@ func (e *Engine) rebuild() {
 	}
 	for _, t := range e.trees {
 		t.settle(e)
+		t.rebalanceAll(len(e.frs))
 		for _, q := range t.queues {
 			if t.root.changed {
 				q.wakeAll(e)

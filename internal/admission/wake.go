@@ -344,9 +344,9 @@ func (t *tree) reach(q *queue, fr int32) int64 {
 // reclaimable is at most what other queues could be made to give up.
 func (t *tree) reclaimable(q *queue, fr int32) int64 {
 	sum := int64(0)
-	for _, o := range t.queues {
-		if c := &o.node.cells[fr]; o != q && c.use[future] > c.nominal {
-			sum += c.use[future]
+	for _, o := range t.balance[fr].borrowers {
+		if o != q {
+			sum += o.node.cells[fr].use[future]
 		}
 	}
 	return sum
