@@ -223,8 +223,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	}
 	best := t.fickleFirst(q)
 	for _, fr := range q.heeded {
-		free := t.reach(q, fr)
-		own, lent := q.node.cells[fr].nominal-q.node.cells[fr].use[future], int64(-1)
+		h := e.hopeFor(t, q, fr)
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := &q.waits[fr][i]
@@ -240,18 +239,12 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if len(l.heap) == 0 || l.complex == 0 && l.heap[0].need >= limit {
 				continue
 			}
-			h := hope{reach: free + q.displaceable(fr, l.priority), limit: limit, helps: t.helps}
-			h.calm = h.reach
-			if t.admittedIn != e.decision { // there is nothing to take back
-				h.calm = q.node.available(fr, future)
+			of := h.of(e, t, q, fr, l.priority)
+			of.limit = limit
+			best = l.first(best, 0, &of)
+			if of.skipped {
+				t.lendLater(fr)
 			}
-			if t.lending && own < h.reach {
-				if lent < 0 {
-					lent = max(0, e.spare(t, q, fr))
-				}
-				h.stayWithin(t, fr, own, lent+h.reach-free)
-			}
-			best = l.first(best, 0, h)
 		}
 	}
 	return best
@@ -295,31 +288,77 @@ func (t *tree) fickleFirst(q *queue) *class {
 	return best
 }
 
-// hope is what decides whether waiting for an amount may be over.
+// hope is what decides whether waiting for an amount of a flavor-resource may be over.
 type hope struct {
+	free  int64 // what there is
+	own   int64 // of the queue's own quota
+	taken int64 // with what other queues could be made to give up
+	lent  int64 // at most what it can have without being in the way of others' own; -1: not known yet
+
 	reach int64 // at most what can be got hold of
 	calm  int64 // the same, for who may not displace anyone yet
+	tied  int64 // the same, for who may displace in its own queue only
 	limit int64 // from here on, refused already
 	helps uint64
+
+	stay    int64 // who takes more than this of what is free would step back
+	skipped bool  // somebody was passed over for that
 }
 
-// stayWithin: beyond its own and a bound, a borrower would step back.
-func (h *hope) stayWithin(t *tree, fr int32, own, bound int64) {
-	if bound < h.reach {
-		h.reach = max(own, bound)
-		t.lendLater(fr)
+// hopeFor is what holds for all priorities.
+func (e *Engine) hopeFor(t *tree, q *queue, fr int32) hope {
+	c := &q.node.cells[fr]
+	return hope{free: q.node.available(fr, future), own: c.nominal - c.use[future], taken: t.reach(q, fr), lent: -1, helps: t.helps}
+}
+
+// of is what holds for a priority.
+func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, priority int64) hope {
+	own := q.displaceable(fr, priority)
+	o := *h
+	o.reach, o.tied = h.taken+own, h.free+own
+	o.calm = h.free
+	if t.admittedIn == e.decision { // there may be something to take back
+		o.calm = o.reach
 	}
+	o.stay = o.reach
+	if t.lending && h.own < o.reach {
+		if h.lent < 0 {
+			h.lent = max(0, e.spare(t, q, fr))
+		}
+		o.stay = max(h.own, h.lent)
+		if bound := h.lent + own; bound < o.reach {
+			o.reach = max(h.own, bound)
+			t.lendLater(fr)
+		}
+	}
+	return o
+}
+
+// over says whether a class that waits for need is to be looked at.
+func (h *hope) over(c *class, need int64) bool {
+	switch {
+	case c.refusedAt == h.helps:
+		return false
+	case c.shape.simple && need >= h.limit:
+		return false
+	case c.patient && need > h.calm:
+		return false
+	case c.barred && need > h.tied:
+		return false
+	case c.shape.simple && need > h.stay && need <= h.free:
+		h.skipped = true
+		return false
+	}
+	return true
 }
 
 // first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, h hope) *class {
+func (l *waitList) first(best *class, i int, h *hope) *class {
 	if i >= len(l.heap) || l.heap[i].need > h.reach || l.complex == 0 && l.heap[i].need >= h.limit {
 		return best
 	}
 	w := &l.heap[i]
-	c := w.class
-	hopeless := w.need >= h.limit && c.shape.simple || c.patient && w.need > h.calm
-	if c.parked && !hopeless && c.refusedAt != h.helps && (best == nil || c.queue.before(c, best)) && !l.void(w) {
+	if c := w.class; c.parked && h.over(c, w.need) && (best == nil || c.queue.before(c, best)) && !l.void(w) {
 		best = c
 	}
 	best = l.first(best, 2*i+1, h)
