@@ -440,7 +440,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 		for _, g := range c.queue.groups {
 			for _, f := range g.flavors {
 				for _, fr := range f.frs {
-					e.waitFor(c, fr, math.MinInt64)
+					c.queue.waitFor(c, fr, math.MinInt64)
 				}
 			}
 		}
@@ -451,7 +451,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 		if m.reason == ReasonWaitingForQuota && m.flavor != lastFlavor {
 			lastFlavor = m.flavor // one lacking resource per flavor is enough to watch
 			need := n.available(m.fr, future) + m.amount
-			l := e.waitFor(c, m.fr, need)
+			l := c.queue.waitFor(c, m.fr, need)
 			if e.monotone(a) {
 				l.refuse(need, c.refusedAt)
 			}

@@ -30,9 +30,9 @@ type queue struct {
 	fickle     []*class    // parked, and to be looked at again after any change of usage
 	heeded     []int32     // flavor-resources whose freeing was noted and not yet used up
 	fair       fairCursor
-	backfilled uint64       // tree version at the last look for backfill
-	waits      [][]waitList // by flavor-resource: who is parked for lack of it
-	demand     []demand     // by flavor-resource: what those in line ask for
+	backfilled uint64        // tree version at the last look for backfill
+	waits      [][]*waitList // by flavor-resource: who is parked for lack of it
+	demand     []demand      // by flavor-resource: what those in line ask for
 }
 
 // class gathers a queue's pending workloads of one shape: same pods, same
@@ -42,6 +42,7 @@ type class struct {
 	queue     *queue
 	shape     *shape
 	members   []*workload // heap by turn
+	lead      *workload   // the first of them, by whose turn the class waits
 	pos       int         // in queue.active; -1 when not there
 	parked    bool
 	patient   bool // parked while its first was too new in line to displace anyone
@@ -255,6 +256,7 @@ func (e *Engine) enqueue(w *workload) {
 	q.pending++
 	first := len(c.members) == 0
 	c.push(w)
+	q.follow(c)
 	w.spec.PodSets = c.shape.podSets
 	if c.told != "" {
 		// Who joins after the others were told, parked or not, has yet to hear it.
@@ -291,6 +293,9 @@ func (e *Engine) dequeue(w *workload) {
 		e.dissolve(c)
 	}
 	c.drop(w)
+	if len(c.members) > 0 {
+		q.follow(c)
+	}
 	if c.pos >= 0 {
 		q.classDown(q.classUp(c.pos))
 	}
@@ -317,7 +322,7 @@ func (e *Engine) dissolve(c *class) {
 		q.parked--
 	}
 	c.parked = false
-	c.needs = nil
+	q.waitNoMore(c)
 	q.unwatch(c)
 	e.unreserve(c)
 	c.unlist()

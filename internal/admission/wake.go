@@ -1,40 +1,9 @@
 package admission
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
-
-// wait says that a class, when parked, may be helped once its queue can get
-// hold of `need` of a flavor-resource.
-type wait struct {
-	class *class
-	need  int64
-}
-
-// void: the class is gone, or needs another amount by now.
-func (l *waitList) void(w *wait) bool {
-	for _, n := range w.class.needs {
-		if n.fr == l.fr {
-			return n.v != w.need
-		}
-	}
-	return true
-}
-
-// waitList is a queue's waits for one flavor-resource by priority, which
-// decides whom the waiting may displace, and then by need.
-type waitList struct {
-	fr       int32
-	priority int64
-	heap     []wait
-	complex  int // how many waits there ever were of classes that are not simple
-	// Whoever asks for one resource only, and for this much or more, was refused when
-	// tree.helps was refusedAt: who asks for more has no better chance.
-	refused   int64
-	refusedAt uint64
-}
 
 // enlist marks a tree as one in which something may be decided.
 func (e *Engine) enlist(t *tree) {
@@ -97,76 +66,6 @@ func (e *Engine) unpark(c *class) {
 	e.ready(c.queue)
 }
 
-// waitFor registers a parked class to wake when it can get hold of need. What
-// a class needs hardly ever changes, so the wait stays when the class wakes.
-func (e *Engine) waitFor(c *class, fr int32, need int64) *waitList {
-	q := c.queue
-	for len(q.waits) < len(e.frs) {
-		q.waits = append(q.waits, nil)
-	}
-	prio := c.members[0].spec.Priority
-	i, found := slices.BinarySearchFunc(q.waits[fr], prio, func(l waitList, p int64) int { return cmp.Compare(p, l.priority) })
-	if !found {
-		q.waits[fr] = slices.Insert(q.waits[fr], i, waitList{fr: fr, priority: prio})
-	}
-	l := &q.waits[fr][i]
-	at := slices.IndexFunc(c.needs, func(n amount) bool { return n.fr == fr })
-	if at >= 0 && c.needs[at].v == need {
-		return l
-	}
-	if len(l.heap) > 2*len(q.classes)+64 { // mostly of classes that are gone
-		l.heap = slices.DeleteFunc(l.heap, func(w wait) bool { return l.void(&w) })
-		slices.SortFunc(l.heap, func(a, b wait) int { return cmp.Compare(a.need, b.need) })
-	}
-	if at < 0 {
-		c.needs = append(c.needs, amount{fr, need})
-	} else {
-		c.needs[at].v = need
-	}
-	if !c.shape.simple {
-		l.complex++
-	}
-	h := append(l.heap, wait{c, need})
-	for i := len(h) - 1; i > 0; {
-		p := (i - 1) / 2
-		if h[i].need >= h[p].need {
-			break
-		}
-		h[i], h[p] = h[p], h[i]
-		i = p
-	}
-	l.heap = h
-	return l
-}
-
-// refuse notes that a simple request for need was refused, and thus all larger ones.
-func (l *waitList) refuse(need int64, helps uint64) {
-	if l.refusedAt != helps || need < l.refused {
-		l.refused, l.refusedAt = need, helps
-	}
-}
-
-func popWait(h []wait) []wait {
-	last := len(h) - 1
-	h[0] = h[last]
-	h[last] = wait{}
-	h = h[:last]
-	for i := 0; ; {
-		l := 2*i + 1
-		if l >= last {
-			return h
-		}
-		if r := l + 1; r < last && h[r].need < h[l].need {
-			l = r
-		}
-		if h[l].need >= h[i].need {
-			return h
-		}
-		h[i], h[l] = h[l], h[i]
-		i = l
-	}
-}
-
 // wake tells the queues which flavor-resources were freed, or began to be
 // borrowed by some node, since the last look.
 func (e *Engine) wake(t *tree) {
@@ -226,22 +125,23 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 		h := e.hopeFor(t, q, fr)
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
-			l := &q.waits[fr][i]
+			l := q.waits[fr][i]
 			if best != nil && !q.spec.UsageFairSharing && l.priority < best.members[0].spec.Priority {
 				break // lists go down in priority: nobody further on has an earlier turn
-			}
-			for len(l.heap) > 0 && l.void(&l.heap[0]) {
-				l.heap = popWait(l.heap)
 			}
 			if l.refusedAt == t.helps {
 				limit = min(limit, l.refused)
 			}
-			if len(l.heap) == 0 || l.complex == 0 && l.heap[0].need >= limit {
+			if len(l.chunks) == 0 || l.complex == 0 && limit < math.MaxInt64 && l.least() >= limit {
 				continue
 			}
 			of := h.of(e, t, q, fr, l.priority)
-			of.limit = limit
-			best = l.first(best, 0, &of)
+			if of.limit = limit; l.complex == 0 {
+				of.reach = min(of.reach, limit-1)
+			}
+			if c := l.first(&of); c != nil && (best == nil || q.before(c, best)) {
+				best = c
+			}
 			if of.skipped {
 				t.lendLater(fr)
 			}
@@ -350,19 +250,6 @@ func (h *hope) over(c *class, need int64) bool {
 		return false
 	}
 	return true
-}
-
-// first walks the part of the heap that is within reach.
-func (l *waitList) first(best *class, i int, h *hope) *class {
-	if i >= len(l.heap) || l.heap[i].need > h.reach || l.complex == 0 && l.heap[i].need >= h.limit {
-		return best
-	}
-	w := &l.heap[i]
-	if c := w.class; c.parked && h.over(c, w.need) && (best == nil || c.queue.before(c, best)) && !l.void(w) {
-		best = c
-	}
-	best = l.first(best, 2*i+1, h)
-	return l.first(best, 2*i+2, h)
 }
 
 // reach is at most what the queue can get hold of without displacing its own.
