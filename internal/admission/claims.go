@@ -201,6 +201,7 @@ func (e *Engine) unreserve(c *class) {
 		return
 	}
 	t := c.queue.node.root.tree
+	t.version++
 	for _, u := range c.reserved {
 		c.queue.node.add(u.fr, -u.v, future)
 		t.rebalance(c.queue, u.fr)

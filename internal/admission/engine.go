@@ -68,6 +68,7 @@ type Engine struct {
 	locals      map[Key]*localQueue
 	namespaces  map[string]map[string]string
 	workloads   map[Key]*workload
+	shapes      map[string]*shape
 
 	trees    []*tree
 	reshaped bool     // cohorts or queues changed: link the trees before going on
@@ -85,8 +86,9 @@ type Engine struct {
 	plan     Plan
 	decision uint64
 	hunts    uint64
-	evals    int64 // workloads evaluated, for tests of how little work is done
-	revokes  int64 // admissions taken back in the decision that made them
+	asked    uint64 // counts changes of what lines ask for
+	evals    int64  // workloads evaluated, for tests of how little work is done
+	revokes  int64  // admissions taken back in the decision that made them
 }
 
 type flavorResource struct {
@@ -150,6 +152,7 @@ func New(o Options) *Engine {
 		locals:        map[Key]*localQueue{},
 		namespaces:    map[string]map[string]string{},
 		workloads:     map[Key]*workload{},
+		shapes:        map[string]*shape{},
 		evicting:      map[*workload]struct{}{},
 	}
 	e.resource(Pods)
@@ -197,7 +200,7 @@ func (e *Engine) intern(flavor, resource string) int32 {
 func (e *Engine) queue(name string) *queue {
 	q := e.queues[name]
 	if q == nil {
-		q = &queue{name: name, classes: map[string]*class{}}
+		q = &queue{name: name, classes: map[string]*class{}, turnover: 1}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
 		q.node.tree = &tree{root: q.node}

@@ -84,6 +84,7 @@ func compareAsk(a ask, v int64) int {
 
 // list notes what a new class asks for. Where there is a choice, of flavors or of counts, that is not known beforehand.
 func (e *Engine) list(c *class) {
+	e.asked++
 	c.asks = e.plainUsage(c.queue, c.shape)
 	for _, u := range c.asks {
 		q := c.queue
@@ -94,7 +95,8 @@ func (e *Engine) list(c *class) {
 	}
 }
 
-func (c *class) unlist() {
+func (e *Engine) unlist(c *class) {
+	e.asked++
 	for _, u := range c.asks {
 		c.queue.demand[u.fr].remove(ask{u.v, c})
 	}

@@ -185,6 +185,7 @@ func (e *Engine) standElsewhere(w *workload, change func()) {
 	change()
 	i, _ = slices.BinarySearchFunc(q.holders, w, victimOrder)
 	q.holders = slices.Insert(q.holders, i, w)
+	q.turnover++
 }
 
 // heedAll lets everyone who lacks what w holds look again: it became easier to displace.
@@ -206,6 +207,7 @@ func (e *Engine) occupy(w *workload, usage []amount) {
 	e.await(w, !w.spec.PodsReady)
 	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
 	q.holders = slices.Insert(q.holders, i, w)
+	q.turnover++
 	for _, a := range usage {
 		e.count(q, a.fr, a.v, now)
 		e.count(q, a.fr, a.v, future)
@@ -242,6 +244,7 @@ func (e *Engine) release(w *workload) {
 	q := w.queue
 	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
 	q.holders = slices.Delete(q.holders, i, i+1)
+	q.turnover++
 	for _, a := range w.usage {
 		e.count(q, a.fr, -a.v, now)
 		if !w.leaving {
@@ -268,6 +271,7 @@ func (e *Engine) setLeaving(w *workload, leaving bool) {
 		return
 	}
 	w.leaving = leaving
+	w.queue.turnover++
 	sign := int64(1)
 	if leaving {
 		sign = -1
@@ -384,8 +388,11 @@ func (e *Engine) pend(w *workload, spec Workload) {
 	wasEvicted := w.holds
 	e.release(w)
 	order := e.orderTime(&spec)
-	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority &&
-		w.classKey() == string(e.classKey(&spec, w.local))
+	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && (w.class != nil || w.claim != nil)
+	if same {
+		key, _ := e.classKey(&spec, w.local)
+		same = w.classKey() == string(key)
+	}
 	if !same {
 		e.withdraw(w)
 	}
@@ -398,13 +405,10 @@ func (e *Engine) pend(w *workload, spec Workload) {
 
 // classKey is the key of the class w is in, or was in before it waited for room.
 func (w *workload) classKey() string {
-	switch {
-	case w.class != nil:
+	if w.class != nil {
 		return w.class.key
-	case w.claim != nil:
-		return w.claimed.key
 	}
-	return ""
+	return w.claimed.key
 }
 
 // place puts a pending workload in line, or holds it back with a reason.

@@ -28,6 +28,8 @@ type queue struct {
 	locals     []*localQueue
 	claims     []*workload // waiting for preempted workloads, granted order
 	fickle     []*class    // parked, and to be looked at again after any change of usage
+	turnover   uint64      // counts changes among the holders; never 0
+	hope       hope        // as of the last look at who may be helped
 	heeded     []int32     // flavor-resources whose freeing was noted and not yet used up
 	fair       fairCursor
 	backfilled uint64        // tree version at the last look for backfill
@@ -325,8 +327,11 @@ func (e *Engine) dissolve(c *class) {
 	q.waitNoMore(c)
 	q.unwatch(c)
 	e.unreserve(c)
-	c.unlist()
+	e.unlist(c)
 	delete(q.classes, c.key)
+	if c.shape.classes--; c.shape.classes == 0 {
+		delete(e.shapes, c.shape.key)
+	}
 }
 
 // head is the workload whose turn it is, nil if there is none or the line is blocked.

@@ -2,19 +2,20 @@ package admission
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 )
 
-// shape is what a pending workload asks for, shared by all that ask the same.
+// shape is what a pending workload asks for, shared by all that ask the same in any queue.
 type shape struct {
+	key      string
+	classes  int // of this shape
 	podSets  []PodSet
-	counts   []int32        // pods still to run
-	requests [][]perPod     // by pod set; pods last
-	groups   [][]int        // pod sets that share their flavors
-	shrinks  bool           // some pod set has a smaller minimum
-	simple   bool           // one pod set that asks for one resource, pods not counted
-	accepts  map[int32]fact // by flavor: is it allowed for each pod set group
+	counts   []int32    // pods still to run
+	requests [][]perPod // by pod set; pods last
+	groups   [][]int    // pod sets that share their flavors
+	shrinks  bool       // some pod set has a smaller minimum
+	simple   bool       // one pod set that asks for one resource, pods not counted
+	accepts  []fact     // by flavor: is it allowed for each pod set group
 }
 
 type perPod struct {
@@ -24,33 +25,34 @@ type perPod struct {
 
 // fact remembers, per group of pod sets, why a flavor is refused ("" accepted).
 type fact struct {
-	version uint32
+	version uint32 // of the flavor, plus one
 	why     []string
 }
 
 func (e *Engine) newShape(podSets []PodSet) *shape {
-	s := &shape{podSets: podSets, accepts: map[int32]fact{}}
-	seen := map[string]int{}
+	s := &shape{podSets: podSets, counts: make([]int32, len(podSets)), requests: make([][]perPod, len(podSets)), groups: make([][]int, 0, len(podSets))}
+	members := make([]int, len(podSets))
 	for i := range podSets {
 		ps := &podSets[i]
 		left := max(0, ps.Count-ps.Reclaimable)
-		s.counts = append(s.counts, left)
-		var reqs []perPod
-		for _, res := range slices.Sorted(maps.Keys(ps.Requests)) {
+		s.counts[i] = left
+		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Requests)
+		reqs := make([]perPod, 0, len(ps.Requests)+1)
+		for _, res := range e.scratch.names {
 			if res != Pods {
 				reqs = append(reqs, perPod{e.resource(res), ps.Requests[res]})
 			}
 		}
-		s.requests = append(s.requests, append(reqs, perPod{e.resource(Pods), 1}))
+		s.requests[i] = append(reqs, perPod{e.resource(Pods), 1})
 		if ps.MinCount > 0 && ps.MinCount < left {
 			s.shrinks = true
 		}
-		if g, ok := seen[ps.Group]; ok && ps.Group != "" {
+		if g := slices.IndexFunc(s.groups, func(ids []int) bool { return podSets[ids[0]].Group == ps.Group }); g >= 0 && ps.Group != "" {
 			s.groups[g] = append(s.groups[g], i)
 			continue
 		}
-		seen[ps.Group] = len(s.groups)
-		s.groups = append(s.groups, []int{i})
+		members[i] = i
+		s.groups = append(s.groups, members[i:i+1:i+1])
 	}
 	s.simple = len(podSets) == 1 && len(s.requests[0]) == 2 && !s.shrinks
 	return s
@@ -59,9 +61,12 @@ func (e *Engine) newShape(podSets []PodSet) *shape {
 // refuses says why a flavor cannot serve a group of pod sets, "" if it can.
 func (s *shape) refuses(e *Engine, fl int32, g int) string {
 	f := e.flavors[fl]
-	known, ok := s.accepts[fl]
-	if !ok || known.version != f.version {
-		known = fact{version: f.version, why: make([]string, len(s.groups))}
+	for len(s.accepts) <= int(fl) {
+		s.accepts = append(s.accepts, fact{})
+	}
+	known := &s.accepts[fl]
+	if known.version != f.version+1 {
+		*known = fact{version: f.version + 1, why: make([]string, len(s.groups))}
 		for i, ids := range s.groups {
 			for _, id := range ids {
 				if why := f.accepts(&s.podSets[id]); why != "" {
@@ -70,14 +75,13 @@ func (s *shape) refuses(e *Engine, fl int32, g int) string {
 				}
 			}
 		}
-		s.accepts[fl] = known
 	}
 	return known.why[g]
 }
 
 // classKey spells out everything that makes the answer to one workload the
-// answer to another. The bytes are valid until the next call.
-func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
+// answer to another, the shape last. The bytes are valid until the next call.
+func (e *Engine) classKey(w *Workload, l *localQueue) (key, shape []byte) {
 	b := e.scratch.key[:0]
 	str := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))
@@ -100,6 +104,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
 	if e.opts.Backfill {
 		num(int64(w.MaxRunTime - w.RanBefore))
 	}
+	from := len(b)
 	for i := range w.PodSets {
 		ps := &w.PodSets[i]
 		str(ps.Name)
@@ -150,7 +155,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue) []byte {
 		}
 	}
 	e.scratch.key = b
-	return b
+	return b, b[from:]
 }
 
 func appendSorted[V any](names []string, m map[string]V) []string {
@@ -164,10 +169,17 @@ func appendSorted[V any](names []string, m map[string]V) []string {
 // classFor finds or makes the class a pending workload belongs to.
 func (e *Engine) classFor(w *workload) *class {
 	q := w.queue
-	key := e.classKey(&w.spec, w.local)
+	key, like := e.classKey(&w.spec, w.local)
 	c := q.classes[string(key)]
 	if c == nil {
-		c = &class{key: string(key), queue: q, shape: e.newShape(w.spec.PodSets), pos: -1}
+		c = &class{key: string(key), queue: q, pos: -1}
+		if c.shape = e.shapes[string(like)]; c.shape == nil {
+			k := c.key[len(key)-len(like):]
+			c.shape = e.newShape(w.spec.PodSets)
+			c.shape.key = k
+			e.shapes[k] = c.shape
+		}
+		c.shape.classes++
 		if q.spec.UsageFairSharing {
 			c.by = w.local
 		}

@@ -266,6 +266,8 @@ func (e *Engine) rebuild() {
 		t.settle(e)
 		t.rebalanceAll(len(e.frs))
 		for _, q := range t.queues {
+			q.hope.fr = -1
+			q.turnover++
 			if t.root.changed {
 				q.wakeAll(e)
 			}

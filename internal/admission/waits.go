@@ -26,6 +26,9 @@ type waitList struct {
 	// tree.helps was refusedAt: who asks for more has no better chance.
 	refused   int64
 	refusedAt uint64
+	// What they could displace in their own queue, when its turnover was givenAt.
+	given   int64
+	givenAt uint64
 }
 
 type waitChunk struct {

@@ -123,6 +123,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	best := t.fickleFirst(q)
 	for _, fr := range q.heeded {
 		h := e.hopeFor(t, q, fr)
+		h.helps = t.helps
 		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 		for i := range q.waits[fr] {
 			l := q.waits[fr][i]
@@ -135,7 +136,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if len(l.chunks) == 0 || l.complex == 0 && limit < math.MaxInt64 && l.least() >= limit {
 				continue
 			}
-			of := h.of(e, t, q, fr, l.priority)
+			of := h.of(e, t, q, fr, l)
 			if of.limit = limit; l.complex == 0 {
 				of.reach = min(of.reach, limit-1)
 			}
@@ -190,6 +191,10 @@ func (t *tree) fickleFirst(q *queue) *class {
 
 // hope is what decides whether waiting for an amount of a flavor-resource may be over.
 type hope struct {
+	fr    int32
+	as    uint64 // tree.version as of which this holds
+	asked uint64 // likewise Engine.asked
+
 	free  int64 // what there is
 	own   int64 // of the queue's own quota
 	taken int64 // with what other queues could be made to give up
@@ -205,15 +210,25 @@ type hope struct {
 	skipped bool  // somebody was passed over for that
 }
 
-// hopeFor is what holds for all priorities.
-func (e *Engine) hopeFor(t *tree, q *queue, fr int32) hope {
-	c := &q.node.cells[fr]
-	return hope{free: q.node.available(fr, future), own: c.nominal - c.use[future], taken: t.reach(q, fr), lent: -1, helps: t.helps}
+// hopeFor is what holds for all priorities, kept while the queue looks for the next and nothing changes.
+func (e *Engine) hopeFor(t *tree, q *queue, fr int32) *hope {
+	h := &q.hope
+	if h.fr != fr || h.as != t.version || h.asked != e.asked {
+		c := &q.node.cells[fr]
+		*h = hope{
+			fr: fr, as: t.version, asked: e.asked,
+			free: q.node.available(fr, future), own: c.nominal - c.use[future], taken: t.reach(q, fr), lent: -1,
+		}
+	}
+	return h
 }
 
-// of is what holds for a priority.
-func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, priority int64) hope {
-	own := q.displaceable(fr, priority)
+// of is what holds for those in a list.
+func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
+	if l.givenAt != q.turnover {
+		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
+	}
+	own := l.given
 	o := *h
 	o.reach, o.tied = h.taken+own, h.free+own
 	o.calm = h.free
