@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -138,6 +139,20 @@ func TestResourceClaim(t *testing.T) {
 	cluster.Make(t, p)
 	probed(t, p).holds(t, 30, 1000)
 
+	sandbox.Eventually(t, "the pod says that its device is well", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		for _, s := range p.Status.ContainerStatuses[0].AllocatedResourcesStatus {
+			for _, r := range s.Resources {
+				if s.Name == "claim:card" && r.Health == corev1.ResourceHealthStatusHealthy {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("its resources: %v", p.Status.ContainerStatuses[0].AllocatedResourcesStatus)
+	})
+
 	other := pod(ns, "by-share", nil, egpu.ResourceCore, 10, egpu.ResourceMemory, 1000)
 	cluster.Make(t, other)
 	refused(t, other)
@@ -213,4 +228,56 @@ func TestCardGoesThroughOneDoorAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	doors(t, "all", egpu.GPUByClaim, 2)
+}
+
+// The kubelet is killed while a container runs that has its share by a claim: it keeps that, and what it has counted.
+func TestKubeletRestartsUnderAClaim(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	claim, p := claiming(ns, "runs", []string{"stay", "200"}, 30, 1000)
+	cluster.Make(t, claim, p)
+	probed(t, p).holds(t, 30, 1000)
+	grant, err := granted(p)
+	if err != nil || grant == nil {
+		t.Fatal(grant, err)
+	}
+	kill(t, "the kubelet", kubeletPID)
+	next, q := claiming(ns, "next", nil, 20, 1100)
+	cluster.Make(t, next, q)
+	probed(t, q).holds(t, 20, 1100)
+	eventuallyTold(t, "elastic_gpu_container_memory_used_bytes", p, func(v float64) bool { return v >= 200<<20 })
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.Status.Phase != corev1.PodRunning {
+		t.Fatalf("the pod is %s: %v", p.Status.Phase, err)
+	}
+	if again, err := granted(p); err != nil || again == nil || again.ID != grant.ID {
+		t.Fatalf("it has %+v, and had %+v: %v", again, grant, err)
+	}
+}
+
+// A pod goes while the agent does not see it; what it had by a claim is taken away nevertheless.
+func TestClaimGoesWhileTheAgentIsDown(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	claim, p := claiming(ns, "gone", stay, 10, 1000)
+	cluster.Make(t, claim, p)
+	probed(t, p)
+	pid, err := agentPID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Stopped, it sees nothing; killed, it is started again.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, "the agent", agentPID)
+	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
+		left, err := granted(p)
+		if err == nil && left != nil {
+			err = fmt.Errorf("slot %s is there", left.ID)
+		}
+		return err
+	})
 }

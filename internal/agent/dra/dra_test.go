@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
@@ -226,5 +229,29 @@ func TestSlotsOfClaims(t *testing.T) {
 	}
 	if len(seen) != 4 {
 		t.Errorf("slots %v, want four", seen)
+	}
+}
+
+// The kubelet hears which devices are ill, and why.
+func TestHealthOfDevices(t *testing.T) {
+	p := &Plugin{Node: node}
+	all := cards(2)
+	all[1].Problem = "fell off the bus"
+	if err := p.Offer(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	reports, ended := make(chan kubeletplugin.DeviceHealthReport), make(chan error)
+	go func() { ended <- p.WatchHealthStatus(ctx, reports) }()
+	found := map[string]string{}
+	for _, d := range (<-reports).Devices {
+		found[d.DeviceName] = string(d.Health) + d.Message
+	}
+	if len(found) != 2 || found["gpu-0"] != "Healthy" || found["gpu-1"] != "Unhealthyfell off the bus" {
+		t.Errorf("reported %v", found)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

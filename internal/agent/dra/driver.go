@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ type Plugin struct {
 	mu      sync.Mutex
 	helper  *kubeletplugin.Helper
 	catalog *catalog
+	offered time.Time // when it was last looked at
 }
 
 var _ kubeletplugin.DRAPlugin = &Plugin{}
@@ -72,7 +74,7 @@ func (p *Plugin) Start(ctx context.Context) error {
 func (p *Plugin) Offer(ctx context.Context, cards []Card) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.catalog = newCatalog(cards, p.Partitions)
+	p.catalog, p.offered = newCatalog(cards, p.Partitions), time.Now()
 	return p.publish(ctx)
 }
 
@@ -147,7 +149,40 @@ func (p *Plugin) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 // HandleError of the background: the library tries again, and what it cannot mend is for people to read.
 func (p *Plugin) HandleError(_ context.Context, err error, msg string) { p.Log.Error(err, msg) }
 
-// WatchHealthStatus is not served: a card that is ill is tainted, and its GPU object and its pods' events say why.
-func (*Plugin) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
-	return kubeletplugin.ErrHealthNotSupported
+// healthEvery is how often the kubelet hears of the devices; after thirty seconds it does not know.
+const healthEvery = 10 * time.Second
+
+// WatchHealthStatus tells the kubelet which devices are ill, for the status of the pods that have them.
+func (p *Plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case reports <- p.health():
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Plugin) health() kubeletplugin.DeviceHealthReport {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	report := kubeletplugin.DeviceHealthReport{}
+	if p.catalog == nil {
+		return report
+	}
+	for name, t := range p.catalog.targets {
+		device := kubeletplugin.DeviceHealth{PoolName: p.Node, DeviceName: name, Health: kubeletplugin.HealthStatusHealthy, LastUpdated: p.offered}
+		if t.card.Problem != "" {
+			device.Health, device.Message = kubeletplugin.HealthStatusUnhealthy, t.card.Problem
+		}
+		report.Devices = append(report.Devices, device)
+	}
+	return report
 }
