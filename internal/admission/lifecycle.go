@@ -443,6 +443,8 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 		return ReasonSuspended, "The workload is deactivated"
 	case s.Gated:
 		return ReasonAdmissionGated, "The workload has a closed admission gate"
+	case s.Refused != "":
+		return ReasonMisconfigured, s.Refused
 	case s.Unready != "":
 		return ReasonPending, s.Unready
 	case !w.local.exists:

@@ -40,6 +40,7 @@ type Workload struct {
 
 	Inactive  bool      // spec.active is false: not considered; evicted if it holds quota
 	Gated     bool      // an admission gate is closed: not considered yet
+	Refused   string    // what is wrong with it, in words for its owner: not considered; "": nothing
 	Unready   string    // what it lacks before it is considered, in words for its owner; "": nothing
 	RequeueAt time.Time // not considered before this time (backoff)
 

@@ -468,7 +468,7 @@ func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
 	}
 	w.Gated = w.Gated && s.gates.gated
 	if !s.gates.devices && workload.ClaimsDevices(wl) {
-		w.Unready = "Workload uses DRA resources, which quota does not count"
+		w.Refused = "Workload uses DRA resources, which quota does not count"
 	}
 	flat := s.flat[s.queueOf(wl)]
 	for i := range w.PodSets {
