@@ -268,6 +268,32 @@ func TestRestoreWithoutTopology(t *testing.T) {
 	refused(t, p, asking("c", 1, 1))
 }
 
+// Where others have taken some of its room meanwhile, the workload keeps the rest.
+func TestRestoreWhatIsLeft(t *testing.T) {
+	named := map[string]*kueue.TopologyAssignment{"main": {
+		Levels: []string{"host"},
+		Slices: []kueue.TopologyAssignmentSlice{{
+			DomainCount:    1,
+			ValuesPerLevel: []kueue.TopologyAssignmentSliceLevelValues{{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Roots: []string{"n0"}}}},
+			PodCounts:      kueue.TopologyAssignmentSlicePodCounts{Individual: []int32{4}},
+		}},
+	}}
+	for name, named := range map[string]map[string]*kueue.TopologyAssignment{"in a topology": named, "anywhere": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := cluster(t, 1)
+			n := node("n0")
+			n.Labels["host"] = n.Name
+			p.Saw(n, false)
+			p.Saw(pod("a", 0, corev1.PodRunning), false)
+			p.Saw(pod("stranger", 0, corev1.PodRunning), false)
+			p.Hold(admission.Key{Namespace: "ns", Name: "a"}, p.Restore(asking("a", 4, 1), p.Bound(), named))
+			refused(t, p, asking("b", 1, 1))
+			p.Saw(pod("stranger", 0, corev1.PodSucceeded), false)
+			fits(t, p, asking("b", 1, 1))
+		})
+	}
+}
+
 // A topology that is made again with other levels is another one.
 func TestTopologyMadeAgain(t *testing.T) {
 	p := cluster(t, 1)

@@ -2,6 +2,7 @@ package placer
 
 import (
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -32,7 +33,8 @@ func (p *Placer) Bound() Bound {
 // Restore is the placement of a workload that was admitted before this placer
 // knew of it, for Hold: its pods on nodes where they are, those to come in the
 // domains its admission names for their pod set, else wherever there is room.
-// For what finds no room none is held. It is nil where quota alone decides.
+// Where not all of them find room any more, as many as do have theirs. It is nil
+// where quota alone decides.
 func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string]*kueue.TopologyAssignment) any {
 	if p.leaves(r) {
 		return nil
@@ -91,7 +93,7 @@ func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]
 }
 
 // tryPlaces looks for n places on nodes with labels, within the what-if under
-// way.
+// way, or for as many as there are.
 func (p *Placer) tryPlaces(key string, set *placement.PodSet, n int, labels map[string]string) []placement.Placed {
 	if n <= 0 {
 		return nil
@@ -103,11 +105,22 @@ func (p *Placer) tryPlaces(key string, set *placement.PodSet, n int, labels map[
 			pod.Selector[name] = value
 		}
 	}
-	txn := p.engine.Begin()
-	answer := txn.Place(&placement.Gang{Key: key, PodSets: []placement.PodSet{{Name: set.Name, Count: n, Pod: pod}}})
+	try := func(n int) (*placement.Txn, placement.Answer) {
+		txn := p.engine.Begin()
+		return txn, txn.Place(&placement.Gang{Key: key, PodSets: []placement.PodSet{{Name: set.Name, Count: n, Pod: pod}}})
+	}
+	txn, answer := try(n)
 	if !answer.Fits {
 		txn.Rollback()
-		return nil
+		n = sort.Search(n-1, func(fewer int) bool {
+			txn, answer := try(fewer + 1)
+			txn.Rollback()
+			return !answer.Fits
+		})
+		if n == 0 {
+			return nil
+		}
+		txn, answer = try(n)
 	}
 	p.open = append(p.open, txn)
 	return answer.PodSets[0].Placed
