@@ -132,12 +132,16 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	life := queue.Life(cfg, gates)
+	if life.LeftOut, err = options.LeftOut(); err != nil {
+		return err
+	}
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
 		Engine:      engine,
 		Counting:    counting,
 		Features:    gates,
 		NoDecisions: cfg.NoDecisions,
-		Life:        queue.Life(cfg, gates),
+		Life:        life,
 		Placer:      nodes,
 		Writers:     cfg.Writers,
 		Recorder:    mgr.GetEventRecorder(env.Name),

@@ -48,6 +48,40 @@ type Options struct {
 	Concurrency map[string]int
 }
 
+// LeftOut says of a workload's owner that jobs of its kind are not queued here
+// although they could be: nobody here minds that job's workload.
+func (o Options) LeftOut() (func(metav1.OwnerReference) bool, error) {
+	queued, err := parseKinds(o.External)
+	if err != nil {
+		return nil, err
+	}
+	builtIn, err := builtInKinds(o.BuiltIn)
+	if err != nil {
+		return nil, err
+	}
+	mind := func(group, kind string, pods bool) {
+		queued[schema.GroupKind{Group: group, Kind: kind}] = true
+		if pods {
+			queued[schema.GroupKind{Kind: "Pod"}] = true
+		}
+	}
+	for _, kind := range builtIn {
+		mind(kind.GVK.Group, kind.GVK.Kind, kind.Spec.Pods != nil)
+	}
+	for _, spec := range o.Declared {
+		mind(spec.Group, spec.Kind, spec.Pods != nil)
+	}
+	leftOut := map[schema.GroupKind]bool{}
+	for _, kind := range Table() {
+		if gk := kind.GVK.GroupKind(); !queued[gk] {
+			leftOut[gk] = true
+		}
+	}
+	return func(owner metav1.OwnerReference) bool {
+		return leftOut[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
+	}, nil
+}
+
 // Indexes that find the workload of a job: by the job's UID while it is there,
 // by its kind and name when it is gone.
 const (

@@ -22,6 +22,16 @@ type Settings struct {
 	RetainFinished, RetainDeactivated *time.Duration
 	// FinishOrphans ends workloads whose job is gone.
 	FinishOrphans bool
+	// LeftOut says that jobs of an owner's kind are not queued here, so that none
+	// of our controllers minds them; nil: all are.
+	LeftOut func(metav1.OwnerReference) bool
+}
+
+// unminded says no controller of ours will let the workload go.
+func (s Settings) unminded(wl *kueue.Workload) bool {
+	return !slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return s.LeftOut == nil || !s.LeftOut(owner)
+	})
 }
 
 // PodsReadySettings are those of Kueue's waitForPodsReady.
@@ -100,7 +110,7 @@ type Step struct {
 // its queues alone, so it can be asked at any time and as often as one likes.
 func Next(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
 	switch {
-	case wl.DeletionTimestamp != nil && len(wl.OwnerReferences) == 0 && IsKept(wl):
+	case wl.DeletionTimestamp != nil && IsKept(wl) && settings.unminded(wl):
 		return Step{Act: LetGoNow}
 	case wl.DeletionTimestamp != nil:
 		return Step{} // its job is stopping

@@ -48,6 +48,7 @@ func with(wl *kueue.Workload, change func(*kueue.Workload)) *kueue.Workload {
 
 func TestNext(t *testing.T) {
 	settings := Settings{
+		LeftOut: func(owner metav1.OwnerReference) bool { return owner.Kind == "LeftOut" },
 		PodsReady: &PodsReadySettings{
 			Timeout: 5 * time.Minute, Recovery: time.Minute,
 			BackoffBase: time.Minute, BackoffMax: 3 * time.Minute, BackoffLimit: ptr.To(int32(3)),
@@ -146,6 +147,13 @@ func TestNext(t *testing.T) {
 				wl.DeletionTimestamp = &metav1.Time{Time: start}
 				wl.OwnerReferences = []metav1.OwnerReference{{Name: "job"}}
 			}), now: start, want: Step{},
+		},
+		"deleted, and jobs of its kind are not queued any more": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Keep(wl)
+				wl.DeletionTimestamp = &metav1.Time{Time: start}
+				wl.OwnerReferences = []metav1.OwnerReference{{Kind: "LeftOut", Name: "job"}}
+			}), now: start, want: Step{Act: LetGoNow},
 		},
 		"deleted, and there is no job": {
 			wl:  with(admitted(), func(wl *kueue.Workload) { Keep(wl); wl.DeletionTimestamp = &metav1.Time{Time: start} }),
