@@ -34,6 +34,9 @@ type Swapper struct {
 // soon is when the scheduler's books are looked at again; they are told every second.
 const soon = time.Second
 
+// keepOut is how often pods that are out are looked at for processes that have begun since.
+const keepOut = 5 * time.Second
+
 // again is when a move that was refused is tried once more: what stood in its way may have gone.
 const again = 30 * time.Second
 
@@ -104,7 +107,14 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		}
 		bytes += moved
 	}
-	return ctrl.Result{}, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
+	result := ctrl.Result{}
+	if status == corev1.ConditionTrue {
+		result.RequeueAfter = keepOut
+		if stays == corev1.ConditionTrue && bytes == 0 {
+			return result, nil // nothing new was there
+		}
+	}
+	return result, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
 }
 
 func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {

@@ -31,6 +31,9 @@ func (s *shares) Out(_ context.Context, id string) (int64, error) {
 	if s.refused != nil {
 		return 0, s.refused
 	}
+	if s.out[id] {
+		return 0, nil
+	}
 	s.out[id] = true
 	return 512 << 20, nil
 }
@@ -69,6 +72,9 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	}
 	if got := say("out"); got.Status != corev1.ConditionTrue || !moves.out["3"] || !strings.Contains(got.Message, "512 MiB") {
 		t.Fatalf("out: %+v", got)
+	}
+	if got := say("out"); !strings.Contains(got.Message, "512 MiB") {
+		t.Fatalf("out, and nothing new there: %+v", got)
 	}
 	if got := say("in"); got.Status != corev1.ConditionFalse || moves.out["3"] || got.Reason != "MovedIn" {
 		t.Fatalf("in: %+v", got)
