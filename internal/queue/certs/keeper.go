@@ -200,6 +200,8 @@ func (k *Keeper) publishToAPIServices(ctx context.Context, ca []byte) error {
 		if err := unstructured.SetNestedField(services.Items[i].Object, base64.StdEncoding.EncodeToString(ca), "spec", "caBundle"); err != nil {
 			return err
 		}
+		// Kueue has its own called without a look at the certificate.
+		unstructured.RemoveNestedField(services.Items[i].Object, "spec", "insecureSkipTLSVerify")
 		if err := k.patch(ctx, &services.Items[i], before); err != nil {
 			return err
 		}

@@ -1,0 +1,391 @@
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+const (
+	nodes = "1x8:H100-80G"
+	ns    = "default"
+)
+
+func project() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// From Kueue to Elastic and back: nobody who runs is stopped, nobody who waits
+// is lost, and each of the two starts what the other left waiting.
+func TestThereAndBack(t *testing.T) {
+	if os.Getenv(folderVariable) == "" {
+		t.Skip("it needs Kueue's manager: run 'make test-migration'")
+	}
+	log.SetLogger(logr.Discard())
+	commands := steps(t)
+	var before *picture
+	cluster, err := sandbox.Start(sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
+		c, err := connect(kubeconfig)
+		if err != nil {
+			return err
+		}
+		manager := installKueue(t, c, kubeconfig)
+		makeWork(t, c)
+		if before, err = look(t.Context(), c); err != nil {
+			return err
+		}
+		for _, command := range commands[:len(commands)-2] {
+			step(t, kubeconfig, command)
+			if strings.Contains(command, "--replicas 0") {
+				manager.stop() // as the kubelet does
+			}
+		}
+		return letProcessesIn(t.Context(), c)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(cluster.Dir) })
+	stopped := false
+	t.Cleanup(func() {
+		if !stopped {
+			_ = cluster.Stop()
+		}
+	})
+	sandbox.Eventually(t, "Elastic has looked at the one that cannot fit", func(ctx context.Context) error {
+		return reason(ctx, cluster, "huge", "ExceedsMaxQuota")
+	})
+	before.mustHold(t, cluster)
+	// What the page says to look at last: the one that cannot fit is a problem, and nothing else is.
+	said := step(t, cluster.Kubeconfig, commands[len(commands)-2]+" || true")
+	if strings.Count(said, "problem ") != 1 || !strings.Contains(said, "job/huge in default can never start") {
+		t.Errorf("doctor:\n%s", said)
+	}
+	said = step(t, cluster.Kubeconfig, commands[len(commands)-1])
+	if !regexp.MustCompile(`first +RUNNING`).MatchString(said) || !regexp.MustCompile(`next +QUEUING`).MatchString(said) {
+		t.Errorf("list:\n%s", said)
+	}
+
+	// What Kueue left waiting starts here, and what it started ends here.
+	end(t, cluster, "first")
+	runs(t, cluster, "next")
+	delete(before.is, "pod of first")
+	before.mustHold(t, cluster)
+	sandbox.Eventually(t, "the one that has ended is finished", func(ctx context.Context) error {
+		return condition(ctx, cluster, "first", kueue.WorkloadFinished)
+	})
+	create(t, cluster, job("later", 4))
+	waits(t, cluster, "later")
+	after, err := look(t.Context(), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	stopped = true
+
+	backToKueue(t, cluster.Dir, after)
+}
+
+// backToKueue takes Elastic out of the cluster and puts Kueue in.
+func backToKueue(t *testing.T, dir string, after *picture) {
+	t.Helper()
+	kubeconfig, stop, err := sandbox.Bare(filepath.Join(dir, "test", "sandbox"), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	c, err := connect(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step(t, kubeconfig, "elastic uninstall --dry-run=false")
+	manager := installKueue(t, c, kubeconfig)
+	defer manager.stop()
+	after.mustHold(t, c)
+	end(t, c, "next")
+	runs(t, c, "later")
+	delete(after.is, "pod of next")
+	after.mustHold(t, c)
+}
+
+// letProcessesIn takes out where the installed webhooks are called: here Elastic's
+// programs are processes with addresses of their own, and a webhook has one.
+func letProcessesIn(ctx context.Context, c client.Client) error {
+	for kind, version := range map[string]string{
+		"MutatingWebhookConfigurationList": "admissionregistration.k8s.io/v1", "ValidatingWebhookConfigurationList": "admissionregistration.k8s.io/v1", "ServiceList": "v1",
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(version)
+		list.SetKind(kind)
+		if err := c.List(ctx, list, client.HasLabels{"elasticai.io/webhooks-of"}); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return fmt.Errorf("the file installed no %s", kind)
+		}
+		for i := range list.Items {
+			if err := c.Delete(ctx, &list.Items[i]); err != nil {
+				return err
+			}
+		}
+	}
+	crds := &unstructured.UnstructuredList{}
+	crds.SetAPIVersion("apiextensions.k8s.io/v1")
+	crds.SetKind("CustomResourceDefinitionList")
+	if err := c.List(ctx, crds); err != nil {
+		return err
+	}
+	for i := range crds.Items {
+		patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]`))
+		if err := c.Patch(ctx, &crds.Items[i], patch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// steps are the commands of the page, in their order.
+func steps(t *testing.T) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(project(), "docs", "operations", "migrate-from-kueue.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _, _ := strings.Cut(string(page), "| before | after |")
+	var commands []string
+	for _, match := range regexp.MustCompile("`((?:kubectl|elastic) [^`]+)`").FindAllStringSubmatch(list, -1) {
+		commands = append(commands, match[1])
+	}
+	if len(commands) != 6 {
+		t.Fatalf("the page has %d commands, the test knows 6: %q", len(commands), commands)
+	}
+	return commands
+}
+
+func connect(kubeconfig string) (client.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	scheme := apiruntime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kueue.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// makeWork fills a queue of eight cards: a job and a pod that run, a job that
+// has ended, one that waits, and one that can never fit.
+func makeWork(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, object := range []client.Object{
+		sandbox.Flavor("h100", map[string]string{"elasticgpu.io/gpu-model": "H100-80G"}),
+		sandbox.ClusterQueue("team", "h100", "8"), sandbox.LocalQueue(ns, "main", "team"),
+	} {
+		sandbox.Eventually(t, "Kueue's webhooks let "+object.GetName()+" in", func(ctx context.Context) error {
+			return client.IgnoreAlreadyExists(c.Create(ctx, object))
+		})
+	}
+	over := job("over", 1)
+	over.Spec.Template.Annotations[sandbox.RunFor] = "0s"
+	create(t, c, over)
+	sandbox.Eventually(t, "the short job has ended", func(ctx context.Context) error {
+		return condition(ctx, c, "over", kueue.WorkloadFinished)
+	})
+	create(t, c, job("first", 4))
+	runs(t, c, "first")
+	create(t, c, pod("alone", 4))
+	runs(t, c, "alone")
+	create(t, c, job("next", 4))
+	waits(t, c, "next")
+	create(t, c, job("huge", 16))
+	waits(t, c, "huge")
+}
+
+func job(name string, cards int) *batchv1.Job {
+	j := sandbox.Job(ns, name, "main", 1, fmt.Sprint(cards))
+	j.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	j.Spec.Template.Labels = map[string]string{"test": name}
+	return j
+}
+
+// pod is one of its own: what holds it back is a gate, and not a job.
+func pod(name string, cards int) *corev1.Pod {
+	p := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
+		Name: "main", Image: "example.com/train:1",
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{sandbox.GPU: *resource.NewQuantity(int64(cards), resource.DecimalSI)}},
+	}}}}
+	p.Namespace, p.Name = ns, name
+	p.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "main", "test": name}
+	p.Annotations = map[string]string{sandbox.RunFor: "forever"}
+	return p
+}
+
+// create waits for webhooks that are just starting, too.
+func create(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	sandbox.Eventually(t, object.GetName()+" can be created", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(ctx, object))
+	})
+}
+
+func podsOf(ctx context.Context, c client.Client, name string) ([]corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	err := c.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{"test": name})
+	return pods.Items, err
+}
+
+func runs(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	sandbox.Eventually(t, name+" runs", func(ctx context.Context) error {
+		pods, err := podsOf(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		if len(pods) != 1 || pods[0].Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		return condition(ctx, c, name, kueue.WorkloadAdmitted)
+	})
+}
+
+// waits until the queue has said no.
+func waits(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	sandbox.Eventually(t, name+" is told to wait", func(ctx context.Context) error {
+		wl, err := workloadOf(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		if !apimeta.IsStatusConditionFalse(wl.Status.Conditions, kueue.WorkloadQuotaReserved) {
+			return fmt.Errorf("its conditions are %v", wl.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// end has a job's pod end well.
+func end(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	sandbox.Eventually(t, name+" can be told to end", func(ctx context.Context) error {
+		pods, err := podsOf(ctx, c, name)
+		if err != nil || len(pods) != 1 {
+			return errors.Join(err, fmt.Errorf("%d pods", len(pods)))
+		}
+		pods[0].Annotations[sandbox.RunFor] = "0s"
+		return c.Update(ctx, &pods[0])
+	})
+}
+
+// workloadOf is that of a job or a pod, by its owner.
+func workloadOf(ctx context.Context, c client.Client, name string) (*kueue.Workload, error) {
+	list := &kueue.WorkloadList{}
+	if err := c.List(ctx, list, client.InNamespace(ns)); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list.Items, func(wl kueue.Workload) bool {
+		return slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Name == name })
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("%s has no workload", name)
+	}
+	return &list.Items[i], nil
+}
+
+func condition(ctx context.Context, c client.Client, name, kind string) error {
+	wl, err := workloadOf(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	if !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kind) {
+		return fmt.Errorf("%s is not %s: %v", name, kind, wl.Status.Conditions)
+	}
+	return nil
+}
+
+// reason is one that Elastic gives and Kueue does not.
+func reason(ctx context.Context, c client.Client, name, want string) error {
+	wl, err := workloadOf(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	if got := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); got == nil || got.Reason != want {
+		return fmt.Errorf("%s waits for %v", name, got)
+	}
+	return nil
+}
+
+// picture is who is who: a job that was stopped and started has another pod,
+// one that was lost and made again another workload.
+type picture struct{ is map[string]string }
+
+func look(ctx context.Context, c client.Client) (*picture, error) {
+	p := &picture{map[string]string{}}
+	workloads, pods, jobs := &kueue.WorkloadList{}, &corev1.PodList{}, &batchv1.JobList{}
+	in := client.InNamespace(ns)
+	if err := errors.Join(c.List(ctx, workloads, in), c.List(ctx, pods, in), c.List(ctx, jobs, in)); err != nil {
+		return nil, err
+	}
+	for i := range jobs.Items {
+		p.is["job "+jobs.Items[i].Name] = string(jobs.Items[i].UID)
+	}
+	for i := range workloads.Items {
+		wl := &workloads.Items[i]
+		p.is["workload "+wl.Name] = string(wl.UID)
+		for _, done := range []string{kueue.WorkloadAdmitted, kueue.WorkloadFinished} {
+			if c := apimeta.FindStatusCondition(wl.Status.Conditions, done); c != nil && c.Status == metav1.ConditionTrue {
+				p.is[wl.Name+" is "+done] = c.LastTransitionTime.String()
+			}
+		}
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodRunning {
+			p.is["pod of "+pod.Labels["test"]] = string(pod.UID)
+		}
+	}
+	return p, nil
+}
+
+// mustHold checks that everybody who was there still is, and nobody was
+// replaced, or admitted a second time.
+func (p *picture) mustHold(t *testing.T, c client.Client) {
+	t.Helper()
+	now, err := look(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, was := range p.is {
+		if now.is[name] != was {
+			t.Errorf("%s was %q and is %q", name, was, now.is[name])
+		}
+	}
+}
