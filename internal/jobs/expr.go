@@ -13,10 +13,11 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// expr is a compiled expression; the zero value is an absent one.
+// expr is an expression; the zero value is an absent one. It is compiled once,
+// at the latest when it is first used.
 type expr struct {
 	source  string
-	program cel.Program
+	program func() (cel.Program, error)
 }
 
 // variables an expression may see, beside those its place in the row adds.
@@ -89,19 +90,32 @@ func trueCondition(object, name ref.Val) (map[string]any, bool) {
 
 // compile reads an expression; an empty one stays absent.
 func compile(source string) (expr, error) {
-	if source == "" {
-		return expr{}, nil
+	e := later(source)
+	if e.absent() {
+		return e, nil
 	}
-	env, err := baseEnv()
-	if err != nil {
+	if _, err := e.program(); err != nil {
 		return expr{}, err
 	}
-	ast, issues := env.Compile(source)
-	if issues.Err() != nil {
-		return expr{}, expressionError(source, issues)
+	return e, nil
+}
+
+// later is an expression that is compiled when it is used.
+func later(source string) expr {
+	if source == "" {
+		return expr{}
 	}
-	program, err := env.Program(ast, cel.CostLimit(costLimit))
-	return expr{source, program}, err
+	return expr{source, sync.OnceValues(func() (cel.Program, error) {
+		env, err := baseEnv()
+		if err != nil {
+			return nil, err
+		}
+		ast, issues := env.Compile(source)
+		if issues.Err() != nil {
+			return nil, expressionError(source, issues)
+		}
+		return env.Program(ast, cel.CostLimit(costLimit))
+	})}
 }
 
 // costLimit is what the API server allows one expression of a CRD per call.
@@ -121,7 +135,11 @@ func (e expr) value(vars map[string]any) (ref.Val, bool, error) {
 	if e.absent() {
 		return nil, false, nil
 	}
-	value, _, err := e.program.Eval(vars)
+	program, err := e.program()
+	if err != nil {
+		return nil, false, err
+	}
+	value, _, err := program.Eval(vars)
 	if err != nil {
 		if message := err.Error(); strings.HasPrefix(message, "no such key") || strings.HasPrefix(message, "index out of bounds") {
 			return nil, false, nil

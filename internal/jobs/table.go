@@ -63,7 +63,8 @@ var shapes = map[string]shape{
 	"workload.codeflare.dev/appwrapper": appWrapper{},
 }
 
-// Table lists the kinds Elastic comes with.
+// Table lists the kinds Elastic comes with. Their expressions, which a test
+// compiles, are left until they are used: a command needs those of one kind.
 var Table = sync.OnceValue(func() []*Kind {
 	var file struct {
 		Shared any `json:"shared"`
@@ -79,7 +80,7 @@ var Table = sync.OnceValue(func() []*Kind {
 	seen := map[schema.GroupVersionKind]bool{}
 	var table []*Kind
 	for _, row := range file.Kinds {
-		kind, err := Compile(row.Name, row.JobKindSpec)
+		kind, err := (&compiler{later: true}).kind(row.Name, row.JobKindSpec)
 		if err != nil {
 			panic(fmt.Sprintf("jobs: kinds.yaml: %s: %v", row.Name, err))
 		}
@@ -95,7 +96,10 @@ var Table = sync.OnceValue(func() []*Kind {
 // Compile makes a row of a description. Every mistake in it is reported, with
 // the field it is in.
 func Compile(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
-	c := &compiler{}
+	return (&compiler{}).kind(name, spec)
+}
+
+func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 	k := &Kind{
 		Name: name, Spec: spec, shape: shapes[name],
 		GVK:           schema.GroupVersionKind{Group: spec.Group, Version: spec.Version, Kind: spec.Kind},
@@ -127,7 +131,10 @@ func Compile(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 }
 
 // compiler collects mistakes with the names of the fields they are in.
-type compiler struct{ errs []error }
+type compiler struct {
+	later bool // leaves expressions until they are used
+	errs  []error
+}
 
 func (c *compiler) fail(field string, err error) {
 	if err != nil {
@@ -136,6 +143,9 @@ func (c *compiler) fail(field string, err error) {
 }
 
 func (c *compiler) expr(field, source string) expr {
+	if c.later {
+		return later(source)
+	}
 	e, err := compile(source)
 	c.fail(field, err)
 	return e

@@ -48,6 +48,16 @@ spec:
               cars: {type: array, items: {type: object, properties: {done: {type: boolean}}}}
 `
 
+// The table's expressions are compiled when they are used; mistakes in them are
+// found here.
+func TestTableCompiles(t *testing.T) {
+	for _, kind := range Table() {
+		if _, err := Compile(kind.Name, kind.Spec); err != nil {
+			t.Errorf("%s: %v", kind.Name, err)
+		}
+	}
+}
+
 // TestDeclaredMistakes: whatever is wrong with a description is told with the
 // field it is in.
 func TestDeclaredMistakes(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -123,23 +124,46 @@ func wrap(err error, resource, name string) error {
 // asker may not see. How many there are, and in which queue, is no secret.
 func hide(ctx context.Context, q *Question, standing *v1alpha1.Standing) error {
 	may := map[string]bool{q.Namespace: true}
+	var others []*v1alpha1.Other
+	var asked []string
 	for _, list := range [][]v1alpha1.Other{standing.Ahead, standing.HeldBy, standing.Displaces} {
 		for i := range list {
-			other := &list[i]
-			allowed, asked := may[other.Namespace]
-			if !asked {
-				var err error
-				allowed, err = q.May(ctx, authorizationv1.ResourceAttributes{
-					Group: kueue.SchemeGroupVersion.Group, Resource: "workloads", Verb: "list", Namespace: other.Namespace,
-				})
-				if err != nil {
-					return err
-				}
-				may[other.Namespace] = allowed
+			others = append(others, &list[i])
+			if _, known := may[list[i].Namespace]; !known {
+				may[list[i].Namespace] = false
+				asked = append(asked, list[i].Namespace)
 			}
-			if !allowed {
-				other.Namespace, other.Name, other.Job = "", "", ""
-			}
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	seen := func(ctx context.Context, namespace string) (bool, error) {
+		return q.May(ctx, authorizationv1.ResourceAttributes{
+			Group: kueue.SchemeGroupVersion.Group, Resource: "workloads", Verb: "list", Namespace: namespace,
+		})
+	}
+	// Who sees all namespaces is one question, anybody else one for each, at once.
+	if all, err := seen(ctx, metav1.NamespaceAll); err != nil || all {
+		return err
+	}
+	answers := make([]bool, len(asked))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, namespace := range asked {
+		group.Go(func() (err error) {
+			answers[i], err = seen(ctx, namespace)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, namespace := range asked {
+		may[namespace] = answers[i]
+	}
+	for _, other := range others {
+		if !may[other.Namespace] {
+			other.Namespace, other.Name, other.Job = "", "", ""
 		}
 	}
 	return nil

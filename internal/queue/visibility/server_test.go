@@ -112,11 +112,11 @@ func TestServer(t *testing.T) {
 	}
 	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "seven"}, Value: 7}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(published, class).WithInterceptorFuncs(interceptor.Funcs{
-		// Ann may do what she likes in "mine", and nothing elsewhere.
+		// Ann may do what she likes in "mine", and nothing elsewhere; Eve may in all.
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			review := obj.(*authorizationv1.SubjectAccessReview)
-			review.Status.Allowed = review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "mine" &&
-				review.Spec.Extra["scopes/a"][0] == "x"
+			review.Status.Allowed = review.Spec.Extra["scopes/a"][0] == "x" &&
+				(review.Spec.User == "eve" || review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "mine")
 			return nil
 		},
 	}).Build()
@@ -136,6 +136,7 @@ func TestServer(t *testing.T) {
 		{"another name", nosy, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 401, "may not speak for users"},
 		{"nobody", frontCert, "", "GET", "/namespaces/mine/explanations/job-a", "", 401, "does not say who"},
 		{"her own", frontCert, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 200, `"heldBy":[{"namespace":"mine","name":"job-b","job":"job/b","priority":0},{"clusterQueue":"cq","priority":0}]`},
+		{"one who sees all", frontCert, "eve", "GET", "/namespaces/mine/explanations/job-a", "", 200, `{"namespace":"theirs","name":"job-c","job":"job/c","clusterQueue":"cq","priority":0}`},
 		{"another's", frontCert, "bob", "GET", "/namespaces/mine/explanations/job-a", "", 403, "may not get it"},
 		{"not hers", frontCert, "ann", "GET", "/namespaces/theirs/explanations/job-c", "", 403, "may not get it"},
 		{"unknown", frontCert, "ann", "GET", "/namespaces/mine/explanations/job-x", "", 404, "not found"},
