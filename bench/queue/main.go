@@ -21,6 +21,7 @@ func main() {
 	scale := flag.Float64("scale", 0.1, "share of the baseline's 15,000 workloads")
 	only := flag.String("only", "", "run one only: kueue, elastic, unlimited or floor")
 	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
+	explaining := flag.Int("explain", 0, "measure 'elastic explain' beside this many waiting jobs, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -29,6 +30,8 @@ func main() {
 	case err != nil:
 	case *starting > 0:
 		err = benchStart(ctx, s, *starting)
+	case *explaining > 0:
+		err = benchExplain(ctx, s, *explaining)
 	default:
 		err = bench(ctx, s, *scale, *only)
 	}

@@ -56,7 +56,7 @@ func benchStart(ctx context.Context, s setup, pending int) error {
 		return err
 	}
 	begin := time.Now()
-	if err := fill(ctx, c, pending); err != nil {
+	if err := fill(ctx, c, pending, func(i int) error { return c.Create(ctx, waitingWorkload(i)) }); err != nil {
 		return err
 	}
 	fmt.Printf("%d namespaces, %d ClusterQueues, %d flavors, %d workloads waiting, made in %.0f s\n",
@@ -131,8 +131,8 @@ func connect(kubeconfig string) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// fill makes the cluster's objects, the workloads with eight at a time.
-func fill(ctx context.Context, c client.Client, pending int) error {
+// fill makes the cluster's objects, what waits with eight at a time.
+func fill(ctx context.Context, c client.Client, pending int, waiting func(i int) error) error {
 	var first []client.Object
 	for i := range flavors {
 		first = append(first, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName(i)}})
@@ -158,7 +158,7 @@ func fill(ctx context.Context, c client.Client, pending int) error {
 	for w := range workers {
 		making.Go(func() {
 			for i := w; i < pending && failed[w] == nil; i += workers {
-				failed[w] = c.Create(ctx, waitingWorkload(i))
+				failed[w] = waiting(i)
 			}
 		})
 	}
@@ -185,28 +185,34 @@ func fullQueue(i int) *kueue.ClusterQueue {
 	return cq
 }
 
-// waitingWorkload has one to eight pods of one to eight cards, at one of ten
-// priorities.
-func waitingWorkload(i int) *kueue.Workload {
+// waitingPods are one to eight pods of one to eight cards.
+func waitingPods(i int) (int32, corev1.PodTemplateSpec) {
 	cards := resource.MustParse([]string{"1", "2", "4", "8"}[i%4])
 	env := make([]corev1.EnvVar, 10)
 	for n := range env {
 		env[n] = corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", n), Value: "as a job has it that somebody wrote"}
 	}
-	return &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%03d", i%namespaces), Name: fmt.Sprintf("job-%05d", i)},
-		Spec: kueue.WorkloadSpec{
-			QueueName: "main", Priority: ptr.To(int32(i % 10)),
-			PodSets: []kueue.PodSet{{Name: "main", Count: int32(1 + i/4%8), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-				RestartPolicy: corev1.RestartPolicyNever,
-				Containers: []corev1.Container{{
-					Name: "train", Image: "example.com/team/train:1", Command: []string{"python", "train.py", "--epochs", "3"}, Env: env,
-					Resources: corev1.ResourceRequirements{
-						Requests: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("32Gi"), "nvidia.com/gpu": cards},
-						Limits:   corev1.ResourceList{"nvidia.com/gpu": cards},
-					},
-				}},
-			}}}},
-		},
-	}
+	return int32(1 + i/4%8), corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers: []corev1.Container{{
+			Name: "train", Image: "example.com/team/train:1", Command: []string{"python", "train.py", "--epochs", "3"}, Env: env,
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("4"), "memory": resource.MustParse("32Gi"), "nvidia.com/gpu": cards},
+				Limits:   corev1.ResourceList{"nvidia.com/gpu": cards},
+			},
+		}},
+	}}
+}
+
+// waitingName is where the workload or job with a number is.
+func waitingName(i int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: fmt.Sprintf("team-%03d", i%namespaces), Name: fmt.Sprintf("job-%05d", i)}
+}
+
+// waitingWorkload is at one of ten priorities.
+func waitingWorkload(i int) *kueue.Workload {
+	count, template := waitingPods(i)
+	return &kueue.Workload{ObjectMeta: waitingName(i), Spec: kueue.WorkloadSpec{
+		QueueName: "main", Priority: ptr.To(int32(i % 10)), PodSets: []kueue.PodSet{{Name: "main", Count: count, Template: template}},
+	}}
 }
