@@ -59,16 +59,20 @@ build-native:
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
 #   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true
-KO := go run github.com/google/ko@v0.18.0
 PUSH ?= false
+IMAGES ?= $(CURDIR)/bin/images
+# Folder with .ko.yaml and scheduler/.ko.yaml: other base images than usual.
+KO_CONFIGS ?= $(CURDIR)
 
 .PHONY: images
 images: export KO_DOCKER_REPO ?= ghcr.io/elastic-ai
-images: KO_BUILD = $(KO) build --base-import-paths --push=$(PUSH) --sbom=spdx --platform=linux/amd64 \
-	--oci-layout-path=$(CURDIR)/bin/images --sbom-dir=$(CURDIR)/bin/images
+images: export VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
+images: KO = go tool -modfile=$(CURDIR)/tools/images/go.mod ko build --base-import-paths --tags=$(VERSION),latest --push=$(PUSH) --sbom=spdx \
+	--platform=linux/$$(go env GOARCH) --oci-layout-path=$(IMAGES) --sbom-dir=$(IMAGES)
 images: build-native ## Build the container images into bin/images, with SBOMs; PUSH=true sends them to KO_DOCKER_REPO
-	$(KO_BUILD) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
-	cd scheduler && $(KO_BUILD) ./cmd/elastic-scheduler
+	@mkdir -p $(IMAGES)
+	KO_CONFIG_PATH=$(KO_CONFIGS) $(KO) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
+	cd scheduler && KO_CONFIG_PATH=$(KO_CONFIGS)/scheduler $(KO) ./cmd/elastic-scheduler
 
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
@@ -83,7 +87,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-node test-rights ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-node test-rights ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit
@@ -105,7 +109,7 @@ USES = $(CURDIR)/bin/uses
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/operators\|/test/rights')
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/operators\|/test/migration\|/test/rights')
 
 .PHONY: test-rights
 test-rights: ## Compare what the programs did in the tests before with what they are allowed
@@ -120,6 +124,15 @@ test-node: build ## Run the agent on a real node with real containers; Linux and
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
+
+.PHONY: test-migration
+test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and Kueue back into Elastic's
+	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
+
+.PHONY: build-kueue
+build-kueue:
+	@echo "building Kueue: minutes the first time, seconds after"
+	@cd test/migration/kueue && go build -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour
@@ -168,6 +181,10 @@ bench-queue: build-programs build-sandbox ## elastic-queue beside Kueue, under K
 .PHONY: bench-start
 bench-start: build-programs build-sandbox ## elastic-queue started beside 20,000 waiting workloads in 300 namespaces
 	cd bench && go run ./queue -start 20000
+
+.PHONY: bench-explain
+bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20,000 waiting workloads in 300 namespaces
+	cd bench && go run ./queue -explain 20000
 
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
