@@ -87,7 +87,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-node test-rights ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit
@@ -133,6 +133,10 @@ test-migration: build build-kueue ## Put Elastic into the place of a running Kue
 build-kueue:
 	@echo "building Kueue: minutes the first time, seconds after"
 	@cd test/migration/kueue && go build -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
+
+.PHONY: test-images
+test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside
+	cd tools/images && go test -count=1 -timeout 30m .
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour

@@ -29,6 +29,7 @@ func Commands(plan planner) []*cobra.Command {
 	for _, make := range []func(*reach.Flags) *cobra.Command{
 		func(f *reach.Flags) *cobra.Command { return submitCommand(f, plan) },
 		listCommand, getCommand, logsCommand, attachCommand, deleteCommand, suspendCommand, resumeCommand, waitCommand, pruneCommand,
+		cronCommand, dataCommand, scaleInCommand, scaleOutCommand,
 	} {
 		flags := &reach.Flags{}
 		cmd := make(flags)

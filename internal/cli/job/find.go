@@ -14,6 +14,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -281,8 +282,8 @@ func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, erro
 		if object == nil || slices.ContainsFunc(matches, func(m *Job) bool { return m.Object.GetUID() == object.GetUID() }) {
 			continue
 		}
-		if metav1.GetControllerOf(object) != nil && typed == "" {
-			continue // a part of another job
+		if typed == "" && partOfAnother(object) {
+			continue
 		}
 		matches = append(matches, &Job{Kind: rows[i], Object: object})
 	}
@@ -300,6 +301,13 @@ func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, erro
 		types = append(types, strings.ToLower(m.Kind.GVK.Kind))
 	}
 	return nil, fmt.Errorf("there are several jobs called %s: choose with --type %s", name, strings.Join(types, " or --type "))
+}
+
+// partOfAnother says a job was made by another: the Job of a JobSet is, and what
+// a cron makes is not.
+func partOfAnother(object *unstructured.Unstructured) bool {
+	owner := metav1.GetControllerOf(object)
+	return owner != nil && !slices.ContainsFunc(cronKinds, func(cron schema.GroupVersionKind) bool { return cron.Kind == owner.Kind })
 }
 
 // NotFoundError says there is no such job.

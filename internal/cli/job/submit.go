@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -160,21 +161,28 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 // create makes the job, and what goes with it as its property.
 func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstructured) error {
 	job := objects[0]
-	err := c.Create(cmd.Context(), job)
+	err := createAll(cmd.Context(), c, objects)
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("the job %s is already exist, please delete it first. use '%s delete %s'", job.GetName(), cmd.Root().Name(), job.GetName())
 	case absent(err):
 		return fmt.Errorf("this cluster does not know %s (%s): install its operator, or submit another kind: %w", job.GetKind(), job.GetAPIVersion(), err)
-	case err != nil:
+	}
+	return err
+}
+
+// createAll makes the first, and the others as its property.
+func createAll(ctx context.Context, c *reach.Cluster, objects []*unstructured.Unstructured) error {
+	first := objects[0]
+	if err := c.Create(ctx, first); err != nil {
 		return err
 	}
 	for _, object := range objects[1:] {
 		object.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: job.GetAPIVersion(), Kind: job.GetKind(), Name: job.GetName(), UID: job.GetUID(), Controller: ptr.To(false),
+			APIVersion: first.GetAPIVersion(), Kind: first.GetKind(), Name: first.GetName(), UID: first.GetUID(), Controller: ptr.To(false),
 		}})
-		if err := c.Create(cmd.Context(), object); err != nil {
-			return fmt.Errorf("creating %s %s of the job: %w", object.GetKind(), object.GetName(), err)
+		if err := c.Create(ctx, object); err != nil {
+			return fmt.Errorf("creating %s %s of it failed: %v", object.GetKind(), object.GetName(), err) //nolint:errorlint // the first one's errors are told apart
 		}
 	}
 	return nil
