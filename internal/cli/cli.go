@@ -13,7 +13,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/elastic-ai/elastic/internal/cli/doctor"
 	"github.com/elastic-ai/elastic/internal/cli/explain"
@@ -29,6 +32,7 @@ import (
 // Main runs the command line and returns the exit code. The first of args is
 // the name it was called by.
 func Main(args []string, stdout, stderr io.Writer) int {
+	log.SetLogger(logr.Discard()) // libraries' logs are for programs; people are told by commands
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	called, rest := filepath.Base(args[0]), args[1:]

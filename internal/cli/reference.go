@@ -46,15 +46,21 @@ func unindent(text string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(text, "  "), "\n  ", "\n")
 }
 
-// flags of a command, but for those that say which cluster.
+// flags of a command, but for those that say which cluster, and for those that
+// a cron has because the job has them.
 func flags(w io.Writer, cmd *cobra.Command) {
 	first := true
+	like := &pflag.FlagSet{}
+	if submit, _, err := cmd.Root().Find([]string{"submit", cmd.Name()}); err == nil && cmd.Flag("schedule") != nil {
+		like = submit.Flags()
+		fmt.Fprintf(w, "\nThe flags of `%s`, and:\n", submit.CommandPath())
+	}
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		switch f.Name {
 		case "help", "kubeconfig", "context", "local", "namespace":
 			return
 		}
-		if f.Hidden {
+		if f.Hidden || like.Lookup(f.Name) != nil {
 			return
 		}
 		if first {

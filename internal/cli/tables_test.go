@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -136,11 +137,12 @@ clusters: [{name: paper, cluster: {server: %q}}], contexts: [{name: paper, conte
 }
 
 // shown are the commands that print things of a cluster, but for those whose
-// answers have golden files of their own: submit in job, plan in explain.
+// answers have golden files of their own: submit in job, plan in explain, and in
+// test/cli what creates crons and scales.
 func shown(cmd *cobra.Command) []string {
 	var list []string
 	for _, sub := range cmd.Commands() {
-		if sub.Name() == "submit" || sub.Name() == "plan" {
+		if slices.Contains([]string{"submit", "plan", "scalein", "scaleout"}, sub.Name()) || sub.Flag("schedule") != nil {
 			continue
 		}
 		if sub.Flag("output") != nil && sub.Flag("kubeconfig") != nil {

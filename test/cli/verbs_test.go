@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -88,6 +89,6 @@ func volume(t *testing.T, ns string) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(bound), bound); err != nil || bound.Status.Phase == corev1.ClaimBound {
 			return err
 		}
-		return errNotYet
+		return fmt.Errorf("it is %s", bound.Status.Phase)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -146,7 +147,8 @@ func newMapper(config *rest.Config) (apimeta.RESTMapper, error) {
 	}
 	for _, gvk := range []schema.GroupVersionKind{
 		kueue.SchemeGroupVersion.WithKind("LocalQueue"), kueue.SchemeGroupVersion.WithKind("Workload"),
-		corev1.SchemeGroupVersion.WithKind("Event"),
+		corev1.SchemeGroupVersion.WithKind("Event"), corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"),
+		batchv1.SchemeGroupVersion.WithKind("CronJob"), {Group: "apps.kubedl.io", Version: "v1alpha1", Kind: "Cron"},
 	} {
 		known.Add(gvk, apimeta.RESTScopeNamespace)
 	}
