@@ -101,6 +101,14 @@ func (s *Shell) restoreRooms() {
 	if len(s.unplaced) == 0 {
 		return
 	}
+	for _, t := range s.unplaced {
+		// Which of several pod sets a pod is of, only it could say.
+		if sets := t.object.Spec.PodSets; len(sets) == 1 {
+			for _, job := range t.object.OwnerReferences {
+				s.options.Placer.Own(job.UID, workload.KeyOf(t.object), string(sets[0].Name))
+			}
+		}
+	}
 	bound := s.options.Placer.Bound()
 	for _, t := range s.unplaced {
 		if s.workloads[workload.KeyOf(t.object)] != t || t.writing != nil || !workload.Holds(t.object) {

@@ -61,6 +61,31 @@ func TestRoomOfWhatOthersAdmitted(t *testing.T) {
 	}
 }
 
+// A pod that does not say which workload it is of, as Kueue leaves them where it
+// does not place them, is not counted beside the room of its job's workload.
+func TestRoomOfPodsThatSayNothing(t *testing.T) {
+	p := onNodes(t)
+	two := corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}},
+	}}}
+	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "theirs", UID: "job", Controller: ptr.To(true)}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", UID: "theirs", OwnerReferences: []metav1.OwnerReference{job}}}
+	wl.Spec.QueueName = "other"
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: two}}}
+	workload.Admit(wl, &admission.Admission{Queue: "elsewhere", PodSets: []admission.PodSetAssignment{{
+		Name: "main", Count: 1, Flavors: map[string]string{"cpu": "default"}, Usage: admission.Requests{"cpu": 2000},
+	}}}, nil, p.time)
+	p.oneQueue()
+	p.see(queueObject("elsewhere", "", ""))
+	p.see(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs-x", UID: "pod", OwnerReferences: []metav1.OwnerReference{job}}, Spec: two, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
+	p.see(wl)
+	p.submit("fits", "main", "batch", 1, "2")
+	p.submit("not", "main", "batch", 1, "1")
+	if !workload.IsAdmitted(p.world["fits"]) || workload.IsAdmitted(p.world["not"]) {
+		t.Errorf("two CPUs of the node are left: fits is %v, not is %v", p.world["fits"].Status.Conditions, p.world["not"].Status.Conditions)
+	}
+}
+
 // What a queue's flavors mean for a workload that asks for no topology, before
 // and after they change.
 func TestWorkloadsWithoutTopologyRequest(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -35,6 +36,7 @@ type Placer struct {
 	rooms    map[string]*room  // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
+	jobs      map[types.UID]owner
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -56,7 +58,7 @@ func New(options Options) (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
-		rooms: map[string]*room{}, followers: map[string]string{},
+		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{},
 	}, nil
 }
 

@@ -3,6 +3,9 @@ package placer
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -58,14 +61,18 @@ func (r *room) join(podSet string) {
 // bound is a pod on a node, as it was entered into the books.
 type bound struct {
 	pod    placement.Pod
-	gang   string // the one its annotation names
+	gang   string    // the one its annotation names, or its job
+	job    types.UID // what controls it
 	node   string
 	grants []placement.Grant
 }
 
 // bind enters a pod that is on a node into the books. One that does not say
 // which cards it has is counted on those held for it, or on any that are free.
-func (p *Placer) bind(pod placement.Pod, node string, grants []placement.Grant, said bool) {
+func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []placement.Grant, said bool) {
+	if owner, known := p.jobs[job]; known && pod.Gang == "" {
+		pod.Gang, pod.PodSet = owner.gang, owner.podSet
+	}
 	gang := pod.Gang
 	if follower, followed := p.followers[gang]; followed {
 		pod.Gang = follower
@@ -77,10 +84,26 @@ func (p *Placer) bind(pod placement.Pod, node string, grants []placement.Grant, 
 			grants = assigned.Grants
 		}
 	}
-	p.pods[pod.Key] = bound{pod, gang, node, grants}
+	p.pods[pod.Key] = bound{pod, gang, job, node, grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
 	if r := p.rooms[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
 		p.rehold(r)
+	}
+}
+
+// owner is whose pods a job's are.
+type owner struct{ gang, podSet string }
+
+// Own says whose the pods of a job are that do not say it themselves: Kueue notes
+// it on pods only where it places them. Without it they would be counted beside
+// the room that is held for them.
+func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
+	p.jobs[job] = owner{gangKey(workload), podSet}
+	for key, b := range p.pods {
+		if b.job == job && b.pod.Gang == "" {
+			p.apply(placement.PodGone{Key: key})
+			p.bind(b.pod, job, b.node, b.grants, true)
+		}
 	}
 }
 

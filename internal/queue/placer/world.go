@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -113,8 +115,15 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[podSetLabel]
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
-	p.bind(asks, pod.Spec.NodeName, grants, said)
+	p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
 	return false
+}
+
+func controllerOf(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return pod.UID // one of its own is its job
 }
 
 const podSetLabel = "kueue.x-k8s.io/podset"
