@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -58,6 +61,48 @@ func TestInstalledWorkloads(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// With cert-manager the chart's certificates and issuers are such as its own
+// CRDs accept, to the last field.
+func TestInstalledWithCertManager(t *testing.T) {
+	kinds, err := crds.CertManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range kinds {
+		unstructured.RemoveNestedField(crd.Object, "status")
+		cluster.Make(t, crd)
+	}
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte("certManager: {enabled: true}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	render := exec.Command("go", "run", ".", "-namespace", "elastic-queue", "-values", values, "../../deploy/chart")
+	render.Dir = filepath.Join(root(), "tools", "render")
+	out, err := render.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := deploy.Decode(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict := client.WithFieldValidation(cluster.Client, metav1.FieldValidationStrict)
+	made := map[string]int{}
+	for _, object := range objects {
+		if object.GroupVersionKind().Group != "cert-manager.io" {
+			continue
+		}
+		made[object.GetKind()]++
+		t.Cleanup(func() { _ = cluster.Delete(context.Background(), object) })
+		sandbox.Eventually(t, object.GetKind()+" "+object.GetName()+" is accepted", func(ctx context.Context) error {
+			return client.IgnoreAlreadyExists(strict.Create(ctx, object))
+		})
+	}
+	if made["Issuer"] == 0 || made["Certificate"] < 2 {
+		t.Errorf("the chart has %v, a certificate for each program with webhooks is expected, and who issues them", made)
+	}
 }
 
 // readable checks that the program reads its configuration, every field of it.

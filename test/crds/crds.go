@@ -92,6 +92,13 @@ func volcano() ([]*unstructured.Unstructured, error) {
 // of the MPI operator's.
 func MPIJobV1() ([]*unstructured.Unstructured, error) { return load(mpiJobV1) }
 
+// CertManager are the kinds of cert-manager that the chart makes objects of.
+func CertManager() ([]*unstructured.Unstructured, error) {
+	return load([]source{{module: "github.com/cert-manager/cert-manager@v1.21.0", files: []string{
+		"deploy/crds/cert-manager.io_certificates.yaml", "deploy/crds/cert-manager.io_issuers.yaml",
+	}}})
+}
+
 func load(sources []source) ([]*unstructured.Unstructured, error) {
 	folders, err := download(sources)
 	if err != nil {
