@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/dra"
@@ -21,6 +23,8 @@ type Doors struct {
 	Cards string
 	// Held says which cards containers have through which door.
 	Held func() (claims, scheduler map[string]bool, err error)
+	// Changes of that, each with the node.
+	Changes <-chan event.GenericEvent
 	// Offer cards to ResourceClaims, and no others.
 	Offer func(ctx context.Context, cards []dra.Card) error
 }

@@ -14,10 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
@@ -50,6 +52,7 @@ type Node struct {
 	shares    *gpushare.Backend
 	instances *mig.Backend // nil where cards are not real
 	slots     *slots.Slots
+	changes   chan event.GenericEvent
 }
 
 // DevicePlugin of the node.
@@ -62,10 +65,21 @@ func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.slots = &slots.Slots{Dir: n.Config.CDIDir, Log: n.Log, Holders: resources.Holders, Share: n.share, Gone: n.gone, Backends: backends}
+	n.changes = make(chan event.GenericEvent, 1)
+	n.slots = &slots.Slots{
+		Dir: n.Config.CDIDir, Log: n.Log, Holders: resources.Holders, Share: n.share, Gone: n.gone, Changed: n.changed, Backends: backends,
+	}
 	return &kubelet.Plugin{
 		Dir: filepath.Join(n.Config.KubeletDir, "device-plugins"), Resource: string(egpu.ResourceClaim), Log: n.Log, Slots: n.slots,
 	}, nil
+}
+
+// changed says that containers have come to have cards, or no longer do. What is waiting to be heard says it too.
+func (n *Node) changed() {
+	select {
+	case n.changes <- event.GenericEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}}:
+	default:
+	}
 }
 
 // ClaimPlugin serves ResourceClaims, from the same slots.
@@ -79,7 +93,7 @@ func (n *Node) ClaimPlugin(kube kubernetes.Interface) *dra.Plugin {
 
 // Doors to the node's cards; cards are those that ResourceClaims have where the node does not say.
 func (n *Node) Doors(claims *dra.Plugin, cards string) *Doors {
-	return &Doors{Cards: cards, Held: n.slots.Doors, Offer: claims.Offer}
+	return &Doors{Cards: cards, Held: n.slots.Doors, Changes: n.changes, Offer: claims.Offer}
 }
 
 // Backends of the node, the one for shares first. A new one is a line here.

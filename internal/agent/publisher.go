@@ -15,7 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
@@ -55,10 +57,13 @@ func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) erro
 		node, ok := obj.(*corev1.Node)
 		return ok && p.Source.Serves(node)
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
+	publisher := ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
 		For(&corev1.Node{}, builder.WithPredicates(ours, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
-		Owns(&egpu.GPU{}, builder.MatchEveryOwner).
-		Complete(p)
+		Owns(&egpu.GPU{}, builder.MatchEveryOwner)
+	if p.Doors != nil {
+		publisher = publisher.WatchesRawSource(source.Channel(p.Doors.Changes, &handler.EnqueueRequestForObject{}))
+	}
+	return publisher.Complete(p)
 }
 
 // Reconcile brings the GPU objects of a node up to date. They are owned by the

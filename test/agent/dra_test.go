@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -29,6 +30,25 @@ func byClaims(t *testing.T) {
 	t.Helper()
 	doors(t, "all", egpu.GPUByClaim, 2)
 	t.Cleanup(func() { doors(t, "none", egpu.GPUReady, 0) })
+	driverKnown(t)
+}
+
+// driverKnown waits until the kubelet has the driver registered. A claim that it cannot have prepared it tries again a
+// minute later.
+func driverKnown(t *testing.T) {
+	t.Helper()
+	sandbox.Eventually(t, "the kubelet knows the driver", func(ctx context.Context) error {
+		text, err := pods.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", local.NodeName, "proxy", "metrics").DoRaw(ctx)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "plugin_manager_total_plugins{") && strings.Contains(line, dra.Driver) && strings.Contains(line, "actual_state_of_world") {
+				return nil
+			}
+		}
+		return errors.New("it has not registered it")
+	})
 }
 
 // doors says who gives the node's cards out, and waits until both know: the GPU scheduler, and who allocates claims.
@@ -204,11 +224,9 @@ func TestAgentDiesBetweenPrepareAndStart(t *testing.T) {
 	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}}
 	p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: late.Name}}}}
 	cluster.Make(t, claim, p)
-	sandbox.Eventually(t, "the claim is prepared", func(context.Context) error {
-		grant, err := granted(p)
-		if err == nil && grant == nil {
-			err = errors.New("it has no slot")
-		}
+	// The kubelet has heard so: a call that breaks off it makes again a minute later.
+	sandbox.Eventually(t, "the claim is prepared", func(ctx context.Context) error {
+		_, err := holder(ctx, p)
 		return err
 	})
 	kill(t, "the agent", agentPID)
@@ -242,6 +260,7 @@ func TestKubeletRestartsUnderAClaim(t *testing.T) {
 		t.Fatal(grant, err)
 	}
 	kill(t, "the kubelet", kubeletPID)
+	driverKnown(t)
 	next, q := claiming(ns, "next", nil, 20, 1100)
 	cluster.Make(t, next, q)
 	probed(t, q).holds(t, 20, 1100)

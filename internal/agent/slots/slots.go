@@ -44,7 +44,9 @@ type Slots struct {
 	Share func(ctx context.Context, h Holder) (share.Share, error)
 	// Gone says whether the pod or the ResourceClaim that a share is for is no longer there.
 	Gone func(ctx context.Context, s *share.Share) (bool, error)
-	Log  logr.Logger
+	// Changed is told when a slot was filled or emptied; nil for nobody.
+	Changed func()
+	Log     logr.Logger
 
 	mu sync.Mutex // one slot is made or unmade at a time
 }
@@ -125,7 +127,15 @@ func (s *Slots) make(ctx context.Context, what share.Share) error {
 	}
 	edits.Env = append(edits.Env, "ELASTIC_GPU_BACKEND="+b.Name())
 	s.Log.Info("a container gets its cards", "slot", id, "pod", what.Pod.String(), "container", what.Container, "backend", b.Name(), "cards", len(what.Cards))
-	return s.write(Grant{Backend: b.Name(), Share: what}, edits)
+	err = s.write(Grant{Backend: b.Name(), Share: what}, edits)
+	s.changed()
+	return err
+}
+
+func (s *Slots) changed() {
+	if s.Changed != nil {
+		s.Changed()
+	}
 }
 
 // backendFor a share: the one its class names, else whole cards have one of their own, and shares the first, as do whole
@@ -206,6 +216,7 @@ func (s *Slots) empty(ctx context.Context, id string) error {
 		return err
 	}
 	s.Log.Info("a slot is empty again", "slot", id)
+	s.changed()
 	return nil
 }
 
