@@ -93,19 +93,13 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 			return ctrl.Result{RequeueAfter: soon}, nil
 		}
 	}
-	var bytes int64
-	for i, g := range mine {
-		moved, err := move(ctx, g.ID)
-		if err != nil {
-			for _, before := range mine[:i] { // all of a pod is out, or nothing
-				if status == corev1.ConditionTrue && stays == corev1.ConditionFalse {
-					_, back := s.Shares.In(ctx, before.ID)
-					err = errors.Join(err, back)
-				}
-			}
-			return refuse(again, "container %s: %v", g.Container, err)
-		}
-		bytes += moved
+	var back func(context.Context, string) (int64, error)
+	if status == corev1.ConditionTrue && stays == corev1.ConditionFalse {
+		back = s.Shares.In // all of a pod is out, or nothing
+	}
+	bytes, err := moveAll(ctx, mine, move, back)
+	if err != nil {
+		return refuse(again, "%v", err)
 	}
 	result := ctrl.Result{}
 	if status == corev1.ConditionTrue {
@@ -115,6 +109,25 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		}
 	}
 	return result, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
+}
+
+// moveAll containers' shares; if one cannot be moved those before it are moved back.
+func moveAll(ctx context.Context, grants []slots.Grant, move, back func(context.Context, string) (int64, error)) (int64, error) {
+	var bytes int64
+	for i, g := range grants {
+		moved, err := move(ctx, g.ID)
+		if err == nil {
+			bytes += moved
+			continue
+		}
+		err = fmt.Errorf("container %s: %w", g.Container, err)
+		for j := 0; j < i && back != nil; j++ {
+			_, failed := back(ctx, grants[j].ID)
+			err = errors.Join(err, failed)
+		}
+		return 0, err
+	}
+	return bytes, nil
 }
 
 func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {
