@@ -74,13 +74,8 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if len(mine) == 0 {
-		return refuse(again, "no container of it has a share here yet")
-	}
-	for _, g := range mine {
-		if g.Backend != "gpushare" {
-			return refuse(0, "container %s has its cards by %s: only shares by the library move", g.Container, g.Backend)
-		}
+	if why := immovable(mine); why != "" {
+		return refuse(again, "%s", why)
 	}
 	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
 		known, full, err := s.room(ctx, pod, mine)
@@ -109,6 +104,19 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		}
 	}
 	return result, s.report(ctx, pod, status, reason, fmt.Sprintf("%d MiB of %d containers", bytes>>20, len(mine)))
+}
+
+// immovable says why what a pod has cannot be moved at all.
+func immovable(grants []slots.Grant) string {
+	if len(grants) == 0 {
+		return "no container of it has a share here yet"
+	}
+	for _, g := range grants {
+		if g.Backend != "gpushare" {
+			return fmt.Sprintf("container %s has its cards by %s: only shares by the library move", g.Container, g.Backend)
+		}
+	}
+	return ""
 }
 
 // moveAll containers' shares; if one cannot be moved those before it are moved back.
