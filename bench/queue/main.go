@@ -10,6 +10,10 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/go-logr/logr"
+
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
@@ -23,6 +27,7 @@ func main() {
 	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
 	explaining := flag.Int("explain", 0, "measure 'elastic explain' beside this many waiting jobs, and nothing else")
 	flag.Parse()
+	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := s.locate()

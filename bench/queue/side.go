@@ -119,9 +119,9 @@ func controlPlane(ctx context.Context, bin, dir, crds string) (p *process, kubec
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	if err := errors.Join(
-		kubectl(ctx, bin, kubeconfig, "", "apply", "--server-side", "-f", crds),
-		kubectl(ctx, bin, kubeconfig, "", "patch", "crd", "workloads.kueue.x-k8s.io", "--type=json", "-p", unserved),
-		kubectl(ctx, bin, kubeconfig, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"),
+		kubectl(ctx, bin, kubeconfig, "apply", "--server-side", "-f", crds),
+		kubectl(ctx, bin, kubeconfig, "patch", "crd", "workloads.kueue.x-k8s.io", "--type=json", "-p", unserved),
+		kubectl(ctx, bin, kubeconfig, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"),
 	); err != nil {
 		return nil, "", errors.Join(err, p.end())
 	}
@@ -131,24 +131,12 @@ func controlPlane(ctx context.Context, bin, dir, crds string) (p *process, kubec
 const unserved = `[{"op": "test", "path": "/spec/versions/0/name", "value": "v1beta1"},
 	{"op": "replace", "path": "/spec/versions/0/served", "value": false}]`
 
-func kubectl(ctx context.Context, bin, kubeconfig, input string, args ...string) error {
+func kubectl(ctx context.Context, bin, kubeconfig string, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "elastic-sandbox"), append([]string{"kubectl", "--kubeconfig", kubeconfig}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("kubectl %v: %w: %s", args, err, said)
 	}
 	return nil
-}
-
-// ready waits until the side minds its queues: until it says of one that it is
-// active. How long a program takes to start is not part of the work.
-func ready(ctx context.Context, bin, kubeconfig string) error {
-	const queue = `{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "ready"}, "spec": {}}`
-	return errors.Join(
-		kubectl(ctx, bin, kubeconfig, queue, "create", "-f", "-"),
-		kubectl(ctx, bin, kubeconfig, "", "wait", "--for=condition=Active", "clusterqueue/ready", "--timeout=120s"),
-		kubectl(ctx, bin, kubeconfig, "", "delete", "clusterqueue/ready"),
-	)
 }
 
 // freeAddress is one nobody listens on.
