@@ -133,9 +133,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	life := queue.Life(cfg, gates)
-	if life.LeftOut, err = options.LeftOut(); err != nil {
-		return err
-	}
+	life.LeftOut = options.LeftOut()
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
 		Engine:      engine,
 		Counting:    counting,

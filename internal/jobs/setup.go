@@ -49,15 +49,13 @@ type Options struct {
 }
 
 // LeftOut says of a workload's owner that jobs of its kind are not queued here
-// although they could be: nobody here minds that job's workload.
-func (o Options) LeftOut() (func(metav1.OwnerReference) bool, error) {
+// although they could be: nobody here minds that job's workload. Mistakes in the
+// options are for Setup to find.
+func (o Options) LeftOut() func(metav1.OwnerReference) bool {
 	queued, err := parseKinds(o.External)
-	if err != nil {
-		return nil, err
-	}
-	builtIn, err := builtInKinds(o.BuiltIn)
-	if err != nil {
-		return nil, err
+	builtIn, wrong := builtInKinds(o.BuiltIn)
+	if err != nil || wrong != nil {
+		return nil
 	}
 	mind := func(group, kind string, pods bool) {
 		queued[schema.GroupKind{Group: group, Kind: kind}] = true
@@ -79,7 +77,7 @@ func (o Options) LeftOut() (func(metav1.OwnerReference) bool, error) {
 	}
 	return func(owner metav1.OwnerReference) bool {
 		return leftOut[schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()]
-	}, nil
+	}
 }
 
 // Indexes that find the workload of a job: by the job's UID while it is there,
