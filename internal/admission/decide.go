@@ -11,6 +11,7 @@ import (
 // scratch is memory reused from one decision to the next.
 type scratch struct {
 	key     []byte
+	text    []byte
 	names   []string
 	total   []perPod
 	chosen  []int32
@@ -368,12 +369,23 @@ func (e *Engine) admit(a *assignment) {
 }
 
 func (e *Engine) admissionOf(a *assignment) *Admission {
-	adm := &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: make([]PodSetAssignment, len(a.shape.podSets))}
-	for i := range a.shape.podSets {
-		ps := &adm.PodSets[i]
+	return &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: e.podSetsOf(a)}
+}
+
+// podSetsOf is what the pod sets get, shared with whoever of the shape got the same last.
+func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
+	last := &a.shape.last
+	if last.podSets != nil && slices.Equal(last.counts, a.counts) && slices.EqualFunc(last.flavors, a.flavors, slices.Equal) {
+		return last.podSets
+	}
+	podSets := make([]PodSetAssignment, len(a.shape.podSets))
+	*last = given{counts: slices.Clone(a.counts), flavors: make([][]int32, len(podSets)), podSets: podSets}
+	for i := range podSets {
+		ps := &podSets[i]
 		ps.Name, ps.Count = a.shape.podSets[i].Name, a.counts[i]
 		ps.Flavors = make(map[string]string, len(a.flavors[i]))
 		ps.Usage = make(Requests, len(a.flavors[i]))
+		last.flavors[i] = slices.Clone(a.flavors[i])
 		for j, fl := range a.flavors[i] {
 			if fl >= 0 {
 				r := a.shape.requests[i][j]
@@ -382,7 +394,7 @@ func (e *Engine) admissionOf(a *assignment) *Admission {
 			}
 		}
 	}
-	return adm
+	return podSets
 }
 
 // settleRefusal parks the class of a workload that cannot be admitted, and

@@ -62,61 +62,71 @@ type Blocker struct {
 
 // message words a refusal as Kueue does.
 func (e *Engine) message(a *assignment) string {
-	var b strings.Builder
-	podSet := int32(-1)
-	var parts []string
-	flush := func() {
-		if len(parts) == 0 {
-			return
+	b := e.scratch.text[:0]
+	and := func(s string) {
+		if len(b) > 0 {
+			b = append(b, s...)
 		}
-		if b.Len() > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString("couldn't assign flavors to pod set ")
-		b.WriteString(a.shape.podSets[podSet].Name)
-		b.WriteString(": ")
-		slices.Sort(parts)
-		b.WriteString(strings.Join(slices.Compact(parts), ", "))
-		parts = parts[:0]
 	}
-	for i := range a.misses {
-		m := &a.misses[i]
-		if m.podSet != podSet {
-			flush()
-			podSet = m.podSet
+	for misses := a.misses; len(misses) > 0; {
+		n := 1
+		for n < len(misses) && misses[n].podSet == misses[0].podSet {
+			n++
 		}
-		parts = append(parts, e.missText(m))
+		and("; ")
+		b = append(b, "couldn't assign flavors to pod set "...)
+		b = append(b, a.shape.podSets[misses[0].podSet].Name...)
+		b = append(b, ": "...)
+		b = e.appendMisses(b, misses[:n])
+		misses = misses[n:]
 	}
-	flush()
 	if a.failed != nil {
-		if b.Len() > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(a.failed.Reason)
+		and("; ")
+		b = append(b, a.failed.Reason...)
 	}
-	if b.Len() > 0 && a.promising() && a.mode != fit {
-		b.WriteString(". ")
+	if a.promising() && a.mode != fit {
+		and(". ")
 	}
 	switch {
 	case len(a.victims) > 0:
-		fmt.Fprintf(&b, "Pending the preemption of %d workload(s)", len(a.victims))
+		b = fmt.Appendf(b, "Pending the preemption of %d workload(s)", len(a.victims))
 	case a.mode == deferred:
-		b.WriteString("It will fit once evicted workloads have left")
+		b = append(b, "It will fit once evicted workloads have left"...)
 	}
-	return b.String()
+	e.scratch.text = b
+	return string(b)
 }
 
-func (e *Engine) missText(m *miss) string {
+// appendMisses lists what stood in a pod set's way in order, each once.
+func (e *Engine) appendMisses(b []byte, misses []miss) []byte {
+	if len(misses) == 1 {
+		return e.appendMiss(b, &misses[0])
+	}
+	parts := make([]string, len(misses))
+	for i := range misses {
+		parts[i] = string(e.appendMiss(nil, &misses[i]))
+	}
+	slices.Sort(parts)
+	return append(b, strings.Join(slices.Compact(parts), ", ")...)
+}
+
+func (e *Engine) appendMiss(b []byte, m *miss) []byte {
 	if m.text != "" {
-		return m.text
+		return append(b, m.text...)
 	}
 	res, fl := e.resources[m.resource], e.flavors[m.flavor].spec.Name
-	if m.reason == ReasonExceedsMaxQuota {
-		return "insufficient quota for " + res + " in flavor " + fl + ", previously considered podsets requests (" +
-			e.opts.Format(res, m.asked) + ") + current podset request (" + e.opts.Format(res, m.amount) +
-			") > maximum capacity (" + e.opts.Format(res, m.limit) + ")"
+	words := func(s ...string) {
+		for _, s := range s {
+			b = append(b, s...)
+		}
 	}
-	return "insufficient unused quota for " + res + " in flavor " + fl + ", " + e.opts.Format(res, m.amount) + " more needed"
+	if m.reason == ReasonExceedsMaxQuota {
+		words("insufficient quota for ", res, " in flavor ", fl, ", previously considered podsets requests (", e.opts.Format(res, m.asked),
+			") + current podset request (", e.opts.Format(res, m.amount), ") > maximum capacity (", e.opts.Format(res, m.limit), ")")
+		return b
+	}
+	words("insufficient unused quota for ", res, " in flavor ", fl, ", ", e.opts.Format(res, m.amount), " more needed")
+	return b
 }
 
 // Explain tells why a workload is where it is at the given time. Nothing changes by asking.

@@ -3,7 +3,8 @@ package admission
 import "time"
 
 // Plan is what Decide wants done. Its slices belong to the engine and are
-// valid until the next call of Decide; the Admission values are the caller's.
+// valid until the next call of Decide. What an Admission points to lasts, and is
+// shared among equals: it must not be changed.
 type Plan struct {
 	Admit []Admit
 	Evict []Evict

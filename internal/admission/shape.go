@@ -15,7 +15,15 @@ type shape struct {
 	groups   [][]int    // pod sets that share their flavors
 	shrinks  bool       // some pod set has a smaller minimum
 	simple   bool       // one pod set that asks for one resource, pods not counted
-	accepts  []fact     // by flavor: is it allowed for each pod set group
+	last     given
+	accepts  []fact // by flavor: is it allowed for each pod set group
+}
+
+// given is what workloads of a shape got last.
+type given struct {
+	counts  []int32
+	flavors [][]int32
+	podSets []PodSetAssignment
 }
 
 type perPod struct {
