@@ -35,7 +35,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
 	e.rebuild()
 	for _, c := range e.curbed {
-		e.unpark(c)
+		e.reconsider(c)
 	}
 	e.curbed = e.curbed[:0]
 	e.noteUsage()

@@ -203,7 +203,7 @@ func (e *Engine) queue(name string) *queue {
 		q = &queue{name: name, classes: map[string]*class{}, turnover: 1}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
-		q.node.tree = &tree{root: q.node}
+		q.node.tree = newTree(q.node)
 		e.queues[name] = q
 		e.reshaped = true
 	}
@@ -277,7 +277,7 @@ func (ev QueueGone) apply(e *Engine) {
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = &tree{root: q.node}
+	q.node.tree = newTree(q.node)
 	e.reshaped = true
 	e.replaceQueue(q, true)
 	e.dropUnused(q)

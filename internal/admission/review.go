@@ -139,7 +139,7 @@ func (e *Engine) fireTimers(at time.Time) {
 		case t.w.holds:
 			e.reviewLater(t.w)
 		case t.w.class != nil:
-			e.unpark(t.w.class)
+			e.reconsider(t.w.class)
 		case t.w.claim == nil:
 			e.place(t.w)
 		}

@@ -192,6 +192,9 @@ type tree struct {
 	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
 }
 
+// newTree starts counting at 1: what was refused never is 0.
+func newTree(root *node) *tree { return &tree{root: root, helps: 1} }
+
 // setQuotas compiles a node's own quotas into its cells.
 func (e *Engine) setQuotas(n *node, groups []ResourceGroup) {
 	for i := range n.cells {
@@ -344,7 +347,7 @@ func (e *Engine) link(nodes []*node) {
 			continue
 		}
 		if n.tree == nil {
-			n.tree = &tree{root: n}
+			n.tree = newTree(n)
 		}
 		t := n.tree
 		t.queues = t.queues[:0]

@@ -66,6 +66,28 @@ func (e *Engine) unpark(c *class) {
 	e.ready(c.queue)
 }
 
+// reconsider looks at a parked class again that may displace more than when it was refused: once
+// what it needs is within reach, if that is known.
+func (e *Engine) reconsider(c *class) {
+	q := c.queue
+	if !c.parked {
+		return
+	}
+	if q.spec.StrictFIFO || c.fickle || len(c.awaits) > 0 || len(c.needs) == 0 {
+		e.unpark(c)
+		return
+	}
+	first := c.members[0]
+	c.patient = c.patient && first.mayDisplaceFrom(e).After(e.at)
+	c.barred = c.barred && first.strikesFrom().After(e.at)
+	c.refusedAt = 0
+	e.setTimer(first.chance(e), first)
+	for _, n := range c.needs {
+		q.heed(n.fr)
+	}
+	e.enlist(q.node.root.tree)
+}
+
 // wake tells the queues which flavor-resources were freed, or began to be
 // borrowed by some node, since the last look.
 func (e *Engine) wake(t *tree) {
