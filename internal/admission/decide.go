@@ -241,6 +241,8 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 			e.stepBack(a)
 		}
 		return !a.withdrawn
+	case e.beyondReach(t, a.w.class):
+		return false
 	}
 	e.evaluate(a.w, a.shape, a)
 	if a.promising() || a.reserves() {

@@ -211,6 +211,23 @@ func (t *tree) fickleFirst(q *queue) *class {
 	return best
 }
 
+// beyondReach puts a class back to sleep that was woken and outdone, without looking closer, if it is
+// plain that it has to wait on and all its members know why.
+func (e *Engine) beyondReach(t *tree, c *class) bool {
+	q := c.queue
+	if !c.shape.simple || c.told != ReasonWaitingForQuota || len(c.untold) > 0 || len(c.needs) != 1 || len(c.asks) != 1 || c.asks[0] != c.needs[0] ||
+		q.choice || q.spec.StrictFIFO || e.opts.Placer != nil || len(t.waiting) > 0 {
+		return false
+	}
+	n := c.needs[0]
+	if h := e.hopeFor(t, q, n.fr).of(e, t, q, n.fr, q.waitsLike(c, n.fr)); n.v <= h.reach {
+		return false
+	}
+	e.sleep(c)
+	c.refusedAt, c.refusedIn = t.helps, t.shifts
+	return true
+}
+
 // hope is what decides whether waiting for an amount of a flavor-resource may be over.
 type hope struct {
 	fr    int32
