@@ -268,6 +268,7 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
 	}
 	own := l.given
+	own += t.takeable(q, fr, l.priority)
 	o := *h
 	o.reach, o.tied = h.taken+own, h.free+own
 	o.calm = h.free
@@ -280,8 +281,8 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 			h.lent = max(0, e.spare(t, q, fr))
 		}
 		o.stay = max(h.own, h.lent)
-		if bound := h.lent + own; bound < o.reach {
-			o.reach = max(h.own, bound)
+		if bound := o.stay + own; bound < o.reach {
+			o.reach = bound
 			t.lendLater(fr)
 		}
 	}
@@ -300,7 +301,7 @@ func (h *hope) over(c *class, need int64) bool {
 	case c.barred && need > h.tied:
 		return false
 	case c.shape.simple && need > h.stay && need <= h.free:
-		h.skipped = true
+		c.refusedAt, h.skipped = h.helps, true // as if it had stepped back
 		return false
 	}
 	return true
@@ -349,6 +350,26 @@ func (q *queue) displaceable(fr int32, priority int64) int64 {
 			continue
 		}
 		for _, u := range w.usage {
+			if u.fr == fr {
+				sum += u.v
+			}
+		}
+	}
+	return sum
+}
+
+// takeable is at most what a priority could take over of the room that others wait for.
+func (t *tree) takeable(q *queue, fr int32, priority int64) int64 {
+	sum := int64(0)
+	for _, p := range t.waiting {
+		policy := q.spec.Preemption.WithinQueue
+		if p.queue != q {
+			policy = q.spec.Preemption.ReclaimWithinCohort
+		}
+		if policy == PreemptNever || policy != PreemptAny && p.spec.Priority > priority {
+			continue
+		}
+		for _, u := range p.claim {
 			if u.fr == fr {
 				sum += u.v
 			}
