@@ -247,6 +247,7 @@ type hope struct {
 
 	stay    int64 // who takes more than this of what is free would step back
 	skipped bool  // somebody was passed over for that
+	waiting bool  // others wait for room that may be taken over
 }
 
 // hopeFor is what holds for all priorities, kept while the queue looks for the next and nothing changes.
@@ -268,10 +269,9 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
 	}
 	own := l.given
-	own += t.takeable(q, fr, l.priority)
 	o := *h
 	o.reach, o.tied = h.taken+own, h.free+own
-	o.calm = h.free
+	o.calm, o.waiting = h.free, len(t.waiting) > 0
 	if t.admittedIn == e.decision { // there may be something to take back
 		o.calm = o.reach
 	}
@@ -298,7 +298,7 @@ func (h *hope) over(c *class, need int64) bool {
 		return false
 	case c.patient && need > h.calm:
 		return false
-	case c.barred && need > h.tied:
+	case c.barred && need > h.tied && !h.waiting:
 		return false
 	case c.shape.simple && need > h.stay && need <= h.free:
 		c.refusedAt, h.skipped = h.helps, true // as if it had stepped back
@@ -350,26 +350,6 @@ func (q *queue) displaceable(fr int32, priority int64) int64 {
 			continue
 		}
 		for _, u := range w.usage {
-			if u.fr == fr {
-				sum += u.v
-			}
-		}
-	}
-	return sum
-}
-
-// takeable is at most what a priority could take over of the room that others wait for.
-func (t *tree) takeable(q *queue, fr int32, priority int64) int64 {
-	sum := int64(0)
-	for _, p := range t.waiting {
-		policy := q.spec.Preemption.WithinQueue
-		if p.queue != q {
-			policy = q.spec.Preemption.ReclaimWithinCohort
-		}
-		if policy == PreemptNever || policy != PreemptAny && p.spec.Priority > priority {
-			continue
-		}
-		for _, u := range p.claim {
 			if u.fr == fr {
 				sum += u.v
 			}
