@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -69,6 +70,21 @@ func All() ([]*unstructured.Unstructured, error) {
 	}
 	made, err := volcano()
 	return append(objects, made...), err
+}
+
+// Unchecked serves a kind of another project whose own CRD cannot be had as a module: whatever is in the object is taken.
+func Unchecked(group, kind string) *unstructured.Unstructured {
+	plural := strings.ToLower(kind) + "s"
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"kind": kind, "plural": plural, "singular": strings.ToLower(kind), "listKind": kind + "List"},
+			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "storage": true, "schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			}}},
+		},
+	}}
 }
 
 // volcano makes the CRD of Volcano's Job from the types of its module, in the

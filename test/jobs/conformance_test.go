@@ -256,5 +256,5 @@ func sampleNames() []string {
 	for _, l := range lives {
 		names = append(names, l.sample)
 	}
-	return append(names, "pod", "deployment", "statefulset", "leaderworkerset", "notebook", "inferenceservice", "volcano-job", "argo-workflow")
+	return append(names, "pod", "deployment", "statefulset", "leaderworkerset", "notebook", "inferenceservice", "volcano-job", "et-trainingjob", "argo-workflow")
 }

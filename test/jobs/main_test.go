@@ -53,7 +53,7 @@ var installed = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	return install(context.Background(), objects)
+	return install(context.Background(), append(objects, crds.Unchecked("kai.alibabacloud.com", "TrainingJob")))
 })
 
 // install applies CRDs and waits until they are served.

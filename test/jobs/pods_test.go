@@ -37,6 +37,7 @@ var gatedLives = []gatedLife{
 	{sample: "notebook", pods: 1, workloads: []string{"main:1"}, operator: playNotebook},
 	{sample: "inferenceservice", pods: 1, workloads: []string{"main:1"}, operator: playWith("predictor", []string{"spec", "predictor"})},
 	{sample: "volcano-job", pods: 1, workloads: []string{"main:1"}, operator: playVolcano},
+	{sample: "et-trainingjob", pods: 2, workloads: []string{"main:1", "main:1"}, operator: playElasticTraining},
 	{sample: "argo-workflow", pods: 1, workloads: []string{"main:1"}, operator: playWith("step", []string{"spec", "podMetadata"})},
 }
 
@@ -220,6 +221,14 @@ func playVolcano(t *testing.T, a *arena, job *unstructured.Unstructured) {
 	tasks, _ := field(job, "spec", "tasks").([]any)
 	template := tasks[0].(map[string]any)["template"].(map[string]any)
 	makePod(t, a, job, job.GetName()+"-worker-0", template["metadata"], template["spec"])
+}
+
+// playElasticTraining makes the launcher and a worker.
+func playElasticTraining(t *testing.T, a *arena, job *unstructured.Unstructured) {
+	for _, role := range []string{"launcher", "worker"} {
+		template, _ := field(job, "spec", "etReplicaSpecs", role, "template").(map[string]any)
+		makePod(t, a, job, job.GetName()+"-"+role, template["metadata"], template["spec"])
+	}
 }
 
 // playWith makes a pod with labels and annotations from a place in the object.

@@ -181,6 +181,20 @@ var forms = []form{
 		},
 	},
 	{
+		names: []string{"etjob", "et"}, kind: "kai.alibabacloud.com/trainingjob", short: "elastic Horovod, with the et-operator; each of its pods is queued by itself",
+		apiVersion: "kai.alibabacloud.com/v1alpha1", object: "TrainingJob", container: "et",
+		roles: []role{
+			{name: "launcher", restart: "Never", count: one},
+			{name: "worker", gpus: true, idle: true, restart: "Never", count: workers},
+		},
+		flags: func(s *submission, f *flagSet) {
+			f.IntVar(&s.minWorkers, "min-workers", 1, "fewest workers that scalein leaves")
+			f.IntVar(&s.maxWorkers, "max-workers", 1000, "most workers that scaleout makes")
+			f.StringVar(&s.cleanPolicy, "clean-task-policy", "Running", "which pods to delete when the job has ended: Running, None or All")
+		},
+		spec: etSpec,
+	},
+	{
 		names: []string{"job", "batch"}, kind: "batch/job", short: "a Kubernetes Job; every pod runs the command",
 		apiVersion: "batch/v1", object: "Job", container: "main",
 		roles: []role{{name: "main", gpus: true, restart: "Never", count: workers}},
@@ -219,11 +233,6 @@ var forms = []form{
 	},
 }
 
-// unsupported are arena's words for kinds of which nothing is left to run them.
-var unsupported = map[string]string{
-	"etjob": "et-operator's TrainingJob is no longer maintained: submit a jobset or a rayjob, or declare the kind with a JobKind (docs/job-kinds.md)",
-}
-
 // formNamed finds a form by any of its names.
 func formNamed(name string) *form {
 	for i := range forms {
@@ -249,6 +258,18 @@ var mpiRoles = []role{
 func mpiSpec(s *submission, f *form) map[string]any {
 	spec := s.replicated(f, "mpiReplicaSpecs")
 	spec["slotsPerWorker"] = int64(max(1, s.gpus))
+	return spec
+}
+
+func etSpec(s *submission, f *form) map[string]any {
+	worker := map[string]any{"replicas": int64(s.workers), "template": s.template(f, &f.roles[1])}
+	worker["minReplicas"], worker["maxReplicas"] = int64(s.minWorkers), int64(s.maxWorkers)
+	spec := map[string]any{"cleanPodPolicy": s.cleanPolicy, "etReplicaSpecs": map[string]any{
+		"launcher": map[string]any{"replicas": int64(1), "template": s.template(f, &f.roles[0])}, "worker": worker,
+	}}
+	if s.retry > 0 {
+		spec["backoffLimit"] = int64(s.retry)
+	}
 	return spec
 }
 

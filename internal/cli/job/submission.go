@@ -54,7 +54,7 @@ type submission struct {
 	mainClass, jar, sparkVersion, sparkAccount string
 	driverCPU, executorCPU                     int
 	driverMemory, executorMemory               string
-	minAvailable                               int
+	minAvailable, minWorkers, maxWorkers       int
 	taskName                                   string
 }
 

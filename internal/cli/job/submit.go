@@ -82,12 +82,6 @@ flags is the command, run by --shell in every pod that runs one.`,
 	for i := range forms {
 		cmd.AddCommand(formCommand(&forms[i], &sending{flags: flags, plan: plan}))
 	}
-	for name, why := range unsupported {
-		cmd.AddCommand(&cobra.Command{
-			Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error { return errors.New(why) },
-		})
-	}
 	return cmd
 }
 
