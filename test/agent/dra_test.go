@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -280,18 +279,7 @@ func TestClaimGoesWhileTheAgentIsDown(t *testing.T) {
 	claim, p := claiming(ns, "gone", stay, 10, 1000)
 	cluster.Make(t, claim, p)
 	probed(t, p)
-	pid, err := agentPID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Stopped, it sees nothing; killed, it is started again.
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-	kill(t, "the agent", agentPID)
+	deleteUnseen(t, p)
 	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
 		left, err := granted(p)
 		if err == nil && left != nil {

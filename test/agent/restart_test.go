@@ -178,11 +178,23 @@ func TestPodGoesWhileTheAgentIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	deleteUnseen(t, p)
+	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
+		if _, err := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", slot)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+}
+
+// deleteUnseen deletes a pod while the agent does not see it: stopped, it sees
+// nothing; killed, it is started again.
+func deleteUnseen(t *testing.T, p *corev1.Pod) {
+	t.Helper()
 	pid, err := agentPID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Stopped, it sees nothing; killed, it is started again.
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -190,10 +202,4 @@ func TestPodGoesWhileTheAgentIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(t, "the agent", agentPID)
-	sandbox.Eventually(t, "its share is taken away", func(context.Context) error {
-		if _, err := os.Stat(nodeDir("elastic-gpu", "gpushare", "shares", slot)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("it is there: %w", err)
-		}
-		return nil
-	})
 }

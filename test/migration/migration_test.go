@@ -19,10 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,19 +42,19 @@ func project() string {
 // is lost, and each of the two starts what the other left waiting.
 func TestThereAndBack(t *testing.T) {
 	if os.Getenv(folderVariable) == "" {
-		t.Skip("it needs Kueue's manager: run 'make test-migration'")
+		t.Fatal("it needs Kueue's manager: run 'make test-migration'")
 	}
 	log.SetLogger(logr.Discard())
 	commands := steps(t)
-	var before *picture
+	var before *sandbox.Picture
 	cluster, err := sandbox.Start(sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
-		c, err := connect(kubeconfig)
+		c, err := sandbox.Connect(kubeconfig)
 		if err != nil {
 			return err
 		}
 		manager := installKueue(t, c, kubeconfig)
 		makeWork(t, c)
-		if before, err = look(t.Context(), c); err != nil {
+		if before, err = sandbox.Look(t.Context(), c, ns); err != nil {
 			return err
 		}
 		for _, command := range commands[:len(commands)-2] {
@@ -81,7 +78,7 @@ func TestThereAndBack(t *testing.T) {
 	sandbox.Eventually(t, "Elastic has looked at the one that cannot fit", func(ctx context.Context) error {
 		return reason(ctx, cluster, "huge", "ExceedsMaxQuota")
 	})
-	before.mustHold(t, cluster)
+	before.MustHold(t, cluster)
 	// What the page says to look at last: the one that cannot fit is a problem, and nothing else is.
 	said := step(t, cluster.Kubeconfig, commands[len(commands)-2]+" || true")
 	if strings.Count(said, "problem ") != 1 || !strings.Contains(said, "job/huge in default can never start") {
@@ -95,14 +92,13 @@ func TestThereAndBack(t *testing.T) {
 	// What Kueue left waiting starts here, and what it started ends here.
 	end(t, cluster, "first")
 	runs(t, cluster, "next")
-	delete(before.is, "pod of first")
-	before.mustHold(t, cluster)
+	before.MustHold(t, cluster)
 	sandbox.Eventually(t, "the one that has ended is finished", func(ctx context.Context) error {
 		return condition(ctx, cluster, "first", kueue.WorkloadFinished)
 	})
 	create(t, cluster, job("later", 4))
 	waits(t, cluster, "later")
-	after, err := look(t.Context(), cluster)
+	after, err := sandbox.Look(t.Context(), cluster, ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,25 +111,24 @@ func TestThereAndBack(t *testing.T) {
 }
 
 // backToKueue takes Elastic out of the cluster and puts Kueue in.
-func backToKueue(t *testing.T, dir string, after *picture) {
+func backToKueue(t *testing.T, dir string, after *sandbox.Picture) {
 	t.Helper()
 	kubeconfig, stop, err := sandbox.Bare(filepath.Join(dir, "test", "sandbox"), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	c, err := connect(kubeconfig)
+	c, err := sandbox.Connect(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	step(t, kubeconfig, "elastic uninstall --dry-run=false")
 	manager := installKueue(t, c, kubeconfig)
 	defer manager.stop()
-	after.mustHold(t, c)
+	after.MustHold(t, c)
 	end(t, c, "next")
 	runs(t, c, "later")
-	delete(after.is, "pod of next")
-	after.mustHold(t, c)
+	after.MustHold(t, c)
 }
 
 // letProcessesIn takes out where the installed webhooks are called: here Elastic's
@@ -188,19 +183,6 @@ func steps(t *testing.T) []string {
 		t.Fatalf("the page has %d commands, the test knows 6: %q", len(commands), commands)
 	}
 	return commands
-}
-
-func connect(kubeconfig string) (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	scheme := apiruntime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kueue.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	return client.New(config, client.Options{Scheme: scheme})
 }
 
 // makeWork fills a queue of eight cards: a job and a pod that run, a job that
@@ -342,50 +324,4 @@ func reason(ctx context.Context, c client.Client, name, want string) error {
 		return fmt.Errorf("%s waits for %v", name, got)
 	}
 	return nil
-}
-
-// picture is who is who: a job that was stopped and started has another pod,
-// one that was lost and made again another workload.
-type picture struct{ is map[string]string }
-
-func look(ctx context.Context, c client.Client) (*picture, error) {
-	p := &picture{map[string]string{}}
-	workloads, pods, jobs := &kueue.WorkloadList{}, &corev1.PodList{}, &batchv1.JobList{}
-	in := client.InNamespace(ns)
-	if err := errors.Join(c.List(ctx, workloads, in), c.List(ctx, pods, in), c.List(ctx, jobs, in)); err != nil {
-		return nil, err
-	}
-	for i := range jobs.Items {
-		p.is["job "+jobs.Items[i].Name] = string(jobs.Items[i].UID)
-	}
-	for i := range workloads.Items {
-		wl := &workloads.Items[i]
-		p.is["workload "+wl.Name] = string(wl.UID)
-		for _, done := range []string{kueue.WorkloadAdmitted, kueue.WorkloadFinished} {
-			if c := apimeta.FindStatusCondition(wl.Status.Conditions, done); c != nil && c.Status == metav1.ConditionTrue {
-				p.is[wl.Name+" is "+done] = c.LastTransitionTime.String()
-			}
-		}
-	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodRunning {
-			p.is["pod of "+pod.Labels["test"]] = string(pod.UID)
-		}
-	}
-	return p, nil
-}
-
-// mustHold checks that everybody who was there still is, and nobody was
-// replaced, or admitted a second time.
-func (p *picture) mustHold(t *testing.T, c client.Client) {
-	t.Helper()
-	now, err := look(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, was := range p.is {
-		if now.is[name] != was {
-			t.Errorf("%s was %q and is %q", name, was, now.is[name])
-		}
-	}
 }

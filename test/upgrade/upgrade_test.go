@@ -19,9 +19,6 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,16 +37,16 @@ const (
 // One cluster's life: Kueue, Elastic in its place, an upgrade, and the end.
 func TestNothingIsLost(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	var before *picture
+	var before *sandbox.Picture
 	cluster, err := sandbox.Start(sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
-		c, err := connect(kubeconfig)
+		c, err := sandbox.Connect(kubeconfig)
 		if err != nil {
 			return err
 		}
 		if err := withKueue(t, c); err != nil {
 			return err
 		}
-		before, err = look(t.Context(), c)
+		before, err = sandbox.Look(t.Context(), c, ns)
 		return err
 	}})
 	if err != nil {
@@ -70,15 +67,15 @@ func TestNothingIsLost(t *testing.T) {
 		}
 		return is(ctx, cluster, "huge", kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	})
-	before.mustHold(t, cluster)
-	after, err := look(t.Context(), cluster)
+	before.MustHold(t, cluster)
+	after, err := sandbox.Look(t.Context(), cluster, ns)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	// Another version: its manifests are applied over the older one's.
 	upgrade(t, cluster)
-	after.mustHold(t, cluster)
+	after.MustHold(t, cluster)
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +87,12 @@ func TestNothingIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	c, err := connect(kubeconfig)
+	c, err := sandbox.Connect(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
 	uninstall(t, c, kubeconfig)
-	after.mustHold(t, c)
+	after.MustHold(t, c)
 	workloads := &kueue.WorkloadList{}
 	if err := c.List(t.Context(), workloads); err != nil || len(workloads.Items) != 3 {
 		t.Fatalf("%d workloads are left, want 3: %v", len(workloads.Items), err)
@@ -114,18 +111,6 @@ func TestNothingIsLost(t *testing.T) {
 	if err := c.Create(t.Context(), fresh); err != nil {
 		t.Errorf("a job can be made without Elastic: %v", err)
 	}
-}
-
-func connect(kubeconfig string) (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	scheme := apiruntime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kueue.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	return client.New(config, client.Options{Scheme: scheme})
 }
 
 func job(name string, cards int, suspended bool) *batchv1.Job {
@@ -235,42 +220,6 @@ func apply(ctx context.Context, c client.Client, manager string, objects ...*uns
 		}
 	}
 	return nil
-}
-
-// picture is who is who: a job that was stopped and started has another pod.
-type picture struct{ uids map[string]string }
-
-func look(ctx context.Context, c client.Client) (*picture, error) {
-	p := &picture{map[string]string{}}
-	workloads, pods := &kueue.WorkloadList{}, &corev1.PodList{}
-	if err := errors.Join(c.List(ctx, workloads), c.List(ctx, pods, client.InNamespace(ns))); err != nil {
-		return nil, err
-	}
-	for i := range workloads.Items {
-		wl := &workloads.Items[i]
-		p.uids["workload "+wl.Name] = string(wl.UID)
-		if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) {
-			p.uids["admitted "+wl.Name] = "yes"
-		}
-	}
-	for i := range pods.Items {
-		p.uids["pod "+pods.Items[i].Name] = string(pods.Items[i].UID)
-	}
-	return p, nil
-}
-
-// mustHold checks that everybody who was there still is, and nobody was replaced.
-func (p *picture) mustHold(t *testing.T, c client.Client) {
-	t.Helper()
-	now, err := look(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, uid := range p.uids {
-		if now.uids[name] != uid {
-			t.Errorf("%s was %q and is %q", name, uid, now.uids[name])
-		}
-	}
 }
 
 func is(ctx context.Context, c client.Client, name, condition string, want metav1.ConditionStatus) error {
