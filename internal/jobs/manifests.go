@@ -120,6 +120,7 @@ func rules(table []*Kind) []rbacv1.PolicyRule {
 	grants := map[grant][]string{
 		// Owners between a job and its pods, and what TrainJobs are made of.
 		{"apps", "get"}:                  {"daemonsets", "deployments", "replicasets"},
+		{"batch", "get"}:                 {"cronjobs"},
 		{"trainer.kubeflow.org", "read"}: {"clustertrainingruntimes", "trainingruntimes"},
 	}
 	add := func(group, verbs string, resources ...string) {
