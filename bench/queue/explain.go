@@ -31,27 +31,13 @@ const asks = 50
 // benchExplain fills a cluster with workloads that wait, some of them of jobs,
 // starts elastic-queue with its part of the API, and then types "elastic
 // explain" about these jobs: each call is a process of its own.
-func benchExplain(ctx context.Context, s setup, pending int) (err error) {
-	dir, err := os.MkdirTemp("", "bench-explain-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err == nil {
-			_ = os.RemoveAll(dir)
-		} else {
-			err = fmt.Errorf("%w (logs in %s)", err, dir)
-		}
-	}()
-	plane, kubeconfig, err := controlPlane(ctx, s.bin, dir, s.crds)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = plane.end() }()
-	c, err := connect(kubeconfig)
-	if err != nil {
-		return err
-	}
+func benchExplain(ctx context.Context, s setup, pending int) error {
+	return s.onPlane(ctx, "bench-explain-", func(c client.WithWatch, dir, kubeconfig string) error {
+		return s.explain(ctx, c, dir, kubeconfig, pending)
+	})
+}
+
+func (s setup) explain(ctx context.Context, c client.Client, dir, kubeconfig string, pending int) (err error) {
 	begin := time.Now()
 	kind := slices.IndexFunc(jobs.Table(), func(k *jobs.Kind) bool { return k.GVK == batchv1.SchemeGroupVersion.WithKind("Job") })
 	err = fill(ctx, c, pending, func(i int) error {

@@ -41,11 +41,24 @@ type started struct {
 // benchStart fills a cluster with workloads that wait, and then starts
 // elastic-queue.
 func benchStart(ctx context.Context, s setup, pending int) error {
-	dir, err := os.MkdirTemp("", "bench-start-")
+	return s.onPlane(ctx, "bench-start-", func(c client.WithWatch, dir, kubeconfig string) error {
+		return s.start(ctx, c, dir, kubeconfig, pending)
+	})
+}
+
+// onPlane runs a measurement on a control plane of its own, and keeps the logs if it fails.
+func (s setup) onPlane(ctx context.Context, name string, measure func(c client.WithWatch, dir, kubeconfig string) error) (err error) {
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer func() {
+		if err == nil {
+			_ = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w (logs in %s)", err, dir)
+		}
+	}()
 	plane, kubeconfig, err := controlPlane(ctx, s.bin, dir, s.crds)
 	if err != nil {
 		return err
@@ -55,6 +68,10 @@ func benchStart(ctx context.Context, s setup, pending int) error {
 	if err != nil {
 		return err
 	}
+	return measure(c, dir, kubeconfig)
+}
+
+func (s setup) start(ctx context.Context, c client.WithWatch, dir, kubeconfig string, pending int) error {
 	begin := time.Now()
 	if err := fill(ctx, c, pending, func(i int) error { return c.Create(ctx, waitingWorkload(i)) }); err != nil {
 		return err

@@ -83,12 +83,7 @@ func (p prepared) Run() int {
 	return p.M.Run()
 }
 
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
-}
-
-func stub() string { return filepath.Join(root(), "native", "cuda", "build", "test") }
+func stub() string { return filepath.Join(sandbox.Root(), "native", "cuda", "build", "test") }
 
 func nodeDir(names ...string) string {
 	return filepath.Join(append([]string{cluster.Dir, "test", "node"}, names...)...)
@@ -139,7 +134,7 @@ func loadImage() error {
 	if err != nil {
 		return fmt.Errorf("making the image: %w", err)
 	}
-	load := exec.Command(filepath.Join(root(), "bin", "node", "ctr"), "--address", nodeDir("containerd.sock"), "--namespace", "k8s.io", "images", "import", "-")
+	load := exec.Command(filepath.Join(sandbox.Root(), "bin", "node", "ctr"), "--address", nodeDir("containerd.sock"), "--namespace", "k8s.io", "images", "import", "-")
 	load.Stdin = bytes.NewReader(data)
 	if out, err := load.CombinedOutput(); err != nil {
 		return fmt.Errorf("loading the image: %w: %s", err, out)

@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
 // Every command of the tasks' pages is run, in their order, each page in a
 // namespace of its own.
 func TestTasks(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(root(), "docs", "tasks", "*.md"))
+	pages, err := filepath.Glob(filepath.Join(sandbox.Root(), "docs", "tasks", "*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -27,7 +26,7 @@ import (
 // says so). The workloads are accepted under the namespace's pod security, and
 // each gets its pods; what runs in those is simulated.
 func TestInstalledWorkloads(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(root(), "deploy", "install", "elastic.yaml"))
+	data, err := os.ReadFile(filepath.Join(sandbox.Root(), "deploy", "install", "elastic.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,20 +73,7 @@ func TestInstalledWithCertManager(t *testing.T) {
 		unstructured.RemoveNestedField(crd.Object, "status")
 		cluster.Make(t, crd)
 	}
-	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte("certManager: {enabled: true}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	render := exec.Command("go", "run", ".", "-namespace", "elastic-queue", "-values", values, "../../deploy/chart")
-	render.Dir = filepath.Join(root(), "tools", "render")
-	out, err := render.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := deploy.Decode(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := sandbox.Render(t, "elastic-queue", "certManager: {enabled: true}", "../../deploy/chart")
 	strict := client.WithFieldValidation(cluster.Client, metav1.FieldValidationStrict)
 	made := map[string]int{}
 	for _, object := range objects {

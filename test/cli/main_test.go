@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -31,16 +30,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
-}
-
 // shell runs a line as a person types it, in a namespace.
 func shell(t *testing.T, namespace, line string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", line) // also after the test, to clean up
-	cmd.Dir = root()
+	cmd.Dir = sandbox.Root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig(t, namespace), "HOME="+t.TempDir(), "TERM=dumb")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -22,7 +22,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -72,24 +71,11 @@ managerConfig:
     featureGates: {VisibilityOnDemand: false}
     integrations: {frameworks: [batch/job, pod]}
 `, kueueNamespace, freePort(t), m.port, filepath.Join(m.dir, "certs"))
-	file := filepath.Join(m.dir, "values.yaml")
-	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kueue").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	render := exec.Command("go", "run", ".", "-namespace", kueueNamespace, "-values", file, filepath.Join(strings.TrimSpace(string(module)), "charts", "kueue"))
-	render.Dir = filepath.Join(project(), "tools", "render")
-	out, err := render.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := deploy.Decode(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := sandbox.Render(t, kueueNamespace, values, filepath.Join(strings.TrimSpace(string(module)), "charts", "kueue"))
 	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": kueueNamespace}}}
 	for _, object := range objects {
 		m.redirect(t, object)
@@ -228,7 +214,7 @@ func freePort(t *testing.T) int64 {
 func step(t *testing.T, kubeconfig, command string) string {
 	t.Helper()
 	cmd := exec.Command("bash", "-c", `kubectl() { elastic-sandbox kubectl "$@"; }; `+command)
-	cmd.Dir = project()
+	cmd.Dir = sandbox.Root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

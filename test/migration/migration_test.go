@@ -7,12 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -33,21 +30,15 @@ const (
 	ns    = "default"
 )
 
-func project() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
-}
-
 // From Kueue to Elastic and back: nobody who runs is stopped, nobody who waits
 // is lost, and each of the two starts what the other left waiting.
 func TestThereAndBack(t *testing.T) {
 	if os.Getenv(folderVariable) == "" {
 		t.Fatal("it needs Kueue's manager: run 'make test-migration'")
 	}
-	log.SetLogger(logr.Discard())
 	commands := steps(t)
 	var before *sandbox.Picture
-	cluster, err := sandbox.Start(sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
+	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
 		c, err := sandbox.Connect(kubeconfig)
 		if err != nil {
 			return err
@@ -65,16 +56,6 @@ func TestThereAndBack(t *testing.T) {
 		}
 		return letProcessesIn(t.Context(), c)
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(cluster.Dir) })
-	stopped := false
-	t.Cleanup(func() {
-		if !stopped {
-			_ = cluster.Stop()
-		}
-	})
 	sandbox.Eventually(t, "Elastic has looked at the one that cannot fit", func(ctx context.Context) error {
 		return reason(ctx, cluster, "huge", "ExceedsMaxQuota")
 	})
@@ -105,7 +86,6 @@ func TestThereAndBack(t *testing.T) {
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	stopped = true
 
 	backToKueue(t, cluster.Dir, after)
 }
@@ -170,7 +150,7 @@ func letProcessesIn(ctx context.Context, c client.Client) error {
 // steps are the commands of the page, in their order.
 func steps(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(project(), "docs", "operations", "migrate-from-kueue.md"))
+	page, err := os.ReadFile(filepath.Join(sandbox.Root(), "docs", "operations", "migrate-from-kueue.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

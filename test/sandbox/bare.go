@@ -16,7 +16,7 @@ func Bare(dir, nodes string) (kubeconfig string, stop func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, err
 	}
-	cmd := exec.Command(filepath.Join(root(), "bin", "elastic-sandbox"), "run", "--dir", dir, "--nodes", nodes, "--until-stdin-closes")
+	cmd := exec.Command(filepath.Join(Root(), "bin", "elastic-sandbox"), "run", "--dir", dir, "--nodes", nodes, "--until-stdin-closes")
 	hold, err := cmd.StdinPipe()
 	if err != nil {
 		return "", nil, err

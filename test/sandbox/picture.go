@@ -9,9 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,18 +60,4 @@ func (p *Picture) MustHold(t *testing.T, c client.Client) {
 			t.Errorf("%s was %q and is %q", name, was, now.is[name])
 		}
 	}
-}
-
-// Connect to a cluster before Elastic is in it.
-func Connect(kubeconfig string) (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	scheme := apiruntime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kueue.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
-	return client.New(config, client.Options{Scheme: scheme})
 }

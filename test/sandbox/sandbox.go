@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,6 +38,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/rights"
 )
@@ -70,7 +73,8 @@ type Cluster struct {
 	State      local.State
 	Dir        string
 
-	stop func() error
+	stop    func() error
+	stopped bool
 }
 
 // Run starts a cluster, runs the tests with it, ends it, and returns the exit
@@ -116,12 +120,27 @@ func (c *Cluster) end(failed bool) error {
 	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
+// StartFor starts a cluster for one test, which may stop it before its end.
+func StartFor(t *testing.T, options Options) *Cluster {
+	t.Helper()
+	log.SetLogger(logr.Discard())
+	c, err := Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Stop()
+		_ = os.RemoveAll(c.Dir)
+	})
+	return c
+}
+
 // Start starts a cluster in a folder of its own; the caller must Stop it.
 func Start(options Options) (*Cluster, error) {
 	if options.Nodes == "" {
 		options.Nodes = "1x8:H100-80G"
 	}
-	bin := filepath.Join(root(), "bin")
+	bin := filepath.Join(Root(), "bin")
 	if _, err := os.Stat(filepath.Join(bin, "elastic-sandbox")); err != nil {
 		return nil, fmt.Errorf("the programs are not built: run 'make build' (%w)", err)
 	}
@@ -179,30 +198,65 @@ func Start(options Options) (*Cluster, error) {
 
 // Stop ends the cluster, and notes what the programs' accounts did in it.
 func (c *Cluster) Stop() error {
+	if c.stopped {
+		return nil
+	}
+	c.stopped = true
 	return errors.Join(c.stop(), rights.Keep(filepath.Join(c.Dir, "audit.log")))
 }
 
-func (c *Cluster) connect(options Options) error {
-	config, err := clientcmd.BuildConfigFromFlags("", c.State.Kubeconfig)
+func (c *Cluster) connect(options Options) (err error) {
+	c.Kubeconfig = c.State.Kubeconfig
+	c.Client, c.REST, err = connect(c.Kubeconfig, options.Scheme...)
+	return err
+}
+
+// Connect to a cluster before Elastic is in it, or after.
+func Connect(kubeconfig string) (client.Client, error) {
+	c, _, err := connect(kubeconfig)
+	return c, err
+}
+
+func connect(kubeconfig string, schemes ...func(*apiruntime.Scheme) error) (client.Client, *rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	config.QPS = -1
 	scheme := apiruntime.NewScheme()
 	for _, add := range append([]func(*apiruntime.Scheme) error{
 		clientgoscheme.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme,
-	}, options.Scheme...) {
+	}, schemes...) {
 		if err := add(scheme); err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	c.REST, c.Kubeconfig = config, c.State.Kubeconfig
-	c.Client, err = client.New(config, client.Options{Scheme: scheme})
-	return err
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	return c, config, err
 }
 
-// root is the project's folder.
-func root() string {
+// Render a chart, as "make generate" renders ours.
+func Render(t *testing.T, namespace, values, chart string) []*unstructured.Unstructured {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	render := exec.Command("go", "run", ".", "-namespace", namespace, "-values", file, chart)
+	render.Dir = filepath.Join(Root(), "tools", "render")
+	out, err := render.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := deploy.Decode(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// Root is the project's folder.
+func Root() string {
 	_, file, _, _ := runtime.Caller(0)
 	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
 }

@@ -9,11 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +21,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -36,9 +33,8 @@ const (
 
 // One cluster's life: Kueue, Elastic in its place, an upgrade, and the end.
 func TestNothingIsLost(t *testing.T) {
-	log.SetLogger(logr.Discard())
 	var before *sandbox.Picture
-	cluster, err := sandbox.Start(sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
+	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
 		c, err := sandbox.Connect(kubeconfig)
 		if err != nil {
 			return err
@@ -49,16 +45,6 @@ func TestNothingIsLost(t *testing.T) {
 		before, err = sandbox.Look(t.Context(), c, ns)
 		return err
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(cluster.Dir) })
-	stopped := false
-	t.Cleanup(func() {
-		if !stopped {
-			_ = cluster.Stop()
-		}
-	})
 
 	// In Kueue's place: what was admitted still is, what waited is decided.
 	sandbox.Eventually(t, "the waiting job that fits is started, and the other is told why not", func(ctx context.Context) error {
@@ -79,7 +65,6 @@ func TestNothingIsLost(t *testing.T) {
 	if err := cluster.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	stopped = true
 
 	// Without Elastic: jobs run on, and nothing waits for a program that is gone.
 	kubeconfig, stop, err := sandbox.Bare(filepath.Join(cluster.Dir, "test", "sandbox"), nodes)
@@ -239,8 +224,7 @@ func is(ctx context.Context, c client.Client, name, condition string, want metav
 // a dry run: here the programs are processes, and webhooks must go on to them.
 func upgrade(t *testing.T, c client.Client) {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	data, err := os.ReadFile(filepath.Join(filepath.Dir(file), "..", "..", "deploy", "install", "elastic.yaml"))
+	data, err := os.ReadFile(filepath.Join(sandbox.Root(), "deploy", "install", "elastic.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
