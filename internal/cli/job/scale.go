@@ -29,8 +29,8 @@ func scaleCommand(flags *reach.Flags, use, kind, field, short, count string) *co
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Long: short + `. Arena has it for the jobs of the et-operator only (etjob), which
-this project neither brings nor queues: what is created is the object that
-operator acts on. Jobs that Elastic queues grow and shrink by their own spec,
+this project does not bring: what is created is the object that operator
+acts on, and new workers wait in the job's queue. Other jobs that Elastic queues grow and shrink by their own spec,
 as in 'kubectl patch'; docs/job-kinds.md says which.`,
 	}
 	r := &rescaling{flags: flags, kind: kind, field: field, use: use}

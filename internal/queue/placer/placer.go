@@ -36,7 +36,8 @@ type Placer struct {
 	rooms    map[string]*room  // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
-	jobs      map[types.UID]owner
+	jobs      map[types.UID]owner    // of pods that do not name their workload
+	owned     map[string][]types.UID // the same by gang
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -58,7 +59,7 @@ func New(options Options) (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
-		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{},
+		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{},
 	}, nil
 }
 
@@ -134,6 +135,10 @@ func (p *Placer) Remove(key admission.Key) {
 		p.engine.Release(gang)
 		delete(p.rooms, gang)
 		maps.DeleteFunc(p.followers, func(_, by string) bool { return by == gang })
+		for _, job := range p.owned[gang] {
+			delete(p.jobs, job)
+		}
+		delete(p.owned, gang)
 		return
 	}
 	txn := p.engine.Begin()

@@ -339,3 +339,16 @@ func TestSwappedOutPodsTakeNoRoom(t *testing.T) {
 	p.Saw(back, false)
 	fits(t, p, asking("b", 1, 4))
 }
+
+// What was said of jobs goes with their workload.
+func TestOwnersAreForgotten(t *testing.T) {
+	p := cluster(t, 1)
+	a := admission.Key{Namespace: "ns", Name: "a"}
+	p.Own("job-1", a, "main")
+	p.Own("job-2", a, "main")
+	p.Own("job-3", admission.Key{Namespace: "ns", Name: "b"}, "main")
+	p.Remove(a)
+	if _, kept := p.jobs["job-3"]; len(p.jobs) != 1 || !kept {
+		t.Errorf("jobs %v are remembered, want that of b", p.jobs)
+	}
+}

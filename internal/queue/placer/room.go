@@ -98,7 +98,9 @@ type owner struct{ gang, podSet string }
 // it on pods only where it places them. Without it they would be counted beside
 // the room that is held for them.
 func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
-	p.jobs[job] = owner{gangKey(workload), podSet}
+	gang := gangKey(workload)
+	p.jobs[job] = owner{gang, podSet}
+	p.owned[gang] = append(p.owned[gang], job)
 	for key, b := range p.pods {
 		if b.job == job && b.pod.Gang == "" {
 			p.apply(placement.PodGone{Key: key})
