@@ -2,11 +2,9 @@ package resourcequota
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -17,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -31,51 +30,29 @@ const (
 
 // Setup adds the check's controllers to the manager.
 func Setup(mgr ctrl.Manager) error {
-	ours := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.(*kueue.AdmissionCheck).Spec.ControllerName == ControllerName })
 	err := ctrl.NewControllerManagedBy(mgr).Named("resource-quota-checks").
-		For(&kueue.AdmissionCheck{}, builder.WithPredicates(ours)).
-		Complete(&checks{mgr.GetClient()})
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.Named(ControllerName))).
+		Complete(&activity{mgr.GetClient()})
 	if err != nil {
 		return err
 	}
-	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return waiting(obj.(*kueue.Workload)) })
+	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return checks.Waiting(obj.(*kueue.Workload)) })
 	// One at a time: what one is promised is not there for the next.
 	return ctrl.NewControllerManagedBy(mgr).Named("resource-quota").
 		For(&kueue.Workload{}, builder.WithPredicates(waits)).
 		Complete(&workloads{client: mgr.GetClient(), reader: mgr.GetAPIReader(), now: time.Now, promised: map[types.UID]*kueue.Workload{}})
 }
 
-// checks says of its admission checks that they are looked after.
-type checks struct{ client client.Client }
+// activity says of its admission checks that they are looked after.
+type activity struct{ client client.Client }
 
 // Reconcile makes one check active.
-func (c *checks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (a *activity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &kueue.AdmissionCheck{}
-	if err := c.client.Get(ctx, request.NamespacedName, check); err != nil {
+	if err := a.client.Get(ctx, request.NamespacedName, check); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	before := check.DeepCopy()
-	changed := apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{
-		Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "The admission check is active",
-		ObservedGeneration: check.Generation,
-	})
-	if !changed {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{}, c.client.Status().Patch(ctx, check, client.MergeFrom(before))
-}
-
-// waiting says a workload holds quota and waits for some check.
-func waiting(wl *kueue.Workload) bool {
-	if !workload.HasReservation(wl) || workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
-		return false
-	}
-	for _, check := range wl.Status.AdmissionChecks {
-		if check.State == kueue.CheckStatePending {
-			return true
-		}
-	}
-	return false
+	return ctrl.Result{}, checks.Publish(ctx, a.client, check, checks.Active())
 }
 
 // workloads answers for workloads that wait.
@@ -90,27 +67,22 @@ type workloads struct {
 // Reconcile answers one workload.
 func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
-	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !waiting(wl) {
+	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !checks.Waiting(wl) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	for i := range wl.Status.AdmissionChecks {
-		state := &wl.Status.AdmissionChecks[i]
-		if state.State != kueue.CheckStatePending {
-			continue
-		}
-		check := &kueue.AdmissionCheck{}
-		err := c.client.Get(ctx, types.NamespacedName{Name: string(state.Name)}, check)
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, err
-		}
-		if err != nil || check.Spec.ControllerName != ControllerName {
+	mine, err := checks.Of(ctx, c.client, wl, ControllerName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, check := range mine {
+		if check.State.State != kueue.CheckStatePending {
 			continue
 		}
 		why, err := c.refuse(ctx, wl)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(c.answer(ctx, wl, *state, why))
+		return ctrl.Result{}, client.IgnoreNotFound(c.answer(ctx, wl, check.State, why))
 	}
 	return ctrl.Result{}, nil
 }
@@ -197,20 +169,7 @@ func (c *workloads) answer(ctx context.Context, wl *kueue.Workload, state kueue.
 		pause := min(int32(firstPause)<<min(ptr.Deref(state.RetryCount, 0), 10), longestPause)
 		next.State, next.Message, next.RequeueAfterSeconds = kueue.CheckStateRetry, why, &pause
 	}
-	checks := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
-	for i := range checks {
-		if checks[i].Name == next.Name {
-			checks[i] = next
-		}
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
-		"status":   map[string]any{"admissionChecks": checks},
-	})
-	if err != nil {
-		return err
-	}
-	if err := c.client.Status().Patch(ctx, wl.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := checks.Answer(ctx, c.client, wl.DeepCopy(), next); err != nil {
 		return err
 	}
 	if why == "" {

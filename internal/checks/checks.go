@@ -1,0 +1,129 @@
+// Package checks is what the controllers of admission checks have in common:
+// which checks are a controller's, whether they work, and how an answer gets
+// into a workload's status. One folder below it is one check.
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Named selects the AdmissionChecks that a controller answers for.
+func Named(controller string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		check, ok := obj.(*kueue.AdmissionCheck)
+		return ok && check.Spec.ControllerName == controller
+	})
+}
+
+// Check is an AdmissionCheck and what a workload's status says of it.
+type Check struct {
+	Object *kueue.AdmissionCheck
+	State  kueue.AdmissionCheckState
+}
+
+// Of are those of a workload's checks that a controller answers for.
+func Of(ctx context.Context, c client.Reader, wl *kueue.Workload, controller string) ([]Check, error) {
+	var mine []Check
+	for _, state := range wl.Status.AdmissionChecks {
+		check := &kueue.AdmissionCheck{}
+		err := c.Get(ctx, types.NamespacedName{Name: string(state.Name)}, check)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && check.Spec.ControllerName == controller {
+			mine = append(mine, Check{check, state})
+		}
+	}
+	return mine, nil
+}
+
+// Waiting says a workload holds quota and waits for some check.
+func Waiting(wl *kueue.Workload) bool {
+	if !workload.HasReservation(wl) || workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
+		return false
+	}
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStatePending {
+			return true
+		}
+	}
+	return false
+}
+
+// Answer writes states of checks, all at once, into the status of the workload
+// they were found for: one that has changed meanwhile is a conflict.
+func Answer(ctx context.Context, c client.Client, wl *kueue.Workload, answers ...kueue.AdmissionCheckState) error {
+	states := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
+	for i := range states {
+		for _, answer := range answers {
+			if states[i].Name == answer.Name {
+				states[i] = answer
+			}
+		}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
+		"status":   map[string]any{"admissionChecks": states},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Status().Patch(ctx, wl, client.RawPatch(types.MergePatchType, patch))
+}
+
+// Active is the condition of a check that works.
+func Active() metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Active", Message: "The admission check is active"}
+}
+
+// Inactive is the condition of a check that does not.
+func Inactive(reason, message string) metav1.Condition {
+	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// Publish writes whether a check works, if that is news.
+func Publish(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, active metav1.Condition) error {
+	before := check.DeepCopy()
+	active.Type, active.ObservedGeneration = kueue.AdmissionCheckActive, check.Generation
+	if !apimeta.SetStatusCondition(&check.Status.Conditions, active) {
+		return nil
+	}
+	return client.IgnoreNotFound(c.Status().Patch(ctx, check, client.MergeFrom(before)))
+}
+
+var errBadReference = errors.New("bad parameters reference")
+
+// Parameters reads the object that a check's parameters name. The errors are in
+// Kueue's words: they go into the check's condition.
+func Parameters(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, into client.Object) error {
+	gvk, err := apiutil.GVKForObject(into, c.Scheme())
+	if err != nil {
+		return err
+	}
+	ref := check.Spec.Parameters
+	switch {
+	case ref == nil:
+		return errors.New("missing parameters reference")
+	case ref.Name == "":
+		return fmt.Errorf("empty name: %w", errBadReference)
+	case ref.APIGroup != gvk.Group:
+		return fmt.Errorf("wrong group %q, expecting %q: %w", ref.APIGroup, gvk.Group, errBadReference)
+	case ref.Kind != gvk.Kind:
+		return fmt.Errorf("wrong kind %q, expecting %q: %w", ref.Kind, gvk.Kind, errBadReference)
+	}
+	return c.Get(ctx, types.NamespacedName{Name: ref.Name}, into)
+}
