@@ -1,5 +1,7 @@
 package admission
 
+import "slices"
+
 // Placer knows nodes and cards, and answers whether pods fit on them. The
 // engine tells it who is where; its own knowledge of nodes comes from elsewhere.
 // It is called from Apply and Decide only.
@@ -20,7 +22,8 @@ type Placer interface {
 	Rollback(mark int)
 }
 
-// PlaceRequest asks for room for all of a workload's pods.
+// PlaceRequest asks for room for all of a workload's pods that are to be placed
+// now; it may be none.
 type PlaceRequest struct {
 	Workload Key
 	PodSets  []PlacePodSet
@@ -42,19 +45,22 @@ type Refusal struct {
 }
 
 func (e *Engine) placeRequest(a *assignment) PlaceRequest {
-	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, len(a.shape.podSets))}
+	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, 0, len(a.shape.podSets))}
 	for i := range a.shape.podSets {
-		ps := PlacePodSet{Spec: &a.shape.podSets[i], Count: a.counts[i]}
+		ps, later := PlacePodSet{Spec: &a.shape.podSets[i], Count: a.counts[i]}, false
 		for _, fl := range a.flavors[i] {
 			if fl < 0 {
 				continue
 			}
 			f := &e.flavors[fl].spec
+			later = later || slices.Contains(a.w.queue.spec.NodesLater, f.Name)
 			if len(ps.Flavors) == 0 || ps.Flavors[len(ps.Flavors)-1] != f && ps.Flavors[0] != f {
 				ps.Flavors = append(ps.Flavors, f)
 			}
 		}
-		req.PodSets[i] = ps
+		if !later {
+			req.PodSets = append(req.PodSets, ps)
+		}
 	}
 	return req
 }

@@ -210,6 +210,9 @@ type Queue struct {
 	Preemption        Preemption
 	Fungibility       Fungibility
 	FairWeight        *float64 // nil: 1
+	// NodesLater are flavors whose nodes come once quota is given: pods on them are
+	// not placed.
+	NodesLater []string
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
 }

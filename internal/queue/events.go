@@ -104,7 +104,7 @@ func (s *Shell) parkedEvent(wl *kueue.Workload, p admission.Park) {
 // stepEvent tells of a step of a workload's life that was taken.
 func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
 	switch step.Act {
-	case workload.AdmitNow:
+	case workload.AdmitNow, workload.PlaceNow:
 		s.admittedEvent(wl)
 	case workload.EvictNow:
 		if wl.Status.Admission != nil {

@@ -52,10 +52,13 @@ func (s *Shell) live(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
 	}
+	delete(s.late, workload.KeyOf(t.object))
 	step := workload.Next(t.object, s.statuses.queuesOf(t.object), s.options.Life, s.now())
 	switch step.Act {
 	case workload.Wait:
 		s.alarms.set(workload.KeyOf(t.object), step.At)
+	case workload.PlaceNow:
+		s.placeLate(t)
 	case workload.Deactivate:
 		s.start(t, &change{write: deactivate})
 	case workload.Delete:
@@ -69,7 +72,12 @@ func (s *Shell) live(t *tracked) {
 
 // step is the change that takes a step of a workload's life.
 func (s *Shell) step(step workload.Step) *change {
-	c := &change{apply: step.Take, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }}
+	c := &change{apply: step.Take, done: func(wl *kueue.Workload) {
+		s.stepEvent(wl, step)
+		if step.Act == workload.AdmitNow {
+			s.settleLate(wl)
+		}
+	}}
 	if step.Act == workload.FinishNow {
 		c.write = writeEnd
 	}

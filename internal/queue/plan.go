@@ -60,6 +60,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 			}
 			workload.Admit(wl, given, checks, now)
 			workload.Assign(wl, places)
+			workload.Delay(wl, s.placedLater(wl))
 			return true
 		},
 		done: func(wl *kueue.Workload) {

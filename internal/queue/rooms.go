@@ -115,7 +115,7 @@ func (s *Shell) restoreRooms() {
 			continue
 		}
 		w := s.forEngine(t.object)
-		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
+		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w, t.object), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
 			s.engine.Apply(admission.WorkloadChanged{Workload: w})
 		}
 	}
@@ -133,14 +133,16 @@ func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment
 	return named
 }
 
-// placeRequest asks for the room of an admission that was made.
-func (s *Shell) placeRequest(w *admission.Workload) admission.PlaceRequest {
+// placeRequest asks for the room of an admission that was made; for pods whose
+// nodes come with a check, once that is ready.
+func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admission.PlaceRequest {
 	r := admission.PlaceRequest{Workload: w.Key}
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i < 0 {
+		if i < 0 || !workload.ChecksReady(wl) && s.comesLater(w.Admission.Queue, assigned.Flavors) {
 			continue
 		}
+		w.PodSets[i].NodeSelector = workload.Selector(wl, assigned.Name, w.PodSets[i].NodeSelector)
 		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: max(0, assigned.Count-w.PodSets[i].Reclaimable)}
 		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
 			if flavor := s.statuses.flavors[name]; flavor != nil {

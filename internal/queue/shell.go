@@ -58,6 +58,8 @@ type Shell struct {
 	lookAll bool
 	// unplaced are holders whose room on nodes is not known yet.
 	unplaced []*tracked
+	// late are those whose checks are ready, and whose nodes have no room yet.
+	late map[admission.Key]*tracked
 	// flat is what is known of queues that have flavors with topologies.
 	flat           map[string]flat
 	flavorsChanged bool
@@ -74,7 +76,8 @@ type tracked struct {
 	outdated bool
 	failures int
 	looked   bool
-	flat     flat // what its queue meant for it when it was told of
+	unplaced string // why there is no place for it although its checks are ready
+	flat     flat   // what its queue meant for it when it was told of
 }
 
 // change is a decision about one workload on its way into its status.
@@ -136,6 +139,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
+		late:           map[admission.Key]*tracked{},
 		pace:           pace{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
@@ -328,6 +332,9 @@ func (s *Shell) handle(m message) {
 func (s *Shell) sawWorld(obj client.Object, gone bool) {
 	if s.options.Placer.Saw(obj, gone) {
 		s.engine.Apply(admission.CapacityChanged{})
+		for _, t := range s.late {
+			s.look(t)
+		}
 	}
 }
 
@@ -380,6 +387,7 @@ func (s *Shell) tellQueues() {
 func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
 	queue := queueForEngine(cq)
 	reason, _ := s.statuses.inactive(cq)
+	queue.NodesLater = s.statuses.nodesLater(cq)
 	queue.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
 	s.engine.Apply(admission.QueueChanged{Queue: queue})
 }
@@ -411,6 +419,7 @@ func (s *Shell) lost(wl *kueue.Workload) {
 	if t := s.workloads[key]; t != nil {
 		s.statuses.ledger.move(t.booked, nil)
 		delete(s.workloads, key)
+		delete(s.late, key)
 		if old := workload.Replaces(wl); s.successors[old] == key {
 			delete(s.successors, old)
 		}

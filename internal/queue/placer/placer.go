@@ -91,7 +91,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 
 // leaves says that quota alone decides: nobody asks for a topology, and either
 // nodes are not to be looked at or there are none yet, as in a cluster that
-// makes them when pods wait.
+// makes them when pods wait. So it is where all pods get their nodes later.
 func (p *Placer) leaves(r admission.PlaceRequest) bool {
 	for _, set := range r.PodSets {
 		for _, flavor := range set.Flavors {
@@ -100,7 +100,7 @@ func (p *Placer) leaves(r admission.PlaceRequest) bool {
 			}
 		}
 	}
-	return p.topologyOnly || len(p.machines) == 0
+	return p.topologyOnly || len(p.machines) == 0 || len(r.PodSets) == 0
 }
 
 // short names the first pod set that did not fit.

@@ -78,6 +78,7 @@ type Act uint8
 const (
 	Wait       Act = iota // nothing; Step.At says when to look again
 	AdmitNow              // all checks are ready
+	PlaceNow              // and its nodes are there: where in their topology it goes is to be found
 	EvictNow              // it must let go
 	Withdraw              // it loses quota it did not use yet
 	Recheck               // its queue has other checks now
@@ -102,6 +103,8 @@ type Step struct {
 	Counts bool
 	// Checks are the ones it must pass from now on.
 	Checks []string
+	// Places are those in their topology of pod sets that waited for nodes.
+	Places map[string]*kueue.TopologyAssignment
 	// At is when to look again although nothing changed; zero: never.
 	At time.Time
 }
@@ -236,15 +239,20 @@ func checked(wl *kueue.Workload) Step {
 		}
 		return step
 	}
-	for _, check := range wl.Status.AdmissionChecks {
-		if check.State != kueue.CheckStateReady {
-			return Step{}
-		}
-	}
-	if IsAdmitted(wl) {
+	switch {
+	case !ChecksReady(wl) || IsAdmitted(wl):
 		return Step{}
+	case isDelayed(wl) && wl.Status.ClusterName != nil:
+		return Step{} // it runs in another cluster, whose word is awaited
+	case isDelayed(wl):
+		return Step{Act: PlaceNow}
 	}
 	return Step{Act: AdmitNow}
+}
+
+// ChecksReady says that all its checks are.
+func ChecksReady(wl *kueue.Workload) bool {
+	return !slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
 }
 
 // checksIn names the checks in a state and what they say, or "".
@@ -313,6 +321,9 @@ func OutOfTime() Step {
 // Deactivate, Delete and LetGoNow are not of the status.
 func (s Step) Take(wl *kueue.Workload, now time.Time) bool {
 	switch s.Act {
+	case PlaceNow:
+		placeDelayed(wl, s.Places)
+		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	case AdmitNow:
 		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	case EvictNow:

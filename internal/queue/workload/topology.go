@@ -1,6 +1,9 @@
 package workload
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -31,6 +34,54 @@ func Domains(a *kueue.TopologyAssignment) []Domain {
 		}
 	}
 	return out
+}
+
+// Delay has pod sets wait for their places until their nodes are there.
+func Delay(wl *kueue.Workload, names []kueue.PodSetReference) {
+	for i := range wl.Status.Admission.PodSetAssignments {
+		if set := &wl.Status.Admission.PodSetAssignments[i]; slices.Contains(names, set.Name) {
+			set.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStatePending)
+		}
+	}
+}
+
+func isDelayed(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Status.Admission.PodSetAssignments, func(set kueue.PodSetAssignment) bool {
+		return set.TopologyAssignment == nil && ptr.Deref(set.DelayedTopologyRequest, "") == kueue.DelayedTopologyRequestStatePending
+	})
+}
+
+func placeDelayed(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+	for i := range wl.Status.Admission.PodSetAssignments {
+		if set := &wl.Status.Admission.PodSetAssignments[i]; set.DelayedTopologyRequest != nil {
+			set.TopologyAssignment = places[string(set.Name)]
+			set.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStateReady)
+		}
+	}
+}
+
+// Selector is a pod set's node selector with what checks that are ready add to
+// it.
+func Selector(wl *kueue.Workload, podSet string, own map[string]string) map[string]string {
+	var all map[string]string
+	for _, check := range wl.Status.AdmissionChecks {
+		for _, update := range check.PodSetUpdates {
+			if check.State != kueue.CheckStateReady || string(update.Name) != podSet || len(update.NodeSelector) == 0 {
+				continue
+			}
+			if all == nil {
+				all = maps.Clone(own)
+			}
+			if all == nil {
+				all = map[string]string{}
+			}
+			maps.Copy(all, update.NodeSelector)
+		}
+	}
+	if all == nil {
+		return own
+	}
+	return all
 }
 
 // Labels are those of the domain's nodes.

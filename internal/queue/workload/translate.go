@@ -151,14 +151,21 @@ func podSetForEngine(ps *kueue.PodSet, counting *Counting) admission.PodSet {
 // is the request, as the API server will set it when the pod is created.
 func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: *spec}
-	for _, containers := range []*[]corev1.Container{&pod.Spec.Containers, &pod.Spec.InitContainers} {
+	DefaultRequests(&pod.Spec)
+	requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+	delete(requests, egpu.ResourceClaim) // what the claim asks for counts, not that there is one
+	return requests
+}
+
+// DefaultRequests makes limits the requests where there are none, as the API
+// server will when the pod is created. The containers are others afterwards; those
+// there were stay as they are.
+func DefaultRequests(spec *corev1.PodSpec) {
+	for _, containers := range []*[]corev1.Container{&spec.Containers, &spec.InitContainers} {
 		if needsDefaulting(*containers) {
 			*containers = withRequestsFromLimits(*containers)
 		}
 	}
-	requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
-	delete(requests, egpu.ResourceClaim) // what the claim asks for counts, not that there is one
-	return requests
 }
 
 func needsDefaulting(containers []corev1.Container) bool {
