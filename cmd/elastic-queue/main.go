@@ -26,6 +26,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/internal/checks/resourcequota"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/jobs"
@@ -117,6 +118,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}
+	if err := provisioning.Setup(mgr, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
+		return fmt.Errorf("setting up the ProvisioningRequest check: %w", err)
+	}
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
@@ -200,7 +204,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
-		egpu.AddToScheme,
+		egpu.AddToScheme, provisioning.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

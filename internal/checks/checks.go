@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,7 +106,16 @@ func Publish(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, 
 	return client.IgnoreNotFound(c.Status().Patch(ctx, check, client.MergeFrom(before)))
 }
 
-var errBadReference = errors.New("bad parameters reference")
+var (
+	errBadReference = errors.New("bad parameters reference")
+	errNoReference  = errors.New("missing parameters reference")
+)
+
+// IsBadParameters says that an error of Parameters is for whoever wrote the check
+// to mend.
+func IsBadParameters(err error) bool {
+	return apierrors.IsNotFound(err) || errors.Is(err, errBadReference) || errors.Is(err, errNoReference)
+}
 
 // Parameters reads the object that a check's parameters name. The errors are in
 // Kueue's words: they go into the check's condition.
@@ -117,7 +127,7 @@ func Parameters(ctx context.Context, c client.Client, check *kueue.AdmissionChec
 	ref := check.Spec.Parameters
 	switch {
 	case ref == nil:
-		return errors.New("missing parameters reference")
+		return errNoReference
 	case ref.Name == "":
 		return fmt.Errorf("empty name: %w", errBadReference)
 	case ref.APIGroup != gvk.Group:

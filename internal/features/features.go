@@ -23,6 +23,7 @@ const (
 	AdmissionFairSharing             Gate = "AdmissionFairSharing"
 	AdmissionGatedBy                 Gate = "AdmissionGatedBy"
 	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
+	CleanUpProvisioningRequests      Gate = "CleanupProvisioningRequestsOnEviction"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
@@ -59,6 +60,7 @@ var gates = map[string]gate{
 	string(AdmissionFairSharing):             {true, switches},
 	string(AdmissionGatedBy):                 {true, switches},
 	string(AssignQueueLabelsForPods):         {true, switches},
+	string(CleanUpProvisioningRequests):      {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
 	string(FinishOrphanedWorkloads):          {true, switches},
 	string(LocalQueueMetrics):                {true, switches},
@@ -90,7 +92,6 @@ var gates = map[string]gate{
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"CleanupProvisioningRequestsOnEviction":             {true, lacking},
 	"ConcurrentAdmission":                               {false, lacking},
 	"CustomMetricLabels":                                {false, lacking},
 	"DeferRayServiceFinalizationForRedisCleanup":        {true, lacking},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -447,19 +446,14 @@ func (c *controller) additions(ctx context.Context, wl *kueue.Workload) ([]podSe
 	for i, assigned := range admission.PodSetAssignments {
 		info := &infos[i]
 		info.count = admittedCount(wl, i)
-		info.nodeSelector = map[string]string{}
 		info.labels = map[string]string{PodSetLabel: string(assigned.Name)}
 		if !c.noQueueLabels {
 			info.labels[ClusterQueueLabel], info.labels[LocalQueueLabel] = string(admission.ClusterQueue), string(wl.Spec.QueueName)
 		}
 		info.annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
-		for _, name := range slices.Sorted(maps.Values(assigned.Flavors)) {
-			flavor := &kueue.ResourceFlavor{}
-			if err := c.client.Get(ctx, types.NamespacedName{Name: string(name)}, flavor); err != nil {
-				return nil, fmt.Errorf("flavor %s of the admission: %w", name, err)
-			}
-			maps.Copy(info.nodeSelector, flavor.Spec.NodeLabels)
-			info.tolerations = append(info.tolerations, flavor.Spec.Tolerations...)
+		var err error
+		if info.nodeSelector, info.tolerations, err = workload.FlavorsIn(ctx, c.client).Steer(&assigned); err != nil {
+			return nil, err
 		}
 		for _, check := range wl.Status.AdmissionChecks {
 			if err := info.update(check.PodSetUpdates, assigned.Name); err != nil {

@@ -16,17 +16,13 @@ import (
 
 // nodesLater are the flavors of a queue whose nodes come with a check.
 func (o *objects) nodesLater(cq *kueue.ClusterQueue) []string {
-	if cq.Spec.AdmissionChecksStrategy == nil {
+	if cq == nil || cq.Spec.AdmissionChecksStrategy == nil {
 		return nil
 	}
+	elsewhere := o.elsewhere(cq)
 	var later []string
 	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		check := o.checks[string(rule.Name)]
-		if check == nil {
-			continue
-		}
-		elsewhere := check.Spec.ControllerName == kueue.MultiKueueControllerName
-		if !elsewhere && check.Spec.ControllerName != kueue.ProvisioningRequestControllerName {
+		if !elsewhere && !o.answeredBy(rule, kueue.ProvisioningRequestControllerName) {
 			continue
 		}
 		for _, group := range cq.Spec.ResourceGroups {
@@ -41,16 +37,32 @@ func (o *objects) nodesLater(cq *kueue.ClusterQueue) []string {
 	return slices.Compact(later)
 }
 
-// comesLater says that one of the flavors a pod set was given in a queue has its
-// nodes later.
-func (s *Shell) comesLater(queue string, flavors map[string]string) bool {
-	cq := s.statuses.clusterQueues[queue]
-	if cq == nil {
-		return false
+// elsewhere says a queue's jobs run in other clusters.
+func (o *objects) elsewhere(cq *kueue.ClusterQueue) bool {
+	return cq != nil && cq.Spec.AdmissionChecksStrategy != nil &&
+		slices.ContainsFunc(cq.Spec.AdmissionChecksStrategy.AdmissionChecks, func(rule kueue.AdmissionCheckStrategyRule) bool {
+			return o.answeredBy(rule, kueue.MultiKueueControllerName)
+		})
+}
+
+func (o *objects) answeredBy(rule kueue.AdmissionCheckStrategyRule, controller string) bool {
+	check := o.checks[string(rule.Name)]
+	return check != nil && check.Spec.ControllerName == controller
+}
+
+// unknownYet says that nodes for a pod set of a workload with quota are not, or
+// not yet, among those we know.
+func (s *Shell) unknownYet(wl *kueue.Workload, flavors map[string]string) bool {
+	cq := s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	if s.statuses.elsewhere(cq) {
+		return true
 	}
-	later := s.statuses.nodesLater(cq)
+	return !workload.ChecksReady(wl) && onAny(s.statuses.nodesLater(cq), flavors)
+}
+
+func onAny(names []string, flavors map[string]string) bool {
 	for _, flavor := range flavors {
-		if slices.Contains(later, flavor) {
+		if slices.Contains(names, flavor) {
 			return true
 		}
 	}
@@ -60,23 +72,30 @@ func (s *Shell) comesLater(queue string, flavors map[string]string) bool {
 // placedLater are the pod sets of an admission that get their places in a
 // topology when their nodes are there.
 func (s *Shell) placedLater(wl *kueue.Workload) []kueue.PodSetReference {
-	if s.options.Placer == nil || !s.gates.topology {
+	cq := s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	later := s.statuses.nodesLater(cq)
+	if len(later) == 0 || s.statuses.elsewhere(cq) || s.options.Placer == nil || !s.gates.topology {
 		return nil
 	}
 	var names []kueue.PodSetReference
 	w := s.alone(wl)
-	for i, assigned := range w.Admission.PodSets {
-		if w.PodSets[i].Topology == nil || !s.comesLater(w.Admission.Queue, assigned.Flavors) {
-			continue
-		}
-		for _, name := range assigned.Flavors {
-			if flavor := s.statuses.flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
-				names = append(names, kueue.PodSetReference(assigned.Name))
-				break
-			}
+	for _, assigned := range w.Admission.PodSets {
+		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
+		if i >= 0 && w.PodSets[i].Topology != nil && onAny(later, assigned.Flavors) && s.inTopology(assigned.Flavors) {
+			names = append(names, kueue.PodSetReference(assigned.Name))
 		}
 	}
 	return names
+}
+
+// inTopology says that one of the flavors has one.
+func (s *Shell) inTopology(flavors map[string]string) bool {
+	for _, name := range flavors {
+		if flavor := s.statuses.flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // placeLate finds places in the topology for a workload whose checks are ready,
@@ -110,7 +129,7 @@ func (s *Shell) settleLate(wl *kueue.Workload) {
 	if t == nil || s.options.Placer == nil || wl.Status.Admission == nil {
 		return
 	}
-	if cq := s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)]; cq != nil && len(s.statuses.nodesLater(cq)) > 0 {
+	if len(s.statuses.nodesLater(s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)])) > 0 {
 		s.unplaced = append(s.unplaced, t)
 	}
 }

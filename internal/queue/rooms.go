@@ -139,7 +139,7 @@ func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admissio
 	r := admission.PlaceRequest{Workload: w.Key}
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i < 0 || !workload.ChecksReady(wl) && s.comesLater(w.Admission.Queue, assigned.Flavors) {
+		if i < 0 || s.unknownYet(wl, assigned.Flavors) {
 			continue
 		}
 		w.PodSets[i].NodeSelector = workload.Selector(wl, assigned.Name, w.PodSets[i].NodeSelector)

@@ -115,6 +115,13 @@ func CertManager() ([]*unstructured.Unstructured, error) {
 	}}})
 }
 
+// ProvisioningRequests is the kind by which cluster-autoscaler is asked for nodes.
+func ProvisioningRequests() ([]*unstructured.Unstructured, error) {
+	return load([]source{{module: "k8s.io/autoscaler/cluster-autoscaler/apis@v0.0.0-20240830133931-adfbe7e45277", files: []string{
+		"config/crd/autoscaling.x-k8s.io_provisioningrequests.yaml",
+	}}})
+}
+
 func load(sources []source) ([]*unstructured.Unstructured, error) {
 	folders, err := download(sources)
 	if err != nil {

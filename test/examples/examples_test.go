@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -38,6 +39,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -85,7 +87,9 @@ func site(files ...string) []string { return files }
 var cluster *sandbox.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: "4x8:H100-80G", Queue: configure}))
+	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
+		Nodes: "4x8:H100-80G", Queue: configure, Scheme: []func(*apiruntime.Scheme) error{provisioning.AddToScheme},
+	}))
 }
 
 // configure is what the examples' pages say of the configuration.
@@ -122,6 +126,11 @@ func prepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	more, err := crds.ProvisioningRequests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, more...)
 	for _, object := range objects {
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion") // its webhook is not here
 		unstructured.RemoveNestedField(object.Object, "status")
@@ -185,11 +194,33 @@ func try(t *testing.T, e example) {
 			}
 			waitFor(t, o, kueue.ClusterQueueActive, active, e.want.reason())
 		case isJob(o) && e.want == admitted:
+			if strings.HasPrefix(e.file, "provisioning/") {
+				provision(t)
+			}
 			waitFor(t, workloadOf(t, o), kueue.WorkloadAdmitted, metav1.ConditionTrue, "")
 		case isJob(o):
 			waitFor(t, workloadOf(t, o), kueue.WorkloadQuotaReserved, metav1.ConditionFalse, e.want.reason())
 		}
 	}
+}
+
+// provision says of the request there is what cluster-autoscaler would.
+func provision(t *testing.T) {
+	t.Helper()
+	sandbox.Eventually(t, "a request for nodes", func(ctx context.Context) error {
+		list := &provisioning.ProvisioningRequestList{}
+		if err := cluster.List(ctx, list); err != nil {
+			return err
+		}
+		if len(list.Items) != 1 {
+			return fmt.Errorf("there are %d", len(list.Items))
+		}
+		request := &list.Items[0]
+		for _, condition := range []string{provisioning.Accepted, provisioning.Provisioned} {
+			apimeta.SetStatusCondition(&request.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+		}
+		return cluster.Status().Update(ctx, request)
+	})
 }
 
 func isJob(o *unstructured.Unstructured) bool {

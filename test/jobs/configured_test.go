@@ -20,6 +20,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -39,6 +40,7 @@ func configure(cfg *v1alpha1.QueueConfiguration) {
 	if err != nil {
 		panic(err)
 	}
+	cfg.FeatureGates = map[string]bool{string(features.CleanUpProvisioningRequests): false}
 	first, _, _ := strings.Cut(string(data), "\n---")
 	var kind jobsv1alpha1.JobKind
 	if err := yaml.Unmarshal([]byte(asFerry(first)), &kind); err != nil {

@@ -32,6 +32,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "24x8:H100-80G",
 		Queue:  configure,
-		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme, egpu.AddToScheme},
+		Scheme: []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, jobsv1alpha1.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme},
 	}))
 }
 
