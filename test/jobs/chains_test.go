@@ -88,13 +88,7 @@ func TestPodSetUpdates(t *testing.T) {
 		check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Up", LastTransitionTime: metav1.Now()}}
 		return cluster.Status().Update(ctx, check)
 	})
-	before := a.queue.DeepCopy()
-	a.queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check.Name)}},
-	}
-	if err := cluster.Patch(t.Context(), a.queue, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	a.require(t, check.Name)
 	a.open(t)
 	job := newJob(a, "job", 1)
 	job.Spec.Template.Labels = map[string]string{"mine": "too"}

@@ -173,6 +173,18 @@ func (a *arena) open(t *testing.T) {
 	}
 }
 
+// require has workloads pass an admission check.
+func (a *arena) require(t *testing.T, check string) {
+	t.Helper()
+	before := a.queue.DeepCopy()
+	a.queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(check)}},
+	}
+	if err := cluster.Patch(t.Context(), a.queue, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // intruder takes all there is, from anyone.
 func (a *arena) intruder(t *testing.T) *kueue.Workload {
 	t.Helper()

@@ -44,13 +44,7 @@ func TestProvisionedPodSets(t *testing.T) {
 			ControllerName: kueue.ProvisioningRequestControllerName,
 			Parameters:     &kueue.AdmissionCheckParametersReference{APIGroup: kueue.SchemeGroupVersion.Group, Kind: "ProvisioningRequestConfig", Name: a.namespace},
 		}})
-	before := a.queue.DeepCopy()
-	a.queue.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(a.namespace)}},
-	}
-	if err := cluster.Patch(t.Context(), a.queue, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
-	}
+	a.require(t, a.namespace)
 	a.open(t)
 	job := samples(t, "pytorchjob")[0]
 	job.SetNamespace(a.namespace)

@@ -166,6 +166,16 @@ func waitEvent(t *testing.T, wl *kueue.Workload, reason, note string) {
 	})
 }
 
+// asking makes a job of pods with a card each that run for a time, and returns
+// its workload.
+func asking(t *testing.T, ns, name string, pods int32, runFor string) (*batchv1.Job, *kueue.Workload) {
+	t.Helper()
+	job := sandbox.Job(ns, name, "main", pods, "1")
+	job.Spec.Template.Annotations[sandbox.RunFor] = runFor
+	cluster.Make(t, job)
+	return job, cluster.WorkloadOf(t, job)
+}
+
 // A request is made of what the pods will be, its progress is told, and when the
 // nodes are there the pods say that they use them.
 func lifeOfARequest(t *testing.T) {
@@ -176,9 +186,8 @@ func lifeOfARequest(t *testing.T) {
 			{Key: corev1.LabelHostname, ValueFromProvisioningClassDetail: "Node"},
 		}},
 	})
-	large := sandbox.Job(ns, "large", "main", 40, "1")
-	cluster.Make(t, large)
-	request(t, cluster.WorkloadOf(t, large), ns, 1)
+	large, many := asking(t, ns, "large", 40, "0s")
+	request(t, many, ns, 1)
 	if err := cluster.Delete(t.Context(), large, client.PropagationPolicy("Background")); err != nil {
 		t.Fatal(err)
 	}
@@ -247,9 +256,7 @@ func retriedAndRejected(t *testing.T) {
 	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort, RetryStrategy: &kueue.ProvisioningRequestRetryStrategy{
 		BackoffLimitCount: ptr.To(int32(1)), BackoffBaseSeconds: ptr.To(int32(1)), BackoffMaxSeconds: ptr.To(int32(1)),
 	}})
-	job := sandbox.Job(ns, "job", "main", 2, "1")
-	cluster.Make(t, job)
-	wl := cluster.WorkloadOf(t, job)
+	_, wl := asking(t, ns, "job", 2, "0s")
 	first := request(t, wl, ns, 1)
 	says(t, first, provisioning.Failed, true, "no machines")
 	waitEvent(t, wl, "EvictedDueToAdmissionCheck", fmt.Sprintf("AdmissionCheck in Retry state: %q (Retrying after failure: no machines)", ns))
@@ -280,9 +287,7 @@ func expiredBooking(t *testing.T) {
 	}})
 	other := activeCheck(t, ns+"-other")
 	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, fmt.Sprintf(`{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":%q},{"name":%q}]}}}`, ns, other.Name))
-	job := sandbox.Job(ns, "job", "main", 1, "1")
-	cluster.Make(t, job)
-	wl := cluster.WorkloadOf(t, job)
+	_, wl := asking(t, ns, "job", 1, "0s")
 	first := request(t, wl, ns, 1)
 	says(t, first, provisioning.Provisioned, true, "booked")
 	waitState(t, wl, kueue.CheckStateReady, "booked")
@@ -296,10 +301,7 @@ func expiredBooking(t *testing.T) {
 func revokedCapacity(t *testing.T) {
 	ns := queueFor(t, "8")
 	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort})
-	job := sandbox.Job(ns, "job", "main", 1, "1")
-	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
-	cluster.Make(t, job)
-	wl := cluster.WorkloadOf(t, job)
+	job, wl := asking(t, ns, "job", 1, "forever")
 	r := request(t, wl, ns, 1)
 	says(t, r, provisioning.Provisioned, true, "booked")
 	waitCondition(t, wl, kueue.WorkloadPodsReady, true)
@@ -319,16 +321,12 @@ func revokedCapacity(t *testing.T) {
 func changedConfiguration(t *testing.T) {
 	ns := queueFor(t, "8")
 	config := provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort})
-	runs, waits := sandbox.Job(ns, "runs", "main", 1, "1"), sandbox.Job(ns, "waits", "main", 1, "1")
-	runs.Spec.Template.Annotations[sandbox.RunFor] = "forever"
-	cluster.Make(t, runs)
-	running := cluster.WorkloadOf(t, runs)
+	_, running := asking(t, ns, "runs", 1, "forever")
 	kept := request(t, running, ns, 1)
 	says(t, kept, provisioning.Provisioned, true, "booked")
 	waitCondition(t, running, kueue.WorkloadAdmitted, true)
 
-	cluster.Make(t, waits)
-	wl := cluster.WorkloadOf(t, waits)
+	_, wl := asking(t, ns, "waits", 1, "0s")
 	old := request(t, wl, ns, 1)
 	patch(t, config, `{"spec":{"provisioningClassName":"other.example.com"}}`)
 	sandbox.Eventually(t, "the request has the new class", func(ctx context.Context) error {
@@ -355,9 +353,7 @@ func changedConfiguration(t *testing.T) {
 func requestNotNeeded(t *testing.T) {
 	ns := queueFor(t, "8")
 	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort, ManagedResources: []corev1.ResourceName{"example.com/tpu"}})
-	job := sandbox.Job(ns, "job", "main", 1, "1")
-	cluster.Make(t, job)
-	wl := cluster.WorkloadOf(t, job)
+	_, wl := asking(t, ns, "job", 1, "0s")
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
 	waitState(t, wl, kueue.CheckStateReady, "the provisioning request is not needed")
 	list := &provisioning.ProvisioningRequestList{}

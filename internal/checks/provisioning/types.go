@@ -83,7 +83,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // DeepCopy of a request.
 func (r *ProvisioningRequest) DeepCopy() *ProvisioningRequest {
 	out := *r
-	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	r.DeepCopyInto(&out.ObjectMeta)
 	out.Spec.PodSets = slices.Clone(r.Spec.PodSets)
 	out.Spec.Parameters = maps.Clone(r.Spec.Parameters)
 	out.Status.Conditions = slices.Clone(r.Status.Conditions)
@@ -97,7 +97,7 @@ func (r *ProvisioningRequest) DeepCopyObject() runtime.Object { return r.DeepCop
 // DeepCopyObject makes it an object.
 func (l *ProvisioningRequestList) DeepCopyObject() runtime.Object {
 	out := *l
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	l.DeepCopyInto(&out.ListMeta)
 	out.Items = make([]ProvisioningRequest, len(l.Items))
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopy()
