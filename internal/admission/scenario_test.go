@@ -379,7 +379,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 	}
 	q := Queue{
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
-		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"),
+		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), NodesLater: a["nodes-later"],
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}

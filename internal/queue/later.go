@@ -109,17 +109,17 @@ func (s *Shell) placeLate(t *tracked) {
 		s.options.Placer.Remove(key)
 		placed, refusal := s.options.Placer.Place(s.placeRequest(&w, t.object))
 		if refusal != nil {
-			s.late[key] = t
-			if t.unplaced != refusal.Reason {
-				t.unplaced = refusal.Reason
+			if s.late[key] == nil { // else it has been told
 				s.tell(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
 			}
+			s.late[key] = t
 			return
 		}
 		w.Admission.Placement = placed
 		s.engine.Apply(admission.WorkloadChanged{Workload: w})
 		places = s.options.Placer.Assignments(placed)
 	}
+	delete(s.late, key)
 	s.start(t, s.step(workload.Step{Act: workload.PlaceNow, Places: places}))
 }
 

@@ -52,8 +52,10 @@ func (s *Shell) live(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
 	}
-	delete(s.late, workload.KeyOf(t.object))
 	step := workload.Next(t.object, s.statuses.queuesOf(t.object), s.options.Life, s.now())
+	if step.Act != workload.PlaceNow {
+		delete(s.late, workload.KeyOf(t.object))
+	}
 	switch step.Act {
 	case workload.Wait:
 		s.alarms.set(workload.KeyOf(t.object), step.At)

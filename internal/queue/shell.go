@@ -76,8 +76,7 @@ type tracked struct {
 	outdated bool
 	failures int
 	looked   bool
-	unplaced string // why there is no place for it although its checks are ready
-	flat     flat   // what its queue meant for it when it was told of
+	flat     flat // what its queue meant for it when it was told of
 }
 
 // change is a decision about one workload on its way into its status.

@@ -27,6 +27,12 @@ func admitted(checks ...kueue.CheckState) *kueue.Workload {
 	return wl
 }
 
+// delayed has a pod set wait for its places.
+func delayed(wl *kueue.Workload) {
+	wl.Status.Admission.PodSetAssignments = []kueue.PodSetAssignment{{Name: "main"}}
+	Delay(wl, []kueue.PodSetReference{"main"})
+}
+
 func inactive(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) }
 
 // evicted is a workload that was evicted for a reason and has let go.
@@ -68,6 +74,19 @@ func TestNext(t *testing.T) {
 		"a pending check holds it": {wl: admitted(kueue.CheckStateReady, kueue.CheckStatePending), now: start, want: Step{}},
 		"all checks ready admit it": {
 			wl: admitted(kueue.CheckStateReady, kueue.CheckStateReady), now: start, want: Step{Act: AdmitNow},
+		},
+		"nodes have come with a check: its places are to be found": {
+			wl: with(admitted(kueue.CheckStateReady), delayed), now: start, want: Step{Act: PlaceNow},
+		},
+		"nodes are still to come": {wl: with(admitted(kueue.CheckStatePending), delayed), now: start, want: Step{}},
+		"its nodes are in another cluster": {
+			wl: with(admitted(kueue.CheckStateReady), func(wl *kueue.Workload) { delayed(wl); wl.Status.ClusterName = ptr.To("worker") }), now: start, want: Step{},
+		},
+		"it has its places": {
+			wl: with(admitted(kueue.CheckStateReady), func(wl *kueue.Workload) {
+				delayed(wl)
+				Step{Act: PlaceNow, Places: map[string]*kueue.TopologyAssignment{"main": {}}}.Take(wl, start)
+			}), now: start, want: Step{At: after(5 * time.Minute)},
 		},
 		"a check wants another try later": {
 			wl: with(admitted(kueue.CheckStateRetry), func(wl *kueue.Workload) {

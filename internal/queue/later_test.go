@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+func TestNodesLater(t *testing.T) {
+	o := newObjects()
+	for name, controller := range map[string]string{
+		"nodes": kueue.ProvisioningRequestControllerName, "clusters": kueue.MultiKueueControllerName, "other": "example.com/other",
+	} {
+		o.note(check(name, controller, true), false)
+	}
+	for name, test := range map[string]struct {
+		checks, on string
+		want       []string
+	}{
+		"no checks":                    {},
+		"a check that brings no nodes": {checks: "other"},
+		"a check that is not there":    {checks: "missing"},
+		"all flavors":                  {checks: "other nodes", want: []string{"own", "spot"}},
+		"one flavor":                   {checks: "nodes", on: "spot", want: []string{"spot"}},
+		"other clusters have them all": {checks: "clusters", want: []string{"own", "spot"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cq := queueWith("spot own", test.checks)
+			if test.on != "" {
+				cq.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{kueue.ResourceFlavorReference(test.on)}
+			}
+			if got := o.nodesLater(cq); !slices.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// lateQueue is a play on one node of four CPUs that is full, with a queue whose
+// flavor's nodes come with a check, and one beside it that has to take them as
+// they are.
+func lateQueue(t *testing.T, controller string, more ...client.Object) *play {
+	t.Helper()
+	p := onNodes(t)
+	p.gates.topology = true
+	p.oneQueue()
+	full := corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("4")}},
+	}}}
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"}}
+	lq.Spec.ClusterQueue = "other"
+	p.see(append(more, queueObject("other", "", ""), lq,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"}, Spec: full, Status: corev1.PodStatus{Phase: corev1.PodRunning}})...)
+	p.submit("one", "main", "batch", 1, "2")
+	if workload.HasReservation(p.world["one"]) {
+		t.Fatalf("the node is full: %v", p.world["one"].Status.Conditions)
+	}
+	p.see(check("nodes", controller, true), queueObject("cq", "", "nodes"))
+	if !workload.HasReservation(p.world["one"]) || workload.IsAdmitted(p.world["one"]) {
+		t.Fatalf("with the check its nodes come later: %v", p.world["one"].Status.Conditions)
+	}
+	return p
+}
+
+func (p *play) ready(name string, updates ...kueue.PodSetUpdate) {
+	p.change(name, func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks[0].State, wl.Status.AdmissionChecks[0].PodSetUpdates = kueue.CheckStateReady, updates
+	})
+}
+
+// newNode comes, with four CPUs.
+func (p *play) newNode(name string) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	p.see(node)
+}
+
+// The room on the nodes that have come is its own, before its pods are there.
+func TestRoomOnNodesThatCame(t *testing.T) {
+	p := lateQueue(t, kueue.ProvisioningRequestControllerName)
+	p.newNode("new")
+	p.ready("one")
+	if !workload.IsAdmitted(p.world["one"]) {
+		t.Fatalf("its check is ready: %v", p.world["one"].Status.Conditions)
+	}
+	p.submit("big", "other", "batch", 1, "3")
+	p.submit("small", "other", "batch", 1, "2")
+	if workload.HasReservation(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
+		t.Errorf("two CPUs of the new node are left: big is %v, small is %v", p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+	}
+}
+
+// What runs in another cluster takes no room here.
+func TestRoomElsewhere(t *testing.T) {
+	p := lateQueue(t, kueue.MultiKueueControllerName)
+	p.newNode("new")
+	p.ready("one")
+	p.submit("big", "other", "batch", 1, "4")
+	if !workload.IsAdmitted(p.world["one"]) || !workload.IsAdmitted(p.world["big"]) {
+		t.Errorf("all of the new node is left: one is %v, big is %v", p.world["one"].Status.Conditions, p.world["big"].Status.Conditions)
+	}
+}
+
+// In a topology its place is found when there is one, where its check says.
+func TestPlaceOnNodesThatCame(t *testing.T) {
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
+	p := lateQueue(t, kueue.ProvisioningRequestControllerName, topology, flavor)
+	state := func() (kueue.DelayedTopologyRequestState, *kueue.TopologyAssignment) {
+		set := p.world["one"].Status.Admission.PodSetAssignments[0]
+		return ptr.Deref(set.DelayedTopologyRequest, ""), set.TopologyAssignment
+	}
+	p.told()
+	p.ready("one", kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{corev1.LabelHostname: "named"}})
+	p.newNode("another")
+	if delayed, _ := state(); delayed != kueue.DelayedTopologyRequestStatePending || workload.IsAdmitted(p.world["one"]) {
+		t.Fatalf("the node its check names is not there: %+v", p.world["one"].Status.Admission)
+	}
+	if told := p.told(); len(told) != 1 {
+		t.Errorf("why it waits is told once: %q", told)
+	}
+	p.newNode("named")
+	delayed, assigned := state()
+	if delayed != kueue.DelayedTopologyRequestStateReady || assigned == nil || workload.Domains(assigned)[0].Values[0] != "named" || !workload.IsAdmitted(p.world["one"]) {
+		t.Fatalf("its place is %s %+v", delayed, assigned)
+	}
+	if len(p.late) != 0 {
+		t.Errorf("%d are still looked at with every change of nodes", len(p.late))
+	}
+	p.submit("big", "other", "batch", 1, "3")
+	if a := p.world["big"].Status.Admission; a == nil || workload.Domains(a.PodSetAssignments[0].TopologyAssignment)[0].Values[0] != "another" {
+		t.Errorf("two CPUs of that node are taken: %+v", a)
+	}
+}
