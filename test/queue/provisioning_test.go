@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"syscall"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -63,6 +64,7 @@ func TestProvisioning(t *testing.T) {
 	t.Run("configuration", changedConfiguration)
 	t.Run("not needed", requestNotNeeded)
 	t.Run("topology", placedWhenNodesCome)
+	t.Run("killed", requestsAfterAKill)
 
 	// Without the CRD the check does not work any more, and nothing else is harmed.
 	for _, crd := range objects {
@@ -407,5 +409,31 @@ func placedWhenNodesCome(t *testing.T) {
 	if assigned.TopologyAssignment == nil || ptr.Deref(assigned.TopologyAssignment.Slices[0].ValuesPerLevel[0].Universal, "") != ns ||
 		ptr.Deref(assigned.DelayedTopologyRequest, "") != kueue.DelayedTopologyRequestStateReady {
 		t.Errorf("its place is %+v", assigned)
+	}
+}
+
+// Whoever takes over finds the requests that are there, and makes no others.
+func requestsAfterAKill(t *testing.T) {
+	ns := queueFor(t, "8")
+	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort})
+	_, runs := asking(t, ns, "runs", 1, "forever")
+	used := request(t, runs, ns, 1)
+	says(t, used, provisioning.Provisioned, true, "booked")
+	waitCondition(t, runs, kueue.WorkloadPodsReady, true)
+	_, waits := asking(t, ns, "waits", 1, "forever")
+	asked := request(t, waits, ns, 1)
+	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	says(t, asked, provisioning.Provisioned, true, "booked")
+	waitCondition(t, waits, kueue.WorkloadPodsReady, true)
+	list := &provisioning.ProvisioningRequestList{}
+	if err := cluster.List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) != 2 {
+		t.Errorf("there are %d requests, %v", len(list.Items), err)
+	}
+	for _, r := range list.Items {
+		if r.UID != used.UID && r.UID != asked.UID {
+			t.Errorf("request %s is another one", r.Name)
+		}
 	}
 }
