@@ -81,6 +81,12 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		Declared:                   cfg.JobKinds,
 		NoQueueLabels:              !gates.Enabled(features.AssignQueueLabelsForPods),
 		Concurrency:                cfg.Controllers.Concurrency,
+		Elsewhere:                  gates.Enabled(features.MultiKueue),
+	}
+	if gates.Enabled(features.MultiKueueAdaptersForCustomJobs) {
+		for _, framework := range cfg.MultiKueue.ExternalFrameworks {
+			options.Foreign = append(options.Foreign, framework.Name)
+		}
 	}
 	if in := cfg.Integrations; in != nil {
 		options.BuiltIn, options.External, options.CopyLabels = in.Frameworks, in.ExternalFrameworks, in.LabelKeysToCopy
@@ -96,11 +102,16 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 	return options
 }
 
+// namespaceOf is where the program's own objects are.
+func namespaceOf(cfg *v1alpha1.QueueConfiguration) string {
+	return cmp.Or(cfg.Webhook.Namespace, cfg.LeaderElection.Namespace)
+}
+
 // ensureNamespace makes the namespace of the lease and the certificate, where
 // an installation has not: a program started by hand against a bare API server
 // just works. Without the right to look, it is taken to be there.
 func ensureNamespace(ctx context.Context, c client.Client, cfg *v1alpha1.QueueConfiguration) error {
-	name := cmp.Or(cfg.Webhook.Namespace, cfg.LeaderElection.Namespace)
+	name := namespaceOf(cfg)
 	namespace := &corev1.Namespace{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, namespace)
 	if !apierrors.IsNotFound(err) {

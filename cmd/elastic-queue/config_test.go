@@ -83,8 +83,11 @@ func TestFilesOfKueue(t *testing.T) {
 		"gates": {file: v2 + "featureGates: {PartialAdmission: false}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
 			return !c.FeatureGates["PartialAdmission"] && len(c.FeatureGates) == 1
 		}},
-		"a typing error":            {file: v2 + "webhook: {prot: 1}\n", want: `unknown field "webhook.prot": did you mean "webhook.port"?`},
-		"what we do not do":         {file: v2 + "multiKueue: {origin: here}\n", want: "multiKueue.origin: elastic-queue dispatches to no other clusters"},
+		"a typing error":    {file: v2 + "webhook: {prot: 1}\n", want: `unknown field "webhook.prot": did you mean "webhook.port"?`},
+		"what we do not do": {file: v2 + "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: b}}]}}\n", want: "multiKueue.clusterProfile.accessProviders: clusters are reached by kubeconfigs alone"},
+		"other clusters": {file: v2 + "multiKueue: {origin: here}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return c.MultiKueue.Origin == "here" && c.MultiKueue.WorkerLostTimeout.Duration == 15*time.Minute
+		}},
 		"what Kueue itself dropped": {file: v1 + "queueVisibility: {updateIntervalSeconds: 5}\n", want: "queueVisibility.updateIntervalSeconds: "},
 		"its default is harmless":   {file: v2 + "multiKueue: {gcInterval: 1m}\nleaderElection: {resourceLock: leases, leaderElect: true, leaseDuration: 0s, renewDeadline: 0s, retryPeriod: 0s, resourceName: \"\", resourceNamespace: \"\"}\n"},
 		"a negative time":           {file: v2 + "waitForPodsReady: {timeout: -1s}\n", want: "waitForPodsReady.timeout: -1s must not be negative"},

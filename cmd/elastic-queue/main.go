@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/multicluster"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/internal/checks/resourcequota"
 	"github.com/elastic-ai/elastic/internal/features"
@@ -84,9 +86,13 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	mgr, err := env.Manager(manager.Options{
-		Scheme:        scheme,
-		Client:        client.Options{Cache: &client.CacheOptions{Unstructured: true}},
-		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields(), NewInformer: informers(env.REST, scheme)},
+		Scheme: scheme,
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), NewInformer: informers(env.REST, scheme),
+			// Of Secrets those beside the program are watched, for kubeconfigs of other clusters.
+			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespaceOf(cfg): {}}}},
+		},
 		Controller:    config.Controller{CacheSyncTimeout: ptr.Deref(cfg.Controllers.CacheSyncTimeout, metav1.Duration{}).Duration},
 		WebhookServer: server,
 	}, cfg.LeaderElection)
@@ -112,8 +118,18 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	counts := queue.NewMetrics(metrics.Registry, selected)
 	options := jobOptions(cfg, gates)
 	options.Queued = counts.JobQueued
-	if err := jobs.Setup(ctx, mgr, options); err != nil {
+	copies, err := jobs.Setup(ctx, mgr, options)
+	if err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)
+	}
+	if gates.Enabled(features.MultiKueue) {
+		err := multicluster.Setup(mgr, multicluster.Options{
+			Config: cfg.MultiKueue, Namespace: namespaceOf(cfg), Features: gates, Copies: copies,
+			Dispatched: counts.Dispatched, Admitted: counts.AdmittedElsewhere,
+		})
+		if err != nil {
+			return fmt.Errorf("setting up other clusters: %w", err)
+		}
 	}
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)

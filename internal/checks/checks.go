@@ -68,6 +68,11 @@ func Waiting(wl *kueue.Workload) bool {
 // Answer writes states of checks, all at once, into the status of the workload
 // they were found for: one that has changed meanwhile is a conflict.
 func Answer(ctx context.Context, c client.Client, wl *kueue.Workload, answers ...kueue.AdmissionCheckState) error {
+	return Write(ctx, c, wl, map[string]any{"admissionChecks": With(wl, answers...)})
+}
+
+// With are the states of a workload's checks with answers in their places.
+func With(wl *kueue.Workload, answers ...kueue.AdmissionCheckState) []kueue.AdmissionCheckState {
 	states := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
 	for i := range states {
 		for _, answer := range answers {
@@ -76,9 +81,14 @@ func Answer(ctx context.Context, c client.Client, wl *kueue.Workload, answers ..
 			}
 		}
 	}
+	return states
+}
+
+// Write puts fields into the status of a workload as it was seen.
+func Write(ctx context.Context, c client.Client, wl *kueue.Workload, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
-		"status":   map[string]any{"admissionChecks": states},
+		"status":   status,
 	})
 	if err != nil {
 		return err

@@ -30,6 +30,8 @@ const (
 	RejectDeviceClaims               Gate = "KueueDRARejectWorkloadsWhenDRADisabled"
 	MetricForWorkloadCreationLatency Gate = "MetricForWorkloadCreationLatency"
 	MetricsForCohorts                Gate = "MetricsForCohorts"
+	MultiKueue                       Gate = "MultiKueue"
+	MultiKueueAdaptersForCustomJobs  Gate = "MultiKueueAdaptersForCustomJobs"
 	PartialAdmission                 Gate = "PartialAdmission"
 	PriorityBoost                    Gate = "PriorityBoost"
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
@@ -39,6 +41,10 @@ const (
 	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
 	VisibilityOnDemand               Gate = "VisibilityOnDemand"
+
+	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
+	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
+	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
 )
 
 type treatment uint8
@@ -66,6 +72,8 @@ var gates = map[string]gate{
 	string(LocalQueueMetrics):                {true, switches},
 	string(MetricForWorkloadCreationLatency): {true, switches},
 	string(MetricsForCohorts):                {true, switches},
+	string(MultiKueue):                       {true, switches},
+	string(MultiKueueAdaptersForCustomJobs):  {true, switches},
 	string(PartialAdmission):                 {true, switches},
 	string(PriorityBoost):                    {false, switches},
 	string(QuotaCheckStrategy):               {true, switches},
@@ -77,12 +85,18 @@ var gates = map[string]gate{
 	string(UnadmittedWorkloadsObservability): {false, switches},
 	string(VisibilityOnDemand):               {true, switches},
 
+	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
+	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
+	string(MultiKueueKubeConfigPathValidation):                {false, switches},
+
 	"ElasticJobsViaWorkloadSlices":                {true, always},
 	"FairSharingPreemptWithinNominal":             {true, always},
 	"FairSharingPrioritizeNonBorrowing":           {true, always},
 	"FlavorFungibility":                           {true, always},
 	"HierarchicalCohorts":                         {true, always},
 	"ManagedJobsNamespaceSelectorAlwaysRespected": {true, always},
+	"MultiKueueRedoAdmissionOnEvictionInWorker":   {true, always},
+	"MultiKueueWaitForWorkloadAdmitted":           {true, always},
 	"ObjectRetentionPolicies":                     {true, always},
 	"PrioritySortingWithinCohort":                 {true, always},
 	"PropagateBatchJobLabelsToWorkload":           {true, always},
@@ -92,50 +106,43 @@ var gates = map[string]gate{
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"ConcurrentAdmission":                               {false, lacking},
-	"CustomMetricLabels":                                {false, lacking},
-	"DeferRayServiceFinalizationForRedisCleanup":        {true, lacking},
-	"ElasticJobsViaWorkloadSlicesWithTAS":               {false, lacking},
-	"FailureRecoveryPolicy":                             {false, lacking},
-	"FastQuotaReleaseInPodIntegration":                  {false, lacking},
-	"KueueDRAIntegration":                               {true, lacking},
-	"KueueDRAIntegrationConsumableCapacity":             {false, lacking},
-	"KueueDRAIntegrationExtendedResource":               {true, lacking},
-	"KueueDRAIntegrationPartitionableDevices":           {true, lacking},
-	"LWSImmutableGroupSize":                             {true, lacking},
-	"MultiKueue":                                        {true, lacking},
-	"MultiKueueAdaptersForCustomJobs":                   {true, lacking},
-	"MultiKueueAllowInsecureKubeconfigs":                {false, lacking},
-	"MultiKueueClusterProfile":                          {false, lacking},
-	"MultiKueueIncrementalDispatcherConfig":             {true, lacking},
-	"MultiKueueIncrementalDispatcherRespectConfigOrder": {true, lacking},
-	"MultiKueueKubeConfigPathValidation":                {false, lacking},
-	"MultiKueueManagerQuotaAutomation":                  {false, lacking},
-	"MultiKueueOrchestratedPreemption":                  {false, lacking},
-	"MultiKueueRedoAdmissionOnEvictionInWorker":         {true, lacking},
-	"MultiKueueRemoteSpecSync":                          {true, lacking},
-	"MultiKueueWaitForWorkloadAdmitted":                 {true, lacking},
-	"PodIntegrationValidateGroupOwner":                  {true, lacking},
-	"PrioritizePreemptorWorkloads":                      {false, lacking},
-	"RejectUpdatesToCQWithInvalidOnFlavors":             {false, lacking},
-	"SchedulerTimestampPreemptionBuffer":                {false, lacking},
-	"ShortWorkloadNames":                                {false, lacking},
-	"SkipReassignmentForPodOwnedWorkloads":              {true, lacking},
-	"TASAssignmentsEncodingByHostnamePrefix":            {true, lacking},
-	"TASBalancedPlacement":                              {false, lacking},
-	"TASFailedNodeReplacement":                          {true, lacking},
-	"TASFailedNodeReplacementFailFast":                  {true, lacking},
-	"TASHandleOverlappingFlavors":                       {true, lacking},
-	"TASMultiLayerTopology":                             {true, lacking},
-	"TASProfileMixed":                                   {true, lacking},
-	"TASReplaceNodeDueToNotReadyOverFixedTime":          {false, lacking},
-	"TASReplaceNodeOnNodeTaints":                        {true, lacking},
-	"TASReplaceNodeOnPodTermination":                    {true, lacking},
-	"TASRespectNodeAffinityPreferred":                   {false, lacking},
-	"UnadmittedWorkloadsExplicitStatus":                 {false, lacking},
-	"ValidateRayAndSparkJobUpdates":                     {true, lacking},
-	"WorkloadPriorityClassDefaulting":                   {false, lacking},
-	"WorkloadRequestUseMergePatch":                      {false, lacking},
+	"ConcurrentAdmission":                        {false, lacking},
+	"CustomMetricLabels":                         {false, lacking},
+	"DeferRayServiceFinalizationForRedisCleanup": {true, lacking},
+	"ElasticJobsViaWorkloadSlicesWithTAS":        {false, lacking},
+	"FailureRecoveryPolicy":                      {false, lacking},
+	"FastQuotaReleaseInPodIntegration":           {false, lacking},
+	"KueueDRAIntegration":                        {true, lacking},
+	"KueueDRAIntegrationConsumableCapacity":      {false, lacking},
+	"KueueDRAIntegrationExtendedResource":        {true, lacking},
+	"KueueDRAIntegrationPartitionableDevices":    {true, lacking},
+	"LWSImmutableGroupSize":                      {true, lacking},
+	"MultiKueueAllowInsecureKubeconfigs":         {false, lacking},
+	"MultiKueueClusterProfile":                   {false, lacking},
+	"MultiKueueManagerQuotaAutomation":           {false, lacking},
+	"MultiKueueOrchestratedPreemption":           {false, lacking},
+	"MultiKueueRemoteSpecSync":                   {true, lacking},
+	"PodIntegrationValidateGroupOwner":           {true, lacking},
+	"PrioritizePreemptorWorkloads":               {false, lacking},
+	"RejectUpdatesToCQWithInvalidOnFlavors":      {false, lacking},
+	"SchedulerTimestampPreemptionBuffer":         {false, lacking},
+	"ShortWorkloadNames":                         {false, lacking},
+	"SkipReassignmentForPodOwnedWorkloads":       {true, lacking},
+	"TASAssignmentsEncodingByHostnamePrefix":     {true, lacking},
+	"TASBalancedPlacement":                       {false, lacking},
+	"TASFailedNodeReplacement":                   {true, lacking},
+	"TASFailedNodeReplacementFailFast":           {true, lacking},
+	"TASHandleOverlappingFlavors":                {true, lacking},
+	"TASMultiLayerTopology":                      {true, lacking},
+	"TASProfileMixed":                            {true, lacking},
+	"TASReplaceNodeDueToNotReadyOverFixedTime":   {false, lacking},
+	"TASReplaceNodeOnNodeTaints":                 {true, lacking},
+	"TASReplaceNodeOnPodTermination":             {true, lacking},
+	"TASRespectNodeAffinityPreferred":            {false, lacking},
+	"UnadmittedWorkloadsExplicitStatus":          {false, lacking},
+	"ValidateRayAndSparkJobUpdates":              {true, lacking},
+	"WorkloadPriorityClassDefaulting":            {false, lacking},
+	"WorkloadRequestUseMergePatch":               {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},

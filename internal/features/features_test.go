@@ -80,15 +80,15 @@ func TestNew(t *testing.T) {
 		"nothing":                          {},
 		"a switch on":                      {given: map[string]bool{"PartialAdmission": true}},
 		"a switch off":                     {given: map[string]bool{"PartialAdmission": false}},
-		"what is not there, off":           {given: map[string]bool{"MultiKueue": false}},
-		"what is not there, on":            {given: map[string]bool{"MultiKueue": true}, want: "MultiKueue: elastic-queue does not have what it switches on"},
+		"what is not there, off":           {given: map[string]bool{"ConcurrentAdmission": false}},
+		"what is not there, on":            {given: map[string]bool{"ConcurrentAdmission": true}, want: "ConcurrentAdmission: elastic-queue does not have what it switches on"},
 		"what is always there, on":         {given: map[string]bool{"HierarchicalCohorts": true}},
 		"what is always there, off":        {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: elastic-queue cannot switch it off"},
 		"what means nothing here, on":      {given: map[string]bool{"TASCacheTopologyTree": true}},
 		"what means nothing here, off":     {given: map[string]bool{"TASCacheTopologyTree": false}},
 		"a name that is nearly one":        {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
 		"a name like no other":             {given: map[string]bool{"Zebra": true}, want: `"Zebra": there is none of that name`},
-		"two problems are both told":       {given: map[string]bool{"MultiKueue": true, "Zebra": true}, want: `"Zebra"`},
+		"two problems are both told":       {given: map[string]bool{"ConcurrentAdmission": true, "Zebra": true}, want: `"Zebra"`},
 		"a letter in the wrong case is no": {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
 	} {
 		t.Run(name, func(t *testing.T) {

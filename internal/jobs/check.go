@@ -52,6 +52,10 @@ func (c *checker) row(k *Kind, root *apiextensionsv1.JSONSchemaProps) {
 	for i, p := range k.clearOnStop {
 		c.path(fmt.Sprintf("clearOnStop[%d]", i), root, p, "")
 	}
+	c.path("managedBy", root, k.managedBy, "string")
+	for i, p := range k.sync {
+		c.path(fmt.Sprintf("sync[%d]", i), root, p, "")
+	}
 	for i, p := range k.labels {
 		c.path(fmt.Sprintf("pods.labels[%d]", i), root, p, "object")
 	}

@@ -158,6 +158,8 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 		return j.settle(ctx, c.client, nil)
 	case wl == nil && !j.held():
 		return c.stop(ctx, j, "it was started without being admitted")
+	case wl == nil && prebuilt(j.meta()):
+		return &laterError{time.Second} // the cache has yet to see it
 	case wl == nil:
 		return c.create(ctx, j)
 	case end.ended:
@@ -177,7 +179,7 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	switch {
 	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
 		err = c.hold(ctx, j, wl)
-	case !j.started():
+	case !j.started() && !staysGated(j, wl):
 		err = c.start(ctx, j, wl)
 	default:
 		if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
@@ -214,6 +216,9 @@ func (c *controller) letGo(ctx context.Context, wl *kueue.Workload) error {
 func (c *controller) part(ctx context.Context, j job, wl *kueue.Workload) error {
 	if !j.held() {
 		return c.stop(ctx, j, "Workload is deleted")
+	}
+	if sentAway(wl) {
+		return nil // until it has stopped there
 	}
 	active, err := j.active()
 	if err != nil || active {
@@ -252,8 +257,8 @@ func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error 
 		}
 		return c.stop(ctx, j, why)
 	}
-	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) {
-		return nil
+	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) || sentAway(wl) {
+		return nil // what runs elsewhere keeps its quota until it has stopped there
 	}
 	active, err := j.active()
 	if err != nil || active {
@@ -445,10 +450,15 @@ func (c *controller) additions(ctx context.Context, wl *kueue.Workload) ([]podSe
 	infos := make([]podSetInfo, len(admission.PodSetAssignments))
 	for i, assigned := range admission.PodSetAssignments {
 		info := &infos[i]
-		info.count = admittedCount(wl, i)
+		if info.count = admittedCount(wl, i); sentAway(wl) {
+			continue // its pods are made by another admission
+		}
 		info.labels = map[string]string{PodSetLabel: string(assigned.Name)}
 		if !c.noQueueLabels {
 			info.labels[ClusterQueueLabel], info.labels[LocalQueueLabel] = string(admission.ClusterQueue), string(wl.Spec.QueueName)
+		}
+		if wl.Labels[kueue.MultiKueueOriginLabel] != "" {
+			info.labels[kueue.MultiKueueWorkerWorkloadPodLabel] = kueue.MultiKueueWorkerWorkloadPodValue
 		}
 		info.annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
 		var err error
@@ -583,11 +593,6 @@ func (c *controller) adopt(ctx context.Context, j job) error {
 		return &misfitError{fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
 	}
 	owned := wl.DeepCopy()
-	labels := owned.Labels
 	j.own(owned)
-	if err := merge("label", &labels, owned.Labels); err != nil {
-		return err
-	}
-	owned.Labels = labels
 	return c.client.Update(ctx, owned) // the update wakes us
 }

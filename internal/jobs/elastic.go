@@ -110,8 +110,9 @@ func givenBack(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 	return 0
 }
 
+// elastic: a job that another cluster runs keeps the size it was sent in.
 func elastic(j job) bool {
-	return j.row().Spec.Elastic && j.meta().GetAnnotations()[ElasticAnnotation] == "true"
+	return j.row().Spec.Elastic && j.meta().GetAnnotations()[ElasticAnnotation] == "true" && !handedOver(j)
 }
 
 // restart puts a job that changed its size back in line. Its templates are

@@ -136,7 +136,7 @@ func rules(table []*Kind) []rbacv1.PolicyRule {
 		case kind.suspends():
 			add(group, "change", resource)
 			add(group, "update", resource+"/finalizers") // a workload blocks its owner's deletion
-			if len(kind.clearOnStop) > 0 {
+			if len(kind.clearOnStop) > 0 || len(kind.sync) > 0 && kind.managedBy != nil {
 				add(group, "patch", resource+"/status")
 			}
 		case kind.group != nil:

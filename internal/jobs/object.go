@@ -44,7 +44,13 @@ func (j object) started() bool { return !j.held() }
 
 func (j object) suspend(value bool) error { return j.kind.suspend.set(j.Object, value) }
 
-func (j object) active() (bool, error) { return j.kind.active.boolean(j.vars(), false) }
+// active: of what is handed over nothing runs here, whatever its status says.
+func (j object) active() (bool, error) {
+	if handedOver(j) {
+		return false, nil
+	}
+	return j.kind.active.boolean(j.vars(), false)
+}
 
 func (j object) finished() (outcome, error) {
 	var end outcome
@@ -287,7 +293,7 @@ func (j object) workloadName() string { return workloadName(j.kind.GVK, j.GetNam
 
 func (j object) own(wl *kueue.Workload) {
 	wl.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, j.kind.GVK)}
-	wl.Labels = map[string]string{JobUIDLabel: string(j.GetUID())}
+	setLabel(wl, JobUIDLabel, string(j.GetUID()))
 }
 
 // misfitError: the job cannot be understood. Only changing it helps, so its

@@ -366,7 +366,7 @@ func (g *podGroup) settle(ctx context.Context, c client.Client, wl *kueue.Worklo
 			}
 		}
 	}
-	if over || g.name == "" {
+	if over || g.name == "" && len(wl.OwnerReferences) > 0 {
 		return nil
 	}
 	owned := wl.DeepCopy()
@@ -432,6 +432,9 @@ func letGo(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 }
 
 func (g *podGroup) workloadName() string {
+	if name := g.pods[0].Labels[PrebuiltLabel]; name != "" {
+		return name
+	}
 	if g.name != "" {
 		return g.name
 	}
@@ -441,7 +444,7 @@ func (g *podGroup) workloadName() string {
 func (g *podGroup) own(wl *kueue.Workload) {
 	if g.name == "" {
 		wl.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(g.pods[0], g.kind.GVK)}
-		wl.Labels = map[string]string{JobUIDLabel: string(g.pods[0].UID)}
+		setLabel(wl, JobUIDLabel, string(g.pods[0].UID))
 		return
 	}
 	if g.parent != nil {

@@ -325,7 +325,7 @@ func (info podSetInfo) addTo(meta *metav1.ObjectMeta, spec *corev1.PodSpec) erro
 // is what the workload says the user wrote; labels and annotations may be the
 // job's own besides, so only those we know to be ours go.
 func subtract(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
-	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel}
+	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
 	annotations := []string{kueue.WorkloadAnnotation, egpu.OnPreemptionAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {

@@ -129,3 +129,27 @@ func (s *scope) defaultQueue(ctx context.Context, namespace string) (string, err
 	}
 	return defaultQueue, err
 }
+
+// leadsElsewhere says a queue sends jobs to other clusters.
+func (s *scope) leadsElsewhere(ctx context.Context, namespace string, name kueue.LocalQueueName) (bool, error) {
+	local, queue := &kueue.LocalQueue{}, &kueue.ClusterQueue{}
+	if err := s.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if err := s.cached.Get(ctx, types.NamespacedName{Name: string(local.Spec.ClusterQueue)}, queue); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if queue.Spec.AdmissionChecksStrategy == nil {
+		return false, nil
+	}
+	for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		check := &kueue.AdmissionCheck{}
+		if err := s.cached.Get(ctx, types.NamespacedName{Name: string(rule.Name)}, check); client.IgnoreNotFound(err) != nil {
+			return false, err
+		}
+		if check.Spec.ControllerName == kueue.MultiKueueControllerName {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -34,6 +34,11 @@ type Options struct {
 	// External are kinds, as "Kind.version.group", whose own controllers queue
 	// them: what they make is not queued once more.
 	External []string
+	// Elsewhere hands jobs over whose queue sends them to other clusters, and
+	// Foreign are kinds, as "Kind.version.group", that can be sent although their
+	// own controllers queue them.
+	Elsewhere bool
+	Foreign   []string
 	// Declared are kinds beside the built-in ones, by name. More come and go as
 	// JobKind objects.
 	Declared map[string]v1alpha1.JobKindSpec
@@ -87,25 +92,30 @@ const (
 	ownerNameIndex = "metadata.ownerReferences.name"
 )
 
-// Setup adds the controllers and the webhook to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
+// Setup adds the controllers and the webhook to the manager, and returns how
+// jobs are run elsewhere.
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Copies, error) {
 	if err := indexOwners(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+		return nil, err
 	}
 	namespaces := labels.Everything()
 	if options.Namespaces != nil {
 		var err error
 		if namespaces, err = metav1.LabelSelectorAsSelector(options.Namespaces); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	podCache, err := newPodCache(ctx, mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	external, err := parseKinds(options.External)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	foreign, err := foreignKinds(options.Foreign)
+	if err != nil {
+		return nil, err
 	}
 	inUse := &kinds{}
 	where := &scope{
@@ -118,10 +128,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	}
 	r, err := newRegistry(mgr, inUse, common, podCache, options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse}})
-	return r.setup(mgr)
+	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse, elsewhere: options.Elsewhere}})
+	return &Copies{client: mgr.GetClient(), pods: podCache, kinds: inUse, foreign: foreign}, r.setup(mgr)
 }
 
 // serve answers at our path for all kinds, and at Kueue's paths, which name the

@@ -32,7 +32,7 @@ const swapPatience = 3 * time.Minute
 
 // swaps says a job is to be swapped out when it is preempted. Pods of elastic jobs come and go.
 func swaps(j job) bool {
-	return j.meta().GetAnnotations()[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap && !elastic(j)
+	return j.meta().GetAnnotations()[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap && !elastic(j) && !handedOver(j)
 }
 
 // markSwapped has the pods of a job that is started found again, and their agents make them so that they can move.

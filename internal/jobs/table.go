@@ -30,6 +30,8 @@ type Kind struct {
 	suspend     path
 	clearOnStop []path
 	podSets     []podSetRow
+	managedBy   path
+	sync        []path
 
 	priorityClass, skip, succeeded, failed, message, ready, active expr
 
@@ -105,6 +107,8 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 		GVK:           schema.GroupVersionKind{Group: spec.Group, Version: spec.Version, Kind: spec.Kind},
 		suspend:       c.plainPath("suspend", spec.Suspend),
 		clearOnStop:   c.paths("clearOnStop", spec.ClearOnStop),
+		managedBy:     c.plainPath("managedBy", spec.ManagedBy),
+		sync:          c.plainPaths("sync", spec.Sync),
 		priorityClass: c.expr("priorityClass", spec.PriorityClass),
 		skip:          c.expr("skip", spec.Skip),
 		succeeded:     c.expr("succeeded", spec.Succeeded),
@@ -173,6 +177,14 @@ func (c *compiler) paths(field string, texts []string) []path {
 	return out
 }
 
+func (c *compiler) plainPaths(field string, texts []string) []path {
+	var out []path
+	for i, text := range texts {
+		out = append(out, c.plainPath(fmt.Sprintf("%s[%d]", field, i), text))
+	}
+	return out
+}
+
 func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
 	row := podSetRow{
 		PodSet:      set,
@@ -222,6 +234,11 @@ func (c *compiler) whole(k *Kind) {
 	for field, value := range map[string]string{"version": k.Spec.Version, "kind": k.Spec.Kind, "resource": k.Spec.Resource} {
 		if value == "" {
 			c.fail(field, errors.New("is required"))
+		}
+	}
+	for i, p := range k.sync {
+		if len(p) > 0 && p[0].name != "status" {
+			c.fail(fmt.Sprintf("sync[%d]", i), fmt.Errorf("%q is not in the status, which is all that comes back", p))
 		}
 	}
 	switch {

@@ -25,8 +25,9 @@ const WebhookPath = "/mutate-job"
 
 // holder holds jobs back as they are created, before their operators see them.
 type holder struct {
-	scope *scope
-	kinds *kinds
+	scope     *scope
+	kinds     *kinds
+	elsewhere bool
 }
 
 // Handle answers one admission request.
@@ -84,9 +85,26 @@ func (h *holder) object(ctx context.Context, kind *Kind, request admission.Reque
 		}
 	}
 	if kind.suspends() {
+		if err := h.handOver(ctx, object{obj, kind}); err != nil {
+			return nil, err
+		}
 		return obj, object{obj, kind}.suspend(true)
 	}
 	return obj, markPods(kind, obj)
+}
+
+// handOver leaves a job to whoever copies it to another cluster, if its queue
+// sends it there and nobody else was chosen to run it.
+func (h *holder) handOver(ctx context.Context, j object) error {
+	by := j.managedBy()
+	if !h.elsewhere || j.kind.managedBy == nil || by != "" && by != j.kind.Spec.ManagedByDefault {
+		return nil
+	}
+	leaves, err := h.scope.leadsElsewhere(ctx, j.GetNamespace(), queueName(j))
+	if err != nil || !leaves {
+		return err
+	}
+	return j.kind.managedBy.set(j.Object, kueue.MultiKueueControllerName)
 }
 
 func (h *holder) giveDefaultQueue(ctx context.Context, obj *unstructured.Unstructured) error {

@@ -71,6 +71,8 @@ func Definitions() []Metric {
 	both("histogram", "admission_checks_wait_time_seconds", "From quota to admission, where there are checks", 14, "priority_class")
 	both("histogram", "ready_wait_time_seconds", "From queueing to all pods ready", 14, "priority_class")
 	both("histogram", "admitted_until_ready_wait_time_seconds", "From admission to all pods ready", 14, "priority_class")
+	add("counter", "", "multikueue_workloads_dispatched_total", "Copies of workloads made in other clusters.", "cluster_queue", "cluster")
+	add("counter", "", "multikueue_workloads_admitted_total", "Workloads that another cluster admitted, and runs.", "cluster_queue", "cluster")
 	add("histogram", "", "kueue_pods_ready_to_evicted_time_seconds", "From all pods ready to eviction.", "cluster_queue", "reason", "underlying_cause").buckets = seconds(14)
 	add("histogram", "", "kueue_workload_eviction_latency_seconds", "From eviction to the quota being free.", "cluster_queue", "reason").buckets = seconds(14)
 	add("histogram", withLatency, "kueue_workload_creation_latency_seconds", "From a job's creation to that of its workload.", "job_kind").buckets = prometheus.ExponentialBuckets(0.01, 2, 11)
@@ -205,6 +207,16 @@ func (m *Metrics) JobQueued(kind string, after time.Duration) {
 	if m.options.CreationLatency {
 		m.note("kueue_workload_creation_latency_seconds", after.Seconds(), kind)
 	}
+}
+
+// Dispatched counts a copy of a workload in another cluster.
+func (m *Metrics) Dispatched(queue, cluster string) {
+	m.inc("multikueue_workloads_dispatched_total", queue, cluster)
+}
+
+// AdmittedElsewhere counts a workload that another cluster runs.
+func (m *Metrics) AdmittedElsewhere(queue, cluster string) {
+	m.inc("multikueue_workloads_admitted_total", queue, cluster)
 }
 
 // who a workload belongs to, in metrics.

@@ -214,6 +214,8 @@ func TestMetrics(t *testing.T) {
 	p.submit("small", "quiet", "batch", 1, "500m")
 	p.change("small", func(wl *kueue.Workload) { workload.Finish(wl, kueue.WorkloadSliceReplaced, "", p.time) })
 	p.options.Metrics.JobQueued("Job", 250*time.Millisecond)
+	p.options.Metrics.Dispatched("cq", "east")
+	p.options.Metrics.AdmittedElsewhere("cq", "east")
 	p.options.Metrics.inc("elastic_explanations_total", "why")
 	p.options.Metrics.inc("elastic_writes_total", "workload", "done")
 	p.options.Metrics.inc("elastic_events_left_out_total", "Admitted")

@@ -83,6 +83,9 @@ func (o *objects) inactive(cq *kueue.ClusterQueue) (reason, message string) {
 		add(kueue.ClusterQueueActiveReasonFlavorNotFound, "references missing ResourceFlavor(s): %s", strings.Join(missing, ","))
 	}
 	o.checkProblems(cq, add)
+	if o.elsewhere(cq) {
+		homeless = nil // where its pods go is not known here
+	}
 	for _, flavor := range homeless {
 		add(kueue.ClusterQueueActiveReasonTopologyNotFound, "there is no Topology %q for TAS flavor %q", *flavor.Spec.TopologyName, flavor.Name)
 	}

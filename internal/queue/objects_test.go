@@ -52,6 +52,7 @@ func TestInactiveQueues(t *testing.T) {
 		"no check":         {checks: "on gone", reason: "AdmissionCheckNotFound", message: "Can't admit new workloads: references missing AdmissionCheck(s): gone."},
 		"sleeping check":   {checks: "on off", reason: "AdmissionCheckInactive", message: "Can't admit new workloads: references inactive AdmissionCheck(s): off."},
 		"no topology":      {flavors: "racked", reason: "TopologyNotFound", message: `Can't admit new workloads: there is no Topology "racks" for TAS flavor "racked".`},
+		"topology there":   {flavors: "racked", checks: "far"},
 		"two far away":     {checks: "farther far", reason: "MultipleMultiKueueAdmissionChecks", message: "Can't admit new workloads: Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: far,farther."},
 		"far for some":     {flavors: "plain other", checks: "far", onFlavor: "plain", reason: "FlavorNotFound", message: "Can't admit new workloads: references missing ResourceFlavor(s): other, Cannot specify MultiKueue AdmissionCheck per flavor, found: far."},
 		"far and machines": {checks: "far machines", reason: "MultiKueueWithProvisioningRequest", message: "Can't admit new workloads: Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: far, machines."},

@@ -112,3 +112,23 @@ func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
 		t.Errorf("where there is a flavor without a topology it gets that one: %+v", p.world["two"].Status)
 	}
 }
+
+// A queue that sends its jobs to other clusters does not look for room on the
+// nodes here, full as they may be.
+func TestRoomInOtherClusters(t *testing.T) {
+	for controller, want := range map[string]bool{"example.com/here": false, kueue.MultiKueueControllerName: true} {
+		p := onNodes(t)
+		p.oneQueue()
+		p.see(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "in-the-way", UID: "pod"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}, Spec: corev1.PodSpec{
+			NodeName: "n", Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("3")}}}},
+		}})
+		cq := queueObject("cq", "", "")
+		cq.Generation = 2
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "check"}}}
+		p.see(check("check", controller, true), cq)
+		p.submit("job", "main", "batch", 1, "2")
+		if got := workload.HasReservation(p.world["job"]); got != want {
+			t.Errorf("with a check of %s it has its quota: %t, %+v", controller, got, p.world["job"].Status.Conditions)
+		}
+	}
+}

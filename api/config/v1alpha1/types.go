@@ -113,6 +113,23 @@ type Resources struct {
 	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
 }
 
+// MultiKueue is how workloads are sent to other clusters.
+type MultiKueue struct {
+	// Origin marks what is ours in other clusters; default "multikueue". Managers
+	// that share a cluster need one each.
+	Origin string `json:"origin,omitempty"`
+	// GCInterval is how often what was left behind there is looked for; default 1m, 0: never.
+	GCInterval *metav1.Duration `json:"gcInterval,omitempty"`
+	// WorkerLostTimeout is how long a cluster may be out of reach before what it
+	// runs is sent to another; default 15m.
+	WorkerLostTimeout *metav1.Duration `json:"workerLostTimeout,omitempty"`
+	// DispatcherName says who nominates clusters; default all at once.
+	DispatcherName              string                                   `json:"dispatcherName,omitempty"`
+	IncrementalDispatcherConfig *kueueconfig.IncrementalDispatcherConfig `json:"incrementalDispatcherConfig,omitempty"`
+	// ExternalFrameworks are kinds with controllers that queue them, and can be sent.
+	ExternalFrameworks []kueueconfig.MultiKueueExternalFramework `json:"externalFrameworks,omitempty"`
+}
+
 // Visibility is where the API server finds the visibility API. It is served
 // beside the webhooks in any case.
 type Visibility struct {
@@ -168,8 +185,9 @@ type QueueConfiguration struct {
 	ObjectRetentionPolicies *kueueconfig.ObjectRetentionPolicies `json:"objectRetentionPolicies,omitempty"`
 	FairSharing             *kueueconfig.FairSharing             `json:"fairSharing,omitempty"`
 	AdmissionFairSharing    *kueueconfig.AdmissionFairSharing    `json:"admissionFairSharing,omitempty"`
-	// Resources is Kueue's too, as far as it goes.
-	Resources Resources `json:"resources,omitempty"`
+	// Resources and MultiKueue are Kueue's too, as far as they go.
+	Resources  Resources  `json:"resources,omitempty"`
+	MultiKueue MultiKueue `json:"multiKueue,omitempty"`
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;

@@ -121,8 +121,11 @@ type JobKindSpec struct {
 
 	// ManagedBy is the path of the field that hands a job to another controller,
 	// and Sync are the paths copied back from the cluster that runs it.
-	ManagedBy string   `json:"managedBy,omitempty"`
-	Sync      []string `json:"sync,omitempty"`
+	// ManagedByDefault is what stands there, if something does, where the kind's
+	// own operator runs the job.
+	ManagedBy        string   `json:"managedBy,omitempty"`
+	ManagedByDefault string   `json:"managedByDefault,omitempty"`
+	Sync             []string `json:"sync,omitempty"`
 
 	// Pods says how the pods of a kind without Suspend are found and held.
 	Pods *GatedPods `json:"pods,omitempty"`

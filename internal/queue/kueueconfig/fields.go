@@ -13,7 +13,7 @@ import (
 const honoured = ""
 
 const (
-	oneCluster = "elastic-queue dispatches to no other clusters; remove it"
+	noProfiles = "clusters are reached by kubeconfigs alone; put one into a Secret and remove it"
 	noDRA      = "quota for DRA devices is not counted; name the devices as extended resources and remove it"
 )
 
@@ -78,7 +78,13 @@ var fields = map[string]string{
 	"integrations.podOptions":         "Kueue v0.19 ignores it; say it with managedJobsNamespaceSelector and remove it", // v1beta1
 	"queueVisibility":                 "Kueue v0.19 ignores it; ask the visibility API and remove it",                   // v1beta1
 
-	"multiKueue": oneCluster,
+	"multiKueue.gcInterval":                           honoured,
+	"multiKueue.origin":                               honoured,
+	"multiKueue.workerLostTimeout":                    honoured,
+	"multiKueue.dispatcherName":                       honoured,
+	"multiKueue.incrementalDispatcherConfig.stepSize": honoured, // v1beta2
+	"multiKueue.externalFrameworks":                   honoured,
+	"multiKueue.clusterProfile":                       noProfiles,
 
 	"fairSharing.enable":               honoured, // v1beta1
 	"fairSharing.preemptionStrategies": honoured,

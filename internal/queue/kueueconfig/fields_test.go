@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/kueue/apis/config/v1beta1"
 	"sigs.k8s.io/kueue/apis/config/v1beta2"
 
@@ -55,9 +56,12 @@ func TestEveryFieldIsDecided(t *testing.T) {
 			t.Errorf("%s is in the table, but in no version of the file", path)
 		}
 	}
-	// The one honoured list of structs: its elements are taken whole.
+	// The honoured lists of structs: their elements are taken whole.
 	if got := paths(reflect.TypeFor[v1beta2.ResourceTransformation](), ""); !slices.Equal(got, []string{"input", "strategy", "multiplyBy", "outputs"}) {
 		t.Errorf("a resource transformation has the fields %v: are all of them honoured?", got)
+	}
+	if got := paths(reflect.TypeFor[v1beta2.MultiKueueExternalFramework](), ""); !slices.Equal(got, []string{"name"}) {
+		t.Errorf("an external framework has the fields %v: are all of them honoured?", got)
 	}
 }
 
@@ -70,6 +74,8 @@ func sample(path string, v reflect.Value, second bool) any {
 	switch path {
 	case "waitForPodsReady.requeuingStrategy.timestamp":
 		return []v1beta2.RequeuingTimestamp{v1beta2.CreationTimestamp, v1beta2.EvictionTimestamp}[n-7]
+	case "multiKueue.dispatcherName":
+		return []string{v1beta2.MultiKueueDispatcherModeAllAtOnce, "example.com/own"}[n-7]
 	case "fairSharing.preemptionStrategies":
 		return []v1beta2.PreemptionStrategy{v1beta2.LessThanInitialShare, v1beta2.LessThanOrEqualToFinalShare}[n-7 : n-6]
 	}
@@ -101,6 +107,9 @@ func set(t *testing.T, path string, second bool) *v1beta2.Configuration {
 	t.Helper()
 	in := &v1beta2.Configuration{}
 	v1beta2.SetDefaults_Configuration(in)
+	if strings.HasPrefix(path, "multiKueue.incrementalDispatcherConfig") {
+		in.MultiKueue.DispatcherName = ptr.To(v1beta2.MultiKueueDispatcherModeIncremental)
+	}
 	at := reflect.ValueOf(in).Elem()
 	for name := range strings.SplitSeq(path, ".") {
 		if at.Kind() == reflect.Pointer {

@@ -100,6 +100,11 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	}
 	cfg.FairSharing = in.FairSharing
 	cfg.AdmissionFairSharing = in.AdmissionFairSharing
+	multi := in.MultiKueue
+	cfg.MultiKueue = v1alpha1.MultiKueue{
+		Origin: *multi.Origin, GCInterval: multi.GCInterval, WorkerLostTimeout: multi.WorkerLostTimeout, DispatcherName: *multi.DispatcherName,
+		IncrementalDispatcherConfig: multi.IncrementalDispatcherConfig, ExternalFrameworks: multi.ExternalFrameworks,
+	}
 	cfg.ManageJobsWithoutQueueName = in.ManageJobsWithoutQueueName
 	cfg.ManagedJobsNamespaceSelector = in.ManagedJobsNamespaceSelector
 	for name, on := range in.FeatureGates {
@@ -126,6 +131,9 @@ func validate(in *v1beta2.Configuration) error {
 	if keep := in.ObjectRetentionPolicies; keep != nil && keep.Workloads != nil {
 		negative("objectRetentionPolicies.workloads.afterFinished", keep.Workloads.AfterFinished)
 		negative("objectRetentionPolicies.workloads.afterDeactivatedByKueue", keep.Workloads.AfterDeactivatedByKueue)
+	}
+	if multi := in.MultiKueue; multi.IncrementalDispatcherConfig != nil && *multi.DispatcherName != v1beta2.MultiKueueDispatcherModeIncremental {
+		problems = append(problems, errors.New("multiKueue.incrementalDispatcherConfig: is only valid when dispatcherName is set to the incremental dispatcher"))
 	}
 	if fair := in.FairSharing; fair != nil && len(fair.PreemptionStrategies) == 0 {
 		problems = append(problems, errors.New("fairSharing.preemptionStrategies: must be specified"))

@@ -244,6 +244,9 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		RequeueState:    wl.Status.RequeueState,
 		SchedulingStats: wl.Status.SchedulingStats,
 		AdmissionChecks: wl.Status.AdmissionChecks,
+		// Others write these, but Kueue writes them under this name.
+		NominatedClusterNames: wl.Status.NominatedClusterNames,
+		ClusterName:           wl.Status.ClusterName,
 
 		AccumulatedPastExecutionTimeSeconds: wl.Status.AccumulatedPastExecutionTimeSeconds,
 	})

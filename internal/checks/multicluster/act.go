@@ -1,0 +1,213 @@
+package multicluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// in does something in a cluster, within the time one request may take. One
+// that was lost meanwhile is left alone: its return wakes us.
+func (w *workloads) in(ctx context.Context, name string, do func(context.Context, *session) error) error {
+	session, _ := w.clusters.at(name)
+	if session == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, doWithin)
+	defer cancel()
+	if err := do(ctx, session); err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// remove takes a workload out of a cluster: its job, and when nothing is left of
+// that, its copy, which holds the quota there.
+func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *place, kind *jobs.Kind) error {
+	return w.in(ctx, at.name, func(ctx context.Context, there *session) error {
+		left := false
+		for _, gvk := range kindsOf(at.copy, kind) {
+			parts, err := there.jobsOf(ctx, key, gvk)
+			if err != nil && !apimeta.IsNoMatchError(err) {
+				return err
+			}
+			for i := range parts {
+				left = true
+				if err := there.drop(ctx, &parts[i]); err != nil {
+					return err
+				}
+			}
+		}
+		if left || at.copy == nil {
+			return nil // it tells when it is gone
+		}
+		if err := workload.Remove(ctx, there, at.copy); err != nil {
+			return err
+		}
+		there.mu.Lock()
+		defer there.mu.Unlock()
+		there.removed[at.copy.UID] = true
+		return nil
+	})
+}
+
+// drop deletes a part of a job with all that belongs to it.
+func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) error {
+	if part.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := part.GetUID()
+	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+}
+
+// create puts a copy of the workload into a cluster's queue.
+func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string) error {
+	return w.in(ctx, cluster, func(ctx context.Context, there *session) error {
+		copied := &kueue.Workload{Spec: *wl.Spec.DeepCopy()}
+		copied.Namespace, copied.Name = wl.Namespace, wl.Name
+		copied.Labels, copied.Annotations = maps.Clone(wl.Labels), maps.Clone(wl.Annotations)
+		if copied.Labels == nil {
+			copied.Labels = map[string]string{}
+		}
+		delete(copied.Labels, workload.JobUIDLabel)
+		copied.Labels[kueue.MultiKueueOriginLabel] = w.origin
+		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
+		err := there.Create(ctx, copied)
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the informer has yet to tell
+		}
+		if err == nil {
+			w.dispatched(queueOf(wl), cluster)
+		}
+		return err
+	})
+}
+
+func queueOf(wl *kueue.Workload) string {
+	if wl.Status.Admission == nil {
+		return ""
+	}
+	return string(wl.Status.Admission.ClusterQueue)
+}
+
+// follow takes the workload's priority over into a copy.
+func (w *workloads) follow(ctx context.Context, s *situation, cluster string) error {
+	return w.in(ctx, cluster, func(ctx context.Context, there *session) error {
+		was := s.place(cluster).copy
+		now := was.DeepCopy()
+		now.Spec.Priority, now.Spec.PriorityClassRef = s.local.Spec.Priority, s.local.Spec.PriorityClassRef
+		return there.Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// stop has a cluster evict a copy: its job ends in good order, and tells when it
+// has.
+func (w *workloads) stop(ctx context.Context, s *situation, cluster string) error {
+	return w.in(ctx, cluster, func(ctx context.Context, there *session) error {
+		evicted := apimeta.FindStatusCondition(s.local.Status.Conditions, kueue.WorkloadEvicted)
+		was := s.place(cluster).copy
+		now := was.DeepCopy()
+		apimeta.SetStatusCondition(&now.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadDeactivationTarget, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedOnManagerCluster,
+			Message: "Evicted on manager: " + evicted.Message, ObservedGeneration: was.Generation,
+		})
+		return there.Status().Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// sync brings back how the job goes, and makes what of it is not there if it is
+// to be started.
+func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *jobs.Kind, parts []*unstructured.Unstructured) (waits bool, err error) {
+	for _, part := range parts {
+		if part.GetDeletionTimestamp() != nil {
+			continue
+		}
+		err := w.in(ctx, p.sync, func(ctx context.Context, there *session) error {
+			copied := &unstructured.Unstructured{}
+			copied.SetGroupVersionKind(kind.GVK)
+			err := there.Get(ctx, client.ObjectKeyFromObject(part), copied)
+			switch {
+			case apierrors.IsNotFound(err) && p.start:
+				return w.make(ctx, wl, kind, part, there)
+			case err != nil:
+				return client.IgnoreNotFound(err)
+			case copied.GetLabels()[jobs.PrebuiltLabel] != wl.Name:
+				waits = true // one of the same name before it is on its way out
+				return nil
+			}
+			later, err := kind.TakeBack(ctx, w.client, part, copied)
+			waits = waits || later
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return waits, nil
+}
+
+// make a copy of a job beside the workload that was admitted.
+func (w *workloads) make(ctx context.Context, wl *kueue.Workload, kind *jobs.Kind, part *unstructured.Unstructured, there *session) error {
+	copied, err := kind.Copy(part, wl.Name, w.origin)
+	if err != nil {
+		return err
+	}
+	if err := there.Create(ctx, copied); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := there.direct.Get(ctx, client.ObjectKeyFromObject(part), copied); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if copied.GetLabels()[kueue.MultiKueueOriginLabel] == w.origin {
+		return nil // the informer has yet to tell
+	}
+	err = fmt.Errorf("there is a %s %s/%s already, which is not of origin %q: delete or rename one of the two",
+		kind.GVK.Kind, part.GetNamespace(), part.GetName(), w.origin)
+	w.recorder.Eventf(wl, nil, corev1.EventTypeWarning, "MultiKueue", "MultiKueue", "Cluster %s: %v", there.name, err)
+	return err
+}
+
+// finish takes over how the workload ended there.
+func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.Condition) error {
+	done := wl.DeepCopy()
+	if !workload.Finish(done, end.Reason, end.Message, w.now()) {
+		return nil
+	}
+	patch, err := workload.JobPatch(done)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(w.client.Status().Patch(ctx, done, client.RawPatch(types.ApplyYAMLPatchType, patch),
+		client.FieldOwner(workload.JobManager), client.ForceOwnership))
+}
+
+// answer writes the check's state, and with it which cluster was chosen.
+func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, state *kueue.AdmissionCheckState, chosen string) error {
+	status := map[string]any{"admissionChecks": checks.With(wl, *state)}
+	if chosen != "" {
+		status["clusterName"], status["nominatedClusterNames"] = chosen, nil
+	}
+	queue := queueOf(wl)
+	if err := checks.Write(ctx, w.client, wl, status); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if chosen != "" {
+		w.admitted(queue, chosen)
+	}
+	w.recorder.Eventf(wl, nil, corev1.EventTypeNormal, "MultiKueue", "MultiKueue", "%s", state.Message)
+	return nil
+}

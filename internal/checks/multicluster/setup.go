@@ -1,0 +1,173 @@
+package multicluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/jobs"
+)
+
+// Options of the check.
+type Options struct {
+	Config v1alpha1.MultiKueue
+	// Namespace has the Secrets with kubeconfigs.
+	Namespace string
+	Features  features.Set
+	// Copies is how jobs are run elsewhere.
+	Copies *jobs.Copies
+	// Dispatched and Admitted are told of every copy that was made, and that won.
+	Dispatched, Admitted func(queue, cluster string)
+}
+
+// atOnce is how many workloads are looked at at once.
+const atOnce = 8
+
+// Setup adds the check's controllers to the manager.
+func Setup(mgr ctrl.Manager, options Options) error {
+	settings, err := settingsOf(options.Config, options.Features)
+	if err != nil {
+		return err
+	}
+	looks, moves := make(chan event.TypedGenericEvent[types.NamespacedName]), make(chan event.TypedGenericEvent[types.NamespacedName])
+	all := &clusters{
+		client: mgr.GetClient(), origin: settings.origin, log: mgr.GetLogger().WithName("multikueue"),
+		sources: sources{reader: mgr.GetAPIReader(), namespace: options.Namespace},
+		known:   map[string]*connection{}, missing: map[string]time.Time{},
+	}
+	all.lead, all.end = context.WithCancel(context.Background())
+	all.seen = func(key types.NamespacedName) { send(all.lead, looks, key) }
+	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
+		all.sources.folder = kubeconfigs
+	}
+	everybody := func(ctx context.Context) (requests []reconcile.Request) {
+		list := &kueue.WorkloadList{}
+		if err := mgr.GetClient().List(ctx, list); err != nil {
+			return nil
+		}
+		for i := range list.Items {
+			if concerns(&list.Items[i]) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+		return requests
+	}
+	all.changed = func(name string) {
+		send(all.lead, moves, types.NamespacedName{Name: name})
+		for _, request := range everybody(all.lead) {
+			all.seen(request.NamespacedName)
+		}
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-clusters").
+		For(&kueue.MultiKueueCluster{}).
+		WatchesMetadata(&corev1.Secret{}, all.usersOf(options.Namespace)).
+		WatchesRawSource(source.Channel(moves, enqueue)).
+		Complete(all)
+	if err != nil {
+		return err
+	}
+	working := &activity{mgr.GetClient()}
+	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-checks").
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.Named(kueue.MultiKueueControllerName))).
+		Watches(&kueue.MultiKueueConfig{}, working.all()).
+		Watches(&kueue.MultiKueueCluster{}, working.all()).
+		Complete(working)
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue").
+		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
+		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everybody(ctx) })).
+		WatchesRawSource(source.Channel(looks, enqueue)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
+		Complete(&workloads{
+			client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
+			settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
+		})
+	if err != nil {
+		return err
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		defer all.end()
+		if settings.collect > 0 {
+			all.collect(ctx, settings.collect)
+		}
+		<-ctx.Done()
+		return nil
+	}))
+}
+
+// settings are the configuration, checked, with Kueue's defaults.
+type settings struct {
+	// origin marks what is ours in other clusters.
+	origin     string
+	dispatcher dispatcher
+	// patience is how long a cluster that runs something may be out of reach, and
+	// collect how often what was left behind is looked for; 0: never.
+	patience, collect time.Duration
+}
+
+func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error) {
+	s := settings{
+		origin: cmp.Or(config.Origin, kueueconfig.DefaultMultiKueueOrigin),
+		dispatcher: dispatcher{
+			name: cmp.Or(config.DispatcherName, kueueconfig.MultiKueueDispatcherModeAllAtOnce), step: 3,
+			inOrder: gates.Enabled(features.MultiKueueIncrementalDispatcherRespectConfigOrder),
+		},
+		patience: ptr.Deref(config.WorkerLostTimeout, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueWorkerLostTimeout}).Duration,
+		collect:  ptr.Deref(config.GCInterval, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueGCInterval}).Duration,
+	}
+	if c := config.IncrementalDispatcherConfig; c != nil && gates.Enabled(features.MultiKueueIncrementalDispatcherConfig) {
+		s.dispatcher.step = int(ptr.Deref(c.StepSize, 3))
+	}
+	switch errs := validation.IsValidLabelValue(s.origin); {
+	case len(errs) > 0:
+		return s, fmt.Errorf("multiKueue.origin: %q: %s", s.origin, strings.Join(errs, ", "))
+	case s.patience < 0:
+		return s, fmt.Errorf("multiKueue.workerLostTimeout: %s must not be negative", s.patience)
+	case s.collect < 0:
+		return s, fmt.Errorf("multiKueue.gcInterval: %s must not be negative", s.collect)
+	case s.dispatcher.step < 1:
+		return s, fmt.Errorf("multiKueue.incrementalDispatcherConfig.stepSize: %d must be greater than or equal to 1", s.dispatcher.step)
+	}
+	return s, nil
+}
+
+// enqueue what comes through a channel.
+var enqueue = handler.TypedFuncs[types.NamespacedName, reconcile.Request]{
+	GenericFunc: func(_ context.Context, e event.TypedGenericEvent[types.NamespacedName], queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		queue.Add(reconcile.Request{NamespacedName: e.Object})
+	},
+}
+
+func send(ctx context.Context, to chan<- event.TypedGenericEvent[types.NamespacedName], key types.NamespacedName) {
+	select {
+	case to <- event.TypedGenericEvent[types.NamespacedName]{Object: key}:
+	case <-ctx.Done():
+	}
+}

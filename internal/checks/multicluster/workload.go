@@ -1,0 +1,213 @@
+package multicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// doWithin is how long one request to another cluster may take: what hangs must
+// not keep the others from being served.
+const doWithin = 10 * time.Second
+
+// soon is when to look again at what will change without telling.
+const soon = time.Second
+
+// workloads runs workloads in other clusters.
+type workloads struct {
+	client   client.Client
+	clusters *clusters
+	copies   *jobs.Copies
+	recorder events.EventRecorder
+	now      func() time.Time
+	settings
+	// dispatched and admitted are told the ClusterQueue and the cluster.
+	dispatched, admitted func(queue, cluster string)
+}
+
+// concerns says a workload may have something elsewhere, or is to have.
+func concerns(obj client.Object) bool {
+	wl, ok := obj.(*kueue.Workload)
+	return ok && (len(wl.Status.AdmissionChecks) > 0 || wl.Status.ClusterName != nil)
+}
+
+// Reconcile does what comes next for one workload.
+func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	wl := &kueue.Workload{}
+	err := w.client.Get(ctx, request.NamespacedName, wl)
+	if apierrors.IsNotFound(err) {
+		return ctrl.Result{}, w.clear(ctx, request.NamespacedName)
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	s := situation{local: wl, now: w.now()}
+	mine, err := checks.Of(ctx, w.client, wl, kueue.MultiKueueControllerName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	config := &kueue.MultiKueueConfig{}
+	if len(mine) > 0 {
+		s.check = &mine[0].State
+		if err := checks.Parameters(ctx, w.client, mine[0].Object, config); err != nil && !s.over() {
+			return ctrl.Result{}, err // what runs must not be stopped for it
+		}
+	}
+	kind, why := w.copies.KindOf(wl)
+	var parts []*unstructured.Unstructured
+	if kind != nil {
+		if parts, err = w.copies.Parts(ctx, wl, kind); err != nil {
+			return ctrl.Result{}, err
+		}
+		for _, part := range parts {
+			if missing := kind.NotHandedOver(part); missing != "" {
+				why = "The owner is not managed by Kueue: " + missing
+			}
+		}
+	}
+	if why != "" && !s.over() && !workload.IsEvicted(wl) {
+		if s.check.State == kueue.CheckStateRejected {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, w.answer(ctx, wl, s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State)), "")
+	}
+	if s.places, err = w.look(ctx, client.ObjectKeyFromObject(wl), config.Spec.Clusters, kind); err != nil {
+		return ctrl.Result{}, err
+	}
+	return w.result(w.do(ctx, &s, decide(s, w.settings), kind, parts))
+}
+
+// result of what was done.
+func (w *workloads) result(after time.Duration, err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: soon}, nil // what the cache misses wakes us, this is the fallback
+	}
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// clear removes what is left of a workload that is gone.
+func (w *workloads) clear(ctx context.Context, key types.NamespacedName) error {
+	places, err := w.look(ctx, key, nil, nil)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range places {
+		errs = append(errs, w.remove(ctx, key, &places[i], nil))
+	}
+	return errors.Join(errs...)
+}
+
+// look at a workload in all clusters. In one that does not serve its kind of job
+// it cannot be run.
+func (w *workloads) look(ctx context.Context, key types.NamespacedName, configured []string, kind *jobs.Kind) ([]place, error) {
+	var places []place
+	for _, name := range configured {
+		places = append(places, place{name: name, configured: true})
+	}
+	sessions := w.clusters.sessions()
+	for _, name := range slices.Sorted(maps.Keys(sessions)) {
+		if !slices.Contains(configured, name) {
+			places = append(places, place{name: name})
+		}
+	}
+	for i := range places {
+		p := &places[i]
+		session, lost := w.clusters.at(p.name)
+		if session == nil {
+			p.lost = lost
+			continue
+		}
+		var err error
+		if p.copy, err = session.copyOf(ctx, key); err != nil {
+			return nil, err
+		}
+		for _, gvk := range kindsOf(p.copy, kind) {
+			parts, err := session.jobsOf(ctx, key, gvk)
+			if apimeta.IsNoMatchError(err) {
+				p.configured = false
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			p.job = p.job || len(parts) > 0
+		}
+	}
+	return places, nil
+}
+
+// kindsOf are the kinds of jobs a copy may be of: that of the original, and that
+// of its owner.
+func kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	if kind != nil {
+		kinds = append(kinds, kind.GVK)
+	}
+	if copied != nil && len(copied.OwnerReferences) > 0 {
+		owner := copied.OwnerReferences[0]
+		if gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind); kind == nil || gvk.GroupKind() != kind.GVK.GroupKind() {
+			kinds = append(kinds, gvk)
+		}
+	}
+	return kinds
+}
+
+// do what was decided. What fails in one cluster keeps nothing from being done
+// in another.
+func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *jobs.Kind, parts []*unstructured.Unstructured) (time.Duration, error) {
+	key := client.ObjectKeyFromObject(s.local)
+	var errs []error
+	for _, name := range p.remove {
+		errs = append(errs, w.remove(ctx, key, s.place(name), kind))
+	}
+	if p.stop != "" {
+		errs = append(errs, w.stop(ctx, s, p.stop))
+	}
+	if p.nominate != nil {
+		// Nobody may be chosen who is not seen to be nominated: what comes next comes when it is.
+		return p.after, errors.Join(append(errs, checks.Write(ctx, w.client, s.local, map[string]any{"nominatedClusterNames": p.nominate}))...)
+	}
+	for _, name := range p.create {
+		errs = append(errs, w.create(ctx, s.local, name))
+	}
+	for _, name := range p.follow {
+		errs = append(errs, w.follow(ctx, s, name))
+	}
+	if p.sync != "" {
+		waits, err := w.sync(ctx, s.local, p, kind, parts)
+		if err != nil {
+			return 0, errors.Join(append(errs, err)...) // it is not to be taken for running, or ended
+		}
+		if waits {
+			p.after = soon // starting it here is not told to us
+		}
+	}
+	switch {
+	case p.finish != nil:
+		errs = append(errs, w.finish(ctx, s.local, p.finish))
+	case p.clear:
+		errs = append(errs, checks.Write(ctx, w.client, s.local, map[string]any{"clusterName": nil, "nominatedClusterNames": nil}))
+	case p.answer != nil:
+		errs = append(errs, w.answer(ctx, s.local, p.answer, p.choose))
+	}
+	return p.after, errors.Join(errs...)
+}

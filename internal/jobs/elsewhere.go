@@ -1,0 +1,212 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A job that another cluster runs is described and admitted here as any other,
+// and where it has a flag it is started. But nobody makes its pods: its kind's
+// operator leaves it to whom spec.managedBy names, and pods keep their gate. A
+// copy runs in the other cluster, and what that says of itself is written here.
+
+// sentAway says another cluster runs the workload's job.
+func sentAway(wl *kueue.Workload) bool { return wl.Status.ClusterName != nil }
+
+// handedOver says nobody makes the job's pods here.
+func handedOver(j job) bool {
+	o, ok := j.(object)
+	return ok && o.managedBy() == kueue.MultiKueueControllerName
+}
+
+func (j object) managedBy() string {
+	if j.kind.managedBy == nil {
+		return ""
+	}
+	value, _ := j.kind.managedBy.get(j.Object)
+	by, _ := value.(string)
+	return by
+}
+
+// staysGated: pods that run in another cluster are never let in here.
+func staysGated(j job, wl *kueue.Workload) bool {
+	_, pods := j.(*podGroup)
+	return pods && sentAway(wl)
+}
+
+// Copies is how jobs of all kinds are run in other clusters.
+type Copies struct {
+	client  client.Client
+	pods    client.Reader // of pods in queues
+	kinds   *kinds
+	foreign map[schema.GroupKind]*Kind
+}
+
+// foreignKinds are kinds that their own controllers queue: of them is known
+// what Kueue expects of such.
+func foreignKinds(names []string) (map[schema.GroupKind]*Kind, error) {
+	kinds := map[schema.GroupKind]*Kind{}
+	for _, name := range names {
+		gvk, _ := schema.ParseKindArg(name)
+		if gvk == nil {
+			return nil, fmt.Errorf("multiKueue.externalFrameworks: %q is not written as Kind.version.group", name)
+		}
+		if kinds[gvk.GroupKind()] != nil {
+			return nil, fmt.Errorf("multiKueue.externalFrameworks: %q is there twice", name)
+		}
+		kinds[gvk.GroupKind()] = &Kind{Name: name, GVK: *gvk, managedBy: path{{name: "spec"}, {name: "managedBy"}}, sync: []path{{{name: "status"}}}}
+	}
+	return kinds, nil
+}
+
+// KindOf is the kind of a workload's job, or why, in Kueue's words, jobs of it
+// run in no other cluster.
+func (c *Copies) KindOf(wl *kueue.Workload) (*Kind, string) {
+	if len(wl.OwnerReferences) == 0 {
+		return nil, "No multikueue adapter found"
+	}
+	owner := wl.OwnerReferences[0]
+	gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	if kind := c.foreign[gvk.GroupKind()]; kind != nil {
+		return kind, ""
+	}
+	kind := c.kinds.byGroupKind(gvk.GroupKind())
+	if kind == nil || len(kind.sync) == 0 || kind.managedBy == nil && !kind.isPod() {
+		return nil, fmt.Sprintf("No multikueue adapter found for owner kind %q", gvk.String())
+	}
+	return kind, ""
+}
+
+// Parts are the objects a workload's job is made of: itself, or its pods.
+// Those that are gone are left out.
+func (c *Copies) Parts(ctx context.Context, wl *kueue.Workload, kind *Kind) ([]*unstructured.Unstructured, error) {
+	var parts []*unstructured.Unstructured
+	for _, owner := range wl.OwnerReferences {
+		part, err := c.get(ctx, kind, types.NamespacedName{Namespace: wl.Namespace, Name: owner.Name})
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && part.GetUID() == owner.UID {
+			parts = append(parts, part)
+		}
+	}
+	return parts, nil
+}
+
+func (c *Copies) get(ctx context.Context, kind *Kind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	part := &unstructured.Unstructured{}
+	part.SetGroupVersionKind(kind.GVK)
+	if !kind.isPod() {
+		return part, c.client.Get(ctx, key, part)
+	}
+	pod := &corev1.Pod{}
+	if err := c.pods.Get(ctx, key, pod); err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	if err != nil {
+		return nil, err
+	}
+	part.Object = fields
+	part.SetGroupVersionKind(kind.GVK)
+	return part, nil
+}
+
+// NotHandedOver says, in Kueue's words, why a part would be run here; "" if it
+// is left to others.
+func (k *Kind) NotHandedOver(part *unstructured.Unstructured) string {
+	by := object{part, k}.managedBy()
+	if k.isPod() || by == kueue.MultiKueueControllerName {
+		return ""
+	}
+	return fmt.Sprintf("Expecting spec.managedBy to be %q not %q", kueue.MultiKueueControllerName, by)
+}
+
+// Copy is a part as it is created in another cluster, held, and with a workload
+// that is there already. What names the original by its UID is not the copy's.
+func (k *Kind) Copy(part *unstructured.Unstructured, workload, origin string) (*unstructured.Unstructured, error) {
+	from := part.DeepCopy()
+	without(from.Object, string(part.GetUID()))
+	copied := &unstructured.Unstructured{Object: map[string]any{}}
+	for field, value := range from.Object {
+		if field != "metadata" && field != "status" {
+			copied.Object[field] = value
+		}
+	}
+	copied.SetNamespace(part.GetNamespace())
+	copied.SetName(part.GetName())
+	copied.SetLabels(from.GetLabels())
+	copied.SetAnnotations(from.GetAnnotations())
+	setLabel(copied, PrebuiltLabel, workload)
+	setLabel(copied, kueue.MultiKueueOriginLabel, origin)
+	setAnnotation(copied, kueue.MultiKueueOriginUIDAnnotation, string(part.GetUID()))
+	if k.managedBy != nil {
+		k.managedBy.remove(copied.Object)
+	}
+	if !k.suspends() {
+		return copied, nil
+	}
+	return copied, object{copied, k}.suspend(true)
+}
+
+// without takes entries with a value out of all maps within an object.
+func without(fields map[string]any, value string) {
+	for key, field := range fields {
+		switch at := field.(type) {
+		case string:
+			if at == value {
+				delete(fields, key)
+			}
+		case map[string]any:
+			without(at, value)
+		case []any:
+			for _, element := range at {
+				if m, ok := element.(map[string]any); ok {
+					without(m, value)
+				}
+			}
+		}
+	}
+}
+
+// TakeBack writes what a copy in another cluster says of itself onto the
+// original. Where the original has yet to be started it waits: its status would
+// keep it from being changed.
+func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unstructured.Unstructured) (waits bool, err error) {
+	switch {
+	case k.isPod():
+		if node, _ := nested(copied.Object, []string{"spec", "nodeName"}); node == nil {
+			return false, nil // that it waits there must not be taken for waiting here
+		}
+	case k.suspends() && object{part, k}.held() && !(object{copied, k}).held():
+		end, err := object{copied, k}.finished()
+		if err != nil || !end.ended {
+			return err == nil, err
+		}
+	}
+	told := part.DeepCopy()
+	for _, p := range k.sync {
+		value, found := p.get(copied.Object)
+		if !found {
+			p.remove(told.Object)
+			continue
+		}
+		if err := p.set(told.Object, runtime.DeepCopyJSONValue(value)); err != nil {
+			return false, err
+		}
+	}
+	if equality.Semantic.DeepEqual(told.Object, part.Object) {
+		return false, nil
+	}
+	return false, c.Status().Patch(ctx, told, lockedMerge(part))
+}
