@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,7 +21,8 @@ type keeper struct {
 	submit func(client.Object)      // have its finalizer written
 	// open are those that lack the finalizer, or were deleted and have it.
 	open map[inbox.Key]client.Object
-	// tried is the version a write was last sent for.
+	// tried is what a write was last sent for: the version that the finalizer is to
+	// be taken from, or the object that is to have it, whatever its version.
 	tried map[inbox.Key]string
 }
 
@@ -53,26 +56,41 @@ func (k *keeper) saw(obj client.Object, gone bool) {
 }
 
 // settle gives the finalizer to those that lack it, though the webhook gives it
-// to new queues and flavors, and takes it from those nobody needs any more. A
-// write that meets a newer object is sent again for that one.
+// to new queues and flavors, and takes it from those nobody needs any more. One
+// that is to be taken from a newer object than we knew is sent again for that.
 func (k *keeper) settle() {
 	for key, obj := range k.open {
-		if k.tried[key] == obj.GetResourceVersion() || (obj.GetDeletionTimestamp() != nil && k.used(obj)) {
+		target := string(obj.GetUID())
+		if obj.GetDeletionTimestamp() != nil {
+			target = obj.GetResourceVersion()
+		}
+		if k.tried[key] == target || (obj.GetDeletionTimestamp() != nil && k.used(obj)) {
 			continue
 		}
-		k.tried[key] = obj.GetResourceVersion()
+		k.tried[key] = target
 		k.submit(obj)
 	}
 }
 
 // writeFinalizer adds the finalizer to an object that stays, and takes it from
-// one that is to go.
+// one that is to go. Added it is to that object in whatever version: its status is
+// written at the same time.
 func writeFinalizer(ctx context.Context, c client.Client, obj client.Object) error {
 	changed := obj.DeepCopyObject().(client.Object)
-	if obj.GetDeletionTimestamp() == nil {
-		controllerutil.AddFinalizer(changed, kueue.ResourceInUseFinalizerName)
-	} else {
+	if obj.GetDeletionTimestamp() != nil {
 		controllerutil.RemoveFinalizer(changed, kueue.ResourceInUseFinalizerName)
+		return c.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}))
 	}
-	return c.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}))
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"name": obj.GetName(), "uid": obj.GetUID(), "finalizers": []string{kueue.ResourceInUseFinalizerName}},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, changed, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(program), ours)
 }

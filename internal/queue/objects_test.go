@@ -110,7 +110,7 @@ func TestKeeperHoldsWhatIsUsed(t *testing.T) {
 	}
 	flavor := func(version string, finalizer, deleted bool) *kueue.ResourceFlavor {
 		rf := named(&kueue.ResourceFlavor{}, "rf")
-		rf.ResourceVersion = version
+		rf.ResourceVersion, rf.UID = version, "uid"
 		if finalizer {
 			rf.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 		}
@@ -123,17 +123,20 @@ func TestKeeperHoldsWhatIsUsed(t *testing.T) {
 	expect("one without the finalizer gets it", "1")
 	expect("once", "1")
 	k.saw(flavor("2", false, false), false)
-	expect("again if the first write met a newer object", "1", "2")
+	expect("which suits newer versions too", "1")
 	k.saw(flavor("3", true, false), false)
-	expect("has it", "1", "2")
-	k.saw(flavor("4", true, true), false)
-	expect("deleted but used", "1", "2")
+	expect("has it", "1")
+	k.saw(flavor("4", false, false), false)
+	expect("somebody took it", "1", "4")
+	k.saw(flavor("5", true, false), false)
+	k.saw(flavor("6", true, true), false)
+	expect("deleted but used", "1", "4")
 	used = false
-	expect("no longer used", "1", "2", "4")
-	k.saw(flavor("5", true, true), false)
-	expect("it met a newer object", "1", "2", "4", "5")
-	k.saw(flavor("6", false, true), true)
-	expect("gone", "1", "2", "4", "5")
+	expect("no longer used", "1", "4", "6")
+	k.saw(flavor("7", true, true), false)
+	expect("it met a newer object", "1", "4", "6", "7")
+	k.saw(flavor("8", false, true), true)
+	expect("gone", "1", "4", "6", "7")
 	if len(k.open)+len(k.tried) != 0 {
 		t.Errorf("the keeper remembers %v, %v", k.open, k.tried)
 	}

@@ -60,6 +60,9 @@ func applyStatus(ctx context.Context, c client.Client, wl *kueue.Workload, patch
 	return &now, nil
 }
 
+// program is the field manager of what is not Kueue's to manage by name.
+const program = "elastic-queue"
+
 // ours: patches are made from types, so that the API server need not parse them a
 // second time in search of fields it does not know.
 const ours = client.FieldValidation(metav1.FieldValidationIgnore)
@@ -93,7 +96,7 @@ func writeStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	// have it share that of workloads.
 	written := queue.DeepCopyObject().(client.Object)
 	return c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
-		client.FieldOwner("elastic-queue"), client.ForceOwnership, ours)
+		client.FieldOwner(program), client.ForceOwnership, ours)
 }
 
 func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {

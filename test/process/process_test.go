@@ -202,7 +202,8 @@ func (p *process) stop(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-func (p *process) scrape(t *testing.T, want string) {
+// scrape waits until the metrics show something, and returns them.
+func (p *process) scrape(t *testing.T, want string) (metrics string) {
 	t.Helper()
 	sandbox.Eventually(t, "metrics show "+want, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.metrics+"/metrics", nil)
@@ -215,11 +216,12 @@ func (p *process) scrape(t *testing.T, want string) {
 		}
 		defer func() { _ = response.Body.Close() }()
 		data, err := io.ReadAll(response.Body)
-		if err == nil && !strings.Contains(string(data), want) {
+		if metrics = string(data); err == nil && !strings.Contains(metrics, want) {
 			err = fmt.Errorf("they do not, in %d bytes", len(data))
 		}
 		return err
 	})
+	return metrics
 }
 
 // queue makes a namespace with a queue of four CPUs, and returns its name.
@@ -287,6 +289,40 @@ func TestInKueuesPlace(t *testing.T) {
 	p.scrape(t, `kueue_admitted_workloads_total{cluster_queue="place",priority_class="",replica_role="leader"} 1`)
 	p.scrape(t, `kueue_local_queue_admitted_active_workloads{name="main",namespace="place",replica_role="leader"} 1`)
 	p.stop(t, syscall.SIGINT)
+}
+
+// Without the webhook, which would do it, new queues get their finalizer beside
+// their status: neither write stands in the other's way, or is sent again.
+func TestNewQueuesWithoutWebhook(t *testing.T) {
+	p := launch(t)
+	queue(t, "first")
+	const queues = 30
+	for i := range queues {
+		cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new-%d", i)}}
+		if err := api.Create(t.Context(), cq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range queues {
+		sandbox.Eventually(t, "the queue is in use", func(ctx context.Context) error {
+			cq := &kueue.ClusterQueue{}
+			if err := api.Get(ctx, client.ObjectKey{Name: fmt.Sprintf("new-%d", i)}, cq); err != nil {
+				return err
+			}
+			if len(cq.Finalizers) != 1 || !apimeta.IsStatusConditionTrue(cq.Status.Conditions, kueue.ClusterQueueActive) {
+				return fmt.Errorf("finalizers %v, conditions %v", cq.Finalizers, cq.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	for line := range strings.Lines(p.scrape(t, `rest_client_requests_total{code="200"`)) {
+		if strings.HasPrefix(line, "rest_client_requests_total") && strings.Contains(line, `"PATCH"`) {
+			t.Log(line)
+			if strings.Contains(line, `code="409"`) {
+				t.Errorf("writes met newer objects: %s", line)
+			}
+		}
+	}
 }
 
 // With --no-decisions nobody is admitted, but what another scheduler admits
