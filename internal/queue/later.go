@@ -57,7 +57,7 @@ func (s *Shell) unknownYet(wl *kueue.Workload, flavors map[string]string) bool {
 	if s.statuses.elsewhere(cq) {
 		return true
 	}
-	return !workload.ChecksReady(wl) && onAny(s.statuses.nodesLater(cq), flavors)
+	return !workload.IsAdmitted(wl) && !workload.ChecksReady(wl) && onAny(s.statuses.nodesLater(cq), flavors)
 }
 
 func onAny(names []string, flavors map[string]string) bool {

@@ -29,7 +29,7 @@ import (
 // of evicted workloads away.
 func Setup(mgr ctrl.Manager, cleanUp bool) error {
 	s := &served{client: mgr.GetClient(), cache: mgr.GetCache()}
-	w := &workloads{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, served: s, cleanUp: cleanUp, made: map[types.NamespacedName]made{}}
+	w := &workloads{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, served: s, cleanUp: cleanUp, made: map[types.NamespacedName]map[string]time.Time{}}
 	users := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 		return workloadsWith(ctx, mgr.GetClient(), obj.GetName())
 	})

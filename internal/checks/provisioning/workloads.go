@@ -30,16 +30,12 @@ type workloads struct {
 	// cleanUp takes the requests of evicted workloads away, not only those of
 	// finished ones.
 	cleanUp bool
-	// made is what was asked for last, for as long as the cache may miss it.
-	made map[types.NamespacedName]made
+	// made is when a workload's requests were created: the cache may have yet to
+	// see them.
+	made map[types.NamespacedName]map[string]time.Time
 }
 
-// made is a request, and when it was created.
-type made struct {
-	name string
-	at   time.Time
-}
-
+// cachePatience is how long the cache may take.
 const cachePatience = 10 * time.Second
 
 // asked is a check of a workload, and how it is answered.
@@ -203,9 +199,6 @@ func (c *workloads) settle(ctx context.Context, wl *kueue.Workload, owned []*Pro
 	if err := c.remove(ctx, unused); err != nil {
 		return ctrl.Result{}, err
 	}
-	if len(unused) > 0 {
-		delete(c.made, client.ObjectKeyFromObject(wl)) // the same name may be due again
-	}
 	for _, r := range rounds {
 		if attempt := r.attempt(wl); attempt > 0 {
 			if result, err := c.ask(ctx, wl, r, attempt); err != nil || !result.IsZero() {
@@ -250,7 +243,7 @@ func (r *asked) attempt(wl *kueue.Workload) int32 {
 func (c *workloads) ask(ctx context.Context, wl *kueue.Workload, r *asked, attempt int32) (ctrl.Result, error) {
 	name := requestName(wl.Name, r.state.Name, attempt)
 	key := client.ObjectKeyFromObject(wl)
-	if was := c.made[key]; was.name == name && c.now().Sub(was.at) < cachePatience {
+	if at, known := c.made[key][name]; known && c.now().Sub(at) < cachePatience {
 		return ctrl.Result{RequeueAfter: time.Second}, nil // its arrival wakes us; this is the fallback
 	}
 	request, templates := build(wl, name, r.config, r.groups)
@@ -269,7 +262,10 @@ func (c *workloads) ask(ctx context.Context, wl *kueue.Workload, r *asked, attem
 	if err != nil {
 		return ctrl.Result{}, c.failed(ctx, wl, r.state, fmt.Errorf("Error creating ProvisioningRequest %q: %w", name, err)) //nolint:staticcheck // Kueue's words
 	}
-	c.made[key] = made{name, c.now()}
+	if c.made[key] == nil {
+		c.made[key] = map[string]time.Time{}
+	}
+	c.made[key][name] = c.now()
 	c.recorder.Eventf(wl, nil, corev1.EventTypeNormal, "ProvisioningRequestCreated", "Created", "Created ProvisioningRequest: %q", name)
 	return ctrl.Result{}, nil
 }
@@ -300,18 +296,26 @@ func (c *workloads) failed(ctx context.Context, wl *kueue.Workload, state kueue.
 	return why
 }
 
-// remove deletes requests with their templates, those first: a request that is
-// still there is found again.
+// remove deletes requests, and then the templates they name. One that is gone
+// left its name to another, whose templates these are now; templates that are
+// left behind go with the workload, or when they are made again.
 func (c *workloads) remove(ctx context.Context, requests []*ProvisioningRequest) error {
 	for _, request := range requests {
+		err := c.client.Delete(ctx, request, client.Preconditions{UID: &request.UID})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if owner := metav1.GetControllerOf(request); owner != nil {
+			delete(c.made[types.NamespacedName{Namespace: request.Namespace, Name: owner.Name}], request.Name) // the name may be due again
+		}
 		for _, set := range request.Spec.PodSets {
 			template := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: set.PodTemplateRef.Name}}
 			if err := c.client.Delete(ctx, template); client.IgnoreNotFound(err) != nil {
 				return err
 			}
-		}
-		if err := c.client.Delete(ctx, request, client.Preconditions{UID: &request.UID}); client.IgnoreNotFound(err) != nil {
-			return err
 		}
 	}
 	return nil
