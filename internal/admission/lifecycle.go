@@ -256,9 +256,7 @@ func (e *Engine) release(w *workload) {
 	}
 	if e.opts.Placer != nil {
 		e.opts.Placer.Remove(w.spec.Key)
-		for _, a := range w.usage {
-			e.wakePlacement(e.flavors[e.frs[a.fr].flavor])
-		}
+		CapacityChanged{}.apply(e) // its nodes may be those of other flavors, too
 	}
 	e.await(w, false)
 	w.holds, w.leaving, w.assumed, w.usage = false, false, false, nil
