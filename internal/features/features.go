@@ -37,6 +37,8 @@ const (
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
+	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
+	TASFailedNodeReplacementFailFast Gate = "TASFailedNodeReplacementFailFast"
 	TLSOptions                       Gate = "TLSOptions"
 	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
@@ -80,6 +82,8 @@ var gates = map[string]gate{
 	string(RejectDeviceClaims):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
+	string(TASFailedNodeReplacement):         {true, switches},
+	string(TASFailedNodeReplacementFailFast): {true, switches},
 	string(TLSOptions):                       {true, switches},
 	string(TopologyAwareScheduling):          {true, switches},
 	string(UnadmittedWorkloadsObservability): {false, switches},
@@ -130,14 +134,12 @@ var gates = map[string]gate{
 	"SkipReassignmentForPodOwnedWorkloads":       {true, lacking},
 	"TASAssignmentsEncodingByHostnamePrefix":     {true, lacking},
 	"TASBalancedPlacement":                       {false, lacking},
-	"TASFailedNodeReplacement":                   {true, lacking},
-	"TASFailedNodeReplacementFailFast":           {true, lacking},
 	"TASHandleOverlappingFlavors":                {true, lacking},
 	"TASMultiLayerTopology":                      {true, lacking},
 	"TASProfileMixed":                            {true, lacking},
 	"TASReplaceNodeDueToNotReadyOverFixedTime":   {false, lacking},
-	"TASReplaceNodeOnNodeTaints":                 {true, lacking},
-	"TASReplaceNodeOnPodTermination":             {true, lacking},
+	"TASReplaceNodeOnNodeTaints":                 {true, always},
+	"TASReplaceNodeOnPodTermination":             {true, always},
 	"TASRespectNodeAffinityPreferred":            {false, lacking},
 	"UnadmittedWorkloadsExplicitStatus":          {false, lacking},
 	"ValidateRayAndSparkJobUpdates":              {true, lacking},

@@ -7,7 +7,7 @@ import (
 
 // matches says whether the node's labels and taints let the pod in.
 func matches(p *Pod, n *Node) Reason {
-	if n.Unschedulable && !tolerates(p.Tolerations, Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"}) {
+	if n.closed(p.Tolerations) {
 		return NodeUnschedulable
 	}
 	for key, value := range p.Selector {
@@ -18,12 +18,25 @@ func matches(p *Pod, n *Node) Reason {
 	if len(p.Affinity) > 0 && !slices.ContainsFunc(p.Affinity, func(t Term) bool { return holds(t, n) }) {
 		return LabelsDiffer
 	}
-	for _, taint := range n.Taints {
-		if taint.Effect != "PreferNoSchedule" && !tolerates(p.Tolerations, taint) {
-			return Tainted
-		}
+	if n.repels(p.Tolerations) {
+		return Tainted
 	}
 	return Fits
+}
+
+// Takes says whether the node lets in pods with such tolerations, whatever else they ask for.
+func (n *Node) Takes(tolerations []Toleration) bool {
+	return !n.closed(tolerations) && !n.repels(tolerations)
+}
+
+func (n *Node) closed(tolerations []Toleration) bool {
+	return n.Unschedulable && !tolerates(tolerations, Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
+}
+
+func (n *Node) repels(tolerations []Toleration) bool {
+	return slices.ContainsFunc(n.Taints, func(taint Taint) bool {
+		return taint.Effect != "PreferNoSchedule" && !tolerates(tolerations, taint)
+	})
 }
 
 func tolerates(tolerations []Toleration, taint Taint) bool {

@@ -110,17 +110,23 @@ func (s *Shell) restoreRooms() {
 		}
 	}
 	bound := s.options.Placer.Bound()
+	var later []*tracked
 	for _, t := range s.unplaced {
-		if s.workloads[workload.KeyOf(t.object)] != t || t.writing != nil || !workload.Holds(t.object) {
+		key := workload.KeyOf(t.object)
+		if s.workloads[key] != t || !workload.Holds(t.object) {
+			continue
+		}
+		if t.writing != nil {
+			later = append(later, t)
 			continue
 		}
 		w := s.forEngine(t.object)
 		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w, t.object), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
 			s.engine.Apply(admission.WorkloadChanged{Workload: w})
+			s.shaken[key] = true // its nodes may have gone while nobody looked
 		}
 	}
-	clear(s.unplaced)
-	s.unplaced = s.unplaced[:0]
+	s.unplaced = later
 }
 
 func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -131,4 +132,117 @@ func TestRoomInOtherClusters(t *testing.T) {
 			t.Errorf("with a check of %s it has its quota: %t, %+v", controller, got, p.world["job"].Status.Conditions)
 		}
 	}
+}
+
+// Whose host is lost goes on elsewhere, or starts anew where that cannot be.
+func TestReplaceNodes(t *testing.T) {
+	const four = "4"
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
+	host := func(name string, ready corev1.ConditionStatus) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+		n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse(four), "pods": resource.MustParse("10")}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+		return n
+	}
+	start := func(t *testing.T, failFast bool, others ...string) (p *play, at func() string) {
+		p = onNodes(t)
+		p.gates.topology, p.gates.replace, p.gates.failFast = true, true, failFast
+		p.see(topology)
+		p.oneQueue()
+		p.see(flavor)
+		p.submit("job", "main", "batch", 1, four)
+		for _, name := range others {
+			p.see(host(name, corev1.ConditionTrue))
+		}
+		at = func() string {
+			wl := p.world["job"]
+			if workload.IsEvicted(wl) {
+				return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Message
+			}
+			return hostsIn(assignedTopologies(wl))
+		}
+		if got := at(); got != "n (1)" {
+			t.Fatalf("it starts at %s", got)
+		}
+		p.told()
+		return p, at
+	}
+	t.Run("another host has room", func(t *testing.T) {
+		p, at := start(t, true, "m")
+		p.see(host("n", corev1.ConditionFalse))
+		if got := at(); got != "m (1)" {
+			t.Errorf("it is at %s", got)
+		}
+		if told := p.told(); len(told) != 1 || told[0] != "Normal NodeReplaced Node n is lost; its pods go to m (1)" {
+			t.Errorf("told was %q", told)
+		}
+		p.see(host("n", corev1.ConditionTrue))
+		if got := at(); got != "m (1)" {
+			t.Errorf("it went back to %s", got)
+		}
+	})
+	t.Run("no other host has room", func(t *testing.T) {
+		p, at := start(t, true)
+		p.see(host("n", corev1.ConditionFalse))
+		if got := at(); got != "Workload was evicted as there was no replacement for unhealthy node(s): n" {
+			t.Errorf("it is at %s", got)
+		}
+		if reason := apimeta.FindStatusCondition(p.world["job"].Status.Conditions, kueue.WorkloadEvicted).Reason; reason != kueue.WorkloadEvictedDueToNodeFailures {
+			t.Errorf("evicted for %s", reason)
+		}
+	})
+	t.Run("no other host has room yet", func(t *testing.T) {
+		p, at := start(t, false)
+		p.see(host("n", corev1.ConditionFalse))
+		if got := p.world["job"].Status.UnhealthyNodes; len(got) != 1 || got[0].Name != "n" || workload.IsEvicted(p.world["job"]) {
+			t.Errorf("it says %v of its hosts", got)
+		}
+		p.see(host("m", corev1.ConditionTrue))
+		if got, marked := at(), p.world["job"].Status.UnhealthyNodes; got != "m (1)" || len(marked) > 0 {
+			t.Errorf("it is at %s, and says %v of its hosts", got, marked)
+		}
+	})
+	t.Run("the host comes back", func(t *testing.T) {
+		p, at := start(t, false)
+		p.see(host("n", corev1.ConditionFalse))
+		p.see(host("n", corev1.ConditionTrue))
+		if got, marked := at(), p.world["job"].Status.UnhealthyNodes; got != "n (1)" || len(marked) > 0 {
+			t.Errorf("it is at %s, and says %v of its hosts", got, marked)
+		}
+	})
+	t.Run("a pod of its own", func(t *testing.T) {
+		p, at := start(t, true, "m")
+		p.change("job", func(wl *kueue.Workload) {
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "pod"}}
+		})
+		p.see(host("n", corev1.ConditionFalse))
+		if got := at(); got != "n (1)" {
+			t.Errorf("no other pod will come, but it is at %s", got)
+		}
+	})
+	t.Run("switched off", func(t *testing.T) {
+		p, at := start(t, true, "m")
+		p.gates.replace = false
+		p.see(host("n", corev1.ConditionFalse))
+		if got := at(); got != "n (1)" {
+			t.Errorf("it is at %s", got)
+		}
+	})
+	t.Run("two hosts at once", func(t *testing.T) {
+		p, at := start(t, true, "m", "o", "q")
+		p.change("job", func(wl *kueue.Workload) { // as if it had two pods
+			set := &wl.Status.Admission.PodSetAssignments[0]
+			wl.Spec.PodSets[0].Count, set.Count = 2, ptr.To(int32(2))
+			set.TopologyAssignment.Slices = []kueue.TopologyAssignmentSlice{{
+				DomainCount: 2, PodCounts: kueue.TopologyAssignmentSlicePodCounts{Universal: ptr.To(int32(1))},
+				ValuesPerLevel: []kueue.TopologyAssignmentSliceLevelValues{{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Roots: []string{"m", "n"}}}},
+			}}
+		})
+		p.turn([]message{{object: host("n", corev1.ConditionFalse)}, {object: host("m", corev1.ConditionFalse)}})
+		p.see()
+		if got := at(); got != "Workload eviction triggered due to multiple TAS assigned node failures, including: m, n" {
+			t.Errorf("it is at %s", got)
+		}
+	})
 }

@@ -38,7 +38,7 @@ type Shell struct {
 	events   budget // of what the status says as well
 	keeper   *keeper
 	now      func() time.Time
-	gates    struct{ partial, reclaim, topology, boost, gated, devices bool }
+	gates    struct{ partial, reclaim, topology, boost, gated, devices, replace, failFast bool }
 
 	alarms alarms
 	// leading: the loop runs, and can be asked.
@@ -60,6 +60,8 @@ type Shell struct {
 	unplaced []*tracked
 	// late are those whose checks are ready, and whose nodes have no room yet.
 	late map[admission.Key]*tracked
+	// shaken are workloads that may have lost a node.
+	shaken map[admission.Key]bool
 	// flat is what is known of queues that have flavors with topologies.
 	flat           map[string]flat
 	flavorsChanged bool
@@ -139,6 +141,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
 		late:           map[admission.Key]*tracked{},
+		shaken:         map[admission.Key]bool{},
 		pace:           pace{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
@@ -152,6 +155,8 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
 	s.gates.boost = options.Features.Enabled(features.PriorityBoost)
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
+	s.gates.replace = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
+	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
 	s.gates.devices = !options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }
@@ -234,6 +239,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	s.noteTopologies()
 	s.restoreRooms()
+	s.replaceNodes()
 	s.ring()
 	s.liveAll()
 	now := s.now()

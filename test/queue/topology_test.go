@@ -179,3 +179,81 @@ func TestTopologyAfterARestart(t *testing.T) {
 		t.Errorf("the last two cards are on %s", at)
 	}
 }
+
+// A node that an admission names is taken out of service: its pods' successors
+// go to another one, and what was sent there and cannot start is ended.
+func TestTopologyNodeIsLost(t *testing.T) {
+	ns := racks(t)
+	job := sandbox.Job(ns, "moves", "main", 2, "1")
+	job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+	job.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = corev1.LabelHostname
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	waitJob(t, job, func(j *batchv1.Job) error {
+		if ptr.Deref(j.Status.Ready, 0) != 2 {
+			return fmt.Errorf("%d of 2 pods are ready", ptr.Deref(j.Status.Ready, 0))
+		}
+		return nil
+	})
+	wl := cluster.WorkloadOf(t, job)
+	host := func() string {
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+			t.Fatal(err)
+		}
+		return workload.Domains(wl.Status.Admission.PodSetAssignments[0].TopologyAssignment)[0].Values[0]
+	}
+	old := host()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: old}}
+	patch(t, node, `{"spec":{"unschedulable":true}}`)
+	defer patch(t, node, `{"spec":{"unschedulable":false}}`)
+	stray := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: "stray", Labels: map[string]string{"kueue.x-k8s.io/podset": "main"},
+		Annotations: map[string]string{kueue.WorkloadAnnotation: wl.Name},
+	}, Spec: sandbox.Job(ns, "", "", 1, "0").Spec.Template.Spec}
+	stray.Spec.NodeSelector = map[string]string{corev1.LabelHostname: old}
+	cluster.Make(t, stray)
+	for _, pod := range podsOf(t, job) {
+		if err := cluster.Delete(t.Context(), &pod); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	sandbox.Eventually(t, "the pods run elsewhere", func(ctx context.Context) error {
+		if at := host(); at == old {
+			return fmt.Errorf("the admission still says %s", at)
+		}
+		pods, running := &corev1.PodList{}, 0
+		if err := cluster.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Spec.NodeName == host() && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+				running++
+			}
+		}
+		if running != 2 {
+			return fmt.Errorf("%d of 2 pods run there", running)
+		}
+		return nil
+	})
+	if workload.IsEvicted(wl) {
+		t.Errorf("it was evicted: %v", wl.Status.Conditions)
+	}
+	sandbox.Eventually(t, "the stray pod is ended", func(ctx context.Context) error {
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(stray), stray)
+		if err == nil && stray.Status.Phase != corev1.PodFailed {
+			err = fmt.Errorf("it is %s", stray.Status.Phase)
+		}
+		return err
+	})
+
+	// The other node goes too, and there is no third one.
+	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host()}}
+	patch(t, second, `{"spec":{"unschedulable":true}}`)
+	defer patch(t, second, `{"spec":{"unschedulable":false}}`)
+	for _, pod := range podsOf(t, job) {
+		if err := cluster.Delete(t.Context(), &pod); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	waitReason(t, wl, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedDueToNodeFailures)
+}

@@ -38,6 +38,7 @@ type Placer struct {
 	followers map[string]string
 	jobs      map[types.UID]owner    // of pods that do not name their workload
 	owned     map[string][]types.UID // the same by gang
+	shaken    map[string]bool        // gangs that may have lost a node
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -59,7 +60,7 @@ func New(options Options) (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
-		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{},
+		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, shaken: map[string]bool{},
 	}, nil
 }
 

@@ -43,8 +43,9 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 	if refusal != nil {
 		return nil
 	}
-	there := bound[gang.Key]
+	there := p.staying(bound[gang.Key], named)
 	mark := p.Checkpoint()
+	p.giveUp(gang.Key)
 	var answer placement.Answer
 	for i := range gang.PodSets {
 		set := &gang.PodSets[i]
@@ -58,6 +59,28 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 		}
 	}
 	return restored
+}
+
+// staying are the pods that are where their admission sends them; the others are
+// on a node that was replaced, and on their way out.
+func (p *Placer) staying(there map[place]int, named map[string]*kueue.TopologyAssignment) map[place]int {
+	out := map[place]int{}
+	for at, n := range there {
+		a, m := named[at.podSet], p.machines[at.node]
+		known := m != nil && m.node != nil
+		if a == nil || known && slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(m.node.Labels, a.Levels) }) {
+			out[at] = n
+		}
+	}
+	return out
+}
+
+// giveUp frees what is held for a gang's pods to come, within the what-if under
+// way.
+func (p *Placer) giveUp(gang string) {
+	txn := p.engine.Begin()
+	_ = txn.Hold(&placement.Gang{Key: gang}, &placement.Answer{}) // holding nothing cannot fail
+	p.open = append(p.open, txn)
 }
 
 // restoreSet lists the pods that are there first: Hold lets them have their

@@ -65,6 +65,8 @@ type bound struct {
 	job    types.UID // what controls it
 	node   string
 	grants []placement.Grant
+	// leaving: it was told to end.
+	leaving bool
 }
 
 // bind enters a pod that is on a node into the books. One that does not say
@@ -84,7 +86,7 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 			grants = assigned.Grants
 		}
 	}
-	p.pods[pod.Key] = bound{pod, gang, job, node, grants}
+	p.pods[pod.Key] = bound{pod: pod, gang: gang, job: job, node: node, grants: grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
 	if r := p.rooms[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
 		p.rehold(r)

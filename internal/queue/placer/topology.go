@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // Assignments tells where in its topology each pod set of a placement goes, as
@@ -27,55 +28,59 @@ func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 	return out
 }
 
-// domainPods is a number of pods in one domain.
-type domainPods struct {
-	values []string
-	count  int32
-}
-
 // assignment writes places in the order of their names, which is the order of
 // the pods' ranks: neighbours in rank are neighbours in the topology. Where the
 // narrowest level is the host, its name says all.
 func assignment(levels []string, placed []placement.Placed) *kueue.TopologyAssignment {
 	first := 0
-	if n := len(levels); n > 0 && levels[n-1] == corev1.LabelHostname {
-		first = n - 1
+	if namesHosts(levels) {
+		first = len(levels) - 1
 	}
 	sorted := slices.Clone(placed)
 	slices.SortStableFunc(sorted, func(a, b placement.Placed) int { return slices.Compare(a.Domain, b.Domain) })
-	var domains []domainPods
+	var domains []workload.Domain
 	for _, at := range sorted {
 		values := at.Domain[first:]
-		if n := len(domains); n > 0 && slices.Equal(domains[n-1].values, values) {
-			domains[n-1].count += int32(at.Count)
+		if n := len(domains); n > 0 && slices.Equal(domains[n-1].Values, values) {
+			domains[n-1].Count += at.Count
 			continue
 		}
-		domains = append(domains, domainPods{values, int32(at.Count)})
+		domains = append(domains, workload.Domain{Values: values, Count: at.Count})
 	}
+	return spell(levels[first:], domains)
+}
+
+// namesHosts says that the narrowest of levels is the host.
+func namesHosts(levels []string) bool {
+	return len(levels) > 0 && levels[len(levels)-1] == corev1.LabelHostname
+}
+
+// spell is the opposite of workload.Domains.
+func spell(levels []string, domains []workload.Domain) *kueue.TopologyAssignment {
 	part := kueue.TopologyAssignmentSlice{DomainCount: int32(len(domains))}
-	for level := range levels[first:] {
+	for level := range levels {
 		part.ValuesPerLevel = append(part.ValuesPerLevel, valuesAt(domains, level))
 	}
-	same := !slices.ContainsFunc(domains, func(d domainPods) bool { return d.count != domains[0].count })
+	same := !slices.ContainsFunc(domains, func(d workload.Domain) bool { return d.Count != domains[0].Count })
 	if same {
-		part.PodCounts.Universal = ptr.To(domains[0].count)
+		part.PodCounts.Universal = ptr.To(int32(domains[0].Count))
 	} else {
 		for _, d := range domains {
-			part.PodCounts.Individual = append(part.PodCounts.Individual, d.count)
+			part.PodCounts.Individual = append(part.PodCounts.Individual, int32(d.Count))
 		}
 	}
-	return &kueue.TopologyAssignment{Levels: levels[first:], Slices: []kueue.TopologyAssignmentSlice{part}}
+	return &kueue.TopologyAssignment{Levels: levels, Slices: []kueue.TopologyAssignmentSlice{part}}
 }
 
 // valuesAt are the domains' values at a level, said once where they are equal.
-func valuesAt(domains []domainPods, level int) kueue.TopologyAssignmentSliceLevelValues {
-	same := !slices.ContainsFunc(domains, func(d domainPods) bool { return d.values[level] != domains[0].values[level] })
+func valuesAt(domains []workload.Domain, level int) kueue.TopologyAssignmentSliceLevelValues {
+	same := !slices.ContainsFunc(domains, func(d workload.Domain) bool { return d.Values[level] != domains[0].Values[level] })
 	if same {
-		return kueue.TopologyAssignmentSliceLevelValues{Universal: ptr.To(domains[0].values[level])}
+		return kueue.TopologyAssignmentSliceLevelValues{Universal: ptr.To(domains[0].Values[level])}
 	}
 	roots := make([]string, len(domains))
 	for i, d := range domains {
-		roots[i] = d.values[level]
+		roots[i] = d.Values[level]
 	}
 	return kueue.TopologyAssignmentSliceLevelValues{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Roots: roots}}
 }

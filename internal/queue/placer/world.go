@@ -73,6 +73,7 @@ func (p *Placer) describe(name string, m *machine) bool {
 		if m.told != nil {
 			m.told = nil
 			p.apply(placement.NodeGone{Name: name})
+			p.shake(name)
 		}
 		if len(m.gpus) == 0 {
 			delete(p.machines, name)
@@ -88,6 +89,9 @@ func (p *Placer) describe(name string, m *machine) bool {
 	}
 	m.told = &now
 	p.apply(placement.NodeChanged{Node: now})
+	if !now.Takes(nil) {
+		p.shake(name)
+	}
 	return true
 }
 
@@ -97,15 +101,21 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	// One that was swapped out waits in line as if it had not started; when it is told to come back it takes the room
 	// that its workload was given.
+	known, isKnown := p.pods[key]
 	if ended || egpu.IsSwappedOut(pod) {
-		_, known := p.pods[key]
 		delete(p.pods, key)
-		if known {
+		if isKnown {
 			p.apply(placement.PodGone{Key: key})
+			p.left(known)
 		}
-		return known
+		return isKnown
 	}
-	if _, known := p.pods[key]; known || pod.Spec.NodeName == "" {
+	if isKnown && pod.DeletionTimestamp != nil && !known.leaving {
+		known.leaving = true
+		p.pods[key] = known
+		p.left(known)
+	}
+	if isKnown || pod.Spec.NodeName == "" {
 		return false
 	}
 	asks, err := request.Pod(pod, nil)
@@ -116,6 +126,10 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
 	p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
+	if b := p.pods[key]; pod.DeletionTimestamp != nil {
+		b.leaving = true
+		p.pods[key] = b
+	}
 	return false
 }
 

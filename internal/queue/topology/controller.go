@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,12 +41,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return gated(obj.(*corev1.Pod)) })
+	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return gated(obj.(*corev1.Pod)) || sent(obj.(*corev1.Pod)) })
 	placed := predicate.NewPredicateFuncs(func(obj client.Object) bool { return isPlaced(obj.(*kueue.Workload)) })
 	return ctrl.NewControllerManagedBy(mgr).Named("topology").
 		For(&kueue.Workload{}, builder.WithPredicates(placed)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(workloadOf), builder.WithPredicates(waits)).
-		Complete(&controller{mgr.GetClient()})
+		Complete(&controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology")})
 }
 
 // workloadOf is the workload a pod belongs to.
@@ -61,11 +63,15 @@ func isPlaced(wl *kueue.Workload) bool {
 		slices.ContainsFunc(wl.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool { return a.TopologyAssignment != nil })
 }
 
-type controller struct{ client client.Client }
+type controller struct {
+	client client.Client
+	events events.EventRecorder
+}
 
-// Reconcile sends the pods of one workload that wait to their places. A cache
-// that is behind shows a pod as waiting that is not: the write is refused then,
-// and all are looked at again.
+// Reconcile sends the pods of one workload that wait to their places, and ends
+// those that were sent to a place which is none any more. A cache that is behind
+// shows a pod as waiting that is not: the write is refused then, and all are looked
+// at again.
 func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
 	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !isPlaced(wl) {
@@ -80,9 +86,16 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		for i := range list.Items {
 			pod := &list.Items[i]
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-			if pod.Labels[podSetLabel] == string(s.assigned.Name) && !ended {
-				pods = append(pods, pod)
+			if pod.Labels[podSetLabel] != string(s.assigned.Name) || ended {
+				continue
 			}
+			if sent(pod) && !s.has(pod) {
+				if err := c.fail(ctx, pod); client.IgnoreNotFound(err) != nil {
+					return ctrl.Result{}, err
+				}
+				continue
+			}
+			pods = append(pods, pod)
 		}
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		for _, m := range s.place(pods) {
@@ -109,4 +122,21 @@ func (c *controller) send(ctx context.Context, m move) error {
 	}
 	maps.Copy(sent.Spec.NodeSelector, m.labels)
 	return c.client.Patch(ctx, sent, client.MergeFromWithOptions(m.pod, client.MergeFromWithOptimisticLock{}))
+}
+
+// fail ends a pod that can never run, so that its job makes another; it stays to
+// be looked at.
+func (c *controller) fail(ctx context.Context, pod *corev1.Pod) error {
+	const message = "Pod terminated by Kueue NodeController due to node taint" // Kueue's words
+	failed := pod.DeepCopy()
+	failed.Status.Phase = corev1.PodFailed
+	failed.Status.Conditions = append(failed.Status.Conditions, corev1.PodCondition{
+		Type: "TerminatedByKueue", Status: corev1.ConditionTrue, Reason: "UnschedulableOnAssignedNode", Message: message,
+		LastTransitionTime: metav1.Now(),
+	})
+	if err := c.client.Status().Patch(ctx, failed, client.MergeFrom(pod)); err != nil {
+		return err
+	}
+	c.events.Eventf(pod, nil, corev1.EventTypeNormal, "PodTerminatedByKueue", "PodTerminated", message)
+	return nil
 }

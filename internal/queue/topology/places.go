@@ -22,6 +22,11 @@ func gated(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 }
 
+// sent says a pod has its place and waits for its node to take it.
+func sent(pod *corev1.Pod) bool {
+	return !gated(pod) && pod.Spec.NodeName == "" && pod.Status.Phase == corev1.PodPending
+}
+
 // set is what is known of the ranks in a pod set: its pods' own ranks begin at
 // first, after those of a smaller set of its group.
 type set struct {
@@ -45,6 +50,12 @@ func (s set) place(pods []*corev1.Pod) []move {
 		}
 	}
 	return moves
+}
+
+// has says that a pod was sent to one of the set's places.
+func (s set) has(pod *corev1.Pod) bool {
+	a := s.assigned.TopologyAssignment
+	return slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(pod.Spec.NodeSelector, a.Levels) })
 }
 
 // at is the domain of a rank.

@@ -200,7 +200,7 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 // release takes the quota away, and notes how long it was used.
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
-	wl.Status.Admission = nil
+	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
 	was := condition(wl, kueue.WorkloadAdmitted)
 	if was == nil {
@@ -244,6 +244,7 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		RequeueState:    wl.Status.RequeueState,
 		SchedulingStats: wl.Status.SchedulingStats,
 		AdmissionChecks: wl.Status.AdmissionChecks,
+		UnhealthyNodes:  wl.Status.UnhealthyNodes,
 		// Others write these, but Kueue writes them under this name.
 		NominatedClusterNames: wl.Status.NominatedClusterNames,
 		ClusterName:           wl.Status.ClusterName,

@@ -1,0 +1,248 @@
+package placer
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// shake notes whom a node that went, or takes no pods now, concerns.
+func (p *Placer) shake(node string) {
+	for gang, r := range p.rooms {
+		for _, set := range r.answer.PodSets {
+			if slices.ContainsFunc(set.Placed, func(at placement.Placed) bool { return at.Node == node }) {
+				p.shaken[gang] = true
+			}
+		}
+	}
+	for _, b := range p.pods {
+		if b.node == node && b.pod.Gang != "" {
+			p.shaken[b.pod.Gang] = true
+		}
+	}
+}
+
+// left notes that a pod ended, or is about to, on a node that would not take it
+// again.
+func (p *Placer) left(b bound) {
+	if m := p.machines[b.node]; b.pod.Gang != "" && (m == nil || m.told == nil || !m.told.Takes(nil)) {
+		p.shaken[b.pod.Gang] = true
+	}
+}
+
+// Shaken are the workloads that may have lost a node since it was last asked.
+func (p *Placer) Shaken() []admission.Key {
+	if len(p.shaken) == 0 {
+		return nil
+	}
+	var keys []admission.Key
+	for _, gang := range slices.Sorted(maps.Keys(p.shaken)) {
+		namespace, name, _ := strings.Cut(gang, "/")
+		keys = append(keys, admission.Key{Namespace: namespace, Name: name})
+	}
+	clear(p.shaken)
+	return keys
+}
+
+// Lost are the hosts, among those that an admission names, on which the
+// workload's pods to come can be no more: they are gone, or take none of them and
+// have none left. Where all pods that are still wanted are elsewhere, nothing is
+// lost.
+func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) []string {
+	gang, refusal := gangOf(r)
+	if refusal != nil {
+		return nil
+	}
+	lost := map[string]bool{}
+	for _, set := range gang.PodSets {
+		a := named[set.Name]
+		if a == nil || !namesHosts(a.Levels) {
+			continue
+		}
+		there, wanted := p.living(gang.Key, set.Name), set.Count
+		for _, n := range there {
+			wanted -= n
+		}
+		for _, d := range workload.Domains(a) {
+			host := d.Values[len(d.Values)-1]
+			m := p.host(host)
+			if wanted > 0 && there[m.name()] == 0 && !m.takes(set.Pod.Tolerations) {
+				lost[host] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(lost))
+}
+
+// living counts the pods of a set by node, without those that are ending.
+func (p *Placer) living(gang, podSet string) map[string]int {
+	there := map[string]int{}
+	for _, b := range p.pods {
+		if b.pod.Gang == gang && b.pod.PodSet == podSet && !b.leaving {
+			there[b.node]++
+		}
+	}
+	return there
+}
+
+// host is the machine with a hostname, which mostly is its name; nil if there is
+// none.
+func (p *Placer) host(hostname string) *machine {
+	if m := p.machines[hostname]; m != nil && m.node != nil && m.node.Labels[corev1.LabelHostname] == hostname {
+		return m
+	}
+	for _, m := range p.machines {
+		if m.node != nil && m.node.Labels[corev1.LabelHostname] == hostname {
+			return m
+		}
+	}
+	return nil
+}
+
+func (m *machine) name() string {
+	if m == nil {
+		return ""
+	}
+	return m.node.Name
+}
+
+func (m *machine) takes(tolerations []placement.Toleration) bool {
+	return m != nil && m.told != nil && m.told.Takes(tolerations)
+}
+
+// Replace finds other hosts for the pods that an admission sends to one that is
+// lost, as near to the others as the workload asks for. It returns the admission's
+// assignments with them in the lost one's place, so that all other ranks stay where
+// they are; nil where there is no room.
+func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment, lost string) map[string]*kueue.TopologyAssignment {
+	gang, refusal := gangOf(r)
+	if refusal != nil {
+		return nil
+	}
+	defer p.Rollback(p.Checkpoint())
+	out := maps.Clone(named)
+	for _, set := range gang.PodSets {
+		a := named[set.Name]
+		if a == nil || !namesHosts(a.Levels) {
+			continue
+		}
+		domains := workload.Domains(a)
+		at := slices.IndexFunc(domains, func(d workload.Domain) bool { return d.Values[len(d.Values)-1] == lost })
+		if at < 0 {
+			continue
+		}
+		found := p.instead(&gang, set, named, lost, domains[at].Count)
+		if found == nil {
+			return nil
+		}
+		out[set.Name] = spell(a.Levels[len(a.Levels)-1:], swap(domains, at, found))
+	}
+	return out
+}
+
+// swap puts hosts into the place of another; one that is there already gets more.
+func swap(domains []workload.Domain, at int, found []workload.Domain) []workload.Domain {
+	out := slices.Clone(domains)
+	for i := range out {
+		out[i].Values = out[i].Values[len(out[i].Values)-1:]
+	}
+	var added []workload.Domain
+	for _, f := range found {
+		if i := slices.IndexFunc(out, func(d workload.Domain) bool { return slices.Equal(d.Values, f.Values) }); i >= 0 {
+			out[i].Count += f.Count
+		} else {
+			added = append(added, f)
+		}
+	}
+	return slices.Replace(out, at, at+1, added...)
+}
+
+// instead looks for n places of a set beside a host that is lost: in the domain
+// of the pods they belong to if they must be there, or else may.
+func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[string]*kueue.TopologyAssignment, lost string, n int) []workload.Domain {
+	near, must := map[string]string{}, false
+	if set.Topology != nil {
+		request := *set.Topology
+		near, must = p.near(gang, set.Name, &request, named, lost)
+		set.Topology = &request
+	}
+	set.Count, set.Pod.Affinity = n, avoid(set.Pod.Affinity, lost)
+	selector := set.Pod.Selector
+	for _, labels := range []map[string]string{near, nil} {
+		set.Pod.Selector = maps.Clone(selector)
+		maps.Copy(set.Pod.Selector, labels)
+		txn := p.engine.Begin()
+		answer := txn.Place(&placement.Gang{Key: gang.Key + "/" + set.Name, PodSets: []placement.PodSet{set}}) // beside what it holds
+		if answer.Fits {
+			p.open = append(p.open, txn)
+			return p.hosts(answer.PodSets[0].Placed)
+		}
+		txn.Rollback()
+		if must {
+			break
+		}
+	}
+	return nil
+}
+
+func (p *Placer) hosts(placed []placement.Placed) []workload.Domain {
+	var out []workload.Domain
+	for _, at := range placed {
+		out = append(out, workload.Domain{Values: []string{p.machines[at.Node].node.Labels[corev1.LabelHostname]}, Count: at.Count})
+	}
+	return out
+}
+
+// avoid adds to each term, of which one must hold, that the host is another one.
+func avoid(terms []placement.Term, host string) []placement.Term {
+	other := placement.Requirement{Key: corev1.LabelHostname, Operator: "NotIn", Values: []string{host}}
+	if len(terms) == 0 {
+		return []placement.Term{{other}}
+	}
+	out := make([]placement.Term, len(terms))
+	for i, term := range terms {
+		out[i] = append(slices.Clone(term), other)
+	}
+	return out
+}
+
+// near are the node labels of the domain in which the pods of a lost host belong,
+// as the others of their group, and of their slice, tell it, and whether they may
+// be nowhere else. Half a slice goes to its other half, whatever the request says.
+func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.TopologyRequest, named map[string]*kueue.TopologyAssignment, lost string) (labels map[string]string, must bool) {
+	labels, slicePods := map[string]string{}, map[string]int{}
+	for _, other := range gang.PodSets {
+		grouped := request.Group != "" && other.Topology != nil && other.Topology.Group == request.Group
+		a := named[other.Name]
+		if a == nil || other.Name != podSet && !grouped {
+			continue
+		}
+		for _, d := range workload.Domains(a) {
+			m := p.host(d.Values[len(d.Values)-1])
+			if m == nil || m.node.Labels[corev1.LabelHostname] == lost {
+				continue
+			}
+			if request.Mode != placement.Unconstrained {
+				labels[request.Level] = m.node.Labels[request.Level]
+			}
+			if other.Name == podSet && request.SliceSize > 0 {
+				slicePods[m.node.Labels[request.SliceLevel]] += d.Count
+			}
+		}
+	}
+	for _, domain := range slices.Sorted(maps.Keys(slicePods)) {
+		if slicePods[domain]%request.SliceSize != 0 {
+			labels[request.SliceLevel] = domain
+			request.SliceLevel, request.SliceSize = "", 0
+			return labels, true
+		}
+	}
+	return labels, request.Mode == placement.Required
+}

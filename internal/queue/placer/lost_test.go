@@ -1,0 +1,207 @@
+package placer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// hall is two racks, a and b, of three hosts with four cards each.
+func hall(t *testing.T) *Placer {
+	t.Helper()
+	p := cluster(t, 0)
+	for _, host := range []string{"a1", "a2", "a3", "b1", "b2", "b3"} {
+		p.Saw(host4(host), false)
+	}
+	p.Saw(&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hall"}, Spec: kueue.TopologySpec{
+		Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}, {NodeLabel: corev1.LabelHostname}},
+	}}, false)
+	return p
+}
+
+func host4(name string) *corev1.Node {
+	n := node(name)
+	n.Labels["rack"], n.Labels[corev1.LabelHostname] = name[:1], name
+	return n
+}
+
+// wants asks for pods of one card in the hall.
+func wants(pods int32, topology admission.TopologyRequest) admission.PlaceRequest {
+	r := asking("job", pods, 1)
+	r.PodSets[0].Flavors[0].Topology = "hall"
+	r.PodSets[0].Spec.Topology = &topology
+	return r
+}
+
+// sends is an assignment written as "a1:2 b1:1".
+func sends(text string) map[string]*kueue.TopologyAssignment {
+	var domains []workload.Domain
+	for _, word := range strings.Fields(text) {
+		d := workload.Domain{Values: make([]string, 1)}
+		_, _ = fmt.Sscanf(strings.Replace(word, ":", " ", 1), "%s %d", &d.Values[0], &d.Count)
+		domains = append(domains, d)
+	}
+	return map[string]*kueue.TopologyAssignment{"main": spell([]string{corev1.LabelHostname}, domains)}
+}
+
+func said(named map[string]*kueue.TopologyAssignment) string {
+	if named == nil {
+		return "nowhere"
+	}
+	var words []string
+	for _, d := range workload.Domains(named["main"]) {
+		words = append(words, fmt.Sprintf("%s:%d", d.Values[0], d.Count))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestReplace(t *testing.T) {
+	inRack := admission.TopologyRequest{Mode: admission.TopologyRequired, Level: "rack"}
+	nearby := admission.TopologyRequest{Mode: admission.TopologyPreferred, Level: "rack"}
+	anywhere := admission.TopologyRequest{Mode: admission.TopologyUnconstrained}
+	fours := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, SliceLevel: "rack", SliceSize: 4}
+	sixes := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, SliceLevel: "rack", SliceSize: 6}
+	for name, test := range map[string]struct {
+		request admission.TopologyRequest
+		sent    string
+		lost    string
+		taken   string // others' pods of four cards
+		want    string
+	}{
+		"in its rack":                        {inRack, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"nowhere but in its rack":            {inRack, "b1:4 b2:4", "b1", "b3", "nowhere"},
+		"in its rack if it can be":           {nearby, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"elsewhere if it must":               {nearby, "b1:4 b2:4", "b1", "b3 a1 a2", "a3:4 b2:4"},
+		"anywhere":                           {anywhere, "a1:4 b2:4", "b2", "a2 a3 b1", "a1:4 b3:4"},
+		"nobody is left to be near to":       {inRack, "b1:4", "b1", "b2 b3 a1 a2", "a3:4"},
+		"all in one rack, whichever":         {inRack, "b1:8", "b1", "b2 a1", "a2:4 a3:4"},
+		"more on a host that is there":       {inRack, "b1:2 b2:1", "b1", "b3", "b2:3"},
+		"the rest of a slice goes to it":     {sixes, "b1:2 b2:4", "b1", "b3", "nowhere"},
+		"the rest of a slice has room there": {sixes, "b1:2 b2:4", "b1", "", "b3:2 b2:4"},
+		"a whole slice can go anywhere":      {fours, "a1:4 b1:4", "b1", "b2 b3 a2", "a1:4 a3:4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := hall(t)
+			named := sends(test.sent)
+			pods := int32(0)
+			for _, d := range workload.Domains(named["main"]) {
+				pods += int32(d.Count)
+			}
+			r := wants(pods, test.request)
+			p.Hold(r.Workload, p.Restore(r, nil, named))
+			for i, host := range strings.Fields(test.taken) {
+				other := asking(fmt.Sprintf("other-%d", i), 1, 4)
+				other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
+				fits(t, p, other)
+			}
+			if lost := p.Lost(r, named); lost != nil {
+				t.Fatalf("%v are lost before anything happened", lost)
+			}
+			p.Saw(host4(test.lost), true)
+			if keys := p.Shaken(); len(keys) != 1 || keys[0] != r.Workload {
+				t.Fatalf("shaken are %v", keys)
+			}
+			if lost := p.Lost(r, named); !slices.Equal(lost, []string{test.lost}) {
+				t.Fatalf("lost are %v", lost)
+			}
+			moved := p.Replace(r, named, test.lost)
+			if got := said(moved); !sameWithin(got, test.want) {
+				t.Fatalf("the pods go to %s, want %s", got, test.want)
+			}
+			if moved == nil {
+				return
+			}
+			// The room is held where it says, and no other is.
+			p.Hold(r.Workload, p.Restore(r, nil, moved))
+			free := 0
+			for {
+				if _, refusal := p.Place(asking(fmt.Sprintf("rest-%d", free), 1, 1)); refusal != nil {
+					break
+				}
+				free++
+			}
+			if want := 5*4 - int(pods) - 4*len(strings.Fields(test.taken)); free != want {
+				t.Errorf("%d cards are free, want %d", free, want)
+			}
+		})
+	}
+}
+
+// sameWithin compares; hosts of one lost place may come in any order.
+func sameWithin(a, b string) bool {
+	x, y := strings.Fields(a), strings.Fields(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return a == b || len(x) > 1 && slices.Equal(x, y)
+}
+
+func TestLost(t *testing.T) {
+	pod := func(name, node string, how func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{podSetLabel: "main"},
+		}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		if how != nil {
+			how(pod)
+		}
+		return pod
+	}
+	leaving := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{} }
+	over := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	tainted := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "repair", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	for name, test := range map[string]struct {
+		host  func(*corev1.Node)
+		pods  []*corev1.Pod
+		count int32 // still wanted; 2 unless told
+		want  bool
+	}{
+		"it is well":                                  {want: false},
+		"it is not ready and nobody is there":         {host: func(n *corev1.Node) { n.Status.Conditions = nil }, want: true},
+		"not ready, but a pod is there":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil)}},
+		"not ready, and the pod is leaving":           {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", leaving)}, want: true},
+		"not ready, and the pod leaves":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil), pod("x", "a1", leaving)}, want: true},
+		"not ready, and the pod has ended":            {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil), pod("x", "a1", over)}, want: true},
+		"cordoned":                                    {host: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: true},
+		"tainted":                                     {host: tainted, want: true},
+		"tainted, but a pod runs on":                  {host: tainted, pods: []*corev1.Pod{pod("x", "a1", nil)}},
+		"all that is wanted runs elsewhere":           {host: tainted, pods: []*corev1.Pod{pod("y", "a2", nil)}, count: 1},
+		"tainted in a way its pods bear":              {host: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "ours", Effect: "NoExecute"}} }},
+		"a taint that only asks to go elsewhere":      {host: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: "PreferNoSchedule"}} }},
+		"others' pods are there, none of its own are": {host: tainted, pods: []*corev1.Pod{pod("z", "a1", func(p *corev1.Pod) { p.Annotations = nil })}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := hall(t)
+			r := wants(2, admission.TopologyRequest{Mode: admission.TopologyUnconstrained})
+			r.PodSets[0].Spec.Tolerations = []admission.Toleration{{Key: "ours", Operator: "Exists"}}
+			if test.count > 0 {
+				r.PodSets[0].Count = test.count
+			}
+			named := sends("a1:1 a2:1")
+			p.Hold(r.Workload, p.Restore(r, nil, named))
+			if test.host != nil {
+				n := host4("a1")
+				test.host(n)
+				p.Saw(n, false)
+			}
+			for _, pod := range test.pods {
+				p.Saw(pod, false)
+			}
+			lost := p.Lost(r, named)
+			if got := slices.Equal(lost, []string{"a1"}); got != test.want || len(lost) > 1 {
+				t.Errorf("lost are %v", lost)
+			}
+			if shaken := p.Shaken(); test.want && len(shaken) != 1 {
+				t.Errorf("nobody would have looked: %v", shaken)
+			}
+		})
+	}
+}
