@@ -36,6 +36,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue"
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
+	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/stream"
 	"github.com/elastic-ai/elastic/internal/queue/topology"
@@ -152,11 +153,16 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	claims, err := devices.New(cfg.Resources.DeviceClassMappings, gates)
+	if err != nil {
+		return err
+	}
 	life := queue.Life(cfg, gates)
 	life.LeftOut = options.LeftOut()
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
 		Engine:      engine,
 		Counting:    counting,
+		Devices:     claims,
 		Features:    gates,
 		NoDecisions: cfg.NoDecisions,
 		Life:        life,

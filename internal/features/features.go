@@ -24,6 +24,9 @@ const (
 	AdmissionGatedBy                 Gate = "AdmissionGatedBy"
 	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
 	CleanUpProvisioningRequests      Gate = "CleanupProvisioningRequestsOnEviction"
+	ConsumableCapacity               Gate = "KueueDRAIntegrationConsumableCapacity"
+	DeviceClaims                     Gate = "KueueDRAIntegration"
+	DeviceExtendedResources          Gate = "KueueDRAIntegrationExtendedResource"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
@@ -33,6 +36,7 @@ const (
 	MultiKueue                       Gate = "MultiKueue"
 	MultiKueueAdaptersForCustomJobs  Gate = "MultiKueueAdaptersForCustomJobs"
 	PartialAdmission                 Gate = "PartialAdmission"
+	PartitionableDevices             Gate = "KueueDRAIntegrationPartitionableDevices"
 	PriorityBoost                    Gate = "PriorityBoost"
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
@@ -69,6 +73,9 @@ var gates = map[string]gate{
 	string(AdmissionGatedBy):                 {true, switches},
 	string(AssignQueueLabelsForPods):         {true, switches},
 	string(CleanUpProvisioningRequests):      {true, switches},
+	string(ConsumableCapacity):               {false, switches},
+	string(DeviceClaims):                     {true, switches},
+	string(DeviceExtendedResources):          {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
 	string(FinishOrphanedWorkloads):          {true, switches},
 	string(LocalQueueMetrics):                {true, switches},
@@ -77,6 +84,7 @@ var gates = map[string]gate{
 	string(MultiKueue):                       {true, switches},
 	string(MultiKueueAdaptersForCustomJobs):  {true, switches},
 	string(PartialAdmission):                 {true, switches},
+	string(PartitionableDevices):             {true, switches},
 	string(PriorityBoost):                    {false, switches},
 	string(QuotaCheckStrategy):               {true, switches},
 	string(RejectDeviceClaims):               {true, switches},
@@ -116,10 +124,6 @@ var gates = map[string]gate{
 	"ElasticJobsViaWorkloadSlicesWithTAS":        {false, lacking},
 	"FailureRecoveryPolicy":                      {false, lacking},
 	"FastQuotaReleaseInPodIntegration":           {false, lacking},
-	"KueueDRAIntegration":                        {true, lacking},
-	"KueueDRAIntegrationConsumableCapacity":      {false, lacking},
-	"KueueDRAIntegrationExtendedResource":        {true, lacking},
-	"KueueDRAIntegrationPartitionableDevices":    {true, lacking},
 	"LWSImmutableGroupSize":                      {true, lacking},
 	"MultiKueueAllowInsecureKubeconfigs":         {false, lacking},
 	"MultiKueueClusterProfile":                   {false, lacking},
@@ -177,12 +181,23 @@ func New(given map[string]bool) (Set, error) {
 		case g.treatment == always && !given[name]:
 			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue cannot switch it off; remove it or set it to true", name))
 		}
+		if on, base := given[string(needs[Gate(name)])]; given[name] && base && !on {
+			problems = append(problems, fmt.Errorf("feature gate %s: %[1]s requires %s to be enabled", name, needs[Gate(name)]))
+		}
 	}
 	return Set{given}, errors.Join(problems...)
 }
 
+// needs is the gate without which another is off.
+var needs = map[Gate]Gate{
+	ConsumableCapacity: DeviceClaims, DeviceExtendedResources: DeviceClaims, PartitionableDevices: DeviceClaims,
+}
+
 // Enabled says whether a gate is on.
 func (s Set) Enabled(name Gate) bool {
+	if base, dependent := needs[name]; dependent && !s.Enabled(base) {
+		return false
+	}
 	if on, given := s.given[string(name)]; given {
 		return on
 	}

@@ -89,6 +89,8 @@ func TestNew(t *testing.T) {
 		"a name that is nearly one":        {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
 		"a name like no other":             {given: map[string]bool{"Zebra": true}, want: `"Zebra": there is none of that name`},
 		"two problems are both told":       {given: map[string]bool{"ConcurrentAdmission": true, "Zebra": true}, want: `"Zebra"`},
+		"on, without what it needs":        {given: map[string]bool{"KueueDRAIntegrationExtendedResource": true, "KueueDRAIntegration": false}, want: "KueueDRAIntegrationExtendedResource requires KueueDRAIntegration to be enabled"},
+		"off, with what needed it":         {given: map[string]bool{"KueueDRAIntegration": false}},
 		"a letter in the wrong case is no": {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,13 +103,14 @@ func TestNew(t *testing.T) {
 }
 
 func TestEnabled(t *testing.T) {
-	set, err := New(map[string]bool{"PartialAdmission": false, "DisableWaitForPodsReady": true})
+	set, err := New(map[string]bool{"PartialAdmission": false, "DisableWaitForPodsReady": true, "KueueDRAIntegration": false})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for gate, want := range map[Gate]bool{
 		PartialAdmission: false, DisableWaitForPodsReady: true, // as given
 		TLSOptions: true, SparkApplicationIntegration: false, // by default
+		PartitionableDevices: false, // with the one it needs
 	} {
 		if set.Enabled(gate) != want {
 			t.Errorf("%s is %t", gate, !want)

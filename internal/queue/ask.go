@@ -55,6 +55,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Standi
 		x := s.engine.Explain(key, s.now())
 		standing = s.standing(&x)
 		standing.LocalQueue = string(t.object.Spec.QueueName)
+		standing.Devices = s.devicesOf(t.object)
 		s.addReality(&standing, t.object)
 	})
 	if err == nil && !known {
@@ -72,6 +73,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 		x := s.engine.Consider(s.forEngine(wl), now)
 		status.Standing = s.standing(&x)
 		status.LocalQueue = string(wl.Spec.QueueName)
+		status.Devices = s.devicesOf(wl)
 		status.StartsNow = x.Would != nil && x.StartsAt.Equal(now)
 	})
 	return status, err

@@ -62,8 +62,8 @@ func (s *Shell) sawClaim(claim *egpu.ElasticGPUClaim, gone bool) {
 // tellUsers tells the engine again of all workloads that use a claim, but one.
 func (s *Shell) tellUsers(claim client.ObjectKey, but admission.Key) {
 	for _, key := range s.claims.users[claim] {
-		if t := s.workloads[key]; t != nil && key != but && t.writing == nil {
-			s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+		if t := s.workloads[key]; t != nil && key != but {
+			s.tellAgain(t)
 		}
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -92,19 +90,5 @@ func TestEventsUnderPressure(t *testing.T) {
 	}
 	if left := p.scrape()["elastic_events_left_out_total{reason=QuotaReserved}"]; left != 2 {
 		t.Errorf("%v events about reserved quota were left out, want 2", left)
-	}
-}
-
-// Devices that quota does not count are no matter of waiting: the workload is
-// refused with Kueue's reason.
-func TestDeviceClaimsAreMisconfigured(t *testing.T) {
-	p := newPlay(t)
-	p.oneQueue()
-	wl := p.workload("claims", "main", "batch", 1, "1")
-	wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card"}}
-	p.see(wl)
-	got := apimeta.FindStatusCondition(p.world["claims"].Status.Conditions, kueue.WorkloadQuotaReserved)
-	if got == nil || got.Status != metav1.ConditionFalse || got.Reason != kueue.WorkloadQuotaReservedReasonMisconfigured {
-		t.Errorf("it is told %+v", got)
 	}
 }

@@ -60,8 +60,8 @@ func (s *Shell) noteTopologies() {
 		if same := f.only == t.flat.only && f.mixed == t.flat.mixed && slices.Equal(f.names, t.flat.names); same {
 			continue
 		}
-		if t.flat = f; t.writing == nil && !workload.HasReservation(t.object) {
-			s.tellWorkload(t.object)
+		if t.flat = f; !workload.HasReservation(t.object) {
+			s.tellAgain(t)
 		}
 	}
 }

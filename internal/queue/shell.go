@@ -21,6 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/inbox"
+	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -38,7 +39,7 @@ type Shell struct {
 	events   budget // of what the status says as well
 	keeper   *keeper
 	now      func() time.Time
-	gates    struct{ partial, reclaim, topology, boost, gated, devices, replace, failFast bool }
+	gates    struct{ partial, reclaim, topology, boost, gated, rejectDevices, replace, failFast bool }
 
 	alarms alarms
 	// leading: the loop runs, and can be asked.
@@ -76,6 +77,8 @@ type tracked struct {
 	// outdated: the last write met a newer object than ours, which the informer
 	// has yet to deliver.
 	outdated bool
+	// stale: something it uses has changed since the engine was told of it.
+	stale    bool
 	failures int
 	looked   bool
 	flat     flat // what its queue meant for it when it was told of
@@ -103,6 +106,8 @@ type Options struct {
 	Engine admission.Options
 	// Counting is what pods' requests count as; nil: as they are.
 	Counting *workload.Counting
+	// Devices is how ResourceClaims count; nil: they do not.
+	Devices *devices.Book
 	// Life rules workloads beside quota.
 	Life workload.Settings
 	// Features are Kueue's gates.
@@ -157,7 +162,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
 	s.gates.replace = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
 	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
-	s.gates.devices = !options.Features.Enabled(features.RejectDeviceClaims)
+	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }
 
@@ -176,6 +181,7 @@ func (s *Shell) Start(ctx context.Context) error {
 	if s.serves("ElasticGPUClaim") {
 		kinds = append(kinds, &egpu.ElasticGPUClaim{})
 	}
+	kinds = append(kinds, s.deviceKinds()...)
 	complete, err := s.inbox.Watch(ctx, s.cache, changed, kinds...)
 	if err != nil {
 		return err
@@ -237,6 +243,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	for _, m := range messages {
 		s.handle(m)
 	}
+	s.recount()
 	s.noteTopologies()
 	s.restoreRooms()
 	s.replaceNodes()
@@ -328,6 +335,8 @@ func (s *Shell) handle(m message) {
 		s.saw(wl)
 	case isWorld(m.object):
 		s.sawWorld(m.object, m.gone)
+	case m.object != nil && devices.Is(m.object):
+		s.options.Devices.Saw(m.object, m.gone)
 	default:
 		s.sawQueue(m.object, m.gone)
 	}
@@ -474,33 +483,6 @@ func (s *Shell) saw(wl *kueue.Workload) {
 	s.settleIn(t, before)
 }
 
-// alone is a workload in the engine's words, for itself.
-func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
-	w := workload.ForEngine(wl, s.options.Counting)
-	if s.gates.boost {
-		w.Priority += workload.Boost(wl)
-	}
-	w.Gated = w.Gated && s.gates.gated
-	if !s.gates.devices && workload.ClaimsDevices(wl) {
-		w.Refused = "Workload uses DRA resources, which quota does not count"
-	}
-	flat := s.flat[s.queueOf(wl)]
-	for i := range w.PodSets {
-		set := &w.PodSets[i]
-		if !s.gates.partial {
-			set.MinCount = 0
-		}
-		if !s.gates.reclaim {
-			set.Reclaimable = 0
-		}
-		if !s.gates.topology {
-			set.Topology = nil
-		}
-		flat.implyTopology(set)
-	}
-	return w
-}
-
 func (s *Shell) update(t *tracked, wl *kueue.Workload) {
 	s.happened(t.object, wl)
 	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
@@ -551,7 +533,8 @@ func (s *Shell) wrote(r *writeResult) {
 	if finished.done != nil {
 		finished.done(r.written)
 	}
-	if !finished.parks || seen {
+	if !finished.parks || seen || t.stale {
+		t.stale = false
 		s.tellWorkload(t.object)
 	}
 	if next := t.next; next != nil {

@@ -22,6 +22,31 @@ func (s *Shell) replaced(wl *kueue.Workload) *kueue.Workload {
 	return nil
 }
 
+// alone is a workload in the engine's words, for itself.
+func (s *Shell) alone(wl *kueue.Workload) admission.Workload {
+	w := workload.ForEngine(wl, s.options.Counting)
+	if s.gates.boost {
+		w.Priority += workload.Boost(wl)
+	}
+	w.Gated = w.Gated && s.gates.gated
+	s.countDevices(&w, wl)
+	flat := s.flat[s.queueOf(wl)]
+	for i := range w.PodSets {
+		set := &w.PodSets[i]
+		if !s.gates.partial {
+			set.MinCount = 0
+		}
+		if !s.gates.reclaim {
+			set.Reclaimable = 0
+		}
+		if !s.gates.topology {
+			set.Topology = nil
+		}
+		flat.implyTopology(set)
+	}
+	return w
+}
+
 // forEngine is a workload in the engine's words, beside what it replaces.
 func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
 	w := s.alone(wl)

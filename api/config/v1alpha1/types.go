@@ -111,6 +111,8 @@ type Resources struct {
 	QuotaCheckStrategy *kueueconfig.QuotaCheckStrategy `json:"quotaCheckStrategy,omitempty"`
 	// Transformations count a resource as others.
 	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
+	// DeviceClassMappings count devices that pods get by ResourceClaims.
+	DeviceClassMappings []kueueconfig.DeviceClassMapping `json:"deviceClassMappings,omitempty"`
 }
 
 // MultiKueue is how workloads are sent to other clusters.

@@ -72,8 +72,19 @@ type Standing struct {
 
 	// PodSets are the flavors and nodes it has, or would get.
 	PodSets []PodSet `json:"podSets,omitempty"`
+	// Devices are what counts by its ResourceClaims, for each pod.
+	Devices []Device `json:"devices,omitempty"`
 	// Checks are the admission checks it waits for, or has passed.
 	Checks []Check `json:"checks,omitempty"`
+}
+
+// Device is what devices count as in quota.
+type Device struct {
+	PodSet   string `json:"podSet"`
+	Resource string `json:"resource"`
+	Amount   string `json:"amount"`
+	// From is what asks for them, in words.
+	From string `json:"from"`
 }
 
 // Missing is an amount that is lacking, and at which level.

@@ -83,6 +83,9 @@ func Render(s screen.Screen, a *Answer, now time.Time) {
 		p.why(x)
 		p.line(x)
 		p.missing(x)
+		for _, d := range x.Devices {
+			p.say("Devices", "%s for each pod of %s, by %s", amount(d.Amount, d.Resource), d.PodSet, d.From)
+		}
 		p.places(x)
 		p.checks(x)
 		p.others("Held by", x.HeldBy)

@@ -12,10 +12,7 @@ import (
 // honoured marks a field that means here what it means in Kueue.
 const honoured = ""
 
-const (
-	noProfiles = "clusters are reached by kubeconfigs alone; put one into a Secret and remove it"
-	noDRA      = "quota for DRA devices is not counted; name the devices as extended resources and remove it"
-)
+const noProfiles = "clusters are reached by kubeconfigs alone; put one into a Secret and remove it"
 
 // fields says of every field of Kueue's file what becomes of it. A reason
 // stands for everything below the field as well, and counts only where the
@@ -96,7 +93,7 @@ var fields = map[string]string{
 	"resources.quotaCheckStrategy":      honoured,
 	"resources.excludeResourcePrefixes": honoured,
 	"resources.transformations":         honoured,
-	"resources.deviceClassMappings":     noDRA,
+	"resources.deviceClassMappings":     honoured,
 
 	"featureGates": honoured,
 

@@ -56,12 +56,17 @@ func TestEveryFieldIsDecided(t *testing.T) {
 			t.Errorf("%s is in the table, but in no version of the file", path)
 		}
 	}
-	// The honoured lists of structs: their elements are taken whole.
-	if got := paths(reflect.TypeFor[v1beta2.ResourceTransformation](), ""); !slices.Equal(got, []string{"input", "strategy", "multiplyBy", "outputs"}) {
-		t.Errorf("a resource transformation has the fields %v: are all of them honoured?", got)
-	}
-	if got := paths(reflect.TypeFor[v1beta2.MultiKueueExternalFramework](), ""); !slices.Equal(got, []string{"name"}) {
-		t.Errorf("an external framework has the fields %v: are all of them honoured?", got)
+	// The elements of lists of structs are taken whole.
+	for element, known := range map[reflect.Type]string{
+		reflect.TypeFor[v1beta2.ResourceTransformation]():      "input strategy multiplyBy outputs",
+		reflect.TypeFor[v1beta2.MultiKueueExternalFramework](): "name",
+		reflect.TypeFor[v1beta2.DeviceClassMapping]():          "name deviceClassNames sources",
+		reflect.TypeFor[v1beta2.DeviceClassSourceConfig](): "counter.name counter.driver counter.deviceSelector.cel.expression" +
+			" capacity.name capacity.driver capacity.deviceSelector.cel.expression",
+	} {
+		if got := strings.Join(paths(element, ""), " "); got != known {
+			t.Errorf("%s has the fields %s: are all of them honoured?", element, got)
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	if r := in.Resources; r != nil {
 		cfg.Resources = v1alpha1.Resources{
 			ExcludeResourcePrefixes: r.ExcludeResourcePrefixes, Transformations: r.Transformations, QuotaCheckStrategy: r.QuotaCheckStrategy,
+			DeviceClassMappings: r.DeviceClassMappings,
 		}
 	}
 	cfg.FairSharing = in.FairSharing

@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"slices"
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// deviceKinds are the kinds that say how devices count. A cluster may be too old
+// to have them.
+func (s *Shell) deviceKinds() []client.Object {
+	kind := resourceapi.SchemeGroupVersion.WithKind("DeviceClass")
+	if s.options.Devices == nil {
+		return nil
+	}
+	if _, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+		s.options.Log.Info("no ResourceClaims here: devices are not counted", "reason", err.Error())
+		return nil
+	}
+	return s.options.Devices.Kinds()
+}
+
+// countDevices adds to a workload what its pods get by ResourceClaims.
+func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {
+	switch {
+	case s.options.Devices != nil:
+		s.options.Devices.Count(w, wl)
+	case s.gates.rejectDevices && workload.ClaimsDevices(wl) && w.Admission == nil:
+		w.Refused = "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled"
+	}
+}
+
+// recount looks again at waiting workloads that templates, classes or devices
+// concern which have changed.
+func (s *Shell) recount() {
+	if s.options.Devices == nil {
+		return
+	}
+	concerned := s.options.Devices.News()
+	if concerned == nil {
+		return
+	}
+	var keys []admission.Key
+	for key, t := range s.workloads {
+		if !workload.HasReservation(t.object) && !workload.IsFinished(t.object) && concerned(t.object) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) })
+	for _, key := range keys {
+		s.tellAgain(s.workloads[key])
+	}
+}
+
+// tellAgain tells the engine of a workload because of something it uses. One
+// that is being written is told of when that has ended.
+func (s *Shell) tellAgain(t *tracked) {
+	if t.writing != nil {
+		t.stale = true
+		return
+	}
+	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+}
+
+// devicesOf is what counts for a workload by its devices, in the words of the
+// API.
+func (s *Shell) devicesOf(wl *kueue.Workload) []v1alpha1.Device {
+	if s.options.Devices == nil {
+		return nil
+	}
+	var out []v1alpha1.Device
+	for _, c := range s.options.Devices.Explain(wl) {
+		out = append(out, v1alpha1.Device{PodSet: c.PodSet, Resource: string(c.Resource), Amount: c.Amount.String(), From: c.From})
+	}
+	return out
+}

@@ -1,0 +1,179 @@
+package devices
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	dracel "k8s.io/dynamic-resource-allocation/cel"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/features"
+)
+
+// Book knows how devices count, and the objects that this depends on. It is
+// its owner's alone: nothing here is locked.
+type Book struct {
+	mapped   map[string]mapping // by class
+	extended bool
+	cel      *dracel.Cache
+
+	templates map[client.ObjectKey]*resourceapi.ResourceClaimTemplate
+	classes   map[string]*resourceapi.DeviceClass
+	slices    map[string]*resourceapi.ResourceSlice
+
+	// What follows from these, until they change.
+	behind  map[corev1.ResourceName]string // the class behind an extended resource
+	devices []device
+	chosen  map[string]choice
+
+	news struct {
+		templates        map[client.ObjectKey]bool
+		classes, devices bool
+	}
+}
+
+// New reads the configuration; nil where devices do not count.
+func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, error) {
+	cel := dracel.NewCache(256, dracel.Features{})
+	if err := validate(given, gates, cel); err != nil {
+		return nil, err
+	}
+	if !gates.Enabled(features.DeviceClaims) {
+		return nil, nil
+	}
+	return &Book{
+		mapped: read(given), extended: gates.Enabled(features.DeviceExtendedResources), cel: cel,
+		templates: map[client.ObjectKey]*resourceapi.ResourceClaimTemplate{},
+		classes:   map[string]*resourceapi.DeviceClass{},
+		slices:    map[string]*resourceapi.ResourceSlice{},
+	}, nil
+}
+
+// Kinds that the book is to be shown. Where no class is mapped, claims are
+// refused whatever they say.
+func (b *Book) Kinds() []client.Object {
+	var kinds []client.Object
+	if b.extended || len(b.mapped) > 0 {
+		kinds = append(kinds, &resourceapi.DeviceClass{})
+	}
+	if len(b.mapped) > 0 {
+		kinds = append(kinds, &resourceapi.ResourceClaimTemplate{}, &resourceapi.ResourceSlice{})
+	}
+	return kinds
+}
+
+// Is one of the book's kinds.
+func Is(obj client.Object) bool {
+	switch obj.(type) {
+	case *resourceapi.DeviceClass, *resourceapi.ResourceClaimTemplate, *resourceapi.ResourceSlice:
+		return true
+	}
+	return false
+}
+
+// Saw takes in an object that is there, or gone.
+func (b *Book) Saw(obj client.Object, gone bool) {
+	switch o := obj.(type) {
+	case *resourceapi.ResourceClaimTemplate:
+		if key := client.ObjectKeyFromObject(o); note(b.templates, key, o, gone, func(t *resourceapi.ResourceClaimTemplate) any { return t.Spec.Spec }) {
+			if b.news.templates == nil {
+				b.news.templates = map[client.ObjectKey]bool{}
+			}
+			b.news.templates[key] = true
+		}
+	case *resourceapi.DeviceClass:
+		// When it was made decides which of two stands behind an extended resource.
+		if note(b.classes, o.Name, o, gone, func(c *resourceapi.DeviceClass) any { return []any{c.Spec, c.CreationTimestamp} }) {
+			b.news.classes, b.behind, b.chosen = true, nil, nil
+		}
+	case *resourceapi.ResourceSlice:
+		if note(b.slices, o.Name, o, gone, func(s *resourceapi.ResourceSlice) any { return s.Spec }) {
+			b.news.devices, b.devices, b.chosen = true, nil, nil
+		}
+	}
+}
+
+// note an object, and say whether that changes what is told of it.
+func note[K comparable, O any](known map[K]O, key K, object O, gone bool, told func(O) any) bool {
+	before, was := known[key]
+	if gone {
+		delete(known, key)
+		return was
+	}
+	known[key] = object
+	return !was || !equality.Semantic.DeepEqual(told(before), told(object))
+}
+
+// News says which waiting workloads what was seen since the last time may
+// concern; nil: none.
+func (b *Book) News() func(wl *kueue.Workload) bool {
+	news := b.news
+	if len(news.templates) == 0 && !news.classes && !news.devices {
+		return nil
+	}
+	b.news.templates, b.news.classes, b.news.devices = nil, false, false
+	return func(wl *kueue.Workload) bool {
+		for i := range wl.Spec.PodSets {
+			spec := &wl.Spec.PodSets[i].Template.Spec
+			if news.classes && (len(spec.ResourceClaims) > 0 || asks(spec, isExtended)) {
+				return true
+			}
+			for _, claim := range spec.ResourceClaims {
+				key := templateKey(wl, &claim)
+				if news.templates[key] || news.devices && b.looksAtDevices(b.templates[key]) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// looksAtDevices says that how a claim counts depends on which devices there
+// are.
+func (b *Book) looksAtDevices(template *resourceapi.ResourceClaimTemplate) bool {
+	if template == nil {
+		return false
+	}
+	for _, r := range template.Spec.Spec.Devices.Requests {
+		if r.Exactly != nil && (len(r.Exactly.Selectors) > 0 || len(b.mapped[r.Exactly.DeviceClassName].sources) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// templateKey names the template of a claim; the zero key where it has none.
+func templateKey(wl *kueue.Workload, claim *corev1.PodResourceClaim) client.ObjectKey {
+	if claim.ResourceClaimTemplateName == nil {
+		return client.ObjectKey{}
+	}
+	return client.ObjectKey{Namespace: wl.Namespace, Name: *claim.ResourceClaimTemplateName}
+}
+
+// asks says that a container asks for a resource of some kind.
+func asks(spec *corev1.PodSpec, kind func(corev1.ResourceName) bool) bool {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			for _, list := range []corev1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				for name := range list {
+					if kind(name) {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// isExtended says that a resource is none of Kubernetes' own.
+func isExtended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceDefaultNamespacePrefix)
+}

@@ -1,0 +1,148 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/queue/devices"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// withDevices is a queue of two devices of the class gpu.example.com, beside
+// its CPUs.
+func withDevices(t *testing.T) *play {
+	t.Helper()
+	p := newPlay(t)
+	book, err := devices.New([]kueueconfig.DeviceClassMapping{{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}, features.Set{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.options.Devices = book
+	p.oneQueue()
+	cq := queueObject("cq", "", "")
+	group := &cq.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, "example.com/gpu")
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: "example.com/gpu", NominalQuota: resource.MustParse("2")})
+	p.see(cq)
+	return p
+}
+
+// claiming is a workload with a pod that has two devices by the template.
+func (p *play) claiming(name, template string) *kueue.Workload {
+	wl := p.workload(name, "main", "batch", 1, "1")
+	wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "cards", ResourceClaimTemplateName: &template}}
+	return wl
+}
+
+func twoCards(name string) *resourceapi.ResourceClaimTemplate {
+	t := &resourceapi.ResourceClaimTemplate{}
+	t.Namespace, t.Name = "ns", name
+	t.Spec.Spec.Devices.Requests = []resourceapi.DeviceRequest{{Name: "r", Exactly: &resourceapi.ExactDeviceRequest{
+		DeviceClassName: "gpu.example.com", AllocationMode: resourceapi.DeviceAllocationModeExactCount, Count: 2,
+	}}}
+	return t
+}
+
+func (p *play) reserved(name string) string {
+	condition := apimeta.FindStatusCondition(p.world[name].Status.Conditions, kueue.WorkloadQuotaReserved)
+	if condition == nil {
+		return ""
+	}
+	return string(condition.Status) + " " + condition.Reason
+}
+
+// A workload waits for its template, is counted when that comes, and the next
+// waits for quota.
+func TestDeviceClaimsCount(t *testing.T) {
+	p := withDevices(t)
+	p.see(p.claiming("a", "cards"))
+	if got := p.reserved("a"); got != "False Misconfigured" {
+		t.Fatalf("without its template it is told %s", got)
+	}
+	p.see(twoCards("cards"))
+	if got := p.reserved("a"); got != "True QuotaReserved" {
+		t.Fatalf("with its template it is told %s", got)
+	}
+	usage := p.world["a"].Status.Admission.PodSetAssignments[0].ResourceUsage["example.com/gpu"]
+	if usage.Value() != 2 {
+		t.Errorf("it uses %s", usage.String())
+	}
+	p.see(p.claiming("b", "cards"))
+	if got := p.reserved("b"); got != "False WaitingForQuota" {
+		t.Errorf("the second is told %s", got)
+	}
+	told := p.devicesOf(p.world["b"])
+	if len(told) != 1 || told[0].Resource != "example.com/gpu" || told[0].Amount != "2" || told[0].From != "ResourceClaimTemplate cards, DeviceClass gpu.example.com" {
+		t.Errorf("explained as %+v", told)
+	}
+
+	// What holds keeps what it has, though its template goes.
+	gone := message{object: twoCards("cards"), gone: true}
+	p.turn([]message{gone})
+	p.see()
+	if got := p.reserved("a"); got != "True QuotaReserved" {
+		t.Errorf("who holds quota is told %s", got)
+	}
+	if got := p.reserved("b"); got != "False Misconfigured" {
+		t.Errorf("who waits is told %s", got)
+	}
+}
+
+// What a workload uses comes while it is being written that it is not there:
+// nobody has to come again for it to be seen.
+func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
+	for name, test := range map[string]struct {
+		waits func(p *play) *kueue.Workload
+		comes message
+	}{
+		"a template": {func(p *play) *kueue.Workload { return p.claiming("a", "cards") }, message{object: twoCards("cards")}},
+		"an ElasticGPUClaim": {func(p *play) *kueue.Workload {
+			wl := p.workload("a", "main", "batch", 1, "1")
+			wl.Spec.PodSets[0].Template.Annotations = map[string]string{egpu.ClaimPrefix + "main": "cards"}
+			return wl
+		}, message{object: func() *egpu.ElasticGPUClaim {
+			c := &egpu.ElasticGPUClaim{}
+			c.Namespace, c.Name = "ns", "cards"
+			return c
+		}()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := withDevices(t)
+			wl := test.waits(p)
+			wl.ResourceVersion, p.world["a"] = "1", wl
+			p.turn([]message{{object: wl}})
+			if len(p.workloadWrites.waiting) != 1 {
+				t.Fatal("nothing is being written")
+			}
+			p.turn([]message{test.comes})
+			p.see() // the write ends
+			if !workload.HasReservation(p.world["a"]) {
+				t.Errorf("it is told %s", p.reserved("a"))
+			}
+		})
+	}
+}
+
+// Kueue's words where the gate is off; and where nothing is to be refused, the
+// claims do not count.
+func TestDeviceClaimsWithoutTheGate(t *testing.T) {
+	for _, reject := range []bool{true, false} {
+		p := newPlay(t)
+		p.gates.rejectDevices = reject
+		p.oneQueue()
+		p.see(p.claiming("a", "cards"))
+		condition := apimeta.FindStatusCondition(p.world["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
+		if refused := strings.Contains(condition.Message, "the KueueDRAIntegration feature gate is not enabled"); refused != reject || workload.HasReservation(p.world["a"]) == reject {
+			t.Errorf("refusing is %t, and it is told %s", reject, condition.Message)
+		}
+	}
+}
