@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "1x8:H100-80G,1x4:A100-40G",
 		Scheme: []func(*runtime.Scheme) error{egpu.AddToScheme, provisioning.AddToScheme},
+		Queue:  mapDevices,
 	}))
 }
 

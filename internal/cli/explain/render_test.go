@@ -64,6 +64,10 @@ var answers = map[string]*Answer{
 		x.Helps = []string{"2 nvidia.com/gpu in flavor h100 more quota, or as much given back, at cohort research"}
 		x.StartsAt = at(95 * time.Minute)
 	}),
+	"WaitingForQuota-devices": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for example.com/gpu in flavor default, 1 more needed", func(x *v1alpha1.Standing) {
+		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "example.com/gpu", Flavor: "default", Amount: "1", ClusterQueue: "team-a", Reason: "WaitingForQuota"}}
+		x.Devices = []v1alpha1.Device{{PodSet: "main", Resource: "example.com/gpu", Amount: "2", From: "ResourceClaimTemplate two-cards, DeviceClass gpu.example.com"}}
+	}),
 	"WaitingForQuota-unknown-end": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed", nil),
 	"ExceedsMaxQuota": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (64) > maximum capacity (32)", func(x *v1alpha1.Standing) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "32", ClusterQueue: "team-a", Reason: "ExceedsMaxQuota"}}
