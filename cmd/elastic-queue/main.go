@@ -141,37 +141,13 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
-	nodes, err := placer.New(placer.Options{TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true)})
+	rules, err := queueOptions(cfg, gates)
 	if err != nil {
 		return err
 	}
-	engine, err := queue.Engine(cfg, gates)
-	if err != nil {
-		return err
-	}
-	counting, err := workload.NewCounting(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations)
-	if err != nil {
-		return err
-	}
-	claims, err := devices.New(cfg.Resources.DeviceClassMappings, gates)
-	if err != nil {
-		return err
-	}
-	life := queue.Life(cfg, gates)
-	life.LeftOut = options.LeftOut()
-	shell := queue.New(mgr.GetClient(), mgr.GetCache(), queue.Options{
-		Engine:      engine,
-		Counting:    counting,
-		Devices:     claims,
-		Features:    gates,
-		NoDecisions: cfg.NoDecisions,
-		Life:        life,
-		Placer:      nodes,
-		Writers:     cfg.Writers,
-		Recorder:    mgr.GetEventRecorder(env.Name),
-		Metrics:     counts,
-		Log:         env.Log.WithName("queue"),
-	})
+	rules.Life.LeftOut = options.LeftOut()
+	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
+	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := mgr.Add(shell); err != nil {
 		return err
 	}
@@ -179,6 +155,23 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// queueOptions are what the configuration says of deciding.
+func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
+	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Life: queue.Life(cfg, gates)}
+	var err error
+	if options.Placer, err = placer.New(placer.Options{TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true)}); err != nil {
+		return options, err
+	}
+	if options.Engine, err = queue.Engine(cfg, gates); err != nil {
+		return options, err
+	}
+	if options.Counting, err = workload.NewCounting(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations); err != nil {
+		return options, err
+	}
+	options.Devices, err = devices.New(cfg.Resources.DeviceClassMappings, gates)
+	return options, err
 }
 
 // informers reads Workloads off the wire the short way; everything else is not
