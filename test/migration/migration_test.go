@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -38,13 +40,16 @@ func TestThereAndBack(t *testing.T) {
 	}
 	commands := steps(t)
 	var before *sandbox.Picture
-	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
-		c, err := sandbox.Connect(kubeconfig)
+	var asked *provisioning.ProvisioningRequest
+	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Scheme: []func(*runtime.Scheme) error{provisioning.AddToScheme}, Before: func(kubeconfig string) error {
+		c, err := sandbox.Connect(kubeconfig, provisioning.AddToScheme)
 		if err != nil {
 			return err
 		}
+		letNodesBeAskedFor(t, c)
 		manager := installKueue(t, c, kubeconfig)
 		makeWork(t, c)
+		asked = asks(t, c, "grown")
 		if before, err = sandbox.Look(t.Context(), c, ns); err != nil {
 			return err
 		}
@@ -79,6 +84,8 @@ func TestThereAndBack(t *testing.T) {
 	})
 	create(t, cluster, job("later", 4))
 	waits(t, cluster, "later")
+	provision(t, cluster, "grown", asked)
+	asked = asks(t, cluster, "grown-later")
 	after, err := sandbox.Look(t.Context(), cluster, ns)
 	if err != nil {
 		t.Fatal(err)
@@ -87,18 +94,18 @@ func TestThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	backToKueue(t, cluster.Dir, after)
+	backToKueue(t, cluster.Dir, after, asked)
 }
 
 // backToKueue takes Elastic out of the cluster and puts Kueue in.
-func backToKueue(t *testing.T, dir string, after *sandbox.Picture) {
+func backToKueue(t *testing.T, dir string, after *sandbox.Picture, asked *provisioning.ProvisioningRequest) {
 	t.Helper()
 	kubeconfig, stop, err := sandbox.Bare(filepath.Join(dir, "test", "sandbox"), nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer stop()
-	c, err := sandbox.Connect(kubeconfig)
+	c, err := sandbox.Connect(kubeconfig, provisioning.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +115,7 @@ func backToKueue(t *testing.T, dir string, after *sandbox.Picture) {
 	after.MustHold(t, c)
 	end(t, c, "next")
 	runs(t, c, "later")
+	provision(t, c, "grown-later", asked)
 	after.MustHold(t, c)
 }
 

@@ -212,8 +212,8 @@ func (c *Cluster) connect(options Options) (err error) {
 }
 
 // Connect to a cluster before Elastic is in it, or after.
-func Connect(kubeconfig string) (client.Client, error) {
-	c, _, err := connect(kubeconfig)
+func Connect(kubeconfig string, schemes ...func(*apiruntime.Scheme) error) (client.Client, error) {
+	c, _, err := connect(kubeconfig, schemes...)
 	return c, err
 }
 
