@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +104,35 @@ func TestFilesOfKueue(t *testing.T) {
 				t.Errorf("it was read as %+v", cfg)
 			}
 		})
+	}
+}
+
+// What Kueue refuses of how devices count keeps the program from starting, in
+// either version of the file.
+func TestDeviceClassMappings(t *testing.T) {
+	const mapping = `
+resources:
+  deviceClassMappings:
+  - name: example.com/gpu
+    deviceClassNames: [%s]
+`
+	for _, version := range []string{"v1beta1", "v1beta2"} {
+		for classes, want := range map[string]string{
+			"gpu.example.com": "",
+			"":                "resources.deviceClassMappings[0].deviceClassNames: Required value: at least one device class name is required",
+		} {
+			cfg, err := load(t, "apiVersion: config.kueue.x-k8s.io/"+version+"\nkind: Configuration"+fmt.Sprintf(mapping, classes))
+			if err != nil {
+				t.Fatal(err)
+			}
+			options, err := queueOptions(cfg, features.Set{})
+			if (err == nil) != (want == "") || err != nil && err.Error() != want {
+				t.Errorf("%s: error %v, want %q", version, err, want)
+			}
+			if kinds := options.Devices; err == nil && len(kinds.Kinds()) != 3 {
+				t.Errorf("%s: it is mapped, and %v are watched", version, kinds.Kinds())
+			}
+		}
 	}
 }
 

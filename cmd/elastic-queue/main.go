@@ -71,6 +71,10 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	rules, err := queueOptions(cfg, gates)
+	if err != nil {
+		return err
+	}
 	if !gates.Enabled(features.TLSOptions) {
 		cfg.Webhook.TLS = nil
 	}
@@ -140,10 +144,6 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
-	}
-	rules, err := queueOptions(cfg, gates)
-	if err != nil {
-		return err
 	}
 	rules.Life.LeftOut = options.LeftOut()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")

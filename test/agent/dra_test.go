@@ -9,13 +9,19 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/agent/dra"
@@ -193,6 +199,70 @@ func TestResourceClaim(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// countCore has claims to parts of cards count in percent, as the reference says.
+func countCore(cfg *v1alpha1.QueueConfiguration) {
+	cfg.FeatureGates = map[string]bool{"KueueDRAIntegrationConsumableCapacity": true}
+	cfg.Resources.DeviceClassMappings = []kueueconfig.DeviceClassMapping{{
+		Name: egpu.ResourceCore, DeviceClassNames: []corev1.ResourceName{dra.Driver},
+		Sources: []kueueconfig.DeviceClassSourceConfig{{Capacity: &kueueconfig.DeviceClassCapacitySource{
+			Name: "core", Driver: dra.Driver, DeviceSelector: resourceapi.DeviceSelector{CEL: &resourceapi.CELDeviceSelector{Expression: "true"}},
+		}}},
+	}}
+}
+
+// The example of a queue: its job waits for quota of cards, and its pods hold what their claims ask for.
+func TestQueuedResourceClaim(t *testing.T) {
+	byClaims(t)
+	ns := cluster.Namespace(t)
+	sample, err := deploy.Sample("resource-claim-queued")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &batchv1.Job{}
+	for _, object := range sample {
+		if mapping, err := cluster.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind()); err != nil {
+			t.Fatal(err)
+		} else if mapping.Scope.Name() == apimeta.RESTScopeNameNamespace {
+			object.SetNamespace(ns)
+		}
+		if object.GetKind() != "Job" {
+			cluster.Make(t, object)
+		} else if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(object.Object, job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	container := &job.Spec.Template.Spec.Containers[0]
+	container.Name, container.Image, container.ImagePullPolicy, container.Command, container.Args = "main", image, corev1.PullNever, nil, stay
+	cluster.Make(t, job)
+	sandbox.Eventually(t, "its quota", func(ctx context.Context) error {
+		cq := &kueue.ClusterQueue{}
+		if err := cluster.Get(ctx, client.ObjectKey{Name: "claimed-cards"}, cq); err != nil {
+			return err
+		}
+		for _, flavor := range cq.Status.FlavorsUsage {
+			for _, used := range flavor.Resources {
+				if used.Name == egpu.ResourceCore && used.Total.Value() == 60 {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("used is %v", cq.Status.FlavorsUsage)
+	})
+	list := &corev1.PodList{}
+	sandbox.Eventually(t, "its pods", func(ctx context.Context) error {
+		if err := cluster.List(ctx, list, client.InNamespace(ns), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+			return err
+		}
+		if len(list.Items) != 2 {
+			return fmt.Errorf("there are %d", len(list.Items))
+		}
+		return nil
+	})
+	for i := range list.Items {
+		probed(t, &list.Items[i]).holds(t, 30, 1000)
+	}
 }
 
 // Two cards, three claims to most of one: the third waits until one goes.

@@ -61,7 +61,7 @@ func run(m *testing.M) int {
 		}
 	}
 	return sandbox.Run(prepared{m}, &cluster, sandbox.Options{
-		Nodes: "1x0", RealNode: true, Scheme: []func(*apiruntime.Scheme) error{egpu.AddToScheme},
+		Nodes: "1x0", RealNode: true, Scheme: []func(*apiruntime.Scheme) error{egpu.AddToScheme}, Queue: countCore,
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,6 +104,7 @@ func configure(cfg *v1alpha1.QueueConfiguration) {
 			Outputs: corev1.ResourceList{"nvidia.com/total-" + name: resource.MustParse("1")},
 		})
 	}
+	cfg.Resources.DeviceClassMappings = []kueueconfig.DeviceClassMapping{{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}
 }
 
 // prepare gives the nodes the labels the examples' flavors name, and brings the
@@ -122,6 +124,9 @@ func prepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}
+	class.Spec.ExtendedResourceName = ptr.To("example.com/gpu")
+	cluster.Make(t, class)
 	objects, err := crds.All()
 	if err != nil {
 		t.Fatal(err)

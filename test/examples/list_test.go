@@ -28,13 +28,13 @@ var list = []example{
 	{file: "appwrapper/deployment-sample.yaml", with: single, want: admitted},
 	{file: "appwrapper/leaderworkerset-sample.yaml", with: single, want: admitted},
 	{file: "appwrapper/pytorch-sample.yaml", with: single, want: admitted},
-	{file: "dra/sample-dra-capacity-job.yaml", with: site("dra/sample-dra-capacity-queues.yaml"), want: waiting("Misconfigured"), note: dra},
+	{file: "dra/sample-dra-capacity-job.yaml", with: site("dra/sample-dra-capacity-queues.yaml"), want: waiting("NoMatchingFlavor"), note: dra},
 	{file: "dra/sample-dra-capacity-queues.yaml", want: ready},
-	{file: "dra/sample-dra-counter-job.yaml", with: site("dra/sample-dra-counter-queues.yaml"), want: waiting("Misconfigured"), note: dra},
+	{file: "dra/sample-dra-counter-job.yaml", with: site("dra/sample-dra-counter-queues.yaml"), want: waiting("NoMatchingFlavor"), note: dra},
 	{file: "dra/sample-dra-counter-queues.yaml", want: ready},
-	{file: "dra/sample-dra-extended-resource-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: waiting("TopologyPlacementFailed"), note: "until a node has the resource example.com/gpu"},
+	{file: "dra/sample-dra-extended-resource-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted},
 	{file: "dra/sample-dra-queues.yaml", want: ready},
-	{file: "dra/sample-dra-rct-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: waiting("Misconfigured"), note: dra},
+	{file: "dra/sample-dra-rct-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted},
 	{file: "getting-started/quick-start-job.yaml", with: site("getting-started/quick-start-setup.yaml"), want: admitted},
 	{file: "getting-started/quick-start-setup.yaml", want: ready},
 	{file: "jobs/ray-cluster-sample.yaml", with: single, want: admitted},
@@ -96,7 +96,7 @@ var list = []example{
 const (
 	operator = "its operator makes the pods, which then are queued; see docs/job-kinds.md"
 	multi    = "nobody answers for kueue.x-k8s.io/multikueue yet"
-	dra      = "quota does not count device claims yet"
+	dra      = "until its DeviceClass counts as its page says; here it counts as the other examples say"
 )
 
 var (
