@@ -59,6 +59,10 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	managed, err := c.scope.manages(ctx, c.kind, obj)
+	if err == nil && !managed && queueName(obj) == "" && (object{obj, c.kind}).held() {
+		// It was taken out of its queue: what waits there for it would wait for nobody.
+		return c.forget(ctx, request.Namespace, ownerKey(c.kind.GVK.GroupKind(), request.Name))
+	}
 	if err != nil || !managed {
 		return ctrl.Result{}, err
 	}

@@ -79,6 +79,7 @@ func webhooks(table []*Kind) admissionregv1.MutatingWebhookConfiguration {
 			}}},
 		}
 	}
+	byName[jobsWebhook].MatchConditions = []admissionregv1.MatchCondition{{Name: "is-new-or-moves", Expression: changesGuarded()}}
 	pods := byName[podsWebhook]
 	pods.MatchConditions = []admissionregv1.MatchCondition{{Name: "names-a-queue", Expression: "has(object.metadata.labels) && '" + QueueNameLabel +
 		"' in object.metadata.labels || has(object.metadata.annotations) && '" + QueueNameLabel + "' in object.metadata.annotations"}}
@@ -95,11 +96,11 @@ func webhooks(table []*Kind) admissionregv1.MutatingWebhookConfiguration {
 	}
 }
 
-// rule is what a webhook has to see of a kind: how its objects begin, and of
-// those whose pods are marked, every change.
+// rule is what a webhook has to see of a kind: how its objects begin, and what
+// becomes of them; pods stay as they are.
 func (k *Kind) rule() admissionregv1.RuleWithOperations {
 	operations := []admissionregv1.OperationType{admissionregv1.Create}
-	if !k.suspends() && !k.isPod() {
+	if !k.isPod() {
 		operations = append(operations, admissionregv1.Update)
 	}
 	return admissionregv1.RuleWithOperations{Operations: operations, Rule: admissionregv1.Rule{

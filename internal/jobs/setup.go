@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
@@ -130,22 +129,20 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Copies, err
 	if err != nil {
 		return nil, err
 	}
-	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse, elsewhere: options.Elsewhere}})
+	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse, elsewhere: options.Elsewhere}},
+		&webhook.Admission{Handler: &guard{where, inUse}})
 	return &Copies{client: mgr.GetClient(), pods: podCache, kinds: inUse, foreign: foreign}, r.setup(mgr)
 }
 
 // serve answers at our path for all kinds, and at Kueue's paths, which name the
 // kind: where its webhooks are still configured, jobs are held back as ever.
-// What it would validate is either held back right or refused by the first.
-func serve(server webhook.Server, hold http.Handler) {
+// A new job that it would not let in is held back right or refused by the first.
+func serve(server webhook.Server, hold, guard http.Handler) {
 	server.Register(WebhookPath, hold)
-	agree := &webhook.Admission{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
-		return admission.Allowed("")
-	})}
 	for _, kind := range Table() {
 		name := strings.ReplaceAll(kind.GVK.Group, ".", "-") + "-" + kind.GVK.Version + "-" + strings.ToLower(kind.GVK.Kind)
 		server.Register("/mutate-"+name, hold)
-		server.Register("/validate-"+name, agree)
+		server.Register("/validate-"+name, guard)
 	}
 }
 

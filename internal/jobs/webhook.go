@@ -36,6 +36,9 @@ func (h *holder) Handle(ctx context.Context, request admission.Request) admissio
 	if kind == nil || request.SubResource != "" {
 		return admission.Allowed("")
 	}
+	if kind.suspends() && request.Operation != admissionv1.Create {
+		return (&guard{h.scope, h.kinds}).Handle(ctx, request)
+	}
 	var changed client.Object
 	var err error
 	if kind.isPod() {
@@ -67,9 +70,6 @@ func (h *holder) object(ctx context.Context, kind *Kind, request admission.Reque
 	}
 	obj.SetNamespace(request.Namespace)
 	creating := request.Operation == admissionv1.Create
-	if kind.suspends() && !creating {
-		return nil, nil
-	}
 	if queueName(obj) == "" && creating {
 		if err := h.giveDefaultQueue(ctx, obj); err != nil {
 			return nil, err

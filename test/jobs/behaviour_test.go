@@ -3,10 +3,12 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -256,5 +258,43 @@ func TestChangedSize(t *testing.T) {
 			return fmt.Errorf("parallelism is %d, %d marks", *job.Spec.Parallelism, n)
 		}
 		return running(job)
+	})
+}
+
+// A job that runs cannot leave its queue, where nobody could stop it any more;
+// one that waits can, and nothing waits on for it.
+func TestLeavingAQueue(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	waiting := newJob(a, "waiting", 1)
+	cluster.Make(t, waiting)
+	wl := cluster.WorkloadOf(t, waiting)
+	leave := func(job *batchv1.Job) error {
+		before := job.DeepCopy()
+		job.Labels = nil
+		return cluster.Patch(t.Context(), job, client.MergeFrom(before))
+	}
+	if err := leave(waiting); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "its workload goes", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there (%v)", err)
+		}
+		return nil
+	})
+
+	a.open(t)
+	started := newJob(a, "started", 1)
+	cluster.Make(t, started)
+	waitJob(t, started, "it runs", running)
+	const refused = `metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: "": field is immutable`
+	if err := leave(started); err == nil || !strings.Contains(err.Error(), refused) {
+		t.Errorf("it left its queue: %v", err)
+	}
+	waitJob(t, started, "other labels change", func(job *batchv1.Job) error {
+		before := job.DeepCopy()
+		job.Labels["example.com/note"] = "seen"
+		return cluster.Patch(t.Context(), job, client.MergeFrom(before))
 	})
 }

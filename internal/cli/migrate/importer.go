@@ -391,7 +391,9 @@ func (im *importer) hand(ctx context.Context, f *candidate) error {
 		controllerutil.AddFinalizer(object, jobs.ManagedLabel)
 	}
 	object.SetLabels(labels)
-	if err := im.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+	// Another replica of the queue may answer, which has yet to see the workload.
+	err := retry.OnError(retry.DefaultBackoff, apierrors.IsForbidden, func() error { return im.Patch(ctx, object.DeepCopy(), client.MergeFrom(before)) })
+	if err != nil {
 		return err
 	}
 	wl := &kueue.Workload{}

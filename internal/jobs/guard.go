@@ -1,0 +1,146 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// guard keeps a job in its queue: one that runs cannot slip out of it, where
+// nobody could stop it any more, nor change what it was admitted with. The words
+// are Kueue's.
+type guard struct {
+	scope *scope
+	kinds *kinds
+}
+
+// guardedLabels and guardedAnnotations are what a job says of its queue; a
+// change of one of them comes by here.
+var (
+	guardedLabels      = []string{QueueNameLabel, PrebuiltLabel, MaxExecTimeLabel, PriorityClassLabel}
+	guardedAnnotations = []string{QueueNameLabel, ElasticAnnotation}
+)
+
+// changesGuarded is true of new objects, and of those of which something guarded
+// has changed, in CEL.
+func changesGuarded() string {
+	return "oldObject == null || " + differs("labels", guardedLabels) + " || " + differs("annotations", guardedAnnotations)
+}
+
+func differs(field string, keys []string) string {
+	value := func(root string) string {
+		at := root + ".metadata." + field
+		return fmt.Sprintf("(has(%[1]s) && key in %[1]s ? %[1]s[key] : '')", at)
+	}
+	return fmt.Sprintf("['%s'].exists(key, %s != %s)", strings.Join(keys, "', '"), value("object"), value("oldObject"))
+}
+
+// Handle answers a request that may be refused, and changes nothing.
+func (g *guard) Handle(ctx context.Context, request admission.Request) admission.Response {
+	kind := g.kinds.byGVK(schema.GroupVersionKind(request.Kind))
+	if kind == nil || !kind.suspends() || request.SubResource != "" || request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for raw, obj := range map[*[]byte]*unstructured.Unstructured{&request.OldObject.Raw: before, &request.Object.Raw: after} {
+		if err := json.Unmarshal(*raw, obj); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		obj.SetNamespace(request.Namespace)
+	}
+	was, err := g.scope.manages(ctx, kind, before)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	is, err := g.scope.manages(ctx, kind, after)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if !was && !is {
+		return admission.Allowed("")
+	}
+	if joins, err := g.joins(ctx, object{before, kind}, object{after, kind}); joins || err != nil {
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		return admission.Allowed("")
+	}
+	fallback, err := g.scope.defaultQueue(ctx, request.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if errs := refusals(object{before, kind}, object{after, kind}, fallback != ""); len(errs) > 0 {
+		return admission.Denied(errs.ToAggregate().Error())
+	}
+	return admission.Allowed("")
+}
+
+// joins says a running job comes into a queue that has taken it in already, as
+// those do that ran before there were queues.
+func (g *guard) joins(ctx context.Context, before, after object) (bool, error) {
+	if queueName(before) != "" || after.held() {
+		return false, nil
+	}
+	wl := &kueue.Workload{}
+	err := g.scope.cached.Get(ctx, types.NamespacedName{Namespace: after.GetNamespace(), Name: after.workloadName()}, wl)
+	return err == nil && workload.HasReservation(wl), client.IgnoreNotFound(err)
+}
+
+var (
+	labelsPath      = field.NewPath("metadata", "labels")
+	annotationsPath = field.NewPath("metadata", "annotations")
+)
+
+// refusals are what speaks against a change of a job.
+func refusals(before, after object, hasDefaultQueue bool) field.ErrorList {
+	var errs field.ErrorList
+	runs := !after.held()
+	fixed := func(key string) {
+		errs = append(errs, apivalidation.ValidateImmutableField(after.GetLabels()[key], before.GetLabels()[key], labelsPath.Key(key))...)
+	}
+	if runs {
+		errs = append(errs, apivalidation.ValidateImmutableField(queueName(after), queueName(before), labelsPath.Key(QueueNameLabel))...)
+	}
+	if queueName(after) == "" && queueName(before) != "" && hasDefaultQueue {
+		errs = append(errs, field.Invalid(labelsPath.Key(QueueNameLabel), "", "queue-name must not be empty in namespace with default queue"))
+	}
+	if runs && !isElastic(before) {
+		fixed(PrebuiltLabel)
+	}
+	if runs || !before.held() {
+		fixed(MaxExecTimeLabel)
+	}
+	errs = append(errs, priorityRefusal(before, after, runs)...)
+	if isElastic(before) != isElastic(after) {
+		errs = append(errs, field.Invalid(annotationsPath.Key(ElasticAnnotation), isElastic(after), apivalidation.FieldImmutableErrorMsg))
+	}
+	return errs
+}
+
+func priorityRefusal(before, after client.Object, runs bool) field.ErrorList {
+	path, had, has := labelsPath.Key(PriorityClassLabel), before.GetLabels()[PriorityClassLabel], after.GetLabels()[PriorityClassLabel]
+	switch {
+	case runs && had == "" && has != "":
+		return field.ErrorList{field.Invalid(path, has, "WorkloadPriorityClass cannot be added to a non-suspended workload")}
+	case had != "" && has == "":
+		return field.ErrorList{field.Invalid(path, has, "WorkloadPriorityClass cannot be removed from a workload")}
+	}
+	return nil
+}
+
+func isElastic(obj client.Object) bool { return obj.GetAnnotations()[ElasticAnnotation] == "true" }
