@@ -2,6 +2,7 @@ package provisioning
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -28,35 +30,42 @@ import (
 // Setup adds the check's controllers to the manager. cleanUp takes the requests
 // of evicted workloads away.
 func Setup(mgr ctrl.Manager, cleanUp bool) error {
-	s := &served{client: mgr.GetClient(), cache: mgr.GetCache()}
-	w := &workloads{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, served: s, cleanUp: cleanUp, made: map[types.NamespacedName]map[string]time.Time{}}
-	users := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-		return workloadsWith(ctx, mgr.GetClient(), obj.GetName())
-	})
-	usersOfConfig := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-		var out []reconcile.Request
-		for _, check := range checksWith(ctx, mgr.GetClient(), obj.GetName()) {
-			out = append(out, workloadsWith(ctx, mgr.GetClient(), check.Name)...)
-		}
-		return out
-	})
-	workloads, err := ctrl.NewControllerManagedBy(mgr).Named("provisioning").
-		For(&kueue.Workload{}, builder.WithPredicates(checked())).
-		Watches(&kueue.AdmissionCheck{}, users, builder.WithPredicates(checks.Named(kueue.ProvisioningRequestControllerName))).
-		Watches(&kueue.ProvisioningRequestConfig{}, usersOfConfig).
-		Build(w)
+	c, from := mgr.GetClient(), mgr.GetCache()
+	s := &served{client: c, cache: from}
+	// Workloads are looked at only once there is a check of ours that works.
+	workloads, err := controller.New("provisioning", mgr, controller.Options{Reconciler: &workloads{
+		client: c, recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, served: s, cleanUp: cleanUp,
+		made: map[types.NamespacedName]map[string]time.Time{},
+	}})
 	if err != nil {
 		return err
 	}
-	s.watch = func() error {
-		return workloads.Watch(source.Kind(mgr.GetCache(), &ProvisioningRequest{}, handler.TypedEnqueueRequestsFromMapFunc(ownerOf)))
+	users := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+		return workloadsWith(ctx, c, obj.GetName())
+	})
+	usersOfConfig := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
+		var out []reconcile.Request
+		for _, check := range checksWith(ctx, c, obj.GetName()) {
+			out = append(out, workloadsWith(ctx, c, check.Name)...)
+		}
+		return out
+	})
+	s.watchWorkloads = func() error {
+		return errors.Join(
+			workloads.Watch(source.Kind(from, client.Object(&kueue.Workload{}), &handler.EnqueueRequestForObject{}, checked())),
+			workloads.Watch(source.Kind(from, client.Object(&kueue.AdmissionCheck{}), users, checks.Named(kueue.ProvisioningRequestControllerName))),
+			workloads.Watch(source.Kind(from, client.Object(&kueue.ProvisioningRequestConfig{}), usersOfConfig)),
+		)
+	}
+	s.watchRequests = func() error {
+		return workloads.Watch(source.Kind(from, &ProvisioningRequest{}, handler.TypedEnqueueRequestsFromMapFunc(ownerOf)))
 	}
 
 	ours := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return requestsFor(checksWith(ctx, mgr.GetClient(), ""))
+		return requestsFor(checksWith(ctx, c, ""))
 	})
 	configured := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
-		return requestsFor(checksWith(ctx, mgr.GetClient(), obj.GetName()))
+		return requestsFor(checksWith(ctx, c, obj.GetName()))
 	})
 	crd := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == crdName })
 	return ctrl.NewControllerManagedBy(mgr).Named("provisioning-checks").
@@ -125,33 +134,30 @@ func workloadsWith(ctx context.Context, c client.Client, check string) []reconci
 }
 
 // served knows whether the cluster has ProvisioningRequests, and says of the
-// checks whether they work. It watches the requests from the moment they can be.
+// checks whether they work. Workloads and requests are watched from the moment
+// there are both, a check and requests.
 type served struct {
 	client client.Client
 	cache  cache.Cache
-	watch  func() error
+
+	watchWorkloads, watchRequests func() error
 
 	mu      sync.Mutex
-	looked  bool
-	watched types.UID // of the CRD; "": there are no requests
+	began   bool      // to watch workloads
+	watched types.UID // the CRD of the requests; "": there are none
 }
 
-// now says whether there are requests, as far as anybody looked.
-func (s *served) now(ctx context.Context) (bool, error) {
+// now says whether there are requests.
+func (s *served) now() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.looked {
-		if _, err := s.look(ctx); err != nil {
-			return false, err
-		}
-	}
-	return s.watched != "", nil
+	return s.watched != ""
 }
 
 // Reconcile looks at one check.
 func (s *served) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s.mu.Lock()
-	coming, err := s.look(ctx)
+	again, err := s.look(ctx)
 	there := s.watched != ""
 	s.mu.Unlock()
 	if err != nil {
@@ -161,48 +167,52 @@ func (s *served) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err := s.client.Get(ctx, request.NamespacedName, check); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	active, result := checks.Active(), ctrl.Result{}
+	active := checks.Active()
 	if err := checks.Parameters(ctx, s.client, check, &kueue.ProvisioningRequestConfig{}); err != nil {
 		active = checks.Inactive("BadParametersRef", err.Error())
 	} else if !there {
 		active = checks.Inactive("ProvisioningRequestNotServed",
 			"The cluster has no ProvisioningRequest ("+GroupVersion.String()+"): install cluster-autoscaler's CRD "+crdName)
 	}
-	if coming {
-		result.RequeueAfter = time.Second // nothing else tells when it is served
-	}
-	return result, checks.Publish(ctx, s.client, check, active)
+	return ctrl.Result{RequeueAfter: again}, checks.Publish(ctx, s.client, check, active)
 }
 
-// look finds out whether there are requests to watch, or will be soon.
-func (s *served) look(ctx context.Context) (coming bool, err error) {
+// look finds out whether there are requests to watch, and when to look again: when
+// a CRD is served nothing tells. One that is not after a minute lacks the version.
+func (s *served) look(ctx context.Context) (again time.Duration, err error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	err = s.client.Get(ctx, types.NamespacedName{Name: crdName}, crd)
 	if client.IgnoreNotFound(err) != nil {
-		return false, err
+		return 0, err
 	}
-	s.looked = true
 	there := err == nil && crd.DeletionTimestamp == nil
 	if s.watched != "" && (!there || s.watched != crd.UID) {
 		s.watched = ""
 		if err := s.cache.RemoveInformer(ctx, &ProvisioningRequest{}); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	if !there || s.watched != "" {
-		return false, nil
+		return 0, nil
 	}
 	_, err = s.client.RESTMapper().RESTMapping(GroupVersion.WithKind("ProvisioningRequest").GroupKind(), GroupVersion.Version)
 	if apimeta.IsNoMatchError(err) {
-		return true, nil
+		if time.Since(crd.CreationTimestamp.Time) < time.Minute {
+			return time.Second, nil
+		}
+		return time.Minute, nil
 	}
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	if err := s.watch(); err != nil {
-		return false, err
+	if err := s.watchRequests(); err != nil {
+		return 0, err
 	}
 	s.watched = crd.UID
-	return false, nil
+	if s.began {
+		return 0, nil
+	}
+	s.began = true
+	return 0, s.watchWorkloads()
 }

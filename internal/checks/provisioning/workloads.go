@@ -57,11 +57,9 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if wl.DeletionTimestamp != nil || !workload.HasReservation(wl) && !ended {
 		return ctrl.Result{}, nil // what a deleted workload owns goes with it
 	}
-	there, err := c.served.now(ctx)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
+	there := c.served.now()
 	var owned []*ProvisioningRequest
+	var err error
 	if there {
 		if owned, err = c.owned(ctx, wl); err != nil {
 			return ctrl.Result{}, err
