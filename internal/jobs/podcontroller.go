@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -93,11 +94,28 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 			return err
 		}
 	}
+	if isGroup && wl != nil && wl.Annotations[IsGroupAnnotation] != "true" && metav1.GetControllerOf(wl) != nil {
+		next = func() error { return c.disown(ctx, g, wl.Name) }
+	}
 	result, err := c.result(g, next())
 	if due := g.stuckAt(); err == nil && result.RequeueAfter == 0 && due > 0 {
 		result.RequeueAfter = due
 	}
 	return result, err
+}
+
+// disown keeps a group from living on a workload of another job that happens to
+// have its name: ending it would take the other's quota.
+func (c *pods) disown(ctx context.Context, g *podGroup, name string) error {
+	for _, pod := range g.pods {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		if err := letGo(ctx, c.client, pod); err != nil {
+			return err
+		}
+	}
+	return &misfitError{fmt.Errorf("a Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)}
 }
 
 // load gathers the pods a request is about; nil if there are none.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -340,4 +343,51 @@ func TestPodGroup(t *testing.T) {
 		t.Fatalf("it finished with %q", finished.Message)
 	}
 	waitUsageZero(t, a)
+}
+
+// A group that has the name of another job's workload gets nothing of it, and
+// leaves nothing behind.
+func TestPodGroupWithTheNameOfAnother(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	a.open(t)
+	job := newJob(a, "theirs", 1)
+	cluster.Make(t, job)
+	wl := cluster.WorkloadOf(t, job)
+	waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: a.namespace, Name: "other", Labels: map[string]string{jobs.QueueNameLabel: "main", jobs.GroupNameLabel: wl.Name},
+		Annotations: map[string]string{jobs.GroupTotal: "1"},
+	}, Spec: job.Spec.Template.Spec}
+	cluster.Make(t, pod)
+	sandbox.Eventually(t, "it is told why it waits", func(ctx context.Context) error {
+		events := &eventsv1.EventList{}
+		if err := cluster.List(ctx, events, client.InNamespace(a.namespace)); err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if event.Regarding.Name == pod.Name && strings.Contains(event.Note, "is not a pod group workload") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events are about others", len(events.Items))
+	})
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+	if err := wantGate(pod, true); err != nil {
+		t.Error(err)
+	}
+	if err := cluster.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "it goes", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there (%v)", err)
+		}
+		return nil
+	})
+	if condition := waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue); condition == nil || wl.DeletionTimestamp != nil {
+		t.Errorf("the job's workload is %+v", wl.Status)
+	}
 }
