@@ -130,24 +130,34 @@ func (s *scope) defaultQueue(ctx context.Context, namespace string) (string, err
 	return defaultQueue, err
 }
 
+// newest reads an object past the cache if that has not seen it: a job may come
+// together with its queue, and cannot be handed over later.
+func (s *scope) newest(ctx context.Context, key types.NamespacedName, obj client.Object) (found bool, err error) {
+	if err = s.cached.Get(ctx, key, obj); apierrors.IsNotFound(err) {
+		err = s.direct.Get(ctx, key, obj)
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}
+
 // leadsElsewhere says a queue sends jobs to other clusters.
 func (s *scope) leadsElsewhere(ctx context.Context, namespace string, name kueue.LocalQueueName) (bool, error) {
 	local, queue := &kueue.LocalQueue{}, &kueue.ClusterQueue{}
-	if err := s.cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil {
-		return false, client.IgnoreNotFound(err)
+	if found, err := s.newest(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil || !found {
+		return false, err
 	}
-	if err := s.cached.Get(ctx, types.NamespacedName{Name: string(local.Spec.ClusterQueue)}, queue); err != nil {
-		return false, client.IgnoreNotFound(err)
+	if found, err := s.newest(ctx, types.NamespacedName{Name: string(local.Spec.ClusterQueue)}, queue); err != nil || !found {
+		return false, err
 	}
 	if queue.Spec.AdmissionChecksStrategy == nil {
 		return false, nil
 	}
 	for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
-		if err := s.cached.Get(ctx, types.NamespacedName{Name: string(rule.Name)}, check); client.IgnoreNotFound(err) != nil {
+		found, err := s.newest(ctx, types.NamespacedName{Name: string(rule.Name)}, check)
+		if err != nil {
 			return false, err
 		}
-		if check.Spec.ControllerName == kueue.MultiKueueControllerName {
+		if found && check.Spec.ControllerName == kueue.MultiKueueControllerName {
 			return true, nil
 		}
 	}

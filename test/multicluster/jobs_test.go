@@ -125,7 +125,7 @@ func TestEvictedThere(t *testing.T) {
 	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
 	manager.Make(t, job)
 	wl := runsIn(t, manager.WorkloadOf(t, job), "east")
-	patch(t, west, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"spec":{"resourceGroups":[{"coveredResources":["nvidia.com/gpu"],"flavors":[{"name":"`+ns+`","resources":[{"name":"nvidia.com/gpu","nominalQuota":"4"}]}]}]}}`)
+	patch(t, west, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, quotaOf(ns, "4"))
 	patch(t, east, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
 	wl = runsIn(t, wl, "west")
 	gone(t, east, ns, &kueue.WorkloadList{}, &batchv1.JobList{}, &corev1.PodList{})

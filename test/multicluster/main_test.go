@@ -45,7 +45,10 @@ type nested func() int
 func (n nested) Run() int { return n() }
 
 func TestMain(m *testing.M) {
-	worker := sandbox.Options{Nodes: "1x4:H100-80G"}
+	cardsAlone := func(cfg *v1alpha1.QueueConfiguration) {
+		cfg.Resources.ExcludeResourcePrefixes = []string{"cpu", "memory"}
+	}
+	worker := sandbox.Options{Nodes: "1x4:H100-80G", Queue: cardsAlone}
 	os.Exit(sandbox.Run(nested(func() int {
 		return sandbox.Run(nested(func() int {
 			return sandbox.Run(nested(func() int {
@@ -57,6 +60,7 @@ func TestMain(m *testing.M) {
 			}), &west, worker)
 		}), &east, worker)
 	}), &manager, sandbox.Options{Nodes: "1x1:H100-80G", Queue: func(cfg *v1alpha1.QueueConfiguration) {
+		cardsAlone(cfg)
 		cfg.MultiKueue = v1alpha1.MultiKueue{
 			WorkerLostTimeout: &metav1.Duration{Duration: lostAfter}, GCInterval: &metav1.Duration{Duration: 2 * time.Second},
 		}
