@@ -163,7 +163,7 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	case wl == nil && !j.held():
 		return c.stop(ctx, j, "it was started without being admitted")
 	case wl == nil && prebuilt(j.meta()):
-		return &laterError{time.Second} // the cache has yet to see it
+		return c.await(ctx, j)
 	case wl == nil:
 		return c.create(ctx, j)
 	case end.ended:
@@ -195,6 +195,22 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 		return err
 	}
 	return j.settle(ctx, c.client, wl)
+}
+
+// await the prebuilt workload of pods: the cache may have yet to see it. Those
+// that are deleted meanwhile wait for nothing.
+func (c *controller) await(ctx context.Context, j job) error {
+	if g, ok := j.(*podGroup); ok {
+		for _, pod := range g.pods {
+			if pod.DeletionTimestamp == nil {
+				continue
+			}
+			if err := letGo(ctx, c.client, pod); err != nil {
+				return err
+			}
+		}
+	}
+	return &laterError{time.Second}
 }
 
 // outlived stops a job whose workload was finished by someone else.

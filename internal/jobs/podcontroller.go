@@ -171,8 +171,8 @@ func (c *pods) forgetGroup(ctx context.Context, namespace, group string) error {
 	if err := c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: group}, wl); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if wl.Annotations[IsGroupAnnotation] != "true" {
-		return nil
+	if wl.Annotations[IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
+		return nil // its pods are yet to come
 	}
 	return c.drop(ctx, wl)
 }

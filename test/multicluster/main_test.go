@@ -49,22 +49,22 @@ func TestMain(m *testing.M) {
 		cfg.Resources.ExcludeResourcePrefixes = []string{"cpu", "memory"}
 	}
 	worker := sandbox.Options{Nodes: "1x4:H100-80G", Queue: cardsAlone}
-	os.Exit(sandbox.Run(nested(func() int {
-		return sandbox.Run(nested(func() int {
-			return sandbox.Run(nested(func() int {
-				if err := connect(context.Background()); err != nil {
-					fmt.Fprintln(os.Stderr, "connecting the clusters:", err)
-					return 1
-				}
-				return m.Run()
-			}), &west, worker)
-		}), &east, worker)
-	}), &manager, sandbox.Options{Nodes: "1x1:H100-80G", Queue: func(cfg *v1alpha1.QueueConfiguration) {
+	managing := sandbox.Options{Nodes: "1x1:H100-80G", Queue: func(cfg *v1alpha1.QueueConfiguration) {
 		cardsAlone(cfg)
 		cfg.MultiKueue = v1alpha1.MultiKueue{
 			WorkerLostTimeout: &metav1.Duration{Duration: lostAfter}, GCInterval: &metav1.Duration{Duration: 2 * time.Second},
 		}
-	}}))
+	}}
+	test := nested(func() int {
+		if err := connect(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "connecting the clusters:", err)
+			return 1
+		}
+		return m.Run()
+	})
+	withManager := nested(func() int { return sandbox.Run(test, &manager, managing) })
+	withWest := nested(func() int { return sandbox.Run(withManager, &west, worker) })
+	os.Exit(sandbox.Run(withWest, &east, worker))
 }
 
 // connect gives the manager a way into the workers, with the rights that the

@@ -40,7 +40,7 @@ func (w *workloads) in(ctx context.Context, name string, do func(context.Context
 func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *place, kind *jobs.Kind) error {
 	return w.in(ctx, at.name, func(ctx context.Context, there *session) error {
 		left := false
-		for _, gvk := range kindsOf(at.copy, kind) {
+		for _, gvk := range there.kindsOf(at.copy, kind) {
 			parts, err := there.jobsOf(ctx, key, gvk)
 			if err != nil && !apimeta.IsNoMatchError(err) {
 				return err

@@ -2,6 +2,7 @@ package multicluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -26,12 +27,14 @@ import (
 const (
 	// A cluster is asked from time to time whether it is there, and at once
 	// when a watch breaks; one that is not, after pauses that double.
-	askEvery                 = 10 * time.Second
+	askEvery                 = 5 * time.Second
 	answerWithin             = 5 * time.Second
-	firstPause, longestPause = time.Second, 30 * time.Second
+	firstPause, longestPause = time.Second, 10 * time.Second
 	// syncWithin is how long a cluster may take to tell of all that is there.
 	syncWithin = time.Minute
 )
+
+var workloadKind = kueue.SchemeGroupVersion.WithKind("Workload")
 
 // connection to a cluster. While that answers there is a session.
 type connection struct {
@@ -61,7 +64,7 @@ type session struct {
 	trouble       chan struct{}
 
 	watching sync.Mutex
-	watched  map[schema.GroupVersionKind]bool
+	watched  map[schema.GroupVersionKind]cache.Informer
 
 	mu sync.Mutex
 	// removed are what was deleted here and may yet be seen.
@@ -165,7 +168,7 @@ func (c *connection) hold(ctx context.Context, config *rest.Config) (found bool,
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	if err := s.watch(ctx, &kueue.Workload{}, kueue.SchemeGroupVersion.WithKind("Workload")); err != nil {
+	if err := s.watchWorkloads(ctx); err != nil {
 		return false, err
 	}
 	c.mu.Lock()
@@ -197,7 +200,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 	}
 	s := &session{
 		name: c.name, origin: c.origin, seen: c.seen, trouble: make(chan struct{}, 1),
-		watched: map[schema.GroupVersionKind]bool{}, removed: map[types.UID]bool{},
+		watched: map[schema.GroupVersionKind]cache.Informer{}, removed: map[types.UID]bool{},
 	}
 	if s.direct, err = client.New(config, client.Options{HTTPClient: transport, Scheme: c.scheme, Mapper: mapper}); err != nil {
 		return nil, err
@@ -209,7 +212,8 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{kueue.MultiKueueOriginLabel: c.origin}),
 		DefaultTransform:     cache.TransformStripManagedFields(),
-		DefaultWatchErrorHandler: func(context.Context, *toolscache.Reflector, error) {
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			c.log.V(1).Info("a watch of a cluster broke", "cluster", c.name, "error", err.Error())
 			select {
 			case s.trouble <- struct{}{}:
 			default: // it is about to be asked
@@ -233,24 +237,43 @@ func (s *session) ask(ctx context.Context) error {
 	return s.direct.List(ctx, &kueue.WorkloadList{}, client.MatchingLabels{kueue.MultiKueueOriginLabel: s.origin}, client.Limit(1))
 }
 
+// errNotSeen: what is there of a kind is not known yet.
+var errNotSeen = errors.New("has yet to tell which jobs it has")
+
 // watchJobs has jobs of a kind seen, from the first one on.
 func (s *session) watchJobs(ctx context.Context, gvk schema.GroupVersionKind) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
-	return s.watch(ctx, obj, gvk)
+	informer, err := s.watch(ctx, obj, gvk)
+	if err == nil && !informer.HasSynced() {
+		err = errNotSeen
+	}
+	return err
 }
 
-func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.GroupVersionKind) error {
-	s.watching.Lock()
-	defer s.watching.Unlock()
-	if s.watched[gvk] {
-		return nil
+// watchWorkloads has copies seen, and waits until all are.
+func (s *session) watchWorkloads(ctx context.Context) error {
+	informer, err := s.watch(ctx, &kueue.Workload{}, workloadKind)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()
-	informer, err := s.cache.GetInformer(ctx, obj)
+	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return fmt.Errorf("it did not tell of all its workloads within %s", syncWithin)
+	}
+	return nil
+}
+
+func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.GroupVersionKind) (cache.Informer, error) {
+	s.watching.Lock()
+	defer s.watching.Unlock()
+	if informer := s.watched[gvk]; informer != nil {
+		return informer, nil
+	}
+	informer, err := s.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return fmt.Errorf("cluster %s: watching %s: %w", s.name, gvk.Kind, err)
+		return nil, err
 	}
 	if _, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { s.tell(obj, false) },
@@ -262,10 +285,10 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 			s.tell(obj, true)
 		},
 	}); err != nil {
-		return err
+		return nil, err
 	}
-	s.watched[gvk] = true
-	return nil
+	s.watched[gvk] = informer
+	return informer, nil
 }
 
 // tell of the workload an object there belongs to.

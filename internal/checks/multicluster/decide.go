@@ -16,8 +16,9 @@ import (
 // place is what is known of a workload in one cluster.
 type place struct {
 	name string
-	// configured: the check sends workloads there.
-	configured bool
+	// configured: the check sends workloads there. unserved: it would, but such
+	// jobs are not served there, or not yet seen.
+	configured, unserved bool
 	// lost is since when the cluster does not answer; zero: it does.
 	lost time.Time
 	// copy of the workload; nil: none. job: the job, or a part of it, is there.

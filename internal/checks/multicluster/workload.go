@@ -28,8 +28,12 @@ import (
 // not keep the others from being served.
 const doWithin = 10 * time.Second
 
-// soon is when to look again at what will change without telling.
-const soon = time.Second
+// soon is when to look again at what will change without telling, and later at
+// what may.
+const (
+	soon  = time.Second
+	later = 10 * time.Second
+)
 
 // workloads runs workloads in other clusters.
 type workloads struct {
@@ -92,7 +96,16 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if s.places, err = w.look(ctx, client.ObjectKeyFromObject(wl), config.Spec.Clusters, kind); err != nil {
 		return ctrl.Result{}, err
 	}
-	return w.result(w.do(ctx, &s, decide(s, w.settings), kind, parts))
+	p := decide(s, w.settings)
+	for _, at := range s.places {
+		switch {
+		case at.unserved && !at.lost.IsZero():
+			p.after = soon
+		case at.unserved && !s.over() && p.after == 0:
+			p.after = later // no cluster tells of its kinds
+		}
+	}
+	return w.result(w.do(ctx, &s, p, kind, parts))
 }
 
 // result of what was done.
@@ -140,13 +153,14 @@ func (w *workloads) look(ctx context.Context, key types.NamespacedName, configur
 		if p.copy, err = session.copyOf(ctx, key); err != nil {
 			return nil, err
 		}
-		for _, gvk := range kindsOf(p.copy, kind) {
+		for _, gvk := range session.kindsOf(p.copy, kind) {
 			parts, err := session.jobsOf(ctx, key, gvk)
-			if apimeta.IsNoMatchError(err) {
-				p.configured = false
-				continue
-			}
-			if err != nil {
+			switch {
+			case apimeta.IsNoMatchError(err):
+				p.unserved, p.configured = p.configured, false
+			case errors.Is(err, errNotSeen):
+				p.lost, p.unserved = w.now(), true // nothing is known of it for now
+			case err != nil:
 				return nil, err
 			}
 			p.job = p.job || len(parts) > 0
@@ -155,16 +169,19 @@ func (w *workloads) look(ctx context.Context, key types.NamespacedName, configur
 	return places, nil
 }
 
-// kindsOf are the kinds of jobs a copy may be of: that of the original, and that
-// of its owner.
-func kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
+// kindsOf are the kinds of jobs a copy may be of: that of the original, or, where
+// that is gone, of the copy's owner and all that were sent there.
+func (s *session) kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.GroupVersionKind {
 	if kind != nil {
-		kinds = append(kinds, kind.GVK)
+		return []schema.GroupVersionKind{kind.GVK}
 	}
+	s.watching.Lock()
+	kinds := slices.Collect(maps.Keys(s.watched))
+	s.watching.Unlock()
+	kinds = slices.DeleteFunc(kinds, func(gvk schema.GroupVersionKind) bool { return gvk == workloadKind })
 	if copied != nil && len(copied.OwnerReferences) > 0 {
 		owner := copied.OwnerReferences[0]
-		if gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind); kind == nil || gvk.GroupKind() != kind.GVK.GroupKind() {
+		if gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind); !slices.Contains(kinds, gvk) {
 			kinds = append(kinds, gvk)
 		}
 	}
