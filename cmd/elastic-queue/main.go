@@ -136,11 +136,8 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 			return fmt.Errorf("setting up other clusters: %w", err)
 		}
 	}
-	if err := resourcequota.Setup(mgr); err != nil {
-		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
-	}
-	if err := provisioning.Setup(mgr, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
-		return fmt.Errorf("setting up the ProvisioningRequest check: %w", err)
+	if err := setUpChecks(mgr, gates); err != nil {
+		return err
 	}
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
@@ -155,6 +152,17 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// setUpChecks answers for the admission checks that look at this cluster alone.
+func setUpChecks(mgr manager.Manager, gates features.Set) error {
+	if err := resourcequota.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
+	}
+	if err := provisioning.Setup(mgr, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
+		return fmt.Errorf("setting up the ProvisioningRequest check: %w", err)
+	}
+	return nil
 }
 
 // queueOptions are what the configuration says of deciding.

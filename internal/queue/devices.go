@@ -4,29 +4,12 @@ import (
 	"slices"
 	"strings"
 
-	resourceapi "k8s.io/api/resource/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
-
-// deviceKinds are the kinds that say how devices count. A cluster may be too old
-// to have them.
-func (s *Shell) deviceKinds() []client.Object {
-	kind := resourceapi.SchemeGroupVersion.WithKind("DeviceClass")
-	if s.options.Devices == nil {
-		return nil
-	}
-	if _, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-		s.options.Log.Info("no ResourceClaims here: devices are not counted", "reason", err.Error())
-		return nil
-	}
-	return s.options.Devices.Kinds()
-}
 
 // countDevices adds to a workload what its pods get by ResourceClaims.
 func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {

@@ -171,17 +171,10 @@ func (s *Shell) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
 func (s *Shell) Start(ctx context.Context) error {
-	kinds := []client.Object{
-		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
-		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
+	kinds, err := s.kinds()
+	if err != nil {
+		return err
 	}
-	if s.options.Placer != nil {
-		kinds = append(kinds, s.worldKinds()...)
-	}
-	if s.serves("ElasticGPUClaim") {
-		kinds = append(kinds, &egpu.ElasticGPUClaim{})
-	}
-	kinds = append(kinds, s.deviceKinds()...)
 	complete, err := s.inbox.Watch(ctx, s.cache, changed, kinds...)
 	if err != nil {
 		return err
@@ -198,23 +191,6 @@ func (s *Shell) Start(ctx context.Context) error {
 	defer s.leading.Store(false)
 	s.loop(ctx)
 	return nil
-}
-
-// worldKinds are the kinds the placer wants to know of. A cluster without GPU
-// objects has its cards in the nodes' labels.
-func (s *Shell) worldKinds() []client.Object {
-	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
-	if !s.serves("GPU") {
-		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels")
-		return kinds
-	}
-	return append(kinds, &egpu.GPU{})
-}
-
-// serves says the cluster has a kind of elasticgpu.io.
-func (s *Shell) serves(kind string) bool {
-	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind(kind).GroupKind(), egpu.GroupVersion.Version)
-	return err == nil
 }
 
 // inUse says somebody needs the object: workloads a queue, queues the rest.

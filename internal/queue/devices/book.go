@@ -25,12 +25,12 @@ type Book struct {
 
 	templates map[client.ObjectKey]*resourceapi.ResourceClaimTemplate
 	classes   map[string]*resourceapi.DeviceClass
-	slices    map[string]*resourceapi.ResourceSlice
+	slices    map[string]*offer
 
 	// What follows from these, until they change.
-	behind  map[corev1.ResourceName]string // the class behind an extended resource
-	devices []device
-	chosen  map[string]choice
+	behind map[corev1.ResourceName]string // the class behind an extended resource
+	pools  []*offer
+	chosen map[string]choice
 
 	news struct {
 		templates        map[client.ObjectKey]bool
@@ -51,7 +51,7 @@ func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, err
 		mapped: read(given), extended: gates.Enabled(features.DeviceExtendedResources), cel: cel,
 		templates: map[client.ObjectKey]*resourceapi.ResourceClaimTemplate{},
 		classes:   map[string]*resourceapi.DeviceClass{},
-		slices:    map[string]*resourceapi.ResourceSlice{},
+		slices:    map[string]*offer{},
 	}, nil
 }
 
@@ -91,10 +91,13 @@ func (b *Book) Saw(obj client.Object, gone bool) {
 		// When it was made decides which of two stands behind an extended resource.
 		if note(b.classes, o.Name, o, gone, func(c *resourceapi.DeviceClass) any { return []any{c.Spec, c.CreationTimestamp} }) {
 			b.news.classes, b.behind, b.chosen = true, nil, nil
+			for _, slice := range b.slices {
+				slice.chosen = nil
+			}
 		}
 	case *resourceapi.ResourceSlice:
-		if note(b.slices, o.Name, o, gone, func(s *resourceapi.ResourceSlice) any { return s.Spec }) {
-			b.news.devices, b.devices, b.chosen = true, nil, nil
+		if note(b.slices, o.Name, &offer{ResourceSlice: o}, gone, func(s *offer) any { return s.Spec }) {
+			b.news.devices, b.pools, b.chosen = true, nil, nil
 		}
 	}
 }
@@ -106,8 +109,11 @@ func note[K comparable, O any](known map[K]O, key K, object O, gone bool, told f
 		delete(known, key)
 		return was
 	}
+	if was && equality.Semantic.DeepEqual(told(before), told(object)) {
+		return false
+	}
 	known[key] = object
-	return !was || !equality.Semantic.DeepEqual(told(before), told(object))
+	return true
 }
 
 // News says which waiting workloads what was seen since the last time may

@@ -217,11 +217,18 @@ func TestCount(t *testing.T) {
 				template("one", request(class, 2, selecting(`device.attributes["`+driver+`"].model == "a"`))),
 			},
 		},
+		"the first request leaves the second what only that can use": {
+			mappings: whole, workload: using("one"), quota: admission.Requests{"example.com/gpu": 3},
+			seen: []client.Object{
+				deviceClass(class, "", 0), slice("s", 1, card("0", "a"), card("1", "b"), card("2", "a")),
+				template("one", request(class, 1, selecting("true")), request(class, 2, selecting(`device.attributes["`+driver+`"].model == "a"`))),
+			},
+		},
 		"more selected devices than there are": {
 			mappings: whole, workload: using("one"),
 			seen: []client.Object{
 				deviceClass(class, "", 0), slice("s", 1, card("0", "a"), card("1", "b"), card("2", "a")),
-				template("one", request(class, 1, selecting("true")), request(class, 2, selecting(`device.attributes["`+driver+`"].model == "a"`))),
+				template("one", request(class, 2, selecting("true")), request(class, 2, selecting(`device.attributes["`+driver+`"].model == "a"`))),
 			},
 			refused: path + ".devices.requests[1].exactly.selectors: Internal error: ResourceClaimTemplate one: insufficient matching devices for CEL selector in DeviceClass gpu.example.com: " +
 				"1 device(s) match in the cluster but 2 requested",

@@ -1,7 +1,6 @@
 package devices
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,6 +13,12 @@ import (
 
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
+
+// offer is a ResourceSlice, and what selectors have chosen of it.
+type offer struct {
+	*resourceapi.ResourceSlice
+	chosen map[string]choice
+}
 
 // device that a driver offers.
 type device struct {
@@ -28,39 +33,35 @@ type choice struct {
 	err     error
 }
 
-// offered are all devices of pools that are complete, in the pool's newest
+// mostChoices are remembered of a slice.
+const mostChoices = 256
+
+// complete are the slices of pools that are all there, in the pool's newest
 // generation.
-func (b *Book) offered() []device {
-	if b.devices != nil {
-		return b.devices
+func (b *Book) complete() []*offer {
+	if b.pools != nil {
+		return b.pools
 	}
 	type pool struct{ driver, name string }
-	pools := map[pool][]*resourceapi.ResourceSlice{}
+	pools := map[pool][]*offer{}
 	for _, slice := range b.slices {
 		key := pool{slice.Spec.Driver, slice.Spec.Pool.Name}
 		known := pools[key]
 		switch {
 		case len(known) == 0 || slice.Spec.Pool.Generation > known[0].Spec.Pool.Generation:
-			pools[key] = []*resourceapi.ResourceSlice{slice}
+			pools[key] = []*offer{slice}
 		case slice.Spec.Pool.Generation == known[0].Spec.Pool.Generation:
 			pools[key] = append(known, slice)
 		}
 	}
-	b.devices = []device{}
-	for key, slices := range pools {
-		if int64(len(slices)) != slices[0].Spec.Pool.ResourceSliceCount {
-			continue
-		}
-		for _, slice := range slices {
-			for i := range slice.Spec.Devices {
-				b.devices = append(b.devices, device{driver: key.driver, Device: &slice.Spec.Devices[i]})
-			}
+	b.pools = []*offer{}
+	for _, slices := range pools {
+		if int64(len(slices)) == slices[0].Spec.Pool.ResourceSliceCount {
+			b.pools = append(b.pools, slices...)
 		}
 	}
-	slices.SortStableFunc(b.devices, func(a, b device) int {
-		return cmp.Or(strings.Compare(a.driver, b.driver), strings.Compare(a.Name, b.Name))
-	})
-	return b.devices
+	slices.SortFunc(b.pools, func(a, b *offer) int { return strings.Compare(a.Name, b.Name) })
+	return b.pools
 }
 
 // choose the devices that a class and further selectors are for, of one driver
@@ -84,16 +85,14 @@ func (b *Book) choose(class, driver string, further []string, path *field.Path) 
 		compiled = append(compiled, result)
 	}
 	var found choice
-	for _, d := range b.offered() {
-		if driver != "" && d.driver != driver {
+	for _, slice := range b.complete() {
+		if driver != "" && slice.Spec.Driver != driver {
 			continue
 		}
-		matches, err := matches(d, compiled)
-		if matches {
-			found.devices = append(found.devices, d)
-		}
-		if err != nil && found.err == nil {
-			found.err = fmt.Errorf("device %s: %w", d.Name, err)
+		part := slice.choose(key, compiled)
+		found.devices = append(found.devices, part.devices...)
+		if found.err == nil {
+			found.err = part.err
 		}
 	}
 	if b.chosen == nil {
@@ -101,6 +100,29 @@ func (b *Book) choose(class, driver string, further []string, path *field.Path) 
 	}
 	b.chosen[key] = found
 	return found, nil
+}
+
+// choose of the slice's devices. A slice does not change, so it is asked once.
+func (o *offer) choose(key string, selectors []dracel.CompilationResult) choice {
+	if known, ok := o.chosen[key]; ok {
+		return known
+	}
+	var found choice
+	for i := range o.Spec.Devices {
+		d := device{o.Spec.Driver, &o.Spec.Devices[i]}
+		matches, err := matches(d, selectors)
+		if matches {
+			found.devices = append(found.devices, d)
+		}
+		if err != nil && found.err == nil {
+			found.err = fmt.Errorf("device %s: %w", d.Name, err)
+		}
+	}
+	if o.chosen == nil || len(o.chosen) >= mostChoices {
+		o.chosen = map[string]choice{}
+	}
+	o.chosen[key] = found
+	return found
 }
 
 func matches(d device, selectors []dracel.CompilationResult) (bool, error) {
@@ -126,7 +148,7 @@ func expressions(selectors []resourceapi.DeviceSelector) []string {
 // selected says which requests of a claim select more devices than there are:
 // its pods would hold quota and never start.
 func (b *Book) selected(requests []resourceapi.DeviceRequest, path *field.Path) (problems field.ErrorList) {
-	taken := map[*resourceapi.Device]bool{}
+	among := assignment{found: make([]choice, len(requests)), has: map[*resourceapi.Device]int{}}
 	for i := range requests {
 		exactly := requests[i].Exactly
 		selectors := expressions(exactly.Selectors)
@@ -138,13 +160,8 @@ func (b *Book) selected(requests []resourceapi.DeviceRequest, path *field.Path) 
 			problems = append(problems, problem)
 			continue
 		}
-		var n int64
-		for _, d := range found.devices {
-			if n < exactly.Count && !taken[d.Device] {
-				taken[d.Device] = true
-				n++
-			}
-		}
+		among.found[i] = found
+		n := among.giveUpTo(i, exactly.Count)
 		at := path.Index(i).Child("exactly", "selectors")
 		switch {
 		case n >= exactly.Count:
@@ -156,4 +173,38 @@ func (b *Book) selected(requests []resourceapi.DeviceRequest, path *field.Path) 
 		}
 	}
 	return problems
+}
+
+// assignment of devices to requests of one claim, each to one.
+type assignment struct {
+	found []choice
+	has   map[*resourceapi.Device]int // the request that a device is for
+}
+
+// giveUpTo so many devices to a request; how many there were for it.
+func (a *assignment) giveUpTo(request int, count int64) int64 {
+	count = min(count, int64(len(a.found[request].devices)))
+	if count > resourceapi.AllocationResultsMaxSize {
+		return count // no claim is ever given so many: that is not ours to find out
+	}
+	var n int64
+	for n < count && a.give(request, map[*resourceapi.Device]bool{}) {
+		n++
+	}
+	return n
+}
+
+// give a device to a request, and others to those that had it.
+func (a *assignment) give(request int, tried map[*resourceapi.Device]bool) bool {
+	for _, d := range a.found[request].devices {
+		if tried[d.Device] {
+			continue
+		}
+		tried[d.Device] = true
+		if other, taken := a.has[d.Device]; !taken || a.give(other, tried) {
+			a.has[d.Device] = request
+			return true
+		}
+	}
+	return false
 }

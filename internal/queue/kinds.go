@@ -1,0 +1,60 @@
+package queue
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+)
+
+// kinds are those the loop is told of.
+func (s *Shell) kinds() ([]client.Object, error) {
+	kinds := []client.Object{
+		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
+		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
+	}
+	if s.options.Placer != nil {
+		kinds = append(kinds, s.worldKinds()...)
+	}
+	if s.serves("ElasticGPUClaim") {
+		kinds = append(kinds, &egpu.ElasticGPUClaim{})
+	}
+	more, err := s.deviceKinds()
+	return append(kinds, more...), err
+}
+
+// worldKinds are the kinds the placer wants to know of. A cluster without GPU
+// objects has its cards in the nodes' labels.
+func (s *Shell) worldKinds() []client.Object {
+	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
+	if !s.serves("GPU") {
+		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels")
+		return kinds
+	}
+	return append(kinds, &egpu.GPU{})
+}
+
+// serves says the cluster has a kind of elasticgpu.io.
+func (s *Shell) serves(kind string) bool {
+	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind(kind).GroupKind(), egpu.GroupVersion.Version)
+	return err == nil
+}
+
+// deviceKinds are the kinds that say how devices count. A cluster may be too old
+// to have them.
+func (s *Shell) deviceKinds() ([]client.Object, error) {
+	if s.options.Devices == nil {
+		return nil, nil
+	}
+	kind := resourceapi.SchemeGroupVersion.WithKind("DeviceClass")
+	_, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if apimeta.IsNoMatchError(err) {
+		s.options.Log.Info("no ResourceClaims here: there are no devices to count")
+		return nil, nil
+	}
+	return s.options.Devices.Kinds(), err
+}
