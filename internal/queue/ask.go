@@ -169,6 +169,9 @@ func (s *Shell) addReality(out *v1alpha1.Standing, wl *kueue.Workload) {
 	for _, check := range wl.Status.AdmissionChecks {
 		out.Checks = append(out.Checks, v1alpha1.Check{Name: string(check.Name), State: string(check.State), Message: check.Message})
 	}
+	if l, waits := s.late[workload.KeyOf(wl)]; waits {
+		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, l.why
+	}
 	switch {
 	case workload.IsFinished(wl):
 		out.State = "Finished"

@@ -98,6 +98,12 @@ func (s *Shell) inTopology(flavors map[string]string) bool {
 	return false
 }
 
+// late is a workload whose checks are ready, and why its nodes have no room yet.
+type late struct {
+	*tracked
+	why string
+}
+
 // placeLate finds places in the topology for a workload whose checks are ready,
 // and admits it. Where there is no room yet, as while nodes start, it is tried
 // again with every change of them.
@@ -109,10 +115,10 @@ func (s *Shell) placeLate(t *tracked) {
 		s.options.Placer.Remove(key)
 		placed, refusal := s.options.Placer.Place(s.placeRequest(&w, t.object))
 		if refusal != nil {
-			if s.late[key] == nil { // else it has been told
+			if _, told := s.late[key]; !told {
 				s.tell(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
 			}
-			s.late[key] = t
+			s.late[key] = late{t, refusal.Reason}
 			return
 		}
 		w.Admission.Placement = placed

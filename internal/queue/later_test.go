@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -128,6 +130,11 @@ func TestPlaceOnNodesThatCame(t *testing.T) {
 	}
 	if told := p.told(); len(told) != 1 {
 		t.Errorf("why it waits is told once: %q", told)
+	}
+	var standing v1alpha1.Standing
+	p.addReality(&standing, p.world["one"])
+	if standing.Reason != "PendingDelayedTopologyRequests" || !strings.Contains(standing.Message, "refused by 2 nodes") {
+		t.Errorf("who asks is told %q: %q", standing.Reason, standing.Message)
 	}
 	p.newNode("named")
 	delayed, assigned := state()

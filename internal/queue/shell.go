@@ -59,8 +59,7 @@ type Shell struct {
 	lookAll bool
 	// unplaced are holders whose room on nodes is not known yet.
 	unplaced []*tracked
-	// late are those whose checks are ready, and whose nodes have no room yet.
-	late map[admission.Key]*tracked
+	late     map[admission.Key]late
 	// shaken are workloads that may have lost a node.
 	shaken map[admission.Key]bool
 	// flat is what is known of queues that have flavors with topologies.
@@ -145,7 +144,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
-		late:           map[admission.Key]*tracked{},
+		late:           map[admission.Key]late{},
 		shaken:         map[admission.Key]bool{},
 		pace:           pace{writers: options.Writers},
 	}
@@ -322,8 +321,8 @@ func (s *Shell) handle(m message) {
 func (s *Shell) sawWorld(obj client.Object, gone bool) {
 	if s.options.Placer.Saw(obj, gone) {
 		s.engine.Apply(admission.CapacityChanged{})
-		for _, t := range s.late {
-			s.look(t)
+		for _, l := range s.late {
+			s.look(l.tracked)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -35,13 +36,17 @@ func TestProvisioning(t *testing.T) {
 	waitCheck(t, ns, metav1.ConditionFalse, "ProvisioningRequestNotServed", "install cluster-autoscaler's CRD provisioningrequests.autoscaling.x-k8s.io")
 	waitActive(t, ns, kueue.ClusterQueueActiveReasonAdmissionCheckInactive)
 
-	objects, err := crds.ProvisioningRequests()
-	if err != nil {
-		t.Fatal(err)
+	install := func() []*unstructured.Unstructured {
+		objects, err := crds.ProvisioningRequests()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, crd := range objects {
+			cluster.Make(t, crd)
+		}
+		return objects
 	}
-	for _, crd := range objects {
-		cluster.Make(t, crd)
-	}
+	objects := install()
 	waitCheck(t, ns, metav1.ConditionTrue, "Active", "The admission check is active")
 	waitActive(t, ns, kueue.ClusterQueueActiveReasonReady)
 
@@ -66,14 +71,20 @@ func TestProvisioning(t *testing.T) {
 	t.Run("topology", placedWhenNodesCome)
 	t.Run("killed", requestsAfterAKill)
 
-	// Without the CRD the check does not work any more, and nothing else is harmed.
+	// Without the CRD the check does not work any more; with it, it does again.
 	for _, crd := range objects {
 		if err := cluster.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
+		waitGone(t, crd)
 	}
 	patch(t, check, `{"spec":{"parameters":{"kind":"ProvisioningRequestConfig"}}}`)
 	waitCheck(t, ns, metav1.ConditionFalse, "ProvisioningRequestNotServed", "")
+	install()
+	waitCheck(t, ns, metav1.ConditionTrue, "Active", "")
+	_, wl := asking(t, ns, "again", 1, "0s")
+	says(t, request(t, wl, ns, 1), provisioning.Provisioned, true, "there you are")
+	waitCondition(t, wl, kueue.WorkloadFinished, true)
 }
 
 // provisioned gives a queue a check for cluster-autoscaler with a configuration.

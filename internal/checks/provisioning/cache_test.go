@@ -40,7 +40,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}}
 	created := 0
 	var seen *ProvisioningRequestList // by the cache; nil: all there is
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(wl).WithObjects(wl, config, check, spot).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(wl).WithIndex(&ProvisioningRequest{}, ownerIndex, ownerUID).WithObjects(wl, config, check, spot).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if requests, ok := list.(*ProvisioningRequestList); ok && seen != nil {
 				requests.Items = seen.Items

@@ -57,7 +57,10 @@ func Setup(mgr ctrl.Manager, cleanUp bool) error {
 			workloads.Watch(source.Kind(from, client.Object(&kueue.ProvisioningRequestConfig{}), usersOfConfig)),
 		)
 	}
-	s.watchRequests = func() error {
+	s.watchRequests = func(ctx context.Context) error {
+		if err := from.IndexField(ctx, &ProvisioningRequest{}, ownerIndex, ownerUID); err != nil {
+			return err
+		}
 		return workloads.Watch(source.Kind(from, &ProvisioningRequest{}, handler.TypedEnqueueRequestsFromMapFunc(ownerOf)))
 	}
 
@@ -73,6 +76,16 @@ func Setup(mgr ctrl.Manager, cleanUp bool) error {
 		Watches(&kueue.ProvisioningRequestConfig{}, configured).
 		WatchesMetadata(&apiextensionsv1.CustomResourceDefinition{}, ours, builder.WithPredicates(crd)).
 		Complete(s)
+}
+
+// ownerIndex finds the requests of a workload.
+const ownerIndex = "metadata.ownerReferences.uid"
+
+func ownerUID(request client.Object) []string {
+	if owner := metav1.GetControllerOf(request); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
 }
 
 // ownerOf is the workload a request was made for.
@@ -140,7 +153,8 @@ type served struct {
 	client client.Client
 	cache  cache.Cache
 
-	watchWorkloads, watchRequests func() error
+	watchWorkloads func() error
+	watchRequests  func(context.Context) error
 
 	mu      sync.Mutex
 	began   bool      // to watch workloads
@@ -206,7 +220,7 @@ func (s *served) look(ctx context.Context) (again time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.watchRequests(); err != nil {
+	if err := s.watchRequests(ctx); err != nil {
 		return 0, err
 	}
 	s.watched = crd.UID

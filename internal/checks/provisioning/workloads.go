@@ -21,7 +21,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// workloads keeps the requests of workloads with quota, and answers for them.
+// workloads keeps the requests of workloads with quota, and answers for them. It
+// looks at one after the other.
 type workloads struct {
 	client   client.Client
 	recorder events.EventRecorder
@@ -82,14 +83,12 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 // owned are a workload's requests.
 func (c *workloads) owned(ctx context.Context, wl *kueue.Workload) ([]*ProvisioningRequest, error) {
 	list := &ProvisioningRequestList{}
-	if err := c.client.List(ctx, list, client.InNamespace(wl.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.client.List(ctx, list, client.InNamespace(wl.Namespace), client.MatchingFields{ownerIndex: string(wl.UID)}); err != nil {
 		return nil, err
 	}
 	var out []*ProvisioningRequest
 	for i := range list.Items {
-		if metav1.IsControlledBy(&list.Items[i], wl) {
-			out = append(out, list.Items[i].DeepCopy())
-		}
+		out = append(out, &list.Items[i])
 	}
 	return out, nil
 }

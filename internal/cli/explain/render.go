@@ -122,6 +122,9 @@ func headline(a *Answer) string {
 	case "Admitted":
 		return fmt.Sprintf("%s was admitted from %s, and is %s.", a.Job, queue, strings.ToLower(a.Status))
 	case "QuotaReserved":
+		if x.Reason == nodesToCome {
+			return fmt.Sprintf("%s has its quota in %s, and waits for its nodes.", a.Job, queue)
+		}
 		return fmt.Sprintf("%s has its quota in %s, and waits for admission checks.", a.Job, queue)
 	case "Evicting":
 		return fmt.Sprintf("%s is being stopped in %s, and will wait again.", a.Job, queue)
@@ -153,6 +156,10 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + ending
 }
 
+// nodesToCome is the reason of a workload whose checks are ready, and whose nodes
+// are not.
+const nodesToCome = "PendingDelayedTopologyRequests"
+
 // because are the reasons in plain words.
 var because = map[string]string{
 	"Pending":                      "it is waiting for its turn",
@@ -168,6 +175,7 @@ var because = map[string]string{
 	"OnHold":                       "the queue is stopped",
 	"AdmissionGated":               "an admission gate is on it",
 	"Preempted":                    "another job took its place",
+	nodesToCome:                    "the nodes that were made for it have no room for all its pods yet",
 }
 
 func (p *page) why(x *v1alpha1.Standing) {

@@ -100,6 +100,10 @@ var answers = map[string]*Answer{
 		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}
 		x.Checks = []v1alpha1.Check{{Name: "budget", State: "Ready"}, {Name: "provisioning", State: "Pending", Message: "Waiting for 4 nodes"}}
 	}),
+	"NodesToCome": waiting("PendingDelayedTopologyRequests", "the pod fits nowhere; it is refused by 1 node: node labels do not match (1)", func(x *v1alpha1.Standing) {
+		x.State, x.Position = "QuotaReserved", 0
+		x.Checks = []v1alpha1.Check{{Name: "provisioning", State: "Ready", Message: "Provisioned"}}
+	}),
 	"Admitted": {Job: "job/a", Status: "PENDING", Pods: "3 of 4 up", Standing: &v1alpha1.Standing{
 		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
