@@ -10,28 +10,45 @@ import "slices"
 func (e *Engine) claim(a *assignment) {
 	w := a.w
 	q := w.queue
-	kept := *a
-	kept.key = w.class.key
+	key := w.class.key
 	e.dequeue(w)
 	q.pending++
+	e.setClaim(a, key)
+	t := q.node.root.tree
+	i, _ := slices.BinarySearchFunc(t.waiting, w, turn)
+	t.waiting = slices.Insert(t.waiting, i, w)
+	q.claims = append(q.claims, w)
+	e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
+	w.spec.Promised = true
+}
+
+// dropPassing gives claims up on room that others leave for nobody in particular.
+func (e *Engine) dropPassing(t *tree) {
+	for _, w := range slices.Clone(t.waiting) {
+		if !w.displaced() {
+			e.backInLine(w)
+		}
+	}
+}
+
+// setClaim notes the room that a workload waits for, and keeps it from others.
+func (e *Engine) setClaim(a *assignment, key string) {
+	kept := *a
+	kept.key = key
 	kept.counts = slices.Clone(a.counts)
 	kept.usage = slices.Clone(a.usage)
 	kept.flavors = make([][]int32, len(a.shape.podSets))
 	for i := range kept.flavors {
 		kept.flavors[i] = slices.Clone(a.flavors[i])
 	}
-	kept.need, kept.misses, kept.victims, kept.avoid, kept.drops, kept.picks = nil, nil, nil, nil, nil, nil
-	w.claimed, w.claim = &kept, kept.usage
-	for _, u := range w.claim {
-		e.count(q, u.fr, u.v, future)
+	kept.need, kept.misses, kept.victims, kept.avoid, kept.drops, kept.picks, kept.kept = nil, nil, nil, nil, nil, nil, nil
+	a.w.claimed, a.w.claim = &kept, kept.usage
+	for _, u := range a.w.claim {
+		e.count(a.w.queue, u.fr, u.v, future)
 	}
 	if e.opts.Placer != nil {
-		e.opts.Placer.Hold(w.spec.Key, a.placed)
+		e.opts.Placer.Hold(a.w.spec.Key, a.placed)
 	}
-	t := q.node.root.tree
-	t.waiting = append(t.waiting, w)
-	q.claims = append(q.claims, w)
-	e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
 }
 
 // unclaim gives a claim up.
@@ -72,76 +89,75 @@ func without(list []*workload, w *workload) []*workload {
 	return list
 }
 
-// setAside sends a claim's holder back in line.
-func (e *Engine) setAside(w *workload) {
-	w.aside = e.decision
-	if w.claim == nil {
-		return
-	}
+// backInLine sends a claim's holder back in line.
+func (e *Engine) backInLine(w *workload) {
 	q := w.queue
 	e.unclaim(w, true)
 	w.queue = q
 	e.enqueue(w)
 }
 
-// dropClaims sets all claims and reservations of a tree aside.
+// setAside takes a claim from its holder for another.
+func (e *Engine) setAside(w *workload) {
+	w.aside = e.decision
+	if w.claim != nil {
+		e.backInLine(w)
+	}
+}
+
+// dropClaims gives all claims and reservations of a tree up, to be made again as things are by then.
 func (t *tree) dropClaims(e *Engine) {
 	for _, w := range slices.Clone(t.waiting) {
-		e.setAside(w)
+		e.backInLine(w)
+		e.inherit(w)
 	}
 	for _, c := range slices.Clone(t.reserving) {
 		e.unpark(c)
 	}
 }
 
-// completeClaims admits those whose room is there by now, on any flavor.
-func (e *Engine) completeClaims(t *tree) {
-	if !t.touched {
+// completeClaims admits those whose room is there by now, on any flavor. At the start of a decision (anew) the others
+// claim what they would if they were to do so now: a claim depends on how things stand, not on when it was made.
+func (e *Engine) completeClaims(t *tree, anew bool) {
+	if !t.touched || e.unready > 0 {
 		return
 	}
 	t.touched = false
 	for _, w := range slices.Clone(t.waiting) {
-		if w.claim == nil || e.unready > 0 {
-			continue
+		if e.unready > 0 {
+			return
 		}
 		kept := w.claimed
 		e.liftClaim(w, false)
 		a := e.newAssignment()
-		a.reset(w, kept.shape)
-		copy(a.counts, kept.counts)
-		e.scratch.fitOnly = true
-		e.evals++
-		e.attempt(a)
-		e.scratch.fitOnly = false
-		if a.mode == fit && len(a.victims) == 0 || e.asClaimed(a, kept) {
-			a.partial = kept.partial
-			e.restoreClaim(w)
+		e.fitOnly(w, kept.shape, a)
+		e.putClaim(w)
+		switch {
+		case !a.promising():
+		case a.mode == fit:
 			e.unclaim(w, !slices.Equal(kept.usage, a.usage))
 			w.struck = e.decision
 			e.admit(a)
-		} else {
-			e.restoreClaim(w)
+		case anew && !a.asClaimed(kept):
+			e.liftClaim(w, true)
+			e.setClaim(a, kept.key)
 		}
 		e.recycle(a)
 	}
 }
 
-// asClaimed assigns what the workload waited for, if all of it is there.
-func (e *Engine) asClaimed(a, kept *assignment) bool {
-	a.reset(kept.w, kept.shape)
-	copy(a.counts, kept.counts)
-	a.usage = append(a.usage, kept.usage...)
-	for _, fl := range kept.flavors {
-		a.flavors = append(a.flavors, slices.Clone(fl))
-	}
-	for _, u := range a.usage {
-		level, _ := kept.w.queue.node.borrowLevel(u.fr, u.v, now)
-		a.borrow = max(a.borrow, level)
-	}
-	return a.fits(now) && a.fits(future) && (e.opts.Placer == nil || e.tryPlace(a))
+// fitOnly is evaluate without displacing anyone, or taking over what others wait for.
+func (e *Engine) fitOnly(w *workload, s *shape, a *assignment) {
+	e.scratch.fitOnly = true
+	e.evaluate(w, s, a)
+	e.scratch.fitOnly = false
 }
 
-func (e *Engine) restoreClaim(w *workload) {
+func (a *assignment) asClaimed(kept *assignment) bool {
+	return slices.Equal(a.counts, kept.counts) && slices.EqualFunc(a.flavors, kept.flavors, slices.Equal)
+}
+
+func (e *Engine) putClaim(w *workload) {
 	for _, u := range w.claim {
 		w.queue.node.add(u.fr, u.v, future)
 	}
@@ -150,49 +166,87 @@ func (e *Engine) restoreClaim(w *workload) {
 	}
 }
 
-// reserve keeps the blocked head of a StrictFIFO queue from being overtaken:
-// what it could use of its own quota is not lent out meanwhile. A queue that can
-// always take its quota back needs no such protection.
+// reserve keeps room from others while a refused workload waits: what it could use of its own quota for the blocked
+// head of a StrictFIFO queue, so that it is not overtaken, and what is free of the room it will have for
+// who is only too new in line to displace others.
 func (e *Engine) reserve(c *class, a *assignment) {
 	q := c.queue
-	for _, o := range slices.Clone(q.node.root.tree.reserving) {
-		if o.queue == q { // another was first in line before
-			e.unreserve(o)
-			e.settleReserve(o)
+	t := q.node.root.tree
+	if q.spec.StrictFIFO {
+		for _, o := range slices.Clone(t.reserving) {
+			if o.queue == q { // another was first in line before
+				e.unreserve(o)
+				e.settleReserve(o)
+			}
 		}
 	}
-	if a.reserves() {
-		for _, u := range a.usage {
-			cl := &q.node.cells[u.fr]
-			v := min(u.v, cl.nominal-cl.use[future])
-			if a.borrow > 0 {
-				v = u.v
-				if cl.borrow != noLimit {
-					v = min(v, cl.nominal+cl.borrow-cl.use[future])
-				}
-			}
-			if v > 0 {
-				c.reserved = append(c.reserved, amount{u.fr, v})
-				q.node.add(u.fr, v, future)
-				q.node.root.tree.rebalance(q, u.fr)
-			}
-		}
+	room := a.kept
+	if len(room) == 0 && a.reserves() {
+		room = a.entitled()
+	}
+	for _, u := range room {
+		c.reserved = append(c.reserved, u)
+		q.node.add(u.fr, u.v, future)
+		t.rebalance(q, u.fr)
 	}
 	if len(c.reserved) > 0 {
-		t := q.node.root.tree
 		t.reserving = append(t.reserving, c)
 		t.version++
 	}
 	e.settleReserve(c)
 }
 
-// reserves says whether a refused workload keeps others from its quota. Where
-// shares decide they protect the head well enough.
+// reserves says whether a refused workload keeps others from its room. A queue that can
+// always take its quota back needs no protection for its head; and where shares decide, they protect it well enough.
 func (a *assignment) reserves() bool {
 	q := a.w.queue
-	return a.mode == noCandidates && !a.promising() && q.spec.StrictFIFO &&
+	return len(a.kept) > 0 || a.mode == noCandidates && !a.promising() && q.spec.StrictFIFO &&
 		q.node.parent != nil && q.node.root.tree.policy == PolicyFIFO &&
 		q.spec.Preemption.ReclaimWithinCohort != PreemptAny
+}
+
+// entitled is what a blocked head could use of its queue's quota, or, if it has to borrow, within its limit.
+func (a *assignment) entitled() []amount {
+	var room []amount
+	for _, u := range a.usage {
+		cl := &a.w.queue.node.cells[u.fr]
+		v := min(u.v, cl.nominal-cl.use[future])
+		if a.borrow > 0 {
+			v = u.v
+			if cl.borrow != noLimit {
+				v = min(v, cl.nominal+cl.borrow-cl.use[future])
+			}
+		}
+		if v > 0 {
+			room = append(room, amount{u.fr, v})
+		}
+	}
+	return room
+}
+
+// lookAhead asks what a workload that is too new in line to displace others will do when it is not. If it will get in,
+// it keeps what is free of that room: who took it meanwhile would only be displaced again.
+func (e *Engine) lookAhead(a *assignment) {
+	b := e.newAssignment()
+	defer e.recycle(b)
+	e.evaluateLater(a.w, a.shape, b)
+	if !b.promising() || len(b.victims) == 0 || len(b.drops) > 0 {
+		return
+	}
+	a.borrow, a.usage = b.borrow, append(a.usage[:0], b.usage...)
+	for _, u := range b.usage {
+		if v := min(u.v, a.w.queue.node.available(u.fr, future)); v > 0 {
+			a.kept = append(a.kept, amount{u.fr, v})
+		}
+	}
+}
+
+// evaluateLater is evaluate as if the workload had waited long enough to displace others.
+func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
+	patience := e.opts.PreemptAfter
+	e.opts.PreemptAfter = 0
+	e.evaluate(w, s, a)
+	e.opts.PreemptAfter = patience
 }
 
 // unreserve takes a reservation back while its class is looked at again.

@@ -42,6 +42,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.turnWithTime()
 	e.fireTimers(at)
 	e.reviewHolders(at)
+	e.callHeirs()
 	for len(e.work) > 0 && !e.opts.HoldersOnly {
 		if e.unsorted || e.opts.BlockUntilReady {
 			slices.SortFunc(e.work, e.laterTree)
@@ -92,10 +93,14 @@ func (t *tree) head() *workload {
 	return best
 }
 
-// outdated: things went on since the verdict was noted.
+// outdated: things went on since the verdict was noted, or came to the same in the end.
 func (e *Engine) outdated(p Park) bool {
 	w := e.workloads[p.Workload]
-	return w == nil || w.holds || w.told != p.Reason
+	if w == nil || w.holds || w.told != p.Reason || w.heard == p.Reason {
+		return true
+	}
+	w.heard = p.Reason
+	return false
 }
 
 // decideTree runs rounds until nobody in the tree can be helped further.
@@ -107,14 +112,16 @@ func (e *Engine) decideTree(t *tree) {
 	for _, q := range t.queues {
 		e.refreshShares(q)
 	}
+	e.dropPassing(t)
+	e.handOver(t)
 	for _, c := range slices.Clone(t.reserving) {
 		t.shifts++
 		e.unpark(c) // reservations are made anew in each decision
 		e.settleReserve(c)
 	}
 	t.lending = true
-	for {
-		e.completeClaims(t)
+	for anew := true; ; anew = false {
+		e.completeClaims(t, anew)
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) && !e.lendRest(t) {
 			return
@@ -295,6 +302,9 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 		e.attemptOverClaims(t, a)
 	}
 	a.withdrawn = e.stepsBack(t, a)
+	if a.patient && !a.promising() && !a.withdrawn {
+		e.lookAhead(a)
+	}
 	a.version = t.version
 }
 
@@ -358,7 +368,8 @@ func (e *Engine) admit(a *assignment) {
 	}
 	w.spec.Admission = adm
 	w.reserved = nanos(e.at)
-	w.assumed, w.admitted, w.told = true, e.decision, ""
+	w.assumed, w.admitted, w.told, w.heard = true, e.decision, "", ""
+	e.makeRoom(w, nil)
 	w.queue.node.root.tree.admittedIn = e.decision
 	usage := slices.Clone(a.usage)
 	if w.queue.spec.UsageFairSharing {
@@ -421,7 +432,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 		e.curbed = append(e.curbed, c)
 	}
 	e.registerWaits(c, a)
-	if c.queue.spec.StrictFIFO {
+	if c.queue.spec.StrictFIFO || len(a.kept)+len(c.lifted) > 0 {
 		e.reserve(c, a)
 	}
 	c.refusedIn = c.queue.node.root.tree.shifts

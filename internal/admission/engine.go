@@ -76,10 +76,12 @@ type Engine struct {
 	unsorted bool     // work grew
 	curbed   []*class // refused for what holds in this decision only: they look again in the next
 	review   []*workload
-	timers   []timer
+	timers   heap[timer]
 	byUsage  []*queue               // whose order follows usage
 	notesAt  time.Time              // when usage is noted next; zero: to be seen
 	evicting map[*workload]struct{} // holders on their way out
+	unnamed  []*workload            // of those, who has yet to be joined to the one it leaves for
+	heirs    []*workload            // who has yet to be given its claim again
 	unready  int                    // holders whose pods are awaited under BlockUntilReady
 
 	scratch  scratch
@@ -115,6 +117,7 @@ type workload struct {
 	assumed  bool     // admitted by us, not yet confirmed
 	admitted uint64   // decision in which we admitted it
 	told     Reason
+	heard    Reason // what the last plan that said something told it
 	held     string // message of why it is not even in line
 	reviewed bool   // listed in Engine.review
 	timer    time.Time
@@ -122,6 +125,13 @@ type workload struct {
 	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
 	aside    uint64 // decision in which its claim was set aside; at most once in each
 	barredIn uint64 // decision in which another queue took its admission back
+
+	roomFor  *workload // the one it was preempted for
+	left     bool      // it has let go for it
+	sought   string    // the UID of that one, when it was looked for
+	leaveFor int       // how many are leaving for it
+	leftFor  int       // how many have let go for it, and are in line again
+	heir     bool      // listed in Engine.heirs or tree.heirs
 }
 
 type localQueue struct {

@@ -194,8 +194,10 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	a := e.newAssignment()
 	defer e.recycle(a)
 	evals := e.evals
+	e.shiftReserve(w.class, -1)
+	defer e.shiftReserve(w.class, 1)
 	e.evaluate(w, w.class.shape, a)
-	e.evals = evals
+	defer func() { e.evals = evals }()
 	for _, v := range a.victims {
 		x.Victims = append(x.Victims, v.w.blocker(v.why))
 	}
@@ -227,12 +229,9 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 // wouldDisplace says whether a workload that is too new in line to displace anyone would find someone,
 // had it waited long enough.
 func (e *Engine) wouldDisplace(w *workload) bool {
-	patience, evals := e.opts.PreemptAfter, e.evals
-	defer func() { e.opts.PreemptAfter, e.evals = patience, evals }()
-	e.opts.PreemptAfter = 0
 	a := e.newAssignment()
 	defer e.recycle(a)
-	e.evaluate(w, w.class.shape, a)
+	e.evaluateLater(w, w.class.shape, a)
 	return len(a.victims) > 0
 }
 

@@ -34,11 +34,12 @@ type assignment struct {
 	version   uint64 // of the tree when this was computed
 	partial   bool
 	backfill  bool
-	withdrawn bool    // it would borrow what another queue's own can use
-	barred    bool    // preempted too lately to displace anyone in other queues
-	patient   bool    // too new in line to displace anyone who runs
-	curbed    bool    // someone it could displace keeps its place in this decision
-	avoid     []int32 // flavors whose nodes had no room
+	withdrawn bool     // it would borrow what another queue's own can use
+	barred    bool     // preempted too lately to displace anyone in other queues
+	patient   bool     // too new in line to displace anyone who runs
+	kept      []amount // then, what is free of the room it will have
+	curbed    bool     // someone it could displace keeps its place in this decision
+	avoid     []int32  // flavors whose nodes had no room
 	failed    *Refusal
 	joint     bool        // picks says which flavors to try
 	floor     mode        // the least that will do for each, then
@@ -102,7 +103,7 @@ func (a *assignment) reset(w *workload, s *shape) {
 		counts:  append(a.counts[:0], s.counts...),
 		flavors: a.flavors[:0],
 		usage:   a.usage[:0], need: a.need[:0], misses: a.misses[:0],
-		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0], picks: a.picks[:0],
+		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0], picks: a.picks[:0], kept: a.kept[:0],
 	}
 }
 

@@ -132,6 +132,10 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 	}
 	e.shiftClaims(t.waiting, -1) // they stand in line like everyone
 	defer e.shiftClaims(t.waiting, 1)
+	for _, c := range t.reserving {
+		e.shiftReserve(c, -1)
+		defer e.shiftReserve(c, 1)
+	}
 	ends := e.endings(t, at, true, &tr)
 	line := e.aheadOf(t, w)
 	a := e.newAssignment()

@@ -229,6 +229,7 @@ func (e *Engine) stepBack(a *assignment) {
 	c := a.w.class
 	t := c.queue.node.root.tree
 	e.sleep(c)
+	e.settleReserve(c)
 	c.refusedAt, c.refusedIn = t.helps, t.shifts
 	a.misses = a.misses[:0]
 	for _, u := range a.usage {

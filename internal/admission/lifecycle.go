@@ -80,6 +80,7 @@ func (e *Engine) forget(w *workload) {
 	e.release(w)
 	e.withdraw(w)
 	e.leaveLocal(w)
+	e.makeRoom(w, nil)
 	w.gone = true
 	delete(e.workloads, w.spec.Key)
 }
@@ -100,6 +101,7 @@ func (ev WriteFailed) apply(e *Engine) {
 	if w.holds && w.leaving && !w.spec.Evicting {
 		// Those who counted on its going must look again.
 		e.setLeaving(w, false)
+		e.makeRoom(w, nil)
 		w.queue.node.root.tree.dropClaims(e)
 		e.reviewLater(w)
 	}
@@ -112,6 +114,7 @@ func (e *Engine) withdraw(w *workload) {
 	}
 	if w.claim != nil {
 		e.unclaim(w, true)
+		w.spec.Promised = false
 	}
 	w.queue = nil
 }
@@ -125,7 +128,7 @@ func (e *Engine) hold(w *workload, spec Workload) {
 		e.keepHolding(w, spec)
 		return
 	}
-	leaving := w.leaving || spec.Evicting
+	leaving, p := w.leaving || spec.Evicting, w.roomFor
 	if w.holds {
 		spec.keepPlacement(w.spec.Admission)
 	}
@@ -134,7 +137,7 @@ func (e *Engine) hold(w *workload, spec Workload) {
 	w.spec, w.queue = spec, q
 	w.reserved = nanos(spec.Admission.ReservedAt)
 	w.order = e.orderTime(&spec)
-	w.assumed, w.told = false, ""
+	w.assumed, w.told, w.heard = false, "", ""
 	e.occupy(w, slices.Clone(usage))
 	if e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
@@ -142,6 +145,7 @@ func (e *Engine) hold(w *workload, spec Workload) {
 	if leaving {
 		e.setLeaving(w, true)
 	}
+	e.readName(w, p)
 	e.reviewLater(w)
 }
 
@@ -162,6 +166,7 @@ func (e *Engine) keepHolding(w *workload, spec Workload) {
 	e.await(w, !spec.PodsReady)
 	if spec.Evicting {
 		e.setLeaving(w, true)
+		e.readName(w, w.roomFor)
 	}
 	e.reviewLater(w)
 }
@@ -350,7 +355,7 @@ func holderAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
 	count := int64(ps.Count)
 	left := count
 	if spec != nil {
-		left = max(0, count-int64(spec.Reclaimable))
+		left = min(count, int64(spec.Left())) // it may have been admitted for what was left then
 	}
 	if ps.Usage != nil {
 		v := ps.Usage[res]
@@ -383,7 +388,7 @@ func addAmount(list []amount, fr int32, v int64) []amount {
 
 // pend makes w a pending workload.
 func (e *Engine) pend(w *workload, spec Workload) {
-	wasEvicted := w.holds
+	wasEvicted, p := w.holds, w.roomFor
 	e.release(w)
 	order := e.orderTime(&spec)
 	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && (w.class != nil || w.claim != nil)
@@ -398,6 +403,7 @@ func (e *Engine) pend(w *workload, spec Workload) {
 	if same {
 		w.spec.PodSets = w.shape().podSets
 	}
+	e.readName(w, p)
 	e.place(w)
 }
 
@@ -419,7 +425,7 @@ func (e *Engine) place(w *workload) {
 		}
 		e.withdraw(w)
 		if w.held != message { // the token alone does not tell one misconfiguration from another
-			w.told, w.held = "", message
+			w.told, w.heard, w.held = "", "", message
 		}
 		e.park(w, reason, message)
 		return
@@ -431,6 +437,7 @@ func (e *Engine) place(w *workload) {
 	e.withdraw(w)
 	w.queue = q
 	e.enqueue(w)
+	e.inherit(w)
 }
 
 // heldBack says why a workload may not even stand in line.

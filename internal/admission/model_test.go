@@ -38,7 +38,7 @@ func heldBy(w Workload, flavor, res string) int64 {
 		}
 		for _, spec := range w.PodSets {
 			if spec.Name == ps.Name {
-				sum += int64(max(0, ps.Count-spec.Reclaimable)) * spec.Requests[res]
+				sum += int64(min(ps.Count, spec.Left())) * spec.Requests[res]
 			}
 		}
 	}

@@ -20,9 +20,9 @@ type queue struct {
 	groupOf []int32 // by resource index: its group, or -1
 
 	classes map[string]*class
-	active  []*class // heap by the first member's turn
-	parked  int      // how many classes are parked
-	pending int      // workloads in classes or waiting with a claim
+	active  heap[*class] // by the first member's turn
+	parked  int          // how many classes are parked
+	pending int          // workloads in classes or waiting with a claim
 
 	holders    []*workload // by preemption order: low priority first, then newest
 	locals     []*localQueue
@@ -43,9 +43,9 @@ type class struct {
 	key       string
 	queue     *queue
 	shape     *shape
-	members   []*workload // heap by turn
-	lead      *workload   // the first of them, by whose turn the class waits
-	pos       int         // in queue.active; -1 when not there
+	members   heap[*workload] // by turn
+	lead      *workload       // the first of them, by whose turn the class waits
+	pos       int             // in queue.active; -1 when not there
 	parked    bool
 	patient   bool // parked while its first was too new in line to displace anyone
 	barred    bool // likewise, preempted too lately to displace others
@@ -60,7 +60,7 @@ type class struct {
 	asks      []amount         // what a member takes, if only one answer is possible
 	by        *localQueue      // under usage fair sharing: the local queue all members share
 
-	reserved []amount // of a blocked StrictFIFO head: quota not lent out meanwhile
+	reserved []amount // kept from others meanwhile: of a blocked StrictFIFO head, or of one too new in line
 	lifted   []amount // what was reserved before it was looked at again
 }
 
@@ -132,123 +132,19 @@ func victimOrder(a, b *workload) int {
 	return byName(a, b)
 }
 
-// before says whether class a's first member has its turn before b's.
-func (q *queue) before(a, b *class) bool {
-	if a.by != nil && b.by != nil && a.by != b.by {
-		if a.by.share != b.by.share {
-			return a.by.share < b.by.share
-		}
+// before: its first member has its turn before the other's.
+func (c *class) before(o *class) bool {
+	if c.by != nil && o.by != nil && c.by != o.by && c.by.share != o.by.share {
+		return c.by.share < o.by.share
 	}
-	return turn(a.members[0], b.members[0]) < 0
+	return c.members[0].before(o.members[0])
 }
 
-// The heap of active classes.
+func (c *class) stands(at int) { c.pos = at }
 
-func (q *queue) activate(c *class) {
-	c.pos = len(q.active)
-	q.active = append(q.active, c)
-	q.classUp(c.pos)
-}
+func (w *workload) before(o *workload) bool { return turn(w, o) < 0 }
 
-func (q *queue) deactivate(c *class) {
-	i, last := c.pos, len(q.active)-1
-	q.active[i] = q.active[last]
-	q.active[i].pos = i
-	q.active[last] = nil
-	q.active = q.active[:last]
-	c.pos = -1
-	if i < last {
-		q.classDown(q.classUp(i))
-	}
-}
-
-func (q *queue) classUp(i int) int {
-	for i > 0 {
-		p := (i - 1) / 2
-		if !q.before(q.active[i], q.active[p]) {
-			break
-		}
-		q.swapClasses(i, p)
-		i = p
-	}
-	return i
-}
-
-func (q *queue) classDown(i int) {
-	for {
-		l := 2*i + 1
-		if l >= len(q.active) {
-			return
-		}
-		if r := l + 1; r < len(q.active) && q.before(q.active[r], q.active[l]) {
-			l = r
-		}
-		if !q.before(q.active[l], q.active[i]) {
-			return
-		}
-		q.swapClasses(i, l)
-		i = l
-	}
-}
-
-func (q *queue) swapClasses(i, j int) {
-	a := q.active
-	a[i], a[j] = a[j], a[i]
-	a[i].pos, a[j].pos = i, j
-}
-
-// The heap of a class's members.
-
-func (c *class) push(w *workload) {
-	w.class, w.pos = c, len(c.members)
-	c.members = append(c.members, w)
-	c.memberUp(w.pos)
-}
-
-func (c *class) drop(w *workload) {
-	i, last := w.pos, len(c.members)-1
-	c.members[i] = c.members[last]
-	c.members[i].pos = i
-	c.members[last] = nil
-	c.members = c.members[:last]
-	w.class, w.pos = nil, -1
-	if i < last {
-		c.memberDown(c.memberUp(i))
-	}
-}
-
-func (c *class) memberUp(i int) int {
-	m := c.members
-	for i > 0 {
-		p := (i - 1) / 2
-		if turn(m[i], m[p]) >= 0 {
-			break
-		}
-		m[i], m[p] = m[p], m[i]
-		m[i].pos, m[p].pos = i, p
-		i = p
-	}
-	return i
-}
-
-func (c *class) memberDown(i int) {
-	m := c.members
-	for {
-		l := 2*i + 1
-		if l >= len(m) {
-			return
-		}
-		if r := l + 1; r < len(m) && turn(m[r], m[l]) < 0 {
-			l = r
-		}
-		if turn(m[l], m[i]) >= 0 {
-			return
-		}
-		m[i], m[l] = m[l], m[i]
-		m[i].pos, m[l].pos = i, l
-		i = l
-	}
-}
+func (w *workload) stands(at int) { w.pos = at }
 
 // enqueue puts a pending workload into its class, active unless the class
 // knows its answer already.
@@ -257,7 +153,8 @@ func (e *Engine) enqueue(w *workload) {
 	c := e.classFor(w)
 	q.pending++
 	first := len(c.members) == 0
-	c.push(w)
+	w.class = c
+	c.members.push(w)
 	q.follow(c)
 	w.spec.PodSets = c.shape.podSets
 	if c.told != "" {
@@ -272,15 +169,15 @@ func (e *Engine) enqueue(w *workload) {
 		e.unpark(c) // being older, it may displace more or sooner than the others could
 	case c.parked:
 		if c.pos >= 0 {
-			q.classDown(q.classUp(c.pos))
+			q.active.fix(c.pos)
 		} else {
 			e.tell(c)
 			return
 		}
 	case first:
-		q.activate(c)
+		q.active.push(c)
 	default:
-		q.classDown(q.classUp(c.pos))
+		q.active.fix(c.pos)
 	}
 	e.ready(q)
 }
@@ -294,19 +191,22 @@ func (e *Engine) dequeue(w *workload) {
 	if len(c.members) == 1 {
 		e.dissolve(c)
 	}
-	c.drop(w)
+	c.members.remove(w.pos)
+	w.class = nil
 	if len(c.members) > 0 {
 		q.follow(c)
 	}
 	if c.pos >= 0 {
-		q.classDown(q.classUp(c.pos))
+		q.active.fix(c.pos)
 	}
 	if wasFirst && c.parked && (c.patient || c.barred) {
 		e.unpark(c) // the next may displace others sooner
 	}
-	if wasFirst && q.spec.StrictFIFO {
+	if wasFirst {
 		e.unreserve(c)
 		e.settleReserve(c)
+	}
+	if wasFirst && q.spec.StrictFIFO {
 		if len(q.active) > 0 {
 			e.unpark(q.active[0]) // it is first now, and may reserve in turn
 		}
@@ -318,7 +218,7 @@ func (e *Engine) dequeue(w *workload) {
 func (e *Engine) dissolve(c *class) {
 	q := c.queue
 	if c.pos >= 0 {
-		q.deactivate(c)
+		q.active.remove(c.pos)
 	}
 	if c.parked {
 		q.parked--

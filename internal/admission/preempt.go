@@ -278,7 +278,7 @@ func (s *search) peek(c *cursor) *workload {
 		if !policy.allows(w, v) {
 			continue
 		}
-		if v.leaving || !v.uses(s.need) || s.fresh && v.admitted != s.decision {
+		if v.leaving || v.roomFor != nil && v.roomFor != w || !v.uses(s.need) || s.fresh && v.admitted != s.decision {
 			continue
 		}
 		if v.struck != s.decision {
@@ -500,6 +500,7 @@ func (e *Engine) preempt(w *workload, v victim) {
 		return
 	}
 	w.struck = e.decision
+	e.makeRoom(v.w, w)
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +

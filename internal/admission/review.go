@@ -69,37 +69,12 @@ func (e *Engine) setTimer(at time.Time, w *workload) {
 		return
 	}
 	w.timer = at
-	e.timers = append(e.timers, timer{at, w})
-	for i := len(e.timers) - 1; i > 0; {
-		p := (i - 1) / 2
-		if !e.timers[i].at.Before(e.timers[p].at) {
-			break
-		}
-		e.timers[i], e.timers[p] = e.timers[p], e.timers[i]
-		i = p
-	}
+	e.timers.push(timer{at, w})
 }
 
-func (e *Engine) popTimer() {
-	last := len(e.timers) - 1
-	e.timers[0] = e.timers[last]
-	e.timers[last] = timer{}
-	e.timers = e.timers[:last]
-	for i := 0; ; {
-		l := 2*i + 1
-		if l >= last {
-			return
-		}
-		if r := l + 1; r < last && e.timers[r].at.Before(e.timers[l].at) {
-			l = r
-		}
-		if !e.timers[l].at.Before(e.timers[i].at) {
-			return
-		}
-		e.timers[i], e.timers[l] = e.timers[l], e.timers[i]
-		i = l
-	}
-}
+func (t timer) before(o timer) bool { return t.at.Before(o.at) }
+
+func (t timer) stands(int) {}
 
 // chance is when a parked workload, the first of its class, may displace more than now; zero: never.
 func (w *workload) chance(e *Engine) time.Time {
@@ -130,7 +105,7 @@ func (w *workload) due(e *Engine) time.Time {
 func (e *Engine) fireTimers(at time.Time) {
 	for len(e.timers) > 0 && !e.timers[0].at.After(at) {
 		t := e.timers[0]
-		e.popTimer()
+		e.timers.remove(0)
 		if t.w.timer.Equal(t.at) {
 			t.w.timer = time.Time{}
 		}
@@ -149,7 +124,7 @@ func (e *Engine) fireTimers(at time.Time) {
 // nextTimer is when the earliest timer that still counts goes off.
 func (e *Engine) nextTimer() time.Time {
 	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due(e)) {
-		e.popTimer()
+		e.timers.remove(0)
 	}
 	if len(e.timers) == 0 {
 		return time.Time{}

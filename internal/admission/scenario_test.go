@@ -20,7 +20,9 @@ import (
 //	options policy=drf strategies=(final,initial) block backfill preempt-after=1s requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
-//	         with "unwritten", nothing of it reaches the objects; with "counted", only how much was done
+//	         with "unwritten", nothing of it reaches the objects; with "written=(a,b)", what is decided about these alone does,
+//	         and the engine is killed; with "counted", only how much was done
+//	restart  an engine that knows nothing but the objects goes on
 //	explain  workload
 //	status, pending, line  queue
 //	cohort, local  name
@@ -96,7 +98,16 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 			i = j
 		}
 		return ""
+	case "restart":
+		sc.shell.e = sc.shell.rebuilt(sc.shell.opts)
+		return ""
 	case "decide":
+		if d.HasArg("written") {
+			p := sc.shell.e.Decide(sc.shell.now)
+			sc.shell.write(p, func(k Key) bool { return slices.Contains(d.CmdArgs[0].Vals, k.Name) })
+			sc.shell.e = sc.shell.rebuilt(sc.shell.opts)
+			return orNothing(sc.format(p))
+		}
 		if d.HasArg("settle") {
 			plans, quiet := sc.shell.settle(50)
 			var b strings.Builder

@@ -42,7 +42,7 @@ func (e *Engine) newShape(podSets []PodSet) *shape {
 	members := make([]int, len(podSets))
 	for i := range podSets {
 		ps := &podSets[i]
-		left := max(0, ps.Count-ps.Reclaimable)
+		left := ps.Left()
 		s.counts[i] = left
 		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Requests)
 		reqs := make([]perPod, 0, len(ps.Requests)+1)

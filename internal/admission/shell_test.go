@@ -76,40 +76,65 @@ func (s *shell) finish(k Key) {
 // their quota until released.
 func (s *shell) decide() Plan {
 	p := s.e.Decide(s.now)
-	for _, a := range p.Admit {
-		w, ok := s.workloads[a.Workload]
-		if !ok || w.Admission != nil {
-			panic(fmt.Sprintf("admitted %v, which is not pending", a.Workload))
-		}
+	s.write(p, func(k Key) bool {
 		if s.failing != nil && s.failing() {
-			s.e.Apply(WriteFailed{w.Key})
-			continue
+			s.e.Apply(WriteFailed{k})
+			return false
 		}
-		w.Admission = a.Admission
-		w.StartedAt = s.now
-		w.EvictedAt, w.EvictedBy = time.Time{}, ""
-		s.workloads[w.Key] = w
-		s.e.Apply(WorkloadChanged{w})
+		return true
+	})
+	return p
+}
+
+// write puts a plan, or what it says of some, into the objects.
+func (s *shell) write(p Plan, written func(Key) bool) {
+	for _, a := range p.Admit {
+		if written(a.Workload) {
+			s.admit(a)
+		}
 	}
 	for _, v := range p.Evict {
-		w, ok := s.workloads[v.Workload]
-		if !ok || w.Admission == nil || w.Evicting {
-			panic(fmt.Sprintf("evicted %v, which holds nothing or is leaving already", v.Workload))
+		if written(v.Workload) {
+			s.evict(v)
 		}
-		if s.failing != nil && s.failing() {
-			s.e.Apply(WriteFailed{w.Key})
-			continue
+	}
+	for _, park := range p.Park {
+		if written(park.Workload) {
+			s.park(park)
 		}
-		w.Evicting = true
-		w.EvictedAt, w.EvictedBy = s.now, string(v.Reason)
-		if v.Reason == ReasonPreempted {
-			w.Preemptions++
-		}
-		s.workloads[w.Key] = w
-		s.e.Apply(WorkloadChanged{w})
 	}
 	s.noteUsage()
-	return p
+}
+
+func (s *shell) admit(a Admit) {
+	w, ok := s.workloads[a.Workload]
+	if !ok || w.Admission != nil {
+		panic(fmt.Sprintf("admitted %v, which is not pending", a.Workload))
+	}
+	w.Admission = a.Admission
+	w.StartedAt = s.now
+	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.Promised = time.Time{}, "", "", false
+	s.workload(w)
+}
+
+func (s *shell) evict(v Evict) {
+	w, ok := s.workloads[v.Workload]
+	if !ok || w.Admission == nil || w.Evicting {
+		panic(fmt.Sprintf("evicted %v, which holds nothing or is leaving already", v.Workload))
+	}
+	w.Evicting = true
+	w.EvictedAt, w.EvictedBy, w.EvictedFor = s.now, string(v.Reason), v.PreemptorUID
+	if v.Reason == ReasonPreempted {
+		w.Preemptions++
+	}
+	s.workload(w)
+}
+
+// park writes down why a workload waits; the engine is not told, it knows.
+func (s *shell) park(p Park) {
+	w := s.workloads[p.Workload]
+	w.Promised = p.Reason == ReasonWaitingForPreemptedWorkloads
+	s.workloads[w.Key] = w
 }
 
 // noteUsage writes the local queues' status.

@@ -178,7 +178,8 @@ type tree struct {
 	tilted     []int32     // flavor-resources some node started to borrow: reclaim may find victims
 	loose      bool        // freed has a set entry
 	touched    bool        // usage went down: a waiting claim may be complete
-	waiting    []*workload // holders of claims, in the order they were granted
+	waiting    []*workload // holders of claims, in the order of their turns
+	heirs      []*workload // who is given its claim again before anything is decided
 	version    uint64      // counts usage changes
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone
@@ -189,7 +190,7 @@ type tree struct {
 	lent      []int32     // flavor-resources for which someone did
 	unheard   []*class    // of those, who has yet to hear why it waits
 	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
-	reserving []*class    // blocked heads of StrictFIFO queues that keep their quota
+	reserving []*class    // who keeps room from others while it waits
 }
 
 // newTree starts counting at 1: what was refused never is 0.

@@ -33,6 +33,10 @@ type Workload struct {
 	// Options.RequeueTimestamp says which of them move the workload back in line.
 	EvictedAt time.Time
 	EvictedBy string
+	// EvictedFor is the UID of the workload it was preempted for, if that is why it is on its way out.
+	EvictedFor string
+	// Promised: it was told to wait for room that others are leaving (WaitingForPreemptedWorkloads).
+	Promised bool
 	// Preemptions is how often it was preempted so far: each time it waits twice as long before it strikes back.
 	Preemptions int32
 
@@ -78,6 +82,9 @@ type PodSet struct {
 	Tolerations  []Toleration
 	Topology     *TopologyRequest
 }
+
+// Left is how many pods have not finished for good.
+func (ps *PodSet) Left() int32 { return max(0, ps.Count-ps.Reclaimable) }
 
 // OnNode is what one pod asks of its node.
 func (ps *PodSet) OnNode() Requests {

@@ -159,7 +159,7 @@ func (e *Engine) refreshShares(q *queue) {
 		l.share = l.weighted(e, e.at)
 	}
 	for i := len(q.active)/2 - 1; i >= 0; i-- {
-		q.classDown(i)
+		q.active.down(i)
 	}
 }
 

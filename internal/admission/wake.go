@@ -38,7 +38,7 @@ func (e *Engine) sleep(c *class) {
 	c.parked = true
 	q.parked++
 	if !q.spec.StrictFIFO && c.pos >= 0 {
-		q.deactivate(c)
+		q.active.remove(c.pos)
 	}
 }
 
@@ -47,6 +47,7 @@ func (e *Engine) tell(c *class) {
 	for _, w := range c.untold {
 		if w.class == c {
 			e.park(w, c.verdict.reason, c.verdict.message)
+			w.spec.Promised = false
 		}
 	}
 	c.untold = c.untold[:0]
@@ -61,7 +62,7 @@ func (e *Engine) unpark(c *class) {
 	e.unreserve(c)
 	c.queue.parked--
 	if c.pos < 0 {
-		c.queue.activate(c)
+		c.queue.active.push(c)
 	}
 	e.ready(c.queue)
 }
@@ -126,7 +127,7 @@ func (e *Engine) next(t *tree, q *queue) *workload {
 	if len(q.heeded) > 0 || len(q.fickle) > 0 {
 		if c := e.hopeful(t, q); c == nil {
 			q.heeded = q.heeded[:0]
-		} else if len(q.active) == 0 || q.active[0] == c || q.before(c, q.active[0]) {
+		} else if len(q.active) == 0 || q.active[0] == c || c.before(q.active[0]) {
 			e.unpark(c)
 		}
 	}
@@ -162,7 +163,7 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if of.limit = limit; l.complex == 0 {
 				of.reach = min(of.reach, limit-1)
 			}
-			if c := l.first(&of); c != nil && (best == nil || q.before(c, best)) {
+			if c := l.first(&of); c != nil && (best == nil || c.before(best)) {
 				best = c
 			}
 			if of.skipped {
@@ -204,7 +205,7 @@ func (t *tree) fickle() bool {
 func (t *tree) fickleFirst(q *queue) *class {
 	var best *class
 	for _, c := range q.fickle {
-		if c.parked && c.outdated(t) && (best == nil || q.before(c, best)) {
+		if c.parked && c.outdated(t) && (best == nil || c.before(best)) {
 			best = c
 		}
 	}
@@ -224,6 +225,7 @@ func (e *Engine) beyondReach(t *tree, c *class) bool {
 		return false
 	}
 	e.sleep(c)
+	e.settleReserve(c)
 	c.refusedAt, c.refusedIn = t.helps, t.shifts
 	return true
 }
@@ -296,7 +298,7 @@ func (h *hope) over(c *class, need int64) bool {
 		return false
 	case c.shape.simple && need >= h.limit:
 		return false
-	case c.patient && need > h.calm:
+	case c.patient && need > h.calm && h.free <= 0: // nothing to take, and nothing to keep
 		return false
 	case c.barred && need > h.tied && !h.waiting:
 		return false

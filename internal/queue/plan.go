@@ -23,6 +23,11 @@ func (s *Shell) carryOut(plan admission.Plan) {
 		s.decide(admit.Workload, admit.UID, s.admit(admit))
 	}
 	for _, park := range plan.Park {
+		if park.Reason == admission.ReasonWaitingForPreemptedWorkloads { // a restart must know
+			s.reasons.drop(park.Workload)
+			s.decide(park.Workload, park.UID, s.park(park))
+			continue
+		}
 		s.reasons.add(park)
 	}
 }

@@ -149,7 +149,7 @@ func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admissio
 			continue
 		}
 		w.PodSets[i].NodeSelector = workload.Selector(wl, assigned.Name, w.PodSets[i].NodeSelector)
-		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: max(0, assigned.Count-w.PodSets[i].Reclaimable)}
+		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: min(assigned.Count, w.PodSets[i].Left())}
 		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
 			if flavor := s.statuses.flavors[name]; flavor != nil {
 				spec := s.event(flavor).(admission.FlavorChanged).Flavor

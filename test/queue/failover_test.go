@@ -19,11 +19,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/cli/local"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -76,6 +78,79 @@ func TestKilledInALoop(t *testing.T) {
 	sandbox.Eventually(t, "every workload is finished, was never evicted, and nothing is used", func(ctx context.Context) error {
 		return allOver(ctx, ns, jobs)
 	})
+}
+
+// The leader is killed while evicted workloads are stopping. What they leave is still for the one they were evicted for:
+// one who is before it in line, and could use the part that is free by then, does not get it from the next leader.
+func TestKilledWhileRoomIsMade(t *testing.T) {
+	ns := queueFor(t, "4")
+	cq := &kueue.ClusterQueue{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
+		t.Fatal(err)
+	}
+	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	if err := cluster.Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	other := queueFor(t, "1")
+
+	older := bare(ns, "older", 2, 5)
+	older.Spec.Active = ptr.To(false)
+	a, b := bare(ns, "a", 2, 0), bare(ns, "b", 2, 0)
+	cluster.Make(t, older, a, b)
+	waitCondition(t, a, kueue.WorkloadQuotaReserved, true)
+	waitCondition(t, b, kueue.WorkloadQuotaReserved, true)
+	high := bare(ns, "high", 4, 5)
+	sandbox.Eventually(t, "a second passes, so that older is", func(context.Context) error {
+		if time.Since(older.CreationTimestamp.Time) < time.Second {
+			return fmt.Errorf("it was made at %s", older.CreationTimestamp)
+		}
+		return nil
+	})
+	cluster.Make(t, high)
+	waitCondition(t, a, kueue.WorkloadEvicted, true)
+	waitCondition(t, b, kueue.WorkloadEvicted, true)
+	letGo(t, a)
+	if err := change(t, older, cluster.Update, func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) }); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	probe := bare(other, "probe", 1, 0)
+	sandbox.Eventually(t, "the next leader takes workloads", func(ctx context.Context) error { return cluster.Create(ctx, probe) })
+	waitCondition(t, probe, kueue.WorkloadQuotaReserved, true)
+	letGo(t, b)
+	waitCondition(t, high, kueue.WorkloadQuotaReserved, true)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(older), older); err != nil {
+		t.Fatal(err)
+	}
+	if workload.HasReservation(older) {
+		t.Error("another got part of the room that was made")
+	}
+}
+
+// bare is a workload without a job: it stops when the test says so.
+func bare(ns, name string, cards, priority int32) *kueue.Workload {
+	wl := &kueue.Workload{}
+	wl.Namespace, wl.Name = ns, name
+	wl.Spec.QueueName, wl.Spec.Priority = "main", ptr.To(priority)
+	wl.Spec.PodSets = []kueue.PodSet{{
+		Name: "main", Count: cards, Template: corev1.PodTemplateSpec{Spec: sandbox.Job(ns, "", "", 1, "1").Spec.Template.Spec},
+	}}
+	return wl
+}
+
+// letGo does for a bare workload what a job's controller does when its pods are gone.
+func letGo(t *testing.T, wl *kueue.Workload) {
+	t.Helper()
+	err := change(t, wl, func(ctx context.Context, wl client.Object, _ ...client.UpdateOption) error {
+		return cluster.Status().Update(ctx, wl)
+	}, func(wl *kueue.Workload) { workload.Release(wl, "its pods are gone", time.Now()) })
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // allOver says what is left of the jobs in the queue's books.

@@ -73,11 +73,8 @@ func TestDeletedWorkloadStaysUntilItsJobStopped(t *testing.T) {
 func TestWorkloadsThatNobodyNeedsGo(t *testing.T) {
 	ns := queueFor(t, "1")
 	job, wl := running(t, ns, "one")
-	alone := &kueue.Workload{}
-	alone.Namespace, alone.Name, alone.Finalizers = ns, "alone", []string{kueue.ResourceInUseFinalizerName}
-	alone.Spec.QueueName, alone.Spec.PodSets = "main", []kueue.PodSet{{
-		Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: sandbox.Job(ns, "", "", 1, "1").Spec.Template.Spec},
-	}}
+	alone := bare(ns, "alone", 1, 0)
+	alone.Finalizers = []string{kueue.ResourceInUseFinalizerName}
 	cluster.Make(t, alone)
 	for _, obj := range []client.Object{job, alone} {
 		if err := cluster.Delete(t.Context(), obj, client.PropagationPolicy("Background")); err != nil {

@@ -351,3 +351,24 @@ func TestRetriesAreCounted(t *testing.T) {
 		t.Errorf("checks of another queue stay: %v", wl.Status.AdmissionChecks)
 	}
 }
+
+// What is being made free for whom is in the objects: a restart finds it there.
+func TestPreemptionNamesWhomItIsFor(t *testing.T) {
+	wl := admitted()
+	message := NameJob("Preempted to accommodate a workload (UID: 1-2-3) due to prioritization in the ClusterQueue", "1-2-3", "4-5-6")
+	Preempt(wl, "InClusterQueue", message, start)
+	if got := ForEngine(wl, nil); !got.Evicting || got.EvictedFor != "1-2-3" {
+		t.Errorf("it leaves for %q", got.EvictedFor)
+	}
+	Release(wl, "", start)
+	if got := ForEngine(wl, nil); got.Promised {
+		t.Error("nobody promised it anything")
+	}
+	Park(wl, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "", start)
+	if got := ForEngine(wl, nil); !got.Promised {
+		t.Error("it was told to wait for room that others leave")
+	}
+	if got := preemptor("Preempted by somebody"); got != "" {
+		t.Errorf("%q is nobody's UID", got)
+	}
+}

@@ -113,8 +113,10 @@ func holding(wl *kueue.Workload, podSet string) int32 {
 	}
 	count := ptr.Deref(assigned.Count, 0)
 	for _, done := range wl.Status.ReclaimablePods {
-		if string(done.Name) == podSet {
-			count -= done.Count
+		for _, set := range wl.Spec.PodSets {
+			if done.Name == set.Name && string(set.Name) == podSet {
+				count = min(count, set.Count-done.Count)
+			}
 		}
 	}
 	return max(0, count)

@@ -156,6 +156,16 @@ func NameJob(message, uid, job string) string {
 	return strings.Replace(message, "(UID: "+uid+")", "(UID: "+uid+", JobUID: "+cmp.Or(job, "UNKNOWN")+")", 1)
 }
 
+// preemptor is the UID of the workload that a message of a preemption names.
+func preemptor(message string) string {
+	_, after, _ := strings.Cut(message, "(UID: ")
+	end := strings.IndexAny(after, ",)")
+	if end < 0 {
+		return ""
+	}
+	return after[:end]
+}
+
 func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCause) {
 	if wl.Status.SchedulingStats == nil {
 		wl.Status.SchedulingStats = &kueue.SchedulingStats{}

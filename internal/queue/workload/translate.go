@@ -41,6 +41,9 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
+		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
+			w.EvictedFor = preemptor(evicted.Message)
+		}
 	}
 	if stats := wl.Status.SchedulingStats; stats != nil {
 		for _, e := range stats.Evictions {
@@ -68,6 +71,8 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	}
 	if HasReservation(wl) {
 		w.Admission = admissionForEngine(wl)
+	} else if waits := condition(wl, kueue.WorkloadQuotaReserved); waits != nil {
+		w.Promised = waits.Reason == string(admission.ReasonWaitingForPreemptedWorkloads)
 	}
 	return w
 }
