@@ -102,6 +102,8 @@ func (e *Engine) setAside(w *workload) {
 	w.aside = e.decision
 	if w.claim != nil {
 		e.backInLine(w)
+		e.park(w, ReasonPending, "Another workload has taken over the room that was made for it")
+		w.spec.Promised = false
 	}
 }
 
@@ -116,33 +118,38 @@ func (t *tree) dropClaims(e *Engine) {
 	}
 }
 
-// completeClaims admits those whose room is there by now, on any flavor. At the start of a decision (anew) the others
-// claim what they would if they were to do so now: a claim depends on how things stand, not on when it was made.
-func (e *Engine) completeClaims(t *tree, anew bool) {
+// completeClaims admits those whose room is there by now, on any flavor. The others claim what they would if they
+// were to do so now: a claim depends on how things stand, not on when it was made.
+func (e *Engine) completeClaims(t *tree) {
 	if !t.touched || e.unready > 0 {
 		return
 	}
 	t.touched = false
 	for _, w := range slices.Clone(t.waiting) {
-		if e.unready > 0 {
-			return
+		if e.unready == 0 {
+			e.renew(w)
 		}
-		kept := w.claimed
-		e.liftClaim(w, false)
-		a := e.newAssignment()
-		e.fitOnly(w, kept.shape, a)
-		e.putClaim(w)
-		switch {
-		case !a.promising():
-		case a.mode == fit:
-			e.unclaim(w, !slices.Equal(kept.usage, a.usage))
-			w.struck = e.decision
-			e.admit(a)
-		case anew && !a.asClaimed(kept):
-			e.liftClaim(w, true)
-			e.setClaim(a, kept.key)
-		}
-		e.recycle(a)
+	}
+}
+
+// renew admits a claim's holder, or has it claim what it would now.
+func (e *Engine) renew(w *workload) {
+	kept := w.claimed
+	a := e.newAssignment()
+	defer e.recycle(a)
+	e.liftClaim(w, false)
+	e.fitOnly(w, kept.shape, a)
+	e.putClaim(w)
+	switch {
+	case !a.promising():
+	case a.mode == fit:
+		e.unclaim(w, !slices.Equal(kept.usage, a.usage))
+		w.struck = e.decision
+		e.admit(a)
+	case w.renewed != e.decision && !a.asClaimed(kept):
+		w.renewed = e.decision // once in each, so that there is an end to it
+		e.liftClaim(w, true)
+		e.setClaim(a, kept.key)
 	}
 }
 

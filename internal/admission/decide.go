@@ -120,8 +120,8 @@ func (e *Engine) decideTree(t *tree) {
 		e.settleReserve(c)
 	}
 	t.lending = true
-	for anew := true; ; anew = false {
-		e.completeClaims(t, anew)
+	for {
+		e.completeClaims(t)
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) && !e.lendRest(t) {
 			return
@@ -340,7 +340,9 @@ func (e *Engine) process(a *assignment) {
 		e.admit(a)
 		return
 	}
-	e.claim(a)
+	if e.claim(a); a.partial {
+		e.renew(a.w) // those who leave may leave more than it had to ask for
+	}
 }
 
 func (a *assignment) fits(k int) bool {
@@ -487,7 +489,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient &&
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient && !a.curbed &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

@@ -123,6 +123,7 @@ type workload struct {
 	timer    time.Time
 	gone     bool
 	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
+	renewed  uint64 // decision in which its claim was changed last
 	aside    uint64 // decision in which its claim was set aside; at most once in each
 	barredIn uint64 // decision in which another queue took its admission back
 

@@ -269,6 +269,9 @@ func (e *Engine) rebuild() {
 	for _, t := range e.trees {
 		t.settle(e)
 		t.rebalanceAll(len(e.frs))
+		if t.root.changed {
+			t.dropClaims(e) // of a tree that others joined
+		}
 		for _, q := range t.queues {
 			q.hope.fr = -1
 			q.turnover++
