@@ -102,7 +102,8 @@ func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message f
 	}
 	var synced []toolscache.InformerSynced
 	for _, kind := range kinds {
-		informer, err := informers.GetInformer(ctx, kind)
+		// All of them are read at once, and waited for at the end.
+		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
 			return false, fmt.Errorf("watching %T: %w", kind, err)
 		}
