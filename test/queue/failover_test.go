@@ -83,15 +83,7 @@ func TestKilledInALoop(t *testing.T) {
 // The leader is killed while evicted workloads are stopping. What they leave is still for the one they were evicted for:
 // one who is before it in line, and could use the part that is free by then, does not get it from the next leader.
 func TestKilledWhileRoomIsMade(t *testing.T) {
-	ns := queueFor(t, "4")
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	ns := preemptingQueueFor(t, "4")
 	other := queueFor(t, "1")
 
 	older := bare(ns, "older", 2, 5)

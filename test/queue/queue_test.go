@@ -48,6 +48,21 @@ func queueFor(t *testing.T, cards string) string {
 	return ns
 }
 
+// preemptingQueueFor is queueFor with a queue in which higher priorities displace lower ones.
+func preemptingQueueFor(t *testing.T, cards string) string {
+	t.Helper()
+	ns := queueFor(t, cards)
+	cq := &kueue.ClusterQueue{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
+		t.Fatal(err)
+	}
+	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	if err := cluster.Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
 func TestJobGoesThroughTheQueue(t *testing.T) {
 	ns := queueFor(t, "4")
 	job := sandbox.Job(ns, "first", "main", 3, "1")
@@ -119,15 +134,7 @@ func TestFailedJobGivesItsQuotaBack(t *testing.T) {
 }
 
 func TestHigherPriorityPreempts(t *testing.T) {
-	ns := queueFor(t, "4")
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	ns := preemptingQueueFor(t, "4")
 	urgent := &kueue.WorkloadPriorityClass{Value: 1000}
 	urgent.Name = ns
 	cluster.Make(t, urgent)
