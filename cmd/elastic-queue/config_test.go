@@ -136,6 +136,37 @@ resources:
 	}
 }
 
+// What the reference shows of the file can be read, and is accepted.
+func TestExamplesOfTheReference(t *testing.T) {
+	data, err := os.ReadFile("../../docs/reference/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := "apiVersion: " + v1alpha1.NewQueueConfiguration().APIVersion + "\nkind: QueueConfiguration\n"
+	found := 0
+	_, section, _ := strings.Cut(string(data), "\n## `elastic-queue`\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, block := range strings.Split(section, "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		cfg, err := load(t, header+block)
+		if err != nil {
+			t.Errorf("%s\n%v", block, err)
+			continue
+		}
+		gates, err := features.New(cfg.FeatureGates)
+		if err != nil {
+			t.Errorf("%s\n%v", block, err)
+		}
+		if _, err := queueOptions(cfg, gates); err != nil {
+			t.Errorf("%s\n%v", block, err)
+		}
+		found++
+	}
+	if found < 3 {
+		t.Errorf("only %d examples found: the reading is broken", found)
+	}
+}
+
 func TestSparkGate(t *testing.T) {
 	const spark = "sparkoperator.k8s.io/sparkapplication"
 	for given, want := range map[string]bool{"": true, "SparkApplicationIntegration=true": true, "SparkApplicationIntegration=false": false} {
