@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -68,6 +69,7 @@ func TestProvisioning(t *testing.T) {
 	t.Run("revoked", revokedCapacity)
 	t.Run("configuration", changedConfiguration)
 	t.Run("not needed", requestNotNeeded)
+	t.Run("refused", refusedTemplate)
 	t.Run("topology", placedWhenNodesCome)
 	t.Run("killed", requestsAfterAKill)
 
@@ -257,6 +259,9 @@ func lifeOfARequest(t *testing.T) {
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
 	waitGone(t, r)
 	waitGone(t, template)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+		t.Fatal(err)
+	}
 	if found := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); found != nil {
 		t.Errorf("it was evicted: %s", found.Message)
 	}
@@ -373,6 +378,45 @@ func requestNotNeeded(t *testing.T) {
 	if err := cluster.List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) > 0 {
 		t.Errorf("there are %d requests, %v", len(list.Items), err)
 	}
+}
+
+// Where the API server refuses a request's objects the workload says so, and
+// tries again.
+func refusedTemplate(t *testing.T) {
+	ns := queueFor(t, "8")
+	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort})
+	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"count/podtemplates": resource.MustParse("0")},
+	}}
+	cluster.Make(t, none)
+	sandbox.Eventually(t, "the quota counts", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(none), none); err != nil {
+			return err
+		}
+		if len(none.Status.Hard) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	_, wl := asking(t, ns, "job", 1, "0s")
+	template := fmt.Sprintf("ppt-%s-%s-1-main", wl.Name, ns)
+	waitEvent(t, wl, "FailedCreate", fmt.Sprintf("Error creating PodTemplate %q: podtemplates %q is forbidden: exceeded quota: none", template, template))
+	sandbox.Eventually(t, "its check says so", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		if checks := wl.Status.AdmissionChecks; len(checks) != 1 || !strings.Contains(checks[0].Message, "exceeded quota") {
+			return fmt.Errorf("checks are %+v", checks)
+		}
+		return nil
+	})
+	if err := cluster.Delete(t.Context(), none); err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, wl, ns, 1)
+	waitState(t, wl, kueue.CheckStatePending, "")
+	says(t, r, provisioning.Provisioned, true, "there you are")
+	waitCondition(t, wl, kueue.WorkloadFinished, true)
 }
 
 // In a topology the places are found when the nodes are there, and until then the
