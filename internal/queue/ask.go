@@ -91,7 +91,7 @@ func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
 	for _, m := range x.Missing {
 		missing := v1alpha1.Missing{PodSet: m.PodSet, Resource: m.Resource, Flavor: m.Flavor, Reason: string(m.Reason)}
 		if m.Resource != "" && m.Amount != 0 {
-			q := workload.Quantity(corev1.ResourceName(m.Resource), m.Amount)
+			q := s.options.quantity(corev1.ResourceName(m.Resource), m.Amount)
 			missing.Amount = q.String()
 		}
 		if m.AtCohort {

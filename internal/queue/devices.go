@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
@@ -18,6 +20,25 @@ func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {
 		s.options.Devices.Count(w, wl)
 	case s.gates.rejectDevices && workload.ClaimsDevices(wl) && w.Admission == nil:
 		w.Refused = "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled"
+	}
+}
+
+// quantity is an amount in the form people write the resource.
+func (o *Options) quantity(name corev1.ResourceName, amount int64) resource.Quantity {
+	q := workload.Quantity(name, amount)
+	if o.Devices.InBytes(name) {
+		q.Format = resource.BinarySI
+	}
+	return q
+}
+
+// inForm writes what a workload was given in that form.
+func (o *Options) inForm(given *kueue.Admission) {
+	for i := range given.PodSetAssignments {
+		usage := given.PodSetAssignments[i].ResourceUsage
+		for name, q := range usage {
+			usage[name] = o.quantity(name, workload.Amount(name, q))
+		}
 	}
 }
 

@@ -132,6 +132,39 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 	}
 }
 
+// What sources count is written in bytes' units: in the message, in what is
+// missing, and in what was given.
+func TestCapacityIsWrittenInBytes(t *testing.T) {
+	gates, err := features.New(map[string]bool{"KueueDRAIntegrationConsumableCapacity": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book, err := devices.New([]kueueconfig.DeviceClassMapping{{
+		Name: "gpu.memory", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"},
+		Sources: []kueueconfig.DeviceClassSourceConfig{{Capacity: &kueueconfig.DeviceClassCapacitySource{
+			Name: "memory", Driver: "example.com", DeviceSelector: resourceapi.DeviceSelector{CEL: &resourceapi.CELDeviceSelector{Expression: "true"}},
+		}}},
+	}}, gates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{Devices: book}
+	if got := options.engine().Format("gpu.memory", 3<<30) + " " + options.engine().Format("cpu", 1500) + " " + options.engine().Format("gpu", 1024); got != "3Gi 1500m 1024" {
+		t.Errorf("messages say %s", got)
+	}
+	given := &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{ResourceUsage: corev1.ResourceList{
+		"gpu.memory": *resource.NewQuantity(3<<30, resource.DecimalSI), "cpu": resource.MustParse("1500m"),
+	}}}}
+	options.inForm(given)
+	usage := given.PodSetAssignments[0].ResourceUsage
+	if memory, cpu := usage["gpu.memory"], usage["cpu"]; memory.String() != "3Gi" || cpu.String() != "1500m" {
+		t.Errorf("given is %s and %s", memory.String(), cpu.String())
+	}
+	if (&Options{}).engine().Format != nil {
+		t.Error("without sources amounts are written as ever")
+	}
+}
+
 // Kueue's words where the gate is off; and where nothing is to be refused, the
 // claims do not count.
 func TestDeviceClaimsWithoutTheGate(t *testing.T) {

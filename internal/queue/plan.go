@@ -64,6 +64,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 				return false
 			}
 			workload.Admit(wl, given, checks, now)
+			s.options.inForm(wl.Status.Admission)
 			workload.Assign(wl, places)
 			workload.Delay(wl, s.placedLater(wl))
 			return true

@@ -124,6 +124,12 @@ type Options struct {
 func (o Options) engine() admission.Options {
 	engine := o.Engine
 	engine.HoldersOnly = o.NoDecisions
+	if o.Devices.HasSources() {
+		engine.Format = func(name string, amount int64) string {
+			q := o.quantity(corev1.ResourceName(name), amount)
+			return q.String()
+		}
+	}
 	if o.Placer != nil {
 		engine.Placer = o.Placer
 	}
@@ -153,6 +159,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	}
 	s.options.Metrics.source = s
 	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
+	s.statuses.quantity = s.options.quantity
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)

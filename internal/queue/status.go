@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -38,10 +39,12 @@ type statuses struct {
 	due     time.Time     // not before this time again
 	sampled time.Time
 	write   func(client.Object)
+	// quantity is an amount as it is to be written.
+	quantity func(corev1.ResourceName, int64) resource.Quantity
 }
 
 func newStatuses(write func(client.Object), engine admission.Options) *statuses {
-	s := &statuses{objects: newObjects(), ledger: newLedger(), budget: statusBudget(), write: write}
+	s := &statuses{objects: newObjects(), ledger: newLedger(), budget: statusBudget(), write: write, quantity: workload.Quantity}
 	s.fair = engine.Policy == admission.PolicyDRF || engine.Policy == admission.PolicyMaxMin
 	if engine.UsageHalfLife > 0 {
 		s.sample = cmp.Or(engine.UsageSampling, 5*time.Minute)
@@ -282,8 +285,8 @@ func (s *statuses) clusterQueueStatus(cq *kueue.ClusterQueue, a *account, engine
 	}
 	for _, u := range engine.Usage {
 		flavor, name := kueue.ResourceFlavorReference(u.Flavor), corev1.ResourceName(u.Resource)
-		addUsage(&next.Status.FlavorsReservation, flavor, name, u.Used, u.Borrowed)
-		addUsage(&next.Status.FlavorsUsage, flavor, name, a.used[flavorResource{flavor, name}], u.Borrowed)
+		addUsage(&next.Status.FlavorsReservation, flavor, name, s.quantity(name, u.Used), s.quantity(name, u.Borrowed))
+		addUsage(&next.Status.FlavorsUsage, flavor, name, s.quantity(name, a.used[flavorResource{flavor, name}]), s.quantity(name, u.Borrowed))
 	}
 	return next
 }
@@ -312,26 +315,24 @@ func (s *statuses) localQueueStatus(lq *kueue.LocalQueue, a *account, now time.T
 	}
 	apimeta.SetStatusCondition(&next.Status.Conditions, active)
 	for _, key := range sorted(a.reserved) {
-		addLocalUsage(&next.Status.FlavorsReservation, key, a.reserved[key])
-		addLocalUsage(&next.Status.FlavorsUsage, key, a.used[key])
+		addLocalUsage(&next.Status.FlavorsReservation, key, s.quantity(key.resource, a.reserved[key]))
+		addLocalUsage(&next.Status.FlavorsUsage, key, s.quantity(key.resource, a.used[key]))
 	}
 	return next
 }
 
-func addUsage(list *[]kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName, total, borrowed int64) {
+func addUsage(list *[]kueue.FlavorUsage, flavor kueue.ResourceFlavorReference, name corev1.ResourceName, total, borrowed resource.Quantity) {
 	if n := len(*list); n == 0 || (*list)[n-1].Name != flavor {
 		*list = append(*list, kueue.FlavorUsage{Name: flavor})
 	}
 	last := &(*list)[len(*list)-1]
-	last.Resources = append(last.Resources, kueue.ResourceUsage{
-		Name: name, Total: workload.Quantity(name, total), Borrowed: workload.Quantity(name, borrowed),
-	})
+	last.Resources = append(last.Resources, kueue.ResourceUsage{Name: name, Total: total, Borrowed: borrowed})
 }
 
-func addLocalUsage(list *[]kueue.LocalQueueFlavorUsage, key flavorResource, total int64) {
+func addLocalUsage(list *[]kueue.LocalQueueFlavorUsage, key flavorResource, total resource.Quantity) {
 	if n := len(*list); n == 0 || (*list)[n-1].Name != key.flavor {
 		*list = append(*list, kueue.LocalQueueFlavorUsage{Name: key.flavor})
 	}
 	last := &(*list)[len(*list)-1]
-	last.Resources = append(last.Resources, kueue.LocalQueueResourceUsage{Name: key.resource, Total: workload.Quantity(key.resource, total)})
+	last.Resources = append(last.Resources, kueue.LocalQueueResourceUsage{Name: key.resource, Total: total})
 }

@@ -188,7 +188,7 @@ func TestDevicesCountByTheirSources(t *testing.T) {
 		"part.example.com": {"example.com/slices", nil, "3"},
 		"share.example.com": {"example.com/memory", func(r *resourceapi.ExactDeviceRequest) {
 			r.Capacity = &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{"memory": resource.MustParse("1500Mi")}}
-		}, fmt.Sprint(2 << 30)},
+		}, "2Gi"},
 	} {
 		t.Run(class, func(t *testing.T) {
 			ns := deviceQueue(t, test.resource, "100Gi")

@@ -20,6 +20,7 @@ import (
 // its owner's alone: nothing here is locked.
 type Book struct {
 	mapped   map[string]mapping // by class
+	inBytes  map[corev1.ResourceName]bool
 	extended bool
 	cel      *dracel.Cache
 
@@ -47,13 +48,26 @@ func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, err
 	if !gates.Enabled(features.DeviceClaims) {
 		return nil, nil
 	}
+	mapped, inBytes := read(given), map[corev1.ResourceName]bool{}
+	for _, class := range mapped {
+		for _, s := range class.sources {
+			inBytes[s.resource] = true
+		}
+	}
 	return &Book{
-		mapped: read(given), extended: gates.Enabled(features.DeviceExtendedResources), cel: cel,
+		mapped: mapped, inBytes: inBytes, extended: gates.Enabled(features.DeviceExtendedResources), cel: cel,
 		templates: map[client.ObjectKey]*resourceapi.ResourceClaimTemplate{},
 		classes:   map[string]*resourceapi.DeviceClass{},
 		slices:    map[string]*offer{},
 	}, nil
 }
+
+// HasSources says that some devices count by something else than their number.
+func (b *Book) HasSources() bool { return b != nil && len(b.inBytes) > 0 }
+
+// InBytes says that a resource is written in bytes' units, as Kueue writes what
+// sources count.
+func (b *Book) InBytes(name corev1.ResourceName) bool { return b != nil && b.inBytes[name] }
 
 // Kinds that the book is to be shown. Where no class is mapped, claims are
 // refused whatever they say.
