@@ -109,11 +109,9 @@ type late struct {
 // again with every change of them.
 func (s *Shell) placeLate(t *tracked) {
 	key := workload.KeyOf(t.object)
-	w := s.forEngine(t.object)
 	var places map[string]*kueue.TopologyAssignment
 	if s.options.Placer != nil {
-		s.options.Placer.Remove(key)
-		placed, refusal := s.options.Placer.Place(s.placeRequest(&w, t.object))
+		placed, refusal := s.moveIn(t)
 		if refusal != nil {
 			if _, told := s.late[key]; !told {
 				s.tell(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
@@ -121,21 +119,39 @@ func (s *Shell) placeLate(t *tracked) {
 			s.late[key] = late{t, refusal.Reason}
 			return
 		}
-		w.Admission.Placement = placed
-		s.engine.Apply(admission.WorkloadChanged{Workload: w})
 		places = s.options.Placer.Assignments(placed)
 	}
 	delete(s.late, key)
 	s.start(t, s.step(workload.Step{Act: workload.PlaceNow, Places: places}))
 }
 
-// settleLate holds the room of an admitted workload whose nodes have come.
+// moveIn gives a workload room for all its pods. Where there is none, those that
+// had their nodes before keep what they have.
+func (s *Shell) moveIn(t *tracked) (any, *admission.Refusal) {
+	w := s.forEngine(t.object)
+	mark := s.options.Placer.Checkpoint()
+	s.options.Placer.Remove(w.Key)
+	placed, refusal := s.options.Placer.Place(s.placeRequest(&w, t.object))
+	s.options.Placer.Rollback(mark)
+	if refusal == nil {
+		w.Admission.Placement = placed
+		s.engine.Apply(admission.WorkloadChanged{Workload: w})
+	}
+	return placed, refusal
+}
+
+// settleLate holds the room of an admitted workload whose nodes have come, as much
+// of it as there is.
 func (s *Shell) settleLate(wl *kueue.Workload) {
 	t := s.workloads[workload.KeyOf(wl)]
 	if t == nil || s.options.Placer == nil || wl.Status.Admission == nil {
 		return
 	}
-	if len(s.statuses.nodesLater(s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)])) > 0 {
+	cq := s.statuses.clusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	if len(s.statuses.nodesLater(cq)) == 0 || s.statuses.elsewhere(cq) {
+		return
+	}
+	if _, refusal := s.moveIn(t); refusal != nil {
 		s.unplaced = append(s.unplaced, t)
 	}
 }

@@ -149,3 +149,89 @@ func TestPlaceOnNodesThatCame(t *testing.T) {
 		t.Errorf("two CPUs of that node are taken: %+v", a)
 	}
 }
+
+// Pods that had their nodes before and pods whose nodes have come have their room
+// when the workload is admitted, though the first one's node is full.
+func TestRoomOfAllPods(t *testing.T) {
+	p := lateQueue(t, kueue.ProvisioningRequestControllerName)
+	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "spot"}}}
+	own := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "own"}}}
+	cq := queueObject("other", "", "nodes")
+	second := cq.Spec.ResourceGroups[0].Flavors[0].DeepCopy()
+	second.Name = "spot"
+	cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, *second)
+	cq.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"spot"}
+	third := cq.DeepCopy()
+	third.Name, third.UID, third.Spec.AdmissionChecksStrategy = "third", "third", nil
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "third", UID: "third"}}
+	lq.Spec.ClusterQueue = "third"
+	p.see(spot, own, cq, third, lq)
+	p.newNode("own")
+	wl := p.workload("job", "other", "batch", 1, "4")
+	workers := wl.Spec.PodSets[0].DeepCopy()
+	workers.Name, workers.Template.Spec.NodeSelector = "workers", map[string]string{corev1.LabelHostname: "spot"}
+	wl.Spec.PodSets = append(wl.Spec.PodSets, *workers)
+	p.see(wl)
+	p.newNode("spot")
+	p.ready("job")
+	if !workload.IsAdmitted(p.world["job"]) {
+		t.Fatalf("its check is ready: %v", p.world["job"].Status.Conditions)
+	}
+	for _, host := range []string{"own", "spot"} {
+		wl := p.workload("on-"+host, "third", "batch", 1, "1")
+		wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
+		p.see(wl)
+		if workload.HasReservation(p.world["on-"+host]) {
+			t.Errorf("node %s is full, and somebody else has room there", host)
+		}
+	}
+}
+
+// What has its nodes already keeps its room while others of its pods wait for
+// theirs; and whoever leads next goes on from there.
+func TestRoomBesideNodesToCome(t *testing.T) {
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
+	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}, Spec: kueue.ResourceFlavorSpec{
+		NodeLabels: map[string]string{corev1.LabelHostname: "new"}, TopologyName: ptr.To(kueue.TopologyReference("hosts")),
+	}}
+	cq := queueObject("cq", "", "nodes")
+	cq.Generation = 2
+	second := cq.Spec.ResourceGroups[0].Flavors[0].DeepCopy()
+	second.Name = "spot"
+	cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, *second)
+	cq.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"spot"}
+	begin := func() *play {
+		p := onNodes(t)
+		p.gates.topology = true
+		p.oneQueue()
+		lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other"}}
+		lq.Spec.ClusterQueue = "other"
+		p.see(topology.DeepCopy(), spot.DeepCopy(), check("nodes", kueue.ProvisioningRequestControllerName, true), cq.DeepCopy(), queueObject("other", "", ""), lq)
+		return p
+	}
+	p := begin()
+	wl := p.workload("job", "main", "batch", 1, "2")
+	workers := wl.Spec.PodSets[0].DeepCopy()
+	workers.Name, workers.TopologyRequest = "workers", &kueue.PodSetTopologyRequest{Required: ptr.To(corev1.LabelHostname)}
+	wl.Spec.PodSets = append(wl.Spec.PodSets, *workers)
+	p.see(wl)
+	p.ready("job")
+	if !workload.HasReservation(p.world["job"]) || workload.IsAdmitted(p.world["job"]) {
+		t.Fatalf("its workers wait for their node: %v", p.world["job"].Status.Conditions)
+	}
+	p.submit("big", "other", "batch", 1, "3")
+	p.submit("small", "other", "batch", 1, "2")
+	if workload.HasReservation(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
+		t.Errorf("two CPUs of the node are its first pod's: big is %v, small is %v", p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+	}
+
+	next := begin()
+	next.see(p.world["job"].DeepCopy(), p.world["small"].DeepCopy())
+	for name, p := range map[string]*play{"the same": p, "the next": next} {
+		p.newNode("new")
+		job := p.world["job"]
+		if sets := job.Status.Admission.PodSetAssignments; !workload.IsAdmitted(job) || sets[1].TopologyAssignment == nil || sets[0].TopologyAssignment != nil {
+			t.Errorf("%s: the node is there: %+v", name, job.Status)
+		}
+	}
+}
