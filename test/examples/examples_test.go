@@ -127,6 +127,14 @@ func prepare(t *testing.T) {
 	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}
 	class.Spec.ExtendedResourceName = ptr.To("example.com/gpu")
 	cluster.Make(t, class)
+	// The clusters that examples send jobs to are all this one.
+	text, err := os.ReadFile(cluster.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"worker1-secret", "worker2-secret"} {
+		cluster.Make(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elastic-queue", Name: name}, Data: map[string][]byte{kueue.MultiKueueConfigSecretKey: text}})
+	}
 	objects, err := crds.All()
 	if err != nil {
 		t.Fatal(err)

@@ -58,8 +58,8 @@ var list = []example{
 	{file: "multikueue/dev/manager-kind-config.yaml", want: elsewhere, note: "for kind"},
 	{file: "multikueue/dev/sample-tas-job.yaml", with: site("multikueue/tas/worker-setup.yaml"), want: admitted},
 	{file: "multikueue/dev/worker-kind-config.yaml", want: elsewhere, note: "for kind"},
-	{file: "multikueue/multikueue-setup.yaml", want: waiting("AdmissionCheckInactive"), note: multi},
-	{file: "multikueue/tas/manager-setup.yaml", want: waiting("AdmissionCheckInactive"), note: multi},
+	{file: "multikueue/multikueue-setup.yaml", want: ready, note: multi},
+	{file: "multikueue/tas/manager-setup.yaml", want: ready, note: multi},
 	{file: "multikueue/tas/worker-setup.yaml", want: ready},
 	{file: "pod-based-workloads/sample-sandbox.yaml", want: elsewhere, note: "agent-sandbox; its pods are queued as pods"},
 	{file: "pod-based-workloads/tekton-hello-task.yaml", want: elsewhere, note: "Tekton"},
@@ -95,7 +95,7 @@ var list = []example{
 
 const (
 	operator = "its operator makes the pods, which then are queued; see docs/job-kinds.md"
-	multi    = "nobody answers for kueue.x-k8s.io/multikueue yet"
+	multi    = "once the Secrets have kubeconfigs; jobs then run in other clusters, see docs/other-clusters.md"
 	dra      = "until its DeviceClass counts as its page says; here it counts as the other examples say"
 )
 
