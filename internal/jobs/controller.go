@@ -201,13 +201,8 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 // that are deleted meanwhile wait for nothing.
 func (c *controller) await(ctx context.Context, j job) error {
 	if g, ok := j.(*podGroup); ok {
-		for _, pod := range g.pods {
-			if pod.DeletionTimestamp == nil {
-				continue
-			}
-			if err := letGo(ctx, c.client, pod); err != nil {
-				return err
-			}
+		if err := g.letDeletedGo(ctx, c.client); err != nil {
+			return err
 		}
 	}
 	return &laterError{time.Second}

@@ -107,13 +107,8 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 // disown keeps a group from living on a workload of another job that happens to
 // have its name: ending it would take the other's quota.
 func (c *pods) disown(ctx context.Context, g *podGroup, name string) error {
-	for _, pod := range g.pods {
-		if pod.DeletionTimestamp == nil {
-			continue
-		}
-		if err := letGo(ctx, c.client, pod); err != nil {
-			return err
-		}
+	if err := g.letDeletedGo(ctx, c.client); err != nil {
+		return err
 	}
 	return &misfitError{fmt.Errorf("a Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)}
 }

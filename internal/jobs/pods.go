@@ -420,6 +420,19 @@ func (g *podGroup) replaced(pod *corev1.Pod) bool {
 	return others >= total
 }
 
+// letDeletedGo lets go of pods that are deleted, where no workload will see to it.
+func (g *podGroup) letDeletedGo(ctx context.Context, c client.Client) error {
+	for _, pod := range g.pods {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		if err := letGo(ctx, c, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // letGo removes the finalizer that kept the pod visible until its end was
 // taken note of.
 func letGo(ctx context.Context, c client.Client, pod *corev1.Pod) error {
