@@ -157,15 +157,10 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	if err != nil {
 		return err
 	}
+	if wl == nil {
+		return c.begin(ctx, j, end)
+	}
 	switch {
-	case wl == nil && end.ended:
-		return j.settle(ctx, c.client, nil)
-	case wl == nil && !j.held():
-		return c.stop(ctx, j, "it was started without being admitted")
-	case wl == nil && prebuilt(j.meta()):
-		return c.await(ctx, j)
-	case wl == nil:
-		return c.create(ctx, j)
 	case end.ended:
 		err := c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, end.reason, end.message, c.now()) })
 		if err != nil {
@@ -197,15 +192,17 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	return j.settle(ctx, c.client, wl)
 }
 
-// await the prebuilt workload of pods: the cache may have yet to see it. Those
-// that are deleted meanwhile wait for nothing.
-func (c *controller) await(ctx context.Context, j job) error {
-	if g, ok := j.(*podGroup); ok {
-		if err := g.letDeletedGo(ctx, c.client); err != nil {
-			return err
-		}
+// begin does what comes first for a job that has no workload.
+func (c *controller) begin(ctx context.Context, j job, end outcome) error {
+	switch {
+	case end.ended:
+		return j.settle(ctx, c.client, nil)
+	case !j.held():
+		return c.stop(ctx, j, "it was started without being admitted")
+	case prebuilt(j.meta()):
+		return c.await(ctx, j)
 	}
-	return &laterError{time.Second}
+	return c.create(ctx, j)
 }
 
 // outlived stops a job whose workload was finished by someone else.
@@ -588,26 +585,4 @@ func (c *controller) workloadsOf(ctx context.Context, obj client.Object) ([]kueu
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return list.Items, err
-}
-
-func prebuilt(obj client.Object) bool { return obj.GetLabels()[PrebuiltLabel] != "" }
-
-// adopt makes the prebuilt workload a job names the job's own. Until it is
-// there the job waits; its coming wakes us.
-func (c *controller) adopt(ctx context.Context, j job) error {
-	obj := j.meta()
-	if !j.held() {
-		return c.stop(ctx, j, "its prebuilt workload is not admitted")
-	}
-	wl := &kueue.Workload{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[PrebuiltLabel]}, wl)
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	if owner := metav1.GetControllerOf(wl); owner != nil {
-		return &misfitError{fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
-	}
-	owned := wl.DeepCopy()
-	j.own(owned)
-	return c.client.Update(ctx, owned) // the update wakes us
 }

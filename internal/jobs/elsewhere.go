@@ -205,6 +205,16 @@ func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unst
 			return false, err
 		}
 	}
+	for _, p := range k.grows {
+		had, _ := p.get(part.Object)
+		has, _ := p.get(told.Object)
+		before, _ := had.(int64)
+		if now, _ := has.(int64); now < before {
+			if err := p.set(told.Object, before); err != nil {
+				return false, err
+			}
+		}
+	}
 	if equality.Semantic.DeepEqual(told.Object, part.Object) {
 		return false, nil
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -8,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func fromYAML(t *testing.T, text string) *unstructured.Unstructured {
@@ -80,6 +84,54 @@ func asYAML(t *testing.T, obj *unstructured.Unstructured) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// What comes back is the status as it is there; counts never fall.
+func TestTakeBack(t *testing.T) {
+	kind := Table()[0]
+	for name, test := range map[string]struct {
+		here, there, want string
+		waits             bool
+	}{
+		"while it runs":                  {here: "{active: 1}", there: "{active: 2, ready: 1}", want: "{active: 2, ready: 1}"},
+		"begun anew":                     {here: "{active: 1, failed: 2, succeeded: 1}", there: "{active: 1, failed: 1}", want: "{active: 1, failed: 2, succeeded: 1}"},
+		"before it is started here":      {here: "{} #held", there: "{active: 1}", want: "{}", waits: true},
+		"ended before it is started":     {here: "{} #held", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}"},
+		"stopped there and to stop here": {here: "{active: 1} #held", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]} #held", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := func(status string) *unstructured.Unstructured {
+				obj := fromYAML(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: ns, name: train}\nspec: {suspend: "+strconv.FormatBool(strings.HasSuffix(status, "#held"))+"}\nstatus: "+status)
+				data, err := obj.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := obj.UnmarshalJSON(data); err != nil { // numbers as the API server's clients read them
+					t.Fatal(err)
+				}
+				return obj
+			}
+			c := fake.NewClientBuilder().WithObjects(job(test.here)).WithStatusSubresource(job(test.here)).Build()
+			here := job(test.here)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
+				t.Fatal(err)
+			}
+			waits, err := kind.TakeBack(t.Context(), c, here, job(test.there))
+			if err != nil || waits != test.waits {
+				t.Fatalf("it waits: %t, %v", waits, err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.Marshal(here.Object["status"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := job(test.want); strings.TrimSpace(string(got)) != strings.TrimSpace(asYAML(t, &unstructured.Unstructured{Object: want.Object["status"].(map[string]any)})) {
+				t.Errorf("the status is %s, want %s", got, test.want)
+			}
+		})
+	}
 }
 
 // Kinds that can be handed over are sent, and others are not.

@@ -31,7 +31,7 @@ type Kind struct {
 	clearOnStop []path
 	podSets     []podSetRow
 	managedBy   path
-	sync        []path
+	sync, grows []path
 
 	priorityClass, skip, succeeded, failed, message, ready, active expr
 
@@ -109,6 +109,7 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 		clearOnStop:   c.paths("clearOnStop", spec.ClearOnStop),
 		managedBy:     c.plainPath("managedBy", spec.ManagedBy),
 		sync:          c.plainPaths("sync", spec.Sync),
+		grows:         c.plainPaths("syncGrows", spec.SyncGrows),
 		priorityClass: c.expr("priorityClass", spec.PriorityClass),
 		skip:          c.expr("skip", spec.Skip),
 		succeeded:     c.expr("succeeded", spec.Succeeded),
@@ -236,9 +237,11 @@ func (c *compiler) whole(k *Kind) {
 			c.fail(field, errors.New("is required"))
 		}
 	}
-	for i, p := range k.sync {
-		if len(p) > 0 && p[0].name != "status" {
-			c.fail(fmt.Sprintf("sync[%d]", i), fmt.Errorf("%q is not in the status, which is all that comes back", p))
+	for field, paths := range map[string][]path{"sync": k.sync, "syncGrows": k.grows} {
+		for i, p := range paths {
+			if len(p) > 0 && p[0].name != "status" {
+				c.fail(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q is not in the status, which is all that comes back", p))
+			}
 		}
 	}
 	switch {

@@ -119,17 +119,42 @@ func TestEvictedHere(t *testing.T) {
 	runsIn(t, wl, "east")
 }
 
-// A workload that is evicted there is sent out again.
+// A workload that is evicted there is sent out again. What it counted there is not
+// forgotten: the API lets nobody count backwards.
 func TestEvictedThere(t *testing.T) {
 	ns := arena(t, "4", "0", "east", "west")
 	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
 	manager.Make(t, job)
 	wl := runsIn(t, manager.WorkloadOf(t, job), "east")
+	end(t, east, ns, "1")
+	counts := func(failed, active, succeeded int32) {
+		t.Helper()
+		wait(t, manager, job, "its counts", func(j *batchv1.Job) error {
+			if j.Status.Failed != failed || j.Status.Active != active || j.Status.Succeeded != succeeded {
+				return fmt.Errorf("status is %+v", j.Status)
+			}
+			return nil
+		})
+	}
+	counts(1, 1, 0)
 	patch(t, west, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, quotaOf(ns, "4"))
 	patch(t, east, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
 	wl = runsIn(t, wl, "west")
 	gone(t, east, ns, &kueue.WorkloadList{}, &batchv1.JobList{}, &corev1.PodList{})
 	if n := wl.Status.SchedulingStats.Evictions; len(n) != 1 || n[0].Reason != kueue.WorkloadEvictedByAdmissionCheck || n[0].Count != 1 {
 		t.Errorf("evictions are %+v", n)
+	}
+	counts(1, 1, 0)
+	end(t, west, ns, "0")
+	condition(t, manager, wl, kueue.WorkloadFinished, metav1.ConditionTrue)
+	counts(1, 0, 1)
+}
+
+// end the pods that run in a namespace.
+func end(t *testing.T, c *sandbox.Cluster, ns, code string) {
+	t.Helper()
+	pods := podsIn(t, c, ns)
+	for i := range pods {
+		patch(t, c, &pods[i], `{"metadata":{"annotations":{"`+sandbox.RunFor+`":"0s","`+sandbox.ExitCode+`":"`+code+`"}}}`)
 	}
 }

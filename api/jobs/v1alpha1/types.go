@@ -122,10 +122,12 @@ type JobKindSpec struct {
 	// ManagedBy is the path of the field that hands a job to another controller,
 	// and Sync are the paths copied back from the cluster that runs it.
 	// ManagedByDefault is what stands there, if something does, where the kind's
-	// own operator runs the job.
+	// own operator runs the job. SyncGrows are paths of numbers that never become
+	// less, also when the job begins anew in another cluster.
 	ManagedBy        string   `json:"managedBy,omitempty"`
 	ManagedByDefault string   `json:"managedByDefault,omitempty"`
 	Sync             []string `json:"sync,omitempty"`
+	SyncGrows        []string `json:"syncGrows,omitempty"`
 
 	// Pods says how the pods of a kind without Suspend are found and held.
 	Pods *GatedPods `json:"pods,omitempty"`

@@ -138,6 +138,11 @@ func (in *JobKindSpec) DeepCopyInto(out *JobKindSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.SyncGrows != nil {
+		in, out := &in.SyncGrows, &out.SyncGrows
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Pods != nil {
 		in, out := &in.Pods, &out.Pods
 		*out = new(GatedPods)

@@ -10,7 +10,8 @@
 //
 //	decide.go      what is to be done about a workload, from what is seen of it here and there; no client, no clock
 //	dispatch.go    which clusters are nominated
-//	workload.go    looks, decides and does it
+//	workload.go    looks, decides, and has it done
+//	act.go         how each thing is done
 //	clusters.go    keeps a connection for every MultiKueueCluster, and tells how it stands
 //	connection.go  a connection: client and informers while the cluster answers, nothing while it does not
 //	kubeconfig.go  how a cluster is reached, and what is refused

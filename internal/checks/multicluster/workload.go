@@ -75,23 +75,15 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err // what runs must not be stopped for it
 		}
 	}
-	kind, why := w.copies.KindOf(wl)
-	var parts []*unstructured.Unstructured
-	if kind != nil {
-		if parts, err = w.copies.Parts(ctx, wl, kind); err != nil {
-			return ctrl.Result{}, err
-		}
-		for _, part := range parts {
-			if missing := kind.NotHandedOver(part); missing != "" {
-				why = "The owner is not managed by Kueue: " + missing
-			}
-		}
+	kind, parts, why, err := w.job(ctx, wl)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
 	if why != "" && !s.over() && !workload.IsEvicted(wl) {
-		if s.check.State == kueue.CheckStateRejected {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, w.answer(ctx, wl, s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State)), "")
+		return ctrl.Result{}, w.reject(ctx, &s, why)
+	}
+	if s.check == nil {
+		kind = nil // its kind need not be watched anywhere
 	}
 	if s.places, err = w.look(ctx, client.ObjectKeyFromObject(wl), config.Spec.Clusters, kind); err != nil {
 		return ctrl.Result{}, err
@@ -106,6 +98,29 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		}
 	}
 	return w.result(w.do(ctx, &s, p, kind, parts))
+}
+
+// job is what a workload's is made of, or why it cannot run elsewhere.
+func (w *workloads) job(ctx context.Context, wl *kueue.Workload) (*jobs.Kind, []*unstructured.Unstructured, string, error) {
+	kind, why := w.copies.KindOf(wl)
+	if kind == nil {
+		return nil, nil, why, nil
+	}
+	parts, err := w.copies.Parts(ctx, wl, kind)
+	for _, part := range parts {
+		if missing := kind.NotHandedOver(part); missing != "" {
+			why = "The owner is not managed by Kueue: " + missing
+		}
+	}
+	return kind, parts, why, err
+}
+
+// reject a workload that can run nowhere else.
+func (w *workloads) reject(ctx context.Context, s *situation, why string) error {
+	if s.check.State == kueue.CheckStateRejected {
+		return nil // it is about to be evicted
+	}
+	return w.answer(ctx, s.local, s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State)), "")
 }
 
 // result of what was done.
