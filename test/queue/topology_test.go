@@ -58,12 +58,7 @@ func TestTopology(t *testing.T) {
 			job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 			cluster.Make(t, job)
 			wl := cluster.WorkloadOf(t, job)
-			waitJob(t, job, func(j *batchv1.Job) error {
-				if ptr.Deref(j.Status.Ready, 0) != test.pods {
-					return fmt.Errorf("%d of %d pods are ready", ptr.Deref(j.Status.Ready, 0), test.pods)
-				}
-				return nil
-			})
+			waitReady(t, job)
 			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
 				t.Fatal(err)
 			}
@@ -124,12 +119,7 @@ func TestTopologyOfAJobThatAsksForNone(t *testing.T) {
 	job := sandbox.Job(ns, "plain", "main", 9, "1")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)
-	waitJob(t, job, func(j *batchv1.Job) error {
-		if ptr.Deref(j.Status.Ready, 0) != 9 {
-			return fmt.Errorf("%d of 9 pods are ready", ptr.Deref(j.Status.Ready, 0))
-		}
-		return nil
-	})
+	waitReady(t, job)
 	wl := cluster.WorkloadOf(t, job)
 	if wl.Status.Admission.PodSetAssignments[0].TopologyAssignment == nil {
 		t.Errorf("the admission says nothing of places: %+v", wl.Status.Admission)
@@ -189,12 +179,7 @@ func TestTopologyNodeIsLost(t *testing.T) {
 	job.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = corev1.LabelHostname
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)
-	waitJob(t, job, func(j *batchv1.Job) error {
-		if ptr.Deref(j.Status.Ready, 0) != 2 {
-			return fmt.Errorf("%d of 2 pods are ready", ptr.Deref(j.Status.Ready, 0))
-		}
-		return nil
-	})
+	waitReady(t, job)
 	wl := cluster.WorkloadOf(t, job)
 	host := func() string {
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
