@@ -102,8 +102,7 @@ func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message f
 	}
 	var synced []toolscache.InformerSynced
 	for _, kind := range kinds {
-		// All of them are read at once, and waited for at the end.
-		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		informer, err := informers.GetInformer(ctx, kind)
 		if err != nil {
 			return false, fmt.Errorf("watching %T: %w", kind, err)
 		}
