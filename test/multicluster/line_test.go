@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// line is a way to a cluster that can be cut: bytes go through it as they are,
-// until none do.
+// line is a way to a cluster that can be cut, or stand still: bytes go through it
+// as they are, until none do.
 type line struct {
 	listener net.Listener
 	to       string
 
-	mu   sync.Mutex
-	cut  bool
-	open map[net.Conn]bool
+	mu         sync.Mutex
+	moves      *sync.Cond // of still
+	cut, still bool
+	open       map[net.Conn]bool
 }
 
 func newLine(server string) (*line, error) {
@@ -28,6 +29,7 @@ func newLine(server string) (*line, error) {
 		return nil, err
 	}
 	l := &line{listener: listener, to: at.Host, open: map[net.Conn]bool{}}
+	l.moves = sync.NewCond(&l.mu)
 	go l.serve()
 	return l, nil
 }
@@ -56,13 +58,28 @@ func (l *line) carry(from net.Conn) {
 	defer l.drop(from, to)
 	done := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(to, from)
+		_, _ = io.Copy(gate{to, l}, from)
 		_ = to.Close()
 		close(done)
 	}()
-	_, _ = io.Copy(from, to)
+	_, _ = io.Copy(gate{from, l}, to)
 	_ = from.Close()
 	<-done
+}
+
+// gate lets bytes through while the line does not stand still.
+type gate struct {
+	to   io.Writer
+	line *line
+}
+
+func (g gate) Write(bytes []byte) (int, error) {
+	g.line.mu.Lock()
+	for g.line.still {
+		g.line.moves.Wait()
+	}
+	g.line.mu.Unlock()
+	return g.to.Write(bytes)
 }
 
 func (l *line) add(ends ...net.Conn) bool {
@@ -95,9 +112,17 @@ func (l *line) Cut() {
 	}
 }
 
-// Mend lets connections through again.
+// Stall has everything stand still: connections are there, and nobody answers.
+func (l *line) Stall() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.still = true
+}
+
+// Mend lets everything through again, also what stood still.
 func (l *line) Mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cut = false
+	l.cut, l.still = false, false
+	l.moves.Broadcast()
 }

@@ -72,6 +72,21 @@ func TestLost(t *testing.T) {
 	}
 }
 
+// A cluster that takes requests and answers none keeps no job from another.
+func TestHanging(t *testing.T) {
+	ns := arena(t, "4", "4", "east", "west")
+	t.Cleanup(toEast.Mend)
+	toEast.Stall()
+	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
+	manager.Make(t, job)
+	wl := runsIn(t, manager.WorkloadOf(t, job), "west")
+	standing(t, "east", metav1.ConditionFalse, "ClientConnectionFailed")
+	toEast.Mend()
+	standing(t, "east", metav1.ConditionTrue, "Active")
+	gone(t, east, ns, &kueue.WorkloadList{}, &batchv1.JobList{})
+	runsIn(t, wl, "west")
+}
+
 // quotaOf is a patch that gives a queue so many cards.
 func quotaOf(flavor, cards string) string {
 	return `{"spec":{"resourceGroups":[{"coveredResources":["nvidia.com/gpu"],"flavors":[{"name":"` + flavor + `","resources":[{"name":"nvidia.com/gpu","nominalQuota":"` + cards + `"}]}]}]}}`
