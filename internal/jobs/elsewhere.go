@@ -148,6 +148,7 @@ func (k *Kind) Copy(part *unstructured.Unstructured, workload, origin string) (*
 	copied.SetLabels(from.GetLabels())
 	copied.SetAnnotations(from.GetAnnotations())
 	setLabel(copied, PrebuiltLabel, workload)
+	setAnnotation(copied, PrebuiltLabel, workload)
 	setLabel(copied, kueue.MultiKueueOriginLabel, origin)
 	setAnnotation(copied, kueue.MultiKueueOriginUIDAnnotation, string(part.GetUID()))
 	if k.managedBy != nil {

@@ -53,7 +53,7 @@ metadata:
   namespace: ns
   name: train
   labels: {kueue.x-k8s.io/queue-name: main, team: a, kueue.x-k8s.io/prebuilt-workload-name: job-train, kueue.x-k8s.io/multikueue-origin: here}
-  annotations: {note: b, kueue.x-k8s.io/multikueue-origin-uid: "1234"}
+  annotations: {note: b, kueue.x-k8s.io/multikueue-origin-uid: "1234", kueue.x-k8s.io/prebuilt-workload-name: job-train}
 spec:
   suspend: true
   selector: {matchLabels: {}}

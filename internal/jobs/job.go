@@ -18,7 +18,7 @@ import (
 const (
 	QueueNameLabel     = "kueue.x-k8s.io/queue-name" // also read as an annotation, as old jobs carry it
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
-	PrebuiltLabel      = "kueue.x-k8s.io/prebuilt-workload-name"
+	PrebuiltLabel      = "kueue.x-k8s.io/prebuilt-workload-name" // also an annotation
 	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
 	JobUIDLabel        = "kueue.x-k8s.io/job-uid"
 	ElasticAnnotation  = "kueue.x-k8s.io/elastic-job"

@@ -445,7 +445,7 @@ func letGo(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 }
 
 func (g *podGroup) workloadName() string {
-	if name := g.pods[0].Labels[PrebuiltLabel]; name != "" {
+	if name := PrebuiltName(g.pods[0]); name != "" {
 		return name
 	}
 	if g.name != "" {

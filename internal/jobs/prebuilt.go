@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -12,8 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// prebuilt says someone else makes the job's workload.
-func prebuilt(obj client.Object) bool { return obj.GetLabels()[PrebuiltLabel] != "" }
+// PrebuiltName is the workload that someone else makes for a job; "" for none.
+// Kueue writes the name into an annotation, and before v0.18 into a label.
+func PrebuiltName(obj client.Object) string {
+	return cmp.Or(obj.GetAnnotations()[PrebuiltLabel], obj.GetLabels()[PrebuiltLabel])
+}
+
+func prebuilt(obj client.Object) bool { return PrebuiltName(obj) != "" }
 
 // adopt makes the prebuilt workload a job names the job's own. Until it is
 // there the job waits; its coming wakes us.
@@ -23,7 +29,7 @@ func (c *controller) adopt(ctx context.Context, j job) error {
 		return c.stop(ctx, j, "its prebuilt workload is not admitted")
 	}
 	wl := &kueue.Workload{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[PrebuiltLabel]}, wl)
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: PrebuiltName(obj)}, wl)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -458,13 +458,15 @@ func (r *registry) jobsOf(kind *Kind) handler.MapFunc {
 		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
-		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{PrebuiltLabel: wl.GetName()})
+		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(key.Namespace))
 		if err != nil {
 			return nil // the job itself is looked at whenever it changes
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			if PrebuiltName(&list.Items[i]) == wl.GetName() {
+				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
 		}
 		return out
 	}

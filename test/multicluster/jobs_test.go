@@ -158,3 +158,22 @@ func end(t *testing.T, c *sandbox.Cluster, ns, code string) {
 		patch(t, c, &pods[i], `{"metadata":{"annotations":{"`+sandbox.RunFor+`":"0s","`+sandbox.ExitCode+`":"`+code+`"}}}`)
 	}
 }
+
+// What a manager with Kueue sends here is run: it names the workload in an
+// annotation.
+func TestCopyOfKueues(t *testing.T) {
+	ns := arena(t, "4", "0", "east")
+	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sent", Labels: map[string]string{kueue.MultiKueueOriginLabel: "another"}},
+		Spec:       kueue.WorkloadSpec{QueueName: "main", PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: job.Spec.Template}}},
+	}
+	east.Make(t, wl)
+	condition(t, east, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	job.Labels[kueue.MultiKueueOriginLabel] = "another"
+	job.Annotations = map[string]string{"kueue.x-k8s.io/prebuilt-workload-name": "sent"}
+	east.Make(t, job)
+	if wl = condition(t, east, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue); !metav1.IsControlledBy(wl, job) {
+		t.Errorf("the workload belongs to %+v", wl.OwnerReferences)
+	}
+}

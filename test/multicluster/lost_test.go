@@ -168,7 +168,8 @@ func TestOrphans(t *testing.T) {
 	ours := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "ours", Labels: map[string]string{kueue.MultiKueueOriginLabel: "multikueue"}}, Spec: spec}
 	theirs := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "theirs", Labels: map[string]string{kueue.MultiKueueOriginLabel: "another"}}, Spec: spec}
 	job := sandbox.Job(ns, "job", "main", 1, "1")
-	job.Labels[kueue.MultiKueueOriginLabel], job.Labels["kueue.x-k8s.io/prebuilt-workload-name"] = "multikueue", "ours"
+	job.Labels[kueue.MultiKueueOriginLabel] = "multikueue"
+	job.Annotations = map[string]string{"kueue.x-k8s.io/prebuilt-workload-name": "ours"} // as Kueue's copies have it
 	east.Make(t, theirs, job, ours)
 	gone(t, east, ns, &batchv1.JobList{})
 	sandbox.Eventually(t, "only theirs", func(ctx context.Context) error {

@@ -145,7 +145,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 				return w.make(ctx, wl, kind, part, there)
 			case err != nil:
 				return client.IgnoreNotFound(err)
-			case copied.GetLabels()[jobs.PrebuiltLabel] != wl.Name:
+			case jobs.PrebuiltName(copied) != wl.Name:
 				waits = true // one of the same name before it is on its way out
 				return nil
 			}

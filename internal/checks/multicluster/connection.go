@@ -237,6 +237,9 @@ func (s *session) ask(ctx context.Context) error {
 	return s.direct.List(ctx, &kueue.WorkloadList{}, client.MatchingLabels{kueue.MultiKueueOriginLabel: s.origin}, client.Limit(1))
 }
 
+// prebuiltIndex finds the jobs of a workload.
+const prebuiltIndex = "prebuilt-workload"
+
 // errNotSeen: what is there of a kind is not known yet.
 var errNotSeen = errors.New("has yet to tell which jobs it has")
 
@@ -275,6 +278,11 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 	if err != nil {
 		return nil, err
 	}
+	if gvk != workloadKind {
+		if err := s.cache.IndexField(ctx, obj, prebuiltIndex, func(obj client.Object) []string { return []string{jobs.PrebuiltName(obj)} }); err != nil {
+			return nil, err
+		}
+	}
 	if _, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { s.tell(obj, false) },
 		UpdateFunc: func(_, obj any) { s.tell(obj, false) },
@@ -302,7 +310,7 @@ func (s *session) tell(seen any, gone bool) {
 	}
 	key := client.ObjectKeyFromObject(obj)
 	if _, isWorkload := obj.(*kueue.Workload); !isWorkload {
-		key.Name = obj.GetLabels()[jobs.PrebuiltLabel]
+		key.Name = jobs.PrebuiltName(obj)
 	}
 	s.seen(key)
 }
@@ -334,6 +342,6 @@ func (s *session) jobsOf(ctx context.Context, key types.NamespacedName, gvk sche
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	err := s.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingLabels{jobs.PrebuiltLabel: key.Name})
+	err := s.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{prebuiltIndex: key.Name})
 	return list.Items, err
 }
