@@ -3,6 +3,7 @@ package migrate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -204,6 +205,10 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view jobs.View) *ca
 
 // assign counts a job in a queue's quota, in the flavors of the nodes it is on.
 func (im *importer) assign(f *candidate, cq *kueue.ClusterQueue) error {
+	if workload.ClaimsDevices(f.workload) {
+		// Only the queue knows how they count; it would hold them for less than it uses.
+		return errors.New("its pods have devices by ResourceClaims, which an import cannot count: submit it to the queue anew")
+	}
 	f.admission = &admission.Admission{Queue: cq.Name}
 	uses := map[string]int64{}
 	for _, set := range workload.ForEngine(f.workload, im.counting).PodSets {
