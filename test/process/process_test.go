@@ -364,10 +364,10 @@ func TestNoDecisions(t *testing.T) {
 
 // What is not there is said at once.
 func TestGateThatIsNotThere(t *testing.T) {
-	p := launch(t, "--feature-gates", "MultiKueue=true")
+	p := launch(t, "--feature-gates", "ConcurrentAdmission=true")
 	err := p.cmd.Wait()
 	said, _ := os.ReadFile(p.log)
-	if err == nil || !strings.Contains(string(said), "MultiKueue: elastic-queue does not have what it switches on") {
+	if err == nil || !strings.Contains(string(said), "ConcurrentAdmission: elastic-queue does not have what it switches on") {
 		t.Errorf("it ended with %v and said %s", err, said)
 	}
 }
