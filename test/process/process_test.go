@@ -365,6 +365,8 @@ func TestNoDecisions(t *testing.T) {
 // What is not there is said at once.
 func TestGateThatIsNotThere(t *testing.T) {
 	p := launch(t, "--feature-gates", "ConcurrentAdmission=true")
+	giveUp := time.AfterFunc(sandbox.Patience, func() { _ = p.cmd.Process.Kill() })
+	defer giveUp.Stop()
 	err := p.cmd.Wait()
 	said, _ := os.ReadFile(p.log)
 	if err == nil || !strings.Contains(string(said), "ConcurrentAdmission: elastic-queue does not have what it switches on") {
