@@ -43,6 +43,10 @@ func install(t *testing.T, names ...string) {
 			if err := cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 				t.Fatal(err)
 			}
+			list := &unstructured.UnstructuredList{}
+			list.SetAPIVersion(at(object, "spec.group").(string) + "/" + at(object, "spec.versions").([]any)[0].(map[string]any)["name"].(string))
+			list.SetKind(at(object, "spec.names.listKind").(string))
+			sandbox.Eventually(t, object.GetName()+" being served", func(ctx context.Context) error { return cluster.List(ctx, list) })
 		}
 	}
 }
@@ -66,7 +70,7 @@ func samples(t *testing.T, ns, name string) []*unstructured.Unstructured {
 // Jobs of kinds that know nothing of each other go the same way. Nobody runs
 // them there but the test, which writes what their operators would.
 func TestOtherKinds(t *testing.T) {
-	install(t, "pytorchjobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "rayclusters.ray.io")
+	install(t, "pytorchjobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
 	for name, test := range map[string]struct{ managedBy, running, ended string }{
 		"pytorchjob": {
 			managedBy: "spec.runPolicy.managedBy",
