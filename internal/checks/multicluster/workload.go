@@ -91,9 +91,9 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	p := decide(s, w.settings)
 	for _, at := range s.places {
 		switch {
-		case at.unserved && !at.lost.IsZero():
+		case at.unserved && !at.lost.IsZero() && !s.over():
 			p.after = soon
-		case at.unserved && !s.over() && p.after == 0:
+		case at.unserved && p.after == 0:
 			p.after = later // no cluster tells of its kinds
 		}
 	}
