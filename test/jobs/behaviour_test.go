@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -277,12 +276,7 @@ func TestLeavingAQueue(t *testing.T) {
 	if err := leave(waiting); err != nil {
 		t.Fatal(err)
 	}
-	sandbox.Eventually(t, "its workload goes", func(ctx context.Context) error {
-		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there (%v)", err)
-		}
-		return nil
-	})
+	cluster.WaitGone(t, wl)
 
 	a.open(t)
 	started := newJob(a, "started", 1)

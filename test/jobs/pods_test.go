@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -381,12 +380,7 @@ func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 	if err := cluster.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	sandbox.Eventually(t, "it goes", func(ctx context.Context) error {
-		if err := cluster.Get(ctx, client.ObjectKeyFromObject(pod), pod); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there (%v)", err)
-		}
-		return nil
-	})
+	cluster.WaitGone(t, pod)
 	if condition := waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue); condition == nil || wl.DeletionTimestamp != nil {
 		t.Errorf("the job's workload is %+v", wl.Status)
 	}

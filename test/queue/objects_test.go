@@ -122,19 +122,8 @@ func TestWhatIsUsedStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, obj := range used {
-		waitGone(t, obj)
+		cluster.WaitGone(t, obj)
 	}
-}
-
-func waitGone(t *testing.T, obj client.Object) {
-	t.Helper()
-	sandbox.Eventually(t, fmt.Sprintf("%T %s is gone", obj, obj.GetName()), func(ctx context.Context) error {
-		err := cluster.Get(ctx, client.ObjectKeyFromObject(obj), obj)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("it is there, finalizers %v, error %w", obj.GetFinalizers(), err)
-	})
 }
 
 // activeCheck makes an admission check whose controller is at work.

@@ -78,7 +78,7 @@ func TestProvisioning(t *testing.T) {
 		if err := cluster.Delete(t.Context(), crd); err != nil {
 			t.Fatal(err)
 		}
-		waitGone(t, crd)
+		cluster.WaitGone(t, crd)
 	}
 	patch(t, check, `{"spec":{"parameters":{"kind":"ProvisioningRequestConfig"}}}`)
 	waitCheck(t, ns, metav1.ConditionFalse, "ProvisioningRequestNotServed", "")
@@ -257,8 +257,8 @@ func lifeOfARequest(t *testing.T) {
 		}
 	}
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
-	waitGone(t, r)
-	waitGone(t, template)
+	cluster.WaitGone(t, r)
+	cluster.WaitGone(t, template)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func retriedAndRejected(t *testing.T) {
 	first := request(t, wl, ns, 1)
 	says(t, first, provisioning.Failed, true, "no machines")
 	waitEvent(t, wl, "EvictedDueToAdmissionCheck", fmt.Sprintf("AdmissionCheck in Retry state: %q (Retrying after failure: no machines)", ns))
-	waitGone(t, first)
+	cluster.WaitGone(t, first)
 	second := request(t, wl, ns, 2)
 	state := waitState(t, wl, kueue.CheckStatePending, "")
 	if ptr.Deref(state.RetryCount, 0) != 1 {
@@ -288,7 +288,7 @@ func retriedAndRejected(t *testing.T) {
 	waitReason(t, wl, kueue.WorkloadEvicted, true, "DeactivatedDueToAdmissionCheck")
 	waitEvent(t, wl, "AdmissionCheckRejected", fmt.Sprintf("Deactivated due to AdmissionCheck in Rejected state: %q (still none)", ns))
 	waitUsage(t, ns, "0")
-	waitGone(t, second)
+	cluster.WaitGone(t, second)
 
 	// Reactivated it begins anew.
 	patch(t, wl, `{"spec":{"active":true}}`)
@@ -359,7 +359,7 @@ func changedConfiguration(t *testing.T) {
 	})
 	patch(t, &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"spec":{"parameters":{"name":"missing"}}}`)
 	waitState(t, wl, kueue.CheckStatePending, "the check is not active")
-	waitGone(t, old)
+	cluster.WaitGone(t, old)
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
 		t.Errorf("the request of a running workload: %v", err)
 	}

@@ -304,6 +304,18 @@ func (c *Cluster) Make(t *testing.T, objects ...client.Object) {
 	}
 }
 
+// WaitGone waits until an object is no more.
+func (c *Cluster) WaitGone(t *testing.T, obj client.Object) {
+	t.Helper()
+	Eventually(t, obj.GetName()+" goes", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if err == nil {
+			return fmt.Errorf("it is there, with finalizers %v", obj.GetFinalizers())
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
 // Eventually waits until check returns nil, and fails the test with its last
 // error if that takes too long.
 func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
