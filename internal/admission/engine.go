@@ -27,7 +27,8 @@ type Options struct {
 	// HoldersOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
 	HoldersOnly bool
 	// PreemptAfter is how long a workload waits in line before it displaces others that run: room
-	// that comes free by itself in that time costs nobody's work. 0 displaces at once.
+	// that comes free by itself in that time costs nobody's work. Those who have only just started are spared
+	// as long. 0 displaces at once.
 	PreemptAfter time.Duration
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer

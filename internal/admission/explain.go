@@ -215,7 +215,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 	x.Reason, x.Message = a.refusal(), e.message(a)
 	if a.patient && e.wouldDisplace(w) {
-		x.Helps = append(x.Helps, "waiting until "+w.mayDisplaceFrom(e).Format(time.RFC3339)+", when it may displace others")
+		x.Helps = append(x.Helps, "waiting until "+a.until.Format(time.RFC3339)+", when it may displace others")
 	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"slices"
+	"time"
 )
 
 // mode says what has to happen before a flavor can be used; higher is better.
@@ -34,12 +35,13 @@ type assignment struct {
 	version   uint64 // of the tree when this was computed
 	partial   bool
 	backfill  bool
-	withdrawn bool     // it would borrow what another queue's own can use
-	barred    bool     // preempted too lately to displace anyone in other queues
-	patient   bool     // too new in line to displace anyone who runs
-	kept      []amount // then, what is free of the room it will have
-	curbed    bool     // someone it could displace keeps its place in this decision
-	avoid     []int32  // flavors whose nodes had no room
+	withdrawn bool      // it would borrow what another queue's own can use
+	barred    bool      // preempted too lately to displace anyone in other queues
+	patient   bool      // too new in line to displace anyone who runs, or they have only just started
+	until     time.Time // patient no longer than this
+	kept      []amount  // then, what is free of the room it will have
+	curbed    bool      // someone it could displace keeps its place in this decision
+	avoid     []int32   // flavors whose nodes had no room
 	failed    *Refusal
 	joint     bool        // picks says which flavors to try
 	floor     mode        // the least that will do for each, then

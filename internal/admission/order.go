@@ -47,8 +47,9 @@ type class struct {
 	lead      *workload       // the first of them, by whose turn the class waits
 	pos       int             // in queue.active; -1 when not there
 	parked    bool
-	patient   bool // parked while its first was too new in line to displace anyone
-	barred    bool // likewise, preempted too lately to displace others
+	patient   bool      // parked while its first had to spare those it could displace
+	until     time.Time // patient no longer than this
+	barred    bool      // likewise, preempted too lately to displace others
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last
 	fickle    bool             // listed in queue.fickle

@@ -29,7 +29,10 @@ func (e *Engine) attemptPartial(a *assignment) {
 
 // noteLater keeps what may let the workload displace more later on, of a try that came to nothing.
 func (a *assignment) noteLater(b *assignment) {
-	a.patient, a.barred, a.curbed = a.patient || b.patient, a.barred || b.barred, a.curbed || b.curbed
+	a.barred, a.curbed = a.barred || b.barred, a.curbed || b.curbed
+	if b.patient {
+		a.bePatient(b.until)
+	}
 }
 
 // slack is how many pods a pod set can do without.

@@ -50,6 +50,44 @@ func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
 	return since.Add(e.opts.PreemptAfter)
 }
 
+// spared is until when those who would be displaced for w are left alone as they have only just started: many end by
+// themselves in that time, and w keeps the room they leave. It does not wait for them forever: others may start
+// where no room can be kept.
+func (e *Engine) spared(w *workload, victims []victim) time.Time {
+	var until time.Time
+	last := w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
+	if e.opts.PreemptAfter <= 0 || !last.After(e.at) {
+		return until
+	}
+	for _, v := range victims {
+		if v.w.admitted == e.decision {
+			continue // it has not started
+		}
+		if from := v.w.spec.Admission.ReservedAt.Add(e.opts.PreemptAfter + timeGrain); from.After(until) {
+			until = from
+		}
+	}
+	if until.After(last) {
+		return last
+	}
+	return until
+}
+
+const (
+	// longestGrace is how many times PreemptAfter a workload spares those who have only just started.
+	longestGrace = 8
+	// timeGrain is how much later than it says something may have happened: the API keeps whole seconds.
+	timeGrain = time.Second
+)
+
+// bePatient notes that more can be displaced from a time on.
+func (a *assignment) bePatient(until time.Time) {
+	if !a.patient || until.Before(a.until) {
+		a.until = until
+	}
+	a.patient = true
+}
+
 func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
 	p := &q.spec.Preemption
 	return p.BorrowWithinCohort || q.node.root.tree.policy != PolicyFIFO && p.ReclaimWithinCohort != PreemptNever
@@ -124,10 +162,11 @@ func (e *Engine) shift(w *workload, sign int64) {
 func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
 	s := &e.scratch.search
 	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
-	s.victims = s.victims[:0]
+	s.victims, s.fresh = s.victims[:0], false
 	t := a.w.queue.node.root.tree
-	if s.fresh = a.w.mayDisplaceFrom(e).After(e.at); s.fresh {
-		a.patient = true
+	if from := a.w.mayDisplaceFrom(e); from.After(e.at) {
+		s.fresh = true
+		a.bePatient(from)
 		if t.admittedIn != e.decision {
 			return nil
 		}
@@ -148,6 +187,10 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 		e.opts.Placer.Rollback(mark)
 	}
 	s.a = nil
+	if until := e.spared(a.w, found); until.After(e.at) {
+		a.bePatient(until)
+		return nil
+	}
 	a.curbed = a.curbed || e.scratch.byUsage && len(found) == 0 // the order changes with time
 	return found
 }

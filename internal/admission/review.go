@@ -80,7 +80,7 @@ func (t timer) stands(int) {}
 func (w *workload) chance(e *Engine) time.Time {
 	switch {
 	case w.class.patient:
-		return w.mayDisplaceFrom(e)
+		return w.class.until
 	case w.class.barred:
 		return w.strikesFrom()
 	}

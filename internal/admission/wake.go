@@ -79,7 +79,7 @@ func (e *Engine) reconsider(c *class) {
 		return
 	}
 	first := c.members[0]
-	c.patient = c.patient && first.mayDisplaceFrom(e).After(e.at)
+	c.patient = c.patient && c.until.After(e.at)
 	c.barred = c.barred && first.strikesFrom().After(e.at)
 	c.refusedAt = 0
 	e.setTimer(first.chance(e), first)
