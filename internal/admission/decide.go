@@ -429,7 +429,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 	e.parkClass(c, v)
 	c.refusedAt = c.queue.node.root.tree.helps
 	c.patient, c.until, c.barred = a.patient, a.until, a.barred
-	e.setTimer(a.w.chance(e), a.w)
+	e.setTimer(a.w.chance(), a.w)
 	if a.curbed || a.w.barredIn == e.decision {
 		e.curbed = append(e.curbed, c)
 	}

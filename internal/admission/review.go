@@ -77,7 +77,7 @@ func (t timer) before(o timer) bool { return t.at.Before(o.at) }
 func (t timer) stands(int) {}
 
 // chance is when a parked workload, the first of its class, may displace more than now; zero: never.
-func (w *workload) chance(e *Engine) time.Time {
+func (w *workload) chance() time.Time {
 	switch {
 	case w.class.patient:
 		return w.class.until
@@ -88,14 +88,14 @@ func (w *workload) chance(e *Engine) time.Time {
 }
 
 // due says what a timer of w waits for, zero when it is void by now.
-func (w *workload) due(e *Engine) time.Time {
+func (w *workload) due() time.Time {
 	switch {
 	case w.gone:
 		return time.Time{}
 	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
 		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
 	case w.class != nil && w.class.parked && w.class.members[0] == w && (w.class.patient || w.class.barred):
-		return w.chance(e)
+		return w.chance()
 	case !w.holds:
 		return w.spec.RequeueAt
 	}
@@ -110,7 +110,7 @@ func (e *Engine) fireTimers(at time.Time) {
 			t.w.timer = time.Time{}
 		}
 		switch {
-		case !t.at.Equal(t.w.due(e)):
+		case !t.at.Equal(t.w.due()):
 		case t.w.holds:
 			e.reviewLater(t.w)
 		case t.w.class != nil:
@@ -123,7 +123,7 @@ func (e *Engine) fireTimers(at time.Time) {
 
 // nextTimer is when the earliest timer that still counts goes off.
 func (e *Engine) nextTimer() time.Time {
-	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due(e)) {
+	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
 		e.timers.remove(0)
 	}
 	if len(e.timers) == 0 {

@@ -82,7 +82,7 @@ func (e *Engine) reconsider(c *class) {
 	c.patient = c.patient && c.until.After(e.at)
 	c.barred = c.barred && first.strikesFrom().After(e.at)
 	c.refusedAt = 0
-	e.setTimer(first.chance(e), first)
+	e.setTimer(first.chance(), first)
 	for _, n := range c.needs {
 		q.heed(n.fr)
 	}
