@@ -73,6 +73,8 @@ type candidate struct {
 	object *v1alpha1.JobKind // of a declared one
 	crd    *apiextensionsv1.CustomResourceDefinition
 
+	// early: its CRD is there, but the cluster does not serve it yet.
+	early           bool
 	reason, message string
 }
 
@@ -162,21 +164,23 @@ func (r *registry) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	again := false
+	again := time.Duration(0)
 	for _, c := range candidates {
 		if c.reason == "" {
 			if err := r.judge(ctx, c); err != nil {
 				return ctrl.Result{}, err
 			}
 		}
-		again = again || c.reason == v1alpha1.ReasonForbidden
+		switch {
+		case c.early:
+			again = time.Second // nothing tells us of discovery
+		case c.reason == v1alpha1.ReasonForbidden && again == 0:
+			again = 5 * time.Second // nor of roles
+		}
 	}
 	oneEach(candidates)
 	r.use(candidates)
-	result := ctrl.Result{}
-	if again {
-		result.RequeueAfter = 5 * time.Second // nothing tells us of roles
-	}
+	result := ctrl.Result{RequeueAfter: again}
 	select {
 	case <-r.mgr.Elected():
 		return result, errors.Join(r.runAll(ctx, candidates), r.publish(ctx, candidates))
@@ -220,7 +224,15 @@ func (r *registry) judge(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
-	if crd == nil || !serves(crd, c.kind.GVK.Version) {
+	if crd != nil && serves(crd, c.kind.GVK.Version) {
+		// A CRD is established a moment before discovery knows of it.
+		if _, err := r.mgr.GetRESTMapper().RESTMapping(c.kind.GVK.GroupKind(), c.kind.GVK.Version); apimeta.IsNoMatchError(err) {
+			c.early = true
+		} else if err != nil {
+			return err
+		}
+	}
+	if crd == nil || c.early || !serves(crd, c.kind.GVK.Version) {
 		c.reason, c.message = v1alpha1.ReasonNotInstalled, fmt.Sprintf("The cluster does not serve %s of %s", c.kind.Spec.Resource, c.kind.GVK.GroupVersion())
 		return nil
 	}
