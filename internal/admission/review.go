@@ -104,11 +104,7 @@ func (w *workload) due() time.Time {
 
 func (e *Engine) fireTimers(at time.Time) {
 	for len(e.timers) > 0 && !e.timers[0].at.After(at) {
-		t := e.timers[0]
-		e.timers.remove(0)
-		if t.w.timer.Equal(t.at) {
-			t.w.timer = time.Time{}
-		}
+		t := e.popTimer()
 		switch {
 		case !t.at.Equal(t.w.due()):
 		case t.w.holds:
@@ -121,10 +117,20 @@ func (e *Engine) fireTimers(at time.Time) {
 	}
 }
 
+// popTimer takes the earliest timer away.
+func (e *Engine) popTimer() timer {
+	t := e.timers[0]
+	e.timers.remove(0)
+	if t.w.timer.Equal(t.at) {
+		t.w.timer = time.Time{}
+	}
+	return t
+}
+
 // nextTimer is when the earliest timer that still counts goes off.
 func (e *Engine) nextTimer() time.Time {
 	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
-		e.timers.remove(0)
+		e.popTimer() // it may be set anew
 	}
 	if len(e.timers) == 0 {
 		return time.Time{}
