@@ -110,7 +110,7 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 			nodes = append(nodes, n)
 		}
 	}
-	if t := ps.Spec.Topology; t != nil && t.SliceSize > 0 {
+	if t := ps.Spec.Topology; t != nil && len(t.Slices) > 0 {
 		return p.placeSlices(ps, per, nodes, free, placed)
 	}
 	domains := map[string][]string{"": nodes}
@@ -150,10 +150,10 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 
 // placeSlices puts each slice of pods into one domain of the slice's level.
 func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free map[string]int, placed testPlacement) *Refusal {
-	t := ps.Spec.Topology
+	slice := ps.Spec.Topology.Slices[0]
 	domains := map[string][]string{}
 	for _, n := range nodes {
-		d := p.nodes[n].labels[t.SliceLevel]
+		d := p.nodes[n].labels[slice.Level]
 		domains[d] = append(domains[d], n)
 	}
 	left, room := int(ps.Count), 0
@@ -162,7 +162,7 @@ func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free m
 		for _, n := range domains[d] {
 			pods += free[n] / per
 		}
-		pods -= pods % int(t.SliceSize)
+		pods -= pods % int(slice.Size)
 		room += pods
 		for _, n := range domains[d] {
 			k := min(left, pods, free[n]/per)
@@ -173,7 +173,7 @@ func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free m
 		}
 	}
 	if left > 0 {
-		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", room, ps.Count, t.SliceSize)}
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", room, ps.Count, slice.Size)}
 	}
 	return nil
 }

@@ -435,7 +435,7 @@ func parsePodSet(name string, a arguments) PodSet {
 		ps.Topology = &TopologyRequest{Level: level, Mode: map[string]TopologyMode{"required": TopologyRequired, "preferred": TopologyPreferred, "unconstrained": TopologyUnconstrained}[m]}
 		if a.has("slice") {
 			level, n, _ := strings.Cut(a.str("slice"), ":")
-			ps.Topology.SliceLevel, ps.Topology.SliceSize = level, int32(must(strconv.Atoi(n)))
+			ps.Topology.Slices = []TopologySlice{{level, int32(must(strconv.Atoi(n)))}}
 		}
 	}
 	for k := range a {

@@ -156,8 +156,11 @@ func (e *Engine) classKey(w *Workload, l *localQueue) (key, shape []byte) {
 		if t := ps.Topology; t != nil {
 			num(int64(t.Mode) + 1)
 			str(t.Level)
-			str(t.SliceLevel)
-			num(int64(t.SliceSize))
+			num(int64(len(t.Slices)))
+			for _, slice := range t.Slices {
+				str(slice.Level)
+				num(int64(slice.Size))
+			}
 		} else {
 			num(0)
 		}

@@ -126,10 +126,15 @@ const (
 
 // TopologyRequest asks for pods close together in a flavor's topology.
 type TopologyRequest struct {
-	Mode       TopologyMode
-	Level      string // node label of the level; empty for unconstrained
-	SliceLevel string // each slice of SliceSize pods within one domain of this level
-	SliceSize  int32
+	Mode   TopologyMode
+	Level  string          // node label of the level; empty for unconstrained
+	Slices []TopologySlice // from wide levels to narrow ones
+}
+
+// TopologySlice keeps every Size pods within one domain of a level.
+type TopologySlice struct {
+	Level string
+	Size  int32
 }
 
 // Admission is the quota a workload holds (or, in a plan, is given).

@@ -73,7 +73,7 @@ func (e *Engine) placeMembers(g *Gang, members []int) ([][]*holding, *Refusal) {
 	if sets[0].Topology != nil {
 		return e.placeInTopology(g, sets)
 	}
-	holds, refusal := e.placeSet(g, sets[0], nil)
+	holds, refusal := e.placeFrom(g, sets[0], nil, 0)
 	return [][]*holding{holds}, refusal
 }
 
@@ -84,12 +84,8 @@ func (e *Engine) levels(t *TopologyRequest) []string {
 	return e.opts.Topologies[t.Topology]
 }
 
-// placeSet puts the pods of a set on the books one after the other, as many as fit, anywhere or within some nodes.
-func (e *Engine) placeSet(g *Gang, set *PodSet, within []int32) ([]*holding, *Refusal) {
-	return e.placeFrom(g, set, within, 0)
-}
-
-// placeFrom is placeSet with the pods numbered from first.
+// placeFrom puts the pods of a set on the books one after the other, as many as fit, anywhere or within some nodes. They
+// are numbered from first.
 func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*holding, *Refusal) {
 	pod := set.Pod
 	pod.Gang, pod.PodSet = g.Key, set.Name

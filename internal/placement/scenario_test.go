@@ -300,7 +300,7 @@ func (w *world) filter(d *datadriven.TestData) {
 	}
 }
 
-// gangOf reads: gang job count=64 … required=rack slice=4 slice-level=rack; lines of input are further pod sets.
+// gangOf reads: gang job count=64 … required=rack slices=rack:4/host:2; lines of input are further pod sets.
 func (w *world) gangOf(d *datadriven.TestData) (*Gang, map[string]string) {
 	g := &Gang{Key: d.CmdArgs[0].Key}
 	p, rest := w.pod(d, "")
@@ -320,9 +320,12 @@ func (w *world) gangOf(d *datadriven.TestData) (*Gang, map[string]string) {
 }
 
 func topologyOf(t *testing.T, rest map[string]string) *TopologyRequest {
-	r := &TopologyRequest{Topology: "default", SliceLevel: rest["slice-level"], Group: rest["group"]}
-	if s := rest["slice"]; s != "" {
-		r.SliceSize = int(number(t, s))
+	r := &TopologyRequest{Topology: "default", Group: rest["group"]}
+	_, r.FullestFirst = rest["fullest"]
+	for slice := range strings.SplitSeq(rest["slices"], "/") {
+		if level, size, found := strings.Cut(slice, ":"); found {
+			r.Slices = append(r.Slices, Slice{level, int(number(t, size))})
+		}
 	}
 	switch {
 	case rest["required"] != "":

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ type tree struct {
 	levels []string
 	labels uint64 // version of the nodes' labels it was built for
 	root   *domain
+	flat   *domain   // the root without the levels between it and the narrowest
 	all    []*domain // parents before children
 	slots  []int32   // nodes in the topology
 }
@@ -23,7 +25,7 @@ type domain struct {
 	children []*domain
 	slots    []int32 // nodes, at the narrowest level
 	pods     int     // pods of the present request that fit
-	slices   int     // slices of it that fit; where there are no slices, pods
+	fits     int     // those of them that can be here in the groups the request asks for
 }
 
 // topology is the tree under that name, rebuilt when labels changed.
@@ -36,7 +38,7 @@ func (e *Engine) topology(name string) (*tree, error) {
 	if t != nil && t.labels == e.labels && slices.Equal(t.levels, levels) {
 		return t, nil
 	}
-	t = &tree{levels: levels, labels: e.labels, root: &domain{level: -1}}
+	t = &tree{levels: levels, labels: e.labels, root: &domain{level: -1}, flat: &domain{level: -1}}
 	byPath := map[string]*domain{"": t.root}
 	for slot, n := range e.nodes {
 		if n == nil || !n.known {
@@ -76,6 +78,9 @@ func (t *tree) leaf(byPath map[string]*domain, n *Node) *domain {
 func (t *tree) collect(d *domain) {
 	slices.SortFunc(d.children, func(a, b *domain) int { return strings.Compare(a.path, b.path) })
 	t.all = append(t.all, d)
+	if len(d.children) == 0 {
+		t.flat.children = append(t.flat.children, d)
+	}
 	for _, c := range d.children {
 		t.collect(c)
 	}
@@ -105,48 +110,57 @@ func (e *Engine) capacity(s *shape, slot int32) int {
 }
 
 // measure fills in how much of the shape every domain holds.
-func (e *Engine) measure(t *tree, s *shape, sliceLevel, sliceSize int) {
+func (e *Engine) measure(t *tree, s *shape, w wish) {
 	for i := len(t.all) - 1; i >= 0; i-- {
 		d := t.all[i]
-		d.pods, d.slices = 0, 0
+		d.pods, d.fits = 0, 0
 		for _, slot := range d.slots {
-			d.pods += e.capacity(s, slot)
+			n := e.capacity(s, slot)
+			d.pods, d.fits = d.pods+n, d.fits+n
 		}
 		for _, c := range d.children {
-			d.pods += c.pods
-			d.slices += c.slices
+			d.pods, d.fits = d.pods+c.pods, d.fits+c.fits
 		}
-		if d.level >= sliceLevel {
-			d.slices = d.pods / sliceSize
-		}
+		d.fits -= d.fits % w.unit(d.level)
 	}
 }
 
 // wish is a topology request in numbers.
 type wish struct {
-	level, sliceLevel, sliceSize int
+	level   int   // where all pods are together; -1 for anywhere
+	units   []int // how many pods stay together in a domain, by level from the root on
+	flat    bool  // nothing is said of any level
+	fullest bool
 }
 
+func (w *wish) unit(level int) int { return w.units[level+1] }
+
 func (t *tree) wish(r *TopologyRequest, count int) (wish, error) {
-	w := wish{level: -1, sliceLevel: len(t.levels) - 1, sliceSize: 1}
+	w := wish{level: -1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
 	if r.Mode != Unconstrained {
 		if w.level = slices.Index(t.levels, r.Level); w.level < 0 {
 			return w, fmt.Errorf("topology %q has no level %q", r.Topology, r.Level)
 		}
 	}
-	if r.SliceSize == 0 {
-		return w, nil
+	widest, outer := w.level, r.Level
+	for _, slice := range r.Slices {
+		level := slices.Index(t.levels, slice.Level)
+		switch {
+		case level < 0:
+			return w, fmt.Errorf("topology %q has no level %q for slices", r.Topology, slice.Level)
+		case level < widest:
+			return w, fmt.Errorf("slices at level %q are not within %q", slice.Level, outer)
+		case slice.Size <= 0 || count%slice.Size != 0:
+			return w, fmt.Errorf("%d pods cannot be cut into slices of %d", count, slice.Size)
+		}
+		for len(w.units) < level+2 {
+			w.units = append(w.units, slice.Size)
+		}
+		widest, outer, count = level+1, slice.Level, slice.Size
 	}
-	if w.sliceLevel = slices.Index(t.levels, r.SliceLevel); w.sliceLevel < 0 {
-		return w, fmt.Errorf("topology %q has no level %q for slices", r.Topology, r.SliceLevel)
+	for len(w.units) < len(t.levels)+1 {
+		w.units = append(w.units, 1)
 	}
-	if w.sliceLevel < w.level {
-		return w, fmt.Errorf("slices at level %q are wider than %q", r.SliceLevel, r.Level)
-	}
-	if r.SliceSize < 0 || count%r.SliceSize != 0 {
-		return w, fmt.Errorf("%d pods cannot be cut into slices of %d", count, r.SliceSize)
-	}
-	w.sliceSize = r.SliceSize
 	return w, nil
 }
 
@@ -157,21 +171,25 @@ func (t *tree) candidates(mode TopologyMode, w wish, count int) []*domain {
 	for level := w.level; level >= -1; level-- {
 		from := len(out)
 		for _, d := range t.all {
-			if d.level == level && d.slices >= count/w.sliceSize {
+			if d.level == level && d.fits >= count {
 				out = append(out, d)
 			}
 		}
-		slices.SortStableFunc(out[from:], func(a, b *domain) int {
-			if a.slices != b.slices {
-				return a.slices - b.slices
-			}
-			return strings.Compare(a.path, b.path)
-		})
+		slices.SortFunc(out[from:], fullestFirst)
 		if mode == Required {
 			break
 		}
 	}
 	return out
+}
+
+// fullestFirst compares by the groups that fit, and then by what they would leave.
+func fullestFirst(a, b *domain) int {
+	return cmp.Or(a.fits-b.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
+}
+
+func emptiestFirst(a, b *domain) int {
+	return cmp.Or(b.fits-a.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
 }
 
 // portion is a number of pods for a narrowest domain.
@@ -180,42 +198,43 @@ type portion struct {
 	count int
 }
 
-// deal hands slices (or, within a slice's domain, pods) down the tree, to as few domains as
-// possible: the fullest that holds all that is left, else all of the emptiest and on.
-func (d *domain) deal(units int, w wish, out []portion) []portion {
-	if d.level == w.sliceLevel {
-		units *= w.sliceSize
-	}
+// deal hands pods down the tree in the groups of each level: to as few domains as possible, which
+// is all of the emptiest and on, and the fullest that holds what is left; or else to the fullest
+// that holds all, if there is one, or all of the fullest and on.
+func (d *domain) deal(pods int, w wish, out []portion) []portion {
 	if len(d.children) == 0 {
-		return append(out, portion{d, units})
-	}
-	inPods := d.level >= w.sliceLevel
-	size := func(c *domain) int {
-		if inPods {
-			return c.pods
-		}
-		return c.slices
+		return append(out, portion{d, pods})
 	}
 	children := slices.Clone(d.children)
-	slices.SortStableFunc(children, func(a, b *domain) int { return size(b) - size(a) })
-	below := w
-	if inPods {
-		below.sliceLevel = -2 // already in pods
+	if w.fullest {
+		slices.SortFunc(children, fullestFirst)
+	} else {
+		slices.SortFunc(children, emptiestFirst)
 	}
-	for i := 0; units > 0 && i < len(children); i++ {
-		// The last child that still holds everything is the tightest fit.
-		if size(children[i]) >= units {
-			for i+1 < len(children) && size(children[i+1]) >= units {
-				i++
+	for i := 0; pods > 0 && i < len(children); i++ {
+		last := !w.fullest && children[i].fits >= pods
+		if last || w.fullest && d.level < 0 && i == 0 {
+			if tight := tightest(children[i:], pods); tight != nil {
+				return tight.deal(pods, w, out)
 			}
-			return children[i].deal(units, below, out)
 		}
-		if take := size(children[i]); take > 0 {
-			out = children[i].deal(take, below, out)
-			units -= take
+		if take := min(pods, children[i].fits); take > 0 {
+			out = children[i].deal(take, w, out)
+			pods -= take
 		}
 	}
 	return out
+}
+
+// tightest is the fullest domain that holds so many pods, nil if none does.
+func tightest(among []*domain, pods int) *domain {
+	var best *domain
+	for _, d := range among {
+		if d.fits >= pods && (best == nil || fullestFirst(d, best) < 0) {
+			best = d
+		}
+	}
+	return best
 }
 
 // placeInTopology puts a set, or a group of sets that share a domain, on the books.
@@ -225,10 +244,6 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 	if err != nil {
 		return nil, &Refusal{Detail: err.Error()}
 	}
-	if first.Topology.Mode == Unconstrained && first.Topology.SliceSize == 0 {
-		holds, refusal := e.placeSet(g, first, t.slots)
-		return [][]*holding{holds}, refusal
-	}
 	s, err := e.shapeOf(&first.Pod)
 	var w wish
 	if err == nil {
@@ -237,11 +252,11 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 	if err != nil {
 		return nil, &Refusal{Detail: err.Error()}
 	}
-	e.measure(t, s, w.sliceLevel, w.sliceSize)
+	e.measure(t, s, w)
 	most := 0
 	for _, d := range t.all {
 		if d.level == w.level {
-			most = max(most, d.slices*w.sliceSize)
+			most = max(most, d.fits)
 		}
 	}
 	for _, d := range t.candidates(first.Topology.Mode, w, first.Count) {
@@ -251,7 +266,7 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 		}
 		e.undo(mark)
 		// Measuring for the other sets of the group left its numbers behind.
-		e.measure(t, s, w.sliceLevel, w.sliceSize)
+		e.measure(t, s, w)
 	}
 	return nil, e.tooNarrow(s, t, first, most)
 }
@@ -268,12 +283,16 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 		if err != nil {
 			return nil
 		}
-		e.measure(t, s, w.sliceLevel, w.sliceSize)
-		if d.slices*w.sliceSize < set.Count {
+		e.measure(t, s, w)
+		if d.fits < set.Count {
 			return nil
 		}
+		from := d
+		if w.flat {
+			from = t.flat
+		}
 		var holds []*holding
-		for _, part := range d.deal(set.Count/w.sliceSize, w, nil) {
+		for _, part := range from.deal(set.Count, w, nil) {
 			some := *set
 			some.Count = part.count
 			placed, refusal := e.placeFrom(g, &some, part.leaf.slots, len(holds))
@@ -290,6 +309,9 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 func (e *Engine) tooNarrow(s *shape, t *tree, set *PodSet, most int) *Refusal {
 	r := e.refuse(s, t.slots)
 	r.Fit = min(most, set.Count)
+	if slices.ContainsFunc(t.slots, func(slot int32) bool { return len(e.nodes[slot].holdings) > 0 }) {
+		r.Wake |= OnPodGone // also a node that takes a pod could take more
+	}
 	if most < set.Count {
 		r.Detail = fmt.Sprintf("topology %q allows to fit only %d out of %d pod(s)", set.Topology.Topology, most, set.Count)
 	} else {

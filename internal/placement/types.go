@@ -150,11 +150,18 @@ type TopologyRequest struct {
 	Mode     TopologyMode
 	// Level is a label key of the topology.
 	Level string
-	// Slices of SliceSize pods each stay in one domain of SliceLevel; 0 means no slices.
-	SliceLevel string
-	SliceSize  int
+	// Slices are cut of the pods, from wide levels to narrow ones; each size is a multiple of the next.
+	Slices []Slice
+	// FullestFirst fills the domains with the least room first, rather than use few domains.
+	FullestFirst bool
 	// Group ties pod sets to one domain: those of the same group go to the same one.
 	Group string
+}
+
+// Slice says that every Size pods stay in one domain of Level.
+type Slice struct {
+	Level string
+	Size  int
 }
 
 // Placed is some pods of a set on one node.

@@ -56,7 +56,7 @@ func (p *Placer) Shaken() []admission.Key {
 // have none left. Where all pods that are still wanted are elsewhere, nothing is
 // lost.
 func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) []string {
-	gang, refusal := gangOf(r)
+	gang, refusal := p.gangOf(r)
 	if refusal != nil {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (m *machine) takes(tolerations []placement.Toleration) bool {
 // assignments with them in the lost one's place, so that all other ranks stay where
 // they are; nil where there is no room.
 func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment, lost string) map[string]*kueue.TopologyAssignment {
-	gang, refusal := gangOf(r)
+	gang, refusal := p.gangOf(r)
 	if refusal != nil {
 		return nil
 	}
@@ -215,9 +215,13 @@ func avoid(terms []placement.Term, host string) []placement.Term {
 
 // near are the node labels of the domain in which the pods of a lost host belong,
 // as the others of their group, and of their slice, tell it, and whether they may
-// be nowhere else. Half a slice goes to its other half, whatever the request says.
+// be nowhere else. Half a slice goes to its other half, whatever the request says;
+// of the request only the slices within that one are left then.
 func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.TopologyRequest, named map[string]*kueue.TopologyAssignment, lost string) (labels map[string]string, must bool) {
-	labels, slicePods := map[string]string{}, map[string]int{}
+	labels, there := map[string]string{}, make([]map[string]int, len(request.Slices))
+	for i := range there {
+		there[i] = map[string]int{}
+	}
 	for _, other := range gang.PodSets {
 		grouped := request.Group != "" && other.Topology != nil && other.Topology.Group == request.Group
 		a := named[other.Name]
@@ -232,16 +236,21 @@ func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.To
 			if request.Mode != placement.Unconstrained {
 				labels[request.Level] = m.node.Labels[request.Level]
 			}
-			if other.Name == podSet && request.SliceSize > 0 {
-				slicePods[m.node.Labels[request.SliceLevel]] += d.Count
+			if other.Name != podSet {
+				continue
+			}
+			for i, slice := range request.Slices {
+				there[i][m.node.Labels[slice.Level]] += d.Count
 			}
 		}
 	}
-	for _, domain := range slices.Sorted(maps.Keys(slicePods)) {
-		if slicePods[domain]%request.SliceSize != 0 {
-			labels[request.SliceLevel] = domain
-			request.SliceLevel, request.SliceSize = "", 0
-			return labels, true
+	for i, slice := range slices.Backward(request.Slices) {
+		for _, domain := range slices.Sorted(maps.Keys(there[i])) {
+			if there[i][domain]%slice.Size != 0 {
+				labels[slice.Level] = domain
+				request.Slices = request.Slices[i+1:]
+				return labels, true
+			}
 		}
 	}
 	return labels, request.Mode == placement.Required

@@ -67,13 +67,14 @@ func TestReplace(t *testing.T) {
 	inRack := admission.TopologyRequest{Mode: admission.TopologyRequired, Level: "rack"}
 	nearby := admission.TopologyRequest{Mode: admission.TopologyPreferred, Level: "rack"}
 	anywhere := admission.TopologyRequest{Mode: admission.TopologyUnconstrained}
-	fours := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, SliceLevel: "rack", SliceSize: 4}
-	sixes := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, SliceLevel: "rack", SliceSize: 6}
+	fours := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, Slices: []admission.TopologySlice{{Level: "rack", Size: 4}}}
+	sixes := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, Slices: []admission.TopologySlice{{Level: "rack", Size: 6}}}
+	layers := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, Slices: []admission.TopologySlice{{Level: "rack", Size: 4}, {Level: corev1.LabelHostname, Size: 2}}}
 	for name, test := range map[string]struct {
 		request admission.TopologyRequest
 		sent    string
 		lost    string
-		taken   string // others' pods of four cards
+		taken   string // others' pods, of four cards or as many as said
 		want    string
 	}{
 		"in its rack":                        {inRack, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
@@ -86,6 +87,8 @@ func TestReplace(t *testing.T) {
 		"more on a host that is there":       {inRack, "b1:2 b2:1", "b1", "b3", "b2:3"},
 		"the rest of a slice goes to it":     {sixes, "b1:2 b2:4", "b1", "b3", "nowhere"},
 		"the rest of a slice has room there": {sixes, "b1:2 b2:4", "b1", "", "b3:2 b2:4"},
+		"of a slice's slices each is whole":  {layers, "b1:2 b2:2", "b1", "b3:3", "b2:4"},
+		"a slice's slice stays with it":      {layers, "b1:2 b2:2", "b1", "b2:1 b3:3", "nowhere"},
 		"a whole slice can go anywhere":      {fours, "a1:4 b1:4", "b1", "b2 b3 a2", "a1:4 a3:4"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,8 +100,14 @@ func TestReplace(t *testing.T) {
 			}
 			r := wants(pods, test.request)
 			p.Hold(r.Workload, p.Restore(r, nil, named))
-			for i, host := range strings.Fields(test.taken) {
-				other := asking(fmt.Sprintf("other-%d", i), 1, 4)
+			taken := 0
+			for i, word := range strings.Fields(test.taken) {
+				host, cards := word, int64(4)
+				if name, number, said := strings.Cut(word, ":"); said {
+					host, cards = name, int64(number[0]-'0')
+				}
+				taken += int(cards)
+				other := asking(fmt.Sprintf("other-%d", i), 1, cards)
 				other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
 				fits(t, p, other)
 			}
@@ -128,7 +137,7 @@ func TestReplace(t *testing.T) {
 				}
 				free++
 			}
-			if want := 5*4 - int(pods) - 4*len(strings.Fields(test.taken)); free != want {
+			if want := 5*4 - int(pods) - taken; free != want {
 				t.Errorf("%d cards are free, want %d", free, want)
 			}
 		})

@@ -26,8 +26,7 @@ import (
 type Placer struct {
 	engine     *placement.Engine
 	topologies map[string][]string
-	// topologyOnly leaves pods to the scheduler whose flavor has no topology.
-	topologyOnly bool
+	options    Options
 
 	open     []*placement.Txn // what-ifs under way
 	machines map[string]*machine
@@ -48,6 +47,9 @@ type Options struct {
 	// TopologyOnly looks at nodes only where a flavor names a topology, as Kueue
 	// does.
 	TopologyOnly bool
+	// FewHosts gives pods that may be anywhere in a topology as few hosts as
+	// possible, rather than those with the least room left.
+	FewHosts bool
 }
 
 // New makes a Placer that knows no nodes yet.
@@ -58,7 +60,7 @@ func New(options Options) (*Placer, error) {
 		return nil, err
 	}
 	return &Placer{
-		engine: engine, topologies: topologies, topologyOnly: options.TopologyOnly,
+		engine: engine, topologies: topologies, options: options,
 		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
 		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, shaken: map[string]bool{},
 	}, nil
@@ -69,7 +71,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	if p.leaves(r) {
 		return nil, nil
 	}
-	gang, refusal := gangOf(r)
+	gang, refusal := p.gangOf(r)
 	if refusal != nil {
 		return nil, refusal
 	}
@@ -101,7 +103,7 @@ func (p *Placer) leaves(r admission.PlaceRequest) bool {
 			}
 		}
 	}
-	return p.topologyOnly || len(p.machines) == 0 || len(r.PodSets) == 0
+	return p.options.TopologyOnly || len(p.machines) == 0 || len(r.PodSets) == 0
 }
 
 // short names the first pod set that did not fit.
@@ -189,7 +191,7 @@ func (p *Placer) Rollback(mark int) {
 func gangKey(key admission.Key) string { return key.String() }
 
 // gangOf is a request in the placement engine's words.
-func gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
+func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
 	gang := placement.Gang{Key: gangKey(r.Workload), PodSets: make([]placement.PodSet, len(r.PodSets))}
 	for i := range r.PodSets {
 		set := &r.PodSets[i]
@@ -206,7 +208,7 @@ func gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
 			topology = flavor.Topology
 		}
 		gang.PodSets[i] = placement.PodSet{
-			Name: set.Spec.Name, Count: int(set.Count), Pod: pod, Topology: topologyOf(set.Spec, topology),
+			Name: set.Spec.Name, Count: int(set.Count), Pod: pod, Topology: p.topologyOf(set.Spec, topology),
 		}
 	}
 	return gang, nil
@@ -254,22 +256,25 @@ func tolerations(in []admission.Toleration) []placement.Toleration {
 	return out
 }
 
-func topologyOf(spec *admission.PodSet, topology string) *placement.TopologyRequest {
+func (p *Placer) topologyOf(spec *admission.PodSet, topology string) *placement.TopologyRequest {
 	if spec.Topology == nil || topology == "" {
 		return nil
 	}
-	return &placement.TopologyRequest{
+	request := &placement.TopologyRequest{
 		Topology: topology,
 		Mode: map[admission.TopologyMode]placement.TopologyMode{
 			admission.TopologyUnconstrained: placement.Unconstrained,
 			admission.TopologyPreferred:     placement.Preferred,
 			admission.TopologyRequired:      placement.Required,
 		}[spec.Topology.Mode],
-		Level:      spec.Topology.Level,
-		SliceLevel: spec.Topology.SliceLevel,
-		SliceSize:  int(spec.Topology.SliceSize),
-		Group:      spec.Group,
+		Level:        spec.Topology.Level,
+		Group:        spec.Group,
+		FullestFirst: spec.Topology.Mode == admission.TopologyUnconstrained && !p.options.FewHosts,
 	}
+	for _, slice := range spec.Topology.Slices {
+		request.Slices = append(request.Slices, placement.Slice{Level: slice.Level, Size: int(slice.Size)})
+	}
+	return request
 }
 
 // workloadOf is the workload a pod belongs to, as its job's start noted it.

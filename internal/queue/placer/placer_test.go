@@ -352,3 +352,45 @@ func TestOwnersAreForgotten(t *testing.T) {
 		t.Errorf("jobs %v are remembered, want that of b", p.jobs)
 	}
 }
+
+// Pods that may go anywhere take what little is left first, or as few hosts as
+// possible.
+func TestPodsThatMayGoAnywhere(t *testing.T) {
+	anywhere := admission.TopologyRequest{Mode: admission.TopologyUnconstrained}
+	for few, want := range map[bool]string{false: "a1:1 a2:3 a3:1", true: "a1:1 a3:4"} {
+		p := hall(t)
+		p.options.FewHosts = few
+		for host, cards := range map[string]int64{"a1": 3, "a2": 1} {
+			other := asking(host, 1, cards)
+			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
+			fits(t, p, other)
+		}
+		if got := said(p.Assignments(fits(t, p, wants(5, anywhere)))); got != want {
+			t.Errorf("with few hosts %t the pods go to %s, want %s", few, got, want)
+		}
+	}
+}
+
+// Where every node of a topology takes a pod, but none takes all, another one's
+// leaving may help; where nobody is there, it cannot.
+func TestTopologyThatOthersFill(t *testing.T) {
+	for _, mode := range []admission.TopologyMode{admission.TopologyUnconstrained, admission.TopologyPreferred, admission.TopologyRequired} {
+		p := hall(t)
+		r := wants(25, admission.TopologyRequest{Mode: mode, Level: "rack"})
+		if !refused(t, p, r).Hopeless {
+			t.Errorf("%v: more pods than there are cards are let in by nobody's leaving", mode)
+		}
+		r.PodSets[0].Count = 24
+		if mode == admission.TopologyRequired {
+			r.PodSets[0].Count = 12
+		}
+		for _, host := range []string{"a1", "b1"} {
+			other := asking(host, 1, 1)
+			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
+			fits(t, p, other)
+		}
+		if refused(t, p, r).Hopeless {
+			t.Errorf("%v: two pods are in the way", mode)
+		}
+	}
+}

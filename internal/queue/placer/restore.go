@@ -39,7 +39,7 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 	if p.leaves(r) {
 		return nil
 	}
-	gang, refusal := gangOf(r)
+	gang, refusal := p.gangOf(r)
 	if refusal != nil {
 		return nil
 	}

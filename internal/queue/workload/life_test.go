@@ -372,3 +372,25 @@ func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 		t.Errorf("%q is nobody's UID", got)
 	}
 }
+
+// A pod that was evicted and is going gives its quota back, and its workload
+// stands in no line; that of a job comes again.
+func TestDepart(t *testing.T) {
+	for name, leave := range map[string]func(*kueue.Workload){
+		"goes":        func(wl *kueue.Workload) { Depart(wl, start) },
+		"comes again": func(*kueue.Workload) {},
+	} {
+		wl := admitted()
+		Step{Act: EvictNow, Reason: kueue.WorkloadEvictedByPreemption, Message: "room for another"}.Take(wl, start)
+		Release(wl, "", start)
+		leave(wl)
+		again := condition(wl, kueue.WorkloadRequeued)
+		if goes := name == "goes"; HasReservation(wl) || again.Reason != kueue.WorkloadEvictedByPreemption ||
+			(again.Status == metav1.ConditionFalse) != goes || ForEngine(wl, nil).Inactive != goes {
+			t.Errorf("one that %s: conditions %+v", name, wl.Status.Conditions)
+		}
+		if step := Next(wl, Queues{}, Settings{}, after(time.Hour)); step.Act != Wait {
+			t.Errorf("one that %s: %+v", name, step)
+		}
+	}
+}

@@ -10,6 +10,8 @@ const (
 	ElasticJobAnnotation = "kueue.x-k8s.io/elastic-job"
 	// ReplacesAnnotation names the workload this one takes over from.
 	ReplacesAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
+	// GroupAnnotation marks workloads of groups of pods.
+	GroupAnnotation = "kueue.x-k8s.io/is-group-workload"
 	// JobUIDLabel is the UID of the job a workload was made for.
 	JobUIDLabel = "kueue.x-k8s.io/job-uid"
 )

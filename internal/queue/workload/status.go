@@ -186,8 +186,7 @@ func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCaus
 func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	changed := false
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
-		atOnce := evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures
-		changed = set(wl, kueue.WorkloadRequeued, atOnce, evicted.Reason, evicted.Message, now)
+		changed = set(wl, kueue.WorkloadRequeued, backAtOnce(evicted.Reason), evicted.Reason, evicted.Message, now)
 		message = evicted.Message
 	}
 	for i, check := range wl.Status.AdmissionChecks {
@@ -205,6 +204,30 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 		wl.Status.AdmissionChecks[i] = reset
 	}
 	return release(wl, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now) || changed
+}
+
+// backAtOnce says that nothing else has to happen after such an eviction.
+func backAtOnce(evicted string) bool {
+	return evicted == kueue.WorkloadEvictedByPreemption || evicted == kueue.WorkloadEvictedDueToNodeFailures
+}
+
+// Depart keeps an evicted workload out of the line: the pod it stands for is on
+// its way out, and it goes with that.
+func Depart(wl *kueue.Workload, now time.Time) bool {
+	evicted := condition(wl, kueue.WorkloadEvicted)
+	return set(wl, kueue.WorkloadRequeued, false, evicted.Reason, evicted.Message, now)
+}
+
+// departed says that Depart has been here.
+func departed(wl *kueue.Workload) bool {
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	return !HasReservation(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse && backAtOnce(requeued.Reason)
+}
+
+// OfOnePod says that the workload ends with the pod it was made for.
+func OfOnePod(wl *kueue.Workload) bool {
+	return len(wl.OwnerReferences) == 1 && wl.OwnerReferences[0].Kind == "Pod" && wl.OwnerReferences[0].APIVersion == "v1" &&
+		wl.Annotations[GroupAnnotation] != "true"
 }
 
 // release takes the quota away, and notes how long it was used.

@@ -31,7 +31,7 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 		LocalQueue: string(wl.Spec.QueueName),
 		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
 		Created:    wl.CreationTimestamp.Time,
-		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl),
+		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl) || departed(wl),
 		Gated:      IsGated(wl),
 		Finished:   IsFinished(wl),
 		Evicting:   IsEvicted(wl),
@@ -236,16 +236,19 @@ func topologyForEngine(request *kueue.PodSetTopologyRequest) *admission.Topology
 	if request == nil {
 		return nil
 	}
-	out := &admission.TopologyRequest{
-		SliceLevel: ptr.Deref(request.PodSetSliceRequiredTopology, ""),
-		SliceSize:  ptr.Deref(request.PodSetSliceSize, 0),
+	out := &admission.TopologyRequest{}
+	for _, layer := range request.PodsetSliceRequiredTopologyConstraints {
+		out.Slices = append(out.Slices, admission.TopologySlice{Level: layer.Topology, Size: layer.Size})
+	}
+	if len(out.Slices) == 0 && request.PodSetSliceRequiredTopology != nil {
+		out.Slices = []admission.TopologySlice{{Level: *request.PodSetSliceRequiredTopology, Size: ptr.Deref(request.PodSetSliceSize, 0)}}
 	}
 	switch {
 	case request.Required != nil:
 		out.Mode, out.Level = admission.TopologyRequired, *request.Required
 	case request.Preferred != nil:
 		out.Mode, out.Level = admission.TopologyPreferred, *request.Preferred
-	case !ptr.Deref(request.Unconstrained, false) && request.PodSetSliceRequiredTopology == nil:
+	case !ptr.Deref(request.Unconstrained, false) && len(out.Slices) == 0:
 		return nil
 	}
 	return out
