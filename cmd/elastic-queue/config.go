@@ -80,6 +80,9 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		Namespaces:                 cfg.ManagedJobsNamespaceSelector,
 		Declared:                   cfg.JobKinds,
 		NoQueueLabels:              !gates.Enabled(features.AssignQueueLabelsForPods),
+		ResizableGroups:            !gates.Enabled(features.LWSImmutableGroupSize),
+		NoSliceLayers:              !gates.Enabled(features.TASMultiLayerTopology),
+		RequeuePods:                !gates.Enabled(features.SkipReassignment),
 		Concurrency:                cfg.Controllers.Concurrency,
 		Elsewhere:                  gates.Enabled(features.MultiKueue),
 	}

@@ -10,12 +10,19 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/kueue/apis/config/v1beta2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
 )
 
 func load(t *testing.T, file string) (*v1alpha1.QueueConfiguration, error) {
@@ -164,6 +171,60 @@ func TestExamplesOfTheReference(t *testing.T) {
 	}
 	if found < 3 {
 		t.Errorf("only %d examples found: the reading is broken", found)
+	}
+}
+
+// Gates of jobs are honoured both ways.
+func TestJobGates(t *testing.T) {
+	for gate, without := range map[features.Gate]func(jobs.Options) bool{
+		features.AssignQueueLabelsForPods: func(o jobs.Options) bool { return o.NoQueueLabels },
+		features.LWSImmutableGroupSize:    func(o jobs.Options) bool { return o.ResizableGroups },
+		features.SkipReassignment:         func(o jobs.Options) bool { return o.RequeuePods },
+		features.TASMultiLayerTopology:    func(o jobs.Options) bool { return o.NoSliceLayers },
+	} {
+		for _, on := range []bool{true, false} {
+			gates, err := features.New(map[string]bool{string(gate): on})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if without(jobOptions(v1alpha1.NewQueueConfiguration(), gates)) == on {
+				t.Errorf("%s=%t is not heard", gate, on)
+			}
+		}
+		if without(jobOptions(v1alpha1.NewQueueConfiguration(), features.Set{})) {
+			t.Errorf("%s is not on by default", gate)
+		}
+	}
+}
+
+// Pods that may be anywhere in a topology go where there is little room, or to
+// few hosts, as the gate says.
+func TestProfileGate(t *testing.T) {
+	for on, want := range map[bool]int{true: 3, false: 2} {
+		gates, err := features.New(map[string]bool{string(features.TASProfileMixed): on})
+		if err != nil {
+			t.Fatal(err)
+		}
+		options, err := queueOptions(v1alpha1.NewQueueConfiguration(), gates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, cores := range map[string]string{"one": "1", "two": "2", "three": "3"} {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+			n.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse(cores)}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			options.Placer.Saw(n, false)
+		}
+		options.Placer.Saw(&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{
+			Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}},
+		}}, false)
+		placed, refusal := options.Placer.Place(admission.PlaceRequest{PodSets: []admission.PlacePodSet{{
+			Spec:  &admission.PodSet{Name: "main", Requests: admission.Requests{"cpu": 1000}, Topology: &admission.TopologyRequest{}},
+			Count: 4, Flavors: []*admission.Flavor{{Topology: "hosts"}},
+		}}})
+		if seats := placer.Seats(placed); refusal != nil || len(seats) != want {
+			t.Errorf("with the gate %t the pods go to %+v (%v), want %d hosts", on, seats, refusal, want)
+		}
 	}
 }
 

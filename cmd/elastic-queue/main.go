@@ -169,7 +169,9 @@ func setUpChecks(mgr manager.Manager, gates features.Set) error {
 func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
 	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Life: queue.Life(cfg, gates)}
 	var err error
-	if options.Placer, err = placer.New(placer.Options{TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true)}); err != nil {
+	if options.Placer, err = placer.New(placer.Options{
+		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed),
+	}); err != nil {
 		return options, err
 	}
 	if options.Engine, err = queue.Engine(cfg, gates); err != nil {

@@ -33,6 +33,7 @@ const (
 	RejectDeviceClaims               Gate = "KueueDRARejectWorkloadsWhenDRADisabled"
 	MetricForWorkloadCreationLatency Gate = "MetricForWorkloadCreationLatency"
 	MetricsForCohorts                Gate = "MetricsForCohorts"
+	LWSImmutableGroupSize            Gate = "LWSImmutableGroupSize"
 	MultiKueue                       Gate = "MultiKueue"
 	MultiKueueAdaptersForCustomJobs  Gate = "MultiKueueAdaptersForCustomJobs"
 	PartialAdmission                 Gate = "PartialAdmission"
@@ -40,9 +41,12 @@ const (
 	PriorityBoost                    Gate = "PriorityBoost"
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
+	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
 	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
 	TASFailedNodeReplacementFailFast Gate = "TASFailedNodeReplacementFailFast"
+	TASMultiLayerTopology            Gate = "TASMultiLayerTopology"
+	TASProfileMixed                  Gate = "TASProfileMixed"
 	TLSOptions                       Gate = "TLSOptions"
 	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
@@ -81,6 +85,7 @@ var gates = map[string]gate{
 	string(LocalQueueMetrics):                {true, switches},
 	string(MetricForWorkloadCreationLatency): {true, switches},
 	string(MetricsForCohorts):                {true, switches},
+	string(LWSImmutableGroupSize):            {true, switches},
 	string(MultiKueue):                       {true, switches},
 	string(MultiKueueAdaptersForCustomJobs):  {true, switches},
 	string(PartialAdmission):                 {true, switches},
@@ -89,9 +94,12 @@ var gates = map[string]gate{
 	string(QuotaCheckStrategy):               {true, switches},
 	string(RejectDeviceClaims):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
+	string(SkipReassignment):                 {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
 	string(TASFailedNodeReplacement):         {true, switches},
 	string(TASFailedNodeReplacementFailFast): {true, switches},
+	string(TASMultiLayerTopology):            {true, switches},
+	string(TASProfileMixed):                  {true, switches},
 	string(TLSOptions):                       {true, switches},
 	string(TopologyAwareScheduling):          {true, switches},
 	string(UnadmittedWorkloadsObservability): {false, switches},
@@ -101,6 +109,7 @@ var gates = map[string]gate{
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
 
+	"DeferRayServiceFinalizationForRedisCleanup":  {true, always},
 	"ElasticJobsViaWorkloadSlices":                {true, always},
 	"FairSharingPreemptWithinNominal":             {true, always},
 	"FairSharingPrioritizeNonBorrowing":           {true, always},
@@ -123,31 +132,26 @@ var gates = map[string]gate{
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"ConcurrentAdmission":                        {false, lacking},
-	"CustomMetricLabels":                         {false, lacking},
-	"DeferRayServiceFinalizationForRedisCleanup": {true, lacking},
-	"ElasticJobsViaWorkloadSlicesWithTAS":        {false, lacking},
-	"FailureRecoveryPolicy":                      {false, lacking},
-	"FastQuotaReleaseInPodIntegration":           {false, lacking},
-	"LWSImmutableGroupSize":                      {true, lacking},
-	"MultiKueueAllowInsecureKubeconfigs":         {false, lacking},
-	"MultiKueueClusterProfile":                   {false, lacking},
-	"MultiKueueManagerQuotaAutomation":           {false, lacking},
-	"MultiKueueOrchestratedPreemption":           {false, lacking},
-	"MultiKueueRemoteSpecSync":                   {true, lacking},
-	"PrioritizePreemptorWorkloads":               {false, lacking},
-	"RejectUpdatesToCQWithInvalidOnFlavors":      {false, lacking},
-	"SchedulerTimestampPreemptionBuffer":         {false, lacking},
-	"ShortWorkloadNames":                         {false, lacking},
-	"SkipReassignmentForPodOwnedWorkloads":       {true, lacking},
-	"TASBalancedPlacement":                       {false, lacking},
-	"TASMultiLayerTopology":                      {true, lacking},
-	"TASProfileMixed":                            {true, lacking},
-	"TASReplaceNodeDueToNotReadyOverFixedTime":   {false, lacking},
-	"TASRespectNodeAffinityPreferred":            {false, lacking},
-	"UnadmittedWorkloadsExplicitStatus":          {false, lacking},
-	"WorkloadPriorityClassDefaulting":            {false, lacking},
-	"WorkloadRequestUseMergePatch":               {false, lacking},
+	"ConcurrentAdmission":                      {false, lacking},
+	"CustomMetricLabels":                       {false, lacking},
+	"ElasticJobsViaWorkloadSlicesWithTAS":      {false, lacking},
+	"FailureRecoveryPolicy":                    {false, lacking},
+	"FastQuotaReleaseInPodIntegration":         {false, lacking},
+	"MultiKueueAllowInsecureKubeconfigs":       {false, lacking},
+	"MultiKueueClusterProfile":                 {false, lacking},
+	"MultiKueueManagerQuotaAutomation":         {false, lacking},
+	"MultiKueueOrchestratedPreemption":         {false, lacking},
+	"MultiKueueRemoteSpecSync":                 {true, lacking},
+	"PrioritizePreemptorWorkloads":             {false, lacking},
+	"RejectUpdatesToCQWithInvalidOnFlavors":    {false, lacking},
+	"SchedulerTimestampPreemptionBuffer":       {false, lacking},
+	"ShortWorkloadNames":                       {false, lacking},
+	"TASBalancedPlacement":                     {false, lacking},
+	"TASReplaceNodeDueToNotReadyOverFixedTime": {false, lacking},
+	"TASRespectNodeAffinityPreferred":          {false, lacking},
+	"UnadmittedWorkloadsExplicitStatus":        {false, lacking},
+	"WorkloadPriorityClassDefaulting":          {false, lacking},
+	"WorkloadRequestUseMergePatch":             {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},

@@ -65,6 +65,11 @@ func (c *checker) row(k *Kind, root *apiextensionsv1.JSONSchemaProps) {
 	for i, p := range k.annotations {
 		c.path(fmt.Sprintf("pods.annotations[%d]", i), root, p, "object")
 	}
+	if k.group != nil {
+		for i, p := range k.group.fixed {
+			c.path(fmt.Sprintf("pods.group.fixed[%d]", i), root, p, "")
+		}
+	}
 	for field, e := range map[string]expr{
 		"priorityClass": k.priorityClass, "skip": k.skip, "succeeded": k.succeeded, "failed": k.failed,
 		"message": k.message, "ready": k.ready, "active": k.active,

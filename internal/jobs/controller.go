@@ -38,6 +38,8 @@ type controller struct {
 
 	copyLabels    []string
 	noQueueLabels bool
+	noSliceLayers bool
+	requeuePods   bool
 	queued        func(kind string, after time.Duration)
 }
 
@@ -269,6 +271,11 @@ func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error 
 		}
 		return c.stop(ctx, j, why)
 	}
+	return c.giveBack(ctx, j, wl, false)
+}
+
+// giveBack returns an evicted workload's quota once none of the job's pods is left.
+func (c *controller) giveBack(ctx context.Context, j job, wl *kueue.Workload, forGood bool) error {
 	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) || sentAway(wl) {
 		return nil // what runs elsewhere keeps its quota until it has stopped there
 	}
@@ -279,7 +286,7 @@ func (c *controller) hold(ctx context.Context, j job, wl *kueue.Workload) error 
 	if err := j.restore(ctx, c.client, wl); err != nil {
 		return err
 	}
-	return c.release(ctx, wl)
+	return c.release(ctx, wl, forGood)
 }
 
 // follow takes changes of a job over into its workload, and reports whether it
@@ -309,7 +316,7 @@ func (c *controller) reshape(ctx context.Context, j job, wl *kueue.Workload) (bo
 	if unchanging(j) || !j.held() {
 		return false, nil
 	}
-	sets, err := j.podSets(ctx, c.client)
+	sets, err := c.podSets(ctx, j)
 	if err != nil || same(sets, wl.Spec.PodSets) {
 		return false, err
 	}
@@ -343,7 +350,7 @@ func (c *controller) create(ctx context.Context, j job) error {
 
 // build makes the workload that describes a job.
 func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Workload, error) {
-	sets, err := j.podSets(ctx, c.client)
+	sets, err := c.podSets(ctx, j)
 	if err != nil {
 		return nil, err
 	}
@@ -368,6 +375,18 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
 	}
 	return wl, c.prioritize(ctx, j, wl)
+}
+
+// podSets are those of a job that make sense.
+func (c *controller) podSets(ctx context.Context, j job) ([]kueue.PodSet, error) {
+	sets, err := j.podSets(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	if errs := layerProblems(sets, c.noSliceLayers); len(errs) > 0 {
+		return nil, &misfitError{errs.ToAggregate()}
+	}
+	return sets, nil
 }
 
 // inheritLabels copies those of the job's labels that people want to find
@@ -559,10 +578,15 @@ func (c *controller) report(ctx context.Context, wl *kueue.Workload, change func
 	return c.apply(ctx, wl, data, workload.JobManager)
 }
 
-// release gives an evicted workload's quota back.
-func (c *controller) release(ctx context.Context, wl *kueue.Workload) error {
+// release gives an evicted workload's quota back. It stands in line again, unless
+// it leaves for good.
+func (c *controller) release(ctx context.Context, wl *kueue.Workload, forGood bool) error {
 	wl = wl.DeepCopy()
-	if !workload.Release(wl, "The job has stopped", c.now()) {
+	changed := workload.Release(wl, "The job has stopped", c.now())
+	if forGood {
+		changed = workload.Depart(wl, c.now()) || changed
+	}
+	if !changed {
 		return nil
 	}
 	data, err := workload.AdmissionPatch(wl)

@@ -27,6 +27,8 @@ import (
 type guard struct {
 	scope *scope
 	kinds *kinds
+	// loose lets the groups of an object change in size.
+	loose bool
 }
 
 // guardedLabels and guardedAnnotations are what a job says of its queue; a
@@ -53,7 +55,7 @@ func differs(field string, keys []string) string {
 // Handle answers a request that may be refused, and changes nothing.
 func (g *guard) Handle(ctx context.Context, request admission.Request) admission.Response {
 	kind := g.kinds.byGVK(schema.GroupVersionKind(request.Kind))
-	if kind == nil || !kind.suspends() || request.SubResource != "" || request.Operation != admissionv1.Update {
+	if kind == nil || !kind.suspends() && !g.fixes(kind) || request.SubResource != "" || request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
 	before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
@@ -74,6 +76,12 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 	if !was && !is {
 		return admission.Allowed("")
 	}
+	if !kind.suspends() {
+		if !is {
+			return admission.Allowed("")
+		}
+		return verdict(changedGroup(kind, before, after))
+	}
 	if joins, err := g.joins(ctx, object{before, kind}, object{after, kind}); joins || err != nil {
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
@@ -84,10 +92,31 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if errs := refusals(object{before, kind}, object{after, kind}, fallback != ""); len(errs) > 0 {
+	return verdict(refusals(object{before, kind}, object{after, kind}, fallback != ""))
+}
+
+func verdict(errs field.ErrorList) admission.Response {
+	if len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
 	}
 	return admission.Allowed("")
+}
+
+// fixes says the kind has fields that its groups of pods are admitted with.
+func (g *guard) fixes(kind *Kind) bool {
+	return !g.loose && kind.group != nil && len(kind.group.fixed) > 0
+}
+
+// changedGroup are the fields that changed although the groups of a queued object
+// were admitted with them: nobody has quota for what would be more.
+func changedGroup(kind *Kind, before, after *unstructured.Unstructured) field.ErrorList {
+	var errs field.ErrorList
+	for _, p := range kind.group.fixed {
+		was, _ := p.get(before.Object)
+		now, _ := p.get(after.Object)
+		errs = append(errs, apivalidation.ValidateImmutableField(now, was, field.NewPath(p.String()))...)
+	}
+	return errs
 }
 
 // joins says a running job comes into a queue that has taken it in already, as

@@ -4,7 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 func TestRefusals(t *testing.T) {
@@ -59,6 +65,57 @@ func TestRefusals(t *testing.T) {
 			}
 			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// The groups of an object in a queue stay as large as they were admitted.
+func TestGroupsKeepTheirSize(t *testing.T) {
+	set := func(size, replicas int64, queue string) []byte {
+		obj := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
+			"metadata": map[string]any{"name": "set"},
+			"spec": map[string]any{"replicas": replicas, "leaderWorkerTemplate": map[string]any{
+				"size": size, "workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{}}},
+			}},
+		}}
+		if queue != "" {
+			setLabel(obj, QueueNameLabel, queue)
+		}
+		raw, err := obj.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	const fixed = "spec.leaderWorkerTemplate.size: Invalid value: 4: field is immutable"
+	for name, test := range map[string]struct {
+		after []byte
+		loose bool
+		want  string
+	}{
+		"larger groups":             {after: set(4, 1, "main"), want: fixed},
+		"larger groups, if allowed": {after: set(4, 1, "main"), loose: true},
+		"more groups":               {after: set(3, 2, "main")},
+		"out of its queue":          {after: set(4, 1, "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inUse := &kinds{}
+			inUse.set(Table())
+			g := &guard{scope: &scope{kinds: inUse, namespaces: labels.Everything()}, kinds: inUse, loose: test.loose}
+			for at, handler := range map[string]admission.Handler{"Kueue's path": g, "our path": &holder{guard: g}} {
+				answer := handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+					Kind: metav1.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}, Namespace: "ns",
+					Operation: admissionv1.Update, OldObject: runtime.RawExtension{Raw: set(3, 1, "main")}, Object: runtime.RawExtension{Raw: test.after},
+				}})
+				got := ""
+				if !answer.Allowed {
+					got = answer.Result.Message
+				}
+				if got != test.want {
+					t.Errorf("%s: got %q, want %q", at, got, test.want)
+				}
 			}
 		})
 	}

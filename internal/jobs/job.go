@@ -12,6 +12,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // Labels, annotations and names people and Kueue's clients put on objects.
@@ -33,7 +35,7 @@ const (
 	GroupServing        = "kueue.x-k8s.io/pod-group-serving"
 	RoleAnnotation      = "kueue.x-k8s.io/role-hash"
 	RetriableAnnotation = "kueue.x-k8s.io/retriable-in-group"
-	IsGroupAnnotation   = "kueue.x-k8s.io/is-group-workload"
+	IsGroupAnnotation   = workload.GroupAnnotation
 
 	// On the pods of a started job.
 	PodSetLabel       = "kueue.x-k8s.io/podset"

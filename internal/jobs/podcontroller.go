@@ -88,8 +88,12 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	if !isGroup && g.pods[0].DeletionTimestamp != nil || g.parentGone {
 		next = func() error { // its workload goes with it
 			err := g.settle(ctx, c.client, nil)
-			if err == nil && wl != nil && wl.DeletionTimestamp != nil {
+			switch {
+			case err != nil || wl == nil:
+			case wl.DeletionTimestamp != nil:
 				err = c.part(ctx, g, wl)
+			case !isGroup:
+				err = c.depart(ctx, g, wl)
 			}
 			return err
 		}
@@ -102,6 +106,12 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		result.RequeueAfter = due
 	}
 	return result, err
+}
+
+// depart gives the quota of an evicted pod back as soon as it does not run any
+// more, or its node has not said so in time: it may still be there for long.
+func (c *pods) depart(ctx context.Context, g *podGroup, wl *kueue.Workload) error {
+	return c.giveBack(ctx, g, wl, !c.requeuePods)
 }
 
 // disown keeps a group from living on a workload of another job that happens to

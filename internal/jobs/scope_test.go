@@ -63,9 +63,9 @@ func TestWhoIsHeldBack(t *testing.T) {
 			).Build()
 			inUse := &kinds{}
 			inUse.set(Table())
-			h := &holder{kinds: inUse, scope: &scope{
+			h := &holder{guard: &guard{kinds: inUse, scope: &scope{
 				cached: reader, direct: reader, kinds: inUse, withoutQueueName: tc.withoutQueueName, namespaces: labels.SelectorFromSet(takes),
-			}}
+			}}}
 			tc.job.Name = "job"
 			job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: tc.job}
 			raw, err := json.Marshal(job)

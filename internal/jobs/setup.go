@@ -45,6 +45,14 @@ type Options struct {
 	CopyLabels []string
 	// NoQueueLabels leaves the queues' names off the pods.
 	NoQueueLabels bool
+	// ResizableGroups lets the groups of an object that is in a queue change in
+	// size, although they were admitted with it.
+	ResizableGroups bool
+	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
+	NoSliceLayers bool
+	// RequeuePods has the workload of an evicted pod stand in line again although
+	// it goes with that pod.
+	RequeuePods bool
 	// Queued is told the kind of a job and how old it was when its workload was
 	// made; nil for nobody.
 	Queued func(kind string, after time.Duration)
@@ -123,14 +131,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Copies, err
 	}
 	common := &controller{
 		client: mgr.GetClient(), pods: podCache, scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
-		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels, queued: options.Queued,
+		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels, noSliceLayers: options.NoSliceLayers, requeuePods: options.RequeuePods, queued: options.Queued,
 	}
 	r, err := newRegistry(mgr, inUse, common, podCache, options)
 	if err != nil {
 		return nil, err
 	}
-	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{scope: where, kinds: inUse, elsewhere: options.Elsewhere}},
-		&webhook.Admission{Handler: &guard{where, inUse}})
+	guard := &guard{scope: where, kinds: inUse, loose: options.ResizableGroups}
+	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{guard, options.Elsewhere, options.NoSliceLayers}}, &webhook.Admission{Handler: guard})
 	return &Copies{client: mgr.GetClient(), pods: podCache, kinds: inUse, foreign: foreign}, r.setup(mgr)
 }
 

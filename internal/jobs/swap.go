@@ -102,7 +102,7 @@ func (c *controller) swapOut(ctx context.Context, j job, wl *kueue.Workload) (bo
 		return true, nil // it waits for its turn
 	}
 	c.recorder.Eventf(j.meta(), wl, corev1.EventTypeNormal, "SwappedOut", "Stop", "The job is swapped out: %s", evicted.Message)
-	return true, c.release(ctx, wl)
+	return true, c.release(ctx, wl, false)
 }
 
 // swapIn brings the pods of a job that was swapped out back. It reports whether there was something to do.

@@ -54,7 +54,10 @@ type setCountRow struct {
 	when expr
 }
 
-type groupRow struct{ object, key, podSet expr }
+type groupRow struct {
+	object, key, podSet expr
+	fixed               []path
+}
 
 // suspends says jobs of the kind have a flag of their own that holds them back.
 func (k *Kind) suspends() bool { return k.suspend != nil }
@@ -128,6 +131,7 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 				object: c.expr("pods.group.object", g.Object),
 				key:    c.expr("pods.group.key", g.Key),
 				podSet: c.expr("pods.group.podSet", g.PodSet),
+				fixed:  c.plainPaths("pods.group.fixed", g.Fixed),
 			}
 		}
 	}

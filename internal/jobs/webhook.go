@@ -1,9 +1,11 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,9 +27,8 @@ const WebhookPath = "/mutate-job"
 
 // holder holds jobs back as they are created, before their operators see them.
 type holder struct {
-	scope     *scope
-	kinds     *kinds
-	elsewhere bool
+	*guard
+	elsewhere, noSliceLayers bool
 }
 
 // Handle answers one admission request.
@@ -36,8 +37,10 @@ func (h *holder) Handle(ctx context.Context, request admission.Request) admissio
 	if kind == nil || request.SubResource != "" {
 		return admission.Allowed("")
 	}
-	if kind.suspends() && request.Operation != admissionv1.Create {
-		return (&guard{h.scope, h.kinds}).Handle(ctx, request)
+	if request.Operation != admissionv1.Create {
+		if answer := h.guard.Handle(ctx, request); kind.suspends() || !answer.Allowed {
+			return answer
+		}
 	}
 	var changed client.Object
 	var err error
@@ -84,6 +87,11 @@ func (h *holder) object(ctx context.Context, kind *Kind, request admission.Reque
 			return nil, fmt.Errorf("%s: %q: %s", QueueNameLabel, name, strings.Join(problems, "; "))
 		}
 	}
+	if creating {
+		if err := h.checkLayers(ctx, object{obj, kind}, request.Object.Raw); err != nil {
+			return nil, err
+		}
+	}
 	if kind.suspends() {
 		if err := h.handOver(ctx, object{obj, kind}); err != nil {
 			return nil, err
@@ -91,6 +99,19 @@ func (h *holder) object(ctx context.Context, kind *Kind, request admission.Reque
 		return obj, object{obj, kind}.suspend(true)
 	}
 	return obj, markPods(kind, obj)
+}
+
+// checkLayers refuses slices of slices that can never be. Of a job that cannot
+// be read yet its controller tells.
+func (h *holder) checkLayers(ctx context.Context, j object, raw []byte) error {
+	if !bytes.Contains(raw, []byte(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation)) {
+		return nil
+	}
+	sets, err := j.podSets(ctx, h.scope.cached)
+	if err != nil {
+		return nil
+	}
+	return layerProblems(sets, h.noSliceLayers).ToAggregate()
 }
 
 // handOver leaves a job to whoever copies it to another cluster, if its queue
@@ -165,6 +186,9 @@ func (h *holder) pod(ctx context.Context, request admission.Request) (client.Obj
 		if err != nil || !independent {
 			return nil, err
 		}
+	}
+	if err := layerProblems([]kueue.PodSet{podSetOf(pod, kueue.DefaultPodSetName, math.MaxInt32)}, h.noSliceLayers).ToAggregate(); err != nil {
+		return nil, err
 	}
 	if !gated(pod) && pod.Labels[ManagedLabel] == "" {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: AdmissionGate})

@@ -41,8 +41,11 @@ func (s *Shell) replaceNodes() {
 // again, as it still has a host to replace.
 func (s *Shell) searches(t *tracked) bool {
 	wl := t.object
-	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil || ofOnePod(wl) {
+	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
 		return false
+	}
+	if s.gates.keepPods && workload.OfOnePod(wl) {
+		return false // no other pod comes that could go elsewhere
 	}
 	named := assignedTopologies(wl)
 	if len(named) == 0 {
@@ -69,12 +72,6 @@ func (s *Shell) searches(t *tracked) bool {
 	}
 	s.markLost(t, lost)
 	return true
-}
-
-// ofOnePod: such a workload ends with its pod, and no other pod comes that could
-// go elsewhere.
-func ofOnePod(wl *kueue.Workload) bool {
-	return len(wl.OwnerReferences) == 1 && wl.OwnerReferences[0].Kind == "Pod"
 }
 
 func (s *Shell) evictFromNodes(t *tracked, message string) {

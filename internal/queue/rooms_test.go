@@ -211,16 +211,29 @@ func TestReplaceNodes(t *testing.T) {
 			t.Errorf("it is at %s, and says %v of its hosts", got, marked)
 		}
 	})
-	t.Run("a pod of its own", func(t *testing.T) {
-		p, at := start(t, true, "m")
-		p.change("job", func(wl *kueue.Workload) {
-			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "pod"}}
+	for name, test := range map[string]struct {
+		keep, group bool
+		want        string
+	}{
+		"a pod of its own: no other will come": {keep: true, want: "n (1)"},
+		"a pod of its own, to be moved":        {want: "m (1)"},
+		"a pod of a group: another may come":   {keep: true, group: true, want: "m (1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, at := start(t, true, "m")
+			p.gates.keepPods = test.keep
+			p.change("job", func(wl *kueue.Workload) {
+				wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "pod"}}
+				if test.group {
+					wl.Annotations = map[string]string{workload.GroupAnnotation: "true"}
+				}
+			})
+			p.see(host("n", corev1.ConditionFalse))
+			if got := at(); got != test.want {
+				t.Errorf("it is at %s", got)
+			}
 		})
-		p.see(host("n", corev1.ConditionFalse))
-		if got := at(); got != "n (1)" {
-			t.Errorf("no other pod will come, but it is at %s", got)
-		}
-	})
+	}
 	t.Run("switched off", func(t *testing.T) {
 		p, at := start(t, true, "m")
 		p.gates.replace = false

@@ -39,7 +39,7 @@ type Shell struct {
 	events   budget // of what the status says as well
 	keeper   *keeper
 	now      func() time.Time
-	gates    struct{ partial, reclaim, topology, boost, gated, rejectDevices, replace, failFast bool }
+	gates    struct{ partial, reclaim, topology, boost, gated, rejectDevices, replace, failFast, keepPods bool }
 
 	alarms alarms
 	// leading: the loop runs, and can be asked.
@@ -168,6 +168,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
 	s.gates.replace = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
 	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
+	s.gates.keepPods = options.Features.Enabled(features.SkipReassignment)
 	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -184,6 +185,54 @@ func TestPodGroupThatIsNotRetried(t *testing.T) {
 	}
 	if finished := waitCondition(t, wl, kueue.WorkloadFinished, metav1.ConditionTrue); finished.Reason != kueue.WorkloadFinishedReasonFailed {
 		t.Fatalf("it finished as %s", finished.Reason)
+	}
+	waitUsageZero(t, a)
+}
+
+// TestRedisCleanup: while KubeRay still keeps a deleted RayService, to have what
+// it left in Redis removed by a Job, its quota is held and that Job may run.
+func TestRedisCleanup(t *testing.T) {
+	t.Parallel()
+	if err := installed(); err != nil {
+		t.Fatal(err)
+	}
+	a := newArena(t)
+	a.open(t)
+	service := samples(t, "rayservice")[0]
+	service.SetNamespace(a.namespace)
+	service.SetAnnotations(map[string]string{"ray.io/ft-enabled": "true"})
+	service.SetFinalizers([]string{"ray.io/rayservice-finalizer"})
+	cluster.Make(t, service)
+	wl := cluster.WorkloadOf(t, service)
+	waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	ray := samples(t, "raycluster")[0]
+	ray.SetNamespace(a.namespace)
+	ray.SetFinalizers([]string{"ray.io/gcs-ft-redis-cleanup-finalizer"})
+	ray.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(service, service.GroupVersionKind())})
+	cluster.Make(t, ray)
+	if err := cluster.Delete(t.Context(), service, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
+	}
+
+	cleanup := sandbox.Job(a.namespace, "cleanup", "main", 1, "1")
+	cleanup.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ray, ray.GroupVersionKind())}
+	cleanup.Spec.Template.Annotations[sandbox.RunFor] = "0s"
+	cleanup.Spec.Template.Labels = map[string]string{jobs.QueueNameLabel: "main"}
+	cluster.Make(t, cleanup)
+	waitJob(t, cleanup, "it runs to its end", func(job *batchv1.Job) error {
+		if job.Status.Succeeded != 1 {
+			return fmt.Errorf("suspended %v, status %+v", job.Spec.Suspend, job.Status)
+		}
+		return nil
+	})
+	if err := cluster.Get(t.Context(), clientKey(wl), wl); err != nil || wl.Status.Admission == nil || wl.DeletionTimestamp != nil {
+		t.Errorf("its quota is not held: %v, %s", err, describe(wl))
+	}
+
+	for _, obj := range []client.Object{ray, service} {
+		if err := cluster.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Fatal(err)
+		}
 	}
 	waitUsageZero(t, a)
 }

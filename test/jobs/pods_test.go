@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -383,5 +384,80 @@ func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 	cluster.WaitGone(t, pod)
 	if condition := waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue); condition == nil || wl.DeletionTimestamp != nil {
 		t.Errorf("the job's workload is %+v", wl.Status)
+	}
+}
+
+// TestGoingPod: a pod that makes room gives its quota back when it has stopped,
+// though something else still keeps it there, and does not stand in line again.
+func TestGoingPod(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	a.open(t)
+	object := samples(t, "pod")[0]
+	object.SetNamespace(a.namespace)
+	object.SetAnnotations(map[string]string{sandbox.RunFor: "forever"})
+	object.SetFinalizers([]string{"example.com/keep"})
+	cluster.Make(t, object)
+	pod := waitPods(t, a, 1, func(pod *corev1.Pod) error { return wantGate(pod, false) })[0]
+	wl := cluster.WorkloadOf(t, &pod)
+	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
+
+	intruder := a.intruder(t)
+	waitCondition(t, intruder, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	again := waitCondition(t, wl, kueue.WorkloadRequeued, metav1.ConditionFalse)
+	if again.Reason != kueue.WorkloadEvictedByPreemption {
+		t.Errorf("Requeued is %+v", again)
+	}
+
+	// The room is for whoever comes next.
+	if err := cluster.Delete(t.Context(), intruder); err != nil {
+		t.Fatal(err)
+	}
+	next := newJob(a, "next", 1)
+	cluster.Make(t, next)
+	waitCondition(t, cluster.WorkloadOf(t, next), kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	if err := cluster.Get(t.Context(), clientKey(wl), wl); err != nil {
+		t.Fatal(err)
+	}
+	if wl.Status.Admission != nil {
+		t.Errorf("it was admitted again: %s", describe(wl))
+	}
+
+	// It goes with its pod.
+	if err := cluster.Patch(t.Context(), &pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the workload is gone", func(ctx context.Context) error {
+		err := cluster.Get(ctx, clientKey(wl), wl)
+		if err == nil {
+			return fmt.Errorf("it is there: %s", describe(wl))
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// TestGroupSize: how large a LeaderWorkerSet's groups are is fixed while it is in
+// a queue, how many there are is not.
+func TestGroupSize(t *testing.T) {
+	t.Parallel()
+	if err := installed(); err != nil {
+		t.Fatal(err)
+	}
+	a := newArena(t)
+	set := samples(t, "leaderworkerset")[0]
+	set.SetNamespace(a.namespace)
+	cluster.Make(t, set)
+	change := func(patch string) error {
+		return cluster.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	err := change(`{"spec":{"leaderWorkerTemplate":{"size":5}}}`)
+	if err == nil || !strings.Contains(err.Error(), "spec.leaderWorkerTemplate.size: Invalid value: 5: field is immutable") {
+		t.Errorf("larger groups: %v", err)
+	}
+	if err := change(`{"spec":{"replicas":2}}`); err != nil {
+		t.Errorf("more groups: %v", err)
+	}
+	if err := change(`{"metadata":{"labels":null},"spec":{"leaderWorkerTemplate":{"size":5}}}`); err != nil {
+		t.Errorf("larger groups, out of the queue: %v", err)
 	}
 }

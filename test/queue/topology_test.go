@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -50,6 +51,7 @@ func TestTopology(t *testing.T) {
 		{"required", kueue.PodSetRequiredTopologyAnnotation, rackLabel, 6, map[string]int{"h100-80g-0": 6}},
 		{"preferred", kueue.PodSetPreferredTopologyAnnotation, rackLabel, 10, nil},
 		{"unconstrained", kueue.PodSetUnconstrainedTopologyAnnotation, "true", 12, map[string]int{"h100-80g-0": 8, "a100-40g-0": 4}},
+		{"slices", kueue.PodSetSliceRequiredTopologyConstraintsAnnotation, layers(3, 3), 9, map[string]int{"h100-80g-0": 6, "a100-40g-0": 3}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			job := sandbox.Job(ns, test.name, "main", test.pods, "1")
@@ -93,10 +95,20 @@ func TestTopology(t *testing.T) {
 			waitUsage(t, ns, "0")
 		})
 	}
+	uneven := sandbox.Job(ns, "uneven", "main", 9, "1")
+	uneven.Spec.Template.Annotations[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation] = layers(3, 2)
+	if err := cluster.Create(t.Context(), uneven); err == nil || !strings.Contains(err.Error(), "must evenly divide the parent layer size 3") {
+		t.Errorf("slices that cannot be cut: %v", err)
+	}
 	job := sandbox.Job(ns, "too-large", "main", 9, "1")
 	job.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = rackLabel
 	cluster.Make(t, job)
 	waitReason(t, cluster.WorkloadOf(t, job), kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+}
+
+// layers asks for slices of pods in one rack, and slices of these on one host.
+func layers(inRack, onHost int) string {
+	return fmt.Sprintf(`[{"topology":%q,"size":%d},{"topology":%q,"size":%d}]`, rackLabel, inRack, corev1.LabelHostname, onHost)
 }
 
 // A plain pod can ask for a topology too.

@@ -218,4 +218,7 @@ type PodGroup struct {
 	Key string `json:"key,omitempty"`
 	// PodSet is the name of the pod set the pod belongs to; the first, where absent.
 	PodSet string `json:"podSet,omitempty"`
+	// Fixed are the paths of fields that may not change while the object is in a
+	// queue: its groups were admitted with them.
+	Fixed []string `json:"fixed,omitempty"`
 }
