@@ -55,10 +55,12 @@ const (
 
 // example is a file, what must be there before, and what becomes of it.
 type example struct {
-	file string
-	with []string
-	want outcome
-	note string
+	file  string
+	with  []string
+	setup *setup // other than the others'
+	want  outcome
+	uses  map[corev1.ResourceName]string // of devices, as its page says
+	note  string
 }
 
 type outcome string
@@ -124,8 +126,9 @@ func prepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}}
+	class := &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: driver}}
 	class.Spec.ExtendedResourceName = ptr.To("example.com/gpu")
+	class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`}}}
 	cluster.Make(t, class)
 	// The clusters that examples send jobs to are all this one.
 	text, err := os.ReadFile(cluster.Kubeconfig)
@@ -158,14 +161,24 @@ func prepare(t *testing.T) {
 
 func TestExamples(t *testing.T) {
 	prepare(t)
-	for _, e := range list {
-		if repo() == "" && isSite(e.file) {
-			continue
-		}
-		t.Run(e.file, func(t *testing.T) { try(t, e) })
-	}
+	tryAll(t, nil)
 	if repo() == "" {
 		t.Log("KUEUE_REPO names no repository of Kueue: the examples of its web site were left out")
+		return
+	}
+	for _, s := range []*setup{&counters, &capacities} {
+		t.Run(s.section, func(t *testing.T) {
+			s.prepare(t)
+			tryAll(t, s)
+		})
+	}
+}
+
+func tryAll(t *testing.T, s *setup) {
+	for _, e := range list {
+		if e.setup == s && (repo() != "" || !isSite(e.file)) {
+			t.Run(e.file, func(t *testing.T) { try(t, e) })
+		}
 	}
 }
 
@@ -210,7 +223,9 @@ func try(t *testing.T, e example) {
 			if strings.HasPrefix(e.file, "provisioning/") {
 				provision(t)
 			}
-			waitFor(t, workloadOf(t, o), kueue.WorkloadAdmitted, metav1.ConditionTrue, "")
+			wl := workloadOf(t, o)
+			waitFor(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue, "")
+			checkUse(t, wl, e.uses)
 		case isJob(o):
 			waitFor(t, workloadOf(t, o), kueue.WorkloadQuotaReserved, metav1.ConditionFalse, e.want.reason())
 		}

@@ -1,5 +1,7 @@
 package examples
 
+import corev1 "k8s.io/api/core/v1"
+
 // The examples, in the order of their paths. What is there is checked against
 // Kueue's own tree, what is said here against a cluster.
 var list = []example{
@@ -28,13 +30,15 @@ var list = []example{
 	{file: "appwrapper/deployment-sample.yaml", with: single, want: admitted},
 	{file: "appwrapper/leaderworkerset-sample.yaml", with: single, want: admitted},
 	{file: "appwrapper/pytorch-sample.yaml", with: single, want: admitted},
-	{file: "dra/sample-dra-capacity-job.yaml", with: site("dra/sample-dra-capacity-queues.yaml"), want: waiting("NoMatchingFlavor"), note: dra},
+	{file: "dra/sample-dra-capacity-job.yaml", with: site("dra/sample-dra-capacity-queues.yaml"), setup: &capacities, want: admitted, uses: uses("gpu.memory", "4Gi"),
+		note: "with 4Gi of gpu.memory, as its page configures it"},
 	{file: "dra/sample-dra-capacity-queues.yaml", want: ready},
-	{file: "dra/sample-dra-counter-job.yaml", with: site("dra/sample-dra-counter-queues.yaml"), want: waiting("NoMatchingFlavor"), note: dra},
+	{file: "dra/sample-dra-counter-job.yaml", with: site("dra/sample-dra-counter-queues.yaml"), setup: &counters, want: admitted, uses: uses("gpu.memory", "80Gi"),
+		note: "with the 80Gi of gpu.memory that the largest device takes, as its page configures it"},
 	{file: "dra/sample-dra-counter-queues.yaml", want: ready},
-	{file: "dra/sample-dra-extended-resource-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted},
+	{file: "dra/sample-dra-extended-resource-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted, uses: uses("example.com/gpu", "1")},
 	{file: "dra/sample-dra-queues.yaml", want: ready},
-	{file: "dra/sample-dra-rct-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted},
+	{file: "dra/sample-dra-rct-job.yaml", with: site("dra/sample-dra-queues.yaml"), want: admitted, uses: uses("example.com/gpu", "1")},
 	{file: "getting-started/quick-start-job.yaml", with: site("getting-started/quick-start-setup.yaml"), want: admitted},
 	{file: "getting-started/quick-start-setup.yaml", want: ready},
 	{file: "jobs/ray-cluster-sample.yaml", with: single, want: admitted},
@@ -96,10 +100,13 @@ var list = []example{
 const (
 	operator = "its operator makes the pods, which then are queued; see docs/job-kinds.md"
 	multi    = "once the Secrets have kubeconfigs; jobs then run in other clusters, see docs/other-clusters.md"
-	dra      = "until its DeviceClass counts as its page says; here it counts as the other examples say"
 )
 
 var (
 	single    = site("admin/single-clusterqueue-setup.yaml")
 	vizQueues = viz("00-resource-flavor", "01-cluster-queues", "01.5-cohorts", "02-local-queues", "07-workload-priority-classes")
 )
+
+func uses(name corev1.ResourceName, amount string) map[corev1.ResourceName]string {
+	return map[corev1.ResourceName]string{name: amount}
+}

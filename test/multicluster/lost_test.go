@@ -113,7 +113,7 @@ func TestManagerKilled(t *testing.T) {
 	third := manager.WorkloadOf(t, waiting)
 	condition(t, east, third, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 
-	killed := queuePID(t, manager)
+	killed := manager.Queue(t).PID
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -144,21 +144,6 @@ func contains(pods []corev1.Pod, uid any) bool {
 		}
 	}
 	return false
-}
-
-// queuePID is the process of a cluster's elastic-queue.
-func queuePID(t *testing.T, c *sandbox.Cluster) (pid int) {
-	t.Helper()
-	sandbox.Eventually(t, "a running elastic-queue", func(context.Context) error {
-		for _, p := range c.State.Programs {
-			if p.Name == "elastic-queue" && syscall.Kill(p.PID, 0) == nil {
-				pid = p.PID
-				return nil
-			}
-		}
-		return fmt.Errorf("programs are %+v", c.State.Programs)
-	})
-	return pid
 }
 
 // What bears our mark there and is nobody's here goes; what does not stays.

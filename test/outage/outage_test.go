@@ -20,7 +20,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -39,7 +38,7 @@ func TestAPIServerStandsStill(t *testing.T) {
 	cluster.Make(t, runs)
 	before := runningPod(t, ns, "runs")
 
-	leader := queuePID(t)
+	leader := cluster.Queue(t).PID
 	plane := planePID(t)
 	if err := syscall.Kill(plane, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -158,26 +157,6 @@ func outOfService(t *testing.T, name string, lost bool) {
 	if err := cluster.Patch(context.Background(), node, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// queuePID is that of elastic-queue as it runs now.
-func queuePID(t *testing.T) int {
-	t.Helper()
-	opened, err := local.Open("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	state, err := opened.State()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range state.Programs {
-		if p.Name == "elastic-queue" {
-			return p.PID
-		}
-	}
-	t.Fatal("elastic-queue does not run")
-	return 0
 }
 
 // planePID is the control plane's: the process that has the cluster's folder.

@@ -24,7 +24,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -51,7 +50,7 @@ func TestKilledInALoop(t *testing.T) {
 	}
 	for kill := range kills {
 		waitProgress(t, finished, (kill+1)*jobs/(kills+1)-1)
-		if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+		if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,7 +106,7 @@ func TestKilledWhileRoomIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	probe := bare(other, "probe", 1, 0)
@@ -234,28 +233,4 @@ func waitProgress(t *testing.T, finished func() int, want int) {
 			return nil
 		})
 	}
-}
-
-// queuePID is the process of elastic-queue as it runs now.
-func queuePID(t *testing.T) int {
-	t.Helper()
-	pid := 0
-	sandbox.Eventually(t, "elastic-queue runs", func(context.Context) error {
-		c, err := local.Open("test")
-		if err != nil {
-			return err
-		}
-		state, err := c.State()
-		if err != nil {
-			return err
-		}
-		for _, p := range state.Programs {
-			if p.Name == "elastic-queue" && syscall.Kill(p.PID, 0) == nil {
-				pid = p.PID
-				return nil
-			}
-		}
-		return fmt.Errorf("programs are %v", state.Programs)
-	})
-	return pid
 }

@@ -477,7 +477,7 @@ func requestsAfterAKill(t *testing.T) {
 	waitCondition(t, runs, kueue.WorkloadPodsReady, true)
 	_, waits := asking(t, ns, "waits", 1, "forever")
 	asked := request(t, waits, ns, 1)
-	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	says(t, asked, provisioning.Provisioned, true, "booked")

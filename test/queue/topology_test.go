@@ -168,7 +168,7 @@ func TestTopologyAfterARestart(t *testing.T) {
 	if at := host(ask("first", 6)); at != "h100-80g-0" {
 		t.Fatalf("six cards are on %s", at)
 	}
-	if err := syscall.Kill(queuePID(t), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	if at := host(ask("second", 4)); at != "a100-40g-0" {

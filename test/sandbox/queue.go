@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/local"
+)
+
+// Queue is elastic-queue as it runs now.
+func (c *Cluster) Queue(t *testing.T) local.ProgramState {
+	t.Helper()
+	return c.queue(t, 0)
+}
+
+// queue that runs now and is not the process that it was.
+func (c *Cluster) queue(t *testing.T, was int) (runs local.ProgramState) {
+	t.Helper()
+	here := &local.Cluster{Dir: filepath.Join(c.Dir, "test")}
+	Eventually(t, "elastic-queue runs", func(context.Context) error {
+		state, err := here.State()
+		if err != nil {
+			return err
+		}
+		for _, p := range state.Programs {
+			if p.Name == "elastic-queue" && p.PID != was && syscall.Kill(p.PID, 0) == nil {
+				runs = p
+				return nil
+			}
+		}
+		return fmt.Errorf("programs are %v", state.Programs)
+	})
+	return runs
+}
+
+// Reconfigure has elastic-queue start again with another configuration.
+func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
+	t.Helper()
+	was := c.Queue(t)
+	file := filepath.Join(filepath.Dir(was.Log), "config.yaml")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := &v1alpha1.QueueConfiguration{}
+	if err := yaml.UnmarshalStrict(data, cfg); err != nil {
+		t.Fatal(err)
+	}
+	change(cfg)
+	if data, err = yaml.Marshal(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was.PID, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	c.queue(t, was.PID)
+}
