@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -64,6 +66,16 @@ func (s *Shell) recount() {
 	}
 }
 
+// search takes a step of a search for devices, beside the loop. Others' are next:
+// nobody's costly selectors hold up another's.
+func (s *Shell) search(ctx context.Context, search *devices.Search) {
+	if search.Step(ctx) {
+		s.inbox.Put(message{found: search})
+	} else {
+		s.deviceSearches.submit(search)
+	}
+}
+
 // tellAgain tells the engine of a workload because of something it uses. One
 // that is being written is told of when that has ended.
 func (s *Shell) tellAgain(t *tracked) {
@@ -82,7 +94,7 @@ func (s *Shell) devicesOf(wl *kueue.Workload) []v1alpha1.Device {
 	}
 	var out []v1alpha1.Device
 	for _, c := range s.options.Devices.Explain(wl) {
-		out = append(out, v1alpha1.Device{PodSet: c.PodSet, Resource: string(c.Resource), Amount: c.Amount.String(), From: c.From})
+		out = append(out, v1alpha1.Device{PodSet: c.PodSet, Resource: string(c.Resource), Amount: c.Amount.String(), From: c.From, Instead: string(c.Instead)})
 	}
 	return out
 }

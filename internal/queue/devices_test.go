@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -129,6 +131,51 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 				t.Errorf("it is told %s", p.reserved("a"))
 			}
 		})
+	}
+}
+
+// Costly selectors are evaluated beside the loop: who comes with them is admitted
+// meanwhile.
+func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
+	p := withDevices(t)
+	p.options.Devices.Elsewhere(p.deviceSearches.submit)
+	class, slice := &resourceapi.DeviceClass{}, &resourceapi.ResourceSlice{}
+	class.Name, slice.Name = "gpu.example.com", "node"
+	slice.Spec.Driver, slice.Spec.Pool = "driver.example.com", resourceapi.ResourcePool{Name: "node", ResourceSliceCount: 1}
+	for i := range 2 {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourceapi.Device{Name: fmt.Sprint("card-", i)})
+	}
+	template := twoCards("cards")
+	list := "[" + strings.TrimSuffix(strings.Repeat("1,", 28), ",") + "]"
+	template.Spec.Spec.Devices.Requests[0].Exactly.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{
+		Expression: strings.ReplaceAll("LIST.all(a, LIST.all(b, LIST.all(c, a + b + c > 0)))", "LIST", list),
+	}}}
+	p.see(class, slice, template)
+
+	p.see(p.claiming("a", "cards"), p.workload("b", "main", "batch", 1, "1"))
+	condition := apimeta.FindStatusCondition(p.world["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
+	if condition == nil || condition.Reason != "Pending" || !strings.Contains(condition.Message, "still being counted") {
+		t.Errorf("it is told %+v", condition)
+	}
+	if got := p.reserved("b"); got != "True QuotaReserved" {
+		t.Errorf("who comes with it is told %s", got)
+	}
+	steps := 0
+	for ; len(p.deviceSearches.waiting) > 0; steps++ {
+		search, _ := p.deviceSearches.next()
+		p.search(t.Context(), search)
+	}
+	if steps < 2 {
+		t.Errorf("it took %d steps: nobody else's search would come between", steps)
+	}
+	messages, err := p.inbox.Take(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.turn(messages)
+	p.see()
+	if got := p.reserved("a"); got != "True QuotaReserved" {
+		t.Errorf("when its devices are counted it is told %s", got)
 	}
 }
 

@@ -1,14 +1,20 @@
 package queue
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/devices"
+)
 
 // message is one thing for the loop to look at: an object that changed or went,
-// the result of a write (of a workload's or a queue's status), or a question.
+// the result of a write (of a workload's or a queue's status), devices that were
+// searched for, or a question.
 type message struct {
 	object client.Object
 	gone   bool
 	result *writeResult
 	status *statusResult
+	found  *devices.Search
 	ask    func()
 }
 

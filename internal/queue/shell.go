@@ -48,6 +48,7 @@ type Shell struct {
 	workloadWrites *pool[workloadWrite]
 	statusWrites   *pool[client.Object]
 	keepWrites     *pool[client.Object]
+	deviceSearches *pool[*devices.Search]
 	pace           pace
 
 	workloads  map[admission.Key]*tracked
@@ -147,6 +148,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
 		keepWrites:     newPool[client.Object](),
+		deviceSearches: newPool[*devices.Search](),
 		workloads:      map[admission.Key]*tracked{},
 		successors:     map[admission.Key]admission.Key{},
 		claims:         newClaims(),
@@ -158,6 +160,9 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		s.options.Metrics = NewMetrics(prometheus.NewRegistry(), MetricsOptions{})
 	}
 	s.options.Metrics.source = s
+	if options.Devices != nil {
+		options.Devices.Elsewhere(s.deviceSearches.submit)
+	}
 	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
 	s.statuses.quantity = s.options.quantity
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
@@ -194,6 +199,7 @@ func (s *Shell) Start(ctx context.Context) error {
 	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
 	writing.Go(func() { s.keepWrites.run(ctx, 1, s.writeFinalizer) })
+	writing.Go(func() { s.deviceSearches.run(ctx, 1, s.search) })
 	s.leading.Store(true)
 	defer s.leading.Store(false)
 	s.loop(ctx)
@@ -223,6 +229,7 @@ func (s *Shell) loop(ctx context.Context) {
 // turn takes in what came, decides, and hands over what is to be written. It
 // returns when to take the next turn although nothing comes; zero: never.
 func (s *Shell) turn(messages []message) time.Time {
+	s.options.Devices.Renew(s.now())
 	for _, m := range messages {
 		s.handle(m)
 	}
@@ -312,6 +319,8 @@ func (s *Shell) handle(m message) {
 		s.wrote(m.result)
 	case m.status != nil:
 		s.statuses.wrote(m.status)
+	case m.found != nil:
+		s.options.Devices.Found(m.found)
 	case isWorkload && m.gone:
 		s.lost(wl)
 	case isWorkload:

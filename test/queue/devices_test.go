@@ -176,6 +176,23 @@ func TestSelectorsWaitForDevices(t *testing.T) {
 	waitReady(t, job)
 }
 
+// Selectors that are too costly for the queue's loop, and that the API server
+// takes, are evaluated beside it.
+func TestCostlySelectors(t *testing.T) {
+	offer(t, "")
+	ns := deviceQueue(t, "example.com/gpu", "2")
+	numbers := "[" + strings.TrimSuffix(strings.Repeat("1,", 28), ",") + "]"
+	cluster.Make(t, claimTemplate(ns, "one", "gpu.example.com", func(r *resourceapi.ExactDeviceRequest) {
+		r.Selectors = []resourceapi.DeviceSelector{selector(strings.ReplaceAll("N.all(a, N.all(b, N.all(c, a + b + c == 3)))", "N", numbers))}
+	}))
+	job := claimingJob(ns, "job", "one", 2)
+	cluster.Make(t, job)
+	if usage := usageOf(t, cluster.WorkloadOf(t, job), "example.com/gpu"); usage != "2" {
+		t.Errorf("it uses %s", usage)
+	}
+	waitReady(t, job)
+}
+
 // Partitions count by what they take of their card, shares by what is asked
 // for.
 func TestDevicesCountByTheirSources(t *testing.T) {

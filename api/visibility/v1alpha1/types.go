@@ -85,6 +85,8 @@ type Device struct {
 	Amount   string `json:"amount"`
 	// From is what asks for them, in words.
 	From string `json:"from"`
+	// Instead is the resource of the pod in whose place they count.
+	Instead string `json:"instead,omitempty"`
 }
 
 // Missing is an amount that is lacking, and at which level.

@@ -2,14 +2,14 @@ package devices
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/lru"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	dracel "k8s.io/dynamic-resource-allocation/cel"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +22,7 @@ type Book struct {
 	mapped   map[string]mapping // by class
 	inBytes  map[corev1.ResourceName]bool
 	extended bool
-	cel      *dracel.Cache
+	cel      *compiler
 
 	templates map[client.ObjectKey]*resourceapi.ResourceClaimTemplate
 	classes   map[string]*resourceapi.DeviceClass
@@ -31,17 +31,37 @@ type Book struct {
 	// What follows from these, until they change.
 	behind map[corev1.ResourceName]string // the class behind an extended resource
 	pools  []*offer
-	chosen map[string]choice
 
-	news struct {
-		templates        map[client.ObjectKey]bool
-		classes, devices bool
+	// edition of the classes and devices. What claims counted as in an older one is
+	// kept until it is known anew.
+	edition int
+	claims  map[claimKey]claimed
+
+	selections *lru.Cache // by key
+	elsewhere  func(*Search)
+	searches   map[string][]*Search // that are not done at once, by namespace; the first is under way
+	spare      int64                // what may be spent on selectors at once
+	renewed    time.Time
+
+	news news
+}
+
+// news is what has changed.
+type news struct {
+	templates        map[client.ObjectKey]bool
+	classes, devices bool
+}
+
+func (n *news) template(key client.ObjectKey) {
+	if n.templates == nil {
+		n.templates = map[client.ObjectKey]bool{}
 	}
+	n.templates[key] = true
 }
 
 // New reads the configuration; nil where devices do not count.
 func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, error) {
-	cel := dracel.NewCache(256, dracel.Features{})
+	cel := &compiler{lru.New(mostSelections)}
 	if err := validate(given, gates, cel); err != nil {
 		return nil, err
 	}
@@ -59,6 +79,8 @@ func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, err
 		templates: map[client.ObjectKey]*resourceapi.ResourceClaimTemplate{},
 		classes:   map[string]*resourceapi.DeviceClass{},
 		slices:    map[string]*offer{},
+
+		claims: map[claimKey]claimed{}, selections: lru.New(mostSelections), searches: map[string][]*Search{},
 	}, nil
 }
 
@@ -96,22 +118,18 @@ func (b *Book) Saw(obj client.Object, gone bool) {
 	switch o := obj.(type) {
 	case *resourceapi.ResourceClaimTemplate:
 		if key := client.ObjectKeyFromObject(o); note(b.templates, key, o, gone, func(t *resourceapi.ResourceClaimTemplate) any { return t.Spec.Spec }) {
-			if b.news.templates == nil {
-				b.news.templates = map[client.ObjectKey]bool{}
-			}
-			b.news.templates[key] = true
+			b.news.template(key)
 		}
 	case *resourceapi.DeviceClass:
 		// When it was made decides which of two stands behind an extended resource.
 		if note(b.classes, o.Name, o, gone, func(c *resourceapi.DeviceClass) any { return []any{c.Spec, c.CreationTimestamp} }) {
-			b.news.classes, b.behind, b.chosen = true, nil, nil
-			for _, slice := range b.slices {
-				slice.chosen = nil
-			}
+			b.news.classes, b.behind = true, nil
+			b.edition++
 		}
 	case *resourceapi.ResourceSlice:
-		if note(b.slices, o.Name, &offer{ResourceSlice: o}, gone, func(s *offer) any { return s.Spec }) {
-			b.news.devices, b.pools, b.chosen = true, nil, nil
+		if note(b.slices, o.Name, &offer{o}, gone, func(s *offer) any { return s.Spec }) {
+			b.news.devices, b.pools = true, nil
+			b.edition++
 		}
 	}
 }
@@ -133,20 +151,20 @@ func note[K comparable, O any](known map[K]O, key K, object O, gone bool, told f
 // News says which waiting workloads what was seen since the last time may
 // concern; nil: none.
 func (b *Book) News() func(wl *kueue.Workload) bool {
-	news := b.news
-	if len(news.templates) == 0 && !news.classes && !news.devices {
+	seen := b.news
+	if len(seen.templates) == 0 && !seen.classes && !seen.devices {
 		return nil
 	}
-	b.news.templates, b.news.classes, b.news.devices = nil, false, false
+	b.news = news{}
 	return func(wl *kueue.Workload) bool {
 		for i := range wl.Spec.PodSets {
 			spec := &wl.Spec.PodSets[i].Template.Spec
-			if news.classes && (len(spec.ResourceClaims) > 0 || asks(spec, isExtended)) {
+			if seen.classes && (len(spec.ResourceClaims) > 0 || asks(spec, isExtended)) {
 				return true
 			}
 			for _, claim := range spec.ResourceClaims {
 				key := templateKey(wl, &claim)
-				if news.templates[key] || news.devices && b.looksAtDevices(b.templates[key]) {
+				if seen.templates[key] || seen.devices && b.looksAtDevices(b.templates[key]) {
 					return true
 				}
 			}

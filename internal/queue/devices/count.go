@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -27,13 +28,11 @@ type Counted struct {
 	Resource corev1.ResourceName
 	Amount   resource.Quantity
 	From     string
+	Instead  corev1.ResourceName // of this extended resource; "": of none
 }
 
 // charge is what devices mean for one pod set.
-type charge struct {
-	counted []Counted
-	instead []corev1.ResourceName // of these extended resources
-}
+type charge struct{ counted []Counted }
 
 func (c *charge) add(set *kueue.PodSet, name corev1.ResourceName, amount resource.Quantity, from string) {
 	c.counted = append(c.counted, Counted{PodSet: string(set.Name), Resource: name, Amount: amount, From: from})
@@ -43,10 +42,15 @@ func (c *charge) add(set *kueue.PodSet, name corev1.ResourceName, amount resourc
 // refused. What it holds stays as it was counted.
 func (b *Book) Count(w *admission.Workload, wl *kueue.Workload) {
 	charges, err := b.charges(wl)
-	if err != nil {
-		if w.Admission == nil {
-			w.Refused = err.Error()
-		}
+	switch {
+	case err == nil:
+	case w.Admission != nil:
+		return
+	case errors.Is(err, errUnfinished):
+		w.Unready = err.Error()
+		return
+	default:
+		w.Refused = err.Error()
 		return
 	}
 	for i := range charges {
@@ -71,13 +75,13 @@ func (b *Book) Explain(wl *kueue.Workload) []Counted {
 // apply the charge to one pod of the set. Devices are no matter of its node's
 // allocatable resources: kube-scheduler allocates them.
 func (c *charge) apply(set *admission.PodSet) {
-	if len(c.counted) == 0 && len(c.instead) == 0 {
+	if len(c.counted) == 0 {
 		return
 	}
 	quota, node := maps.Clone(set.Requests), maps.Clone(set.OnNode())
-	for _, name := range c.instead {
-		delete(quota, string(name))
-		delete(node, string(name))
+	for i := range c.counted {
+		delete(quota, string(c.counted[i].Instead))
+		delete(node, string(c.counted[i].Instead))
 	}
 	most := int64(math.MaxInt64) / 4 / int64(max(1, set.Count)) // sums must not wrap
 	for i := range c.counted {
@@ -110,10 +114,11 @@ func (b *Book) charges(wl *kueue.Workload) ([]charge, error) {
 			if claim.ResourceClaimTemplateName == nil {
 				continue
 			}
-			key := templateKey(wl, claim)
-			if errs := b.countClaim(&charges[i], set, key, path.Child("resourceClaims").Index(j)); len(errs) > 0 {
-				return nil, errs.ToAggregate()
+			counted, err := b.claim(set, templateKey(wl, claim), path.Child("resourceClaims").Index(j))
+			if err != nil {
+				return nil, err
 			}
+			charges[i].counted = append(charges[i].counted, counted...)
 		}
 		if b.extended {
 			problems = append(problems, b.countExtended(&charges[i], set, path)...)
@@ -126,7 +131,52 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-const errClaim = refusal("KueueDRAIntegration feature does not support use of resource claims")
+const (
+	errClaim      = refusal("KueueDRAIntegration feature does not support use of resource claims")
+	errUnfinished = refusal("The devices that its ResourceClaims select are still being counted")
+)
+
+// claimed is what a claim counts as, which is the same for all workloads that
+// have it in the same place.
+type claimed struct {
+	template *resourceapi.ResourceClaimTemplate
+	edition  int
+	counted  []Counted
+	err      error
+}
+
+type claimKey struct {
+	template  client.ObjectKey
+	set, path string
+}
+
+// mostClaimed are remembered.
+const mostClaimed = 4096
+
+// claim counts a claim of a pod, once until something changes. While its devices
+// are searched for anew it counts as before.
+func (b *Book) claim(set *kueue.PodSet, template client.ObjectKey, path *field.Path) ([]Counted, error) {
+	key := claimKey{template, string(set.Name), path.String()}
+	known, found := b.claims[key]
+	found = found && known.template == b.templates[template]
+	if found && known.edition == b.edition {
+		return known.counted, known.err
+	}
+	var c charge
+	problems := b.countClaim(&c, set, template, path)
+	searching := slices.ContainsFunc(problems, func(p *field.Error) bool { return p.Type == unfinished })
+	switch {
+	case searching && found:
+		return known.counted, known.err
+	case searching:
+		return nil, errUnfinished
+	}
+	if len(b.claims) >= mostClaimed {
+		clear(b.claims)
+	}
+	b.claims[key] = claimed{b.templates[template], b.edition, c.counted, problems.ToAggregate()}
+	return c.counted, problems.ToAggregate()
+}
 
 // countClaim adds what one claim of a pod counts as, by its template.
 func (b *Book) countClaim(c *charge, set *kueue.PodSet, key client.ObjectKey, path *field.Path) field.ErrorList {
@@ -146,7 +196,7 @@ func (b *Book) countClaim(c *charge, set *kueue.PodSet, key client.ObjectKey, pa
 			return field.ErrorList{inTemplate(name, problem)}
 		}
 	}
-	if problems := b.selected(requests, at); len(problems) > 0 {
+	if problems := b.selected(key, requests, at); len(problems) > 0 {
 		for i := range problems {
 			problems[i] = inTemplate(name, problems[i])
 		}
@@ -163,7 +213,7 @@ func (b *Book) countClaim(c *charge, set *kueue.PodSet, key client.ObjectKey, pa
 			c.add(set, class.resource, *resource.NewQuantity(exactly.Count, resource.DecimalSI), from)
 		}
 		for s := range class.sources {
-			amount, problem := b.take(&class.sources[s], exactly, at.Index(i))
+			amount, problem := b.take(key, &class.sources[s], exactly, at.Index(i))
 			if problem != nil {
 				return field.ErrorList{problem}
 			}
@@ -224,8 +274,8 @@ func (b *Book) countExtended(c *charge, set *kueue.PodSet, path *field.Path) (pr
 		if found {
 			as = counted.resource
 		}
-		c.instead = append(c.instead, name)
 		c.add(set, as, amount, fmt.Sprintf("resource %s, DeviceClass %s", name, class))
+		c.counted[len(c.counted)-1].Instead = name
 	}
 	return problems
 }

@@ -3,6 +3,7 @@ package devices
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -350,10 +351,12 @@ func TestCount(t *testing.T) {
 			for _, object := range test.seen {
 				book.Saw(object, false)
 			}
-			w := workload.ForEngine(test.workload, nil)
-			book.Count(&w, test.workload)
+			w := counted(book, test.workload)
 			if w.Refused != test.refused {
 				t.Fatalf("it is refused with\n%s, want\n%s", w.Refused, test.refused)
+			}
+			if slow := searchedElsewhere(t, test.mappings, gates(t, test.gates...), test.seen, test.workload); !reflect.DeepEqual(slow, w) {
+				t.Errorf("it counts as\n%+v, and when its devices are searched for elsewhere as\n%+v", w, slow)
 			}
 			if test.refused != "" {
 				if counted := book.Explain(test.workload); counted != nil {

@@ -7,6 +7,10 @@
 // that devices share or of a capacity that devices divide. An extended resource
 // that a DeviceClass stands behind counts as that class does.
 //
+// Selectors are evaluated once for each ResourceSlice as it is. Their cost is
+// counted: a Search that takes longer than a moment is handed to others, who
+// take it on step by step, and until then the workload waits.
+//
 // A Book keeps the templates, classes and devices there are. What cannot be
 // counted is refused in Kueue's words; when something comes or changes that may
 // let it be counted, News names whom that concerns.

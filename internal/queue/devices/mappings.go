@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 
-	dracel "k8s.io/dynamic-resource-allocation/cel"
-
 	"github.com/elastic-ai/elastic/internal/features"
 )
 
@@ -76,13 +74,13 @@ const (
 // checker validates the mappings as Kueue does, in its words.
 type checker struct {
 	gates    features.Set
-	cel      *dracel.Cache
+	cel      *compiler
 	resource map[corev1.ResourceName]corev1.ResourceName // that a class is mapped to
 	counters map[corev1.ResourceName][]string            // of a class
 	problems field.ErrorList
 }
 
-func validate(given []kueueconfig.DeviceClassMapping, gates features.Set, cel *dracel.Cache) error {
+func validate(given []kueueconfig.DeviceClassMapping, gates features.Set, cel *compiler) error {
 	path := field.NewPath("resources", "deviceClassMappings")
 	c := &checker{gates: gates, cel: cel, resource: map[corev1.ResourceName]corev1.ResourceName{}, counters: map[corev1.ResourceName][]string{}}
 	if len(given) > maxMappings {
@@ -233,7 +231,7 @@ func (c *checker) selector(path *field.Path, s *resourceapi.DeviceSelector) {
 	path = path.Child("deviceSelector", "cel", "expression")
 	if s.CEL == nil || s.CEL.Expression == "" {
 		c.add(field.Required(path, ""))
-	} else if compiled := c.cel.GetOrCompile(s.CEL.Expression); compiled.Error != nil {
+	} else if compiled := c.cel.compile(s.CEL.Expression); compiled.Error != nil {
 		c.add(field.Invalid(path, s.CEL.Expression, fmt.Sprintf("CEL compilation failed: %v", compiled.Error)))
 	}
 }

@@ -10,15 +10,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
-// offer is a ResourceSlice, and what selectors have chosen of it.
-type offer struct {
-	*resourceapi.ResourceSlice
-	chosen map[string]choice
-}
+// offer is a ResourceSlice as it was seen once.
+type offer struct{ *resourceapi.ResourceSlice }
+
+func (o *offer) isOf(driver string) bool { return driver == "" || o.Spec.Driver == driver }
 
 // device that a driver offers.
 type device struct {
@@ -32,9 +34,6 @@ type choice struct {
 	devices []device
 	err     error
 }
-
-// mostChoices are remembered of a slice.
-const mostChoices = 256
 
 // complete are the slices of pools that are all there, in the pool's newest
 // generation.
@@ -66,73 +65,61 @@ func (b *Book) complete() []*offer {
 
 // choose the devices that a class and further selectors are for, of one driver
 // or of all.
-func (b *Book) choose(class, driver string, further []string, path *field.Path) (choice, *field.Error) {
-	key := strings.Join(append([]string{class, driver}, further...), "\x00")
-	if known, ok := b.chosen[key]; ok {
-		return known, nil
-	}
+func (b *Book) choose(asker client.ObjectKey, class, driver string, further []string, path *field.Path) (choice, *field.Error) {
 	of := b.classes[class]
 	if of == nil {
 		missing := apierrors.NewNotFound(schema.GroupResource{Group: resourceapi.GroupName, Resource: "DeviceClass"}, class)
 		return choice{}, field.InternalError(path, fmt.Errorf("failed to get DeviceClass %s: %w", class, missing))
 	}
-	var compiled []dracel.CompilationResult
-	for _, expression := range append(expressions(of.Spec.Selectors), further...) {
-		result := b.cel.GetOrCompile(expression)
-		if result.Error != nil {
-			return choice{}, field.Invalid(path.Child("exactly", "selectors"), expression, "CEL compilation failed: "+result.Error.Detail)
-		}
-		compiled = append(compiled, result)
+	s := b.find(asker, driver, append(expressions(of.Spec.Selectors), further...))
+	switch {
+	case s == nil:
+		return choice{}, &field.Error{Type: unfinished}
+	case s.wrong.why != "":
+		return choice{}, field.Invalid(path.Child("exactly", "selectors"), s.wrong.expression, "CEL compilation failed: "+s.wrong.why)
 	}
 	var found choice
 	for _, slice := range b.complete() {
-		if driver != "" && slice.Spec.Driver != driver {
-			continue
-		}
-		part := slice.choose(key, compiled)
+		part := s.parts[slice]
 		found.devices = append(found.devices, part.devices...)
 		if found.err == nil {
 			found.err = part.err
 		}
 	}
-	if b.chosen == nil {
-		b.chosen = map[string]choice{}
-	}
-	b.chosen[key] = found
 	return found, nil
 }
 
-// choose of the slice's devices. A slice does not change, so it is asked once.
-func (o *offer) choose(key string, selectors []dracel.CompilationResult) choice {
-	if known, ok := o.chosen[key]; ok {
-		return known
+// unfinished is no problem of a claim: its devices are still being searched for.
+const unfinished field.ErrorType = "Unfinished"
+
+// compiler of selectors, which remembers them. Unlike the Cache beside it, which
+// estimates nothing, it says what each may cost.
+type compiler struct{ known *lru.Cache }
+
+func (c *compiler) compile(expression string) dracel.CompilationResult {
+	if known, found := c.known.Get(expression); found {
+		return known.(dracel.CompilationResult)
 	}
-	var found choice
-	for i := range o.Spec.Devices {
-		d := device{o.Spec.Driver, &o.Spec.Devices[i]}
-		matches, err := matches(d, selectors)
-		if matches {
-			found.devices = append(found.devices, d)
-		}
-		if err != nil && found.err == nil {
-			found.err = fmt.Errorf("device %s: %w", d.Name, err)
-		}
-	}
-	if o.chosen == nil || len(o.chosen) >= mostChoices {
-		o.chosen = map[string]choice{}
-	}
-	o.chosen[key] = found
-	return found
+	result := dracel.GetCompiler(dracel.Features{}).CompileCELExpression(expression, dracel.Options{})
+	c.known.Add(expression, result)
+	return result
 }
 
-func matches(d device, selectors []dracel.CompilationResult) (bool, error) {
-	seen := dracel.Device{Driver: d.driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity}
-	for _, selector := range selectors {
-		if matches, _, err := selector.DeviceMatches(context.Background(), seen); err != nil || !matches {
-			return false, err
-		}
+// matches says whether a selector chooses the device, and what it cost to ask.
+func (d device) matches(ctx context.Context, selector *dracel.CompilationResult) (matches bool, cost int64, err error) {
+	matches, details, err := selector.DeviceMatches(ctx, dracel.Device{
+		Driver: d.driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
+	})
+	cost = deviceCost
+	if details != nil && details.ActualCost() != nil {
+		cost += int64(*details.ActualCost())
+	} else if err != nil {
+		cost += resourceapi.CELSelectorExpressionMaxCost // it was stopped there
 	}
-	return true, nil
+	if err != nil {
+		return false, cost, fmt.Errorf("device %s: %w", d.Name, err)
+	}
+	return matches, cost, nil
 }
 
 func expressions(selectors []resourceapi.DeviceSelector) []string {
@@ -147,7 +134,7 @@ func expressions(selectors []resourceapi.DeviceSelector) []string {
 
 // selected says which requests of a claim select more devices than there are:
 // its pods would hold quota and never start.
-func (b *Book) selected(requests []resourceapi.DeviceRequest, path *field.Path) (problems field.ErrorList) {
+func (b *Book) selected(asker client.ObjectKey, requests []resourceapi.DeviceRequest, path *field.Path) (problems field.ErrorList) {
 	among := assignment{found: make([]choice, len(requests)), has: map[*resourceapi.Device]int{}}
 	for i := range requests {
 		exactly := requests[i].Exactly
@@ -155,7 +142,7 @@ func (b *Book) selected(requests []resourceapi.DeviceRequest, path *field.Path) 
 		if len(selectors) == 0 {
 			continue
 		}
-		found, problem := b.choose(exactly.DeviceClassName, "", selectors, path.Index(i))
+		found, problem := b.choose(asker, exactly.DeviceClassName, "", selectors, path.Index(i))
 		if problem != nil {
 			problems = append(problems, problem)
 			continue
@@ -184,7 +171,7 @@ type assignment struct {
 // giveUpTo so many devices to a request; how many there were for it.
 func (a *assignment) giveUpTo(request int, count int64) int64 {
 	count = min(count, int64(len(a.found[request].devices)))
-	if count > resourceapi.AllocationResultsMaxSize {
+	if count+int64(len(a.has)) > resourceapi.AllocationResultsMaxSize {
 		return count // no claim is ever given so many: that is not ours to find out
 	}
 	var n int64

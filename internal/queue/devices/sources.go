@@ -8,13 +8,15 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // take is what a request takes of a source. Which of the devices it will get is
 // not known yet: each counts as the one that takes most.
-func (b *Book) take(s *source, exactly *resourceapi.ExactDeviceRequest, path *field.Path) (resource.Quantity, *field.Error) {
+func (b *Book) take(asker client.ObjectKey, s *source, exactly *resourceapi.ExactDeviceRequest, path *field.Path) (resource.Quantity, *field.Error) {
 	var most resource.Quantity
-	found, problem := b.choose(exactly.DeviceClassName, s.driver, append(expressions(exactly.Selectors), s.selector), path)
+	found, problem := b.choose(asker, exactly.DeviceClassName, s.driver, append(expressions(exactly.Selectors), s.selector), path)
 	if problem != nil {
 		return most, problem
 	}

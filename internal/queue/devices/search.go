@@ -1,0 +1,230 @@
+package devices
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	resourceapi "k8s.io/api/resource/v1"
+
+	dracel "k8s.io/dynamic-resource-allocation/cel"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Selectors are programs that everybody who may make a claim writes, and each
+// runs once for each device. Kubernetes lets one of them cost a million of CEL's
+// units, which is half a second, and a claim may have hundreds. So what they
+// cost is counted: a little is spent at once, whatever takes longer is searched
+// elsewhere, a step at a time, one search of each namespace. Whose search it is
+// waits, nobody else.
+
+// What things cost, in CEL's units: two are about a microsecond.
+const (
+	atOnce     = 100_000   // in a second
+	atFirst    = 4_000_000 // what is ordinary is known before anybody is decided on
+	stepCost   = 100_000
+	deviceCost = 20 // to put a device into CEL's words
+	letterCost = 20 // to compile
+)
+
+// mostSelections are remembered.
+const mostSelections = 1024
+
+// selection is what selectors choose of a driver's devices, or of all.
+type selection struct {
+	key       string
+	driver    string
+	selectors []string
+
+	compiles bool
+	wrong    struct{ expression, why string }
+	parts    map[*offer]choice // a slice does not change
+}
+
+// Search for the devices that selectors choose.
+type Search struct {
+	of *selection
+	// askers are the templates that it is made for, all of one namespace.
+	askers map[client.ObjectKey]bool
+
+	cel       *compiler
+	compiled  []dracel.CompilationResult
+	costliest int64 // of these
+	wrong     string
+	slices    []*offer // left to look at
+	device    int      // of the first of these
+	selector  int
+	part      choice
+	found     map[*offer]choice
+}
+
+// Step takes the search a step further, and says whether it has ended.
+func (s *Search) Step(ctx context.Context) bool {
+	for left := int64(stepCost); left > 0 && !s.ended(); {
+		left -= s.next(ctx)
+	}
+	return s.ended()
+}
+
+// most that comes next may cost.
+func (s *Search) most() int64 {
+	if n := len(s.compiled); n < len(s.of.selectors) {
+		return letterCost * int64(len(s.of.selectors[n]))
+	}
+	return deviceCost + s.costliest
+}
+
+// next compiles a selector, or evaluates one on a device; what that cost.
+func (s *Search) next(ctx context.Context) int64 {
+	if len(s.compiled) < len(s.of.selectors) {
+		cost := s.most()
+		s.compile()
+		return cost
+	}
+	return s.evaluate(ctx)
+}
+
+func (s *Search) ended() bool {
+	return s.wrong != "" || len(s.compiled) == len(s.of.selectors) && len(s.slices) == 0
+}
+
+func (s *Search) compile() {
+	result := s.cel.compile(s.of.selectors[len(s.compiled)])
+	if result.Error != nil {
+		s.wrong = result.Error.Detail
+		return
+	}
+	s.compiled = append(s.compiled, result)
+	s.costliest = max(s.costliest, int64(min(result.MaxCost, resourceapi.CELSelectorExpressionMaxCost)))
+}
+
+// evaluate the next selector on the device that it has come to.
+func (s *Search) evaluate(ctx context.Context) int64 {
+	slice := s.slices[0]
+	if s.device == len(slice.Spec.Devices) {
+		s.found[slice] = s.part
+		s.slices, s.device, s.part = s.slices[1:], 0, choice{}
+		return 0
+	}
+	d := device{slice.Spec.Driver, &slice.Spec.Devices[s.device]}
+	if s.selector == len(s.compiled) {
+		s.part.devices = append(s.part.devices, d)
+		s.nextDevice()
+		return 0
+	}
+	matches, cost, err := d.matches(ctx, &s.compiled[s.selector])
+	switch {
+	case matches:
+		s.selector++
+		return cost
+	case err != nil && s.part.err == nil:
+		s.part.err = err
+	}
+	s.nextDevice()
+	return cost
+}
+
+func (s *Search) nextDevice() { s.device, s.selector = s.device+1, 0 }
+
+// Elsewhere is who takes the steps of searches that are not worth waiting for,
+// and calls Found when one has ended. Without anybody all are waited for.
+func (b *Book) Elsewhere(search func(*Search)) { b.elsewhere, b.spare = search, atFirst }
+
+// Renew what may be spent on selectors at once, after a second.
+func (b *Book) Renew(now time.Time) {
+	switch {
+	case b == nil || now.Sub(b.renewed) < time.Second:
+	case b.renewed.IsZero():
+		b.renewed = now
+	default:
+		b.renewed, b.spare = now, atOnce
+	}
+}
+
+// find what selectors choose; nil: that takes longer.
+func (b *Book) find(asker client.ObjectKey, driver string, selectors []string) *selection {
+	s := b.selection(driver, selectors)
+	missing := slices.DeleteFunc(slices.Clone(b.complete()), func(o *offer) bool {
+		_, known := s.parts[o]
+		return known || !o.isOf(driver)
+	})
+	if s.compiles && len(missing) == 0 || s.wrong.why != "" {
+		return s
+	}
+	line := b.searches[asker.Namespace]
+	if i := slices.IndexFunc(line, func(other *Search) bool { return other.of == s }); i >= 0 {
+		line[i].askers[asker] = true
+		return nil
+	}
+	search := &Search{of: s, askers: map[client.ObjectKey]bool{asker: true}, cel: b.cel, slices: missing, found: map[*offer]choice{}}
+	for !search.ended() && (b.elsewhere == nil || search.most() <= min(b.spare, atOnce)) {
+		b.spare -= search.next(context.Background())
+	}
+	if search.ended() {
+		b.learn(search)
+		return s
+	}
+	b.searches[asker.Namespace] = append(line, search)
+	if len(line) == 0 {
+		b.elsewhere(search)
+	}
+	return nil
+}
+
+func (b *Book) selection(driver string, selectors []string) *selection {
+	key := strings.Join(append([]string{driver}, selectors...), "\x00")
+	if known, found := b.selections.Get(key); found {
+		return known.(*selection)
+	}
+	s := &selection{key: key, driver: driver, selectors: selectors, parts: map[*offer]choice{}}
+	b.selections.Add(key, s)
+	return s
+}
+
+// learn what a search has found.
+func (b *Book) learn(search *Search) {
+	s := search.of
+	if s.compiles = search.wrong == ""; !s.compiles {
+		s.wrong.expression, s.wrong.why = s.selectors[len(search.compiled)], search.wrong
+	}
+	for slice := range s.parts {
+		if b.slices[slice.Name] != slice {
+			delete(s.parts, slice)
+		}
+	}
+	for slice, part := range search.found {
+		if b.slices[slice.Name] == slice {
+			s.parts[slice] = part
+		}
+	}
+	b.selections.Add(s.key, s) // it may have been forgotten
+}
+
+// Found takes in a search that has ended elsewhere. Whoever waited for it is
+// news.
+func (b *Book) Found(search *Search) {
+	b.learn(search)
+	namespace := ""
+	for asker := range search.askers {
+		namespace = asker.Namespace
+		b.news.template(asker)
+	}
+	line := slices.DeleteFunc(b.searches[namespace], func(other *Search) bool { return other == search || !b.wanted(other) })
+	if b.searches[namespace] = line; len(line) == 0 {
+		delete(b.searches, namespace)
+		return
+	}
+	b.elsewhere(line[0])
+}
+
+// wanted says that a template is still there which a search was made for.
+func (b *Book) wanted(search *Search) bool {
+	for asker := range search.askers {
+		if b.templates[asker] != nil {
+			return true
+		}
+	}
+	return false
+}
