@@ -26,6 +26,7 @@ var cluster *sandbox.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "2x8:H100-80G,1x4:A100-40G",
+		Queue:  mapDevices,
 		Scheme: []func(*apiruntime.Scheme) error{apiextensionsv1.AddToScheme, egpu.AddToScheme},
 	}))
 }

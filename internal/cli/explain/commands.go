@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -196,7 +194,7 @@ func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects [
 			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		name := strings.ToLower(object.GetKind()) + "/" + object.GetName()
-		plan, err := planFor(cmd.Context(), c, wl)
+		plan, err := job.Plan(cmd.Context(), c, wl)
 		if err != nil {
 			return fmt.Errorf("asking the queue about %s: %w", name, err)
 		}
@@ -224,29 +222,4 @@ func checked(ctx context.Context, c *reach.Cluster, object *unstructured.Unstruc
 		return object
 	}
 	return try
-}
-
-func planFor(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Plan, error) {
-	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
-	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
-	body, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
-	}
-	data, err := c.Core.CoreV1().RESTClient().Post().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, "namespaces", wl.Namespace, v1alpha1.Plans).
-		SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
-	if apierrors.IsNotFound(err) {
-		return nil, errors.New("this cluster's queue cannot be asked: elastic-queue is not installed, or older than this command")
-	}
-	if err != nil {
-		return nil, err
-	}
-	answer := &v1alpha1.Plan{}
-	if err := json.Unmarshal(data, answer); err != nil {
-		return nil, err
-	}
-	if answer.Status == nil {
-		return nil, errors.New("the queue's answer is empty")
-	}
-	return answer, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
@@ -121,6 +122,32 @@ func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.S
 		return nil, err
 	}
 	return &explanation.Standing, nil
+}
+
+// Plan asks the queue what would become of a workload that is not there.
+func Plan(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Plan, error) {
+	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
+	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
+	body, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.Core.CoreV1().RESTClient().Post().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, "namespaces", wl.Namespace, v1alpha1.Plans).
+		SetHeader("Content-Type", "application/json").Body(body).DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("this cluster's queue cannot be asked: elastic-queue is not installed, or older than this command")
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := &v1alpha1.Plan{}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return nil, err
+	}
+	if answer.Status == nil {
+		return nil, errors.New("the queue's answer is empty")
+	}
+	return answer, nil
 }
 
 // placeInLine is its position and when it should start.

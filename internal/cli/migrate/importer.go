@@ -11,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,6 +61,8 @@ type importer struct {
 	queues  map[string]*kueue.ClusterQueue
 	flavors map[string]*kueue.ResourceFlavor
 	nodes   map[string]map[string]string // a node's labels
+	// extended resources that a DeviceClass stands behind.
+	extended map[string]bool
 
 	answers bool // the queue runs
 	found   []*candidate
@@ -126,6 +130,21 @@ func (im *importer) readQueues(ctx context.Context) error {
 	}
 	for i := range nodes.Items {
 		im.nodes[nodes.Items[i].Name] = nodes.Items[i].Labels
+	}
+	return im.readClasses(ctx)
+}
+
+// readClasses of devices, where there are any.
+func (im *importer) readClasses(ctx context.Context) error {
+	im.extended = map[string]bool{}
+	classes := &resourceapi.DeviceClassList{}
+	if err := im.List(ctx, classes); err != nil && !apimeta.IsNoMatchError(err) {
+		return err
+	}
+	for i := range classes.Items {
+		if name := classes.Items[i].Spec.ExtendedResourceName; name != nil {
+			im.extended[*name] = true
+		}
 	}
 	return nil
 }
@@ -195,7 +214,11 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view jobs.View) *ca
 		f.Outcome, f.Why = skipped, "it is suspended: with the label "+jobs.QueueNameLabel+" it would wait in the queue"
 		return f
 	}
-	if err := im.assign(f, cq); err != nil {
+	sets, err := im.count(ctx, wl)
+	if err == nil {
+		err = im.assign(f, sets, cq)
+	}
+	if err != nil {
 		f.Why = err.Error()
 		return f
 	}
@@ -203,15 +226,62 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view jobs.View) *ca
 	return f
 }
 
-// assign counts a job in a queue's quota, in the flavors of the nodes it is on.
-func (im *importer) assign(f *candidate, cq *kueue.ClusterQueue) error {
-	if workload.ClaimsDevices(f.workload) {
-		// Only the queue knows how they count; it would hold them for less than it uses.
-		return errors.New("its pods have devices by ResourceClaims, which an import cannot count: submit it to the queue anew")
+// count what a job's pods take of quota. How devices count only the queue
+// knows, so it is asked.
+func (im *importer) count(ctx context.Context, wl *kueue.Workload) ([]admission.PodSet, error) {
+	sets := workload.ForEngine(wl, im.counting).PodSets
+	if !workload.ClaimsDevices(wl) && !slices.ContainsFunc(sets, im.mayHaveDevices) {
+		return sets, nil
 	}
+	plan, err := job.Plan(ctx, im.Cluster, wl)
+	if err != nil {
+		return nil, fmt.Errorf("its pods have devices, which the queue must count: %w", err)
+	}
+	if told := plan.Status; told.State == string(admission.StateHeldBack) && len(told.Devices) == 0 {
+		return nil, errors.New(told.Message)
+	}
+	return sets, addDevices(sets, plan.Status.Devices)
+}
+
+// mayHaveDevices says that a class stands behind a resource of the pods.
+func (im *importer) mayHaveDevices(set admission.PodSet) bool {
+	for name := range set.Requests {
+		if im.extended[name] || strings.HasPrefix(name, resourceapi.ResourceDeviceClassPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// addDevices to what pods take, as the queue counts them.
+func addDevices(sets []admission.PodSet, devices []v1alpha1.Device) error {
+	for i := range sets {
+		requests := maps.Clone(sets[i].Requests)
+		mine := func(d v1alpha1.Device) bool { return d.PodSet == sets[i].Name }
+		for _, d := range devices {
+			if mine(d) {
+				delete(requests, d.Instead)
+			}
+		}
+		for _, d := range devices {
+			amount, err := resource.ParseQuantity(d.Amount)
+			if err != nil {
+				return fmt.Errorf("the queue counts %q of %s: %w", d.Amount, d.Resource, err)
+			}
+			if mine(d) {
+				requests[d.Resource] += workload.Amount(corev1.ResourceName(d.Resource), amount)
+			}
+		}
+		sets[i].Requests = requests
+	}
+	return nil
+}
+
+// assign counts a job in a queue's quota, in the flavors of the nodes it is on.
+func (im *importer) assign(f *candidate, sets []admission.PodSet, cq *kueue.ClusterQueue) error {
 	f.admission = &admission.Admission{Queue: cq.Name}
 	uses := map[string]int64{}
-	for _, set := range workload.ForEngine(f.workload, im.counting).PodSets {
+	for _, set := range sets {
 		got := admission.PodSetAssignment{Name: set.Name, Count: set.Count, Flavors: map[string]string{}, Usage: admission.Requests{}}
 		asked := maps.Clone(set.Requests)
 		if covers(cq, corev1.ResourcePods) {

@@ -1,22 +1,34 @@
 package migrate
 
 import (
-	"strings"
+	"maps"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// What cannot be counted is not imported: it would use more than it holds.
-func TestDevicesByClaimsAreNotImported(t *testing.T) {
-	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1}}}}
-	f := &candidate{workload: wl}
-	if err := (&importer{}).assign(f, &kueue.ClusterQueue{}); err != nil {
+// What devices count as is added to their pods' requests, and stands in the
+// place of the resource that they were asked for by.
+func TestDevicesAreAdded(t *testing.T) {
+	sets := []admission.PodSet{
+		{Name: "driver", Requests: admission.Requests{"cpu": 1000}},
+		{Name: "workers", Requests: admission.Requests{"cpu": 1000, "vendor.com/gpu": 2}},
+	}
+	err := addDevices(sets, []v1alpha1.Device{
+		{PodSet: "driver", Resource: "gpu.memory", Amount: "4Gi"},
+		{PodSet: "workers", Resource: "example.com/gpu", Amount: "1"},
+		{PodSet: "workers", Resource: "example.com/gpu", Amount: "2", Instead: "vendor.com/gpu"},
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "card"}}
-	if err := (&importer{}).assign(f, &kueue.ClusterQueue{}); err == nil || !strings.Contains(err.Error(), "ResourceClaims") {
-		t.Errorf("error %v", err)
+	for i, want := range []admission.Requests{{"cpu": 1000, "gpu.memory": 4 << 30}, {"cpu": 1000, "example.com/gpu": 3}} {
+		if !maps.Equal(sets[i].Requests, want) {
+			t.Errorf("pods of %s take %v, want %v", sets[i].Name, sets[i].Requests, want)
+		}
+	}
+	if err := addDevices(sets, []v1alpha1.Device{{PodSet: "driver", Resource: "gpu.memory", Amount: "much"}}); err == nil {
+		t.Error("what is no amount must not be taken for one")
 	}
 }
