@@ -30,6 +30,13 @@ func (e *Engine) refreshed(s *shape) *index {
 	x.demand = e.demand.version
 	x.grow(e)
 	end := e.base + len(e.changes)
+	if !x.built || x.cursor < e.base {
+		clear(x.caps)
+	} else {
+		for _, slot := range e.changes[x.cursor-e.base:] {
+			x.caps[slot] = 0 // unlike scores, what fits does not hang on the demand
+		}
+	}
 	if stale {
 		for slot := range e.nodes {
 			e.rescore(s, int32(slot))
@@ -58,7 +65,6 @@ func (e *Engine) rescore(s *shape, slot int32) {
 	e.scored++
 	x := &s.index
 	x.scores[slot] = noScore
-	x.caps[slot] = 0
 	n := e.nodes[slot]
 	if n == nil {
 		x.reasons[slot] = NodeUnknown
