@@ -255,7 +255,7 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 	e.measure(t, s, w)
 	most := 0
 	for _, d := range t.all {
-		if d.level == w.level {
+		if d.level == w.level || first.Topology.Mode == Preferred {
 			most = max(most, d.fits)
 		}
 	}
