@@ -377,18 +377,6 @@ func (c *controller) build(ctx context.Context, j job, name string) (*kueue.Work
 	return wl, c.prioritize(ctx, j, wl)
 }
 
-// podSets are those of a job that make sense.
-func (c *controller) podSets(ctx context.Context, j job) ([]kueue.PodSet, error) {
-	sets, err := j.podSets(ctx, c.client)
-	if err != nil {
-		return nil, err
-	}
-	if errs := layerProblems(sets, c.noSliceLayers); len(errs) > 0 {
-		return nil, &misfitError{errs.ToAggregate()}
-	}
-	return sets, nil
-}
-
 // inheritLabels copies those of the job's labels that people want to find
 // workloads by.
 func (c *controller) inheritLabels(obj client.Object, wl *kueue.Workload) {

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -98,6 +99,18 @@ func layerProblems(sets []kueue.PodSet, forbidden bool) field.ErrorList {
 		errs = append(errs, layersWithin(layers, set.Count, path)...)
 	}
 	return errs
+}
+
+// podSets are those of a job, if they make sense.
+func (c *controller) podSets(ctx context.Context, j job) ([]kueue.PodSet, error) {
+	sets, err := j.podSets(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	if errs := layerProblems(sets, c.noSliceLayers); len(errs) > 0 {
+		return nil, &misfitError{errs.ToAggregate()}
+	}
+	return sets, nil
 }
 
 // layersWithin checks that each slice can be cut into those of the next layer.
