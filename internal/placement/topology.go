@@ -128,6 +128,7 @@ func (e *Engine) measure(t *tree, s *shape, w wish) {
 // wish is a topology request in numbers.
 type wish struct {
 	level   int   // where all pods are together; -1 for anywhere
+	sliced  int   // where the widest slices are; the narrowest without any
 	units   []int // how many pods stay together in a domain, by level from the root on
 	flat    bool  // nothing is said of any level
 	fullest bool
@@ -136,7 +137,7 @@ type wish struct {
 func (w *wish) unit(level int) int { return w.units[level+1] }
 
 func (t *tree) wish(r *TopologyRequest, count int) (wish, error) {
-	w := wish{level: -1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
+	w := wish{level: -1, sliced: len(t.levels) - 1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
 	if r.Mode != Unconstrained {
 		if w.level = slices.Index(t.levels, r.Level); w.level < 0 {
 			return w, fmt.Errorf("topology %q has no level %q", r.Topology, r.Level)
@@ -152,6 +153,9 @@ func (t *tree) wish(r *TopologyRequest, count int) (wish, error) {
 			return w, fmt.Errorf("slices at level %q are not within %q", slice.Level, outer)
 		case slice.Size <= 0 || count%slice.Size != 0:
 			return w, fmt.Errorf("%d pods cannot be cut into slices of %d", count, slice.Size)
+		}
+		if len(w.units) == 0 {
+			w.sliced = level
 		}
 		for len(w.units) < level+2 {
 			w.units = append(w.units, slice.Size)
@@ -192,19 +196,37 @@ func emptiestFirst(a, b *domain) int {
 	return cmp.Or(b.fits-a.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
 }
 
-// portion is a number of pods for a narrowest domain.
+// portion is a number of pods for a domain.
 type portion struct {
-	leaf  *domain
-	count int
+	at   *domain
+	pods int
 }
 
-// deal hands pods down the tree in the groups of each level: to as few domains as possible, which
-// is all of the emptiest and on, and the fullest that holds what is left; or else to the fullest
-// that holds all, if there is one, or all of the fullest and on.
-func (d *domain) deal(pods int, w wish, out []portion) []portion {
-	if len(d.children) == 0 {
-		return append(out, portion{d, pods})
+// deal hands pods down the tree to its narrowest domains, level by level, in the groups of each. Down to the level of the
+// slices it does not matter to which of the wider domains a narrower one belongs.
+func (d *domain) deal(pods int, w wish) []portion {
+	parts := []portion{{d, pods}}
+	for len(parts) > 0 && len(parts[0].at.children) > 0 {
+		level := parts[0].at.level
+		if level < w.sliced {
+			all := &domain{level: level}
+			for _, part := range parts {
+				all.children = append(all.children, part.at.children...)
+			}
+			parts = []portion{{all, pods}}
+		}
+		var next []portion
+		for _, part := range parts {
+			next = part.at.share(part.pods, w, next)
+		}
+		parts = next
 	}
+	return parts
+}
+
+// share hands pods to children: to as few as possible, which is all of the emptiest and on, and the fullest that holds
+// what is left; or else to the fullest that holds all, if one of the widest does, or all of the fullest and on.
+func (d *domain) share(pods int, w wish, out []portion) []portion {
 	children := slices.Clone(d.children)
 	if w.fullest {
 		slices.SortFunc(children, fullestFirst)
@@ -212,14 +234,14 @@ func (d *domain) deal(pods int, w wish, out []portion) []portion {
 		slices.SortFunc(children, emptiestFirst)
 	}
 	for i := 0; pods > 0 && i < len(children); i++ {
-		last := !w.fullest && children[i].fits >= pods
+		child, last := children[i], !w.fullest && children[i].fits >= pods
 		if last || w.fullest && d.level < 0 && i == 0 {
 			if tight := tightest(children[i:], pods); tight != nil {
-				return tight.deal(pods, w, out)
+				child = tight
 			}
 		}
-		if take := min(pods, children[i].fits); take > 0 {
-			out = children[i].deal(take, w, out)
+		if take := min(pods, child.fits); take > 0 {
+			out = append(out, portion{child, take})
 			pods -= take
 		}
 	}
@@ -292,10 +314,10 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 			from = t.flat
 		}
 		var holds []*holding
-		for _, part := range from.deal(set.Count, w, nil) {
+		for _, part := range from.deal(set.Count, w) {
 			some := *set
-			some.Count = part.count
-			placed, refusal := e.placeFrom(g, &some, part.leaf.slots, len(holds))
+			some.Count = part.pods
+			placed, refusal := e.placeFrom(g, &some, part.at.slots, len(holds))
 			if refusal != nil {
 				return nil
 			}
