@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,22 +162,20 @@ func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	if got := p.reserved("b"); got != "True QuotaReserved" {
 		t.Errorf("who comes with it is told %s", got)
 	}
-	steps := 0
-	for ; len(p.deviceSearches.waiting) > 0; steps++ {
-		search, _ := p.deviceSearches.next()
-		p.search(t.Context(), search)
-	}
-	if steps < 2 {
-		t.Errorf("it took %d steps: nobody else's search would come between", steps)
-	}
+	var searching sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	defer searching.Wait()
+	defer cancel()
+	searching.Go(func() { p.deviceSearches.run(ctx, 1, p.search) })
+	p.see(p.claiming("c", "cards"), p.workload("d", "main", "batch", 1, "1"))
 	messages, err := p.inbox.Take(t.Context(), time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.turn(messages)
 	p.see()
-	if got := p.reserved("a"); got != "True QuotaReserved" {
-		t.Errorf("when its devices are counted it is told %s", got)
+	if got := p.reserved("a") + ", " + p.reserved("c"); got != "True QuotaReserved, False WaitingForQuota" {
+		t.Errorf("when their devices are counted they are told %s", got)
 	}
 }
 

@@ -12,6 +12,9 @@
 // informers say of it waits, so an old view never undoes a new decision. A
 // write that fails goes back into the engine as an event.
 //
+// What may take long has a goroutine of its own and comes back through the inbox:
+// selectors of ResourceClaims are programs that tenants write.
+//
 // The API server is the only database: a new leader replays the informers'
 // caches into an empty engine and goes on.
 package queue

@@ -61,7 +61,7 @@ func (n *news) template(key client.ObjectKey) {
 
 // New reads the configuration; nil where devices do not count.
 func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Book, error) {
-	cel := &compiler{lru.New(mostSelections)}
+	cel := &compiler{lru.New(mostCompiled)}
 	if err := validate(given, gates, cel); err != nil {
 		return nil, err
 	}

@@ -338,6 +338,10 @@ func TestCount(t *testing.T) {
 			seen: []client.Object{deviceClass(class, "", 0), slice("s", 1, shared("0", "80Gi", half)), template("one", request(class, 1, asking("memory", "30Gi")))}, workload: using("one"),
 			refused: path + `.devices.requests[0]: Invalid value: null: capacity request cannot be satisfied by any matched device's RequestPolicy for dimension "memory"`,
 		},
+		"more devices in all than a claim is ever given, which is kube-scheduler's to say": {
+			mappings: whole, workload: using("one"), quota: admission.Requests{"example.com/gpu": 40},
+			seen: append(hall(3), template("one", request(class, 20, selecting("true")), request(class, 20, selecting("true")))),
+		},
 		"more than can be counted": {
 			mappings: whole, seen: []client.Object{template("one", request(class, 1<<62), request(class, 1<<62))}, workload: using("one"),
 			quota: admission.Requests{"example.com/gpu": 1<<60 - 1}, // for two pods; there is no such quota

@@ -2,6 +2,7 @@ package devices
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"time"
@@ -29,12 +30,16 @@ const (
 	letterCost = 20 // to compile
 )
 
-// mostSelections are remembered.
-const mostSelections = 1024
+// mostSelections and mostCompiled are remembered: a selector is as long as
+// 10 KiB, and many times that when compiled.
+const (
+	mostSelections = 1024
+	mostCompiled   = 128
+)
 
 // selection is what selectors choose of a driver's devices, or of all.
 type selection struct {
-	key       string
+	key       [sha256.Size]byte
 	driver    string
 	selectors []string
 
@@ -174,7 +179,7 @@ func (b *Book) find(asker client.ObjectKey, driver string, selectors []string) *
 }
 
 func (b *Book) selection(driver string, selectors []string) *selection {
-	key := strings.Join(append([]string{driver}, selectors...), "\x00")
+	key := sha256.Sum256([]byte(strings.Join(append([]string{driver}, selectors...), "\x00")))
 	if known, found := b.selections.Get(key); found {
 		return known.(*selection)
 	}
