@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +57,7 @@ func differs(field string, keys []string) string {
 // Handle answers a request that may be refused, and changes nothing.
 func (g *guard) Handle(ctx context.Context, request admission.Request) admission.Response {
 	kind := g.kinds.byGVK(schema.GroupVersionKind(request.Kind))
-	if kind == nil || !kind.suspends() && !g.fixes(kind) || request.SubResource != "" || request.Operation != admissionv1.Update {
+	if kind == nil || !kind.suspends() && kind.group == nil || request.SubResource != "" || request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
 	before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
@@ -80,7 +82,7 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 		if !is {
 			return admission.Allowed("")
 		}
-		return verdict(changedGroup(kind, before, after))
+		return verdict(append(g.resized(kind, before, after), changedPods(object{before, kind}, object{after, kind})...))
 	}
 	if joins, err := g.joins(ctx, object{before, kind}, object{after, kind}); joins || err != nil {
 		if err != nil {
@@ -102,19 +104,76 @@ func verdict(errs field.ErrorList) admission.Response {
 	return admission.Allowed("")
 }
 
-// fixes says the kind has fields that its groups of pods are admitted with.
-func (g *guard) fixes(kind *Kind) bool {
-	return !g.loose && kind.group != nil && len(kind.group.fixed) > 0
-}
-
-// changedGroup are the fields that changed although the groups of a queued object
-// were admitted with them: nobody has quota for what would be more.
-func changedGroup(kind *Kind, before, after *unstructured.Unstructured) field.ErrorList {
+// resized are the fields that changed although the groups of a queued object were
+// admitted with them: nobody has quota for what would be more.
+func (g *guard) resized(kind *Kind, before, after *unstructured.Unstructured) field.ErrorList {
 	var errs field.ErrorList
 	for _, p := range kind.group.fixed {
 		was, _ := p.get(before.Object)
 		now, _ := p.get(after.Object)
-		errs = append(errs, apivalidation.ValidateImmutableField(now, was, field.NewPath(p.String()))...)
+		if !g.loose {
+			errs = append(errs, apivalidation.ValidateImmutableField(now, was, field.NewPath(p.String()))...)
+		}
+	}
+	return errs
+}
+
+// changedPods are the changes of what a queued object's pods ask for: those that
+// replace the ones that were admitted would run with more. Of an object that cannot
+// be read its controller tells.
+func changedPods(before, after object) field.ErrorList {
+	was, err := before.places()
+	if err != nil {
+		return nil
+	}
+	now, err := after.places()
+	if err != nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, p := range now {
+		i := slices.IndexFunc(was, func(other place) bool { return other.name == p.name })
+		if i < 0 {
+			continue
+		}
+		had, err := was[i].podTemplate()
+		if err != nil {
+			return nil
+		}
+		has, err := p.podTemplate()
+		if err != nil {
+			return nil
+		}
+		errs = append(errs, changedSpec(&had.Spec, &has.Spec, field.NewPath(p.template.String(), "spec"))...)
+	}
+	return errs
+}
+
+func changedSpec(had, has *corev1.PodSpec, path *field.Path) field.ErrorList {
+	errs := append(changedContainers(had.InitContainers, has.InitContainers, path.Child("initContainers")),
+		changedContainers(had.Containers, has.Containers, path.Child("containers"))...)
+	for _, part := range []struct {
+		name     string
+		had, has any
+	}{
+		{"nodeSelector", had.NodeSelector, has.NodeSelector}, {"affinity", had.Affinity, has.Affinity},
+		{"tolerations", had.Tolerations, has.Tolerations}, {"runtimeClassName", had.RuntimeClassName, has.RuntimeClassName},
+		{"priority", had.Priority, has.Priority}, {"topologySpreadConstraints", had.TopologySpreadConstraints, has.TopologySpreadConstraints},
+		{"overhead", had.Overhead, has.Overhead}, {"resourceClaims", had.ResourceClaims, has.ResourceClaims}, {"resources", had.Resources, has.Resources},
+	} {
+		errs = append(errs, apivalidation.ValidateImmutableField(part.has, part.had, path.Child(part.name))...)
+	}
+	return errs
+}
+
+func changedContainers(had, has []corev1.Container, path *field.Path) field.ErrorList {
+	if len(had) != len(has) {
+		return field.ErrorList{field.Invalid(path, len(has), apivalidation.FieldImmutableErrorMsg)}
+	}
+	var errs field.ErrorList
+	for i := range has {
+		errs = append(errs, apivalidation.ValidateImmutableField(has[i].Resources, had[i].Resources, path.Index(i).Child("resources"))...)
+		errs = append(errs, apivalidation.ValidateImmutableField(has[i].Ports, had[i].Ports, path.Index(i).Child("ports"))...)
 	}
 	return errs
 }

@@ -70,14 +70,16 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The groups of an object in a queue stay as large as they were admitted.
-func TestGroupsKeepTheirSize(t *testing.T) {
-	set := func(size, replicas int64, queue string) []byte {
+// The groups of an object in a queue stay as they were admitted.
+func TestGroupsStayAsTheyAre(t *testing.T) {
+	set := func(size, replicas int64, cpu, image, queue string) []byte {
 		obj := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
 			"metadata": map[string]any{"name": "set"},
 			"spec": map[string]any{"replicas": replicas, "leaderWorkerTemplate": map[string]any{
-				"size": size, "workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{}}},
+				"size": size, "workerTemplate": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+					"name": "main", "image": image, "resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
+				}}}},
 			}},
 		}}
 		if queue != "" {
@@ -89,16 +91,22 @@ func TestGroupsKeepTheirSize(t *testing.T) {
 		}
 		return raw
 	}
-	const fixed = "spec.leaderWorkerTemplate.size: Invalid value: 4: field is immutable"
+	const (
+		fixed  = "spec.leaderWorkerTemplate.size: Invalid value: 4: field is immutable"
+		larger = "spec.leaderWorkerTemplate.workerTemplate.spec.containers[0].resources: Invalid value:"
+	)
 	for name, test := range map[string]struct {
 		after []byte
 		loose bool
 		want  string
 	}{
-		"larger groups":             {after: set(4, 1, "main"), want: fixed},
-		"larger groups, if allowed": {after: set(4, 1, "main"), loose: true},
-		"more groups":               {after: set(3, 2, "main")},
-		"out of its queue":          {after: set(4, 1, "")},
+		"larger groups":             {after: set(4, 1, "1", "a", "main"), want: fixed},
+		"larger groups, if allowed": {after: set(4, 1, "1", "a", "main"), loose: true},
+		"more groups":               {after: set(3, 2, "1", "a", "main")},
+		"larger pods":               {after: set(3, 1, "2", "a", "main"), want: larger},
+		"the same in other words":   {after: set(3, 1, "1000m", "a", "main")},
+		"another image":             {after: set(3, 1, "1", "b", "main")},
+		"out of its queue":          {after: set(4, 1, "2", "a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inUse := &kinds{}
@@ -107,13 +115,13 @@ func TestGroupsKeepTheirSize(t *testing.T) {
 			for at, handler := range map[string]admission.Handler{"Kueue's path": g, "our path": &holder{guard: g}} {
 				answer := handler.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 					Kind: metav1.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}, Namespace: "ns",
-					Operation: admissionv1.Update, OldObject: runtime.RawExtension{Raw: set(3, 1, "main")}, Object: runtime.RawExtension{Raw: test.after},
+					Operation: admissionv1.Update, OldObject: runtime.RawExtension{Raw: set(3, 1, "1", "a", "main")}, Object: runtime.RawExtension{Raw: test.after},
 				}})
 				got := ""
 				if !answer.Allowed {
 					got = answer.Result.Message
 				}
-				if got != test.want {
+				if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 					t.Errorf("%s: got %q, want %q", at, got, test.want)
 				}
 			}

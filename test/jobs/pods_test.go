@@ -436,8 +436,8 @@ func TestGoingPod(t *testing.T) {
 	})
 }
 
-// TestGroupSize: how large a LeaderWorkerSet's groups are is fixed while it is in
-// a queue, how many there are is not.
+// TestGroupSize: how large a LeaderWorkerSet's groups and their pods are is fixed
+// while it is in a queue, how many groups there are is not.
 func TestGroupSize(t *testing.T) {
 	t.Parallel()
 	if err := installed(); err != nil {
@@ -453,6 +453,17 @@ func TestGroupSize(t *testing.T) {
 	err := change(`{"spec":{"leaderWorkerTemplate":{"size":5}}}`)
 	if err == nil || !strings.Contains(err.Error(), "spec.leaderWorkerTemplate.size: Invalid value: 5: field is immutable") {
 		t.Errorf("larger groups: %v", err)
+	}
+	containers := field(set, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers").([]any)
+	if err := unstructured.SetNestedField(containers[0].(map[string]any), "2", "resources", "limits", string(sandbox.GPU)); err != nil {
+		t.Fatal(err)
+	}
+	larger := set.DeepCopy()
+	if err := unstructured.SetNestedSlice(larger.Object, containers, "spec", "leaderWorkerTemplate", "workerTemplate", "spec", "containers"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Update(t.Context(), larger); err == nil || !strings.Contains(err.Error(), "field is immutable") {
+		t.Errorf("larger pods: %v", err)
 	}
 	if err := change(`{"spec":{"replicas":2}}`); err != nil {
 		t.Errorf("more groups: %v", err)
