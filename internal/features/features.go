@@ -55,6 +55,7 @@ const (
 	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
 	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
+	MultiKueueRemoteSpecSync                          Gate = "MultiKueueRemoteSpecSync"
 )
 
 type treatment uint8
@@ -108,6 +109,7 @@ var gates = map[string]gate{
 	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
+	string(MultiKueueRemoteSpecSync):                          {true, switches},
 
 	"DeferRayServiceFinalizationForRedisCleanup":  {true, always},
 	"ElasticJobsViaWorkloadSlices":                {true, always},
@@ -141,7 +143,6 @@ var gates = map[string]gate{
 	"MultiKueueClusterProfile":                 {false, lacking},
 	"MultiKueueManagerQuotaAutomation":         {false, lacking},
 	"MultiKueueOrchestratedPreemption":         {false, lacking},
-	"MultiKueueRemoteSpecSync":                 {true, lacking},
 	"PrioritizePreemptorWorkloads":             {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors":    {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":       {false, lacking},

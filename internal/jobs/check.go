@@ -59,6 +59,9 @@ func (c *checker) row(k *Kind, root *apiextensionsv1.JSONSchemaProps) {
 	for i, p := range k.grows {
 		c.path(fmt.Sprintf("syncGrows[%d]", i), root, p, "integer")
 	}
+	for i, p := range k.forward {
+		c.path(fmt.Sprintf("forward[%d]", i), root, p, "")
+	}
 	for i, p := range k.labels {
 		c.path(fmt.Sprintf("pods.labels[%d]", i), root, p, "object")
 	}

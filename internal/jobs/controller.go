@@ -35,6 +35,7 @@ type controller struct {
 	scope    *scope
 	recorder events.EventRecorder
 	now      func() time.Time
+	copies   *Copies
 
 	copyLabels    []string
 	noQueueLabels bool
@@ -83,6 +84,7 @@ func (c *objects) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	if wl == nil && prebuilt(obj) {
 		return c.result(j, c.adopt(ctx, j))
 	}
+	c.copies.tell(c.kind, wl)
 	if err = c.step(ctx, j, wl); err == nil {
 		err = c.letGrow(ctx, j, wl)
 	}

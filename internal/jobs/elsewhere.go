@@ -50,6 +50,17 @@ type Copies struct {
 	pods    client.Reader // of pods in queues
 	kinds   *kinds
 	foreign map[schema.GroupKind]*Kind
+	changed func(types.NamespacedName)
+}
+
+// Tell of workloads that another cluster runs whose job has changed here; to be
+// set before the controllers start.
+func (c *Copies) Tell(changed func(types.NamespacedName)) { c.changed = changed }
+
+func (c *Copies) tell(kind *Kind, wl *kueue.Workload) {
+	if c != nil && c.changed != nil && len(kind.forward) > 0 && wl != nil && sentAway(wl) {
+		c.changed(client.ObjectKeyFromObject(wl))
+	}
 }
 
 // foreignKinds are kinds that their own controllers queue: of them is known
@@ -196,15 +207,8 @@ func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unst
 		}
 	}
 	told := part.DeepCopy()
-	for _, p := range k.sync {
-		value, found := p.get(copied.Object)
-		if !found {
-			p.remove(told.Object)
-			continue
-		}
-		if err := p.set(told.Object, runtime.DeepCopyJSONValue(value)); err != nil {
-			return false, err
-		}
+	if err := take(told, copied, k.sync); err != nil {
+		return false, err
 	}
 	for _, p := range k.grows {
 		had, _ := p.get(part.Object)
@@ -220,4 +224,29 @@ func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unst
 		return false, nil
 	}
 	return false, c.Status().Patch(ctx, told, lockedMerge(part))
+}
+
+// Forward writes onto a copy in another cluster what may change of the original
+// while it runs there.
+func (k *Kind) Forward(ctx context.Context, there client.Client, part, copied *unstructured.Unstructured) error {
+	wanted := copied.DeepCopy()
+	if err := take(wanted, part, k.forward); err != nil || equality.Semantic.DeepEqual(wanted.Object, copied.Object) {
+		return err
+	}
+	return there.Patch(ctx, wanted, lockedMerge(copied))
+}
+
+// take has an object say at some paths what another does.
+func take(to, from *unstructured.Unstructured, paths []path) error {
+	for _, p := range paths {
+		value, found := p.get(from.Object)
+		if !found {
+			p.remove(to.Object)
+			continue
+		}
+		if err := p.set(to.Object, runtime.DeepCopyJSONValue(value)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

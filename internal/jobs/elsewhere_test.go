@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -129,6 +130,41 @@ func TestTakeBack(t *testing.T) {
 			}
 			if want := job(test.want); strings.TrimSpace(string(got)) != strings.TrimSpace(asYAML(t, &unstructured.Unstructured{Object: want.Object["status"].(map[string]any)})) {
 				t.Errorf("the status is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What may change of a job while it runs elsewhere is taken over, and no more of it.
+func TestForward(t *testing.T) {
+	inUse := &kinds{rows: Table()}
+	kind := inUse.byName("ray.io/rayservice")
+	service := func(config string) *unstructured.Unstructured {
+		return fromYAML(t, "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {namespace: ns, name: serve}\nspec: "+config)
+	}
+	for name, test := range map[string]struct{ here, there, want string }{
+		"changed":   {here: "{serveConfigV2: b, a: here}", there: "{serveConfigV2: a, a: there}", want: "{serveConfigV2: b, a: there}"},
+		"gone":      {here: "{a: here}", there: "{serveConfigV2: a, a: there}", want: "{a: there}"},
+		"unchanged": {here: "{serveConfigV2: a, a: here}", there: "{serveConfigV2: a, a: there}", want: "{serveConfigV2: a, a: there}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithObjects(service(test.there)).Build()
+			there := service(test.there)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(there), there); err != nil {
+				t.Fatal(err)
+			}
+			before := there.GetResourceVersion()
+			if err := kind.Forward(t.Context(), c, service(test.here), there); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(there), there); err != nil {
+				t.Fatal(err)
+			}
+			if want := service(test.want); !equality.Semantic.DeepEqual(there.Object["spec"], want.Object["spec"]) {
+				t.Errorf("it is %v, want %s", there.Object["spec"], test.want)
+			}
+			if written := there.GetResourceVersion() != before; written != (test.there != test.want) {
+				t.Errorf("it was written: %t", written)
 			}
 		})
 	}

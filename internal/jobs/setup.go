@@ -129,8 +129,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Copies, err
 		cached: mgr.GetClient(), direct: mgr.GetAPIReader(), kinds: inUse,
 		withoutQueueName: options.ManageJobsWithoutQueueName, namespaces: namespaces, external: external,
 	}
+	copies := &Copies{client: mgr.GetClient(), pods: podCache, kinds: inUse, foreign: foreign}
 	common := &controller{
-		client: mgr.GetClient(), pods: podCache, scope: where, now: time.Now, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
+		client: mgr.GetClient(), pods: podCache, scope: where, now: time.Now, copies: copies, recorder: mgr.GetEventRecorder("elastic-queue-jobs"),
 		copyLabels: options.CopyLabels, noQueueLabels: options.NoQueueLabels, noSliceLayers: options.NoSliceLayers, requeuePods: options.RequeuePods, queued: options.Queued,
 	}
 	r, err := newRegistry(mgr, inUse, common, podCache, options)
@@ -139,7 +140,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*Copies, err
 	}
 	guard := &guard{scope: where, kinds: inUse, loose: options.ResizableGroups}
 	serve(mgr.GetWebhookServer(), &webhook.Admission{Handler: &holder{guard, options.Elsewhere, options.NoSliceLayers}}, &webhook.Admission{Handler: guard})
-	return &Copies{client: mgr.GetClient(), pods: podCache, kinds: inUse, foreign: foreign}, r.setup(mgr)
+	return copies, r.setup(mgr)
 }
 
 // serve answers at our path for all kinds, and at Kueue's paths, which name the

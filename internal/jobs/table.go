@@ -32,6 +32,7 @@ type Kind struct {
 	podSets     []podSetRow
 	managedBy   path
 	sync, grows []path
+	forward     []path
 
 	priorityClass, skip, succeeded, failed, message, ready, active expr
 
@@ -113,6 +114,7 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 		managedBy:     c.plainPath("managedBy", spec.ManagedBy),
 		sync:          c.plainPaths("sync", spec.Sync),
 		grows:         c.plainPaths("syncGrows", spec.SyncGrows),
+		forward:       c.plainPaths("forward", spec.Forward),
 		priorityClass: c.expr("priorityClass", spec.PriorityClass),
 		skip:          c.expr("skip", spec.Skip),
 		succeeded:     c.expr("succeeded", spec.Succeeded),
@@ -234,6 +236,15 @@ func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
 	return row
 }
 
+// within checks that paths lead into one field of the object.
+func (c *compiler) within(field string, paths []path, top, why string) {
+	for i, p := range paths {
+		if len(p) > 0 && p[0].name != top {
+			c.fail(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q is not in the %s, %s", p, top, why))
+		}
+	}
+}
+
 // whole checks what no single field shows.
 func (c *compiler) whole(k *Kind) {
 	for field, value := range map[string]string{"version": k.Spec.Version, "kind": k.Spec.Kind, "resource": k.Spec.Resource} {
@@ -241,13 +252,9 @@ func (c *compiler) whole(k *Kind) {
 			c.fail(field, errors.New("is required"))
 		}
 	}
-	for field, paths := range map[string][]path{"sync": k.sync, "syncGrows": k.grows} {
-		for i, p := range paths {
-			if len(p) > 0 && p[0].name != "status" {
-				c.fail(fmt.Sprintf("%s[%d]", field, i), fmt.Errorf("%q is not in the status, which is all that comes back", p))
-			}
-		}
-	}
+	c.within("sync", k.sync, "status", "which is all that comes back")
+	c.within("syncGrows", k.grows, "status", "which is all that comes back")
+	c.within("forward", k.forward, "spec", "which is all that is taken over")
 	switch {
 	case k.suspends() && k.Spec.Pods != nil:
 		c.fail("pods", errors.New("is for kinds without suspend"))

@@ -128,6 +128,9 @@ type JobKindSpec struct {
 	ManagedByDefault string   `json:"managedByDefault,omitempty"`
 	Sync             []string `json:"sync,omitempty"`
 	SyncGrows        []string `json:"syncGrows,omitempty"`
+	// Forward are paths in the spec that may change while another cluster runs the
+	// job: what stands there is taken over.
+	Forward []string `json:"forward,omitempty"`
 
 	// Pods says how the pods of a kind without Suspend are found and held.
 	Pods *GatedPods `json:"pods,omitempty"`

@@ -143,6 +143,11 @@ func (in *JobKindSpec) DeepCopyInto(out *JobKindSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Forward != nil {
+		in, out := &in.Forward, &out.Forward
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Pods != nil {
 		in, out := &in.Pods, &out.Pods
 		*out = new(GatedPods)

@@ -129,8 +129,8 @@ func (w *workloads) stop(ctx context.Context, s *situation, cluster string) erro
 	})
 }
 
-// sync brings back how the job goes, and makes what of it is not there if it is
-// to be started.
+// sync brings back how the job goes, and has it follow the original; what of it
+// is not there is made if it is to be started.
 func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *jobs.Kind, parts []*unstructured.Unstructured) (waits bool, err error) {
 	for _, part := range parts {
 		if part.GetDeletionTimestamp() != nil {
@@ -150,8 +150,10 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 				return nil
 			}
 			later, err := kind.TakeBack(ctx, w.client, part, copied)
-			waits = waits || later
-			return err
+			if waits = waits || later; err != nil || !w.forward || !p.start {
+				return err
+			}
+			return kind.Forward(ctx, there, part, copied)
 		})
 		if err != nil {
 			return false, err

@@ -10,6 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
 )
 
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
@@ -266,5 +269,23 @@ func TestIncremental(t *testing.T) {
 	s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], places: places, now: noon}
 	if got, _ := (dispatcher{name: "example.com/mine"}).nominate(&s); !slices.Equal(got, []string{"d"}) {
 		t.Errorf("somebody else's nomination became %v", got)
+	}
+}
+
+// The gates switch what they do in Kueue.
+func TestSettings(t *testing.T) {
+	config := v1alpha1.MultiKueue{IncrementalDispatcherConfig: &kueueconfig.IncrementalDispatcherConfig{StepSize: ptr.To(int32(7))}}
+	for _, on := range []bool{true, false} {
+		gates, err := features.New(map[string]bool{
+			string(features.MultiKueueRemoteSpecSync): on, string(features.MultiKueueIncrementalDispatcherConfig): on,
+			string(features.MultiKueueIncrementalDispatcherRespectConfigOrder): on,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := settingsOf(config, gates)
+		if err != nil || got.forward != on || got.dispatcher.inOrder != on || (got.dispatcher.step == 7) != on {
+			t.Errorf("with the gates %t it is %+v, %v", on, got, err)
+		}
 	}
 }

@@ -62,6 +62,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	all.lead, all.end = context.WithCancel(context.Background())
 	all.seen = func(key types.NamespacedName) { send(all.lead, looks, key) }
+	if settings.forward {
+		options.Copies.Tell(all.seen)
+	}
 	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
 		all.sources.folder = kubeconfigs
 	}
@@ -130,6 +133,8 @@ type settings struct {
 	// patience is how long a cluster that runs something may be out of reach, and
 	// collect how often what was left behind is looked for; 0: never.
 	patience, collect time.Duration
+	// forward has jobs that run elsewhere follow changes of the original.
+	forward bool
 }
 
 func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error) {
@@ -139,6 +144,7 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 			name: cmp.Or(config.DispatcherName, kueueconfig.MultiKueueDispatcherModeAllAtOnce), step: 3,
 			inOrder: gates.Enabled(features.MultiKueueIncrementalDispatcherRespectConfigOrder),
 		},
+		forward:  gates.Enabled(features.MultiKueueRemoteSpecSync),
 		patience: ptr.Deref(config.WorkerLostTimeout, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueWorkerLostTimeout}).Duration,
 		collect:  ptr.Deref(config.GCInterval, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueGCInterval}).Duration,
 	}
