@@ -179,10 +179,11 @@ func (c *controller) step(ctx context.Context, j job, wl *kueue.Workload) error 
 	if changed, err := c.follow(ctx, j, wl); changed || err != nil {
 		return err
 	}
-	switch {
+	switch gated, mute := staysGated(j, wl); {
 	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
 		err = c.hold(ctx, j, wl)
-	case !j.started() && !staysGated(j, wl):
+	case mute: // who runs it tells how it goes
+	case !j.started() && !gated:
 		err = c.start(ctx, j, wl)
 	default:
 		if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
@@ -203,7 +204,7 @@ func (c *controller) begin(ctx context.Context, j job, end outcome) error {
 		return j.settle(ctx, c.client, nil)
 	case !j.held():
 		return c.stop(ctx, j, "it was started without being admitted")
-	case prebuilt(j.meta()):
+	case sentHere(j):
 		return c.await(ctx, j)
 	}
 	return c.create(ctx, j)

@@ -36,10 +36,12 @@ func (c *controller) resize(ctx context.Context, j job, wl *kueue.Workload) (boo
 		return false, err
 	case !grew && !shrank:
 		return false, nil
+	case !grew && serving(j):
+		return false, nil // reportProgress gives back what it needs no more
 	case prebuilt(j.meta()):
 		return true, c.outOfSync(ctx, wl)
-	case !grew && (elastic(j) || serving(j)):
-		return false, nil // reportProgress gives back what it needs no more
+	case !grew && elastic(j):
+		return false, nil
 	case !elastic(j) || j.held() || !describes(wl, sets):
 		return true, c.restart(ctx, j, wl)
 	}
@@ -120,6 +122,9 @@ func elastic(j job) bool {
 func (c *controller) restart(ctx context.Context, j job, wl *kueue.Workload) error {
 	if !j.held() {
 		return c.stop(ctx, j, "its number of pods was changed")
+	}
+	if _, mute := staysGated(j, wl); mute {
+		return c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}) // it stays until the job has stopped there
 	}
 	active, err := j.active()
 	if err != nil || active {

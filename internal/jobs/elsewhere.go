@@ -18,7 +18,8 @@ import (
 // A job that another cluster runs is described and admitted here as any other,
 // and where it has a flag it is started. But nobody makes its pods: its kind's
 // operator leaves it to whom spec.managedBy names, and pods keep their gate. A
-// copy runs in the other cluster, and what that says of itself is written here.
+// copy runs in the other cluster, and what that says of itself is written here;
+// where the pods here say it too, what the copy's workload says.
 
 // sentAway says another cluster runs the workload's job.
 func sentAway(wl *kueue.Workload) bool { return wl.Status.ClusterName != nil }
@@ -38,10 +39,17 @@ func (j object) managedBy() string {
 	return by
 }
 
-// staysGated: pods that run in another cluster are never let in here.
-func staysGated(j job, wl *kueue.Workload) bool {
-	_, pods := j.(*podGroup)
-	return pods && sentAway(wl)
+// staysGated: pods that run in another cluster are never let in here. Those of an
+// object are made there by a copy of it, and tell nothing here.
+func staysGated(j job, wl *kueue.Workload) (gated, mute bool) {
+	g, pods := j.(*podGroup)
+	return pods && sentAway(wl), pods && sentAway(wl) && g.parent != nil
+}
+
+// sentHere: another cluster makes the workload.
+func sentHere(j job) bool {
+	g, pods := j.(*podGroup)
+	return prebuilt(j.meta()) || pods && g.parent != nil && g.parent.GetLabels()[kueue.MultiKueueOriginLabel] != ""
 }
 
 // Copies is how jobs of all kinds are run in other clusters.
@@ -92,10 +100,28 @@ func (c *Copies) KindOf(wl *kueue.Workload) (*Kind, string) {
 		return kind, ""
 	}
 	kind := c.kinds.byGroupKind(gvk.GroupKind())
-	if kind == nil || len(kind.sync) == 0 || kind.managedBy == nil && !kind.isPod() {
+	if kind == nil || len(kind.sync) == 0 && !kind.Mute() || kind.managedBy == nil && !kind.gatesPods() {
 		return nil, fmt.Sprintf("No multikueue adapter found for owner kind %q", gvk.String())
 	}
 	return kind, ""
+}
+
+// gatesPods: jobs of the kind can be sent because their pods stay behind their
+// gates.
+func (k *Kind) gatesPods() bool { return k.isPod() || k.group != nil }
+
+// Mute says an object of the kind cannot tell here how its copy goes: its own
+// operator writes its status.
+func (k *Kind) Mute() bool { return k.group != nil }
+
+// Shared says several workloads may have one job.
+func (k *Kind) Shared() bool { return k.group != nil && !k.group.key.absent() }
+
+// Of are the workloads a job of a kind has here.
+func (c *Copies) Of(ctx context.Context, namespace string, kind schema.GroupKind, name string) ([]kueue.Workload, error) {
+	list := &kueue.WorkloadList{}
+	err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{ownerNameIndex: ownerKey(kind, name)})
+	return list.Items, err
 }
 
 // Parts are the objects a workload's job is made of: itself, or its pods.
@@ -137,7 +163,7 @@ func (c *Copies) get(ctx context.Context, kind *Kind, key types.NamespacedName) 
 // is left to others.
 func (k *Kind) NotHandedOver(part *unstructured.Unstructured) string {
 	by := object{part, k}.managedBy()
-	if k.isPod() || by == kueue.MultiKueueControllerName {
+	if k.gatesPods() || by == kueue.MultiKueueControllerName {
 		return ""
 	}
 	return fmt.Sprintf("Expecting spec.managedBy to be %q not %q", kueue.MultiKueueControllerName, by)
@@ -158,8 +184,10 @@ func (k *Kind) Copy(part *unstructured.Unstructured, workload, origin string) (*
 	copied.SetName(part.GetName())
 	copied.SetLabels(from.GetLabels())
 	copied.SetAnnotations(from.GetAnnotations())
-	setLabel(copied, PrebuiltLabel, workload)
-	setAnnotation(copied, PrebuiltLabel, workload)
+	if !k.Shared() {
+		setLabel(copied, PrebuiltLabel, workload)
+		setAnnotation(copied, PrebuiltLabel, workload)
+	}
 	setLabel(copied, kueue.MultiKueueOriginLabel, origin)
 	setAnnotation(copied, kueue.MultiKueueOriginUIDAnnotation, string(part.GetUID()))
 	if k.managedBy != nil {
@@ -169,6 +197,15 @@ func (k *Kind) Copy(part *unstructured.Unstructured, workload, origin string) (*
 		return copied, nil
 	}
 	return copied, object{copied, k}.suspend(true)
+}
+
+// IsCopy says that an object in another cluster is a copy of this one, and for
+// this workload.
+func (k *Kind) IsCopy(copied, part *unstructured.Unstructured, workload string) bool {
+	if k.Shared() {
+		return copied.GetAnnotations()[kueue.MultiKueueOriginUIDAnnotation] == string(part.GetUID())
+	}
+	return PrebuiltName(copied) == workload
 }
 
 // without takes entries with a value out of all maps within an object.

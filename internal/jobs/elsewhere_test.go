@@ -184,8 +184,10 @@ func TestKindsThatAreSent(t *testing.T) {
 		"v1 Pod":                     "",
 		"kubeflow.org/v1 PyTorchJob": "",
 		"examplecorp.com/v1 Train":   "",
+		"apps/v1 StatefulSet":        "",
+		"leaderworkerset.x-k8s.io/v1 LeaderWorkerSet":   "",
 		"sparkoperator.k8s.io/v1beta2 SparkApplication": `No multikueue adapter found for owner kind "sparkoperator.k8s.io/v1beta2, Kind=SparkApplication"`,
-		"apps/v1 StatefulSet":                           `No multikueue adapter found for owner kind "apps/v1, Kind=StatefulSet"`,
+		"apps/v1 Deployment":                            `No multikueue adapter found for owner kind "apps/v1, Kind=Deployment"`,
 		"":                                              "No multikueue adapter found",
 	} {
 		wl := &kueue.Workload{}

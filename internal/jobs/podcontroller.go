@@ -84,6 +84,9 @@ func (c *pods) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if g.parent != nil {
+		c.copies.tell(g.parent.kind, wl)
+	}
 	next := func() error { return c.step(ctx, g, wl) }
 	if !isGroup && g.pods[0].DeletionTimestamp != nil || g.parentGone {
 		next = func() error { // its workload goes with it
@@ -178,6 +181,9 @@ func (c *pods) forgetGroup(ctx context.Context, namespace, group string) error {
 	}
 	if wl.Annotations[IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
 		return nil // its pods are yet to come
+	}
+	if wl.Labels[kueue.MultiKueueOriginLabel] != "" && metav1.GetControllerOf(wl) != nil {
+		return nil // its object will have other pods, and go when the cluster says so that sent it
 	}
 	return c.drop(ctx, wl)
 }

@@ -148,7 +148,17 @@ func (g *podGroup) ready(wl *kueue.Workload) (bool, error) {
 			up++
 		}
 	}
-	return up >= admittedPods(wl), nil
+	want := admittedPods(wl)
+	if g.parent != nil { // which may have become smaller
+		given, err := g.reclaimable(wl)
+		if err != nil {
+			return false, err
+		}
+		for _, pods := range given {
+			want -= int64(pods.Count)
+		}
+	}
+	return up >= want, nil
 }
 
 func (g *podGroup) podSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, error) {

@@ -154,9 +154,15 @@ func markPods(kind *Kind, obj *unstructured.Unstructured) error {
 			}
 		}
 	}
+	notes := map[string]string{ParentAnnotation: kind.Name}
+	if name := PrebuiltName(obj); name != "" && kind.group != nil {
+		notes[PrebuiltLabel] = name
+	}
 	for _, p := range kind.annotations {
-		if err := p.setKey(obj.Object, ParentAnnotation, kind.Name); err != nil {
-			return err
+		for key, value := range notes {
+			if err := p.setKey(obj.Object, key, value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -236,7 +242,11 @@ func (h *holder) group(parent *Kind, pod *corev1.Pod) error {
 	if set == "" {
 		set = parent.podSets[0].Name
 	}
-	setLabel(pod, GroupNameLabel, shortName(strings.ToLower(parent.GVK.Kind)+"-"+text, parent.GVK.Kind, parent.GVK.Group, text))
+	if name := PrebuiltName(pod); name != "" {
+		setAnnotation(pod, GroupNameLabel, name) // which may be too long for a label
+	} else {
+		setLabel(pod, GroupNameLabel, shortName(strings.ToLower(parent.GVK.Kind)+"-"+text, parent.GVK.Kind, parent.GVK.Group, text))
+	}
 	setAnnotation(pod, RoleAnnotation, set)
 	setAnnotation(pod, GroupServing, "true")
 	return nil

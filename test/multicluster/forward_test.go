@@ -20,6 +20,7 @@ func served(t *testing.T) (here, there *unstructured.Unstructured) {
 	ns := arena(t, "0", "8", "east", "west")
 	here = samples(t, ns, "rayservice")[0]
 	here.Object["spec"].(map[string]any)["serveConfigV2"] = "first"
+	known(t, here, "spec.rayClusterConfig.suspend")
 	manager.Make(t, here)
 	wait(t, manager, manager.WorkloadOf(t, here), "a cluster", func(wl *kueue.Workload) error {
 		if ptr.Deref(wl.Status.ClusterName, "") != "west" {

@@ -51,6 +51,24 @@ func install(t *testing.T, names ...string) {
 	}
 }
 
+// known waits until all clusters hold back objects like this one: a field that
+// they then have is there.
+func known(t *testing.T, object *unstructured.Unstructured, field string) {
+	t.Helper()
+	for _, cluster := range []*sandbox.Cluster{manager, east, west} {
+		sandbox.Eventually(t, "being held back", func(ctx context.Context) error {
+			held := object.DeepCopy()
+			if err := cluster.Create(ctx, held, client.DryRunAll); err != nil {
+				return err
+			}
+			if at(held, field) == nil {
+				return fmt.Errorf("it is %v", held.Object["spec"])
+			}
+			return nil
+		})
+	}
+}
+
 func samples(t *testing.T, ns, name string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(sandbox.Root(), "deploy/samples/jobs", name+".yaml"))
@@ -112,9 +130,7 @@ func TestOtherKinds(t *testing.T) {
 				t.Errorf("it ended with %s: %s", end.Reason, end.Message)
 			}
 			wait(t, manager, job, "the last status from there", same(test.ended))
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(job.GroupVersionKind().GroupVersion().WithKind(job.GetKind() + "List"))
-			gone(t, west, ns, &kueue.WorkloadList{}, list)
+			gone(t, west, ns, &kueue.WorkloadList{}, listOf(job))
 		})
 	}
 }

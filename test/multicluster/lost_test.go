@@ -63,12 +63,16 @@ func TestLost(t *testing.T) {
 	if pods := podsIn(t, east, ns); len(pods) != 1 {
 		t.Errorf("east, which nobody reaches, has %d pods of it", len(pods))
 	}
+	before := podsIn(t, west, ns)
 	toEast.Mend()
 	standing(t, "east", metav1.ConditionTrue, "Active")
 	gone(t, east, ns, &kueue.WorkloadList{}, &batchv1.JobList{}, &corev1.PodList{})
-	runsIn(t, wl, "west")
-	if pods := podsIn(t, west, ns); len(pods) != 1 {
-		t.Errorf("west has %d pods of it", len(pods))
+	now := runsIn(t, wl, "west")
+	if after := podsIn(t, west, ns); len(before) != 1 || len(after) != 1 || after[0].UID != before[0].UID {
+		t.Errorf("west had %d pods of it and has %d: the one that it runs is to go on", len(before), len(after))
+	}
+	if n := now.Status.SchedulingStats.Evictions; len(n) != 1 || n[0].Count != 1 {
+		t.Errorf("it was evicted as often as %+v says; it lost its place once", n)
 	}
 }
 

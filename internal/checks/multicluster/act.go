@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,9 +40,12 @@ func (w *workloads) in(ctx context.Context, name string, do func(context.Context
 // that, its copy, which holds the quota there.
 func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *place, kind *jobs.Kind) error {
 	return w.in(ctx, at.name, func(ctx context.Context, there *session) error {
-		left := false
-		for _, gvk := range there.kindsOf(at.copy, kind) {
-			parts, err := there.jobsOf(ctx, key, gvk)
+		left, kinds := false, there.kindsOf(at.copy, kind)
+		if at.shared {
+			kinds = nil // it goes with the last of them
+		}
+		for _, gvk := range kinds {
+			parts, err := there.jobsOf(ctx, key, gvk, at.copy)
 			if err != nil && !apimeta.IsNoMatchError(err) {
 				return err
 			}
@@ -75,16 +79,18 @@ func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) err
 }
 
 // create puts a copy of the workload into a cluster's queue.
-func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string) error {
+func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, kind *jobs.Kind) error {
 	return w.in(ctx, cluster, func(ctx context.Context, there *session) error {
 		copied := &kueue.Workload{Spec: *wl.Spec.DeepCopy()}
 		copied.Namespace, copied.Name = wl.Namespace, wl.Name
-		copied.Labels, copied.Annotations = maps.Clone(wl.Labels), maps.Clone(wl.Annotations)
-		if copied.Labels == nil {
-			copied.Labels = map[string]string{}
-		}
+		copied.Labels, copied.Annotations = map[string]string{}, map[string]string{}
+		maps.Copy(copied.Labels, wl.Labels)
+		maps.Copy(copied.Annotations, wl.Annotations)
 		delete(copied.Labels, workload.JobUIDLabel)
 		copied.Labels[kueue.MultiKueueOriginLabel] = w.origin
+		if kind.Shared() {
+			copied.Annotations[jobKindAnnotation], copied.Annotations[jobNameAnnotation] = kind.GVK.String(), wl.OwnerReferences[0].Name
+		}
 		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
 		err := there.Create(ctx, copied)
 		if apierrors.IsAlreadyExists(err) {
@@ -145,7 +151,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 				return w.make(ctx, wl, kind, part, there)
 			case err != nil:
 				return client.IgnoreNotFound(err)
-			case jobs.PrebuiltName(copied) != wl.Name:
+			case !kind.IsCopy(copied, part, wl.Name):
 				waits = true // one of the same name before it is on its way out
 				return nil
 			}
@@ -189,11 +195,31 @@ func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.
 	if !workload.Finish(done, end.Reason, end.Message, w.now()) {
 		return nil
 	}
-	patch, err := workload.JobPatch(done)
+	return w.report(ctx, done)
+}
+
+// progress takes over how far the workload has come there, where its job here
+// cannot tell.
+func (w *workloads) progress(ctx context.Context, wl, copied *kueue.Workload) error {
+	told := wl.DeepCopy()
+	told.Status.ReclaimablePods = copied.Status.ReclaimablePods
+	changed := !equality.Semantic.DeepEqual(told.Status.ReclaimablePods, wl.Status.ReclaimablePods)
+	if ready := apimeta.FindStatusCondition(copied.Status.Conditions, kueue.WorkloadPodsReady); ready != nil {
+		changed = workload.PodsReady(told, ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message, w.now()) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return w.report(ctx, told)
+}
+
+// report writes what is the job's to say.
+func (w *workloads) report(ctx context.Context, wl *kueue.Workload) error {
+	patch, err := workload.JobPatch(wl)
 	if err != nil {
 		return err
 	}
-	return client.IgnoreNotFound(w.client.Status().Patch(ctx, done, client.RawPatch(types.ApplyYAMLPatchType, patch),
+	return client.IgnoreNotFound(w.client.Status().Patch(ctx, wl, client.RawPatch(types.ApplyYAMLPatchType, patch),
 		client.FieldOwner(workload.JobManager), client.ForceOwnership))
 }
 

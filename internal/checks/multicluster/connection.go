@@ -309,10 +309,23 @@ func (s *session) tell(seen any, gone bool) {
 		s.forget(obj.GetUID())
 	}
 	key := client.ObjectKeyFromObject(obj)
-	if _, isWorkload := obj.(*kueue.Workload); !isWorkload {
-		key.Name = jobs.PrebuiltName(obj)
+	if _, isWorkload := obj.(*kueue.Workload); isWorkload {
+		s.seen(key)
+		return
 	}
-	s.seen(key)
+	if name := jobs.PrebuiltName(obj); name != "" {
+		s.seen(types.NamespacedName{Namespace: key.Namespace, Name: name})
+		return
+	}
+	copies := &kueue.WorkloadList{}
+	if err := s.List(context.Background(), copies, client.InNamespace(key.Namespace)); err != nil {
+		return // from the cache: it is being stopped
+	}
+	for i := range copies.Items {
+		if gvk, name := sharedJob(&copies.Items[i]); name == key.Name && gvk == obj.GetObjectKind().GroupVersionKind() {
+			s.seen(client.ObjectKeyFromObject(&copies.Items[i]))
+		}
+	}
 }
 
 func (s *session) forget(uid types.UID) {
@@ -335,10 +348,19 @@ func (s *session) copyOf(ctx context.Context, key types.NamespacedName) (*kueue.
 	return wl, nil
 }
 
-// jobsOf are the parts of a workload's job that are there.
-func (s *session) jobsOf(ctx context.Context, key types.NamespacedName, gvk schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+// jobsOf are the parts of a workload's job that are there, or the one that its
+// copy may share with others.
+func (s *session) jobsOf(ctx context.Context, key types.NamespacedName, gvk schema.GroupVersionKind, copied *kueue.Workload) ([]unstructured.Unstructured, error) {
 	if err := s.watchJobs(ctx, gvk); err != nil {
 		return nil, err
+	}
+	if shared, name := sharedJob(copied); name != "" && shared == gvk {
+		job := unstructured.Unstructured{}
+		job.SetGroupVersionKind(gvk)
+		if err := s.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, &job); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return []unstructured.Unstructured{job}, nil
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))

@@ -22,8 +22,9 @@ type place struct {
 	// lost is since when the cluster does not answer; zero: it does.
 	lost time.Time
 	// copy of the workload; nil: none. job: the job, or a part of it, is there.
-	copy *kueue.Workload
-	job  bool
+	// shared: that is the job of other workloads, too, which run there.
+	copy        *kueue.Workload
+	job, shared bool
 }
 
 func (p *place) empty() bool { return p.copy == nil && !p.job }
@@ -36,7 +37,9 @@ type situation struct {
 	// places are the configured clusters in their order, then others in which
 	// something of it is.
 	places []place
-	now    time.Time
+	// kin are the other workloads of its job: one cluster runs them all.
+	kin []kueue.Workload
+	now time.Time
 }
 
 func (s *situation) place(name string) *place {
@@ -169,6 +172,8 @@ func (s *situation) run(winner *place, patience time.Duration) plan {
 		return s.retry(fmt.Sprintf("Workload evicted on worker cluster: %q, resetting for re-admission.", winner.name))
 	case !workload.IsAdmitted(winner.copy):
 		return s.retry("Admitting remote no longer exists,")
+	case s.apart(winner.name):
+		return s.retry("Another cluster runs the rest of its job,")
 	}
 	p := plan{remove: s.others(winner), sync: winner.name, start: true}
 	if !samePriority(s.local, winner.copy) {
@@ -178,6 +183,33 @@ func (s *situation) run(winner *place, patience time.Duration) plan {
 		p.answer = s.state(kueue.CheckStateReady, fmt.Sprintf("The workload was admitted on %q", winner.name))
 	}
 	return p
+}
+
+// stays says a workload has quota and keeps it.
+func stays(wl *kueue.Workload) bool {
+	return wl.DeletionTimestamp == nil && workload.HasReservation(wl) && !workload.IsFinished(wl) && !workload.IsEvicted(wl)
+}
+
+// beside is the cluster that runs the others of its job. Before there is one, only
+// the first of them is sent out, and the others wait.
+func (s *situation) beside() (cluster string, waits bool) {
+	for i := range s.kin {
+		switch other := &s.kin[i]; {
+		case !stays(other):
+		case other.Status.ClusterName != nil:
+			return *other.Status.ClusterName, false
+		case other.Name < s.local.Name:
+			waits = true
+		}
+	}
+	return "", waits
+}
+
+// apart says another cluster runs those of its job that come before it.
+func (s *situation) apart(cluster string) bool {
+	return slices.ContainsFunc(s.kin, func(other kueue.Workload) bool {
+		return stays(&other) && other.Name < s.local.Name && other.Status.ClusterName != nil && *other.Status.ClusterName != cluster
+	})
 }
 
 // retry gives up on the cluster that was to run the workload: it is evicted, and
@@ -202,8 +234,12 @@ func (s *situation) state(state kueue.CheckState, message string) *kueue.Admissi
 func (s *situation) first() *place {
 	var first *place
 	var since time.Time
+	beside, waits := s.beside()
 	for i := range s.places {
 		p := &s.places[i]
+		if waits || beside != "" && p.name != beside {
+			continue
+		}
 		if p.copy == nil || !p.configured || !p.lost.IsZero() || !slices.Contains(s.local.Status.NominatedClusterNames, p.name) {
 			continue
 		}
@@ -237,7 +273,14 @@ func (s *situation) dispatch(d dispatcher) plan {
 			return plan{remove: s.others(nil)}
 		}
 	}
+	beside, waits := s.beside()
+	if waits {
+		return plan{remove: s.others(nil)}
+	}
 	nominated, again := d.nominate(s)
+	if beside != "" {
+		nominated, again = []string{beside}, 0
+	}
 	p := plan{after: again}
 	if !slices.Equal(nominated, s.local.Status.NominatedClusterNames) {
 		p.nominate = nominated

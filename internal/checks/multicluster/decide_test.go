@@ -40,6 +40,10 @@ func nominated(names ...string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) { wl.Status.NominatedClusterNames = names }
 }
 
+func named(name string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) { wl.Name = name }
+}
+
 // running is one that a cluster runs.
 func running(cluster string) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
@@ -89,6 +93,7 @@ func TestDecide(t *testing.T) {
 		local  *kueue.Workload
 		gone   bool // the check no longer concerns it
 		places []place
+		kin    []*kueue.Workload
 		want   plan
 		state  kueue.CheckState // of the answer
 		says   string
@@ -214,6 +219,36 @@ func TestDecide(t *testing.T) {
 			local: waiting(running("a")), gone: true, places: []place{{name: "a", copy: admitted(noon), job: true}},
 			want: plan{remove: []string{"a"}},
 		},
+		"the first of a job's workloads is sent out": {
+			local: waiting(named("0")), kin: []*kueue.Workload{waiting(named("1"))}, places: []place{at("a", nil), at("b", nil)},
+			want: plan{nominate: []string{"a", "b"}, create: []string{"a", "b"}},
+		},
+		"the others wait for it": {
+			local: waiting(named("1"), nominated("a")), kin: []*kueue.Workload{waiting(named("0"))}, places: []place{at("a", copied())},
+			want: plan{remove: []string{"a"}},
+		},
+		"unless it has no quota": {
+			local: waiting(named("1")), kin: []*kueue.Workload{copied(named("0"))}, places: []place{at("a", nil)},
+			want: plan{nominate: []string{"a"}, create: []string{"a"}},
+		},
+		"and go where it runs": {
+			local: waiting(named("1")), kin: []*kueue.Workload{waiting(named("0"), running("b"))}, places: []place{at("a", nil), at("b", nil)},
+			want: plan{nominate: []string{"b"}, create: []string{"b"}},
+		},
+		"and nowhere else": {
+			local:  waiting(named("1"), nominated("a", "b")),
+			kin:    []*kueue.Workload{waiting(named("0"), running("b"))},
+			places: []place{at("a", admitted(noon)), at("b", copied())},
+			want:   plan{nominate: []string{"b"}, remove: []string{"a"}},
+		},
+		"they are brought together": {
+			local: waiting(named("1"), running("a")), kin: []*kueue.Workload{waiting(named("0"), running("b"))}, places: []place{at("a", admitted(noon))},
+			state: kueue.CheckStateRetry, says: `Another cluster runs the rest of its job, Previously: "Ready"`,
+		},
+		"where the first is": {
+			local: waiting(named("0"), running("b")), kin: []*kueue.Workload{waiting(named("1"), running("a"))}, places: []place{at("b", admitted(noon))},
+			want: plan{sync: "b", start: true},
+		},
 		"ready by nobody": {
 			local: waiting(check(kueue.CheckStateReady)), places: []place{at("a", nil)},
 			state: kueue.CheckStateRetry,
@@ -222,6 +257,9 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation{local: test.local, places: test.places, now: noon}
+			for _, other := range test.kin {
+				s.kin = append(s.kin, *other)
+			}
 			if !test.gone {
 				s.check = &test.local.Status.AdmissionChecks[0]
 			}

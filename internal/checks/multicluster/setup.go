@@ -106,6 +106,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue").
 		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everybody(ctx) })).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(kinOf(options.Copies)), builder.WithPredicates(moved)).
 		WatchesRawSource(source.Channel(looks, enqueue)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(&workloads{
@@ -123,6 +124,40 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		<-ctx.Done()
 		return nil
 	}))
+}
+
+// kinOf finds the workloads that have one job together with another.
+func kinOf(copies *jobs.Copies) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
+		wl, ok := obj.(*kueue.Workload)
+		if !ok {
+			return nil
+		}
+		kind, _ := copies.KindOf(wl)
+		if kind == nil || !kind.Shared() {
+			return nil
+		}
+		all, err := copies.Of(ctx, wl.Namespace, kind.GVK.GroupKind(), wl.OwnerReferences[0].Name)
+		if err != nil {
+			return nil
+		}
+		for i := range all {
+			if all[i].Name != wl.Name && concerns(&all[i]) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+			}
+		}
+		return requests
+	}
+}
+
+// moved is when the others of a workload's job may follow it, or go before it.
+var moved = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*kueue.Workload)
+		after, same := e.ObjectNew.(*kueue.Workload)
+		return ok && same && (stays(before) != stays(after) || !ptr.Equal(before.Status.ClusterName, after.Status.ClusterName))
+	},
 }
 
 // settings are the configuration, checked, with Kueue's defaults.

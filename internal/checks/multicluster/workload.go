@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -81,6 +83,11 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	}
 	if why != "" && !s.over() && !workload.IsEvicted(wl) {
 		return ctrl.Result{}, w.reject(ctx, &s, why)
+	}
+	if kind != nil && kind.Shared() {
+		if s.kin, err = w.kin(ctx, request.NamespacedName, kind.GVK.GroupKind(), wl.OwnerReferences[0].Name); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	if s.check == nil {
 		kind = nil // its kind need not be watched anywhere
@@ -169,7 +176,7 @@ func (w *workloads) look(ctx context.Context, key types.NamespacedName, configur
 			return nil, err
 		}
 		for _, gvk := range session.kindsOf(p.copy, kind) {
-			parts, err := session.jobsOf(ctx, key, gvk)
+			parts, err := session.jobsOf(ctx, key, gvk, p.copy)
 			switch {
 			case apimeta.IsNoMatchError(err):
 				p.unserved, p.configured = p.configured, false
@@ -180,8 +187,46 @@ func (w *workloads) look(ctx context.Context, key types.NamespacedName, configur
 			}
 			p.job = p.job || len(parts) > 0
 		}
+		if p.shared, err = w.shared(ctx, key, p); err != nil {
+			return nil, err
+		}
 	}
 	return places, nil
+}
+
+// kin are the other workloads of a job.
+func (w *workloads) kin(ctx context.Context, key types.NamespacedName, kind schema.GroupKind, name string) ([]kueue.Workload, error) {
+	all, err := w.copies.Of(ctx, key.Namespace, kind, name)
+	return slices.DeleteFunc(all, func(other kueue.Workload) bool { return other.Name == key.Name }), err
+}
+
+// shared says the job of a copy is that of other workloads, too, which run in its
+// cluster.
+func (w *workloads) shared(ctx context.Context, key types.NamespacedName, p *place) (bool, error) {
+	job, name := sharedJob(p.copy)
+	if name == "" {
+		return false, nil
+	}
+	kin, err := w.kin(ctx, key, job.GroupKind(), name)
+	return slices.ContainsFunc(kin, func(other kueue.Workload) bool {
+		return stays(&other) && ptr.Deref(other.Status.ClusterName, "") == p.name
+	}), err
+}
+
+// Where several workloads have one job, their copies say which: Kueue's
+// annotations.
+const (
+	jobKindAnnotation = "kueue.x-k8s.io/job-owner-gvk"
+	jobNameAnnotation = "kueue.x-k8s.io/job-owner-name"
+)
+
+// sharedJob is the job that a copy may share with others; "" if it does not.
+func sharedJob(copied *kueue.Workload) (schema.GroupVersionKind, string) {
+	if copied == nil {
+		return schema.GroupVersionKind{}, ""
+	}
+	version, kind, _ := strings.Cut(copied.Annotations[jobKindAnnotation], ", Kind=")
+	return schema.FromAPIVersionAndKind(version, kind), copied.Annotations[jobNameAnnotation]
 }
 
 // kindsOf are the kinds of jobs a copy may be of: that of the original, or, where
@@ -194,11 +239,12 @@ func (s *session) kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.Grou
 	kinds := slices.Collect(maps.Keys(s.watched))
 	s.watching.Unlock()
 	kinds = slices.DeleteFunc(kinds, func(gvk schema.GroupVersionKind) bool { return gvk == workloadKind })
-	if copied != nil && len(copied.OwnerReferences) > 0 {
-		owner := copied.OwnerReferences[0]
-		if gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind); !slices.Contains(kinds, gvk) {
-			kinds = append(kinds, gvk)
-		}
+	gvk, name := sharedJob(copied)
+	if name == "" && copied != nil && len(copied.OwnerReferences) > 0 {
+		gvk = schema.FromAPIVersionAndKind(copied.OwnerReferences[0].APIVersion, copied.OwnerReferences[0].Kind)
+	}
+	if !gvk.Empty() && !slices.Contains(kinds, gvk) {
+		kinds = append(kinds, gvk)
 	}
 	return kinds
 }
@@ -219,7 +265,7 @@ func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *jobs.Kin
 		return p.after, errors.Join(append(errs, checks.Write(ctx, w.client, s.local, map[string]any{"nominatedClusterNames": p.nominate}))...)
 	}
 	for _, name := range p.create {
-		errs = append(errs, w.create(ctx, s.local, name))
+		errs = append(errs, w.create(ctx, s.local, name, kind))
 	}
 	for _, name := range p.follow {
 		errs = append(errs, w.follow(ctx, s, name))
@@ -231,6 +277,9 @@ func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *jobs.Kin
 		}
 		if waits {
 			p.after = soon // starting it here is not told to us
+		}
+		if p.start && p.answer == nil && kind.Mute() {
+			errs = append(errs, w.progress(ctx, s.local, s.place(p.sync).copy))
 		}
 	}
 	switch {
