@@ -145,7 +145,11 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 		err := w.in(ctx, p.sync, func(ctx context.Context, there *session) error {
 			copied := &unstructured.Unstructured{}
 			copied.SetGroupVersionKind(kind.GVK)
-			err := there.Get(ctx, client.ObjectKeyFromObject(part), copied)
+			from := client.Reader(there)
+			if p.finish != nil {
+				from = there.direct // the informer of jobs may be behind that of workloads
+			}
+			err := from.Get(ctx, client.ObjectKeyFromObject(part), copied)
 			switch {
 			case apierrors.IsNotFound(err) && p.start:
 				return w.make(ctx, wl, kind, part, there)
