@@ -289,7 +289,14 @@ func (c *controller) giveBack(ctx context.Context, j job, wl *kueue.Workload, fo
 	if err := j.restore(ctx, c.client, wl); err != nil {
 		return err
 	}
+	if workload.HadPodsReady(wl) { // that is over; hearing of it, we go on
+		return c.report(ctx, wl, c.notStarted)
+	}
 	return c.release(ctx, wl, forGood)
+}
+
+func (c *controller) notStarted(wl *kueue.Workload) bool {
+	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
 }
 
 // follow takes changes of a job over into its workload, and reports whether it
@@ -553,7 +560,7 @@ func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
 	case had:
 		return workload.PodsReady(wl, false, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery", c.now())
 	}
-	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
+	return c.notStarted(wl)
 }
 
 // report writes what the job says of itself, if that is news.

@@ -243,9 +243,20 @@ func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unst
 			return err == nil, err
 		}
 	}
+	return false, k.tell(ctx, c, part, copied)
+}
+
+// forgetStatus removes what a cluster said of a job that it runs no more, and
+// may not have been able to take back.
+func (k *Kind) forgetStatus(ctx context.Context, c client.Client, part *unstructured.Unstructured) error {
+	return k.tell(ctx, c, part, &unstructured.Unstructured{})
+}
+
+// tell writes onto a job what another says of itself. What grows never shrinks.
+func (k *Kind) tell(ctx context.Context, c client.Client, part, as *unstructured.Unstructured) error {
 	told := part.DeepCopy()
-	if err := take(told, copied, k.sync); err != nil {
-		return false, err
+	if err := take(told, as, k.sync); err != nil {
+		return err
 	}
 	for _, p := range k.grows {
 		had, _ := p.get(part.Object)
@@ -253,14 +264,14 @@ func (k *Kind) TakeBack(ctx context.Context, c client.Client, part, copied *unst
 		before, _ := had.(int64)
 		if now, _ := has.(int64); now < before {
 			if err := p.set(told.Object, before); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
 	if equality.Semantic.DeepEqual(told.Object, part.Object) {
-		return false, nil
+		return nil
 	}
-	return false, c.Status().Patch(ctx, told, lockedMerge(part))
+	return c.Status().Patch(ctx, told, lockedMerge(part))
 }
 
 // Forward writes onto a copy in another cluster what may change of the original

@@ -135,6 +135,27 @@ func TestTakeBack(t *testing.T) {
 	}
 }
 
+// A job that waits again says nothing of the cluster that ran it, which may not
+// have been able to take it back; but what it counted stays counted.
+func TestForgetStatus(t *testing.T) {
+	kind := Table()[0]
+	job := fromYAML(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: ns, name: train}\nspec: {suspend: true, managedBy: kueue.x-k8s.io/multikueue}")
+	job.Object["status"] = map[string]any{"active": int64(1), "ready": int64(1), "failed": int64(2)}
+	c := fake.NewClientBuilder().WithObjects(job).WithStatusSubresource(job).Build()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	if err := (object{job, kind}).restore(t.Context(), c, &kueue.Workload{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]any{"failed": int64(2)}; !equality.Semantic.DeepEqual(job.Object["status"], want) {
+		t.Errorf("it says %v, want %v", job.Object["status"], want)
+	}
+}
+
 // What may change of a job while it runs elsewhere is taken over, and no more of it.
 func TestForward(t *testing.T) {
 	inUse := &kinds{rows: Table()}

@@ -248,6 +248,9 @@ func (j object) stop(ctx context.Context, c client.Client, _ string) error {
 
 // restore gives the templates back as the user wrote them.
 func (j object) restore(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	if handedOver(j) {
+		return j.kind.forgetStatus(ctx, c, j.Unstructured)
+	}
 	restored := j.copy()
 	if err := restored.lay(wl, nil); err != nil {
 		return err
