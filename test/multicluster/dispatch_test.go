@@ -25,41 +25,69 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// reconfigure has the manager's elastic-queue go on with another configuration,
+// settings of the manager's elastic-queue, which is started again with others,
 // and after the test with its own.
-func reconfigure(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
+type settings struct {
+	file string
+	own  []byte
+}
+
+func ownSettings(t *testing.T) *settings {
 	t.Helper()
 	file := filepath.Join(filepath.Dir(manager.Program(t, "elastic-queue").Log), "config.yaml")
-	before, err := os.ReadFile(file)
+	own, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &settings{file, own}
+	t.Cleanup(func() { s.use(t, own) })
+	return s
+}
+
+func (s *settings) change(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
+	t.Helper()
 	cfg := v1alpha1.NewQueueConfiguration()
-	if err := yaml.UnmarshalStrict(before, cfg); err != nil {
+	if err := yaml.UnmarshalStrict(s.own, cfg); err != nil {
 		t.Fatal(err)
 	}
 	change(cfg)
-	after, err := yaml.Marshal(cfg)
+	text, err := yaml.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	startWith := func(text []byte) {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		was := manager.Program(t, "elastic-queue").PID
-		if err := syscall.Kill(was, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		sandbox.Eventually(t, "another elastic-queue", func(context.Context) error {
-			if manager.Program(t, "elastic-queue").PID == was {
-				return errors.New("it has yet to end")
-			}
-			return nil
-		})
+	s.use(t, text)
+}
+
+func (s *settings) use(t *testing.T, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(s.file, text, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() { startWith(before) })
-	startWith(after)
+	was := manager.Program(t, "elastic-queue").PID
+	if err := syscall.Kill(was, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "another elastic-queue", func(context.Context) error {
+		if manager.Program(t, "elastic-queue").PID == was {
+			return errors.New("it has yet to end")
+		}
+		return nil
+	})
+}
+
+// What is configured counts: who says where workloads are sent, and whether what
+// changes here is taken over there.
+func TestConfigured(t *testing.T) {
+	settings := ownSettings(t)
+	settings.change(t, func(cfg *v1alpha1.QueueConfiguration) {
+		cfg.MultiKueue.DispatcherName = kueueconfig.MultiKueueDispatcherModeIncremental
+		cfg.MultiKueue.IncrementalDispatcherConfig = &kueueconfig.IncrementalDispatcherConfig{StepSize: ptr.To(int32(1))}
+		cfg.FeatureGates = map[string]bool{"MultiKueueRemoteSpecSync": false}
+	})
+	t.Run("nothing taken over", notForwarded) // by west, which is then known to answer
+	t.Run("incremental dispatcher", incremental)
+	settings.change(t, func(cfg *v1alpha1.QueueConfiguration) { cfg.MultiKueue.DispatcherName = "example.com/by-hand" })
+	t.Run("dispatcher of somebody else's", external)
 }
 
 // sentTo waits until copies of a workload are in these workers and in no other.
@@ -83,11 +111,7 @@ func sentTo(t *testing.T, wl *kueue.Workload, clusters ...string) *kueue.Workloa
 
 // The incremental dispatcher asks one cluster after the other, in the order they
 // are configured in.
-func TestIncrementalDispatcher(t *testing.T) {
-	reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
-		cfg.MultiKueue.DispatcherName = kueueconfig.MultiKueueDispatcherModeIncremental
-		cfg.MultiKueue.IncrementalDispatcherConfig = &kueueconfig.IncrementalDispatcherConfig{StepSize: ptr.To(int32(1))}
-	})
+func incremental(t *testing.T) {
 	ns := arena(t, "4", "0", "west", "east")
 	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
 	manager.Make(t, job)
@@ -107,8 +131,7 @@ func TestIncrementalDispatcher(t *testing.T) {
 
 // A dispatcher of somebody else's, which is the test, says where a workload is
 // sent, and changes its mind.
-func TestExternalDispatcher(t *testing.T) {
-	reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) { cfg.MultiKueue.DispatcherName = "example.com/by-hand" })
+func external(t *testing.T) {
 	ns := arena(t, "4", "0", "east", "west")
 	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))
 	manager.Make(t, job)
@@ -122,4 +145,21 @@ func TestExternalDispatcher(t *testing.T) {
 	nominate("east")
 	runsIn(t, wl, "east")
 	gone(t, west, ns, &kueue.WorkloadList{}, &batchv1.JobList{})
+}
+
+// A RayService that has changed here goes on there as it was.
+func notForwarded(t *testing.T) {
+	here, there := served(t, "west")
+	patch(t, manager, here, `{"spec":{"serveConfigV2":"second"}}`)
+	for _, told := range []string{"first", "second"} { // when one status is here, what came of the change with the one before is over
+		text := `{"serviceStatus":"` + told + `"}`
+		status(t, west, there, text)
+		wait(t, manager, here, "the status from there", same(text))
+	}
+	if err := west.Get(t.Context(), client.ObjectKeyFromObject(there), there); err != nil {
+		t.Fatal(err)
+	}
+	if config := at(there, "spec.serveConfigV2"); config != "first" {
+		t.Errorf("the one there serves %v", config)
+	}
 }

@@ -27,11 +27,10 @@ import (
 )
 
 // install brings the kinds of other projects' jobs into all clusters.
-func install(t *testing.T, names ...string) {
-	t.Helper()
+func install(ctx context.Context, names ...string) error {
 	objects, err := crds.All()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for _, object := range objects {
 		if !slices.Contains(names, object.GetName()) {
@@ -40,15 +39,12 @@ func install(t *testing.T, names ...string) {
 		unstructured.RemoveNestedField(object.Object, "spec", "conversion") // its webhook is not here
 		unstructured.RemoveNestedField(object.Object, "status")
 		for _, cluster := range []*sandbox.Cluster{manager, east, west} {
-			if err := cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership); err != nil {
-				t.Fatal(err)
+			if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+				return err
 			}
-			list := &unstructured.UnstructuredList{}
-			list.SetAPIVersion(at(object, "spec.group").(string) + "/" + at(object, "spec.versions").([]any)[0].(map[string]any)["name"].(string))
-			list.SetKind(at(object, "spec.names.listKind").(string))
-			sandbox.Eventually(t, object.GetName()+" being served", func(ctx context.Context) error { return cluster.List(ctx, list) })
 		}
 	}
+	return nil
 }
 
 // known waits until all clusters hold back objects like this one: a field that
@@ -88,14 +84,15 @@ func samples(t *testing.T, ns, name string) []*unstructured.Unstructured {
 // Jobs of kinds that know nothing of each other go the same way. Nobody runs
 // them there but the test, which writes what their operators would.
 func TestOtherKinds(t *testing.T) {
-	install(t, "pytorchjobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
-	for name, test := range map[string]struct{ managedBy, running, ended string }{
+	for name, test := range map[string]struct{ suspend, managedBy, running, ended string }{
 		"pytorchjob": {
+			suspend:   "spec.runPolicy.suspend",
 			managedBy: "spec.runPolicy.managedBy",
 			running:   `{"conditions":[{"type":"Running","status":"True","reason":"r","message":"m"}],"replicaStatuses":{"Master":{"active":1}}}`,
 			ended:     `{"conditions":[{"type":"Succeeded","status":"True","reason":"r","message":"it went well"}],"replicaStatuses":{"Master":{"active":0,"succeeded":1}}}`,
 		},
 		"jobset": {
+			suspend:   "spec.suspend",
 			managedBy: "spec.managedBy",
 			running:   `{"replicatedJobsStatus":[{"name":"leader","ready":1,"succeeded":0,"failed":0,"active":1,"suspended":0},{"name":"workers","ready":2,"succeeded":0,"failed":0,"active":2,"suspended":0}]}`,
 			ended:     `{"conditions":[{"type":"Completed","status":"True","reason":"AllJobsCompleted","message":"it went well","lastTransitionTime":"2026-11-15T12:00:00Z"}]}`,
@@ -104,7 +101,8 @@ func TestOtherKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ns := arena(t, "0", "8", "east", "west")
 			job := samples(t, ns, name)[0]
-			sandbox.Eventually(t, "creating the job", func(ctx context.Context) error { return manager.Create(ctx, job) })
+			known(t, job, test.suspend)
+			manager.Make(t, job)
 			if by := at(job, test.managedBy); by != kueue.MultiKueueControllerName {
 				t.Fatalf("it is managed by %v", by)
 			}
@@ -116,7 +114,7 @@ func TestOtherKinds(t *testing.T) {
 				return nil
 			})
 			there := wait(t, west, job, "being started there", func(there *unstructured.Unstructured) error {
-				if suspended := at(there, "spec.suspend"); suspended == true || at(there, "spec.runPolicy.suspend") == true || at(there, test.managedBy) != nil {
+				if at(there, test.suspend) == true || at(there, test.managedBy) != nil {
 					return fmt.Errorf("it is %v", there.Object["spec"])
 				}
 				return nil

@@ -56,8 +56,12 @@ func TestMain(m *testing.M) {
 		}
 	}}
 	test := nested(func() int {
-		if err := connect(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, "connecting the clusters:", err)
+		err := install(context.Background(), "pytorchjobs.kubeflow.org", "jobsets.jobset.x-k8s.io", "rayservices.ray.io", "leaderworkersets.leaderworkerset.x-k8s.io")
+		if err == nil {
+			err = connect(context.Background())
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "preparing the clusters:", err)
 			return 1
 		}
 		return m.Run()

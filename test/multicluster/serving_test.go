@@ -163,7 +163,6 @@ func removeGroup(t *testing.T, c *sandbox.Cluster, ns, group string) {
 // The groups of a LeaderWorkerSet have a workload each, and run in one cluster,
 // which has one LeaderWorkerSet for all of them.
 func TestLeaderWorkerSet(t *testing.T) {
-	install(t, "leaderworkersets.leaderworkerset.x-k8s.io")
 	ns := arena(t, "2", "2", "east", "west") // a group's worth each
 	object := samples(t, ns, "leaderworkerset")[0]
 	object.Object["spec"].(map[string]any)["replicas"] = int64(2)
@@ -233,4 +232,39 @@ func listOf(object *unstructured.Unstructured) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(object.GroupVersionKind().GroupVersion().WithKind(object.GetKind() + "List"))
 	return list
+}
+
+// served is a RayService that west runs.
+func served(t *testing.T, clusters ...string) (here, there *unstructured.Unstructured) {
+	t.Helper()
+	ns := arena(t, "0", "8", clusters...)
+	here = samples(t, ns, "rayservice")[0]
+	here.Object["spec"].(map[string]any)["serveConfigV2"] = "first"
+	known(t, here, "spec.rayClusterConfig.suspend")
+	manager.Make(t, here)
+	wait(t, manager, manager.WorkloadOf(t, here), "a cluster", func(wl *kueue.Workload) error {
+		if ptr.Deref(wl.Status.ClusterName, "") != "west" {
+			return fmt.Errorf("status is %+v", wl.Status)
+		}
+		return nil
+	})
+	there = wait(t, west, here, "being started there", func(there *unstructured.Unstructured) error {
+		if at(there, "spec.rayClusterConfig.suspend") == true || at(there, "spec.serveConfigV2") != "first" {
+			return fmt.Errorf("it is %v", there.Object["spec"])
+		}
+		return nil
+	})
+	return here, there
+}
+
+// What a RayService serves can be changed here while it runs there.
+func TestForwarded(t *testing.T) {
+	here, there := served(t, "east", "west")
+	patch(t, manager, here, `{"spec":{"serveConfigV2":"second"}}`)
+	wait(t, west, there, "what is to be served", func(there *unstructured.Unstructured) error {
+		if config := at(there, "spec.serveConfigV2"); config != "second" {
+			return fmt.Errorf("it is %v", config)
+		}
+		return nil
+	})
 }
