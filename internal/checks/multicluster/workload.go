@@ -96,15 +96,21 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	p := decide(s, w.settings)
+	p.after = s.again(p.after)
+	return w.result(w.do(ctx, &s, p, kind, parts))
+}
+
+// again is when to look again at the latest: no cluster tells of its kinds.
+func (s *situation) again(after time.Duration) time.Duration {
 	for _, at := range s.places {
 		switch {
 		case at.unserved && !at.lost.IsZero() && !s.over():
-			p.after = soon
-		case at.unserved && p.after == 0:
-			p.after = later // no cluster tells of its kinds
+			after = soon
+		case at.unserved && after == 0:
+			after = later
 		}
 	}
-	return w.result(w.do(ctx, &s, p, kind, parts))
+	return after
 }
 
 // job is what a workload's is made of, or why it cannot run elsewhere.
