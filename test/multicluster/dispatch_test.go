@@ -2,12 +2,8 @@ package multicluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-	"sigs.k8s.io/yaml"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,68 +20,24 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// settings of the manager's elastic-queue, which is started again with others,
-// and after the test with its own.
-type settings struct {
-	file string
-	own  []byte
-}
-
-func ownSettings(t *testing.T) *settings {
-	t.Helper()
-	file := filepath.Join(filepath.Dir(manager.Program(t, "elastic-queue").Log), "config.yaml")
-	own, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &settings{file, own}
-	t.Cleanup(func() { s.use(t, own) })
-	return s
-}
-
-func (s *settings) change(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
-	t.Helper()
-	cfg := v1alpha1.NewQueueConfiguration()
-	if err := yaml.UnmarshalStrict(s.own, cfg); err != nil {
-		t.Fatal(err)
-	}
-	change(cfg)
-	text, err := yaml.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.use(t, text)
-}
-
-func (s *settings) use(t *testing.T, text []byte) {
-	t.Helper()
-	if err := os.WriteFile(s.file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	was := manager.Program(t, "elastic-queue").PID
-	if err := syscall.Kill(was, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	sandbox.Eventually(t, "another elastic-queue", func(context.Context) error {
-		if manager.Program(t, "elastic-queue").PID == was {
-			return errors.New("it has yet to end")
-		}
-		return nil
-	})
-}
-
 // What is configured counts: who says where workloads are sent, and whether what
 // changes here is taken over there.
 func TestConfigured(t *testing.T) {
-	settings := ownSettings(t)
-	settings.change(t, func(cfg *v1alpha1.QueueConfiguration) {
+	t.Cleanup(func() {
+		manager.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
+			cfg.MultiKueue.DispatcherName, cfg.MultiKueue.IncrementalDispatcherConfig, cfg.FeatureGates = "", nil, nil
+		})
+	})
+	manager.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
 		cfg.MultiKueue.DispatcherName = kueueconfig.MultiKueueDispatcherModeIncremental
 		cfg.MultiKueue.IncrementalDispatcherConfig = &kueueconfig.IncrementalDispatcherConfig{StepSize: ptr.To(int32(1))}
 		cfg.FeatureGates = map[string]bool{"MultiKueueRemoteSpecSync": false}
 	})
 	t.Run("nothing taken over", notForwarded) // by west, which is then known to answer
 	t.Run("incremental dispatcher", incremental)
-	settings.change(t, func(cfg *v1alpha1.QueueConfiguration) { cfg.MultiKueue.DispatcherName = "example.com/by-hand" })
+	manager.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
+		cfg.MultiKueue.DispatcherName, cfg.FeatureGates = "example.com/by-hand", nil
+	})
 	t.Run("dispatcher of somebody else's", external)
 }
 
