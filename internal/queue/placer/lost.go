@@ -218,10 +218,8 @@ func avoid(terms []placement.Term, host string) []placement.Term {
 // be nowhere else. Half a slice goes to its other half, whatever the request says;
 // of the request only the slices within that one are left then.
 func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.TopologyRequest, named map[string]*kueue.TopologyAssignment, lost string) (labels map[string]string, must bool) {
-	labels, there := map[string]string{}, make([]map[string]int, len(request.Slices))
-	for i := range there {
-		there[i] = map[string]int{}
-	}
+	labels, there := map[string]string{}, make([]tally, len(request.Slices))
+	levels := p.topologies[request.Topology]
 	for _, other := range gang.PodSets {
 		grouped := request.Group != "" && other.Topology != nil && other.Topology.Group == request.Group
 		a := named[other.Name]
@@ -234,24 +232,55 @@ func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.To
 				continue
 			}
 			if request.Mode != placement.Unconstrained {
-				labels[request.Level] = m.node.Labels[request.Level]
+				labels = m.domain(levels, request.Level)
 			}
 			if other.Name != podSet {
 				continue
 			}
 			for i, slice := range request.Slices {
-				there[i][m.node.Labels[slice.Level]] += d.Count
+				there[i].add(m.domain(levels, slice.Level), d.Count)
 			}
 		}
 	}
 	for i, slice := range slices.Backward(request.Slices) {
-		for _, domain := range slices.Sorted(maps.Keys(there[i])) {
-			if there[i][domain]%slice.Size != 0 {
-				labels[slice.Level] = domain
+		for _, part := range there[i] {
+			if part.pods%slice.Size != 0 {
+				maps.Copy(labels, part.domain)
 				request.Slices = request.Slices[i+1:]
 				return labels, true
 			}
 		}
 	}
 	return labels, request.Mode == placement.Required
+}
+
+// domain is the labels of a host's domain at a level: racks in different rooms may
+// have one name.
+func (m *machine) domain(levels []string, level string) map[string]string {
+	labels := map[string]string{}
+	for _, key := range levels {
+		labels[key] = m.node.Labels[key]
+		if key == level {
+			break
+		}
+	}
+	return labels
+}
+
+// tally counts pods by domain.
+type tally []counted
+
+type counted struct {
+	domain map[string]string
+	pods   int
+}
+
+func (t *tally) add(domain map[string]string, pods int) {
+	for i := range *t {
+		if maps.Equal((*t)[i].domain, domain) {
+			(*t)[i].pods += pods
+			return
+		}
+	}
+	*t = append(*t, counted{domain, pods})
 }

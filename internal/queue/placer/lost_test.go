@@ -214,3 +214,32 @@ func TestLost(t *testing.T) {
 		})
 	}
 }
+
+// Racks of one name in two blocks are two racks.
+func TestReplaceInTheSameBlock(t *testing.T) {
+	inRack := admission.TopologyRequest{Mode: admission.TopologyRequired, Level: "rack"}
+	sixes := admission.TopologyRequest{Mode: admission.TopologyUnconstrained, Slices: []admission.TopologySlice{{Level: "rack", Size: 6}}}
+	for name, request := range map[string]admission.TopologyRequest{"required": inRack, "slices": sixes} {
+		t.Run(name, func(t *testing.T) {
+			p := cluster(t, 0)
+			for _, host := range []string{"a1", "a2", "b1", "b2", "b3"} {
+				n := host4(host)
+				n.Labels["block"], n.Labels["rack"] = host[:1], "r"
+				p.Saw(n, false)
+			}
+			p.Saw(&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hall"}, Spec: kueue.TopologySpec{
+				Levels: []kueue.TopologyLevel{{NodeLabel: "block"}, {NodeLabel: "rack"}, {NodeLabel: corev1.LabelHostname}},
+			}}, false)
+			named := sends("b1:2 b2:4")
+			r := wants(6, request)
+			p.Hold(r.Workload, p.Restore(r, nil, named))
+			other := asking("other", 1, 4)
+			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: "a2"}
+			fits(t, p, other) // what is left of the other block is as tight
+			p.Saw(host4("b1"), true)
+			if got := said(p.Replace(r, named, "b1")); got != "b3:2 b2:4" {
+				t.Errorf("the pods go to %s", got)
+			}
+		})
+	}
+}
