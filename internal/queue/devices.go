@@ -66,6 +66,14 @@ func (s *Shell) recount() {
 	}
 }
 
+// searchLater has devices searched for beside the loop.
+func (s *Shell) searchLater(search *devices.Search) {
+	if search.Costly() {
+		s.options.Log.Info("the selectors of a ResourceClaimTemplate are costly: its devices are counted beside the decisions", "template", search.For().String())
+	}
+	s.deviceSearches.submit(search)
+}
+
 // search takes a step of a search for devices, beside the loop. Others' are next:
 // nobody's costly selectors hold up another's.
 func (s *Shell) search(ctx context.Context, search *devices.Search) {

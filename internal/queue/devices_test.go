@@ -140,7 +140,7 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 // meanwhile.
 func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p := withDevices(t)
-	p.options.Devices.Elsewhere(p.deviceSearches.submit)
+	p.options.Devices.Elsewhere(p.searchLater)
 	class, slice := &resourceapi.DeviceClass{}, &resourceapi.ResourceSlice{}
 	class.Name, slice.Name = "gpu.example.com", "node"
 	slice.Spec.Driver, slice.Spec.Pool = "driver.example.com", resourceapi.ResourcePool{Name: "node", ResourceSliceCount: 1}

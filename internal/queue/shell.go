@@ -161,7 +161,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	}
 	s.options.Metrics.source = s
 	if options.Devices != nil {
-		options.Devices.Elsewhere(s.deviceSearches.submit)
+		options.Devices.Elsewhere(s.searchLater)
 	}
 	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
 	s.statuses.quantity = s.options.quantity

@@ -63,6 +63,8 @@ type importer struct {
 	nodes   map[string]map[string]string // a node's labels
 	// extended resources that a DeviceClass stands behind.
 	extended map[string]bool
+	// formats of amounts that the queue counts devices in.
+	formats map[string]resource.Format
 
 	answers bool // the queue runs
 	found   []*candidate
@@ -136,7 +138,7 @@ func (im *importer) readQueues(ctx context.Context) error {
 
 // readClasses of devices, where there are any.
 func (im *importer) readClasses(ctx context.Context) error {
-	im.extended = map[string]bool{}
+	im.extended, im.formats = map[string]bool{}, map[string]resource.Format{}
 	classes := &resourceapi.DeviceClassList{}
 	if err := im.List(ctx, classes); err != nil && !apimeta.IsNoMatchError(err) {
 		return err
@@ -240,7 +242,7 @@ func (im *importer) count(ctx context.Context, wl *kueue.Workload) ([]admission.
 	if told := plan.Status; told.State == string(admission.StateHeldBack) && len(told.Devices) == 0 {
 		return nil, errors.New(told.Message)
 	}
-	return sets, addDevices(sets, plan.Status.Devices)
+	return sets, im.addDevices(sets, plan.Status.Devices)
 }
 
 // mayHaveDevices says that a class stands behind a resource of the pods.
@@ -254,7 +256,7 @@ func (im *importer) mayHaveDevices(set admission.PodSet) bool {
 }
 
 // addDevices to what pods take, as the queue counts them.
-func addDevices(sets []admission.PodSet, devices []v1alpha1.Device) error {
+func (im *importer) addDevices(sets []admission.PodSet, devices []v1alpha1.Device) error {
 	for i := range sets {
 		requests := maps.Clone(sets[i].Requests)
 		mine := func(d v1alpha1.Device) bool { return d.PodSet == sets[i].Name }
@@ -269,12 +271,21 @@ func addDevices(sets []admission.PodSet, devices []v1alpha1.Device) error {
 				return fmt.Errorf("the queue counts %q of %s: %w", d.Amount, d.Resource, err)
 			}
 			if mine(d) {
+				im.formats[d.Resource] = amount.Format
 				requests[d.Resource] += workload.Amount(corev1.ResourceName(d.Resource), amount)
 			}
 		}
 		sets[i].Requests = requests
 	}
 	return nil
+}
+
+func (im *importer) quantity(name string, amount int64) string {
+	q := workload.Quantity(corev1.ResourceName(name), amount)
+	if format, known := im.formats[name]; known {
+		q.Format = format
+	}
+	return q.String()
 }
 
 // assign counts a job in a queue's quota, in the flavors of the nodes it is on.
@@ -303,8 +314,7 @@ func (im *importer) assign(f *candidate, sets []admission.PodSet, cq *kueue.Clus
 	}
 	for _, key := range slices.Sorted(maps.Keys(uses)) {
 		name, _, _ := strings.Cut(key, " ")
-		amount := workload.Quantity(corev1.ResourceName(name), uses[key])
-		f.Uses = append(f.Uses, amount.String()+" "+key)
+		f.Uses = append(f.Uses, im.quantity(name, uses[key])+" "+key)
 	}
 	if s := cq.Spec.AdmissionChecksStrategy; s != nil {
 		for _, check := range s.AdmissionChecks {
@@ -371,9 +381,8 @@ func (im *importer) weigh() {
 					more := sums[[3]string{cq.Name, string(flavor.Name), string(r.Name)}]
 					total := more + held(cq, flavor.Name, r.Name)
 					if own := workload.Amount(r.Name, r.NominalQuota); more > 0 && total > own {
-						sum := workload.Quantity(r.Name, total)
 						im.notes = append(im.notes, fmt.Sprintf("ClusterQueue %s: %s %s of %s will be in use, more than its own %s",
-							cq.Name, sum.String(), r.Name, flavor.Name, r.NominalQuota.String()))
+							cq.Name, im.quantity(string(r.Name), total), r.Name, flavor.Name, r.NominalQuota.String()))
 					}
 				}
 			}

@@ -65,6 +65,14 @@ type Search struct {
 	found     map[*offer]choice
 }
 
+// For is a template that it is made for.
+func (s *Search) For() client.ObjectKey {
+	for asker := range s.askers {
+		return asker
+	}
+	return client.ObjectKey{}
+}
+
 // Step takes the search a step further, and says whether it has ended.
 func (s *Search) Step(ctx context.Context) bool {
 	for left := int64(stepCost); left > 0 && !s.ended(); {
@@ -80,6 +88,9 @@ func (s *Search) most() int64 {
 	}
 	return deviceCost + s.costliest
 }
+
+// Costly says that even one device is not looked at in a moment.
+func (s *Search) Costly() bool { return s.most() > atOnce }
 
 // next compiles a selector, or evaluates one on a device; what that cost.
 func (s *Search) next(ctx context.Context) int64 {
@@ -164,7 +175,7 @@ func (b *Book) find(asker client.ObjectKey, driver string, selectors []string) *
 		return nil
 	}
 	search := &Search{of: s, askers: map[client.ObjectKey]bool{asker: true}, cel: b.cel, slices: missing, found: map[*offer]choice{}}
-	for !search.ended() && (b.elsewhere == nil || search.most() <= min(b.spare, atOnce)) {
+	for !search.ended() && (b.elsewhere == nil || search.most() <= b.spare && !search.Costly()) {
 		b.spare -= search.next(context.Background())
 	}
 	if search.ended() {
@@ -211,11 +222,10 @@ func (b *Book) learn(search *Search) {
 // news.
 func (b *Book) Found(search *Search) {
 	b.learn(search)
-	namespace := ""
 	for asker := range search.askers {
-		namespace = asker.Namespace
 		b.news.template(asker)
 	}
+	namespace := search.For().Namespace
 	line := slices.DeleteFunc(b.searches[namespace], func(other *Search) bool { return other == search || !b.wanted(other) })
 	if b.searches[namespace] = line; len(line) == 0 {
 		delete(b.searches, namespace)

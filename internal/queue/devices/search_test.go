@@ -137,6 +137,9 @@ func TestCostlySelectorsHoldUpNobody(t *testing.T) {
 		t.Fatalf("%d searches are under way, want one of each namespace", len(o.line))
 	}
 	greedy, modest := o.line[0], o.line[1]
+	if !greedy.Costly() || modest.Costly() || greedy.For() != (client.ObjectKey{Namespace: "greedy", Name: "first"}) {
+		t.Errorf("costly: %t of %s, %t of %s", greedy.Costly(), greedy.For(), modest.Costly(), modest.For())
+	}
 	if greedy.Step(t.Context()) || greedy.device > 1 {
 		t.Error("a step is more than one selector at the limit")
 	}
