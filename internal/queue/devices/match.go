@@ -96,6 +96,14 @@ const unfinished field.ErrorType = "Unfinished"
 // estimates nothing, it says what each may cost.
 type compiler struct{ known *lru.Cache }
 
+// cost to compile it.
+func (c *compiler) cost(expression string) int64 {
+	if _, found := c.known.Get(expression); found {
+		return 0
+	}
+	return letterCost * int64(len(expression))
+}
+
 func (c *compiler) compile(expression string) dracel.CompilationResult {
 	if known, found := c.known.Get(expression); found {
 		return known.(dracel.CompilationResult)

@@ -84,7 +84,7 @@ func (s *Search) Step(ctx context.Context) bool {
 // most that comes next may cost.
 func (s *Search) most() int64 {
 	if n := len(s.compiled); n < len(s.of.selectors) {
-		return letterCost * int64(len(s.of.selectors[n]))
+		return s.cel.cost(s.of.selectors[n])
 	}
 	return deviceCost + s.costliest
 }

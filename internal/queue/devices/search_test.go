@@ -167,6 +167,28 @@ func TestCostlySelectorsHoldUpNobody(t *testing.T) {
 	}
 }
 
+// What is spent is for what is new: a selector is compiled once, and not
+// evaluated again on devices that are as they were.
+func TestOnlyNewsCosts(t *testing.T) {
+	const selector = `device.driver != "another"`
+	book := bookOf(t, append(hall(2), template("one", request(class, 1, selecting(selector))))...)
+	book.Elsewhere(func(*Search) { t.Error("it is not done at once") })
+	spent := func() int64 {
+		before := book.spare
+		counted(book, using("one"))
+		return before - book.spare
+	}
+	text := int64(letterCost * len(selector+book.classes[class].Spec.Selectors[0].CEL.Expression))
+	first := spent()
+	book.Saw(nodeSlice("node-1", "b"), false)
+	if second := spent(); second == 0 || first != 2*second+text {
+		t.Errorf("%d at first, of which %d for the text, and %d for half of the devices", first, text, second)
+	}
+	if again := spent(); again != 0 {
+		t.Errorf("%d for nothing new", again)
+	}
+}
+
 // What may be spent at once comes back with time, not with turns.
 func TestWhatIsSpentComesBack(t *testing.T) {
 	book, now := bookOf(t), time.Unix(1e9, 0)
