@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -60,18 +61,16 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 	if kind == nil || !kind.suspends() && kind.group == nil || request.SubResource != "" || request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
-	before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-	for raw, obj := range map[*[]byte]*unstructured.Unstructured{&request.OldObject.Raw: before, &request.Object.Raw: after} {
-		if err := json.Unmarshal(*raw, obj); err != nil {
-			return admission.Errored(http.StatusBadRequest, err)
-		}
-		obj.SetNamespace(request.Namespace)
+	before, errBefore := decode(kind, request.Namespace, request.OldObject.Raw)
+	after, errAfter := decode(kind, request.Namespace, request.Object.Raw)
+	if err := errors.Join(errBefore, errAfter); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
 	}
-	was, err := g.scope.manages(ctx, kind, before)
+	was, err := g.scope.manages(ctx, kind, before.Unstructured)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	is, err := g.scope.manages(ctx, kind, after)
+	is, err := g.scope.manages(ctx, kind, after.Unstructured)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -82,9 +81,9 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 		if !is {
 			return admission.Allowed("")
 		}
-		return verdict(append(g.resized(kind, before, after), changedPods(object{before, kind}, object{after, kind})...))
+		return verdict(append(g.resized(before, after), changedPods(before, after)...))
 	}
-	if joins, err := g.joins(ctx, object{before, kind}, object{after, kind}); joins || err != nil {
+	if joins, err := g.joins(ctx, before, after); joins || err != nil {
 		if err != nil {
 			return admission.Errored(http.StatusInternalServerError, err)
 		}
@@ -94,7 +93,15 @@ func (g *guard) Handle(ctx context.Context, request admission.Request) admission
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return verdict(refusals(object{before, kind}, object{after, kind}, fallback != ""))
+	return verdict(refusals(before, after, fallback != ""))
+}
+
+// decode reads a job as a request shows it, before its namespace is filled in.
+func decode(kind *Kind, namespace string, raw []byte) (object, error) {
+	obj := &unstructured.Unstructured{}
+	err := json.Unmarshal(raw, obj)
+	obj.SetNamespace(namespace)
+	return object{obj, kind}, err
 }
 
 func verdict(errs field.ErrorList) admission.Response {
@@ -106,9 +113,9 @@ func verdict(errs field.ErrorList) admission.Response {
 
 // resized are the fields that changed although the groups of a queued object were
 // admitted with them: nobody has quota for what would be more.
-func (g *guard) resized(kind *Kind, before, after *unstructured.Unstructured) field.ErrorList {
+func (g *guard) resized(before, after object) field.ErrorList {
 	var errs field.ErrorList
-	for _, p := range kind.group.fixed {
+	for _, p := range after.kind.group.fixed {
 		was, _ := p.get(before.Object)
 		now, _ := p.get(after.Object)
 		if !g.loose {

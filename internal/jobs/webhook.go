@@ -67,11 +67,11 @@ func (k *Kind) isPod() bool { return k.GVK.Group == "" && k.GVK.Kind == "Pod" }
 // object suspends a job, or marks the pods it will make; nil means there is
 // nothing to do.
 func (h *holder) object(ctx context.Context, kind *Kind, request admission.Request) (client.Object, error) {
-	obj := &unstructured.Unstructured{}
-	if err := json.Unmarshal(request.Object.Raw, obj); err != nil {
+	job, err := decode(kind, request.Namespace, request.Object.Raw)
+	if err != nil {
 		return nil, err
 	}
-	obj.SetNamespace(request.Namespace)
+	obj := job.Unstructured
 	creating := request.Operation == admissionv1.Create
 	if queueName(obj) == "" && creating {
 		if err := h.giveDefaultQueue(ctx, obj); err != nil {
@@ -93,10 +93,10 @@ func (h *holder) object(ctx context.Context, kind *Kind, request admission.Reque
 		}
 	}
 	if kind.suspends() {
-		if err := h.handOver(ctx, object{obj, kind}); err != nil {
+		if err := h.handOver(ctx, job); err != nil {
 			return nil, err
 		}
-		return obj, object{obj, kind}.suspend(true)
+		return obj, job.suspend(true)
 	}
 	return obj, markPods(kind, obj)
 }
