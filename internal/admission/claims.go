@@ -9,17 +9,39 @@ import "slices"
 // claim lets a workload wait for room that is being made.
 func (e *Engine) claim(a *assignment) {
 	w := a.w
-	q := w.queue
-	key := w.class.key
+	if w.class != nil {
+		e.leaveLine(w)
+	}
+	e.setClaim(a)
+	w.wait()
+	if w.told != ReasonWaitingForPreemptedWorkloads {
+		e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
+	}
+	w.spec.Promised = true
+	e.again = append(e.again, w.queue.node.root.tree)
+}
+
+// leaveLine takes a workload out of line that is to wait with a claim.
+func (e *Engine) leaveLine(w *workload) {
+	w.claimed = &assignment{key: w.class.key, shape: w.class.shape}
 	e.dequeue(w)
-	q.pending++
-	e.setClaim(a, key)
-	t := q.node.root.tree
+	w.queue.pending++
+}
+
+// stepIn puts it in line again, as there is nothing for it to claim.
+func (e *Engine) stepIn(w *workload) {
+	w.claimed = nil
+	w.queue.pending--
+	e.enqueue(w)
+	e.inherit(w)
+}
+
+// wait lists a workload among those who wait with a claim.
+func (w *workload) wait() {
+	t := w.queue.node.root.tree
 	i, _ := slices.BinarySearchFunc(t.waiting, w, turn)
 	t.waiting = slices.Insert(t.waiting, i, w)
-	q.claims = append(q.claims, w)
-	e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
-	w.spec.Promised = true
+	w.queue.claims = append(w.queue.claims, w)
 }
 
 // dropPassing gives claims up on room that others leave for nobody in particular.
@@ -32,9 +54,9 @@ func (e *Engine) dropPassing(t *tree) {
 }
 
 // setClaim notes the room that a workload waits for, and keeps it from others.
-func (e *Engine) setClaim(a *assignment, key string) {
+func (e *Engine) setClaim(a *assignment) {
 	kept := *a
-	kept.key = key
+	kept.key = a.w.claimed.key
 	kept.counts = slices.Clone(a.counts)
 	kept.usage = slices.Clone(a.usage)
 	kept.flavors = make([][]int32, len(a.shape.podSets))
@@ -104,6 +126,7 @@ func (e *Engine) setAside(w *workload) {
 		e.backInLine(w)
 		e.park(w, ReasonPending, "Another workload has taken over the room that was made for it")
 		w.spec.Promised = false
+		e.inherit(w)
 	}
 }
 
@@ -118,8 +141,7 @@ func (t *tree) dropClaims(e *Engine) {
 	}
 }
 
-// completeClaims admits those whose room is there by now, on any flavor. The others claim what they would if they
-// were to do so now: a claim depends on how things stand, not on when it was made.
+// completeClaims admits those whose room came free in this decision, on any flavor.
 func (e *Engine) completeClaims(t *tree) {
 	if !t.touched || e.unready > 0 {
 		return
@@ -127,29 +149,22 @@ func (e *Engine) completeClaims(t *tree) {
 	t.touched = false
 	for _, w := range slices.Clone(t.waiting) {
 		if e.unready == 0 {
-			e.renew(w)
+			e.complete(w)
 		}
 	}
 }
 
-// renew admits a claim's holder, or has it claim what it would now.
-func (e *Engine) renew(w *workload) {
-	kept := w.claimed
+// complete admits a claim's holder if its room is there.
+func (e *Engine) complete(w *workload) {
 	a := e.newAssignment()
 	defer e.recycle(a)
 	e.liftClaim(w, false)
-	e.fitOnly(w, kept.shape, a)
+	e.fitOnly(w, w.claimed.shape, a)
 	e.putClaim(w)
-	switch {
-	case !a.promising():
-	case a.mode == fit:
-		e.unclaim(w, !slices.Equal(kept.usage, a.usage))
+	if a.mode == fit && a.promising() {
+		e.unclaim(w, !slices.Equal(w.claim, a.usage))
 		w.struck = e.decision
 		e.admit(a)
-	case w.renewed != e.decision && !a.asClaimed(kept):
-		w.renewed = e.decision // once in each, so that there is an end to it
-		e.liftClaim(w, true)
-		e.setClaim(a, kept.key)
 	}
 }
 
@@ -158,10 +173,6 @@ func (e *Engine) fitOnly(w *workload, s *shape, a *assignment) {
 	e.scratch.fitOnly = true
 	e.evaluate(w, s, a)
 	e.scratch.fitOnly = false
-}
-
-func (a *assignment) asClaimed(kept *assignment) bool {
-	return slices.Equal(a.counts, kept.counts) && slices.EqualFunc(a.flavors, kept.flavors, slices.Equal)
 }
 
 func (e *Engine) putClaim(w *workload) {
@@ -373,13 +384,17 @@ func (w *workload) mayTake(p *workload, borrows bool) bool {
 
 // allows says whether the policy lets w displace v.
 func (p PreemptionPolicy) allows(w, v *workload) bool {
+	equal := w.spec.Priority == v.spec.Priority && p == PreemptLowerOrNewerEqualPriority
+	return p.reaches(w.spec.Priority, v.spec.Priority) && (!equal || w.order < v.order)
+}
+
+// reaches is allows as far as priorities tell.
+func (p PreemptionPolicy) reaches(priority, victim int64) bool {
 	switch p {
 	case PreemptLowerPriority:
-		return v.spec.Priority < w.spec.Priority
+		return victim < priority
 	case PreemptLowerOrNewerEqualPriority:
-		return v.spec.Priority < w.spec.Priority || v.spec.Priority == w.spec.Priority && w.order < v.order
-	case PreemptAny:
-		return true
+		return victim <= priority
 	}
-	return false
+	return p == PreemptAny
 }

@@ -38,6 +38,10 @@ func (e *Engine) Decide(at time.Time) Plan {
 		e.reconsider(c)
 	}
 	e.curbed = e.curbed[:0]
+	for _, t := range e.again {
+		e.enlist(t)
+	}
+	e.again = e.again[:0]
 	e.noteUsage()
 	e.turnWithTime()
 	e.fireTimers(at)
@@ -112,13 +116,13 @@ func (e *Engine) decideTree(t *tree) {
 	for _, q := range t.queues {
 		e.refreshShares(q)
 	}
-	e.dropPassing(t)
-	e.handOver(t)
 	for _, c := range slices.Clone(t.reserving) {
 		t.shifts++
 		e.unpark(c) // reservations are made anew in each decision
 		e.settleReserve(c)
 	}
+	e.dropPassing(t)
+	e.handOver(t)
 	t.lending = true
 	for {
 		e.completeClaims(t)
@@ -340,9 +344,7 @@ func (e *Engine) process(a *assignment) {
 		e.admit(a)
 		return
 	}
-	if e.claim(a); a.partial {
-		e.renew(a.w) // those who leave may leave more than it had to ask for
-	}
+	e.claim(a)
 }
 
 func (a *assignment) fits(k int) bool {

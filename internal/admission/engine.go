@@ -75,6 +75,7 @@ type Engine struct {
 	reshaped bool     // cohorts or queues changed: link the trees before going on
 	work     []*tree  // trees in which something may be decided
 	unsorted bool     // work grew
+	again    []*tree  // in which somebody claimed room: the next decision may give it more or better
 	curbed   []*class // refused for what holds in this decision only: they look again in the next
 	review   []*workload
 	timers   heap[timer]
@@ -82,13 +83,14 @@ type Engine struct {
 	notesAt  time.Time              // when usage is noted next; zero: to be seen
 	evicting map[*workload]struct{} // holders on their way out
 	unnamed  []*workload            // of those, who has yet to be joined to the one it leaves for
-	heirs    []*workload            // who has yet to be given its claim again
+	heirs    []*workload            // who may have to be given its claim
 	unready  int                    // holders whose pods are awaited under BlockUntilReady
 
 	scratch  scratch
 	plan     Plan
 	decision uint64
 	hunts    uint64
+	capacity uint64 // counts changes of nodes and flavors
 	asked    uint64 // counts changes of what lines ask for
 	evals    int64  // workloads evaluated, for tests of how little work is done
 	revokes  int64  // admissions taken back in the decision that made them
@@ -124,16 +126,16 @@ type workload struct {
 	timer    time.Time
 	gone     bool
 	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
-	renewed  uint64 // decision in which its claim was changed last
 	aside    uint64 // decision in which its claim was set aside; at most once in each
 	barredIn uint64 // decision in which another queue took its admission back
 
-	roomFor  *workload // the one it was preempted for
-	left     bool      // it has let go for it
-	sought   string    // the UID of that one, when it was looked for
-	leaveFor int       // how many are leaving for it
-	leftFor  int       // how many have let go for it, and are in line again
-	heir     bool      // listed in Engine.heirs or tree.heirs
+	roomFor *workload   // the one it was preempted for
+	left    bool        // it has let go for it
+	stays   bool        // leaving, and taken to stay while claims are given
+	sought  string      // the UID of that one, when it was looked for
+	leavers []*workload // who is leaving for it
+	leftFor int         // how many have let go for it, and are in line again
+	heir    bool        // listed in Engine.heirs or tree.heirs
 }
 
 type localQueue struct {
@@ -396,6 +398,7 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 	}
 	f.spec, f.exists = spec, exists
 	f.version++
+	e.capacity++
 	for _, q := range e.queues { // waking is per queue; the order does not matter
 		if q.usesFlavor(i) {
 			q.wakeAll(e)
@@ -425,6 +428,7 @@ func (e *Engine) replaceNamespace(name string) {
 }
 
 func (ev CapacityChanged) apply(e *Engine) {
+	e.capacity++
 	if len(ev.Flavors) == 0 {
 		for _, f := range e.flavors {
 			e.wakePlacement(f)

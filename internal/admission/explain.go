@@ -278,7 +278,7 @@ func (e *Engine) explainBlockers(x *Explanation, m *miss) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.amountOf(m.fr), a.amountOf(m.fr)) })
+	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(amountOf(b.usage, m.fr), amountOf(a.usage, m.fr)) })
 	for _, v := range list {
 		if len(x.Blockers) == explainLimit {
 			return
@@ -294,18 +294,9 @@ func (w *workload) blocker(rule Reason) Blocker {
 	return Blocker{Workload: w.spec.Key, Queue: w.queue.name, Priority: w.spec.Priority, Rule: rule}
 }
 
-func (w *workload) amountOf(fr int32) int64 {
-	for _, u := range w.usage {
-		if u.fr == fr {
-			return u.v
-		}
-	}
-	return 0
-}
-
 func (w *workload) usesAny(list []amount) bool {
 	for _, u := range list {
-		if w.amountOf(u.fr) > 0 {
+		if amountOf(w.usage, u.fr) > 0 {
 			return true
 		}
 	}

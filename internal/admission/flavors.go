@@ -240,21 +240,12 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chos
 		chosen[i] = f.flavor
 		if best.mode < deferred {
 			fr := f.frs[slices.Index(grp.resources, t.resource)]
-			if !q.node.fits(fr, a.used(fr)+t.v, future) && !slices.Contains(a.need, fr) {
+			if !q.node.fits(fr, amountOf(a.usage, fr)+t.v, future) && !slices.Contains(a.need, fr) {
 				a.need = append(a.need, fr)
 			}
 		}
 	}
 	return true
-}
-
-func (a *assignment) used(fr int32) int64 {
-	for _, u := range a.usage {
-		if u.fr == fr {
-			return u.v
-		}
-	}
-	return 0
 }
 
 // tryFlavor rates one flavor: the worst over the resources it must supply.
@@ -293,7 +284,7 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice bool) (granular, Reason) {
 	n := a.w.queue.node
 	c := &n.cells[fr]
-	used := a.used(fr)
+	used := amountOf(a.usage, fr)
 	val := used + v
 	key := e.frs[fr]
 	if val > c.max {

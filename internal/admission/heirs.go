@@ -3,9 +3,9 @@ package admission
 import "slices"
 
 // For whom room is being made is told by the objects: those who leave, or left, name the one they make room for, and who
-// waits for them was told so. Such a claim lasts until its holder is admitted; when it got lost, by a restart, a change of
-// quotas or an eviction that could not be written, its holder is an heir and is given it again before anything else is
-// decided. A claim on room that others leave for nobody in particular is made anew in each decision.
+// waits for them was told so. Such a workload is an heir: before anything else is decided it is given a claim on that
+// room, in each decision anew. What it claimed before does not matter, so neither does a restart, a change of quotas or an eviction that
+// could not be written. A claim on room that others leave for nobody in particular lasts for one decision.
 
 // readName notes whom w makes room for, if an event says so and we do not know it yet.
 func (e *Engine) readName(w *workload, p *workload) {
@@ -22,30 +22,31 @@ func (e *Engine) readName(w *workload, p *workload) {
 
 // makeRoom joins one who leaves, or left, to the one it does so for; nil: to nobody.
 func (e *Engine) makeRoom(w, p *workload) {
-	if w.roomFor != nil {
-		*w.roomFor.room(w.left)--
+	switch from := w.roomFor; {
+	case from == nil:
+	case w.left:
+		from.leftFor--
+	default:
+		from.leavers = without(from.leavers, w)
 	}
 	w.roomFor, w.left, w.sought = p, !w.holds, ""
-	if p != nil {
-		w.sought = p.spec.UID
-		*p.room(w.left)++
+	switch {
+	case p == nil:
+		return
+	case w.left:
+		p.leftFor++
+	default:
+		p.leavers = append(p.leavers, w)
 	}
-}
-
-// room counts who leaves for w, or left for it.
-func (w *workload) room(left bool) *int {
-	if left {
-		return &w.leftFor
-	}
-	return &w.leaveFor
+	w.sought = p.spec.UID
 }
 
 // displaced: somebody makes room for w, or did and w was told to wait for that.
 func (w *workload) displaced() bool {
-	return w.leaveFor > 0 || w.leftFor > 0 && w.spec.Promised
+	return len(w.leavers) > 0 || w.leftFor > 0 && w.spec.Promised
 }
 
-// inherit lists a workload to be given its claim again.
+// inherit lists a workload that is to be given its claim, if it is an heir.
 func (e *Engine) inherit(w *workload) {
 	if !w.heir {
 		w.heir = true
@@ -53,7 +54,7 @@ func (e *Engine) inherit(w *workload) {
 	}
 }
 
-// callHeirs sends those without their claims to their trees. Names are looked up for all at once: there are some after
+// callHeirs sends heirs who have no claim to their trees. Names are looked up for all at once: there are some after
 // a restart only.
 func (e *Engine) callHeirs() {
 	if len(e.unnamed) > 0 {
@@ -85,48 +86,81 @@ func (e *Engine) callHeirs() {
 	e.heirs = e.heirs[:0]
 }
 
-// handOver gives heirs their claims again: each has the room that was made for it, and nobody else's.
+// heir is a workload with what it claims so far; nil: it stands in line.
+type heir struct {
+	w   *workload
+	had *assignment
+}
+
+// handOver gives heirs their claims: each has the room that was made for it, and nobody else's. Others hear only of claims
+// that are not as they were; and if nothing changed since, none are.
 func (e *Engine) handOver(t *tree) {
-	if len(t.heirs) == 0 || e.unready > 0 {
+	as := [2]uint64{t.shifts, e.capacity}
+	if e.unready > 0 || len(t.heirs) == 0 && (len(t.waiting) == 0 || t.handedAt == as) {
 		return
 	}
-	heirs := slices.DeleteFunc(t.heirs, func(w *workload) bool {
-		w.heir = w.class != nil && w.queue.node.root.tree == t
-		return !w.heir
-	})
-	t.heirs = nil
-	slices.SortFunc(heirs, turn)
-	rooms := map[*workload][]*workload{}
-	for v := range e.evicting { // who leaves is moved out of the future and back: that commutes
-		if p := v.roomFor; p != nil && p.heir && v.queue.node.root == t.root && p.queue.node.root == t.root {
-			rooms[p] = append(rooms[p], v)
+	t.handedAt, t.touched = as, false
+	heirs := make([]heir, 0, len(t.heirs)+len(t.waiting))
+	for _, w := range t.heirs {
+		if w.heir = false; w.class != nil && w.displaced() && w.queue.node.root.tree == t {
+			e.leaveLine(w)
+			heirs = append(heirs, heir{w, nil})
 		}
 	}
-	for _, room := range rooms {
-		e.setAllLeaving(room, false)
+	for _, w := range t.waiting {
+		e.liftClaim(w, false)
+		heirs = append(heirs, heir{w, w.claimed})
+		w.claim = nil
+		w.queue.claims = w.queue.claims[:0]
 	}
-	for _, w := range heirs {
-		w.heir = false
-		e.giveRoom(w, rooms[w])
+	t.heirs, t.waiting = t.heirs[:0], t.waiting[:0]
+	slices.SortFunc(heirs, func(a, b heir) int { return turn(a.w, b.w) })
+	for _, h := range heirs {
+		e.letStay(h.w)
+	}
+	for _, h := range heirs {
+		e.giveRoom(h)
+	}
+	for _, h := range heirs {
+		if q := h.w.queue; h.had != nil && t.policy != PolicyFIFO && len(q.claims) == 0 {
+			q.wakeAll(e) // the next may take from others now
+		}
 	}
 }
 
-func (e *Engine) setAllLeaving(room []*workload, leaving bool) {
-	for _, v := range room {
-		e.setLeaving(v, leaving)
+// letStay puts those who leave for w back into the future while it is looked at who can have what.
+func (e *Engine) letStay(w *workload) {
+	for _, v := range w.leavers {
+		if v.leaving {
+			v.leaving, v.stays = false, true
+			delete(e.evicting, v)
+			e.shift(v, 1)
+		}
 	}
 }
 
-// giveRoom gives w a claim on the room that is being made for it. If that is not enough, because not all
+// letGo is the reverse of letStay.
+func (e *Engine) letGo(w *workload) {
+	for _, v := range w.leavers {
+		if v.stays {
+			v.leaving, v.stays = true, false
+			e.evicting[v] = struct{}{}
+			e.shift(v, -1)
+		}
+	}
+}
+
+// giveRoom gives an heir a claim on the room that is being made for it. If that is not enough, because not all
 // evictions were written, it finds its victims again as if none had been told yet.
-func (e *Engine) giveRoom(w *workload, room []*workload) {
-	e.setAllLeaving(room, true)
+func (e *Engine) giveRoom(h heir) {
+	w, s := h.w, h.w.claimed.shape
+	e.letGo(w)
 	a := e.newAssignment()
 	defer e.recycle(a)
-	if e.fitOnly(w, w.class.shape, a); !a.promising() && len(room) > 0 {
-		e.setAllLeaving(room, false)
-		e.evaluate(w, w.class.shape, a)
-		e.setAllLeaving(room, true)
+	if e.fitOnly(w, s, a); !a.promising() && len(w.leavers) > 0 {
+		e.letStay(w)
+		e.evaluate(w, s, a)
+		e.letGo(w)
 		if a.promising() {
 			told := func(v victim) bool { return v.w.leaving }
 			if a.victims = slices.DeleteFunc(a.victims, told); len(a.victims) == 0 && a.mode != fit {
@@ -134,11 +168,34 @@ func (e *Engine) giveRoom(w *workload, room []*workload) {
 			}
 		}
 	}
-	switch {
-	case !a.promising():
-		return // it stands in line like others
-	case a.mode == fit:
-		w.struck = e.decision
+	if h.had != nil && a.promising() && a.mode != fit && len(a.victims) == 0 && a.asClaimed(h.had) {
+		h.had.placed = a.placed
+		w.claim, w.claimed = h.had.usage, h.had
+		e.putClaim(w)
+		w.wait()
+		return
 	}
-	e.process(a)
+	if h.had != nil {
+		for _, u := range h.had.usage {
+			e.freed(w.queue, u.fr)
+		}
+	}
+	if a.promising() {
+		if a.mode == fit {
+			w.struck = e.decision
+		}
+		e.process(a)
+	}
+	switch {
+	case w.holds:
+		w.claimed = nil
+		w.queue.pending--
+	case w.claim == nil: // it stands in line like others
+		e.stepIn(w)
+	}
+}
+
+// asClaimed: nothing is different from a claim so far.
+func (a *assignment) asClaimed(had *assignment) bool {
+	return slices.Equal(a.counts, had.counts) && slices.EqualFunc(a.flavors, had.flavors, slices.Equal) && a.borrow == had.borrow
 }

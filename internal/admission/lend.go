@@ -264,7 +264,7 @@ func (e *Engine) spare(t *tree, q *queue, fr int32) int64 {
 		e.scratch.owners = b.demand[fr].within(e.scratch.owners[:0], 0, own, few)
 		for _, o := range e.scratch.owners {
 			if e.admissible(o, nil) {
-				most = min(most, q.node.besides(b.node, fr)-o.ask(fr))
+				most = min(most, q.node.besides(b.node, fr)-amountOf(o.asks, fr))
 				break
 			}
 		}
@@ -282,15 +282,6 @@ func (n *node) besides(o *node, fr int32) int64 {
 		sum += o.cells[fr].localFree(future)
 	}
 	return sum + meet.available(fr, future)
-}
-
-func (c *class) ask(fr int32) int64 {
-	for _, u := range c.asks {
-		if u.fr == fr {
-			return u.v
-		}
-	}
-	return 0
 }
 
 // lendRest lets those who stepped back have what is left; false if nobody did.

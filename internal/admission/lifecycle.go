@@ -296,20 +296,14 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 		q.node.changed = true
 		return
 	}
+	if v < 0 {
+		q.node.add(fr, v, k)
+		e.freed(q, fr)
+		return
+	}
 	t := q.node.root.tree
 	t.version++
 	t.shifts++
-	if v < 0 {
-		t.touched, t.loose = true, true
-		t.helps++
-		if int(fr) < len(t.freed) { // the tree of a queue that is gone has nobody to help
-			t.freed[fr] = true
-		}
-		q.node.add(fr, v, k)
-		t.rebalance(q, fr)
-		e.enlist(t)
-		return
-	}
 	if k == now {
 		q.node.add(fr, v, k)
 		return
@@ -330,6 +324,20 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	if !t.listed && (len(t.tilted) > 0 || t.fickle()) {
 		e.enlist(t)
 	}
+}
+
+// freed notes that a queue uses less, or will.
+func (e *Engine) freed(q *queue, fr int32) {
+	t := q.node.root.tree
+	t.version++
+	t.shifts++
+	t.touched, t.loose = true, true
+	t.helps++
+	if int(fr) < len(t.freed) { // the tree of a queue that is gone has nobody to help
+		t.freed[fr] = true
+	}
+	t.rebalance(q, fr)
+	e.enlist(t)
 }
 
 // usageOf is the quota a holder's admission takes, less the pods that finished.

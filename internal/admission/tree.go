@@ -57,6 +57,15 @@ type amount struct {
 	v  int64
 }
 
+func amountOf(list []amount, fr int32) int64 {
+	for _, u := range list {
+		if u.fr == fr {
+			return u.v
+		}
+	}
+	return 0
+}
+
 func satAdd(a, b int64) int64 { return min(a+b, unlimited) }
 
 // localFree is guaranteed quota that is unused; it is invisible to the parent.
@@ -179,7 +188,8 @@ type tree struct {
 	loose      bool        // freed has a set entry
 	touched    bool        // usage went down: a waiting claim may be complete
 	waiting    []*workload // holders of claims, in the order of their turns
-	heirs      []*workload // who is given its claim again before anything is decided
+	heirs      []*workload // who has no claim yet on the room that is made for it
+	handedAt   [2]uint64   // shifts and Engine.capacity when claims were given last
 	version    uint64      // counts usage changes
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone

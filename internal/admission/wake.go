@@ -249,7 +249,6 @@ type hope struct {
 
 	stay    int64 // who takes more than this of what is free would step back
 	skipped bool  // somebody was passed over for that
-	waiting bool  // others wait for room that may be taken over
 }
 
 // hopeFor is what holds for all priorities, kept while the queue looks for the next and nothing changes.
@@ -270,10 +269,16 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 	if l.givenAt != q.turnover {
 		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
 	}
-	own := l.given
+	ours, theirs := t.claimed(q, fr, l.priority)
+	own := l.given + ours
+	with := func(v int64) int64 { // what can be taken over of others: on own quota, unless it may displace and borrow
+		if q.spec.Preemption.BorrowWithinCohort {
+			return v + theirs
+		}
+		return max(v, min(v+theirs, h.own+own))
+	}
 	o := *h
-	o.reach, o.tied = h.taken+own, h.free+own
-	o.calm, o.waiting = h.free, len(t.waiting) > 0
+	o.reach, o.tied, o.calm = with(h.taken+own), with(h.free+own), with(h.free+ours)
 	if t.admittedIn == e.decision { // there may be something to take back
 		o.calm = o.reach
 	}
@@ -283,7 +288,7 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 			h.lent = max(0, e.spare(t, q, fr))
 		}
 		o.stay = max(h.own, h.lent)
-		if bound := o.stay + own; bound < o.reach {
+		if bound := with(o.stay + own); bound < o.reach {
 			o.reach = bound
 			t.lendLater(fr)
 		}
@@ -300,7 +305,7 @@ func (h *hope) over(c *class, need int64) bool {
 		return false
 	case c.patient && need > h.calm && h.free <= 0: // nothing to take, and nothing to keep
 		return false
-	case c.barred && need > h.tied && !h.waiting:
+	case c.barred && need > h.tied:
 		return false
 	case c.shape.simple && need > h.stay && need <= h.free:
 		c.refusedAt, h.skipped = h.helps, true // as if it had stepped back
@@ -322,6 +327,20 @@ func (t *tree) reach(q *queue, fr int32) int64 {
 		taken = min(taken, c.nominal-c.use[future])
 	}
 	return max(free, taken)
+}
+
+// claimed is at most what someone could take over of what others of the queue wait for, and of other queues.
+func (t *tree) claimed(q *queue, fr int32, priority int64) (ours, theirs int64) {
+	p := &q.spec.Preemption
+	for _, w := range t.waiting {
+		switch {
+		case w.queue == q && p.WithinQueue.reaches(priority, w.spec.Priority):
+			ours += amountOf(w.claim, fr)
+		case w.queue != q && w.claimed.borrow > 0 && t.policy == PolicyFIFO && p.ReclaimWithinCohort.reaches(priority, w.spec.Priority):
+			theirs += amountOf(w.claim, fr)
+		}
+	}
+	return ours, theirs
 }
 
 // reclaimable is at most what other queues could be made to give up.
@@ -351,11 +370,7 @@ func (q *queue) displaceable(fr int32, priority int64) int64 {
 		if w.leaving {
 			continue
 		}
-		for _, u := range w.usage {
-			if u.fr == fr {
-				sum += u.v
-			}
-		}
+		sum += amountOf(w.usage, fr)
 	}
 	return sum
 }
