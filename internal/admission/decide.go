@@ -461,10 +461,11 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 			e.flavors[f].refuse(c)
 		}
 	}
-	if len(a.shape.groups) > 1 && c.queue.choice {
+	if a.thwarted || len(a.shape.groups) > 1 && c.queue.choice {
 		e.watch(c)
 		return
 	}
+	e.unwatch(c)
 	if a.shape.shrinks { // fewer pods may do: whatever is freed counts
 		for _, g := range c.queue.groups {
 			for _, f := range g.flavors {
@@ -491,7 +492,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient && !a.curbed &&
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient && !a.curbed && !a.thwarted &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

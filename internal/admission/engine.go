@@ -92,6 +92,7 @@ type Engine struct {
 	hunts    uint64
 	capacity uint64 // counts changes of nodes and flavors
 	asked    uint64 // counts changes of what lines ask for
+	fickle   int    // classes listed in queue.fickle
 	evals    int64  // workloads evaluated, for tests of how little work is done
 	revokes  int64  // admissions taken back in the decision that made them
 }

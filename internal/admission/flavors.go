@@ -41,6 +41,7 @@ type assignment struct {
 	until     time.Time // patient no longer than this
 	kept      []amount  // then, what is free of the room it will have
 	curbed    bool      // someone it could displace keeps its place in this decision
+	thwarted  bool      // it could displace someone, who would only come back
 	avoid     []int32   // flavors whose nodes had no room
 	failed    *Refusal
 	joint     bool        // picks says which flavors to try

@@ -101,6 +101,10 @@ func (e *Engine) unlist(c *class) {
 		c.queue.demand[u.fr].remove(ask{u.v, c})
 	}
 	c.asks = nil
+	if t := c.queue.node.root.tree; e.anyFickle(t) {
+		t.shifts++
+		e.enlist(t)
+	}
 }
 
 // plainUsage is what workloads of a shape take in a queue, if only one answer is possible.

@@ -321,7 +321,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 		}
 	}
 	t.rebalance(q, fr)
-	if !t.listed && (len(t.tilted) > 0 || t.fickle()) {
+	if !t.listed && (len(t.tilted) > 0 || e.anyFickle(t)) {
 		e.enlist(t)
 	}
 }

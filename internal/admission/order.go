@@ -226,7 +226,7 @@ func (e *Engine) dissolve(c *class) {
 	}
 	c.parked = false
 	q.waitNoMore(c)
-	q.unwatch(c)
+	e.unwatch(c)
 	e.unreserve(c)
 	e.unlist(c)
 	delete(q.classes, c.key)

@@ -29,7 +29,7 @@ func (e *Engine) attemptPartial(a *assignment) {
 
 // noteLater keeps what may let the workload displace more later on, of a try that came to nothing.
 func (a *assignment) noteLater(b *assignment) {
-	a.barred, a.curbed = a.barred || b.barred, a.curbed || b.curbed
+	a.barred, a.curbed, a.thwarted = a.barred || b.barred, a.curbed || b.curbed, a.thwarted || b.thwarted
 	if b.patient {
 		a.bePatient(b.until)
 	}

@@ -480,6 +480,7 @@ func (e *Engine) futile(s *search) bool {
 		return v.w.queue != s.a.w.queue && (s.comesBack(v.w, v.w.usage) || e.avenged(s, v.w.queue))
 	})
 	e.pretend(s, -1)
+	s.a.thwarted = s.a.thwarted || back
 	return back
 }
 

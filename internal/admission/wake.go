@@ -175,19 +175,22 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 }
 
 // Where several pod sets choose between several flavors, more usage elsewhere can help, too: the first pod set
-// then takes another flavor and leaves room for the next. So they are looked at after every change.
+// then takes another flavor and leaves room for the next. And who would displace others if they did not come straight back may do so once
+// they cannot. So they are looked at after every change.
 
 // watch lists a parked class as one that any change of usage may help.
 func (e *Engine) watch(c *class) {
 	if !c.fickle {
 		c.fickle = true
+		e.fickle++
 		c.queue.fickle = append(c.queue.fickle, c)
 	}
 }
 
-func (q *queue) unwatch(c *class) {
-	if c.fickle {
+func (e *Engine) unwatch(c *class) {
+	if q := c.queue; c.fickle {
 		c.fickle = false
+		e.fickle--
 		i := slices.Index(q.fickle, c)
 		q.fickle = slices.Delete(q.fickle, i, i+1)
 	}
@@ -198,8 +201,8 @@ func (c *class) outdated(t *tree) bool {
 	return c.refusedAt != t.helps || c.fickle && c.refusedIn != t.shifts
 }
 
-func (t *tree) fickle() bool {
-	return slices.ContainsFunc(t.queues, func(q *queue) bool { return len(q.fickle) > 0 })
+func (e *Engine) anyFickle(t *tree) bool {
+	return e.fickle > 0 && slices.ContainsFunc(t.queues, func(q *queue) bool { return len(q.fickle) > 0 })
 }
 
 func (t *tree) fickleFirst(q *queue) *class {
