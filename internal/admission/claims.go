@@ -134,6 +134,7 @@ func (e *Engine) setAside(w *workload) {
 func (t *tree) dropClaims(e *Engine) {
 	for _, w := range slices.Clone(t.waiting) {
 		e.backInLine(w)
+		w.spec.Promised = true // whatever those it stands with were told
 		e.inherit(w)
 	}
 	for _, c := range slices.Clone(t.reserving) {
