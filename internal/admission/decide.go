@@ -439,7 +439,9 @@ func (e *Engine) settleRefusal(a *assignment) {
 	if c.queue.spec.StrictFIFO || len(a.kept)+len(c.lifted) > 0 {
 		e.reserve(c, a)
 	}
-	c.refusedIn = c.queue.node.root.tree.shifts
+	// What it kept so far and leaves to others is of no help to itself.
+	t := c.queue.node.root.tree
+	c.refusedAt, c.refusedIn = t.helps, t.shifts
 }
 
 // refusal is the token for why the assignment is not possible now.
