@@ -126,6 +126,38 @@ func TestStatefulSet(t *testing.T) {
 	gone(t, manager, ns, &kueue.WorkloadList{}, &corev1.PodList{})
 }
 
+// A StatefulSet that a manager with Kueue sends here is run: its pods are those of
+// the workload that it names.
+func TestStatefulSetOfKueues(t *testing.T) {
+	ns := arena(t, "4", "0", "east")
+	object := samples(t, ns, "statefulset")[0]
+	object.SetLabels(with(object.GetLabels(), kueue.MultiKueueOriginLabel, "another"))
+	object.SetAnnotations(with(object.GetAnnotations(), "kueue.x-k8s.io/prebuilt-workload-name", "sent"))
+	set := &appsv1.StatefulSet{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, set); err != nil {
+		t.Fatal(err)
+	}
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ns, Name: "sent", Labels: map[string]string{kueue.MultiKueueOriginLabel: "another"},
+			Annotations: map[string]string{"kueue.x-k8s.io/is-group-workload": "true"},
+		},
+		Spec: kueue.WorkloadSpec{QueueName: "main", PodSets: []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: set.Spec.Template.Spec}}}},
+	}
+	wl.Spec.PodSets[0].Template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	east.Make(t, wl)
+	condition(t, east, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	east.Make(t, object)
+	if wl = condition(t, east, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue); !metav1.IsControlledBy(wl, object) {
+		t.Errorf("the workload belongs to %+v", wl.OwnerReferences)
+	}
+	up(t, east, ns, 2)
+	all := &kueue.WorkloadList{}
+	if err := east.List(t.Context(), all, client.InNamespace(ns)); err != nil || len(all.Items) != 1 {
+		t.Errorf("there are %d workloads, %v", len(all.Items), err)
+	}
+}
+
 var leaderWorkerSet = schema.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"}
 
 const groupIndex = "leaderworkerset.sigs.k8s.io/group-index"
