@@ -17,6 +17,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // groupPrefix marks requests that are for a group: no object's name has a slash.
@@ -182,10 +184,14 @@ func (c *pods) forgetGroup(ctx context.Context, namespace, group string) error {
 	if wl.Annotations[IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
 		return nil // its pods are yet to come
 	}
-	if wl.Labels[kueue.MultiKueueOriginLabel] != "" && metav1.GetControllerOf(wl) != nil {
-		return nil // its object will have other pods, and go when the cluster says so that sent it
+	if wl.Labels[kueue.MultiKueueOriginLabel] == "" || metav1.GetControllerOf(wl) == nil || wl.DeletionTimestamp != nil {
+		return c.drop(ctx, wl)
 	}
-	return c.drop(ctx, wl)
+	// Its object will have other pods, and it goes when the cluster says so that sent it.
+	if workload.IsEvicted(wl) && workload.HasReservation(wl) {
+		return c.release(ctx, wl, false)
+	}
+	return nil
 }
 
 func podVars(pod *corev1.Pod) (map[string]any, error) {

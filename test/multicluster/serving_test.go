@@ -232,7 +232,15 @@ func TestLeaderWorkerSet(t *testing.T) {
 	stayGated(t, manager, client.InNamespace(ns))
 	gone(t, other, ns, &kueue.WorkloadList{}, listOf(object))
 
-	// One group less: the other goes on.
+	// One group stops, and comes back to where the other is.
+	patch(t, manager, second, `{"spec":{"active":false}}`)
+	worker.WaitGone(t, second.DeepCopy())
+	up(t, worker, ns, 3) // of the first
+	makeGroup(t, worker, there, "1")
+	patch(t, manager, second, `{"spec":{"active":true}}`)
+	runsIn(t, second, name)
+	up(t, worker, ns, 6)
+
 	patch(t, manager, object, `{"spec":{"replicas":1}}`)
 	removeGroup(t, manager, ns, "1")
 	worker.WaitGone(t, second.DeepCopy())

@@ -88,8 +88,10 @@ func TestStoppedAndRestarted(t *testing.T) {
 func TestDeactivatedAndReactivated(t *testing.T) {
 	ns := queueFor(t, "4")
 	job, wl := running(t, ns, "one")
+	waitReason(t, wl, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted)
 	patch(t, wl, `{"spec":{"active":false}}`)
 	waitReason(t, wl, kueue.WorkloadRequeued, false, kueue.WorkloadDeactivated)
+	waitReason(t, wl, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForStart)
 	waitJob(t, job, func(j *batchv1.Job) error {
 		if !ptr.Deref(j.Spec.Suspend, false) {
 			return fmt.Errorf("it runs")
