@@ -8,6 +8,10 @@
 // made beside it, and the check is ready. While the job runs its status comes
 // back, and when it has ended here or there, everything there is removed.
 //
+// Where a job has several workloads, as a LeaderWorkerSet has one for each group,
+// the first is sent out alone and the others go where it runs; the job there is
+// one, and goes with the last of them.
+//
 //	decide.go      what is to be done about a workload, from what is seen of it here and there; no client, no clock
 //	dispatch.go    which clusters are nominated
 //	workload.go    looks, decides, and has it done
