@@ -295,10 +295,6 @@ func (c *controller) giveBack(ctx context.Context, j job, wl *kueue.Workload, fo
 	return c.release(ctx, wl, forGood)
 }
 
-func (c *controller) notStarted(wl *kueue.Workload) bool {
-	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
-}
-
 // follow takes changes of a job over into its workload, and reports whether it
 // changed that.
 func (c *controller) follow(ctx context.Context, j job, wl *kueue.Workload) (bool, error) {
@@ -529,51 +525,6 @@ func (c *controller) stop(ctx context.Context, j job, why string) error {
 	}
 	c.recorder.Eventf(j.meta(), nil, corev1.EventTypeNormal, "Stopped", "Stop", "The job is stopped: %s", why)
 	return nil
-}
-
-// reportProgress writes how far a running job has come.
-func (c *controller) reportProgress(ctx context.Context, j job, wl *kueue.Workload) error {
-	ready, err := j.ready(wl)
-	if err != nil {
-		return err
-	}
-	reclaimable, err := j.reclaimable(wl)
-	if err != nil {
-		return err
-	}
-	return c.report(ctx, wl, func(wl *kueue.Workload) bool {
-		changed := !equality.Semantic.DeepEqual(reclaimable, wl.Status.ReclaimablePods)
-		wl.Status.ReclaimablePods = reclaimable
-		return c.reportReadiness(wl, ready) || changed
-	})
-}
-
-func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
-	had := workload.HadPodsReady(wl)
-	switch was := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); {
-	case ready && had && was.Status == metav1.ConditionTrue:
-		return false
-	case ready && had:
-		return workload.PodsReady(wl, true, kueue.WorkloadRecovered, "All pods reached readiness and the workload is running", c.now())
-	case ready:
-		return workload.PodsReady(wl, true, kueue.WorkloadStarted, "All pods reached readiness and the workload is running", c.now())
-	case had:
-		return workload.PodsReady(wl, false, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery", c.now())
-	}
-	return c.notStarted(wl)
-}
-
-// report writes what the job says of itself, if that is news.
-func (c *controller) report(ctx context.Context, wl *kueue.Workload, change func(*kueue.Workload) bool) error {
-	wl = wl.DeepCopy()
-	if !change(wl) {
-		return nil
-	}
-	data, err := workload.JobPatch(wl)
-	if err != nil {
-		return err
-	}
-	return c.apply(ctx, wl, data, workload.JobManager)
 }
 
 // release gives an evicted workload's quota back. It stands in line again, unless
