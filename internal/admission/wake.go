@@ -90,8 +90,18 @@ func (e *Engine) reconsider(c *class) {
 }
 
 // wake tells the queues which flavor-resources were freed, or began to be
-// borrowed by some node, since the last look.
+// borrowed by some node, since the last look. Where shares decide, all of them count.
 func (e *Engine) wake(t *tree) {
+	if t.policy != PolicyFIFO && (t.loose || len(t.tilted) > 0) {
+		for _, q := range t.queues {
+			for fr := range q.waits {
+				q.heed(int32(fr))
+			}
+		}
+		clear(t.freed)
+		t.loose, t.tilted = false, t.tilted[:0]
+		return
+	}
 	if t.loose {
 		t.loose = false
 		for fr, freed := range t.freed {
