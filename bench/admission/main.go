@@ -14,7 +14,7 @@ import (
 func main() {
 	var (
 		only    = flag.String("case", "", "run this case only: baseline, longer, largescale, preemption, fairsharing, fairoverload or scaling")
-		rounds  = flag.Int("rounds", 3, "times the sides run a case in turn; the median counts")
+		rounds  = flag.Int("rounds", 3, "times the sides run a case in turn, and a backlog is worked off; the median counts")
 		docs    = flag.String("docs", "", "folder to write the tables and the plot into")
 		profile = flag.String("cpuprofile", "", "file to write a CPU profile to")
 		largest = flag.Int("largest", 1_000_000, "largest backlog of the scaling case")
@@ -60,7 +60,7 @@ func run(only, sides string, rounds, largest int, docs, profile string) (err err
 	}
 	var scaling []series
 	if only == "" || only == "scaling" {
-		if scaling, err = scale(largest); err != nil {
+		if scaling, err = scale(largest, rounds); err != nil {
 			return err
 		}
 	}
