@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -58,6 +60,11 @@ func TestLost(t *testing.T) {
 
 	toEast.Cut()
 	standing(t, "east", metav1.ConditionFalse, "ClientConnectionFailed")
+	lostAfter := func(timeout *metav1.Duration) {
+		manager.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) { cfg.MultiKueue.WorkerLostTimeout = timeout })
+	}
+	t.Cleanup(func() { lostAfter(nil) })
+	lostAfter(&metav1.Duration{Duration: time.Second})
 	patch(t, west, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, quotaOf(ns, "4"))
 	runsIn(t, wl, "west")
 	if pods := podsIn(t, east, ns); len(pods) != 1 {

@@ -37,9 +37,6 @@ var manager, east, west *sandbox.Cluster
 // Lines by which the manager reaches them.
 var toEast, toWest *line
 
-// lostAfter is the manager's workerLostTimeout.
-const lostAfter = 10 * time.Second
-
 type nested func() int
 
 func (n nested) Run() int { return n() }
@@ -52,7 +49,7 @@ func TestMain(m *testing.M) {
 	managing := sandbox.Options{Nodes: "1x1:H100-80G", Queue: func(cfg *v1alpha1.QueueConfiguration) {
 		cardsAlone(cfg)
 		cfg.MultiKueue = v1alpha1.MultiKueue{
-			WorkerLostTimeout: &metav1.Duration{Duration: lostAfter}, GCInterval: &metav1.Duration{Duration: 2 * time.Second},
+			GCInterval: &metav1.Duration{Duration: 2 * time.Second},
 		}
 	}}
 	test := nested(func() int {
