@@ -48,7 +48,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.reviewHolders(at)
 	e.callHeirs()
 	for len(e.work) > 0 && !e.opts.HoldersOnly {
-		if e.unsorted || e.opts.BlockUntilReady {
+		if e.unsorted || e.opts.BlockUntilReady && e.unready == 0 {
 			slices.SortFunc(e.work, e.laterTree)
 			e.unsorted = false
 		}
@@ -86,12 +86,17 @@ func (e *Engine) laterTree(a, b *tree) int {
 	return strings.Compare(b.root.name, a.root.name)
 }
 
-// head is the workload of the tree that is first by priority and age.
+// head is the workload of the tree that is first by priority and age, whether it is known to be inadmissible or not.
 func (t *tree) head() *workload {
 	var best *workload
+	if len(t.waiting) > 0 {
+		best = t.waiting[0]
+	}
 	for _, q := range t.queues {
-		if w := q.head(); w != nil && (best == nil || turn(w, best) < 0) {
-			best = w
+		for _, c := range q.classes { // the first is the first in any order
+			if w := c.members[0]; best == nil || turn(w, best) < 0 {
+				best = w
+			}
 		}
 	}
 	return best
@@ -127,7 +132,7 @@ func (e *Engine) decideTree(t *tree) {
 	for {
 		e.completeClaims(t)
 		e.wake(t)
-		if !e.round(t) && !t.loose && len(t.tilted) == 0 && !t.touched && !e.tryAgain(t) && !e.lendRest(t) {
+		if !e.round(t) && !t.loose && len(t.tilted) == 0 && (!t.touched || e.unready > 0) && !e.tryAgain(t) && !e.lendRest(t) {
 			return
 		}
 	}

@@ -47,10 +47,11 @@ type worldConfig struct {
 	patience   time.Duration
 	weights    bool // fair-sharing weights, 0 among them
 	strategies []FairStrategy
+	block      bool // nobody is admitted while the pods of someone admitted are not ready
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptAfter: cfg.patience, FairStrategies: cfg.strategies}), t: t, cfg: cfg}
+	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptAfter: cfg.patience, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
 	w.namespace("default", nil)
 	for i := range cfg.flavors {
 		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
@@ -162,6 +163,14 @@ func (w *world) step() {
 	if len(keys) == 0 && what != "quota" && what != "cohort" {
 		what = "new"
 	}
+	if w.cfg.block && rapid.Bool().Draw(w.t, "pods become ready") {
+		for _, k := range keys {
+			if wl := w.workloads[k]; wl.Admission != nil {
+				wl.PodsReady = true
+				w.workload(wl)
+			}
+		}
+	}
 	pick := func() Workload { return w.workloads[rapid.SampledFrom(keys).Draw(w.t, "which")] }
 	switch what {
 	case "new":
@@ -209,6 +218,7 @@ var worldConfigs = map[string]worldConfig{
 	"usage":      {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true},
 	"usage2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, usage: true, patience: time.Minute},
 	"patience":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, patience: time.Minute},
+	"blocked":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, block: true},
 	"patient":    {flavors: 1, policy: PolicyDRF, preemption: true, patience: time.Minute},
 }
 
@@ -557,7 +567,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 			for k := range byPreemptor {
 				wl := w.workloads[k]
-				better := w.outdone(w.e.workloads[k], strikers)
+				better := w.outdone(w.e.workloads[k], strikers) || w.e.unready > 0
 				if wl.Admission == nil && w.e.workloads[k].claim == nil && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
