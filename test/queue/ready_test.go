@@ -68,7 +68,7 @@ func TestPodsReady(t *testing.T) {
 		t.Errorf("it came again once: %+v", state)
 	}
 	outOfPatience(t, stuck, kueue.WorkloadAdmitted)
-	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadDeactivated)
+	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadDeactivated+"DueTo"+kueue.WorkloadRequeuingLimitExceeded)
 	if ptr.Deref(stuck.Spec.Active, true) {
 		t.Error("it tried often enough, and is still active")
 	}
