@@ -268,7 +268,7 @@ func (e *Engine) spare(t *tree, q *queue, fr int32) int64 {
 		e.scratch.owners = b.demand[fr].within(e.scratch.owners[:0], 0, own, few)
 		for _, o := range e.scratch.owners {
 			if e.admissible(o, nil) {
-				most = min(most, q.node.besides(b.node, fr)-amountOf(o.asks, fr))
+				most = min(most, max(q.node.besides(b.node, fr)-amountOf(o.asks, fr), q.node.unlent(b.node, fr)))
 				break
 			}
 		}
@@ -286,6 +286,18 @@ func (n *node) besides(o *node, fr int32) int64 {
 		sum += o.cells[fr].localFree(future)
 	}
 	return sum + meet.available(fr, future)
+}
+
+// unlent is the most a node can have without borrowing at every level below where it meets another, which
+// could take nothing back from it then.
+func (n *node) unlent(o *node, fr int32) int64 {
+	most, below := int64(0), int64(0)
+	for ; !o.under(n); n = n.parent {
+		c := &n.cells[fr]
+		most = max(most, c.subtree-c.use[future]+below)
+		below += c.localFree(future)
+	}
+	return most
 }
 
 // lendRest lets those who stepped back have what is left; false if nobody did.
