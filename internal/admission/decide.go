@@ -435,8 +435,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 	}
 	e.parkClass(c, v)
 	c.refusedAt = c.queue.node.root.tree.helps
-	c.patient, c.until, c.barred = a.patient, a.until, a.barred
-	e.setTimer(a.w.chance(), a.w)
+	e.heldUp(c, a)
 	if a.curbed || a.w.barredIn == e.decision {
 		e.curbed = append(e.curbed, c)
 	}
@@ -447,6 +446,12 @@ func (e *Engine) settleRefusal(a *assignment) {
 	// What it kept so far and leaves to others is of no help to itself.
 	t := c.queue.node.root.tree
 	c.refusedAt, c.refusedIn = t.helps, t.shifts
+}
+
+// heldUp notes what keeps a class from displacing others for a time.
+func (e *Engine) heldUp(c *class, a *assignment) {
+	c.patient, c.until, c.barred = a.patient, a.until, a.barred
+	e.setTimer(a.w.chance(), a.w)
 }
 
 // refusal is the token for why the assignment is not possible now.

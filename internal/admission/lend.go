@@ -234,6 +234,7 @@ func (e *Engine) stepBack(a *assignment) {
 	t := c.queue.node.root.tree
 	e.sleep(c)
 	e.settleReserve(c)
+	e.heldUp(c, a)
 	c.refusedAt, c.refusedIn = t.helps, t.shifts
 	a.misses = a.misses[:0]
 	for _, u := range a.usage {
