@@ -37,6 +37,13 @@ func (t *tree) rebalance(q *queue, fr int32) {
 	}
 }
 
+// rebalance does so after usage was moved out of the way and back.
+func (q *queue) rebalance(usage []amount) {
+	for _, u := range usage {
+		q.node.root.tree.rebalance(q, u.fr)
+	}
+}
+
 // rebalanceAll starts anew after the tree was linked.
 func (t *tree) rebalanceAll(frs int) {
 	t.balance = append(t.balance[:0], make([]balance, frs)...)

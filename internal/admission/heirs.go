@@ -122,6 +122,12 @@ func (e *Engine) handOver(t *tree) {
 		e.giveRoom(h)
 	}
 	for _, h := range heirs {
+		if h.had != nil {
+			h.w.queue.rebalance(h.had.usage)
+		}
+		for _, v := range h.w.leavers {
+			v.queue.rebalance(v.usage)
+		}
 		if q := h.w.queue; h.had != nil && t.policy != PolicyFIFO && len(q.claims) == 0 {
 			q.wakeAll(e) // the next may take from others now
 		}
