@@ -268,6 +268,28 @@ func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
 	e.opts.PreemptAfter = patience
 }
 
+// shiftKept moves what is kept for those who are too new in line to displace others out of the future, or back: nobody who runs is
+// displaced for it.
+func (t *tree) shiftKept(sign int64) {
+	for _, c := range t.reserving {
+		if c.patient {
+			for _, u := range c.reserved {
+				c.queue.node.add(u.fr, sign*u.v, future)
+			}
+		}
+	}
+}
+
+// keepAnew has those look again for whom room is kept: others may have taken some of it.
+func (e *Engine) keepAnew(t *tree) {
+	for _, c := range slices.Clone(t.reserving) {
+		if c.patient {
+			e.unpark(c)
+			e.settleReserve(c)
+		}
+	}
+}
+
 // unreserve takes a reservation back while its class is looked at again.
 func (e *Engine) unreserve(c *class) {
 	if len(c.reserved) == 0 {

@@ -345,6 +345,9 @@ func (e *Engine) process(a *assignment) {
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
 	}
+	if len(a.victims) > 0 {
+		e.keepAnew(a.w.queue.node.root.tree)
+	}
 	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
 		e.admit(a)
 		return

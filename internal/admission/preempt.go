@@ -178,11 +178,15 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	}
 	var found []victim
 	e.scratch.byUsage = false
-	if t.policy == PolicyFIFO {
+	t.shiftKept(-1)
+	switch {
+	case e.roomy(s, true): // it lacks only what is kept for others
+	case t.policy == PolicyFIFO:
 		found = e.huntClassic(s)
-	} else {
+	default:
 		found = e.huntFairly(s)
 	}
+	t.shiftKept(1)
 	if nodes {
 		e.opts.Placer.Rollback(mark)
 	}
