@@ -591,7 +591,7 @@ func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	return false
 }
 
-// checkMinimal: with any one victim spared, the preemptor would not fit.
+// checkMinimal: with any one victim spared, the preemptor would not fit, or would have to borrow where it need not.
 func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 	for _, v := range victims {
 		in := w.e.workloads[v]
@@ -599,7 +599,7 @@ func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 		fits := true
 		for _, u := range p.claim {
 			// The claim is in the future tree already: nothing more must fit.
-			if !p.queue.node.fits(u.fr, 0, future) {
+			if n := p.queue.node; !n.fits(u.fr, 0, future) || p.claimed.borrow == 0 && n.borrowing(u.fr, 0, future) {
 				fits = false
 			}
 		}
