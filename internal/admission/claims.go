@@ -280,6 +280,17 @@ func (t *tree) shiftKept(sign int64) {
 	}
 }
 
+// kept is how much is kept so.
+func (t *tree) kept(fr int32) int64 {
+	sum := int64(0)
+	for _, c := range t.reserving {
+		if c.patient {
+			sum += amountOf(c.reserved, fr)
+		}
+	}
+	return sum
+}
+
 // keepAnew has those look again for whom room is kept: others may have taken some of it.
 func (e *Engine) keepAnew(t *tree) {
 	for _, c := range slices.Clone(t.reserving) {

@@ -283,7 +283,7 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
 	}
 	ours, theirs := t.claimed(q, fr, l.priority)
-	own := l.given + ours
+	own := l.given + ours + t.kept(fr)
 	with := func(v int64) int64 { // what can be taken over of others: on own quota, unless it may displace and borrow
 		if q.spec.Preemption.BorrowWithinCohort {
 			return v + theirs
