@@ -89,6 +89,7 @@ type Engine struct {
 	scratch  scratch
 	plan     Plan
 	decision uint64
+	planted  uint64 // trees made so far
 	hunts    uint64
 	capacity uint64 // counts changes of nodes and flavors
 	asked    uint64 // counts changes of what lines ask for
@@ -218,7 +219,7 @@ func (e *Engine) queue(name string) *queue {
 		q = &queue{name: name, classes: map[string]*class{}, turnover: 1}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
-		q.node.tree = newTree(q.node)
+		q.node.tree = e.newTree(q.node)
 		e.queues[name] = q
 		e.reshaped = true
 	}
@@ -292,7 +293,7 @@ func (ev QueueGone) apply(e *Engine) {
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = newTree(q.node)
+	q.node.tree = e.newTree(q.node)
 	e.reshaped = true
 	e.replaceQueue(q, true)
 	e.dropUnused(q)

@@ -203,8 +203,13 @@ type tree struct {
 	reserving []*class    // who keeps room from others while it waits
 }
 
-// newTree starts counting at 1: what was refused never is 0.
-func newTree(root *node) *tree { return &tree{root: root, helps: 1} }
+// newTree counts from where no other tree does: queues come from one to another with what they noted there. What was
+// refused never is 0.
+func (e *Engine) newTree(root *node) *tree {
+	e.planted++
+	from := e.planted << 32
+	return &tree{root: root, version: from, helps: from, shifts: from}
+}
 
 // setQuotas compiles a node's own quotas into its cells.
 func (e *Engine) setQuotas(n *node, groups []ResourceGroup) {
@@ -361,7 +366,7 @@ func (e *Engine) link(nodes []*node) {
 			continue
 		}
 		if n.tree == nil {
-			n.tree = newTree(n)
+			n.tree = e.newTree(n)
 		}
 		t := n.tree
 		t.queues = t.queues[:0]
