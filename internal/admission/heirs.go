@@ -174,6 +174,9 @@ func (e *Engine) giveRoom(h heir) {
 			}
 		}
 	}
+	if a.mode == fit && e.unready > 0 {
+		a.mode = deferred // another was admitted meanwhile
+	}
 	if h.had != nil && a.promising() && a.mode != fit && len(a.victims) == 0 && a.asClaimed(h.had) {
 		h.had.placed = a.placed
 		w.claim, w.claimed = h.had.usage, h.had
