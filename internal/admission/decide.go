@@ -177,7 +177,7 @@ func (e *Engine) nominate(t *tree, q *queue) *assignment {
 	e.wake(t)
 	if e.unready > 0 {
 		if w := e.next(t, q); w != nil {
-			e.park(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
+			e.awaitOthers(w)
 		}
 		return nil
 	}
@@ -333,10 +333,19 @@ func (e *Engine) attempt(a *assignment) {
 	}
 }
 
+// awaitOthers tells a workload that nobody is admitted now.
+func (e *Engine) awaitOthers(w *workload) {
+	e.park(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
+}
+
 // process carries out what evaluate found.
 func (e *Engine) process(a *assignment) {
-	if !a.promising() {
+	switch {
+	case !a.promising():
 		e.settleRefusal(a)
+		return
+	case e.unready > 0: // another was admitted meanwhile
+		e.awaitOthers(a.w)
 		return
 	}
 	for _, p := range a.drops {

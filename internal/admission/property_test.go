@@ -257,7 +257,11 @@ func TestUsageStaysWithinQuota(t *testing.T) {
 // decideWithinQuota decides, and fails if anything admitted exceeds what the tree allows.
 func decideWithinQuota(t *rapid.T, w *world) {
 	before := newModel(w.shell)
+	awaited := w.e.unready > 0
 	p := w.decide()
+	if w.cfg.block && (len(p.Admit) > 1 || awaited && len(p.Admit) > 0) {
+		t.Fatalf("pods are awaited: %v, admitted are\n%s", awaited, planText(p))
+	}
 	for _, a := range p.Admit {
 		if why := before.admit(a); why != "" {
 			t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))

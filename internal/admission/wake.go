@@ -301,7 +301,7 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 			h.lent = max(0, e.spare(t, q, fr))
 		}
 		o.stay = max(h.own, h.lent)
-		if bound := with(o.stay + own); bound < o.reach {
+		if bound := with(o.stay + own + h.taken - h.free); bound < o.reach {
 			o.reach = bound
 			t.lendLater(fr)
 		}
