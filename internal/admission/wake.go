@@ -251,6 +251,7 @@ type hope struct {
 
 	free  int64 // what there is
 	own   int64 // of the queue's own quota
+	kept  int64 // what is kept for those who are too new in line
 	taken int64 // with what other queues could be made to give up
 	lent  int64 // at most what it can have without being in the way of others' own; -1: not known yet
 
@@ -271,7 +272,7 @@ func (e *Engine) hopeFor(t *tree, q *queue, fr int32) *hope {
 		c := &q.node.cells[fr]
 		*h = hope{
 			fr: fr, as: t.version, asked: e.asked,
-			free: q.node.available(fr, future), own: c.nominal - c.use[future], taken: t.reach(q, fr), lent: -1,
+			free: q.node.available(fr, future), own: c.nominal - c.use[future], kept: t.kept(fr), taken: t.reach(q, fr), lent: -1,
 		}
 	}
 	return h
@@ -283,7 +284,7 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
 	}
 	ours, theirs := t.claimed(q, fr, l.priority)
-	own := l.given + ours + t.kept(fr)
+	own := l.given + ours + h.kept
 	with := func(v int64) int64 { // what can be taken over of others: on own quota, unless it may displace and borrow
 		if q.spec.Preemption.BorrowWithinCohort {
 			return v + theirs
