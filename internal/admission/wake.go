@@ -370,21 +370,14 @@ func (t *tree) reclaimable(q *queue, fr int32) int64 {
 
 // displaceable is at most what lower priorities in the queue could give up.
 func (q *queue) displaceable(fr int32, priority int64) int64 {
-	if q.spec.Preemption.WithinQueue == PreemptNever {
-		return 0
-	}
-	if q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority {
-		priority++
-	}
 	sum := int64(0)
 	for _, w := range q.holders {
-		if w.spec.Priority >= priority && q.spec.Preemption.WithinQueue != PreemptAny {
+		if !q.spec.Preemption.WithinQueue.reaches(priority, w.spec.Priority) {
 			break
 		}
-		if w.leaving {
-			continue
+		if !w.leaving {
+			sum += amountOf(w.usage, fr)
 		}
-		sum += amountOf(w.usage, fr)
 	}
 	return sum
 }

@@ -1,14 +1,12 @@
 package multicluster
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -68,14 +66,7 @@ func incremental(t *testing.T) {
 	manager.Make(t, job)
 	wl := sentTo(t, manager.WorkloadOf(t, job), "west")
 	// A round later: nothing but the workload says when the first began.
-	sandbox.Eventually(t, "having its quota for a round", func(ctx context.Context) error {
-		if err := manager.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
-			return err
-		}
-		reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		reserved.LastTransitionTime.Time = reserved.LastTransitionTime.Add(-5 * time.Minute)
-		return manager.Status().Update(ctx, wl)
-	})
+	manager.Backdate(t, wl, kueue.WorkloadQuotaReserved, 5*time.Minute)
 	runsIn(t, wl, "east")
 	gone(t, west, ns, &kueue.WorkloadList{}, &batchv1.JobList{})
 }

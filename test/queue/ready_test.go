@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -22,19 +21,6 @@ import (
 
 // patience is how long pods have to become ready; tests set times back instead of waiting for it.
 const patience = 10 * time.Minute
-
-// outOfPatience has a condition begin as long ago as a workload has for its pods to become ready.
-func outOfPatience(t *testing.T, wl *kueue.Workload, name string) {
-	t.Helper()
-	sandbox.Eventually(t, "setting the time of "+name+" back", func(ctx context.Context) error {
-		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
-			return err
-		}
-		since := apimeta.FindStatusCondition(wl.Status.Conditions, name)
-		since.LastTransitionTime.Time = since.LastTransitionTime.Add(-patience)
-		return cluster.Status().Update(ctx, wl)
-	})
-}
 
 // Whose pods are not ready in time gives its quota back and comes again after a pause, until it has done so often
 // enough. Meanwhile nobody else starts. Pods that are no longer ready have their own time to recover.
@@ -57,7 +43,7 @@ func TestPodsReady(t *testing.T) {
 	next := cluster.WorkloadOf(t, job)
 	waitReason(t, next, kueue.WorkloadQuotaReserved, false, "WaitingForPodsReady")
 
-	outOfPatience(t, stuck, kueue.WorkloadAdmitted)
+	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, patience)
 	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPodsReadyTimeout)
 	waitReason(t, next, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted)
 	waitCondition(t, stuck, kueue.WorkloadAdmitted, true)
@@ -67,7 +53,7 @@ func TestPodsReady(t *testing.T) {
 	if state := stuck.Status.RequeueState; state == nil || ptr.Deref(state.Count, 0) != 1 {
 		t.Errorf("it came again once: %+v", state)
 	}
-	outOfPatience(t, stuck, kueue.WorkloadAdmitted)
+	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, patience)
 	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadDeactivated+"DueTo"+kueue.WorkloadRequeuingLimitExceeded)
 	if ptr.Deref(stuck.Spec.Active, true) {
 		t.Error("it tried often enough, and is still active")
@@ -81,7 +67,7 @@ func TestPodsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitReason(t, next, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery)
-	outOfPatience(t, next, kueue.WorkloadPodsReady)
+	cluster.Backdate(t, next, kueue.WorkloadPodsReady, patience)
 	waitReason(t, next, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPodsReadyTimeout)
 	counted(t, next, kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadWaitForRecovery)
 	cordon(t, false)

@@ -7,8 +7,13 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
@@ -64,4 +69,20 @@ func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfigura
 		t.Fatal(err)
 	}
 	c.queue(t, was.PID)
+}
+
+// Backdate has a condition of a workload begin earlier than it did. Nothing else says since when, so a test need not wait.
+func (c *Cluster) Backdate(t *testing.T, wl *kueue.Workload, condition string, by time.Duration) {
+	t.Helper()
+	Eventually(t, condition+" of "+wl.Name+" begins "+by.String()+" earlier", func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		since := apimeta.FindStatusCondition(wl.Status.Conditions, condition)
+		if since == nil {
+			return fmt.Errorf("conditions are %v", wl.Status.Conditions)
+		}
+		since.LastTransitionTime.Time = since.LastTransitionTime.Add(-by)
+		return c.Status().Update(ctx, wl)
+	})
 }
