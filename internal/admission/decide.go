@@ -195,7 +195,7 @@ func (e *Engine) nominate(t *tree, q *queue) *assignment {
 
 // settleInOrder settles entries by rights. An entry that others made outdated
 // is looked at again when its turn comes, and goes back if its rights are less by now.
-// They can be better only with another flavor: then it is looked at at once.
+// They can be better only with another flavor, or with who follows it in line: then it is looked at at once.
 func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
 	slices.SortFunc(entries, rightsOrder)
 	for len(entries) > 0 {
@@ -215,16 +215,18 @@ func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
 			i, _ := slices.BinarySearchFunc(entries, a, rightsOrder)
 			entries = slices.Insert(entries, i, a)
 		}
-		entries = e.refreshChoosers(t, entries)
+		entries = e.refreshOthers(t, entries)
 	}
 }
 
-// refreshChoosers looks again at outdated entries that may choose between flavors.
-func (e *Engine) refreshChoosers(t *tree, entries []*assignment) []*assignment {
+// refreshOthers looks again at outdated entries that may choose between flavors and, before one that borrows is settled, at
+// those that were outdone.
+func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
+	borrows := len(entries) > 0 && entries[0].borrow > 0
 	kept, moved := entries[:0], false
 	for _, a := range entries {
 		q := a.w.queue
-		if a.version != t.version && q.choice {
+		if a.version != t.version && (q.choice || borrows && a.outdone()) {
 			moved = true
 			if !e.refresh(t, a) {
 				e.recycle(a)
@@ -239,6 +241,14 @@ func (e *Engine) refreshChoosers(t *tree, entries []*assignment) []*assignment {
 		slices.SortFunc(kept, rightsOrder)
 	}
 	return kept
+}
+
+// outdone: an entry has no room any more, and who follows it in line may do with quota of its own. Where the queue can take that back,
+// borrowers step back for it.
+func (a *assignment) outdone() bool {
+	q := a.w.queue
+	return a.mode == fit && q.spec.Preemption.ReclaimWithinCohort != PreemptAny && !a.fits(future) &&
+		slices.ContainsFunc(a.usage, func(u amount) bool { c := &q.node.cells[u.fr]; return c.use[future] < c.nominal })
 }
 
 // refresh brings an entry up to date; false if it has nothing to settle any more.
