@@ -397,7 +397,7 @@ func (e *Engine) admit(a *assignment) {
 	if w.class != nil {
 		e.dequeue(w)
 	}
-	w.spec.Admission = adm
+	w.spec.Admission, w.spec.PodsReady = adm, false // whatever it was when it ran before
 	w.reserved = nanos(e.at)
 	w.assumed, w.admitted, w.told, w.heard = true, e.decision, "", ""
 	e.makeRoom(w, nil)
