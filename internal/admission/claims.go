@@ -17,7 +17,6 @@ func (e *Engine) claim(a *assignment) {
 	if w.told != ReasonWaitingForPreemptedWorkloads {
 		e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
 	}
-	w.spec.Promised = true
 	e.again = append(e.again, w.queue.node.root.tree)
 }
 
@@ -125,7 +124,6 @@ func (e *Engine) setAside(w *workload) {
 	if w.claim != nil {
 		e.backInLine(w)
 		e.park(w, ReasonPending, "Another workload has taken over the room that was made for it")
-		w.spec.Promised = false
 		e.inherit(w)
 	}
 }
@@ -134,7 +132,6 @@ func (e *Engine) setAside(w *workload) {
 func (t *tree) dropClaims(e *Engine) {
 	for _, w := range slices.Clone(t.waiting) {
 		e.backInLine(w)
-		w.spec.Promised = true // whatever those it stands with were told
 		e.inherit(w)
 	}
 	for _, c := range slices.Clone(t.reserving) {

@@ -105,11 +105,13 @@ func (t *tree) head() *workload {
 // outdated: things went on since the verdict was noted, or came to the same in the end.
 func (e *Engine) outdated(p Park) bool {
 	w := e.workloads[p.Workload]
-	if w == nil || w.holds || w.told != p.Reason || w.heard == p.Reason {
+	if w == nil || w.holds || w.told != p.Reason {
 		return true
 	}
+	w.spec.Promised = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
+	same := w.heard == p.Reason
 	w.heard = p.Reason
-	return false
+	return same
 }
 
 // decideTree runs rounds until nobody in the tree can be helped further.
@@ -345,6 +347,9 @@ func (e *Engine) attempt(a *assignment) {
 
 // awaitOthers tells a workload that nobody is admitted now.
 func (e *Engine) awaitOthers(w *workload) {
+	if w.displaced() {
+		return // it was told what it waits for
+	}
 	e.park(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
 }
 

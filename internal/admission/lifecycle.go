@@ -114,7 +114,6 @@ func (e *Engine) withdraw(w *workload) {
 	}
 	if w.claim != nil {
 		e.unclaim(w, true)
-		w.spec.Promised = false
 	}
 	w.queue = nil
 }
@@ -438,7 +437,9 @@ func (e *Engine) place(w *workload) {
 		e.park(w, reason, message)
 		return
 	}
-	w.held = ""
+	if w.held != "" {
+		w.held, w.told = "", "" // what held it back is no reason any more
+	}
 	if w.queue == q && (w.class != nil || w.claim != nil) {
 		return
 	}

@@ -47,7 +47,6 @@ func (e *Engine) tell(c *class) {
 	for _, w := range c.untold {
 		if w.class == c {
 			e.park(w, c.verdict.reason, c.verdict.message)
-			w.spec.Promised = false
 		}
 	}
 	c.untold = c.untold[:0]
