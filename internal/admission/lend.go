@@ -177,7 +177,7 @@ func (e *Engine) owners(a *assignment, loans []loan) []*class {
 			list = l.queue.demand[l.fr].within(list, left, l.free, few)
 			continue
 		}
-		if w := l.queue.head(); w != nil {
+		if w := l.queue.first(); w != nil && amountOf(w.class.asks, l.fr) > left {
 			list = append(list, w.class)
 		}
 	}

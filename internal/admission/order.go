@@ -237,14 +237,18 @@ func (e *Engine) dissolve(c *class) {
 
 // head is the workload whose turn it is, nil if there is none or the line is blocked.
 func (q *queue) head() *workload {
+	if w := q.first(); w != nil && !w.class.parked {
+		return w
+	}
+	return nil // StrictFIFO: who is parked blocks those behind it
+}
+
+// first is who stands first in line, nil if nobody does or, in a StrictFIFO queue, who comes before waits for its room.
+func (q *queue) first() *workload {
 	if len(q.active) == 0 {
 		return nil
 	}
-	c := q.active[0]
-	if c.parked {
-		return nil // StrictFIFO: it blocks those behind it
-	}
-	w := c.members[0]
+	w := q.active[0].members[0]
 	if q.spec.StrictFIFO {
 		for _, p := range q.claims {
 			if turn(p, w) < 0 {
