@@ -293,7 +293,6 @@ func (e *Engine) keepAnew(t *tree) {
 	for _, c := range slices.Clone(t.reserving) {
 		if c.patient {
 			e.unpark(c)
-			e.settleReserve(c)
 		}
 	}
 }

@@ -126,7 +126,6 @@ func (e *Engine) decideTree(t *tree) {
 	for _, c := range slices.Clone(t.reserving) {
 		t.shifts++
 		e.unpark(c) // reservations are made anew in each decision
-		e.settleReserve(c)
 	}
 	e.dropPassing(t)
 	e.handOver(t)

@@ -52,8 +52,14 @@ func (e *Engine) tell(c *class) {
 	c.untold = c.untold[:0]
 }
 
-// unpark wakes a class.
+// unpark wakes a class. Others may have what was kept for it until its turn comes.
 func (e *Engine) unpark(c *class) {
+	e.rouse(c)
+	e.settleReserve(c)
+}
+
+// rouse wakes a class that is looked at next.
+func (e *Engine) rouse(c *class) {
 	if !c.parked {
 		return
 	}
@@ -137,7 +143,7 @@ func (e *Engine) next(t *tree, q *queue) *workload {
 		if c := e.hopeful(t, q); c == nil {
 			q.heeded = q.heeded[:0]
 		} else if len(q.active) == 0 || q.active[0] == c || c.before(q.active[0]) {
-			e.unpark(c)
+			e.rouse(c)
 		}
 	}
 	return q.head()
