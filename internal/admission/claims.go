@@ -265,16 +265,19 @@ func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
 	e.opts.PreemptAfter = patience
 }
 
-// shiftKept moves what is kept for those who are too new in line to displace others out of the future, or back: nobody who runs is
-// displaced for it.
-func (t *tree) shiftKept(sign int64) {
+// shiftKept moves what is kept for those who are too new in line to displace others, or for blocked heads, out of the future, or
+// back. It reports whether there was any.
+func (t *tree) shiftKept(sign int64, patient bool) bool {
+	any := false
 	for _, c := range t.reserving {
-		if c.patient {
+		if c.patient == patient {
+			any = true
 			for _, u := range c.reserved {
 				c.queue.node.add(u.fr, sign*u.v, future)
 			}
 		}
 	}
+	return any
 }
 
 // kept is how much is kept so.

@@ -310,7 +310,8 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	n := q.node
 	for ; n != nil && v != 0; n = n.parent {
 		c := &n.cells[fr]
-		was := c.use[k] > c.subtree && t.policy == PolicyFIFO // shares grow with every step
+		// Shares grow with every step; and what is kept for others is not borrowed.
+		was := c.use[k] > c.subtree && t.policy == PolicyFIFO && len(t.reserving) == 0
 		before := max(0, c.use[k]-c.local)
 		c.use[k] += v
 		v = max(0, c.use[k]-c.local) - before

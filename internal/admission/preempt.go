@@ -31,6 +31,7 @@ type search struct {
 	usage    []amount // what must fit
 	need     []int32  // flavor-resources that are short
 	nodes    bool     // real nodes must have room too
+	blocked  bool     // room is kept for blocked heads: the preemptor must fit beside it, but nobody borrows it
 	prio     int64
 	cursors  [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
 	merged   []cursor    // the group being walked
@@ -178,7 +179,8 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	}
 	var found []victim
 	e.scratch.byUsage = false
-	t.shiftKept(-1)
+	t.shiftKept(-1, true) // nobody who runs is displaced for it
+	s.blocked = t.shiftKept(-1, false)
 	switch {
 	case e.roomy(s, true): // it lacks only what is kept for others
 	case t.policy == PolicyFIFO:
@@ -186,7 +188,8 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	default:
 		found = e.huntFairly(s)
 	}
-	t.shiftKept(1)
+	t.shiftKept(1, true)
+	t.shiftKept(1, false)
 	if nodes {
 		e.opts.Placer.Rollback(mark)
 	}
@@ -527,6 +530,10 @@ func (e *Engine) putBack(s *search) {
 // roomy says whether the preemptor fits as things stand in the search.
 func (e *Engine) roomy(s *search, borrow bool) bool {
 	n := s.a.w.queue.node
+	if s.blocked {
+		n.root.tree.shiftKept(1, false)
+		defer n.root.tree.shiftKept(-1, false)
+	}
 	for _, u := range s.usage {
 		if !borrow && n.parent != nil && n.borrowing(u.fr, u.v, future) {
 			return false
