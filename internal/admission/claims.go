@@ -243,6 +243,11 @@ func (a *assignment) entitled() []amount {
 // lookAhead asks what a workload that is too new in line to displace others will do when it is not. If it will get in,
 // it keeps what is free of that room: who took it meanwhile would only be displaced again.
 func (e *Engine) lookAhead(a *assignment) {
+	q := a.w.queue
+	free := func(u amount) bool { return q.node.available(u.fr, future) > 0 }
+	if !q.choice && !q.spec.StrictFIFO && !slices.ContainsFunc(a.usage, free) {
+		return // nothing to keep
+	}
 	b := e.newAssignment()
 	defer e.recycle(b)
 	e.evaluateLater(a.w, a.shape, b)
@@ -251,7 +256,7 @@ func (e *Engine) lookAhead(a *assignment) {
 	}
 	a.borrow, a.usage = b.borrow, append(a.usage[:0], b.usage...)
 	for _, u := range b.usage {
-		if v := min(u.v, a.w.queue.node.available(u.fr, future)); v > 0 {
+		if v := min(u.v, q.node.available(u.fr, future)); v > 0 {
 			a.kept = append(a.kept, amount{u.fr, v})
 		}
 	}
@@ -278,26 +283,6 @@ func (t *tree) shiftKept(sign int64, patient bool) bool {
 		}
 	}
 	return any
-}
-
-// kept is how much is kept so.
-func (t *tree) kept(fr int32) int64 {
-	sum := int64(0)
-	for _, c := range t.reserving {
-		if c.patient {
-			sum += amountOf(c.reserved, fr)
-		}
-	}
-	return sum
-}
-
-// keepAnew has those look again for whom room is kept: others may have taken some of it.
-func (e *Engine) keepAnew(t *tree) {
-	for _, c := range slices.Clone(t.reserving) {
-		if c.patient {
-			e.unpark(c)
-		}
-	}
 }
 
 // unreserve takes a reservation back while its class is looked at again.

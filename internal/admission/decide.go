@@ -134,6 +134,7 @@ func (e *Engine) decideTree(t *tree) {
 		e.completeClaims(t)
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && (!t.touched || e.unready > 0) && !e.tryAgain(t) && !e.lendRest(t) {
+			e.awaitRipe(t)
 			return
 		}
 	}
@@ -223,11 +224,14 @@ func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
 // refreshOthers looks again at outdated entries that may choose between flavors and, before one that borrows is settled, at
 // those that were outdone.
 func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
-	borrows := len(entries) > 0 && entries[0].borrow > 0
+	if len(entries) == 0 {
+		return entries
+	}
+	borrows, keeps := entries[0].borrow > 0, !entries[0].promising()
 	kept, moved := entries[:0], false
 	for _, a := range entries {
 		q := a.w.queue
-		if a.version != t.version && (q.choice || borrows && a.outdone()) {
+		if a.version != t.version && (q.choice || borrows && a.outdone(keeps)) {
 			moved = true
 			if !e.refresh(t, a) {
 				e.recycle(a)
@@ -244,11 +248,11 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 	return kept
 }
 
-// outdone: an entry has no room any more, and who follows it in line may do with quota of its own. Where the queue can take that back,
-// borrowers step back for it.
-func (a *assignment) outdone() bool {
+// outdone: an entry has no room any more, and who follows it in line may do with quota of its own that others would take, or only
+// keep from it. Where the queue can take it back, who borrows it steps back.
+func (a *assignment) outdone(kept bool) bool {
 	q := a.w.queue
-	return a.mode == fit && q.spec.Preemption.ReclaimWithinCohort != PreemptAny && !a.fits(future) &&
+	return a.mode == fit && (q.spec.Preemption.ReclaimWithinCohort != PreemptAny || kept) && !a.fits(future) &&
 		slices.ContainsFunc(a.usage, func(u amount) bool { c := &q.node.cells[u.fr]; return c.use[future] < c.nominal })
 }
 
@@ -368,9 +372,6 @@ func (e *Engine) process(a *assignment) {
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
 	}
-	if len(a.victims) > 0 {
-		e.keepAnew(a.w.queue.node.root.tree)
-	}
 	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
 		e.admit(a)
 		return
@@ -476,8 +477,8 @@ func (e *Engine) settleRefusal(a *assignment) {
 
 // heldUp notes what keeps a class from displacing others for a time.
 func (e *Engine) heldUp(c *class, a *assignment) {
-	c.patient, c.until, c.barred = a.patient, a.until, a.barred
-	e.setTimer(a.w.chance(), a.w)
+	c.patient, c.barred = a.patient, a.barred
+	e.awaitChance(c)
 }
 
 // refusal is the token for why the assignment is not possible now.

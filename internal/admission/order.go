@@ -29,6 +29,7 @@ type queue struct {
 	claims     []*workload // waiting for preempted workloads, granted order
 	fickle     []*class    // parked, and to be looked at again after any change of usage
 	turnover   uint64      // counts changes among the holders; never 0
+	yields     yield       // what its holders could give up
 	hope       hope        // as of the last look at who may be helped
 	heeded     []int32     // flavor-resources whose freeing was noted and not yet used up
 	fair       fairCursor
@@ -48,7 +49,7 @@ type class struct {
 	pos       int             // in queue.active; -1 when not there
 	parked    bool
 	patient   bool      // parked while its first had to spare those it could displace
-	until     time.Time // patient no longer than this
+	chance    time.Time // when time alone may change that; zero: never
 	barred    bool      // likewise, preempted too lately to displace others
 	verdict   verdict
 	refusedAt uint64           // tree.helps when it was refused last

@@ -52,27 +52,35 @@ func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
 }
 
 // spared is until when those who would be displaced for w are left alone as they have only just started: many end by
-// themselves in that time, and w keeps the room they leave. It does not wait for them forever: others may start
-// where no room can be kept.
+// themselves in that time, and w keeps the room they leave. Where it cannot, it does not wait for them forever.
 func (e *Engine) spared(w *workload, victims []victim) time.Time {
 	var until time.Time
-	last := w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
-	if e.opts.PreemptAfter <= 0 || !last.After(e.at) {
+	if e.opts.PreemptAfter <= 0 {
 		return until
 	}
 	for _, v := range victims {
-		if v.w.admitted == e.decision {
-			continue // it has not started
-		}
-		if from := v.w.spec.Admission.ReservedAt.Add(e.opts.PreemptAfter + timeGrain); from.After(until) {
-			until = from
+		if at := e.ripensAt(v.w); v.w.admitted != e.decision && at.After(until) {
+			until = at
 		}
 	}
-	if until.After(last) {
+	if last := w.sparesUntil(e); !e.canKeep(w.queue) && until.After(last) {
 		return last
 	}
 	return until
 }
+
+// ripensAt is from when a holder is not spared any more.
+func (e *Engine) ripensAt(w *workload) time.Time {
+	return time.Unix(0, w.reserved).Add(e.opts.PreemptAfter + timeGrain)
+}
+
+// sparesUntil is how long a workload spares others where it cannot keep the room that they leave.
+func (w *workload) sparesUntil(e *Engine) time.Time {
+	return w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
+}
+
+// canKeep: room can be kept for who waits in the queue. Where there is a choice, of flavors or of nodes, what it keeps may not be what it needs.
+func (e *Engine) canKeep(q *queue) bool { return e.opts.Placer == nil && !q.choice }
 
 const (
 	// longestGrace is how many times PreemptAfter a workload spares those who have only just started.
@@ -194,12 +202,31 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 		e.opts.Placer.Rollback(mark)
 	}
 	s.a = nil
+	if !e.roomBesides(t, a.w.queue, usage, found) {
+		found = found[:0]
+	}
 	if until := e.spared(a.w, found); until.After(e.at) {
 		a.bePatient(until)
+		t.unripe = true
 		return nil
 	}
 	a.curbed = a.curbed || e.scratch.byUsage && len(found) == 0 // the order changes with time
 	return found
+}
+
+// roomBesides: with the victims gone there is room next to what is kept for those who are too new in line.
+func (e *Engine) roomBesides(t *tree, q *queue, usage []amount, victims []victim) bool {
+	if len(victims) == 0 || !slices.ContainsFunc(t.reserving, func(c *class) bool { return c.patient }) {
+		return true
+	}
+	for _, v := range victims {
+		e.shift(v.w, -1)
+	}
+	ok := !slices.ContainsFunc(usage, func(u amount) bool { return !q.node.fits(u.fr, u.v, future) })
+	for _, v := range victims {
+		e.shift(v.w, 1)
+	}
+	return ok
 }
 
 func (e *Engine) huntClassic(s *search) []victim {
@@ -223,7 +250,7 @@ func (e *Engine) huntClassic(s *search) []victim {
 	for _, borrow := range tries {
 		if e.remove(s, borrow) {
 			e.giveBack(s, borrow)
-			futile := e.futile(s)
+			futile := !e.spared(s.a.w, s.victims).After(e.at) && e.futile(s)
 			e.putBack(s)
 			if !futile {
 				return s.victims

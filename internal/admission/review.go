@@ -58,10 +58,11 @@ func (e *Engine) evict(ev Evict, w *workload) {
 	e.setLeaving(w, true)
 }
 
-// timer looks at a workload again at a time: its backoff or run time ends.
+// timer looks again at a time: at a workload whose backoff or run time ends, or at a tree in which somebody is not spared any more.
 type timer struct {
 	at time.Time
 	w  *workload
+	t  *tree
 }
 
 func (e *Engine) setTimer(at time.Time, w *workload) {
@@ -69,22 +70,46 @@ func (e *Engine) setTimer(at time.Time, w *workload) {
 		return
 	}
 	w.timer = at
-	e.timers.push(timer{at, w})
+	e.timers.push(timer{at: at, w: w})
+}
+
+// due is when the timer is to go off as things stand; zero: it is void.
+func (t timer) due() time.Time {
+	if t.w == nil {
+		return t.t.ripensAt
+	}
+	return t.w.due()
 }
 
 func (t timer) before(o timer) bool { return t.at.Before(o.at) }
 
 func (t timer) stands(int) {}
 
-// chance is when a parked workload, the first of its class, may displace more than now; zero: never.
-func (w *workload) chance() time.Time {
-	switch {
-	case w.class.patient:
-		return w.class.until
-	case w.class.barred:
-		return w.strikesFrom()
+// chance is when time alone may let the first of a parked class displace more than now; zero: never.
+func (e *Engine) chance(c *class) time.Time {
+	var next time.Time
+	first := c.members[0]
+	soon := func(at time.Time) {
+		if at.After(e.at) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 	}
-	return time.Time{}
+	if c.patient {
+		soon(first.mayDisplaceFrom(e))
+		if !e.canKeep(c.queue) {
+			soon(first.sparesUntil(e))
+		}
+	}
+	if c.barred {
+		soon(first.strikesFrom())
+	}
+	return next
+}
+
+// awaitChance sets a class's timer.
+func (e *Engine) awaitChance(c *class) {
+	c.chance = e.chance(c)
+	e.setTimer(c.chance, c.members[0])
 }
 
 // due says what a timer of w waits for, zero when it is void by now.
@@ -94,8 +119,8 @@ func (w *workload) due() time.Time {
 		return time.Time{}
 	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
 		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
-	case w.class != nil && w.class.parked && w.class.members[0] == w && (w.class.patient || w.class.barred):
-		return w.chance()
+	case w.class != nil && w.class.parked && w.class.members[0] == w && !w.class.chance.IsZero():
+		return w.class.chance
 	case !w.holds:
 		return w.spec.RequeueAt
 	}
@@ -106,7 +131,9 @@ func (e *Engine) fireTimers(at time.Time) {
 	for len(e.timers) > 0 && !e.timers[0].at.After(at) {
 		t := e.popTimer()
 		switch {
-		case !t.at.Equal(t.w.due()):
+		case !t.at.Equal(t.due()):
+		case t.w == nil:
+			e.ripen(t.t)
 		case t.w.holds:
 			e.reviewLater(t.w)
 		case t.w.class != nil:
@@ -121,7 +148,7 @@ func (e *Engine) fireTimers(at time.Time) {
 func (e *Engine) popTimer() timer {
 	t := e.timers[0]
 	e.timers.remove(0)
-	if t.w.timer.Equal(t.at) {
+	if t.w != nil && t.w.timer.Equal(t.at) {
 		t.w.timer = time.Time{}
 	}
 	return t
@@ -129,11 +156,40 @@ func (e *Engine) popTimer() timer {
 
 // nextTimer is when the earliest timer that still counts goes off.
 func (e *Engine) nextTimer() time.Time {
-	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].w.due()) {
+	for len(e.timers) > 0 && !e.timers[0].at.Equal(e.timers[0].due()) {
 		e.popTimer() // it may be set anew
 	}
 	if len(e.timers) == 0 {
 		return time.Time{}
 	}
 	return e.timers[0].at
+}
+
+// awaitRipe sets a timer for when the next holder of a tree is not spared any more, if somebody waits for that.
+func (e *Engine) awaitRipe(t *tree) {
+	if !t.unripe || t.ripensAt.After(e.at) {
+		return
+	}
+	t.ripensAt = time.Time{}
+	for _, q := range t.queues {
+		for _, w := range q.holders {
+			if at := e.ripensAt(w); !w.leaving && at.After(e.at) && (t.ripensAt.IsZero() || at.Before(t.ripensAt)) {
+				t.ripensAt = at
+			}
+		}
+	}
+	if t.unripe = !t.ripensAt.IsZero(); t.unripe {
+		e.timers.push(timer{at: t.ripensAt, t: t})
+	}
+}
+
+// ripen lets those look again who spare others.
+func (e *Engine) ripen(t *tree) {
+	t.ripensAt, t.unripe = time.Time{}, false
+	for fr := range t.freed {
+		t.freed[fr] = true
+	}
+	t.loose = true
+	t.helps++
+	e.enlist(t)
 }

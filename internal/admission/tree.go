@@ -71,6 +71,9 @@ func satAdd(a, b int64) int64 { return min(a+b, unlimited) }
 // localFree is guaranteed quota that is unused; it is invisible to the parent.
 func (c *cell) localFree(k int) int64 { return max(0, c.local-c.use[k]) }
 
+// unused is what will be left of the node's own quota; negative when it borrows.
+func (c *cell) unused() int64 { return c.nominal - c.use[future] }
+
 // limit is how much more the node may take out of its parent.
 func (c *cell) limit(k int) int64 {
 	if c.borrow == noLimit {
@@ -194,6 +197,8 @@ type tree struct {
 	admittedIn uint64      // the last decision that admitted someone
 	helps      uint64      // counts those that may help someone
 	shifts     uint64      // counts changes of usage, either way
+	unripe     bool        // somebody waits for those who have only just started
+	ripensAt   time.Time   // when the next of them is not spared any more
 
 	balance   []balance   // by flavor-resource
 	lending   bool        // borrowers step back for who has quota of its own

@@ -21,14 +21,14 @@ type waitList struct {
 	priority int64
 	by       *localQueue
 	chunks   []waitChunk
-	complex  int // waits of classes that are not simple
+	least    int64 // of all their needs
+	complex  int   // waits of classes that are not simple
 	// Whoever asks for one resource only, and for this much or more, was refused when
 	// tree.helps was refusedAt: who asks for more has no better chance.
 	refused   int64
 	refusedAt uint64
-	// What they could displace in their own queue, when its turnover was givenAt.
-	given   int64
-	givenAt uint64
+	// What they could displace in their own queue.
+	given yield
 }
 
 type waitChunk struct {
@@ -58,9 +58,10 @@ func (l *waitList) insert(w wait) {
 		l.complex++
 	}
 	if len(l.chunks) == 0 {
-		l.chunks = append(l.chunks, waitChunk{w.need, []wait{w}})
+		l.chunks, l.least = append(l.chunks, waitChunk{w.need, []wait{w}}), w.need
 		return
 	}
+	l.least = min(l.least, w.need)
 	i, j := l.find(w)
 	c := &l.chunks[i]
 	c.waits = slices.Insert(c.waits, j, w)
@@ -89,6 +90,12 @@ func (l *waitList) remove(w wait) {
 	case need == c.least:
 		c.settle()
 	}
+	if need == l.least {
+		l.least = math.MaxInt64
+		for i := range l.chunks {
+			l.least = min(l.least, l.chunks[i].least)
+		}
+	}
 }
 
 func (c *waitChunk) settle() {
@@ -98,23 +105,19 @@ func (c *waitChunk) settle() {
 	}
 }
 
-func (l *waitList) least() int64 {
-	least := int64(math.MaxInt64)
-	for i := range l.chunks {
-		least = min(least, l.chunks[i].least)
-	}
-	return least
-}
-
 // first is the first class in turn whose wait may be over.
-func (l *waitList) first(h *hope) *class {
+func (l *waitList) first(e *Engine, h *hope) *class {
+	above := int64(math.MinInt64)
+	if h.free <= 0 && l.complex == 0 && !h.claims {
+		above = h.room // nothing is free, and who asks for less lacks only what is kept for others
+	}
 	for i := range l.chunks {
 		c := &l.chunks[i]
 		if c.least > h.reach {
 			continue
 		}
 		for j := range c.waits {
-			if w := &c.waits[j]; w.need <= h.reach && w.class.parked && h.over(w.class, w.need) {
+			if w := &c.waits[j]; w.need <= h.reach && (w.need > above || w.need <= h.free) && w.class.parked && h.over(e, w.class, w.need) {
 				return w.class
 			}
 		}

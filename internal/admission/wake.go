@@ -83,11 +83,9 @@ func (e *Engine) reconsider(c *class) {
 		e.unpark(c)
 		return
 	}
-	first := c.members[0]
-	c.patient = c.patient && c.until.After(e.at)
-	c.barred = c.barred && first.strikesFrom().After(e.at)
+	c.barred = c.barred && c.members[0].strikesFrom().After(e.at)
 	c.refusedAt = 0
-	e.setTimer(first.chance(), first)
+	e.awaitChance(c)
 	for _, n := range c.needs {
 		q.heed(n.fr)
 	}
@@ -171,14 +169,17 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 			if l.refusedAt == t.helps {
 				limit = min(limit, l.refused)
 			}
-			if len(l.chunks) == 0 || l.complex == 0 && limit < math.MaxInt64 && l.least() >= limit {
+			if len(l.chunks) == 0 || l.complex == 0 && l.least >= limit {
 				continue
 			}
 			of := h.of(e, t, q, fr, l)
 			if of.limit = limit; l.complex == 0 {
 				of.reach = min(of.reach, limit-1)
+				if of.ripe < of.reach && of.free <= 0 && e.canKeep(q) {
+					of.reach, t.unripe = of.ripe, true
+				}
 			}
-			if c := l.first(&of); c != nil && (best == nil || c.before(best)) {
+			if c := l.first(e, &of); c != nil && (best == nil || c.before(best)) {
 				best = c
 			}
 			if of.skipped {
@@ -239,11 +240,12 @@ func (e *Engine) beyondReach(t *tree, c *class) bool {
 		return false
 	}
 	n := c.needs[0]
-	if h := e.hopeFor(t, q, n.fr).of(e, t, q, n.fr, q.waitsLike(c, n.fr)); n.v <= h.reach {
+	if h := e.hopeFor(t, q, n.fr).of(e, t, q, n.fr, q.waitsLike(c, n.fr)); n.v <= h.reach && !h.unripe(e, c, n.v) {
 		return false
 	}
 	e.sleep(c)
 	e.settleReserve(c)
+	e.awaitChance(c)
 	c.refusedAt, c.refusedIn = t.helps, t.shifts
 	return true
 }
@@ -253,19 +255,23 @@ type hope struct {
 	fr    int32
 	as    uint64 // tree.version as of which this holds
 	asked uint64 // likewise Engine.asked
+	in    uint64 // and Engine.decision
 
 	free  int64 // what there is
 	own   int64 // of the queue's own quota
-	kept  int64 // what is kept for those who are too new in line
-	taken int64 // with what other queues could be made to give up
+	room  int64 // what there is with what is kept for those who are too new in line
+	yield yield // at most what other queues could be made to give up
+	most  int64 // and no more than this with it
 	lent  int64 // at most what it can have without being in the way of others' own; -1: not known yet
 
 	reach int64 // at most what can be got hold of
-	calm  int64 // the same, for who may not displace anyone yet
+	ripe  int64 // the same, now
+	fresh int64 // the same, for who is too new in line
 	tied  int64 // the same, for who may displace in its own queue only
 	limit int64 // from here on, refused already
 	helps uint64
 
+	claims  bool  // somebody may take over what others wait for
 	stay    int64 // who takes more than this of what is free would step back
 	skipped bool  // somebody was passed over for that
 }
@@ -273,41 +279,49 @@ type hope struct {
 // hopeFor is what holds for all priorities, kept while the queue looks for the next and nothing changes.
 func (e *Engine) hopeFor(t *tree, q *queue, fr int32) *hope {
 	h := &q.hope
-	if h.fr != fr || h.as != t.version || h.asked != e.asked {
-		c := &q.node.cells[fr]
-		*h = hope{
-			fr: fr, as: t.version, asked: e.asked,
-			free: q.node.available(fr, future), own: c.nominal - c.use[future], kept: t.kept(fr), taken: t.reach(q, fr), lent: -1,
+	if h.fr != fr || h.as != t.version || h.asked != e.asked || h.in != e.decision {
+		*h = hope{fr: fr, as: t.version, asked: e.asked, in: e.decision, free: q.node.available(fr, future), own: q.node.cells[fr].unused(), most: unlimited, lent: -1}
+		t.shiftKept(-1, true)
+		h.room = q.node.available(fr, future)
+		if p := &q.spec.Preemption; p.ReclaimWithinCohort != PreemptNever {
+			if t.policy == PolicyFIFO && !p.BorrowWithinCohort && q.node.parent == t.root {
+				h.most = q.node.cells[fr].unused() // it takes back no more than its own
+			}
+			for _, o := range t.balance[fr].borrowers {
+				if o != q {
+					h.yield.add(e.yields(t, o, fr))
+				}
+			}
 		}
+		t.shiftKept(1, true)
 	}
 	return h
 }
 
 // of is what holds for those in a list.
 func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
-	if l.givenAt != q.turnover {
-		l.given, l.givenAt = q.displaceable(fr, l.priority), q.turnover
+	if !l.given.holds(e, q, fr, unlimited) {
+		l.given = e.yieldTo(q, fr, q.spec.Preemption.WithinQueue, l.priority, unlimited)
 	}
 	ours, theirs := t.claimed(q, fr, l.priority)
-	own := l.given + ours + h.kept
 	with := func(v int64) int64 { // what can be taken over of others: on own quota, unless it may displace and borrow
 		if q.spec.Preemption.BorrowWithinCohort {
 			return v + theirs
 		}
-		return max(v, min(v+theirs, h.own+own))
+		return max(v, min(v+theirs, h.own+l.given.all+ours))
 	}
 	o := *h
-	o.reach, o.tied, o.calm = with(h.taken+own), with(h.free+own), with(h.free+ours)
-	if t.admittedIn == e.decision { // there may be something to take back
-		o.calm = o.reach
-	}
+	all := h.displacing(l.given.all, h.yield.all)
+	o.reach, o.tied = with(all+ours), with(h.displacing(l.given.all, 0)+ours)
+	o.ripe, o.fresh = with(h.displacing(l.given.ripe, h.yield.ripe)+ours), with(h.displacing(l.given.fresh, h.yield.fresh)+ours)
+	o.claims = ours+theirs > 0
 	o.stay = o.reach
 	if t.lending && h.own < o.reach {
 		if h.lent < 0 {
 			h.lent = max(0, e.spare(t, q, fr))
 		}
 		o.stay = max(h.own, h.lent)
-		if bound := with(o.stay + own + h.taken - h.free); bound < o.reach {
+		if bound := with(o.stay + all - h.free + ours); bound < o.reach {
 			o.reach = bound
 			t.lendLater(fr)
 		}
@@ -316,36 +330,26 @@ func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
 }
 
 // over says whether a class that waits for need is to be looked at.
-func (h *hope) over(c *class, need int64) bool {
+func (h *hope) over(e *Engine, c *class, need int64) bool {
 	switch {
 	case c.refusedAt == h.helps:
 		return false
 	case c.shape.simple && need >= h.limit:
 		return false
-	case c.patient && need > h.calm && h.free <= 0: // nothing to take, and nothing to keep
+	case need > h.fresh && h.free <= 0 && c.members[0].mayDisplaceFrom(e).After(e.at): // nothing to take, and nothing to keep
+		return false
+	case h.unripe(e, c, need):
 		return false
 	case c.barred && need > h.tied:
+		return false
+	case c.shape.simple && need > h.free && need <= h.room && !h.claims && len(c.reserved) == 0:
+		c.refusedAt = h.helps // it lacks only what is kept for others
 		return false
 	case c.shape.simple && need > h.stay && need <= h.free:
 		c.refusedAt, h.skipped = h.helps, true // as if it had stepped back
 		return false
 	}
 	return true
-}
-
-// reach is at most what the queue can get hold of without displacing its own.
-func (t *tree) reach(q *queue, fr int32) int64 {
-	free := q.node.available(fr, future)
-	p := &q.spec.Preemption
-	if p.ReclaimWithinCohort == PreemptNever {
-		return free
-	}
-	taken := free + t.reclaimable(q, fr)
-	if t.policy == PolicyFIFO && !p.BorrowWithinCohort && q.node.parent == t.root {
-		c := &q.node.cells[fr] // it takes back no more than its own
-		taken = min(taken, c.nominal-c.use[future])
-	}
-	return max(free, taken)
 }
 
 // claimed is at most what someone could take over of what others of the queue wait for, and of other queues.
@@ -362,29 +366,80 @@ func (t *tree) claimed(q *queue, fr int32, priority int64) (ours, theirs int64) 
 	return ours, theirs
 }
 
-// reclaimable is at most what other queues could be made to give up.
-func (t *tree) reclaimable(q *queue, fr int32) int64 {
-	sum := int64(0)
-	for _, o := range t.balance[fr].borrowers {
-		if o != q {
-			sum += o.node.cells[fr].use[future]
-		}
+// unripe: those whom the class would have to displace have only just started, and nothing comes free that could be kept for it.
+func (h *hope) unripe(e *Engine, c *class, need int64) bool {
+	if need <= h.ripe || h.free > 0 || !c.shape.simple || !e.canKeep(c.queue) && !c.members[0].sparesUntil(e).After(e.at) {
+		return false
 	}
-	return sum
+	c.queue.node.root.tree.unripe = true
+	return true
 }
 
-// displaceable is at most what lower priorities in the queue could give up.
-func (q *queue) displaceable(fr int32, priority int64) int64 {
-	sum := int64(0)
+// yield is what holders of a queue could give up of a flavor-resource.
+type yield struct {
+	all   int64
+	ripe  int64 // of those who are not spared
+	fresh int64 // of those who were admitted in this decision
+
+	fr   int32
+	as   uint64 // queue.turnover as of which this holds
+	in   uint64 // likewise Engine.decision
+	lent int64  // and what the queue borrows
+}
+
+func (y *yield) add(o yield) {
+	y.all, y.ripe, y.fresh = y.all+o.all, y.ripe+o.ripe, y.fresh+o.fresh
+}
+
+func (y *yield) holds(e *Engine, q *queue, fr int32, lent int64) bool {
+	return y.fr == fr && y.as == q.turnover && y.in == e.decision && y.lent == lent
+}
+
+// yields is what those of a queue could give up to others. They are displaced in their order, until the queue borrows
+// no more: who comes later is safe.
+func (e *Engine) yields(t *tree, q *queue, fr int32) yield {
+	lent := -q.node.cells[fr].unused()
+	if t.policy != PolicyFIFO || q.spec.UsageFairSharing {
+		lent = unlimited
+	}
+	if !q.yields.holds(e, q, fr, lent) {
+		q.yields = e.yieldTo(q, fr, PreemptAny, 0, lent)
+	}
+	return q.yields
+}
+
+// yieldTo is at most what they could give up to who has a priority.
+func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, lent int64) yield {
+	y := yield{fr: fr, as: q.turnover, in: e.decision, lent: lent}
 	for _, w := range q.holders {
-		if !q.spec.Preemption.WithinQueue.reaches(priority, w.spec.Priority) {
-			break
+		if !policy.reaches(priority, w.spec.Priority) {
+			break // the rest are more important
 		}
-		if !w.leaving {
-			sum += amountOf(w.usage, fr)
+		if w.leaving {
+			continue
+		}
+		v := amountOf(w.usage, fr)
+		y.all += v
+		if lent <= 0 {
+			continue
+		}
+		switch {
+		case w.admitted == e.decision:
+			y.fresh += v
+			y.ripe += v
+		case e.opts.PreemptAfter <= 0 || !e.ripensAt(w).After(e.at):
+			y.ripe += v
+		}
+		if w.struck != e.decision && w.roomFor == nil {
+			lent -= v
 		}
 	}
-	return sum
+	return y
+}
+
+// displacing is at most what can be had if the own queue gives so much up, and others.
+func (h *hope) displacing(own, others int64) int64 {
+	return max(h.free, min(h.free+others, h.most)) + own
 }
 
 // wakeAll wakes every parked class of a queue.
