@@ -251,12 +251,22 @@ func (e *Engine) lookAhead(a *assignment) {
 	b := e.newAssignment()
 	defer e.recycle(b)
 	e.evaluateLater(a.w, a.shape, b)
-	if !b.promising() || len(b.victims) == 0 || len(b.drops) > 0 {
+	if len(b.victims) == 0 || len(b.drops) > 0 {
 		return
 	}
 	a.borrow, a.usage = b.borrow, append(a.usage[:0], b.usage...)
-	for _, u := range b.usage {
-		if v := min(u.v, q.node.available(u.fr, future)); v > 0 {
+	a.keep(b.withdrawn)
+}
+
+// keep notes what is free of the room it will have; of its queue's own quota only, if it steps back for others.
+func (a *assignment) keep(own bool) {
+	n := a.w.queue.node
+	for _, u := range a.usage {
+		v := min(u.v, n.available(u.fr, future))
+		if own {
+			v = min(v, n.cells[u.fr].unused())
+		}
+		if v > 0 {
 			a.kept = append(a.kept, amount{u.fr, v})
 		}
 	}

@@ -326,7 +326,12 @@ func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
 		e.attemptOverClaims(t, a)
 	}
 	a.withdrawn = e.stepsBack(t, a)
-	if a.patient && !a.promising() && !a.withdrawn {
+	switch {
+	case a.promising() || a.withdrawn:
+	case a.behind:
+		a.patient = true
+		a.keep(false)
+	case a.patient:
 		e.lookAhead(a)
 	}
 	a.version = t.version

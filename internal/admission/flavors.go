@@ -39,7 +39,8 @@ type assignment struct {
 	barred    bool      // preempted too lately to displace anyone in other queues
 	patient   bool      // too new in line to displace anyone who runs, or they have only just started
 	until     time.Time // patient no longer than this
-	kept      []amount  // then, what is free of the room it will have
+	behind    bool      // it lacks only what is kept for others
+	kept      []amount  // in both cases, what is free of the room it will have
 	curbed    bool      // someone it could displace keeps its place in this decision
 	thwarted  bool      // it could displace someone, who would only come back
 	avoid     []int32   // flavors whose nodes had no room

@@ -32,6 +32,7 @@ type search struct {
 	need     []int32  // flavor-resources that are short
 	nodes    bool     // real nodes must have room too
 	blocked  bool     // room is kept for blocked heads: the preemptor must fit beside it, but nobody borrows it
+	behind   bool     // it lacks only what is kept for others
 	prio     int64
 	cursors  [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
 	merged   []cursor    // the group being walked
@@ -153,6 +154,7 @@ func (e *Engine) findVictims(a *assignment) {
 	found := e.hunt(a, a.usage, a.need, e.opts.Placer != nil)
 	a.victims = append(a.victims[:0], found...)
 	if len(found) == 0 {
+		a.behind = a.mode != noCandidates && e.scratch.search.behind
 		a.mode = noCandidates
 		return
 	}
@@ -171,7 +173,7 @@ func (e *Engine) shift(w *workload, sign int64) {
 func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
 	s := &e.scratch.search
 	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
-	s.victims, s.fresh = s.victims[:0], false
+	s.victims, s.fresh, s.behind = s.victims[:0], false, false
 	t := a.w.queue.node.root.tree
 	if from := a.w.mayDisplaceFrom(e); from.After(e.at) {
 		s.fresh = true
@@ -189,8 +191,9 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	e.scratch.byUsage = false
 	t.shiftKept(-1, true) // nobody who runs is displaced for it
 	s.blocked = t.shiftKept(-1, false)
+	s.behind = e.roomy(s, true)
 	switch {
-	case e.roomy(s, true): // it lacks only what is kept for others
+	case s.behind:
 	case t.policy == PolicyFIFO:
 		found = e.huntClassic(s)
 	default:

@@ -342,9 +342,6 @@ func (h *hope) over(e *Engine, c *class, need int64) bool {
 		return false
 	case c.barred && need > h.tied:
 		return false
-	case c.shape.simple && need > h.free && need <= h.room && !h.claims && len(c.reserved) == 0:
-		c.refusedAt = h.helps // it lacks only what is kept for others
-		return false
 	case c.shape.simple && need > h.stay && need <= h.free:
 		c.refusedAt, h.skipped = h.helps, true // as if it had stepped back
 		return false

@@ -1,0 +1,73 @@
+package admission
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// However much short work comes and goes, and however long it has waited, the most important workload starts on its queue's own quota
+// once it has waited, spared those who had only just started, and those have let go.
+func TestPatienceStarvesNobody(t *testing.T) {
+	const tick = 100 * time.Millisecond
+	const patience = time.Second
+	const atLatest = 30 * time.Second
+	for name, policy := range map[string]CapacityPolicy{"fifo": PolicyFIFO, "drf": PolicyDRF, "maxmin": PolicyMaxMin} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				r := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))
+				s := newShell(Options{PreemptAfter: patience, Policy: policy})
+				s.flavor(Flavor{Name: "f"})
+				s.namespace("default", nil)
+				queues := 1 + r.IntN(3)
+				for q := range queues {
+					name := fmt.Sprint("q", q)
+					s.queue(Queue{
+						Name: name, Cohort: "team", NamespaceSelector: &Term{}, Preemption: reclaimAny,
+						Groups: []ResourceGroup{{Resources: []string{CPU}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{CPU: {Nominal: 8}}}}}},
+					})
+					s.local(LocalQueue{Key: Key{"default", name}, Queue: name})
+				}
+				ends := map[Key]time.Time{}
+				come := func(name string, queue int, cpu, priority int64) Key {
+					w := benchWorkload(0, fmt.Sprint("q", queue), cpu, priority)
+					w.Key, w.UID, w.Created = Key{"default", name}, name, s.now
+					s.workload(w)
+					return w.Key
+				}
+				var large Key
+				from := s.now.Add(time.Duration(r.IntN(150)) * tick)
+				for i := 0; ; i++ {
+					for j := range r.IntN(4) {
+						come(fmt.Sprintf("s%d-%d", i, j), r.IntN(queues), int64(1+r.IntN(4)), int64(r.IntN(3)))
+					}
+					if large.Name == "" && !s.now.Before(from) {
+						large = come("large", 0, int64(1+r.IntN(8)), 9)
+					}
+					for k, end := range ends {
+						if w := s.workloads[k]; w.Admission != nil && !w.Evicting && !s.now.Before(end) {
+							s.finish(k)
+							delete(ends, k)
+						}
+					}
+					for _, k := range s.leaving() {
+						s.release(k)
+					}
+					for _, a := range s.decide().Admit {
+						if a.Workload == large {
+							return
+						}
+						ends[a.Workload] = s.now.Add(time.Duration(1+r.IntN(15)) * tick)
+					}
+					if s.now = s.now.Add(tick); large.Name != "" && s.now.After(s.workloads[large].Created.Add(atLatest)) {
+						t.Fatalf("still waiting after %v", atLatest)
+					}
+				}
+			})
+		})
+	}
+}
