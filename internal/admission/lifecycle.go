@@ -310,12 +310,12 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	n := q.node
 	for ; n != nil && v != 0; n = n.parent {
 		c := &n.cells[fr]
-		// Shares grow with every step; and what is kept for others is not borrowed.
-		was := c.use[k] > c.subtree && t.policy == PolicyFIFO && len(t.reserving) == 0
+		was := c.use[k] > c.subtree && len(t.reserving) == 0 // what is kept for others is not borrowed
 		before := max(0, c.use[k]-c.local)
 		c.use[k] += v
 		v = max(0, c.use[k]-c.local) - before
-		if !was && c.use[k] > c.subtree && !slices.Contains(t.tilted, fr) {
+		tilts := !was && c.use[k] > c.subtree || t.policy != PolicyFIFO // where shares decide, every step changes who is taken first
+		if tilts && !slices.Contains(t.tilted, fr) {
 			t.tilted = append(t.tilted, fr)
 			t.helps++
 		}
