@@ -155,8 +155,11 @@ func (e *Engine) keepHolding(w *workload, spec Workload) {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reserved || spec.Priority != w.spec.Priority {
-		if spec.Priority < w.spec.Priority {
+		switch t := w.queue.node.root.tree; {
+		case spec.Priority < w.spec.Priority:
 			e.heedAll(w)
+		case spec.Priority > w.spec.Priority && len(t.reserving) > 0:
+			e.enlist(t) // who keeps room may not be able to displace it any more
 		}
 		e.standElsewhere(w, func() { w.reserved, w.spec.Priority = reserved, spec.Priority })
 	}
