@@ -135,6 +135,9 @@ func (e *Engine) decideTree(t *tree) {
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && (!t.touched || e.unready > 0) && !e.tryAgain(t) && !e.lendRest(t) {
 			e.awaitRipe(t)
+			if len(t.reserving) > 0 && t.admittedIn == e.decision {
+				e.again = append(e.again, t) // with others in, less may have to be kept
+			}
 			return
 		}
 	}
