@@ -251,6 +251,7 @@ func (e *Engine) lookAhead(a *assignment) {
 	b := e.newAssignment()
 	defer e.recycle(b)
 	e.evaluateLater(a.w, a.shape, b)
+	a.curbed = a.curbed || b.curbed
 	if len(b.victims) == 0 || len(b.drops) > 0 {
 		return
 	}
