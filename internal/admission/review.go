@@ -170,26 +170,37 @@ func (e *Engine) awaitRipe(t *tree) {
 	if !t.unripe || t.ripensAt.After(e.at) {
 		return
 	}
-	t.ripensAt = time.Time{}
-	for _, q := range t.queues {
-		for _, w := range q.holders {
-			if at := e.ripensAt(w); !w.leaving && at.After(e.at) && (t.ripensAt.IsZero() || at.Before(t.ripensAt)) {
-				t.ripensAt = at
-			}
-		}
-	}
+	t.ripensAt = e.nextRipe(t, e.at)
 	if t.unripe = !t.ripensAt.IsZero(); t.unripe {
 		e.timers.push(timer{at: t.ripensAt, t: t})
 	}
 }
 
-// ripen lets those look again who spare others.
+// nextRipe is when the first holder of a tree is not spared any more, after a time; zero: never.
+func (e *Engine) nextRipe(t *tree, after time.Time) time.Time {
+	var next time.Time
+	for _, q := range t.queues {
+		for _, w := range q.holders {
+			if at := e.ripensAt(w); !w.leaving && at.After(after) && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	return next
+}
+
+// ripen lets those look again who spare others, unless whom they waited for is gone.
 func (e *Engine) ripen(t *tree) {
-	t.ripensAt, t.unripe = time.Time{}, false
+	ripe := e.nextRipe(t, t.ripensAt.Add(-1))
+	t.ripensAt = time.Time{}
+	if ripe.IsZero() || ripe.After(e.at) {
+		e.awaitRipe(t)
+		return
+	}
+	t.unripe, t.loose = false, true
 	for fr := range t.freed {
 		t.freed[fr] = true
 	}
-	t.loose = true
 	t.helps++
 	e.enlist(t)
 }
