@@ -17,7 +17,6 @@ func (e *Engine) claim(a *assignment) {
 	if w.told != ReasonWaitingForPreemptedWorkloads {
 		e.park(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
 	}
-	e.again = append(e.again, w.queue.node.root.tree)
 }
 
 // leaveLine takes a workload out of line that is to wait with a claim.

@@ -56,6 +56,9 @@ func (e *Engine) Decide(at time.Time) Plan {
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
 			e.decideTree(t)
+			if t.handsAnew(e) {
+				e.again = append(e.again, t)
+			}
 		}
 		t.listed = false
 	}

@@ -75,7 +75,7 @@ type Engine struct {
 	reshaped bool     // cohorts or queues changed: link the trees before going on
 	work     []*tree  // trees in which something may be decided
 	unsorted bool     // work grew
-	again    []*tree  // in which somebody claimed room, or keeps some: the next decision may give it more or better
+	again    []*tree  // in which somebody waits with a claim, or keeps room: the next decision may give it more or better
 	curbed   []*class // refused for what holds in this decision only: they look again in the next
 	review   []*workload
 	timers   heap[timer]

@@ -95,11 +95,10 @@ type heir struct {
 // handOver gives heirs their claims: each has the room that was made for it, and nobody else's. Others hear only of claims
 // that are not as they were; and if nothing changed since, none are.
 func (e *Engine) handOver(t *tree) {
-	as := [2]uint64{t.shifts, e.capacity}
-	if e.unready > 0 || len(t.heirs) == 0 && (len(t.waiting) == 0 || t.handedAt == as) {
+	if e.unready > 0 || len(t.heirs) == 0 && !t.handsAnew(e) {
 		return
 	}
-	t.handedAt, t.touched = as, false
+	t.handedAt, t.touched = [2]uint64{t.shifts, e.capacity}, false
 	heirs := make([]heir, 0, len(t.heirs)+len(t.waiting))
 	for _, w := range t.heirs {
 		if w.heir = false; w.class != nil && w.displaced() && w.queue.node.root.tree == t {
@@ -132,6 +131,11 @@ func (e *Engine) handOver(t *tree) {
 			q.wakeAll(e) // the next may take from others now
 		}
 	}
+}
+
+// handsAnew: something changed since claims were given, so that they may be more or better ones now.
+func (t *tree) handsAnew(e *Engine) bool {
+	return len(t.waiting) > 0 && t.handedAt != [2]uint64{t.shifts, e.capacity}
 }
 
 // letStay puts those who leave for w back into the future while it is looked at who can have what.
