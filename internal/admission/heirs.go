@@ -92,6 +92,17 @@ type heir struct {
 	had *assignment
 }
 
+// compare orders heirs by turn; but who may do with fewer pods comes last, or it would grow into what others left for the rest.
+func (h heir) compare(o heir) int {
+	if x := h.w.claimed.shape.shrinks; x != o.w.claimed.shape.shrinks {
+		if x {
+			return 1
+		}
+		return -1
+	}
+	return turn(h.w, o.w)
+}
+
 // handOver gives heirs their claims: each has the room that was made for it, and nobody else's. Others hear only of claims
 // that are not as they were; and if nothing changed since, none are.
 func (e *Engine) handOver(t *tree) {
@@ -113,7 +124,7 @@ func (e *Engine) handOver(t *tree) {
 		w.queue.claims = w.queue.claims[:0]
 	}
 	t.heirs, t.waiting = t.heirs[:0], t.waiting[:0]
-	slices.SortFunc(heirs, func(a, b heir) int { return turn(a.w, b.w) })
+	slices.SortFunc(heirs, heir.compare)
 	for _, h := range heirs {
 		e.letStay(h.w)
 	}
