@@ -56,7 +56,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
 			e.decideTree(t)
-			if t.handsAnew(e) {
+			if t.handsAnew(e) || len(t.reserving) > 0 && t.admittedIn == e.decision { // with others in, less may have to be kept
 				e.again = append(e.again, t)
 			}
 		}
@@ -138,9 +138,6 @@ func (e *Engine) decideTree(t *tree) {
 		e.wake(t)
 		if !e.round(t) && !t.loose && len(t.tilted) == 0 && (!t.touched || e.unready > 0) && !e.tryAgain(t) && !e.lendRest(t) {
 			e.awaitRipe(t)
-			if len(t.reserving) > 0 && t.admittedIn == e.decision {
-				e.again = append(e.again, t) // with others in, less may have to be kept
-			}
 			return
 		}
 	}
