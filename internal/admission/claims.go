@@ -239,62 +239,6 @@ func (a *assignment) entitled() []amount {
 	return room
 }
 
-// lookAhead asks what a workload that is too new in line to displace others will do when it is not. If it will get in,
-// it keeps what is free of that room: who took it meanwhile would only be displaced again.
-func (e *Engine) lookAhead(a *assignment) {
-	q := a.w.queue
-	free := func(u amount) bool { return q.node.available(u.fr, future) > 0 }
-	if !q.choice && !q.spec.StrictFIFO && !slices.ContainsFunc(a.usage, free) {
-		return // nothing to keep
-	}
-	b := e.newAssignment()
-	defer e.recycle(b)
-	e.evaluateLater(a.w, a.shape, b)
-	a.curbed = a.curbed || b.curbed
-	if len(b.victims) == 0 || len(b.drops) > 0 {
-		return
-	}
-	a.borrow, a.usage = b.borrow, append(a.usage[:0], b.usage...)
-	a.keep(b.withdrawn)
-}
-
-// keep notes what is free of the room it will have; of its queue's own quota only, if it steps back for others.
-func (a *assignment) keep(own bool) {
-	n := a.w.queue.node
-	for _, u := range a.usage {
-		v := min(u.v, n.available(u.fr, future))
-		if own {
-			v = min(v, n.cells[u.fr].unused())
-		}
-		if v > 0 {
-			a.kept = append(a.kept, amount{u.fr, v})
-		}
-	}
-}
-
-// evaluateLater is evaluate as if the workload had waited long enough to displace others.
-func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
-	patience := e.opts.PreemptAfter
-	e.opts.PreemptAfter = 0
-	e.evaluate(w, s, a)
-	e.opts.PreemptAfter = patience
-}
-
-// shiftKept moves what is kept for those who are too new in line to displace others, or for blocked heads, out of the future, or
-// back. It reports whether there was any.
-func (t *tree) shiftKept(sign int64, patient bool) bool {
-	any := false
-	for _, c := range t.reserving {
-		if c.patient == patient {
-			any = true
-			for _, u := range c.reserved {
-				c.queue.node.add(u.fr, sign*u.v, future)
-			}
-		}
-	}
-	return any
-}
-
 // unreserve takes a reservation back while its class is looked at again.
 func (e *Engine) unreserve(c *class) {
 	if len(c.reserved) == 0 {

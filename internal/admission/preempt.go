@@ -40,64 +40,6 @@ type search struct {
 	rest     []amount
 }
 
-// mayDisplaceFrom is when a workload has waited long enough to displace others.
-func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
-	if e.opts.PreemptAfter <= 0 {
-		return time.Time{}
-	}
-	since := w.spec.Created
-	if w.spec.EvictedAt.After(since) {
-		since = w.spec.EvictedAt
-	}
-	return since.Add(e.opts.PreemptAfter)
-}
-
-// spared is until when those who would be displaced for w are left alone as they have only just started: many end by
-// themselves in that time, and w keeps the room they leave. Where it cannot, it does not wait for them forever.
-func (e *Engine) spared(w *workload, victims []victim) time.Time {
-	var until time.Time
-	if e.opts.PreemptAfter <= 0 {
-		return until
-	}
-	for _, v := range victims {
-		if at := e.ripensAt(v.w); v.w.admitted != e.decision && at.After(until) {
-			until = at
-		}
-	}
-	if last := w.sparesUntil(e); !e.canKeep(w.queue) && until.After(last) {
-		return last
-	}
-	return until
-}
-
-// ripensAt is from when a holder is not spared any more.
-func (e *Engine) ripensAt(w *workload) time.Time {
-	return time.Unix(0, w.reserved).Add(e.opts.PreemptAfter + timeGrain)
-}
-
-// sparesUntil is how long a workload spares others where it cannot keep the room that they leave.
-func (w *workload) sparesUntil(e *Engine) time.Time {
-	return w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
-}
-
-// canKeep: room can be kept for who waits in the queue. Where there is a choice, of flavors or of nodes, what it keeps may not be what it needs.
-func (e *Engine) canKeep(q *queue) bool { return e.opts.Placer == nil && !q.choice }
-
-const (
-	// longestGrace is how many times PreemptAfter a workload spares those who have only just started.
-	longestGrace = 8
-	// timeGrain is how much later than it says something may have happened: the API keeps whole seconds.
-	timeGrain = time.Second
-)
-
-// bePatient notes that more can be displaced from a time on.
-func (a *assignment) bePatient(until time.Time) {
-	if !a.patient || until.Before(a.until) {
-		a.until = until
-	}
-	a.patient = true
-}
-
 func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
 	p := &q.spec.Preemption
 	return p.BorrowWithinCohort || q.node.root.tree.policy != PolicyFIFO && p.ReclaimWithinCohort != PreemptNever
@@ -215,21 +157,6 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	}
 	a.curbed = a.curbed || e.scratch.byUsage && len(found) == 0 // the order changes with time
 	return found
-}
-
-// roomBesides: with the victims gone there is room next to what is kept for those who are too new in line.
-func (e *Engine) roomBesides(t *tree, q *queue, usage []amount, victims []victim) bool {
-	if len(victims) == 0 || !slices.ContainsFunc(t.reserving, func(c *class) bool { return c.patient }) {
-		return true
-	}
-	for _, v := range victims {
-		e.shift(v.w, -1)
-	}
-	ok := !slices.ContainsFunc(usage, func(u amount) bool { return !q.node.fits(u.fr, u.v, future) })
-	for _, v := range victims {
-		e.shift(v.w, 1)
-	}
-	return ok
 }
 
 func (e *Engine) huntClassic(s *search) []victim {

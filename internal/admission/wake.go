@@ -158,33 +158,39 @@ func (e *Engine) hopeful(t *tree, q *queue) *class {
 	}
 	best := t.fickleFirst(q)
 	for _, fr := range q.heeded {
-		h := e.hopeFor(t, q, fr)
-		h.helps = t.helps
-		limit := int64(math.MaxInt64) // refused already for this priority or a higher one
-		for i := range q.waits[fr] {
-			l := q.waits[fr][i]
-			if best != nil && !q.spec.UsageFairSharing && l.priority < best.members[0].spec.Priority {
-				break // lists go down in priority: nobody further on has an earlier turn
+		best = e.hopefulFor(t, q, fr, best)
+	}
+	return best
+}
+
+// hopefulFor is hopeful for those who wait for one flavor-resource, if one has an earlier turn than best.
+func (e *Engine) hopefulFor(t *tree, q *queue, fr int32, best *class) *class {
+	h := e.hopeFor(t, q, fr)
+	h.helps = t.helps
+	limit := int64(math.MaxInt64) // refused already for this priority or a higher one
+	for i := range q.waits[fr] {
+		l := q.waits[fr][i]
+		if best != nil && !q.spec.UsageFairSharing && l.priority < best.members[0].spec.Priority {
+			break // lists go down in priority: nobody further on has an earlier turn
+		}
+		if l.refusedAt == t.helps {
+			limit = min(limit, l.refused)
+		}
+		if len(l.chunks) == 0 || l.complex == 0 && l.least >= limit {
+			continue
+		}
+		of := h.of(e, t, q, fr, l)
+		if of.limit = limit; l.complex == 0 {
+			of.reach = min(of.reach, limit-1)
+			if of.ripe < of.reach && of.free <= 0 && e.canKeep(q) {
+				of.reach, t.unripe = of.ripe, true
 			}
-			if l.refusedAt == t.helps {
-				limit = min(limit, l.refused)
-			}
-			if len(l.chunks) == 0 || l.complex == 0 && l.least >= limit {
-				continue
-			}
-			of := h.of(e, t, q, fr, l)
-			if of.limit = limit; l.complex == 0 {
-				of.reach = min(of.reach, limit-1)
-				if of.ripe < of.reach && of.free <= 0 && e.canKeep(q) {
-					of.reach, t.unripe = of.ripe, true
-				}
-			}
-			if c := l.first(e, &of); c != nil && (best == nil || c.before(best)) {
-				best = c
-			}
-			if of.skipped {
-				t.lendLater(fr)
-			}
+		}
+		if c := l.first(e, &of); c != nil && (best == nil || c.before(best)) {
+			best = c
+		}
+		if of.skipped {
+			t.lendLater(fr)
 		}
 	}
 	return best
