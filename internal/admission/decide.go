@@ -485,7 +485,7 @@ func (e *Engine) settleRefusal(a *assignment) {
 
 // heldUp notes what keeps a class from displacing others for a time.
 func (e *Engine) heldUp(c *class, a *assignment) {
-	c.patient, c.barred = a.patient, a.barred
+	c.patient, c.keeps, c.barred = a.patient, a.canKeep(), a.barred
 	e.awaitChance(c)
 }
 

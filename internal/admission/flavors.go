@@ -43,6 +43,7 @@ type assignment struct {
 	kept      []amount  // in both cases, what is free of the room it will have
 	curbed    bool      // someone it could displace keeps its place in this decision
 	thwarted  bool      // it could displace someone, who would only come back
+	homeless  bool      // it has quota, and lacks nodes
 	avoid     []int32   // flavors whose nodes had no room
 	failed    *Refusal
 	joint     bool        // picks says which flavors to try

@@ -49,6 +49,7 @@ type class struct {
 	pos       int             // in queue.active; -1 when not there
 	parked    bool
 	patient   bool      // parked while its first had to spare those it could displace
+	keeps     bool      // then, room can be kept for it
 	chance    time.Time // when time alone may change that; zero: never
 	barred    bool      // likewise, preempted too lately to displace others
 	verdict   verdict

@@ -20,9 +20,9 @@ func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
 	return since.Add(e.opts.PreemptAfter)
 }
 
-// spared is until when those who would be displaced for w are left alone as they have only just started: many end by
-// themselves in that time, and w keeps the room they leave. Where it cannot, it does not wait for them forever.
-func (e *Engine) spared(w *workload, victims []victim) time.Time {
+// spared is until when those who would be displaced are left alone as they have only just started: many end by
+// themselves in that time, and the workload keeps the room they leave. Where it cannot, it does not wait for them forever.
+func (e *Engine) spared(a *assignment, victims []victim) time.Time {
 	var until time.Time
 	if e.opts.PreemptAfter <= 0 {
 		return until
@@ -32,7 +32,7 @@ func (e *Engine) spared(w *workload, victims []victim) time.Time {
 			until = at
 		}
 	}
-	if last := w.sparesUntil(e); !e.canKeep(w.queue) && until.After(last) {
+	if last := a.w.sparesUntil(e); !a.canKeep() && until.After(last) {
 		return last
 	}
 	return until
@@ -48,8 +48,9 @@ func (w *workload) sparesUntil(e *Engine) time.Time {
 	return w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
 }
 
-// canKeep: room can be kept for who waits in the queue. Where there is a choice, of flavors or of nodes, what it keeps may not be what it needs.
-func (e *Engine) canKeep(q *queue) bool { return e.opts.Placer == nil && !q.choice }
+// canKeep: what it needs can be kept. Where there is a choice of flavors, what it keeps may not be what it takes in the end, and nodes are
+// not kept at all.
+func (a *assignment) canKeep() bool { return !a.w.queue.choice && !a.homeless }
 
 const (
 	// longestGrace is how many times PreemptAfter a workload spares those who have only just started.

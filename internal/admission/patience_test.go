@@ -15,27 +15,36 @@ func TestPatienceStarvesNobody(t *testing.T) {
 	const tick = 100 * time.Millisecond
 	const patience = time.Second
 	const atLatest = 30 * time.Second
-	for name, policy := range map[string]CapacityPolicy{"fifo": PolicyFIFO, "drf": PolicyDRF, "maxmin": PolicyMaxMin} {
+	const cards = "gpu"
+	for name, policy := range map[string]CapacityPolicy{"fifo": PolicyFIFO, "drf": PolicyDRF, "maxmin": PolicyMaxMin, "node": PolicyFIFO} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))
-				s := newShell(Options{PreemptAfter: patience, Policy: policy})
+				options := Options{PreemptAfter: patience, Policy: policy}
+				node := newTestPlacer()
+				if name == "node" { // large enough for all quota: with several, others may be where it needs room, on quota of their own
+					options.Placer = node
+				}
+				s := newShell(options)
 				s.flavor(Flavor{Name: "f"})
 				s.namespace("default", nil)
 				queues := 1 + r.IntN(3)
+				node.node("n", 8*queues, nil)
 				for q := range queues {
 					name := fmt.Sprint("q", q)
 					s.queue(Queue{
 						Name: name, Cohort: "team", NamespaceSelector: &Term{}, Preemption: reclaimAny,
-						Groups: []ResourceGroup{{Resources: []string{CPU}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{CPU: {Nominal: 8}}}}}},
+						Groups: []ResourceGroup{{Resources: []string{cards}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{cards: {Nominal: 8}}}}}},
 					})
 					s.local(LocalQueue{Key: Key{"default", name}, Queue: name})
 				}
 				ends := map[Key]time.Time{}
-				come := func(name string, queue int, cpu, priority int64) Key {
-					w := benchWorkload(0, fmt.Sprint("q", queue), cpu, priority)
-					w.Key, w.UID, w.Created = Key{"default", name}, name, s.now
+				come := func(name string, queue int, n, priority int64) Key {
+					w := Workload{
+						Key: Key{"default", name}, UID: name, LocalQueue: fmt.Sprint("q", queue), Created: s.now, Priority: priority,
+						PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{cards: n}}},
+					}
 					s.workload(w)
 					return w.Key
 				}

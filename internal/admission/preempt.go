@@ -116,6 +116,7 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	s := &e.scratch.search
 	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
 	s.victims, s.fresh, s.behind = s.victims[:0], false, false
+	a.homeless = a.failed != nil
 	t := a.w.queue.node.root.tree
 	if from := a.w.mayDisplaceFrom(e); from.After(e.at) {
 		s.fresh = true
@@ -150,7 +151,7 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	if !e.roomBesides(t, a.w.queue, usage, found) {
 		found = found[:0]
 	}
-	if until := e.spared(a.w, found); until.After(e.at) {
+	if until := e.spared(a, found); until.After(e.at) {
 		a.bePatient(until)
 		t.unripe = true
 		return nil
@@ -180,7 +181,7 @@ func (e *Engine) huntClassic(s *search) []victim {
 	for _, borrow := range tries {
 		if e.remove(s, borrow) {
 			e.giveBack(s, borrow)
-			futile := !e.spared(s.a.w, s.victims).After(e.at) && e.futile(s)
+			futile := !e.spared(s.a, s.victims).After(e.at) && e.futile(s)
 			e.putBack(s)
 			if !futile {
 				return s.victims

@@ -96,7 +96,7 @@ func (e *Engine) chance(c *class) time.Time {
 	}
 	if c.patient {
 		soon(first.mayDisplaceFrom(e))
-		if !e.canKeep(c.queue) {
+		if !c.keeps {
 			soon(first.sparesUntil(e))
 		}
 	}

@@ -182,7 +182,7 @@ func (e *Engine) hopefulFor(t *tree, q *queue, fr int32, best *class) *class {
 		of := h.of(e, t, q, fr, l)
 		if of.limit = limit; l.complex == 0 {
 			of.reach = min(of.reach, limit-1)
-			if of.ripe < of.reach && of.free <= 0 && e.canKeep(q) {
+			if of.ripe < of.reach && of.free <= 0 && !q.choice && e.opts.Placer == nil {
 				of.reach, t.unripe = of.ripe, true
 			}
 		}
@@ -371,7 +371,7 @@ func (t *tree) claimed(q *queue, fr int32, priority int64) (ours, theirs int64) 
 
 // unripe: those whom the class would have to displace have only just started, and nothing comes free that could be kept for it.
 func (h *hope) unripe(e *Engine, c *class, need int64) bool {
-	if need <= h.ripe || h.free > 0 || !c.shape.simple || !e.canKeep(c.queue) && !c.members[0].sparesUntil(e).After(e.at) {
+	if need <= h.ripe || h.free > 0 || !c.shape.simple || !c.keeps && !c.members[0].sparesUntil(e).After(e.at) {
 		return false
 	}
 	c.queue.node.root.tree.unripe = true
