@@ -43,6 +43,12 @@ func TestPodsReady(t *testing.T) {
 	next := cluster.WorkloadOf(t, job)
 	waitReason(t, next, kueue.WorkloadQuotaReserved, false, "WaitingForPodsReady")
 
+	sandbox.Eventually(t, "the next second: who is evicted stands behind who came before it", func(context.Context) error {
+		if created := next.CreationTimestamp.Unix(); time.Now().Unix() <= created {
+			return fmt.Errorf("it is still %d", created)
+		}
+		return nil
+	})
 	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, patience)
 	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPodsReadyTimeout)
 	waitReason(t, next, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted)
