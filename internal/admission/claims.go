@@ -225,7 +225,7 @@ func (a *assignment) entitled() []amount {
 	var room []amount
 	for _, u := range a.usage {
 		cl := &a.w.queue.node.cells[u.fr]
-		v := min(u.v, cl.nominal-cl.use[future])
+		v := min(u.v, cl.unused())
 		if a.borrow > 0 {
 			v = u.v
 			if cl.borrow != noLimit {
@@ -237,6 +237,21 @@ func (a *assignment) entitled() []amount {
 		}
 	}
 	return room
+}
+
+// shiftKept moves what is kept for those who are too new in line to displace others, or for blocked heads, out of the future, or
+// back. It reports whether there was any.
+func (t *tree) shiftKept(sign int64, patient bool) bool {
+	any := false
+	for _, c := range t.reserving {
+		if c.patient == patient {
+			any = true
+			for _, u := range c.reserved {
+				c.queue.node.add(u.fr, sign*u.v, future)
+			}
+		}
+	}
+	return any
 }
 
 // unreserve takes a reservation back while its class is looked at again.

@@ -256,7 +256,7 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 func (a *assignment) outdone(kept bool) bool {
 	q := a.w.queue
 	return a.mode == fit && (q.spec.Preemption.ReclaimWithinCohort != PreemptAny || kept) && !a.fits(future) &&
-		slices.ContainsFunc(a.usage, func(u amount) bool { c := &q.node.cells[u.fr]; return c.use[future] < c.nominal })
+		slices.ContainsFunc(a.usage, func(u amount) bool { return q.node.cells[u.fr].unused() > 0 })
 }
 
 // refresh brings an entry up to date; false if it has nothing to settle any more.

@@ -148,8 +148,7 @@ func (e *Engine) stepsBack(t *tree, a *assignment) bool {
 			if b == a.w.queue || b.pending == 0 || int(u.fr) >= len(b.demand) || b.spec.Preemption.ReclaimWithinCohort == PreemptNever {
 				continue
 			}
-			c := &b.node.cells[u.fr]
-			if free := min(c.nominal-c.use[future], b.node.available(u.fr, future)); free > 0 {
+			if free := min(b.node.cells[u.fr].unused(), b.node.available(u.fr, future)); free > 0 {
 				loans = append(loans, loan{b, u.fr, free})
 			}
 		}
@@ -188,9 +187,7 @@ func (e *Engine) owners(a *assignment, loans []loan) []*class {
 
 // pretendAll carries an assignment out in the future tree (sign 1), or takes that back.
 func (e *Engine) pretendAll(a *assignment, sign int64) {
-	for _, v := range a.victims {
-		e.shift(v.w, -sign)
-	}
+	e.shiftAll(a.victims, -sign)
 	for _, u := range a.usage {
 		a.w.queue.node.add(u.fr, sign*u.v, future)
 	}
@@ -261,8 +258,7 @@ func (e *Engine) spare(t *tree, q *queue, fr int32) int64 {
 		if b == q || int(fr) >= len(b.demand) || len(b.demand[fr]) == 0 || b.spec.StrictFIFO || b.spec.Preemption.ReclaimWithinCohort != PreemptAny {
 			continue
 		}
-		c := &b.node.cells[fr]
-		own := min(c.nominal-c.use[future], b.node.available(fr, future))
+		own := min(b.node.cells[fr].unused(), b.node.available(fr, future))
 		if own <= 0 {
 			continue
 		}

@@ -108,33 +108,14 @@ func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
 	e.opts.PreemptAfter = patience
 }
 
-// shiftKept moves what is kept for those who are too new in line to displace others, or for blocked heads, out of the future, or
-// back. It reports whether there was any.
-func (t *tree) shiftKept(sign int64, patient bool) bool {
-	any := false
-	for _, c := range t.reserving {
-		if c.patient == patient {
-			any = true
-			for _, u := range c.reserved {
-				c.queue.node.add(u.fr, sign*u.v, future)
-			}
-		}
-	}
-	return any
-}
-
 // roomBesides: with the victims gone there is room next to what is kept for those who are too new in line.
 func (e *Engine) roomBesides(t *tree, q *queue, usage []amount, victims []victim) bool {
 	if len(victims) == 0 || !slices.ContainsFunc(t.reserving, func(c *class) bool { return c.patient }) {
 		return true
 	}
-	for _, v := range victims {
-		e.shift(v.w, -1)
-	}
+	e.shiftAll(victims, -1)
 	ok := !slices.ContainsFunc(usage, func(u amount) bool { return !q.node.fits(u.fr, u.v, future) })
-	for _, v := range victims {
-		e.shift(v.w, 1)
-	}
+	e.shiftAll(victims, 1)
 	return ok
 }
 

@@ -71,19 +71,15 @@ func (e *Engine) prospect(a *assignment, fr int32, val int64, level int, choice 
 // after rates an admission that follows the removal of victims.
 func (e *Engine) after(q *queue, usage []amount, victims []victim) (mode, int) {
 	m, level := reclaim, 0
-	for _, v := range victims {
-		e.shift(v.w, -1)
-		if v.w.queue == q {
-			m = preempt
-		}
+	if slices.ContainsFunc(victims, func(v victim) bool { return v.w.queue == q }) {
+		m = preempt
 	}
+	e.shiftAll(victims, -1)
 	for _, u := range usage {
 		l, _ := q.node.borrowLevel(u.fr, u.v, future)
 		level = max(level, l)
 	}
-	for _, v := range victims {
-		e.shift(v.w, 1)
-	}
+	e.shiftAll(victims, 1)
 	return m, level
 }
 
@@ -107,6 +103,12 @@ func (e *Engine) findVictims(a *assignment) {
 func (e *Engine) shift(w *workload, sign int64) {
 	for _, u := range w.usage {
 		w.queue.node.add(u.fr, sign*u.v, future)
+	}
+}
+
+func (e *Engine) shiftAll(victims []victim, sign int64) {
+	for _, v := range victims {
+		e.shift(v.w, sign)
 	}
 }
 
@@ -199,7 +201,7 @@ func (e *Engine) huntClassic(s *search) []victim {
 func (s *search) underNominal() bool {
 	n := s.a.w.queue.node
 	for _, fr := range s.need {
-		if c := &n.cells[fr]; c.nominal <= c.use[future] {
+		if n.cells[fr].unused() <= 0 {
 			return false
 		}
 	}
@@ -452,8 +454,8 @@ func (e *Engine) futile(s *search) bool {
 // avenged: someone in line could come in for the victim so.
 func (e *Engine) avenged(s *search, q *queue) bool {
 	for _, u := range s.usage {
-		if c := &q.node.cells[u.fr]; int(u.fr) < len(q.demand) && !q.spec.StrictFIFO {
-			e.scratch.owners = q.demand[u.fr].within(e.scratch.owners[:0], q.node.available(u.fr, future), c.nominal-c.use[future], few)
+		if int(u.fr) < len(q.demand) && !q.spec.StrictFIFO {
+			e.scratch.owners = q.demand[u.fr].within(e.scratch.owners[:0], q.node.available(u.fr, future), q.node.cells[u.fr].unused(), few)
 			if slices.ContainsFunc(e.scratch.owners, func(c *class) bool { return s.comesBack(c.members[0], c.asks) }) {
 				return true
 			}

@@ -179,7 +179,7 @@ func (e *Engine) hopefulFor(t *tree, q *queue, fr int32, best *class) *class {
 		if len(l.chunks) == 0 || l.complex == 0 && l.least >= limit {
 			continue
 		}
-		of := h.of(e, t, q, fr, l)
+		of := h.of(e, t, q, l)
 		if of.limit = limit; l.complex == 0 {
 			of.reach = min(of.reach, limit-1)
 			if of.ripe < of.reach && of.free <= 0 && !q.choice && e.opts.Placer == nil {
@@ -246,7 +246,7 @@ func (e *Engine) beyondReach(t *tree, c *class) bool {
 		return false
 	}
 	n := c.needs[0]
-	if h := e.hopeFor(t, q, n.fr).of(e, t, q, n.fr, q.waitsLike(c, n.fr)); n.v <= h.reach && !h.unripe(e, c, n.v) {
+	if h := e.hopeFor(t, q, n.fr).of(e, t, q, q.waitsLike(c, n.fr)); n.v <= h.reach && !h.unripe(e, c, n.v) {
 		return false
 	}
 	e.sleep(c)
@@ -305,7 +305,8 @@ func (e *Engine) hopeFor(t *tree, q *queue, fr int32) *hope {
 }
 
 // of is what holds for those in a list.
-func (h *hope) of(e *Engine, t *tree, q *queue, fr int32, l *waitList) hope {
+func (h *hope) of(e *Engine, t *tree, q *queue, l *waitList) hope {
+	fr := h.fr
 	if !l.given.holds(e, q, fr, unlimited) {
 		l.given = e.yieldTo(q, fr, q.spec.Preemption.WithinQueue, l.priority, unlimited)
 	}
@@ -387,33 +388,33 @@ type yield struct {
 	fr   int32
 	as   uint64 // queue.turnover as of which this holds
 	in   uint64 // likewise Engine.decision
-	lent int64  // and what the queue borrows
+	over int64  // and how much more the queue uses than its own quota
 }
 
 func (y *yield) add(o yield) {
 	y.all, y.ripe, y.fresh = y.all+o.all, y.ripe+o.ripe, y.fresh+o.fresh
 }
 
-func (y *yield) holds(e *Engine, q *queue, fr int32, lent int64) bool {
-	return y.fr == fr && y.as == q.turnover && y.in == e.decision && y.lent == lent
+func (y *yield) holds(e *Engine, q *queue, fr int32, over int64) bool {
+	return y.fr == fr && y.as == q.turnover && y.in == e.decision && y.over == over
 }
 
 // yields is what those of a queue could give up to others. They are displaced in their order, until the queue borrows
 // no more: who comes later is safe.
 func (e *Engine) yields(t *tree, q *queue, fr int32) yield {
-	lent := -q.node.cells[fr].unused()
+	over := -q.node.cells[fr].unused()
 	if t.policy != PolicyFIFO || q.spec.UsageFairSharing {
-		lent = unlimited
+		over = unlimited
 	}
-	if !q.yields.holds(e, q, fr, lent) {
-		q.yields = e.yieldTo(q, fr, PreemptAny, 0, lent)
+	if !q.yields.holds(e, q, fr, over) {
+		q.yields = e.yieldTo(q, fr, PreemptAny, 0, over)
 	}
 	return q.yields
 }
 
 // yieldTo is at most what they could give up to who has a priority.
-func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, lent int64) yield {
-	y := yield{fr: fr, as: q.turnover, in: e.decision, lent: lent}
+func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, over int64) yield {
+	y := yield{fr: fr, as: q.turnover, in: e.decision, over: over}
 	for _, w := range q.holders {
 		if !policy.reaches(priority, w.spec.Priority) {
 			break // the rest are more important
@@ -423,7 +424,7 @@ func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, 
 		}
 		v := amountOf(w.usage, fr)
 		y.all += v
-		if lent <= 0 {
+		if over <= 0 {
 			continue
 		}
 		switch {
@@ -434,7 +435,7 @@ func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, 
 			y.ripe += v
 		}
 		if w.struck != e.decision && w.roomFor == nil {
-			lent -= v
+			over -= v
 		}
 	}
 	return y
