@@ -26,7 +26,7 @@ const (
 
 func newOurs(w *work) *ours {
 	o := &ours{w: w}
-	options := admission.Options{PreemptAfter: preemptAfter}
+	options := admission.Options{PreemptionDelay: preemptAfter}
 	if w.fair {
 		options.Policy = admission.PolicyDRF
 	}
@@ -115,7 +115,7 @@ func (o *ours) decide(now millis) (decision, bool) {
 		o.changed(job)
 		o.plan.evict = append(o.plan.evict, job)
 	}
-	for _, p := range plan.Park {
+	for _, p := range plan.Pending {
 		if w := jobIndex(p.Workload.Name); o.specs[w].Admission == nil {
 			o.changed(w)
 		}

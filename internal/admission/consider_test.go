@@ -56,8 +56,8 @@ func TestConsider(t *testing.T) {
 	} {
 		e, twin := considered(c.strict, 3), considered(c.strict, 3)
 		x := e.Consider(wanting("asked", c.cards, c.priority, 100), noon)
-		if starts := x.Would != nil && x.StartsAt.Equal(noon); starts != c.starts || len(x.Victims) != c.victims || x.Reason != c.reason {
-			t.Errorf("%s: would start %t, displaces %d, %s (%s)", c.name, starts, len(x.Victims), x.Reason, x.Message)
+		if starts := x.Would != nil && x.StartsAt.Equal(noon); starts != c.starts || len(x.PreemptionTargets) != c.victims || x.Reason != c.reason {
+			t.Errorf("%s: would start %t, displaces %d, %s (%s)", c.name, starts, len(x.PreemptionTargets), x.Reason, x.Message)
 		}
 		if c.starts && x.Would.PodSets[0].Flavors["gpu"] != "h100" {
 			t.Errorf("%s: it would get %+v", c.name, x.Would)

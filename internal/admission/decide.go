@@ -18,7 +18,7 @@ type scratch struct {
 	usage   []amount
 	entries []*assignment
 	free    []*assignment
-	parks   []Park
+	parks   []Pending
 	search  search
 	drops   []*workload
 	byUsage bool // somebody was looked for in the order of usage
@@ -28,7 +28,7 @@ type scratch struct {
 	owners  []*class
 }
 
-// Decide works out what to do now, and assumes it done: a later WriteFailed undoes an item.
+// Decide works out what to do now, and assumes it done: a later DecisionDropped undoes an item.
 func (e *Engine) Decide(at time.Time) Plan {
 	e.at = at
 	e.decision++
@@ -47,7 +47,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.fireTimers(at)
 	e.reviewHolders(at)
 	e.callHeirs()
-	for len(e.work) > 0 && !e.opts.HoldersOnly {
+	for len(e.work) > 0 && !e.opts.EvictOnly {
 		if e.unsorted || e.opts.BlockUntilReady && e.unready == 0 {
 			slices.SortFunc(e.work, e.laterTree)
 			e.unsorted = false
@@ -62,13 +62,13 @@ func (e *Engine) Decide(at time.Time) Plan {
 		}
 		t.listed = false
 	}
-	e.plan.Park = slices.DeleteFunc(e.plan.Park, e.outdated)
+	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.outdated)
 	plan := e.plan
 	plan.NextAt = e.nextTimer()
 	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
 		plan.NextAt = e.notesAt
 	}
-	e.plan.Park, e.scratch.parks = e.scratch.parks[:0], e.plan.Park
+	e.plan.Pending, e.scratch.parks = e.scratch.parks[:0], e.plan.Pending
 	return plan
 }
 
@@ -106,12 +106,12 @@ func (t *tree) head() *workload {
 }
 
 // outdated: things went on since the verdict was noted, or came to the same in the end.
-func (e *Engine) outdated(p Park) bool {
+func (e *Engine) outdated(p Pending) bool {
 	w := e.workloads[p.Workload]
 	if w == nil || w.holds || w.told != p.Reason {
 		return true
 	}
-	w.spec.Promised = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
+	w.spec.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
 	same := w.heard == p.Reason
 	w.heard = p.Reason
 	return same

@@ -23,9 +23,9 @@
 // # What the caller owes the engine
 //
 // Events carry whole objects and may be repeated; what they point to must not change afterwards. A plan is assumed at once. For every Admit
-// the caller later reports either the workload with its Admission (written), WriteFailed, or
+// the caller later reports either the workload with its Admission (written), DecisionDropped, or
 // WorkloadGone; until then events that still show the workload pending do not undo it. For every
-// Evict it reports WriteFailed, or, once the pods are gone, the workload without Admission
+// Evict it reports DecisionDropped, or, once the pods are gone, the workload without Admission
 // (or finished, or gone).
 //
 // Amounts are int64: thousandths of cpu, whole units of everything else.

@@ -24,12 +24,12 @@ type Options struct {
 	BlockUntilReady bool
 	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
 	Backfill bool
-	// HoldersOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
-	HoldersOnly bool
-	// PreemptAfter is how long a workload waits in line before it displaces others that run: room
+	// EvictOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
+	EvictOnly bool
+	// PreemptionDelay is how long a workload waits in line before it displaces others that run: room
 	// that comes free by itself in that time costs nobody's work. Those who have only just started are spared
 	// as long. 0 displaces at once.
-	PreemptAfter time.Duration
+	PreemptionDelay time.Duration
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0

@@ -37,7 +37,7 @@ type (
 	// CapacityChanged says nodes or cards came or grew: placements refused before may
 	// now succeed. Flavors limits it to those flavors; empty means all.
 	CapacityChanged struct{ Flavors []string }
-	// WriteFailed says a decision about the workload could not be carried out:
+	// DecisionDropped says a decision about the workload could not be carried out:
 	// an assumed admission or eviction is undone and decided anew.
-	WriteFailed struct{ Key Key }
+	DecisionDropped struct{ Key Key }
 )

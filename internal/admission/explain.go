@@ -16,12 +16,12 @@ type Explanation struct {
 	Reason   Reason
 	Message  string
 
-	Position int   // in its ClusterQueue, 1 is next; 0 when not in line
-	Ahead    []Key // who is before it in its ClusterQueue, nearest last, at most 10
-	Missing  []Missing
-	Blockers []Blocker // running workloads that hold what is missing, at most 10
-	Victims  []Blocker // whom it would displace, if it may
-	Helps    []string  // what would let it in, in words
+	Position          int   // in its ClusterQueue, 1 is next; 0 when not in line
+	Ahead             []Key // who is before it in its ClusterQueue, nearest last, at most 10
+	Missing           []Missing
+	Blockers          []Blocker // running workloads that hold what is missing, at most 10
+	PreemptionTargets []Blocker // whom it would displace, if it may
+	Suggestions       []string  // what would let it in, in words
 
 	// StartsAt is the estimated start, zero when it cannot be told.
 	StartsAt time.Time
@@ -35,12 +35,12 @@ type State string
 
 // The states.
 const (
-	StateUnknown  State = "Unknown"
-	StatePending  State = "Pending"
-	StateWaiting  State = "WaitingForPreemptedWorkloads"
-	StateHeldBack State = "HeldBack"
-	StateReserved State = "QuotaReserved"
-	StateEvicting State = "Evicting"
+	StateUnknown   State = "Unknown"
+	StatePending   State = "Pending"
+	StateNominated State = "WaitingForPreemptedWorkloads"
+	StateHeldBack  State = "HeldBack"
+	StateReserved  State = "QuotaReserved"
+	StateEvicting  State = "Evicting"
 )
 
 // Missing is an amount of a resource that is lacking, and at which node of the tree.
@@ -177,7 +177,7 @@ func (e *Engine) Consider(spec Workload, at time.Time) Explanation {
 
 // explainClaim: the room is being made; who is still in it?
 func (e *Engine) explainClaim(x *Explanation, w *workload) {
-	x.State, x.Reason = StateWaiting, ReasonWaitingForPreemptedWorkloads
+	x.State, x.Reason = StateNominated, ReasonWaitingForPreemptedWorkloads
 	for v := range e.evicting {
 		if v.queue.node.root == w.queue.node.root && v.usesAny(w.claim) {
 			x.Blockers = append(x.Blockers, v.blocker(""))
@@ -185,7 +185,7 @@ func (e *Engine) explainClaim(x *Explanation, w *workload) {
 	}
 	slices.SortFunc(x.Blockers, func(a, b Blocker) int { return strings.Compare(a.Workload.String(), b.Workload.String()) })
 	x.Message = fmt.Sprintf("%d evicted workload(s) still hold the room made for it", len(x.Blockers))
-	x.Helps = []string{"the evicted workloads letting go"}
+	x.Suggestions = []string{"the evicted workloads letting go"}
 }
 
 // explainPending decides the workload as a round would, and keeps notes.
@@ -199,7 +199,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	e.evaluate(w, w.class.shape, a)
 	defer func() { e.evals = evals }()
 	for _, v := range a.victims {
-		x.Victims = append(x.Victims, v.w.blocker(v.why))
+		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
 	}
 	if a.mode == fit {
 		x.Would = e.admissionOf(a)
@@ -209,20 +209,20 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
 		if h := w.queue.blockedBy(); h != nil && h != w {
 			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.String() + " is before it"
-			x.Helps = append(x.Helps, "the start or the removal of "+h.spec.String())
+			x.Suggestions = append(x.Suggestions, "the start or the removal of "+h.spec.String())
 		}
 		return
 	}
 	x.Reason, x.Message = a.refusal(), e.message(a)
 	if a.patient && e.wouldDisplace(w) {
-		x.Helps = append(x.Helps, "waiting until "+a.until.Format(time.RFC3339)+", when it may displace others")
+		x.Suggestions = append(x.Suggestions, "waiting until "+a.until.Format(time.RFC3339)+", when it may displace others")
 	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])
 	}
 	if a.failed != nil {
 		x.Missing = append(x.Missing, Missing{PodSet: a.failed.PodSet, Reason: ReasonTopologyPlacementFailed})
-		x.Helps = append(x.Helps, "room on nodes for all its pods at once ("+a.failed.Reason+")")
+		x.Suggestions = append(x.Suggestions, "room on nodes for all its pods at once ("+a.failed.Reason+")")
 	}
 }
 
@@ -247,10 +247,10 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 	what := e.opts.Format(miss.Resource, m.amount) + " " + miss.Resource + " in flavor " + miss.Flavor
 	switch m.reason {
 	case ReasonNoMatchingFlavor:
-		x.Helps = append(x.Helps, "a queue or pods in which this does not hold: "+m.text)
+		x.Suggestions = append(x.Suggestions, "a queue or pods in which this does not hold: "+m.text)
 	case ReasonExceedsMaxQuota:
 		miss.At, miss.Amount = w.queue.name, m.asked+m.amount-m.limit
-		x.Helps = append(x.Helps, "quota or a borrowing limit of at least "+e.opts.Format(miss.Resource, m.asked+m.amount)+" "+
+		x.Suggestions = append(x.Suggestions, "quota or a borrowing limit of at least "+e.opts.Format(miss.Resource, m.asked+m.amount)+" "+
 			miss.Resource+" in flavor "+miss.Flavor+" for queue "+w.queue.name)
 	default:
 		miss.At = m.at.name
@@ -260,7 +260,7 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 		} else {
 			miss.AtCohort = true
 		}
-		x.Helps = append(x.Helps, what+" more quota, or as much given back, at "+kind+m.at.name)
+		x.Suggestions = append(x.Suggestions, what+" more quota, or as much given back, at "+kind+m.at.name)
 		e.explainBlockers(x, m)
 	}
 	x.Missing = append(x.Missing, miss)

@@ -43,7 +43,7 @@ func (e *Engine) makeRoom(w, p *workload) {
 
 // displaced: somebody makes room for w, or did and w was told to wait for that.
 func (w *workload) displaced() bool {
-	return len(w.leavers) > 0 || w.leftFor > 0 && w.spec.Promised
+	return len(w.leavers) > 0 || w.leftFor > 0 && w.spec.Nominated
 }
 
 // inherit lists a workload that is to be given its claim, if it is an heir.

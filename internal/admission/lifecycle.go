@@ -26,7 +26,7 @@ func (ev WorkloadChanged) apply(e *Engine) {
 
 // update moves a workload to the state an event describes. Decisions that are
 // being carried out outlive events from before they were: an admission ends by
-// WriteFailed, by a confirming event or with the workload.
+// DecisionDropped, by a confirming event or with the workload.
 func (e *Engine) update(w *workload, spec Workload) {
 	e.setLocal(w, spec)
 	switch {
@@ -85,7 +85,7 @@ func (e *Engine) forget(w *workload) {
 	delete(e.workloads, w.spec.Key)
 }
 
-func (ev WriteFailed) apply(e *Engine) {
+func (ev DecisionDropped) apply(e *Engine) {
 	w := e.workloads[ev.Key]
 	if w == nil {
 		return
@@ -489,5 +489,5 @@ func (e *Engine) park(w *workload, reason Reason, message string) {
 		return
 	}
 	w.told = reason
-	e.plan.Park = append(e.plan.Park, Park{Workload: w.spec.Key, UID: w.spec.UID, Reason: reason, Message: message})
+	e.plan.Pending = append(e.plan.Pending, Pending{Workload: w.spec.Key, UID: w.spec.UID, Reason: reason, Message: message})
 }

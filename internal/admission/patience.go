@@ -10,21 +10,21 @@ import (
 
 // mayDisplaceFrom is when a workload has waited long enough to displace others.
 func (w *workload) mayDisplaceFrom(e *Engine) time.Time {
-	if e.opts.PreemptAfter <= 0 {
+	if e.opts.PreemptionDelay <= 0 {
 		return time.Time{}
 	}
 	since := w.spec.Created
 	if w.spec.EvictedAt.After(since) {
 		since = w.spec.EvictedAt
 	}
-	return since.Add(e.opts.PreemptAfter)
+	return since.Add(e.opts.PreemptionDelay)
 }
 
 // spared is until when those who would be displaced are left alone as they have only just started: many end by
 // themselves in that time, and the workload keeps the room they leave. Where it cannot, it does not wait for them forever.
 func (e *Engine) spared(a *assignment, victims []victim) time.Time {
 	var until time.Time
-	if e.opts.PreemptAfter <= 0 {
+	if e.opts.PreemptionDelay <= 0 {
 		return until
 	}
 	for _, v := range victims {
@@ -40,12 +40,12 @@ func (e *Engine) spared(a *assignment, victims []victim) time.Time {
 
 // ripensAt is from when a holder is not spared any more.
 func (e *Engine) ripensAt(w *workload) time.Time {
-	return time.Unix(0, w.reserved).Add(e.opts.PreemptAfter + timeGrain)
+	return time.Unix(0, w.reserved).Add(e.opts.PreemptionDelay + timeGrain)
 }
 
 // sparesUntil is how long a workload spares others where it cannot keep the room that they leave.
 func (w *workload) sparesUntil(e *Engine) time.Time {
-	return w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptAfter)
+	return w.mayDisplaceFrom(e).Add(longestGrace * e.opts.PreemptionDelay)
 }
 
 // canKeep: what it needs can be kept. Where there is a choice of flavors, what it keeps may not be what it takes in the end, and nodes are
@@ -53,7 +53,7 @@ func (w *workload) sparesUntil(e *Engine) time.Time {
 func (a *assignment) canKeep() bool { return !a.w.queue.choice && !a.homeless }
 
 const (
-	// longestGrace is how many times PreemptAfter a workload spares those who have only just started.
+	// longestGrace is how many times PreemptionDelay a workload spares those who have only just started.
 	longestGrace = 8
 	// timeGrain is how much later than it says something may have happened: the API keeps whole seconds.
 	timeGrain = time.Second
@@ -102,10 +102,10 @@ func (a *assignment) keep(own bool) {
 
 // evaluateLater is evaluate as if the workload had waited long enough to displace others.
 func (e *Engine) evaluateLater(w *workload, s *shape, a *assignment) {
-	patience := e.opts.PreemptAfter
-	e.opts.PreemptAfter = 0
+	patience := e.opts.PreemptionDelay
+	e.opts.PreemptionDelay = 0
 	e.evaluate(w, s, a)
-	e.opts.PreemptAfter = patience
+	e.opts.PreemptionDelay = patience
 }
 
 // roomBesides: with the victims gone there is room next to what is kept for those who are too new in line.

@@ -21,7 +21,7 @@ func TestPatienceStarvesNobody(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))
-				options := Options{PreemptAfter: patience, Policy: policy}
+				options := Options{PreemptionDelay: patience, Policy: policy}
 				node := newTestPlacer()
 				if name == "node" { // large enough for all quota: with several, others may be where it needs room, on quota of their own
 					options.Placer = node

@@ -40,8 +40,8 @@ type PlacePodSet struct {
 type Refusal struct {
 	PodSet string
 	Reason string
-	// Hopeless: not even empty nodes would do, so nobody is displaced for it.
-	Hopeless bool
+	// NeverFits: not even empty nodes would do, so nobody is displaced for it.
+	NeverFits bool
 }
 
 func (e *Engine) placeRequest(a *assignment) PlaceRequest {
@@ -53,7 +53,7 @@ func (e *Engine) placeRequest(a *assignment) PlaceRequest {
 				continue
 			}
 			f := &e.flavors[fl].spec
-			later = later || slices.Contains(a.w.queue.spec.NodesLater, f.Name)
+			later = later || slices.Contains(a.w.queue.spec.DelayedPlacement, f.Name)
 			if len(ps.Flavors) == 0 || ps.Flavors[len(ps.Flavors)-1] != f && ps.Flavors[0] != f {
 				ps.Flavors = append(ps.Flavors, f)
 			}
@@ -111,7 +111,7 @@ func (e *Engine) findPlacement(a *assignment) bool {
 	a.avoid = a.avoid[:0]
 	e.assign(a)
 	a.failed = first
-	if first.Hopeless || wanted < deferred {
+	if first.NeverFits || wanted < deferred {
 		a.mode, a.reason = noFit, ReasonTopologyPlacementFailed
 		return false
 	}

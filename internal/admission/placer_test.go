@@ -134,7 +134,7 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 		emptyMost = max(emptyMost, empty)
 	}
 	if most < int(ps.Count) {
-		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit", max(0, most), ps.Count), Hopeless: emptyMost < int(ps.Count)}
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit", max(0, most), ps.Count), NeverFits: emptyMost < int(ps.Count)}
 	}
 	left := int(ps.Count)
 	for _, n := range domains[best] {

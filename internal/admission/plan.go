@@ -6,9 +6,9 @@ import "time"
 // valid until the next call of Decide. What an Admission points to lasts, and is
 // shared among equals: it must not be changed.
 type Plan struct {
-	Admit []Admit
-	Evict []Evict
-	Park  []Park
+	Admit   []Admit
+	Evict   []Evict
+	Pending []Pending
 	// NextAt is the earliest time at which deciding again could matter although
 	// no event came: a backoff or a maximum execution time ends. Zero: never.
 	NextAt time.Time
@@ -38,9 +38,9 @@ type Evict struct {
 	PreemptorUID string
 }
 
-// Park tells a pending workload's changed verdict. Unchanged verdicts are not
+// Pending tells a pending workload's changed verdict. Unchanged verdicts are not
 // repeated, and workloads of equal shape in one queue share theirs.
-type Park struct {
+type Pending struct {
 	Workload Key
 	UID      string
 	Reason   Reason

@@ -51,7 +51,7 @@ type worldConfig struct {
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptAfter: cfg.patience, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
+	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.patience, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
 	w.namespace("default", nil)
 	for i := range cfg.flavors {
 		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
@@ -307,7 +307,7 @@ func TestWritesInFlight(t *testing.T) {
 				wl.Admission, wl.StartedAt = adm, w.now
 				w.workload(wl)
 			default:
-				w.e.Apply(WriteFailed{k})
+				w.e.Apply(DecisionDropped{k})
 			}
 		}
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
@@ -323,7 +323,7 @@ func TestWritesInFlight(t *testing.T) {
 				wl := w.workloads[v.Workload]
 				if rapid.Bool().Draw(t, "eviction fails") {
 					w.workload(wl) // an event from before
-					w.e.Apply(WriteFailed{v.Workload})
+					w.e.Apply(DecisionDropped{v.Workload})
 					continue
 				}
 				wl.Evicting = true
@@ -493,7 +493,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 
 			w.workloads = before
 			w.write(Plan{Admit: p.Admit}, func(Key) bool { return true })
-			w.write(Plan{Evict: p.Evict, Park: p.Park}, func(Key) bool { return rapid.Bool().Draw(t, "written") })
+			w.write(Plan{Evict: p.Evict, Pending: p.Pending}, func(Key) bool { return rapid.Bool().Draw(t, "written") })
 			w.e = w.rebuilt(w.opts)
 			untold, strikers := map[Key]Key{}, map[Key]bool{}
 			for _, v := range p.Evict {

@@ -125,7 +125,7 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 		if d.HasArg("counted") {
 			before := sc.shell.e.evals
 			p := sc.shell.decide()
-			return fmt.Sprintf("%d admitted, %d evicted, %d told; %d looked at\n", len(p.Admit), len(p.Evict), len(p.Park), sc.shell.e.evals-before)
+			return fmt.Sprintf("%d admitted, %d evicted, %d told; %d looked at\n", len(p.Admit), len(p.Evict), len(p.Pending), sc.shell.e.evals-before)
 		}
 		if d.HasArg("unwritten") {
 			return orNothing(sc.format(sc.shell.e.Decide(sc.shell.now)))
@@ -149,7 +149,7 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 		return fmt.Sprintf("pending=%d reserving=%d\n", s.Pending, s.Reserving) + formatUsage(s.Usage)
 	case "line":
 		var b strings.Builder
-		for _, p := range sc.shell.e.Line(d.CmdArgs[0].Key) {
+		for _, p := range sc.shell.e.PendingWorkloads(d.CmdArgs[0].Key) {
 			fmt.Fprintf(&b, "%d %s (%d in %s, priority %d)\n", p.Position, p.Workload.Name, p.LocalPosition, p.LocalQueue, p.Priority)
 		}
 		return b.String()
@@ -190,7 +190,7 @@ func (sc *scenario) options(d *datadriven.TestData) {
 		case "block":
 			o.BlockUntilReady = true
 		case "preempt-after":
-			o.PreemptAfter = must(time.ParseDuration(v))
+			o.PreemptionDelay = must(time.ParseDuration(v))
 		case "backfill":
 			o.Backfill = true
 		case "requeue":
@@ -390,7 +390,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 	}
 	q := Queue{
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
-		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), NodesLater: a["nodes-later"],
+		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["nodes-later"],
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}
@@ -493,7 +493,7 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 	case "release":
 		s.release(key)
 	case "fail":
-		s.e.Apply(WriteFailed{key})
+		s.e.Apply(DecisionDropped{key})
 	case "activate", "deactivate":
 		w.Inactive = f[0] == "deactivate"
 		s.workload(w)
@@ -556,7 +556,7 @@ func (sc *scenario) format(p Plan) string {
 		}
 		b.WriteString("\n")
 	}
-	for _, k := range p.Park {
+	for _, k := range p.Pending {
 		fmt.Fprintf(&b, "park %s: %s: %s\n", k.Workload.Name, k.Reason, k.Message)
 	}
 	if !p.NextAt.IsZero() {
@@ -607,10 +607,10 @@ func formatExplanation(x Explanation, origin time.Time) string {
 	for _, v := range x.Blockers {
 		fmt.Fprintf(&b, "blocked by %s in %s, priority %d\n", v.Workload.Name, v.Queue, v.Priority)
 	}
-	for _, v := range x.Victims {
+	for _, v := range x.PreemptionTargets {
 		fmt.Fprintf(&b, "would displace %s in %s, priority %d: %s\n", v.Workload.Name, v.Queue, v.Priority, v.Rule)
 	}
-	for _, h := range x.Helps {
+	for _, h := range x.Suggestions {
 		fmt.Fprintf(&b, "would help: %s\n", h)
 	}
 	if !x.StartsAt.IsZero() {

@@ -78,7 +78,7 @@ func (s *shell) decide() Plan {
 	p := s.e.Decide(s.now)
 	s.write(p, func(k Key) bool {
 		if s.failing != nil && s.failing() {
-			s.e.Apply(WriteFailed{k})
+			s.e.Apply(DecisionDropped{k})
 			return false
 		}
 		return true
@@ -98,7 +98,7 @@ func (s *shell) write(p Plan, written func(Key) bool) {
 			s.evict(v)
 		}
 	}
-	for _, park := range p.Park {
+	for _, park := range p.Pending {
 		if written(park.Workload) {
 			s.park(park)
 		}
@@ -113,7 +113,7 @@ func (s *shell) admit(a Admit) {
 	}
 	w.Admission = a.Admission
 	w.StartedAt = s.now
-	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.Promised = time.Time{}, "", "", false
+	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.Nominated = time.Time{}, "", "", false
 	s.workload(w)
 }
 
@@ -131,9 +131,9 @@ func (s *shell) evict(v Evict) {
 }
 
 // park writes down why a workload waits; the engine is not told, it knows.
-func (s *shell) park(p Park) {
+func (s *shell) park(p Pending) {
 	w := s.workloads[p.Workload]
-	w.Promised = p.Reason == ReasonWaitingForPreemptedWorkloads
+	w.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads
 	s.workloads[w.Key] = w
 }
 
@@ -185,7 +185,7 @@ func compareKeys(a, b Key) int {
 func (s *shell) settle(limit int) (plans []Plan, quiet bool) {
 	for range limit {
 		p := s.decide()
-		p.Admit, p.Evict, p.Park = slices.Clone(p.Admit), slices.Clone(p.Evict), slices.Clone(p.Park)
+		p.Admit, p.Evict, p.Pending = slices.Clone(p.Admit), slices.Clone(p.Evict), slices.Clone(p.Pending)
 		plans = append(plans, p)
 		out := s.leaving()
 		if len(p.Admit) == 0 && len(p.Evict) == 0 && len(out) == 0 {

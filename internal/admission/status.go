@@ -138,8 +138,8 @@ func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
 	return s, true
 }
 
-// Place is a pending workload's place in line.
-type Place struct {
+// PendingWorkload is a pending workload's place in line.
+type PendingWorkload struct {
 	Workload      Key
 	LocalQueue    string
 	Priority      int64
@@ -147,17 +147,17 @@ type Place struct {
 	LocalPosition int // in the LocalQueue, from 0
 }
 
-// Line lists a ClusterQueue's pending workloads in order, with their positions.
-func (e *Engine) Line(name string) []Place {
+// PendingWorkloads lists a ClusterQueue's pending workloads in order, with their positions.
+func (e *Engine) PendingWorkloads(name string) []PendingWorkload {
 	q := e.queues[name]
 	if q == nil {
 		return nil
 	}
 	local := map[*localQueue]int{}
 	line := q.line()
-	places := make([]Place, len(line))
+	places := make([]PendingWorkload, len(line))
 	for i, w := range line {
-		places[i] = Place{w.spec.Key, w.spec.LocalQueue, w.spec.Priority, i, local[w.local]}
+		places[i] = PendingWorkload{w.spec.Key, w.spec.LocalQueue, w.spec.Priority, i, local[w.local]}
 		local[w.local]++
 	}
 	return places

@@ -35,8 +35,8 @@ type Workload struct {
 	EvictedBy string
 	// EvictedFor is the UID of the workload it was preempted for, if that is why it is on its way out.
 	EvictedFor string
-	// Promised: it was told to wait for room that others are leaving (WaitingForPreemptedWorkloads).
-	Promised bool
+	// Nominated: it was told to wait for room that others are leaving (WaitingForPreemptedWorkloads).
+	Nominated bool
 	// Preemptions is how often it was preempted so far: each time it waits twice as long before it strikes back.
 	Preemptions int32
 
@@ -222,9 +222,9 @@ type Queue struct {
 	Preemption        Preemption
 	Fungibility       Fungibility
 	FairWeight        *float64 // nil: 1
-	// NodesLater are flavors whose nodes come once quota is given: pods on them are
+	// DelayedPlacement are flavors whose nodes come once quota is given: pods on them are
 	// not placed.
-	NodesLater []string
+	DelayedPlacement []string
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
 }

@@ -431,7 +431,7 @@ func (e *Engine) yieldTo(q *queue, fr int32, policy PreemptionPolicy, priority, 
 		case w.admitted == e.decision:
 			y.fresh += v
 			y.ripe += v
-		case e.opts.PreemptAfter <= 0 || !e.ripensAt(w).After(e.at):
+		case e.opts.PreemptionDelay <= 0 || !e.ripensAt(w).After(e.at):
 			y.ripe += v
 		}
 		if w.struck != e.decision && w.roomFor == nil {

@@ -70,14 +70,14 @@ func TestEqualWorkloadsShareTheirVerdict(t *testing.T) {
 		e.Apply(WorkloadChanged{benchWorkload(i, "c0-q0", 900, 0)})
 	}
 	p := e.Decide(time.Unix(1, 0))
-	if len(p.Admit) != 1 || len(p.Park) != n-1 {
-		t.Fatalf("%d admitted, %d told to wait", len(p.Admit), len(p.Park))
+	if len(p.Admit) != 1 || len(p.Pending) != n-1 {
+		t.Fatalf("%d admitted, %d told to wait", len(p.Admit), len(p.Pending))
 	}
 	if e.evals != 2 {
 		t.Fatalf("%d evaluations, want one that fits and one that does not", e.evals)
 	}
-	if p = e.Decide(time.Unix(2, 0)); len(p.Park) != 0 || e.evals != 2 {
-		t.Fatalf("told %d again, %d evaluations", len(p.Park), e.evals)
+	if p = e.Decide(time.Unix(2, 0)); len(p.Pending) != 0 || e.evals != 2 {
+		t.Fatalf("told %d again, %d evaluations", len(p.Pending), e.evals)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestRepeatedEventsCostNothing(t *testing.T) {
 	if s.e.reshaped || len(s.e.work) > 0 {
 		t.Errorf("to be linked again: %v, trees to decide: %d", s.e.reshaped, len(s.e.work))
 	}
-	if p := s.decide(); s.e.evals != evals || len(p.Park) > 0 {
-		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Park)
+	if p := s.decide(); s.e.evals != evals || len(p.Pending) > 0 {
+		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Pending)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 			evals := map[int]float64{}
 			for _, n := range []int{small, large} {
 				r := rand.New(rand.NewPCG(1, uint64(n)))
-				e := New(Options{PreemptAfter: time.Second})
+				e := New(Options{PreemptionDelay: time.Second})
 				fill(e, 5, 6, 20_000, reclaimAny)
 				specs := make(map[Key]*Workload, n)
 				for i := range n {

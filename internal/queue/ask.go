@@ -83,7 +83,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
 	out := v1alpha1.Standing{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
-		ClusterQueue: x.Queue, Position: x.Position, Helps: x.Helps,
+		ClusterQueue: x.Queue, Position: x.Position, Helps: x.Suggestions,
 	}
 	for _, key := range x.Ahead {
 		out.Ahead = append(out.Ahead, s.other(admission.Blocker{Workload: key, Queue: x.Queue}))
@@ -104,7 +104,7 @@ func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
 	for _, b := range x.Blockers {
 		out.HeldBy = append(out.HeldBy, s.other(b))
 	}
-	for _, v := range x.Victims {
+	for _, v := range x.PreemptionTargets {
 		out.Displaces = append(out.Displaces, s.other(v))
 	}
 	if !x.StartsAt.IsZero() {

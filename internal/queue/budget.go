@@ -85,14 +85,14 @@ func (b *budget) next() time.Time {
 type reasons struct {
 	budget budget
 	order  []admission.Key
-	parks  map[admission.Key]admission.Park
+	parks  map[admission.Key]admission.Pending
 }
 
 func newReasons() *reasons {
-	return &reasons{budget: reasonBudget(), parks: map[admission.Key]admission.Park{}}
+	return &reasons{budget: reasonBudget(), parks: map[admission.Key]admission.Pending{}}
 }
 
-func (r *reasons) add(p admission.Park) {
+func (r *reasons) add(p admission.Pending) {
 	if _, waiting := r.parks[p.Workload]; !waiting {
 		r.order = append(r.order, p.Workload)
 	}
@@ -102,11 +102,11 @@ func (r *reasons) add(p admission.Park) {
 func (r *reasons) drop(key admission.Key) { delete(r.parks, key) }
 
 // pop takes the next one that may be told now.
-func (r *reasons) pop() (admission.Park, bool) {
+func (r *reasons) pop() (admission.Pending, bool) {
 	for len(r.order) > 0 {
 		p, waiting := r.parks[r.order[0]]
 		if waiting && !r.budget.take() {
-			return admission.Park{}, false
+			return admission.Pending{}, false
 		}
 		delete(r.parks, r.order[0])
 		r.order = r.order[1:]
@@ -114,7 +114,7 @@ func (r *reasons) pop() (admission.Park, bool) {
 			return p, true
 		}
 	}
-	return admission.Park{}, false
+	return admission.Pending{}, false
 }
 
 // next is when to look again; zero: when there is something new.

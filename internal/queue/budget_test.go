@@ -50,8 +50,8 @@ func TestBudget(t *testing.T) {
 }
 
 func TestReasons(t *testing.T) {
-	park := func(name, message string) admission.Park {
-		return admission.Park{Workload: admission.Key{Namespace: "ns", Name: name}, Message: message}
+	park := func(name, message string) admission.Pending {
+		return admission.Pending{Workload: admission.Key{Namespace: "ns", Name: name}, Message: message}
 	}
 	r := newReasons()
 	r.budget = budget{left: 2, most: 2, perSecond: 1, perIdleSecond: 1}

@@ -93,7 +93,7 @@ func (s *Shell) preemptionMessage(e admission.Evict) string {
 }
 
 // parkedEvent tells why a workload waits.
-func (s *Shell) parkedEvent(wl *kueue.Workload, p admission.Park) {
+func (s *Shell) parkedEvent(wl *kueue.Workload, p admission.Pending) {
 	if string(p.Reason) == kueue.WorkloadAdmissionGated {
 		s.tell(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
 		return

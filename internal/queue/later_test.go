@@ -17,7 +17,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-func TestNodesLater(t *testing.T) {
+func TestDelayedPlacement(t *testing.T) {
 	o := newObjects()
 	for name, controller := range map[string]string{
 		"nodes": kueue.ProvisioningRequestControllerName, "clusters": kueue.MultiKueueControllerName, "other": "example.com/other",

@@ -48,7 +48,7 @@ func (s *Shell) LocalLine(ctx context.Context, localQueue client.ObjectKey) ([]v
 // line is the engine's, in the words of Kueue's API; of one LocalQueue, or all.
 func (s *Shell) line(clusterQueue string, of *kueue.LocalQueue) []visibility.PendingWorkload {
 	var line []visibility.PendingWorkload
-	for _, place := range s.engine.Line(clusterQueue) {
+	for _, place := range s.engine.PendingWorkloads(clusterQueue) {
 		if of != nil && (place.Workload.Namespace != of.Namespace || place.LocalQueue != of.Name) {
 			continue
 		}
@@ -59,7 +59,7 @@ func (s *Shell) line(clusterQueue string, of *kueue.LocalQueue) []visibility.Pen
 	return line
 }
 
-func pending(wl *kueue.Workload, place admission.Place) visibility.PendingWorkload {
+func pending(wl *kueue.Workload, place admission.PendingWorkload) visibility.PendingWorkload {
 	out := visibility.PendingWorkload{
 		ObjectMeta:             metav1.ObjectMeta{Name: wl.Name, Namespace: wl.Namespace, CreationTimestamp: wl.CreationTimestamp},
 		Priority:               int32(place.Priority),

@@ -45,7 +45,7 @@ func (s *Shell) inTurn(admits []admission.Admit) []admission.Admit {
 		return cmp.Or(cmp.Compare(y.priority, x.priority), x.created.Compare(y.created))
 	})
 	for _, admit := range admits[room:] {
-		s.engine.Apply(admission.WriteFailed{Key: admit.Workload})
+		s.engine.Apply(admission.DecisionDropped{Key: admit.Workload})
 	}
 	return admits[:room]
 }

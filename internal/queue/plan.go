@@ -22,7 +22,7 @@ func (s *Shell) carryOut(plan admission.Plan) {
 		s.reasons.drop(admit.Workload)
 		s.decide(admit.Workload, admit.UID, s.admit(admit))
 	}
-	for _, park := range plan.Park {
+	for _, park := range plan.Pending {
 		if park.Reason == admission.ReasonWaitingForPreemptedWorkloads { // a restart must know
 			s.reasons.drop(park.Workload)
 			s.decide(park.Workload, park.UID, s.park(park))
@@ -59,7 +59,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			given := s.whole(wl, a.Admission)
 			if given == nil {
-				s.engine.Apply(admission.WriteFailed{Key: a.Workload})
+				s.engine.Apply(admission.DecisionDropped{Key: a.Workload})
 				s.tellWorkload(wl)
 				return false
 			}
@@ -108,7 +108,7 @@ func (s *Shell) evict(e admission.Evict) *change {
 	}
 }
 
-func (s *Shell) park(p admission.Park) *change {
+func (s *Shell) park(p admission.Pending) *change {
 	return &change{
 		parks: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {

@@ -32,9 +32,9 @@ func Life(cfg *v1alpha1.QueueConfiguration, gates features.Set) workload.Setting
 
 // Engine reads the rules of admission from the configuration.
 func Engine(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
-	options := admission.Options{PreemptAfter: time.Second}
+	options := admission.Options{PreemptionDelay: time.Second}
 	if wait := cfg.PreemptAfter; wait != nil {
-		options.PreemptAfter = wait.Duration
+		options.PreemptionDelay = wait.Duration
 	}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		options.BlockUntilReady = ptr.Deref(wait.BlockAdmission, false)

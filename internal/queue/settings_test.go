@@ -16,7 +16,7 @@ import (
 func TestEngineFollowsTheConfiguration(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
 	plain, err := Engine(cfg, features.Set{})
-	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptAfter != time.Second {
+	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptionDelay != time.Second {
 		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
 	}
 	cfg.FairSharing = &kueueconfig.FairSharing{PreemptionStrategies: []kueueconfig.PreemptionStrategy{kueueconfig.LessThanInitialShare}}
@@ -31,7 +31,7 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Policy != admission.PolicyDRF || len(got.FairStrategies) != 1 || got.FairStrategies[0] != admission.LessThanInitialShare ||
-		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour || got.PreemptAfter != 0 {
+		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour || got.PreemptionDelay != 0 {
 		t.Errorf("engine options %+v", got)
 	}
 	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}

@@ -124,7 +124,7 @@ type Options struct {
 
 func (o Options) engine() admission.Options {
 	engine := o.Engine
-	engine.HoldersOnly = o.NoDecisions
+	engine.EvictOnly = o.NoDecisions
 	if o.Devices.HasSources() {
 		engine.Format = func(name string, amount int64) string {
 			q := o.quantity(corev1.ResourceName(name), amount)
@@ -276,7 +276,7 @@ func (s *Shell) decided(plan admission.Plan, took time.Duration) {
 	m := s.options.Metrics
 	m.note("elastic_decision_duration_seconds", took.Seconds())
 	result := "inadmissible"
-	for item, n := range map[string]int{"admit": len(plan.Admit), "evict": len(plan.Evict), "wait": len(plan.Park)} {
+	for item, n := range map[string]int{"admit": len(plan.Admit), "evict": len(plan.Evict), "wait": len(plan.Pending)} {
 		if n > 0 {
 			m.note("elastic_plan_size", float64(n), item)
 		}
@@ -284,7 +284,7 @@ func (s *Shell) decided(plan admission.Plan, took time.Duration) {
 	switch {
 	case len(plan.Admit) > 0:
 		result = "success"
-	case len(plan.Evict)+len(plan.Park) == 0:
+	case len(plan.Evict)+len(plan.Pending) == 0:
 		return
 	}
 	m.inc("kueue_admission_attempts_total", result)
@@ -393,7 +393,7 @@ func (s *Shell) tellQueues() {
 func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
 	queue := queueForEngine(cq)
 	reason, _ := s.statuses.inactive(cq)
-	queue.NodesLater = s.statuses.nodesLater(cq)
+	queue.DelayedPlacement = s.statuses.nodesLater(cq)
 	queue.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
 	s.engine.Apply(admission.QueueChanged{Queue: queue})
 }
@@ -468,7 +468,7 @@ func (s *Shell) saw(wl *kueue.Workload) {
 	}
 	if t.outdated {
 		t.outdated = false
-		s.engine.Apply(admission.WriteFailed{Key: key})
+		s.engine.Apply(admission.DecisionDropped{Key: key})
 	}
 	s.tellWorkload(wl)
 	s.look(t)
@@ -506,7 +506,7 @@ func (s *Shell) wrote(r *writeResult) {
 			t.outdated = true
 			return
 		}
-		s.engine.Apply(admission.WriteFailed{Key: key})
+		s.engine.Apply(admission.DecisionDropped{Key: key})
 		s.tellWorkload(t.object)
 		s.look(t)
 		return

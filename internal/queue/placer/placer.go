@@ -88,7 +88,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 		PodSet: short(answer),
 		Reason: answer.Refusal.Error(),
 		// What only another node or card could change is not worth an eviction.
-		Hopeless: answer.Refusal.Wake&placement.OnPodGone == 0,
+		NeverFits: answer.Refusal.Wake&placement.OnPodGone == 0,
 	}
 }
 
@@ -197,7 +197,7 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		set := &r.PodSets[i]
 		pod, err := podOf(set.Spec)
 		if err != nil {
-			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err.Error(), Hopeless: true}
+			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err.Error(), NeverFits: true}
 		}
 		topology := ""
 		for _, flavor := range set.Flavors {

@@ -71,7 +71,7 @@ func TestScatteredCardsFitNobody(t *testing.T) {
 	fits(t, p, asking("a", 1, 3))
 	fits(t, p, asking("b", 1, 3))
 	refusal := refused(t, p, asking("two", 1, 2)) // two cards are free, on two nodes
-	if refusal.PodSet != "main" || refusal.Hopeless {
+	if refusal.PodSet != "main" || refusal.NeverFits {
 		t.Errorf("refusal %+v: it names the pod set, and evicting could help", refusal)
 	}
 	p.Remove(admission.Key{Namespace: "ns", Name: "a"})
@@ -82,7 +82,7 @@ func TestHopelessWhereNoEvictionHelps(t *testing.T) {
 	p := cluster(t, 1)
 	r := asking("elsewhere", 1, 1)
 	r.PodSets[0].Flavors[0].NodeLabels = map[string]string{"model": "B200"}
-	if !refused(t, p, r).Hopeless {
+	if !refused(t, p, r).NeverFits {
 		t.Error("no node carries the label: nobody need leave for it")
 	}
 }
@@ -377,7 +377,7 @@ func TestTopologyThatOthersFill(t *testing.T) {
 	for _, mode := range []admission.TopologyMode{admission.TopologyUnconstrained, admission.TopologyPreferred, admission.TopologyRequired} {
 		p := hall(t)
 		r := wants(25, admission.TopologyRequest{Mode: mode, Level: "rack"})
-		if !refused(t, p, r).Hopeless {
+		if !refused(t, p, r).NeverFits {
 			t.Errorf("%v: more pods than there are cards are let in by nobody's leaving", mode)
 		}
 		r.PodSets[0].Count = 24
@@ -389,7 +389,7 @@ func TestTopologyThatOthersFill(t *testing.T) {
 			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
 			fits(t, p, other)
 		}
-		if refused(t, p, r).Hopeless {
+		if refused(t, p, r).NeverFits {
 			t.Errorf("%v: two pods are in the way", mode)
 		}
 	}

@@ -361,11 +361,11 @@ func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 		t.Errorf("it leaves for %q", got.EvictedFor)
 	}
 	Release(wl, "", start)
-	if got := ForEngine(wl, nil); got.Promised {
+	if got := ForEngine(wl, nil); got.Nominated {
 		t.Error("nobody promised it anything")
 	}
 	Park(wl, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "", start)
-	if got := ForEngine(wl, nil); !got.Promised {
+	if got := ForEngine(wl, nil); !got.Nominated {
 		t.Error("it was told to wait for room that others leave")
 	}
 	if got := preemptor("Preempted by somebody"); got != "" {

@@ -72,7 +72,7 @@ func ForEngine(wl *kueue.Workload, counting *Counting) admission.Workload {
 	if HasReservation(wl) {
 		w.Admission = admissionForEngine(wl)
 	} else if waits := condition(wl, kueue.WorkloadQuotaReserved); waits != nil {
-		w.Promised = waits.Reason == string(admission.ReasonWaitingForPreemptedWorkloads)
+		w.Nominated = waits.Reason == string(admission.ReasonWaitingForPreemptedWorkloads)
 	}
 	return w
 }
