@@ -9,13 +9,13 @@ import (
 // workload that fits now and cannot delay the head (EASY): it declares to be
 // over before the head can start, or leaves enough for the head when it starts.
 func (e *Engine) backfill(t *tree, q *queue) *assignment {
-	if !e.opts.Backfill || !q.spec.StrictFIFO || len(q.active) < 1 || !q.active[0].parked || q.backfilled == t.version {
+	if !e.opts.Backfill || !q.spec.StrictFIFO || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
 		return nil
 	}
 	q.backfilled = t.version
 	head := q.active[0].members[0]
-	e.shiftReserve(q.active[0], -1)
-	defer e.shiftReserve(q.active[0], 1)
+	e.shiftReservation(q.active[0], -1)
+	defer e.shiftReservation(q.active[0], 1)
 	var tr trial
 	defer tr.undo()
 	start, ok := e.shadow(t, head, &tr)
@@ -25,7 +25,7 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	released := slices.Clone(tr.ops)
 	a, b := e.newAssignment(), e.newAssignment()
 	defer e.recycle(b)
-	for _, w := range q.behind(head) {
+	for _, w := range q.afterHead(head) {
 		if w.runTime(false) <= 0 {
 			continue
 		}
@@ -64,20 +64,20 @@ func (e *Engine) shadow(t *tree, head *workload, tr *trial) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// behind lists the queue's workloads after its head, one per class, in order.
-func (q *queue) behind(head *workload) []*workload {
+// afterHead lists the queue's workloads after its head, one per class, in order.
+func (q *queue) afterHead(head *workload) []*workload {
 	var line []*workload
 	for _, c := range q.active {
 		if c.members[0] != head {
 			line = append(line, c.members[0])
 		}
 	}
-	slices.SortFunc(line, turn)
+	slices.SortFunc(line, queueOrder)
 	return line
 }
 
-func (e *Engine) shiftReserve(c *class, sign int64) {
-	for _, u := range c.reserved {
+func (e *Engine) shiftReservation(c *equivClass, sign int64) {
+	for _, u := range c.reservation {
 		c.queue.node.add(u.fr, sign*u.v, future)
 	}
 }

@@ -10,22 +10,22 @@ import (
 
 // scratch is memory reused from one decision to the next.
 type scratch struct {
-	key     []byte
-	text    []byte
-	names   []string
-	total   []perPod
-	chosen  []int32
-	usage   []amount
-	entries []*assignment
-	free    []*assignment
-	parks   []Pending
-	search  search
-	drops   []*workload
-	byUsage bool // somebody was looked for in the order of usage
-	fitOnly bool // do not look for anyone to displace
-	taken   []int64
-	loans   []loan
-	owners  []*class
+	key         []byte
+	text        []byte
+	names       []string
+	total       []podRequest
+	chosen      []int32
+	usage       []amount
+	entries     []*assignment
+	free        []*assignment
+	parks       []Pending
+	search      search
+	overrides   []*workload
+	byUsage     bool // somebody was looked for in the order of usage
+	fitOnly     bool // do not look for anyone to displace
+	taken       []int64
+	contested   []contestedQuota
+	contestants []*equivClass
 }
 
 // Decide works out what to do now, and assumes it done: a later DecisionDropped undoes an item.
@@ -34,29 +34,29 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.decision++
 	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
 	e.rebuild()
-	for _, c := range e.curbed {
+	for _, c := range e.retryNext {
 		e.reconsider(c)
 	}
-	e.curbed = e.curbed[:0]
+	e.retryNext = e.retryNext[:0]
 	for _, t := range e.again {
 		e.enlist(t)
 	}
 	e.again = e.again[:0]
 	e.noteUsage()
-	e.turnWithTime()
+	e.reorderByUsage()
 	e.fireTimers(at)
-	e.reviewHolders(at)
-	e.callHeirs()
+	e.reviewReserved(at)
+	e.collectNominees()
 	for len(e.work) > 0 && !e.opts.EvictOnly {
 		if e.unsorted || e.opts.BlockUntilReady && e.unready == 0 {
-			slices.SortFunc(e.work, e.laterTree)
+			slices.SortFunc(e.work, e.compareTrees)
 			e.unsorted = false
 		}
 		t := e.work[len(e.work)-1]
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
 			e.decideTree(t)
-			if t.handsAnew(e) || len(t.reserving) > 0 && t.admittedIn == e.decision { // with others in, less may have to be kept
+			if t.nominationsOutdated(e) || len(t.reservations) > 0 && t.admittedIn == e.decision { // with others in, less may have to be kept
 				e.again = append(e.again, t)
 			}
 		}
@@ -72,14 +72,14 @@ func (e *Engine) Decide(at time.Time) Plan {
 	return plan
 }
 
-// laterTree orders trees for deciding, the first one last. Trees do not depend on
+// compareTrees orders trees for deciding, the first one last. Trees do not depend on
 // each other, except where one admission anywhere makes all others wait.
-func (e *Engine) laterTree(a, b *tree) int {
+func (e *Engine) compareTrees(a, b *tree) int {
 	if e.opts.BlockUntilReady {
 		x, y := a.head(), b.head()
 		switch {
 		case x != nil && y != nil:
-			return turn(y, x)
+			return queueOrder(y, x)
 		case x != nil:
 			return 1
 		case y != nil:
@@ -92,12 +92,12 @@ func (e *Engine) laterTree(a, b *tree) int {
 // head is the workload of the tree that is first by priority and age, whether it is known to be inadmissible or not.
 func (t *tree) head() *workload {
 	var best *workload
-	if len(t.waiting) > 0 {
-		best = t.waiting[0]
+	if len(t.nominated) > 0 {
+		best = t.nominated[0]
 	}
 	for _, q := range t.queues {
 		for _, c := range q.classes { // the first is the first in any order
-			if w := c.members[0]; best == nil || turn(w, best) < 0 {
+			if w := c.members[0]; best == nil || queueOrder(w, best) < 0 {
 				best = w
 			}
 		}
@@ -108,46 +108,46 @@ func (t *tree) head() *workload {
 // outdated: things went on since the verdict was noted, or came to the same in the end.
 func (e *Engine) outdated(p Pending) bool {
 	w := e.workloads[p.Workload]
-	if w == nil || w.holds || w.told != p.Reason {
+	if w == nil || w.hasQuota || w.reported != p.Reason {
 		return true
 	}
 	w.spec.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
-	same := w.heard == p.Reason
-	w.heard = p.Reason
+	same := w.published == p.Reason
+	w.published = p.Reason
 	return same
 }
 
 // decideTree runs rounds until nobody in the tree can be helped further.
 func (e *Engine) decideTree(t *tree) {
 	if t.cyclic {
-		e.tellCycle(t)
+		e.reportCycle(t)
 		return
 	}
 	for _, q := range t.queues {
 		e.refreshShares(q)
 	}
-	for _, c := range slices.Clone(t.reserving) {
-		t.shifts++
-		e.unpark(c) // reservations are made anew in each decision
+	for _, c := range slices.Clone(t.reservations) {
+		t.usageChanges++
+		e.requeue(c) // reservations are made anew in each decision
 	}
-	e.dropPassing(t)
-	e.handOver(t)
-	t.lending = true
+	e.dropUnownedNominations(t)
+	e.renominate(t)
+	t.yielding = true
 	for {
-		e.completeClaims(t)
-		e.wake(t)
-		if !e.round(t) && !t.loose && len(t.tilted) == 0 && (!t.touched || e.unready > 0) && !e.tryAgain(t) && !e.lendRest(t) {
-			e.awaitRipe(t)
+		e.admitNominated(t)
+		e.spreadHints(t)
+		if !e.round(t) && !t.anyFreed && len(t.newlyBorrowed) == 0 && (!t.usageFreed || e.unready > 0) && !e.retryRevoked(t) && !e.retryYieldedClasses(t) {
+			e.setMinRuntimeTimer(t)
 			return
 		}
 	}
 }
 
-// tellCycle: nothing can be decided in a ring of cohorts.
-func (e *Engine) tellCycle(t *tree) {
+// reportCycle: nothing can be decided in a ring of cohorts.
+func (e *Engine) reportCycle(t *tree) {
 	for _, q := range t.queues {
-		for _, w := range q.line() {
-			e.park(w, ReasonMisconfigured, "Cohort "+q.spec.Cohort+" is part of a cycle")
+		for _, w := range q.pendingInOrder() {
+			e.reportPending(w, ReasonMisconfigured, "Cohort "+q.spec.Cohort+" is part of a cycle")
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (e *Engine) tellCycle(t *tree) {
 func (e *Engine) round(t *tree) bool {
 	entries := e.scratch.entries[:0]
 	for _, q := range t.queues {
-		if a := e.nominate(t, q); a != nil {
+		if a := e.nextEntry(t, q); a != nil {
 			entries = append(entries, a)
 		}
 	}
@@ -169,55 +169,55 @@ func (e *Engine) round(t *tree) bool {
 		return false
 	}
 	if t.policy == PolicyFIFO {
-		e.settleInOrder(t, entries)
+		e.processInOrder(t, entries)
 	} else {
-		e.settleFairly(t, entries)
+		e.processFairly(t, entries)
 	}
 	return true
 }
 
-// nominate finds the queue's first workload that can be helped, and parks
+// nextEntry finds the queue's first workload that can be helped, and parks
 // those before it.
-func (e *Engine) nominate(t *tree, q *queue) *assignment {
-	e.wake(t)
+func (e *Engine) nextEntry(t *tree, q *queue) *assignment {
+	e.spreadHints(t)
 	if e.unready > 0 {
 		if w := e.next(t, q); w != nil {
-			e.awaitOthers(w)
+			e.reportPodsAwaited(w)
 		}
 		return nil
 	}
 	for w := e.next(t, q); w != nil; w = e.next(t, q) {
 		a := e.newAssignment()
 		e.evaluate(w, w.class.shape, a)
-		if a.promising() || a.reserves() {
+		if a.admissible() || a.reserves() {
 			return a
 		}
-		e.settleRefusal(a)
+		e.refuse(a)
 		e.recycle(a)
 	}
 	return e.backfill(t, q)
 }
 
-// settleInOrder settles entries by rights. An entry that others made outdated
+// processInOrder settles entries by rights. An entry that others made outdated
 // is looked at again when its turn comes, and goes back if its rights are less by now.
 // They can be better only with another flavor, or with who follows it in line: then it is looked at at once.
-func (e *Engine) settleInOrder(t *tree, entries []*assignment) {
-	slices.SortFunc(entries, rightsOrder)
+func (e *Engine) processInOrder(t *tree, entries []*assignment) {
+	slices.SortFunc(entries, entryOrder)
 	for len(entries) > 0 {
 		a := entries[0]
 		q := a.w.queue
 		switch {
 		case a.version != t.version && !e.refresh(t, a):
-		case len(entries) > 1 && rightsOrder(a, entries[1]) > 0:
-			slices.SortFunc(entries, rightsOrder)
+		case len(entries) > 1 && entryOrder(a, entries[1]) > 0:
+			slices.SortFunc(entries, entryOrder)
 			continue
 		default:
 			e.process(a)
 		}
 		e.recycle(a)
 		entries = entries[1:]
-		if a = e.nominate(t, q); a != nil {
-			i, _ := slices.BinarySearchFunc(entries, a, rightsOrder)
+		if a = e.nextEntry(t, q); a != nil {
+			i, _ := slices.BinarySearchFunc(entries, a, entryOrder)
 			entries = slices.Insert(entries, i, a)
 		}
 		entries = e.refreshOthers(t, entries)
@@ -230,15 +230,15 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 	if len(entries) == 0 {
 		return entries
 	}
-	borrows, keeps := entries[0].borrow > 0, !entries[0].promising()
+	borrows, keeps := entries[0].borrow > 0, !entries[0].admissible()
 	kept, moved := entries[:0], false
 	for _, a := range entries {
 		q := a.w.queue
-		if a.version != t.version && (q.choice || borrows && a.outdone(keeps)) {
+		if a.version != t.version && (q.choice || borrows && a.lostFit(keeps)) {
 			moved = true
 			if !e.refresh(t, a) {
 				e.recycle(a)
-				if a = e.nominate(t, q); a == nil {
+				if a = e.nextEntry(t, q); a == nil {
 					continue
 				}
 			}
@@ -246,14 +246,14 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 		kept = append(kept, a)
 	}
 	if moved {
-		slices.SortFunc(kept, rightsOrder)
+		slices.SortFunc(kept, entryOrder)
 	}
 	return kept
 }
 
-// outdone: an entry has no room any more, and who follows it in line may do with quota of its own that others would take, or only
+// lostFit: an entry has no room any more, and who follows it in line may do with quota of its own that others would take, or only
 // keep from it. Where the queue can take it back, who borrows it steps back.
-func (a *assignment) outdone(kept bool) bool {
+func (a *assignment) lostFit(kept bool) bool {
 	q := a.w.queue
 	return a.mode == fit && (q.spec.Preemption.ReclaimWithinCohort != PreemptAny || kept) && !a.fits(future) &&
 		slices.ContainsFunc(a.usage, func(u amount) bool { return q.node.cells[u.fr].unused() > 0 })
@@ -264,34 +264,34 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 	switch {
 	case a.w.class == nil || a.backfill:
 		return false
-	case a.mode == fit && len(a.drops) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(now) && a.fits(future):
+	case a.mode == fit && len(a.overrides) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(now) && a.fits(future):
 		a.borrow = 0
 		for _, u := range a.usage {
 			level, _ := a.w.queue.node.borrowLevel(u.fr, u.v, now)
 			a.borrow = max(a.borrow, level)
 		}
 		a.version = t.version
-		if a.withdrawn = e.stepsBack(t, a); a.withdrawn {
-			e.stepBack(a)
+		if a.yields = e.borrowerYields(t, a); a.yields {
+			e.yieldClass(a)
 		}
-		return !a.withdrawn
-	case e.beyondReach(t, a.w.class):
+		return !a.yields
+	case e.stillBeyond(t, a.w.class):
 		return false
 	}
 	e.evaluate(a.w, a.shape, a)
-	if a.promising() || a.reserves() {
+	if a.admissible() || a.reserves() {
 		return true
 	}
-	e.settleRefusal(a)
+	e.refuse(a)
 	return false
 }
 
-// rightsOrder: own quota before borrowed, then priority, then age.
-func rightsOrder(a, b *assignment) int {
+// entryOrder: own quota before borrowed, then priority, then age.
+func entryOrder(a, b *assignment) int {
 	if a.borrow != b.borrow {
 		return cmp.Compare(a.borrow, b.borrow)
 	}
-	if c := turn(a.w, b.w); c != 0 {
+	if c := queueOrder(a.w, b.w); c != 0 {
 		return c
 	}
 	return strings.Compare(a.w.queue.name, b.w.queue.name)
@@ -311,31 +311,31 @@ func (e *Engine) recycle(a *assignment) {
 	e.scratch.free = append(e.scratch.free, a)
 }
 
-// promising: it can be admitted, at once or after others have left.
-func (a *assignment) promising() bool {
-	return !a.withdrawn && (a.mode >= deferred || len(a.victims) > 0)
+// admissible: it can be admitted, at once or after others have left.
+func (a *assignment) admissible() bool {
+	return !a.yields && (a.mode >= deferred || len(a.victims) > 0)
 }
 
 // evaluate finds the best a workload can get as things stand.
-func (e *Engine) evaluate(w *workload, s *shape, a *assignment) {
+func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment) {
 	e.evals++
 	t := w.queue.node.root.tree
 	a.reset(w, s)
 	e.attempt(a)
-	if !a.promising() && s.shrinks {
+	if !a.admissible() && s.shrinks {
 		e.attemptPartial(a)
 	}
 	if a.mode != fit || a.partial {
-		e.attemptOverClaims(t, a)
+		e.attemptOverNominations(t, a)
 	}
-	a.withdrawn = e.stepsBack(t, a)
+	a.yields = e.borrowerYields(t, a)
 	switch {
-	case a.promising() || a.withdrawn:
-	case a.behind:
-		a.patient = true
-		a.keep(false)
-	case a.patient:
-		e.lookAhead(a)
+	case a.admissible() || a.yields:
+	case a.lacksReservedOnly:
+		a.delayed = true
+		a.reserveFree(false)
+	case a.delayed:
+		e.reserveAhead(a)
 	}
 	a.version = t.version
 }
@@ -356,26 +356,26 @@ func (e *Engine) attempt(a *assignment) {
 	}
 }
 
-// awaitOthers tells a workload that nobody is admitted now.
-func (e *Engine) awaitOthers(w *workload) {
-	if w.displaced() {
+// reportPodsAwaited tells a workload that nobody is admitted now.
+func (e *Engine) reportPodsAwaited(w *workload) {
+	if w.hasVictims() {
 		return // it was told what it waits for
 	}
-	e.park(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
+	e.reportPending(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
 }
 
 // process carries out what evaluate found.
 func (e *Engine) process(a *assignment) {
 	switch {
-	case !a.promising():
-		e.settleRefusal(a)
+	case !a.admissible():
+		e.refuse(a)
 		return
 	case e.unready > 0: // another was admitted meanwhile
-		e.awaitOthers(a.w)
+		e.reportPodsAwaited(a.w)
 		return
 	}
-	for _, p := range a.drops {
-		e.setAside(p)
+	for _, p := range a.overrides {
+		e.overrideNomination(p)
 	}
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
@@ -384,7 +384,7 @@ func (e *Engine) process(a *assignment) {
 		e.admit(a)
 		return
 	}
-	e.claim(a)
+	e.nominate(a)
 }
 
 func (a *assignment) fits(k int) bool {
@@ -411,16 +411,16 @@ func (e *Engine) admit(a *assignment) {
 		e.dequeue(w)
 	}
 	w.spec.Admission, w.spec.PodsReady = adm, false // whatever it was when it ran before
-	w.reserved = nanos(e.at)
-	w.assumed, w.admitted, w.told, w.heard = true, e.decision, "", ""
-	e.makeRoom(w, nil)
+	w.reservedAt = nanos(e.at)
+	w.assumed, w.admitted, w.reported, w.published = true, e.decision, "", ""
+	e.setPreemptor(w, nil)
 	w.queue.node.root.tree.admittedIn = e.decision
 	usage := slices.Clone(a.usage)
 	if w.queue.spec.UsageFairSharing {
 		w.local.usage.note(e)
 		w.local.usage.charge(e, usage, 1)
 	}
-	e.occupy(w, usage)
+	e.occupyQuota(w, usage)
 	e.refreshShares(w.queue)
 	e.plan.Admit = append(e.plan.Admit, Admit{Workload: w.spec.Key, UID: w.spec.UID, Admission: adm, Borrows: a.borrow > 0, Partial: a.partial, Backfill: a.backfill})
 }
@@ -436,7 +436,7 @@ func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
 		return last.podSets
 	}
 	podSets := make([]PodSetAssignment, len(a.shape.podSets))
-	*last = given{counts: slices.Clone(a.counts), flavors: make([][]int32, len(podSets)), podSets: podSets}
+	*last = sharedPodSets{counts: slices.Clone(a.counts), flavors: make([][]int32, len(podSets)), podSets: podSets}
 	for i := range podSets {
 		ps := &podSets[i]
 		ps.Name, ps.Count = a.shape.podSets[i].Name, a.counts[i]
@@ -454,39 +454,39 @@ func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
 	return podSets
 }
 
-// settleRefusal parks the class of a workload that cannot be admitted, and
+// refuse parks the class of a workload that cannot be admitted, and
 // says which changes could help.
-func (e *Engine) settleRefusal(a *assignment) {
-	if a.withdrawn {
-		e.stepBack(a)
+func (e *Engine) refuse(a *assignment) {
+	if a.yields {
+		e.yieldClass(a)
 		return
 	}
 	c := a.w.class
 	v := verdict{reason: a.refusal()}
-	if v.reason == c.told && len(c.untold) == 0 {
+	if v.reason == c.reported && len(c.unreported) == 0 {
 		v.message = c.verdict.message // nobody is told again: spare the words
 	} else {
 		v.message = e.message(a)
 	}
-	e.parkClass(c, v)
-	c.refusedAt = c.queue.node.root.tree.helps
-	e.heldUp(c, a)
-	if a.curbed || a.w.barredIn == e.decision {
-		e.curbed = append(e.curbed, c)
+	e.setInadmissible(c, v)
+	c.refusedAt = c.queue.node.root.tree.improvements
+	e.noteDelays(c, a)
+	if a.retryNext || a.w.cooldownIn == e.decision {
+		e.retryNext = append(e.retryNext, c)
 	}
-	e.registerWaits(c, a)
-	if c.queue.spec.StrictFIFO || len(a.kept)+len(c.lifted) > 0 {
+	e.registerHints(c, a)
+	if c.queue.spec.StrictFIFO || len(a.reservation)+len(c.liftedReservation) > 0 {
 		e.reserve(c, a)
 	}
 	// What it kept so far and leaves to others is of no help to itself.
 	t := c.queue.node.root.tree
-	c.refusedAt, c.refusedIn = t.helps, t.shifts
+	c.refusedAt, c.refusedUsage = t.improvements, t.usageChanges
 }
 
-// heldUp notes what keeps a class from displacing others for a time.
-func (e *Engine) heldUp(c *class, a *assignment) {
-	c.patient, c.keeps, c.barred = a.patient, a.canKeep(), a.barred
-	e.awaitChance(c)
+// noteDelays notes what keeps a class from displacing others for a time.
+func (e *Engine) noteDelays(c *equivClass, a *assignment) {
+	c.delayed, c.canReserve, c.cooldown = a.delayed, a.canReserve(), a.cooldown
+	e.setRetryTimer(c)
 }
 
 // refusal is the token for why the assignment is not possible now.
@@ -500,15 +500,15 @@ func (a *assignment) refusal() Reason {
 	return ReasonWaitingForQuota
 }
 
-// registerWaits says what could turn the refusal into an admission.
-func (e *Engine) registerWaits(c *class, a *assignment) {
+// registerHints says what could turn the refusal into an admission.
+func (e *Engine) registerHints(c *equivClass, a *assignment) {
 	n := c.queue.node
 	if a.failed != nil {
 		for _, f := range c.queue.flavors() {
-			e.flavors[f].refuse(c)
+			e.flavors[f].awaitNodes(c)
 		}
 	}
-	if a.thwarted || len(a.shape.groups) > 1 && c.queue.choice {
+	if a.futile || len(a.shape.groups) > 1 && c.queue.choice {
 		e.watch(c)
 		return
 	}
@@ -539,7 +539,7 @@ func (e *Engine) registerWaits(c *class, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.barred(a.w) && !a.patient && !a.curbed && !a.thwarted &&
+	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.inCooldown(a.w) && !a.delayed && !a.retryNext && !a.futile &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

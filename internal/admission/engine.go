@@ -69,33 +69,33 @@ type Engine struct {
 	locals      map[Key]*localQueue
 	namespaces  map[string]map[string]string
 	workloads   map[Key]*workload
-	shapes      map[string]*shape
+	shapes      map[string]*requestShape
 
-	trees    []*tree
-	reshaped bool     // cohorts or queues changed: link the trees before going on
-	work     []*tree  // trees in which something may be decided
-	unsorted bool     // work grew
-	again    []*tree  // in which somebody waits with a claim, or keeps room: the next decision may give it more or better
-	curbed   []*class // refused for what holds in this decision only: they look again in the next
-	review   []*workload
-	timers   heap[timer]
-	byUsage  []*queue               // whose order follows usage
-	notesAt  time.Time              // when usage is noted next; zero: to be seen
-	evicting map[*workload]struct{} // holders on their way out
-	unnamed  []*workload            // of those, who has yet to be joined to the one it leaves for
-	heirs    []*workload            // who may have to be given its claim
-	unready  int                    // holders whose pods are awaited under BlockUntilReady
+	trees             []*tree
+	relink            bool          // cohorts or queues changed: link the trees before going on
+	work              []*tree       // trees in which something may be decided
+	unsorted          bool          // work grew
+	again             []*tree       // in which somebody waits with a claim, or keeps room: the next decision may give it more or better
+	retryNext         []*equivClass // refused for what holds in this decision only: they look again in the next
+	review            []*workload
+	timers            heap[timer]
+	byUsage           []*queue               // whose order follows usage
+	notesAt           time.Time              // when usage is noted next; zero: to be seen
+	evicting          map[*workload]struct{} // holders on their way out
+	unresolvedVictims []*workload            // of those, who has yet to be joined to the one it leaves for
+	toNominate        []*workload            // who may have to be given its claim
+	unready           int                    // holders whose pods are awaited under BlockUntilReady
 
-	scratch  scratch
-	plan     Plan
-	decision uint64
-	planted  uint64 // trees made so far
-	hunts    uint64
-	capacity uint64 // counts changes of nodes and flavors
-	asked    uint64 // counts changes of what lines ask for
-	fickle   int    // classes listed in queue.fickle
-	evals    int64  // workloads evaluated, for tests of how little work is done
-	revokes  int64  // admissions taken back in the decision that made them
+	scratch       scratch
+	plan          Plan
+	decision      uint64
+	treesMade     uint64 // trees made so far
+	searches      uint64
+	capacity      uint64 // counts changes of nodes and flavors
+	demandChanges uint64 // counts changes of what lines ask for
+	volatiles     int    // classes listed in queue.fickle
+	evals         int64  // workloads evaluated, for tests of how little work is done
+	revokes       int64  // admissions taken back in the decision that made them
 }
 
 type flavorResource struct {
@@ -104,40 +104,40 @@ type flavorResource struct {
 
 // workload is a Workload with where it stands.
 type workload struct {
-	spec     Workload
-	local    *localQueue
-	localPos int
-	queue    *queue
-	order    int64 // its time in line
-	reserved int64 // when it got its quota
+	spec       Workload
+	local      *localQueue
+	localPos   int
+	queue      *queue
+	order      int64 // its time in line
+	reservedAt int64 // when it got its quota
 
-	class    *class // while in line
-	pos      int
-	claim    []amount // room it waits for
-	claimed  *assignment
-	holds    bool
-	usage    []amount // quota held
-	awaited  bool     // counted in Engine.unready
-	leaving  bool     // evicting: counted now, not in the future
-	assumed  bool     // admitted by us, not yet confirmed
-	admitted uint64   // decision in which we admitted it
-	told     Reason
-	heard    Reason // what the last plan that said something told it
-	held     string // message of why it is not even in line
-	reviewed bool   // listed in Engine.review
-	timer    time.Time
-	gone     bool
-	struck   uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
-	aside    uint64 // decision in which its claim was set aside; at most once in each
-	barredIn uint64 // decision in which another queue took its admission back
+	class          *equivClass // while in line
+	pos            int
+	nominatedUsage []amount // room it waits for
+	nomination     *assignment
+	hasQuota       bool
+	usage          []amount // quota held
+	podsAwaited    bool     // counted in Engine.unready
+	evicting       bool     // evicting: counted now, not in the future
+	assumed        bool     // admitted by us, not yet confirmed
+	admitted       uint64   // decision in which we admitted it
+	reported       Reason
+	published      Reason // what the last plan that said something told it
+	heldBackWhy    string // message of why it is not even in line
+	reviewed       bool   // listed in Engine.review
+	timer          time.Time
+	gone           bool
+	preemptedIn    uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
+	overriddenIn   uint64 // decision in which its claim was set aside; at most once in each
+	cooldownIn     uint64 // decision in which another queue took its admission back
 
-	roomFor *workload   // the one it was preempted for
-	left    bool        // it has let go for it
-	stays   bool        // leaving, and taken to stay while claims are given
-	sought  string      // the UID of that one, when it was looked for
-	leavers []*workload // who is leaving for it
-	leftFor int         // how many have let go for it, and are in line again
-	heir    bool        // listed in Engine.heirs or tree.heirs
+	preemptor        *workload   // the one it was preempted for
+	victimGone       bool        // it has let go for it
+	countedAgain     bool        // leaving, and taken to stay while claims are given
+	preemptorUID     string      // the UID of that one, when it was looked for
+	victims          []*workload // who is leaving for it
+	victimsGone      int         // how many have let go for it, and are in line again
+	awaitsNomination bool        // listed in Engine.heirs or tree.heirs
 }
 
 type localQueue struct {
@@ -168,7 +168,7 @@ func New(o Options) *Engine {
 		locals:        map[Key]*localQueue{},
 		namespaces:    map[string]map[string]string{},
 		workloads:     map[Key]*workload{},
-		shapes:        map[string]*shape{},
+		shapes:        map[string]*requestShape{},
 		evicting:      map[*workload]struct{}{},
 	}
 	e.resource(Pods)
@@ -186,7 +186,7 @@ func (e *Engine) resource(name string) int32 {
 		e.resourceIndex[name] = i
 		at, _ := slices.BinarySearchFunc(e.byName, name, func(r int32, name string) int { return strings.Compare(e.resources[r], name) })
 		e.byName = slices.Insert(e.byName, at, i)
-		e.reshaped = true
+		e.relink = true
 	}
 	return i
 }
@@ -208,7 +208,7 @@ func (e *Engine) intern(flavor, resource string) int32 {
 		i = int32(len(e.frs))
 		e.frs = append(e.frs, k)
 		e.frIndex[k] = i
-		e.reshaped = true
+		e.relink = true
 	}
 	return i
 }
@@ -216,12 +216,12 @@ func (e *Engine) intern(flavor, resource string) int32 {
 func (e *Engine) queue(name string) *queue {
 	q := e.queues[name]
 	if q == nil {
-		q = &queue{name: name, classes: map[string]*class{}, turnover: 1}
+		q = &queue{name: name, classes: map[string]*equivClass{}, reservedChanges: 1}
 		q.node = &node{name: name, queue: q, weight: 1}
 		q.node.root = q.node
 		q.node.tree = e.newTree(q.node)
 		e.queues[name] = q
-		e.reshaped = true
+		e.relink = true
 	}
 	return q
 }
@@ -251,7 +251,7 @@ func (ev CohortChanged) apply(e *Engine) {
 	}
 	n.weight = weight(ev.Cohort.FairWeight)
 	e.setQuotas(n, ev.Cohort.Groups)
-	n.changed, e.reshaped = true, true
+	n.changed, e.relink = true, true
 }
 
 func (ev CohortGone) apply(e *Engine) {
@@ -262,7 +262,7 @@ func (ev CohortGone) apply(e *Engine) {
 	delete(e.cohortSpecs, ev.Name)
 	n.weight = 1
 	e.setQuotas(n, nil)
-	n.changed, e.reshaped = true, true
+	n.changed, e.relink = true, true
 }
 
 func (ev QueueChanged) apply(e *Engine) {
@@ -278,8 +278,8 @@ func (ev QueueChanged) apply(e *Engine) {
 	q.node.weight = weight(ev.Queue.FairWeight)
 	e.setQuotas(q.node, ev.Queue.Groups)
 	q.compileGroups(e)
-	q.node.changed, e.reshaped = true, true
-	e.replaceQueue(q, afs)
+	q.node.changed, e.relink = true, true
+	e.requeueMembers(q, afs)
 }
 
 func (ev QueueGone) apply(e *Engine) {
@@ -287,21 +287,21 @@ func (ev QueueGone) apply(e *Engine) {
 	if q == nil {
 		return
 	}
-	q.node.root.tree.dropClaims(e)
+	q.node.root.tree.dropNominations(e)
 	q.node.root.changed = true // those left behind may use what it lends no more, or what it used
 	q.spec, q.exists = Queue{Name: ev.Name}, false
 	e.setQuotas(q.node, nil)
 	q.compileGroups(e)
 	q.node.parent, q.node.root = nil, q.node
 	q.node.tree = e.newTree(q.node)
-	e.reshaped = true
-	e.replaceQueue(q, true)
+	e.relink = true
+	e.requeueMembers(q, true)
 	e.dropUnused(q)
 }
 
 // dropUnused forgets a queue that nobody describes, names or uses.
 func (e *Engine) dropUnused(q *queue) {
-	if !q.exists && len(q.locals) == 0 && len(q.holders) == 0 {
+	if !q.exists && len(q.locals) == 0 && len(q.quotaReserved) == 0 {
 		delete(e.queues, q.name)
 	}
 }
@@ -313,19 +313,19 @@ func weight(w *float64) float64 {
 	return *w
 }
 
-// replaceQueue looks again at everything in a queue whose settings changed.
-func (e *Engine) replaceQueue(q *queue, reclass bool) {
+// requeueMembers looks again at everything in a queue whose settings changed.
+func (e *Engine) requeueMembers(q *queue, reclass bool) {
 	for _, l := range q.locals {
 		for _, w := range l.members {
-			if !w.holds {
+			if !w.hasQuota {
 				if reclass && w.class != nil {
 					e.dequeue(w)
 				}
-				e.place(w)
+				e.enqueueOrHoldBack(w)
 			}
 		}
 	}
-	for _, w := range q.holders {
+	for _, w := range q.quotaReserved {
 		e.reviewLater(w)
 	}
 }
@@ -342,7 +342,7 @@ func (ev LocalQueueChanged) apply(e *Engine) {
 	l.spec = ev.LocalQueue
 	l.usage.seed(e, ev.LocalQueue)
 	e.notesAt = time.Time{}
-	e.replaceLocal(l)
+	e.requeueLocal(l)
 }
 
 func (ev LocalQueueGone) apply(e *Engine) {
@@ -353,7 +353,7 @@ func (ev LocalQueueGone) apply(e *Engine) {
 	l.exists = false
 	l.spec = LocalQueue{Key: ev.Key}
 	l.usage.forget()
-	e.replaceLocal(l)
+	e.requeueLocal(l)
 	q := l.queue
 	l.setQueue(nil)
 	if q != nil {
@@ -378,12 +378,12 @@ func (l *localQueue) setQueue(q *queue) {
 	}
 }
 
-func (e *Engine) replaceLocal(l *localQueue) {
+func (e *Engine) requeueLocal(l *localQueue) {
 	for _, w := range l.members {
-		if w.holds {
+		if w.hasQuota {
 			e.reviewLater(w)
 		} else {
-			e.place(w)
+			e.enqueueOrHoldBack(w)
 		}
 	}
 }
@@ -403,7 +403,7 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 	e.capacity++
 	for _, q := range e.queues { // waking is per queue; the order does not matter
 		if q.usesFlavor(i) {
-			q.wakeAll(e)
+			q.requeueAll(e)
 		}
 	}
 }
@@ -413,18 +413,18 @@ func (ev NamespaceChanged) apply(e *Engine) {
 		return
 	}
 	e.namespaces[ev.Name] = ev.Labels
-	e.replaceNamespace(ev.Name)
+	e.requeueNamespace(ev.Name)
 }
 
 func (ev NamespaceGone) apply(e *Engine) {
 	delete(e.namespaces, ev.Name)
-	e.replaceNamespace(ev.Name)
+	e.requeueNamespace(ev.Name)
 }
 
-func (e *Engine) replaceNamespace(name string) {
+func (e *Engine) requeueNamespace(name string) {
 	for k, l := range e.locals { // placing pending workloads is per workload; the order does not matter
 		if k.Namespace == name {
-			e.replaceLocal(l)
+			e.requeueLocal(l)
 		}
 	}
 }
@@ -433,10 +433,10 @@ func (ev CapacityChanged) apply(e *Engine) {
 	e.capacity++
 	if len(ev.Flavors) == 0 {
 		for _, f := range e.flavors {
-			e.wakePlacement(f)
+			e.requeueForNodes(f)
 		}
 	}
 	for _, name := range ev.Flavors {
-		e.wakePlacement(e.flavors[e.flavor(name)])
+		e.requeueForNodes(e.flavors[e.flavor(name)])
 	}
 }

@@ -84,7 +84,7 @@ func (e *Engine) message(a *assignment) string {
 		and("; ")
 		b = append(b, a.failed.Reason...)
 	}
-	if a.promising() && a.mode != fit {
+	if a.admissible() && a.mode != fit {
 		and(". ")
 	}
 	switch {
@@ -147,11 +147,11 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 		x.Queue = w.local.queue.name
 	}
 	switch {
-	case w.holds && w.leaving:
+	case w.hasQuota && w.evicting:
 		x.State = StateEvicting
-	case w.holds:
+	case w.hasQuota:
 		x.State = StateReserved
-	case w.claim != nil:
+	case w.nominatedUsage != nil:
 		e.explainClaim(&x, w)
 	case w.class == nil:
 		x.State = StateHeldBack
@@ -159,7 +159,7 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	default:
 		e.explainPending(&x, w)
 	}
-	if w.queue != nil && !w.holds {
+	if w.queue != nil && !w.hasQuota {
 		x.Position, x.Ahead = w.queue.position(w)
 		x.StartsAt = e.forecast(w, at)
 	}
@@ -179,7 +179,7 @@ func (e *Engine) Consider(spec Workload, at time.Time) Explanation {
 func (e *Engine) explainClaim(x *Explanation, w *workload) {
 	x.State, x.Reason = StateNominated, ReasonWaitingForPreemptedWorkloads
 	for v := range e.evicting {
-		if v.queue.node.root == w.queue.node.root && v.usesAny(w.claim) {
+		if v.queue.node.root == w.queue.node.root && v.usesAny(w.nominatedUsage) {
 			x.Blockers = append(x.Blockers, v.blocker(""))
 		}
 	}
@@ -194,8 +194,8 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	a := e.newAssignment()
 	defer e.recycle(a)
 	evals := e.evals
-	e.shiftReserve(w.class, -1)
-	defer e.shiftReserve(w.class, 1)
+	e.shiftReservation(w.class, -1)
+	defer e.shiftReservation(w.class, 1)
 	e.evaluate(w, w.class.shape, a)
 	defer func() { e.evals = evals }()
 	for _, v := range a.victims {
@@ -205,7 +205,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		x.Would = e.admissionOf(a)
 		x.Would.Placement = a.placed
 	}
-	if a.promising() {
+	if a.admissible() {
 		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
 		if h := w.queue.blockedBy(); h != nil && h != w {
 			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.String() + " is before it"
@@ -214,7 +214,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		return
 	}
 	x.Reason, x.Message = a.refusal(), e.message(a)
-	if a.patient && e.wouldDisplace(w) {
+	if a.delayed && e.wouldPreempt(w) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+a.until.Format(time.RFC3339)+", when it may displace others")
 	}
 	for i := range a.misses {
@@ -226,12 +226,12 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 }
 
-// wouldDisplace says whether a workload that is too new in line to displace anyone would find someone,
+// wouldPreempt says whether a workload that is too new in line to displace anyone would find someone,
 // had it waited long enough.
-func (e *Engine) wouldDisplace(w *workload) bool {
+func (e *Engine) wouldPreempt(w *workload) bool {
 	a := e.newAssignment()
 	defer e.recycle(a)
-	e.evaluateLater(w, w.class.shape, a)
+	e.evaluateAfterDelay(w, w.class.shape, a)
 	return len(a.victims) > 0
 }
 
@@ -271,7 +271,7 @@ func (e *Engine) explainBlockers(x *Explanation, m *miss) {
 	var list []*workload
 	for _, q := range m.at.root.tree.queues {
 		if q.node.under(m.at) {
-			for _, v := range q.holders {
+			for _, v := range q.quotaReserved {
 				if v.uses([]int32{m.fr}) && !slices.ContainsFunc(x.Blockers, func(b Blocker) bool { return b.Workload == v.spec.Key }) {
 					list = append(list, v)
 				}
@@ -308,10 +308,10 @@ func (q *queue) blockedBy() *workload {
 	if !q.spec.StrictFIFO {
 		return nil
 	}
-	if len(q.claims) > 0 {
-		return q.claims[0]
+	if len(q.nominated) > 0 {
+		return q.nominated[0]
 	}
-	if len(q.active) > 0 && q.active[0].parked {
+	if len(q.active) > 0 && q.active[0].inadmissible {
 		return q.active[0].members[0]
 	}
 	return nil
@@ -322,12 +322,12 @@ func (q *queue) position(w *workload) (int, []Key) {
 	n := 1
 	var ahead []*workload
 	see := func(p *workload) {
-		if p != w && q.lineOrder(p, w) < 0 {
+		if p != w && q.pendingOrder(p, w) < 0 {
 			n++
 			ahead = append(ahead, p)
 		}
 	}
-	for _, p := range q.claims {
+	for _, p := range q.nominated {
 		see(p)
 	}
 	for _, c := range q.classes {
@@ -335,7 +335,7 @@ func (q *queue) position(w *workload) (int, []Key) {
 			see(p)
 		}
 	}
-	slices.SortFunc(ahead, q.lineOrder)
+	slices.SortFunc(ahead, q.pendingOrder)
 	var keys []Key
 	for _, p := range ahead[max(0, len(ahead)-explainLimit):] {
 		keys = append(keys, p.spec.Key)

@@ -87,8 +87,8 @@ func (w *workload) runTime(guess bool) time.Duration {
 func (e *Engine) endings(t *tree, at time.Time, guess bool, tr *trial) []ending {
 	var list []ending
 	for _, q := range t.queues {
-		for _, w := range q.holders {
-			if w.leaving {
+		for _, w := range q.quotaReserved {
+			if w.evicting {
 				tr.leave(w)
 				continue
 			}
@@ -105,7 +105,7 @@ func (e *Engine) endings(t *tree, at time.Time, guess bool, tr *trial) []ending 
 }
 
 // fitsNow tries to admit w as things stand, displacing nobody.
-func (e *Engine) fitsNow(w *workload, s *shape, a *assignment) bool {
+func (e *Engine) fitsNow(w *workload, s *requestShape, a *assignment) bool {
 	a.reset(w, s)
 	was := e.scratch.fitOnly
 	e.scratch.fitOnly = true
@@ -128,13 +128,13 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 	defer tr.undo()
 	if p := e.opts.Placer; p != nil {
 		defer p.Rollback(p.Checkpoint())
-		e.clearLeaving()
+		e.removeEvicting()
 	}
-	e.shiftClaims(t.waiting, -1) // they stand in line like everyone
-	defer e.shiftClaims(t.waiting, 1)
-	for _, c := range t.reserving {
-		e.shiftReserve(c, -1)
-		defer e.shiftReserve(c, 1)
+	e.shiftNominations(t.nominated, -1) // they stand in line like everyone
+	defer e.shiftNominations(t.nominated, 1)
+	for _, c := range t.reservations {
+		e.shiftReservation(c, -1)
+		defer e.shiftReservation(c, 1)
 	}
 	ends := e.endings(t, at, true, &tr)
 	line := e.aheadOf(t, w)
@@ -191,11 +191,11 @@ func (e *Engine) takeNodes(a *assignment) bool {
 	return refusal == nil
 }
 
-func (w *workload) shape() *shape {
+func (w *workload) shape() *requestShape {
 	if w.class != nil {
 		return w.class.shape
 	}
-	return w.claimed.shape
+	return w.nomination.shape
 }
 
 // aheadOf lists the pending workloads of the tree that get their turn before w, and w.
@@ -204,18 +204,18 @@ func (e *Engine) aheadOf(t *tree, w *workload) []*workload {
 	for _, q := range t.queues {
 		for _, c := range q.classes {
 			for _, p := range c.members {
-				if turn(p, w) <= 0 {
+				if queueOrder(p, w) <= 0 {
 					line = append(line, p)
 				}
 			}
 		}
-		for _, p := range q.claims {
-			if turn(p, w) <= 0 {
+		for _, p := range q.nominated {
+			if queueOrder(p, w) <= 0 {
 				line = append(line, p)
 			}
 		}
 	}
-	slices.SortFunc(line, turn)
+	slices.SortFunc(line, queueOrder)
 	if n := len(line); n > forecastLimit {
 		line = line[n-forecastLimit:]
 	}

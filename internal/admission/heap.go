@@ -1,13 +1,13 @@
 package admission
 
-// standing is what a heap orders.
-type standing[T any] interface {
+// heapItem is what a heap orders.
+type heapItem[T any] interface {
 	before(T) bool
-	stands(at int) // is told its place
+	setPos(at int) // is told its place
 }
 
 // heap has its first at 0. Its members know their places, so that one in the middle can leave or move.
-type heap[T standing[T]] []T
+type heap[T heapItem[T]] []T
 
 func (h *heap[T]) push(x T) {
 	*h = append(*h, x)
@@ -18,7 +18,7 @@ func (h *heap[T]) push(x T) {
 func (h *heap[T]) remove(i int) {
 	var none T
 	last := len(*h) - 1
-	(*h)[i].stands(-1)
+	(*h)[i].setPos(-1)
 	(*h)[i], (*h)[last] = (*h)[last], none
 	if *h = (*h)[:last]; i < last {
 		h.fix(i)
@@ -36,11 +36,11 @@ func (h heap[T]) up(i int) int {
 			break
 		}
 		h[i] = h[p]
-		h[i].stands(i)
+		h[i].setPos(i)
 		i = p
 	}
 	h[i] = x
-	x.stands(i)
+	x.setPos(i)
 	return i
 }
 
@@ -58,9 +58,9 @@ func (h heap[T]) down(i int) {
 			break
 		}
 		h[i] = h[c]
-		h[i].stands(i)
+		h[i].setPos(i)
 		i = c
 	}
 	h[i] = x
-	x.stands(i)
+	x.setPos(i)
 }

@@ -8,10 +8,10 @@ import (
 
 // flavor is a ResourceFlavor as last described.
 type flavor struct {
-	spec    Flavor
-	exists  bool
-	version uint32
-	refused []*class // parked because nodes of this flavor had no room
+	spec          Flavor
+	exists        bool
+	version       uint32
+	awaitingNodes []*equivClass // parked because nodes of this flavor had no room
 }
 
 // matches says whether all requirements hold for the labels.

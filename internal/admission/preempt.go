@@ -25,19 +25,19 @@ type cursor struct {
 // search is one hunt for victims. It works on the future tree: those already
 // leaving are gone there, so nobody is displaced for room that is coming anyway.
 type search struct {
-	a        *assignment
-	decision uint64
-	fresh    bool     // only admissions of this decision may be taken back
-	usage    []amount // what must fit
-	need     []int32  // flavor-resources that are short
-	nodes    bool     // real nodes must have room too
-	blocked  bool     // room is kept for blocked heads: the preemptor must fit beside it, but nobody borrows it
-	behind   bool     // it lacks only what is kept for others
-	prio     int64
-	cursors  [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
-	merged   []cursor    // the group being walked
-	victims  []victim
-	rest     []amount
+	a                 *assignment
+	decision          uint64
+	thisDecisionOnly  bool     // only admissions of this decision may be taken back
+	usage             []amount // what must fit
+	need              []int32  // flavor-resources that are short
+	nodes             bool     // real nodes must have room too
+	headsReserved     bool     // room is kept for blocked heads: the preemptor must fit beside it, but nobody borrows it
+	lacksReservedOnly bool     // it lacks only what is kept for others
+	prio              int64
+	cursors           [3][]cursor // by group: reclaim by right, reclaim by priority, own queue
+	merged            []cursor    // the group being walked
+	victims           []victim
+	rest              []amount
 }
 
 func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
@@ -47,25 +47,25 @@ func (e *Engine) mayPreemptWhileBorrowing(q *queue) bool {
 
 // prospect rates what preemption could do for one flavor-resource. Without a
 // choice of flavors the real search, for all resources at once, follows anyway.
-func (e *Engine) prospect(a *assignment, fr int32, val int64, level int, choice bool) granular {
+func (e *Engine) prospect(a *assignment, fr int32, val int64, level int, choice bool) flavorFit {
 	q := a.w.queue
 	p := &q.spec.Preemption
 	if e.scratch.fitOnly {
-		return granular{noFit, level}
+		return flavorFit{noFit, level}
 	}
 	if p.WithinQueue == PreemptNever && (q.node.parent == nil || p.ReclaimWithinCohort == PreemptNever) {
-		return granular{noCandidates, level}
+		return flavorFit{noCandidates, level}
 	}
 	if !choice {
-		return granular{preempt, level}
+		return flavorFit{preempt, level}
 	}
 	usage := []amount{{fr, val}}
-	found := e.hunt(a, usage, []int32{fr}, false)
+	found := e.searchVictims(a, usage, []int32{fr}, false)
 	if len(found) == 0 {
-		return granular{noCandidates, level}
+		return flavorFit{noCandidates, level}
 	}
 	m, lvl := e.after(q, usage, found)
-	return granular{m, lvl}
+	return flavorFit{m, lvl}
 }
 
 // after rates an admission that follows the removal of victims.
@@ -89,10 +89,10 @@ func (e *Engine) findVictims(a *assignment) {
 		a.mode = noCandidates
 		return
 	}
-	found := e.hunt(a, a.usage, a.need, e.opts.Placer != nil)
+	found := e.searchVictims(a, a.usage, a.need, e.opts.Placer != nil)
 	a.victims = append(a.victims[:0], found...)
 	if len(found) == 0 {
-		a.behind = a.mode != noCandidates && e.scratch.search.behind
+		a.lacksReservedOnly = a.mode != noCandidates && e.scratch.search.lacksReservedOnly
 		a.mode = noCandidates
 		return
 	}
@@ -112,17 +112,17 @@ func (e *Engine) shiftAll(victims []victim, sign int64) {
 	}
 }
 
-// hunt finds a minimal set of victims that lets usage in, nil if there is none.
+// searchVictims finds a minimal set of victims that lets usage in, nil if there is none.
 // The result is valid until the next hunt.
-func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) []victim {
+func (e *Engine) searchVictims(a *assignment, usage []amount, need []int32, nodes bool) []victim {
 	s := &e.scratch.search
 	s.a, s.usage, s.need, s.nodes, s.prio, s.decision = a, usage, need, nodes, a.w.spec.Priority, e.decision
-	s.victims, s.fresh, s.behind = s.victims[:0], false, false
-	a.homeless = a.failed != nil
+	s.victims, s.thisDecisionOnly, s.lacksReservedOnly = s.victims[:0], false, false
+	a.lacksNodes = a.failed != nil
 	t := a.w.queue.node.root.tree
-	if from := a.w.mayDisplaceFrom(e); from.After(e.at) {
-		s.fresh = true
-		a.bePatient(from)
+	if from := a.w.preemptsFrom(e); from.After(e.at) {
+		s.thisDecisionOnly = true
+		a.delayUntil(from)
 		if t.admittedIn != e.decision {
 			return nil
 		}
@@ -130,43 +130,43 @@ func (e *Engine) hunt(a *assignment, usage []amount, need []int32, nodes bool) [
 	mark := 0
 	if nodes {
 		mark = e.opts.Placer.Checkpoint()
-		e.clearLeaving()
+		e.removeEvicting()
 	}
 	var found []victim
 	e.scratch.byUsage = false
-	t.shiftKept(-1, true) // nobody who runs is displaced for it
-	s.blocked = t.shiftKept(-1, false)
-	s.behind = e.roomy(s, true)
+	t.shiftReservations(-1, true) // nobody who runs is displaced for it
+	s.headsReserved = t.shiftReservations(-1, false)
+	s.lacksReservedOnly = e.preemptorFits(s, true)
 	switch {
-	case s.behind:
+	case s.lacksReservedOnly:
 	case t.policy == PolicyFIFO:
-		found = e.huntClassic(s)
+		found = e.searchClassic(s)
 	default:
-		found = e.huntFairly(s)
+		found = e.searchFairSharing(s)
 	}
-	t.shiftKept(1, true)
-	t.shiftKept(1, false)
+	t.shiftReservations(1, true)
+	t.shiftReservations(1, false)
 	if nodes {
 		e.opts.Placer.Rollback(mark)
 	}
 	s.a = nil
-	if !e.roomBesides(t, a.w.queue, usage, found) {
+	if !e.fitsBesideReservations(t, a.w.queue, usage, found) {
 		found = found[:0]
 	}
-	if until := e.spared(a, found); until.After(e.at) {
-		a.bePatient(until)
-		t.unripe = true
+	if until := e.minRuntimeUntil(a, found); until.After(e.at) {
+		a.delayUntil(until)
+		t.awaitsMinRuntime = true
 		return nil
 	}
-	a.curbed = a.curbed || e.scratch.byUsage && len(found) == 0 // the order changes with time
+	a.retryNext = a.retryNext || e.scratch.byUsage && len(found) == 0 // the order changes with time
 	return found
 }
 
-func (e *Engine) huntClassic(s *search) []victim {
+func (e *Engine) searchClassic(s *search) []victim {
 	q := s.a.w.queue
 	e.collect(s)
-	others := s.any(0) || s.any(1)
-	if others || s.any(2) {
+	others := s.anyCandidate(0) || s.anyCandidate(1)
+	if others || s.anyCandidate(2) {
 	} else {
 		return nil
 	}
@@ -175,23 +175,23 @@ func (e *Engine) huntClassic(s *search) []victim {
 	switch {
 	case !others || !mayBorrow && !s.underNominal():
 		tries = []bool{true}
-	case !mayBorrow && !s.any(0):
+	case !mayBorrow && !s.anyCandidate(0):
 		tries = []bool{false, true}
 	default:
 		tries = []bool{true, false}
 	}
 	for _, borrow := range tries {
 		if e.remove(s, borrow) {
-			e.giveBack(s, borrow)
-			futile := !e.spared(s.a, s.victims).After(e.at) && e.futile(s)
-			e.putBack(s)
+			e.restoreUnneeded(s, borrow)
+			futile := !e.minRuntimeUntil(s.a, s.victims).After(e.at) && e.futile(s)
+			e.restoreVictims(s)
 			if !futile {
 				return s.victims
 			}
 			s.victims = s.victims[:0]
 			continue
 		}
-		e.putBack(s)
+		e.restoreVictims(s)
 		s.victims = s.victims[:0]
 	}
 	return nil
@@ -219,7 +219,7 @@ func (e *Engine) collect(s *search) {
 	if p.WithinQueue != PreemptNever {
 		s.cursors[2] = append(s.cursors[2], cursor{queue: q, list: e.victimList(q)})
 	}
-	if p.ReclaimWithinCohort == PreemptNever || e.noStrike(s) {
+	if p.ReclaimWithinCohort == PreemptNever || e.checkCooldown(s) {
 		return
 	}
 	s.rest = append(s.rest[:0], s.usage...)
@@ -263,7 +263,7 @@ func (e *Engine) gather(s *search, n, lca, skip *node, right bool) {
 	}
 }
 
-func (s *search) any(g int) bool {
+func (s *search) anyCandidate(g int) bool {
 	for _, c := range s.cursors[g] {
 		if s.peek(&c) != nil {
 			return true
@@ -288,13 +288,13 @@ func (s *search) peek(c *cursor) *workload {
 		if !policy.allows(w, v) {
 			continue
 		}
-		if v.leaving || v.roomFor != nil && v.roomFor != w || !v.uses(s.need) || s.fresh && v.admitted != s.decision {
+		if v.evicting || v.preemptor != nil && v.preemptor != w || !v.uses(s.need) || s.thisDecisionOnly && v.admitted != s.decision {
 			continue
 		}
-		if v.struck != s.decision {
+		if v.preemptedIn != s.decision {
 			return v
 		}
-		s.a.curbed = true
+		s.a.retryNext = true
 	}
 	return nil
 }
@@ -303,10 +303,10 @@ func (s *search) peek(c *cursor) *workload {
 // usage decides, those of the local queue that used most go first.
 func (e *Engine) victimList(q *queue) []*workload {
 	if !q.spec.UsageFairSharing {
-		return q.holders
+		return q.quotaReserved
 	}
 	e.scratch.byUsage = true
-	list := slices.Clone(q.holders)
+	list := slices.Clone(q.quotaReserved)
 	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.local.share, a.local.share) })
 	return list
 }
@@ -332,8 +332,8 @@ func (e *Engine) remove(s *search, borrow bool) bool {
 			if !ok {
 				continue
 			}
-			e.take(s, victim{v, why})
-			if e.roomy(s, borrow) {
+			e.removeVictim(s, victim{v, why})
+			if e.preemptorFits(s, borrow) {
 				return true
 			}
 		}
@@ -409,7 +409,7 @@ func (s *search) allowed(c *cursor, v *workload, borrow bool) (Reason, bool) {
 	return why, true
 }
 
-func (e *Engine) take(s *search, v victim) {
+func (e *Engine) removeVictim(s *search, v victim) {
 	e.shift(v.w, -1)
 	if s.nodes {
 		e.opts.Placer.Remove(v.w.spec.Key)
@@ -417,19 +417,19 @@ func (e *Engine) take(s *search, v victim) {
 	s.victims = append(s.victims, v)
 }
 
-func (e *Engine) untake(s *search, w *workload) {
+func (e *Engine) restoreVictim(s *search, w *workload) {
 	e.shift(w, 1)
 	if s.nodes {
 		e.opts.Placer.Hold(w.spec.Key, w.spec.Admission.Placement)
 	}
 }
 
-// giveBack spares victims that turn out not to be needed, the last displaced first.
-func (e *Engine) giveBack(s *search, borrow bool) {
+// restoreUnneeded spares victims that turn out not to be needed, the last displaced first.
+func (e *Engine) restoreUnneeded(s *search, borrow bool) {
 	for i := len(s.victims) - 2; i >= 0; i-- {
 		w := s.victims[i].w
-		e.untake(s, w)
-		if e.roomy(s, borrow) {
+		e.restoreVictim(s, w)
+		if e.preemptorFits(s, borrow) {
 			s.victims = slices.Delete(s.victims, i, i+1)
 			continue
 		}
@@ -442,21 +442,21 @@ func (e *Engine) giveBack(s *search, borrow bool) {
 
 // futile: a victim, or one like it, could come straight back on its queue's own quota.
 func (e *Engine) futile(s *search) bool {
-	e.pretend(s, 1)
+	e.pretendPreemptor(s, 1)
 	back := slices.ContainsFunc(s.victims, func(v victim) bool {
-		return v.w.queue != s.a.w.queue && (s.comesBack(v.w, v.w.usage) || e.avenged(s, v.w.queue))
+		return v.w.queue != s.a.w.queue && (s.comesBack(v.w, v.w.usage) || e.queueComesBack(s, v.w.queue))
 	})
-	e.pretend(s, -1)
-	s.a.thwarted = s.a.thwarted || back
+	e.pretendPreemptor(s, -1)
+	s.a.futile = s.a.futile || back
 	return back
 }
 
-// avenged: someone in line could come in for the victim so.
-func (e *Engine) avenged(s *search, q *queue) bool {
+// queueComesBack: someone in line could come in for the victim so.
+func (e *Engine) queueComesBack(s *search, q *queue) bool {
 	for _, u := range s.usage {
 		if int(u.fr) < len(q.demand) && !q.spec.StrictFIFO {
-			e.scratch.owners = q.demand[u.fr].within(e.scratch.owners[:0], q.node.available(u.fr, future), q.node.cells[u.fr].unused(), few)
-			if slices.ContainsFunc(e.scratch.owners, func(c *class) bool { return s.comesBack(c.members[0], c.asks) }) {
+			e.scratch.contestants = q.demand[u.fr].within(e.scratch.contestants[:0], q.node.available(u.fr, future), q.node.cells[u.fr].unused(), contestantLimit)
+			if slices.ContainsFunc(e.scratch.contestants, func(c *equivClass) bool { return s.comesBack(c.members[0], c.fixedUsage) }) {
 				return true
 			}
 		}
@@ -476,23 +476,23 @@ func (s *search) comesBack(w *workload, usage []amount) bool {
 			return false
 		}
 		lacks = lacks || !q.node.fits(u.fr, u.v, future)
-		taken = taken || takes(q.node, from, u.fr)
+		taken = taken || canReclaim(q.node, from, u.fr)
 	}
 	return lacks && taken
 }
 
-func (e *Engine) putBack(s *search) {
+func (e *Engine) restoreVictims(s *search) {
 	for _, v := range s.victims {
-		e.untake(s, v.w)
+		e.restoreVictim(s, v.w)
 	}
 }
 
-// roomy says whether the preemptor fits as things stand in the search.
-func (e *Engine) roomy(s *search, borrow bool) bool {
+// preemptorFits says whether the preemptor fits as things stand in the search.
+func (e *Engine) preemptorFits(s *search, borrow bool) bool {
 	n := s.a.w.queue.node
-	if s.blocked {
-		n.root.tree.shiftKept(1, false)
-		defer n.root.tree.shiftKept(-1, false)
+	if s.headsReserved {
+		n.root.tree.shiftReservations(1, false)
+		defer n.root.tree.shiftReservations(-1, false)
 	}
 	for _, u := range s.usage {
 		if !borrow && n.parent != nil && n.borrowing(u.fr, u.v, future) {
@@ -508,14 +508,14 @@ func (e *Engine) roomy(s *search, borrow bool) bool {
 // preempt evicts a victim for the sake of w.
 func (e *Engine) preempt(w *workload, v victim) {
 	if v.w.admitted == e.decision {
-		if w.queue != v.w.queue || e.barred(w) {
-			v.w.barredIn = e.decision
+		if w.queue != v.w.queue || e.inCooldown(w) {
+			v.w.cooldownIn = e.decision
 		}
-		e.revoke(v.w)
+		e.revokeAdmission(v.w)
 		return
 	}
-	w.struck = e.decision
-	e.makeRoom(v.w, w)
+	w.preemptedIn = e.decision
+	e.setPreemptor(v.w, w)
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +
@@ -526,35 +526,35 @@ func (e *Engine) preempt(w *workload, v victim) {
 // Kueue's rules allow rings of workloads that displace each other for ever. So whoever was preempted displaces
 // nobody in other queues for a minute, and twice as long with each time it happens: a ring comes to rest. It
 // is told by the objects alone, so a restart changes nothing.
-const truce, truces = time.Minute, 11
+const cooldown, cooldownDoublings = time.Minute, 11
 
-// strikesFrom is when a preempted workload may displace others in other queues again.
-func (w *workload) strikesFrom() time.Time {
+// cooldownEnds is when a preempted workload may displace others in other queues again.
+func (w *workload) cooldownEnds() time.Time {
 	if w.spec.EvictedBy != string(ReasonPreempted) {
 		return time.Time{}
 	}
-	return w.spec.EvictedAt.Add(truce << (min(max(w.spec.Preemptions, 1), truces) - 1))
+	return w.spec.EvictedAt.Add(cooldown << (min(max(w.spec.Preemptions, 1), cooldownDoublings) - 1))
 }
 
-// barred: it displaces nobody in other queues yet. Within a decision that goes for those, too, whose
+// inCooldown: it displaces nobody in other queues yet. Within a decision that goes for those, too, whose
 // admission another queue took back, or their own for one who is barred.
-func (e *Engine) barred(w *workload) bool {
-	return w.barredIn == e.decision || e.at.Before(w.strikesFrom())
+func (e *Engine) inCooldown(w *workload) bool {
+	return w.cooldownIn == e.decision || e.at.Before(w.cooldownEnds())
 }
 
-// noStrike is barred, noted with the answer.
-func (e *Engine) noStrike(s *search) bool {
-	s.a.barred = s.a.barred || e.at.Before(s.a.w.strikesFrom())
-	return e.barred(s.a.w)
+// checkCooldown is barred, noted with the answer.
+func (e *Engine) checkCooldown(s *search) bool {
+	s.a.cooldown = s.a.cooldown || e.at.Before(s.a.w.cooldownEnds())
+	return e.inCooldown(s.a.w)
 }
 
-// revoke takes back an admission of the decision under way: nobody has heard of it yet.
-func (e *Engine) revoke(w *workload) {
+// revokeAdmission takes back an admission of the decision under way: nobody has heard of it yet.
+func (e *Engine) revokeAdmission(w *workload) {
 	e.revokes++
 	q := w.queue
 	e.plan.Admit = slices.DeleteFunc(e.plan.Admit, func(a Admit) bool { return a.Workload == w.spec.Key })
 	e.uncharge(w)
-	e.release(w)
+	e.releaseQuota(w)
 	w.spec.Admission = nil
 	w.admitted = 0
 	w.queue = q
@@ -564,19 +564,19 @@ func (e *Engine) revoke(w *workload) {
 	}
 	q.pending++
 	t := q.node.root.tree
-	t.takenBack = append(t.takenBack, w)
+	t.revoked = append(t.revoked, w)
 }
 
-// tryAgain puts those in line again whose admission was taken back. It is their turn
+// retryRevoked puts those in line again whose admission was taken back. It is their turn
 // after all others have been settled: while owners take what is theirs, borrowers
 // would only be taken back once more. It reports whether there were any.
-func (e *Engine) tryAgain(t *tree) bool {
-	again := t.takenBack
+func (e *Engine) retryRevoked(t *tree) bool {
+	again := t.revoked
 	for _, w := range again {
 		w.queue.pending--
 		e.enqueue(w)
 	}
-	t.takenBack = again[:0]
+	t.revoked = again[:0]
 	return len(again) > 0
 }
 

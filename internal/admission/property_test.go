@@ -44,14 +44,14 @@ type worldConfig struct {
 	flavors    int
 	usage      bool
 	simple     bool // one pod set per workload
-	patience   time.Duration
+	delay      time.Duration
 	weights    bool // fair-sharing weights, 0 among them
 	strategies []FairStrategy
 	block      bool // nobody is admitted while the pods of someone admitted are not ready
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.patience, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
+	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
 	w.namespace("default", nil)
 	for i := range cfg.flavors {
 		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
@@ -216,10 +216,10 @@ var worldConfigs = map[string]worldConfig{
 	"weights":    {flavors: 1, policy: PolicyDRF, preemption: true, weights: true},
 	"maxmin":     {flavors: 1, policy: PolicyMaxMin, preemption: true},
 	"usage":      {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true},
-	"usage2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, usage: true, patience: time.Minute},
-	"patience":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, patience: time.Minute},
+	"usage2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, usage: true, delay: time.Minute},
+	"patience":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, delay: time.Minute},
 	"blocked":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, block: true},
-	"patient":    {flavors: 1, policy: PolicyDRF, preemption: true, patience: time.Minute},
+	"patient":    {flavors: 1, policy: PolicyDRF, preemption: true, delay: time.Minute},
 }
 
 func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {
@@ -336,7 +336,7 @@ func TestWritesInFlight(t *testing.T) {
 			}
 			w.letSomeGo()
 			for _, k := range sortedKeys(flying) {
-				if in := w.e.workloads[k]; in != nil && !in.holds {
+				if in := w.e.workloads[k]; in != nil && !in.hasQuota {
 					t.Fatalf("%s lost its admission while it was being written", k)
 				}
 			}
@@ -374,15 +374,15 @@ func checkBooks(t *rapid.T, w *world) {
 	for k, wl := range w.workloads {
 		in := e.workloads[k]
 		places := 0
-		for _, is := range []bool{in.holds, in.class != nil, in.claim != nil} {
+		for _, is := range []bool{in.hasQuota, in.class != nil, in.nominatedUsage != nil} {
 			if is {
 				places++
 			}
 		}
-		if in.holds != (wl.Admission != nil) || places > 1 {
-			t.Fatalf("%s: holds %v, in line %v, waits %v; admitted %v", k, in.holds, in.class != nil, in.claim != nil, wl.Admission != nil)
+		if in.hasQuota != (wl.Admission != nil) || places > 1 {
+			t.Fatalf("%s: holds %v, in line %v, waits %v; admitted %v", k, in.hasQuota, in.class != nil, in.nominatedUsage != nil, wl.Admission != nil)
 		}
-		if reason, _ := e.heldBack(in, in.local.queue); !in.holds && (reason == "") != (places == 1) {
+		if reason, _ := e.heldBack(in, in.local.queue); !in.hasQuota && (reason == "") != (places == 1) {
 			t.Fatalf("%s is lost: held back %q, in %d places", k, reason, places)
 		}
 	}
@@ -390,16 +390,16 @@ func checkBooks(t *rapid.T, w *world) {
 
 // checkBalance checks who is listed as having quota left, and as borrowing.
 func checkBalance(t *rapid.T, tr *tree) {
-	for fr, b := range tr.balance {
+	for fr, b := range tr.borrowIndex {
 		for _, q := range tr.queues {
 			c := &q.node.cells[fr]
-			owns, borrows := slices.Contains(b.owners, q), slices.Contains(b.borrowers, q)
+			owns, borrows := slices.Contains(b.unused, q), slices.Contains(b.borrowing, q)
 			if owns != (c.use[future] < c.nominal) || borrows != (c.use[future] > c.nominal) {
 				t.Fatalf("queue %s uses %d of its %d: listed as owner %v, as borrower %v", q.name, c.use[future], c.nominal, owns, borrows)
 			}
 		}
-		if len(b.owners)+len(b.borrowers) > len(tr.queues) {
-			t.Fatalf("%d queues have quota left and %d borrow, of %d", len(b.owners), len(b.borrowers), len(tr.queues))
+		if len(b.unused)+len(b.borrowing) > len(tr.queues) {
+			t.Fatalf("%d queues have quota left and %d borrow, of %d", len(b.unused), len(b.borrowing), len(tr.queues))
 		}
 	}
 }
@@ -549,13 +549,13 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 			for k := range byPreemptor {
 				in := w.e.workloads[k]
-				if in.claim == nil && !in.holds {
+				if in.nominatedUsage == nil && !in.hasQuota {
 					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
 				}
 			}
 			if len(byPreemptor) == 1 && len(p.Admit) == 0 && len(w.leaving()) == len(p.Evict) {
 				for k, victims := range byPreemptor {
-					if in := w.e.workloads[k]; in.claim != nil { // else a better one took over
+					if in := w.e.workloads[k]; in.nominatedUsage != nil { // else a better one took over
 						checkMinimal(t, w, in, victims)
 					}
 				}
@@ -572,7 +572,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for k := range byPreemptor {
 				wl := w.workloads[k]
 				better := w.outdone(w.e.workloads[k], strikers) || w.e.unready > 0
-				if wl.Admission == nil && w.e.workloads[k].claim == nil && !better {
+				if wl.Admission == nil && w.e.workloads[k].nominatedUsage == nil && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
 			}
@@ -587,8 +587,8 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 // before it in turn, or with a right to displace it.
 func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	for _, o := range w.e.workloads {
-		better := turn(o, p) < 0 || strikers[o.spec.Key] || w.e.barred(p)
-		if o != p && better && (o.claim != nil || o.admitted == w.e.decision) {
+		better := queueOrder(o, p) < 0 || strikers[o.spec.Key] || w.e.inCooldown(p)
+		if o != p && better && (o.nominatedUsage != nil || o.admitted == w.e.decision) {
 			return true
 		}
 	}
@@ -601,9 +601,9 @@ func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 		in := w.e.workloads[v]
 		w.e.shift(in, 1)
 		fits := true
-		for _, u := range p.claim {
+		for _, u := range p.nominatedUsage {
 			// The claim is in the future tree already: nothing more must fit.
-			if n := p.queue.node; !n.fits(u.fr, 0, future) || p.claimed.borrow == 0 && n.borrowing(u.fr, 0, future) {
+			if n := p.queue.node; !n.fits(u.fr, 0, future) || p.nomination.borrow == 0 && n.borrowing(u.fr, 0, future) {
 				fits = false
 			}
 		}

@@ -28,13 +28,13 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 		return QueueStatus{}, false
 	}
 	e.rebuild()
-	s := QueueStatus{Pending: q.pending, Reserving: len(q.holders)}
+	s := QueueStatus{Pending: q.pending, Reserving: len(q.quotaReserved)}
 	for _, c := range q.active {
-		if !c.parked {
+		if !c.inadmissible {
 			s.Active += len(c.members)
 		}
 	}
-	s.Active += len(q.claims)
+	s.Active += len(q.nominated)
 	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.cells[fr].use[now] })
 	for i := range s.Usage {
 		u := &s.Usage[i]
@@ -88,12 +88,12 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 	held := map[int32]int64{}
 	for _, w := range l.members {
 		switch {
-		case w.holds:
+		case w.hasQuota:
 			s.Reserving++
 			for _, u := range w.usage {
 				held[u.fr] += u.v
 			}
-		case w.class != nil || w.claim != nil:
+		case w.class != nil || w.nominatedUsage != nil:
 			s.Pending++
 		}
 	}
@@ -154,7 +154,7 @@ func (e *Engine) PendingWorkloads(name string) []PendingWorkload {
 		return nil
 	}
 	local := map[*localQueue]int{}
-	line := q.line()
+	line := q.pendingInOrder()
 	places := make([]PendingWorkload, len(line))
 	for i, w := range line {
 		places[i] = PendingWorkload{w.spec.Key, w.spec.LocalQueue, w.spec.Priority, i, local[w.local]}
@@ -169,7 +169,7 @@ func (e *Engine) Pending(name string) []Key {
 	if q == nil {
 		return nil
 	}
-	line := q.line()
+	line := q.pendingInOrder()
 	keys := make([]Key, len(line))
 	for i, w := range line {
 		keys[i] = w.spec.Key
@@ -177,20 +177,20 @@ func (e *Engine) Pending(name string) []Key {
 	return keys
 }
 
-func (q *queue) line() []*workload {
+func (q *queue) pendingInOrder() []*workload {
 	line := make([]*workload, 0, q.pending)
-	line = append(line, q.claims...)
+	line = append(line, q.nominated...)
 	for _, c := range q.classes {
 		line = append(line, c.members...)
 	}
-	slices.SortFunc(line, q.lineOrder)
+	slices.SortFunc(line, q.pendingOrder)
 	return line
 }
 
-// lineOrder is turn, after the local queues' usage where that counts.
-func (q *queue) lineOrder(a, b *workload) int {
+// pendingOrder is turn, after the local queues' usage where that counts.
+func (q *queue) pendingOrder(a, b *workload) int {
 	if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {
 		return cmp.Compare(a.local.share, b.local.share)
 	}
-	return turn(a, b)
+	return queueOrder(a, b)
 }

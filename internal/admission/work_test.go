@@ -129,8 +129,8 @@ func TestRepeatedEventsCostNothing(t *testing.T) {
 	l.Consumed, l.ConsumedAt = map[string]float64{CPU: 1}, s.now
 	s.local(l)
 	s.workload(benchWorkload(1, "q", 2, 0))
-	if s.e.reshaped || len(s.e.work) > 0 {
-		t.Errorf("to be linked again: %v, trees to decide: %d", s.e.reshaped, len(s.e.work))
+	if s.e.relink || len(s.e.work) > 0 {
+		t.Errorf("to be linked again: %v, trees to decide: %d", s.e.relink, len(s.e.work))
 	}
 	if p := s.decide(); s.e.evals != evals || len(p.Pending) > 0 {
 		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Pending)

@@ -31,13 +31,13 @@ func (e *Engine) update(w *workload, spec Workload) {
 	e.setLocal(w, spec)
 	switch {
 	case spec.Admission != nil:
-		e.hold(w, spec)
+		e.setReserved(w, spec)
 	case w.assumed:
 		spec.Admission, spec.Evicting = w.spec.Admission, false
-		e.hold(w, spec)
+		e.setReserved(w, spec)
 		w.assumed = true
 	default:
-		e.pend(w, spec)
+		e.setPending(w, spec)
 	}
 }
 
@@ -56,8 +56,8 @@ func (e *Engine) leaveLocal(w *workload) {
 	if l == nil {
 		return
 	}
-	if w.holds {
-		l.usage.hold(e, w.usage, -1)
+	if w.hasQuota {
+		l.usage.add(e, w.usage, -1)
 	}
 	last := len(l.members) - 1
 	l.members[w.localPos] = l.members[last]
@@ -77,10 +77,10 @@ func (ev WorkloadGone) apply(e *Engine) {
 }
 
 func (e *Engine) forget(w *workload) {
-	e.release(w)
-	e.withdraw(w)
+	e.releaseQuota(w)
+	e.leave(w)
 	e.leaveLocal(w)
-	e.makeRoom(w, nil)
+	e.setPreemptor(w, nil)
 	w.gone = true
 	delete(e.workloads, w.spec.Key)
 }
@@ -95,86 +95,86 @@ func (ev DecisionDropped) apply(e *Engine) {
 		w.assumed = false
 		spec.Admission, spec.Evicting = nil, false
 		e.uncharge(w)
-		e.pend(w, spec)
+		e.setPending(w, spec)
 		return
 	}
-	if w.holds && w.leaving && !w.spec.Evicting {
+	if w.hasQuota && w.evicting && !w.spec.Evicting {
 		// Those who counted on its going must look again.
-		e.setLeaving(w, false)
-		e.makeRoom(w, nil)
-		w.queue.node.root.tree.dropClaims(e)
+		e.setEvicting(w, false)
+		e.setPreemptor(w, nil)
+		w.queue.node.root.tree.dropNominations(e)
 		e.reviewLater(w)
 	}
 }
 
-// withdraw takes a workload out of line.
-func (e *Engine) withdraw(w *workload) {
+// leave takes a workload out of line.
+func (e *Engine) leave(w *workload) {
 	if w.class != nil {
 		e.dequeue(w)
 	}
-	if w.claim != nil {
-		e.unclaim(w, true)
+	if w.nominatedUsage != nil {
+		e.removeNomination(w, true)
 	}
 	w.queue = nil
 }
 
-// hold makes a workload the holder of its admission's quota.
-func (e *Engine) hold(w *workload, spec Workload) {
+// setReserved makes a workload the holder of its admission's quota.
+func (e *Engine) setReserved(w *workload, spec Workload) {
 	q := e.queue(spec.Admission.Queue)
 	usage := e.usageOf(&spec, e.scratch.usage[:0])
 	e.scratch.usage = usage
-	if w.holds && w.queue == q && slices.Equal(usage, w.usage) {
-		e.keepHolding(w, spec)
+	if w.hasQuota && w.queue == q && slices.Equal(usage, w.usage) {
+		e.confirmReserved(w, spec)
 		return
 	}
-	leaving, p := w.leaving || spec.Evicting, w.roomFor
-	if w.holds {
-		spec.keepPlacement(w.spec.Admission)
+	leaving, p := w.evicting || spec.Evicting, w.preemptor
+	if w.hasQuota {
+		spec.inheritPlacement(w.spec.Admission)
 	}
-	e.release(w)
-	e.withdraw(w)
+	e.releaseQuota(w)
+	e.leave(w)
 	w.spec, w.queue = spec, q
-	w.reserved = nanos(spec.Admission.ReservedAt)
+	w.reservedAt = nanos(spec.Admission.ReservedAt)
 	w.order = e.orderTime(&spec)
-	w.assumed, w.told, w.heard = false, "", ""
-	e.occupy(w, slices.Clone(usage))
+	w.assumed, w.reported, w.published = false, "", ""
+	e.occupyQuota(w, slices.Clone(usage))
 	if e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	if leaving {
-		e.setLeaving(w, true)
+		e.setEvicting(w, true)
 	}
-	e.readName(w, p)
+	e.readPreemptor(w, p)
 	e.reviewLater(w)
 }
 
-// keepHolding takes in an event that leaves the quota held as it is: most often
+// confirmReserved takes in an event that leaves the quota held as it is: most often
 // the confirmation of an admission of ours.
-func (e *Engine) keepHolding(w *workload, spec Workload) {
-	if !spec.keepPlacement(w.spec.Admission) && e.opts.Placer != nil {
+func (e *Engine) confirmReserved(w *workload, spec Workload) {
+	if !spec.inheritPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
-	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reserved || spec.Priority != w.spec.Priority {
+	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || spec.Priority != w.spec.Priority {
 		switch t := w.queue.node.root.tree; {
 		case spec.Priority < w.spec.Priority:
-			e.heedAll(w)
-		case spec.Priority > w.spec.Priority && len(t.reserving) > 0:
+			e.hintAll(w)
+		case spec.Priority > w.spec.Priority && len(t.reservations) > 0:
 			e.enlist(t) // who keeps room may not be able to displace it any more
 		}
-		e.standElsewhere(w, func() { w.reserved, w.spec.Priority = reserved, spec.Priority })
+		e.reorder(w, func() { w.reservedAt, w.spec.Priority = reserved, spec.Priority })
 	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)
-	e.await(w, !spec.PodsReady)
+	e.awaitPods(w, !spec.PodsReady)
 	if spec.Evicting {
-		e.setLeaving(w, true)
-		e.readName(w, w.roomFor)
+		e.setEvicting(w, true)
+		e.readPreemptor(w, w.preemptor)
 	}
 	e.reviewLater(w)
 }
 
-// keepPlacement: the objects do not tell where the pods are, but we know.
-func (s *Workload) keepPlacement(before *Admission) bool {
+// inheritPlacement: the objects do not tell where the pods are, but we know.
+func (s *Workload) inheritPlacement(before *Admission) bool {
 	if s.Admission.Placement != nil || before.Placement == nil {
 		return false
 	}
@@ -184,52 +184,52 @@ func (s *Workload) keepPlacement(before *Admission) bool {
 	return true
 }
 
-// standElsewhere changes what orders holders among each other.
-func (e *Engine) standElsewhere(w *workload, change func()) {
+// reorder changes what orders holders among each other.
+func (e *Engine) reorder(w *workload, change func()) {
 	q := w.queue
-	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
-	q.holders = slices.Delete(q.holders, i, i+1)
+	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
+	q.quotaReserved = slices.Delete(q.quotaReserved, i, i+1)
 	change()
-	i, _ = slices.BinarySearchFunc(q.holders, w, victimOrder)
-	q.holders = slices.Insert(q.holders, i, w)
-	q.turnover++
+	i, _ = slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
+	q.quotaReserved = slices.Insert(q.quotaReserved, i, w)
+	q.reservedChanges++
 }
 
-// heedAll lets everyone who lacks what w holds look again: it became easier to displace.
-func (e *Engine) heedAll(w *workload) {
+// hintAll lets everyone who lacks what w holds look again: it became easier to displace.
+func (e *Engine) hintAll(w *workload) {
 	t := w.queue.node.root.tree
 	for _, u := range w.usage {
 		if int(u.fr) < len(t.freed) {
-			t.freed[u.fr], t.loose = true, true
+			t.freed[u.fr], t.anyFreed = true, true
 		}
 	}
-	t.helps++
+	t.improvements++
 	e.enlist(t)
 }
 
-// occupy counts usage as held by w in its queue.
-func (e *Engine) occupy(w *workload, usage []amount) {
+// occupyQuota counts usage as held by w in its queue.
+func (e *Engine) occupyQuota(w *workload, usage []amount) {
 	q := w.queue
-	w.holds, w.usage = true, usage
-	e.await(w, !w.spec.PodsReady)
-	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
-	q.holders = slices.Insert(q.holders, i, w)
-	q.turnover++
+	w.hasQuota, w.usage = true, usage
+	e.awaitPods(w, !w.spec.PodsReady)
+	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
+	q.quotaReserved = slices.Insert(q.quotaReserved, i, w)
+	q.reservedChanges++
 	for _, a := range usage {
 		e.count(q, a.fr, a.v, now)
 		e.count(q, a.fr, a.v, future)
 	}
 	if w.local != nil {
-		w.local.usage.hold(e, usage, 1)
+		w.local.usage.add(e, usage, 1)
 	}
 }
 
-// await counts a holder whose pods are not ready; the last one to be lets the others go on.
-func (e *Engine) await(w *workload, awaited bool) {
-	if !e.opts.BlockUntilReady || w.awaited == awaited {
+// awaitPods counts a holder whose pods are not ready; the last one to be lets the others go on.
+func (e *Engine) awaitPods(w *workload, awaited bool) {
+	if !e.opts.BlockUntilReady || w.podsAwaited == awaited {
 		return
 	}
-	w.awaited = awaited
+	w.podsAwaited = awaited
 	if awaited {
 		e.unready++
 		return
@@ -238,45 +238,45 @@ func (e *Engine) await(w *workload, awaited bool) {
 		return
 	}
 	for _, t := range e.trees {
-		t.touched = t.touched || len(t.waiting) > 0
+		t.usageFreed = t.usageFreed || len(t.nominated) > 0
 		e.enlist(t)
 	}
 }
 
-// release gives back whatever quota w holds.
-func (e *Engine) release(w *workload) {
-	if !w.holds {
+// releaseQuota gives back whatever quota w holds.
+func (e *Engine) releaseQuota(w *workload) {
+	if !w.hasQuota {
 		return
 	}
 	q := w.queue
-	i, _ := slices.BinarySearchFunc(q.holders, w, victimOrder)
-	q.holders = slices.Delete(q.holders, i, i+1)
-	q.turnover++
+	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
+	q.quotaReserved = slices.Delete(q.quotaReserved, i, i+1)
+	q.reservedChanges++
 	for _, a := range w.usage {
 		e.count(q, a.fr, -a.v, now)
-		if !w.leaving {
+		if !w.evicting {
 			e.count(q, a.fr, -a.v, future)
 		}
 	}
 	if w.local != nil {
-		w.local.usage.hold(e, w.usage, -1)
+		w.local.usage.add(e, w.usage, -1)
 	}
 	if e.opts.Placer != nil {
 		e.opts.Placer.Remove(w.spec.Key)
 		CapacityChanged{}.apply(e) // its nodes may be those of other flavors, too
 	}
-	e.await(w, false)
-	w.holds, w.leaving, w.assumed, w.usage = false, false, false, nil
+	e.awaitPods(w, false)
+	w.hasQuota, w.evicting, w.assumed, w.usage = false, false, false, nil
 	delete(e.evicting, w)
 }
 
-// setLeaving moves a holder out of (or back into) the future.
-func (e *Engine) setLeaving(w *workload, leaving bool) {
-	if w.leaving == leaving {
+// setEvicting moves a holder out of (or back into) the future.
+func (e *Engine) setEvicting(w *workload, leaving bool) {
+	if w.evicting == leaving {
 		return
 	}
-	w.leaving = leaving
-	w.queue.turnover++
+	w.evicting = leaving
+	w.queue.reservedChanges++
 	sign := int64(1)
 	if leaving {
 		sign = -1
@@ -291,7 +291,7 @@ func (e *Engine) setLeaving(w *workload, leaving bool) {
 
 // count changes usage for good and notes whom that may help.
 func (e *Engine) count(q *queue, fr int32, v int64, k int) {
-	if e.reshaped {
+	if e.relink {
 		// Only the queue's own cell lasts until the trees are linked again.
 		q.node.grow(len(e.frs))
 		q.node.cells[fr].use[k] += v
@@ -305,7 +305,7 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	}
 	t := q.node.root.tree
 	t.version++
-	t.shifts++
+	t.usageChanges++
 	if k == now {
 		q.node.add(fr, v, k)
 		return
@@ -313,18 +313,18 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 	n := q.node
 	for ; n != nil && v != 0; n = n.parent {
 		c := &n.cells[fr]
-		was := c.use[k] > c.subtree && len(t.reserving) == 0 // what is kept for others is not borrowed
+		was := c.use[k] > c.subtree && len(t.reservations) == 0 // what is kept for others is not borrowed
 		before := max(0, c.use[k]-c.local)
 		c.use[k] += v
 		v = max(0, c.use[k]-c.local) - before
 		tilts := !was && c.use[k] > c.subtree || t.policy != PolicyFIFO // where shares decide, every step changes who is taken first
-		if tilts && !slices.Contains(t.tilted, fr) {
-			t.tilted = append(t.tilted, fr)
-			t.helps++
+		if tilts && !slices.Contains(t.newlyBorrowed, fr) {
+			t.newlyBorrowed = append(t.newlyBorrowed, fr)
+			t.improvements++
 		}
 	}
-	t.rebalance(q, fr)
-	if !t.listed && (len(t.tilted) > 0 || e.anyFickle(t)) {
+	t.updateBorrowing(q, fr)
+	if !t.listed && (len(t.newlyBorrowed) > 0 || e.anyVolatile(t)) {
 		e.enlist(t)
 	}
 }
@@ -333,13 +333,13 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 func (e *Engine) freed(q *queue, fr int32) {
 	t := q.node.root.tree
 	t.version++
-	t.shifts++
-	t.touched, t.loose = true, true
-	t.helps++
+	t.usageChanges++
+	t.usageFreed, t.anyFreed = true, true
+	t.improvements++
 	if int(fr) < len(t.freed) { // the tree of a queue that is gone has nobody to help
 		t.freed[fr] = true
 	}
-	t.rebalance(q, fr)
+	t.updateBorrowing(q, fr)
 	e.enlist(t)
 }
 
@@ -353,7 +353,7 @@ func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
 		}
 		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Flavors)
 		for _, res := range e.scratch.names {
-			v := holderAmount(ps, spec, res)
+			v := reservedAmount(ps, spec, res)
 			if v > 0 {
 				buf = addAmount(buf, e.intern(ps.Flavors[res], res), v)
 			}
@@ -362,7 +362,7 @@ func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
 	return buf
 }
 
-func holderAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
+func reservedAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
 	count := int64(ps.Count)
 	left := count
 	if spec != nil {
@@ -397,25 +397,25 @@ func addAmount(list []amount, fr int32, v int64) []amount {
 	return slices.Insert(list, i, amount{fr, v})
 }
 
-// pend makes w a pending workload.
-func (e *Engine) pend(w *workload, spec Workload) {
-	wasEvicted, p := w.holds, w.roomFor
-	e.release(w)
+// setPending makes w a pending workload.
+func (e *Engine) setPending(w *workload, spec Workload) {
+	wasEvicted, p := w.hasQuota, w.preemptor
+	e.releaseQuota(w)
 	order := e.orderTime(&spec)
-	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && (w.class != nil || w.claim != nil)
+	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && (w.class != nil || w.nominatedUsage != nil)
 	if same {
 		key, _ := e.classKey(&spec, w.local)
 		same = w.classKey() == string(key)
 	}
 	if !same {
-		e.withdraw(w)
+		e.leave(w)
 	}
 	w.spec, w.order = spec, order
 	if same {
 		w.spec.PodSets = w.shape().podSets
 	}
-	e.readName(w, p)
-	e.place(w)
+	e.readPreemptor(w, p)
+	e.enqueueOrHoldBack(w)
 }
 
 // classKey is the key of the class w is in, or was in before it waited for room.
@@ -423,34 +423,34 @@ func (w *workload) classKey() string {
 	if w.class != nil {
 		return w.class.key
 	}
-	return w.claimed.key
+	return w.nomination.key
 }
 
-// place puts a pending workload in line, or holds it back with a reason.
-func (e *Engine) place(w *workload) {
+// enqueueOrHoldBack puts a pending workload in line, or holds it back with a reason.
+func (e *Engine) enqueueOrHoldBack(w *workload) {
 	q := w.local.queue
 	reason, message := e.heldBack(w, q)
 	if reason != "" {
 		if w.spec.RequeueAt.After(e.at) {
 			e.setTimer(w.spec.RequeueAt, w)
 		}
-		e.withdraw(w)
-		if w.held != message { // the token alone does not tell one misconfiguration from another
-			w.told, w.heard, w.held = "", "", message
+		e.leave(w)
+		if w.heldBackWhy != message { // the token alone does not tell one misconfiguration from another
+			w.reported, w.published, w.heldBackWhy = "", "", message
 		}
-		e.park(w, reason, message)
+		e.reportPending(w, reason, message)
 		return
 	}
-	if w.held != "" {
-		w.held, w.told = "", "" // what held it back is no reason any more
+	if w.heldBackWhy != "" {
+		w.heldBackWhy, w.reported = "", "" // what held it back is no reason any more
 	}
-	if w.queue == q && (w.class != nil || w.claim != nil) {
+	if w.queue == q && (w.class != nil || w.nominatedUsage != nil) {
 		return
 	}
-	e.withdraw(w)
+	e.leave(w)
 	w.queue = q
 	e.enqueue(w)
-	e.inherit(w)
+	e.awaitNomination(w)
 }
 
 // heldBack says why a workload may not even stand in line.
@@ -483,11 +483,11 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 	return "", ""
 }
 
-// park notes a changed verdict for the next plan.
-func (e *Engine) park(w *workload, reason Reason, message string) {
-	if w.told == reason {
+// reportPending notes a changed verdict for the next plan.
+func (e *Engine) reportPending(w *workload, reason Reason, message string) {
+	if w.reported == reason {
 		return
 	}
-	w.told = reason
+	w.reported = reason
 	e.plan.Pending = append(e.plan.Pending, Pending{Workload: w.spec.Key, UID: w.spec.UID, Reason: reason, Message: message})
 }

@@ -5,53 +5,53 @@ import (
 	"slices"
 )
 
-// shape is what a pending workload asks for, shared by all that ask the same in any queue.
-type shape struct {
+// requestShape is what a pending workload asks for, shared by all that ask the same in any queue.
+type requestShape struct {
 	key      string
 	classes  int // of this shape
 	podSets  []PodSet
-	counts   []int32    // pods still to run
-	requests [][]perPod // by pod set; pods last
-	groups   [][]int    // pod sets that share their flavors
-	shrinks  bool       // some pod set has a smaller minimum
-	simple   bool       // one pod set that asks for one resource, pods not counted
-	last     given
-	accepts  []fact // by flavor: is it allowed for each pod set group
+	counts   []int32        // pods still to run
+	requests [][]podRequest // by pod set; pods last
+	groups   [][]int        // pod sets that share their flavors
+	shrinks  bool           // some pod set has a smaller minimum
+	simple   bool           // one pod set that asks for one resource, pods not counted
+	last     sharedPodSets
+	accepts  []flavorVerdict // by flavor: is it allowed for each pod set group
 }
 
-// given is what workloads of a shape got last.
-type given struct {
+// sharedPodSets is what workloads of a shape got last.
+type sharedPodSets struct {
 	counts  []int32
 	flavors [][]int32
 	podSets []PodSetAssignment
 }
 
-type perPod struct {
+type podRequest struct {
 	resource int32
 	v        int64
 }
 
-// fact remembers, per group of pod sets, why a flavor is refused ("" accepted).
-type fact struct {
+// flavorVerdict remembers, per group of pod sets, why a flavor is refused ("" accepted).
+type flavorVerdict struct {
 	version uint32 // of the flavor, plus one
 	why     []string
 }
 
-func (e *Engine) newShape(podSets []PodSet) *shape {
-	s := &shape{podSets: podSets, counts: make([]int32, len(podSets)), requests: make([][]perPod, len(podSets)), groups: make([][]int, 0, len(podSets))}
+func (e *Engine) newShape(podSets []PodSet) *requestShape {
+	s := &requestShape{podSets: podSets, counts: make([]int32, len(podSets)), requests: make([][]podRequest, len(podSets)), groups: make([][]int, 0, len(podSets))}
 	members := make([]int, len(podSets))
 	for i := range podSets {
 		ps := &podSets[i]
 		left := ps.Left()
 		s.counts[i] = left
 		e.scratch.names = appendSorted(e.scratch.names[:0], ps.Requests)
-		reqs := make([]perPod, 0, len(ps.Requests)+1)
+		reqs := make([]podRequest, 0, len(ps.Requests)+1)
 		for _, res := range e.scratch.names {
 			if res != Pods {
-				reqs = append(reqs, perPod{e.resource(res), ps.Requests[res]})
+				reqs = append(reqs, podRequest{e.resource(res), ps.Requests[res]})
 			}
 		}
-		s.requests[i] = append(reqs, perPod{e.resource(Pods), 1})
+		s.requests[i] = append(reqs, podRequest{e.resource(Pods), 1})
 		if ps.MinCount > 0 && ps.MinCount < left {
 			s.shrinks = true
 		}
@@ -67,14 +67,14 @@ func (e *Engine) newShape(podSets []PodSet) *shape {
 }
 
 // refuses says why a flavor cannot serve a group of pod sets, "" if it can.
-func (s *shape) refuses(e *Engine, fl int32, g int) string {
+func (s *requestShape) refuses(e *Engine, fl int32, g int) string {
 	f := e.flavors[fl]
 	for len(s.accepts) <= int(fl) {
-		s.accepts = append(s.accepts, fact{})
+		s.accepts = append(s.accepts, flavorVerdict{})
 	}
 	known := &s.accepts[fl]
 	if known.version != f.version+1 {
-		*known = fact{version: f.version + 1, why: make([]string, len(s.groups))}
+		*known = flavorVerdict{version: f.version + 1, why: make([]string, len(s.groups))}
 		for i, ids := range s.groups {
 			for _, id := range ids {
 				if why := f.accepts(&s.podSets[id]); why != "" {
@@ -178,12 +178,12 @@ func appendSorted[V any](names []string, m map[string]V) []string {
 }
 
 // classFor finds or makes the class a pending workload belongs to.
-func (e *Engine) classFor(w *workload) *class {
+func (e *Engine) classFor(w *workload) *equivClass {
 	q := w.queue
 	key, like := e.classKey(&w.spec, w.local)
 	c := q.classes[string(key)]
 	if c == nil {
-		c = &class{key: string(key), queue: q, pos: -1}
+		c = &equivClass{key: string(key), queue: q, pos: -1}
 		if c.shape = e.shapes[string(like)]; c.shape == nil {
 			k := c.key[len(key)-len(like):]
 			c.shape = e.newShape(w.spec.PodSets)
@@ -195,7 +195,7 @@ func (e *Engine) classFor(w *workload) *class {
 			c.by = w.local
 		}
 		q.classes[c.key] = c
-		e.list(c)
+		e.addDemand(c)
 	}
 	return c
 }
@@ -238,7 +238,7 @@ func (q *queue) compileGroups(e *Engine) {
 	}
 	q.demand = nil
 	for _, c := range q.classes { // demand is kept in order; the order of insertion does not matter
-		e.list(c)
+		e.addDemand(c)
 	}
 }
 

@@ -76,9 +76,9 @@ type contender struct {
 	over  bool // the subtree would borrow something the entry asks for
 }
 
-// settleFairly settles entries one by one, each time the one whose admission
+// processFairly settles entries one by one, each time the one whose admission
 // leaves the lowest share at every level on the way up. Its queue then sends the next.
-func (e *Engine) settleFairly(t *tree, entries []*assignment) {
+func (e *Engine) processFairly(t *tree, entries []*assignment) {
 	for _, a := range entries {
 		a.w.queue.node.cand = contender{entry: a}
 		e.weigh(a.w.queue.node)
@@ -91,7 +91,7 @@ func (e *Engine) settleFairly(t *tree, entries []*assignment) {
 			e.process(a)
 		}
 		e.recycle(a)
-		q.node.cand = contender{entry: e.nominate(t, q)}
+		q.node.cand = contender{entry: e.nextEntry(t, q)}
 		e.weigh(q.node)
 		for n := q.node.parent; n != nil; n = n.parent {
 			e.elect(n)
@@ -151,5 +151,5 @@ func (c *contender) before(o *contender) bool {
 	if x := c.share.compare(o.share); x != 0 {
 		return x < 0
 	}
-	return turn(c.entry.w, o.entry.w) < 0
+	return queueOrder(c.entry.w, o.entry.w) < 0
 }

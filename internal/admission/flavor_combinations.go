@@ -42,7 +42,7 @@ func (e *Engine) assignJointly(a *assignment) {
 		b.joint, b.floor = true, floor
 		for more := true; more && tries > 0; tries-- {
 			if e.assignGroups(b); b.mode != noFit {
-				e.keep(a, b, a.partial)
+				e.adopt(a, b, a.partial)
 				a.noteLater(b)
 				return
 			}

@@ -47,8 +47,8 @@ type node struct {
 	lendable []int64 // by resource index: what children could at most get here
 	changed  bool    // since the last rebuild
 
-	cand   contender // fair sharing: the entry this subtree sends up
-	closed uint64    // fair sharing: hunt in which nothing more can be taken below
+	cand     contender // fair sharing: the entry this subtree sends up
+	closedIn uint64    // fair sharing: hunt in which nothing more can be taken below
 }
 
 // amount is a quantity of one flavor-resource.
@@ -185,35 +185,35 @@ type tree struct {
 	policy CapacityPolicy
 	cyclic bool
 
-	listed     bool        // in Engine.work
-	freed      []bool      // by flavor-resource: some usage went down since the last look
-	tilted     []int32     // flavor-resources some node started to borrow: reclaim may find victims
-	loose      bool        // freed has a set entry
-	touched    bool        // usage went down: a waiting claim may be complete
-	waiting    []*workload // holders of claims, in the order of their turns
-	heirs      []*workload // who has no claim yet on the room that is made for it
-	handedAt   [2]uint64   // shifts and Engine.capacity when claims were given last
-	version    uint64      // counts usage changes
-	admittedIn uint64      // the last decision that admitted someone
-	helps      uint64      // counts those that may help someone
-	shifts     uint64      // counts changes of usage, either way
-	unripe     bool        // somebody waits for those who have only just started
-	ripensAt   time.Time   // when the next of them is not spared any more
+	listed           bool        // in Engine.work
+	freed            []bool      // by flavor-resource: some usage went down since the last look
+	newlyBorrowed    []int32     // flavor-resources some node started to borrow: reclaim may find victims
+	anyFreed         bool        // freed has a set entry
+	usageFreed       bool        // usage went down: a waiting claim may be complete
+	nominated        []*workload // holders of claims, in the order of their turns
+	toNominate       []*workload // who has no claim yet on the room that is made for it
+	nominatedAt      [2]uint64   // shifts and Engine.capacity when claims were given last
+	version          uint64      // counts usage changes
+	admittedIn       uint64      // the last decision that admitted someone
+	improvements     uint64      // counts those that may help someone
+	usageChanges     uint64      // counts changes of usage, either way
+	awaitsMinRuntime bool        // somebody waits for those who have only just started
+	minRuntimeAt     time.Time   // when the next of them is not spared any more
 
-	balance   []balance   // by flavor-resource
-	lending   bool        // borrowers step back for who has quota of its own
-	lent      []int32     // flavor-resources for which someone did
-	unheard   []*class    // of those, who has yet to hear why it waits
-	takenBack []*workload // admissions of this decision that were taken back, to be tried again at its end
-	reserving []*class    // who keeps room from others while it waits
+	borrowIndex  []borrowIndex // by flavor-resource
+	yielding     bool          // borrowers step back for who has quota of its own
+	yieldedFRs   []int32       // flavor-resources for which someone did
+	unreported   []*equivClass // of those, who has yet to hear why it waits
+	revoked      []*workload   // admissions of this decision that were taken back, to be tried again at its end
+	reservations []*equivClass // who keeps room from others while it waits
 }
 
 // newTree counts from where no other tree does: queues come from one to another with what they noted there. What was
 // refused never is 0.
 func (e *Engine) newTree(root *node) *tree {
-	e.planted++
-	from := e.planted << 32
-	return &tree{root: root, version: from, helps: from, shifts: from}
+	e.treesMade++
+	from := e.treesMade << 32
+	return &tree{root: root, version: from, improvements: from, usageChanges: from}
 }
 
 // setQuotas compiles a node's own quotas into its cells.
@@ -262,10 +262,10 @@ func (e *Engine) cohort(name string) *node {
 // rebuild links the trees anew after cohorts or queues changed, and wakes
 // everything pending in the trees that were or are concerned.
 func (e *Engine) rebuild() {
-	if !e.reshaped {
+	if !e.relink {
 		return
 	}
-	e.reshaped = false
+	e.relink = false
 	nodes := e.allNodes()
 	stale := map[*node]bool{}
 	for _, n := range nodes {
@@ -275,7 +275,7 @@ func (e *Engine) rebuild() {
 	}
 	for _, t := range e.trees {
 		if stale[t.root] {
-			t.dropClaims(e)
+			t.dropNominations(e)
 		}
 	}
 	for _, n := range nodes {
@@ -288,15 +288,15 @@ func (e *Engine) rebuild() {
 	}
 	for _, t := range e.trees {
 		t.settle(e)
-		t.rebalanceAll(len(e.frs))
+		t.resetBorrowing(len(e.frs))
 		if t.root.changed {
-			t.dropClaims(e) // of a tree that others joined
+			t.dropNominations(e) // of a tree that others joined
 		}
 		for _, q := range t.queues {
-			q.hope.fr = -1
-			q.turnover++
+			q.lastHint.fr = -1
+			q.reservedChanges++
 			if t.root.changed {
-				q.wakeAll(e)
+				q.requeueAll(e)
 			}
 			e.ready(q)
 		}

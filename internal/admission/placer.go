@@ -78,8 +78,8 @@ func (e *Engine) tryPlace(a *assignment) bool {
 	return true
 }
 
-// clearLeaving takes those on their way out off their nodes (inside a what-if).
-func (e *Engine) clearLeaving() {
+// removeEvicting takes those on their way out off their nodes (inside a what-if).
+func (e *Engine) removeEvicting() {
 	for w := range e.evicting { // removal commutes; the order does not matter
 		e.opts.Placer.Remove(w.spec.Key)
 	}
@@ -128,7 +128,7 @@ func (e *Engine) placeable(a *assignment) bool {
 		return e.tryPlace(a)
 	}
 	mark := e.opts.Placer.Checkpoint()
-	e.clearLeaving()
+	e.removeEvicting()
 	ok := e.tryPlace(a)
 	e.opts.Placer.Rollback(mark)
 	return ok

@@ -19,38 +19,38 @@ const (
 
 // assignment is a try to give a workload its flavors.
 type assignment struct {
-	w         *workload
-	shape     *shape
-	key       string // of the class, kept with a claim
-	mode      mode
-	borrow    int // how far up the quota comes from; 0: the queue's own
-	counts    []int32
-	flavors   [][]int32 // by pod set, parallel to shape.requests; -1: needs none
-	usage     []amount
-	need      []int32 // flavor-resources that preemption must free
-	misses    []miss
-	reason    Reason
-	victims   []victim
-	placed    any
-	version   uint64 // of the tree when this was computed
-	partial   bool
-	backfill  bool
-	withdrawn bool      // it would borrow what another queue's own can use
-	barred    bool      // preempted too lately to displace anyone in other queues
-	patient   bool      // too new in line to displace anyone who runs, or they have only just started
-	until     time.Time // patient no longer than this
-	behind    bool      // it lacks only what is kept for others
-	kept      []amount  // in both cases, what is free of the room it will have
-	curbed    bool      // someone it could displace keeps its place in this decision
-	thwarted  bool      // it could displace someone, who would only come back
-	homeless  bool      // it has quota, and lacks nodes
-	avoid     []int32   // flavors whose nodes had no room
-	failed    *Refusal
-	joint     bool        // picks says which flavors to try
-	floor     mode        // the least that will do for each, then
-	picks     []pick      // by choice, in the order of choosing
-	point     int         // choices made
-	drops     []*workload // claims of lower rank that it sets aside
+	w                 *workload
+	shape             *requestShape
+	key               string // of the class, kept with a claim
+	mode              mode
+	borrow            int // how far up the quota comes from; 0: the queue's own
+	counts            []int32
+	flavors           [][]int32 // by pod set, parallel to shape.requests; -1: needs none
+	usage             []amount
+	need              []int32 // flavor-resources that preemption must free
+	misses            []miss
+	reason            Reason
+	victims           []victim
+	placed            any
+	version           uint64 // of the tree when this was computed
+	partial           bool
+	backfill          bool
+	yields            bool      // it would borrow what another queue's own can use
+	cooldown          bool      // preempted too lately to displace anyone in other queues
+	delayed           bool      // too new in line to displace anyone who runs, or they have only just started
+	until             time.Time // patient no longer than this
+	lacksReservedOnly bool      // it lacks only what is kept for others
+	reservation       []amount  // in both cases, what is free of the room it will have
+	retryNext         bool      // someone it could displace keeps its place in this decision
+	futile            bool      // it could displace someone, who would only come back
+	lacksNodes        bool      // it has quota, and lacks nodes
+	avoid             []int32   // flavors whose nodes had no room
+	failed            *Refusal
+	joint             bool        // picks says which flavors to try
+	floor             mode        // the least that will do for each, then
+	picks             []pick      // by choice, in the order of choosing
+	point             int         // choices made
+	overrides         []*workload // claims of lower rank that it sets aside
 }
 
 // miss is one thing that stood in the way.
@@ -67,13 +67,13 @@ type miss struct {
 	text     string
 }
 
-type granular struct {
+type flavorFit struct {
 	mode   mode
 	borrow int
 }
 
 // better is the flavor preference of the queue.
-func (f *Fungibility) better(a, b granular) bool {
+func (f *Fungibility) better(a, b flavorFit) bool {
 	if a.mode == noFit || b.mode == noFit {
 		return a.mode != noFit
 	}
@@ -90,7 +90,7 @@ func (f *Fungibility) better(a, b granular) bool {
 }
 
 // tryNext says whether to look at further flavors although this one may do.
-func (f *Fungibility) tryNext(g granular) bool {
+func (f *Fungibility) tryNext(g flavorFit) bool {
 	switch {
 	case g.mode <= noCandidates:
 		return true
@@ -102,13 +102,13 @@ func (f *Fungibility) tryNext(g granular) bool {
 	return false
 }
 
-func (a *assignment) reset(w *workload, s *shape) {
+func (a *assignment) reset(w *workload, s *requestShape) {
 	*a = assignment{
 		w: w, shape: s, mode: fit,
 		counts:  append(a.counts[:0], s.counts...),
 		flavors: a.flavors[:0],
 		usage:   a.usage[:0], need: a.need[:0], misses: a.misses[:0],
-		victims: a.victims[:0], avoid: a.avoid[:0], drops: a.drops[:0], picks: a.picks[:0], kept: a.kept[:0],
+		victims: a.victims[:0], avoid: a.avoid[:0], overrides: a.overrides[:0], picks: a.picks[:0], reservation: a.reservation[:0],
 	}
 }
 
@@ -180,7 +180,7 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 	for _, id := range s.groups[g] {
 		fl := a.flavors[id][:0]
 		for _, r := range s.requests[id] {
-			j := slices.IndexFunc(total, func(t perPod) bool { return t.resource == r.resource })
+			j := slices.IndexFunc(total, func(t podRequest) bool { return t.resource == r.resource })
 			if j < 0 || chosen[j] < 0 {
 				fl = append(fl, -1)
 				continue
@@ -195,22 +195,22 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 	return true
 }
 
-func addRequest(list []perPod, res int32, v int64) []perPod {
+func addRequest(list []podRequest, res int32, v int64) []podRequest {
 	for i := range list {
 		if list[i].resource == res {
 			list[i].v += v
 			return list
 		}
 	}
-	return append(list, perPod{res, v})
+	return append(list, podRequest{res, v})
 }
 
 // findFlavor picks the flavor of one resource group for one group of pod sets.
-func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chosen []int32) bool {
+func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []podRequest, chosen []int32) bool {
 	q := a.w.queue
 	grp := &q.groups[rg]
 	fung := &q.spec.Fungibility
-	best, bestFlavor := granular{noFit, 1 << 30}, -1
+	best, bestFlavor := flavorFit{noFit, 1 << 30}, -1
 	groupReason := Reason("")
 	for i := range grp.flavors {
 		if !a.picked(i, len(grp.flavors)) {
@@ -252,16 +252,16 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []perPod, chos
 }
 
 // tryFlavor rates one flavor: the worst over the resources it must supply.
-func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, total []perPod) (granular, Reason) {
+func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, total []podRequest) (flavorFit, Reason) {
 	first := int32(a.shape.groups[g][0])
 	if slices.Contains(a.avoid, f.flavor) {
-		return granular{noFit, 0}, ReasonTopologyPlacementFailed
+		return flavorFit{noFit, 0}, ReasonTopologyPlacementFailed
 	}
 	if why := a.shape.refuses(e, f.flavor, g); why != "" {
 		a.miss(miss{reason: ReasonNoMatchingFlavor, podSet: first, flavor: f.flavor, resource: -1, fr: -1, text: why})
-		return granular{noFit, 0}, ReasonNoMatchingFlavor
+		return flavorFit{noFit, 0}, ReasonNoMatchingFlavor
 	}
-	worst := granular{fit, 0}
+	worst := flavorFit{fit, 0}
 	reason := Reason("")
 	for _, t := range total {
 		i := slices.Index(grp.resources, t.resource)
@@ -284,7 +284,7 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 }
 
 // tryQuota rates one flavor-resource for v more, next to what earlier pod sets take.
-func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice bool) (granular, Reason) {
+func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice bool) (flavorFit, Reason) {
 	n := a.w.queue.node
 	c := &n.cells[fr]
 	used := amountOf(a.usage, fr)
@@ -293,22 +293,22 @@ func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice
 	if val > c.max {
 		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr,
 			amount: v, asked: used, limit: c.max})
-		return granular{noFit, 0}, ReasonExceedsMaxQuota
+		return flavorFit{noFit, 0}, ReasonExceedsMaxQuota
 	}
 	level, inside := n.borrowLevel(fr, val, now)
 	at, _ := n.blocked(fr, val, future)
 	if at == nil {
 		at, short := n.blocked(fr, val, now)
 		if at == nil {
-			return granular{fit, level}, ""
+			return flavorFit{fit, level}, ""
 		}
 		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: short, at: at})
 		level, _ = n.borrowLevel(fr, val, future)
-		return granular{deferred, level}, ""
+		return flavorFit{deferred, level}, ""
 	}
 	a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: val - n.available(fr, future), at: at})
 	if c.nominal < val && !inside && !e.mayPreemptWhileBorrowing(a.w.queue) {
-		return granular{noFit, level}, ReasonWaitingForQuota
+		return flavorFit{noFit, level}, ReasonWaitingForQuota
 	}
 	got := e.prospect(a, fr, val, level, choice)
 	if got.mode == noFit {

@@ -11,7 +11,7 @@ import (
 type wait struct {
 	order int64 // of the class's lead
 	need  int64
-	class *class
+	class *equivClass
 }
 
 // waitList is a queue's waits for one flavor-resource, of one priority, which decides whom the waiting may displace,
@@ -28,7 +28,7 @@ type waitList struct {
 	refused   int64
 	refusedAt uint64
 	// What they could displace in their own queue.
-	given yield
+	ownQueue preemptible
 }
 
 type waitChunk struct {
@@ -42,7 +42,7 @@ func (w *wait) compare(o *wait) int {
 	if w.order != o.order {
 		return cmp.Compare(w.order, o.order)
 	}
-	return byName(w.class.lead, o.class.lead)
+	return tieOrder(w.class.lead, o.class.lead)
 }
 
 // find is where w stands or would stand.
@@ -106,18 +106,18 @@ func (c *waitChunk) settle() {
 }
 
 // first is the first class in turn whose wait may be over.
-func (l *waitList) first(e *Engine, h *hope) *class {
+func (l *waitList) first(e *Engine, h *queueingHint) *equivClass {
 	above := int64(math.MinInt64)
-	if h.free <= 0 && l.complex == 0 && !h.claims {
+	if h.free <= 0 && l.complex == 0 && !h.overridable {
 		above = h.room // nothing is free, and who asks for less lacks only what is kept for others
 	}
 	for i := range l.chunks {
 		c := &l.chunks[i]
-		if c.least > h.reach {
+		if c.least > h.reachable {
 			continue
 		}
 		for j := range c.waits {
-			if w := &c.waits[j]; w.need <= h.reach && (w.need > above || w.need <= h.free) && w.class.parked && h.over(e, w.class, w.need) {
+			if w := &c.waits[j]; w.need <= h.reachable && (w.need > above || w.need <= h.free) && w.class.inadmissible && h.worthwhile(e, w.class, w.need) {
 				return w.class
 			}
 		}
@@ -133,7 +133,7 @@ func (l *waitList) refuse(need int64, helps uint64) {
 }
 
 // waitsLike is the list a class stands in with its wait for a flavor-resource: higher priorities come first.
-func (q *queue) waitsLike(c *class, fr int32) *waitList {
+func (q *queue) waitsLike(c *equivClass, fr int32) *waitList {
 	for len(q.waits) <= int(fr) {
 		q.waits = append(q.waits, nil)
 	}
@@ -151,7 +151,7 @@ func (q *queue) waitsLike(c *class, fr int32) *waitList {
 
 // waitFor registers a parked class to wake when it can get hold of need. What
 // a class needs hardly ever changes, so the wait stays when the class wakes.
-func (q *queue) waitFor(c *class, fr int32, need int64) *waitList {
+func (q *queue) waitFor(c *equivClass, fr int32, need int64) *waitList {
 	l := q.waitsLike(c, fr)
 	at := slices.IndexFunc(c.needs, func(n amount) bool { return n.fr == fr })
 	switch {
@@ -167,10 +167,10 @@ func (q *queue) waitFor(c *class, fr int32, need int64) *waitList {
 	return l
 }
 
-func (c *class) waitsFor(n amount) wait { return wait{c.lead.order, n.v, c} }
+func (c *equivClass) waitsFor(n amount) wait { return wait{c.lead.order, n.v, c} }
 
 // follow keeps a class's waits where its first member would stand.
-func (q *queue) follow(c *class) {
+func (q *queue) follow(c *equivClass) {
 	if c.lead == c.members[0] {
 		return
 	}
@@ -184,7 +184,7 @@ func (q *queue) follow(c *class) {
 }
 
 // waitNoMore takes a class's waits away.
-func (q *queue) waitNoMore(c *class) {
+func (q *queue) waitNoMore(c *equivClass) {
 	for _, n := range c.needs {
 		l := q.waitsLike(c, n.fr)
 		l.remove(c.waitsFor(n))

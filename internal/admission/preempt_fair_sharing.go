@@ -7,36 +7,36 @@ package admission
 // fairCursor is a queue's part in a hunt under fair sharing; it counts only
 // while hunt is that of the hunt under way.
 type fairCursor struct {
-	hunt  uint64
-	walk  cursor
-	retry []*workload // refused by the first strategy
+	search uint64
+	walk   cursor
+	retry  []*workload // refused by the first strategy
 }
 
-// fairHunt is one of the two passes of a hunt.
-type fairHunt struct {
+// fairSearch is one of the two passes of a hunt.
+type fairSearch struct {
 	id     uint64
 	pass   uint64 // stamps the nodes closed in this pass
 	second bool   // choose among those the first strategy refused
 }
 
-func (e *Engine) huntFairly(s *search) []victim {
-	e.hunts += 2
-	h := fairHunt{id: e.hunts, pass: e.hunts}
-	if !e.lineUp(s, h) {
+func (e *Engine) searchFairSharing(s *search) []victim {
+	e.searches += 2
+	h := fairSearch{id: e.searches, pass: e.searches}
+	if !e.openCursors(s, h) {
 		return nil
 	}
-	e.pretend(s, 1) // shares include the workload that wants in
+	e.pretendPreemptor(s, 1) // shares include the workload that wants in
 	ok := e.firstStrategy(s, h, e.opts.FairStrategies[0])
 	if !ok && len(e.opts.FairStrategies) > 1 {
 		h.pass, h.second = h.pass+1, true
 		ok = e.secondStrategy(s, h)
 	}
-	e.pretend(s, -1)
+	e.pretendPreemptor(s, -1)
 	if ok {
-		e.giveBack(s, true)
+		e.restoreUnneeded(s, true)
 		ok = !e.futile(s)
 	}
-	e.putBack(s)
+	e.restoreVictims(s)
 	if !ok {
 		return nil
 	}
@@ -44,10 +44,10 @@ func (e *Engine) huntFairly(s *search) []victim {
 }
 
 // head is whom to take next from a queue, nil if there is nobody.
-func (h fairHunt) head(s *search, q *queue) *workload {
+func (h fairSearch) head(s *search, q *queue) *workload {
 	f := &q.fair
 	switch {
-	case f.hunt != h.id:
+	case f.search != h.id:
 		return nil
 	case !h.second:
 		return s.peek(&f.walk)
@@ -57,27 +57,27 @@ func (h fairHunt) head(s *search, q *queue) *workload {
 	return nil
 }
 
-func (h fairHunt) closed(n *node) bool { return n.closed == h.pass }
+func (h fairSearch) closed(n *node) bool { return n.closedIn == h.pass }
 
-func (h fairHunt) close(n *node) { n.closed = h.pass }
+func (h fairSearch) close(n *node) { n.closedIn = h.pass }
 
-// pretend adds the preemptor's usage to the future, or takes it off again.
-func (e *Engine) pretend(s *search, sign int64) {
+// pretendPreemptor adds the preemptor's usage to the future, or takes it off again.
+func (e *Engine) pretendPreemptor(s *search, sign int64) {
 	for _, u := range s.usage {
 		s.a.w.queue.node.add(u.fr, sign*u.v, future)
 	}
 }
 
-// roomyFairly is roomy while the preemptor's usage is pretended.
-func (e *Engine) roomyFairly(s *search) bool {
-	e.pretend(s, -1)
-	ok := e.roomy(s, true)
-	e.pretend(s, 1)
+// preemptorFitsFairly is roomy while the preemptor's usage is pretended.
+func (e *Engine) preemptorFitsFairly(s *search) bool {
+	e.pretendPreemptor(s, -1)
+	ok := e.preemptorFits(s, true)
+	e.pretendPreemptor(s, 1)
 	return ok
 }
 
-// lineUp opens a cursor for each queue with workloads that policy lets us take.
-func (e *Engine) lineUp(s *search, h fairHunt) bool {
+// openCursors opens a cursor for each queue with workloads that policy lets us take.
+func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	q := s.a.w.queue
 	p := &q.spec.Preemption
 	t := q.node.root.tree
@@ -87,7 +87,7 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	}
 	// One at a time: while a workload of the queue waits for its room, the next does not take
 	// from others. Shares even out by themselves as workloads end.
-	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.claims) == 0 && !e.noStrike(s) {
+	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s) {
 		for _, o := range t.queues {
 			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: e.victimList(o), lca: t.root}) {
 				any = true
@@ -97,18 +97,18 @@ func (e *Engine) lineUp(s *search, h fairHunt) bool {
 	return any
 }
 
-func (h fairHunt) open(s *search, c cursor) bool {
+func (h fairSearch) open(s *search, c cursor) bool {
 	if s.peek(&c) == nil {
 		return false
 	}
 	f := &c.queue.fair
-	f.hunt, f.walk, f.retry = h.id, c, f.retry[:0]
+	f.search, f.walk, f.retry = h.id, c, f.retry[:0]
 	return true
 }
 
 // target descends from a cohort to the queue to take from next: at each
 // level the child with the highest share. nil means only that some node was closed.
-func (e *Engine) target(s *search, h fairHunt, n *node) *queue {
+func (e *Engine) target(s *search, h fairSearch, n *node) *queue {
 	if n.queue != nil { // a queue without a cohort
 		if h.head(s, n.queue) == nil {
 			h.close(n)
@@ -123,7 +123,7 @@ func (e *Engine) target(s *search, h fairHunt, n *node) *queue {
 			continue
 		}
 		sh := e.share(ch)
-		if h.spares(s, ch, sh) {
+		if h.excludes(s, ch, sh) {
 			h.close(ch)
 			continue
 		}
@@ -141,9 +141,9 @@ func (e *Engine) target(s *search, h fairHunt, n *node) *queue {
 	return best.queue
 }
 
-// spares: nothing may be taken below the node. The way to the preemptor's own
+// excludes: nothing may be taken below the node. The way to the preemptor's own
 // queue stays open: there may be imbalance below, or workloads of its own to displace.
-func (h fairHunt) spares(s *search, n *node, sh share) bool {
+func (h fairSearch) excludes(s *search, n *node, sh share) bool {
 	own := s.a.w.queue
 	if n.queue == nil {
 		return !sh.borrowing && !own.node.under(n)
@@ -152,18 +152,18 @@ func (h fairHunt) spares(s *search, n *node, sh share) bool {
 }
 
 // richer says whether to take from a rather than from b, which comes before it.
-func (h fairHunt) richer(s *search, a *node, sa share, b *node, sb share) bool {
+func (h fairSearch) richer(s *search, a *node, sa share, b *node, sb share) bool {
 	switch c := sa.compare(sb); {
 	case c != 0:
 		return c > 0
 	case a.queue != nil && b.queue != nil:
-		return s.takenBefore(h.head(s, a.queue), h.head(s, b.queue))
+		return s.evictedBefore(h.head(s, a.queue), h.head(s, b.queue))
 	}
 	return a.queue == nil
 }
 
-// takenBefore: workloads of other queues before those of our own, then as usual.
-func (s *search) takenBefore(a, b *workload) bool {
+// evictedBefore: workloads of other queues before those of our own, then as usual.
+func (s *search) evictedBefore(a, b *workload) bool {
 	if own := s.a.w.queue; (a.queue == own) != (b.queue == own) {
 		return b.queue == own
 	}
@@ -182,7 +182,7 @@ func fork(a, b *node) (*node, *node) {
 	return a, b
 }
 
-func (e *Engine) firstStrategy(s *search, h fairHunt, rule FairStrategy) bool {
+func (e *Engine) firstStrategy(s *search, h fairSearch, rule FairStrategy) bool {
 	own := s.a.w.queue
 	root := own.node.root
 	entitled := own.node.withinNominal(s.need) // takes back no more than its own
@@ -196,29 +196,29 @@ func (e *Engine) firstStrategy(s *search, h fairHunt, rule FairStrategy) bool {
 		switch {
 		case q == own:
 			c.next++
-			e.take(s, victim{w, ReasonInClusterQueue})
+			e.removeVictim(s, victim{w, ReasonInClusterQueue})
 		case entitled:
 			c.next++
-			e.take(s, victim{w, ReasonInCohortReclamation})
-		case !e.takeFairly(s, q, rule):
+			e.removeVictim(s, victim{w, ReasonInCohortReclamation})
+		case !e.removeFairVictim(s, q, rule):
 			continue
 		}
-		if e.roomyFairly(s) {
+		if e.preemptorFitsFairly(s) {
 			return true
 		}
 	}
 	return false
 }
 
-// takeFairly takes the first workload of a queue for which the rule holds;
+// removeFairVictim takes the first workload of a queue for which the rule holds;
 // the others wait for the second strategy.
-func (e *Engine) takeFairly(s *search, q *queue, rule FairStrategy) bool {
+func (e *Engine) removeFairVictim(s *search, q *queue, rule FairStrategy) bool {
 	sides := e.sides(s, q)
 	c := &q.fair.walk
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
-		if e.poorer(w, sides, rule) {
-			e.take(s, victim{w, ReasonInCohortFairSharing})
+		if e.fairShareAllows(w, sides, rule) {
+			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})
 			return true
 		}
 		q.fair.retry = append(q.fair.retry, w)
@@ -236,16 +236,16 @@ type sides struct {
 func (e *Engine) sides(s *search, q *queue) sides {
 	mine, theirs := fork(s.a.w.queue.node, q.node)
 	x := sides{then: e.share(mine), theirs: e.share(theirs), node: theirs}
-	e.pretend(s, -1)
+	e.pretendPreemptor(s, -1)
 	x.before = e.share(mine)
-	e.pretend(s, 1)
+	e.pretendPreemptor(s, 1)
 	return x
 }
 
-// poorer checks a fair-sharing rule. Beyond Kueue's, the tables must not turn: the preemptor ends up
+// fairShareAllows checks a fair-sharing rule. Beyond Kueue's, the tables must not turn: the preemptor ends up
 // strictly below what the other had, and the other, unless it has no weight, not below what the
 // preemptor had. Both then stand between where they stood, so there is an end to it.
-func (e *Engine) poorer(w *workload, x sides, rule FairStrategy) bool {
+func (e *Engine) fairShareAllows(w *workload, x sides, rule FairStrategy) bool {
 	if x.then.compare(x.theirs) >= 0 {
 		return false
 	}
@@ -260,7 +260,7 @@ func (e *Engine) poorer(w *workload, x sides, rule FairStrategy) bool {
 
 // secondStrategy takes at most one workload per queue from those the first
 // refused, as long as the preemptor stays below their share before.
-func (e *Engine) secondStrategy(s *search, h fairHunt) bool {
+func (e *Engine) secondStrategy(s *search, h fairSearch) bool {
 	own := s.a.w.queue
 	root := own.node.root
 	for !h.closed(root) {
@@ -269,11 +269,11 @@ func (e *Engine) secondStrategy(s *search, h fairHunt) bool {
 			continue
 		}
 		w := q.fair.retry[0]
-		ok := e.poorer(w, e.sides(s, q), LessThanInitialShare)
+		ok := e.fairShareAllows(w, e.sides(s, q), LessThanInitialShare)
 		q.fair.retry = q.fair.retry[:0]
 		if ok {
-			e.take(s, victim{w, ReasonInCohortFairSharing})
-			if e.roomyFairly(s) {
+			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})
+			if e.preemptorFitsFairly(s) {
 				return true
 			}
 		}

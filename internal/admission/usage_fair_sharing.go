@@ -13,9 +13,9 @@ import (
 // somebody is admitted and whenever UsageSampling has passed. Who came and went in between has been
 // charged at its admission, as in Kueue.
 type usageHistory struct {
-	at    time.Time // of the note; zero: none yet
-	noted []int64   // by resource index
-	holds []int64   // by resource index, in the engine's units
+	at       time.Time // of the note; zero: none yet
+	noted    []int64   // by resource index
+	reserved []int64   // by resource index, in the engine's units
 }
 
 // sampling is how often usage is noted unless the options say otherwise.
@@ -24,7 +24,7 @@ const sampling = 5 * time.Minute
 func (h *usageHistory) grow(n int) {
 	for len(h.noted) < n {
 		h.noted = append(h.noted, 0)
-		h.holds = append(h.holds, 0)
+		h.reserved = append(h.reserved, 0)
 	}
 }
 
@@ -61,7 +61,7 @@ func (h *usageHistory) value(e *Engine, r int32, at time.Time) float64 {
 		return 0 // it counts from its first note on
 	}
 	keep := e.remembered(max(0, at.Sub(h.at)))
-	return float64(h.noted[r])*keep + float64(h.holds[r])*e.thousandths(r)*(1-keep)
+	return float64(h.noted[r])*keep + float64(h.reserved[r])*e.thousandths(r)*(1-keep)
 }
 
 // note brings the averages up to date.
@@ -81,11 +81,11 @@ func (e *Engine) remembered(d time.Duration) float64 {
 	return math.Exp2(-float64(d) / float64(e.opts.UsageHalfLife))
 }
 
-// hold notes that the local queue holds more (sign 1) or less (-1).
-func (h *usageHistory) hold(e *Engine, usage []amount, sign int64) {
+// add notes that the local queue holds more (sign 1) or less (-1).
+func (h *usageHistory) add(e *Engine, usage []amount, sign int64) {
 	h.grow(len(e.resources))
 	for _, u := range usage {
-		h.holds[e.frs[u.fr].resource] += sign * u.v
+		h.reserved[e.frs[u.fr].resource] += sign * u.v
 	}
 }
 
@@ -108,7 +108,7 @@ func (e *Engine) uncharge(w *workload) {
 
 func (h *usageHistory) idle() bool {
 	for r := range h.noted {
-		if h.noted[r] != 0 || h.holds[r] != 0 {
+		if h.noted[r] != 0 || h.reserved[r] != 0 {
 			return false
 		}
 	}
@@ -141,8 +141,8 @@ func (e *Engine) noteUsage() {
 	}
 }
 
-// turnWithTime has the queues looked at whose head may have changed since, because what was used is forgotten.
-func (e *Engine) turnWithTime() {
+// reorderByUsage has the queues looked at whose head may have changed since, because what was used is forgotten.
+func (e *Engine) reorderByUsage() {
 	for _, q := range e.byUsage {
 		if q.spec.StrictFIFO && q.pending > 0 {
 			e.enlist(q.node.root.tree)

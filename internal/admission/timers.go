@@ -15,14 +15,14 @@ func (e *Engine) reviewLater(w *workload) {
 	}
 }
 
-// reviewHolders evicts those who may not go on: deactivated, stopped, out of time.
-func (e *Engine) reviewHolders(at time.Time) {
+// reviewReserved evicts those who may not go on: deactivated, stopped, out of time.
+func (e *Engine) reviewReserved(at time.Time) {
 	slices.SortFunc(e.review, func(a, b *workload) int {
 		return cmp.Or(strings.Compare(a.spec.Namespace, b.spec.Namespace), strings.Compare(a.spec.Name, b.spec.Name))
 	})
 	for _, w := range e.review {
 		w.reviewed = false
-		if !w.holds || w.leaving || w.gone {
+		if !w.hasQuota || w.evicting || w.gone {
 			continue
 		}
 		if reason, message := e.mustLeave(w, at); reason != "" {
@@ -55,7 +55,7 @@ func (e *Engine) mustLeave(w *workload, at time.Time) (Reason, string) {
 func (e *Engine) evict(ev Evict, w *workload) {
 	ev.Workload, ev.UID, ev.Queue = w.spec.Key, w.spec.UID, w.queue.name
 	e.plan.Evict = append(e.plan.Evict, ev)
-	e.setLeaving(w, true)
+	e.setEvicting(w, true)
 }
 
 // timer looks again at a time: at a workload whose backoff or run time ends, or at a tree in which somebody is not spared any more.
@@ -76,17 +76,17 @@ func (e *Engine) setTimer(at time.Time, w *workload) {
 // due is when the timer is to go off as things stand; zero: it is void.
 func (t timer) due() time.Time {
 	if t.w == nil {
-		return t.t.ripensAt
+		return t.t.minRuntimeAt
 	}
 	return t.w.due()
 }
 
 func (t timer) before(o timer) bool { return t.at.Before(o.at) }
 
-func (t timer) stands(int) {}
+func (t timer) setPos(int) {}
 
-// chance is when time alone may let the first of a parked class displace more than now; zero: never.
-func (e *Engine) chance(c *class) time.Time {
+// retryTime is when time alone may let the first of a parked class displace more than now; zero: never.
+func (e *Engine) retryTime(c *equivClass) time.Time {
 	var next time.Time
 	first := c.members[0]
 	soon := func(at time.Time) {
@@ -94,22 +94,22 @@ func (e *Engine) chance(c *class) time.Time {
 			next = at
 		}
 	}
-	if c.patient {
-		soon(first.mayDisplaceFrom(e))
-		if !c.keeps {
-			soon(first.sparesUntil(e))
+	if c.delayed {
+		soon(first.preemptsFrom(e))
+		if !c.canReserve {
+			soon(first.minRuntimeBinds(e))
 		}
 	}
-	if c.barred {
-		soon(first.strikesFrom())
+	if c.cooldown {
+		soon(first.cooldownEnds())
 	}
 	return next
 }
 
-// awaitChance sets a class's timer.
-func (e *Engine) awaitChance(c *class) {
-	c.chance = e.chance(c)
-	e.setTimer(c.chance, c.members[0])
+// setRetryTimer sets a class's timer.
+func (e *Engine) setRetryTimer(c *equivClass) {
+	c.retryAt = e.retryTime(c)
+	e.setTimer(c.retryAt, c.members[0])
 }
 
 // due says what a timer of w waits for, zero when it is void by now.
@@ -117,11 +117,11 @@ func (w *workload) due() time.Time {
 	switch {
 	case w.gone:
 		return time.Time{}
-	case w.holds && !w.leaving && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
+	case w.hasQuota && !w.evicting && w.spec.MaxRunTime > 0 && !w.spec.StartedAt.IsZero():
 		return w.spec.StartedAt.Add(w.spec.MaxRunTime - w.spec.RanBefore)
-	case w.class != nil && w.class.parked && w.class.members[0] == w && !w.class.chance.IsZero():
-		return w.class.chance
-	case !w.holds:
+	case w.class != nil && w.class.inadmissible && w.class.members[0] == w && !w.class.retryAt.IsZero():
+		return w.class.retryAt
+	case !w.hasQuota:
 		return w.spec.RequeueAt
 	}
 	return time.Time{}
@@ -133,13 +133,13 @@ func (e *Engine) fireTimers(at time.Time) {
 		switch {
 		case !t.at.Equal(t.due()):
 		case t.w == nil:
-			e.ripen(t.t)
-		case t.w.holds:
+			e.minRuntimeEnded(t.t)
+		case t.w.hasQuota:
 			e.reviewLater(t.w)
 		case t.w.class != nil:
 			e.reconsider(t.w.class)
-		case t.w.claim == nil:
-			e.place(t.w)
+		case t.w.nominatedUsage == nil:
+			e.enqueueOrHoldBack(t.w)
 		}
 	}
 }

@@ -17,8 +17,8 @@ func (e *Engine) attemptPartial(a *assignment) {
 			b.counts[j] = s.counts[j] - int32(int64(s.slack(j))*int64(i)/int64(total))
 		}
 		e.attempt(b)
-		if b.promising() {
-			e.keep(a, b, i > 0)
+		if b.admissible() {
+			e.adopt(a, b, i > 0)
 			return true
 		}
 		return false
@@ -29,22 +29,22 @@ func (e *Engine) attemptPartial(a *assignment) {
 
 // noteLater keeps what may let the workload displace more later on, of a try that came to nothing.
 func (a *assignment) noteLater(b *assignment) {
-	a.barred, a.curbed, a.thwarted = a.barred || b.barred, a.curbed || b.curbed, a.thwarted || b.thwarted
-	if b.patient {
-		a.bePatient(b.until)
+	a.cooldown, a.retryNext, a.futile = a.cooldown || b.cooldown, a.retryNext || b.retryNext, a.futile || b.futile
+	if b.delayed {
+		a.delayUntil(b.until)
 	}
 }
 
 // slack is how many pods a pod set can do without.
-func (s *shape) slack(i int) int32 {
+func (s *requestShape) slack(i int) int32 {
 	if m := s.podSets[i].MinCount; m > 0 && m < s.counts[i] {
 		return s.counts[i] - m
 	}
 	return 0
 }
 
-// keep copies the good try b over a.
-func (e *Engine) keep(a, b *assignment, partial bool) {
+// adopt copies the good try b over a.
+func (e *Engine) adopt(a, b *assignment, partial bool) {
 	version := a.version
 	a.mode, a.borrow, a.reason, a.placed, a.failed = b.mode, b.borrow, b.reason, b.placed, b.failed
 	a.counts = append(a.counts[:0], b.counts...)
