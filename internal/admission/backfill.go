@@ -2,43 +2,36 @@ package admission
 
 import (
 	"slices"
-	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// backfill looks, behind the blocked head of a StrictFIFO queue, for the first
-// workload that fits now and cannot delay the head (EASY): it declares to be
-// over before the head can start, or leaves enough for the head when it starts.
+// backfill looks, behind the blocked head of a StrictFIFO queue, for the first workload that fits
+// now and cannot delay the head (EASY): it declares to be over before the head can start, or leaves
+// enough for the head when it starts.
 func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	if !e.opts.Backfill || !q.spec.StrictFIFO || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
 		return nil
 	}
 	q.backfilled = t.version
 	head := q.active[0].members[0]
-	e.shiftReservation(q.active[0], -1)
-	defer e.shiftReservation(q.active[0], 1)
-	var tr trial
-	defer tr.undo()
-	start, ok := e.shadow(t, head, &tr)
-	if !ok {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.tx.Sub(q.node, q.active[0].reservation, quota.Future)
+	ended := e.endedBeforeHead(t, head)
+	if len(ended) == 0 {
 		return nil
 	}
-	released := slices.Clone(tr.ops)
-	a, b := e.newAssignment(), e.newAssignment()
-	defer e.recycle(b)
+	start := ended[len(ended)-1].at
+	a := e.newAssignment()
 	for _, w := range q.afterHead(head) {
 		if w.runTime(false) <= 0 {
 			continue
 		}
-		tr.undo() // back to now
 		e.evals++
 		fits := e.fitsNow(w, w.class.shape, a) && (e.opts.Placer == nil || e.tryPlace(a))
 		if fits && w.runTime(false) > start.Sub(e.at) {
-			for _, op := range released {
-				op.do(1)
-			}
-			tr.ops = append(tr.ops[:0], released...)
-			tr.add(q, a.usage, 1)
-			fits = e.fitsNow(head, head.class.shape, b)
+			fits = e.headFitsBeside(t, head, a, ended)
 		}
 		if fits {
 			a.backfill = true
@@ -50,34 +43,46 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	return nil
 }
 
-// shadow is when the head can start at the latest, if everyone who runs stays
-// within the time declared. The trial is left in the state of that moment.
-func (e *Engine) shadow(t *tree, head *workload, tr *trial) (time.Time, bool) {
+// endedBeforeHead lists the running workloads that end before the head can start at the latest, if
+// all stay within the time they declared; empty if the head still does not fit.
+func (e *Engine) endedBeforeHead(t *tree, head *workload) []ending {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
 	a := e.newAssignment()
 	defer e.recycle(a)
-	for _, end := range e.endings(t, e.at, false, tr) {
-		tr.add(end.queue, end.usage, -1)
+	e.letEvictedLeave(t)
+	ends := t.endings(e.at, false)
+	for i, end := range ends {
+		e.subBoth(end.queue, end.usage)
 		if e.fitsNow(head, head.class.shape, a) {
-			return end.at, true
+			return ends[:i+1]
 		}
 	}
-	return time.Time{}, false
+	return nil
+}
+
+// headFitsBeside says whether the head still fits at its start if a is admitted now.
+func (e *Engine) headFitsBeside(t *tree, head *workload, a *assignment, ended []ending) bool {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.letEvictedLeave(t)
+	for _, end := range ended {
+		e.subBoth(end.queue, end.usage)
+	}
+	e.addBoth(a.w.queue, a.usage)
+	b := e.newAssignment()
+	defer e.recycle(b)
+	return e.fitsNow(head, head.class.shape, b)
 }
 
 // afterHead lists the queue's workloads after its head, one per class, in order.
 func (q *queue) afterHead(head *workload) []*workload {
-	var line []*workload
+	var list []*workload
 	for _, c := range q.active {
 		if c.members[0] != head {
-			line = append(line, c.members[0])
+			list = append(list, c.members[0])
 		}
 	}
-	slices.SortFunc(line, queueOrder)
-	return line
-}
-
-func (e *Engine) shiftReservation(c *equivClass, sign int64) {
-	for _, u := range c.reservation {
-		c.queue.node.add(u.fr, sign*u.v, future)
-	}
+	slices.SortFunc(list, queueOrder)
+	return list
 }

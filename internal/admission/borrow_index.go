@@ -1,11 +1,21 @@
 package admission
 
-import "cmp"
+import (
+	"cmp"
 
-// borrowIndex knows, for one flavor-resource, which queues of a tree have quota of their own left in the future and which
-// use more than their own. Every look at who may be helped asks for one or the other, and few queues are either.
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+)
+
+// borrowIndex knows, for one flavor-resource, which queues of a tree will have nominal quota left
+// and which will borrow. Whoever looks for workloads to requeue asks for one or the other, and few queues are either.
 type borrowIndex struct {
 	unused, borrowing []*queue // in no order
+}
+
+// borrowSide is where a queue stands in a borrowIndex.
+type borrowSide struct {
+	side  int8  // 1: nominal quota left, -1: borrows, 0: in neither list
+	place int32 // in the list
 }
 
 func (b *borrowIndex) list(side int8) *[]*queue {
@@ -15,32 +25,36 @@ func (b *borrowIndex) list(side int8) *[]*queue {
 	return &b.borrowing
 }
 
-// updateBorrowing lists a queue on the right side after its future usage changed for good.
+// updateBorrowing puts a queue into the right list after its future usage changed for good.
 func (t *tree) updateBorrowing(q *queue, fr int32) {
-	c := &q.node.cells[fr]
-	side := int8(cmp.Compare(c.nominal, c.use[future]))
-	if side == c.side || int(fr) >= len(t.borrowIndex) { // the tree of a queue that is gone has no sides
+	c := &q.node.Cells[fr]
+	side := int8(cmp.Compare(c.Nominal, c.Use[quota.Future]))
+	if int(fr) >= len(t.borrowIndex) { // the tree of a deleted queue has no lists
 		return
 	}
-	if c.side != 0 {
-		list := t.borrowIndex[fr].list(c.side)
+	s := &q.sides[fr]
+	if side == s.side {
+		return
+	}
+	if s.side != 0 {
+		list := t.borrowIndex[fr].list(s.side)
 		last := (*list)[len(*list)-1]
-		(*list)[c.place] = last
-		last.node.cells[fr].place = c.place
+		(*list)[s.place] = last
+		last.sides[fr].place = s.place
 		*list = (*list)[:len(*list)-1]
 	}
-	c.side = side
+	s.side = side
 	if side != 0 {
 		list := t.borrowIndex[fr].list(side)
-		c.place = int32(len(*list))
+		s.place = int32(len(*list))
 		*list = append(*list, q)
 	}
 }
 
-// updateBorrowing does so after usage was moved out of the way and back.
-func (q *queue) updateBorrowing(usage []amount) {
+// updateBorrowing does so for all amounts that were moved out of the way and back.
+func (q *queue) updateBorrowing(usage []quota.Amount) {
 	for _, u := range usage {
-		q.node.root.tree.updateBorrowing(q, u.fr)
+		q.tree.updateBorrowing(q, u.FR)
 	}
 }
 
@@ -48,8 +62,8 @@ func (q *queue) updateBorrowing(usage []amount) {
 func (t *tree) resetBorrowing(frs int) {
 	t.borrowIndex = append(t.borrowIndex[:0], make([]borrowIndex, frs)...)
 	for _, q := range t.queues {
-		for fr := range q.node.cells {
-			q.node.cells[fr].side = 0
+		q.sides = append(q.sides[:0], make([]borrowSide, frs)...)
+		for fr := range q.node.Cells {
 			t.updateBorrowing(q, int32(fr))
 		}
 	}

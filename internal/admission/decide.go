@@ -1,29 +1,26 @@
 package admission
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// scratch is memory reused from one decision to the next.
+// scratch is memory reused from one evaluation to the next. It carries no meaning between them.
 type scratch struct {
 	key         []byte
 	text        []byte
 	names       []string
 	total       []podRequest
 	chosen      []int32
-	usage       []amount
+	usage       []quota.Amount
 	entries     []*assignment
 	free        []*assignment
-	parks       []Pending
+	pending     []Pending
 	search      search
 	overrides   []*workload
-	byUsage     bool // somebody was looked for in the order of usage
-	fitOnly     bool // do not look for anyone to displace
-	taken       []int64
 	contested   []contestedQuota
 	contestants []*equivClass
 }
@@ -47,6 +44,19 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.fireTimers(at)
 	e.reviewReserved(at)
 	e.collectNominees()
+	e.decideTrees()
+	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.superseded)
+	plan := e.plan
+	plan.NextAt = e.nextTimer()
+	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
+		plan.NextAt = e.notesAt
+	}
+	e.plan.Pending, e.scratch.pending = e.scratch.pending[:0], e.plan.Pending
+	return plan
+}
+
+// decideTrees decides every tree in which something changed.
+func (e *Engine) decideTrees() {
 	for len(e.work) > 0 && !e.opts.EvictOnly {
 		if e.unsorted || e.opts.BlockUntilReady && e.unready == 0 {
 			slices.SortFunc(e.work, e.compareTrees)
@@ -56,24 +66,16 @@ func (e *Engine) Decide(at time.Time) Plan {
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
 			e.decideTree(t)
-			if t.nominationsOutdated(e) || len(t.reservations) > 0 && t.admittedIn == e.decision { // with others in, less may have to be kept
+			if t.nominationsOutdated(e) || len(t.reservations) > 0 && t.admittedIn == e.decision { // with others in, less may have to be reserved
 				e.again = append(e.again, t)
 			}
 		}
 		t.listed = false
 	}
-	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.outdated)
-	plan := e.plan
-	plan.NextAt = e.nextTimer()
-	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
-		plan.NextAt = e.notesAt
-	}
-	e.plan.Pending, e.scratch.parks = e.scratch.parks[:0], e.plan.Pending
-	return plan
 }
 
-// compareTrees orders trees for deciding, the first one last. Trees do not depend on
-// each other, except where one admission anywhere makes all others wait.
+// compareTrees orders trees for deciding, the first one last. Trees do not depend on each other,
+// except where one admission anywhere makes all others wait.
 func (e *Engine) compareTrees(a, b *tree) int {
 	if e.opts.BlockUntilReady {
 		x, y := a.head(), b.head()
@@ -86,7 +88,7 @@ func (e *Engine) compareTrees(a, b *tree) int {
 			return -1
 		}
 	}
-	return strings.Compare(b.root.name, a.root.name)
+	return strings.Compare(b.root.Name, a.root.Name)
 }
 
 // head is the workload of the tree that is first by priority and age, whether it is known to be inadmissible or not.
@@ -105,10 +107,11 @@ func (t *tree) head() *workload {
 	return best
 }
 
-// outdated: things went on since the verdict was noted, or came to the same in the end.
-func (e *Engine) outdated(p Pending) bool {
+// superseded says whether a pending reason is not worth reporting: things went on since it was
+// noted, or it came to the same as before.
+func (e *Engine) superseded(p Pending) bool {
 	w := e.workloads[p.Workload]
-	if w == nil || w.hasQuota || w.reported != p.Reason {
+	if w == nil || w.hasQuota() || w.reported != p.Reason {
 		return true
 	}
 	w.spec.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
@@ -117,7 +120,7 @@ func (e *Engine) outdated(p Pending) bool {
 	return same
 }
 
-// decideTree runs rounds until nobody in the tree can be helped further.
+// decideTree runs rounds until no workload of the tree can be helped further.
 func (e *Engine) decideTree(t *tree) {
 	if t.cyclic {
 		e.reportCycle(t)
@@ -143,7 +146,7 @@ func (e *Engine) decideTree(t *tree) {
 	}
 }
 
-// reportCycle: nothing can be decided in a ring of cohorts.
+// reportCycle: nothing can be decided in a cycle of cohorts.
 func (e *Engine) reportCycle(t *tree) {
 	for _, q := range t.queues {
 		for _, w := range q.pendingInOrder() {
@@ -152,11 +155,10 @@ func (e *Engine) reportCycle(t *tree) {
 	}
 }
 
-// round takes from every queue the first workload that can be helped and
-// settles them in the order of their rights, each followed in line by the next of its
-// queue. It reports whether there was any.
-// Passing over those that cannot be helped makes the outcome independent of
-// who was known to be inadmissible before.
+// round takes an entry from every queue, the first workload that can be helped, and processes them
+// in order, each followed by the next entry of its queue. It reports whether there was any.
+// Passing over workloads that cannot be helped makes the outcome independent of which were known to
+// be inadmissible before.
 func (e *Engine) round(t *tree) bool {
 	entries := e.scratch.entries[:0]
 	for _, q := range t.queues {
@@ -176,8 +178,8 @@ func (e *Engine) round(t *tree) bool {
 	return true
 }
 
-// nextEntry finds the queue's first workload that can be helped, and parks
-// those before it.
+// nextEntry evaluates a queue's workloads in order up to the first that can be helped; those before
+// it are inadmissible.
 func (e *Engine) nextEntry(t *tree, q *queue) *assignment {
 	e.spreadHints(t)
 	if e.unready > 0 {
@@ -188,7 +190,7 @@ func (e *Engine) nextEntry(t *tree, q *queue) *assignment {
 	}
 	for w := e.next(t, q); w != nil; w = e.next(t, q) {
 		a := e.newAssignment()
-		e.evaluate(w, w.class.shape, a)
+		e.consider(w, w.class.shape, a)
 		if a.admissible() || a.reserves() {
 			return a
 		}
@@ -198,9 +200,9 @@ func (e *Engine) nextEntry(t *tree, q *queue) *assignment {
 	return e.backfill(t, q)
 }
 
-// processInOrder settles entries by rights. An entry that others made outdated
-// is looked at again when its turn comes, and goes back if its rights are less by now.
-// They can be better only with another flavor, or with who follows it in line: then it is looked at at once.
+// processInOrder processes entries in entryOrder. An entry that others made outdated is evaluated again
+// when it is first, and goes back if it comes later by now. It can come earlier only with another flavor, or
+// with the workload that follows it in its queue: then it is evaluated at once.
 func (e *Engine) processInOrder(t *tree, entries []*assignment) {
 	slices.SortFunc(entries, entryOrder)
 	for len(entries) > 0 {
@@ -224,17 +226,17 @@ func (e *Engine) processInOrder(t *tree, entries []*assignment) {
 	}
 }
 
-// refreshOthers looks again at outdated entries that may choose between flavors and, before one that borrows is settled, at
-// those that were outdone.
+// refreshOthers evaluates outdated entries again that may choose between flavors and, before one that
+// borrows is processed, those that lost their fit.
 func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 	if len(entries) == 0 {
 		return entries
 	}
-	borrows, keeps := entries[0].borrow > 0, !entries[0].admissible()
-	kept, moved := entries[:0], false
+	borrows, reserves := entries[0].borrow > 0, !entries[0].admissible()
+	left, moved := entries[:0], false
 	for _, a := range entries {
 		q := a.w.queue
-		if a.version != t.version && (q.choice || borrows && a.lostFit(keeps)) {
+		if a.version != t.version && (q.choice || borrows && a.lostFit(reserves)) {
 			moved = true
 			if !e.refresh(t, a) {
 				e.recycle(a)
@@ -243,42 +245,33 @@ func (e *Engine) refreshOthers(t *tree, entries []*assignment) []*assignment {
 				}
 			}
 		}
-		kept = append(kept, a)
+		left = append(left, a)
 	}
 	if moved {
-		slices.SortFunc(kept, entryOrder)
+		slices.SortFunc(left, entryOrder)
 	}
-	return kept
+	return left
 }
 
-// lostFit: an entry has no room any more, and who follows it in line may do with quota of its own that others would take, or only
-// keep from it. Where the queue can take it back, who borrows it steps back.
-func (a *assignment) lostFit(kept bool) bool {
+// lostFit: an entry does not fit any more, and the next workload of its queue may do with nominal
+// quota that the first entry would take, or reserve. Where the queue can reclaim it, a borrower yields.
+func (a *assignment) lostFit(reserved bool) bool {
 	q := a.w.queue
-	return a.mode == fit && (q.spec.Preemption.ReclaimWithinCohort != PreemptAny || kept) && !a.fits(future) &&
-		slices.ContainsFunc(a.usage, func(u amount) bool { return q.node.cells[u.fr].unused() > 0 })
+	return a.mode == fit && (q.spec.Preemption.ReclaimWithinCohort != PreemptAny || reserved) && !a.fits(quota.Future) &&
+		slices.ContainsFunc(a.usage, func(u quota.Amount) bool { return q.node.Cells[u.FR].Unused() > 0 })
 }
 
-// refresh brings an entry up to date; false if it has nothing to settle any more.
+// refresh brings an entry up to date; false if it has nothing to process any more.
 func (e *Engine) refresh(t *tree, a *assignment) bool {
 	switch {
-	case a.w.class == nil || a.backfill:
+	case a.w.phase != phasePending || a.backfill:
 		return false
-	case a.mode == fit && len(a.overrides) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(now) && a.fits(future):
-		a.borrow = 0
-		for _, u := range a.usage {
-			level, _ := a.w.queue.node.borrowLevel(u.fr, u.v, now)
-			a.borrow = max(a.borrow, level)
-		}
-		a.version = t.version
-		if a.yields = e.borrowerYields(t, a); a.yields {
-			e.yieldClass(a)
-		}
-		return !a.yields
+	case a.mode == fit && len(a.overrides) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(quota.Now) && a.fits(quota.Future):
+		return e.refreshFit(t, a)
 	case e.stillBeyond(t, a.w.class):
 		return false
 	}
-	e.evaluate(a.w, a.shape, a)
+	e.consider(a.w, a.shape, a)
 	if a.admissible() || a.reserves() {
 		return true
 	}
@@ -286,15 +279,21 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 	return false
 }
 
-// entryOrder: own quota before borrowed, then priority, then age.
-func entryOrder(a, b *assignment) int {
-	if a.borrow != b.borrow {
-		return cmp.Compare(a.borrow, b.borrow)
+// refreshFit brings an entry up to date that still fits as it is.
+func (e *Engine) refreshFit(t *tree, a *assignment) bool {
+	a.borrow = 0
+	for _, u := range a.usage {
+		level, _ := a.w.queue.node.BorrowLevel(u.FR, u.V, quota.Now)
+		a.borrow = max(a.borrow, level)
 	}
-	if c := queueOrder(a.w, b.w); c != 0 {
-		return c
+	a.version = t.version
+	a.refused.remove(ruleYields)
+	if e.borrowerYields(t, a) {
+		a.refused.add(ruleYields)
+		e.yieldClass(a)
+		return false
 	}
-	return strings.Compare(a.w.queue.name, b.w.queue.name)
+	return true
 }
 
 func (e *Engine) newAssignment() *assignment {
@@ -311,16 +310,19 @@ func (e *Engine) recycle(a *assignment) {
 	e.scratch.free = append(e.scratch.free, a)
 }
 
-// admissible: it can be admitted, at once or after others have left.
-func (a *assignment) admissible() bool {
-	return !a.yields && (a.mode >= deferred || len(a.victims) > 0)
+// consider is evaluate for a decision: it notes whose minimum runtime the tree waits for.
+func (e *Engine) consider(w *workload, s *requestShape, a *assignment) {
+	e.evaluate(w, s, a, asIs)
+	if a.refused.by(ruleMinRuntime) {
+		w.queue.tree.awaitsMinRuntime = true
+	}
 }
 
-// evaluate finds the best a workload can get as things stand.
-func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment) {
+// evaluate finds the best a workload can get. It changes nothing.
+func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalMode) {
 	e.evals++
-	t := w.queue.node.root.tree
-	a.reset(w, s)
+	t := w.queue.tree
+	a.reset(w, s, how)
 	e.attempt(a)
 	if !a.admissible() && s.shrinks {
 		e.attemptPartial(a)
@@ -328,20 +330,22 @@ func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment) {
 	if a.mode != fit || a.partial {
 		e.attemptOverNominations(t, a)
 	}
-	a.yields = e.borrowerYields(t, a)
+	if e.borrowerYields(t, a) {
+		a.refused.add(ruleYields)
+	}
 	switch {
-	case a.admissible() || a.yields:
+	case a.admissible() || a.refused.by(ruleYields):
 	case a.lacksReservedOnly:
-		a.delayed = true
+		a.refused.add(ruleReserved)
 		a.reserveFree(false)
-	case a.delayed:
+	case a.refused.by(rulesOfTime):
 		e.reserveAhead(a)
 	}
 	a.version = t.version
 }
 
-// attempt assigns flavors at the present counts and looks for real nodes and,
-// if need be, for workloads to displace.
+// attempt assigns flavors at the present counts and looks for real nodes and, if need be, for
+// workloads to preempt.
 func (e *Engine) attempt(a *assignment) {
 	a.victims, a.placed, a.failed = a.victims[:0], nil, nil
 	e.assign(a)
@@ -380,23 +384,14 @@ func (e *Engine) process(a *assignment) {
 	for _, v := range a.victims {
 		e.preempt(a.w, v)
 	}
-	if a.mode == fit || len(a.victims) > 0 && a.fits(now) && e.opts.Placer == nil {
+	if a.mode == fit || len(a.victims) > 0 && a.fits(quota.Now) && e.opts.Placer == nil {
 		e.admit(a)
 		return
 	}
 	e.nominate(a)
 }
 
-func (a *assignment) fits(k int) bool {
-	for _, u := range a.usage {
-		if !a.w.queue.node.fits(u.fr, u.v, k) {
-			return false
-		}
-	}
-	return true
-}
-
-// admit gives the workload its quota.
+// admit reserves the workload's quota.
 func (e *Engine) admit(a *assignment) {
 	w := a.w
 	adm := e.admissionOf(a)
@@ -407,18 +402,18 @@ func (e *Engine) admit(a *assignment) {
 		}
 		adm.Placement = placed
 	}
-	if w.class != nil {
+	if w.phase == phasePending {
 		e.dequeue(w)
 	}
 	w.spec.Admission, w.spec.PodsReady = adm, false // whatever it was when it ran before
 	w.reservedAt = nanos(e.at)
-	w.assumed, w.admitted, w.reported, w.published = true, e.decision, "", ""
+	w.assumed, w.in.admitted, w.reported, w.published = true, e.decision, "", ""
 	e.setPreemptor(w, nil)
-	w.queue.node.root.tree.admittedIn = e.decision
+	w.queue.tree.admittedIn = e.decision
 	usage := slices.Clone(a.usage)
 	if w.queue.spec.UsageFairSharing {
-		w.local.usage.note(e)
-		w.local.usage.charge(e, usage, 1)
+		w.local.usage.Note(&e.usageRules, e.at)
+		w.local.charge(e, usage, 1)
 	}
 	e.occupyQuota(w, usage)
 	e.refreshShares(w.queue)
@@ -429,7 +424,7 @@ func (e *Engine) admissionOf(a *assignment) *Admission {
 	return &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: e.podSetsOf(a)}
 }
 
-// podSetsOf is what the pod sets get, shared with whoever of the shape got the same last.
+// podSetsOf is what the pod sets get, shared with the last workload of the request shape that got the same.
 func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
 	last := &a.shape.last
 	if last.podSets != nil && slices.Equal(last.counts, a.counts) && slices.EqualFunc(last.flavors, a.flavors, slices.Equal) {
@@ -452,106 +447,4 @@ func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
 		}
 	}
 	return podSets
-}
-
-// refuse parks the class of a workload that cannot be admitted, and
-// says which changes could help.
-func (e *Engine) refuse(a *assignment) {
-	if a.yields {
-		e.yieldClass(a)
-		return
-	}
-	c := a.w.class
-	v := verdict{reason: a.refusal()}
-	if v.reason == c.reported && len(c.unreported) == 0 {
-		v.message = c.verdict.message // nobody is told again: spare the words
-	} else {
-		v.message = e.message(a)
-	}
-	e.setInadmissible(c, v)
-	c.refusedAt = c.queue.node.root.tree.improvements
-	e.noteDelays(c, a)
-	if a.retryNext || a.w.cooldownIn == e.decision {
-		e.retryNext = append(e.retryNext, c)
-	}
-	e.registerHints(c, a)
-	if c.queue.spec.StrictFIFO || len(a.reservation)+len(c.liftedReservation) > 0 {
-		e.reserve(c, a)
-	}
-	// What it kept so far and leaves to others is of no help to itself.
-	t := c.queue.node.root.tree
-	c.refusedAt, c.refusedUsage = t.improvements, t.usageChanges
-}
-
-// noteDelays notes what keeps a class from displacing others for a time.
-func (e *Engine) noteDelays(c *equivClass, a *assignment) {
-	c.delayed, c.canReserve, c.cooldown = a.delayed, a.canReserve(), a.cooldown
-	e.setRetryTimer(c)
-}
-
-// refusal is the token for why the assignment is not possible now.
-func (a *assignment) refusal() Reason {
-	switch {
-	case a.failed != nil:
-		return ReasonTopologyPlacementFailed
-	case a.mode == noFit && a.reason != "":
-		return a.reason
-	}
-	return ReasonWaitingForQuota
-}
-
-// registerHints says what could turn the refusal into an admission.
-func (e *Engine) registerHints(c *equivClass, a *assignment) {
-	n := c.queue.node
-	if a.failed != nil {
-		for _, f := range c.queue.flavors() {
-			e.flavors[f].awaitNodes(c)
-		}
-	}
-	if a.futile || len(a.shape.groups) > 1 && c.queue.choice {
-		e.watch(c)
-		return
-	}
-	e.unwatch(c)
-	if a.shape.shrinks { // fewer pods may do: whatever is freed counts
-		for _, g := range c.queue.groups {
-			for _, f := range g.flavors {
-				for _, fr := range f.frs {
-					c.queue.waitFor(c, fr, math.MinInt64)
-				}
-			}
-		}
-		return
-	}
-	lastFlavor := int32(-1)
-	for _, m := range a.misses {
-		if m.reason == ReasonWaitingForQuota && m.flavor != lastFlavor {
-			lastFlavor = m.flavor // one lacking resource per flavor is enough to watch
-			need := n.available(m.fr, future) + m.amount
-			l := c.queue.waitFor(c, m.fr, need)
-			if e.monotone(a) {
-				l.refuse(need, c.refusedAt)
-			}
-		}
-	}
-}
-
-// monotone: where this request was refused, a larger one of its priority would be too.
-func (e *Engine) monotone(a *assignment) bool {
-	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.node.root.tree.policy == PolicyFIFO && !e.inCooldown(a.w) && !a.delayed && !a.retryNext && !a.futile &&
-		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
-}
-
-// flavors lists the queue's flavors.
-func (q *queue) flavors() []int32 {
-	var fls []int32
-	for _, g := range q.groups {
-		for _, f := range g.flavors {
-			if !slices.Contains(fls, f.flavor) {
-				fls = append(fls, f.flavor)
-			}
-		}
-	}
-	return fls
 }

@@ -1,11 +1,13 @@
 package admission
 
 import (
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/index"
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+	"github.com/elastic-ai/elastic/internal/admission/usage"
 )
 
 // Options are fixed for the life of an Engine. The zero value is Kueue's default behaviour.
@@ -14,21 +16,21 @@ type Options struct {
 	Policy CapacityPolicy
 	// FairStrategies are tried in order; empty means both of Kueue's.
 	FairStrategies []FairStrategy
-	// RequeueByCreation keeps a workload's place in line after a PodsReady timeout; otherwise
+	// RequeueByCreation leaves a workload's place in its queue as it is after a PodsReady timeout; otherwise
 	// its eviction time counts.
 	RequeueByCreation bool
 	// IgnoreUndeclared lets requests pass for resources that a queue does not list.
 	IgnoreUndeclared bool
-	// BlockUntilReady admits nobody while the pods of someone admitted are not ready
+	// BlockUntilReady admits nobody while the pods of an admitted workload are not ready
 	// (Workload.PodsReady), and so one workload at a time.
 	BlockUntilReady bool
 	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
 	Backfill bool
-	// EvictOnly admits and displaces nobody: another scheduler does. Those who may not go on are still evicted.
+	// EvictOnly admits and preempts nobody: another scheduler does. Workloads that may not go on are still evicted.
 	EvictOnly bool
-	// PreemptionDelay is how long a workload waits in line before it displaces others that run: room
-	// that comes free by itself in that time costs nobody's work. Those who have only just started are spared
-	// as long. 0 displaces at once.
+	// PreemptionDelay is how long a workload waits before it preempts others: quota that comes free by
+	// itself in that time costs nobody's work. Workloads that have only just started are safe as long (their
+	// minimum runtime). 0 preempts at once.
 	PreemptionDelay time.Duration
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
@@ -39,6 +41,8 @@ type Options struct {
 	UsageWeights  map[string]float64
 	// Format prints an amount in messages; nil prints as Kubernetes would.
 	Format func(resource string, amount int64) string
+
+	onPhase func(from, to phase) // tests hold changes of phase against transitions
 }
 
 // FairStrategy is a rule for preemption under fair sharing.
@@ -50,7 +54,18 @@ const (
 	LessThanInitialShare
 )
 
-// Engine decides who may run. It is not safe for concurrent use.
+// Engine decides which workloads may run. It is not safe for concurrent use.
+//
+// What is computed from state notes the counters it depends on, and is void once they differ:
+//
+//	counter                counts                            makes void
+//	decision               decisions                         marks, queueingHint, preemptible: time has passed
+//	capacity               changes of nodes and flavors      nominations of all trees
+//	demandChanges          classes that came or went         queueingHint
+//	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill
+//	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
+//	tree.improvements      changes that may help a class     refusals
+//	queue.reservedChanges  changes of queue.quotaReserved    preemptible
 type Engine struct {
 	opts Options
 	at   time.Time // of the decision under way
@@ -58,12 +73,13 @@ type Engine struct {
 	resources     []string
 	byName        []int32 // resources in order of their names
 	resourceIndex map[string]int32
-	frs           []flavorResource
-	frIndex       map[flavorResource]int32
+	frs           []quota.FlavorResource
+	frIndex       map[quota.FlavorResource]int32
+	usageRules    usage.Rules
 
 	flavors     []*flavor
 	flavorIndex map[string]int32
-	cohorts     map[string]*node
+	cohorts     map[string]*treeNode
 	cohortSpecs map[string]Cohort
 	queues      map[string]*queue
 	locals      map[Key]*localQueue
@@ -71,73 +87,73 @@ type Engine struct {
 	workloads   map[Key]*workload
 	shapes      map[string]*requestShape
 
-	trees             []*tree
-	relink            bool          // cohorts or queues changed: link the trees before going on
-	work              []*tree       // trees in which something may be decided
-	unsorted          bool          // work grew
-	again             []*tree       // in which somebody waits with a claim, or keeps room: the next decision may give it more or better
-	retryNext         []*equivClass // refused for what holds in this decision only: they look again in the next
-	review            []*workload
-	timers            heap[timer]
-	byUsage           []*queue               // whose order follows usage
-	notesAt           time.Time              // when usage is noted next; zero: to be seen
-	evicting          map[*workload]struct{} // holders on their way out
-	unresolvedVictims []*workload            // of those, who has yet to be joined to the one it leaves for
-	toNominate        []*workload            // who may have to be given its claim
-	unready           int                    // holders whose pods are awaited under BlockUntilReady
+	trees     []*tree
+	relink    bool          // cohorts or queues changed: link the trees before going on
+	work      []*tree       // trees in which something may be decided
+	unsorted  bool          // work grew
+	again     []*tree       // with nominations or reservations that the next decision may improve
+	retryNext []*equivClass // refused for what holds in this decision only
+	review    []*workload
+	timers    index.Heap[timer]
+	byUsage   []*queue  // whose order follows usage
+	notesAt   time.Time // when usage is noted next; zero: to be seen
+	unready   int       // admitted workloads whose pods are awaited under BlockUntilReady
 
+	evicting          map[*workload]struct{}
+	unresolvedVictims []*workload // victims whose preemptor is known by UID only
+	toNominate        []*workload // workloads that may have to be nominated
+
+	tx            quota.Txn // tentative changes of usage and nodes; empty between evaluations
+	shares        quota.Shares
 	scratch       scratch
 	plan          Plan
 	decision      uint64
-	treesMade     uint64 // trees made so far
-	searches      uint64
-	capacity      uint64 // counts changes of nodes and flavors
-	demandChanges uint64 // counts changes of what lines ask for
-	volatiles     int    // classes listed in queue.fickle
+	capacity      uint64
+	treesMade     uint64
+	demandChanges uint64
+	searches      uint64 // numbers searches for victims under fair sharing
+	volatiles     int    // classes listed in queue.volatile
 	evals         int64  // workloads evaluated, for tests of how little work is done
-	revokes       int64  // admissions taken back in the decision that made them
-}
-
-type flavorResource struct {
-	flavor, resource int32
+	revokes       int64  // admissions revoked in the decision that made them
 }
 
 // workload is a Workload with where it stands.
 type workload struct {
-	spec       Workload
-	local      *localQueue
-	localPos   int
-	queue      *queue
-	order      int64 // its time in line
-	reservedAt int64 // when it got its quota
+	spec     Workload
+	phase    phase
+	in       marks
+	local    *localQueue
+	localPos int
+	queue    *queue
+	order    int64 // its age, for the queue's order
+	timer    time.Time
+	reviewed bool // listed in Engine.review
 
-	class          *equivClass // while in line
-	pos            int
-	nominatedUsage []amount // room it waits for
-	nomination     *assignment
-	hasQuota       bool
-	usage          []amount // quota held
-	podsAwaited    bool     // counted in Engine.unready
-	evicting       bool     // evicting: counted now, not in the future
-	assumed        bool     // admitted by us, not yet confirmed
-	admitted       uint64   // decision in which we admitted it
-	reported       Reason
-	published      Reason // what the last plan that said something told it
-	heldBackWhy    string // message of why it is not even in line
-	reviewed       bool   // listed in Engine.review
-	timer          time.Time
-	gone           bool
-	preemptedIn    uint64 // decision in which someone who runs was displaced for it: it keeps what it got in it
-	overriddenIn   uint64 // decision in which its claim was set aside; at most once in each
-	cooldownIn     uint64 // decision in which another queue took its admission back
+	// Pending.
+	class       *equivClass
+	pos         int    // in class.members
+	heldBackWhy string // message of why it is held back
+	reported    Reason // what it was told last in this decision
+	published   Reason // what the last plan that said something told it
 
-	preemptor        *workload   // the one it was preempted for
-	victimGone       bool        // it has let go for it
-	countedAgain     bool        // leaving, and taken to stay while claims are given
-	preemptorUID     string      // the UID of that one, when it was looked for
-	victims          []*workload // who is leaving for it
-	victimsGone      int         // how many have let go for it, and are in line again
-	awaitsNomination bool        // listed in Engine.heirs or tree.heirs
+	// Nominated.
+	nominatedUsage   []quota.Amount // counted in the future
+	nomination       *assignment
+	awaitsNomination bool        // listed in Engine.toNominate or tree.toNominate
+	victims          []*workload // being evicted for it
+	victimsGone      int         // how many were, and are pending again
+
+	// With quota reserved.
+	usage       []quota.Amount
+	reservedAt  int64
+	assumed     bool // admitted by us, not yet confirmed
+	podsAwaited bool // counted in Engine.unready
+
+	// Evicted.
+	preemptor    *workload // for whom
+	preemptorUID string    // whose UID was looked for
+	victimGone   bool      // it gave its quota back
+	countedAgain bool      // evicting, and counted in the future while nominations are rebuilt
 }
 
 type localQueue struct {
@@ -145,7 +161,7 @@ type localQueue struct {
 	exists  bool
 	queue   *queue
 	members []*workload
-	usage   usageHistory
+	usage   usage.History
 	share   float64 // its weighted usage as of this decision
 }
 
@@ -160,9 +176,9 @@ func New(o Options) *Engine {
 	e := &Engine{
 		opts:          o,
 		resourceIndex: map[string]int32{},
-		frIndex:       map[flavorResource]int32{},
+		frIndex:       map[quota.FlavorResource]int32{},
 		flavorIndex:   map[string]int32{},
-		cohorts:       map[string]*node{},
+		cohorts:       map[string]*treeNode{},
 		cohortSpecs:   map[string]Cohort{},
 		queues:        map[string]*queue{},
 		locals:        map[Key]*localQueue{},
@@ -171,6 +187,8 @@ func New(o Options) *Engine {
 		shapes:        map[string]*requestShape{},
 		evicting:      map[*workload]struct{}{},
 	}
+	e.tx.Nodes = o.Placer
+	e.usageRules = usage.Rules{HalfLife: o.UsageHalfLife, Sampling: o.UsageSampling}
 	e.resource(Pods)
 	return e
 }
@@ -183,6 +201,7 @@ func (e *Engine) resource(name string) int32 {
 	if !ok {
 		i = int32(len(e.resources))
 		e.resources = append(e.resources, name)
+		e.usageRules.Scale = append(e.usageRules.Scale, usageScale(name))
 		e.resourceIndex[name] = i
 		at, _ := slices.BinarySearchFunc(e.byName, name, func(r int32, name string) int { return strings.Compare(e.resources[r], name) })
 		e.byName = slices.Insert(e.byName, at, i)
@@ -202,7 +221,7 @@ func (e *Engine) flavor(name string) int32 {
 }
 
 func (e *Engine) intern(flavor, resource string) int32 {
-	k := flavorResource{e.flavor(flavor), e.resource(resource)}
+	k := quota.FlavorResource{Flavor: e.flavor(flavor), Resource: e.resource(resource)}
 	i, ok := e.frIndex[k]
 	if !ok {
 		i = int32(len(e.frs))
@@ -217,9 +236,9 @@ func (e *Engine) queue(name string) *queue {
 	q := e.queues[name]
 	if q == nil {
 		q = &queue{name: name, classes: map[string]*equivClass{}, reservedChanges: 1}
-		q.node = &node{name: name, queue: q, weight: 1}
-		q.node.root = q.node
-		q.node.tree = e.newTree(q.node)
+		q.at = newTreeNode(name, q)
+		q.node, q.at.tree = q.at.Node, e.newTree(q.at)
+		q.tree = q.at.tree
 		e.queues[name] = q
 		e.relink = true
 	}
@@ -233,210 +252,4 @@ func (e *Engine) localQueue(k Key) *localQueue {
 		e.locals[k] = l
 	}
 	return l
-}
-
-// Queues, cohorts and flavors.
-
-// Objects are reported again for changes that are none to us, their status above
-// all; those must cost nothing.
-
-func (ev CohortChanged) apply(e *Engine) {
-	if was, ok := e.cohortSpecs[ev.Cohort.Name]; ok && reflect.DeepEqual(was, ev.Cohort) {
-		return
-	}
-	n := e.cohort(ev.Cohort.Name)
-	e.cohortSpecs[ev.Cohort.Name] = ev.Cohort
-	if ev.Cohort.Parent != "" {
-		e.cohort(ev.Cohort.Parent)
-	}
-	n.weight = weight(ev.Cohort.FairWeight)
-	e.setQuotas(n, ev.Cohort.Groups)
-	n.changed, e.relink = true, true
-}
-
-func (ev CohortGone) apply(e *Engine) {
-	n := e.cohorts[ev.Name]
-	if n == nil {
-		return
-	}
-	delete(e.cohortSpecs, ev.Name)
-	n.weight = 1
-	e.setQuotas(n, nil)
-	n.changed, e.relink = true, true
-}
-
-func (ev QueueChanged) apply(e *Engine) {
-	q := e.queue(ev.Queue.Name)
-	if q.exists && reflect.DeepEqual(q.spec, ev.Queue) {
-		return
-	}
-	afs := q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
-	q.spec, q.exists = ev.Queue, true
-	if ev.Queue.Cohort != "" {
-		e.cohort(ev.Queue.Cohort)
-	}
-	q.node.weight = weight(ev.Queue.FairWeight)
-	e.setQuotas(q.node, ev.Queue.Groups)
-	q.compileGroups(e)
-	q.node.changed, e.relink = true, true
-	e.requeueMembers(q, afs)
-}
-
-func (ev QueueGone) apply(e *Engine) {
-	q := e.queues[ev.Name]
-	if q == nil {
-		return
-	}
-	q.node.root.tree.dropNominations(e)
-	q.node.root.changed = true // those left behind may use what it lends no more, or what it used
-	q.spec, q.exists = Queue{Name: ev.Name}, false
-	e.setQuotas(q.node, nil)
-	q.compileGroups(e)
-	q.node.parent, q.node.root = nil, q.node
-	q.node.tree = e.newTree(q.node)
-	e.relink = true
-	e.requeueMembers(q, true)
-	e.dropUnused(q)
-}
-
-// dropUnused forgets a queue that nobody describes, names or uses.
-func (e *Engine) dropUnused(q *queue) {
-	if !q.exists && len(q.locals) == 0 && len(q.quotaReserved) == 0 {
-		delete(e.queues, q.name)
-	}
-}
-
-func weight(w *float64) float64 {
-	if w == nil {
-		return 1
-	}
-	return *w
-}
-
-// requeueMembers looks again at everything in a queue whose settings changed.
-func (e *Engine) requeueMembers(q *queue, reclass bool) {
-	for _, l := range q.locals {
-		for _, w := range l.members {
-			if !w.hasQuota {
-				if reclass && w.class != nil {
-					e.dequeue(w)
-				}
-				e.enqueueOrHoldBack(w)
-			}
-		}
-	}
-	for _, w := range q.quotaReserved {
-		e.reviewLater(w)
-	}
-}
-
-func (ev LocalQueueChanged) apply(e *Engine) {
-	l := e.localQueue(ev.LocalQueue.Key)
-	spec := ev.LocalQueue
-	spec.Consumed, spec.ConsumedAt = l.spec.Consumed, l.spec.ConsumedAt
-	if l.exists && reflect.DeepEqual(l.spec, spec) {
-		return
-	}
-	l.exists = true
-	l.setQueue(e.queue(ev.LocalQueue.Queue))
-	l.spec = ev.LocalQueue
-	l.usage.seed(e, ev.LocalQueue)
-	e.notesAt = time.Time{}
-	e.requeueLocal(l)
-}
-
-func (ev LocalQueueGone) apply(e *Engine) {
-	l := e.locals[ev.Key]
-	if l == nil {
-		return
-	}
-	l.exists = false
-	l.spec = LocalQueue{Key: ev.Key}
-	l.usage.forget()
-	e.requeueLocal(l)
-	q := l.queue
-	l.setQueue(nil)
-	if q != nil {
-		e.dropUnused(q)
-	}
-	if len(l.members) == 0 {
-		delete(e.locals, ev.Key)
-	}
-}
-
-func (l *localQueue) setQueue(q *queue) {
-	if l.queue == q {
-		return
-	}
-	if l.queue != nil {
-		i := slices.Index(l.queue.locals, l)
-		l.queue.locals = slices.Delete(l.queue.locals, i, i+1)
-	}
-	l.queue = q
-	if q != nil {
-		q.locals = append(q.locals, l)
-	}
-}
-
-func (e *Engine) requeueLocal(l *localQueue) {
-	for _, w := range l.members {
-		if w.hasQuota {
-			e.reviewLater(w)
-		} else {
-			e.enqueueOrHoldBack(w)
-		}
-	}
-}
-
-func (ev FlavorChanged) apply(e *Engine) { e.changeFlavor(ev.Flavor, true) }
-
-func (ev FlavorGone) apply(e *Engine) { e.changeFlavor(Flavor{Name: ev.Name}, false) }
-
-func (e *Engine) changeFlavor(spec Flavor, exists bool) {
-	i := e.flavor(spec.Name)
-	f := e.flavors[i]
-	if f.exists == exists && reflect.DeepEqual(f.spec, spec) {
-		return
-	}
-	f.spec, f.exists = spec, exists
-	f.version++
-	e.capacity++
-	for _, q := range e.queues { // waking is per queue; the order does not matter
-		if q.usesFlavor(i) {
-			q.requeueAll(e)
-		}
-	}
-}
-
-func (ev NamespaceChanged) apply(e *Engine) {
-	if was, ok := e.namespaces[ev.Name]; ok && maps.Equal(was, ev.Labels) {
-		return
-	}
-	e.namespaces[ev.Name] = ev.Labels
-	e.requeueNamespace(ev.Name)
-}
-
-func (ev NamespaceGone) apply(e *Engine) {
-	delete(e.namespaces, ev.Name)
-	e.requeueNamespace(ev.Name)
-}
-
-func (e *Engine) requeueNamespace(name string) {
-	for k, l := range e.locals { // placing pending workloads is per workload; the order does not matter
-		if k.Namespace == name {
-			e.requeueLocal(l)
-		}
-	}
-}
-
-func (ev CapacityChanged) apply(e *Engine) {
-	e.capacity++
-	if len(ev.Flavors) == 0 {
-		for _, f := range e.flavors {
-			e.requeueForNodes(f)
-		}
-	}
-	for _, name := range ev.Flavors {
-		e.requeueForNodes(e.flavors[e.flavor(name)])
-	}
 }

@@ -3,9 +3,12 @@ package admission
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
 // Explanation is why one workload is where it is.
@@ -129,6 +132,9 @@ func (e *Engine) appendMiss(b []byte, m *miss) []byte {
 	return b
 }
 
+// noDecision is a number that no decision has: what the last one admitted is not open to question any more.
+const noDecision = math.MaxUint64
+
 // Explain tells why a workload is where it is at the given time. Nothing changes by asking.
 func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	x := Explanation{Workload: k, State: StateUnknown}
@@ -137,29 +143,28 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 		return x
 	}
 	e.rebuild()
-	was := e.at
-	e.at = at
-	e.decision++ // what the last decision admitted is not open to question any more
-	defer func() { e.at = was }()
+	at0, decision, evals := e.at, e.decision, e.evals
+	e.at, e.decision = at, noDecision
+	defer func() { e.at, e.decision, e.evals = at0, decision, evals }()
 	if q := w.queue; q != nil {
 		x.Queue = q.name
 	} else if w.local.queue != nil {
 		x.Queue = w.local.queue.name
 	}
-	switch {
-	case w.hasQuota && w.evicting:
+	switch w.phase {
+	case phaseEvicting:
 		x.State = StateEvicting
-	case w.hasQuota:
+	case phaseReserved:
 		x.State = StateReserved
-	case w.nominatedUsage != nil:
-		e.explainClaim(&x, w)
-	case w.class == nil:
+	case phaseNominated:
+		e.explainNominated(&x, w)
+	case phasePending:
+		e.explainPending(&x, w)
+	default:
 		x.State = StateHeldBack
 		x.Reason, x.Message = e.heldBack(w, w.local.queue)
-	default:
-		e.explainPending(&x, w)
 	}
-	if w.queue != nil && !w.hasQuota {
+	if w.waits() {
 		x.Position, x.Ahead = w.queue.position(w)
 		x.StartsAt = e.forecast(w, at)
 	}
@@ -175,11 +180,11 @@ func (e *Engine) Consider(spec Workload, at time.Time) Explanation {
 	return x
 }
 
-// explainClaim: the room is being made; who is still in it?
-func (e *Engine) explainClaim(x *Explanation, w *workload) {
+// explainNominated: the room is being made; who is still in it?
+func (e *Engine) explainNominated(x *Explanation, w *workload) {
 	x.State, x.Reason = StateNominated, ReasonWaitingForPreemptedWorkloads
 	for v := range e.evicting {
-		if v.queue.node.root == w.queue.node.root && v.usesAny(w.nominatedUsage) {
+		if v.queue.tree == w.queue.tree && v.usesAny(w.nominatedUsage) {
 			x.Blockers = append(x.Blockers, v.blocker(""))
 		}
 	}
@@ -193,11 +198,10 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	x.State = StatePending
 	a := e.newAssignment()
 	defer e.recycle(a)
-	evals := e.evals
-	e.shiftReservation(w.class, -1)
-	defer e.shiftReservation(w.class, 1)
-	e.evaluate(w, w.class.shape, a)
-	defer func() { e.evals = evals }()
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.tx.Sub(w.queue.node, w.class.reservation, quota.Future)
+	e.evaluate(w, w.class.shape, a, asIs)
 	for _, v := range a.victims {
 		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
 	}
@@ -213,9 +217,9 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		}
 		return
 	}
-	x.Reason, x.Message = a.refusal(), e.message(a)
-	if a.delayed && e.wouldPreempt(w) {
-		x.Suggestions = append(x.Suggestions, "waiting until "+a.until.Format(time.RFC3339)+", when it may displace others")
+	x.Reason, x.Message = a.refusalReason(), e.message(a)
+	if a.refused.by(rulesOfTime) && e.wouldPreempt(w) {
+		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may displace others")
 	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])
@@ -231,7 +235,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 func (e *Engine) wouldPreempt(w *workload) bool {
 	a := e.newAssignment()
 	defer e.recycle(a)
-	e.evaluateAfterDelay(w, w.class.shape, a)
+	e.evaluate(w, w.class.shape, a, afterDelay)
 	return len(a.victims) > 0
 }
 
@@ -253,24 +257,24 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 		x.Suggestions = append(x.Suggestions, "quota or a borrowing limit of at least "+e.opts.Format(miss.Resource, m.asked+m.amount)+" "+
 			miss.Resource+" in flavor "+miss.Flavor+" for queue "+w.queue.name)
 	default:
-		miss.At = m.at.name
+		miss.At = m.at.Name
 		kind := "cohort "
-		if m.at.queue != nil {
+		if m.at.Leaf {
 			kind = "queue "
 		} else {
 			miss.AtCohort = true
 		}
-		x.Suggestions = append(x.Suggestions, what+" more quota, or as much given back, at "+kind+m.at.name)
-		e.explainBlockers(x, m)
+		x.Suggestions = append(x.Suggestions, what+" more quota, or as much given back, at "+kind+m.at.Name)
+		e.explainBlockers(x, w, m)
 	}
 	x.Missing = append(x.Missing, miss)
 }
 
 // explainBlockers lists who holds what is missing below the node it is missing at, largest first.
-func (e *Engine) explainBlockers(x *Explanation, m *miss) {
+func (e *Engine) explainBlockers(x *Explanation, w *workload, m *miss) {
 	var list []*workload
-	for _, q := range m.at.root.tree.queues {
-		if q.node.under(m.at) {
+	for _, q := range w.queue.tree.queues {
+		if q.node.Under(m.at) {
 			for _, v := range q.quotaReserved {
 				if v.uses([]int32{m.fr}) && !slices.ContainsFunc(x.Blockers, func(b Blocker) bool { return b.Workload == v.spec.Key }) {
 					list = append(list, v)
@@ -278,7 +282,9 @@ func (e *Engine) explainBlockers(x *Explanation, m *miss) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(amountOf(b.usage, m.fr), amountOf(a.usage, m.fr)) })
+	slices.SortStableFunc(list, func(a, b *workload) int {
+		return cmp.Compare(quota.AmountOf(b.usage, m.fr), quota.AmountOf(a.usage, m.fr))
+	})
 	for _, v := range list {
 		if len(x.Blockers) == explainLimit {
 			return
@@ -294,9 +300,9 @@ func (w *workload) blocker(rule Reason) Blocker {
 	return Blocker{Workload: w.spec.Key, Queue: w.queue.name, Priority: w.spec.Priority, Rule: rule}
 }
 
-func (w *workload) usesAny(list []amount) bool {
+func (w *workload) usesAny(list []quota.Amount) bool {
 	for _, u := range list {
-		if amountOf(w.usage, u.fr) > 0 {
+		if quota.AmountOf(w.usage, u.FR) > 0 {
 			return true
 		}
 	}

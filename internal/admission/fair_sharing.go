@@ -1,146 +1,80 @@
 package admission
 
-import "math"
+import "github.com/elastic-ai/elastic/internal/admission/quota"
 
-// share is the weighted dominant share of a node: the largest part, over the
-// resources, of what its cohort could lend that the node has taken.
-type share struct {
-	ratio     float64 // unweighted
-	weight    float64
-	borrowing bool
-}
-
-func (s share) value() float64 {
-	if s.ratio == 0 {
-		return 0
-	}
-	if s.weight == 0 {
-		return math.Inf(1)
-	}
-	return s.ratio / s.weight
-}
-
-// compare orders shares; among those who borrow on no weight at all, the ratio decides.
-func (s share) compare(o share) int {
-	a, b := s.value(), o.value()
-	if math.IsInf(a, 1) && math.IsInf(b, 1) {
-		a, b = s.ratio, o.ratio
-	}
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// share computes a node's share in the future tree.
-func (e *Engine) share(n *node) share {
-	s := share{weight: n.weight}
-	if n.parent == nil {
-		return s
-	}
-	all := n.root.tree.policy == PolicyMaxMin
-	taken := e.scratch.taken[:0]
-	for range e.resources {
-		taken = append(taken, 0)
-	}
-	e.scratch.taken = taken
-	for fr := range n.cells {
-		c := &n.cells[fr]
-		over := c.use[future] - c.subtree
-		if over > 0 {
-			s.borrowing = true
-		}
-		if all {
-			over = c.use[future]
-		}
-		if over > 0 {
-			taken[e.frs[fr].resource] += over
-		}
-	}
-	for r, v := range taken {
-		if lend := n.parent.lendable[r]; v > 0 && lend > 0 {
-			s.ratio = max(s.ratio, float64(v)*1000/float64(lend))
-		}
-	}
-	return s
+// share is a node's share in the future.
+func (e *Engine) share(t *tree, n *quota.Node) quota.Share {
+	return e.shares.Of(n, e.frs, t.policy == PolicyMaxMin)
 }
 
 // contender is the entry a subtree sends into the tournament, with the share
 // the subtree would have if it won.
 type contender struct {
 	entry *assignment
-	share share
+	share quota.Share
 	over  bool // the subtree would borrow something the entry asks for
 }
 
-// processFairly settles entries one by one, each time the one whose admission
-// leaves the lowest share at every level on the way up. Its queue then sends the next.
+// processFairly processes entries one by one, each time the one whose admission leaves the lowest
+// share at every level on the way up. Its queue then sends the next.
 func (e *Engine) processFairly(t *tree, entries []*assignment) {
 	for _, a := range entries {
-		a.w.queue.node.cand = contender{entry: a}
-		e.weigh(a.w.queue.node)
+		a.w.queue.at.contender = contender{entry: a}
+		e.weigh(t, a.w.queue.at)
 	}
-	e.rank(t.root)
-	for t.root.cand.entry != nil {
-		a := t.root.cand.entry
+	e.electBelow(t, t.root)
+	for t.root.contender.entry != nil {
+		a := t.root.contender.entry
 		q := a.w.queue
 		if a.version == t.version || e.refresh(t, a) {
 			e.process(a)
 		}
 		e.recycle(a)
-		q.node.cand = contender{entry: e.nextEntry(t, q)}
-		e.weigh(q.node)
-		for n := q.node.parent; n != nil; n = n.parent {
-			e.elect(n)
+		q.at.contender = contender{entry: e.nextEntry(t, q)}
+		e.weigh(t, q.at)
+		for n := q.node.Parent; n != nil; n = n.Parent {
+			e.elect(t, t.at(n))
 		}
 	}
 }
 
-func (e *Engine) rank(n *node) {
-	for _, ch := range n.children {
-		if ch.queue == nil {
-			e.rank(ch)
-		}
+// electBelow elects in all cohorts of a subtree, from the bottom up.
+func (e *Engine) electBelow(t *tree, n *treeNode) {
+	if n.queue != nil {
+		return
 	}
-	if n.queue == nil {
-		e.elect(n)
+	for _, ch := range n.Children {
+		e.electBelow(t, t.at(ch))
 	}
+	e.elect(t, n)
 }
 
 // elect picks the best of a cohort's children and weighs the cohort with it.
-func (e *Engine) elect(n *node) {
-	n.cand = contender{}
-	for _, ch := range n.children {
-		if ch.cand.entry != nil && (n.cand.entry == nil || ch.cand.before(&n.cand)) {
-			n.cand = ch.cand
+func (e *Engine) elect(t *tree, n *treeNode) {
+	n.contender = contender{}
+	for _, ch := range n.Children {
+		if c := &t.at(ch).contender; c.entry != nil && (n.contender.entry == nil || c.before(&n.contender)) {
+			n.contender = *c
 		}
 	}
-	e.weigh(n)
+	e.weigh(t, n)
 }
 
 // weigh computes the share a node would have with its contender admitted.
-func (e *Engine) weigh(n *node) {
-	a := n.cand.entry
-	if a == nil {
+func (e *Engine) weigh(t *tree, n *treeNode) {
+	c := &n.contender
+	if c.entry == nil {
 		return
 	}
-	q := a.w.queue.node
-	for _, u := range a.usage {
-		q.add(u.fr, u.v, future)
-	}
-	n.cand.share = e.share(n)
-	n.cand.over = false
-	for _, u := range a.usage {
-		if n.parent != nil && n.borrowing(u.fr, 0, future) {
-			n.cand.over = true
+	mark := e.tx.Checkpoint()
+	e.tx.Add(c.entry.w.queue.node, c.entry.usage, quota.Future)
+	c.share, c.over = e.share(t, n.Node), false
+	for _, u := range c.entry.usage {
+		if n.Parent != nil && n.Borrowing(u.FR, 0, quota.Future) {
+			c.over = true
 		}
 	}
-	for _, u := range a.usage {
-		q.add(u.fr, -u.v, future)
-	}
+	e.tx.Rollback(mark)
 }
 
 // before: who does not borrow first, then the lower share, then priority and age.
@@ -148,7 +82,7 @@ func (c *contender) before(o *contender) bool {
 	if c.over != o.over {
 		return !c.over
 	}
-	if x := c.share.compare(o.share); x != 0 {
+	if x := c.share.Compare(o.share); x != 0 {
 		return x < 0
 	}
 	return queueOrder(c.entry.w, o.entry.w) < 0

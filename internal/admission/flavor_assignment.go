@@ -2,7 +2,8 @@ package admission
 
 import (
 	"slices"
-	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
 // mode says what has to happen before a flavor can be used; higher is better.
@@ -10,47 +11,69 @@ type mode uint8
 
 const (
 	noFit        mode = iota
-	noCandidates      // preemption would be allowed, but there is nobody to displace
-	preempt           // by displacing workloads of the same queue
-	reclaim           // by displacing workloads of other queues only
-	deferred          // once those already leaving have left
+	noCandidates      // preemption would be allowed, but there is nobody to preempt
+	preempt           // by preempting workloads of the same queue
+	reclaim           // by preempting workloads of other queues only
+	deferred          // once workloads that are being evicted have left
 	fit
 )
 
-// assignment is a try to give a workload its flavors.
+// evalMode says under which assumptions a workload is evaluated.
+type evalMode uint8
+
+const (
+	asIs       evalMode = iota // as a decision would now
+	fitOnly                    // without preempting anyone or overriding nominations
+	afterDelay                 // as if preemption delays and minimum runtimes were over
+)
+
+// assignment is an attempt to give a workload its flavors.
 type assignment struct {
-	w                 *workload
-	shape             *requestShape
-	key               string // of the class, kept with a claim
-	mode              mode
-	borrow            int // how far up the quota comes from; 0: the queue's own
-	counts            []int32
-	flavors           [][]int32 // by pod set, parallel to shape.requests; -1: needs none
-	usage             []amount
-	need              []int32 // flavor-resources that preemption must free
-	misses            []miss
-	reason            Reason
-	victims           []victim
-	placed            any
-	version           uint64 // of the tree when this was computed
-	partial           bool
-	backfill          bool
-	yields            bool      // it would borrow what another queue's own can use
-	cooldown          bool      // preempted too lately to displace anyone in other queues
-	delayed           bool      // too new in line to displace anyone who runs, or they have only just started
-	until             time.Time // patient no longer than this
-	lacksReservedOnly bool      // it lacks only what is kept for others
-	reservation       []amount  // in both cases, what is free of the room it will have
-	retryNext         bool      // someone it could displace keeps its place in this decision
-	futile            bool      // it could displace someone, who would only come back
-	lacksNodes        bool      // it has quota, and lacks nodes
-	avoid             []int32   // flavors whose nodes had no room
-	failed            *Refusal
-	joint             bool        // picks says which flavors to try
-	floor             mode        // the least that will do for each, then
-	picks             []pick      // by choice, in the order of choosing
-	point             int         // choices made
-	overrides         []*workload // claims of lower rank that it sets aside
+	w       *workload
+	shape   *requestShape
+	how     evalMode
+	key     string // of the class, stored with a nomination
+	mode    mode
+	borrow  int // how far up the quota comes from; 0: the queue's nominal quota
+	counts  []int32
+	flavors [][]int32 // by pod set, parallel to shape.requests; -1: needs none
+	usage   []quota.Amount
+	need    []int32 // flavor-resources that preemption must free
+	misses  []miss
+	reason  Reason
+	placed  any
+	version uint64 // of the tree when this was computed
+
+	partial   bool
+	backfill  bool
+	victims   []victim
+	overrides []*workload // nominations that it overrides
+
+	refused           refusal
+	failed            *Refusal       // the Placer's
+	lacksReservedOnly bool           // it would fit without reservations for others
+	lacksNodes        bool           // it has quota, and lacks nodes
+	reservation       []quota.Amount // what is free of the quota it will have
+
+	avoid []int32 // flavors whose nodes had no capacity
+	joint bool    // picks says which flavors to try
+	floor mode    // the least that will do for each, then
+	picks []pick  // by choice, in the order of choosing
+	point int     // choices made
+}
+
+// admissible: it can be admitted, at once or after others have left.
+func (a *assignment) admissible() bool {
+	return !a.refused.by(ruleYields) && (a.mode >= deferred || len(a.victims) > 0)
+}
+
+func (a *assignment) fits(k quota.View) bool {
+	for _, u := range a.usage {
+		if !a.w.queue.node.Fits(u.FR, u.V, k) {
+			return false
+		}
+	}
+	return true
 }
 
 // miss is one thing that stood in the way.
@@ -60,10 +83,10 @@ type miss struct {
 	flavor   int32
 	resource int32
 	fr       int32
-	amount   int64 // how much more is needed, or was asked for
-	asked    int64 // by earlier pod sets (ExceedsMaxQuota)
-	limit    int64 // what there is at most (ExceedsMaxQuota)
-	at       *node // where it is missing
+	amount   int64       // how much more is needed, or was asked for
+	asked    int64       // by earlier pod sets (ExceedsMaxQuota)
+	limit    int64       // what there is at most (ExceedsMaxQuota)
+	at       *quota.Node // where it is missing
 	text     string
 }
 
@@ -102,9 +125,9 @@ func (f *Fungibility) tryNext(g flavorFit) bool {
 	return false
 }
 
-func (a *assignment) reset(w *workload, s *requestShape) {
+func (a *assignment) reset(w *workload, s *requestShape, how evalMode) {
 	*a = assignment{
-		w: w, shape: s, mode: fit,
+		w: w, shape: s, how: how, mode: fit,
 		counts:  append(a.counts[:0], s.counts...),
 		flavors: a.flavors[:0],
 		usage:   a.usage[:0], need: a.need[:0], misses: a.misses[:0],
@@ -187,7 +210,7 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 			}
 			fl = append(fl, chosen[j])
 			if v := r.v * int64(a.counts[id]); v > 0 {
-				a.usage = addAmount(a.usage, e.frIndex[flavorResource{chosen[j], r.resource}], v)
+				a.usage = quota.AddAmount(a.usage, e.frIndex[quota.FlavorResource{Flavor: chosen[j], Resource: r.resource}], v)
 			}
 		}
 		a.flavors[id] = fl
@@ -243,7 +266,7 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []podRequest, 
 		chosen[i] = f.flavor
 		if best.mode < deferred {
 			fr := f.frs[slices.Index(grp.resources, t.resource)]
-			if !q.node.fits(fr, amountOf(a.usage, fr)+t.v, future) && !slices.Contains(a.need, fr) {
+			if !q.node.Fits(fr, quota.AmountOf(a.usage, fr)+t.v, quota.Future) && !slices.Contains(a.need, fr) {
 				a.need = append(a.need, fr)
 			}
 		}
@@ -286,28 +309,28 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 // tryQuota rates one flavor-resource for v more, next to what earlier pod sets take.
 func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice bool) (flavorFit, Reason) {
 	n := a.w.queue.node
-	c := &n.cells[fr]
-	used := amountOf(a.usage, fr)
+	c := &n.Cells[fr]
+	used := quota.AmountOf(a.usage, fr)
 	val := used + v
 	key := e.frs[fr]
-	if val > c.max {
-		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr,
-			amount: v, asked: used, limit: c.max})
+	if val > c.Max {
+		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr,
+			amount: v, asked: used, limit: c.Max})
 		return flavorFit{noFit, 0}, ReasonExceedsMaxQuota
 	}
-	level, inside := n.borrowLevel(fr, val, now)
-	at, _ := n.blocked(fr, val, future)
+	level, inside := n.BorrowLevel(fr, val, quota.Now)
+	at, _ := n.Blocked(fr, val, quota.Future)
 	if at == nil {
-		at, short := n.blocked(fr, val, now)
+		at, short := n.Blocked(fr, val, quota.Now)
 		if at == nil {
 			return flavorFit{fit, level}, ""
 		}
-		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: short, at: at})
-		level, _ = n.borrowLevel(fr, val, future)
+		a.miss(miss{reason: ReasonWaitingForPreemptedWorkloads, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr, amount: short, at: at})
+		level, _ = n.BorrowLevel(fr, val, quota.Future)
 		return flavorFit{deferred, level}, ""
 	}
-	a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.flavor, resource: key.resource, fr: fr, amount: val - n.available(fr, future), at: at})
-	if c.nominal < val && !inside && !e.mayPreemptWhileBorrowing(a.w.queue) {
+	a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr, amount: val - n.Available(fr, quota.Future), at: at})
+	if c.Nominal < val && !inside && !e.mayPreemptWhileBorrowing(a.w.queue) {
 		return flavorFit{noFit, level}, ReasonWaitingForQuota
 	}
 	got := e.prospect(a, fr, val, level, choice)

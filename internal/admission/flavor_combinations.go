@@ -36,19 +36,19 @@ func (e *Engine) assignJointly(a *assignment) {
 		if a.mode >= floor || floor == deferred && a.mode > noCandidates && (fung.PreemptStay || fung.PreferPreemption) {
 			continue
 		}
-		b.reset(a.w, a.shape)
+		b.reset(a.w, a.shape, a.how)
 		copy(b.counts, a.counts)
 		b.avoid = append(b.avoid, a.avoid...)
 		b.joint, b.floor = true, floor
 		for more := true; more && tries > 0; tries-- {
 			if e.assignGroups(b); b.mode != noFit {
-				e.adopt(a, b, a.partial)
-				a.noteLater(b)
+				a.adopt(b, a.partial)
+				a.refused.merge(b.refused)
 				return
 			}
 			more = b.advance()
 		}
-		a.noteLater(b)
+		a.refused.merge(b.refused)
 	}
 }
 

@@ -4,63 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// trial changes usage for the sake of a question and takes it back.
-type trial struct {
-	ops []trialOp
-}
-
-type trialOp struct {
-	n    *node
-	a    amount
-	both bool // now and future; else now only
-}
-
-// add counts usage in both trees (sign 1), or takes it off (-1).
-func (t *trial) add(q *queue, usage []amount, sign int64) {
-	for _, u := range usage {
-		op := trialOp{q.node, amount{u.fr, sign * u.v}, true}
-		op.do(1)
-		t.ops = append(t.ops, op)
-	}
-}
-
-// leave lets someone go whom the future does not count any more.
-func (t *trial) leave(w *workload) {
-	for _, u := range w.usage {
-		op := trialOp{w.queue.node, amount{u.fr, -u.v}, false}
-		op.do(1)
-		t.ops = append(t.ops, op)
-	}
-}
-
-func (o trialOp) do(sign int64) {
-	o.n.add(o.a.fr, sign*o.a.v, now)
-	if o.both {
-		o.n.add(o.a.fr, sign*o.a.v, future)
-	}
-}
-
-func (t *trial) undo() {
-	for _, op := range slices.Backward(t.ops) {
-		op.do(-1)
-	}
-	t.ops = t.ops[:0]
-}
-
-// ending is a workload that lets go of its quota at a time.
+// ending is a workload that gives its quota back at a time.
 type ending struct {
 	key   Key
 	at    time.Time
 	queue *queue
-	usage []amount
+	usage []quota.Amount
 }
 
 func byEnd(a, b ending) int { return cmp.Compare(nanos(a.at), nanos(b.at)) }
 
-// endOf is when a holder's time is up: by its declared maximum or, if guess is
-// allowed, by the run time expected of it. Zero: unknown.
+// endOf is when a running workload's time is up: by its declared maximum or, if guess is allowed,
+// by the run time expected of it. Zero: unknown.
 func (w *workload) endOf(guess bool) time.Time {
 	start := w.spec.StartedAt
 	if start.IsZero() && w.spec.Admission != nil {
@@ -83,13 +42,12 @@ func (w *workload) runTime(guess bool) time.Duration {
 	return 0
 }
 
-// endings lists when the holders of a tree let go, soonest first.
-func (e *Engine) endings(t *tree, at time.Time, guess bool, tr *trial) []ending {
+// endings lists when the running workloads of a tree end, soonest first.
+func (t *tree) endings(at time.Time, guess bool) []ending {
 	var list []ending
 	for _, q := range t.queues {
 		for _, w := range q.quotaReserved {
-			if w.evicting {
-				tr.leave(w)
+			if w.phase == phaseEvicting {
 				continue
 			}
 			if end := w.endOf(guess); !end.IsZero() {
@@ -104,45 +62,61 @@ func (e *Engine) endings(t *tree, at time.Time, guess bool, tr *trial) []ending 
 	return list
 }
 
-// fitsNow tries to admit w as things stand, displacing nobody.
+// letEvictedLeave gives back what workloads of a tree that are being evicted still have (in a what-if).
+func (e *Engine) letEvictedLeave(t *tree) {
+	for _, q := range t.queues {
+		for _, w := range q.quotaReserved {
+			if w.phase == phaseEvicting {
+				e.tx.Sub(q.node, w.usage, quota.Now)
+			}
+		}
+	}
+}
+
+// addBoth counts usage now and in the future (in a what-if); subBoth takes it off.
+func (e *Engine) addBoth(q *queue, usage []quota.Amount) {
+	e.tx.Add(q.node, usage, quota.Now)
+	e.tx.Add(q.node, usage, quota.Future)
+}
+
+func (e *Engine) subBoth(q *queue, usage []quota.Amount) {
+	e.tx.Sub(q.node, usage, quota.Now)
+	e.tx.Sub(q.node, usage, quota.Future)
+}
+
+// fitsNow tries to admit w as things stand, preempting nobody.
 func (e *Engine) fitsNow(w *workload, s *requestShape, a *assignment) bool {
-	a.reset(w, s)
-	was := e.scratch.fitOnly
-	e.scratch.fitOnly = true
+	a.reset(w, s, fitOnly)
 	e.assign(a)
 	if a.mode != fit && s.shrinks {
 		e.attemptPartial(a)
 	}
-	e.scratch.fitOnly = was
 	return a.mode == fit
 }
 
 // forecastLimit bounds how many workloads ahead a forecast plays through.
 const forecastLimit = 500
 
-// forecast estimates when a pending workload starts: those who run end when
-// they are expected to, and those before it in line start as soon as quota lets them.
+// forecast estimates when a pending workload starts: running ones end when they are expected to,
+// and those before it start as soon as quota and nodes let them.
 func (e *Engine) forecast(w *workload, at time.Time) time.Time {
-	t := w.queue.node.root.tree
-	var tr trial
-	defer tr.undo()
-	if p := e.opts.Placer; p != nil {
-		defer p.Rollback(p.Checkpoint())
+	t := w.queue.tree
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	if e.opts.Placer != nil {
 		e.removeEvicting()
 	}
-	e.shiftNominations(t.nominated, -1) // they stand in line like everyone
-	defer e.shiftNominations(t.nominated, 1)
-	for _, c := range t.reservations {
-		e.shiftReservation(c, -1)
-		defer e.shiftReservation(c, 1)
-	}
-	ends := e.endings(t, at, true, &tr)
-	line := e.aheadOf(t, w)
+	e.liftNominations(t.nominated...) // they start in turn like everyone
+	e.liftReservations(t, ofHeads)
+	e.liftReservations(t, ofDelayed)
+	e.letEvictedLeave(t)
+	ends := t.endings(at, true)
+	ahead := t.aheadOf(w)
 	a := e.newAssignment()
 	defer e.recycle(a)
 	for {
-		line = e.playRound(line, at, a, &tr, &ends)
-		if !slices.Contains(line, w) {
+		ahead = e.playRound(ahead, at, a, &ends)
+		if !slices.Contains(ahead, w) {
 			return at
 		}
 		if len(ends) == 0 {
@@ -150,20 +124,26 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 		}
 		at = ends[0].at
 		for len(ends) > 0 && ends[0].at.Equal(at) {
-			tr.add(ends[0].queue, ends[0].usage, -1)
-			if e.opts.Placer != nil {
-				e.opts.Placer.Remove(ends[0].key)
-			}
+			e.playEnd(ends[0])
 			ends = ends[1:]
 		}
 	}
 }
 
-// playRound admits whoever of the line fits and returns those who are left.
-func (e *Engine) playRound(line []*workload, at time.Time, a *assignment, tr *trial, ends *[]ending) []*workload {
+// playEnd gives back what a workload has at its end.
+func (e *Engine) playEnd(end ending) {
+	e.subBoth(end.queue, end.usage)
+	if e.opts.Placer != nil {
+		e.tx.ChangeNodes()
+		e.opts.Placer.Remove(end.key)
+	}
+}
+
+// playRound admits whichever of the pending workloads fit and returns the rest.
+func (e *Engine) playRound(pending []*workload, at time.Time, a *assignment, ends *[]ending) []*workload {
 	var left []*workload
 	blocked := map[*queue]bool{}
-	for _, p := range line {
+	for _, p := range pending {
 		if blocked[p.queue] || !e.fitsNow(p, p.shape(), a) || !e.takeNodes(a) {
 			left = append(left, p)
 			if p.queue.spec.StrictFIFO {
@@ -172,7 +152,7 @@ func (e *Engine) playRound(line []*workload, at time.Time, a *assignment, tr *tr
 			continue
 		}
 		usage := slices.Clone(a.usage)
-		tr.add(p.queue, usage, 1)
+		e.addBoth(p.queue, usage)
 		if run := p.runTime(true); run > 0 {
 			end := ending{p.spec.Key, at.Add(run), p.queue, usage}
 			i, _ := slices.BinarySearchFunc(*ends, end, byEnd)
@@ -182,11 +162,12 @@ func (e *Engine) playRound(line []*workload, at time.Time, a *assignment, tr *tr
 	return left
 }
 
-// takeNodes places the pods in a what-if, where there is a Placer.
+// takeNodes places the pods in the what-if, where there is a Placer.
 func (e *Engine) takeNodes(a *assignment) bool {
 	if e.opts.Placer == nil {
 		return true
 	}
+	e.tx.ChangeNodes()
 	_, refusal := e.opts.Placer.Place(e.placeRequest(a))
 	return refusal == nil
 }
@@ -198,26 +179,26 @@ func (w *workload) shape() *requestShape {
 	return w.nomination.shape
 }
 
-// aheadOf lists the pending workloads of the tree that get their turn before w, and w.
-func (e *Engine) aheadOf(t *tree, w *workload) []*workload {
-	var line []*workload
+// aheadOf lists the pending workloads of the tree that come before w, and w.
+func (t *tree) aheadOf(w *workload) []*workload {
+	var list []*workload
 	for _, q := range t.queues {
 		for _, c := range q.classes {
 			for _, p := range c.members {
 				if queueOrder(p, w) <= 0 {
-					line = append(line, p)
+					list = append(list, p)
 				}
 			}
 		}
 		for _, p := range q.nominated {
 			if queueOrder(p, w) <= 0 {
-				line = append(line, p)
+				list = append(list, p)
 			}
 		}
 	}
-	slices.SortFunc(line, queueOrder)
-	if n := len(line); n > forecastLimit {
-		line = line[n-forecastLimit:]
+	slices.SortFunc(list, queueOrder)
+	if n := len(list); n > forecastLimit {
+		list = list[n-forecastLimit:]
 	}
-	return line
+	return list
 }

@@ -1,32 +1,37 @@
 package admission
 
-import "slices"
+import (
+	"slices"
 
-// A claim is room in the future tree for a workload that waits until others
-// have left. Whoever comes later must leave it alone, unless its rights are
-// better: then the claim is set aside and its holder looks again.
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+)
 
-// nominate lets a workload wait for room that is being made.
+// A nomination is quota in the future for a workload that waits until others have left, as
+// kube-scheduler's nominated node is for a pod. Whoever comes later must leave it alone, unless it
+// could preempt the nominated workload: then the nomination is overridden.
+
+// nominate lets a workload wait for quota that is being freed.
 func (e *Engine) nominate(a *assignment) {
 	w := a.w
-	if w.class != nil {
+	if w.phase == phasePending {
 		e.leaveQueue(w)
 	}
 	e.setNomination(a)
-	w.joinNominated()
+	e.joinNominated(w)
 	if w.reported != ReasonWaitingForPreemptedWorkloads {
 		e.reportPending(w, ReasonWaitingForPreemptedWorkloads, e.message(a))
 	}
 }
 
-// leaveQueue takes a workload out of line that is to wait with a claim.
+// leaveQueue takes a workload that is to be nominated out of its class.
 func (e *Engine) leaveQueue(w *workload) {
 	w.nomination = &assignment{key: w.class.key, shape: w.class.shape}
 	e.dequeue(w)
 	w.queue.pending++
+	e.enter(w, phaseNominating)
 }
 
-// rejoinQueue puts it in line again, as there is nothing for it to claim.
+// rejoinQueue puts it back, as there is nothing to nominate it for.
 func (e *Engine) rejoinQueue(w *workload) {
 	w.nomination = nil
 	w.queue.pending--
@@ -34,15 +39,17 @@ func (e *Engine) rejoinQueue(w *workload) {
 	e.awaitNomination(w)
 }
 
-// joinNominated lists a workload among those who wait with a claim.
-func (w *workload) joinNominated() {
-	t := w.queue.node.root.tree
+// joinNominated lists a workload among the nominated ones.
+func (e *Engine) joinNominated(w *workload) {
+	t := w.queue.tree
 	i, _ := slices.BinarySearchFunc(t.nominated, w, queueOrder)
 	t.nominated = slices.Insert(t.nominated, i, w)
 	w.queue.nominated = append(w.queue.nominated, w)
+	e.enter(w, phaseNominated)
 }
 
-// dropUnownedNominations gives claims up on room that others leave for nobody in particular.
+// dropUnownedNominations ends nominations for quota that others free for nobody in particular: they
+// last for one decision.
 func (e *Engine) dropUnownedNominations(t *tree) {
 	for _, w := range slices.Clone(t.nominated) {
 		if !w.hasVictims() {
@@ -51,54 +58,84 @@ func (e *Engine) dropUnownedNominations(t *tree) {
 	}
 }
 
-// setNomination notes the room that a workload waits for, and keeps it from others.
+// setNomination counts the quota that a workload waits for in the future.
 func (e *Engine) setNomination(a *assignment) {
-	kept := *a
-	kept.key = a.w.nomination.key
-	kept.counts = slices.Clone(a.counts)
-	kept.usage = slices.Clone(a.usage)
-	kept.flavors = make([][]int32, len(a.shape.podSets))
-	for i := range kept.flavors {
-		kept.flavors[i] = slices.Clone(a.flavors[i])
+	n := *a
+	n.key = a.w.nomination.key
+	n.counts = slices.Clone(a.counts)
+	n.usage = slices.Clone(a.usage)
+	n.flavors = make([][]int32, len(a.shape.podSets))
+	for i := range n.flavors {
+		n.flavors[i] = slices.Clone(a.flavors[i])
 	}
-	kept.need, kept.misses, kept.victims, kept.avoid, kept.overrides, kept.picks, kept.reservation = nil, nil, nil, nil, nil, nil, nil
-	a.w.nomination, a.w.nominatedUsage = &kept, kept.usage
-	for _, u := range a.w.nominatedUsage {
-		e.count(a.w.queue, u.fr, u.v, future)
+	n.need, n.misses, n.victims, n.avoid, n.overrides, n.picks, n.reservation = nil, nil, nil, nil, nil, nil, nil
+	a.w.nomination, a.w.nominatedUsage = &n, n.usage
+	for _, u := range n.usage {
+		e.count(a.w.queue, u.FR, u.V, quota.Future)
 	}
 	if e.opts.Placer != nil {
 		e.opts.Placer.Hold(a.w.spec.Key, a.placed)
 	}
 }
 
-// removeNomination gives a claim up.
-func (e *Engine) removeNomination(w *workload, forGood bool) {
+// removeNomination ends a nomination; quietly, where the workload's admission follows.
+func (e *Engine) removeNomination(w *workload, quietly bool) {
 	q := w.queue
-	e.liftNomination(w, forGood)
+	if quietly && !e.relink {
+		e.uncountNomination(w)
+	} else {
+		for _, u := range w.nominatedUsage {
+			e.count(q, u.FR, -u.V, quota.Future)
+		}
+		if e.opts.Placer != nil {
+			e.opts.Placer.Remove(w.spec.Key)
+		}
+	}
 	q.pending--
-	t := q.node.root.tree
+	t := q.tree
 	t.nominated = without(t.nominated, w)
 	q.nominated = without(q.nominated, w)
 	w.nominatedUsage, w.nomination = nil, nil
+	e.enter(w, phaseNew)
 	if q.spec.StrictFIFO {
 		e.ready(q)
 	}
 	if t.policy != PolicyFIFO && len(q.nominated) == 0 {
-		q.requeueAll(e) // the next may take from others now
+		q.requeueAll(e) // the next may preempt in other queues now
 	}
 }
 
-// liftNomination takes the claimed room out of the future, telling others if for good.
-func (e *Engine) liftNomination(w *workload, tell bool) {
+// uncountNomination takes a nomination out of the future without a hint to others: its admission,
+// or counting it again, follows.
+func (e *Engine) uncountNomination(w *workload) {
 	for _, u := range w.nominatedUsage {
-		if tell || e.relink {
-			e.count(w.queue, u.fr, -u.v, future)
-		} else {
-			w.queue.node.add(u.fr, -u.v, future) // its admission, or putting it back, follows
-		}
+		w.queue.node.Add(u.FR, -u.V, quota.Future)
 	}
 	if e.opts.Placer != nil {
 		e.opts.Placer.Remove(w.spec.Key)
+	}
+}
+
+// countNomination is the reverse.
+func (e *Engine) countNomination(w *workload) {
+	for _, u := range w.nominatedUsage {
+		w.queue.node.Add(u.FR, u.V, quota.Future)
+	}
+	if e.opts.Placer != nil {
+		e.opts.Placer.Hold(w.spec.Key, w.nomination.placed)
+	}
+}
+
+// liftNominations takes nominations out of the future (in a what-if).
+func (e *Engine) liftNominations(ws ...*workload) {
+	if e.opts.Placer != nil {
+		e.tx.ChangeNodes()
+	}
+	for _, w := range ws {
+		e.tx.Sub(w.queue.node, w.nominatedUsage, quota.Future)
+		if e.opts.Placer != nil {
+			e.opts.Placer.Remove(w.spec.Key)
+		}
 	}
 }
 
@@ -109,25 +146,25 @@ func without(list []*workload, w *workload) []*workload {
 	return list
 }
 
-// requeueNominated sends a claim's holder back in line.
+// requeueNominated sends a nominated workload back into its queue.
 func (e *Engine) requeueNominated(w *workload) {
 	q := w.queue
-	e.removeNomination(w, true)
+	e.removeNomination(w, false)
 	w.queue = q
 	e.enqueue(w)
 }
 
-// overrideNomination takes a claim from its holder for another.
+// overrideNomination takes a nomination away for the sake of another workload.
 func (e *Engine) overrideNomination(w *workload) {
-	w.overriddenIn = e.decision
-	if w.nominatedUsage != nil {
+	w.in.overridden = e.decision
+	if w.phase == phaseNominated {
 		e.requeueNominated(w)
 		e.reportPending(w, ReasonPending, "Another workload has taken over the room that was made for it")
 		e.awaitNomination(w)
 	}
 }
 
-// dropNominations gives all claims and reservations of a tree up, to be made again as things are by then.
+// dropNominations ends all nominations and reservations of a tree, to be found again as things are by then.
 func (t *tree) dropNominations(e *Engine) {
 	for _, w := range slices.Clone(t.nominated) {
 		e.requeueNominated(w)
@@ -138,7 +175,7 @@ func (t *tree) dropNominations(e *Engine) {
 	}
 }
 
-// admitNominated admits those whose room came free in this decision, on any flavor.
+// admitNominated admits nominated workloads whose quota came free in this decision, on any flavor.
 func (e *Engine) admitNominated(t *tree) {
 	if !t.usageFreed || e.unready > 0 {
 		return
@@ -151,237 +188,87 @@ func (e *Engine) admitNominated(t *tree) {
 	}
 }
 
-// tryAdmitNominated admits a claim's holder if its room is there.
+// tryAdmitNominated admits a nominated workload if it fits now.
 func (e *Engine) tryAdmitNominated(w *workload) {
 	a := e.newAssignment()
 	defer e.recycle(a)
-	e.liftNomination(w, false)
-	e.fitOnly(w, w.nomination.shape, a)
-	e.restoreNomination(w)
+	mark := e.tx.Checkpoint()
+	e.liftNominations(w)
+	e.evaluate(w, w.nomination.shape, a, fitOnly)
+	e.tx.Rollback(mark)
 	if a.mode == fit && a.admissible() {
-		e.removeNomination(w, !slices.Equal(w.nominatedUsage, a.usage))
-		w.preemptedIn = e.decision
+		e.removeNomination(w, slices.Equal(w.nominatedUsage, a.usage))
+		w.in.preempted = e.decision
 		e.admit(a)
 	}
 }
 
-// fitOnly is evaluate without displacing anyone, or taking over what others wait for.
-func (e *Engine) fitOnly(w *workload, s *requestShape, a *assignment) {
-	e.scratch.fitOnly = true
-	e.evaluate(w, s, a)
-	e.scratch.fitOnly = false
-}
-
-func (e *Engine) restoreNomination(w *workload) {
-	for _, u := range w.nominatedUsage {
-		w.queue.node.add(u.fr, u.v, future)
-	}
-	if e.opts.Placer != nil {
-		e.opts.Placer.Hold(w.spec.Key, w.nomination.placed)
-	}
-}
-
-// reserve keeps room from others while a refused workload waits: what it could use of its own quota for the blocked
-// head of a StrictFIFO queue, so that it is not overtaken, and what is free of the room it will have for
-// who is only too new in line to displace others.
-func (e *Engine) reserve(c *equivClass, a *assignment) {
-	q := c.queue
-	t := q.node.root.tree
-	if q.spec.StrictFIFO {
-		for _, o := range slices.Clone(t.reservations) {
-			if o.queue == q { // another was first in line before
-				e.unreserve(o)
-				e.announceUnreserved(o)
-			}
-		}
-	}
-	room := a.reservation
-	if len(room) == 0 && a.reserves() {
-		room = a.entitled()
-	}
-	for _, u := range room {
-		c.reservation = append(c.reservation, u)
-		q.node.add(u.fr, u.v, future)
-		t.updateBorrowing(q, u.fr)
-	}
-	if len(c.reservation) > 0 {
-		t.reservations = append(t.reservations, c)
-		t.version++
-	}
-	e.announceUnreserved(c)
-}
-
-// reserves says whether a refused workload keeps others from its room. A queue that can
-// always take its quota back needs no protection for its head; and where shares decide, they protect it well enough.
-func (a *assignment) reserves() bool {
-	q := a.w.queue
-	return len(a.reservation) > 0 || a.mode == noCandidates && !a.admissible() && q.spec.StrictFIFO &&
-		q.node.parent != nil && q.node.root.tree.policy == PolicyFIFO &&
-		q.spec.Preemption.ReclaimWithinCohort != PreemptAny
-}
-
-// entitled is what a blocked head could use of its queue's quota, or, if it has to borrow, within its limit.
-func (a *assignment) entitled() []amount {
-	var room []amount
-	for _, u := range a.usage {
-		cl := &a.w.queue.node.cells[u.fr]
-		v := min(u.v, cl.unused())
-		if a.borrow > 0 {
-			v = u.v
-			if cl.borrow != noLimit {
-				v = min(v, cl.nominal+cl.borrow-cl.use[future])
-			}
-		}
-		if v > 0 {
-			room = append(room, amount{u.fr, v})
-		}
-	}
-	return room
-}
-
-// shiftReservations moves what is kept for those who are too new in line to displace others, or for blocked heads, out of the future, or
-// back. It reports whether there was any.
-func (t *tree) shiftReservations(sign int64, patient bool) bool {
-	any := false
-	for _, c := range t.reservations {
-		if c.delayed == patient {
-			any = true
-			for _, u := range c.reservation {
-				c.queue.node.add(u.fr, sign*u.v, future)
-			}
-		}
-	}
-	return any
-}
-
-// unreserve takes a reservation back while its class is looked at again.
-func (e *Engine) unreserve(c *equivClass) {
-	if len(c.reservation) == 0 {
-		return
-	}
-	t := c.queue.node.root.tree
-	t.version++
-	for _, u := range c.reservation {
-		c.queue.node.add(u.fr, -u.v, future)
-		t.updateBorrowing(c.queue, u.fr)
-	}
-	c.liftedReservation = append(c.liftedReservation[:0], c.reservation...)
-	c.reservation = c.reservation[:0]
-	if i := slices.Index(t.reservations, c); i >= 0 {
-		t.reservations = slices.Delete(t.reservations, i, i+1)
-	}
-}
-
-// announceUnreserved tells others about reserved room that was given up.
-func (e *Engine) announceUnreserved(c *equivClass) {
-	t := c.queue.node.root.tree
-	for _, u := range c.liftedReservation {
-		i := slices.IndexFunc(c.reservation, func(r amount) bool { return r.fr == u.fr })
-		if (i < 0 || c.reservation[i].v < u.v) && int(u.fr) < len(t.freed) {
-			t.freed[u.fr], t.anyFreed = true, true
-			t.improvements++
-			e.enlist(t)
-		}
-	}
-	c.liftedReservation = c.liftedReservation[:0]
-}
-
-// attemptOverNominations tries again without the claims it may take over.
+// attemptOverNominations tries again without the nominations that the workload may override.
 func (e *Engine) attemptOverNominations(t *tree, a *assignment) {
-	if len(t.nominated) == 0 || e.scratch.fitOnly {
+	if len(t.nominated) == 0 || a.how == fitOnly {
 		return
 	}
-	// Whether it borrows is known once it fits. Who does not may take over more.
+	// Whether it borrows is known once it fits. If it does not, it may override more.
 	for _, borrows := range [...]bool{false, true} {
 		if !borrows && a.mode > noFit && a.borrow > 0 {
 			continue
 		}
-		drops := e.scratch.overrides[:0]
+		overrides := e.scratch.overrides[:0]
 		for _, p := range t.nominated {
-			if p.overriddenIn == e.decision || !a.w.mayOverride(p, borrows) {
+			if p.in.overridden == e.decision || !a.w.mayOverride(p, borrows) {
 				continue
 			}
-			if p.preemptedIn == e.decision {
-				a.retryNext = true
+			if p.in.preempted == e.decision {
+				a.refused.add(ruleThisDecision)
 				continue
 			}
-			drops = append(drops, p)
+			overrides = append(overrides, p)
 		}
-		e.scratch.overrides = drops
-		if len(drops) > 0 && e.attemptWithoutNominations(a, drops, borrows) {
+		e.scratch.overrides = overrides
+		if len(overrides) > 0 && e.attemptWithoutNominations(a, overrides, borrows) {
 			return
 		}
 	}
 }
 
-// attemptWithoutNominations tries with some claims out of the way, and keeps the result if it is better
-// and, unless it may borrow, does not.
-func (e *Engine) attemptWithoutNominations(a *assignment, drops []*workload, mayBorrow bool) bool {
+// attemptWithoutNominations tries with some nominations out of the way. It adopts the result if that
+// is better and, unless it may borrow, does not.
+func (e *Engine) attemptWithoutNominations(a *assignment, overrides []*workload, mayBorrow bool) bool {
 	b := e.newAssignment()
-	b.reset(a.w, a.shape)
-	e.shiftNominations(drops, -1)
+	b.reset(a.w, a.shape, a.how)
+	mark := e.tx.Checkpoint()
+	e.liftNominations(overrides...)
 	e.attempt(b)
 	if !b.admissible() && a.shape.shrinks {
 		e.attemptPartial(b)
 	}
-	e.shiftNominations(drops, 1)
+	e.tx.Rollback(mark)
 	ok := b.admissible() && (b.mode > a.mode || !a.admissible() || a.partial && !b.partial)
-	for _, p := range drops {
+	for _, p := range overrides {
 		ok = ok && (mayBorrow || b.borrow == 0 || a.w.mayOverride(p, true))
 	}
 	if ok {
-		b.overrides = append(b.overrides[:0], drops...)
+		b.overrides = append(b.overrides[:0], overrides...)
 		*a, *b = *b, *a
+		a.refused.add(b.refused.rules & ruleMinRuntime)
 	} else {
-		a.noteLater(b)
+		a.refused.merge(b.refused)
 	}
 	e.recycle(b)
 	return ok
 }
 
-func (e *Engine) shiftNominations(ws []*workload, sign int64) {
-	for _, p := range ws {
-		for _, u := range p.nominatedUsage {
-			p.queue.node.add(u.fr, sign*u.v, future)
-		}
-		switch {
-		case e.opts.Placer == nil:
-		case sign < 0:
-			e.opts.Placer.Remove(p.spec.Key)
-		default:
-			e.opts.Placer.Hold(p.spec.Key, p.nomination.placed)
-		}
-	}
-}
-
-// mayOverride says whether a workload may take the room p waits for. A claim is as
-// good as an admission: only who could displace p may.
+// mayOverride says whether a workload may take the quota p is nominated for. A nomination is as good
+// as an admission: only a workload that could preempt p may.
 func (w *workload) mayOverride(p *workload, borrows bool) bool {
 	q := w.queue
 	pol := &q.spec.Preemption
 	if q == p.queue {
 		return pol.WithinQueue.allows(w, p)
 	}
-	if q.node.root.tree.policy != PolicyFIFO || p.nomination.borrow == 0 || !pol.ReclaimWithinCohort.allows(w, p) {
+	if q.tree.policy != PolicyFIFO || p.nomination.borrow == 0 || !pol.ReclaimWithinCohort.allows(w, p) {
 		return false
 	}
 	return !borrows || pol.BorrowWithinCohort && p.spec.Priority < w.spec.Priority &&
 		(pol.BorrowMaxPriority == nil || p.spec.Priority <= *pol.BorrowMaxPriority)
-}
-
-// allows says whether the policy lets w displace v.
-func (p PreemptionPolicy) allows(w, v *workload) bool {
-	equal := w.spec.Priority == v.spec.Priority && p == PreemptLowerOrNewerEqualPriority
-	return p.covers(w.spec.Priority, v.spec.Priority) && (!equal || w.order < v.order)
-}
-
-// covers is allows as far as priorities tell.
-func (p PreemptionPolicy) covers(priority, victim int64) bool {
-	switch p {
-	case PreemptLowerPriority:
-		return victim < priority
-	case PreemptLowerOrNewerEqualPriority:
-		return victim <= priority
-	}
-	return p == PreemptAny
 }

@@ -11,28 +11,20 @@ func (e *Engine) attemptPartial(a *assignment) {
 		total += int(s.slack(i))
 	}
 	b := e.newAssignment()
-	b.reset(a.w, s)
+	b.reset(a.w, s, a.how)
 	sort.Search(total+1, func(i int) bool {
 		for j := range s.podSets {
 			b.counts[j] = s.counts[j] - int32(int64(s.slack(j))*int64(i)/int64(total))
 		}
 		e.attempt(b)
 		if b.admissible() {
-			e.adopt(a, b, i > 0)
+			a.adopt(b, i > 0)
 			return true
 		}
 		return false
 	})
-	a.noteLater(b)
+	a.refused.merge(b.refused)
 	e.recycle(b)
-}
-
-// noteLater keeps what may let the workload displace more later on, of a try that came to nothing.
-func (a *assignment) noteLater(b *assignment) {
-	a.cooldown, a.retryNext, a.futile = a.cooldown || b.cooldown, a.retryNext || b.retryNext, a.futile || b.futile
-	if b.delayed {
-		a.delayUntil(b.until)
-	}
 }
 
 // slack is how many pods a pod set can do without.
@@ -43,8 +35,8 @@ func (s *requestShape) slack(i int) int32 {
 	return 0
 }
 
-// adopt copies the good try b over a.
-func (e *Engine) adopt(a, b *assignment, partial bool) {
+// adopt takes over the result of attempt b.
+func (a *assignment) adopt(b *assignment, partial bool) {
 	version := a.version
 	a.mode, a.borrow, a.reason, a.placed, a.failed = b.mode, b.borrow, b.reason, b.placed, b.failed
 	a.counts = append(a.counts[:0], b.counts...)

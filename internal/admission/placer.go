@@ -65,11 +65,12 @@ func (e *Engine) placeRequest(a *assignment) PlaceRequest {
 	return req
 }
 
-// tryPlace asks the Placer without keeping the room.
+// tryPlace asks the Placer without holding what it finds.
 func (e *Engine) tryPlace(a *assignment) bool {
-	mark := e.opts.Placer.Checkpoint()
+	mark := e.tx.Checkpoint()
+	e.tx.ChangeNodes()
 	placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
-	e.opts.Placer.Rollback(mark)
+	e.tx.Rollback(mark)
 	if refusal != nil {
 		a.failed = refusal
 		return false
@@ -78,8 +79,9 @@ func (e *Engine) tryPlace(a *assignment) bool {
 	return true
 }
 
-// removeEvicting takes those on their way out off their nodes (inside a what-if).
+// removeEvicting takes workloads that are being evicted off their nodes (in a what-if).
 func (e *Engine) removeEvicting() {
+	e.tx.ChangeNodes()
 	for w := range e.evicting { // removal commutes; the order does not matter
 		e.opts.Placer.Remove(w.spec.Key)
 	}
@@ -117,7 +119,7 @@ func (e *Engine) findPlacement(a *assignment) bool {
 	}
 	a.mode = preempt
 	for _, u := range a.usage {
-		a.need = append(a.need, u.fr)
+		a.need = append(a.need, u.FR)
 	}
 	return true
 }
@@ -127,11 +129,10 @@ func (e *Engine) placeable(a *assignment) bool {
 	if a.mode == fit {
 		return e.tryPlace(a)
 	}
-	mark := e.opts.Placer.Checkpoint()
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
 	e.removeEvicting()
-	ok := e.tryPlace(a)
-	e.opts.Placer.Rollback(mark)
-	return ok
+	return e.tryPlace(a)
 }
 
 func (a *assignment) flavorOf(podSet string) int32 {

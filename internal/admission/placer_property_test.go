@@ -69,7 +69,7 @@ func TestCardsAreNeverPromisedTwice(t *testing.T) {
 		}
 		checkCards(t, s, p)
 		for _, w := range s.e.workloads {
-			if w.nominatedUsage != nil {
+			if w.phase == phaseNominated {
 				t.Fatalf("%s waits for room that nobody is leaving", w.spec.Key)
 			}
 		}

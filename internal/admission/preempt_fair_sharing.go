@@ -1,49 +1,53 @@
 package admission
 
-// Preemption under fair sharing: take from the subtree with the highest share,
-// one workload at a time, as long as the rule holds that the preemptor stays poorer
-// than those it takes from.
+import "github.com/elastic-ai/elastic/internal/admission/quota"
 
-// fairCursor is a queue's part in a hunt under fair sharing; it counts only
-// while hunt is that of the hunt under way.
+// Preemption under fair sharing: take from the subtree with the highest share, one workload at a
+// time, as long as the strategy holds that the preemptor stays poorer than those it takes from.
+
+// fairCursor is a queue's part in a search under fair sharing; it counts only while search is the
+// number of the search under way.
 type fairCursor struct {
 	search uint64
 	walk   cursor
 	retry  []*workload // refused by the first strategy
 }
 
-// fairSearch is one of the two passes of a hunt.
+// fairSearch is one of the two passes of a search.
 type fairSearch struct {
 	id     uint64
 	pass   uint64 // stamps the nodes closed in this pass
 	second bool   // choose among those the first strategy refused
+	tree   *tree
 }
 
-func (e *Engine) searchFairSharing(s *search) []victim {
+func (e *Engine) searchFairSharing(t *tree, s *search) []victim {
 	e.searches += 2
-	h := fairSearch{id: e.searches, pass: e.searches}
+	h := fairSearch{id: e.searches, pass: e.searches, tree: t}
 	if !e.openCursors(s, h) {
 		return nil
 	}
-	e.pretendPreemptor(s, 1) // shares include the workload that wants in
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	own := s.a.w.queue.node
+	e.tx.Add(own, s.usage, quota.Future) // shares include the preemptor
 	ok := e.firstStrategy(s, h, e.opts.FairStrategies[0])
 	if !ok && len(e.opts.FairStrategies) > 1 {
 		h.pass, h.second = h.pass+1, true
 		ok = e.secondStrategy(s, h)
 	}
-	e.pretendPreemptor(s, -1)
-	if ok {
-		e.restoreUnneeded(s, true)
-		ok = !e.futile(s)
-	}
-	e.restoreVictims(s)
+	e.tx.Sub(own, s.usage, quota.Future)
 	if !ok {
+		return nil
+	}
+	e.restoreUnneeded(s, true)
+	if e.futile(s) {
 		return nil
 	}
 	return s.victims
 }
 
-// head is whom to take next from a queue, nil if there is nobody.
+// head is the next candidate of a queue, nil if there is none.
 func (h fairSearch) head(s *search, q *queue) *workload {
 	f := &q.fair
 	switch {
@@ -57,44 +61,36 @@ func (h fairSearch) head(s *search, q *queue) *workload {
 	return nil
 }
 
-func (h fairSearch) closed(n *node) bool { return n.closedIn == h.pass }
+func (h fairSearch) closed(n *treeNode) bool { return n.closedIn == h.pass }
 
-func (h fairSearch) close(n *node) { n.closedIn = h.pass }
+func (h fairSearch) close(n *treeNode) { n.closedIn = h.pass }
 
-// pretendPreemptor adds the preemptor's usage to the future, or takes it off again.
-func (e *Engine) pretendPreemptor(s *search, sign int64) {
-	for _, u := range s.usage {
-		s.a.w.queue.node.add(u.fr, sign*u.v, future)
-	}
-}
-
-// preemptorFitsFairly is roomy while the preemptor's usage is pretended.
+// preemptorFitsFairly is preemptorFits while shares include the preemptor.
 func (e *Engine) preemptorFitsFairly(s *search) bool {
-	e.pretendPreemptor(s, -1)
-	ok := e.preemptorFits(s, true)
-	e.pretendPreemptor(s, 1)
-	return ok
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.tx.Sub(s.a.w.queue.node, s.usage, quota.Future)
+	return e.preemptorFits(s, true)
 }
 
-// openCursors opens a cursor for each queue with workloads that policy lets us take.
+// openCursors opens a cursor for each queue with workloads that policy lets us preempt.
 func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	q := s.a.w.queue
 	p := &q.spec.Preemption
-	t := q.node.root.tree
-	any := false
+	found := false
 	if p.WithinQueue != PreemptNever {
-		any = h.open(s, cursor{queue: q, list: e.victimList(q)})
+		found = h.open(s, cursor{queue: q, list: s.candidates(q)})
 	}
-	// One at a time: while a workload of the queue waits for its room, the next does not take
-	// from others. Shares even out by themselves as workloads end.
-	if q.node.parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s) {
-		for _, o := range t.queues {
-			if o != q && !o.node.withinNominal(s.need) && h.open(s, cursor{queue: o, list: e.victimList(o), lca: t.root}) {
-				any = true
+	// One at a time: while a workload of the queue is nominated, the next does not take from other
+	// queues. Shares even out by themselves as workloads end.
+	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a) {
+		for _, o := range h.tree.queues {
+			if o != q && !o.node.WithinNominal(s.need) && h.open(s, cursor{queue: o, list: s.candidates(o), lca: h.tree.root.Node}) {
+				found = true
 			}
 		}
 	}
-	return any
+	return found
 }
 
 func (h fairSearch) open(s *search, c cursor) bool {
@@ -106,9 +102,9 @@ func (h fairSearch) open(s *search, c cursor) bool {
 	return true
 }
 
-// target descends from a cohort to the queue to take from next: at each
-// level the child with the highest share. nil means only that some node was closed.
-func (e *Engine) target(s *search, h fairSearch, n *node) *queue {
+// target descends from a cohort to the queue to take from next: at each level the child with the
+// highest share. nil means only that some node was closed.
+func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 	if n.queue != nil { // a queue without a cohort
 		if h.head(s, n.queue) == nil {
 			h.close(n)
@@ -116,13 +112,14 @@ func (e *Engine) target(s *search, h fairSearch, n *node) *queue {
 		}
 		return n.queue
 	}
-	var best *node
-	var bestShare share
-	for _, ch := range n.children { // cohorts first: on a tie with a queue the most unfair within is chosen
+	var best *treeNode
+	var bestShare quota.Share
+	for _, child := range n.Children { // cohorts first: on a tie with a queue the most unfair within is chosen
+		ch := h.tree.at(child)
 		if h.closed(ch) {
 			continue
 		}
-		sh := e.share(ch)
+		sh := e.share(h.tree, child)
 		if h.excludes(s, ch, sh) {
 			h.close(ch)
 			continue
@@ -141,19 +138,19 @@ func (e *Engine) target(s *search, h fairSearch, n *node) *queue {
 	return best.queue
 }
 
-// excludes: nothing may be taken below the node. The way to the preemptor's own
-// queue stays open: there may be imbalance below, or workloads of its own to displace.
-func (h fairSearch) excludes(s *search, n *node, sh share) bool {
+// excludes says whether nothing may be taken below the node. The way to the preemptor's own queue
+// stays open: there may be imbalance below, or workloads of its own to preempt.
+func (h fairSearch) excludes(s *search, n *treeNode, sh quota.Share) bool {
 	own := s.a.w.queue
 	if n.queue == nil {
-		return !sh.borrowing && !own.node.under(n)
+		return !sh.Borrowing && !own.node.Under(n.Node)
 	}
-	return !sh.borrowing && n.queue != own || h.head(s, n.queue) == nil
+	return !sh.Borrowing && n.queue != own || h.head(s, n.queue) == nil
 }
 
 // richer says whether to take from a rather than from b, which comes before it.
-func (h fairSearch) richer(s *search, a *node, sa share, b *node, sb share) bool {
-	switch c := sa.compare(sb); {
+func (h fairSearch) richer(s *search, a *treeNode, sa quota.Share, b *treeNode, sb quota.Share) bool {
+	switch c := sa.Compare(sb); {
 	case c != 0:
 		return c > 0
 	case a.queue != nil && b.queue != nil:
@@ -162,7 +159,7 @@ func (h fairSearch) richer(s *search, a *node, sa share, b *node, sb share) bool
 	return a.queue == nil
 }
 
-// evictedBefore: workloads of other queues before those of our own, then as usual.
+// evictedBefore: workloads of other queues come before those of our own, then the usual order.
 func (s *search) evictedBefore(a, b *workload) bool {
 	if own := s.a.w.queue; (a.queue == own) != (b.queue == own) {
 		return b.queue == own
@@ -170,24 +167,11 @@ func (s *search) evictedBefore(a, b *workload) bool {
 	return victimOrder(a, b) < 0
 }
 
-// fork returns the nodes below the lowest common cohort on the way to each queue.
-func fork(a, b *node) (*node, *node) {
-	for x := a; x.parent != nil; x = x.parent {
-		for y := b; y.parent != nil; y = y.parent {
-			if x.parent == y.parent {
-				return x, y
-			}
-		}
-	}
-	return a, b
-}
-
-func (e *Engine) firstStrategy(s *search, h fairSearch, rule FairStrategy) bool {
+func (e *Engine) firstStrategy(s *search, h fairSearch, strategy FairStrategy) bool {
 	own := s.a.w.queue
-	root := own.node.root
-	entitled := own.node.withinNominal(s.need) // takes back no more than its own
-	for !h.closed(root) {
-		q := e.target(s, h, root)
+	entitled := own.node.WithinNominal(s.need) // it reclaims no more than its nominal quota
+	for !h.closed(h.tree.root) {
+		q := e.target(s, h, h.tree.root)
 		if q == nil {
 			continue
 		}
@@ -200,7 +184,7 @@ func (e *Engine) firstStrategy(s *search, h fairSearch, rule FairStrategy) bool 
 		case entitled:
 			c.next++
 			e.removeVictim(s, victim{w, ReasonInCohortReclamation})
-		case !e.removeFairVictim(s, q, rule):
+		case !e.removeFairVictim(s, h, q, strategy):
 			continue
 		}
 		if e.preemptorFitsFairly(s) {
@@ -210,14 +194,14 @@ func (e *Engine) firstStrategy(s *search, h fairSearch, rule FairStrategy) bool 
 	return false
 }
 
-// removeFairVictim takes the first workload of a queue for which the rule holds;
-// the others wait for the second strategy.
-func (e *Engine) removeFairVictim(s *search, q *queue, rule FairStrategy) bool {
-	sides := e.sides(s, q)
+// removeFairVictim preempts the first workload of a queue for which the strategy holds; the others
+// wait for the second one.
+func (e *Engine) removeFairVictim(s *search, h fairSearch, q *queue, strategy FairStrategy) bool {
+	sides := e.sides(s, h, q)
 	c := &q.fair.walk
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
-		if e.fairShareAllows(w, sides, rule) {
+		if e.fairShareAllows(h.tree, w, sides, strategy) {
 			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})
 			return true
 		}
@@ -228,48 +212,31 @@ func (e *Engine) removeFairVictim(s *search, q *queue, rule FairStrategy) bool {
 
 // sides are the shares of the preemptor's side and of another, just below the cohort where they meet.
 type sides struct {
-	before, then share // the preemptor's, without and with what it asks for
-	theirs       share
-	node         *node // theirs
+	before, then quota.Share // the preemptor's, without and with what it asks for
+	theirs       quota.Share
+	node         *quota.Node // theirs
 }
 
-func (e *Engine) sides(s *search, q *queue) sides {
-	mine, theirs := fork(s.a.w.queue.node, q.node)
-	x := sides{then: e.share(mine), theirs: e.share(theirs), node: theirs}
-	e.pretendPreemptor(s, -1)
-	x.before = e.share(mine)
-	e.pretendPreemptor(s, 1)
+func (e *Engine) sides(s *search, h fairSearch, q *queue) sides {
+	mine, theirs := quota.Fork(s.a.w.queue.node, q.node)
+	x := sides{then: e.share(h.tree, mine), theirs: e.share(h.tree, theirs), node: theirs}
+	mark := e.tx.Checkpoint()
+	e.tx.Sub(s.a.w.queue.node, s.usage, quota.Future)
+	x.before = e.share(h.tree, mine)
+	e.tx.Rollback(mark)
 	return x
 }
 
-// fairShareAllows checks a fair-sharing rule. Beyond Kueue's, the tables must not turn: the preemptor ends up
-// strictly below what the other had, and the other, unless it has no weight, not below what the
-// preemptor had. Both then stand between where they stood, so there is an end to it.
-func (e *Engine) fairShareAllows(w *workload, x sides, rule FairStrategy) bool {
-	if x.then.compare(x.theirs) >= 0 {
-		return false
-	}
-	e.shift(w, -1)
-	left := e.share(x.node)
-	e.shift(w, 1)
-	if rule == LessThanInitialShare {
-		return x.before.compare(left) <= 0 || x.node.weight == 0
-	}
-	return x.then.compare(left) <= 0
-}
-
-// secondStrategy takes at most one workload per queue from those the first
-// refused, as long as the preemptor stays below their share before.
+// secondStrategy preempts at most one workload per queue of those the first strategy refused, as
+// long as the preemptor stays below their share before.
 func (e *Engine) secondStrategy(s *search, h fairSearch) bool {
-	own := s.a.w.queue
-	root := own.node.root
-	for !h.closed(root) {
-		q := e.target(s, h, root)
+	for !h.closed(h.tree.root) {
+		q := e.target(s, h, h.tree.root)
 		if q == nil {
 			continue
 		}
 		w := q.fair.retry[0]
-		ok := e.fairShareAllows(w, e.sides(s, q), LessThanInitialShare)
+		ok := e.fairShareAllows(h.tree, w, e.sides(s, h, q), LessThanInitialShare)
 		q.fair.retry = q.fair.retry[:0]
 		if ok {
 			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 	"pgregory.net/rapid"
 )
 
@@ -336,7 +337,7 @@ func TestWritesInFlight(t *testing.T) {
 			}
 			w.letSomeGo()
 			for _, k := range sortedKeys(flying) {
-				if in := w.e.workloads[k]; in != nil && !in.hasQuota {
+				if in := w.e.workloads[k]; in != nil && !in.hasQuota() {
 					t.Fatalf("%s lost its admission while it was being written", k)
 				}
 			}
@@ -357,15 +358,15 @@ func checkBooks(t *rapid.T, w *world) {
 	e.rebuild()
 	m := newModel(w.shell)
 	for _, q := range e.queues {
-		for fr := range q.node.cells {
+		for fr := range q.node.Cells {
 			key := e.frs[fr]
-			if got, want := q.node.cells[fr].use[now], m.used(q.name, e.flavors[key.flavor].spec.Name, e.resources[key.resource]); got != want {
+			if got, want := q.node.Cells[fr].Use[quota.Now], m.used(q.name, e.flavors[key.Flavor].spec.Name, e.resources[key.Resource]); got != want {
 				t.Fatalf("queue %s uses %d, the world says %d", q.name, got, want)
 			}
 		}
 	}
 	for _, tr := range e.trees {
-		checkSums(t, tr.root)
+		checkSums(t, tr.root.Node)
 		checkBalance(t, tr)
 	}
 	if len(e.workloads) != len(w.workloads) {
@@ -373,29 +374,44 @@ func checkBooks(t *rapid.T, w *world) {
 	}
 	for k, wl := range w.workloads {
 		in := e.workloads[k]
-		places := 0
-		for _, is := range []bool{in.hasQuota, in.class != nil, in.nominatedUsage != nil} {
-			if is {
-				places++
+		lists := map[phase]bool{
+			phaseReserved:  slices.Contains(e.queueOf(in).quotaReserved, in),
+			phasePending:   in.class != nil && slices.Contains(in.class.members, in),
+			phaseNominated: in.queue != nil && slices.Contains(in.queue.tree.nominated, in),
+		}
+		for p, listed := range lists {
+			if is := in.phase == p || p == phaseReserved && in.phase == phaseEvicting; is != listed {
+				t.Fatalf("%s is %s; listed as %s: %v", k, in.phase, p, listed)
 			}
 		}
-		if in.hasQuota != (wl.Admission != nil) || places > 1 {
-			t.Fatalf("%s: holds %v, in line %v, waits %v; admitted %v", k, in.hasQuota, in.class != nil, in.nominatedUsage != nil, wl.Admission != nil)
+		if in.hasQuota() != (wl.Admission != nil) {
+			t.Fatalf("%s is %s; admitted %v", k, in.phase, wl.Admission != nil)
 		}
-		if reason, _ := e.heldBack(in, in.local.queue); !in.hasQuota && (reason == "") != (places == 1) {
-			t.Fatalf("%s is lost: held back %q, in %d places", k, reason, places)
+		if reason, _ := e.heldBack(in, in.local.queue); !in.hasQuota() && (reason == "") != in.waits() {
+			t.Fatalf("%s is lost: held back %q, %s", k, reason, in.phase)
 		}
 	}
+	if e.tx.Checkpoint() != 0 {
+		t.Fatal("a what-if was not rolled back")
+	}
+}
+
+// queueOf is where a workload's quota is reserved; an empty queue if it has none.
+func (e *Engine) queueOf(w *workload) *queue {
+	if w.queue == nil {
+		return &queue{}
+	}
+	return w.queue
 }
 
 // checkBalance checks who is listed as having quota left, and as borrowing.
 func checkBalance(t *rapid.T, tr *tree) {
 	for fr, b := range tr.borrowIndex {
 		for _, q := range tr.queues {
-			c := &q.node.cells[fr]
+			c := &q.node.Cells[fr]
 			owns, borrows := slices.Contains(b.unused, q), slices.Contains(b.borrowing, q)
-			if owns != (c.use[future] < c.nominal) || borrows != (c.use[future] > c.nominal) {
-				t.Fatalf("queue %s uses %d of its %d: listed as owner %v, as borrower %v", q.name, c.use[future], c.nominal, owns, borrows)
+			if owns != (c.Use[quota.Future] < c.Nominal) || borrows != (c.Use[quota.Future] > c.Nominal) {
+				t.Fatalf("queue %s uses %d of its %d: listed as owner %v, as borrower %v", q.name, c.Use[quota.Future], c.Nominal, owns, borrows)
 			}
 		}
 		if len(b.unused)+len(b.borrowing) > len(tr.queues) {
@@ -405,21 +421,21 @@ func checkBalance(t *rapid.T, tr *tree) {
 }
 
 // checkSums checks that every cohort's usage is what its children need from it.
-func checkSums(t *rapid.T, n *node) {
-	for _, ch := range n.children {
+func checkSums(t *rapid.T, n *quota.Node) {
+	for _, ch := range n.Children {
 		checkSums(t, ch)
 	}
-	if n.queue != nil {
+	if n.Leaf {
 		return
 	}
-	for fr := range n.cells {
-		for _, k := range []int{now, future} {
+	for fr := range n.Cells {
+		for _, k := range []quota.View{quota.Now, quota.Future} {
 			sum := int64(0)
-			for _, ch := range n.children {
-				sum += max(0, ch.cells[fr].use[k]-ch.cells[fr].local)
+			for _, ch := range n.Children {
+				sum += max(0, ch.Cells[fr].Use[k]-ch.Cells[fr].Local)
 			}
-			if n.cells[fr].use[k] != sum {
-				t.Fatalf("cohort %s uses %d, its children %d (%d)", n.name, n.cells[fr].use[k], sum, k)
+			if n.Cells[fr].Use[k] != sum {
+				t.Fatalf("cohort %s uses %d, its children %d (%d)", n.Name, n.Cells[fr].Use[k], sum, k)
 			}
 		}
 	}
@@ -516,6 +532,34 @@ func TestKilledBetweenWrites(t *testing.T) {
 	})
 }
 
+// Explaining changes nothing: whoever asks in between, the plans are the same.
+func TestExplainChangesNothing(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		asked := New(w.opts)
+		w.mirror = asked
+		w.tellMirror()
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step()
+			for _, k := range sortedKeys(w.workloads) {
+				if rapid.Bool().Draw(t, "explained") {
+					asked.Explain(k, w.now.Add(time.Duration(rapid.IntRange(0, 120).Draw(t, "seconds later"))*time.Second))
+				}
+			}
+			want := asked.Decide(w.now)
+			p := w.e.Decide(w.now)
+			if got, want := fmt.Sprintf("%s%v %v", planText(p), p.Pending, p.NextAt), fmt.Sprintf("%s%v %v", planText(want), want.Pending, want.NextAt); got != want {
+				t.Fatalf("nobody asked:\n%s\nsomebody asked:\n%s", got, want)
+			}
+			if w.e.evals != asked.evals {
+				t.Fatalf("%d evaluations, %d where somebody asked", w.e.evals, asked.evals)
+			}
+			w.write(p, func(Key) bool { return true })
+			w.letSomeGo()
+		}
+	})
+}
+
 // The same events give the same plans.
 func TestDeterministic(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
@@ -549,13 +593,13 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			}
 			for k := range byPreemptor {
 				in := w.e.workloads[k]
-				if in.nominatedUsage == nil && !in.hasQuota {
+				if in.phase != phaseNominated && !in.hasQuota() {
 					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
 				}
 			}
 			if len(byPreemptor) == 1 && len(p.Admit) == 0 && len(w.leaving()) == len(p.Evict) {
 				for k, victims := range byPreemptor {
-					if in := w.e.workloads[k]; in.nominatedUsage != nil { // else a better one took over
+					if in := w.e.workloads[k]; in.phase == phaseNominated { // else a better one took over
 						checkMinimal(t, w, in, victims)
 					}
 				}
@@ -572,7 +616,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for k := range byPreemptor {
 				wl := w.workloads[k]
 				better := w.outdone(w.e.workloads[k], strikers) || w.e.unready > 0
-				if wl.Admission == nil && w.e.workloads[k].nominatedUsage == nil && !better {
+				if wl.Admission == nil && w.e.workloads[k].phase != phaseNominated && !better {
 					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
 				}
 			}
@@ -588,7 +632,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	for _, o := range w.e.workloads {
 		better := queueOrder(o, p) < 0 || strikers[o.spec.Key] || w.e.inCooldown(p)
-		if o != p && better && (o.nominatedUsage != nil || o.admitted == w.e.decision) {
+		if o != p && better && (o.phase == phaseNominated || o.in.admitted == w.e.decision) {
 			return true
 		}
 	}
@@ -599,15 +643,16 @@ func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 	for _, v := range victims {
 		in := w.e.workloads[v]
-		w.e.shift(in, 1)
+		mark := w.e.tx.Checkpoint()
+		w.e.tx.Add(in.queue.node, in.usage, quota.Future)
 		fits := true
 		for _, u := range p.nominatedUsage {
-			// The claim is in the future tree already: nothing more must fit.
-			if n := p.queue.node; !n.fits(u.fr, 0, future) || p.nomination.borrow == 0 && n.borrowing(u.fr, 0, future) {
+			// The nomination is counted already: nothing more must fit.
+			if n := p.queue.node; !n.Fits(u.FR, 0, quota.Future) || p.nomination.borrow == 0 && n.Borrowing(u.FR, 0, quota.Future) {
 				fits = false
 			}
 		}
-		w.e.shift(in, -1)
+		w.e.tx.Rollback(mark)
 		if fits && len(victims) > 1 && victims[len(victims)-1] != v {
 			t.Fatalf("%s need not have been displaced for %s", v, p.spec.Key)
 		}

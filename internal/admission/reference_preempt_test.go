@@ -225,8 +225,8 @@ func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []strin
 			p := w.decide()
 			if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 				in := w.e.workloads[key]
-				if len(in.nominatedUsage) == 1 && !w.e.inCooldown(in) && in.overriddenIn != w.e.decision && len(in.queue.nominated) == 1 {
-					r := refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.nominatedUsage[0].v}
+				if len(in.nominatedUsage) == 1 && !w.e.inCooldown(in) && in.in.overridden != w.e.decision && len(in.queue.nominated) == 1 {
+					r := refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.nominatedUsage[0].V}
 					if want := find(r); fmt.Sprint(victims) != fmt.Sprint(want) {
 						t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)
 					}

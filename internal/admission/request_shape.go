@@ -259,3 +259,16 @@ func (q *queue) usesFlavor(fl int32) bool {
 	}
 	return false
 }
+
+// flavors lists the queue's flavors.
+func (q *queue) flavors() []int32 {
+	var fls []int32
+	for _, g := range q.groups {
+		for _, f := range g.flavors {
+			if !slices.Contains(fls, f.flavor) {
+				fls = append(fls, f.flavor)
+			}
+		}
+	}
+	return fls
+}

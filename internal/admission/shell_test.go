@@ -20,9 +20,43 @@ type shell struct {
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
 	failing    func() bool // whether the next write fails; nil: never
+	mirror     *Engine     // is told the same events; nil: there is none
+}
+
+// apply tells the engine, and its mirror.
+func (s *shell) apply(ev Event) {
+	s.e.Apply(ev)
+	if s.mirror != nil {
+		s.mirror.Apply(ev)
+	}
+}
+
+// tellMirror tells a new mirror the world so far, in the order the engine heard of it at first.
+func (s *shell) tellMirror() {
+	s.e = New(s.opts)
+	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
+		s.apply(NamespaceChanged{n, s.namespaces[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.flavors)) {
+		s.apply(FlavorChanged{s.flavors[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.cohorts)) {
+		s.apply(CohortChanged{s.cohorts[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.queues)) {
+		s.apply(QueueChanged{s.queues[n]})
+	}
+	for _, k := range sortedKeys(s.locals) {
+		s.apply(LocalQueueChanged{s.locals[k]})
+	}
 }
 
 func newShell(o Options) *shell {
+	o.onPhase = func(from, to phase) {
+		if !slices.Contains(transitions[from], to) {
+			panic(fmt.Sprintf("a workload went from %s to %s", from, to))
+		}
+	}
 	return &shell{
 		opts: o, e: New(o), now: time.Unix(1_700_000_000, 0).UTC(),
 		cohorts: map[string]Cohort{}, queues: map[string]Queue{}, locals: map[Key]LocalQueue{},
@@ -32,44 +66,44 @@ func newShell(o Options) *shell {
 
 func (s *shell) namespace(name string, labels map[string]string) {
 	s.namespaces[name] = labels
-	s.e.Apply(NamespaceChanged{name, labels})
+	s.apply(NamespaceChanged{name, labels})
 }
 
 func (s *shell) flavor(f Flavor) {
 	s.flavors[f.Name] = f
-	s.e.Apply(FlavorChanged{f})
+	s.apply(FlavorChanged{f})
 }
 
 func (s *shell) cohort(c Cohort) {
 	s.cohorts[c.Name] = c
-	s.e.Apply(CohortChanged{c})
+	s.apply(CohortChanged{c})
 }
 
 func (s *shell) queue(q Queue) {
 	s.queues[q.Name] = q
-	s.e.Apply(QueueChanged{q})
+	s.apply(QueueChanged{q})
 }
 
 func (s *shell) local(l LocalQueue) {
 	s.locals[l.Key] = l
-	s.e.Apply(LocalQueueChanged{l})
+	s.apply(LocalQueueChanged{l})
 }
 
 func (s *shell) workload(w Workload) {
 	s.workloads[w.Key] = w
-	s.e.Apply(WorkloadChanged{w})
+	s.apply(WorkloadChanged{w})
 }
 
 func (s *shell) gone(k Key) {
 	delete(s.workloads, k)
-	s.e.Apply(WorkloadGone{k})
+	s.apply(WorkloadGone{k})
 }
 
 func (s *shell) finish(k Key) {
 	w := s.workloads[k]
 	w.Finished = true
 	delete(s.workloads, k)
-	s.e.Apply(WorkloadChanged{w})
+	s.apply(WorkloadChanged{w})
 }
 
 // decide asks for a plan and writes it to the objects; evicted workloads keep
@@ -78,7 +112,7 @@ func (s *shell) decide() Plan {
 	p := s.e.Decide(s.now)
 	s.write(p, func(k Key) bool {
 		if s.failing != nil && s.failing() {
-			s.e.Apply(DecisionDropped{k})
+			s.apply(DecisionDropped{k})
 			return false
 		}
 		return true

@@ -1,9 +1,10 @@
 package admission
 
 import (
-	"cmp"
 	"slices"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
 // QueueStatus is a queue's numbers, for status and metrics.
@@ -35,13 +36,13 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 		}
 	}
 	s.Active += len(q.nominated)
-	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.cells[fr].use[now] })
+	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.Cells[fr].Use[quota.Now] })
 	for i := range s.Usage {
 		u := &s.Usage[i]
-		c := &q.node.cells[e.intern(u.Flavor, u.Resource)]
-		u.Borrowed = max(0, u.Used-c.nominal)
+		c := &q.node.Cells[e.intern(u.Flavor, u.Resource)]
+		u.Borrowed = max(0, u.Used-c.Nominal)
 	}
-	s.FairShare = e.share(q.node).value()
+	s.FairShare = e.share(q.tree, q.node).Value()
 	return s, true
 }
 
@@ -88,23 +89,21 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 	held := map[int32]int64{}
 	for _, w := range l.members {
 		switch {
-		case w.hasQuota:
+		case w.hasQuota():
 			s.Reserving++
 			for _, u := range w.usage {
-				held[u.fr] += u.v
+				held[u.FR] += u.V
 			}
-		case w.class != nil || w.nominatedUsage != nil:
+		case w.waits():
 			s.Pending++
 		}
 	}
 	s.Usage = e.usageBy(l.queue, func(fr int32) int64 { return held[fr] })
-	s.Consumed, s.ConsumedAt = map[string]float64{}, l.usage.at
-	for r, v := range l.usage.noted {
-		if v != 0 {
-			s.Consumed[e.resources[r]] = float64(v) / e.thousandths(int32(r))
-		}
+	s.Consumed, s.ConsumedAt = map[string]float64{}, l.usage.NotedAt()
+	for r, v := range l.usage.Noted(&e.usageRules) {
+		s.Consumed[e.resources[r]] = v
 	}
-	s.Share = l.weighted(e, l.usage.at)
+	s.Share = l.weightedUsage(e, s.ConsumedAt)
 	return s, true
 }
 
@@ -128,11 +127,11 @@ func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
 	if n == nil {
 		return CohortStatus{}, false
 	}
-	s := CohortStatus{FairShare: e.share(n).value()}
-	for fr := range n.cells {
-		if c := &n.cells[fr]; c.subtree > 0 || c.use[now] > 0 {
+	s := CohortStatus{FairShare: e.share(n.top.tree, n.Node).Value()}
+	for fr := range n.Cells {
+		if c := &n.Cells[fr]; c.Subtree > 0 || c.Use[quota.Now] > 0 {
 			k := e.frs[fr]
-			s.Subtree = append(s.Subtree, SubtreeUsage{e.flavors[k.flavor].spec.Name, e.resources[k.resource], c.subtree, c.use[now]})
+			s.Subtree = append(s.Subtree, SubtreeUsage{e.flavors[k.Flavor].spec.Name, e.resources[k.Resource], c.Subtree, c.Use[quota.Now]})
 		}
 	}
 	return s, true
@@ -185,12 +184,4 @@ func (q *queue) pendingInOrder() []*workload {
 	}
 	slices.SortFunc(line, q.pendingOrder)
 	return line
-}
-
-// pendingOrder is turn, after the local queues' usage where that counts.
-func (q *queue) pendingOrder(a, b *workload) int {
-	if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {
-		return cmp.Compare(a.local.share, b.local.share)
-	}
-	return queueOrder(a, b)
 }

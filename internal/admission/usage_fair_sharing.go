@@ -3,124 +3,64 @@ package admission
 import (
 	"math"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// usageHistory is what a local queue used lately, per resource, in thousandths of what people write: an exponential
-// average of what it holds, so that old use is forgotten by half every half-life.
-//
-// It is a function of what the objects say: of the note in the LocalQueue's status, in whole seconds and
-// thousandths as the status has it, and of what is held now, which counts since the note. A note is taken when
-// somebody is admitted and whenever UsageSampling has passed. Who came and went in between has been
-// charged at its admission, as in Kueue.
-type usageHistory struct {
-	at       time.Time // of the note; zero: none yet
-	noted    []int64   // by resource index
-	reserved []int64   // by resource index, in the engine's units
-}
+// Admission fair sharing: where a queue says so, its workloads are ordered by what their LocalQueues
+// used lately. A note of that usage is taken when a workload is admitted and whenever UsageSampling
+// has passed; the shell writes it into the LocalQueue's status.
 
-// sampling is how often usage is noted unless the options say otherwise.
-const sampling = 5 * time.Minute
+// usageSampling is how often usage is noted unless the options say otherwise.
+const usageSampling = 5 * time.Minute
 
-func (h *usageHistory) grow(n int) {
-	for len(h.noted) < n {
-		h.noted = append(h.noted, 0)
-		h.reserved = append(h.reserved, 0)
-	}
-}
-
-// forget drops the history, not what is held.
-func (h *usageHistory) forget() {
-	h.at = time.Time{}
-	clear(h.noted)
-}
-
-// seed starts from usage noted before a restart.
-func (h *usageHistory) seed(e *Engine, l LocalQueue) {
-	if l.ConsumedAt.IsZero() || !h.at.IsZero() {
-		return
-	}
-	h.at = l.ConsumedAt
-	for _, r := range appendSorted(nil, l.Consumed) {
-		res := e.resource(r)
-		h.grow(len(e.resources))
-		h.noted[res] = int64(math.Round(l.Consumed[r] * e.thousandths(res)))
-	}
-}
-
-// thousandths is how many of them an amount of one is; cpu is counted in thousandths anyway.
-func (e *Engine) thousandths(res int32) float64 {
-	if e.resources[res] == CPU {
+// usageScale: amounts are noted in thousandths, and cpu is counted in them anyway.
+func usageScale(resource string) float64 {
+	if resource == CPU {
 		return 1
 	}
 	return 1000
 }
 
-// value is the average of a resource at a time.
-func (h *usageHistory) value(e *Engine, r int32, at time.Time) float64 {
-	if h.at.IsZero() {
-		return 0 // it counts from its first note on
+// seedUsage starts from the note in a LocalQueue's status.
+func (l *localQueue) seedUsage(e *Engine, spec LocalQueue) {
+	if spec.ConsumedAt.IsZero() || !l.usage.NotedAt().IsZero() {
+		return
 	}
-	keep := e.remembered(max(0, at.Sub(h.at)))
-	return float64(h.noted[r])*keep + float64(h.reserved[r])*e.thousandths(r)*(1-keep)
+	values := make(map[int32]float64, len(spec.Consumed))
+	for _, r := range appendSorted(nil, spec.Consumed) {
+		values[e.resource(r)] = spec.Consumed[r]
+	}
+	l.usage.Seed(&e.usageRules, spec.ConsumedAt, values)
 }
 
-// note brings the averages up to date.
-func (h *usageHistory) note(e *Engine) {
-	h.grow(len(e.resources))
-	for r := range h.noted {
-		h.noted[r] = int64(math.Round(h.value(e, int32(r), e.at)))
-	}
-	h.at = e.at.Truncate(time.Second)
-}
-
-// remembered is the part of old usage that still counts after d.
-func (e *Engine) remembered(d time.Duration) float64 {
-	if e.opts.UsageHalfLife <= 0 {
-		return 0
-	}
-	return math.Exp2(-float64(d) / float64(e.opts.UsageHalfLife))
-}
-
-// add notes that the local queue holds more (sign 1) or less (-1).
-func (h *usageHistory) add(e *Engine, usage []amount, sign int64) {
-	h.grow(len(e.resources))
+// reserveUsage notes that a LocalQueue's workloads have more quota (sign 1) or less (-1).
+func (l *localQueue) reserveUsage(e *Engine, usage []quota.Amount, sign int64) {
 	for _, u := range usage {
-		h.reserved[e.frs[u.fr].resource] += sign * u.v
+		l.usage.Reserve(&e.usageRules, e.frs[u.FR].Resource, sign*u.V)
 	}
 }
 
-// charge counts part of an admission at once, so that a burst of admissions in
-// one local queue does not all look free.
-func (h *usageHistory) charge(e *Engine, usage []amount, sign int64) {
-	part := 1 - e.remembered(e.opts.UsageSampling)
+// charge counts an admission at once (sign 1), or takes that back.
+func (l *localQueue) charge(e *Engine, usage []quota.Amount, sign int64) {
 	for _, u := range usage {
-		r := e.frs[u.fr].resource
-		h.noted[r] += sign * int64(math.Round(part*float64(u.v)*e.thousandths(r)))
+		l.usage.Charge(&e.usageRules, e.frs[u.FR].Resource, sign*u.V)
 	}
 }
 
 // uncharge takes the charge for an admission back that did not come about.
 func (e *Engine) uncharge(w *workload) {
 	if w.queue.spec.UsageFairSharing {
-		w.local.usage.charge(e, w.usage, -1)
+		w.local.charge(e, w.usage, -1)
 	}
 }
 
-func (h *usageHistory) idle() bool {
-	for r := range h.noted {
-		if h.noted[r] != 0 || h.reserved[r] != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// noteUsage takes the notes that are due, and says for when the next one is.
+// noteUsage takes the notes that are due, and sets when the next one is.
 func (e *Engine) noteUsage() {
 	if len(e.byUsage) == 0 || e.notesAt.After(e.at) {
 		return
 	}
-	every := sampling
+	every := usageSampling
 	if e.opts.UsageSampling > 0 {
 		every = e.opts.UsageSampling
 	}
@@ -128,51 +68,49 @@ func (e *Engine) noteUsage() {
 	for _, q := range e.byUsage {
 		for _, l := range q.locals {
 			h := &l.usage
-			if h.idle() {
+			if h.Idle() {
 				continue
 			}
-			if h.at.IsZero() || !h.at.Add(every).After(e.at) {
-				h.note(e)
+			if h.NotedAt().IsZero() || !h.NotedAt().Add(every).After(e.at) {
+				h.Note(&e.usageRules, e.at)
 			}
-			if next := h.at.Add(every); e.notesAt.IsZero() || next.Before(e.notesAt) {
+			if next := h.NotedAt().Add(every); e.notesAt.IsZero() || next.Before(e.notesAt) {
 				e.notesAt = next
 			}
 		}
 	}
 }
 
-// reorderByUsage has the queues looked at whose head may have changed since, because what was used is forgotten.
+// reorderByUsage has trees decided in which a queue's head may have changed since, as old usage counts less.
 func (e *Engine) reorderByUsage() {
 	for _, q := range e.byUsage {
 		if q.spec.StrictFIFO && q.pending > 0 {
-			e.enlist(q.node.root.tree)
+			e.enlist(q.tree)
 		}
 	}
 }
 
-// refreshShares brings the queue's order up to date where it follows usage.
+// refreshShares brings a queue's order up to date where it follows usage.
 func (e *Engine) refreshShares(q *queue) {
 	if !q.spec.UsageFairSharing {
 		return
 	}
 	for _, l := range q.locals {
-		l.share = l.weighted(e, e.at)
+		l.share = l.weightedUsage(e, e.at)
 	}
-	for i := len(q.active)/2 - 1; i >= 0; i-- {
-		q.active.down(i)
-	}
+	q.active.Init()
 }
 
-// weighted is what the usage weighs at a time; added up by name, so that it is the same to the last bit after a restart.
-func (l *localQueue) weighted(e *Engine, at time.Time) float64 {
+// weightedUsage is what a LocalQueue's usage weighs at a time; added up by resource name, so that it is
+// the same to the last bit after a restart.
+func (l *localQueue) weightedUsage(e *Engine, at time.Time) float64 {
 	sum := 0.0
-	l.usage.grow(len(e.resources))
 	for _, r := range e.byName {
 		w := 1.0
 		if x, ok := e.opts.UsageWeights[e.resources[r]]; ok {
 			w = x
 		}
-		sum += w * l.usage.value(e, r, at) / e.thousandths(r)
+		sum += w * l.usage.Value(&e.usageRules, r, at)
 	}
 	fw := weight(l.spec.FairWeight)
 	if fw == 0 {

@@ -2,6 +2,8 @@ package admission
 
 import (
 	"slices"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
 func (ev WorkloadChanged) apply(e *Engine) {
@@ -13,20 +15,20 @@ func (ev WorkloadChanged) apply(e *Engine) {
 		}
 		return
 	}
-	if w == nil {
-		w = &workload{pos: -1}
-		e.workloads[spec.Key] = w
-	} else if w.spec.UID != spec.UID {
+	if w != nil && w.spec.UID != spec.UID {
 		e.forget(w)
+		w = nil
+	}
+	if w == nil {
 		w = &workload{pos: -1}
 		e.workloads[spec.Key] = w
 	}
 	e.update(w, spec)
 }
 
-// update moves a workload to the state an event describes. Decisions that are
-// being carried out outlive events from before they were: an admission ends by
-// DecisionDropped, by a confirming event or with the workload.
+// update moves a workload to the state an event describes. Decisions that are being carried out
+// outlive events from before them: an assumed admission ends by DecisionDropped, by a confirming
+// event or with the workload.
 func (e *Engine) update(w *workload, spec Workload) {
 	e.setLocal(w, spec)
 	switch {
@@ -56,8 +58,8 @@ func (e *Engine) leaveLocal(w *workload) {
 	if l == nil {
 		return
 	}
-	if w.hasQuota {
-		l.usage.add(e, w.usage, -1)
+	if w.hasQuota() {
+		l.reserveUsage(e, w.usage, -1)
 	}
 	last := len(l.members) - 1
 	l.members[w.localPos] = l.members[last]
@@ -81,7 +83,7 @@ func (e *Engine) forget(w *workload) {
 	e.leave(w)
 	e.leaveLocal(w)
 	e.setPreemptor(w, nil)
-	w.gone = true
+	e.enter(w, phaseGone)
 	delete(e.workloads, w.spec.Key)
 }
 
@@ -98,37 +100,39 @@ func (ev DecisionDropped) apply(e *Engine) {
 		e.setPending(w, spec)
 		return
 	}
-	if w.hasQuota && w.evicting && !w.spec.Evicting {
-		// Those who counted on its going must look again.
+	if w.phase == phaseEvicting && !w.spec.Evicting {
+		// Nominations that counted on its leaving are found again.
 		e.setEvicting(w, false)
 		e.setPreemptor(w, nil)
-		w.queue.node.root.tree.dropNominations(e)
+		w.queue.tree.dropNominations(e)
 		e.reviewLater(w)
 	}
 }
 
-// leave takes a workload out of line.
+// leave takes a workload out of its queue.
 func (e *Engine) leave(w *workload) {
-	if w.class != nil {
+	switch w.phase {
+	case phasePending:
 		e.dequeue(w)
-	}
-	if w.nominatedUsage != nil {
-		e.removeNomination(w, true)
+	case phaseNominated:
+		e.removeNomination(w, false)
+	case phaseHeldBack:
+		e.enter(w, phaseNew)
 	}
 	w.queue = nil
 }
 
-// setReserved makes a workload the holder of its admission's quota.
+// setReserved gives a workload the quota that its object says it has.
 func (e *Engine) setReserved(w *workload, spec Workload) {
 	q := e.queue(spec.Admission.Queue)
 	usage := e.usageOf(&spec, e.scratch.usage[:0])
 	e.scratch.usage = usage
-	if w.hasQuota && w.queue == q && slices.Equal(usage, w.usage) {
+	if w.hasQuota() && w.queue == q && slices.Equal(usage, w.usage) {
 		e.confirmReserved(w, spec)
 		return
 	}
-	leaving, p := w.evicting || spec.Evicting, w.preemptor
-	if w.hasQuota {
+	evicting, p := w.phase == phaseEvicting || spec.Evicting, w.preemptor
+	if w.hasQuota() {
 		spec.inheritPlacement(w.spec.Admission)
 	}
 	e.releaseQuota(w)
@@ -141,25 +145,25 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	if e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
-	if leaving {
+	if evicting {
 		e.setEvicting(w, true)
 	}
 	e.readPreemptor(w, p)
 	e.reviewLater(w)
 }
 
-// confirmReserved takes in an event that leaves the quota held as it is: most often
-// the confirmation of an admission of ours.
+// confirmReserved takes in an event that leaves the quota as it is: most often the confirmation of
+// an admission of ours.
 func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	if !spec.inheritPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || spec.Priority != w.spec.Priority {
-		switch t := w.queue.node.root.tree; {
+		switch t := w.queue.tree; {
 		case spec.Priority < w.spec.Priority:
-			e.hintAll(w)
+			e.hintPreemptible(w)
 		case spec.Priority > w.spec.Priority && len(t.reservations) > 0:
-			e.enlist(t) // who keeps room may not be able to displace it any more
+			e.enlist(t) // a workload with a reservation may not be able to preempt it any more
 		}
 		e.reorder(w, func() { w.reservedAt, w.spec.Priority = reserved, spec.Priority })
 	}
@@ -173,7 +177,7 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	e.reviewLater(w)
 }
 
-// inheritPlacement: the objects do not tell where the pods are, but we know.
+// inheritPlacement fills in where the pods are, which we know and the objects do not tell.
 func (s *Workload) inheritPlacement(before *Admission) bool {
 	if s.Admission.Placement != nil || before.Placement == nil {
 		return false
@@ -184,7 +188,7 @@ func (s *Workload) inheritPlacement(before *Admission) bool {
 	return true
 }
 
-// reorder changes what orders holders among each other.
+// reorder changes what orders workloads with quota reserved among each other.
 func (e *Engine) reorder(w *workload, change func()) {
 	q := w.queue
 	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
@@ -195,36 +199,35 @@ func (e *Engine) reorder(w *workload, change func()) {
 	q.reservedChanges++
 }
 
-// hintAll lets everyone who lacks what w holds look again: it became easier to displace.
-func (e *Engine) hintAll(w *workload) {
-	t := w.queue.node.root.tree
+// hintPreemptible lets classes that lack what w has look again: it became easier to preempt.
+func (e *Engine) hintPreemptible(w *workload) {
+	t := w.queue.tree
 	for _, u := range w.usage {
-		if int(u.fr) < len(t.freed) {
-			t.freed[u.fr], t.anyFreed = true, true
-		}
+		e.hintFreed(t, u.FR)
 	}
 	t.improvements++
 	e.enlist(t)
 }
 
-// occupyQuota counts usage as held by w in its queue.
-func (e *Engine) occupyQuota(w *workload, usage []amount) {
+// occupyQuota counts usage as reserved by w in its queue.
+func (e *Engine) occupyQuota(w *workload, usage []quota.Amount) {
 	q := w.queue
-	w.hasQuota, w.usage = true, usage
+	w.usage = usage
+	e.enter(w, phaseReserved)
 	e.awaitPods(w, !w.spec.PodsReady)
 	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
 	q.quotaReserved = slices.Insert(q.quotaReserved, i, w)
 	q.reservedChanges++
 	for _, a := range usage {
-		e.count(q, a.fr, a.v, now)
-		e.count(q, a.fr, a.v, future)
+		e.count(q, a.FR, a.V, quota.Now)
+		e.count(q, a.FR, a.V, quota.Future)
 	}
 	if w.local != nil {
-		w.local.usage.add(e, usage, 1)
+		w.local.reserveUsage(e, usage, 1)
 	}
 }
 
-// awaitPods counts a holder whose pods are not ready; the last one to be lets the others go on.
+// awaitPods counts admitted workloads whose pods are not ready; when there are none any more, the others go on.
 func (e *Engine) awaitPods(w *workload, awaited bool) {
 	if !e.opts.BlockUntilReady || w.podsAwaited == awaited {
 		return
@@ -243,9 +246,9 @@ func (e *Engine) awaitPods(w *workload, awaited bool) {
 	}
 }
 
-// releaseQuota gives back whatever quota w holds.
+// releaseQuota gives back the quota of w, if it has any.
 func (e *Engine) releaseQuota(w *workload) {
-	if !w.hasQuota {
+	if !w.hasQuota() {
 		return
 	}
 	q := w.queue
@@ -253,72 +256,72 @@ func (e *Engine) releaseQuota(w *workload) {
 	q.quotaReserved = slices.Delete(q.quotaReserved, i, i+1)
 	q.reservedChanges++
 	for _, a := range w.usage {
-		e.count(q, a.fr, -a.v, now)
-		if !w.evicting {
-			e.count(q, a.fr, -a.v, future)
+		e.count(q, a.FR, -a.V, quota.Now)
+		if w.phase == phaseReserved {
+			e.count(q, a.FR, -a.V, quota.Future)
 		}
 	}
 	if w.local != nil {
-		w.local.usage.add(e, w.usage, -1)
+		w.local.reserveUsage(e, w.usage, -1)
 	}
 	if e.opts.Placer != nil {
 		e.opts.Placer.Remove(w.spec.Key)
 		CapacityChanged{}.apply(e) // its nodes may be those of other flavors, too
 	}
 	e.awaitPods(w, false)
-	w.hasQuota, w.evicting, w.assumed, w.usage = false, false, false, nil
+	w.assumed, w.usage = false, nil
+	e.enter(w, phaseNew)
 	delete(e.evicting, w)
 }
 
-// setEvicting moves a holder out of (or back into) the future.
-func (e *Engine) setEvicting(w *workload, leaving bool) {
-	if w.evicting == leaving {
+// setEvicting takes the quota of w out of the future, or puts it back.
+func (e *Engine) setEvicting(w *workload, evicting bool) {
+	to, sign := phaseReserved, int64(1)
+	if evicting {
+		to, sign = phaseEvicting, -1
+	}
+	if w.phase == to {
 		return
 	}
-	w.evicting = leaving
+	e.enter(w, to)
 	w.queue.reservedChanges++
-	sign := int64(1)
-	if leaving {
-		sign = -1
+	if evicting {
 		e.evicting[w] = struct{}{}
 	} else {
 		delete(e.evicting, w)
 	}
 	for _, a := range w.usage {
-		e.count(w.queue, a.fr, sign*a.v, future)
+		e.count(w.queue, a.FR, sign*a.V, quota.Future)
 	}
 }
 
 // count changes usage for good and notes whom that may help.
-func (e *Engine) count(q *queue, fr int32, v int64, k int) {
+func (e *Engine) count(q *queue, fr int32, v int64, k quota.View) {
 	if e.relink {
 		// Only the queue's own cell lasts until the trees are linked again.
-		q.node.grow(len(e.frs))
-		q.node.cells[fr].use[k] += v
-		q.node.changed = true
+		q.node.Grow(len(e.frs))
+		q.node.Cells[fr].Use[k] += v
+		q.at.changed = true
 		return
 	}
 	if v < 0 {
-		q.node.add(fr, v, k)
+		q.node.Add(fr, v, k)
 		e.freed(q, fr)
 		return
 	}
-	t := q.node.root.tree
+	t := q.tree
 	t.version++
 	t.usageChanges++
-	if k == now {
-		q.node.add(fr, v, k)
+	if k == quota.Now {
+		q.node.Add(fr, v, k)
 		return
 	}
-	n := q.node
-	for ; n != nil && v != 0; n = n.parent {
-		c := &n.cells[fr]
-		was := c.use[k] > c.subtree && len(t.reservations) == 0 // what is kept for others is not borrowed
-		before := max(0, c.use[k]-c.local)
-		c.use[k] += v
-		v = max(0, c.use[k]-c.local) - before
-		tilts := !was && c.use[k] > c.subtree || t.policy != PolicyFIFO // where shares decide, every step changes who is taken first
-		if tilts && !slices.Contains(t.newlyBorrowed, fr) {
+	for n := q.node; n != nil && v != 0; n = n.Parent {
+		c := &n.Cells[fr]
+		was := c.Use[k] > c.Subtree && len(t.reservations) == 0 // what is reserved for others is not borrowed
+		v = n.AddStep(fr, v, k)
+		borrows := !was && c.Use[k] > c.Subtree || t.policy != PolicyFIFO // where shares decide, every step changes who is preempted first
+		if borrows && !slices.Contains(t.newlyBorrowed, fr) {
 			t.newlyBorrowed = append(t.newlyBorrowed, fr)
 			t.improvements++
 		}
@@ -331,20 +334,20 @@ func (e *Engine) count(q *queue, fr int32, v int64, k int) {
 
 // freed notes that a queue uses less, or will.
 func (e *Engine) freed(q *queue, fr int32) {
-	t := q.node.root.tree
+	t := q.tree
 	t.version++
 	t.usageChanges++
 	t.usageFreed, t.anyFreed = true, true
 	t.improvements++
-	if int(fr) < len(t.freed) { // the tree of a queue that is gone has nobody to help
+	if int(fr) < len(t.freed) { // the tree of a deleted queue has nobody to help
 		t.freed[fr] = true
 	}
 	t.updateBorrowing(q, fr)
 	e.enlist(t)
 }
 
-// usageOf is the quota a holder's admission takes, less the pods that finished.
-func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
+// usageOf is the quota that an admission takes, less the pods that finished.
+func (e *Engine) usageOf(w *Workload, buf []quota.Amount) []quota.Amount {
 	for i := range w.Admission.PodSets {
 		ps := &w.Admission.PodSets[i]
 		var spec *PodSet
@@ -355,7 +358,7 @@ func (e *Engine) usageOf(w *Workload, buf []amount) []amount {
 		for _, res := range e.scratch.names {
 			v := reservedAmount(ps, spec, res)
 			if v > 0 {
-				buf = addAmount(buf, e.intern(ps.Flavors[res], res), v)
+				buf = quota.AddAmount(buf, e.intern(ps.Flavors[res], res), v)
 			}
 		}
 	}
@@ -384,25 +387,12 @@ func reservedAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
 	return spec.Requests[res] * left
 }
 
-// addAmount keeps lists of amounts sorted by flavor-resource.
-func addAmount(list []amount, fr int32, v int64) []amount {
-	i := len(list)
-	for i > 0 && list[i-1].fr >= fr {
-		i--
-	}
-	if i < len(list) && list[i].fr == fr {
-		list[i].v += v
-		return list
-	}
-	return slices.Insert(list, i, amount{fr, v})
-}
-
-// setPending makes w a pending workload.
+// setPending takes in an event that shows a workload without an admission.
 func (e *Engine) setPending(w *workload, spec Workload) {
-	wasEvicted, p := w.hasQuota, w.preemptor
+	wasEvicted, p := w.hasQuota(), w.preemptor
 	e.releaseQuota(w)
 	order := e.orderTime(&spec)
-	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && (w.class != nil || w.nominatedUsage != nil)
+	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && w.waits()
 	if same {
 		key, _ := e.classKey(&spec, w.local)
 		same = w.classKey() == string(key)
@@ -418,7 +408,7 @@ func (e *Engine) setPending(w *workload, spec Workload) {
 	e.enqueueOrHoldBack(w)
 }
 
-// classKey is the key of the class w is in, or was in before it waited for room.
+// classKey is the key of the class w is in, or was in before it was nominated.
 func (w *workload) classKey() string {
 	if w.class != nil {
 		return w.class.key
@@ -426,7 +416,7 @@ func (w *workload) classKey() string {
 	return w.nomination.key
 }
 
-// enqueueOrHoldBack puts a pending workload in line, or holds it back with a reason.
+// enqueueOrHoldBack puts a workload into its queue, or holds it back with a reason.
 func (e *Engine) enqueueOrHoldBack(w *workload) {
 	q := w.local.queue
 	reason, message := e.heldBack(w, q)
@@ -435,6 +425,7 @@ func (e *Engine) enqueueOrHoldBack(w *workload) {
 			e.setTimer(w.spec.RequeueAt, w)
 		}
 		e.leave(w)
+		e.enter(w, phaseHeldBack)
 		if w.heldBackWhy != message { // the token alone does not tell one misconfiguration from another
 			w.reported, w.published, w.heldBackWhy = "", "", message
 		}
@@ -444,7 +435,7 @@ func (e *Engine) enqueueOrHoldBack(w *workload) {
 	if w.heldBackWhy != "" {
 		w.heldBackWhy, w.reported = "", "" // what held it back is no reason any more
 	}
-	if w.queue == q && (w.class != nil || w.nominatedUsage != nil) {
+	if w.queue == q && w.waits() {
 		return
 	}
 	e.leave(w)
@@ -453,7 +444,7 @@ func (e *Engine) enqueueOrHoldBack(w *workload) {
 	e.awaitNomination(w)
 }
 
-// heldBack says why a workload may not even stand in line.
+// heldBack says why a workload is not even considered.
 func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 	s := &w.spec
 	switch {
@@ -483,7 +474,7 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 	return "", ""
 }
 
-// reportPending notes a changed verdict for the next plan.
+// reportPending notes a changed reason for the next plan.
 func (e *Engine) reportPending(w *workload, reason Reason, message string) {
 	if w.reported == reason {
 		return

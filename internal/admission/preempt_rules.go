@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"slices"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+)
+
+// The rules for preempting others, beyond Kueue's policies. Each is a function of the objects and
+// the time, so a restart changes nothing.
+
+// Preemption delay: a workload preempts only once it has waited for a time. Quota that comes free by
+// itself meanwhile costs nobody's work.
+
+// preemptsFrom is when a workload's preemption delay has passed.
+func (w *workload) preemptsFrom(e *Engine) time.Time {
+	if e.opts.PreemptionDelay <= 0 {
+		return time.Time{}
+	}
+	since := w.spec.Created
+	if w.spec.EvictedAt.After(since) {
+		since = w.spec.EvictedAt
+	}
+	return since.Add(e.opts.PreemptionDelay)
+}
+
+// delayed says until when the preemption delay keeps an assignment from preempting; the past: not at all.
+func (e *Engine) delayed(a *assignment) time.Time {
+	if a.how == afterDelay {
+		return time.Time{}
+	}
+	return a.w.preemptsFrom(e)
+}
+
+// Minimum runtime: workloads that have only just started are not preempted. Many end by themselves
+// in that time, and the preemptor reserves what they free.
+
+const (
+	// minRuntimeFactor bounds how long a minimum runtime binds where nothing can be reserved, in preemption delays.
+	minRuntimeFactor = 8
+	// timeGrain is how much later than it says something may have happened: the API stores whole seconds.
+	timeGrain = time.Second
+)
+
+// minRuntimeUntil is until when the minimum runtime of victims protects them from a; the past: not at all.
+func (e *Engine) minRuntimeUntil(a *assignment, victims []victim) time.Time {
+	var until time.Time
+	if e.opts.PreemptionDelay <= 0 || a.how == afterDelay {
+		return until
+	}
+	for _, v := range victims {
+		if at := e.minRuntimeEnds(v.w); v.w.in.admitted != e.decision && at.After(until) {
+			until = at
+		}
+	}
+	if last := a.w.minRuntimeBinds(e); !a.canReserve() && until.After(last) {
+		return last
+	}
+	return until
+}
+
+// minRuntimeEnds is from when a running workload may be preempted.
+func (e *Engine) minRuntimeEnds(w *workload) time.Time {
+	return time.Unix(0, w.reservedAt).Add(e.opts.PreemptionDelay + timeGrain)
+}
+
+// minRuntimeBinds is how long minimum runtimes bind a workload for which nothing can be reserved.
+func (w *workload) minRuntimeBinds(e *Engine) time.Time {
+	return w.preemptsFrom(e).Add(minRuntimeFactor * e.opts.PreemptionDelay)
+}
+
+// Preemption cooldown: Kueue's rules allow rings of workloads that preempt each other for ever. A
+// workload that was preempted preempts nobody in other queues for a minute, and for twice as long each time it happens.
+
+const (
+	cooldown          = time.Minute
+	cooldownDoublings = 11
+)
+
+// cooldownEnds is when a preempted workload may preempt in other queues again.
+func (w *workload) cooldownEnds() time.Time {
+	if w.spec.EvictedBy != string(ReasonPreempted) {
+		return time.Time{}
+	}
+	return w.spec.EvictedAt.Add(cooldown << (min(max(w.spec.Preemptions, 1), cooldownDoublings) - 1))
+}
+
+// inCooldown says whether a workload must not preempt in other queues. Within a decision that also
+// goes for one whose admission another queue had revoked.
+func (e *Engine) inCooldown(w *workload) bool {
+	return w.in.cooldown == e.decision || e.at.Before(w.cooldownEnds())
+}
+
+// checkCooldown is inCooldown, noted with the answer.
+func (e *Engine) checkCooldown(a *assignment) bool {
+	if e.at.Before(a.w.cooldownEnds()) {
+		a.refused.add(ruleCooldown)
+	}
+	return e.inCooldown(a.w)
+}
+
+// Futility: nobody is preempted who could come straight back on its queue's nominal quota.
+
+// futile says whether a victim, or a workload like it, could come straight back.
+func (e *Engine) futile(s *search) bool {
+	mark := e.tx.Checkpoint()
+	e.tx.Add(s.a.w.queue.node, s.usage, quota.Future)
+	back := slices.ContainsFunc(s.victims, func(v victim) bool {
+		return v.w.queue != s.a.w.queue && (s.comesBack(v.w, v.w.usage) || e.queueComesBack(s, v.w.queue))
+	})
+	e.tx.Rollback(mark)
+	if back {
+		s.a.refused.add(ruleFutile)
+	}
+	return back
+}
+
+// queueComesBack says whether a pending workload of the victim's queue could come in for it so.
+func (e *Engine) queueComesBack(s *search, q *queue) bool {
+	for _, u := range s.usage {
+		if int(u.FR) < len(q.demand) && !q.spec.StrictFIFO {
+			e.scratch.contestants = q.demand[u.FR].within(e.scratch.contestants[:0], q.node.Available(u.FR, quota.Future), q.node.Cells[u.FR].Unused(), contestantLimit)
+			if slices.ContainsFunc(e.scratch.contestants, func(c *equivClass) bool { return s.comesBack(c.members[0], c.fixedUsage) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// comesBack says whether w could reclaim the quota from the preemptor, once that is in.
+func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
+	q, from := w.queue, s.a.w.queue.node
+	if !q.spec.Preemption.ReclaimWithinCohort.allows(w, s.a.w) {
+		return false
+	}
+	lacks, reclaims := false, false
+	for _, u := range usage {
+		if c := &q.node.Cells[u.FR]; c.Use[quota.Future]+u.V > c.Nominal {
+			return false
+		}
+		lacks = lacks || !q.node.Fits(u.FR, u.V, quota.Future)
+		reclaims = reclaims || quota.CanReclaim(q.node, from, u.FR)
+	}
+	return lacks && reclaims
+}
+
+// Fair share: beyond Kueue's strategies, the tables must not turn. The preemptor ends up strictly
+// below what the other had, and the other, unless it has no weight, not below what the preemptor
+// had. Both then end up between where they were, so there is an end to it.
+
+// fairShareAllows checks a strategy for one victim.
+func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStrategy) bool {
+	if x.then.Compare(x.theirs) >= 0 {
+		return false
+	}
+	mark := e.tx.Checkpoint()
+	e.tx.Sub(w.queue.node, w.usage, quota.Future)
+	left := e.share(t, x.node)
+	e.tx.Rollback(mark)
+	if strategy == LessThanInitialShare {
+		return x.before.Compare(left) <= 0 || x.node.Weight == 0
+	}
+	return x.then.Compare(left) <= 0
+}
+
+// Kueue's policies, as far as priorities and age tell.
+
+// allows says whether the policy lets w preempt v.
+func (p PreemptionPolicy) allows(w, v *workload) bool {
+	equal := w.spec.Priority == v.spec.Priority && p == PreemptLowerOrNewerEqualPriority
+	return p.covers(w.spec.Priority, v.spec.Priority) && (!equal || w.order < v.order)
+}
+
+// covers is allows as far as priorities tell.
+func (p PreemptionPolicy) covers(priority, victim int64) bool {
+	switch p {
+	case PreemptLowerPriority:
+		return victim < priority
+	case PreemptLowerOrNewerEqualPriority:
+		return victim <= priority
+	}
+	return p == PreemptAny
+}

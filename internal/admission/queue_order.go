@@ -1,0 +1,87 @@
+package admission
+
+import (
+	"cmp"
+	"strings"
+	"time"
+)
+
+// queueOrder orders pending workloads: by priority, then by age, then by name so that the order never
+// depends on when we heard of them.
+func queueOrder(a, b *workload) int {
+	if a.spec.Priority != b.spec.Priority {
+		return cmp.Compare(b.spec.Priority, a.spec.Priority)
+	}
+	if a.order != b.order {
+		return cmp.Compare(a.order, b.order)
+	}
+	return tieOrder(a, b)
+}
+
+// tieOrder orders workloads that are equal in every other respect.
+func tieOrder(a, b *workload) int {
+	if c := strings.Compare(a.spec.UID, b.spec.UID); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.spec.Namespace, b.spec.Namespace); c != 0 {
+		return c
+	}
+	return strings.Compare(a.spec.Name, b.spec.Name)
+}
+
+// entryOrder orders the entries of a round: nominal quota before borrowed, then as in a queue.
+func entryOrder(a, b *assignment) int {
+	if a.borrow != b.borrow {
+		return cmp.Compare(a.borrow, b.borrow)
+	}
+	if c := queueOrder(a.w, b.w); c != 0 {
+		return c
+	}
+	return strings.Compare(a.w.queue.name, b.w.queue.name)
+}
+
+// victimOrder orders workloads with quota reserved by which is preempted first: the lower priority,
+// then the latest admitted.
+func victimOrder(a, b *workload) int {
+	if a.spec.Priority != b.spec.Priority {
+		return cmp.Compare(a.spec.Priority, b.spec.Priority)
+	}
+	if a.reservedAt != b.reservedAt {
+		return cmp.Compare(b.reservedAt, a.reservedAt)
+	}
+	return tieOrder(a, b)
+}
+
+// pendingOrder is queueOrder, after the LocalQueues' usage where that counts.
+func (q *queue) pendingOrder(a, b *workload) int {
+	if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {
+		return cmp.Compare(a.local.share, b.local.share)
+	}
+	return queueOrder(a, b)
+}
+
+// orderTime is the age that counts: a workload's creation, or the eviction that sent it to the back.
+func (e *Engine) orderTime(w *Workload) int64 {
+	t := w.Created
+	switch w.EvictedBy {
+	case evictedByPodsReadyTimeout:
+		if !e.opts.RequeueByCreation {
+			t = w.EvictedAt
+		}
+	case evictedByAdmissionCheck:
+		t = w.EvictedAt
+	}
+	return nanos(t)
+}
+
+const (
+	evictedByPodsReadyTimeout = "PodsReadyTimeout"
+	evictedByAdmissionCheck   = "AdmissionCheck"
+)
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
