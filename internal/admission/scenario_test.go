@@ -339,7 +339,7 @@ func (sc *scenario) statement(f, more []string) {
 		fl := Flavor{Name: name, NodeLabels: labels(a["label"]), Topology: a.str("topology"), Tolerations: parseTolerations(a["tolerate"])}
 		for _, t := range a["taint"] {
 			p := strings.Split(t, ":")
-			fl.NodeTaints = append(fl.NodeTaints, Taint{p[0], p[1], p[2]})
+			fl.NodeTaints = append(fl.NodeTaints, Taint{Key: p[0], Value: p[1], Effect: p[2]})
 		}
 		s.flavor(fl)
 	case "no-flavor":

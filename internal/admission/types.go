@@ -1,6 +1,10 @@
 package admission
 
-import "time"
+import (
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/nodematch"
+)
 
 // Key names a workload (or a local queue) by namespace and name.
 type Key struct {
@@ -94,25 +98,14 @@ func (ps *PodSet) OnNode() Requests {
 	return ps.Requests
 }
 
-// Term is a conjunction of requirements.
-type Term []Requirement
-
-// Requirement is one label requirement; Operator is Kubernetes' word for it.
-type Requirement struct {
-	Key      string
-	Operator string // In, NotIn, Exists, DoesNotExist, Gt, Lt
-	Values   []string
-}
-
-// Toleration and Taint have Kubernetes' meaning; an empty Operator is Equal.
-type Toleration struct {
-	Key, Operator, Value, Effect string
-}
-
-// Taint keeps pods without a matching toleration away.
-type Taint struct {
-	Key, Value, Effect string
-}
+// What a pod asks of nodes and what nodes refuse, in Kubernetes' words. In Affinity a pod needs one of
+// the terms; a term needs all of its requirements.
+type (
+	Term        = nodematch.Term
+	Requirement = nodematch.Requirement
+	Toleration  = nodematch.Toleration
+	Taint       = nodematch.Taint
+)
 
 // TopologyMode says how strictly pods must be close together.
 type TopologyMode uint8

@@ -466,7 +466,7 @@ func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
 		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
 	case q.spec.Inactive:
 		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
-	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.matches(e.namespaces[s.Namespace]):
+	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.Matches(e.namespaces[s.Namespace]):
 		return ReasonMisconfigured, "Workload namespace doesn't match ClusterQueue selector"
 	case s.RequeueAt.After(e.at):
 		return ReasonPending, "The workload is requeued after its backoff ends"

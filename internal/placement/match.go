@@ -2,7 +2,8 @@ package placement
 
 import (
 	"slices"
-	"strconv"
+
+	"github.com/elastic-ai/elastic/internal/nodematch"
 )
 
 // matches says whether the node's labels and taints let the pod in.
@@ -15,7 +16,7 @@ func matches(p *Pod, n *Node) Reason {
 			return LabelsDiffer
 		}
 	}
-	if len(p.Affinity) > 0 && !slices.ContainsFunc(p.Affinity, func(t Term) bool { return holds(t, n) }) {
+	if len(p.Affinity) > 0 && !slices.ContainsFunc(p.Affinity, func(t Term) bool { return t.MatchesNode(n.Name, n.Labels) }) {
 		return LabelsDiffer
 	}
 	if n.repels(p.Tolerations) {
@@ -29,57 +30,18 @@ func (n *Node) Takes(tolerations []Toleration) bool {
 	return !n.closed(tolerations) && !n.repels(tolerations)
 }
 
+// cordoned is the taint that kubectl cordon stands for.
+var cordoned = Taint{Key: "node.kubernetes.io/unschedulable", Effect: nodematch.NoSchedule}
+
 func (n *Node) closed(tolerations []Toleration) bool {
-	return n.Unschedulable && !tolerates(tolerations, Taint{Key: "node.kubernetes.io/unschedulable", Effect: "NoSchedule"})
+	return n.Unschedulable && !cordoned.ToleratedBy(tolerations)
 }
 
 func (n *Node) repels(tolerations []Toleration) bool {
-	return slices.ContainsFunc(n.Taints, func(taint Taint) bool {
-		return taint.Effect != "PreferNoSchedule" && !tolerates(tolerations, taint)
-	})
-}
-
-func tolerates(tolerations []Toleration, taint Taint) bool {
-	for _, t := range tolerations {
-		if (t.Effect == "" || t.Effect == taint.Effect) && (t.Key == taint.Key || t.Key == "" && t.Operator == "Exists") &&
-			(t.Operator == "Exists" || t.Value == taint.Value) {
+	for i := range n.Taints {
+		if taint := &n.Taints[i]; taint.Binds() && !taint.ToleratedBy(tolerations) {
 			return true
 		}
-	}
-	return false
-}
-
-// holds: an empty term matches nothing, as in Kubernetes.
-func holds(term Term, n *Node) bool {
-	for i := range term {
-		if !required(&term[i], n) {
-			return false
-		}
-	}
-	return len(term) > 0
-}
-
-func required(r *Requirement, n *Node) bool {
-	value, labelled := n.Labels[r.Key]
-	if r.Key == "metadata.name" {
-		value, labelled = n.Name, true
-	}
-	switch r.Operator {
-	case "In":
-		return labelled && slices.Contains(r.Values, value)
-	case "NotIn":
-		return !labelled || !slices.Contains(r.Values, value)
-	case "Exists":
-		return labelled
-	case "DoesNotExist":
-		return !labelled
-	case "Gt", "Lt":
-		have, err1 := strconv.ParseInt(value, 10, 64)
-		if !labelled || err1 != nil || len(r.Values) != 1 {
-			return false
-		}
-		want, err2 := strconv.ParseInt(r.Values[0], 10, 64)
-		return err2 == nil && (r.Operator == "Gt" && have > want || r.Operator == "Lt" && have < want)
 	}
 	return false
 }

@@ -1,5 +1,7 @@
 package placement
 
+import "github.com/elastic-ai/elastic/internal/nodematch"
+
 // Node as the cluster describes it.
 type Node struct {
 	Name   string
@@ -37,21 +39,14 @@ type Link struct {
 // Load is measured, not asked for. Both are parts of the whole, 0 to 1.
 type Load struct{ Core, Memory float64 }
 
-// Taint and Toleration are Kubernetes'.
-type Taint struct{ Key, Value, Effect string }
-
-// Toleration of taints. Operator is "Equal" (also when empty) or "Exists".
-type Toleration struct{ Key, Operator, Value, Effect string }
-
-// Term is a list of requirements that must all hold.
-type Term []Requirement
-
-// Requirement on a node label. Operator is In, NotIn, Exists, DoesNotExist, Gt or Lt.
-// The key "metadata.name" stands for the node's name.
-type Requirement struct {
-	Key, Operator string
-	Values        []string
-}
+// What a pod asks of nodes and what nodes refuse, in Kubernetes' words. In Pod.Affinity the key
+// "metadata.name" of a requirement stands for the node's name.
+type (
+	Term        = nodematch.Term
+	Requirement = nodematch.Requirement
+	Toleration  = nodematch.Toleration
+	Taint       = nodematch.Taint
+)
 
 // CardRequest is what one container asks of cards. The zero value asks for none.
 type CardRequest struct {
