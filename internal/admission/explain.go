@@ -189,7 +189,7 @@ func (e *Engine) explainNominated(x *Explanation, w *workload) {
 		}
 	}
 	slices.SortFunc(x.Blockers, func(a, b Blocker) int { return strings.Compare(a.Workload.String(), b.Workload.String()) })
-	x.Message = fmt.Sprintf("%d evicted workload(s) still hold the room made for it", len(x.Blockers))
+	x.Message = fmt.Sprintf("%d evicted workload(s) still hold the quota freed for it", len(x.Blockers))
 	x.Suggestions = []string{"the evicted workloads letting go"}
 }
 
@@ -219,14 +219,14 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 	x.Reason, x.Message = a.refusalReason(), e.message(a)
 	if a.refused.by(rulesOfTime) && e.wouldPreempt(w) {
-		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may displace others")
+		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may preempt others")
 	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])
 	}
 	if a.failed != nil {
 		x.Missing = append(x.Missing, Missing{PodSet: a.failed.PodSet, Reason: ReasonTopologyPlacementFailed})
-		x.Suggestions = append(x.Suggestions, "room on nodes for all its pods at once ("+a.failed.Reason+")")
+		x.Suggestions = append(x.Suggestions, "capacity on nodes for all its pods at once ("+a.failed.Reason+")")
 	}
 }
 

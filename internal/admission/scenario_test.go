@@ -125,7 +125,7 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 		if d.HasArg("counted") {
 			before := sc.shell.e.evals
 			p := sc.shell.decide()
-			return fmt.Sprintf("%d admitted, %d evicted, %d told; %d looked at\n", len(p.Admit), len(p.Evict), len(p.Pending), sc.shell.e.evals-before)
+			return fmt.Sprintf("%d admitted, %d evicted, %d reported; %d looked at\n", len(p.Admit), len(p.Evict), len(p.Pending), sc.shell.e.evals-before)
 		}
 		if d.HasArg("unwritten") {
 			return orNothing(sc.format(sc.shell.e.Decide(sc.shell.now)))
@@ -147,7 +147,7 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 	case "local":
 		s, _ := sc.shell.e.LocalStatus(Key{"default", d.CmdArgs[0].Key})
 		return fmt.Sprintf("pending=%d reserving=%d\n", s.Pending, s.Reserving) + formatUsage(s.Usage)
-	case "line":
+	case "positions":
 		var b strings.Builder
 		for _, p := range sc.shell.e.PendingWorkloads(d.CmdArgs[0].Key) {
 			fmt.Fprintf(&b, "%d %s (%d in %s, priority %d)\n", p.Position, p.Workload.Name, p.LocalPosition, p.LocalQueue, p.Priority)
@@ -189,7 +189,7 @@ func (sc *scenario) options(d *datadriven.TestData) {
 			}
 		case "block":
 			o.BlockUntilReady = true
-		case "preempt-after":
+		case "preemption-delay":
 			o.PreemptionDelay = must(time.ParseDuration(v))
 		case "backfill":
 			o.Backfill = true
@@ -390,7 +390,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 	}
 	q := Queue{
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
-		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["nodes-later"],
+		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["delayed-placement"],
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}
@@ -557,7 +557,7 @@ func (sc *scenario) format(p Plan) string {
 		b.WriteString("\n")
 	}
 	for _, k := range p.Pending {
-		fmt.Fprintf(&b, "park %s: %s: %s\n", k.Workload.Name, k.Reason, k.Message)
+		fmt.Fprintf(&b, "pending %s: %s: %s\n", k.Workload.Name, k.Reason, k.Message)
 	}
 	if !p.NextAt.IsZero() {
 		fmt.Fprintf(&b, "next at %v\n", p.NextAt.Sub(sc.origin()))
