@@ -1,39 +1,61 @@
-// Package admission decides which workloads may run, on whose quota, and who
-// has to make room. It knows cohorts, ClusterQueues, LocalQueues, flavors and
-// workloads as plain data; it has no clock, client, goroutine, log or metric.
+// Package admission decides which workloads may run, on whose quota, and which are preempted for
+// them. It knows cohorts, ClusterQueues, LocalQueues, flavors and workloads as plain data; it has no
+// clock, client, goroutine, log or metric.
 //
 //	e := admission.New(admission.Options{})
 //	e.Apply(admission.QueueChanged{...})   // the world as events, in any order
-//	plan := e.Decide(now)                  // who starts, who makes room, who waits and why
-//	e.Explain(key, now)                    // the same code, told in detail
+//	plan := e.Decide(now)                  // what is admitted, what is evicted, what waits and why
+//	e.Explain(key, now)                    // the same evaluation, told in detail; it changes nothing
 //
 // # How it decides
 //
-// Cohorts and queues form trees; a tree shares no quota with another and is
-// decided on its own. Usage is kept up to date by events, in slices indexed by
-// small integers, twice: as it is now, and as it will be once those who were asked to leave
-// have left and those who wait for their room have it. A new admission must fit in both,
-// so freed room reaches the one it was freed for.
+// Cohorts and queues form trees; a tree shares no quota with another and is decided on its own.
+// Usage is counted twice (package quota): as it is now, and in the future, without workloads that are
+// being evicted and with nominated ones that wait for their quota. An admission must fit in both,
+// so what victims free reaches the workload they were preempted for.
 //
-// Pending workloads of one shape in one queue form a class and share one answer.
-// Each queue of a tree nominates the first workload that can be helped; they are settled by
-// their rights, one after the other, until nobody can be helped. A class that
-// cannot be is parked, and wakes when there is enough of what it lacked.
+// Pending workloads of one request shape and priority in one queue form an equivalence class and
+// share one answer. A decision goes through each tree that changed (decide.go):
+//
+//	rebuild nominations   each preemptor gets the quota its victims free; those that fit are admitted
+//	rounds                each queue sends an entry: its first workload that can be helped;
+//	                      entries are processed in order (or by share), each followed by the next of its queue
+//	  evaluate            assign flavors, ask the Placer for nodes, search for victims, override nominations
+//	  process             admit; or evict victims and nominate; or refuse
+//	retry                 workloads that were revoked or that yielded, until nobody can be helped
+//
+// A class that is refused becomes inadmissible. It registers for what it lacked, and queueing hints
+// requeue it when there may be enough (queueing_hints.go, hint_estimate.go). The refusal says which
+// rules held it up (refusal.go, preempt_rules.go) and thus when to look again.
+//
+// Every what-if, in searches, explanations and forecasts, is a checkpoint and a rollback of one
+// transaction over usage and nodes (Engine.tx). A workload is in one phase (phase.go), and
+// docs/design/admission.md draws how it moves between them.
+//
+// # Where to find what
+//
+//	types, events, plan, placer   what goes in and comes out; status, explain, forecast: questions
+//	engine, queue_events,         state, and how events change it
+//	workload_events, phase
+//	flavor_assignment,            which flavors a workload gets
+//	flavor_combinations, partial_admission, request_shape, match
+//	preempt*, preempt_rules       who is preempted, under which rules
+//	nominations*, reservations,   quota that is counted for workloads that wait
+//	borrower_yields
+//	equivalence_class,            pending workloads: their order, and when to look at them again
+//	queue_order, queueing_hints, hint_estimate, wait_lists, demand, timers
+//	quota, index, usage           packages below: the arithmetic, the containers, the usage history
 //
 // # What the caller owes the engine
 //
-// Events carry whole objects and may be repeated; what they point to must not change afterwards. A plan is assumed at once. For every Admit
-// the caller later reports either the workload with its Admission (written), DecisionDropped, or
-// WorkloadGone; until then events that still show the workload pending do not undo it. For every
-// Evict it reports DecisionDropped, or, once the pods are gone, the workload without Admission
-// (or finished, or gone).
+// Events carry whole objects and may be repeated; what they point to must not change afterwards. A
+// plan is assumed at once. For every Admit the caller later reports either the workload with its
+// Admission (written), DecisionDropped, or WorkloadGone; until then events that still show the workload
+// pending do not undo it. For every Evict it reports DecisionDropped or, once the pods are gone, the
+// workload without Admission (or finished, or gone).
 //
-// Amounts are int64: thousandths of cpu, whole units of everything else.
-// The resource "pods" is counted by the engine where a queue lists it.
+// Amounts are int64: thousandths of cpu, whole units of everything else. The resource "pods" is
+// counted by the engine where a queue lists it.
 //
-// # Stability
-//
-// The names and fields in types.go, events.go, plan.go, placement.go, explain.go and status.go
-// and New, Apply, Decide, Explain, Status, LocalStatus, CohortStatus, Pending and Line are what
-// other packages use; they are extended, not renamed. The design is told in docs/design/admission.md.
+// Words: docs/design/glossary.md.
 package admission

@@ -37,7 +37,8 @@ type (
 	// CapacityChanged says nodes or cards came or grew: placements refused before may
 	// now succeed. Flavors limits it to those flavors; empty means all.
 	CapacityChanged struct{ Flavors []string }
-	// DecisionDropped says a decision about the workload could not be carried out:
-	// an assumed admission or eviction is undone and decided anew.
+	// DecisionDropped says that a decision about the workload was not carried out: its write failed,
+	// was superseded, or was not begun as too many are under way. What was assumed is forgotten
+	// and decided anew.
 	DecisionDropped struct{ Key Key }
 )

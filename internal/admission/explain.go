@@ -19,12 +19,13 @@ type Explanation struct {
 	Reason   Reason
 	Message  string
 
-	Position          int   // in its ClusterQueue, 1 is next; 0 when not in line
-	Ahead             []Key // who is before it in its ClusterQueue, nearest last, at most 10
-	Missing           []Missing
-	Blockers          []Blocker // running workloads that hold what is missing, at most 10
-	PreemptionTargets []Blocker // whom it would displace, if it may
-	Suggestions       []string  // what would let it in, in words
+	Position int   // in its ClusterQueue, 1 is next; 0 when not pending
+	Ahead    []Key // those before it in its ClusterQueue, nearest last, at most 10
+	Missing  []Missing
+	Blockers []Blocker // running workloads that have what is missing, at most 10
+	// PreemptionTargets are those it would preempt, if it may; Suggestions what would let it in, in words.
+	PreemptionTargets []Blocker
+	Suggestions       []string
 
 	// StartsAt is the estimated start, zero when it cannot be told.
 	StartsAt time.Time
@@ -55,12 +56,12 @@ type Missing struct {
 	Reason                   Reason
 }
 
-// Blocker is a workload that holds something another one wants.
+// Blocker is a workload that has something another one wants.
 type Blocker struct {
 	Workload Key
 	Queue    string
 	Priority int64
-	Rule     Reason // for victims: what allows displacing it
+	Rule     Reason // for preemption targets: what allows preempting it
 }
 
 // message words a refusal as Kueue does.
@@ -180,7 +181,7 @@ func (e *Engine) Consider(spec Workload, at time.Time) Explanation {
 	return x
 }
 
-// explainNominated: the room is being made; who is still in it?
+// explainNominated lists the victims that still have the quota it waits for.
 func (e *Engine) explainNominated(x *Explanation, w *workload) {
 	x.State, x.Reason = StateNominated, ReasonWaitingForPreemptedWorkloads
 	for v := range e.evicting {
@@ -193,7 +194,7 @@ func (e *Engine) explainNominated(x *Explanation, w *workload) {
 	x.Suggestions = []string{"the evicted workloads letting go"}
 }
 
-// explainPending decides the workload as a round would, and keeps notes.
+// explainPending evaluates the workload as a round would, and takes notes.
 func (e *Engine) explainPending(x *Explanation, w *workload) {
 	x.State = StatePending
 	a := e.newAssignment()
@@ -230,8 +231,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 }
 
-// wouldPreempt says whether a workload that is too new in line to displace anyone would find someone,
-// had it waited long enough.
+// wouldPreempt says whether a delayed workload would find victims once its preemption delay has passed.
 func (e *Engine) wouldPreempt(w *workload) bool {
 	a := e.newAssignment()
 	defer e.recycle(a)
@@ -239,7 +239,7 @@ func (e *Engine) wouldPreempt(w *workload) bool {
 	return len(a.victims) > 0
 }
 
-// explainMiss adds one thing that is missing, who holds it, and what would help.
+// explainMiss adds one thing that is missing, which workloads have it, and what would help.
 func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss) {
 	miss := Missing{PodSet: a.shape.podSets[m.podSet].Name, Reason: m.reason, Amount: m.amount}
 	if m.resource >= 0 {
@@ -270,7 +270,7 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 	x.Missing = append(x.Missing, miss)
 }
 
-// explainBlockers lists who holds what is missing below the node it is missing at, largest first.
+// explainBlockers lists the workloads that have what is missing, below the node it is missing at, largest first.
 func (e *Engine) explainBlockers(x *Explanation, w *workload, m *miss) {
 	var list []*workload
 	for _, q := range w.queue.tree.queues {
@@ -309,7 +309,7 @@ func (w *workload) usesAny(list []quota.Amount) bool {
 	return false
 }
 
-// blockedBy is the workload that keeps a StrictFIFO queue waiting, if any.
+// blockedBy is the workload that blocks a StrictFIFO queue, if any.
 func (q *queue) blockedBy() *workload {
 	if !q.spec.StrictFIFO {
 		return nil

@@ -77,7 +77,7 @@ func (e *Engine) weigh(t *tree, n *treeNode) {
 	e.tx.Rollback(mark)
 }
 
-// before: who does not borrow first, then the lower share, then priority and age.
+// before: one that does not borrow comes first, then the lower share, then priority and age.
 func (c *contender) before(o *contender) bool {
 	if c.over != o.over {
 		return !c.over

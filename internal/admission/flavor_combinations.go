@@ -2,11 +2,11 @@ package admission
 
 import "slices"
 
-// Groups of pod sets choose their flavors one after the other, as in Kueue. The first may then take what only the
-// next can use. So where that does not do for all, combinations are tried in the order of the flavors.
+// Groups of pod sets choose their flavors one after the other, as in Kueue. The first may then take what
+// only the next can use. Where that does not do for all, combinations are tried in the order of the flavors.
 
-// jointly is how many combinations are tried; few workloads have as many.
-const jointly = 256
+// combinationLimit is how many combinations are tried; few workloads have as many.
+const combinationLimit = 256
 
 // pick is the place of the flavor to try, and out of how many.
 type pick struct{ at, of int }
@@ -23,7 +23,7 @@ func (a *assignment) picked(i, n int) bool {
 }
 
 // assignJointly replaces an assignment that is not enough for all groups of pod sets by a combination of
-// flavors that is: without displacing anyone, unless the queue prefers that, or else with.
+// flavors that is: first without preempting anyone, unless the queue prefers preemption.
 func (e *Engine) assignJointly(a *assignment) {
 	if slices.ContainsFunc(a.misses, func(m miss) bool { return m.flavor < 0 }) {
 		return // there is no flavor for it at all
@@ -31,7 +31,7 @@ func (e *Engine) assignJointly(a *assignment) {
 	b := e.newAssignment()
 	defer e.recycle(b)
 	fung := &a.w.queue.spec.Fungibility
-	tries := jointly
+	tries := combinationLimit
 	for _, floor := range [...]mode{deferred, preempt, noCandidates} {
 		if a.mode >= floor || floor == deferred && a.mode > noCandidates && (fung.PreemptStay || fung.PreferPreemption) {
 			continue

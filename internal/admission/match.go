@@ -10,7 +10,7 @@ type flavor struct {
 	spec          Flavor
 	exists        bool
 	version       uint32
-	awaitingNodes []*equivClass // parked because nodes of this flavor had no room
+	awaitingNodes []*equivClass // inadmissible because this flavor's nodes had no capacity
 }
 
 // accepts says whether the flavor's nodes may run the pod set: "" or why not.

@@ -247,8 +247,8 @@ func (e *Engine) findVictimsAgain(w *workload, s *requestShape, a *assignment) {
 	if !a.admissible() {
 		return
 	}
-	told := func(v victim) bool { return v.w.phase == phaseEvicting }
-	if a.victims = slices.DeleteFunc(a.victims, told); len(a.victims) == 0 && a.mode != fit {
+	reported := func(v victim) bool { return v.w.phase == phaseEvicting }
+	if a.victims = slices.DeleteFunc(a.victims, reported); len(a.victims) == 0 && a.mode != fit {
 		a.mode = deferred
 	}
 }

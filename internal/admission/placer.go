@@ -3,16 +3,16 @@ package admission
 import "slices"
 
 // Placer knows nodes and cards, and answers whether pods fit on them. The
-// engine tells it who is where; its own knowledge of nodes comes from elsewhere.
+// engine tells it which workload is where; what it knows of nodes comes from elsewhere.
 // It is called from Apply and Decide only.
 type Placer interface {
-	// Place finds room for all pods of the request at once, beside everything
-	// held, and holds it. It never uses what is held already. A nil Refusal
-	// means success, and the first value then goes into the plan untouched.
+	// Place finds nodes for all pods of the request at once, beside everything held, and holds them.
+	// It never uses what is held already. A nil Refusal means success, and the first value then goes
+	// into the plan untouched.
 	Place(PlaceRequest) (placement any, refusal *Refusal)
-	// Hold notes that a workload occupies a placement, even if that overcommits
-	// a card: so it is with workloads found running, and with room claimed while its
-	// last user is still leaving. Holding again replaces; nil places nothing.
+	// Hold notes that a workload occupies a placement, even if that overcommits a card: so it is with
+	// workloads found running, and with nominated ones while their victims are still leaving. Holding again
+	// replaces; nil places nothing.
 	Hold(workload Key, placement any)
 	// Remove frees what a workload holds. Removing twice is harmless.
 	Remove(workload Key)
@@ -22,8 +22,7 @@ type Placer interface {
 	Rollback(mark int)
 }
 
-// PlaceRequest asks for room for all of a workload's pods that are to be placed
-// now; it may be none.
+// PlaceRequest asks for nodes for all of a workload's pods that are to be placed now; it may be none.
 type PlaceRequest struct {
 	Workload Key
 	PodSets  []PlacePodSet
@@ -40,7 +39,7 @@ type PlacePodSet struct {
 type Refusal struct {
 	PodSet string
 	Reason string
-	// NeverFits: not even empty nodes would do, so nobody is displaced for it.
+	// NeverFits: not even empty nodes would do, so nobody is preempted for it.
 	NeverFits bool
 }
 
@@ -87,9 +86,8 @@ func (e *Engine) removeEvicting() {
 	}
 }
 
-// findPlacement looks for real nodes for an assignment that quota allows. If
-// the nodes of a flavor have no room the next flavor is tried; if none has, the
-// assignment is left in need of preemption, or hopeless.
+// findPlacement looks for real nodes for an assignment that quota allows. If the nodes of a flavor
+// have no capacity the next flavor is tried; if none has, the assignment needs preemption, or never fits.
 func (e *Engine) findPlacement(a *assignment) bool {
 	var first *Refusal
 	wanted := a.mode

@@ -14,18 +14,17 @@ type Plan struct {
 	NextAt time.Time
 }
 
-// Admit gives a pending workload its quota. The engine assumes it at once.
+// Admit reserves a pending workload's quota. The engine assumes it at once.
 type Admit struct {
 	Workload  Key
 	UID       string
 	Admission *Admission
-	Borrows   bool // uses quota beyond its queue's own
+	Borrows   bool // uses quota beyond its queue's nominal quota
 	Partial   bool // some pod set got fewer pods than it asked for
 	Backfill  bool // passed a blocked head that it cannot delay
 }
 
-// Evict asks for a workload's quota back. It counts as held until an event
-// says the workload has let go.
+// Evict asks for a workload's quota back. It counts as reserved until an event shows the workload without it.
 type Evict struct {
 	Workload Key
 	UID      string
@@ -38,8 +37,8 @@ type Evict struct {
 	PreemptorUID string
 }
 
-// Pending tells a pending workload's changed verdict. Unchanged verdicts are not
-// repeated, and workloads of equal shape in one queue share theirs.
+// Pending says why a pending workload waits, where that reason changed. Workloads of one equivalence class
+// share it.
 type Pending struct {
 	Workload Key
 	UID      string
@@ -50,7 +49,7 @@ type Pending struct {
 // Reason is one of Kueue's tokens.
 type Reason string
 
-// Why a workload does not hold quota.
+// Why a workload has no quota reserved.
 const (
 	ReasonPending                      Reason = "Pending"
 	ReasonMisconfigured                Reason = "Misconfigured"
@@ -60,12 +59,11 @@ const (
 	ReasonWaitingForPreemptedWorkloads Reason = "WaitingForPreemptedWorkloads"
 	ReasonWaitingForPodsReady          Reason = "WaitingForPodsReady"
 	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
-	ReasonInadmissible                 Reason = "Inadmissible"
 	ReasonSuspended                    Reason = "Suspended"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
 )
 
-// Why a workload must let go of its quota.
+// Why a workload is evicted.
 const (
 	ReasonPreempted            Reason = "Preempted"
 	ReasonClusterQueueStopped  Reason = "ClusterQueueStopped"

@@ -26,36 +26,42 @@ func newTreeNode(name string, q *queue) *treeNode {
 	return n
 }
 
-// tree is the decision state of one connected tree of cohorts and queues.
-// Trees share no quota, so each is decided on its own.
+// tree is the decision state of one connected tree of cohorts and queues. Trees share no quota, so
+// each is decided on its own.
 type tree struct {
 	root   *treeNode
 	nodes  []*treeNode // by ID
 	queues []*queue    // by name
 	policy CapacityPolicy
 	cyclic bool
+	listed bool // in Engine.work
 
-	listed           bool        // in Engine.work
-	freed            []bool      // by flavor-resource: some usage went down since the last look
-	newlyBorrowed    []int32     // flavor-resources some node started to borrow: reclaim may find victims
-	anyFreed         bool        // freed has a set entry
-	usageFreed       bool        // usage went down: a waiting claim may be complete
-	nominated        []*workload // holders of claims, in the order of their turns
-	toNominate       []*workload // who has no claim yet on the room that is made for it
-	nominatedAt      [2]uint64   // shifts and Engine.capacity when claims were given last
-	version          uint64      // counts usage changes
-	admittedIn       uint64      // the last decision that admitted someone
-	improvements     uint64      // counts those that may help someone
-	usageChanges     uint64      // counts changes of usage, either way
-	awaitsMinRuntime bool        // somebody waits for those who have only just started
-	minRuntimeAt     time.Time   // when the next of them is not spared any more
+	// Counters of changes; Engine says what each makes void.
+	version      uint64
+	usageChanges uint64
+	improvements uint64
+	admittedIn   uint64 // the last decision that admitted a workload
 
-	borrowIndex  []borrowIndex // by flavor-resource
-	yielding     bool          // borrowers step back for who has quota of its own
-	yieldedFRs   []int32       // flavor-resources for which someone did
-	unreported   []*equivClass // of those, who has yet to hear why it waits
-	revoked      []*workload   // admissions of this decision that were taken back, to be tried again at its end
-	reservations []*equivClass // who keeps room from others while it waits
+	// Changes since queues were told of them.
+	freed         []bool  // by flavor-resource: some usage went down
+	anyFreed      bool    // freed has a set entry
+	newlyBorrowed []int32 // flavor-resources that some node began to borrow: reclaim may find victims
+	usageFreed    bool    // usage went down: a nominated workload may fit
+	borrowIndex   []borrowIndex
+
+	nominated   []*workload // in queueOrder
+	toNominate  []*workload // pending workloads with victims, not nominated yet
+	nominatedAt [2]uint64   // usageChanges and Engine.capacity when nominations were rebuilt last
+
+	reservations []*equivClass // classes with a reservation
+	revoked      []*workload   // admissions of this decision that were revoked, to be tried again at its end
+
+	yielding   bool          // borrowers yield in this part of the decision
+	yieldedFRs []int32       // flavor-resources for which one did
+	unreported []*equivClass // classes that yielded before they were told why they wait
+
+	awaitsMinRuntime bool      // some class waits for minimum runtimes to end
+	minRuntimeAt     time.Time // when the next one does
 }
 
 // newTree counts from where no other tree does: queues move from one tree to another with what they

@@ -116,8 +116,8 @@ func (a *assignment) entitled() []quota.Amount {
 		v := min(u.V, cl.Unused())
 		if a.borrow > 0 {
 			v = u.V
-			if cl.Borrow != quota.NoLimit {
-				v = min(v, cl.Nominal+cl.Borrow-cl.Use[quota.Future])
+			if cl.BorrowingLimit != quota.NoLimit {
+				v = min(v, cl.Nominal+cl.BorrowingLimit-cl.Use[quota.Future])
 			}
 		}
 		if v > 0 {

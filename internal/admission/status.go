@@ -9,9 +9,9 @@ import (
 
 // QueueStatus is a queue's numbers, for status and metrics.
 type QueueStatus struct {
-	Pending   int // in line, waiting for preempted workloads included
+	Pending   int // in the queue, nominated ones included
 	Active    int // of those, not known to be inadmissible
-	Reserving int // workloads that hold quota
+	Reserving int // workloads with quota reserved
 	Usage     []FlavorUsage
 	FairShare float64 // weighted share; +Inf when it borrows on no weight
 }
@@ -137,7 +137,7 @@ func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
 	return s, true
 }
 
-// PendingWorkload is a pending workload's place in line.
+// PendingWorkload is a pending workload with its position.
 type PendingWorkload struct {
 	Workload      Key
 	LocalQueue    string
@@ -162,7 +162,7 @@ func (e *Engine) PendingWorkloads(name string) []PendingWorkload {
 	return places
 }
 
-// Pending lists a ClusterQueue's workloads in line, in order.
+// Pending lists a ClusterQueue's pending workloads in order.
 func (e *Engine) Pending(name string) []Key {
 	q := e.queues[name]
 	if q == nil {

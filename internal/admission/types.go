@@ -34,27 +34,27 @@ type Workload struct {
 	Priority int64
 	Created  time.Time
 	// EvictedAt and EvictedBy tell of the last eviction (zero: never evicted).
-	// Options.RequeueTimestamp says which of them move the workload back in line.
+	// Options.RequeueByCreation says which of them move the workload back in its queue.
 	EvictedAt time.Time
 	EvictedBy string
-	// EvictedFor is the UID of the workload it was preempted for, if that is why it is on its way out.
+	// EvictedFor is the UID of the preemptor, if it is being evicted for one.
 	EvictedFor string
-	// Nominated: it was told to wait for room that others are leaving (WaitingForPreemptedWorkloads).
+	// Nominated: it was told to wait for quota that others free (WaitingForPreemptedWorkloads).
 	Nominated bool
-	// Preemptions is how often it was preempted so far: each time it waits twice as long before it strikes back.
+	// Preemptions is how often it was preempted so far: each time doubles its preemption cooldown.
 	Preemptions int32
 
 	PodSets []PodSet
 
 	Inactive  bool      // spec.active is false: not considered; evicted if it holds quota
 	Gated     bool      // an admission gate is closed: not considered yet
-	Refused   string    // what is wrong with it, in words for its owner: not considered; "": nothing
-	Unready   string    // what it lacks before it is considered, in words for its owner; "": nothing
+	Refused   string    // what is wrong with it, in words for its user: not considered; "": nothing
+	Unready   string    // what it lacks before it is considered, in words for its user; "": nothing
 	RequeueAt time.Time // not considered before this time (backoff)
 
-	// Admission is what the workload holds; nil while pending.
+	// Admission is the quota reserved for the workload; nil while pending.
 	Admission *Admission
-	// Evicting: it still holds its Admission but is on its way out.
+	// Evicting: it still has its Admission, and is being evicted.
 	Evicting bool
 	Finished bool
 	// PodsReady matters with Options.BlockUntilReady only.
@@ -130,7 +130,7 @@ type TopologySlice struct {
 	Size  int32
 }
 
-// Admission is the quota a workload holds (or, in a plan, is given).
+// Admission is the quota reserved for a workload (or, in a plan, to be reserved).
 type Admission struct {
 	Queue      string // ClusterQueue
 	PodSets    []PodSetAssignment
@@ -143,7 +143,7 @@ type PodSetAssignment struct {
 	Name    string
 	Count   int32
 	Flavors map[string]string // resource to flavor
-	// Usage is the quota held per resource. In a plan it is filled by the engine;
+	// Usage is the quota reserved per resource. In a plan it is filled by the engine;
 	// in an event it may be nil, and is then Count times the pod set's requests.
 	Usage Requests
 }
@@ -215,14 +215,13 @@ type Queue struct {
 	Preemption        Preemption
 	Fungibility       Fungibility
 	FairWeight        *float64 // nil: 1
-	// DelayedPlacement are flavors whose nodes come once quota is given: pods on them are
-	// not placed.
+	// DelayedPlacement are flavors whose nodes come once quota is reserved: pods on them are not placed.
 	DelayedPlacement []string
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
 }
 
-// PreemptionPolicy says whom a pending workload may displace.
+// PreemptionPolicy says whom a pending workload may preempt.
 type PreemptionPolicy uint8
 
 // The preemption policies of Kueue.
@@ -237,7 +236,7 @@ const (
 type Preemption struct {
 	WithinQueue         PreemptionPolicy
 	ReclaimWithinCohort PreemptionPolicy
-	// BorrowWithinCohort: may displace lower priorities in the cohort even while borrowing ...
+	// BorrowWithinCohort: it may preempt lower priorities in the cohort even while borrowing ...
 	BorrowWithinCohort bool
 	// ... up to this priority (nil: any lower one).
 	BorrowMaxPriority *int64
@@ -251,7 +250,7 @@ type Fungibility struct {
 	PreferPreemption bool // preference: PreemptionOverBorrowing
 }
 
-// LocalQueue is a namespace's door to a ClusterQueue.
+// LocalQueue is how a namespace's workloads come to a ClusterQueue.
 type LocalQueue struct {
 	Key
 	Queue      string // ClusterQueue

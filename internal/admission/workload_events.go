@@ -133,7 +133,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	}
 	evicting, p := w.phase == phaseEvicting || spec.Evicting, w.preemptor
 	if w.hasQuota() {
-		spec.inheritPlacement(w.spec.Admission)
+		spec.adoptPlacement(w.spec.Admission)
 	}
 	e.releaseQuota(w)
 	e.leave(w)
@@ -155,7 +155,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 // confirmReserved takes in an event that leaves the quota as it is: most often the confirmation of
 // an admission of ours.
 func (e *Engine) confirmReserved(w *workload, spec Workload) {
-	if !spec.inheritPlacement(w.spec.Admission) && e.opts.Placer != nil {
+	if !spec.adoptPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || spec.Priority != w.spec.Priority {
@@ -177,8 +177,8 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	e.reviewLater(w)
 }
 
-// inheritPlacement fills in where the pods are, which we know and the objects do not tell.
-func (s *Workload) inheritPlacement(before *Admission) bool {
+// adoptPlacement fills in where the pods are, which we know and the objects do not tell.
+func (s *Workload) adoptPlacement(before *Admission) bool {
 	if s.Admission.Placement != nil || before.Placement == nil {
 		return false
 	}
@@ -295,7 +295,7 @@ func (e *Engine) setEvicting(w *workload, evicting bool) {
 	}
 }
 
-// count changes usage for good and notes whom that may help.
+// count changes usage for good and gives hints to classes that it may help.
 func (e *Engine) count(q *queue, fr int32, v int64, k quota.View) {
 	if e.relink {
 		// Only the queue's own cell lasts until the trees are linked again.

@@ -24,11 +24,12 @@ type FlavorResource struct {
 
 // Cell is one flavor-resource at one node.
 type Cell struct {
-	Nominal, Borrow, Lend int64 // limits may be NoLimit
-	Subtree               int64 // nominal quota plus what the children lend
-	Local                 int64 // guaranteed quota: the part of Subtree that the parent never sees
-	Max                   int64 // the most that could ever be used from here
-	Use                   [2]int64
+	Nominal                      int64
+	BorrowingLimit, LendingLimit int64 // may be NoLimit
+	Subtree                      int64 // nominal quota plus what the children lend
+	Local                        int64 // guaranteed quota: the part of Subtree that the parent never sees
+	Max                          int64 // the most that could ever be used from here
+	Use                          [2]int64
 }
 
 // Node is a queue or a cohort in a tree of quotas.
@@ -49,7 +50,7 @@ type Node struct {
 // Grow makes room for cells of size flavor-resources.
 func (n *Node) Grow(size int) {
 	for len(n.Cells) < size {
-		n.Cells = append(n.Cells, Cell{Borrow: NoLimit, Lend: NoLimit})
+		n.Cells = append(n.Cells, Cell{BorrowingLimit: NoLimit, LendingLimit: NoLimit})
 	}
 }
 
@@ -57,7 +58,7 @@ func (n *Node) Grow(size int) {
 func (n *Node) ClearQuotas() {
 	for i := range n.Cells {
 		c := &n.Cells[i]
-		c.Nominal, c.Borrow, c.Lend = 0, NoLimit, NoLimit
+		c.Nominal, c.BorrowingLimit, c.LendingLimit = 0, NoLimit, NoLimit
 	}
 }
 
@@ -65,10 +66,10 @@ func (n *Node) ClearQuotas() {
 func (c *Cell) SetQuota(nominal int64, borrowing, lending *int64) {
 	c.Nominal = clamp(nominal)
 	if borrowing != nil {
-		c.Borrow = clamp(*borrowing)
+		c.BorrowingLimit = clamp(*borrowing)
 	}
 	if lending != nil {
-		c.Lend = clamp(*lending)
+		c.LendingLimit = clamp(*lending)
 	}
 }
 
@@ -84,12 +85,12 @@ func (c *Cell) Unused() int64 { return c.Nominal - c.Use[Future] }
 
 // limit is how much more the node may take out of its parent.
 func (c *Cell) limit(k View) int64 {
-	if c.Borrow == NoLimit {
+	if c.BorrowingLimit == NoLimit {
 		return Unlimited
 	}
 	stored := c.Subtree - c.Local
 	used := max(0, c.Use[k]-c.Local)
-	return stored - used + c.Borrow
+	return stored - used + c.BorrowingLimit
 }
 
 // Add changes the usage of fr at a queue; what exceeds guaranteed quota counts at its parent too,

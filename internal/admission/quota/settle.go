@@ -26,8 +26,8 @@ func (n *Node) sumUp() {
 			c.Use[Future] += max(0, cc.Use[Future]-cc.Local)
 		}
 		c.Local = 0
-		if c.Lend != NoLimit {
-			c.Local = max(0, c.Subtree-c.Lend)
+		if c.LendingLimit != NoLimit {
+			c.Local = max(0, c.Subtree-c.LendingLimit)
 		}
 	}
 }
@@ -39,8 +39,8 @@ func (n *Node) spreadDown(frs []FlavorResource, resources int) {
 		c.Max = c.Subtree
 		if n.Parent != nil {
 			c.Max = satAdd(c.Local, n.Parent.Cells[fr].Max)
-			if c.Borrow != NoLimit {
-				c.Max = min(c.Max, satAdd(c.Subtree, c.Borrow))
+			if c.BorrowingLimit != NoLimit {
+				c.Max = min(c.Max, satAdd(c.Subtree, c.BorrowingLimit))
 			}
 		}
 		res := frs[fr].Resource

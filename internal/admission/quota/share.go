@@ -67,8 +67,8 @@ func (s *Shares) Of(n *Node, frs []FlavorResource, all bool) Share {
 		}
 	}
 	for r, v := range taken {
-		if lend := n.Parent.Lendable[r]; v > 0 && lend > 0 {
-			share.ratio = max(share.ratio, float64(v)*1000/float64(lend))
+		if lendable := n.Parent.Lendable[r]; v > 0 && lendable > 0 {
+			share.ratio = max(share.ratio, float64(v)*1000/float64(lendable))
 		}
 	}
 	return share
