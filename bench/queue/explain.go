@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/deploy"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // asks is how often each form of the command is typed.
@@ -39,10 +39,10 @@ func benchExplain(ctx context.Context, s setup, pending int) error {
 
 func (s setup) explain(ctx context.Context, c client.Client, dir, kubeconfig string, pending int) (err error) {
 	begin := time.Now()
-	kind := slices.IndexFunc(jobs.Table(), func(k *jobs.Kind) bool { return k.GVK == batchv1.SchemeGroupVersion.WithKind("Job") })
+	kind := slices.IndexFunc(kinds.Table(), func(k *kinds.Kind) bool { return k.GVK == batchv1.SchemeGroupVersion.WithKind("Job") })
 	err = fill(ctx, c, pending, func(i int) error {
 		if i%(pending/asks) == 0 {
-			return makeJob(ctx, c, jobs.Table()[kind], i)
+			return makeJob(ctx, c, kinds.Table()[kind], i)
 		}
 		return c.Create(ctx, waitingWorkload(i))
 	})
@@ -64,7 +64,7 @@ func (s setup) explain(ctx context.Context, c client.Client, dir, kubeconfig str
 }
 
 // makeJob makes a job like waitingWorkload, and the workload the queue gives it.
-func makeJob(ctx context.Context, c client.Client, kind *jobs.Kind, i int) error {
+func makeJob(ctx context.Context, c client.Client, kind *kinds.Kind, i int) error {
 	count, template := waitingPods(i)
 	job := &batchv1.Job{ObjectMeta: waitingName(i), Spec: batchv1.JobSpec{
 		Parallelism: &count, Completions: &count, Suspend: ptr.To(true), Template: template,
@@ -79,7 +79,7 @@ func makeJob(ctx context.Context, c client.Client, kind *jobs.Kind, i int) error
 	}
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(kind.GVK)
-	wl, err := kind.Workload(ctx, c, u)
+	wl, err := kind.BuildWorkload(ctx, c, u)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue/kueueconfig"
 )
@@ -84,11 +85,11 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		NoSliceLayers:              !gates.Enabled(features.TASMultiLayerTopology),
 		RequeuePods:                !gates.Enabled(features.SkipReassignment),
 		Concurrency:                cfg.Controllers.Concurrency,
-		Elsewhere:                  gates.Enabled(features.MultiKueue),
+		MultiKueue:                 gates.Enabled(features.MultiKueue),
 	}
 	if gates.Enabled(features.MultiKueueAdaptersForCustomJobs) {
 		for _, framework := range cfg.MultiKueue.ExternalFrameworks {
-			options.Foreign = append(options.Foreign, framework.Name)
+			options.MultiKueueExternal = append(options.MultiKueueExternal, framework.Name)
 		}
 	}
 	if in := cfg.Integrations; in != nil {
@@ -96,7 +97,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 	}
 	if on, given := gates.Given(features.SparkApplicationIntegration); given && !on {
 		if len(options.BuiltIn) == 0 {
-			options.BuiltIn = jobs.Names()
+			options.BuiltIn = kinds.Names()
 		}
 		options.BuiltIn = slices.DeleteFunc(slices.Clone(options.BuiltIn), func(name string) bool {
 			return name == "sparkoperator.k8s.io/sparkapplication"

@@ -142,7 +142,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
-	rules.Life.LeftOut = options.LeftOut()
+	rules.Life.LeftOut = options.Unmanaged()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := mgr.Add(shell); err != nil {

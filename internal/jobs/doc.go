@@ -1,21 +1,23 @@
-// Package jobs makes every framework's job wait and start the same way: one
-// generic controller, and a table with a row per kind.
+// Package jobs makes every framework's job wait and start the same way: one generic controller,
+// and a table with a row per kind of job.
 //
-// A row (kinds.yaml, in the words of api/jobs/v1alpha1) says where in an object
-// things are: the flag that holds it back, the pod templates and their counts,
-// and how its end, its readiness and its activity are read. Fields that are
-// written are named by paths (path.go), everything that is read is a CEL
-// expression (expr.go). A row that a user declares is held against the kind's
-// CRD first (check.go).
+//	kinds      the table, and a job as its row describes it. No controllers: the CLI uses it too
+//	managed    which jobs are managed: by queue name, namespace and owner
+//	podgroups  jobs without a suspend flag: pods held by a scheduling gate
+//	remote     jobs that MultiKueue runs in another cluster
+//	webhooks   suspend a job when it is created, and refuse updates that would bypass its queue
+//	reconcile  the generic controller, and the registry that starts one for each row in use
 //
-//	webhook   holds a job back as it is created, before its operator sees it
-//	registry  starts a controller for a row when its CRD comes, ends it when that goes
-//	controller  keeps one Workload per job: starts the job when that is admitted,
-//	          stops it when it is evicted, reports its end
-//	object    a job with a suspend flag, seen through its row
-//	podGroup  a job without one: its pods are held by a scheduling gate
+// The way of a job: the defaulting webhook suspends it before its operator sees it; a controller
+// creates its Workload; when that is admitted the controller adds the flavors' node labels and
+// starts the job; when it is evicted the controller stops the job and releases its quota once no
+// pod runs; when the job ends the controller finishes the Workload.
 //
-// The controller knows no kind by name. The few kinds whose pods cannot be
-// found by paths have a file of their own: trainjob.go, appwrapper.go, and
-// spark.go for how Spark counts memory.
+// Imports point one way, and only Setup in this package knows all of them:
+//
+//	kinds ← managed, podgroups, remote ← webhooks, reconcile ← jobs
+//
+// The package also makes the manifests that follow from the table: roles and webhooks.
+//
+// Words: docs/design/glossary.md.
 package jobs

@@ -24,7 +24,7 @@ func TestManifestsAreTheTables(t *testing.T) {
 
 func isWritten(t *testing.T, file string, objects []any) {
 	t.Helper()
-	documents := []string{"# Made from internal/jobs/kinds.yaml by: go test ./internal/jobs -run Manifests -update\n"}
+	documents := []string{"# Made from internal/jobs/kinds/kinds.yaml by: go test ./internal/jobs -run Manifests -update\n"}
 	for _, object := range objects {
 		data, err := yaml.Marshal(object)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -49,7 +49,7 @@ func TestQueueNames(t *testing.T) {
 
 	// The old annotation counts as the label does.
 	old := newJob(a, "old", 1)
-	old.Annotations[jobs.QueueNameLabel], old.Labels = "main", nil
+	old.Annotations[kinds.QueueNameLabel], old.Labels = "main", nil
 	cluster.Make(t, old)
 	if wl := cluster.WorkloadOf(t, old); wl.Spec.QueueName != "main" {
 		t.Fatalf("its queue is %q", wl.Spec.QueueName)
@@ -69,7 +69,7 @@ func TestQueueNames(t *testing.T) {
 		if err := cluster.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
-		if probe.Labels[jobs.QueueNameLabel] != "default" || !ptr.Deref(probe.Spec.Suspend, false) {
+		if probe.Labels[kinds.QueueNameLabel] != "default" || !ptr.Deref(probe.Spec.Suspend, false) {
 			return fmt.Errorf("labels are %v", probe.Labels)
 		}
 		return nil
@@ -84,7 +84,7 @@ func TestQueueNames(t *testing.T) {
 	}
 
 	wrong := newJob(a, "wrong", 1)
-	wrong.Labels[jobs.QueueNameLabel] = "no_queue"
+	wrong.Labels[kinds.QueueNameLabel] = "no_queue"
 	if err := cluster.Create(t.Context(), wrong); err == nil {
 		t.Fatal("a queue name that cannot be one was taken")
 	}
@@ -97,14 +97,14 @@ func TestPriorityClass(t *testing.T) {
 	high := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: a.namespace + "-high"}, Value: 20}
 	cluster.Make(t, low, high)
 	job := newJob(a, "job", 1)
-	job.Labels[jobs.PriorityClassLabel] = low.Name
+	job.Labels[kinds.PriorityClassLabel] = low.Name
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
 	if *wl.Spec.Priority != 10 {
 		t.Fatalf("its priority is %d", *wl.Spec.Priority)
 	}
 	before := job.DeepCopy()
-	job.Labels[jobs.PriorityClassLabel] = high.Name
+	job.Labels[kinds.PriorityClassLabel] = high.Name
 	if err := cluster.Patch(t.Context(), job, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestPrebuiltWorkload(t *testing.T) {
 	cluster.Make(t, model)
 	sets := cluster.WorkloadOf(t, model).Spec.PodSets
 	job := newJob(a, "job", 2)
-	job.Labels[jobs.PrebuiltLabel] = "prebuilt"
+	job.Labels[kinds.PrebuiltLabel] = "prebuilt"
 	cluster.Make(t, job)
 	prebuilt := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "prebuilt"},
@@ -205,7 +205,7 @@ func TestPrebuiltWorkload(t *testing.T) {
 
 	// One that describes another job is finished as out of sync.
 	other := newJob(a, "other", 5)
-	other.Labels[jobs.PrebuiltLabel] = "unlike"
+	other.Labels[kinds.PrebuiltLabel] = "unlike"
 	cluster.Make(t, other)
 	unlike := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "unlike"},
@@ -224,7 +224,7 @@ func TestChangedSize(t *testing.T) {
 	a := newArena(t)
 	a.open(t)
 	fixed, elastic := newJob(a, "fixed", 1), newJob(a, "elastic", 1)
-	elastic.Annotations[jobs.ElasticAnnotation] = "true"
+	elastic.Annotations[kinds.ElasticAnnotation] = "true"
 	for _, job := range []*batchv1.Job{fixed, elastic} {
 		job.Spec.Completions = ptr.To(int32(10))
 		cluster.Make(t, job)

@@ -15,7 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -46,7 +46,7 @@ func TestOwnerChain(t *testing.T) {
 	cluster.Make(t, job)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: a.namespace, Name: "pod", Labels: map[string]string{jobs.QueueNameLabel: "main"},
+			Namespace: a.namespace, Name: "pod", Labels: map[string]string{kinds.QueueNameLabel: "main"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/train:1"}}},
@@ -159,7 +159,7 @@ func TestPodGroupFastAdmission(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	a.open(t)
-	pods := groupPods(t, a, map[string]string{jobs.GroupFastAdmission: "true"})
+	pods := groupPods(t, a, map[string]string{kinds.GroupFastAdmission: "true"})
 	cluster.Make(t, pods[0])
 	waitPods(t, a, 1, func(pod *corev1.Pod) error { return wantGate(pod, false) })
 	a.waitCards(t, 2)
@@ -174,7 +174,7 @@ func TestPodGroupThatIsNotRetried(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	a.open(t)
-	pods := groupPods(t, a, map[string]string{jobs.RetriableAnnotation: "false", sandbox.ExitCode: "1"})
+	pods := groupPods(t, a, map[string]string{kinds.RetriableAnnotation: "false", sandbox.ExitCode: "1"})
 	for _, pod := range pods {
 		cluster.Make(t, pod)
 	}
@@ -217,7 +217,7 @@ func TestRedisCleanup(t *testing.T) {
 	cleanup := sandbox.Job(a.namespace, "cleanup", "main", 1, "1")
 	cleanup.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ray, ray.GroupVersionKind())}
 	cleanup.Spec.Template.Annotations[sandbox.RunFor] = "0s"
-	cleanup.Spec.Template.Labels = map[string]string{jobs.QueueNameLabel: "main"}
+	cleanup.Spec.Template.Labels = map[string]string{kinds.QueueNameLabel: "main"}
 	cluster.Make(t, cleanup)
 	waitJob(t, cleanup, "it runs to its end", func(job *batchv1.Job) error {
 		if job.Status.Succeeded != 1 {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -122,7 +122,7 @@ func TestEveryRowHasALife(t *testing.T) {
 			tested[object.GroupVersionKind().String()] = true
 		}
 	}
-	for _, kind := range jobs.Table() {
+	for _, kind := range kinds.Table() {
 		if !tested[kind.GVK.String()] {
 			t.Errorf("%s (%s) has no sample that is tested", kind.Name, kind.GVK)
 		}

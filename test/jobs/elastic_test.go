@@ -15,7 +15,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -110,7 +110,7 @@ func (l elasticLife) live(t *testing.T) {
 	objects := samples(t, l.sample)
 	job := objects[len(objects)-1]
 	job.SetNamespace(a.namespace)
-	annotations := map[string]string{jobs.ElasticAnnotation: "true"}
+	annotations := map[string]string{kinds.ElasticAnnotation: "true"}
 	job.SetAnnotations(annotations)
 	if err := l.scale(job, 2); err != nil {
 		t.Fatal(err)

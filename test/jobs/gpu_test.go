@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -81,7 +81,7 @@ func TestGPUShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range pods.Items {
-		if pod.Annotations[kueue.WorkloadAnnotation] != wl.Name || pod.Labels[jobs.PodSetLabel] != "main" {
+		if pod.Annotations[kueue.WorkloadAnnotation] != wl.Name || pod.Labels[kinds.PodSetLabel] != "main" {
 			t.Errorf("pod %s does not say which job it is of: labels %v, annotations %v", pod.Name, pod.Labels, pod.Annotations)
 		}
 		if pod.Annotations[egpu.ContainerPrefix+"main"] == "" || pod.Labels[egpu.Assumed] != "true" {

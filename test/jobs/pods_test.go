@@ -18,7 +18,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -133,7 +133,7 @@ func waitPods(t *testing.T, a *arena, least int, check func(*corev1.Pod) error) 
 }
 
 func wantGate(pod *corev1.Pod, want bool) error {
-	gated := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: jobs.AdmissionGate})
+	gated := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kinds.AdmissionGate})
 	if gated != want {
 		return fmt.Errorf("pod %s is gated: %v, want %v", pod.Name, gated, want)
 	}
@@ -356,8 +356,8 @@ func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 	wl := cluster.WorkloadOf(t, job)
 	waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: a.namespace, Name: "other", Labels: map[string]string{jobs.QueueNameLabel: "main", jobs.GroupNameLabel: wl.Name},
-		Annotations: map[string]string{jobs.GroupTotal: "1"},
+		Namespace: a.namespace, Name: "other", Labels: map[string]string{kinds.QueueNameLabel: "main", kinds.GroupNameLabel: wl.Name},
+		Annotations: map[string]string{kinds.GroupTotal: "1"},
 	}, Spec: job.Spec.Template.Spec}
 	cluster.Make(t, pod)
 	sandbox.Eventually(t, "it is told why it waits", func(ctx context.Context) error {

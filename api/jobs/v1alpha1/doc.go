@@ -2,7 +2,7 @@
 // object (JobKind), or as an entry of elastic-queue's configuration.
 //
 // Elastic's own table of kinds is written in the same words; see
-// internal/jobs/kinds.yaml for two dozen examples.
+// internal/jobs/kinds/kinds.yaml for two dozen examples.
 //
 // +kubebuilder:object:generate=true
 // +groupName=elasticai.io

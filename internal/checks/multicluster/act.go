@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/checks"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -38,7 +38,7 @@ func (w *workloads) in(ctx context.Context, name string, do func(context.Context
 
 // remove takes a workload out of a cluster: its job, and when nothing is left of
 // that, its copy, which holds the quota there.
-func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *place, kind *jobs.Kind) error {
+func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *place, kind *remote.Adapter) error {
 	return w.in(ctx, at.name, func(ctx context.Context, there *session) error {
 		left, kinds := false, there.kindsOf(at.copy, kind)
 		if at.shared {
@@ -79,7 +79,7 @@ func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) err
 }
 
 // create puts a copy of the workload into a cluster's queue.
-func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, kind *jobs.Kind) error {
+func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, kind *remote.Adapter) error {
 	return w.in(ctx, cluster, func(ctx context.Context, there *session) error {
 		copied := &kueue.Workload{Spec: *wl.Spec.DeepCopy()}
 		copied.Namespace, copied.Name = wl.Namespace, wl.Name
@@ -88,7 +88,7 @@ func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster stri
 		maps.Copy(copied.Annotations, wl.Annotations)
 		delete(copied.Labels, workload.JobUIDLabel)
 		copied.Labels[kueue.MultiKueueOriginLabel] = w.origin
-		if kind.Shared() {
+		if kind.SharesJob() {
 			copied.Annotations[jobKindAnnotation], copied.Annotations[jobNameAnnotation] = kind.GVK.String(), wl.OwnerReferences[0].Name
 		}
 		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
@@ -137,7 +137,7 @@ func (w *workloads) stop(ctx context.Context, s *situation, cluster string) erro
 
 // sync brings back how the job goes, and has it follow the original; what of it
 // is not there is made if it is to be started.
-func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *jobs.Kind, parts []*unstructured.Unstructured) (waits bool, err error) {
+func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *remote.Adapter, parts []*unstructured.Unstructured) (waits bool, err error) {
 	for _, part := range parts {
 		if part.GetDeletionTimestamp() != nil {
 			continue
@@ -159,7 +159,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 				waits = true // one of the same name before it is on its way out
 				return nil
 			}
-			later, err := kind.TakeBack(ctx, w.client, part, copied)
+			later, err := kind.SyncStatus(ctx, w.client, part, copied)
 			if waits = waits || later; err != nil || !w.forward || !p.start {
 				return err
 			}
@@ -173,7 +173,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 }
 
 // make a copy of a job beside the workload that was admitted.
-func (w *workloads) make(ctx context.Context, wl *kueue.Workload, kind *jobs.Kind, part *unstructured.Unstructured, there *session) error {
+func (w *workloads) make(ctx context.Context, wl *kueue.Workload, kind *remote.Adapter, part *unstructured.Unstructured, there *session) error {
 	copied, err := kind.Copy(part, wl.Name, w.origin)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 const (
@@ -279,7 +279,7 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 		return nil, err
 	}
 	if gvk != workloadKind {
-		if err := s.cache.IndexField(ctx, obj, prebuiltIndex, func(obj client.Object) []string { return []string{jobs.PrebuiltName(obj)} }); err != nil {
+		if err := s.cache.IndexField(ctx, obj, prebuiltIndex, func(obj client.Object) []string { return []string{kinds.PrebuiltName(obj)} }); err != nil {
 			return nil, err
 		}
 	}
@@ -313,7 +313,7 @@ func (s *session) tell(seen any, gone bool) {
 		s.seen(key)
 		return
 	}
-	if name := jobs.PrebuiltName(obj); name != "" {
+	if name := kinds.PrebuiltName(obj); name != "" {
 		s.seen(types.NamespacedName{Namespace: key.Namespace, Name: name})
 		return
 	}

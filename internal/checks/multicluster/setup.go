@@ -30,7 +30,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/features"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
 )
 
 // Options of the check.
@@ -40,7 +40,7 @@ type Options struct {
 	Namespace string
 	Features  features.Set
 	// Copies is how jobs are run elsewhere.
-	Copies *jobs.Copies
+	Copies *remote.Adapters
 	// Dispatched and Admitted are told of every copy that was made, and that won.
 	Dispatched, Admitted func(queue, cluster string)
 }
@@ -63,7 +63,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	all.lead, all.end = context.WithCancel(context.Background())
 	all.seen = func(key types.NamespacedName) { send(all.lead, looks, key) }
 	if settings.forward {
-		options.Copies.Tell(all.seen)
+		options.Copies.OnJobChange(all.seen)
 	}
 	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
 		all.sources.folder = kubeconfigs
@@ -127,17 +127,17 @@ func Setup(mgr ctrl.Manager, options Options) error {
 }
 
 // kinOf finds the workloads that have one job together with another.
-func kinOf(copies *jobs.Copies) handler.MapFunc {
+func kinOf(copies *remote.Adapters) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		wl, ok := obj.(*kueue.Workload)
 		if !ok {
 			return nil
 		}
-		kind, _ := copies.KindOf(wl)
-		if kind == nil || !kind.Shared() {
+		kind, _ := copies.For(wl)
+		if kind == nil || !kind.SharesJob() {
 			return nil
 		}
-		all, err := copies.Of(ctx, wl.Namespace, kind.GVK.GroupKind(), wl.OwnerReferences[0].Name)
+		all, err := copies.WorkloadsOf(ctx, wl.Namespace, kind.GVK.GroupKind(), wl.OwnerReferences[0].Name)
 		if err != nil {
 			return nil
 		}

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/checks"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -41,7 +41,7 @@ const (
 type workloads struct {
 	client   client.Client
 	clusters *clusters
-	copies   *jobs.Copies
+	copies   *remote.Adapters
 	recorder events.EventRecorder
 	now      func() time.Time
 	settings
@@ -84,7 +84,7 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if why != "" && !s.over() && !workload.IsEvicted(wl) {
 		return ctrl.Result{}, w.reject(ctx, &s, why)
 	}
-	if kind != nil && kind.Shared() {
+	if kind != nil && kind.SharesJob() {
 		if s.kin, err = w.kin(ctx, request.NamespacedName, kind.GVK.GroupKind(), wl.OwnerReferences[0].Name); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -114,14 +114,14 @@ func (s *situation) again(after time.Duration) time.Duration {
 }
 
 // job is what a workload's is made of, or why it cannot run elsewhere.
-func (w *workloads) job(ctx context.Context, wl *kueue.Workload) (*jobs.Kind, []*unstructured.Unstructured, string, error) {
-	kind, why := w.copies.KindOf(wl)
+func (w *workloads) job(ctx context.Context, wl *kueue.Workload) (*remote.Adapter, []*unstructured.Unstructured, string, error) {
+	kind, why := w.copies.For(wl)
 	if kind == nil {
 		return nil, nil, why, nil
 	}
-	parts, err := w.copies.Parts(ctx, wl, kind)
+	parts, err := w.copies.JobObjects(ctx, wl, kind)
 	for _, part := range parts {
-		if missing := kind.NotHandedOver(part); missing != "" {
+		if missing := kind.WhyNotHandedOver(part); missing != "" {
 			why = "The owner is not managed by Kueue: " + missing
 		}
 	}
@@ -159,7 +159,7 @@ func (w *workloads) clear(ctx context.Context, key types.NamespacedName) error {
 
 // look at a workload in all clusters. In one that does not serve its kind of job
 // it cannot be run.
-func (w *workloads) look(ctx context.Context, key types.NamespacedName, configured []string, kind *jobs.Kind) ([]place, error) {
+func (w *workloads) look(ctx context.Context, key types.NamespacedName, configured []string, kind *remote.Adapter) ([]place, error) {
 	var places []place
 	for _, name := range configured {
 		places = append(places, place{name: name, configured: true})
@@ -202,7 +202,7 @@ func (w *workloads) look(ctx context.Context, key types.NamespacedName, configur
 
 // kin are the other workloads of a job.
 func (w *workloads) kin(ctx context.Context, key types.NamespacedName, kind schema.GroupKind, name string) ([]kueue.Workload, error) {
-	all, err := w.copies.Of(ctx, key.Namespace, kind, name)
+	all, err := w.copies.WorkloadsOf(ctx, key.Namespace, kind, name)
 	return slices.DeleteFunc(all, func(other kueue.Workload) bool { return other.Name == key.Name }), err
 }
 
@@ -237,7 +237,7 @@ func sharedJob(copied *kueue.Workload) (schema.GroupVersionKind, string) {
 
 // kindsOf are the kinds of jobs a copy may be of: that of the original, or, where
 // that is gone, of the copy's owner and all that were sent there.
-func (s *session) kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.GroupVersionKind {
+func (s *session) kindsOf(copied *kueue.Workload, kind *remote.Adapter) []schema.GroupVersionKind {
 	if kind != nil {
 		return []schema.GroupVersionKind{kind.GVK}
 	}
@@ -257,7 +257,7 @@ func (s *session) kindsOf(copied *kueue.Workload, kind *jobs.Kind) []schema.Grou
 
 // do what was decided. What fails in one cluster keeps nothing from being done
 // in another.
-func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *jobs.Kind, parts []*unstructured.Unstructured) (time.Duration, error) {
+func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *remote.Adapter, parts []*unstructured.Unstructured) (time.Duration, error) {
 	key := client.ObjectKeyFromObject(s.local)
 	var errs []error
 	for _, name := range p.remove {
@@ -284,7 +284,7 @@ func (w *workloads) do(ctx context.Context, s *situation, p plan, kind *jobs.Kin
 		if waits {
 			p.after = soon // starting it here is not told to us
 		}
-		if p.start && p.answer == nil && kind.Mute() {
+		if p.start && p.answer == nil && kind.HasLocalStatus() {
 			errs = append(errs, w.progress(ctx, s.local, s.place(p.sync).copy))
 		}
 	}

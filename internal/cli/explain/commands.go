@@ -189,7 +189,7 @@ func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects [
 		if kind == nil {
 			continue // what goes with the job
 		}
-		wl, err := kind.Imagine(cmd.Context(), c, checked(cmd.Context(), c, object))
+		wl, err := kind.PreviewWorkload(cmd.Context(), c, checked(cmd.Context(), c, object))
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}

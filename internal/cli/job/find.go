@@ -22,12 +22,12 @@ import (
 
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // Job is one with all that belongs to it.
 type Job struct {
-	Kind     *jobs.Kind
+	Kind     *kinds.Kind
 	Object   *unstructured.Unstructured
 	Workload *kueue.Workload // nil where it has none
 	Pods     []*corev1.Pod
@@ -37,22 +37,22 @@ type Job struct {
 const at = 16
 
 // kinds are those to look for: of one type as people name it, or all.
-func kinds(ctx context.Context, c *reach.Cluster, typed string) ([]*jobs.Kind, error) {
-	all := slices.Clone(jobs.Table())
+func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.Kind, error) {
+	all := slices.Clone(kinds.Table())
 	declared := &jobsv1alpha1.JobKindList{}
 	if err := c.List(ctx, declared); err != nil && !absent(err) {
 		return nil, fmt.Errorf("reading the declared kinds of jobs: %w", err)
 	}
 	for i := range declared.Items {
 		// One that does not compile is not queued, and says so in its status.
-		if kind, err := jobs.Compile(declared.Items[i].Name, declared.Items[i].Spec); err == nil {
+		if kind, err := kinds.Compile(declared.Items[i].Name, declared.Items[i].Spec); err == nil {
 			all = append(all, kind)
 		}
 	}
 	if typed == "" {
 		return all, nil
 	}
-	var chosen []*jobs.Kind
+	var chosen []*kinds.Kind
 	for _, kind := range all {
 		if isType(kind, typed) {
 			chosen = append(chosen, kind)
@@ -65,8 +65,8 @@ func kinds(ctx context.Context, c *reach.Cluster, typed string) ([]*jobs.Kind, e
 }
 
 // KindOf is the row of an object, nil where the queue does not know its kind.
-func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) (*jobs.Kind, error) {
-	all, err := kinds(ctx, c, "")
+func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) (*kinds.Kind, error) {
+	all, err := knownKinds(ctx, c, "")
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstruct
 }
 
 // isType compares with a kind as people type it: tfjob, tf, tfjobs, TFJob.
-func isType(kind *jobs.Kind, typed string) bool {
+func isType(kind *kinds.Kind, typed string) bool {
 	typed = strings.ToLower(typed)
 	if f := formNamed(typed); f != nil {
 		return f.kind == strings.TrimSuffix(kind.Name, "-v1")
@@ -87,7 +87,7 @@ func isType(kind *jobs.Kind, typed string) bool {
 	return typed == strings.ToLower(kind.GVK.Kind) || typed == kind.Spec.Resource || typed == kind.Name
 }
 
-func typeNames(all []*jobs.Kind) []string {
+func typeNames(all []*kinds.Kind) []string {
 	var names []string
 	for _, kind := range all {
 		names = append(names, strings.ToLower(kind.GVK.Kind))
@@ -103,7 +103,7 @@ func absent(err error) bool {
 
 // List finds the jobs of a namespace, or of all for "".
 func List(ctx context.Context, c *reach.Cluster, namespace, typed string) ([]*Job, error) {
-	rows, err := kinds(ctx, c, typed)
+	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func ignoreAbsent(err error) error {
 // assemble gives each job its workload and its pods. What another job has made
 // is part of that one; and what is held by its pods is a job where it names a
 // queue.
-func assemble(rows []*jobs.Kind, found [][]unstructured.Unstructured, pods []corev1.Pod, workloads []kueue.Workload) []*Job {
+func assemble(rows []*kinds.Kind, found [][]unstructured.Unstructured, pods []corev1.Pod, workloads []kueue.Workload) []*Job {
 	var all []*Job
 	byUID := map[types.UID]*Job{}
 	seen := map[types.UID]bool{}
@@ -216,7 +216,7 @@ func (j *Job) take(wl *kueue.Workload) {
 
 // queueOf is the queue a job names, in a label or as old jobs do.
 func queueOf(object client.Object) string {
-	return cmp.Or(object.GetLabels()[jobs.QueueNameLabel], object.GetAnnotations()[jobs.QueueNameLabel])
+	return cmp.Or(object.GetLabels()[kinds.QueueNameLabel], object.GetAnnotations()[kinds.QueueNameLabel])
 }
 
 // Get finds one job by name. Two of different types need the type to be told
@@ -250,7 +250,7 @@ func Get(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error
 
 // find gets the object alone.
 func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error) {
-	rows, err := kinds(ctx, c, typed)
+	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elastic-ai/elastic/deploy"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; commit only what you understand")
@@ -89,7 +89,7 @@ func understood(t *testing.T, manifest string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range jobs.Table() {
+	for _, kind := range kinds.Table() {
 		if kind.GVK != objects[0].GroupVersionKind() {
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/screen"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // The words for where a job stands. Suspended is ours: a person stopped it.
@@ -128,7 +128,7 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 }
 
 // standing of a job, and why where there is more to say.
-func (j *Job) standing(view jobs.View, queued, running bool) (status, reason string) {
+func (j *Job) standing(view kinds.View, queued, running bool) (status, reason string) {
 	switch {
 	case view.Ended && view.Succeeded:
 		return Succeeded, view.Message
@@ -140,9 +140,9 @@ func (j *Job) standing(view jobs.View, queued, running bool) (status, reason str
 		return Suspended, ""
 	case j.Workload != nil && !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted):
 		return Queuing, whyQueued(j.Workload)
-	case view.Held && queued:
+	case view.Suspended && queued:
 		return Queuing, ""
-	case view.Held:
+	case view.Suspended:
 		return Suspended, ""
 	case running:
 		return Running, ""

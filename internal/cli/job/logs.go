@@ -129,7 +129,7 @@ func (j *Job) explainNoPods(cmd *cobra.Command, err error) error {
 		return err
 	}
 	name, view := j.Object.GetName(), ""
-	if info, err := j.Kind.View(j.Object); err == nil && info.Held {
+	if info, err := j.Kind.View(j.Object); err == nil && info.Suspended {
 		return fmt.Errorf("job %s has not started: see '%s explain %s'; 'logs -f' waits for it", name, cmd.Root().Name(), name)
 	}
 	return fmt.Errorf("job %s has no pods%s: see '%s get %s'", name, view, cmd.Root().Name(), name)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 type flagSet = pflag.FlagSet
@@ -251,13 +251,13 @@ func (s *submission) objects(f *form, namespace string) ([]*unstructured.Unstruc
 	}
 	labels := pairs(s.labels)
 	if s.queue != "" {
-		labels[jobs.QueueNameLabel] = s.queue
+		labels[kinds.QueueNameLabel] = s.queue
 	}
 	if s.workloadPriority != "" {
-		labels[jobs.PriorityClassLabel] = s.workloadPriority
+		labels[kinds.PriorityClassLabel] = s.workloadPriority
 	}
 	if s.maxTime > 0 {
-		labels[jobs.MaxExecTimeLabel] = strconv.FormatInt(int64(s.maxTime.Seconds()), 10)
+		labels[kinds.MaxExecTimeLabel] = strconv.FormatInt(int64(s.maxTime.Seconds()), 10)
 	}
 	setMap(metadata, "labels", labels)
 	setMap(metadata, "annotations", pairs(s.annotations))

@@ -18,7 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/cli/reach"
 	"github.com/elastic-ai/elastic/internal/cli/screen"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // sending is how a submission goes out.
@@ -219,7 +219,7 @@ func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string
 			if labels == nil {
 				labels = map[string]string{}
 			}
-			labels[jobs.QueueNameLabel] = queue
+			labels[kinds.QueueNameLabel] = queue
 			object.SetLabels(labels)
 		}
 		if c != nil && object.GetNamespace() == "" {

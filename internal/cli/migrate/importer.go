@@ -30,7 +30,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/cli/job"
 	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -95,7 +95,7 @@ func (im *importer) look(ctx context.Context, namespace string) error {
 		return err
 	}
 	for _, j := range append(known, single...) {
-		if j.Object.GetLabels()[jobs.QueueNameLabel] != "" || j.Object.GetAnnotations()[jobs.QueueNameLabel] != "" || j.Object.GetDeletionTimestamp() != nil {
+		if j.Object.GetLabels()[kinds.QueueNameLabel] != "" || j.Object.GetAnnotations()[kinds.QueueNameLabel] != "" || j.Object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		view, err := j.Kind.View(j.Object)
@@ -153,12 +153,12 @@ func (im *importer) readClasses(ctx context.Context) error {
 
 // alone are the running pods that no job has made, and the makers of others.
 func alone(pods []corev1.Pod, theirs map[types.UID]bool) (single []*job.Job, parts []*candidate, err error) {
-	rows := jobs.Table()
-	row := rows[slices.IndexFunc(rows, func(k *jobs.Kind) bool { return k.Name == "pod" })]
+	rows := kinds.Table()
+	row := rows[slices.IndexFunc(rows, func(k *kinds.Kind) bool { return k.Name == "pod" })]
 	seen := map[types.UID]bool{}
 	for i := range pods {
 		pod := &pods[i]
-		if theirs[pod.UID] || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels[jobs.QueueNameLabel] != "" {
+		if theirs[pod.UID] || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.Labels[kinds.QueueNameLabel] != "" {
 			continue
 		}
 		if owner := metav1.GetControllerOf(pod); owner != nil {
@@ -166,7 +166,7 @@ func alone(pods []corev1.Pod, theirs map[types.UID]bool) (single []*job.Job, par
 				seen[owner.UID] = true
 				parts = append(parts, &candidate{
 					Namespace: pod.Namespace, Job: strings.ToLower(owner.Kind) + "/" + owner.Name, Outcome: skipped,
-					Why: "its pods are replaced by it: put the label " + jobs.QueueNameLabel + " on what makes them",
+					Why: "its pods are replaced by it: put the label " + kinds.QueueNameLabel + " on what makes them",
 				})
 			}
 			continue
@@ -183,9 +183,9 @@ func alone(pods []corev1.Pod, theirs map[types.UID]bool) (single []*job.Job, par
 }
 
 // examine says whether a job can be imported, and as what.
-func (im *importer) examine(ctx context.Context, j *job.Job, view jobs.View) *candidate {
+func (im *importer) examine(ctx context.Context, j *job.Job, view kinds.View) *candidate {
 	f := &candidate{Namespace: j.Object.GetNamespace(), Job: strings.ToLower(j.Kind.GVK.Kind) + "/" + j.Object.GetName(), Outcome: problem, job: j}
-	wl, err := j.Kind.Workload(ctx, im, j.Object)
+	wl, err := j.Kind.BuildWorkload(ctx, im, j.Object)
 	if err != nil {
 		f.Why = err.Error()
 		return f
@@ -212,8 +212,8 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view jobs.View) *ca
 		f.Why = fmt.Sprintf("there is no ClusterQueue %s", f.ClusterQueue)
 		return f
 	}
-	if view.Held {
-		f.Outcome, f.Why = skipped, "it is suspended: with the label "+jobs.QueueNameLabel+" it would wait in the queue"
+	if view.Suspended {
+		f.Outcome, f.Why = skipped, "it is suspended: with the label "+kinds.QueueNameLabel+" it would wait in the queue"
 		return f
 	}
 	sets, err := im.count(ctx, wl)
@@ -469,10 +469,10 @@ func (im *importer) hand(ctx context.Context, f *candidate) error {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[jobs.QueueNameLabel] = f.Queue
+	labels[kinds.QueueNameLabel] = f.Queue
 	if object.GetKind() == "Pod" {
-		labels[jobs.ManagedLabel] = "true"
-		controllerutil.AddFinalizer(object, jobs.ManagedLabel)
+		labels[kinds.ManagedLabel] = "true"
+		controllerutil.AddFinalizer(object, kinds.ManagedLabel)
 	}
 	object.SetLabels(labels)
 	// Another replica of the queue may answer, which has yet to see the workload.
@@ -494,7 +494,7 @@ func (im *importer) mark(ctx context.Context, pod *corev1.Pod, wl *kueue.Workloa
 	before := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kueue.WorkloadAnnotation, wl.Name)
 	if set := setOf(pod, wl.Spec.PodSets); set != "" {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, jobs.PodSetLabel, set)
+		metav1.SetMetaDataLabel(&pod.ObjectMeta, kinds.PodSetLabel, set)
 	}
 	err := im.Patch(ctx, pod, client.MergeFrom(before))
 	if apierrors.IsNotFound(err) {

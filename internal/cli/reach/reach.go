@@ -25,7 +25,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // Flags say which cluster and namespace.
@@ -152,7 +152,7 @@ func newMapper(config *rest.Config) (apimeta.RESTMapper, error) {
 	} {
 		known.Add(gvk, apimeta.RESTScopeNamespace)
 	}
-	for _, kind := range jobs.Table() {
+	for _, kind := range kinds.Table() {
 		plural := kind.GVK.GroupVersion().WithResource(kind.Spec.Resource)
 		known.AddSpecific(kind.GVK, plural, plural, apimeta.RESTScopeNamespace)
 	}

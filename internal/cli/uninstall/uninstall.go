@@ -26,7 +26,7 @@ import (
 
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/jobs"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // Command is "elastic uninstall".
@@ -198,7 +198,7 @@ func stored(crd *unstructured.Unstructured) schema.GroupVersionKind {
 func (r *remover) releasePods(ctx context.Context) error {
 	pods := &unstructured.UnstructuredList{}
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if err := r.List(ctx, pods, client.MatchingLabels{jobs.ManagedLabel: "true"}); err != nil {
+	if err := r.List(ctx, pods, client.MatchingLabels{kinds.ManagedLabel: "true"}); err != nil {
 		return err
 	}
 	return r.releaseAll(ctx, pods.Items)

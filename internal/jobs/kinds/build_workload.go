@@ -1,0 +1,184 @@
+package kinds
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// WorkloadBuilder makes the workload that describes a job.
+type WorkloadBuilder struct {
+	Client client.Reader
+	// CopyLabels are the keys of the job's labels that the workload gets too.
+	CopyLabels []string
+	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
+	NoSliceLayers bool
+}
+
+// Build makes the workload of a job; the caller creates it.
+func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.Workload, error) {
+	sets, err := b.PodSets(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	obj := j.Meta()
+	wl := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: name},
+		Spec:       kueue.WorkloadSpec{QueueName: QueueName(obj), PodSets: sets},
+	}
+	j.SetOwner(wl)
+	workload.Keep(wl)
+	b.copyLabels(obj, wl)
+	for key, value := range obj.GetAnnotations() {
+		if strings.HasPrefix(key, ProvReqPrefix) || key == ElasticAnnotation && IsElastic(j) {
+			SetAnnotation(wl, key, value)
+		}
+	}
+	if text := obj.GetLabels()[MaxExecTimeLabel]; text != "" {
+		seconds, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return nil, &UnretryableError{fmt.Errorf("label %s: %q is not a number of seconds", MaxExecTimeLabel, text)}
+		}
+		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
+	}
+	return wl, b.SetPriority(ctx, j, wl)
+}
+
+// PodSets reads the job's pod sets and validates their topology requests.
+func (b WorkloadBuilder) PodSets(ctx context.Context, j Job) ([]kueue.PodSet, error) {
+	sets, err := j.PodSets(ctx, b.Client)
+	if err != nil {
+		return nil, err
+	}
+	if errs := ValidateSliceLayers(sets, b.NoSliceLayers); len(errs) > 0 {
+		return nil, &UnretryableError{errs.ToAggregate()}
+	}
+	return sets, nil
+}
+
+func (b WorkloadBuilder) copyLabels(obj client.Object, wl *kueue.Workload) {
+	for _, key := range b.CopyLabels {
+		if value, has := obj.GetLabels()[key]; has {
+			SetLabel(wl, key, value)
+		}
+	}
+}
+
+// SetPriority gives the workload its priority: that of the WorkloadPriorityClass the job names,
+// else of its pods' PriorityClass. A priority taken from the pods is not read again.
+func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workload) error {
+	if name := j.Meta().GetLabels()[PriorityClassLabel]; name != "" {
+		if wl.Spec.PriorityClassRef != nil && wl.Spec.PriorityClassRef.Name == name && wl.Spec.Priority != nil {
+			return nil
+		}
+		class := &kueue.WorkloadPriorityClass{}
+		if err := b.Client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+			return fmt.Errorf("WorkloadPriorityClass %s of the job: %w", name, err)
+		}
+		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(name)
+		wl.Spec.Priority = ptr.To(class.Value)
+		return nil
+	}
+	if wl.Spec.Priority != nil {
+		return nil
+	}
+	name, err := podPriorityClass(j, wl.Spec.PodSets)
+	if err != nil || name == "" {
+		wl.Spec.Priority = ptr.To(int32(0))
+		return err
+	}
+	class := &schedulingv1.PriorityClass{}
+	if err := b.Client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+		return fmt.Errorf("PriorityClass %s of the job's pods: %w", name, err)
+	}
+	wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(name)
+	wl.Spec.Priority = ptr.To(class.Value)
+	return nil
+}
+
+func podPriorityClass(j Job, sets []kueue.PodSet) (string, error) {
+	if name, err := j.PriorityClass(); name != "" || err != nil {
+		return name, err
+	}
+	for _, set := range sets {
+		if name := set.Template.Spec.PriorityClassName; name != "" {
+			return name, nil
+		}
+	}
+	return "", nil
+}
+
+// PreviewWorkload is the workload a job would get that does not exist yet.
+func (k *Kind) PreviewWorkload(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) (*kueue.Workload, error) {
+	j := k.Object(obj)
+	sets, err := j.PodSets(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{
+		QueueName: cmp.Or(QueueName(obj), DefaultQueue), PodSets: sets,
+	}}
+	wl.Namespace, wl.Name = obj.GetNamespace(), obj.GetName()
+	if n, err := strconv.ParseInt(obj.GetLabels()[MaxExecTimeLabel], 10, 32); err == nil && n > 0 {
+		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(n))
+	}
+	if class := obj.GetLabels()[PriorityClassLabel]; class != "" {
+		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(class)
+		return wl, nil
+	}
+	class, err := podPriorityClass(j, sets)
+	if err == nil && class != "" {
+		wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(class)
+	}
+	return wl, err
+}
+
+// BuildWorkload makes the workload of a job that runs outside of any queue, for a caller that
+// creates it instead of the controller.
+func (k *Kind) BuildWorkload(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) (*kueue.Workload, error) {
+	var j Job = k.Object(obj)
+	if k.IsPod() {
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, pod); err != nil {
+			return nil, err
+		}
+		j = singlePod{pod, k}
+	}
+	return WorkloadBuilder{Client: c}.Build(ctx, j, j.WorkloadName())
+}
+
+// singlePod is a pod that is a job of its own.
+type singlePod struct {
+	*corev1.Pod
+	kind *Kind
+}
+
+func (p singlePod) Meta() client.Object            { return p.Pod }
+func (p singlePod) Row() *Kind                     { return p.kind }
+func (p singlePod) PriorityClass() (string, error) { return "", nil }
+func (p singlePod) HandedOver() bool               { return false }
+
+func (p singlePod) WorkloadName() string {
+	return cmp.Or(PrebuiltName(p.Pod), WorkloadName(p.kind.GVK, p.Name, p.UID))
+}
+
+func (p singlePod) SetOwner(wl *kueue.Workload) { OwnWorkload(wl, p.Pod, p.kind.GVK) }
+
+func (p singlePod) PodSets(context.Context, client.Reader) ([]kueue.PodSet, error) {
+	return []kueue.PodSet{PodSetOf(p.Pod, kueue.DefaultPodSetName, 1)}, nil
+}

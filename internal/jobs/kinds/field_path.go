@@ -1,0 +1,151 @@
+package kinds
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// path is a place in an object: field names from its root.
+type FieldPath []segment
+
+// segment is one field name. Each stands for every element of the list there;
+// an optional one leaves the path out where the field is absent.
+type segment struct {
+	name           string
+	each, optional bool
+}
+
+var fieldName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`)
+
+// parsePath reads a path as JobKind writes it.
+func parsePath(text string) (FieldPath, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var p FieldPath
+	for part := range strings.SplitSeq(text, ".") {
+		s := segment{name: part}
+		s.name, s.optional = strings.CutSuffix(s.name, "?")
+		s.name, s.each = strings.CutSuffix(s.name, "[*]")
+		if !fieldName.MatchString(s.name) {
+			return nil, fmt.Errorf("%q is not a path: %q is not a field name", text, part)
+		}
+		p = append(p, s)
+	}
+	return p, nil
+}
+
+// plain says the path names exactly one place.
+func (p FieldPath) plain() bool {
+	for _, s := range p {
+		if s.each {
+			return false
+		}
+	}
+	return true
+}
+
+func (p FieldPath) String() string {
+	var parts []string
+	for _, s := range p {
+		part := s.name
+		if s.each {
+			part += "[*]"
+		}
+		if s.optional {
+			part += "?"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ".")
+}
+
+func (p FieldPath) fields() []string {
+	names := make([]string, len(p))
+	for i, s := range p {
+		names[i] = s.name
+	}
+	return names
+}
+
+// get reads the value at a plain path.
+func (p FieldPath) Get(root map[string]any) (any, bool) {
+	value, found, err := unstructured.NestedFieldNoCopy(root, p.fields()...)
+	return value, found && err == nil && value != nil
+}
+
+// set writes a value at every place the path stands for. Fields on the way are
+// made, list elements are not.
+func (p FieldPath) Set(root map[string]any, value any) error {
+	return p.update(root, func(parent map[string]any, name string) error {
+		parent[name] = value
+		return nil
+	})
+}
+
+// remove takes the field away wherever it is, and leaves no empty field behind
+// that the path would have had to make.
+func (p FieldPath) Remove(root map[string]any) {
+	if value, found := p[:len(p)-1].parent(root); found {
+		delete(value, p[len(p)-1].name)
+	}
+}
+
+func (p FieldPath) parent(root map[string]any) (map[string]any, bool) {
+	if len(p) == 0 {
+		return root, true
+	}
+	value, found := p.Get(root)
+	fields, ok := value.(map[string]any)
+	return fields, found && ok
+}
+
+// update calls change with the map that holds the last field.
+func (p FieldPath) update(at map[string]any, change func(parent map[string]any, name string) error) error {
+	s := p[0]
+	if s.optional {
+		if value, found := at[s.name]; !found || value == nil {
+			return nil
+		}
+	}
+	if len(p) == 1 {
+		return change(at, s.name)
+	}
+	if s.each {
+		elements, ok := at[s.name].([]any)
+		if !ok {
+			return nil
+		}
+		for i, element := range elements {
+			fields, ok := element.(map[string]any)
+			if !ok {
+				return fmt.Errorf("element %d of %s is not an object", i, s.name)
+			}
+			if err := p[1:].update(fields, change); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if at[s.name] == nil {
+		at[s.name] = map[string]any{}
+	}
+	fields, ok := at[s.name].(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s is not an object", s.name)
+	}
+	return p[1:].update(fields, change)
+}
+
+// setKey writes a key, which may hold dots, of the map at a path.
+func (p FieldPath) setKey(root map[string]any, key, value string) error {
+	return append(p[:len(p):len(p)], segment{name: key}).Set(root, value)
+}
+
+func nested(root map[string]any, fields []string) (any, bool) {
+	value, found, err := unstructured.NestedFieldNoCopy(root, fields...)
+	return value, found && err == nil && value != nil
+}

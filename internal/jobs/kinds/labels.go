@@ -1,0 +1,89 @@
+package kinds
+
+import (
+	"cmp"
+	"crypto/sha1" //nolint:gosec // a short, stable name, not a secret
+	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// Labels, annotations and names people and Kueue's clients put on objects.
+const (
+	QueueNameLabel     = "kueue.x-k8s.io/queue-name" // also read as an annotation, as old jobs carry it
+	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
+	PrebuiltLabel      = "kueue.x-k8s.io/prebuilt-workload-name" // also an annotation
+	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
+	JobUIDLabel        = "kueue.x-k8s.io/job-uid"
+	ElasticAnnotation  = "kueue.x-k8s.io/elastic-job"
+	ProvReqPrefix      = "provreq.kueue.x-k8s.io/"
+
+	ManagedLabel        = "kueue.x-k8s.io/managed" // also the pods' finalizer
+	AdmissionGate       = "kueue.x-k8s.io/admission"
+	ParentAnnotation    = "kueue.x-k8s.io/pod-suspending-parent"
+	GroupNameLabel      = "kueue.x-k8s.io/pod-group-name"
+	GroupTotal          = "kueue.x-k8s.io/pod-group-total-count"
+	GroupFastAdmission  = "kueue.x-k8s.io/pod-group-fast-admission"
+	GroupServing        = "kueue.x-k8s.io/pod-group-serving"
+	RoleAnnotation      = "kueue.x-k8s.io/role-hash"
+	RetriableAnnotation = "kueue.x-k8s.io/retriable-in-group"
+	IsGroupAnnotation   = workload.GroupAnnotation
+
+	// On the pods of a started job.
+	PodSetLabel       = "kueue.x-k8s.io/podset"
+	LocalQueueLabel   = "kueue.x-k8s.io/local-queue-name"
+	ClusterQueueLabel = "kueue.x-k8s.io/cluster-queue-name"
+
+	DefaultQueue = "default"
+)
+
+func QueueName(obj client.Object) kueue.LocalQueueName {
+	return kueue.LocalQueueName(cmp.Or(obj.GetLabels()[QueueNameLabel], obj.GetAnnotations()[QueueNameLabel]))
+}
+
+// PrebuiltName is the workload that someone else makes for a job; "" for none.
+// Kueue writes the name into an annotation, and before v0.18 into a label.
+func PrebuiltName(obj client.Object) string {
+	return cmp.Or(obj.GetAnnotations()[PrebuiltLabel], obj.GetLabels()[PrebuiltLabel])
+}
+
+func IsPrebuilt(obj client.Object) bool { return PrebuiltName(obj) != "" }
+
+func SetLabel(obj client.Object, key, value string) {
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[key] = value
+	obj.SetLabels(labels)
+}
+
+func SetAnnotation(obj client.Object, key, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	obj.SetAnnotations(annotations)
+}
+
+// workloadName is readable and the same at every attempt, so that a workload
+// is never made twice. The shape of the name is Kueue's.
+func WorkloadName(gvk schema.GroupVersionKind, name string, uid types.UID) string {
+	return ShortName(strings.ToLower(gvk.Kind)+"-"+name, gvk.Kind, gvk.Group, name, string(uid))
+}
+
+// shortName fits a name into a label: the beginning of it and five letters that
+// stand for all parts.
+func ShortName(prefix string, parts ...string) string {
+	const most = 63 - 6
+	sum := sha1.Sum([]byte(strings.Join(parts, "\n"))) //nolint:gosec // see the import
+	return prefix[:min(len(prefix), most)] + "-" + hex.EncodeToString(sum[:])[:5]
+}

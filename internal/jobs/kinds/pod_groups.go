@@ -1,0 +1,92 @@
+package kinds
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// GroupsPods: objects of the kind have no suspend flag, and their pods are held as groups.
+func (k *Kind) GroupsPods() bool { return k.group != nil }
+
+// HasManyGroups: the pods of one object may form several groups, each with its own workload.
+func (k *Kind) HasManyGroups() bool { return k.group != nil && !k.group.key.isAbsent() }
+
+// FixedGroupFields are the fields an object's groups were admitted with.
+func (k *Kind) FixedGroupFields() []FieldPath { return k.group.fixed }
+
+// PodGroup is the group a pod belongs to, as its labels and annotations show.
+type PodGroup struct {
+	// Name of the object, with the group's key where an object has several groups.
+	Name string
+	// PodSet of the object the pod is one of.
+	PodSet string
+}
+
+// PodGroup reads the group of a pod. It is not found where the operator has yet to write it.
+func (k *Kind) PodGroup(pod *corev1.Pod) (group PodGroup, found bool, err error) {
+	vars, err := podVars(pod)
+	if err != nil {
+		return group, false, err
+	}
+	name, found, err := k.group.object.value(vars)
+	if err != nil || !found {
+		return group, false, err
+	}
+	key, found, err := k.group.key.value(vars)
+	if err != nil || !found && !k.group.key.isAbsent() {
+		return group, false, err
+	}
+	group.Name = fmt.Sprint(name.Value())
+	if found {
+		group.Name += "-" + fmt.Sprint(key.Value())
+	}
+	set, err := k.group.podSet.text(vars)
+	group.PodSet = cmp.Or(set, k.podSets[0].Name)
+	return group, err == nil, err
+}
+
+// PodParent is the name of the object a pod belongs to.
+func (k *Kind) PodParent(pod *corev1.Pod) (string, error) {
+	vars, err := podVars(pod)
+	if err != nil {
+		return "", err
+	}
+	return k.group.object.text(vars)
+}
+
+func podVars(pod *corev1.Pod) (map[string]any, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+	return map[string]any{"pod": raw}, err
+}
+
+// MarkPods writes labels and annotations onto the pod templates of an object.
+func (k *Kind) MarkPods(obj *unstructured.Unstructured, labels, annotations map[string]string) error {
+	for _, marks := range []struct {
+		paths  []FieldPath
+		values map[string]string
+	}{{k.labels, labels}, {k.annotations, annotations}} {
+		for _, p := range marks.paths {
+			for key, value := range marks.values {
+				if err := p.setKey(obj.Object, key, value); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// PodSetOf describes a pod as it was before any admission.
+func PodSetOf(pod *corev1.Pod, name kueue.PodSetReference, count int32) kueue.PodSet {
+	template := &corev1.PodTemplateSpec{ObjectMeta: *pod.ObjectMeta.DeepCopy(), Spec: *pod.Spec.DeepCopy()}
+	template.Spec.SchedulingGates, template.Spec.NodeName = nil, ""
+	return kueue.PodSet{
+		Name: name, Count: count, Template: *normalizeTemplate(template),
+		TopologyRequest: TopologyRequest(&pod.ObjectMeta, pod.Annotations[kueue.PodGroupPodIndexLabelAnnotation], false, "", 0),
+	}
+}

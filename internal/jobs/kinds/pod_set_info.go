@@ -1,0 +1,119 @@
+package kinds
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+)
+
+// podSetInfo is what an admission adds to the pods of a set.
+type PodSetInfo struct {
+	Count           int32
+	Labels          map[string]string
+	Annotations     map[string]string
+	NodeSelector    map[string]string
+	Tolerations     []corev1.Toleration
+	SchedulingGates []corev1.PodSchedulingGate
+}
+
+// addTo lays the additions onto a pod's metadata and spec. Two that want the
+// same key to be different are a mistake no later try mends.
+func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) error {
+	for _, additions := range []struct {
+		what string
+		to   *map[string]string
+		from map[string]string
+	}{
+		{"label", &meta.Labels, info.Labels},
+		{"annotation", &meta.Annotations, info.Annotations},
+		{"node selector", &spec.NodeSelector, info.NodeSelector},
+	} {
+		if err := merge(additions.what, additions.to, additions.from); err != nil {
+			return err
+		}
+	}
+	for _, toleration := range info.Tolerations {
+		if !slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, toleration) }) {
+			spec.Tolerations = append(spec.Tolerations, toleration)
+		}
+	}
+	for _, gate := range info.SchedulingGates {
+		if !slices.Contains(spec.SchedulingGates, gate) {
+			spec.SchedulingGates = append(spec.SchedulingGates, gate)
+		}
+	}
+	return nil
+}
+
+func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodSetReference) error {
+	for _, u := range updates {
+		if u.Name != name {
+			continue
+		}
+		if err := errors.Join(
+			merge("label", &info.Labels, u.Labels),
+			merge("annotation", &info.Annotations, u.Annotations),
+			merge("node selector", &info.NodeSelector, u.NodeSelector),
+		); err != nil {
+			return err
+		}
+		info.Tolerations = append(info.Tolerations, u.Tolerations...)
+	}
+	return nil
+}
+
+// subtract takes away what an admission has added to a template. Where pods go
+// is what the workload says the user wrote; labels and annotations may be the
+// job's own besides, so only those we know to be ours go.
+func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
+	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
+	annotations := []string{kueue.WorkloadAnnotation, egpu.OnPreemptionAnnotation}
+	for _, check := range wl.Status.AdmissionChecks {
+		for _, update := range check.PodSetUpdates {
+			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)
+			annotations = append(annotations, slices.Collect(maps.Keys(update.Annotations))...)
+		}
+	}
+	for _, part := range []struct {
+		of, before map[string]string
+		keys       []string
+	}{{template.Labels, written.Labels, labels}, {template.Annotations, written.Annotations, annotations}} {
+		for _, key := range part.keys {
+			delete(part.of, key)
+			if value, found := part.before[key]; found {
+				part.of[key] = value
+			}
+		}
+	}
+	template.Spec.NodeSelector = written.Spec.NodeSelector
+	template.Spec.Tolerations = written.Spec.Tolerations
+	template.Spec.SchedulingGates = written.Spec.SchedulingGates
+}
+
+func merge(what string, to *map[string]string, from map[string]string) error {
+	if len(from) > 0 && *to == nil {
+		*to = map[string]string{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(from)) {
+		if old, taken := (*to)[key]; taken && old != from[key] {
+			return &PodSetConflictError{what: what, key: key, have: old, want: from[key]}
+		}
+		(*to)[key] = from[key]
+	}
+	return nil
+}
+
+// conflictError: a job cannot be started as it was admitted.
+type PodSetConflictError struct{ what, key, have, want string }
+
+func (e *PodSetConflictError) Error() string {
+	return fmt.Sprintf("the %s %s is already %q and cannot become %q", e.what, e.key, e.have, e.want)
+}

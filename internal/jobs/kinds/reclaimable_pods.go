@@ -1,0 +1,44 @@
+package kinds
+
+import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// admittedPods is the number of pods the job was started with.
+func AdmittedPods(wl *kueue.Workload) int64 {
+	var total int64
+	for i := range wl.Spec.PodSets {
+		total += int64(AdmittedCount(wl, i))
+	}
+	return total
+}
+
+// admittedCount is how many pods of a set the admission allows.
+func AdmittedCount(wl *kueue.Workload, i int) int32 {
+	if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
+		return *a.PodSetAssignments[i].Count
+	}
+	return wl.Spec.PodSets[i].Count
+}
+
+// givenBack is the number of pods of a set that the workload needs no more.
+func ReclaimedCount(wl *kueue.Workload, name kueue.PodSetReference) int32 {
+	for _, pods := range wl.Status.ReclaimablePods {
+		if pods.Name == name {
+			return pods.Count
+		}
+	}
+	return 0
+}
+
+// reclaimed lists, in the workload's order, how many pods of a set need no
+// quota any more.
+func ReclaimablePods(wl *kueue.Workload, done map[kueue.PodSetReference]int32) []kueue.ReclaimablePod {
+	var out []kueue.ReclaimablePod
+	for i := range wl.Spec.PodSets {
+		if n := min(done[wl.Spec.PodSets[i].Name], AdmittedCount(wl, i)); n > 0 {
+			out = append(out, kueue.ReclaimablePod{Name: wl.Spec.PodSets[i].Name, Count: n})
+		}
+	}
+	return out
+}

@@ -1,0 +1,117 @@
+package kinds
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lay writes onto the templates what an admission adds; without additions it
+// takes that away again.
+func (j Object) setPodSetInfos(wl *kueue.Workload, additions []PodSetInfo) error {
+	if j.kind.codec != nil {
+		return j.kind.codec.setPodSetInfos(j.Unstructured, wl.Spec.PodSets, additions)
+	}
+	places, err := j.PodSetSources()
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		for i := range wl.Spec.PodSets {
+			if string(wl.Spec.PodSets[i].Name) != p.Name {
+				continue
+			}
+			template, err := p.PodTemplate()
+			if err != nil {
+				return err
+			}
+			count := wl.Spec.PodSets[i].Count
+			if additions == nil {
+				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, wl)
+			} else {
+				if err := additions[i].MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
+					return err
+				}
+				count = additions[i].Count
+			}
+			if err := p.setCountTo(count); err != nil {
+				return err
+			}
+			if err := p.inject(template); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []PodSetInfo) error {
+	started := j.deepCopy()
+	if err := started.setPodSetInfos(wl, additions); err != nil {
+		return err
+	}
+	if j.kind.codec != nil && j.kind.codec.patchesWhileSuspended() {
+		if err := j.patchTo(ctx, c, started); err != nil {
+			return err
+		}
+		j, started = started, started.deepCopy()
+	}
+	if err := started.Suspend(false); err != nil {
+		return err
+	}
+	return j.patchTo(ctx, c, started)
+}
+
+func (j Object) Stop(ctx context.Context, c client.Client, _ string) error {
+	stopped := j.deepCopy()
+	if err := stopped.Suspend(true); err != nil {
+		return err
+	}
+	return j.patchTo(ctx, c, stopped)
+}
+
+// restore gives the templates back as the user wrote them.
+func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	restored := j.deepCopy()
+	if err := restored.setPodSetInfos(wl, nil); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(restored.Object, j.Object) {
+		return nil
+	}
+	if len(j.kind.clearOnStop) > 0 {
+		cleared := j.deepCopy()
+		for _, p := range j.kind.clearOnStop {
+			p.Remove(cleared.Object)
+		}
+		if !equality.Semantic.DeepEqual(cleared.Object, j.Object) {
+			// The resource version it answers with is the one to change next.
+			if err := c.Status().Patch(ctx, cleared.Unstructured, OptimisticMerge(j.Unstructured)); err != nil {
+				return err
+			}
+			restored = cleared.deepCopy()
+			if err := restored.setPodSetInfos(wl, nil); err != nil {
+				return err
+			}
+			j = cleared
+		}
+	}
+	return j.patchTo(ctx, c, restored)
+}
+
+// patchTo writes the difference, against the version it was computed from.
+func (j Object) patchTo(ctx context.Context, c client.Client, to Object) error {
+	if equality.Semantic.DeepEqual(to.Object, j.Object) {
+		return nil
+	}
+	return c.Patch(ctx, to.Unstructured, OptimisticMerge(j.Unstructured))
+}
+
+func OptimisticMerge(from client.Object) client.Patch {
+	return client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
+}
+
+func (j Object) CleanUp(context.Context, client.Client, *kueue.Workload) error { return nil }

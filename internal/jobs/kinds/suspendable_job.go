@@ -1,0 +1,172 @@
+package kinds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// object is a job that has a suspend flag, seen through its row.
+type Object struct {
+	*unstructured.Unstructured
+	kind *Kind
+}
+
+// Object is a job of the kind.
+func (k *Kind) Object(obj *unstructured.Unstructured) Object { return Object{obj, k} }
+
+func (j Object) Meta() client.Object { return j.Unstructured }
+
+func (j Object) Row() *Kind { return j.kind }
+
+func (j Object) deepCopy() Object { return Object{j.DeepCopy(), j.kind} }
+
+// PriorityClass is the PriorityClass the job itself names for its pods; "" for none.
+func (j Object) PriorityClass() (string, error) { return j.kind.priorityClass.text(j.vars()) }
+
+func (j Object) vars() map[string]any { return map[string]any{"object": j.Object} }
+
+// IsSkipped: the row says that this object is not queued.
+func (j Object) IsSkipped() (bool, error) { return j.kind.skip.boolean(j.vars(), false) }
+
+func (j Object) IsSuspended() bool {
+	value, _ := j.kind.suspend.Get(j.Object)
+	suspended, _ := value.(bool)
+	return suspended
+}
+
+func (j Object) IsStarted() bool { return !j.IsSuspended() }
+
+func (j Object) Suspend(value bool) error { return j.kind.suspend.Set(j.Object, value) }
+
+// active: of what is handed over nothing runs here, whatever its status says.
+func (j Object) IsActive() (bool, error) {
+	if j.HandedOver() {
+		return false, nil
+	}
+	return j.kind.active.boolean(j.vars(), false)
+}
+
+func (j Object) Finished() (Outcome, error) {
+	var end Outcome
+	succeeded, err := j.kind.succeeded.boolean(j.vars(), false)
+	if err != nil {
+		return end, err
+	}
+	failed, err := j.kind.failed.boolean(j.vars(), false)
+	if err != nil || !succeeded && !failed {
+		return end, err
+	}
+	message, err := j.kind.message.text(j.vars())
+	if err != nil {
+		return end, err
+	}
+	if succeeded {
+		return Outcome{true, kueue.WorkloadFinishedReasonSucceeded, cmp.Or(message, "Job finished successfully")}, nil
+	}
+	return Outcome{true, kueue.WorkloadFinishedReasonFailed, cmp.Or(message, "Job failed")}, nil
+}
+
+func (j Object) PodsReady(wl *kueue.Workload) (bool, error) {
+	vars := j.vars()
+	vars["pods"] = AdmittedPods(wl)
+	if IsElastic(j) {
+		counts, err := j.Counts()
+		if err != nil {
+			return false, err
+		}
+		pods := int64(0)
+		for i, set := range wl.Spec.PodSets {
+			pods += int64(min(AdmittedCount(wl, i), counts[set.Name]))
+		}
+		vars["pods"] = pods
+	}
+	return j.kind.ready.boolean(vars, false)
+}
+
+func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, error) {
+	if j.kind.codec != nil {
+		return j.kind.codec.podSets(ctx, c, j.Unstructured)
+	}
+	places, err := j.PodSetSources()
+	if err != nil {
+		return nil, &UnretryableError{err}
+	}
+	var sets []kueue.PodSet
+	for _, p := range places {
+		set, err := p.podSet()
+		if err != nil {
+			return nil, &UnretryableError{err}
+		}
+		if set.Count > 0 {
+			sets = append(sets, set)
+		}
+	}
+	if len(sets) == 0 {
+		return nil, &UnretryableError{errors.New("it has no pods")}
+	}
+	return sets, nil
+}
+
+// done is how many pods of each set have finished for good.
+func (j Object) FinishedPods() (map[kueue.PodSetReference]int32, error) {
+	places, err := j.PodSetSources()
+	if err != nil {
+		return nil, err
+	}
+	done := map[kueue.PodSetReference]int32{}
+	for _, p := range places {
+		n, err := p.reclaimable.number(p.vars, 0)
+		if err != nil {
+			return nil, err
+		}
+		done[kueue.PodSetReference(p.Name)] = int32(n)
+	}
+	return done, nil
+}
+
+func (j Object) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+	done, err := j.FinishedPods()
+	if err != nil {
+		return nil, err
+	}
+	if IsElastic(j) {
+		wanted, err := j.Counts()
+		if err != nil {
+			return nil, err
+		}
+		for i, set := range wl.Spec.PodSets {
+			// What was given back is another's by now: it is asked for anew.
+			done[set.Name] = max(done[set.Name]+max(0, AdmittedCount(wl, i)-wanted[set.Name]), ReclaimedCount(wl, set.Name))
+		}
+	}
+	return ReclaimablePods(wl, done), nil
+}
+
+// counts are how many pods of each set the job wants.
+func (j Object) Counts() (map[kueue.PodSetReference]int32, error) {
+	places, err := j.PodSetSources()
+	if err != nil {
+		return nil, err
+	}
+	counts := map[kueue.PodSetReference]int32{}
+	for _, p := range places {
+		n, err := p.count.number(p.vars, 1)
+		if err != nil {
+			return nil, err
+		}
+		counts[kueue.PodSetReference(p.Name)] = int32(n)
+	}
+	return counts, nil
+}
+
+func (j Object) WorkloadName() string { return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID()) }
+
+func (j Object) SetOwner(wl *kueue.Workload) {
+	OwnWorkload(wl, j.Unstructured, j.kind.GVK)
+}

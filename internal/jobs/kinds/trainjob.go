@@ -1,0 +1,255 @@
+package kinds
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// trainJob takes its pod templates from a training runtime, another object,
+// and what is added to them is written into a patch of its own.
+type trainJob struct{}
+
+// runtimePatchManager names our entry among the TrainJob's runtime patches; it
+// is Kueue's, so that jobs can change hands.
+const runtimePatchManager = "kueue.x-k8s.io/manager"
+
+// The labels and names by which the trainer tells a runtime's jobs apart.
+const (
+	trainerStepLabel = "trainer.kubeflow.org/trainjob-ancestor-step"
+	trainerStep      = "trainer"
+	trainerNode      = "node"
+	mpiLauncher      = "launcher"
+)
+
+// trainingRuntime is the part of a (Cluster)TrainingRuntime that tells its pods.
+type trainingRuntime struct {
+	MLPolicy *struct {
+		NumNodes *int32 `json:"numNodes"`
+		MPI      *struct {
+			RunLauncherAsNode *bool `json:"runLauncherAsNode"`
+		} `json:"mpi"`
+	} `json:"mlPolicy"`
+	Template struct {
+		Spec struct {
+			ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
+		} `json:"spec"`
+	} `json:"template"`
+}
+
+type replicatedJob struct {
+	Name     string                  `json:"name"`
+	Replicas *int32                  `json:"replicas"`
+	Template batchv1.JobTemplateSpec `json:"template"`
+}
+
+// trainJobSpec is the part of a TrainJob that changes what its runtime says.
+type trainJobSpec struct {
+	RuntimeRef struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+	} `json:"runtimeRef"`
+	Trainer *struct {
+		NumNodes         *int32                       `json:"numNodes"`
+		ResourcesPerNode *corev1.ResourceRequirements `json:"resourcesPerNode"`
+	} `json:"trainer"`
+	RuntimePatches []struct {
+		Manager string `json:"manager"`
+		Spec    *struct {
+			Template *struct {
+				Spec *struct {
+					ReplicatedJobs []struct {
+						Name     string         `json:"name"`
+						Template map[string]any `json:"template"`
+					} `json:"replicatedJobs"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"trainingRuntimeSpec"`
+	} `json:"runtimePatches"`
+}
+
+func (trainJob) patchesWhileSuspended() bool { return true }
+
+func (trainJob) podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
+	var spec trainJobSpec
+	if err := convert(obj.Object["spec"], &spec); err != nil {
+		return nil, &UnretryableError{err}
+	}
+	rt, err := runtimeOf(ctx, c, obj, spec)
+	if err != nil {
+		return nil, err
+	}
+	var sets []kueue.PodSet
+	for _, rj := range rt.Template.Spec.ReplicatedJobs {
+		if rj.Template, err = spec.patched(rj); err != nil {
+			return nil, &UnretryableError{err}
+		}
+		template := rj.Template.Spec.Template
+		spec.resize(rt, rj, &template)
+		sets = append(sets, kueue.PodSet{
+			Name:            kueue.PodSetReference(rj.Name),
+			Template:        *normalizeTemplate(&template),
+			Count:           spec.pods(rt, rj),
+			TopologyRequest: TopologyRequest(&template.ObjectMeta, batchv1.JobCompletionIndexAnnotation, false, "", 0),
+		})
+	}
+	if len(sets) == 0 {
+		return nil, &UnretryableError{fmt.Errorf("%s %s has no replicated jobs", spec.RuntimeRef.Kind, spec.RuntimeRef.Name)}
+	}
+	return sets, nil
+}
+
+func runtimeOf(ctx context.Context, c client.Reader, obj *unstructured.Unstructured, spec trainJobSpec) (*trainingRuntime, error) {
+	kind := cmp.Or(spec.RuntimeRef.Kind, "ClusterTrainingRuntime")
+	source := &unstructured.Unstructured{}
+	source.SetGroupVersionKind(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: kind})
+	key := client.ObjectKey{Name: spec.RuntimeRef.Name}
+	if kind == "TrainingRuntime" {
+		key.Namespace = obj.GetNamespace()
+	}
+	err := c.Get(ctx, key, source)
+	if apierrors.IsNotFound(err) {
+		return nil, &UnretryableError{fmt.Errorf("%s %s is not there", kind, key.Name)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	rt := &trainingRuntime{}
+	return rt, convert(source.Object["spec"], rt)
+}
+
+// patched lays the user's runtime patches onto a job's template; ours holds
+// only what an admission added.
+func (s trainJobSpec) patched(rj replicatedJob) (batchv1.JobTemplateSpec, error) {
+	template := rj.Template
+	for _, patch := range s.RuntimePatches {
+		if patch.Manager == runtimePatchManager || patch.Spec == nil || patch.Spec.Template == nil || patch.Spec.Template.Spec == nil {
+			continue
+		}
+		for _, change := range patch.Spec.Template.Spec.ReplicatedJobs {
+			if change.Name != rj.Name || change.Template == nil {
+				continue
+			}
+			original, err := json.Marshal(template)
+			if err != nil {
+				return template, err
+			}
+			delta, err := json.Marshal(change.Template)
+			if err != nil {
+				return template, err
+			}
+			merged, err := strategicpatch.StrategicMergePatch(original, delta, template)
+			if err != nil {
+				return template, fmt.Errorf("runtime patch of %s: %w", patch.Manager, err)
+			}
+			template = batchv1.JobTemplateSpec{}
+			if err := json.Unmarshal(merged, &template); err != nil {
+				return template, err
+			}
+		}
+	}
+	return template, nil
+}
+
+// trains says the job is the one that the TrainJob's trainer section describes.
+func (rt *trainingRuntime) trains(rj replicatedJob) bool {
+	return rj.Template.Labels[trainerStepLabel] == trainerStep || rt.launcherIsNode() && rj.Name == trainerNode
+}
+
+func (rt *trainingRuntime) launcherIsNode() bool {
+	return rt.MLPolicy != nil && rt.MLPolicy.MPI != nil && ptr.Deref(rt.MLPolicy.MPI.RunLauncherAsNode, false)
+}
+
+func (s trainJobSpec) resize(rt *trainingRuntime, rj replicatedJob, template *corev1.PodTemplateSpec) {
+	if s.Trainer == nil || s.Trainer.ResourcesPerNode == nil || !rt.trains(rj) {
+		return
+	}
+	for i := range template.Spec.Containers {
+		if template.Spec.Containers[i].Name == trainerNode {
+			template.Spec.Containers[i].Resources = *s.Trainer.ResourcesPerNode
+		}
+	}
+}
+
+func (s trainJobSpec) pods(rt *trainingRuntime, rj replicatedJob) int32 {
+	nodes := int32(1)
+	if rt.MLPolicy != nil {
+		nodes = ptr.Deref(rt.MLPolicy.NumNodes, nodes)
+	}
+	if s.Trainer != nil {
+		nodes = ptr.Deref(s.Trainer.NumNodes, nodes)
+	}
+	switch mpi := rt.MLPolicy != nil && rt.MLPolicy.MPI != nil; {
+	case mpi && rj.Name == mpiLauncher:
+		return 1
+	case mpi && rj.Name == trainerNode && rt.launcherIsNode():
+		return max(nodes-1, 1)
+	case mpi && rj.Name == trainerNode, rt.trains(rj):
+		return nodes
+	}
+	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
+	return ptr.Deref(rj.Replicas, 1) * min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+}
+
+func (trainJob) setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, additions []PodSetInfo) error {
+	spec, _ := obj.Object["spec"].(map[string]any)
+	patches, _ := spec["runtimePatches"].([]any)
+	patches = slices.DeleteFunc(slices.Clone(patches), func(p any) bool {
+		patch, ok := p.(map[string]any)
+		return ok && patch["manager"] == runtimePatchManager
+	})
+	if additions != nil {
+		var changes []any
+		for i := range base {
+			info, err := additions[i].asMap()
+			if err != nil {
+				return err
+			}
+			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}
+			for name, value := range info {
+				part := "spec"
+				if name == "labels" || name == "annotations" {
+					part = "metadata"
+				}
+				template[part].(map[string]any)[name] = value
+			}
+			changes = append(changes, map[string]any{
+				"name": string(base[i].Name), "template": map[string]any{"spec": map[string]any{"template": template}},
+			})
+		}
+		patches = append(patches, map[string]any{
+			"manager": runtimePatchManager,
+			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{
+				"replicatedJobs": changes,
+			}}},
+		})
+	}
+	if len(patches) == 0 {
+		delete(spec, "runtimePatches")
+		return nil
+	}
+	spec["runtimePatches"] = patches
+	return nil
+}
+
+func convert(value any, into any) error {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("it has no spec")
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into)
+}

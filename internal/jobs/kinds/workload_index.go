@@ -1,0 +1,42 @@
+package kinds
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Indexes that find the workload of a job: by the job's UID while it exists, by its kind and name
+// when it is gone.
+const (
+	OwnerUIDIndex  = "metadata.ownerReferences.uid"
+	OwnerNameIndex = "metadata.ownerReferences.name"
+)
+
+// IndexWorkloads adds the indexes of workloads by their controlling owner.
+func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, value := range map[string]func(*metav1.OwnerReference) string{
+		OwnerUIDIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
+		OwnerNameIndex: func(owner *metav1.OwnerReference) string {
+			return OwnerKey(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), owner.Name)
+		},
+	} {
+		err := indexer.IndexField(ctx, &kueue.Workload{}, field, func(obj client.Object) []string {
+			if owner := metav1.GetControllerOf(obj); owner != nil {
+				return []string{value(owner)}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OwnerKey is a job's key in OwnerNameIndex.
+func OwnerKey(kind schema.GroupKind, name string) string { return kind.String() + "/" + name }

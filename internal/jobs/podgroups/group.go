@@ -1,0 +1,131 @@
+package podgroups
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+)
+
+// podGroup is a job that is held back by gates on its pods: a single pod, the
+// pods of a group, or the pods of an object that has no suspend flag.
+type Group struct {
+	Kind *kinds.Kind
+	// name of the group; empty for a single pod.
+	Name string
+	Pods []*corev1.Pod // the oldest first
+	// parent is the object the pods belong to, if that tells what they ask for,
+	// and gone says it is no longer there.
+	Parent     *kinds.Object
+	ParentGone bool
+	Now        time.Time
+}
+
+func (g *Group) Meta() client.Object { return g.Pods[0] }
+
+func (g *Group) Row() *kinds.Kind { return g.Kind }
+
+// HandedOver is false: pods that another cluster runs keep their gate instead.
+func (g *Group) HandedOver() bool { return false }
+
+// PriorityClass is empty: pods name theirs in their own spec.
+func (g *Group) PriorityClass() (string, error) { return "", nil }
+
+// serving groups belong to an object that replaces their pods, and never end.
+func (g *Group) Serving() bool {
+	return g.Parent != nil || g.Pods[0].Annotations[kinds.GroupServing] == "true"
+}
+
+// total is the number of pods the group is to have.
+func (g *Group) total() (int, error) {
+	if g.Name == "" {
+		return 1, nil
+	}
+	text := g.Pods[len(g.Pods)-1].Annotations[kinds.GroupTotal]
+	total, err := strconv.Atoi(text)
+	if err != nil || total < 1 {
+		return 0, &kinds.UnretryableError{Err: fmt.Errorf("annotation %s: %q is not a number of pods", kinds.GroupTotal, text)}
+	}
+	return total, nil
+}
+
+func (g *Group) WorkloadName() string {
+	if name := kinds.PrebuiltName(g.Pods[0]); name != "" {
+		return name
+	}
+	if g.Name != "" {
+		return g.Name
+	}
+	return kinds.WorkloadName(g.Kind.GVK, g.Pods[0].Name, g.Pods[0].UID)
+}
+
+func (g *Group) SetOwner(wl *kueue.Workload) {
+	if g.Name == "" {
+		kinds.OwnWorkload(wl, g.Pods[0], g.Kind.GVK)
+		return
+	}
+	if g.Parent != nil {
+		wl.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(g.Parent.Unstructured, g.Parent.Row().GVK)}
+	} else {
+		for _, pod := range g.Pods {
+			has := slices.ContainsFunc(wl.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == pod.UID })
+			if !has {
+				wl.OwnerReferences = append(wl.OwnerReferences, metav1.OwnerReference{
+					APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+				})
+			}
+		}
+	}
+	wl.Annotations = maps.Clone(wl.Annotations)
+	if wl.Annotations == nil {
+		wl.Annotations = map[string]string{}
+	}
+	wl.Annotations[kinds.IsGroupAnnotation] = "true"
+}
+
+// findParent fetches the object that tells what a group asks for.
+func (g *Group) FindParent(ctx context.Context, c client.Reader, kind *kinds.Kind) error {
+	name, err := kind.PodParent(g.Pods[0])
+	if err != nil {
+		return err
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(kind.GVK)
+	err = c.Get(ctx, client.ObjectKey{Namespace: g.Pods[0].Namespace, Name: name}, obj)
+	if apierrors.IsNotFound(err) {
+		g.ParentGone = true
+		return nil
+	}
+	if err == nil {
+		parent := kind.Object(obj)
+		g.Parent = &parent
+	}
+	return err
+}
+
+func GroupName(obj client.Object) string {
+	if name := obj.GetLabels()[kinds.GroupNameLabel]; name != "" {
+		return name
+	}
+	return obj.GetAnnotations()[kinds.GroupNameLabel]
+}
+
+func SortOldestFirst(pods []*corev1.Pod) {
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}

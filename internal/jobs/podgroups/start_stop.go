@@ -1,0 +1,96 @@
+package podgroups
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+)
+
+func IsGated(pod *corev1.Pod) bool { return HasGate(pod, kinds.AdmissionGate) }
+
+func HasGate(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
+}
+
+// start takes the gates off as many pods as were admitted, the oldest first.
+func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []kinds.PodSetInfo) error {
+	room := map[string]int32{}
+	index := map[string]int{}
+	for i, set := range wl.Spec.PodSets {
+		room[string(set.Name)], index[string(set.Name)] = additions[i].Count, i
+	}
+	role := func(pod *corev1.Pod) string {
+		if g.Name == "" {
+			return string(kueue.DefaultPodSetName)
+		}
+		return RoleOf(pod)
+	}
+	for _, pod := range g.Pods {
+		if !IsGated(pod) && (IsLive(pod) || pod.Status.Phase == corev1.PodSucceeded) {
+			room[role(pod)]--
+		}
+	}
+	return Ungate(ctx, c, g.Pods, kinds.AdmissionGate, role, room, func(pod *corev1.Pod) error {
+		info := additions[index[role(pod)]]
+		if len(info.SchedulingGates) == 0 { // it was to be placed by topology, but its flavor has none
+			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
+				return g.Name == kueue.TopologySchedulingGate
+			})
+		}
+		return info.MergeInto(&pod.ObjectMeta, &pod.Spec)
+	})
+}
+
+// letIn takes a gate off as many pods of each role as there is room for.
+func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, gate string, role func(*corev1.Pod) string,
+	room map[string]int32, change func(*corev1.Pod) error) error {
+	for _, pod := range pods {
+		name := role(pod)
+		if !IsLive(pod) || !HasGate(pod, gate) || room[name] <= 0 {
+			continue
+		}
+		room[name]--
+		started := pod.DeepCopy()
+		if change != nil {
+			if err := change(started); err != nil {
+				return err
+			}
+		}
+		started.Spec.SchedulingGates = slices.DeleteFunc(started.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == gate })
+		if err := c.Patch(ctx, started, kinds.OptimisticMerge(pod)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stop deletes what runs: a pod cannot be stopped otherwise. Whoever made the
+// pods may make new ones, which wait again.
+func (g *Group) Stop(ctx context.Context, c client.Client, why string) error {
+	for _, pod := range g.Pods {
+		if !IsLive(pod) || IsGated(pod) {
+			continue
+		}
+		told := pod.DeepCopy()
+		told.Status.Conditions = append(slices.Clone(told.Status.Conditions), corev1.PodCondition{
+			Type: "TerminationTarget", Status: corev1.ConditionTrue, Reason: "StoppedByQueue", Message: why, LastTransitionTime: metav1.Now(),
+		})
+		if err := c.Status().Patch(ctx, told, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore has nothing to do: pods are not restored but replaced.
+func (g *Group) Restore(context.Context, client.Client, *kueue.Workload) error { return nil }

@@ -1,0 +1,129 @@
+package podgroups
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+)
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// live says the pod runs, or may yet.
+func IsLive(pod *corev1.Pod) bool { return !hasEnded(pod) && pod.DeletionTimestamp == nil }
+
+func (g *Group) IsSuspended() bool {
+	return !slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool { return IsLive(pod) && !IsGated(pod) })
+}
+
+func (g *Group) IsStarted() bool {
+	return !slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool { return IsLive(pod) && IsGated(pod) })
+}
+
+// active: a pod that was told to stop still runs. One that has not ended when
+// its grace period is over is on a node we cannot wait for.
+func (g *Group) IsActive() (bool, error) {
+	return slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool {
+		stuck := pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(g.Now)
+		return !hasEnded(pod) && !IsGated(pod) && !stuck && pod.Spec.NodeName != ""
+	}), nil
+}
+
+// stuckAt is the time until the last of the pods told to stop should have; zero
+// if there is none.
+func (g *Group) TerminationDue() time.Duration {
+	var longest time.Duration
+	for _, pod := range g.Pods {
+		if pod.DeletionTimestamp != nil && !hasEnded(pod) {
+			longest = max(longest, pod.DeletionTimestamp.Sub(g.Now)+time.Second)
+		}
+	}
+	return longest
+}
+
+func (g *Group) Finished() (kinds.Outcome, error) {
+	if g.Serving() {
+		return kinds.Outcome{}, nil
+	}
+	if g.Name == "" {
+		pod := g.Pods[0]
+		switch pod.Status.Phase {
+		case corev1.PodSucceeded:
+			return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: pod.Status.Message}, nil
+		case corev1.PodFailed:
+			return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonFailed, Message: pod.Status.Message}, nil
+		}
+		return kinds.Outcome{}, nil
+	}
+	total, err := g.total()
+	if err != nil {
+		return kinds.Outcome{}, err
+	}
+	succeeded, running, final := 0, false, false
+	for _, pod := range g.Pods {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+		}
+		running = running || !hasEnded(pod)
+		final = final || pod.Annotations[kinds.RetriableAnnotation] == "false"
+	}
+	message := fmt.Sprintf("Pods succeeded: %d/%d.", succeeded, total)
+	switch {
+	case succeeded >= total:
+		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message}, nil
+	case !running && final:
+		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonFailed, Message: message}, nil
+	}
+	return kinds.Outcome{}, nil
+}
+
+func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
+	up := int64(0)
+	for _, pod := range g.Pods {
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if ready || pod.Status.Phase == corev1.PodSucceeded {
+			up++
+		}
+	}
+	want := kinds.AdmittedPods(wl)
+	if g.Parent != nil { // which may have become smaller
+		given, err := g.ReclaimablePods(wl)
+		if err != nil {
+			return false, err
+		}
+		for _, pods := range given {
+			want -= int64(pods.Count)
+		}
+	}
+	return up >= want, nil
+}
+
+func (g *Group) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+	if g.Name == "" {
+		return nil, nil
+	}
+	done := map[kueue.PodSetReference]int32{}
+	for _, pod := range g.Pods {
+		if pod.Status.Phase == corev1.PodSucceeded && !g.Serving() {
+			done[kueue.PodSetReference(RoleOf(pod))]++
+		}
+	}
+	if g.Parent != nil {
+		counts, err := g.Parent.Counts()
+		if err != nil {
+			return nil, err
+		}
+		for i, set := range wl.Spec.PodSets {
+			done[set.Name] = max(0, kinds.AdmittedCount(wl, i)-counts[set.Name])
+		}
+	}
+	return kinds.ReclaimablePods(wl, done), nil
+}

@@ -1,0 +1,211 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// controller brings jobs and their workloads together. It knows no kind.
+type controller struct {
+	client   client.Client
+	pods     client.Reader // of pods that wait or waited in a queue, grow or are swapped
+	filter   *managed.Filter
+	recorder events.EventRecorder
+	now      func() time.Time
+	adapters *remote.Adapters
+	builder  kinds.WorkloadBuilder
+
+	noQueueLabels bool
+	requeuePods   bool
+	queued        func(kind string, after time.Duration)
+}
+
+// result turns what a step met into what is to be done about it.
+func (c *controller) result(j GenericJob, err error) (ctrl.Result, error) {
+	var misfit *kinds.UnretryableError
+	var conflict *kinds.PodSetConflictError
+	var later *requeueError
+	switch {
+	case errors.As(err, &later):
+		return ctrl.Result{RequeueAfter: later.after}, nil // what it waits for wakes us, this is the end of patience
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; what it misses wakes us, this is the fallback
+	case errors.As(err, &misfit), errors.As(err, &conflict):
+		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
+		return ctrl.Result{}, nil // changing the job wakes us
+	}
+	return ctrl.Result{}, err
+}
+
+// step does the one thing that comes next for a job in its state.
+func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	end, err := j.Finished()
+	if err != nil {
+		return err
+	}
+	if wl == nil {
+		return c.withoutWorkload(ctx, j, end)
+	}
+	switch {
+	case end.Ended:
+		err := c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, end.Reason, end.Message, c.now()) })
+		if err != nil {
+			return err
+		}
+		return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
+	case workload.IsFinished(wl):
+		return c.stopFinished(ctx, j, wl)
+	case wl.DeletionTimestamp != nil:
+		return c.stopDeleted(ctx, j, wl)
+	}
+	if changed, err := c.updateWorkload(ctx, j, wl); changed || err != nil {
+		return err
+	}
+	switch gated, mute := staysGated(j, wl); {
+	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
+		err = c.suspendAndRelease(ctx, j, wl)
+	case mute: // who runs it tells how it goes
+	case !j.IsStarted() && !gated:
+		err = c.start(ctx, j, wl)
+	default:
+		if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
+			return err
+		}
+		err = c.reportProgress(ctx, j, wl)
+	}
+	if err != nil {
+		return err
+	}
+	return j.CleanUp(ctx, c.client, wl)
+}
+
+// begin does what comes first for a job that has no workload.
+func (c *controller) withoutWorkload(ctx context.Context, j GenericJob, end kinds.Outcome) error {
+	switch {
+	case end.Ended:
+		return j.CleanUp(ctx, c.client, nil)
+	case !j.IsSuspended():
+		return c.stop(ctx, j, "it was started without being admitted")
+	case isCopy(j):
+		return c.awaitPrebuilt(ctx, j)
+	}
+	return c.create(ctx, j)
+}
+
+// hold keeps a job that may not run stopped, and gives its quota back once
+// none of its pods is left.
+func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	if swapped, err := c.swapOut(ctx, j, wl); swapped || err != nil {
+		return err
+	}
+	if !j.IsSuspended() {
+		why := "its workload is not admitted"
+		if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
+			why = evicted.Message
+		}
+		return c.stop(ctx, j, why)
+	}
+	return c.releaseWhenStopped(ctx, j, wl, false)
+}
+
+// giveBack returns an evicted workload's quota once none of the job's pods is left.
+func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *kueue.Workload, forGood bool) error {
+	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) || remote.Dispatched(wl) {
+		return nil // what runs elsewhere keeps its quota until it has stopped there
+	}
+	active, err := j.IsActive()
+	if err != nil || active {
+		return err
+	}
+	if err := c.restore(ctx, j, wl); err != nil {
+		return err
+	}
+	if workload.HadPodsReady(wl) { // that is over; hearing of it, we go on
+		return c.report(ctx, wl, c.notStarted)
+	}
+	return c.releaseQuota(ctx, wl, forGood)
+}
+
+func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	additions, err := c.podSetInfos(ctx, wl)
+	if err != nil {
+		return err
+	}
+	if kinds.IsElastic(j) {
+		gateElasticPods(j, additions)
+	}
+	if swapsOnPreemption(j) {
+		if ready, err := c.restartable(ctx, j, wl); !ready || err != nil {
+			return err
+		}
+		markSwappable(j, additions)
+	}
+	if err := j.Start(ctx, c.client, wl, additions); err != nil {
+		return err
+	}
+	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "Started", "Start", "Admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
+	return nil
+}
+
+// additions collects what the admission adds to each pod set: the flavors'
+// labels and tolerations, what admission checks ask for, and by which names
+// the pods are found again.
+func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kinds.PodSetInfo, error) {
+	admission := wl.Status.Admission
+	if len(admission.PodSetAssignments) != len(wl.Spec.PodSets) {
+		return nil, fmt.Errorf("the admission has %d pod sets, the workload %d", len(admission.PodSetAssignments), len(wl.Spec.PodSets))
+	}
+	infos := make([]kinds.PodSetInfo, len(admission.PodSetAssignments))
+	for i, assigned := range admission.PodSetAssignments {
+		info := &infos[i]
+		if info.Count = kinds.AdmittedCount(wl, i); remote.Dispatched(wl) {
+			continue // its pods are made by another admission
+		}
+		info.Labels = map[string]string{kinds.PodSetLabel: string(assigned.Name)}
+		if !c.noQueueLabels {
+			info.Labels[kinds.ClusterQueueLabel], info.Labels[kinds.LocalQueueLabel] = string(admission.ClusterQueue), string(wl.Spec.QueueName)
+		}
+		if wl.Labels[kueue.MultiKueueOriginLabel] != "" {
+			info.Labels[kueue.MultiKueueWorkerWorkloadPodLabel] = kueue.MultiKueueWorkerWorkloadPodValue
+		}
+		info.Annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
+		var err error
+		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).Steer(&assigned); err != nil {
+			return nil, err
+		}
+		for _, check := range wl.Status.AdmissionChecks {
+			if err := info.AddUpdates(check.PodSetUpdates, assigned.Name); err != nil {
+				return nil, fmt.Errorf("admission check %s: %w", check.Name, err)
+			}
+		}
+		if assigned.TopologyAssignment != nil {
+			info.SchedulingGates = []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}
+		}
+	}
+	return infos, nil
+}
+
+func (c *controller) stop(ctx context.Context, j GenericJob, why string) error {
+	if err := j.Stop(ctx, c.client, why); err != nil {
+		return err
+	}
+	c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeNormal, "Stopped", "Stop", "The job is stopped: %s", why)
+	return nil
+}

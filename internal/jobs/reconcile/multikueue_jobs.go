@@ -1,0 +1,39 @@
+package reconcile
+
+import (
+	"context"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
+)
+
+// A job that another cluster runs is described and admitted here like any other, and started if it
+// has a suspend flag. But no pods are made here: the kind's operator leaves the job to the
+// controller that spec.managedBy names, and pods stay behind their gate. A copy runs in the other
+// cluster, and its status is written here; where pods here write that status, the status of the
+// copy's workload.
+
+// staysGated: pods that run in another cluster are never ungated here. reportsElsewhere: they are
+// the pods of an object, made in the other cluster by a copy of it, and report nothing here.
+func staysGated(j GenericJob, wl *kueue.Workload) (gated, reportsElsewhere bool) {
+	g, pods := j.(*podgroups.Group)
+	return pods && remote.Dispatched(wl), pods && remote.Dispatched(wl) && g.Parent != nil
+}
+
+// isCopy: the job is a copy, and the cluster that dispatched it makes the workload.
+func isCopy(j GenericJob) bool {
+	g, pods := j.(*podgroups.Group)
+	return kinds.IsPrebuilt(j.Meta()) || pods && g.Parent != nil && g.Parent.GetLabels()[kueue.MultiKueueOriginLabel] != ""
+}
+
+// restore removes what the admission added to the job. Of a job that another cluster ran it
+// removes the status instead.
+func (c *controller) restore(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	if o, ok := j.(kinds.Object); ok && o.HandedOver() {
+		return (&remote.Adapter{Kind: o.Row()}).ForgetStatus(ctx, c.client, o.Unstructured)
+	}
+	return j.Restore(ctx, c.client, wl)
+}

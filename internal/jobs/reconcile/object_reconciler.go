@@ -1,0 +1,74 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+)
+
+// objects reconciles the jobs of one row that have a suspend flag.
+type objectReconciler struct {
+	*controller
+	kind *kinds.Kind
+}
+
+// Reconcile brings one job and its workload together.
+func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(c.kind.GVK)
+	err := c.client.Get(ctx, request.NamespacedName, obj)
+	if apierrors.IsNotFound(err) {
+		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	managed, err := c.filter.Manages(ctx, c.kind, obj)
+	if err == nil && !managed && kinds.QueueName(obj) == "" && c.kind.Object(obj).IsSuspended() {
+		// It was taken out of its queue: what waits there for it would wait for nobody.
+		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+	}
+	if err != nil || !managed {
+		return ctrl.Result{}, err
+	}
+	wls, err := c.workloadsOf(ctx, obj)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	j := c.kind.Object(obj)
+	if obj.GetDeletionTimestamp() != nil {
+		return c.result(j, c.releaseDeleted(ctx, wls))
+	}
+	wl, err := c.currentWorkload(ctx, j, wls)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if wl == nil && kinds.IsPrebuilt(obj) {
+		return c.result(j, c.adoptPrebuilt(ctx, j))
+	}
+	c.adapters.JobChanged(c.kind, wl)
+	if err = c.step(ctx, j, wl); err == nil {
+		err = c.ungateAdmitted(ctx, j, wl)
+	}
+	return c.result(j, err)
+}
+
+// workloadsOf are the workloads a job owns, the oldest first.
+func (c *controller) workloadsOf(ctx context.Context, obj client.Object) ([]kueue.Workload, error) {
+	list := &kueue.WorkloadList{}
+	err := c.client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{kinds.OwnerUIDIndex: string(obj.GetUID())})
+	slices.SortFunc(list.Items, func(a, b kueue.Workload) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	return list.Items, err
+}

@@ -1,0 +1,181 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// groupPrefix marks requests that are for a group: no object's name has a slash.
+const groupPrefix = "group/"
+
+// groupIndex finds the pods of a group.
+const groupIndex = "pod-group"
+
+// pods reconciles jobs that are held back by gates on their pods.
+type podReconciler struct {
+	*controller
+	reader client.Reader // of managed pods
+	kind   *kinds.Kind
+	kinds  *kinds.InUse
+}
+
+// requestFor is the job a pod belongs to.
+func requestForPod(obj client.Object) []reconcile.Request {
+	if obj.GetLabels()[kinds.ManagedLabel] != "true" {
+		return nil // its job has a flag of its own
+	}
+	name := obj.GetName()
+	if group := podgroups.GroupName(obj); group != "" {
+		name = groupPrefix + group
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+// requestForWorkload is the pod or group a workload describes.
+func requestForWorkload(obj client.Object) []reconcile.Request {
+	key := types.NamespacedName{Namespace: obj.GetNamespace()}
+	if obj.GetAnnotations()[kinds.IsGroupAnnotation] == "true" {
+		key.Name = groupPrefix + obj.GetName()
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	if owner := metav1.GetControllerOf(obj); owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1" {
+		key.Name = owner.Name
+		return []reconcile.Request{{NamespacedName: key}}
+	}
+	return nil
+}
+
+// Reconcile brings one pod, or the pods of one group, and their workload
+// together.
+func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	g, err := c.load(ctx, request)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
+	if g == nil {
+		if isGroup {
+			return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
+		}
+		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+	}
+	wl, err := c.workloadOf(ctx, g)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if g.Parent != nil {
+		c.adapters.JobChanged(g.Parent.Row(), wl)
+	}
+	next := func() error { return c.step(ctx, g, wl) }
+	if !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone {
+		next = func() error { // its workload goes with it
+			err := g.CleanUp(ctx, c.client, nil)
+			switch {
+			case err != nil || wl == nil:
+			case wl.DeletionTimestamp != nil:
+				err = c.stopDeleted(ctx, g, wl)
+			case !isGroup:
+				err = c.releaseDeletedPod(ctx, g, wl)
+			}
+			return err
+		}
+	}
+	if isGroup && wl != nil && wl.Annotations[kinds.IsGroupAnnotation] != "true" && metav1.GetControllerOf(wl) != nil {
+		next = func() error { return c.refuseForeignWorkload(ctx, g, wl.Name) }
+	}
+	result, err := c.result(g, next())
+	if due := g.TerminationDue(); err == nil && result.RequeueAfter == 0 && due > 0 {
+		result.RequeueAfter = due
+	}
+	return result, err
+}
+
+// depart gives the quota of an evicted pod back as soon as it does not run any
+// more, or its node has not said so in time: it may still be there for long.
+func (c *podReconciler) releaseDeletedPod(ctx context.Context, g *podgroups.Group, wl *kueue.Workload) error {
+	return c.releaseWhenStopped(ctx, g, wl, !c.requeuePods)
+}
+
+// disown keeps a group from living on a workload of another job that happens to
+// have its name: ending it would take the other's quota.
+func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.Group, name string) error {
+	if err := g.ReleaseDeleted(ctx, c.client); err != nil {
+		return err
+	}
+	return &kinds.UnretryableError{Err: fmt.Errorf("a Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)}
+}
+
+// load gathers the pods a request is about; nil if there are none.
+func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgroups.Group, error) {
+	g := &podgroups.Group{Kind: c.kind, Now: c.now()}
+	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
+	if isGroup {
+		list := &corev1.PodList{}
+		if err := c.reader.List(ctx, list, client.InNamespace(request.Namespace), client.MatchingFields{groupIndex: group}); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			g.Pods = append(g.Pods, &list.Items[i])
+		}
+		g.Name = group
+	} else {
+		pod := &corev1.Pod{}
+		if err := c.reader.Get(ctx, request.NamespacedName, pod); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		g.Pods = []*corev1.Pod{pod}
+	}
+	if len(g.Pods) == 0 {
+		return nil, nil
+	}
+	podgroups.SortOldestFirst(g.Pods)
+	if kind := c.kinds.ByName(g.Pods[0].Annotations[kinds.ParentAnnotation]); isGroup && kind != nil && kind.GroupsPods() {
+		return g, g.FindParent(ctx, c.client, kind)
+	}
+	return g, nil
+}
+
+func (c *podReconciler) workloadOf(ctx context.Context, g *podgroups.Group) (*kueue.Workload, error) {
+	wl := &kueue.Workload{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: g.Pods[0].Namespace, Name: g.WorkloadName()}, wl)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return wl, err
+}
+
+// forgetGroup deletes the workload of a group that has no pods left. New ones
+// get a new one, and no worse a place: an evicted workload stands in line by
+// the time of its eviction.
+func (c *podReconciler) deleteGroupWorkload(ctx context.Context, namespace, group string) error {
+	wl := &kueue.Workload{}
+	if err := c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: group}, wl); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if wl.Annotations[kinds.IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
+		return nil // its pods are yet to come
+	}
+	if wl.Labels[kueue.MultiKueueOriginLabel] == "" || metav1.GetControllerOf(wl) == nil || wl.DeletionTimestamp != nil {
+		return c.drop(ctx, wl)
+	}
+	// Its object will have other pods, and it goes when the cluster says so that sent it.
+	if workload.IsEvicted(wl) && workload.HasReservation(wl) {
+		return c.releaseQuota(ctx, wl, false)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
+)
+
+// adopt makes the prebuilt workload a job names the job's own. Until it is
+// there the job waits; its coming wakes us.
+func (c *controller) adoptPrebuilt(ctx context.Context, j GenericJob) error {
+	obj := j.Meta()
+	if !j.IsSuspended() {
+		return c.stop(ctx, j, "its prebuilt workload is not admitted")
+	}
+	wl := &kueue.Workload{}
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: kinds.PrebuiltName(obj)}, wl)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if owner := metav1.GetControllerOf(wl); owner != nil {
+		return &kinds.UnretryableError{Err: fmt.Errorf("the prebuilt workload %s belongs to %s %s", wl.Name, owner.Kind, owner.Name)}
+	}
+	owned := wl.DeepCopy()
+	j.SetOwner(owned)
+	return c.client.Update(ctx, owned) // the update wakes us
+}
+
+// await the prebuilt workload of pods: the cache may have yet to see it. Those
+// that are deleted meanwhile wait for nothing.
+func (c *controller) awaitPrebuilt(ctx context.Context, j GenericJob) error {
+	if g, ok := j.(*podgroups.Group); ok {
+		if err := g.ReleaseDeleted(ctx, c.client); err != nil {
+			return err
+		}
+	}
+	return &requeueError{time.Second}
+}

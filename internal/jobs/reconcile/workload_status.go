@@ -1,0 +1,87 @@
+package reconcile
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// reportProgress writes how far a running job has come.
+func (c *controller) reportProgress(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	ready, err := j.PodsReady(wl)
+	if err != nil {
+		return err
+	}
+	reclaimable, err := j.ReclaimablePods(wl)
+	if err != nil {
+		return err
+	}
+	return c.report(ctx, wl, func(wl *kueue.Workload) bool {
+		changed := !equality.Semantic.DeepEqual(reclaimable, wl.Status.ReclaimablePods)
+		wl.Status.ReclaimablePods = reclaimable
+		return c.reportReadiness(wl, ready) || changed
+	})
+}
+
+func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
+	had := workload.HadPodsReady(wl)
+	switch was := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); {
+	case ready && had && was.Status == metav1.ConditionTrue:
+		return false
+	case ready && had:
+		return workload.PodsReady(wl, true, kueue.WorkloadRecovered, "All pods reached readiness and the workload is running", c.now())
+	case ready:
+		return workload.PodsReady(wl, true, kueue.WorkloadStarted, "All pods reached readiness and the workload is running", c.now())
+	case had:
+		return workload.PodsReady(wl, false, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery", c.now())
+	}
+	return c.notStarted(wl)
+}
+
+// report writes what the job says of itself, if that is news.
+func (c *controller) report(ctx context.Context, wl *kueue.Workload, change func(*kueue.Workload) bool) error {
+	wl = wl.DeepCopy()
+	if !change(wl) {
+		return nil
+	}
+	data, err := workload.JobPatch(wl)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, wl, data, workload.JobManager)
+}
+
+func (c *controller) notStarted(wl *kueue.Workload) bool {
+	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
+}
+
+// release gives an evicted workload's quota back. It stands in line again, unless
+// it leaves for good.
+func (c *controller) releaseQuota(ctx context.Context, wl *kueue.Workload, forGood bool) error {
+	wl = wl.DeepCopy()
+	changed := workload.Release(wl, "The job has stopped", c.now())
+	if forGood {
+		changed = workload.Depart(wl, c.now()) || changed
+	}
+	if !changed {
+		return nil
+	}
+	data, err := workload.AdmissionPatch(wl)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, wl, data, workload.AdmissionManager)
+}
+
+func (c *controller) apply(ctx context.Context, wl *kueue.Workload, data []byte, manager string) error {
+	return c.client.Status().Patch(ctx, wl, client.RawPatch(types.ApplyYAMLPatchType, data),
+		client.FieldOwner(manager), client.ForceOwnership)
+}

@@ -1,0 +1,94 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+)
+
+// TestManagedJobsAreSuspended: which jobs the webhook suspends, by what they say, where
+// they are, what made them, and the settings.
+func TestManagedJobsAreSuspended(t *testing.T) {
+	queued := map[string]string{kinds.QueueNameLabel: "main"}
+	parent := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: "parent", UID: "1", Labels: queued}}
+	unqueued := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: "unqueued", UID: "2"}}
+	by := func(owner *batchv1.Job) []metav1.OwnerReference {
+		return []metav1.OwnerReference{*metav1.NewControllerRef(owner, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	}
+	for name, tc := range map[string]struct {
+		job              metav1.ObjectMeta
+		withoutQueueName bool
+		want             bool
+	}{
+		"names a queue":                           {job: metav1.ObjectMeta{Namespace: "in", Labels: queued}, want: true},
+		"names a queue in the old way":            {job: metav1.ObjectMeta{Namespace: "in", Annotations: queued}, want: true},
+		"names none":                              {job: metav1.ObjectMeta{Namespace: "in"}},
+		"names none, all are managed":             {job: metav1.ObjectMeta{Namespace: "in"}, withoutQueueName: true, want: true},
+		"elsewhere":                               {job: metav1.ObjectMeta{Namespace: "out", Labels: queued}},
+		"elsewhere, all are managed":              {job: metav1.ObjectMeta{Namespace: "out"}, withoutQueueName: true},
+		"of a queued job":                         {job: metav1.ObjectMeta{Namespace: "in", Labels: queued, OwnerReferences: by(parent)}},
+		"of a job that is not":                    {job: metav1.ObjectMeta{Namespace: "in", Labels: queued, OwnerReferences: by(unqueued)}, want: true},
+		"of a job that is not, all are managed":   {job: metav1.ObjectMeta{Namespace: "in", OwnerReferences: by(unqueued)}, withoutQueueName: true},
+		"names none where there is a default":     {job: metav1.ObjectMeta{Namespace: "defaulted"}, want: true},
+		"names none where a default takes no one": {job: metav1.ObjectMeta{Namespace: "out"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			namespace := func(name string, labels map[string]string) client.Object {
+				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+			}
+			takes := map[string]string{"queues": "yes"}
+			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(parent.DeepCopy(), unqueued.DeepCopy(),
+				namespace("in", takes), namespace("defaulted", takes), namespace("out", nil),
+				&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "defaulted", Name: "default"}},
+				&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "out", Name: "default"}},
+			).Build()
+			inUse := &kinds.InUse{}
+			inUse.Set(kinds.Table())
+			h := &defaulter{validator: &validator{kinds: inUse, filter: &managed.Filter{
+				Cached: reader, Direct: reader, Kinds: inUse, WithoutQueueName: tc.withoutQueueName, Namespaces: labels.SelectorFromSet(takes),
+			}}}
+			tc.job.Name = "job"
+			job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: tc.job}
+			raw, err := json.Marshal(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Namespace: tc.job.Namespace,
+				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+			}})
+			if !response.Allowed {
+				t.Fatalf("refused: %v", response.Result)
+			}
+			patch, err := json.Marshal(response.Patches)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(patch), `"/spec/suspend"`); got != tc.want {
+				t.Fatalf("suspended: %v, want %v (%s)", got, tc.want, patch)
+			}
+		})
+	}
+}

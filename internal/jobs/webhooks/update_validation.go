@@ -1,0 +1,152 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+)
+
+// validator refuses changes by which a running job would leave its queue, where nobody could stop
+// it any more, or ask for more than it was admitted with. The messages are Kueue's.
+type validator struct {
+	filter *managed.Filter
+	kinds  *kinds.InUse
+	// resizableGroups allows the groups of an object to change in size.
+	resizableGroups bool
+}
+
+// validatedLabels and validatedAnnotations tie a job to its queue; a change of one of them is sent
+// to the webhook.
+var (
+	validatedLabels      = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.MaxExecTimeLabel, kinds.PriorityClassLabel}
+	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.ElasticAnnotation}
+)
+
+// changesValidated is the webhook's match condition in CEL: true of new objects, and of those
+// whose validated labels or annotations changed.
+func changesValidated() string {
+	return "oldObject == null || " + differs("labels", validatedLabels) + " || " + differs("annotations", validatedAnnotations)
+}
+
+func differs(field string, keys []string) string {
+	value := func(root string) string {
+		at := root + ".metadata." + field
+		return fmt.Sprintf("(has(%[1]s) && key in %[1]s ? %[1]s[key] : '')", at)
+	}
+	return fmt.Sprintf("['%s'].exists(key, %s != %s)", strings.Join(keys, "', '"), value("object"), value("oldObject"))
+}
+
+// Handle allows or refuses an update and changes nothing.
+func (v *validator) Handle(ctx context.Context, request admission.Request) admission.Response {
+	kind := v.kinds.ByGVK(schema.GroupVersionKind(request.Kind))
+	if kind == nil || !kind.Suspends() && !kind.GroupsPods() || request.SubResource != "" || request.Operation != admissionv1.Update {
+		return admission.Allowed("")
+	}
+	before, errBefore := decode(kind, request.Namespace, request.OldObject.Raw)
+	after, errAfter := decode(kind, request.Namespace, request.Object.Raw)
+	if err := errors.Join(errBefore, errAfter); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	was, err := v.filter.Manages(ctx, kind, before.Unstructured)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	is, err := v.filter.Manages(ctx, kind, after.Unstructured)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	if !was && !is {
+		return admission.Allowed("")
+	}
+	if !kind.Suspends() {
+		if !is {
+			return admission.Allowed("")
+		}
+		return respond(append(v.validateGroupSize(before, after), validatePodTemplates(before, after)...))
+	}
+	if admitted, err := v.alreadyAdmitted(ctx, before, after); admitted || err != nil {
+		if err != nil {
+			return admission.Errored(http.StatusInternalServerError, err)
+		}
+		return admission.Allowed("")
+	}
+	fallback, err := v.filter.DefaultQueue(ctx, request.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return respond(validateUpdate(before, after, fallback != ""))
+}
+
+// decode reads a job from a request, which may leave its namespace out.
+func decode(kind *kinds.Kind, namespace string, raw []byte) (kinds.Object, error) {
+	obj := &unstructured.Unstructured{}
+	err := json.Unmarshal(raw, obj)
+	obj.SetNamespace(namespace)
+	return kind.Object(obj), err
+}
+
+func respond(errs field.ErrorList) admission.Response {
+	if len(errs) > 0 {
+		return admission.Denied(errs.ToAggregate().Error())
+	}
+	return admission.Allowed("")
+}
+
+// validateGroupSize refuses changes of the fields with which the groups of an object were admitted:
+// there is no quota for larger groups.
+func (v *validator) validateGroupSize(before, after kinds.Object) field.ErrorList {
+	var errs field.ErrorList
+	for _, p := range after.Row().FixedGroupFields() {
+		was, _ := p.Get(before.Object)
+		now, _ := p.Get(after.Object)
+		if !v.resizableGroups {
+			errs = append(errs, apivalidation.ValidateImmutableField(now, was, field.NewPath(p.String()))...)
+		}
+	}
+	return errs
+}
+
+// validatePodTemplates refuses changes of what a queued object's pods request: pods that replace
+// the admitted ones would run with more. An object that cannot be read is left to its controller.
+func validatePodTemplates(before, after kinds.Object) field.ErrorList {
+	was, err := before.PodSetSources()
+	if err != nil {
+		return nil
+	}
+	now, err := after.PodSetSources()
+	if err != nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, p := range now {
+		i := slices.IndexFunc(was, func(other kinds.PodSetSource) bool { return other.Name == p.Name })
+		if i < 0 {
+			continue
+		}
+		had, err := was[i].PodTemplate()
+		if err != nil {
+			return nil
+		}
+		has, err := p.PodTemplate()
+		if err != nil {
+			return nil
+		}
+		errs = append(errs, validatePodSpec(&had.Spec, &has.Spec, field.NewPath(p.TemplatePath(), "spec"))...)
+	}
+	return errs
+}
