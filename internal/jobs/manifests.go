@@ -12,9 +12,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/webhooks"
 )
 
-// Manifests are what the cluster has to know about the kinds of the table: the
-// webhooks that hold their jobs, and what elastic-queue may do with them. They
-// are deploy/queue/jobs.yaml.
+// Manifests are what the cluster has to know about the kinds of the table: the webhooks that
+// suspend their jobs, and the roles of elastic-queue. They are deploy/queue/jobs.yaml.
 func Manifests() []any {
 	declared := metav1.LabelSelector{MatchLabels: map[string]string{reconcile.AggregateLabel: "true"}}
 	return []any{
@@ -57,7 +56,7 @@ func rules(table []*kinds.Kind) []rbacv1.PolicyRule {
 		"get":    {"get"}, "patch": {"patch"}, "update": {"update"},
 	}
 	grants := map[grant][]string{
-		// Owners between a job and its pods, and what TrainJobs are made of.
+		// Owners between a job and its pods, and the runtimes of TrainJobs.
 		{"apps", "get"}:                  {"daemonsets", "deployments", "replicasets"},
 		{"batch", "get"}:                 {"cronjobs"},
 		{"trainer.kubeflow.org", "read"}: {"clustertrainingruntimes", "trainingruntimes"},
@@ -83,7 +82,7 @@ func rules(table []*kinds.Kind) []rbacv1.PolicyRule {
 			add(group, "get", resource)
 			add(group, "update", resource+"/finalizers")
 		default:
-			add(group, "get", resource) // of an owner: whose pods are they?
+			add(group, "get", resource) // to find the owner of pods
 		}
 	}
 	var out []rbacv1.PolicyRule

@@ -12,8 +12,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// Labels by which roles flow together, as Kueue's do: into the batch admin's,
-// the batch user's, and Kubernetes' own.
+// Labels by which roles are aggregated, as Kueue's are: into the batch admin's, the batch user's,
+// and Kubernetes' own.
 const (
 	forAdmins  = "rbac.kueue.x-k8s.io/batch-admin"
 	forUsers   = "rbac.kueue.x-k8s.io/batch-user"
@@ -24,8 +24,8 @@ const (
 	rolePrefix = "kueue-"
 )
 
-// Roles are those of people, by Kueue's names: batch admins set up queues,
-// batch users send jobs. They are deploy/queue/roles.yaml.
+// Roles are those of users, with Kueue's names: batch admins set up queues, batch users create
+// jobs. They are deploy/queue/roles.yaml.
 func Roles() []rbacv1.ClusterRole {
 	var out []rbacv1.ClusterRole
 	for _, who := range []struct{ name, label string }{{"batch-admin-role", forAdmins}, {"batch-user-role", forUsers}} {
@@ -34,8 +34,7 @@ func Roles() []rbacv1.ClusterRole {
 		out = append(out, role)
 	}
 	const group = "kueue.x-k8s.io"
-	// What belongs to the cluster is the admin's; what is in a namespace, its
-	// users may look at.
+	// Objects of the cluster are for admins; users may read objects in their namespaces.
 	for _, resource := range []string{"clusterqueues", "cohorts", "resourceflavors", "topologies"} {
 		out = append(out, editor(singular(resource), group, resource, forAdmins), viewer(singular(resource), group, resource, forAdmins, toAdmin))
 	}
@@ -50,13 +49,13 @@ func Roles() []rbacv1.ClusterRole {
 	seen, taken := map[schema.GroupKind]bool{}, map[string]bool{}
 	for _, kind := range kinds.Table() {
 		if kind.GVK.Group == "" || kind.GVK.Group == "apps" {
-			continue // Kubernetes' roles have them
+			continue // Kubernetes' own roles contain them
 		}
 		if seen[kind.GVK.GroupKind()] {
 			continue // another version of the same
 		}
 		name := strings.ToLower(kind.GVK.Kind)
-		if taken[name] { // as Volcano's Job
+		if taken[name] { // such as Volcano's Job
 			name = strings.Split(kind.GVK.Group, ".")[1] + "-" + name
 		}
 		seen[kind.GVK.GroupKind()], taken[name] = true, true

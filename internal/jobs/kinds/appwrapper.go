@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// appWrapper wraps any objects. Each component says where in its object the pod
-// templates are, and has a list of its own for what an admission adds.
+// appWrapper wraps any objects. Each component says where in its object the pod templates are, and
+// has a list of its own for what an admission adds.
 type appWrapper struct{}
 
 func (appWrapper) patchesWhileSuspended() bool { return false }
@@ -57,8 +57,8 @@ func (appWrapper) podSets(ctx context.Context, c client.Reader, obj *unstructure
 	return sets, nil
 }
 
-// inferred are the pod sets of a component that declares none, by the rules of
-// the kind it wraps.
+// inferred are the pod sets of a component that declares none, read by the row of the kind it
+// wraps.
 func inferred(ctx context.Context, c client.Reader, component map[string]any) ([]kueue.PodSet, error) {
 	template, ok := component["template"].(map[string]any)
 	if !ok || len(list(component, "podSets")) > 0 {
@@ -96,10 +96,10 @@ func componentTemplate(component map[string]any, at string) (*corev1.PodTemplate
 	return template, nil
 }
 
-func (appWrapper) setPodSetInfos(obj *unstructured.Unstructured, _ []kueue.PodSet, additions []PodSetInfo) error {
+func (appWrapper) setPodSetInfos(obj *unstructured.Unstructured, _ []kueue.PodSet, infos []PodSetInfo) error {
 	next := 0
 	return eachComponent(obj, func(_ int, component map[string]any) error {
-		if additions == nil {
+		if infos == nil {
 			delete(component, "podSetInfos")
 			return nil
 		}
@@ -107,26 +107,26 @@ func (appWrapper) setPodSetInfos(obj *unstructured.Unstructured, _ []kueue.PodSe
 		if err != nil {
 			return err
 		}
-		var infos []any
+		var componentInfos []any
 		for range len(list(component, "podSets")) + len(inside) {
-			if next >= len(additions) {
-				return fmt.Errorf("the workload has %d pod sets, the AppWrapper more", len(additions))
+			if next >= len(infos) {
+				return fmt.Errorf("the workload has %d pod sets, the AppWrapper more", len(infos))
 			}
-			info, err := additions[next].asMap()
+			info, err := infos[next].asMap()
 			if err != nil {
 				return err
 			}
-			infos = append(infos, info)
+			componentInfos = append(componentInfos, info)
 			next++
 		}
-		if len(infos) > 0 {
-			component["podSetInfos"] = infos
+		if len(componentInfos) > 0 {
+			component["podSetInfos"] = componentInfos
 		}
 		return nil
 	})
 }
 
-// asMap is the additions as a JSON object with the names pods have for them.
+// asMap is the info as a JSON object, with the field names of pods.
 func (info PodSetInfo) asMap() (map[string]any, error) {
 	template := &corev1.PodTemplateSpec{}
 	if err := info.MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
@@ -158,7 +158,7 @@ func eachComponent(obj *unstructured.Unstructured, visit func(i int, component m
 	return nil
 }
 
-// list is the objects of a list field.
+// list are the elements of a list field that are objects.
 func list(parent map[string]any, field string) []map[string]any {
 	elements, _ := parent[field].([]any)
 	var out []map[string]any

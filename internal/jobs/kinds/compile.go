@@ -10,8 +10,7 @@ import (
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
 
-// Compile makes a row of a description. Every mistake in it is reported, with
-// the field it is in.
+// Compile makes a row from a description. Every mistake is reported with the field it is in.
 func Compile(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 	return (&compiler{}).kind(name, spec)
 }
@@ -54,7 +53,7 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 
 // compiler collects mistakes with the names of the fields they are in.
 type compiler struct {
-	later bool // leaves expressions until they are used
+	later bool // expressions are compiled when they are first used
 	errs  []error
 }
 
@@ -147,7 +146,7 @@ func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
 	return row
 }
 
-// within checks that paths lead into one field of the object.
+// within checks that paths lead into one top-level field of the object.
 func (c *compiler) within(field string, paths []FieldPath, top, why string) {
 	for i, p := range paths {
 		if len(p) > 0 && p[0].name != top {
@@ -156,7 +155,7 @@ func (c *compiler) within(field string, paths []FieldPath, top, why string) {
 	}
 }
 
-// whole checks what no single field shows.
+// whole checks what involves several fields.
 func (c *compiler) whole(k *Kind) {
 	for field, value := range map[string]string{"version": k.Spec.Version, "kind": k.Spec.Kind, "resource": k.Spec.Resource} {
 		if value == "" {

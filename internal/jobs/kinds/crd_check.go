@@ -12,8 +12,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Check holds a row against the schema of the kind's CRD. Every path and every
-// field an expression reads must be there; the errors name those that are not.
+// Check compares a row with the schema of the kind's CRD. Every path and every field that an
+// expression reads must exist; the errors name those that do not.
 func (k *Kind) Check(crd *apiextensionsv1.CustomResourceDefinition) error {
 	c := &checker{crd: crd.Name + "/" + k.Spec.Version}
 	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == k.Spec.Version })
@@ -39,8 +39,8 @@ func (k *Kind) Check(crd *apiextensionsv1.CustomResourceDefinition) error {
 	return errors.Join(c.errs...)
 }
 
-// checker collects what a row names and the schema does not have. A nil schema
-// is one about which nothing is known: anything may be there.
+// checker collects what a row names and the schema does not have. Nothing is known of a nil schema:
+// any field may exist.
 type checker struct {
 	crd  string
 	vars map[string]*apiextensionsv1.JSONSchemaProps
@@ -158,8 +158,7 @@ func (c *checker) missing(at *apiextensionsv1.JSONSchemaProps, whole, name strin
 	return text
 }
 
-// oneApart says two names differ by one letter added, left out, changed, or
-// swapped with its neighbour.
+// oneApart: two names differ by one letter added, left out, changed, or swapped with its neighbour.
 func oneApart(a, b string) bool {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -207,7 +206,7 @@ func element(at *apiextensionsv1.JSONSchemaProps) (*apiextensionsv1.JSONSchemaPr
 	return nil, open
 }
 
-// expr checks the fields an expression reads of what it knows the schema of.
+// expr checks the fields that an expression reads, as far as their schema is known.
 func (c *checker) expr(field string, e expr) {
 	if e.isAbsent() {
 		return
@@ -225,8 +224,7 @@ func (c *checker) expr(field string, e expr) {
 	c.follow(field, compiled.NativeRep().Expr())
 }
 
-// known is what is known of an expression's value: how it was reached, and its
-// schema.
+// known is what is known of an expression's value: the fields that led to it, and its schema.
 type known struct {
 	name   string
 	schema *apiextensionsv1.JSONSchemaProps
@@ -297,7 +295,7 @@ func (c *checker) comprehension(field string, loop ast.ComprehensionExpr) known 
 	c.vars = maps.Clone(outer)
 	defer func() { c.vars = outer }()
 	c.vars[loop.IterVar()], c.vars[loop.AccuVar()] = nil, nil
-	if over.schema != nil && over.schema.Items != nil { // of a map it is the key
+	if over.schema != nil && over.schema.Items != nil { // a loop over a map iterates its keys
 		c.vars[loop.IterVar()] = over.schema.Items.Schema
 	}
 	for _, part := range []ast.Expr{loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(), loop.Result()} {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// plainMap turns an expression's map into one as JSON makes them.
+// plainMap converts a map that an expression returns to plain JSON types.
 func plainMap(value ref.Val) (map[string]any, error) {
 	plain, ok := plainValue(value).(map[string]any)
 	if !ok {
@@ -20,7 +20,7 @@ func plainMap(value ref.Val) (map[string]any, error) {
 	return plain, nil
 }
 
-// plainValue undoes CEL's own types.
+// plainValue converts a CEL value to plain JSON types.
 func plainValue(value ref.Val) any {
 	switch v := value.(type) {
 	case traits.Mapper:

@@ -13,18 +13,18 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// expr is an expression; the zero value is an absent one. It is compiled once,
-// at the latest when it is first used.
+// expr is an expression; the zero value is an absent one. It is compiled once, at the latest when
+// it is first used.
 type expr struct {
 	source  string
 	program func() (cel.Program, error)
 }
 
-// variables an expression may see, beside those its place in the row adds.
+// variables of all expressions; which of them are set depends on the field.
 var variables = []string{"object", "item", "key", "pods", "pod", "owner"}
 
-// baseEnv knows every variable as any value: what a job looks like is checked
-// against its CRD (check.go), not again at every evaluation.
+// baseEnv declares every variable with a dynamic type: the fields of a job are checked against its
+// CRD (crd_check.go), not again at every evaluation.
 var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	options := functions()
 	for _, name := range variables {
@@ -88,7 +88,7 @@ func trueCondition(object, name ref.Val) (map[string]any, bool) {
 	return nil, false
 }
 
-// compile reads an expression; an empty one stays absent.
+// compile compiles an expression; an empty one is absent.
 func compile(source string) (expr, error) {
 	e := compileLater(source)
 	if e.isAbsent() {
@@ -100,7 +100,7 @@ func compile(source string) (expr, error) {
 	return e, nil
 }
 
-// later is an expression that is compiled when it is used.
+// compileLater is an expression that is compiled when it is first used.
 func compileLater(source string) expr {
 	if source == "" {
 		return expr{}
@@ -129,8 +129,8 @@ func expressionError(source string, issues *cel.Issues) error {
 
 func (e expr) isAbsent() bool { return e.program == nil }
 
-// value evaluates the expression. A field that is not there is no error: the
-// second result is false, and the caller's default holds.
+// value evaluates the expression. A missing field is no error: the second result is false, and the
+// caller uses its default.
 func (e expr) value(vars map[string]any) (ref.Val, bool, error) {
 	if e.isAbsent() {
 		return nil, false, nil

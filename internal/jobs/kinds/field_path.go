@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// path is a place in an object: field names from its root.
+// FieldPath is a place in an object: field names from its root.
 type FieldPath []segment
 
-// segment is one field name. Each stands for every element of the list there;
-// an optional one leaves the path out where the field is absent.
+// segment is one field name. With each it stands for every element of the list there; where an
+// optional field is absent, the path is ignored.
 type segment struct {
 	name           string
 	each, optional bool
@@ -20,7 +20,7 @@ type segment struct {
 
 var fieldName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`)
 
-// parsePath reads a path as JobKind writes it.
+// parsePath reads a path as a JobKind writes it.
 func parsePath(text string) (FieldPath, error) {
 	if text == "" {
 		return nil, nil
@@ -38,7 +38,7 @@ func parsePath(text string) (FieldPath, error) {
 	return p, nil
 }
 
-// plain says the path names exactly one place.
+// plain: the path names exactly one place.
 func (p FieldPath) plain() bool {
 	for _, s := range p {
 		if s.each {
@@ -71,14 +71,14 @@ func (p FieldPath) fields() []string {
 	return names
 }
 
-// get reads the value at a plain path.
+// Get reads the value at a plain path.
 func (p FieldPath) Get(root map[string]any) (any, bool) {
 	value, found, err := unstructured.NestedFieldNoCopy(root, p.fields()...)
 	return value, found && err == nil && value != nil
 }
 
-// set writes a value at every place the path stands for. Fields on the way are
-// made, list elements are not.
+// Set writes a value at every place the path stands for. Missing fields on the way are created,
+// list elements are not.
 func (p FieldPath) Set(root map[string]any, value any) error {
 	return p.update(root, func(parent map[string]any, name string) error {
 		parent[name] = value
@@ -86,8 +86,7 @@ func (p FieldPath) Set(root map[string]any, value any) error {
 	})
 }
 
-// remove takes the field away wherever it is, and leaves no empty field behind
-// that the path would have had to make.
+// Remove deletes the field. It creates no fields on the way.
 func (p FieldPath) Remove(root map[string]any) {
 	if value, found := p[:len(p)-1].parent(root); found {
 		delete(value, p[len(p)-1].name)
@@ -103,7 +102,7 @@ func (p FieldPath) parent(root map[string]any) (map[string]any, bool) {
 	return fields, found && ok
 }
 
-// update calls change with the map that holds the last field.
+// update calls change with the map that contains the last field.
 func (p FieldPath) update(at map[string]any, change func(parent map[string]any, name string) error) error {
 	s := p[0]
 	if s.optional {
@@ -140,7 +139,7 @@ func (p FieldPath) update(at map[string]any, change func(parent map[string]any, 
 	return p[1:].update(fields, change)
 }
 
-// setKey writes a key, which may hold dots, of the map at a path.
+// setKey writes a key, which may contain dots, of the map at a path.
 func (p FieldPath) setKey(root map[string]any, key, value string) error {
 	return append(p[:len(p):len(p)], segment{name: key}).Set(root, value)
 }

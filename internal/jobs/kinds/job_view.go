@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// View is a job as people look at it.
+// View is the state of a job as the CLI shows it.
 type View struct {
-	// Held: nothing of it may run.
+	// Suspended: nothing of it may run.
 	Suspended bool
 	// Ended, and how.
 	Ended, Succeeded bool
@@ -31,12 +31,12 @@ func (k *Kind) View(obj *unstructured.Unstructured) (View, error) {
 	}, nil
 }
 
-// Suspend sets that flag.
+// Suspend sets the job's suspend flag.
 func (k *Kind) Suspend(obj *unstructured.Unstructured, value bool) error {
 	return k.Object(obj).Suspend(value)
 }
 
-// PodSets are the pods a job of the kind will have, as its workload says it.
+// PodSets are the pods a job of the kind will have, as its workload describes them.
 func (k *Kind) PodSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
 	return k.Object(obj).PodSets(ctx, c)
 }

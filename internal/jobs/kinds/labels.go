@@ -15,7 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Labels, annotations and names people and Kueue's clients put on objects.
+// Labels, annotations and names that users and Kueue's clients put on objects.
 const (
 	QueueNameLabel     = "kueue.x-k8s.io/queue-name" // also read as an annotation, as old jobs carry it
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
@@ -44,12 +44,13 @@ const (
 	DefaultQueue = "default"
 )
 
+// QueueName is the LocalQueue an object names; "" for none.
 func QueueName(obj client.Object) kueue.LocalQueueName {
 	return kueue.LocalQueueName(cmp.Or(obj.GetLabels()[QueueNameLabel], obj.GetAnnotations()[QueueNameLabel]))
 }
 
-// PrebuiltName is the workload that someone else makes for a job; "" for none.
-// Kueue writes the name into an annotation, and before v0.18 into a label.
+// PrebuiltName is the workload that somebody else makes for a job; "" for none. Kueue writes the
+// name into an annotation, and before v0.18 into a label.
 func PrebuiltName(obj client.Object) string {
 	return cmp.Or(obj.GetAnnotations()[PrebuiltLabel], obj.GetLabels()[PrebuiltLabel])
 }
@@ -74,14 +75,13 @@ func SetAnnotation(obj client.Object, key, value string) {
 	obj.SetAnnotations(annotations)
 }
 
-// workloadName is readable and the same at every attempt, so that a workload
-// is never made twice. The shape of the name is Kueue's.
+// WorkloadName is readable, and the same at every attempt, so that no workload is created twice.
+// The form of the name is Kueue's.
 func WorkloadName(gvk schema.GroupVersionKind, name string, uid types.UID) string {
 	return ShortName(strings.ToLower(gvk.Kind)+"-"+name, gvk.Kind, gvk.Group, name, string(uid))
 }
 
-// shortName fits a name into a label: the beginning of it and five letters that
-// stand for all parts.
+// ShortName fits a name into a label: its beginning, and five letters of a hash of all parts.
 func ShortName(prefix string, parts ...string) string {
 	const most = 63 - 6
 	sum := sha1.Sum([]byte(strings.Join(parts, "\n"))) //nolint:gosec // see the import

@@ -9,18 +9,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shape reads and writes the pod sets of a kind whose pods cannot be found by
-// paths alone.
+// podSetCodec reads and writes the pod sets of a kind whose pods cannot be found by paths alone.
 type podSetCodec interface {
 	podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error)
-	// lay writes what an admission adds to the pods; nil takes it away.
-	setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, additions []PodSetInfo) error
-	// whileSuspended says the kind's API wants that written before the job is
-	// started, not with it.
+	// setPodSetInfos writes what an admission adds to the pods; nil infos remove it.
+	setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, infos []PodSetInfo) error
+	// patchesWhileSuspended: the kind's API requires that to be written before the job is started, not
+	// together with it.
 	patchesWhileSuspended() bool
 }
 
-// shapes are the kinds whose pods cannot be found by paths alone.
+// codecs by the name of the kind.
 var codecs = map[string]podSetCodec{
 	"trainer.kubeflow.org/trainjob":     trainJob{},
 	"workload.codeflare.dev/appwrapper": appWrapper{},

@@ -14,7 +14,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
-// podSetInfo is what an admission adds to the pods of a set.
+// PodSetInfo is what an admission adds to the pods of a set.
 type PodSetInfo struct {
 	Count           int32
 	Labels          map[string]string
@@ -24,10 +24,10 @@ type PodSetInfo struct {
 	SchedulingGates []corev1.PodSchedulingGate
 }
 
-// addTo lays the additions onto a pod's metadata and spec. Two that want the
-// same key to be different are a mistake no later try mends.
+// MergeInto adds the info to a pod's metadata and spec. Two different values for the same key are
+// an error that no retry solves.
 func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) error {
-	for _, additions := range []struct {
+	for _, part := range []struct {
 		what string
 		to   *map[string]string
 		from map[string]string
@@ -36,7 +36,7 @@ func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) 
 		{"annotation", &meta.Annotations, info.Annotations},
 		{"node selector", &spec.NodeSelector, info.NodeSelector},
 	} {
-		if err := merge(additions.what, additions.to, additions.from); err != nil {
+		if err := merge(part.what, part.to, part.from); err != nil {
 			return err
 		}
 	}
@@ -53,6 +53,7 @@ func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) 
 	return nil
 }
 
+// AddUpdates adds what an admission check wants to change in a pod set.
 func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodSetReference) error {
 	for _, u := range updates {
 		if u.Name != name {
@@ -70,9 +71,9 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 	return nil
 }
 
-// subtract takes away what an admission has added to a template. Where pods go
-// is what the workload says the user wrote; labels and annotations may be the
-// job's own besides, so only those we know to be ours go.
+// removePodSetInfo removes what an admission has added to a template. Scheduling fields are reset
+// to what the workload says the user wrote. Labels and annotations may have been changed by others
+// since, so only those that an admission adds are reset.
 func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
 	annotations := []string{kueue.WorkloadAnnotation, egpu.OnPreemptionAnnotation}
@@ -111,7 +112,7 @@ func merge(what string, to *map[string]string, from map[string]string) error {
 	return nil
 }
 
-// conflictError: a job cannot be started as it was admitted.
+// PodSetConflictError: a job cannot be started as it was admitted.
 type PodSetConflictError struct{ what, key, have, want string }
 
 func (e *PodSetConflictError) Error() string {

@@ -16,7 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// injectPaths is where a pod set keeps what an admission adds to.
+// injectPaths is where in an object the fields of a pod set are that an admission adds to.
 type injectPaths struct{ labels, annotations, nodeSelector, tolerations, gates FieldPath }
 
 func templateInject(template FieldPath) injectPaths {
@@ -32,8 +32,8 @@ func templateInject(template FieldPath) injectPaths {
 	}
 }
 
-// place is a pod set of one job: its row, and the part of the object the row's
-// paths start from.
+// PodSetSource is where a pod set of one job is read from: its row, and the part of the object the
+// row's paths start from.
 type PodSetSource struct {
 	*podSetRow
 	Name string
@@ -41,7 +41,7 @@ type PodSetSource struct {
 	vars map[string]any
 }
 
-// places finds the pod sets of an object, in order.
+// PodSetSources finds the pod sets of an object, in order.
 func (j Object) PodSetSources() ([]PodSetSource, error) {
 	var out []PodSetSource
 	for i := range j.kind.podSets {
@@ -57,20 +57,20 @@ func (j Object) PodSetSources() ([]PodSetSource, error) {
 		}
 		out = append(out, more...)
 	}
-	kept := out[:0]
+	present := out[:0]
 	for _, p := range out {
 		there, err := p.when.boolean(p.vars, true)
 		if err != nil {
 			return nil, err
 		}
 		if there {
-			kept = append(kept, p)
+			present = append(present, p)
 		}
 	}
-	return kept, nil
+	return present, nil
 }
 
-// each is one place per element of the list or map a row names.
+// eachElement is one source for each element of the list or map a row names.
 func (j Object) eachElement(row *podSetRow) ([]PodSetSource, error) {
 	value, found := row.each.Get(j.Object)
 	if !found {
@@ -123,7 +123,7 @@ func (row *podSetRow) compareKeys(a, b string) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
-// podSet is the place as a workload writes it.
+// podSet is the pod set as a workload describes it.
 func (p PodSetSource) podSet() (kueue.PodSet, error) {
 	set := kueue.PodSet{Name: kueue.PodSetReference(p.Name)}
 	template, err := p.PodTemplate()
@@ -161,7 +161,7 @@ func (p PodSetSource) subGroupLabel() string {
 // TemplatePath is where the pod template is within the pod set's part of the object.
 func (p PodSetSource) TemplatePath() string { return p.template.String() }
 
-// PodTemplate reads the template, or makes the one the operator would.
+// PodTemplate reads the template, or makes the one the operator would make.
 func (p PodSetSource) PodTemplate() (*corev1.PodTemplateSpec, error) {
 	var raw map[string]any
 	if p.template != nil {
@@ -198,9 +198,8 @@ func (p PodSetSource) PodTemplate() (*corev1.PodTemplateSpec, error) {
 	return normalizeTemplate(template), nil
 }
 
-// tidy makes a template fit to be stored in a Workload: its lists with keys
-// may hold each key once. Of an environment variable the last one counts, as
-// it does in the container.
+// normalizeTemplate makes a template valid in a Workload, whose lists with keys may contain each
+// key only once. Of several environment variables of one name the last counts, as in the container.
 func normalizeTemplate(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	for _, list := range [][]corev1.Container{template.Spec.InitContainers, template.Spec.Containers} {
 		for i := range list {
@@ -222,8 +221,8 @@ func normalizeTemplate(template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec
 	return template
 }
 
-// inject lays onto a place what its pods are to have; where the object has no
-// template yet, the whole of it is written.
+// inject writes the fields of a template that an admission changes; where the object has no
+// template yet, the whole template.
 func (p PodSetSource) inject(template *corev1.PodTemplateSpec) error {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
 	if err != nil {
@@ -262,7 +261,7 @@ func (p PodSetSource) inject(template *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// setCountTo writes the number of pods, if it is another one.
+// setCountTo writes the number of pods if it has changed.
 func (p PodSetSource) setCountTo(count int32) error {
 	now, err := p.count.number(p.vars, 1)
 	if err != nil || now == int64(count) {
@@ -283,8 +282,8 @@ func (p PodSetSource) setCountTo(count int32) error {
 	return nil
 }
 
-// same says two descriptions ask for the same pods. What the API server fills
-// in, and what does not change who may run where, is left out.
+// SamePodSets: two descriptions request the same pods. Fields that the API server fills in, and
+// fields that do not influence admission, are ignored.
 func SamePodSets(a, b []kueue.PodSet) bool {
 	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool {
 		x, y := &a.Template.Spec, &b.Template.Spec

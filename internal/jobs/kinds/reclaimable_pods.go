@@ -4,7 +4,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// admittedPods is the number of pods the job was started with.
+// AdmittedPods is the number of pods the job was started with.
 func AdmittedPods(wl *kueue.Workload) int64 {
 	var total int64
 	for i := range wl.Spec.PodSets {
@@ -13,7 +13,7 @@ func AdmittedPods(wl *kueue.Workload) int64 {
 	return total
 }
 
-// admittedCount is how many pods of a set the admission allows.
+// AdmittedCount is how many pods of a set were admitted.
 func AdmittedCount(wl *kueue.Workload, i int) int32 {
 	if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
 		return *a.PodSetAssignments[i].Count
@@ -21,7 +21,7 @@ func AdmittedCount(wl *kueue.Workload, i int) int32 {
 	return wl.Spec.PodSets[i].Count
 }
 
-// givenBack is the number of pods of a set that the workload needs no more.
+// ReclaimedCount is how many pods of a set the workload reports as reclaimable.
 func ReclaimedCount(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 	for _, pods := range wl.Status.ReclaimablePods {
 		if pods.Name == name {
@@ -31,8 +31,7 @@ func ReclaimedCount(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 	return 0
 }
 
-// reclaimed lists, in the workload's order, how many pods of a set need no
-// quota any more.
+// ReclaimablePods lists, in the workload's order, how many pods of a set no longer need quota.
 func ReclaimablePods(wl *kueue.Workload, done map[kueue.PodSetReference]int32) []kueue.ReclaimablePod {
 	var out []kueue.ReclaimablePod
 	for i := range wl.Spec.PodSets {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kinds is the rows in use. It changes while the program runs.
+// InUse is the rows that can be used in this cluster. It changes while the program runs.
 type InUse struct {
 	mu   sync.RWMutex
 	rows []*Kind

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sparkMemory is what Spark asks of Kubernetes for a process: its heap plus an
-// overhead, which is given, or a share of the heap and no less than 384 MiB.
+// sparkMemory is the memory Spark requests for a process: its heap plus an overhead, which is
+// given, or a share of the heap and at least 384 MiB.
 func sparkMemory(heap, overhead, factor string) (int64, error) {
 	memory, err := javaBytes(heap)
 	if err != nil {
@@ -27,8 +27,7 @@ func sparkMemory(heap, overhead, factor string) (int64, error) {
 	return memory + max(int64(share*float64(memory)), least), nil
 }
 
-// javaBytes reads a size as the JVM does: powers of two, MiB where no unit is
-// given.
+// javaBytes reads a size as the JVM does: powers of two, and MiB where there is no unit.
 func javaBytes(text string) (int64, error) {
 	s := strings.ToLower(strings.TrimSpace(text))
 	s = strings.TrimSuffix(strings.TrimSuffix(s, "b"), "i")

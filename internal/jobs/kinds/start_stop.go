@@ -9,11 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lay writes onto the templates what an admission adds; without additions it
-// takes that away again.
-func (j Object) setPodSetInfos(wl *kueue.Workload, additions []PodSetInfo) error {
+// setPodSetInfos writes onto the templates what an admission adds; nil infos remove it again.
+func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 	if j.kind.codec != nil {
-		return j.kind.codec.setPodSetInfos(j.Unstructured, wl.Spec.PodSets, additions)
+		return j.kind.codec.setPodSetInfos(j.Unstructured, wl.Spec.PodSets, infos)
 	}
 	places, err := j.PodSetSources()
 	if err != nil {
@@ -29,13 +28,13 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, additions []PodSetInfo) error
 				return err
 			}
 			count := wl.Spec.PodSets[i].Count
-			if additions == nil {
+			if infos == nil {
 				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, wl)
 			} else {
-				if err := additions[i].MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
+				if err := infos[i].MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
 					return err
 				}
-				count = additions[i].Count
+				count = infos[i].Count
 			}
 			if err := p.setCountTo(count); err != nil {
 				return err
@@ -48,9 +47,9 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, additions []PodSetInfo) error
 	return nil
 }
 
-func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []PodSetInfo) error {
+func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []PodSetInfo) error {
 	started := j.deepCopy()
-	if err := started.setPodSetInfos(wl, additions); err != nil {
+	if err := started.setPodSetInfos(wl, infos); err != nil {
 		return err
 	}
 	if j.kind.codec != nil && j.kind.codec.patchesWhileSuspended() {
@@ -73,7 +72,7 @@ func (j Object) Stop(ctx context.Context, c client.Client, _ string) error {
 	return j.patchTo(ctx, c, stopped)
 }
 
-// restore gives the templates back as the user wrote them.
+// Restore resets the templates to what the user wrote.
 func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	restored := j.deepCopy()
 	if err := restored.setPodSetInfos(wl, nil); err != nil {
@@ -88,7 +87,7 @@ func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload
 			p.Remove(cleared.Object)
 		}
 		if !equality.Semantic.DeepEqual(cleared.Object, j.Object) {
-			// The resource version it answers with is the one to change next.
+			// The next patch must be against the resource version this one returns.
 			if err := c.Status().Patch(ctx, cleared.Unstructured, OptimisticMerge(j.Unstructured)); err != nil {
 				return err
 			}
@@ -102,7 +101,7 @@ func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload
 	return j.patchTo(ctx, c, restored)
 }
 
-// patchTo writes the difference, against the version it was computed from.
+// patchTo writes the difference between two versions of the job.
 func (j Object) patchTo(ctx context.Context, c client.Client, to Object) error {
 	if equality.Semantic.DeepEqual(to.Object, j.Object) {
 		return nil
@@ -110,8 +109,10 @@ func (j Object) patchTo(ctx context.Context, c client.Client, to Object) error {
 	return c.Patch(ctx, to.Unstructured, OptimisticMerge(j.Unstructured))
 }
 
+// OptimisticMerge is a merge patch that fails if the object has changed since it was read.
 func OptimisticMerge(from client.Object) client.Patch {
 	return client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
 }
 
+// CleanUp has nothing to do: the operator of the kind looks after the job's pods.
 func (j Object) CleanUp(context.Context, client.Client, *kueue.Workload) error { return nil }

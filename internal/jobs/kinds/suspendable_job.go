@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// object is a job that has a suspend flag, seen through its row.
+// Object is a job that has a suspend flag, read and written through its row.
 type Object struct {
 	*unstructured.Unstructured
 	kind *Kind
@@ -44,7 +44,8 @@ func (j Object) IsStarted() bool { return !j.IsSuspended() }
 
 func (j Object) Suspend(value bool) error { return j.kind.suspend.Set(j.Object, value) }
 
-// active: of what is handed over nothing runs here, whatever its status says.
+// IsActive: pods of the job run. Of a job that is handed over none runs here, whatever its status
+// says.
 func (j Object) IsActive() (bool, error) {
 	if j.HandedOver() {
 		return false, nil
@@ -113,7 +114,7 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	return sets, nil
 }
 
-// done is how many pods of each set have finished for good.
+// FinishedPods is how many pods of each set have finished for good.
 func (j Object) FinishedPods() (map[kueue.PodSetReference]int32, error) {
 	places, err := j.PodSetSources()
 	if err != nil {
@@ -141,14 +142,14 @@ func (j Object) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, err
 			return nil, err
 		}
 		for i, set := range wl.Spec.PodSets {
-			// What was given back is another's by now: it is asked for anew.
+			// Reclaimed quota may be in use by others by now, so it must be requested again.
 			done[set.Name] = max(done[set.Name]+max(0, AdmittedCount(wl, i)-wanted[set.Name]), ReclaimedCount(wl, set.Name))
 		}
 	}
 	return ReclaimablePods(wl, done), nil
 }
 
-// counts are how many pods of each set the job wants.
+// Counts are how many pods of each set the job wants.
 func (j Object) Counts() (map[kueue.PodSetReference]int32, error) {
 	places, err := j.PodSetSources()
 	if err != nil {

@@ -24,7 +24,7 @@ type Kind struct {
 	GVK  schema.GroupVersionKind
 	Spec v1alpha1.JobKindSpec
 
-	// shape reads and writes pod sets where paths cannot say how.
+	// codec reads and writes pod sets where paths cannot say how.
 	codec podSetCodec
 
 	suspend     FieldPath
@@ -60,13 +60,13 @@ type groupRow struct {
 	fixed               []FieldPath
 }
 
-// suspends says jobs of the kind have a flag of their own that holds them back.
+// Suspends: jobs of the kind have a suspend flag of their own.
 func (k *Kind) Suspends() bool { return k.suspend != nil }
 
 func (k *Kind) IsPod() bool { return k.GVK.Group == "" && k.GVK.Kind == "Pod" }
 
-// Table lists the kinds Elastic comes with. Their expressions, which a test
-// compiles, are left until they are used: a command needs those of one kind.
+// Table lists the built-in kinds. Their expressions, which a test compiles, are compiled when they
+// are first used: a command needs those of one kind only.
 var Table = sync.OnceValue(func() []*Kind {
 	var file struct {
 		Shared any `json:"shared"`
@@ -77,17 +77,17 @@ var Table = sync.OnceValue(func() []*Kind {
 	}
 	unknown := func(d *json.Decoder) *json.Decoder { d.DisallowUnknownFields(); return d }
 	if err := yaml.Unmarshal(builtIn, &file, unknown); err != nil {
-		panic(fmt.Sprintf("jobs: kinds.yaml: %v", err))
+		panic(fmt.Sprintf("kinds: kinds.yaml: %v", err))
 	}
 	seen := map[schema.GroupVersionKind]bool{}
 	var table []*Kind
 	for _, row := range file.Kinds {
 		kind, err := (&compiler{later: true}).kind(row.Name, row.JobKindSpec)
 		if err != nil {
-			panic(fmt.Sprintf("jobs: kinds.yaml: %s: %v", row.Name, err))
+			panic(fmt.Sprintf("kinds: kinds.yaml: %s: %v", row.Name, err))
 		}
 		if seen[kind.GVK] {
-			panic(fmt.Sprintf("jobs: two rows for %s", kind.GVK))
+			panic(fmt.Sprintf("kinds: two rows for %s", kind.GVK))
 		}
 		seen[kind.GVK] = true
 		table = append(table, kind)
@@ -104,7 +104,7 @@ func Names() []string {
 	return names
 }
 
-// BuiltIn are the rows of these names, all where there are none.
+// BuiltIn are the rows with these names, or all if there are none.
 func BuiltIn(names []string) ([]*Kind, error) {
 	if len(names) == 0 {
 		return slices.Clone(Table()), nil

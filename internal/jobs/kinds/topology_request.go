@@ -14,8 +14,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// topologyRequest reads from a template's annotations how close together its
-// pods are to be; nil where they say nothing.
+// TopologyRequest reads from a template's annotations how close together its pods are to be placed;
+// nil where there are none.
 func TopologyRequest(meta *metav1.ObjectMeta, podIndex string, grouped bool, groupIndex string, groups int32) *kueue.PodSetTopologyRequest {
 	text := func(key string) *string {
 		if value, found := meta.Annotations[key]; found {
@@ -59,9 +59,8 @@ func sliceLayers(annotations map[string]string) (layers []kueue.PodsetSliceRequi
 	return layers, found, err
 }
 
-// layerProblems are what is wrong with the slices of slices that pod sets ask
-// for. What they are is found by the topology of the flavor they get; what they
-// can never be is said here, in Kueue's words.
+// ValidateSliceLayers finds the mistakes in slices of slices that are mistakes in any topology.
+// Whether a topology has the levels is found when a flavor is assigned. The messages are Kueue's.
 func ValidateSliceLayers(sets []kueue.PodSet, forbidden bool) field.ErrorList {
 	var errs field.ErrorList
 	for i := range sets {
@@ -100,7 +99,7 @@ func ValidateSliceLayers(sets []kueue.PodSet, forbidden bool) field.ErrorList {
 	return errs
 }
 
-// layersWithin checks that each slice can be cut into those of the next layer.
+// validateLayerSizes checks that each slice can be divided into those of the next layer.
 func validateLayerSizes(layers []kueue.PodsetSliceRequiredTopologyConstraint, pods int32, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, layer := range layers {

@@ -20,15 +20,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// trainJob takes its pod templates from a training runtime, another object,
-// and what is added to them is written into a patch of its own.
+// trainJob has its pod templates in a training runtime, another object; what an admission adds to
+// them is written into a patch of its own.
 type trainJob struct{}
 
-// runtimePatchManager names our entry among the TrainJob's runtime patches; it
-// is Kueue's, so that jobs can change hands.
+// runtimePatchManager names our entry among the TrainJob's runtime patches. It is Kueue's name, so
+// that jobs can be taken over from Kueue.
 const runtimePatchManager = "kueue.x-k8s.io/manager"
 
-// The labels and names by which the trainer tells a runtime's jobs apart.
+// The labels and names by which the trainer distinguishes a runtime's jobs.
 const (
 	trainerStepLabel = "trainer.kubeflow.org/trainjob-ancestor-step"
 	trainerStep      = "trainer"
@@ -36,7 +36,7 @@ const (
 	mpiLauncher      = "launcher"
 )
 
-// trainingRuntime is the part of a (Cluster)TrainingRuntime that tells its pods.
+// trainingRuntime is the part of a (Cluster)TrainingRuntime that describes its pods.
 type trainingRuntime struct {
 	MLPolicy *struct {
 		NumNodes *int32 `json:"numNodes"`
@@ -57,7 +57,7 @@ type replicatedJob struct {
 	Template batchv1.JobTemplateSpec `json:"template"`
 }
 
-// trainJobSpec is the part of a TrainJob that changes what its runtime says.
+// trainJobSpec is the part of a TrainJob that overrides its runtime.
 type trainJobSpec struct {
 	RuntimeRef struct {
 		Kind string `json:"kind"`
@@ -123,7 +123,7 @@ func runtimeOf(ctx context.Context, c client.Reader, obj *unstructured.Unstructu
 	}
 	err := c.Get(ctx, key, source)
 	if apierrors.IsNotFound(err) {
-		return nil, &UnretryableError{fmt.Errorf("%s %s is not there", kind, key.Name)}
+		return nil, &UnretryableError{fmt.Errorf("%s %s does not exist", kind, key.Name)}
 	}
 	if err != nil {
 		return nil, err
@@ -132,8 +132,8 @@ func runtimeOf(ctx context.Context, c client.Reader, obj *unstructured.Unstructu
 	return rt, convert(source.Object["spec"], rt)
 }
 
-// patched lays the user's runtime patches onto a job's template; ours holds
-// only what an admission added.
+// patched applies the user's runtime patches to a job's template. Our own patch is left out: it
+// contains only what an admission added.
 func (s trainJobSpec) patched(rj replicatedJob) (batchv1.JobTemplateSpec, error) {
 	template := rj.Template
 	for _, patch := range s.RuntimePatches {
@@ -165,7 +165,7 @@ func (s trainJobSpec) patched(rj replicatedJob) (batchv1.JobTemplateSpec, error)
 	return template, nil
 }
 
-// trains says the job is the one that the TrainJob's trainer section describes.
+// trains: the job is the one that the TrainJob's trainer section describes.
 func (rt *trainingRuntime) trains(rj replicatedJob) bool {
 	return rj.Template.Labels[trainerStepLabel] == trainerStep || rt.launcherIsNode() && rj.Name == trainerNode
 }
@@ -205,17 +205,17 @@ func (s trainJobSpec) pods(rt *trainingRuntime, rj replicatedJob) int32 {
 	return ptr.Deref(rj.Replicas, 1) * min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
 }
 
-func (trainJob) setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, additions []PodSetInfo) error {
+func (trainJob) setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, infos []PodSetInfo) error {
 	spec, _ := obj.Object["spec"].(map[string]any)
 	patches, _ := spec["runtimePatches"].([]any)
 	patches = slices.DeleteFunc(slices.Clone(patches), func(p any) bool {
 		patch, ok := p.(map[string]any)
 		return ok && patch["manager"] == runtimePatchManager
 	})
-	if additions != nil {
+	if infos != nil {
 		var changes []any
 		for i := range base {
-			info, err := additions[i].asMap()
+			info, err := infos[i].asMap()
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// scope tells which jobs are ours.
+// Filter decides which jobs are managed.
 type Filter struct {
 	Cached client.Reader
 	Direct client.Reader // for owners, which may be of any kind
@@ -28,37 +28,35 @@ type Filter struct {
 	External         map[schema.GroupKind]bool
 }
 
-// manages says the job is ours: it names a queue, in a namespace that takes
-// part, and it is not the part of another job that is.
-func (s *Filter) Manages(ctx context.Context, kind *kinds.Kind, obj *unstructured.Unstructured) (bool, error) {
-	if kinds.QueueName(obj) == "" && !s.WithoutQueueName {
+// Manages: the job names a queue, its namespace is selected, and none of its owners is managed.
+func (f *Filter) Manages(ctx context.Context, kind *kinds.Kind, obj *unstructured.Unstructured) (bool, error) {
+	if kinds.QueueName(obj) == "" && !f.WithoutQueueName {
 		return false, nil
 	}
 	if skip, err := kind.Object(obj).IsSkipped(); err != nil || skip {
 		return false, err
 	}
-	return s.IsIndependent(ctx, obj, obj.GetNamespace())
+	return f.IsIndependent(ctx, obj, obj.GetNamespace())
 }
 
-// independent says nothing above the object is queued in its stead, and its
-// namespace takes part.
-func (s *Filter) IsIndependent(ctx context.Context, obj client.Object, namespace string) (bool, error) {
-	if !s.Namespaces.Empty() {
+// IsIndependent: the namespace is selected, and no owner of the object is managed in its place.
+func (f *Filter) IsIndependent(ctx context.Context, obj client.Object, namespace string) (bool, error) {
+	if !f.Namespaces.Empty() {
 		ns := &corev1.Namespace{}
-		if err := s.Cached.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
+		if err := f.Cached.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
 			return false, err
 		}
-		if !s.Namespaces.Matches(labels.Set(ns.Labels)) {
+		if !f.Namespaces.Matches(labels.Set(ns.Labels)) {
 			return false, nil
 		}
 	}
-	above, err := s.managedAncestor(ctx, obj, namespace)
+	above, err := f.managedAncestor(ctx, obj, namespace)
 	return !above, err
 }
 
-// managedAncestor walks up the chain of owners: a Job made by a JobSet made by
-// a TrainJob is one job, the TrainJob.
-func (s *Filter) managedAncestor(ctx context.Context, obj client.Object, namespace string) (bool, error) {
+// managedAncestor walks up the chain of owners: a Job of a JobSet of a TrainJob is one job, the
+// TrainJob.
+func (f *Filter) managedAncestor(ctx context.Context, obj client.Object, namespace string) (bool, error) {
 	const highest = 10
 	at := metav1.Object(obj)
 	for range highest {
@@ -69,16 +67,16 @@ func (s *Filter) managedAncestor(ctx context.Context, obj client.Object, namespa
 		gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 		parent := &metav1.PartialObjectMetadata{}
 		parent.SetGroupVersionKind(gvk)
-		err := s.Direct.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, parent)
+		err := f.Direct.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, parent)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			return false, nil // beyond what we can see nobody is queued by us
+			return false, nil // we queue nothing that we may not read
 		}
 		if err != nil {
 			return false, err
 		}
-		row := s.Kinds.ByGroupKind(gvk.GroupKind())
-		queued := row != nil && row.Suspends() || s.External[gvk.GroupKind()]
-		if queued && (kinds.QueueName(parent) != "" || s.WithoutQueueName) {
+		row := f.Kinds.ByGroupKind(gvk.GroupKind())
+		queued := row != nil && row.Suspends() || f.External[gvk.GroupKind()]
+		if queued && (kinds.QueueName(parent) != "" || f.WithoutQueueName) {
 			return true, nil
 		}
 		at = parent
@@ -86,11 +84,11 @@ func (s *Filter) managedAncestor(ctx context.Context, obj client.Object, namespa
 	return false, nil
 }
 
-// defaultQueue is the queue of jobs that name none: the namespace's LocalQueue
-// called "default", if there is one.
-func (s *Filter) DefaultQueue(ctx context.Context, namespace string) (string, error) {
+// DefaultQueue is the queue of jobs that name none: the namespace's LocalQueue called "default", if
+// it exists.
+func (f *Filter) DefaultQueue(ctx context.Context, namespace string) (string, error) {
 	queue := &kueue.LocalQueue{}
-	err := s.Cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: kinds.DefaultQueue}, queue)
+	err := f.Cached.Get(ctx, types.NamespacedName{Namespace: namespace, Name: kinds.DefaultQueue}, queue)
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	}

@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leadsElsewhere says a queue sends jobs to other clusters.
-func (s *Filter) UsesMultiKueue(ctx context.Context, namespace string, name kueue.LocalQueueName) (bool, error) {
+// UsesMultiKueue: the queue has an admission check that sends its jobs to other clusters.
+func (f *Filter) UsesMultiKueue(ctx context.Context, namespace string, name kueue.LocalQueueName) (bool, error) {
 	local, queue := &kueue.LocalQueue{}, &kueue.ClusterQueue{}
-	if found, err := s.getPastCache(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil || !found {
+	if found, err := f.getPastCache(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil || !found {
 		return false, err
 	}
-	if found, err := s.getPastCache(ctx, types.NamespacedName{Name: string(local.Spec.ClusterQueue)}, queue); err != nil || !found {
+	if found, err := f.getPastCache(ctx, types.NamespacedName{Name: string(local.Spec.ClusterQueue)}, queue); err != nil || !found {
 		return false, err
 	}
 	if queue.Spec.AdmissionChecksStrategy == nil {
@@ -24,7 +24,7 @@ func (s *Filter) UsesMultiKueue(ctx context.Context, namespace string, name kueu
 	}
 	for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
-		found, err := s.getPastCache(ctx, types.NamespacedName{Name: string(rule.Name)}, check)
+		found, err := f.getPastCache(ctx, types.NamespacedName{Name: string(rule.Name)}, check)
 		if err != nil {
 			return false, err
 		}
@@ -35,11 +35,11 @@ func (s *Filter) UsesMultiKueue(ctx context.Context, namespace string, name kueu
 	return false, nil
 }
 
-// newest reads an object past the cache if that has not seen it: a job may come
-// together with its queue, and cannot be handed over later.
-func (s *Filter) getPastCache(ctx context.Context, key types.NamespacedName, obj client.Object) (found bool, err error) {
-	if err = s.Cached.Get(ctx, key, obj); apierrors.IsNotFound(err) {
-		err = s.Direct.Get(ctx, key, obj)
+// getPastCache reads an object from the API server if the cache does not have it: a job may be
+// created together with its queue, and cannot be handed over later.
+func (f *Filter) getPastCache(ctx context.Context, key types.NamespacedName, obj client.Object) (found bool, err error) {
+	if err = f.Cached.Get(ctx, key, obj); apierrors.IsNotFound(err) {
+		err = f.Direct.Get(ctx, key, obj)
 	}
 	return err == nil, client.IgnoreNotFound(err)
 }

@@ -14,21 +14,21 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// settle lets go of pods nobody needs to look at any more, deletes those the
-// group has too many of, and keeps the workload's list of owners complete.
+// CleanUp removes the finalizer of pods that have been accounted for, deletes pods in excess of the
+// group's total, and completes the workload's list of owners.
 func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	over := wl == nil || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished) != nil
-	surplus, err := g.excess()
+	excess, err := g.excess()
 	if err != nil {
 		return err
 	}
 	for _, pod := range g.Pods {
-		if slices.Contains(surplus, pod) && pod.DeletionTimestamp == nil {
+		if slices.Contains(excess, pod) && pod.DeletionTimestamp == nil {
 			if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 				return err
 			}
 		}
-		if over || pod.DeletionTimestamp != nil || slices.Contains(surplus, pod) || g.replaced(pod) {
+		if over || pod.DeletionTimestamp != nil || slices.Contains(excess, pod) || g.replaced(pod) {
 			if err := releasePod(ctx, c, pod); err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload
 	return c.Update(ctx, owned)
 }
 
-// surplus are waiting pods beyond the group's total, the newest.
+// excess are the gated pods beyond the group's total, the newest ones.
 func (g *Group) excess() ([]*corev1.Pod, error) {
 	if g.Name == "" || g.Serving() {
 		return nil, nil
@@ -70,7 +70,7 @@ func (g *Group) excess() ([]*corev1.Pod, error) {
 	return out, nil
 }
 
-// replaced says a failed pod has a younger one in its place.
+// replaced: a failed pod has a younger one in its place.
 func (g *Group) replaced(pod *corev1.Pod) bool {
 	if g.Name == "" || pod.Status.Phase != corev1.PodFailed {
 		return false
@@ -88,7 +88,8 @@ func (g *Group) replaced(pod *corev1.Pod) bool {
 	return others >= total
 }
 
-// letDeletedGo lets go of pods that are deleted, where no workload will see to it.
+// ReleaseDeleted removes the finalizer of deleted pods, where there is no workload to account for
+// them.
 func (g *Group) ReleaseDeleted(ctx context.Context, c client.Client) error {
 	for _, pod := range g.Pods {
 		if pod.DeletionTimestamp == nil {
@@ -101,8 +102,7 @@ func (g *Group) ReleaseDeleted(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// letGo removes the finalizer that kept the pod visible until its end was
-// taken note of.
+// releasePod removes the finalizer that held the pod until its end was accounted for.
 func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 	if !controllerutil.ContainsFinalizer(pod, kinds.ManagedLabel) {
 		return nil

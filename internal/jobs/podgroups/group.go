@@ -21,15 +21,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// podGroup is a job that is held back by gates on its pods: a single pod, the
-// pods of a group, or the pods of an object that has no suspend flag.
+// Group is a job that is held by gates on its pods: a single pod, the pods of a group, or the pods
+// of an object without a suspend flag.
 type Group struct {
 	Kind *kinds.Kind
-	// name of the group; empty for a single pod.
+	// Name of the group; empty for a single pod.
 	Name string
 	Pods []*corev1.Pod // the oldest first
-	// parent is the object the pods belong to, if that tells what they ask for,
-	// and gone says it is no longer there.
+	// Parent is the object the pods belong to, if that describes the group; ParentGone: it was deleted.
 	Parent     *kinds.Object
 	ParentGone bool
 	Now        time.Time
@@ -39,13 +38,13 @@ func (g *Group) Meta() client.Object { return g.Pods[0] }
 
 func (g *Group) Row() *kinds.Kind { return g.Kind }
 
-// HandedOver is false: pods that another cluster runs keep their gate instead.
+// HandedOver is false: pods that another cluster runs stay gated instead.
 func (g *Group) HandedOver() bool { return false }
 
 // PriorityClass is empty: pods name theirs in their own spec.
 func (g *Group) PriorityClass() (string, error) { return "", nil }
 
-// serving groups belong to an object that replaces their pods, and never end.
+// Serving: the group belongs to an object that replaces its pods, and never ends.
 func (g *Group) Serving() bool {
 	return g.Parent != nil || g.Pods[0].Annotations[kinds.GroupServing] == "true"
 }
@@ -97,7 +96,7 @@ func (g *Group) SetOwner(wl *kueue.Workload) {
 	wl.Annotations[kinds.IsGroupAnnotation] = "true"
 }
 
-// findParent fetches the object that tells what a group asks for.
+// FindParent reads the object that describes the group.
 func (g *Group) FindParent(ctx context.Context, c client.Reader, kind *kinds.Kind) error {
 	name, err := kind.PodParent(g.Pods[0])
 	if err != nil {
@@ -117,6 +116,7 @@ func (g *Group) FindParent(ctx context.Context, c client.Reader, kind *kinds.Kin
 	return err
 }
 
+// GroupName is the group a pod belongs to; "" for none.
 func GroupName(obj client.Object) string {
 	if name := obj.GetLabels()[kinds.GroupNameLabel]; name != "" {
 		return name
@@ -124,6 +124,7 @@ func GroupName(obj client.Object) string {
 	return obj.GetAnnotations()[kinds.GroupNameLabel]
 }
 
+// SortOldestFirst sorts pods by age, then by name.
 func SortOldestFirst(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))

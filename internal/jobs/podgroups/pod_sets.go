@@ -49,7 +49,7 @@ func (g *Group) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	return sets, nil
 }
 
-// roleOf names the pods of a group that ask for the same.
+// RoleOf is the role of a pod within its group: pods with the same requests have the same one.
 func RoleOf(pod *corev1.Pod) string {
 	if role := pod.Annotations[kinds.RoleAnnotation]; role != "" {
 		return role
@@ -57,12 +57,14 @@ func RoleOf(pod *corev1.Pod) string {
 	return RoleHash(&pod.Spec)
 }
 
+// RoleHash is computed from everything in a pod's spec that matters to quota and scheduling. The
+// field names below are part of the hash.
 func RoleHash(spec *corev1.PodSpec) string {
 	type container struct {
 		Resources corev1.ResourceRequirements
 		Ports     []corev1.ContainerPort
 	}
-	var shape struct {
+	var fields struct {
 		Init, Main                     []container
 		NodeSelector                   map[string]string
 		Affinity                       *corev1.Affinity
@@ -73,18 +75,18 @@ func RoleHash(spec *corev1.PodSpec) string {
 		Claims                         []corev1.PodResourceClaim
 	}
 	for _, c := range spec.InitContainers {
-		shape.Init = append(shape.Init, container{c.Resources, c.Ports})
+		fields.Init = append(fields.Init, container{c.Resources, c.Ports})
 	}
 	for _, c := range spec.Containers {
-		shape.Main = append(shape.Main, container{c.Resources, c.Ports})
+		fields.Main = append(fields.Main, container{c.Resources, c.Ports})
 	}
-	shape.NodeSelector, shape.Affinity, shape.Tolerations = spec.NodeSelector, spec.Affinity, spec.Tolerations
+	fields.NodeSelector, fields.Affinity, fields.Tolerations = spec.NodeSelector, spec.Affinity, spec.Tolerations
 	if spec.RuntimeClassName != nil {
-		shape.RuntimeClass = *spec.RuntimeClassName
+		fields.RuntimeClass = *spec.RuntimeClassName
 	}
-	shape.Scheduler, shape.Class = spec.SchedulerName, spec.PriorityClassName
-	shape.Overhead, shape.Spread, shape.Claims = spec.Overhead, spec.TopologySpreadConstraints, spec.ResourceClaims
-	data, err := json.Marshal(shape)
+	fields.Scheduler, fields.Class = spec.SchedulerName, spec.PriorityClassName
+	fields.Overhead, fields.Spread, fields.Claims = spec.Overhead, spec.TopologySpreadConstraints, spec.ResourceClaims
+	data, err := json.Marshal(fields)
 	if err != nil {
 		panic(err) // every field is plain data
 	}

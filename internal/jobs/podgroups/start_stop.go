@@ -13,18 +13,19 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
+// IsGated: the pod waits for its admission.
 func IsGated(pod *corev1.Pod) bool { return HasGate(pod, kinds.AdmissionGate) }
 
 func HasGate(pod *corev1.Pod, name string) bool {
 	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == name })
 }
 
-// start takes the gates off as many pods as were admitted, the oldest first.
-func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []kinds.PodSetInfo) error {
-	room := map[string]int32{}
+// Start removes the gates of as many pods as were admitted, the oldest first.
+func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []kinds.PodSetInfo) error {
+	free := map[string]int32{}
 	index := map[string]int{}
 	for i, set := range wl.Spec.PodSets {
-		room[string(set.Name)], index[string(set.Name)] = additions[i].Count, i
+		free[string(set.Name)], index[string(set.Name)] = infos[i].Count, i
 	}
 	role := func(pod *corev1.Pod) string {
 		if g.Name == "" {
@@ -34,12 +35,12 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	}
 	for _, pod := range g.Pods {
 		if !IsGated(pod) && (IsLive(pod) || pod.Status.Phase == corev1.PodSucceeded) {
-			room[role(pod)]--
+			free[role(pod)]--
 		}
 	}
-	return Ungate(ctx, c, g.Pods, kinds.AdmissionGate, role, room, func(pod *corev1.Pod) error {
-		info := additions[index[role(pod)]]
-		if len(info.SchedulingGates) == 0 { // it was to be placed by topology, but its flavor has none
+	return Ungate(ctx, c, g.Pods, kinds.AdmissionGate, role, free, func(pod *corev1.Pod) error {
+		info := infos[index[role(pod)]]
+		if len(info.SchedulingGates) == 0 { // the flavor it got has no topology
 			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
 				return g.Name == kueue.TopologySchedulingGate
 			})
@@ -48,15 +49,15 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	})
 }
 
-// letIn takes a gate off as many pods of each role as there is room for.
+// Ungate removes a gate from as many pods of each role as are free to start.
 func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, gate string, role func(*corev1.Pod) string,
-	room map[string]int32, change func(*corev1.Pod) error) error {
+	free map[string]int32, change func(*corev1.Pod) error) error {
 	for _, pod := range pods {
 		name := role(pod)
-		if !IsLive(pod) || !HasGate(pod, gate) || room[name] <= 0 {
+		if !IsLive(pod) || !HasGate(pod, gate) || free[name] <= 0 {
 			continue
 		}
-		room[name]--
+		free[name]--
 		started := pod.DeepCopy()
 		if change != nil {
 			if err := change(started); err != nil {
@@ -71,18 +72,18 @@ func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, gate strin
 	return nil
 }
 
-// stop deletes what runs: a pod cannot be stopped otherwise. Whoever made the
-// pods may make new ones, which wait again.
+// Stop deletes the pods that run: a pod cannot be stopped otherwise. The controller that made them
+// may make new ones, which are gated again.
 func (g *Group) Stop(ctx context.Context, c client.Client, why string) error {
 	for _, pod := range g.Pods {
 		if !IsLive(pod) || IsGated(pod) {
 			continue
 		}
-		told := pod.DeepCopy()
-		told.Status.Conditions = append(slices.Clone(told.Status.Conditions), corev1.PodCondition{
+		marked := pod.DeepCopy()
+		marked.Status.Conditions = append(slices.Clone(marked.Status.Conditions), corev1.PodCondition{
 			Type: "TerminationTarget", Status: corev1.ConditionTrue, Reason: "StoppedByQueue", Message: why, LastTransitionTime: metav1.Now(),
 		})
-		if err := c.Status().Patch(ctx, told, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+		if err := c.Status().Patch(ctx, marked, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 		if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
@@ -92,5 +93,5 @@ func (g *Group) Stop(ctx context.Context, c client.Client, why string) error {
 	return nil
 }
 
-// restore has nothing to do: pods are not restored but replaced.
+// Restore has nothing to do: pods are not restored but replaced.
 func (g *Group) Restore(context.Context, client.Client, *kueue.Workload) error { return nil }

@@ -15,7 +15,7 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// live says the pod runs, or may yet.
+// IsLive: the pod runs, or may yet run.
 func IsLive(pod *corev1.Pod) bool { return !hasEnded(pod) && pod.DeletionTimestamp == nil }
 
 func (g *Group) IsSuspended() bool {
@@ -26,8 +26,8 @@ func (g *Group) IsStarted() bool {
 	return !slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool { return IsLive(pod) && IsGated(pod) })
 }
 
-// active: a pod that was told to stop still runs. One that has not ended when
-// its grace period is over is on a node we cannot wait for.
+// IsActive: a pod that was asked to stop still runs. A pod that has not ended when its grace period
+// is over is on a node that does not answer, and is not waited for.
 func (g *Group) IsActive() (bool, error) {
 	return slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool {
 		stuck := pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(g.Now)
@@ -35,8 +35,8 @@ func (g *Group) IsActive() (bool, error) {
 	}), nil
 }
 
-// stuckAt is the time until the last of the pods told to stop should have; zero
-// if there is none.
+// TerminationDue is the time until the last pod that is terminating should have ended; zero if
+// there is none.
 func (g *Group) TerminationDue() time.Duration {
 	var longest time.Duration
 	for _, pod := range g.Pods {
@@ -94,12 +94,12 @@ func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
 		}
 	}
 	want := kinds.AdmittedPods(wl)
-	if g.Parent != nil { // which may have become smaller
-		given, err := g.ReclaimablePods(wl)
+	if g.Parent != nil { // it may have become smaller
+		reclaimable, err := g.ReclaimablePods(wl)
 		if err != nil {
 			return false, err
 		}
-		for _, pods := range given {
+		for _, pods := range reclaimable {
 			want -= int64(pods.Count)
 		}
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// controller brings jobs and their workloads together. It knows no kind.
+// controller brings jobs and their workloads together. It knows no kind by name.
 type controller struct {
 	client   client.Client
-	pods     client.Reader // of pods that wait or waited in a queue, grow or are swapped
+	pods     client.Reader // of the pods of managed jobs
 	filter   *managed.Filter
 	recorder events.EventRecorder
 	now      func() time.Time
@@ -37,19 +37,19 @@ type controller struct {
 	queued        func(kind string, after time.Duration)
 }
 
-// result turns what a step met into what is to be done about it.
+// result turns the error of a step into a result: whether and when to try again.
 func (c *controller) result(j GenericJob, err error) (ctrl.Result, error) {
-	var misfit *kinds.UnretryableError
+	var unretryable *kinds.UnretryableError
 	var conflict *kinds.PodSetConflictError
 	var later *requeueError
 	switch {
 	case errors.As(err, &later):
-		return ctrl.Result{RequeueAfter: later.after}, nil // what it waits for wakes us, this is the end of patience
+		return ctrl.Result{RequeueAfter: later.after}, nil // the awaited change triggers a reconciliation; this is the timeout
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; what it misses wakes us, this is the fallback
-	case errors.As(err, &misfit), errors.As(err, &conflict):
+		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; its next event triggers a reconciliation, this is the fallback
+	case errors.As(err, &unretryable), errors.As(err, &conflict):
 		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
-		return ctrl.Result{}, nil // changing the job wakes us
+		return ctrl.Result{}, nil // until the job is changed
 	}
 	return ctrl.Result{}, err
 }
@@ -78,10 +78,10 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	if changed, err := c.updateWorkload(ctx, j, wl); changed || err != nil {
 		return err
 	}
-	switch gated, mute := staysGated(j, wl); {
+	switch gated, runsElsewhere := staysGated(j, wl); {
 	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
 		err = c.suspendAndRelease(ctx, j, wl)
-	case mute: // who runs it tells how it goes
+	case runsElsewhere: // the cluster that runs the job reports its progress
 	case !j.IsStarted() && !gated:
 		err = c.start(ctx, j, wl)
 	default:
@@ -96,7 +96,7 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	return j.CleanUp(ctx, c.client, wl)
 }
 
-// begin does what comes first for a job that has no workload.
+// withoutWorkload does the first step for a job that has no workload.
 func (c *controller) withoutWorkload(ctx context.Context, j GenericJob, end kinds.Outcome) error {
 	switch {
 	case end.Ended:
@@ -109,8 +109,8 @@ func (c *controller) withoutWorkload(ctx context.Context, j GenericJob, end kind
 	return c.create(ctx, j)
 }
 
-// hold keeps a job that may not run stopped, and gives its quota back once
-// none of its pods is left.
+// suspendAndRelease keeps a job stopped that may not run, and releases its quota once none of its
+// pods is left.
 func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if swapped, err := c.swapOut(ctx, j, wl); swapped || err != nil {
 		return err
@@ -125,10 +125,10 @@ func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *ku
 	return c.releaseWhenStopped(ctx, j, wl, false)
 }
 
-// giveBack returns an evicted workload's quota once none of the job's pods is left.
+// releaseWhenStopped releases an evicted workload's quota once none of the job's pods is left.
 func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *kueue.Workload, forGood bool) error {
 	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) || remote.Dispatched(wl) {
-		return nil // what runs elsewhere keeps its quota until it has stopped there
+		return nil // a job in another cluster holds its quota until it has stopped there
 	}
 	active, err := j.IsActive()
 	if err != nil || active {
@@ -137,36 +137,35 @@ func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *k
 	if err := c.restore(ctx, j, wl); err != nil {
 		return err
 	}
-	if workload.HadPodsReady(wl) { // that is over; hearing of it, we go on
+	if workload.HadPodsReady(wl) { // the job is no longer ready; quota is released when that has been written
 		return c.report(ctx, wl, c.notStarted)
 	}
 	return c.releaseQuota(ctx, wl, forGood)
 }
 
 func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
-	additions, err := c.podSetInfos(ctx, wl)
+	infos, err := c.podSetInfos(ctx, wl)
 	if err != nil {
 		return err
 	}
 	if kinds.IsElastic(j) {
-		gateElasticPods(j, additions)
+		gateElasticPods(j, infos)
 	}
 	if swapsOnPreemption(j) {
 		if ready, err := c.restartable(ctx, j, wl); !ready || err != nil {
 			return err
 		}
-		markSwappable(j, additions)
+		markSwappable(j, infos)
 	}
-	if err := j.Start(ctx, c.client, wl, additions); err != nil {
+	if err := j.Start(ctx, c.client, wl, infos); err != nil {
 		return err
 	}
 	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "Started", "Start", "Admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
 	return nil
 }
 
-// additions collects what the admission adds to each pod set: the flavors'
-// labels and tolerations, what admission checks ask for, and by which names
-// the pods are found again.
+// podSetInfos collects what the admission adds to each pod set: the node labels and tolerations of
+// its flavors, the updates of admission checks, and the labels by which the pods are found.
 func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kinds.PodSetInfo, error) {
 	admission := wl.Status.Admission
 	if len(admission.PodSetAssignments) != len(wl.Spec.PodSets) {
@@ -176,7 +175,7 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 	for i, assigned := range admission.PodSetAssignments {
 		info := &infos[i]
 		if info.Count = kinds.AdmittedCount(wl, i); remote.Dispatched(wl) {
-			continue // its pods are made by another admission
+			continue // the admission in the other cluster applies to its pods
 		}
 		info.Labels = map[string]string{kinds.PodSetLabel: string(assigned.Name)}
 		if !c.noQueueLabels {

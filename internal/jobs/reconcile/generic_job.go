@@ -10,12 +10,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// job is what the controller wants of a job, whatever holds it back: a flag of
-// its own (object), or gates on its pods (podGroup).
+// GenericJob is what the controller needs of a job, whether a suspend flag of its own holds it
+// (kinds.Object) or gates on its pods (podgroups.Group).
 type GenericJob interface {
 	kinds.Job
-	// held: nothing of it may run. started: nothing of it is held back. Pods that
-	// are replaced one by one can be neither.
+	// IsSuspended: nothing of it may run. IsStarted: nothing of it is suspended. A group whose pods are
+	// replaced one by one can be neither.
 	IsSuspended() bool
 	IsStarted() bool
 	IsActive() (bool, error)
@@ -23,10 +23,10 @@ type GenericJob interface {
 	PodsReady(wl *kueue.Workload) (bool, error)
 	ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error)
 
-	Start(ctx context.Context, c client.Client, wl *kueue.Workload, additions []kinds.PodSetInfo) error
+	Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []kinds.PodSetInfo) error
 	Stop(ctx context.Context, c client.Client, why string) error
-	// restore takes away what start added, once nothing runs.
+	// Restore removes what Start added, once nothing runs.
 	Restore(ctx context.Context, c client.Client, wl *kueue.Workload) error
-	// settle does what is left to do once the workload is as it should be.
+	// CleanUp does what is left to do once the workload is up to date; nil stands for a job without one.
 	CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload) error
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// candidate is a row that would be used, and whether it is.
+// candidate is a row that might be used, and why it can or cannot be.
 type candidate struct {
 	kind   *kinds.Kind
 	object *v1alpha1.JobKind // of a declared one
 	crd    *apiextensionsv1.CustomResourceDefinition
 
-	// early: its CRD is there, but the cluster does not serve it yet.
+	// notYetServed: its CRD is installed, but not yet known to discovery.
 	notYetServed    bool
 	reason, message string
 }
@@ -56,18 +56,18 @@ func (r *registry) candidates(ctx context.Context) ([]*candidate, error) {
 	return out, nil
 }
 
-// judge says whether a row can be used.
+// check finds out whether a row can be used in this cluster.
 func (r *registry) check(ctx context.Context, c *candidate) error {
 	c.reason, c.message = v1alpha1.ReasonReady, "Jobs of this kind are queued"
 	if !strings.Contains(c.kind.GVK.Group, ".") {
-		return nil // Kubernetes' own
+		return nil // a kind of Kubernetes itself
 	}
 	crd, err := r.crd(ctx, c.kind.Spec.Resource+"."+c.kind.GVK.Group)
 	if err != nil {
 		return err
 	}
 	if crd != nil && serves(crd, c.kind.GVK.Version) {
-		// A CRD is established a moment before discovery knows of it.
+		// A CRD is established a moment before discovery knows it.
 		if _, err := r.mgr.GetRESTMapper().RESTMapping(c.kind.GVK.GroupKind(), c.kind.GVK.Version); apimeta.IsNoMatchError(err) {
 			c.notYetServed = true
 		} else if err != nil {
@@ -80,7 +80,7 @@ func (r *registry) check(ctx context.Context, c *candidate) error {
 	}
 	c.crd = crd
 	if c.object == nil && slices.Contains(kinds.Table(), c.kind) {
-		return nil // tested; a CRD that leaves fields out is still the kind
+		return nil // the table is tested; older CRDs may lack some of the fields
 	}
 	if err := c.kind.Check(crd); err != nil {
 		c.reason, c.message = v1alpha1.ReasonInvalid, err.Error()
@@ -89,7 +89,7 @@ func (r *registry) check(ctx context.Context, c *candidate) error {
 	return r.checkAccess(ctx, c)
 }
 
-// crd fetches a CRD anew only when it changed: schemas are big.
+// crd reads a CRD again only when it changed: schemas are big.
 func (r *registry) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(crdKind)
@@ -122,8 +122,8 @@ func serves(crd *apiextensionsv1.CustomResourceDefinition, version string) bool 
 	})
 }
 
-// checkAccess asks whether we may do with a declared kind what we have to. A
-// watch that is refused would only fill the log.
+// checkAccess checks that our roles allow what a declared kind needs. A watch that is forbidden
+// would only fill the log.
 func (r *registry) checkAccess(ctx context.Context, c *candidate) error {
 	for _, verb := range []string{"list", "watch", "patch"} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -142,11 +142,11 @@ func (r *registry) checkAccess(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// AggregateLabel on a ClusterRole makes it part of what elastic-queue may do.
+// AggregateLabel on a ClusterRole adds its rules to the role of elastic-queue.
 const AggregateLabel = "elasticai.io/aggregate-to-queue"
 
-// oneEach leaves one row per kind: where several versions are served, that in
-// which the objects are stored, and else the first.
+// chooseVersions leaves one row for each kind: where several versions are served, the one in which
+// objects are stored, otherwise the first.
 func chooseVersions(candidates []*candidate) {
 	chosen := map[schema.GroupKind]*candidate{}
 	for _, c := range candidates {

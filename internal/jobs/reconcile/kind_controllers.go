@@ -23,10 +23,11 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// usualConcurrency is how many jobs of one kind are looked at at once.
+// defaultConcurrency is how many jobs of one kind are reconciled at once.
 const defaultConcurrency = 8
 
-// runAll starts and stops controllers.
+// syncControllers stops the controllers of rows that are no longer ready, and starts those that are
+// missing.
 func (r *registry) syncControllers(ctx context.Context, candidates []*candidate) error {
 	wanted := map[string]*candidate{}
 	for _, c := range candidates {
@@ -88,14 +89,14 @@ func (r *registry) start(c *candidate) error {
 			source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.jobOfPod(kind))),
 		}
 	case kind.GroupsPods():
-		// The object tells how many pods its groups are to have.
+		// The object says how many pods its groups are to have.
 		reconciler = pods
 		sources = []source.Source{source.Kind(shared, client.Object(obj), handler.EnqueueRequestsFromMapFunc(r.groupsOfObject))}
 	}
 	ctx, cancel := context.WithCancel(r.leaderCtx)
 	r.running[kind.Name] = &run{kind: kind, crd: c.uid(), cancel: cancel}
 	if reconciler == nil {
-		return nil // its pods are all there is to look at
+		return nil // the controller of pods reconciles its pods
 	}
 	ctl, err := ctrlcontroller.NewUnmanaged("job-"+kind.Name, ctrlcontroller.Options{
 		Reconciler: reconciler, MaxConcurrentReconciles: cmp.Or(r.concurrency[kind.GVK.GroupKind().String()], defaultConcurrency), SkipNameValidation: ptr.To(true), Logger: r.mgr.GetLogger(),
@@ -122,11 +123,11 @@ func podKind() *kinds.Kind {
 			return kind
 		}
 	}
-	panic("jobs: the table has no row for pods")
+	panic("reconcile: the table has no row for pods")
 }
 
-// jobsOf finds the job a workload belongs to: the one that owns it, or those
-// that name it as theirs.
+// jobsOfWorkload finds the job a workload belongs to: its owner, or, for a prebuilt workload, the
+// jobs that name it.
 func (r *registry) jobsOfWorkload(kind *kinds.Kind) handler.MapFunc {
 	return func(ctx context.Context, wl client.Object) []reconcile.Request {
 		key := types.NamespacedName{Namespace: wl.GetNamespace()}
@@ -138,13 +139,13 @@ func (r *registry) jobsOfWorkload(kind *kinds.Kind) handler.MapFunc {
 			return []reconcile.Request{{NamespacedName: key}}
 		}
 		if w, ok := wl.(*kueue.Workload); !ok || len(w.Status.Conditions) > 0 {
-			return nil // whoever waited for it heard of it when it came
+			return nil // a job that waited for it was requeued when it was created
 		}
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(key.Namespace))
 		if err != nil {
-			return nil // the job itself is looked at whenever it changes
+			return nil // the job itself is reconciled whenever it changes
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
@@ -156,8 +157,8 @@ func (r *registry) jobsOfWorkload(kind *kinds.Kind) handler.MapFunc {
 	}
 }
 
-// watched finds the job a pod belongs to whose job looks after each of its pods, as it grows or is swapped: by the
-// workloads that job has.
+// jobOfPod finds the job of a pod through the job's workloads. Only elastic and swappable jobs need
+// the events of their pods.
 func (r *registry) jobOfPod(kind *kinds.Kind) handler.MapFunc {
 	return func(ctx context.Context, pod client.Object) []reconcile.Request {
 		if how := pod.GetLabels()[kinds.ManagedLabel]; how != elasticPods && how != swapPods {
@@ -166,13 +167,13 @@ func (r *registry) jobOfPod(kind *kinds.Kind) handler.MapFunc {
 		list := &kueue.WorkloadList{}
 		err := r.mgr.GetClient().List(ctx, list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{kinds.OwnerUIDIndex: pod.GetLabels()[kinds.JobUIDLabel]})
 		if err != nil || len(list.Items) == 0 {
-			return nil // its workload wakes the job
+			return nil // its workload's events requeue the job
 		}
 		return r.jobsOfWorkload(kind)(ctx, &list.Items[0])
 	}
 }
 
-// groupsOf finds the groups of pods an object stands behind.
+// groupsOfObject finds the groups of pods an object describes.
 func (r *registry) groupsOfObject(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &kueue.WorkloadList{}
 	if err := r.mgr.GetClient().List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{kinds.OwnerUIDIndex: string(obj.GetUID())}); err != nil {

@@ -25,17 +25,16 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// registry keeps the rows in use in step with what is installed and declared:
-// a kind sleeps while its CRD is away, and a JobKind counts from the moment it
-// is there. It runs on every replica, for the webhook; controllers start on
-// the leader.
+// registry keeps the rows in use up to date with what is installed and declared: a kind is not
+// queued while its CRD is missing, and a JobKind counts as soon as it exists. It runs on every
+// replica, because the webhooks need it; controllers are started on the leader only.
 type registry struct {
 	mgr      ctrl.Manager
 	kinds    *kinds.InUse
 	common   *controller
 	podCache cache.Cache
 	fixed    []*kinds.Kind
-	// concurrency by kind and group, where it is not the usual.
+	// concurrency by kind and group, where it is not the default.
 	concurrency map[string]int
 	// publishWebhooks is called with the rows that are ready.
 	publishWebhooks func(ctx context.Context, ready []*kinds.Kind) error
@@ -44,7 +43,7 @@ type registry struct {
 
 	crds      map[string]*apiextensionsv1.CustomResourceDefinition
 	running   map[string]*run
-	leaderCtx context.Context // ends with the manager, and with it every controller
+	leaderCtx context.Context // its end stops every controller
 	stopAll   context.CancelFunc
 }
 
@@ -100,7 +99,7 @@ func (r *registry) setup(mgr ctrl.Manager) error {
 
 var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
-// Reconcile looks at everything: there is little of it, and it rarely changes.
+// Reconcile looks at all kinds at once: there are few, and they rarely change.
 func (r *registry) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	candidates, err := r.candidates(ctx)
 	if err != nil {
@@ -115,9 +114,9 @@ func (r *registry) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, 
 		}
 		switch {
 		case c.notYetServed:
-			again = time.Second // nothing tells us of discovery
+			again = time.Second // discovery has no events
 		case c.reason == v1alpha1.ReasonForbidden && again == 0:
-			again = 5 * time.Second // nor of roles
+			again = 5 * time.Second // nor have access reviews
 		}
 	}
 	chooseVersions(candidates)
@@ -141,8 +140,7 @@ func readyKinds(candidates []*candidate) []*kinds.Kind {
 	return rows
 }
 
-// publish writes each JobKind's status and the webhook that holds declared
-// kinds.
+// publish writes the status of each JobKind, and the webhook configuration of declared kinds.
 func (r *registry) publish(ctx context.Context, candidates []*candidate) error {
 	var errs []error
 	for _, c := range candidates {

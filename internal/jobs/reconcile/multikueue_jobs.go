@@ -13,12 +13,12 @@ import (
 // A job that another cluster runs is described and admitted here like any other, and started if it
 // has a suspend flag. But no pods are made here: the kind's operator leaves the job to the
 // controller that spec.managedBy names, and pods stay behind their gate. A copy runs in the other
-// cluster, and its status is written here; where pods here write that status, the status of the
-// copy's workload.
+// cluster and its status is written here. Where an operator here writes that status itself, the
+// status of the copy's workload is used.
 
-// staysGated: pods that run in another cluster are never ungated here. reportsElsewhere: they are
-// the pods of an object, made in the other cluster by a copy of it, and report nothing here.
-func staysGated(j GenericJob, wl *kueue.Workload) (gated, reportsElsewhere bool) {
+// staysGated: pods that run in another cluster are never ungated here. runsElsewhere: they are the
+// pods of an object, which its copy makes in the other cluster, and report nothing here.
+func staysGated(j GenericJob, wl *kueue.Workload) (gated, runsElsewhere bool) {
 	g, pods := j.(*podgroups.Group)
 	return pods && remote.Dispatched(wl), pods && remote.Dispatched(wl) && g.Parent != nil
 }
@@ -29,8 +29,8 @@ func isCopy(j GenericJob) bool {
 	return kinds.IsPrebuilt(j.Meta()) || pods && g.Parent != nil && g.Parent.GetLabels()[kueue.MultiKueueOriginLabel] != ""
 }
 
-// restore removes what the admission added to the job. Of a job that another cluster ran it
-// removes the status instead.
+// restore removes what the admission added to the job. A job that another cluster ran has nothing
+// added, but its status is no longer true.
 func (c *controller) restore(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if o, ok := j.(kinds.Object); ok && o.HandedOver() {
 		return (&remote.Adapter{Kind: o.Row()}).ForgetStatus(ctx, c.client, o.Unstructured)

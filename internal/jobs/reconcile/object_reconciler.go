@@ -16,7 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// objects reconciles the jobs of one row that have a suspend flag.
+// objectReconciler reconciles the jobs of one kind that have a suspend flag.
 type objectReconciler struct {
 	*controller
 	kind *kinds.Kind
@@ -35,7 +35,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	managed, err := c.filter.Manages(ctx, c.kind, obj)
 	if err == nil && !managed && kinds.QueueName(obj) == "" && c.kind.Object(obj).IsSuspended() {
-		// It was taken out of its queue: what waits there for it would wait for nobody.
+		// The user removed its queue name: its pending workload would never be started.
 		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
 	}
 	if err != nil || !managed {

@@ -20,13 +20,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// groupPrefix marks requests that are for a group: no object's name has a slash.
+// groupPrefix marks requests for a group: the name of an object has no slash.
 const groupPrefix = "group/"
 
 // groupIndex finds the pods of a group.
 const groupIndex = "pod-group"
 
-// pods reconciles jobs that are held back by gates on their pods.
+// podReconciler reconciles jobs that are held by gates on their pods.
 type podReconciler struct {
 	*controller
 	reader client.Reader // of managed pods
@@ -34,10 +34,10 @@ type podReconciler struct {
 	kinds  *kinds.InUse
 }
 
-// requestFor is the job a pod belongs to.
+// requestForPod is the job a pod belongs to.
 func requestForPod(obj client.Object) []reconcile.Request {
 	if obj.GetLabels()[kinds.ManagedLabel] != "true" {
-		return nil // its job has a flag of its own
+		return nil // its job has a suspend flag
 	}
 	name := obj.GetName()
 	if group := podgroups.GroupName(obj); group != "" {
@@ -60,8 +60,7 @@ func requestForWorkload(obj client.Object) []reconcile.Request {
 	return nil
 }
 
-// Reconcile brings one pod, or the pods of one group, and their workload
-// together.
+// Reconcile brings one pod, or the pods of one group, and their workload together.
 func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	g, err := c.load(ctx, request)
 	if err != nil {
@@ -83,7 +82,7 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	}
 	next := func() error { return c.step(ctx, g, wl) }
 	if !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone {
-		next = func() error { // its workload goes with it
+		next = func() error { // its workload is deleted with it
 			err := g.CleanUp(ctx, c.client, nil)
 			switch {
 			case err != nil || wl == nil:
@@ -105,14 +104,14 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	return result, err
 }
 
-// depart gives the quota of an evicted pod back as soon as it does not run any
-// more, or its node has not said so in time: it may still be there for long.
+// releaseDeletedPod releases the quota of an evicted pod as soon as it has stopped, or its node has
+// not reported that in time: the pod object may remain for long.
 func (c *podReconciler) releaseDeletedPod(ctx context.Context, g *podgroups.Group, wl *kueue.Workload) error {
 	return c.releaseWhenStopped(ctx, g, wl, !c.requeuePods)
 }
 
-// disown keeps a group from living on a workload of another job that happens to
-// have its name: ending it would take the other's quota.
+// refuseForeignWorkload refuses a group that has the name of another job's workload: finishing that
+// workload would release the quota of the other job.
 func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.Group, name string) error {
 	if err := g.ReleaseDeleted(ctx, c.client); err != nil {
 		return err
@@ -120,7 +119,7 @@ func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.
 	return &kinds.UnretryableError{Err: fmt.Errorf("a Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)}
 }
 
-// load gathers the pods a request is about; nil if there are none.
+// load reads the pods a request is about; nil if there are none.
 func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgroups.Group, error) {
 	g := &podgroups.Group{Kind: c.kind, Now: c.now()}
 	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
@@ -159,21 +158,21 @@ func (c *podReconciler) workloadOf(ctx context.Context, g *podgroups.Group) (*ku
 	return wl, err
 }
 
-// forgetGroup deletes the workload of a group that has no pods left. New ones
-// get a new one, and no worse a place: an evicted workload stands in line by
-// the time of its eviction.
+// deleteGroupWorkload deletes the workload of a group that has no pods left. New pods get a new
+// workload, at no worse a position in the queue: an evicted workload is ordered by the time of its
+// eviction.
 func (c *podReconciler) deleteGroupWorkload(ctx context.Context, namespace, group string) error {
 	wl := &kueue.Workload{}
 	if err := c.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: group}, wl); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if wl.Annotations[kinds.IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
-		return nil // its pods are yet to come
+		return nil // its pods have yet to be created
 	}
 	if wl.Labels[kueue.MultiKueueOriginLabel] == "" || metav1.GetControllerOf(wl) == nil || wl.DeletionTimestamp != nil {
-		return c.drop(ctx, wl)
+		return workload.Remove(ctx, c.client, wl)
 	}
-	// Its object will have other pods, and it goes when the cluster says so that sent it.
+	// The object will have new pods, and the cluster that dispatched the workload deletes it.
 	if workload.IsEvicted(wl) && workload.HasReservation(wl) {
 		return c.releaseQuota(ctx, wl, false)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 )
 
-// adopt makes the prebuilt workload a job names the job's own. Until it is
-// there the job waits; its coming wakes us.
+// adoptPrebuilt makes a job the owner of the prebuilt workload it names. Until that exists the job
+// waits; its creation triggers a reconciliation.
 func (c *controller) adoptPrebuilt(ctx context.Context, j GenericJob) error {
 	obj := j.Meta()
 	if !j.IsSuspended() {
@@ -32,11 +32,11 @@ func (c *controller) adoptPrebuilt(ctx context.Context, j GenericJob) error {
 	}
 	owned := wl.DeepCopy()
 	j.SetOwner(owned)
-	return c.client.Update(ctx, owned) // the update wakes us
+	return c.client.Update(ctx, owned)
 }
 
-// await the prebuilt workload of pods: the cache may have yet to see it. Those
-// that are deleted meanwhile wait for nothing.
+// awaitPrebuilt waits for the prebuilt workload of pods, which the cache may not have yet. Pods
+// that are deleted meanwhile do not wait.
 func (c *controller) awaitPrebuilt(ctx context.Context, j GenericJob) error {
 	if g, ok := j.(*podgroups.Group); ok {
 		if err := g.ReleaseDeleted(ctx, c.client); err != nil {

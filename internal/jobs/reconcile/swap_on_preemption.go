@@ -19,25 +19,28 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// A job that says so is not stopped when another takes its place: its pods stay where they are, and the
-// agents of their nodes move what they have on cards to the host. When all have reported so the eviction is
-// complete and its quota is another's. Admitted again, they are brought back and go on where they were.
+// A job with the annotation for it is not stopped when it is preempted: its pods stay on their nodes, and
+// the agents there move their GPU memory to the host. When all pods have reported that, the eviction is
+// complete and the quota is released. When the job is admitted again, the memory is moved back and the pods
+// continue.
 //
-// Where the pods are is in the pods: their annotation says where they are to be, their condition where they
-// are; those that are back have no annotation. Nothing is remembered, and a new leader goes on.
+// The state is in the pods: an annotation says where their memory is to be, a condition where it is; pods
+// that are back have no annotation. Nothing else is remembered, so a new leader can continue.
 
 // swapPods is the managed label's value on pods of jobs that are swapped.
 const swapPods = "swap"
 
-// swapPatience is how long agents may take: they give up on a container after two minutes.
+// swapTimeout is how long agents may take: they give up on a container after two minutes.
 const swapTimeout = 3 * time.Minute
 
-// swaps says a job is to be swapped out when it is preempted. Pods of elastic jobs come and go.
+// swapsOnPreemption: the job is swapped out when it is preempted. Elastic jobs are not, as their
+// pods change.
 func swapsOnPreemption(j GenericJob) bool {
 	return j.Meta().GetAnnotations()[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap && !kinds.IsElastic(j) && !j.HandedOver()
 }
 
-// markSwapped has the pods of a job that is started found again, and their agents make them so that they can move.
+// markSwappable labels the pods of a job that is started, so that they are found, and annotates
+// them, so that their agents start them in a way that they can be moved.
 func markSwappable(j GenericJob, infos []kinds.PodSetInfo) {
 	for i := range infos {
 		infos[i].Annotations[egpu.OnPreemptionAnnotation] = egpu.OnPreemptionSwap
@@ -47,7 +50,7 @@ func markSwappable(j GenericJob, infos []kinds.PodSetInfo) {
 	}
 }
 
-// podsOf are the pods of a job that is swapped, as far as they have not ended.
+// podsOf are the pods of a swappable job that have not ended.
 func (c *controller) podsOf(ctx context.Context, j GenericJob) ([]*corev1.Pod, error) {
 	var all []*corev1.Pod
 	if g, ok := j.(*podgroups.Group); ok {
@@ -71,8 +74,8 @@ func (c *controller) podsOf(ctx context.Context, j GenericJob) ([]*corev1.Pod, e
 	return alive, nil
 }
 
-// swapOut has a preempted job leave its cards and keep its pods, and gives its quota back when it has. It reports
-// false where the job is to be stopped instead.
+// swapOut moves a preempted job off its cards without stopping its pods, and releases its quota
+// when that is done. It reports false where the job is to be stopped instead.
 func (c *controller) swapOut(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if !swapsOnPreemption(j) || j.IsSuspended() || !workload.IsActive(wl) {
 		return false, nil
@@ -101,13 +104,14 @@ func (c *controller) swapOut(ctx context.Context, j GenericJob, wl *kueue.Worklo
 		return false, nil
 	}
 	if !workload.IsEvicted(wl) || !workload.HasReservation(wl) {
-		return true, nil // it waits for its turn
+		return true, nil // it is pending
 	}
 	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "SwappedOut", "Stop", "The job is swapped out: %s", evicted.Message)
 	return true, c.releaseQuota(ctx, wl, false)
 }
 
-// swapIn brings the pods of a job that was swapped out back. It reports whether there was something to do.
+// swapIn brings a job that was swapped out back onto its cards. It reports whether there was
+// something to do.
 func (c *controller) swapIn(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if !swapsOnPreemption(j) || j.IsSuspended() {
 		return false, nil
@@ -120,11 +124,11 @@ func (c *controller) swapIn(ctx context.Context, j GenericJob, wl *kueue.Workloa
 	if len(pods) == 0 {
 		return false, nil
 	}
-	additions, err := c.podSetInfos(ctx, wl)
+	infos, err := c.podSetInfos(ctx, wl)
 	if err != nil {
 		return false, err
 	}
-	refusal := placementChanged(pods, wl, additions)
+	refusal := placementChanged(pods, wl, infos)
 	in := false
 	if refusal == "" {
 		if in, refusal, err = c.move(ctx, pods, egpu.SwapIn); err != nil {
@@ -153,7 +157,8 @@ func (c *controller) swapIn(ctx context.Context, j GenericJob, wl *kueue.Workloa
 	return false, nil
 }
 
-// move has the pods' agents move them out or in. done says that all are there; refusal, why one cannot be.
+// move asks the pods' agents to move them out or in. done: all have been moved; refusal: why one
+// cannot be.
 func (c *controller) move(ctx context.Context, pods []*corev1.Pod, where string) (done bool, refusal string, err error) {
 	reached, refused := egpu.ReasonMovedOut, egpu.ReasonCannotMoveOut
 	if where == egpu.SwapIn {
@@ -168,9 +173,9 @@ func (c *controller) move(ctx context.Context, pods []*corev1.Pod, where string)
 	for _, pod := range pods {
 		if pod.Annotations[egpu.SwapAnnotation] != where {
 			done = false
-			told := pod.DeepCopy()
-			kinds.SetAnnotation(told, egpu.SwapAnnotation, where)
-			if err := c.client.Patch(ctx, told, kinds.OptimisticMerge(pod)); err != nil {
+			asked := pod.DeepCopy()
+			kinds.SetAnnotation(asked, egpu.SwapAnnotation, where)
+			if err := c.client.Patch(ctx, asked, kinds.OptimisticMerge(pod)); err != nil {
 				return false, "", err
 			}
 			continue
@@ -192,15 +197,16 @@ func swapCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// settledAs says the pod's agent has reported this.
+// hasSwapReason: the pod's agent has reported this.
 func hasSwapReason(pod *corev1.Pod, reason string) bool {
 	c := swapCondition(pod)
 	return c != nil && c.Reason == reason
 }
 
-// elsewhere says why pods are not where a new admission has them: their nodes were chosen by another one.
-func placementChanged(pods []*corev1.Pod, wl *kueue.Workload, additions []kinds.PodSetInfo) string {
-	for i, info := range additions {
+// placementChanged says why pods cannot continue where they are: the new admission chose other
+// nodes.
+func placementChanged(pods []*corev1.Pod, wl *kueue.Workload, infos []kinds.PodSetInfo) string {
+	for i, info := range infos {
 		name := string(wl.Spec.PodSets[i].Name)
 		if len(info.SchedulingGates) > 0 {
 			return "its place in the topology was chosen anew"
@@ -219,8 +225,8 @@ func placementChanged(pods []*corev1.Pod, wl *kueue.Workload, additions []kinds.
 	return ""
 }
 
-// restartable says a job that was stopped after it could not go on may be started again: nothing of it runs, and
-// its templates are as the user wrote them.
+// restartable: a job that was stopped because it could not be swapped in may be started again. None
+// of its pods runs any more, and its templates are restored.
 func (c *controller) restartable(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	active, err := j.IsActive()
 	if err != nil || active {
@@ -229,7 +235,7 @@ func (c *controller) restartable(ctx context.Context, j GenericJob, wl *kueue.Wo
 	return true, c.restore(ctx, j, wl)
 }
 
-// laterError: nothing is wrong, and what is waited for has until then.
+// requeueError: nothing is wrong, but what the job waits for has only so much time.
 type requeueError struct{ after time.Duration }
 
-func (e *requeueError) Error() string { return "looking again in " + e.after.String() }
+func (e *requeueError) Error() string { return "requeued after " + e.after.String() }

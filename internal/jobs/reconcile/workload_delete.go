@@ -17,9 +17,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// forget deletes the workload of a job that is gone, rather than leave its
-// quota taken until the garbage collector comes by. One that the job has left
-// behind (an orphan) is not the job's any more, though the cache may yet say so.
+// deleteWorkloadsOf deletes the workloads of a job that is gone: until the garbage collector did,
+// they would hold their quota. A workload that was orphaned is no longer the job's, although the
+// cache may be behind: that is why the resource version must match.
 func (c *controller) deleteWorkloadsOf(ctx context.Context, namespace, owner string) (ctrl.Result, error) {
 	list := &kueue.WorkloadList{}
 	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{kinds.OwnerNameIndex: owner}); err != nil {
@@ -41,12 +41,8 @@ func (c *controller) deleteWorkloadsOf(ctx context.Context, namespace, owner str
 	return ctrl.Result{}, nil
 }
 
-func (c *controller) drop(ctx context.Context, wl *kueue.Workload) error {
-	return workload.Remove(ctx, c.client, wl)
-}
-
-// abandon lets go of the workloads of a kind that is no longer queued: nobody
-// will when its jobs have stopped.
+// releaseKind removes the finalizer of the workloads of a kind that is no longer queued: no
+// controller would do so when their jobs have stopped.
 func (c *controller) releaseKind(ctx context.Context, kind *kinds.Kind) error {
 	list := &kueue.WorkloadList{}
 	if err := c.client.List(ctx, list); err != nil {
@@ -64,7 +60,7 @@ func (c *controller) releaseKind(ctx context.Context, kind *kinds.Kind) error {
 	return nil
 }
 
-// outlived stops a job whose workload was finished by someone else.
+// stopFinished stops a job whose workload was finished by somebody else.
 func (c *controller) stopFinished(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if j.IsSuspended() {
 		return c.releaseFinished(ctx, wl)
@@ -73,8 +69,8 @@ func (c *controller) stopFinished(ctx context.Context, j GenericJob, wl *kueue.W
 	return c.stop(ctx, j, finished.Message)
 }
 
-// letGo takes the finalizer off a workload that is seen to be finished; one that
-// was just written as such wakes us.
+// releaseFinished removes the finalizer of a workload that the cache shows as finished. One that
+// was finished in this reconciliation triggers another.
 func (c *controller) releaseFinished(ctx context.Context, wl *kueue.Workload) error {
 	if !workload.IsFinished(wl) {
 		return nil
@@ -82,8 +78,8 @@ func (c *controller) releaseFinished(ctx context.Context, wl *kueue.Workload) er
 	return workload.LetGo(ctx, c.client, wl)
 }
 
-// part stops a job whose workload was deleted. It holds its quota until none of
-// the job's pods is left; then the job asks for another.
+// stopDeleted stops a job whose workload was deleted. The workload holds its quota until none of
+// the job's pods is left; then the job gets a new workload.
 func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if !j.IsSuspended() {
 		return c.stop(ctx, j, "Workload is deleted")
@@ -101,8 +97,8 @@ func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Wo
 	return workload.LetGo(ctx, c.client, wl)
 }
 
-// leave lets go of the workloads of a job that is being deleted: it may wait for
-// them to be gone.
+// releaseDeleted removes the finalizer of the deleted workloads of a job that is being deleted: its
+// deletion may wait for theirs.
 func (c *controller) releaseDeleted(ctx context.Context, wls []kueue.Workload) error {
 	for i := range wls {
 		if wls[i].DeletionTimestamp == nil {

@@ -17,13 +17,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// resize looks at a job that holds quota and whose number of pods is no longer
-// the one it holds quota for. It reports whether it did something about that.
+// followCounts looks at a job with quota reserved whose number of pods has changed since. It
+// reports whether it changed the workload.
 //
-// A smaller one that may shrink gives back what it needs no more. A bigger one
-// that may grow while it runs gets a second workload in its new size, which takes
-// the place of the first when it is admitted; until then its additional pods are
-// held by a gate. Any other is stopped and queued anew.
+// An elastic job that became smaller has its reclaimable pods reported. One that became larger gets
+// a second workload, a slice, in its new size, which replaces the first when it is admitted; until
+// then its additional pods are gated. Any other job is stopped and requeued.
 func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if workload.IsEvicted(wl) || hasFixedPods(j) {
 		return false, nil
@@ -39,7 +38,7 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 	case !grew && !shrank:
 		return false, nil
 	case !grew && serving(j):
-		return false, nil // reportProgress gives back what it needs no more
+		return false, nil // reportProgress reports its reclaimable pods
 	case kinds.IsPrebuilt(j.Meta()):
 		return true, c.finishOutOfSync(ctx, wl)
 	case !grew && kinds.IsElastic(j):
@@ -50,7 +49,7 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 	return false, c.createSlice(ctx, j, wl, sets)
 }
 
-// unchanging jobs are the pods they began with, or replacements.
+// hasFixedPods: the job consists of the pods it was created with, or their replacements.
 func hasFixedPods(j GenericJob) bool {
 	g, ok := j.(*podgroups.Group)
 	return ok && g.Parent == nil
@@ -61,10 +60,9 @@ func serving(j GenericJob) bool {
 	return ok && g.Serving()
 }
 
-// compareCounts says in which direction a job's pod counts have left what its
-// workload says: what was asked for, for one that waits to be started, what was
-// admitted, for one that runs, and what of that it still holds, if it is elastic:
-// what was given back is asked for again.
+// compareCounts tells in which direction a job's pod counts differ from those of its workload: the
+// requested counts while the job is suspended, the admitted ones while it runs, and for an elastic
+// job the admitted ones without its reclaimed pods: quota that was released is requested again.
 func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool, err error) {
 	counts := map[kueue.PodSetReference]int32{}
 	for _, set := range sets {
@@ -93,8 +91,8 @@ func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew,
 	return grew || len(counts) > 0, shrank, nil
 }
 
-// describes says the workload has all pod sets there are; the templates of
-// others would not carry what the admission adds.
+// describesAll: the workload has all of the job's pod sets. The templates of others would lack what
+// the admission adds.
 func describesAll(wl *kueue.Workload, sets []kueue.PodSet) bool {
 	for _, set := range sets {
 		if !slices.ContainsFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == set.Name }) {
@@ -104,14 +102,14 @@ func describesAll(wl *kueue.Workload, sets []kueue.PodSet) bool {
 	return true
 }
 
-// restart puts a job that changed its size back in line. Its templates are
+// requeueResized stops a job that changed its size and has it queued again. Its templates are
 // restored first, but not its counts: those are what the user wants now.
 func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if !j.IsSuspended() {
 		return c.stop(ctx, j, "its number of pods was changed")
 	}
-	if _, mute := staysGated(j, wl); mute {
-		return c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}) // it stays until the job has stopped there
+	if _, runsElsewhere := staysGated(j, wl); runsElsewhere {
+		return c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}) // its finalizer holds it until the job has stopped there
 	}
 	active, err := j.IsActive()
 	if err != nil || active {
@@ -132,16 +130,16 @@ func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue
 	if err := c.restore(ctx, j, old); err != nil {
 		return err
 	}
-	return c.drop(ctx, wl)
+	return workload.Remove(ctx, c.client, wl)
 }
 
-// grow asks for the quota of the job's new size, beside what it holds.
+// createSlice creates the workload slice that requests the quota of the job's new size.
 func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) error {
 	name := kinds.ShortName(j.WorkloadName(), j.WorkloadName(), strconv.FormatInt(j.Meta().GetGeneration(), 10))
 	slice := &kueue.Workload{}
 	err := c.client.Get(ctx, types.NamespacedName{Namespace: wl.Namespace, Name: name}, slice)
 	if err == nil {
-		return nil // it waits
+		return nil // it is pending
 	}
 	if slice, err = c.builder.Build(ctx, j, name); err != nil {
 		return err
@@ -153,8 +151,8 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 		if started := set.Template.Annotations[kueue.WorkloadAnnotation]; started != "" {
 			kinds.SetAnnotation(slice, kueue.WorkloadSliceNameAnnotation, started)
 		}
-		// It asks for what the first asked for, in other numbers: the templates
-		// now carry what that admission added.
+		// The slice has the first workload's templates with other counts: the job's templates now
+		// carry what the admission added.
 		for _, first := range wl.Spec.PodSets {
 			if first.Name == set.Name {
 				first.Count, first.MinCount = set.Count, nil
@@ -169,11 +167,11 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 	return nil
 }
 
-// elasticPods is the managed label's value on pods of elastic jobs: each waits
-// behind a gate until the job has quota for it.
+// elasticPods is the managed label's value on pods of elastic jobs: each is gated until the job has
+// quota for it.
 const elasticPods = "elastic"
 
-// gateGrowth makes every pod of an elastic job wait for its turn.
+// gateElasticPods adds the gate of elastic jobs to every pod of a job.
 func gateElasticPods(j GenericJob, infos []kinds.PodSetInfo) {
 	for i := range infos {
 		infos[i].Labels[kinds.ManagedLabel], infos[i].Labels[kinds.JobUIDLabel] = elasticPods, string(j.Meta().GetUID())
@@ -181,8 +179,8 @@ func gateElasticPods(j GenericJob, infos []kinds.PodSetInfo) {
 	}
 }
 
-// letGrow takes the gate off as many pods of an elastic job as it holds quota
-// for, the oldest first.
+// ungateAdmitted removes the gate of as many pods of an elastic job as it has quota for, the oldest
+// first.
 func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, wl *kueue.Workload) error {
 	if !kinds.IsElastic(j) || wl == nil || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
 		return nil
@@ -191,25 +189,25 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 	if err := c.pods.List(ctx, list, client.InNamespace(j.GetNamespace()), client.MatchingLabels{kinds.JobUIDLabel: string(j.GetUID())}); err != nil {
 		return err
 	}
-	room := map[string]int32{}
+	free := map[string]int32{}
 	for i, set := range wl.Spec.PodSets {
-		room[string(set.Name)] = kinds.AdmittedCount(wl, i) - kinds.ReclaimedCount(wl, set.Name)
+		free[string(set.Name)] = kinds.AdmittedCount(wl, i) - kinds.ReclaimedCount(wl, set.Name)
 	}
 	role := func(pod *corev1.Pod) string { return pod.Labels[kinds.PodSetLabel] }
 	var pods []*corev1.Pod
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if pods = append(pods, pod); podgroups.IsLive(pod) && !podgroups.HasGate(pod, kueue.ElasticJobSchedulingGate) {
-			room[role(pod)]--
+			free[role(pod)]--
 		}
 	}
 	podgroups.SortOldestFirst(pods)
-	return podgroups.Ungate(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, room, nil)
+	return podgroups.Ungate(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, free, nil)
 }
 
-// current is the workload that speaks for a job now. Of several, which a job
-// that grows has, it is the newest one admitted, and those before it are
-// finished; those that wait for a size the job no longer wants are deleted.
+// currentWorkload is the workload that counts for a job now. Of the slices of a job that grows it
+// is the newest admitted one, and those before it are finished; pending slices of a size the job no
+// longer wants are deleted.
 func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []kueue.Workload) (*kueue.Workload, error) {
 	var live []*kueue.Workload
 	for i := range wls {
@@ -252,7 +250,7 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 			return nil, err
 		}
 		if !grew || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
-			if err := c.drop(ctx, wl); err != nil {
+			if err := workload.Remove(ctx, c.client, wl); err != nil {
 				return nil, err
 			}
 		}

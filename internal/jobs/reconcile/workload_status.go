@@ -14,7 +14,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// reportProgress writes how far a running job has come.
+// reportProgress writes whether a running job's pods are ready, and which it no longer needs.
 func (c *controller) reportProgress(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	ready, err := j.PodsReady(wl)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
 	return c.notStarted(wl)
 }
 
-// report writes what the job says of itself, if that is news.
+// report writes the part of a workload's status that is the job's, if it changed.
 func (c *controller) report(ctx context.Context, wl *kueue.Workload, change func(*kueue.Workload) bool) error {
 	wl = wl.DeepCopy()
 	if !change(wl) {
@@ -63,8 +63,8 @@ func (c *controller) notStarted(wl *kueue.Workload) bool {
 	return workload.PodsReady(wl, false, kueue.WorkloadWaitForStart, "Not all pods are ready or succeeded", c.now())
 }
 
-// release gives an evicted workload's quota back. It stands in line again, unless
-// it leaves for good.
+// releaseQuota releases an evicted workload's quota. The workload is requeued, unless it leaves for
+// good.
 func (c *controller) releaseQuota(ctx context.Context, wl *kueue.Workload, forGood bool) error {
 	wl = wl.DeepCopy()
 	changed := workload.Release(wl, "The job has stopped", c.now())

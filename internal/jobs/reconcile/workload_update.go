@@ -26,8 +26,7 @@ func (c *controller) create(ctx context.Context, j GenericJob) error {
 	return nil
 }
 
-// follow takes changes of a job over into its workload, and reports whether it
-// changed that.
+// updateWorkload applies changes of a job to its workload, and reports whether there were any.
 func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	wanted := wl.DeepCopy()
 	if err := c.builder.SetPriority(ctx, j, wanted); err != nil {
@@ -47,8 +46,8 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	return true, c.client.Update(ctx, wanted)
 }
 
-// reshape takes over what a waiting job asks for. A prebuilt workload cannot
-// follow: it is finished instead, which the result reports.
+// updatePodSets applies what a suspended job requests now. A prebuilt workload cannot be changed:
+// it is finished instead, which the result reports.
 func (c *controller) updatePodSets(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if hasFixedPods(j) || !j.IsSuspended() {
 		return false, nil

@@ -44,14 +44,14 @@ func validateContainers(had, has []corev1.Container, path *field.Path) field.Err
 	return errs
 }
 
-// joins says a running job comes into a queue that has taken it in already, as
-// those do that ran before there were queues.
-func (g *validator) alreadyAdmitted(ctx context.Context, before, after kinds.Object) (bool, error) {
+// alreadyAdmitted: a running job gets a queue name after its workload was admitted there, as jobs
+// do that ran before there were queues.
+func (v *validator) alreadyAdmitted(ctx context.Context, before, after kinds.Object) (bool, error) {
 	if kinds.QueueName(before) != "" || after.IsSuspended() {
 		return false, nil
 	}
 	wl := &kueue.Workload{}
-	err := g.filter.Cached.Get(ctx, types.NamespacedName{Namespace: after.GetNamespace(), Name: after.WorkloadName()}, wl)
+	err := v.filter.Cached.Get(ctx, types.NamespacedName{Namespace: after.GetNamespace(), Name: after.WorkloadName()}, wl)
 	return err == nil && workload.HasReservation(wl), client.IgnoreNotFound(err)
 }
 
@@ -60,7 +60,7 @@ var (
 	annotationsPath = field.NewPath("metadata", "annotations")
 )
 
-// refusals are what speaks against a change of a job.
+// validateUpdate finds what makes a change of a job invalid.
 func validateUpdate(before, after kinds.Object, hasDefaultQueue bool) field.ErrorList {
 	var errs field.ErrorList
 	runs := !after.IsSuspended()
