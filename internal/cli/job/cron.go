@@ -21,15 +21,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
 
-// Jobs of Kubernetes' own are repeated by a CronJob, and all others by the Cron
-// that arena makes, which takes KubeDL's operator.
+// Jobs of the kind batch/v1 are repeated by a CronJob, all others by the Cron object that arena
+// creates, which needs KubeDL's operator.
 var (
 	cronJobs  = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}
 	kubedl    = schema.GroupVersionKind{Group: "apps.kubedl.io", Version: "v1alpha1", Kind: "Cron"}
 	cronKinds = []schema.GroupVersionKind{cronJobs, kubedl}
 )
 
-// Cron is a job that is made again and again.
+// Cron is a job that is created on a schedule.
 type Cron struct {
 	Name        string `json:"name"`
 	Namespace   string `json:"namespace"`
@@ -45,7 +45,7 @@ type Cron struct {
 	object *unstructured.Unstructured
 }
 
-// Past is a job that was made.
+// Past is a job that a schedule created.
 type Past struct {
 	Name     string `json:"name"`
 	Status   string `json:"status"`
@@ -74,7 +74,7 @@ waits in the queue it names.`,
 	return cmd
 }
 
-// schedule is what a cron has beside the job.
+// schedule is what a cron has in addition to the job.
 type schedule struct {
 	when, concurrency, deadline string
 	suspend                     bool
@@ -101,7 +101,7 @@ func cronFormCommand(f *form, send *sending) *cobra.Command {
 	cmd.Flags().StringVar(&at.concurrency, "concurrency-policy", "Allow", "what to do while the last one has not ended: Allow, Forbid or Replace")
 	cmd.Flags().BoolVar(&at.suspend, "suspend", false, "make none yet")
 	cmd.Flags().StringVar(&at.deadline, "deadline", "", "make no more after this time, as in 2027-01-31T18:00:00Z; not for 'cron job'")
-	cmd.Flags().IntVar(&at.history, "history-limit", 10, "how many jobs that have ended are kept")
+	cmd.Flags().IntVar(&at.history, "history-limit", 10, "how many ended jobs to retain")
 	cmd.Flags().BoolVar(&send.dryRun, "dry-run", false, "only print what would be created")
 	send.output.AddTo(cmd, "yaml", "json", "name")
 	return cmd
@@ -188,7 +188,7 @@ func (at *schedule) repeat(job *unstructured.Unstructured) *unstructured.Unstruc
 		}
 		spec["template"] = map[string]any{"apiVersion": job.GetAPIVersion(), "kind": job.GetKind(), "workload": workload}
 	}
-	// The cron itself is no job: the label of a queue is for those it makes.
+	// The cron itself is no job: the queue label is for the jobs it creates.
 	cron := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	cron.SetGroupVersionKind(kind)
 	cron.SetNamespace(job.GetNamespace())
@@ -295,11 +295,7 @@ func cronGetCommand(flags *reach.Flags) *cobra.Command {
 	var output screen.Output
 	cmd := &cobra.Command{
 		Use: "get CRON", Short: "Show what is submitted by a schedule, and what came of it", Example: "  elastic cron get nightly", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
 			cron, err := findCron(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -310,13 +306,13 @@ func cronGetCommand(flags *reach.Flags) *cobra.Command {
 				}
 			}
 			return output.Print(cmd.OutOrStdout(), cron, []string{"cron/" + cron.Name}, func(s screen.Screen, wide bool) { printCron(s, cron, wide) })
-		},
+		}),
 	}
 	output.AddTo(cmd)
 	return cmd
 }
 
-// past are the jobs of a CronJob: it keeps no list of those that have ended.
+// past are the jobs of a CronJob, which has no list of those that have ended.
 func past(ctx context.Context, c *reach.Cluster, cron *Cron) ([]Past, error) {
 	found, err := List(ctx, c, c.Namespace, "job")
 	if err != nil {
@@ -355,11 +351,7 @@ func printCron(s screen.Screen, c *Cron, wide bool) {
 func cronDeleteCommand(flags *reach.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CRON...", Short: "Submit it no more; the jobs it made go with it", Example: "  elastic cron delete nightly", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
 			for _, name := range args {
 				cron, err := findCron(cmd.Context(), c, name)
 				if err != nil {
@@ -371,18 +363,14 @@ func cronDeleteCommand(flags *reach.Flags) *cobra.Command {
 				fmt.Fprintf(cmd.OutOrStdout(), "cron %s has deleted\n", name)
 			}
 			return nil
-		},
+		}),
 	}
 }
 
 func cronSuspendCommand(flags *reach.Flags, use, short string, suspend bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " CRON", Short: short, Example: "  elastic cron " + use + " nightly", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
 			cron, err := findCron(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -396,6 +384,6 @@ func cronSuspendCommand(flags *reach.Flags, use, short string, suspend bool) *co
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "cron %s %s success\n", args[0], use)
 			return nil
-		},
+		}),
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/reach"
 )
 
-// logging is what the flags of logs say.
+// logging holds the flags of logs.
 type logging struct {
 	options             corev1.PodLogOptions
 	instance, sinceTime string
@@ -42,16 +42,12 @@ func logsCommand(flags *reach.Flags) *cobra.Command {
 another or --all asks for every one. With -f it waits for a job that is queued.`,
 		Example: "  elastic logs -f train\n  elastic logs train -i train-worker-1 -t 100\n  elastic logs train --all",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
 			if err := l.read(); err != nil {
 				return err
 			}
 			return l.run(cmd, c, args[0], typed)
-		},
+		}),
 	}
 	AddType(cmd, &typed)
 	f := cmd.Flags()
@@ -172,7 +168,7 @@ func started(ctx context.Context, c *reach.Cluster, pod *corev1.Pod) (*corev1.Po
 	}
 }
 
-// lines keeps what several pods write in whole lines.
+// lines writes what several pods print in whole lines.
 type lines struct {
 	mu sync.Mutex
 	to io.Writer
@@ -214,25 +210,16 @@ func attachCommand(flags *reach.Flags) *cobra.Command {
 chief, or the first of its pods, unless -i names another.`,
 		Example: "  elastic attach train\n  elastic attach train -i train-worker-1 -- nvidia-smi",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			job, err := Get(cmd.Context(), c, args[0], typed)
-			if err != nil {
-				return err
-			}
+		RunE: withJob(flags, &typed, func(cmd *cobra.Command, c *reach.Cluster, job *Job, command []string) error {
 			pods, err := job.choose(instance, false)
 			if err != nil {
 				return job.explainNoPods(cmd, err)
 			}
-			command := args[1:]
 			if len(command) == 0 {
 				command = []string{"sh"}
 			}
 			return enter(cmd, c, pods[0], cmp.Or(container, pods[0].Spec.Containers[0].Name), command)
-		},
+		}),
 	}
 	AddType(cmd, &typed)
 	cmd.Flags().StringVarP(&instance, "instance", "i", "", "the pod, as 'get' names it")

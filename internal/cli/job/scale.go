@@ -51,7 +51,7 @@ as in 'kubectl patch'; docs/job-kinds.md says which.`,
 	return cmd
 }
 
-// rescaling is what the flags of scalein and scaleout ask for.
+// rescaling holds the flags of scalein and scaleout.
 type rescaling struct {
 	flags            *reach.Flags
 	use, kind, field string

@@ -21,21 +21,21 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// sending is how a submission goes out.
+// sending is how a submission is sent.
 type sending struct {
 	flags  *reach.Flags
 	dryRun bool
 	check  bool
 	wait   bool
 	output screen.Output
-	// Check answers whether jobs would start now, in place of sending them.
+	// plan reports whether jobs would start now, instead of sending them.
 	plan func(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error
 }
 
 func (s *sending) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "only print what would be created; it is checked by the server where there is one")
-	cmd.Flags().BoolVar(&s.check, "check", false, "only say whether it would start now, where, and whom it would displace")
-	cmd.Flags().BoolVarP(&s.wait, "wait", "w", false, "wait until it has ended, with a live line")
+	cmd.Flags().BoolVar(&s.check, "check", false, "only say whether it would start now, where, and which workloads it would preempt")
+	cmd.Flags().BoolVarP(&s.wait, "wait", "w", false, "wait until it has ended, with a live status line")
 	s.output.AddTo(cmd, "yaml", "json", "name")
 }
 
@@ -152,7 +152,7 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 	return nil
 }
 
-// create makes the job, and what goes with it as its property.
+// create creates the job, and the objects that belong to it, owned by it.
 func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstructured) error {
 	job := objects[0]
 	err := createAll(cmd.Context(), c, objects)
@@ -165,7 +165,7 @@ func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstru
 	return err
 }
 
-// createAll makes the first, and the others as its property.
+// createAll creates the first object, and the others owned by it.
 func createAll(ctx context.Context, c *reach.Cluster, objects []*unstructured.Unstructured) error {
 	first := objects[0]
 	if err := c.Create(ctx, first); err != nil {
@@ -176,7 +176,7 @@ func createAll(ctx context.Context, c *reach.Cluster, objects []*unstructured.Un
 			APIVersion: first.GetAPIVersion(), Kind: first.GetKind(), Name: first.GetName(), UID: first.GetUID(), Controller: ptr.To(false),
 		}})
 		if err := c.Create(ctx, object); err != nil {
-			return fmt.Errorf("creating %s %s of it failed: %v", object.GetKind(), object.GetName(), err) //nolint:errorlint // the first one's errors are told apart
+			return fmt.Errorf("creating %s %s of it failed: %v", object.GetKind(), object.GetName(), err) //nolint:errorlint // callers must not take it for an error of the first object
 		}
 	}
 	return nil
@@ -210,8 +210,8 @@ func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured
 	return nil
 }
 
-// Settle puts objects that do not say where they belong into the queue and the
-// command's namespace. Without a cluster only the queue is known.
+// Settle puts objects without a queue into the given one, and objects without a namespace into the
+// command's. Without a cluster the namespace is not known.
 func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string) error {
 	for _, object := range objects {
 		if queue != "" && queueOf(object) == "" {
@@ -231,7 +231,7 @@ func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string
 	return nil
 }
 
-// inNamespace puts an object of a namespaced kind into the command's.
+// inNamespace puts an object of a namespaced kind into the command's namespace.
 func inNamespace(c *reach.Cluster, object *unstructured.Unstructured) error {
 	namespaced, err := c.IsObjectNamespaced(object)
 	if err != nil {
@@ -243,7 +243,7 @@ func inNamespace(c *reach.Cluster, object *unstructured.Unstructured) error {
 	return nil
 }
 
-// show prints objects; YAML, where nothing else is asked for.
+// show prints objects, as YAML by default.
 func (s *sending) show(w io.Writer, objects []*unstructured.Unstructured) error {
 	switch s.output.Format {
 	case "json", "name":

@@ -22,8 +22,8 @@ func waitCommand(flags *reach.Flags) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "wait JOB", Short: "Wait until a job has ended, or runs",
-		Long: `Wait until a job has ended, with a line that tells where it stands: its reason
-and its place in the queue, then its pods. The exit code is 1 if it failed.`,
+		Long: `Wait until a job has ended, with a line that shows its status: its reason
+and its position in the queue, then its pods. The exit code is 1 if it failed.`,
 		Example: "  elastic wait train\n  elastic wait train --for running --timeout 1h",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ and its place in the queue, then its pods. The exit code is 1 if it failed.`,
 	return cmd
 }
 
-// waitFor shows a job's way on one line until it has got there.
+// waitFor shows a job's progress on one line until it has reached the goal.
 func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) error {
 	ctx := cmd.Context()
 	s := screen.Of(cmd.ErrOrStderr())
@@ -72,9 +72,9 @@ func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) err
 		}
 		text := progressLine(s, &info)
 		if info.Status == Queuing && job.Workload != nil {
-			// A queue that cannot be asked has told its reason in the status.
+			// Where the queue cannot be asked, the status still has the reason.
 			if standing, err := Ask(ctx, c, job.Workload); err == nil {
-				text += placeInLine(standing, time.Now())
+				text += queuePosition(standing, time.Now())
 			}
 		}
 		line.Show(text)
@@ -92,8 +92,7 @@ func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) err
 	}
 }
 
-// progressLine is where a job stands, in one line. On a terminal it also shows
-// time passing.
+// progressLine is the status of a job, in one line. On a terminal it also shows the time.
 func progressLine(s screen.Screen, info *Info) string {
 	text := info.Name + ": " + info.Status
 	if s.Live {
@@ -110,7 +109,7 @@ func progressLine(s screen.Screen, info *Info) string {
 	return text
 }
 
-// Ask has the queue's engine explain a workload.
+// Ask gets the queue's explanation of a workload.
 func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Standing, error) {
 	data, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version,
 		"namespaces", wl.Namespace, v1alpha1.Explanations, wl.Name).DoRaw(ctx)
@@ -124,7 +123,7 @@ func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.S
 	return &explanation.Standing, nil
 }
 
-// Plan asks the queue what would become of a workload that is not there.
+// Plan asks the queue what would happen to a workload that does not exist yet.
 func Plan(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Plan, error) {
 	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
 	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
@@ -150,11 +149,11 @@ func Plan(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.
 	return answer, nil
 }
 
-// placeInLine is its position and when it should start.
-func placeInLine(x *v1alpha1.Standing, now time.Time) string {
+// queuePosition is the workload's position and when it should start.
+func queuePosition(x *v1alpha1.Standing, now time.Time) string {
 	text := ""
 	if x.Position > 0 {
-		text = fmt.Sprintf(" [%d. in line", x.Position)
+		text = fmt.Sprintf(" [position %d", x.Position)
 		if x.StartsAt != nil && x.StartsAt.After(now) {
 			text += ", starts in about " + screen.Duration(x.StartsAt.Sub(now).Round(time.Minute))
 		}

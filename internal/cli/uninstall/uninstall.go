@@ -1,6 +1,7 @@
-// Package uninstall takes Elastic out of a cluster. Queues, Workloads and jobs
-// stay unless they are asked for, and nothing is left that waits for a program
-// that is gone.
+// Package uninstall removes Elastic from a cluster. Queues, Workloads and jobs stay unless their
+// deletion is asked for, and no object is left that waits for a program that is gone.
+//
+// Words: docs/design/glossary.md.
 package uninstall
 
 import (
@@ -72,8 +73,8 @@ type remover struct {
 // parts are the folders of the programs' manifests.
 var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra"}
 
-// run removes what is in the API server's way first, then the programs, then
-// what they would have done at the end, and their rights last.
+// run deletes what the API server calls first, then the programs, then the finalizers they would
+// have removed, and their roles last.
 func (r *remover) run(ctx context.Context, everything bool) error {
 	var first, last []*unstructured.Unstructured
 	for _, part := range parts {
@@ -158,8 +159,8 @@ func (r *remover) say(format string, args ...any) {
 	fmt.Fprintf(r.out, format+"\n", args...)
 }
 
-// release makes the objects of a CRD ones that nobody looks after: no program
-// converts them, and none has to agree to their end.
+// release makes the objects of a CRD independent of our programs: none converts them, and none has
+// to remove a finalizer.
 func (r *remover) release(ctx context.Context, crd *unstructured.Unstructured) error {
 	current := &unstructured.Unstructured{}
 	current.SetGroupVersionKind(crd.GroupVersionKind())
@@ -204,7 +205,7 @@ func (r *remover) releasePods(ctx context.Context) error {
 	return r.releaseAll(ctx, pods.Items)
 }
 
-// ours are the finalizers that a program of ours takes off.
+// ours: one of our programs removes this finalizer.
 func ours(finalizer string) bool {
 	group, _, _ := strings.Cut(finalizer, "/")
 	return group == "kueue.x-k8s.io" || group == "elasticgpu.io" || group == "elasticai.io"
@@ -214,18 +215,18 @@ func (r *remover) releaseAll(ctx context.Context, items []unstructured.Unstructu
 	released := 0
 	for i := range items {
 		u := &items[i]
-		kept := slices.DeleteFunc(slices.Clone(u.GetFinalizers()), ours)
-		if len(kept) == len(u.GetFinalizers()) {
+		others := slices.DeleteFunc(slices.Clone(u.GetFinalizers()), ours)
+		if len(others) == len(u.GetFinalizers()) {
 			continue
 		}
 		before := u.DeepCopy()
-		u.SetFinalizers(kept)
+		u.SetFinalizers(others)
 		patch, err := client.MergeFrom(before).Data(u)
 		if err != nil {
 			return err
 		}
 		if err := r.patch(ctx, u, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("taking the finalizer off %s %s: %w", u.GetKind(), u.GetName(), err)
+			return fmt.Errorf("removing the finalizer of %s %s: %w", u.GetKind(), u.GetName(), err)
 		}
 		released++
 	}
@@ -235,9 +236,9 @@ func (r *remover) releaseAll(ctx context.Context, items []unstructured.Unstructu
 	return nil
 }
 
-// patch is not tried in a dry run: webhooks that will be gone by then may be in
-// its way. An API server goes on asking a webhook for a moment after it was
-// taken away, so what it keeps from being written is tried again.
+// patch writes nothing in a dry run: webhooks that would be deleted by then may still refuse it. An
+// API server calls a webhook for a moment after it was deleted, so what fails because of that is
+// tried again.
 func (r *remover) patch(ctx context.Context, u *unstructured.Unstructured, patch []byte) error {
 	if r.dryRun {
 		return nil

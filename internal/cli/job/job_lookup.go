@@ -25,7 +25,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// Job is one with all that belongs to it.
+// Job is a job with its workload and its pods.
 type Job struct {
 	Kind     *kinds.Kind
 	Object   *unstructured.Unstructured
@@ -33,10 +33,10 @@ type Job struct {
 	Pods     []*corev1.Pod
 }
 
-// at is how many requests a command has under way.
+// at is how many requests a command has in flight.
 const at = 16
 
-// kinds are those to look for: of one type as people name it, or all.
+// knownKinds are the kinds to look for: of one type as users name it, or all.
 func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.Kind, error) {
 	all := slices.Clone(kinds.Table())
 	declared := &jobsv1alpha1.JobKindList{}
@@ -44,7 +44,7 @@ func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.K
 		return nil, fmt.Errorf("reading the declared kinds of jobs: %w", err)
 	}
 	for i := range declared.Items {
-		// One that does not compile is not queued, and says so in its status.
+		// A kind that does not compile is not queued; its status has the reason.
 		if kind, err := kinds.Compile(declared.Items[i].Name, declared.Items[i].Spec); err == nil {
 			all = append(all, kind)
 		}
@@ -64,7 +64,7 @@ func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.K
 	return chosen, nil
 }
 
-// KindOf is the row of an object, nil where the queue does not know its kind.
+// KindOf is the row of an object; nil where the queue does not know its kind.
 func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) (*kinds.Kind, error) {
 	all, err := knownKinds(ctx, c, "")
 	if err != nil {
@@ -78,7 +78,7 @@ func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstruct
 	return nil, nil
 }
 
-// isType compares with a kind as people type it: tfjob, tf, tfjobs, TFJob.
+// isType compares a kind with a type as users write it: tfjob, tf, tfjobs, TFJob.
 func isType(kind *kinds.Kind, typed string) bool {
 	typed = strings.ToLower(typed)
 	if f := formNamed(typed); f != nil {
@@ -96,12 +96,12 @@ func typeNames(all []*kinds.Kind) []string {
 	return slices.Compact(names)
 }
 
-// absent says there is no such kind here, or that one may not look at it.
+// absent: the object does not exist, or the cluster does not serve its kind.
 func absent(err error) bool {
 	return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err)
 }
 
-// List finds the jobs of a namespace, or of all for "".
+// List finds the jobs of a namespace; "" stands for all namespaces.
 func List(ctx context.Context, c *reach.Cluster, namespace, typed string) ([]*Job, error) {
 	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
@@ -145,9 +145,8 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// assemble gives each job its workload and its pods. What another job has made
-// is part of that one; and what is held by its pods is a job where it names a
-// queue.
+// assemble gives each job its workload and its pods. An object that another job created is part of
+// that job. An object without a suspend flag is a job only where it names a queue.
 func assemble(rows []*kinds.Kind, found [][]unstructured.Unstructured, pods []corev1.Pod, workloads []kueue.Workload) []*Job {
 	var all []*Job
 	byUID := map[types.UID]*Job{}
@@ -156,7 +155,7 @@ func assemble(rows []*kinds.Kind, found [][]unstructured.Unstructured, pods []co
 		for n := range found[i] {
 			object := &found[i][n]
 			if seen[object.GetUID()] {
-				continue // served in two versions
+				continue // its kind is served in two versions
 			}
 			seen[object.GetUID()] = true
 			job := &Job{Kind: kind, Object: object}
@@ -207,20 +206,19 @@ func assemble(rows []*kinds.Kind, found [][]unstructured.Unstructured, pods []co
 	return all
 }
 
-// take keeps the newest of a job's workloads: one that grows has two.
+// take sets the job's workload to the newest: a job that grows has two.
 func (j *Job) take(wl *kueue.Workload) {
 	if j.Workload == nil || j.Workload.CreationTimestamp.Before(&wl.CreationTimestamp) {
 		j.Workload = wl
 	}
 }
 
-// queueOf is the queue a job names, in a label or as old jobs do.
+// queueOf is the queue a job names, in a label or, on old jobs, in an annotation.
 func queueOf(object client.Object) string {
 	return cmp.Or(object.GetLabels()[kinds.QueueNameLabel], object.GetAnnotations()[kinds.QueueNameLabel])
 }
 
-// Get finds one job by name. Two of different types need the type to be told
-// apart.
+// Get finds one job by name. If there are several, the type must be given.
 func Get(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error) {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
@@ -248,7 +246,7 @@ func Get(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error
 	return job, nil
 }
 
-// find gets the object alone.
+// find reads the job's object only.
 func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error) {
 	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
@@ -303,21 +301,21 @@ func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, erro
 	return nil, fmt.Errorf("there are several jobs called %s: choose with --type %s", name, strings.Join(types, " or --type "))
 }
 
-// partOfAnother says a job was made by another: the Job of a JobSet is, and what
-// a cron makes is not.
+// partOfAnother: another job created this one, as a JobSet creates a Job. A job that a cron created
+// is its own.
 func partOfAnother(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
 	return owner != nil && !slices.ContainsFunc(cronKinds, func(cron schema.GroupVersionKind) bool { return cron.Kind == owner.Kind })
 }
 
-// NotFoundError says there is no such job.
+// NotFoundError: there is no such job.
 type NotFoundError struct{ Name, Namespace string }
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("there is no job %q in namespace %q: see 'list', or 'list -A' for all namespaces", e.Name, e.Namespace)
 }
 
-// workloadOf finds a job's workload, by the name it always has or by its owner.
+// workloadOf finds a job's workload by its usual name or by its owner.
 func workloadOf(ctx context.Context, c *reach.Cluster, job *Job) (*kueue.Workload, error) {
 	wl := &kueue.Workload{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: job.Kind.WorkloadName(job.Object)}, wl)
@@ -341,8 +339,8 @@ func workloadOf(ctx context.Context, c *reach.Cluster, job *Job) (*kueue.Workloa
 	return job.Workload, nil
 }
 
-// made are the job and what it made that makes pods in turn: the Jobs of a
-// JobSet, the ReplicaSets of a Deployment, the cluster of a RayJob.
+// made are the job and the objects it created that in turn create pods: the Jobs of a JobSet, the
+// ReplicaSets of a Deployment, the cluster of a RayJob.
 func made(ctx context.Context, c *reach.Cluster, job *Job) ([]types.UID, error) {
 	owners := []types.UID{job.Object.GetUID()}
 	for _, step := range makers[job.Kind.Name] {

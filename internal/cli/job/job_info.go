@@ -24,7 +24,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// The words for where a job stands. Suspended is ours: a person stopped it.
+// The status of a job. Suspended is not arena's: a user stopped the job.
 const (
 	Queuing   = "QUEUING"
 	Pending   = "PENDING"
@@ -34,10 +34,10 @@ const (
 	Suspended = "SUSPENDED"
 )
 
-// NA stands where there is nothing to say.
+// NA is printed where there is no value.
 const NA = "N/A"
 
-// Info is a job in a person's words.
+// Info is a job as tables and JSON show it.
 type Info struct {
 	Name      string  `json:"name"`
 	Namespace string  `json:"namespace"`
@@ -49,10 +49,10 @@ type Info struct {
 	Type      string  `json:"type"`
 	Seconds   int64   `json:"durationSeconds"`
 	Requested float64 `json:"requestedGPUs"`
-	// Allocated is what its running pods have; absent where none runs.
+	// Allocated are the cards of its running pods; absent where none runs.
 	Allocated *float64 `json:"allocatedGPUs,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
-	// Pods is how many it has when it is complete.
+	// Pods is how many it has when all are created.
 	Pods      int        `json:"pods"`
 	Instances []Instance `json:"instances"`
 	Created   time.Time  `json:"creationTimestamp"`
@@ -83,7 +83,7 @@ var makers = map[string][]schema.GroupVersionKind{
 	"workload.codeflare.dev/appwrapper":        {{Group: "batch", Version: "v1", Kind: "Job"}},
 }
 
-// Describe says what there is to say of a job at a time.
+// Describe collects what is known of a job at a time.
 func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Info, error) {
 	view, err := j.Kind.View(j.Object)
 	if err != nil {
@@ -102,7 +102,7 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 			info.Priority = class.Name
 		}
 	} else if made, err := j.Kind.PodSets(ctx, c, j.Object); err == nil {
-		sets = made // one that cannot be understood has its reason elsewhere
+		sets = made // for a job that cannot be read, an event gives the reason
 	}
 	for i := range sets {
 		info.Requested += float64(sets[i].Count) * Cards(&sets[i].Template.Spec)
@@ -127,7 +127,7 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 	return info, nil
 }
 
-// standing of a job, and why where there is more to say.
+// standing is the status of a job, and the reason where there is one.
 func (j *Job) standing(view kinds.View, queued, running bool) (status, reason string) {
 	switch {
 	case view.Ended && view.Succeeded:
@@ -150,7 +150,7 @@ func (j *Job) standing(view kinds.View, queued, running bool) (status, reason st
 	return Pending, ""
 }
 
-// ended says all pods of a job that is held by its pods have.
+// ended: all pods of a job without a suspend flag have ended.
 func (j *Job) ended() bool {
 	if len(j.Pods) == 0 {
 		return false
@@ -177,7 +177,7 @@ func whyQueued(wl *kueue.Workload) string {
 	return ""
 }
 
-// times are when a job began, or was made if it has not, and when it ended.
+// times are when a job was started, or created if it has not been, and when it ended.
 func (j *Job) times(ended bool, now time.Time) (begin, end time.Time) {
 	begin, end = j.Object.GetCreationTimestamp().Time, now
 	if t, ok := timeAt(j.Object, "status", "startTime"); ok {
@@ -219,7 +219,7 @@ func describePod(pod *corev1.Pod, now time.Time) Instance {
 	}
 }
 
-// podStatus is the word kubectl has for it.
+// podStatus is the status kubectl shows.
 func podStatus(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "Terminating"
@@ -243,7 +243,7 @@ func podStatus(pod *corev1.Pod) string {
 	return cmp.Or(string(pod.Status.Phase), "Pending")
 }
 
-// cardsOf are the cards a pod was given, as the GPU scheduler wrote them down.
+// cardsOf are the cards of a pod, as the GPU scheduler wrote them.
 func cardsOf(pod *corev1.Pod) string {
 	var all []string
 	for _, c := range pod.Spec.Containers {
@@ -254,7 +254,7 @@ func cardsOf(pod *corev1.Pod) string {
 	return strings.Join(all, ",")
 }
 
-// chiefRank is 0 for the pod that leads a job, by the words of its operator.
+// chiefRank is 0 for the pod that leads a job, by its operator's labels.
 func chiefRank(pod *corev1.Pod) int {
 	role := strings.ToLower(cmp.Or(pod.Labels["training.kubeflow.org/job-role"], pod.Labels["training.kubeflow.org/replica-type"],
 		pod.Labels["ray.io/node-type"], pod.Labels["spark-role"], pod.Labels["leaderworkerset.sigs.k8s.io/worker-index"]))
@@ -265,7 +265,7 @@ func chiefRank(pod *corev1.Pod) int {
 	return 1
 }
 
-// Cards is how many cards a pod asks for: whole ones, or parts of one.
+// Cards is how many cards a pod requests: whole ones, or parts of one.
 func Cards(pod *corev1.PodSpec) float64 {
 	of := func(list corev1.ResourceList) float64 {
 		whole := list["nvidia.com/gpu"]
@@ -290,7 +290,7 @@ func (i *Info) allocated() string {
 	return number(*i.Allocated)
 }
 
-// node is where it runs, in one cell.
+// node is where the job runs, in one cell.
 func (i *Info) node() string {
 	switch len(i.Nodes) {
 	case 0:
@@ -303,7 +303,7 @@ func (i *Info) node() string {
 
 func (i *Info) duration() string { return screen.Duration(time.Duration(i.Seconds) * time.Second) }
 
-// Up counts the pods that run or are done.
+// Up counts the pods that run or have completed.
 func (i *Info) Up() int {
 	n := 0
 	for _, pod := range i.Instances {

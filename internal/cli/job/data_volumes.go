@@ -15,8 +15,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
 
-// Volume is a claim that jobs can mount with --data. Who it belongs to and what
-// is on it, its annotations say.
+// Volume is a PersistentVolumeClaim that jobs can mount with --data. Its annotations say to whom it
+// belongs and what is on it.
 type Volume struct {
 	Name        string   `json:"name"`
 	Namespace   string   `json:"namespace"`

@@ -23,7 +23,7 @@ import (
 
 type flagSet = pflag.FlagSet
 
-// submission is what the flags of a submit say.
+// submission holds the flags of a submit.
 type submission struct {
 	name, image, command, shell, workingDir string
 	gpus, workers, retry                    int
@@ -44,7 +44,7 @@ type submission struct {
 	// by the prefix of a role's flags; "" for those without one.
 	roles map[string]*roleFlags
 
-	// of single kinds
+	// flags of single kinds
 	ps                                         int
 	chief, evaluator                           bool
 	successPolicy, cleanPolicy, nprocPerNode   string
@@ -64,7 +64,7 @@ type roleFlags struct {
 	selectors                                 []string
 }
 
-// addFlags gives a submit command the flags of a form.
+// addFlags adds the flags of a form to a submit command.
 func (s *submission) addFlags(f *form, flags *flagSet) {
 	flags.StringVar(&s.name, "name", "", "name of the job (required)")
 	flags.StringVar(&s.image, "image", "", "image of its containers")
@@ -136,7 +136,7 @@ func (s *submission) addRole(r *role, flags *flagSet) {
 	flags.StringVar(&own.memoryLimit, dash+"memory-limit", "", "most memory for "+of)
 }
 
-// oldNames lets arena's older spellings be typed: workingDir, psCpu, taskImages.
+// oldNames accepts arena's older spellings: workingDir, psCpu, taskImages.
 func oldNames(_ *flagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "hostNetwork", "hostIPC", "hostPID":
@@ -216,8 +216,8 @@ func (s *submission) checkQuantities() error {
 	return nil
 }
 
-// unquoted takes off one pair of quotes around a whole command: arena's users
-// write "'python train.py'", for the sake of the templates it went through.
+// unquoted removes one pair of quotes around a whole command: arena's users write "'python
+// train.py'", because arena passed it through templates.
 func unquoted(command string) string {
 	if len(command) < 2 {
 		return command
@@ -231,7 +231,7 @@ func unquoted(command string) string {
 	return command
 }
 
-// mebibytes reads --gpumemory: a plain number is GiB, as arena has it.
+// mebibytes reads --gpumemory: a plain number is GiB, as in arena.
 func mebibytes(text string) (int64, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 		return n << 10, nil
@@ -243,7 +243,7 @@ func mebibytes(text string) (int64, error) {
 	return q.Value() >> 20, nil
 }
 
-// objects are the job and what goes with it.
+// objects are the job and the objects that belong to it.
 func (s *submission) objects(f *form, namespace string) ([]*unstructured.Unstructured, error) {
 	metadata := map[string]any{"name": s.name}
 	if namespace != "" {
@@ -278,7 +278,7 @@ func (s *submission) objects(f *form, namespace string) ([]*unstructured.Unstruc
 	return out, nil
 }
 
-// template is a role's pods.
+// template is the pod template of a role.
 func (s *submission) template(f *form, r *role) map[string]any {
 	own := s.roles[r.prefix]
 	container := map[string]any{"name": f.container, "image": cmp.Or(own.image, s.image)}
@@ -319,7 +319,7 @@ func (s *submission) template(f *form, r *role) map[string]any {
 	return template
 }
 
-// podPlace is where pods may go and what they may do there.
+// podPlace is where pods may run and what they may do there.
 func (s *submission) podPlace(pod map[string]any, own *roleFlags) {
 	selectors := own.selectors
 	if len(selectors) == 0 {
@@ -429,7 +429,7 @@ func (s *submission) volumes() (volumes, mounts []any) {
 
 func fileKey(i int, there string) string { return fmt.Sprintf("%d-%s", i, path.Base(there)) }
 
-// configMap carries the files along.
+// configMap has the files of the job.
 func (s *submission) configMap(namespace string) (*unstructured.Unstructured, error) {
 	data := map[string]any{}
 	for i, pair := range s.configFiles {
@@ -445,7 +445,7 @@ func (s *submission) configMap(namespace string) (*unstructured.Unstructured, er
 	}}, nil
 }
 
-// tensorboards are a TensorBoard and the service it is reached by.
+// tensorboards are a TensorBoard and its service.
 func (s *submission) tensorboards(namespace string) []*unstructured.Unstructured {
 	name := s.name + "-tensorboard"
 	labels := map[string]any{"app": name}

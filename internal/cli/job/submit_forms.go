@@ -4,11 +4,10 @@ import (
 	"slices"
 )
 
-// form is a kind of job that submit writes from flags. A new kind is a row of
-// this table.
+// form is a kind of job that submit writes from flags. A new kind is a row of this table.
 type form struct {
-	names []string // as people type it; the first is its own name
-	kind  string   // the row of jobs.Table that queues it
+	names []string // as users type it; the first is its main name
+	kind  string   // the row of kinds.Table that queues it
 	short string
 
 	apiVersion, object string
@@ -21,16 +20,16 @@ type form struct {
 	spec func(s *submission, f *form) map[string]any
 }
 
-// role is a group of like pods.
+// role is a group of equal pods.
 type role struct {
 	name string // as the kind's spec calls it
 	// prefix of the role's flags, as in --ps-cpu; a role without one has --cpu,
 	// --memory and --gpus.
 	prefix string
 	count  func(s *submission) int
-	// gpus: the plain --gpus is meant for it.
+	// gpus: --gpus without a prefix applies to it.
 	gpus bool
-	// idle pods wait to be told what to do, and do not run the command.
+	// idle pods wait for others to use them, and do not run the command.
 	idle    bool
 	restart string
 }
@@ -39,8 +38,8 @@ func one(*submission) int            { return 1 }
 func workers(s *submission) int      { return s.workers }
 func otherWorkers(s *submission) int { return s.workers - 1 }
 
-// alone: one worker and no parameter server need no distribution; the only pod
-// is then the chief, as arena has it.
+// alone: one worker and no parameter server need no distribution; the only pod is then the chief,
+// as in arena.
 func alone(s *submission) bool { return s.workers == 1 && s.ps == 0 }
 
 var forms = []form{
@@ -279,7 +278,7 @@ func runPolicyFlags(s *submission, f *flagSet) {
 	f.DurationVar(&s.ttl, "ttl-after-finished", 0, "delete the job so long after its end")
 }
 
-// replicated is the spec of the kinds that keep their roles in a map.
+// replicated is the spec of the kinds that have their roles in a map.
 func (s *submission) replicated(f *form, field string) map[string]any {
 	groups := map[string]any{}
 	for i := range f.roles {
