@@ -50,7 +50,7 @@ const Active = "Active"
 const (
 	ReasonReady        = "Ready"
 	ReasonInvalid      = "Invalid"      // the message names every path and expression that is wrong
-	ReasonNotInstalled = "NotInstalled" // the kind's CRD is not there; it wakes with it
+	ReasonNotInstalled = "NotInstalled" // the kind's CRD is not installed; nothing has to be restarted when it is
 	ReasonForbidden    = "Forbidden"    // elastic-queue may not watch and change objects of the kind
 	ReasonTaken        = "Taken"        // another description of the same kind is in use
 )
@@ -62,7 +62,7 @@ type JobKindStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// JobKindSpec says all there is to say about a kind of job.
+// JobKindSpec describes a kind of job.
 //
 // A path is field names with dots between them, from the object's root:
 // "spec.template". A name may end in [*], which stands for every element of a
@@ -86,8 +86,8 @@ type JobKindSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	Resource string `json:"resource"`
 
-	// Suspend is the path of the boolean that holds a job back. A kind without
-	// one is held by gating its pods: see Pods.
+	// Suspend is the path of the boolean that suspends a job. The pods of a kind
+	// without one are gated instead: see Pods.
 	Suspend string `json:"suspend,omitempty"`
 	// ClearOnStop are status fields to remove when a job is stopped, where its
 	// own API would otherwise not let its templates be restored.
@@ -102,17 +102,17 @@ type JobKindSpec struct {
 	// Skip is an expression for jobs that are not to be queued.
 	Skip string `json:"skip,omitempty"`
 
-	// Succeeded and Failed are expressions that become true when a job ends; one
-	// with neither never ends by itself, as a service does. Message is its own
-	// word about it.
+	// Succeeded and Failed are expressions that become true when a job ends; a
+	// kind with neither never ends by itself, like a service. Message is an
+	// expression for the job's own message about its end.
 	Succeeded string `json:"succeeded,omitempty"`
 	Failed    string `json:"failed,omitempty"`
 	Message   string `json:"message,omitempty"`
 	// Ready is an expression: all pods are up or done. It also sees "pods", the
 	// number of pods admitted.
 	Ready string `json:"ready,omitempty"`
-	// Active is an expression: pods may still be running. A stopped job gives its
-	// quota back when it turns false.
+	// Active is an expression: pods may still be running. The quota of a stopped
+	// job is released when it turns false.
 	Active string `json:"active,omitempty"`
 
 	// Elastic kinds may be scaled while they run, if the job says so with the
@@ -121,22 +121,22 @@ type JobKindSpec struct {
 
 	// ManagedBy is the path of the field that hands a job to another controller,
 	// and Sync are the paths copied back from the cluster that runs it.
-	// ManagedByDefault is what stands there, if something does, where the kind's
-	// own operator runs the job. SyncGrows are paths of numbers that never become
-	// less, also when the job begins anew in another cluster.
+	// ManagedByDefault is the field's value, if it has one, where the kind's own
+	// operator runs the job. SyncGrows are paths of numbers that never become
+	// smaller, even when the job starts again in another cluster.
 	ManagedBy        string   `json:"managedBy,omitempty"`
 	ManagedByDefault string   `json:"managedByDefault,omitempty"`
 	Sync             []string `json:"sync,omitempty"`
 	SyncGrows        []string `json:"syncGrows,omitempty"`
 	// Forward are paths in the spec that may change while another cluster runs the
-	// job: what stands there is taken over.
+	// job: their values are copied to that cluster.
 	Forward []string `json:"forward,omitempty"`
 
-	// Pods says how the pods of a kind without Suspend are found and held.
+	// Pods says how the pods of a kind without Suspend are found and gated.
 	Pods *GatedPods `json:"pods,omitempty"`
 }
 
-// PodSet says where a job keeps a pod template, and how many pods it makes of it.
+// PodSet says where in a job a pod template is, and how many pods are made from it.
 type PodSet struct {
 	// Name of the pod set. With Each it is the map's key or the field NameFrom of
 	// the element.
@@ -146,19 +146,18 @@ type PodSet struct {
 	Each     string   `json:"each,omitempty"`
 	NameFrom string   `json:"nameFrom,omitempty"`
 	Order    []string `json:"order,omitempty"`
-	// When is an expression: whether the pod set is there.
+	// When is an expression: whether the job has the pod set.
 	When string `json:"when,omitempty"`
 
 	// Template is the path of the pod template.
 	Template string `json:"template,omitempty"`
-	// Pod is an expression for the pod template where the object has none: it is
-	// what its operator would make.
+	// Pod is an expression for the pod template where the object has none: the one
+	// its operator would make.
 	Pod string `json:"pod,omitempty"`
 	// Sidecars is an expression for containers the operator adds to each pod, so
 	// that they are counted.
 	Sidecars string `json:"sidecars,omitempty"`
-	// Inject are paths for kinds that keep these fields elsewhere than in the
-	// template.
+	// Inject are paths for kinds that have these fields outside of the template.
 	Inject *Inject `json:"inject,omitempty"`
 
 	// Count is an expression for the number of pods; one, where absent.
@@ -167,7 +166,8 @@ type PodSet struct {
 	// is then where the number is written.
 	MinCount string     `json:"minCount,omitempty"`
 	SetCount []SetCount `json:"setCount,omitempty"`
-	// Reclaimable is an expression for the number of pods that are done for good.
+	// Reclaimable is an expression for the number of pods that have finished for
+	// good.
 	Reclaimable string `json:"reclaimable,omitempty"`
 
 	// PodIndexLabel is the label that numbers the pods of the set; SubGroup says
@@ -186,7 +186,7 @@ type SubGroup struct {
 // SetCount is a place the number of pods is written to.
 type SetCount struct {
 	Path string `json:"path"`
-	// When is an expression: whether it is.
+	// When is an expression: whether it is written there.
 	When string `json:"when,omitempty"`
 }
 
@@ -196,20 +196,20 @@ type Inject struct {
 	Annotations  string `json:"annotations,omitempty"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
 	Tolerations  string `json:"tolerations,omitempty"`
-	// Instead are paths of fields that the ones above take the place of, where the
-	// kind's API does not allow both.
+	// Instead are paths of fields that the ones above replace, where the kind's API
+	// does not allow both.
 	Instead []string `json:"instead,omitempty"`
 }
 
-// GatedPods says how the pods of a kind that cannot be suspended are marked.
+// GatedPods says how the pods of a kind that cannot be suspended are labelled.
 // Each pod is a job of its own, unless Group makes one of several.
 type GatedPods struct {
-	// Labels and Annotations are the paths of maps that reach the pods: the queue
-	// name, the priority class and the kind are written there.
+	// Labels and Annotations are the paths of maps that the operator copies to the
+	// pods: the queue name, the priority class and the kind are written there.
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
-	// Group makes one job of several pods. How many, and what they ask for, is
-	// what PodSets say of the object.
+	// Group makes one job of several pods. PodSets say how many there are, and what
+	// they request.
 	Group *PodGroup `json:"group,omitempty"`
 }
 
@@ -217,7 +217,7 @@ type GatedPods struct {
 type PodGroup struct {
 	// Object is the name of the object the pod belongs to.
 	Object string `json:"object"`
-	// Key tells apart groups of one object.
+	// Key distinguishes the groups of one object.
 	Key string `json:"key,omitempty"`
 	// PodSet is the name of the pod set the pod belongs to; the first, where absent.
 	PodSet string `json:"podSet,omitempty"`
