@@ -18,7 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// newJob is a Job that no controller of Kubernetes' looks at: only the queue.
+// newJob is a Job that no controller of Kubernetes acts on: only the queue.
 func newJob(a *arena, name string, pods int32) *batchv1.Job {
 	job := sandbox.Job(a.namespace, name, "main", pods, "1")
 	job.Spec.ManagedBy = ptr.To("example.com/conformance")
@@ -75,7 +75,7 @@ func TestQueueNames(t *testing.T) {
 		return nil
 	})
 
-	// What a queued job makes is part of it, default or not.
+	// An object that a queued job creates is part of it, default queue or not.
 	child := newJob(a, "child", 1)
 	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(old, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	cluster.Make(t, child)
@@ -147,7 +147,7 @@ func TestPartialAdmission(t *testing.T) {
 		}
 		return running(job)
 	})
-	// It is what it was when it is stopped.
+	// When it is stopped its templates are restored.
 	a.intruder(t)
 	waitJob(t, job, "it asks for all its pods again", func(job *batchv1.Job) error {
 		if *job.Spec.Parallelism != 12 || !*job.Spec.Suspend {
@@ -203,7 +203,7 @@ func TestPrebuiltWorkload(t *testing.T) {
 		t.Fatalf("the prebuilt workload's owners are %v", prebuilt.OwnerReferences)
 	}
 
-	// One that describes another job is finished as out of sync.
+	// A prebuilt workload that does not match its job is finished as out of sync.
 	other := newJob(a, "other", 5)
 	other.Labels[kinds.PrebuiltLabel] = "unlike"
 	cluster.Make(t, other)
@@ -217,8 +217,8 @@ func TestPrebuiltWorkload(t *testing.T) {
 	}
 }
 
-// TestChangedSize: a running job whose pods become more is queued anew, unless
-// it may grow while it runs.
+// TestChangedSize: a running job that gets more pods is requeued, unless it may grow
+// while it runs.
 func TestChangedSize(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -260,8 +260,8 @@ func TestChangedSize(t *testing.T) {
 	})
 }
 
-// A job that runs cannot leave its queue, where nobody could stop it any more;
-// one that waits can, and nothing waits on for it.
+// A running job cannot leave its queue, where nobody could stop it any more; a
+// suspended one can, and its workload is deleted.
 func TestLeavingAQueue(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

@@ -28,7 +28,7 @@ func TestOwnerChain(t *testing.T) {
 	a := newArena(t)
 	objects := samples(t, "trainjob")
 	runtime, train := objects[0], objects[len(objects)-1]
-	runtime.SetName(a.namespace) // the sample's own is another test's
+	runtime.SetName(a.namespace) // the sample's own name is in use by another test
 	if err := unstructured.SetNestedField(train.Object, a.namespace, "spec", "runtimeRef", "name"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func TestOwnerChain(t *testing.T) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		t.Error("the pod waits once more")
 	}
-	// Another job that came later has its workload: had those above got one, it
-	// would be there by now.
+	// A job that was created later has its workload: had those above got one, it would
+	// exist by now.
 	last := newJob(a, "last", 1)
 	cluster.Make(t, last)
 	cluster.WorkloadOf(t, last)
@@ -75,8 +75,8 @@ func TestOwnerChain(t *testing.T) {
 	}
 }
 
-// TestPodSetUpdates: what an admission check asks for is added to the pods, and
-// goes when the job is stopped.
+// TestPodSetUpdates: the updates of an admission check are added to the pods, and
+// removed when the job is stopped.
 func TestPodSetUpdates(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -168,8 +168,8 @@ func TestPodGroupFastAdmission(t *testing.T) {
 	a.waitCards(t, 2)
 }
 
-// TestPodGroupThatIsNotRetried: with a pod that says so, the group ends with its
-// last pod, in failure.
+// TestPodGroupThatIsNotRetried: with a pod that must not be retried, the group ends
+// with its last pod, in failure.
 func TestPodGroupThatIsNotRetried(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -189,8 +189,8 @@ func TestPodGroupThatIsNotRetried(t *testing.T) {
 	waitUsageZero(t, a)
 }
 
-// TestRedisCleanup: while KubeRay still keeps a deleted RayService, to have what
-// it left in Redis removed by a Job, its quota is held and that Job may run.
+// TestRedisCleanup: while KubeRay has a Job clean up Redis for a deleted RayService,
+// the quota stays reserved and that Job may run.
 func TestRedisCleanup(t *testing.T) {
 	t.Parallel()
 	if err := installed(); err != nil {
@@ -226,7 +226,7 @@ func TestRedisCleanup(t *testing.T) {
 		return nil
 	})
 	if err := cluster.Get(t.Context(), clientKey(wl), wl); err != nil || wl.Status.Admission == nil || wl.DeletionTimestamp != nil {
-		t.Errorf("its quota is not held: %v, %s", err, describe(wl))
+		t.Errorf("its quota is not reserved: %v, %s", err, describe(wl))
 	}
 
 	for _, obj := range []client.Object{ray, service} {

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	leftAlone = "example.com/left-alone" // a label of namespaces that take no part
-	teamLabel = "example.com/team"       // a label that workloads take over
+	leftAlone = "example.com/left-alone" // a label of namespaces that are not managed
+	teamLabel = "example.com/team"       // a label that is copied to workloads
 )
 
 // configure is the configuration all tests here run with: beside the defaults,
@@ -80,15 +80,15 @@ func queueLog(t *testing.T) string {
 	return string(data)
 }
 
-// queueStarts is how often elastic-queue was started: a busy machine can cost it
+// queueStarts is how often elastic-queue was started: on a busy computer it can lose
 // its lease.
 func queueStarts(t *testing.T) int {
 	t.Helper()
 	return strings.Count(queueLog(t), "msg=starting program=elastic-queue")
 }
 
-// TestConfiguredKind: a kind declared in the configuration file sleeps until
-// its CRD is there, wakes without a restart, and has made no noise until then.
+// TestConfiguredKind: a kind declared in the configuration file is queued once its
+// CRD is installed, without a restart, and logs nothing until then.
 func TestConfiguredKind(t *testing.T) {
 	starts := queueStarts(t)
 	sample := ferries(t, samples(t, "declared/train"))[0]
@@ -137,8 +137,8 @@ func TestConfiguredKind(t *testing.T) {
 	}
 }
 
-// TestNamespacesThatTakeNoPart: jobs there are left alone, whatever they say.
-func TestNamespacesThatTakeNoPart(t *testing.T) {
+// TestNamespacesThatAreNotManaged: jobs there are left alone, even with a queue name.
+func TestNamespacesThatAreNotManaged(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "alone-", Labels: map[string]string{leftAlone: "true"}}}
@@ -165,7 +165,7 @@ func TestNamespacesThatTakeNoPart(t *testing.T) {
 	}
 }
 
-// TestLabelsToCopy: workloads are found by the labels of their jobs.
+// TestLabelsToCopy: workloads can be found by the labels of their jobs.
 func TestLabelsToCopy(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

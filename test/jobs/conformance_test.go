@@ -14,13 +14,13 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// life is what an operator would write into a job's status as it goes through
-// its life, and what the workload must say of its pods.
+// life is what an operator would write into a job's status in the course of its
+// life, and the pod sets its workload must have.
 type life struct {
 	sample  string
 	suspend string
 	podSets string
-	// running: all pods are up. stopped: suspended, nothing runs. done: it ended well.
+	// running: all pods are up. stopped: suspended, nothing runs. done: it succeeded.
 	running, stopped, done string
 	// service: it never ends.
 	service bool
@@ -45,7 +45,7 @@ var lives = []life{
 		done: `{startTime: "2026-01-01T00:00:00Z", completionTime: "2026-01-01T00:01:00Z", succeeded: 3, uncountedTerminatedPods: {}, conditions: [
 			{type: SuccessCriteriaMet, status: "True", lastTransitionTime: "2026-01-01T00:01:00Z"},
 			{type: Complete, status: "True", message: trained, lastTransitionTime: "2026-01-01T00:01:00Z"}]}`,
-		// The sandbox runs the real Job controller; this one is ours to play.
+		// The sandbox runs the real Job controller; managedBy leaves this Job to the test.
 		adjust: func(job *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(job.Object, "example.com/conformance", "spec", "managedBy")
 		},
@@ -153,13 +153,13 @@ func (l life) live(t *testing.T) {
 		t.Fatalf("the workload's pod sets are %q, want %q", got, l.podSets)
 	}
 
-	// It starts, with what the flavor asks of its pods.
+	// It starts, with the flavor's node labels and tolerations on its pods.
 	a.open(t)
 	l.waitStarted(t, job, len(wl.Spec.PodSets))
 	setStatus(t, job, l.running)
 	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
 
-	// It makes room for a better one, but not before its pods are gone.
+	// It is preempted, and releases its quota only when its pods are gone.
 	intruder := a.intruder(t)
 	waitCondition(t, wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
 	sandbox.Eventually(t, "it is suspended", func(ctx context.Context) error {
@@ -181,19 +181,19 @@ func (l life) live(t *testing.T) {
 	if n := marks(now.Object["spec"]); n != 0 {
 		t.Fatalf("%d places still carry what the admission added", n)
 	}
-	if l.sample != "rayjob" && l.sample != "sparkapplication" { // these get explicit what was implicit
+	if l.sample != "rayjob" && l.sample != "sparkapplication" { // implicit fields of these become explicit
 		if diff := difference(asWritten.Object["spec"], now.Object["spec"]); diff != "" {
 			t.Fatalf("its spec is not as the user wrote it: %s", diff)
 		}
 	}
 
-	// It comes again when the other is gone.
+	// It is admitted again when the preemptor is gone.
 	if err := cluster.Delete(t.Context(), intruder); err != nil {
 		t.Fatal(err)
 	}
 	l.waitStarted(t, job, len(wl.Spec.PodSets))
 
-	// It ends, and its quota is free.
+	// It ends, and its quota is released.
 	if l.service {
 		if err := cluster.Delete(t.Context(), job); err != nil {
 			t.Fatal(err)

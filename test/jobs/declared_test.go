@@ -20,9 +20,9 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// TestDeclaredKind: a company's own kind, described in YAML alone, goes through
-// the same life; before it is installed it sleeps, and when it is no longer
-// declared it is left alone.
+// TestDeclaredKind: a company's own kind, described in YAML alone, goes through the
+// same life; it is not queued before its CRD is installed, nor when it is no longer
+// declared.
 func TestDeclaredKind(t *testing.T) {
 	described := samples(t, "declared/jobkind")
 	kind := &jobsv1alpha1.JobKind{}
@@ -38,7 +38,7 @@ func TestDeclaredKind(t *testing.T) {
 	cluster.Make(t, described[1])
 	waitKind(t, kind, jobsv1alpha1.ReasonReady, "")
 
-	// A mistake in it is told with its path, and does no harm to others.
+	// A mistake in it is reported with its path, and does not affect other kinds.
 	broken := kind.DeepCopy()
 	broken.Spec.Suspend, broken.Spec.Ready = "spec.pausd", "object.status.rding > 0"
 	before := kind.DeepCopy()
@@ -89,7 +89,7 @@ func TestDeclaredKind(t *testing.T) {
 	})
 }
 
-// waitKind waits until a JobKind says why it is or is not in use.
+// waitKind waits until a JobKind reports why it is or is not in use.
 func waitKind(t *testing.T, kind *jobsv1alpha1.JobKind, reason, message string) string {
 	t.Helper()
 	var found *metav1.Condition
@@ -107,7 +107,7 @@ func waitKind(t *testing.T, kind *jobsv1alpha1.JobKind, reason, message string) 
 }
 
 // TestMPIJobV1: a cluster has the MPI operator's MPIJob or the training
-// operator's. When one CRD takes the other's place, so does its row.
+// operator's. When one CRD replaces the other, so does its row.
 func TestMPIJobV1(t *testing.T) {
 	if err := installed(); err != nil {
 		t.Fatal(err)

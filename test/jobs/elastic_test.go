@@ -24,11 +24,11 @@ import (
 type elasticLife struct {
 	sample string
 	one    int // pods that one step of scale adds
-	// suspend is where the flag is; spec.suspend where it is not said.
+	// suspend is where the flag is; spec.suspend by default.
 	suspend []string
 	running string
 	scale   func(job *unstructured.Unstructured, to int64) error
-	// template is where the pods that come and go have theirs; empty where the
+	// template is the path of the template of the pods that are scaled; empty where the
 	// sandbox has the operator.
 	template func(job *unstructured.Unstructured) map[string]any
 }
@@ -49,7 +49,7 @@ func element(job *unstructured.Unstructured, at int, fields []string, list ...st
 	return found
 }
 
-// elasticTrain is a declared kind that says it is elastic.
+// elasticTrain is a declared kind with elastic set.
 var elasticTrain = elasticLife{
 	sample: "declared/train", one: 1, running: `{riding: 3}`, suspend: []string{"spec", "paused"},
 	scale: func(job *unstructured.Unstructured, to int64) error {
@@ -102,8 +102,8 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-// live: a job grows when there is quota for it, and its additional pods wait
-// until then; it shrinks at once; at no time is anything counted twice.
+// live: a job grows when there is quota for it, and its additional pods are gated
+// until then; it shrinks at once; no quota is ever counted twice.
 func (l elasticLife) live(t *testing.T) {
 	a := newArena(t)
 	a.open(t)
@@ -115,7 +115,7 @@ func (l elasticLife) live(t *testing.T) {
 	if err := l.scale(job, 2); err != nil {
 		t.Fatal(err)
 	}
-	if l.template == nil { // a Job whose pods run for as long as they are wanted
+	if l.template == nil { // a Job with pods that run until they are deleted
 		for _, set := range []struct {
 			value any
 			path  []string
@@ -152,8 +152,8 @@ func (l elasticLife) live(t *testing.T) {
 	waitGrown(t, a, 2*l.one, 0)
 	a.waitCards(t, 2*l.one)
 
-	// Another takes the rest: growing has to wait, and the pods that are there
-	// already wait with it. What runs runs on.
+	// Another workload takes the rest: the job cannot grow yet, and its additional pods stay
+	// gated. The running pods continue.
 	other := a.ballast(t, 8-2*l.one)
 	waitCondition(t, other, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	l.resize(t, job, 3)
@@ -163,7 +163,7 @@ func (l elasticLife) live(t *testing.T) {
 	waitCondition(t, second, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	a.waitCards(t, 8)
 
-	// There is room: the new workload takes the old one's place.
+	// There is free quota: the new workload replaces the old one.
 	if err := cluster.Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func (l elasticLife) live(t *testing.T) {
 	waitGrown(t, a, 3*l.one, 0)
 	a.waitCards(t, 3*l.one)
 
-	// It shrinks, and what it gave back it must ask for again.
+	// It shrinks, and must request the released quota again.
 	l.resize(t, job, 1)
 	l.play(t, a, job, 1)
 	a.waitCards(t, l.one)
@@ -198,7 +198,7 @@ func (l elasticLife) live(t *testing.T) {
 		t.Fatal("it was stopped on the way")
 	}
 
-	// It is as any other when it has to make room.
+	// It is preempted like any other job.
 	intruder := a.intruder(t)
 	waitCondition(t, third, kueue.WorkloadEvicted, metav1.ConditionTrue)
 	if err := cluster.Delete(t.Context(), intruder); err != nil {
@@ -220,7 +220,7 @@ func (l elasticLife) resize(t *testing.T, job *unstructured.Unstructured, to int
 	})
 }
 
-// play keeps as many pods as the job's operator would.
+// play creates and deletes pods as the job's operator would.
 func (l elasticLife) play(t *testing.T, a *arena, job *unstructured.Unstructured, size int) {
 	t.Helper()
 	if l.template == nil {
@@ -247,7 +247,7 @@ func (l elasticLife) play(t *testing.T, a *arena, job *unstructured.Unstructured
 	}
 }
 
-// waitGrown waits until so many pods may run, and so many wait for quota.
+// waitGrown waits until so many pods may run, and so many are gated.
 func waitGrown(t *testing.T, a *arena, free, waiting int) {
 	t.Helper()
 	sandbox.Eventually(t, fmt.Sprintf("%d pods may run, %d wait", free, waiting), func(ctx context.Context) error {
@@ -268,7 +268,7 @@ func waitGrown(t *testing.T, a *arena, free, waiting int) {
 	})
 }
 
-// waitCards waits until the queue says that so many cards are taken.
+// waitCards waits until the queue reports so many cards in use.
 func (a *arena) waitCards(t *testing.T, want int) {
 	t.Helper()
 	sandbox.Eventually(t, fmt.Sprintf("%d cards are taken", want), func(ctx context.Context) error {
@@ -287,7 +287,7 @@ func (a *arena) waitCards(t *testing.T, want int) {
 	})
 }
 
-// ballast takes cards, and nothing else.
+// ballast uses cards and does nothing else.
 func (a *arena) ballast(t *testing.T, cards int) *kueue.Workload {
 	t.Helper()
 	wl := &kueue.Workload{
@@ -304,7 +304,7 @@ func (a *arena) ballast(t *testing.T, cards int) *kueue.Workload {
 	return wl
 }
 
-// successor is the workload that is to take another's place.
+// successor is the workload slice that is to replace another workload.
 func (a *arena) successor(t *testing.T, old *kueue.Workload) *kueue.Workload {
 	t.Helper()
 	var found *kueue.Workload

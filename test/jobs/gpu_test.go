@@ -37,8 +37,8 @@ func shares(t *testing.T, cores string) string {
 	return ns
 }
 
-// sharing is a Job of pods that run until they are stopped and ask for nothing
-// but what is said.
+// sharing is a Job of pods that run until they are stopped and request only what is
+// given.
 func sharing(ns, name string, pods int32, asks corev1.ResourceList) *batchv1.Job {
 	job := sandbox.Job(ns, name, "main", pods, "0")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
@@ -92,7 +92,7 @@ func TestGPUShares(t *testing.T) {
 		t.Errorf("%d pods", len(pods.Items))
 	}
 
-	// What does not fit beside it waits.
+	// A job that does not fit beside it waits.
 	more := sharing(ns, "more", 1, corev1.ResourceList{egpu.ResourceCore: resource.MustParse("20")})
 	cluster.Make(t, more)
 	waiting := waitCondition(t, cluster.WorkloadOf(t, more), kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
@@ -101,7 +101,7 @@ func TestGPUShares(t *testing.T) {
 	}
 }
 
-// TestClaims: a job whose pods use a claim counts with what the claim asks for,
+// TestClaims: a job with pods that use a claim counts with what the claim requests,
 // once for all of them, and once for all jobs that share it.
 func TestClaims(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func TestClaims(t *testing.T) {
 	waitCondition(t, cluster.WorkloadOf(t, second), kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	waitReserved(t, ns, egpu.ResourceCore, 60)
 
-	// As long as one of them runs, what the claim has is not another's.
+	// As long as one of them runs, no other job gets the claim's quota.
 	if err := cluster.Delete(t.Context(), first, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}

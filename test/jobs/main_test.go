@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// installed brings the CRDs in, long after elastic-queue was started: its kinds
-// were asleep, and must wake.
+// installed applies the CRDs long after elastic-queue was started: their kinds must be
+// queued without a restart.
 var installed = sync.OnceValue(func() error {
 	objects, err := crds.All()
 	if err != nil {
@@ -60,7 +60,7 @@ var installed = sync.OnceValue(func() error {
 // install applies CRDs and waits until they are served.
 func install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		unstructured.RemoveNestedField(object.Object, "spec", "conversion") // its webhook is not here
+		unstructured.RemoveNestedField(object.Object, "spec", "conversion") // its webhook does not run here
 		unstructured.RemoveNestedField(object.Object, "status")
 		if err := cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 			return fmt.Errorf("%s: %w", object.GetName(), err)
@@ -119,7 +119,7 @@ type arena struct {
 	queue     *kueue.ClusterQueue
 }
 
-// newArena makes a queue that holds everything back until it is opened.
+// newArena makes a queue that is stopped until it is opened.
 func newArena(t *testing.T) *arena {
 	t.Helper()
 	ns := cluster.Namespace(t)
@@ -139,8 +139,8 @@ func newArena(t *testing.T) *arena {
 	return &arena{ns, queue}
 }
 
-// emptyOut waits until nothing is queued in a namespace any more, so that its
-// queue is not taken from under a workload.
+// emptyOut waits until nothing is queued in a namespace any more, so that no workload
+// loses its queue.
 func emptyOut(t *testing.T, ns string) {
 	ctx := context.Background()
 	err := poll(ctx, func(ctx context.Context) error {
@@ -173,7 +173,7 @@ func (a *arena) open(t *testing.T) {
 	}
 }
 
-// require has workloads pass an admission check.
+// require adds an admission check to the queue.
 func (a *arena) require(t *testing.T, check string) {
 	t.Helper()
 	before := a.queue.DeepCopy()
@@ -185,7 +185,7 @@ func (a *arena) require(t *testing.T, check string) {
 	}
 }
 
-// intruder takes all there is, from anyone.
+// intruder takes all quota and preempts everyone.
 func (a *arena) intruder(t *testing.T) *kueue.Workload {
 	t.Helper()
 	wl := &kueue.Workload{
@@ -204,7 +204,7 @@ func (a *arena) intruder(t *testing.T) *kueue.Workload {
 	return wl
 }
 
-// fetch reads an object anew.
+// fetch reads an object again.
 func fetch(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	now := &unstructured.Unstructured{}
 	now.SetGroupVersionKind(like.GroupVersionKind())
@@ -220,7 +220,7 @@ func marks(object any) int {
 	return strings.Count(string(data), mark)
 }
 
-// waitCondition waits until a workload's condition is so.
+// waitCondition waits until a workload's condition has the status.
 func waitCondition(t *testing.T, wl *kueue.Workload, name string, want metav1.ConditionStatus) *metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition

@@ -22,7 +22,7 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// gatedLife is a kind without a suspend flag: its pods are held by a gate.
+// gatedLife is a kind without a suspend flag: its pods are gated.
 type gatedLife struct {
 	sample string
 	pods   int
@@ -35,7 +35,7 @@ type gatedLife struct {
 
 var gatedLives = []gatedLife{
 	{sample: "deployment", pods: 2, workloads: []string{"main:1", "main:1"}},
-	{sample: "statefulset", pods: 1, workloads: []string{"main:2"}}, // the second comes when the first is up
+	{sample: "statefulset", pods: 1, workloads: []string{"main:2"}}, // the second is created when the first is up
 	{sample: "leaderworkerset", pods: 3, workloads: []string{"leader:1 worker:2"}, operator: playLeaderWorkerSet},
 	{sample: "notebook", pods: 1, workloads: []string{"main:1"}, operator: playNotebook},
 	{sample: "inferenceservice", pods: 1, workloads: []string{"main:1"}, operator: playWith("predictor", []string{"spec", "predictor"})},
@@ -74,7 +74,7 @@ func (l gatedLife) live(t *testing.T) {
 	waitPods(t, a, l.pods, func(pod *corev1.Pod) error { return wantGate(pod, true) })
 	sandbox.Eventually(t, "its workloads", func(ctx context.Context) error { return a.wantWorkloads(ctx, l.workloads) })
 
-	// They start, with what the flavor asks of them.
+	// They start, with the flavor's node labels and tolerations.
 	a.open(t)
 	started := func(pod *corev1.Pod) error {
 		if marks(pod.Spec.Tolerations) != 1 {
@@ -84,27 +84,27 @@ func (l gatedLife) live(t *testing.T) {
 	}
 	old := waitPods(t, a, l.pods, started)
 
-	// They make room: what ran is deleted, and what replaces it waits.
+	// They are preempted: running pods are deleted, and their replacements are gated.
 	intruder := a.intruder(t)
 	sandbox.Eventually(t, "the pods that ran are gone", func(ctx context.Context) error { return a.wantGone(ctx, old) })
 	waitCondition(t, intruder, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	play()
 	waitPods(t, a, l.pods, func(pod *corev1.Pod) error { return wantGate(pod, true) })
 
-	// They come again when the other is gone.
+	// They are admitted again when the preemptor is gone.
 	if err := cluster.Delete(t.Context(), intruder); err != nil {
 		t.Fatal(err)
 	}
 	waitPods(t, a, l.pods, started)
 
-	// They go with their object, and the quota is free.
+	// They are deleted with their object, and the quota is released.
 	if err := cluster.Delete(t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
 		t.Fatal(err)
 	}
 	waitUsageZero(t, a)
 }
 
-// pods are those of the arena that live.
+// pods are the arena's pods that have not ended.
 func (a *arena) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := cluster.List(ctx, list, client.InNamespace(a.namespace))
@@ -277,7 +277,7 @@ func TestPod(t *testing.T) {
 // endPod lets a simulated pod end.
 func endPod(t *testing.T, pod *corev1.Pod, after string) {
 	t.Helper()
-	sandbox.Eventually(t, "the pod can be told to end", func(ctx context.Context) error {
+	sandbox.Eventually(t, "the pod can be ended", func(ctx context.Context) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
@@ -290,7 +290,7 @@ func endPod(t *testing.T, pod *corev1.Pod, after string) {
 }
 
 // TestPodGroup: a group is admitted as one, a failed pod is replaced, too many
-// are deleted, and the group ends when all have.
+// are deleted, and the group ends when all pods have.
 func TestPodGroup(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -315,7 +315,7 @@ func TestPodGroup(t *testing.T) {
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "sample-group"}}
 	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
 
-	// One fails; its replacement is started without waiting in line.
+	// One fails; its replacement is started at once.
 	endPod(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: failing.GetName()}}, "0s")
 	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionFalse)
 	replacement := objects[1].DeepCopy()
@@ -323,7 +323,7 @@ func TestPodGroup(t *testing.T) {
 	cluster.Make(t, replacement)
 	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
 
-	// One too many goes.
+	// An excess pod is deleted.
 	surplus := objects[1].DeepCopy()
 	surplus.SetName("sample-group-2")
 	cluster.Make(t, surplus)
@@ -345,8 +345,8 @@ func TestPodGroup(t *testing.T) {
 	waitUsageZero(t, a)
 }
 
-// A group that has the name of another job's workload gets nothing of it, and
-// leaves nothing behind.
+// A group that has the name of another job's workload does not use it, and leaves
+// nothing behind.
 func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -360,7 +360,7 @@ func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 		Annotations: map[string]string{kinds.GroupTotal: "1"},
 	}, Spec: job.Spec.Template.Spec}
 	cluster.Make(t, pod)
-	sandbox.Eventually(t, "it is told why it waits", func(ctx context.Context) error {
+	sandbox.Eventually(t, "it gets an event with the reason", func(ctx context.Context) error {
 		events := &eventsv1.EventList{}
 		if err := cluster.List(ctx, events, client.InNamespace(a.namespace)); err != nil {
 			return err
@@ -387,8 +387,8 @@ func TestPodGroupWithTheNameOfAnother(t *testing.T) {
 	}
 }
 
-// TestGoingPod: a pod that makes room gives its quota back when it has stopped,
-// though something else still keeps it there, and does not stand in line again.
+// TestGoingPod: a preempted pod releases its quota when it has stopped, although a
+// finalizer holds the object, and is not requeued.
 func TestGoingPod(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -396,7 +396,7 @@ func TestGoingPod(t *testing.T) {
 	object := samples(t, "pod")[0]
 	object.SetNamespace(a.namespace)
 	object.SetAnnotations(map[string]string{sandbox.RunFor: "forever"})
-	object.SetFinalizers([]string{"example.com/keep"})
+	object.SetFinalizers([]string{"example.com/hold"})
 	cluster.Make(t, object)
 	pod := waitPods(t, a, 1, func(pod *corev1.Pod) error { return wantGate(pod, false) })[0]
 	wl := cluster.WorkloadOf(t, &pod)
@@ -409,7 +409,7 @@ func TestGoingPod(t *testing.T) {
 		t.Errorf("Requeued is %+v", again)
 	}
 
-	// The room is for whoever comes next.
+	// The next workload gets the quota.
 	if err := cluster.Delete(t.Context(), intruder); err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +423,7 @@ func TestGoingPod(t *testing.T) {
 		t.Errorf("it was admitted again: %s", describe(wl))
 	}
 
-	// It goes with its pod.
+	// The workload is deleted with its pod.
 	if err := cluster.Patch(t.Context(), &pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}

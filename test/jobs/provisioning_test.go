@@ -20,10 +20,10 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// TestProvisionedPodSets: the pods of a job with several pod sets are asked for
-// by one template, and all of them say which request they use. With the gate
-// CleanupProvisioningRequestsOnEviction off, as it is here, an evicted workload
-// keeps its request, and with it its nodes.
+// TestProvisionedPodSets: the pods of a job with several pod sets are requested by one
+// template, and all of them name the request they use. With the gate
+// CleanupProvisioningRequestsOnEviction off, as here, an evicted workload retains its
+// request, and with it its nodes.
 func TestProvisionedPodSets(t *testing.T) {
 	if err := installed(); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestProvisionedPodSets(t *testing.T) {
 	active(false)
 	waitCondition(t, wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	active(true)
-	waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue) // though nobody provisions anything anew
+	waitCondition(t, wl, kueue.WorkloadAdmitted, metav1.ConditionTrue) // although nothing is provisioned again
 	started("it is started on the nodes it had")
 	now := &provisioning.ProvisioningRequest{}
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(request), now); err != nil || now.UID != request.UID {

@@ -22,8 +22,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// swapped is a job that was started and then preempted, and says that it is to be swapped. The test is the agent of its pods'
-// nodes; test/agent has the real one.
+// swapped is a job with the swap annotation that was started and then preempted. The test is the agent of its
+// pods' nodes; test/agent has the real one.
 type swapped struct {
 	*arena
 	wl       *kueue.Workload
@@ -35,22 +35,22 @@ func preempt(t *testing.T, a *arena, wl *kueue.Workload, pods int) *swapped {
 	t.Helper()
 	waitCondition(t, wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
 	s := &swapped{arena: a, wl: wl, intruder: a.intruder(t)}
-	s.pods = s.told(t, pods, egpu.SwapOut)
+	s.pods = s.asked(t, pods, egpu.SwapOut)
 	return s
 }
 
-// told waits until the pods were told where to be.
-func (s *swapped) told(t *testing.T, pods int, where string) []corev1.Pod {
+// asked waits until the pods are asked to move.
+func (s *swapped) asked(t *testing.T, pods int, where string) []corev1.Pod {
 	t.Helper()
 	return waitPods(t, s.arena, pods, func(pod *corev1.Pod) error {
 		if got := pod.Annotations[egpu.SwapAnnotation]; got != where {
-			return fmt.Errorf("pod %s was told %q", pod.Name, got)
+			return fmt.Errorf("pod %s was asked %q", pod.Name, got)
 		}
 		return nil
 	})
 }
 
-// report writes what the agent of a pod's node would.
+// report writes what the agent of a pod's node would write.
 func (s *swapped) report(t *testing.T, pod *corev1.Pod, out bool, reason string) {
 	t.Helper()
 	sandbox.Eventually(t, "the agent reports", func(ctx context.Context) error {
@@ -69,7 +69,7 @@ func (s *swapped) report(t *testing.T, pod *corev1.Pod, out bool, reason string)
 	})
 }
 
-// quota says whether the workload holds some now.
+// quota: the workload has quota reserved.
 func (s *swapped) quota(t *testing.T) bool {
 	t.Helper()
 	now := &kueue.Workload{}
@@ -79,7 +79,7 @@ func (s *swapped) quota(t *testing.T) bool {
 	return now.Status.Admission != nil
 }
 
-// out has all pods moved out, one after the other: the last one makes the eviction complete.
+// out moves all pods out, one after the other: the last one completes the eviction.
 func (s *swapped) out(t *testing.T) {
 	t.Helper()
 	for i := range s.pods {
@@ -92,7 +92,7 @@ func (s *swapped) out(t *testing.T) {
 	waitCondition(t, s.intruder, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 }
 
-// leave has the intruder go, so that the job is admitted again.
+// leave deletes the intruder, so that the job is admitted again.
 func (s *swapped) leave(t *testing.T) {
 	t.Helper()
 	if err := cluster.Delete(t.Context(), s.intruder); err != nil {
@@ -126,7 +126,7 @@ func (s *swapped) same(t *testing.T) {
 	}
 }
 
-// swapping is a Job of two pods that is to be swapped.
+// swapping is a Job of two pods with the swap annotation.
 func swapping(t *testing.T) (*batchv1.Job, *swapped) {
 	t.Helper()
 	a := newArena(t)
@@ -146,7 +146,7 @@ func suspended(t *testing.T, job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.Suspend, false)
 }
 
-// It gives its quota back when all its pods are out, keeps them, and goes on with them.
+// The job releases its quota when all its pods are out, and continues with the same pods.
 func TestSwappedJobGoesOn(t *testing.T) {
 	t.Parallel()
 	job, s := swapping(t)
@@ -155,7 +155,7 @@ func TestSwappedJobGoesOn(t *testing.T) {
 		t.Fatal("it was suspended, and its pods with it")
 	}
 	s.leave(t)
-	for _, pod := range s.told(t, 2, egpu.SwapIn) {
+	for _, pod := range s.asked(t, 2, egpu.SwapIn) {
 		s.report(t, &pod, false, egpu.ReasonMovedIn)
 	}
 	sandbox.Eventually(t, "it is said that it goes on", func(ctx context.Context) error { return s.event(ctx, job, "SwappedIn") })
@@ -179,7 +179,7 @@ func (s *swapped) event(ctx context.Context, about client.Object, reason string)
 	return errors.New("there is no event " + reason)
 }
 
-// Where one pod cannot be moved the job is stopped, as any other.
+// If one pod cannot be moved, the job is stopped like any other.
 func TestJobThatCannotBeSwappedIsStopped(t *testing.T) {
 	t.Parallel()
 	job, s := swapping(t)
@@ -194,22 +194,22 @@ func TestJobThatCannotBeSwappedIsStopped(t *testing.T) {
 	}
 	waitCondition(t, s.intruder, kueue.WorkloadAdmitted, metav1.ConditionTrue)
 	s.leave(t)
-	s.anew(t)
+	s.restarted(t)
 }
 
-// Where one cannot come back, or its place is another's, the job starts anew.
+// If a pod cannot be moved back, or its card is in use, the job is restarted.
 func TestSwappedJobStartsAnew(t *testing.T) {
 	t.Parallel()
 	_, s := swapping(t)
 	s.out(t)
 	s.leave(t)
-	s.told(t, 2, egpu.SwapIn)
+	s.asked(t, 2, egpu.SwapIn)
 	s.report(t, &s.pods[1], true, egpu.ReasonCannotMoveIn)
-	s.anew(t)
+	s.restarted(t)
 }
 
-// anew waits until other pods run in place of those that were told to move.
-func (s *swapped) anew(t *testing.T) {
+// restarted waits until new pods have replaced those that were asked to move.
+func (s *swapped) restarted(t *testing.T) {
 	t.Helper()
 	sandbox.Eventually(t, "other pods run", func(ctx context.Context) error {
 		pods, err := s.arena.pods(ctx)
@@ -231,7 +231,7 @@ func (s *swapped) anew(t *testing.T) {
 	waitCondition(t, s.wl, kueue.WorkloadPodsReady, metav1.ConditionTrue)
 }
 
-// A pod without a job is swapped like one.
+// A single pod is swapped like a job.
 func TestSwappedPod(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -243,7 +243,7 @@ func TestSwappedPod(t *testing.T) {
 	s := preempt(t, a, workloadOf(t, object), 1)
 	s.out(t)
 	s.leave(t)
-	s.told(t, 1, egpu.SwapIn)
+	s.asked(t, 1, egpu.SwapIn)
 	s.report(t, &s.pods[0], false, egpu.ReasonMovedIn)
 	sandbox.Eventually(t, "it is said that it goes on", func(ctx context.Context) error { return s.event(ctx, &s.pods[0], "SwappedIn") })
 	s.same(t)
