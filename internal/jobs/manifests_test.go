@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write generated files")
 
-// TestManifestsAreTheTables keeps what is installed in step with the table.
+// TestManifestsAreTheTables: the manifests that are installed follow from the table.
 func TestManifestsAreTheTables(t *testing.T) {
 	var roles []any
 	for _, role := range Roles() {

@@ -8,8 +8,8 @@ import (
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 )
 
-// Workloads of kinds that are left out have nobody who minds them; those of
-// others do, however the others came to be queued.
+// No controller looks after workloads of kinds that are left out of the configuration; one does
+// after all others, whether they are built in, declared or external.
 func TestUnmanaged(t *testing.T) {
 	owner := func(apiVersion, kind string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind}
@@ -32,7 +32,7 @@ func TestUnmanaged(t *testing.T) {
 		}
 		for _, o := range []metav1.OwnerReference{job, pod, ray, theirs} {
 			if unmanaged(o) != want[o] {
-				t.Errorf("%s: %s %s is left out: %t", name, o.APIVersion, o.Kind, unmanaged(o))
+				t.Errorf("%s: %s %s is unmanaged: %t", name, o.APIVersion, o.Kind, unmanaged(o))
 			}
 		}
 	}

@@ -28,9 +28,9 @@ const (
 // jobs. They are deploy/queue/roles.yaml.
 func Roles() []rbacv1.ClusterRole {
 	var out []rbacv1.ClusterRole
-	for _, who := range []struct{ name, label string }{{"batch-admin-role", forAdmins}, {"batch-user-role", forUsers}} {
-		role := clusterRole(who.name)
-		role.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{who.label: "true"}}}}
+	for _, batch := range []struct{ name, label string }{{"batch-admin-role", forAdmins}, {"batch-user-role", forUsers}} {
+		role := clusterRole(batch.name)
+		role.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{batch.label: "true"}}}}
 		out = append(out, role)
 	}
 	const group = "kueue.x-k8s.io"

@@ -50,7 +50,7 @@ func sample(t *testing.T, name string) (Object, client.Reader) {
 }
 
 // suspendable are the samples of kinds with a suspend flag, and the pods they
-// ask for: name, count, and what one of them requests.
+// request: name, count, and the requests of one of them.
 var suspendable = map[string]string{
 	"job":              "main 3 cpu=1 memory=1Gi nvidia.com/gpu=1",
 	"jobset":           "leader 1 cpu=1 memory=1Gi; workers 4 cpu=1 memory=1Gi nvidia.com/gpu=1",
@@ -79,7 +79,7 @@ func TestPodSets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := describeSets(sets); got != want {
-				t.Errorf("it asks for\n  %s\nwant\n  %s", got, want)
+				t.Errorf("it requests\n  %s\nwant\n  %s", got, want)
 			}
 		})
 	}
@@ -108,9 +108,8 @@ func describeSets(sets []kueue.PodSet) string {
 	return strings.Join(out, "; ")
 }
 
-// TestLayAndRestore: what an admission adds is on every pod set, and goes
-// without a trace.
-func TestLayAndRestore(t *testing.T) {
+// TestStartAndRestore: what an admission adds is on every pod set, and is removed completely.
+func TestStartAndRestore(t *testing.T) {
 	for name := range suspendable {
 		t.Run(name, func(t *testing.T) {
 			j, reader := sample(t, name)
@@ -140,20 +139,20 @@ func TestLayAndRestore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := strings.Count(fmt.Sprint(restored.Object), "added-"); n != 0 {
-				t.Errorf("%d additions are left after restoring: %v", n, restored.Object)
+				t.Errorf("%d added fields are left after restoring: %v", n, restored.Object)
 			}
 			again, err := restored.PodSets(t.Context(), reader)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if !SamePodSets(sets, again) {
-				t.Errorf("it asks for other pods after restoring:\n%s\n%s", describeSets(sets), describeSets(again))
+				t.Errorf("it requests other pods after restoring:\n%s\n%s", describeSets(sets), describeSets(again))
 			}
 		})
 	}
 }
 
-func TestAdditionsThatContradictTheJob(t *testing.T) {
+func TestPodSetConflict(t *testing.T) {
 	j, reader := sample(t, "job")
 	if err := unstructured.SetNestedField(j.Object, "a", "spec", "template", "spec", "nodeSelector", "pool"); err != nil {
 		t.Fatal(err)

@@ -58,8 +58,7 @@ func TestTableCompiles(t *testing.T) {
 	}
 }
 
-// TestDeclaredMistakes: whatever is wrong with a description is told with the
-// field it is in.
+// TestDeclaredMistakes: every mistake in a description is reported with the field it is in.
 func TestDeclaredMistakes(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.Unmarshal([]byte(trainCRD), crd); err != nil {
@@ -136,7 +135,7 @@ func TestSparkMemory(t *testing.T) {
 	}
 }
 
-// TestNamesAreKueues: jobs that change hands keep their workloads.
+// TestNamesAreKueues: a job that is taken over from Kueue keeps its workload.
 func TestNamesAreKueues(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	name := WorkloadName(Table()[0].GVK, long, "uid")

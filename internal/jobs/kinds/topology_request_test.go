@@ -8,7 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// What slices of slices can never be is refused, in Kueue's words.
+// Slices of slices that no topology can provide are refused with Kueue's messages.
 func TestSliceLayers(t *testing.T) {
 	const at = "podSets[main].template.metadata.annotations[kueue.x-k8s.io/podset-slice-required-topology-constraints]"
 	for name, test := range map[string]struct {

@@ -32,6 +32,6 @@ func TestRestoreForgetsRemoteStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := map[string]any{"failed": int64(2)}; !equality.Semantic.DeepEqual(job.Object["status"], want) {
-		t.Errorf("it says %v, want %v", job.Object["status"], want)
+		t.Errorf("the status is %v, want %v", job.Object["status"], want)
 	}
 }

@@ -26,7 +26,7 @@ func fromYAML(t *testing.T, text string) *unstructured.Unstructured {
 	return obj
 }
 
-// A copy has what the user wrote, and nothing that only holds of the original.
+// A copy has what the user wrote, and nothing that is true only of the original.
 func TestCopy(t *testing.T) {
 	job := fromYAML(t, `
 apiVersion: batch/v1
@@ -76,7 +76,7 @@ spec:
 		t.Errorf("the copy is\n%s\nwant\n%s", a, b)
 	}
 	if got := adapter.WhyNotHandedOver(got); got != `Expecting spec.managedBy to be "kueue.x-k8s.io/multikueue" not ""` {
-		t.Errorf("of one that is not handed over it is said: %s", got)
+		t.Errorf("a job that is not handed over: %s", got)
 	}
 }
 
@@ -89,7 +89,7 @@ func asYAML(t *testing.T, obj *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// What comes back is the status as it is there; counts never fall.
+// The status of the copy is written onto the original; counters never become smaller.
 func TestSyncStatus(t *testing.T) {
 	adapter := &Adapter{kinds.Table()[0]}
 	for name, test := range map[string]struct {
@@ -97,14 +97,14 @@ func TestSyncStatus(t *testing.T) {
 		waits             bool
 	}{
 		"while it runs":                  {here: "{active: 1}", there: "{active: 2, ready: 1}", want: "{active: 2, ready: 1}"},
-		"begun anew":                     {here: "{active: 1, failed: 2, succeeded: 1}", there: "{active: 1, failed: 1}", want: "{active: 1, failed: 2, succeeded: 1}"},
-		"before it is started here":      {here: "{} #held", there: "{active: 1}", want: "{}", waits: true},
-		"ended before it is started":     {here: "{} #held", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}"},
-		"stopped there and to stop here": {here: "{active: 1} #held", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]} #held", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]}"},
+		"started again":                  {here: "{active: 1, failed: 2, succeeded: 1}", there: "{active: 1, failed: 1}", want: "{active: 1, failed: 2, succeeded: 1}"},
+		"before it is started here":      {here: "{} #suspended", there: "{active: 1}", want: "{}", waits: true},
+		"ended before it is started":     {here: "{} #suspended", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Complete}]}"},
+		"stopped there and to stop here": {here: "{active: 1} #suspended", there: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]} #suspended", want: "{conditions: [{lastProbeTime: null, lastTransitionTime: null, status: 'True', type: Suspended}]}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := func(status string) *unstructured.Unstructured {
-				obj := fromYAML(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: ns, name: train}\nspec: {suspend: "+strconv.FormatBool(strings.HasSuffix(status, "#held"))+"}\nstatus: "+status)
+				obj := fromYAML(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {namespace: ns, name: train}\nspec: {suspend: "+strconv.FormatBool(strings.HasSuffix(status, "#suspended"))+"}\nstatus: "+status)
 				data, err := obj.MarshalJSON()
 				if err != nil {
 					t.Fatal(err)
@@ -137,7 +137,7 @@ func TestSyncStatus(t *testing.T) {
 	}
 }
 
-// What may change of a job while it runs elsewhere is taken over, and no more of it.
+// Only the fields that may change while a job runs in another cluster are forwarded.
 func TestForward(t *testing.T) {
 	inUse := &kinds.InUse{}
 	inUse.Set(kinds.Table())
@@ -173,7 +173,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// Kinds that can be handed over are sent, and others are not.
+// Only kinds that can be handed over have an adapter.
 func TestAdapterFor(t *testing.T) {
 	external, err := externalKinds([]string{"Train.v1.examplecorp.com"})
 	if err != nil {
@@ -204,7 +204,7 @@ func TestAdapterFor(t *testing.T) {
 	}
 	for _, names := range [][]string{{"Train"}, {"Train.v1.examplecorp.com", "Train.v2.examplecorp.com"}} {
 		if _, err := externalKinds(names); err == nil {
-			t.Errorf("%v was taken", names)
+			t.Errorf("%v was accepted", names)
 		}
 	}
 }

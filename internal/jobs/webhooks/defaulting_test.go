@@ -22,8 +22,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 )
 
-// TestManagedJobsAreSuspended: which jobs the webhook suspends, by what they say, where
-// they are, what made them, and the settings.
+// TestManagedJobsAreSuspended: which jobs the webhook suspends, by their queue name, namespace
+// and owner, and by the settings.
 func TestManagedJobsAreSuspended(t *testing.T) {
 	queued := map[string]string{kinds.QueueNameLabel: "main"}
 	parent := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: "parent", UID: "1", Labels: queued}}
@@ -40,8 +40,8 @@ func TestManagedJobsAreSuspended(t *testing.T) {
 		"names a queue in the old way":            {job: metav1.ObjectMeta{Namespace: "in", Annotations: queued}, want: true},
 		"names none":                              {job: metav1.ObjectMeta{Namespace: "in"}},
 		"names none, all are managed":             {job: metav1.ObjectMeta{Namespace: "in"}, withoutQueueName: true, want: true},
-		"elsewhere":                               {job: metav1.ObjectMeta{Namespace: "out", Labels: queued}},
-		"elsewhere, all are managed":              {job: metav1.ObjectMeta{Namespace: "out"}, withoutQueueName: true},
+		"in a namespace that is not managed":      {job: metav1.ObjectMeta{Namespace: "out", Labels: queued}},
+		"there, all are managed":                  {job: metav1.ObjectMeta{Namespace: "out"}, withoutQueueName: true},
 		"of a queued job":                         {job: metav1.ObjectMeta{Namespace: "in", Labels: queued, OwnerReferences: by(parent)}},
 		"of a job that is not":                    {job: metav1.ObjectMeta{Namespace: "in", Labels: queued, OwnerReferences: by(unqueued)}, want: true},
 		"of a job that is not, all are managed":   {job: metav1.ObjectMeta{Namespace: "in", OwnerReferences: by(unqueued)}, withoutQueueName: true},

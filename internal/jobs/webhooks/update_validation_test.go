@@ -16,7 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 )
 
-func TestRefusals(t *testing.T) {
+func TestValidateUpdate(t *testing.T) {
 	var row *kinds.Kind
 	for _, kind := range kinds.Table() {
 		if kind.GVK.Kind == "Job" && kind.GVK.Group == "batch" {
@@ -73,8 +73,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The groups of an object in a queue stay as they were admitted.
-func TestGroupsStayAsTheyAre(t *testing.T) {
+// The groups of an object in a queue cannot change in size.
+func TestValidateGroupSize(t *testing.T) {
 	set := func(size, replicas int64, cpu, image, queue string) []byte {
 		obj := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet",
