@@ -1,5 +1,11 @@
-# entries.tab -> build/entries.h (types, real functions, handlers) and build/entries.c (the exported symbols).
-# awk -v what=h|c|stub -f entries.awk entries.tab; stub: what the tests' driver needs to know
+# entries.tab -> the generated parts of the library.
+# awk -v what=WHAT -f entries.awk entries.tab, where WHAT is
+#   calls     build/driver_calls.h: a type, an id and real_<symbol> for each function of the driver
+#   names     build/driver_names.h: the rows of driver_symbols
+#   handlers  build/handlers.h: on_<handler>, which the hooks define
+#   points    build/entry_points.c: the exported functions
+#   hooks     build/hook_table.h: the exported functions by id
+#   stub      build/stub_rows.h: what the tests' driver needs to know
 function trim(s) { sub(/^[ \t]+/, "", s); sub(/[ \t]+$/, "", s); return s }
 
 function arguments(params,   n, part, i, names, s) {
@@ -14,69 +20,88 @@ function arguments(params,   n, part, i, names, s) {
 
 function base(s) { sub(/_v[0-9]+$/, "", s); return s }
 
-function emit(symbol, suffix,   name, result, missing, rest, call, stream, handler) {
-	name = symbol suffix
-	result = nvml ? "nvmlReturn" : "CUresult"
-	missing = nvml ? "NVML_ERROR_FUNCTION_NOT_FOUND" : "CUDA_ERROR_NOT_FOUND"
-	rest = args == "" ? "" : ", " args
-	call = "real(" args ")"
-	if (what == "h") {
-		print "typedef " result " (*fn_" name ")(" params ");"
-		print "#define real_" name " ((fn_" name ")entry_real(E_" name "))"
-		if (kind ~ /^own/) {
-			handler = kind == "own" ? base(symbol) : substr(kind, 5)
-			if (!(handler in declared)) {
-				declared[handler] = 1
-				print result " on_" handler "(fn_" name " real" (params == "void" ? "" : ", " params) ");"
-			}
-		}
-		ids = ids "\tE_" name ",\n"
-		return
-	}
-	if (kind != "need") {
-		printf "EXPORT %s %s(%s)\n{\n", result, name, params
-		if (kind == "refuse") {
-			n = split(args, a, ", ")
-			for (i = 1; i <= n; i++) printf "\t(void)%s;\n", a[i]
-			print "\treturn CUDA_ERROR_NOT_SUPPORTED;\n}"
-		} else {
-			printf "\tfn_%s real = real_%s;\n\tif (!real)\n\t\treturn %s;\n", name, name, missing
-			if (kind ~ /^own/) {
-				handler = kind == "own" ? base(symbol) : substr(kind, 5)
-				printf "\treturn on_%s(real%s);\n}\n", handler, rest
-			} else if (kind ~ /^launch=/) {
-				stream = substr(kind, 8)
-				if (suffix != "") stream = stream == "0" ? "(CUstream)CU_STREAM_PER_THREAD" : "own_stream(" stream ")"
-				else if (stream == "0") stream = "NULL"
-				printf "\tGATED(%s, real(%s));\n}\n", stream, args
-			} else if (kind == "move")
-				printf "\tMOVING(real(%s));\n}\n", args
-			else if (kind ~ /^pin=/)
-				printf "\tPINNING(\"%s\", real(%s));\n}\n", substr(kind, 5), args
-		}
-	}
-	rows = rows sprintf("\t[E_%s] = {\"%s\", \"%s\", %d, %d, %s},\n", name, name, base(symbol), suffix != "" && since < 7000 ? 7000 : since, suffix != "",
-		kind == "need" ? "NULL" : "(void *)" name)
+function call(name) {
+	print "typedef " result " (*fn_" name ")(" params ");"
+	print "#define real_" name " ((fn_" name ")driver_real(E_" name "))"
+	ids = ids "\tE_" name ",\n"
 }
 
+function name_row(name, suffix) {
+	printf "\t[E_%s] = {\"%s\", \"%s\", %d, %d, NULL},\n", name, name, base(symbol), suffix != "" && since < 7000 ? 7000 : since, suffix != ""
+}
+
+function handler_of() { return kind == "own" ? base(symbol) : substr(kind, 5) }
+
+function handler(name) {
+	if (kind !~ /^own/ || handler_of() in declared) return
+	declared[handler_of()] = 1
+	print result " on_" handler_of() "(fn_" name " real" (params == "void" ? "" : ", " params) ");"
+}
+
+function refuse(   n, i, a) {
+	n = split(args, a, ", ")
+	for (i = 1; i <= n; i++) printf "\t(void)%s;\n", a[i]
+	print "\treturn CUDA_ERROR_NOT_SUPPORTED;\n}"
+}
+
+# The stream a launch goes to; in the second symbol stream 0 is the thread's own.
+function stream_of(suffix,   s) {
+	s = substr(kind, 8)
+	if (suffix != "") return s == "0" ? "(CUstream)CU_STREAM_PER_THREAD" : "own_stream(" s ")"
+	return s == "0" ? "NULL" : s
+}
+
+function point(name, suffix) {
+	if (kind == "need" || kind == "lookup") return
+	printf "EXPORT %s %s(%s)\n{\n", result, name, params
+	if (kind == "refuse") { refuse(); return }
+	printf "\tfn_%s real = real_%s;\n\tif (!real)\n\t\treturn %s;\n", name, name, nvml ? "NVML_ERROR_FUNCTION_NOT_FOUND" : "CUDA_ERROR_NOT_FOUND"
+	if (kind ~ /^own/) printf "\treturn on_%s(real%s);\n}\n", handler_of(), args == "" ? "" : ", " args
+	else if (kind ~ /^launch=/) printf "\tLAUNCH(%s, real(%s));\n}\n", stream_of(suffix), args
+	else if (kind == "move") printf "\tMEMORY_CALL(real(%s));\n}\n", args
+	else if (kind ~ /^pin=/) printf "\tPINNED_CALL(\"%s\", real(%s));\n}\n", substr(kind, 5), args
+}
+
+function hook(name) {
+	if (kind == "need") return
+	print "EXPORT " result " " name "(" params ");"
+	rows = rows "\t[E_" name "] = (void *)" name ",\n"
+}
+
+function stub() {
+	if (nvml) return
+	printf "ROW(%s, %s, %d, 0)\n", symbol, base(symbol), since
+	if (thread != "-") printf "ALIAS(%s, %s_%s)\nROW(%s_%s, %s, %d, 1)\n", symbol, symbol, thread, symbol, thread, base(symbol), since
+}
+
+function emit(suffix,   name) {
+	name = symbol suffix
+	if (what == "calls") call(name)
+	else if (what == "names") name_row(name, suffix)
+	else if (what == "handlers") handler(name)
+	else if (what == "points") point(name, suffix)
+	else hook(name)
+}
+
+BEGIN {
+	print "/* Written by entries.awk from entries.tab. */"
+	if (what == "handlers") print "#include \"driver_symbols.h\""
+	if (what == "points") {
+		n = split("compute_limit constants driver_symbols handlers memory_calls streams swap", part, " ")
+		for (i = 1; i <= n; i++) print "#include \"" part[i] ".h\""
+	}
+}
 /^#/ || NF == 0 { next }
 {
 	symbol = $1; since = $2; thread = $3; kind = $4
 	params = $0; sub(/^[^(]*\(/, "", params); sub(/\)[ \t]*$/, "", params)
 	args = arguments(params); nvml = symbol ~ /^nvml/
-	if (NR_rows++ == 0 && what == "c")
-		print "/* Written by entries.awk from entries.tab. */\n#include \"elastic.h\"\n"
-	if (what == "stub") {
-		if (nvml) next
-		printf "ROW(%s, %s, %d, 0)\n", symbol, base(symbol), since
-		if (thread != "-") printf "ALIAS(%s, %s_%s)\nROW(%s_%s, %s, %d, 1)\n", symbol, symbol, thread, symbol, thread, base(symbol), since
-		next
-	}
-	emit(symbol, "")
-	if (thread != "-") emit(symbol, "_" thread)
+	result = nvml ? "nvmlReturn" : "CUresult"
+	if (what == "stub") { stub(); next }
+	emit("")
+	if (thread != "-") emit("_" thread)
 }
 END {
-	if (what == "stub") exit
-	if (what == "h") print "enum entry_id {\n" ids "\tENTRY_COUNT\n};"
-	else print "struct entry entries[ENTRY_COUNT] = {\n" rows "};"
+	if (what == "calls") print "enum driver_call {\n" ids "\tDRIVER_SYMBOLS\n};"
+	if (what == "hooks") print "static void *const hooks[DRIVER_SYMBOLS] = {\n" rows "};"
 }

@@ -2,7 +2,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "elastic.h"
+#include "driver_symbols.h"
+#include "ledger.h"
 
 #define BUCKETS 4096
 

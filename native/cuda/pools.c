@@ -1,8 +1,10 @@
 /* Stream-ordered pools and the memory of graphs: what counts is what the driver has reserved, used or not. */
 #include <pthread.h>
-#include "elastic.h"
+#include "driver_symbols.h"
+#include "memory_budget.h"
+#include "pools.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* keeps a pool's charge and its reserve in step */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a pool's charge and its reserve change in step */
 
 static uint64_t pool_attribute(CUmemPool pool, int attribute)
 {
@@ -33,6 +35,7 @@ static struct holding *entry_of(uint64_t key, enum holding_kind kind, struct dev
 	ledger_unlock();
 	return h;
 }
+
 static struct holding *entry(void *pool, struct device *d) { return entry_of((uint64_t)(uintptr_t)pool, HOLD_POOL, d); }
 
 /* What instantiated graphs may need on a device, whether they run now or not. */
@@ -61,8 +64,8 @@ static bool settle(struct holding *h, uint64_t reserved, bool whatever)
 	uint64_t limit = whatever ? UINT64_MAX : atomic_load(&h->device->limit);
 
 	if (reserved < h->bytes)
-		refund(h->device, h->bytes - reserved);
-	else if (reserved > h->bytes && !region_charge(session.region, process, h->device->index, reserved - h->bytes, limit))
+		memory_refund(h->device, h->bytes - reserved);
+	else if (reserved > h->bytes && !container_charge(session.container, process, h->device->index, reserved - h->bytes, limit))
 		return false;
 	h->bytes = reserved;
 	return true;
@@ -103,6 +106,22 @@ void pools_refresh(struct device *d, bool trim)
 	pthread_mutex_unlock(&lock);
 }
 
+void pools_trim(struct device *d) { pools_refresh(d, true); }
+
+void pool_created(CUmemPool pool, struct device *d) { entry(pool, d); }
+
+struct device *pool_device(CUmemPool pool, struct device *d)
+{
+	struct holding *h;
+
+	ledger_lock();
+	h = ledger_find((uint64_t)(uintptr_t)pool, HOLD_POOL);
+	if (h)
+		d = h->device;
+	ledger_unlock();
+	return d;
+}
+
 static bool take_locked(struct holding *h, uint64_t bytes)
 {
 	struct device *d = h->device;
@@ -113,9 +132,9 @@ static bool take_locked(struct holding *h, uint64_t bytes)
 	int process = atomic_load(&session.process);
 
 	settle(h, reserved, true);
-	if (growth && !region_charge(session.region, process, d->index, growth, atomic_load(&d->limit))) {
+	if (growth && !container_charge(session.container, process, d->index, growth, atomic_load(&d->limit))) {
 		refresh_locked(d, true);
-		if (!region_charge(session.region, process, d->index, growth, atomic_load(&d->limit)))
+		if (!container_charge(session.container, process, d->index, growth, atomic_load(&d->limit)))
 			return false;
 	}
 	h->bytes += growth;
@@ -130,7 +149,7 @@ static bool took_locked(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream
 	if (settle(h, pool_attribute(pool, CU_MEMPOOL_RESERVED_CURRENT), r != CUDA_SUCCESS))
 		return true;
 	refresh_locked(h->device, true);
-	if (region_used(session.region, h->device->index) <= atomic_load(&h->device->limit))
+	if (container_used(session.container, h->device->index) <= atomic_load(&h->device->limit))
 		return true;
 	if (real_cuMemFreeAsync && real_cuStreamSynchronize && real_cuMemFreeAsync(ptr, stream) == CUDA_SUCCESS)
 		real_cuStreamSynchronize(stream);
@@ -138,12 +157,49 @@ static bool took_locked(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream
 	return false;
 }
 
-/* A node's memory is taken when its graph is instantiated; until then it is noted. One that can never fit is refused. */
-static CUresult note_node(uint64_t graph, struct device *d, uint64_t bytes)
+struct holding *pool_take(CUmemPool pool, struct device *d, uint64_t bytes)
 {
 	struct holding *h;
 
-	if (charged_size(bytes) > atomic_load(&d->limit) || !(h = entry_of(graph, HOLD_GRAPH, d)))
+	pthread_mutex_lock(&lock);
+	h = entry(pool, d);
+	return h && take_locked(h, bytes) ? h : NULL;
+}
+
+CUresult pool_took(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream stream)
+{
+	if (!h || !took_locked(h, r, ptr, stream))
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+CUresult pool_destroy(CUresult (*real)(CUmemPool), CUmemPool pool)
+{
+	struct holding *h;
+	CUresult r;
+
+	pthread_mutex_lock(&lock);
+	r = real(pool);
+	if (r == CUDA_SUCCESS) {
+		ledger_lock();
+		h = ledger_find((uint64_t)(uintptr_t)pool, HOLD_POOL);
+		if (h)
+			holding_give_back(h);
+		ledger_unlock();
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+/* ---- graphs ---- */
+
+/* A node's memory is taken when its graph is instantiated; until then it is noted. One that can never fit is refused. */
+CUresult graph_note(void *graph, struct device *d, uint64_t bytes)
+{
+	struct holding *h;
+
+	if (charged_size(bytes) > atomic_load(&d->limit) || !(h = entry_of((uint64_t)(uintptr_t)graph, HOLD_GRAPH, d)))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ledger_lock();
 	h->link += charged_size(bytes);
@@ -151,12 +207,6 @@ static CUresult note_node(uint64_t graph, struct device *d, uint64_t bytes)
 	return CUDA_SUCCESS;
 }
 
-#define NOTE_NODE(graph, d, bytes, call) do { \
-	CUresult r_ = note_node((uint64_t)(uintptr_t)(graph), d, bytes); \
-	return r_ == CUDA_SUCCESS ? (call) : r_; \
-} while (0)
-
-/* What was noted for a stream while it was captured goes to the graph that came of it. */
 void graph_captured(CUstream stream, CUgraph graph)
 {
 	struct holding *h, *g;
@@ -171,19 +221,7 @@ void graph_captured(CUstream stream, CUgraph graph)
 	ledger_unlock();
 }
 
-CUresult on_cuGraphDestroy(fn_cuGraphDestroy real, CUgraph graph)
-{
-	struct holding *h;
-
-	ledger_lock();
-	h = ledger_find((uint64_t)(uintptr_t)graph, HOLD_GRAPH);
-	if (h)
-		ledger_drop(h);
-	ledger_unlock();
-	return real(graph);
-}
-
-static struct holding *noted(CUgraph graph)
+struct holding *graph_noted(CUgraph graph)
 {
 	struct holding *h;
 	ledger_lock();
@@ -192,13 +230,13 @@ static struct holding *noted(CUgraph graph)
 	return h;
 }
 
-static CUresult instantiated(CUgraphExec exec, struct holding *of, CUresult r)
+CUresult graph_instantiated(CUgraphExec exec, struct holding *of, CUresult r)
 {
 	struct device *d = of->device;
 	struct holding *x, *total;
 
 	if (r != CUDA_SUCCESS) {
-		refund(d, of->link);
+		memory_refund(d, of->link);
 		return r;
 	}
 	pthread_mutex_lock(&lock);
@@ -213,158 +251,18 @@ static CUresult instantiated(CUgraphExec exec, struct holding *of, CUresult r)
 	return r;
 }
 
-#define INSTANTIATE(exec, graph, call) do { \
-	struct holding *of_ = noted(graph); \
-	if (!of_ || !of_->link) \
-		return (call); \
-	if (!charge(of_->device, of_->link)) \
-		return CUDA_ERROR_OUT_OF_MEMORY; \
-	return instantiated(*(exec), of_, (call)); \
-} while (0)
-
-CUresult on_cuGraphInstantiate(fn_cuGraphInstantiate_v2 real, CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size)
+void graph_forget(CUgraph graph)
 {
-	INSTANTIATE(exec, graph, real(exec, graph, node, log, size));
-}
-
-CUresult on_cuGraphInstantiateWithFlags(fn_cuGraphInstantiateWithFlags real, CUgraphExec *exec, CUgraph graph, unsigned long long flags)
-{
-	INSTANTIATE(exec, graph, real(exec, graph, flags));
-}
-
-CUresult on_cuGraphInstantiateWithParams(fn_cuGraphInstantiateWithParams real, CUgraphExec *exec, CUgraph graph, void *params)
-{
-	INSTANTIATE(exec, graph, real(exec, graph, params));
-}
-
-#define TAKE_FROM_POOL(d, pool, bytes, stream, call) do { \
-	struct holding *h_; \
-	CUresult r_ = CUDA_ERROR_OUT_OF_MEMORY; \
-	int pass_ = moving_enter(); \
-	pthread_mutex_lock(&lock); \
-	h_ = entry(pool, d); \
-	if (h_ && take_locked(h_, bytes)) { \
-		r_ = (call); \
-		if (!took_locked(h_, r_, *ptr, stream)) \
-			r_ = CUDA_ERROR_OUT_OF_MEMORY; \
-	} \
-	pthread_mutex_unlock(&lock); \
-	moving_leave(pass_); \
-	return r_; \
-} while (0)
-
-CUresult on_cuMemAllocAsync(fn_cuMemAllocAsync real, CUdeviceptr *ptr, size_t bytes, CUstream stream)
-{
-	struct device *d = session_start() ? device_current() : NULL;
-	CUmemPool pool;
-
-	if (!d || !ptr || !real_cuDeviceGetMemPool || real_cuDeviceGetMemPool(&pool, d->cu) != CUDA_SUCCESS)
-		return real(ptr, bytes, stream);
-	if (stream_capturing(stream)) /* becomes a node of the graph */
-		NOTE_NODE(stream, d, bytes, real(ptr, bytes, stream));
-	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, stream));
-}
-
-CUresult on_cuMemAllocFromPoolAsync(fn_cuMemAllocFromPoolAsync real, CUdeviceptr *ptr, size_t bytes, CUmemPool pool, CUstream stream)
-{
-	struct device *d = session_start() ? device_current() : NULL;
 	struct holding *h;
 
-	if (!d || !ptr || !pool)
-		return real(ptr, bytes, pool, stream);
 	ledger_lock();
-	h = ledger_find((uint64_t)(uintptr_t)pool, HOLD_POOL); /* a pool may be of another device than the current one */
+	h = ledger_find((uint64_t)(uintptr_t)graph, HOLD_GRAPH);
 	if (h)
-		d = h->device;
+		ledger_drop(h);
 	ledger_unlock();
-	if (stream_capturing(stream)) /* becomes a node of the graph */
-		NOTE_NODE(stream, d, bytes, real(ptr, bytes, pool, stream));
-	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, pool, stream));
 }
 
-CUresult on_cuMemFreeAsync(fn_cuMemFreeAsync real, CUdeviceptr ptr, CUstream stream)
-{
-	MOVING(real(ptr, stream));
-}
-
-CUresult on_cuMemPoolCreate(fn_cuMemPoolCreate real, CUmemPool *pool, const CUmemPoolProps *props)
-{
-	CUresult r = real(pool, props);
-
-	if (r == CUDA_SUCCESS && session_start() && props->location.type == CU_MEM_LOCATION_DEVICE && device_of(props->location.id))
-		entry(*pool, device_of(props->location.id));
-	return r;
-}
-
-CUresult on_cuMemPoolDestroy(fn_cuMemPoolDestroy real, CUmemPool pool)
-{
-	struct holding *h;
-	CUresult r;
-
-	pthread_mutex_lock(&lock);
-	r = real(pool);
-	if (r == CUDA_SUCCESS) {
-		ledger_lock();
-		h = ledger_find((uint64_t)(uintptr_t)pool, HOLD_POOL);
-		if (h)
-			give_back(h);
-		ledger_unlock();
-	}
-	pthread_mutex_unlock(&lock);
-	return r;
-}
-
-CUresult on_cuMemPoolTrimTo(fn_cuMemPoolTrimTo real, CUmemPool pool, size_t keep)
-{
-	CUresult r = real(pool, keep);
-	struct device *d = r == CUDA_SUCCESS && session_start() ? device_current() : NULL;
-
-	if (d)
-		pools_refresh(d, false);
-	return r;
-}
-
-CUresult on_cuMemPoolImportFromShareableHandle(fn_cuMemPoolImportFromShareableHandle real, CUmemPool *pool, void *handle, int type, uint64_t flags)
-{
-	CUresult r = real(pool, handle, type, flags);
-	if (r == CUDA_SUCCESS)
-		swap_pin("pool-import");
-	return r;
-}
-
-CUresult on_cuGraphAddMemAllocNode(fn_cuGraphAddMemAllocNode real, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUmemAllocNode *params)
-{
-	struct device *d = params && session_start() ? device_of(params->pool.location.id) : NULL;
-
-	if (!d)
-		return real(node, graph, deps, count, params);
-	NOTE_NODE(graph, d, params->bytes, real(node, graph, deps, count, params));
-}
-
-static struct device *node_device(const CUgraphNodeParams *p)
-{
-	return p && p->type == CU_GRAPH_NODE_MEM_ALLOC && session_start() ? device_of(p->alloc.pool.location.id) : NULL;
-}
-
-CUresult on_cuGraphAddNode(fn_cuGraphAddNode real, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUgraphNodeParams *params)
-{
-	struct device *d = node_device(params);
-
-	if (!d)
-		return real(node, graph, deps, count, params);
-	NOTE_NODE(graph, d, params->alloc.bytes, real(node, graph, deps, count, params));
-}
-
-CUresult on_cuGraphAddNode_v2(fn_cuGraphAddNode_v2 real, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const void *edges, size_t count, CUgraphNodeParams *params)
-{
-	struct device *d = node_device(params);
-
-	if (!d)
-		return real(node, graph, deps, edges, count, params);
-	NOTE_NODE(graph, d, params->alloc.bytes, real(node, graph, deps, edges, count, params));
-}
-
-CUresult on_cuGraphExecDestroy(fn_cuGraphExecDestroy real, CUgraphExec exec)
+struct device *graph_exec_forget(CUgraphExec exec)
 {
 	struct holding *x;
 	struct device *d = NULL;
@@ -376,18 +274,5 @@ CUresult on_cuGraphExecDestroy(fn_cuGraphExecDestroy real, CUgraphExec exec)
 		ledger_drop(x);
 	}
 	ledger_unlock();
-	CUresult r = real(exec);
-	if (d)
-		pools_refresh(d, false);
-	return r;
-}
-
-CUresult on_cuDeviceGraphMemTrim(fn_cuDeviceGraphMemTrim real, CUdevice dev)
-{
-	CUresult r = real(dev);
-	struct device *d = r == CUDA_SUCCESS && session_start() ? device_of(dev) : NULL;
-
-	if (d)
-		pools_refresh(d, false);
-	return r;
+	return d;
 }

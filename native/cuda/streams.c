@@ -4,7 +4,10 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
-#include "elastic.h"
+#include "constants.h"
+#include "driver_symbols.h"
+#include "streams.h"
+#include "system.h"
 
 #define STREAMS 1024
 #define MARKS 4

@@ -5,7 +5,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include "blocks.h"
+#include "driver_symbols.h"
+#include "host_pool.h"
+#include "ledger.h"
+#include "memory_calls.h"
+#include "movable_memory.h"
+#include "pools.h"
+#include "swap.h"
+#include "system.h"
 
 #define MARGIN (32 * MiB) /* what the driver may need beside */
 #define QUIET_NS (30000 * MS)
@@ -146,7 +153,7 @@ static uint64_t resident_bytes(void)
 
 static void count_swapped(struct device *d, int64_t delta)
 {
-	atomic_fetch_add(&session.region->process[atomic_load(&session.process)].swapped[d->index], (uint64_t)delta);
+	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].swapped[d->index], (uint64_t)delta);
 }
 
 /* handle 0 marks a chunk that has left the card; until then "out" only means chosen. */
@@ -188,7 +195,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	why = unmovable();
 	if (why) {
 		fail(r, why);
-	} else if (!swap_is_out() && !gate_hold(begin + QUIET_NS)) {
+	} else if (!swap_is_out() && !memory_calls_hold(begin + QUIET_NS)) {
 		fail(r, "calls into the driver did not end");
 	} else {
 		uint64_t there = resident_bytes();
@@ -204,7 +211,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 		moved();
 		if (!swap_is_out()) {
 			host_reset();
-			gate_release();
+			memory_calls_release();
 		}
 	}
 	r->total_s = (double)(now_ns() - begin) / 1e9;
@@ -282,7 +289,7 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	moved();
 	r->copy_s = r->total_s = (double)(now_ns() - begin) / 1e9;
 	if (r->done)
-		gate_release();
+		memory_calls_release();
 	pthread_mutex_unlock(&order);
 }
 

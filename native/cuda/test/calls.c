@@ -41,7 +41,7 @@ static void begin(const char *extra, const char *device)
 static void begin_512(void) { begin("", "device * memory 536870912"); }
 static void begin_swap(void) { begin("swap on\n", "device * memory 536870912"); }
 
-static uint64_t used(void) { return region_used(session.region, 0); }
+static uint64_t used(void) { return container_used(session.container, 0); }
 static size_t free_shown(void)
 {
 	size_t f, t;
@@ -266,8 +266,8 @@ static void memory_shared_inside_the_container_counts_once(void)
 	EQUAL(used(), 2 * CONTEXT + 200 * MiB);
 	kill(pid, SIGKILL); /* now only we keep it alive */
 	CHECK(waitpid(pid, NULL, 0) == pid);
-	region_reap(session.region);
-	ipc_refresh();
+	container_reap(session.container);
+	ipc_imports_refresh();
 	EQUAL(used(), CONTEXT + 200 * MiB);
 	EQUAL(cuIpcCloseMemHandle(p), 0);
 	EQUAL(used(), CONTEXT);
@@ -402,8 +402,8 @@ static void each_card_has_its_own_limit(void)
 	EQUAL(cuDevicePrimaryCtxRetain(&other, 1), 0);
 	EQUAL(real_cuCtxSetCurrent(other), 0);
 	EQUAL(cuMemAlloc_v2(&p, 200 * MiB), 0);
-	EQUAL(region_used(session.region, 0), CONTEXT);
-	EQUAL(region_used(session.region, 1), CONTEXT + 200 * MiB);
+	EQUAL(container_used(session.container, 0), CONTEXT);
+	EQUAL(container_used(session.container, 1), CONTEXT + 200 * MiB);
 }
 
 static void functions_are_found_through_the_driver(void)
@@ -444,12 +444,12 @@ static void a_child_starts_afresh(void)
 		EQUAL(atomic_load(&session.process), -1);
 		EQUAL(cuInit(0), 0);
 		CHECK(atomic_load(&session.process) != parent);
-		CHECK(!charge(&session.device[0], 400 * MiB)); /* the parent's memory counts, and is not ours to free */
-		CHECK(charge(&session.device[0], 300 * MiB));
+		CHECK(!memory_charge(&session.device[0], 400 * MiB)); /* the parent's memory counts, and is not ours to free */
+		CHECK(memory_charge(&session.device[0], 300 * MiB));
 		EQUAL(used(), CONTEXT + 400 * MiB);
 	});
 	check_exit(pid);
-	region_reap(session.region);
+	container_reap(session.container);
 	EQUAL(used(), CONTEXT + 100 * MiB); /* the child's end took nothing of ours */
 	CHILD(pid, execlp("true", "true", NULL));
 	check_exit(pid);
@@ -483,7 +483,7 @@ static void two_hundred_processes_start_at_once(void)
 			}
 			CHECK(write(full[1], &c, 1) == 1 && read(look[0], &c, 1) == 0);
 			EQUAL(r, CUDA_ERROR_OUT_OF_MEMORY);
-			CHECK(region_used(session.region, 0) <= LIMIT);
+			CHECK(container_used(session.container, 0) <= LIMIT);
 		});
 	close(go[1]);
 	close(full[1]);
@@ -522,7 +522,7 @@ static void every_launch_pays_and_gets_through(void)
 	EQUAL(cuStreamBeginCapture_v2(stream, 0), 0);
 	launch(&k, stream); /* captured, not run: needs no turn */
 	EQUAL(launched(), 0);
-	EQUAL(atomic_load(&session.region->process[atomic_load(&session.process)].busy_ns[0]), 0);
+	EQUAL(atomic_load(&session.container->process[atomic_load(&session.process)].busy_ns[0]), 0);
 	EQUAL(cuStreamEndCapture(stream, &graph), 0);
 	size_t nodes;
 	EQUAL(((CUresult (*)(CUgraph, size_t *))driver("cuGraphGetNodeCount"))(graph, &nodes), 0);
@@ -541,7 +541,7 @@ static void every_launch_pays_and_gets_through(void)
 	EQUAL(launched(), 240);
 	EQUAL(real_cuCtxSynchronize(), 0);
 	/* 32 ms of work in the longest stream were charged to the container */
-	while (atomic_load(&session.region->process[atomic_load(&session.process)].busy_ns[0]) < 32 * (uint64_t)MS)
+	while (atomic_load(&session.container->process[atomic_load(&session.process)].busy_ns[0]) < 32 * (uint64_t)MS)
 		sleep_ns(MS);
 	/* with 30 % of the time, launches have waited for the rest of it, and that is told */
 	CHECK(atomic_load(&session.device[0].gate->waited_ns) > 0);
@@ -556,7 +556,7 @@ static void full_share_and_no_neighbour_needs_no_turns(void)
 	EQUAL(atomic_load(&session.device[0].gate->tracked), false);
 	/* a neighbour sits down: from the next look on, turns are taken */
 	CHECK(card_tenant(session.device[0].card, "neighbour", 5000, false, now_ns()) >= 0);
-	gate_reload(&session.device[0]);
+	compute_limit_reload(&session.device[0]);
 	launch(&k, NULL);
 	EQUAL(atomic_load(&session.device[0].gate->tracked), true);
 }

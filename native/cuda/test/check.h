@@ -9,7 +9,25 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "../elastic.h"
+#include "../card_file.h"
+#include "../compute_limit.h"
+#include "../constants.h"
+#include "../container_file.h"
+#include "../control_socket.h"
+#include "../driver_symbols.h"
+#include "../ipc_imports.h"
+#include "../libc_symbols.h"
+#include "../limits_file.h"
+#include "../memory_budget.h"
+#include "../overhead.h"
+#include "../paths.h"
+#include "../pools.h"
+#include "../power_price.h"
+#include "../session.h"
+#include "../start.h"
+#include "../streams.h"
+#include "../swap.h"
+#include "../system.h"
 #include "stub.h"
 
 #define CHECK(cond) do { if (!(cond)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); _exit(1); } } while (0)

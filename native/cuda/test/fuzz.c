@@ -123,14 +123,14 @@ static void charges_follow_the_model(void)
 			}
 			/* the region knows of a freed pool's memory at the next look */
 			pools_refresh(&session.device[0], false);
-			EQUAL(region_used(session.region, 0), model_used());
-			CHECK(region_used(session.region, 0) <= LIMIT);
+			EQUAL(container_used(session.container, 0), model_used());
+			CHECK(container_used(session.container, 0) <= LIMIT);
 			CHECK(stub_card_used(0) <= LIMIT);
 		}
 		for (int i = 0; i < SLOTS; i++)
 			give(i);
 		pools_refresh(&session.device[0], true);
-		EQUAL(region_used(session.region, 0), CONTEXT);
+		EQUAL(container_used(session.container, 0), CONTEXT);
 		EQUAL(stub_card_used(0), CONTEXT);
 	}
 }
@@ -170,12 +170,12 @@ static void contents_survive_swapping(void)
 			EQUAL(cuMemsetD8_v2(held[i].key, held[i].mark, 1), 0);
 			EQUAL(cuMemsetD8_v2(held[i].key + n - 1, held[i].mark, 1), 0);
 		}
-		CHECK(region_used(session.region, 0) <= LIMIT);
-		EQUAL(stub_card_used(0), region_used(session.region, 0));
+		CHECK(container_used(session.container, 0) <= LIMIT);
+		EQUAL(stub_card_used(0), container_used(session.container, 0));
 	}
 	for (int i = 0; i < SLOTS; i++)
 		give(i);
-	EQUAL(region_used(session.region, 0), CONTEXT);
+	EQUAL(container_used(session.container, 0), CONTEXT);
 	EQUAL(stub_card_used(0), CONTEXT);
 }
 

@@ -1,7 +1,7 @@
 /* A driver for tests: memory is host memory, kernels are C functions, time on the card is added up per stream. */
 #ifndef STUB_H
 #define STUB_H
-#include "../driver.h"
+#include "../driver_types.h"
 
 /* What a CUfunction points to. */
 struct stub_kernel {

@@ -3,20 +3,17 @@ T = $(B)/test
 STUB = $(T)/libcuda.so.1 $(T)/libnvidia-ml.so.1
 TESTING = $(STRICT) -DELASTICGPU_TESTING
 
-$(B)/stub_rows.h: entries.tab entries.awk
-	@mkdir -p $(B)
-	awk -v what=stub -f entries.awk entries.tab > $@.new && mv $@.new $@
-$(T)/libcuda.so.1: test/stub_cuda.c test/stub_memory.c test/stub_card.c test/stub.h driver.h $(B)/stub_rows.h
+$(T)/libcuda.so.1: test/stub_cuda.c test/stub_memory.c test/stub_card.c test/stub.h driver_types.h $(B)/stub_rows.h
 	@mkdir -p $(T)
 	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ test/stub_cuda.c test/stub_card.c -ldl -pthread
-$(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_node.c test/stub_card.c test/stub.h driver.h
+$(T)/libnvidia-ml.so.1: test/stub_nvml.c test/stub_node.c test/stub_card.c test/stub.h driver_types.h
 	@mkdir -p $(T)
 	$(CC) -O1 -g $(STRICT) -shared -Wl,-soname,libnvidia-ml.so.1 -o $@ test/stub_nvml.c test/stub_node.c test/stub_card.c
 
 # The library with a root for its paths, to be preloaded.
-$(T)/libelasticgpu.so: $(SOURCES) dlhook.c $(HEADERS)
+$(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	@mkdir -p $(T)
-	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) dlhook.c -ldl -pthread
+	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
 UNITS = unit calls fuzz
@@ -33,10 +30,13 @@ endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 .SECONDARY:
 
-$(T)/preload: test/preload.c driver.h $(STUB)
+$(T)/preload: test/preload.c driver_types.h $(STUB)
 	$(CC) -O1 -g $(STRICT) -o $@ $< $(T)/libcuda.so.1 -ldl
 
-test: all $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
+layers: $(SOURCES:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
+	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
+
+test: all layers $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
 
@@ -47,4 +47,4 @@ sanitize: all $(STUB) $(UNITS:%=$(T)/asan/%) $(UNITS:%=$(T)/tsan/%)
 # The driver alone, for tests of the node's agent.
 stub: all $(STUB)
 
-.PHONY: test sanitize stub
+.PHONY: layers test sanitize stub

@@ -50,63 +50,63 @@ static void a_card_not_named_grants_nothing(void)
 
 /* ---- region ---- */
 
-static struct region *region_here(void)
+static struct container_file *container_here(void)
 {
 	char why[512];
-	struct region *r = region_open(path_region(), why, sizeof why);
+	struct container_file *r = container_open(path_container(), why, sizeof why);
 	CHECK(r);
 	return r;
 }
 
 static void charges_stop_at_the_limit(void)
 {
-	struct region *r = region_here();
-	int p = region_join(r), d = region_device(r, "GPU-1");
-	CHECK(region_charge(r, p, d, 60, 100));
-	CHECK(!region_charge(r, p, d, 41, 100));
-	CHECK(region_charge(r, p, d, 40, 100));
-	CHECK(!region_charge(r, p, d, 1, 100));
-	CHECK(!region_charge(r, p, d, UINT64_MAX, 100)); /* no overflow */
-	region_refund(r, p, d, 1000); /* no underflow */
-	EQUAL(region_used(r, d), 0);
-	EQUAL(region_device(r, "GPU-2"), 1);
-	EQUAL(region_device(r, "GPU-1"), 0);
+	struct container_file *r = container_here();
+	int p = container_join(r), d = container_device(r, "GPU-1");
+	CHECK(container_charge(r, p, d, 60, 100));
+	CHECK(!container_charge(r, p, d, 41, 100));
+	CHECK(container_charge(r, p, d, 40, 100));
+	CHECK(!container_charge(r, p, d, 1, 100));
+	CHECK(!container_charge(r, p, d, UINT64_MAX, 100)); /* no overflow */
+	container_refund(r, p, d, 1000); /* no underflow */
+	EQUAL(container_used(r, d), 0);
+	EQUAL(container_device(r, "GPU-2"), 1);
+	EQUAL(container_device(r, "GPU-1"), 0);
 }
 
 static void a_killed_process_gives_back(void)
 {
-	struct region *r = region_here();
-	int p = region_join(r), ready[2];
+	struct container_file *r = container_here();
+	int p = container_join(r), ready[2];
 	pid_t pid;
 	char c;
 
 	CHECK(pipe(ready) == 0);
-	CHILD(pid, { int q = region_join(r); CHECK(region_charge(r, q, 0, 90, 100)); CHECK(write(ready[1], "x", 1) == 1); pause(); });
+	CHILD(pid, { int q = container_join(r); CHECK(container_charge(r, q, 0, 90, 100)); CHECK(write(ready[1], "x", 1) == 1); pause(); });
 	CHECK(read(ready[0], &c, 1) == 1);
-	CHECK(!region_charge(r, p, 0, 20, 100));
+	CHECK(!container_charge(r, p, 0, 20, 100));
 	CHECK(kill(pid, SIGKILL) == 0);
 	siginfo_t info;
 	CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0); /* dead, and still a zombie */
-	CHECK(region_charge(r, p, 0, 100, 100));
-	EQUAL(region_used(r, 0), 100);
+	CHECK(container_charge(r, p, 0, 100, 100));
+	EQUAL(container_used(r, 0), 100);
 	CHECK(waitpid(pid, NULL, 0) == pid);
 }
 
 static void a_pid_used_again_is_another_process(void)
 {
-	struct region *r = region_here();
-	int p = region_join(r);
+	struct container_file *r = container_here();
+	int p = container_join(r);
 	uint64_t other_start = atomic_load(&r->process[p].owner) ^ ((uint64_t)1 << 30);
 	atomic_store(&r->process[7].owner, other_start); /* our pid, started at another time */
 	atomic_store(&r->process[7].held[0], 50);
-	EQUAL(region_used(r, 0), 50);
-	EQUAL(region_reap(r), 1);
-	EQUAL(region_used(r, 0), 0);
+	EQUAL(container_used(r, 0), 50);
+	EQUAL(container_reap(r), 1);
+	EQUAL(container_used(r, 0), 0);
 }
 
 static void racing_processes_never_pass_the_limit(void)
 {
-	struct region *r = region_here();
+	struct container_file *r = container_here();
 	enum { N = 8, LIMIT = 1000 };
 	_Atomic int *over = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	_Atomic uint64_t *real = (void *)(over + 16);
@@ -114,35 +114,35 @@ static void racing_processes_never_pass_the_limit(void)
 
 	for (int i = 0; i < N; i++)
 		CHILD(pids[i], {
-			int p = region_join(r);
+			int p = container_join(r);
 			for (int n = 0; n < 500; n++) {
 				uint64_t want = (uint64_t)(n * 37 % 300 + 1);
-				if (!region_charge(r, p, 0, want, LIMIT))
+				if (!container_charge(r, p, 0, want, LIMIT))
 					continue;
 				if (atomic_fetch_add(real, want) + want > LIMIT)
 					atomic_fetch_add(over, 1);
 				atomic_fetch_sub(real, want);
-				region_refund(r, p, 0, want);
+				container_refund(r, p, 0, want);
 			}
 		});
 	for (int i = 0; i < N; i++)
 		check_exit(pids[i]);
 	EQUAL(atomic_load(over), 0);
-	region_reap(r);
-	EQUAL(region_used(r, 0), 0);
+	container_reap(r);
+	EQUAL(container_used(r, 0), 0);
 }
 
 static void what_fits_is_not_refused_because_others_try(void)
 {
-	struct region *r = region_here();
-	int p = region_join(r), q = region_join(r);
+	struct container_file *r = container_here();
+	int p = container_join(r), q = container_join(r);
 	pid_t pid;
 
-	CHECK(region_charge(r, p, 0, 4, 10));
-	CHILD(pid, for (int i = 0; i < 20000; i++) CHECK(!region_charge(r, q, 0, 8, 10)));
+	CHECK(container_charge(r, p, 0, 4, 10));
+	CHILD(pid, for (int i = 0; i < 20000; i++) CHECK(!container_charge(r, q, 0, 8, 10)));
 	for (int i = 0; i < 1000; i++) {
-		CHECK(region_charge(r, p, 0, 6, 10));
-		region_refund(r, p, 0, 6);
+		CHECK(container_charge(r, p, 0, 6, 10));
+		container_refund(r, p, 0, 6);
 	}
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
@@ -151,15 +151,15 @@ static void what_fits_is_not_refused_because_others_try(void)
 static void another_version_is_refused(void)
 {
 	char why[512];
-	struct region *r = region_here();
+	struct container_file *r = container_here();
 	atomic_store(&r->version, 12345);
-	CHECK(!region_open(path_region(), why, sizeof why));
+	CHECK(!container_open(path_container(), why, sizeof why));
 	CHECK(strstr(why, "another version"));
 }
 
 /* ---- budget: a simulated card ---- */
 
-struct player { unsigned share; bool lend; int64_t kernel; bool idle; int seat; int64_t ran; };
+struct player { unsigned share; bool lend; int64_t kernel; bool idle; int slot; int64_t ran; };
 
 static struct card *card_here(void)
 {
@@ -174,30 +174,30 @@ static void simulate(struct card *c, struct player *p, int n, int64_t end)
 	for (int i = 0; i < n; i++) {
 		char name[16];
 		snprintf(name, sizeof name, "c%d", i);
-		p[i].seat = card_sit(c, (unsigned)card_tenant(c, name, p[i].share, p[i].lend, now), (uint64_t)i + 1, now);
-		CHECK(p[i].seat >= 0);
+		p[i].slot = card_slot_take(c, (unsigned)card_tenant(c, name, p[i].share, p[i].lend, now), (uint64_t)i + 1, now);
+		CHECK(p[i].slot >= 0);
 	}
 	while (now < end) {
 		int holder = -1;
 		for (int i = 0; i < n; i++)
-			if (!p[i].idle && card_take(c, p[i].seat, now, &wait) && holder < 0)
+			if (!p[i].idle && card_take_turn(c, p[i].slot, now, &wait) && holder < 0)
 				holder = i;
 		if (holder < 0) {
 			now += MS / 10;
 			continue;
 		}
 		int64_t begin = now;
-		unsigned tenant = atomic_load(&c->seat[p[holder].seat].tenant);
+		unsigned tenant = atomic_load(&c->slot[p[holder].slot].tenant);
 		do {
 			now += p[holder].kernel;
 			card_charge(c, tenant, p[holder].kernel);
-			card_renew(c, now);
+			card_renew_turn(c, now);
 			p[holder].ran += p[holder].kernel;
 			for (int i = 0; i < n; i++)
 				if (i != holder && !p[i].idle)
-					card_take(c, p[i].seat, now, &wait);
-		} while (!card_should_yield(c, p[holder].seat, now, now - begin) && now < end);
-		card_pass(c, p[holder].seat, now);
+					card_take_turn(c, p[i].slot, now, &wait);
+		} while (!card_should_yield(c, p[holder].slot, now, now - begin) && now < end);
+		card_pass_turn(c, p[holder].slot, now);
 	}
 }
 
@@ -261,40 +261,40 @@ static void a_dead_holder_loses_the_turn(void)
 {
 	struct card *c = card_here();
 	int64_t wait;
-	int a = card_sit(c, (unsigned)card_tenant(c, "a", 5000, false, 1), 1, 1);
-	int b = card_sit(c, (unsigned)card_tenant(c, "b", 5000, false, 1), 2, 1);
-	CHECK(card_take(c, a, 1, &wait));
-	CHECK(!card_take(c, b, 2, &wait));
-	CHECK(!card_take(c, b, LEASE_NS, &wait));
-	CHECK(card_take(c, b, LEASE_NS + 2, &wait));
+	int a = card_slot_take(c, (unsigned)card_tenant(c, "a", 5000, false, 1), 1, 1);
+	int b = card_slot_take(c, (unsigned)card_tenant(c, "b", 5000, false, 1), 2, 1);
+	CHECK(card_take_turn(c, a, 1, &wait));
+	CHECK(!card_take_turn(c, b, 2, &wait));
+	CHECK(!card_take_turn(c, b, LEASE_NS, &wait));
+	CHECK(card_take_turn(c, b, LEASE_NS + 2, &wait));
 	CHECK(card_should_yield(c, a, LEASE_NS + 3, 0));
-	EQUAL(card_pass(c, a, LEASE_NS + 3), -1);
-	CHECK(card_holds(c, b));
+	EQUAL(card_pass_turn(c, a, LEASE_NS + 3), -1);
+	CHECK(card_has_turn(c, b));
 }
 
 static void a_dead_waiter_is_not_waited_for(void)
 {
 	struct card *c = card_here();
 	int64_t wait, now = 1;
-	int a = card_sit(c, (unsigned)card_tenant(c, "a", 5000, false, 1), 1, 1);
-	int b = card_sit(c, (unsigned)card_tenant(c, "b", 5000, false, 1), 2, 1);
-	CHECK(card_take(c, a, now, &wait));
-	CHECK(!card_take(c, b, now, &wait)); /* asks, and dies */
+	int a = card_slot_take(c, (unsigned)card_tenant(c, "a", 5000, false, 1), 1, 1);
+	int b = card_slot_take(c, (unsigned)card_tenant(c, "b", 5000, false, 1), 2, 1);
+	CHECK(card_take_turn(c, a, now, &wait));
+	CHECK(!card_take_turn(c, b, now, &wait)); /* asks, and dies */
 	now += 20 * MS;
-	EQUAL(card_pass(c, a, now), b);
+	EQUAL(card_pass_turn(c, a, now), b);
 	now += ACCEPT_NS + MS;
-	CHECK(card_take(c, a, now, &wait));
+	CHECK(card_take_turn(c, a, now, &wait));
 }
 
-static void seats_and_tenants_come_free(void)
+static void slots_and_tenants_come_free(void)
 {
 	struct card *c = card_here();
 	int64_t now = 1;
-	for (int i = 0; i < MAX_SEATS; i++)
-		EQUAL(card_sit(c, 0, (uint64_t)i + 1, now), i);
-	EQUAL(card_sit(c, 0, 999, now + SEAT_NS - 1), -1);
-	card_keep(c, 0, now + MS);
-	EQUAL(card_sit(c, 0, 999, now + SEAT_NS), 1);
+	for (int i = 0; i < MAX_SLOTS; i++)
+		EQUAL(card_slot_take(c, 0, (uint64_t)i + 1, now), i);
+	EQUAL(card_slot_take(c, 0, 999, now + SLOT_NS - 1), -1);
+	card_slot_renew(c, 0, now + MS);
+	EQUAL(card_slot_take(c, 0, 999, now + SLOT_NS), 1);
 	CHECK(card_contended(c, 5, now + 2 * MS) == false);
 	EQUAL(card_tenant(c, "x", 100, false, now), 0);
 	EQUAL(card_tenant(c, "x", 100, false, now), 0);
@@ -321,4 +321,4 @@ MAIN(T(limits_are_read), T(limits_not_understood_are_refused), T(a_card_not_name
 	T(a_killed_process_gives_back), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
 	T(what_fits_is_not_refused_because_others_try), T(another_version_is_refused), T(shares_hold_alone), T(shares_hold_side_by_side),
 	T(shares_beyond_the_card_are_proportional), T(lent_time_is_used_and_taken_back), T(a_dead_holder_loses_the_turn),
-	T(a_dead_waiter_is_not_waited_for), T(seats_and_tenants_come_free), T(time_at_high_clocks_costs_what_it_gains))
+	T(a_dead_waiter_is_not_waited_for), T(slots_and_tenants_come_free), T(time_at_high_clocks_costs_what_it_gains))

@@ -1,0 +1,49 @@
+/* Launches wait at a gate for their process's turn on the card. */
+#ifndef ELASTIC_COMPUTE_LIMIT_H
+#define ELASTIC_COMPUTE_LIMIT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "driver_types.h"
+#include "memory_calls.h"
+#include "session.h"
+
+struct gate {
+	_Atomic bool on;
+	_Atomic unsigned state;       /* GATE_*; futex */
+	_Atomic unsigned want;        /* launches are waiting; futex */
+	_Atomic unsigned inside;      /* launches between enter and leave */
+	_Atomic uint64_t launches;
+	_Atomic uint64_t waited_ns;   /* by launches, for the turn */
+	_Atomic int64_t entered;      /* when the first that waited for this turn came in; 0 before */
+	_Atomic int64_t closing_since, trickled;
+	_Atomic bool tracked;
+	unsigned tenant;
+	int slot;
+	uint64_t owner;
+	struct device *device;
+};
+enum { GATE_CLOSED, GATE_OPEN, GATE_CLOSING };
+/* Takes over new limits; also called twice a second, for a neighbour may have come or gone. */
+void compute_limit_reload(struct device *d);
+void compute_limit_fork_child(void);
+int launch_enter(struct device *d, CUstream stream);
+void launch_leave(struct device *d, CUstream stream, int pass);
+/* The slot of this process in the card's file; NULL before it has one. */
+static inline struct slot *own_slot(struct device *d)
+{
+	struct gate *g = atomic_load(&d->gate);
+	return g ? &d->card->slot[g->slot] : NULL;
+}
+
+#define LAUNCH(stream, call) do { \
+	struct device *device_ = device_current(); \
+	CUstream stream_ = (stream); \
+	int pass_ = launch_enter(device_, stream_); \
+	CUresult result_ = (call); \
+	if (pass_) \
+		launch_leave(device_, stream_, pass_); \
+	return result_; \
+} while (0)
+
+#endif

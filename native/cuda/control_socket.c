@@ -1,0 +1,220 @@
+/*
+ * The agent's line to this process: a socket named after its pid, one request a line, one line of JSON back. The same
+ * thread looks after what changes by itself: limits, neighbours, overhead, the dead.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "compute_limit.h"
+#include "constants.h"
+#include "control_socket.h"
+#include "host_pool.h"
+#include "ipc_imports.h"
+#include "log.h"
+#include "nvml_readings.h"
+#include "overhead.h"
+#include "oversubscribe.h"
+#include "paths.h"
+#include "pools.h"
+#include "power_price.h"
+#include "session.h"
+#include "swap.h"
+#include "system.h"
+
+static _Atomic int listener = -1;
+
+static int listen_here(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%d.sock", path_control(), (int)getpid());
+
+	mkdir(path_control(), 0777);
+	if (fd >= 0 && n < (int)sizeof a.sun_path) {
+		unlink(a.sun_path);
+		if (bind(fd, (struct sockaddr *)&a, sizeof a) == 0 && listen(fd, 8) == 0)
+			return fd;
+	}
+	log_error("control socket %s: %s", a.sun_path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+/* The agent is outside the container: its pid cannot be seen from here and reads as 0. */
+static bool from_agent(int fd)
+{
+	struct ucred peer = {0};
+	socklen_t size = sizeof peer;
+
+	if (atomic_load(&session.control_any))
+		return true;
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == 0;
+}
+
+static int describe_swap(const struct swap_result *r, char *reply, size_t size)
+{
+	if (!r->done)
+		return snprintf(reply, size, "{\"ok\":false,\"reason\":\"%s\"}\n", r->why);
+	return snprintf(reply, size, "{\"ok\":true,\"bytes\":%llu,\"copy_s\":%.3f,\"total_s\":%.3f}\n",
+		(unsigned long long)r->bytes, r->copy_s, r->total_s);
+}
+
+static int describe(char *reply, size_t size)
+{
+	struct container_process *p = &session.container->process[atomic_load(&session.process)];
+	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"prepared\":%llu,\"devices\":[",
+		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", (unsigned long long)host_prepared());
+
+	container_reap(session.container);
+	for (int i = 0; i < session.devices && n < (int)size; i++) {
+		struct device *d = &session.device[i];
+		struct gate *g = atomic_load(&d->gate);
+		n += snprintf(reply + n, size - (size_t)n,
+			"%s{\"uuid\":\"%s\",\"limit\":%llu,\"used\":%llu,\"held\":%llu,\"overhead\":%llu,\"swapped\":%llu,\"compute\":%u.%02u,\"busy_ns\":%llu,\"waited_ns\":%llu}",
+			i ? "," : "", d->uuid, (unsigned long long)atomic_load(&d->limit),
+			(unsigned long long)container_used(session.container, d->index),
+			(unsigned long long)atomic_load(&p->held[d->index]), (unsigned long long)atomic_load(&p->overhead[d->index]),
+			(unsigned long long)atomic_load(&p->swapped[d->index]), atomic_load(&d->share) / 100, atomic_load(&d->share) % 100,
+			(unsigned long long)atomic_load(&p->busy_ns[d->index]), g ? (unsigned long long)atomic_load(&g->waited_ns) : 0);
+	}
+	if (n < (int)size)
+		n += snprintf(reply + n, size - (size_t)n, "]}\n");
+	return n < (int)size ? n : (int)size - 1;
+}
+
+int control_answer(const char *request, bool trusted, char *reply, size_t size)
+{
+	struct swap_result r;
+	unsigned long long bytes = 0, version = 0;
+	uint64_t missing;
+
+	if (sscanf(request, "hello %llu", &version) == 1)
+		return snprintf(reply, size, "{\"ok\":%s,\"protocol\":%d,\"pid\":%d}\n", version == PROTOCOL ? "true" : "false", PROTOCOL, (int)getpid());
+	if (!strcmp(request, "stats"))
+		return describe(reply, size);
+	if (!strcmp(request, "limits")) {
+		session_reload(true); /* only reads the agent's file: anybody may ask for that */
+		return describe(reply, size);
+	}
+	if (!trusted)
+		return snprintf(reply, size, "{\"ok\":false,\"reason\":\"only the agent may ask for this\"}\n");
+	if (sscanf(request, "hostpid %llu", &bytes) == 1) {
+		nvml_set_host_pid((unsigned)bytes);
+		return describe(reply, size);
+	}
+	if (!strcmp(request, "out") || sscanf(request, "out %llu", &bytes) == 1)
+		swap_out(bytes ? bytes : UINT64_MAX, &r);
+	else if (!strcmp(request, "in"))
+		swap_in(&r, &missing);
+	else if (sscanf(request, "prepare %llu", &bytes) == 1)
+		swap_prepare(bytes, &r);
+	else
+		return snprintf(reply, size, "{\"ok\":false,\"reason\":\"unknown request\"}\n");
+	return describe_swap(&r, reply, size);
+}
+
+/* One line in, one line out. A peer that says nothing for a second is hung up on. */
+static void serve(int fd)
+{
+	struct timeval patience = {1, 0};
+	char request[256], reply[8192];
+	size_t n = 0;
+	ssize_t got;
+	int length;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	while (n < sizeof request - 1 && !memchr(request, '\n', n)) {
+		got = recv(fd, request + n, sizeof request - 1 - n, 0);
+		if (got <= 0)
+			return;
+		n += (size_t)got;
+	}
+	request[n] = 0;
+	request[strcspn(request, "\r\n")] = 0;
+	length = control_answer(request, from_agent(fd), reply, sizeof reply);
+	send(fd, reply, (size_t)length, MSG_NOSIGNAL);
+}
+
+static void look_after(void)
+{
+	session_reload(false);
+	ipc_imports_refresh();
+	for (int i = 0; i < session.devices; i++) {
+		struct device *d = &session.device[i];
+		struct gate *g = atomic_load(&d->gate);
+		compute_limit_reload(d);
+		if (atomic_load(&session.container->process[atomic_load(&session.process)].overhead[d->index])) {
+			pools_refresh(d, false);
+			overhead_refresh(d);
+		}
+		if (g)
+			card_slot_renew(d->card, g->slot, now_ns());
+		if (g && atomic_load(&g->on))
+			power_look(d);
+	}
+}
+
+static void *control(void *arg)
+{
+	int64_t next = 0;
+	(void)arg;
+
+	prctl(PR_SET_NAME, "elastic-control");
+	for (;;) {
+		bool often = atomic_load(&session.oversubscribe);
+		struct pollfd p = {.fd = atomic_load(&listener), .events = POLLIN};
+		int timeout = often ? 20 : 500;
+		if (poll(&p, 1, timeout) > 0) {
+			int fd = accept4(p.fd, NULL, NULL, SOCK_CLOEXEC);
+			if (fd >= 0) {
+				serve(fd);
+				close(fd);
+			}
+		}
+		if (often)
+			oversubscribe_serve();
+		if (now_ns() >= next) {
+			look_after();
+			next = now_ns() + 500 * MS;
+		}
+	}
+	return NULL;
+}
+
+void control_start(void)
+{
+	atomic_store(&listener, listen_here());
+	if (!thread_start(control, NULL))
+		log_error("no thread for the control socket");
+}
+
+void control_fork_child(void)
+{
+	int fd = atomic_exchange(&listener, -1);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* The socket's name goes with the process; one left by kill -9 is taken over by the next of that pid. */
+__attribute__((destructor)) static void control_end(void)
+{
+	char path[640];
+
+	if (atomic_load(&listener) < 0)
+		return;
+	snprintf(path, sizeof path, "%s/%d.sock", path_control(), (int)getpid());
+	unlink(path);
+	for (int i = 0; i < session.devices; i++) {
+		struct gate *g = atomic_load(&session.device[i].gate);
+		if (g)
+			card_slot_leave(session.device[i].card, g->slot);
+	}
+}

@@ -1,0 +1,30 @@
+/* What this process holds of the cards, by pointer or handle. */
+#ifndef ELASTIC_LEDGER_H
+#define ELASTIC_LEDGER_H
+
+#include <stdint.h>
+#include "driver_types.h"
+
+struct device;
+enum holding_kind { HOLD_PTR, HOLD_ARRAY, HOLD_VMM, HOLD_MAP, HOLD_POOL, HOLD_GRAPH, HOLD_EXEC, HOLD_IPC, HOLD_EXTERNAL, HOLD_MANAGED, HOLD_OWN };
+struct holding {
+	uint64_t key;
+	enum holding_kind kind;
+	struct device *device;
+	uint64_t bytes;
+	uint64_t link;                /* of a map: its handle; of an import: its key; of a graph: its memory */
+	CUcontext ctx;                /* it goes when this context goes */
+	int refs, maps;
+	void *own;                    /* swap.c's allocation */
+	struct holding *next;
+};
+void ledger_lock(void);
+void ledger_unlock(void);
+struct holding *ledger_add(uint64_t key, enum holding_kind kind, struct device *d, uint64_t bytes);
+struct holding *ledger_find(uint64_t key, enum holding_kind kind);
+void ledger_drop(struct holding *h);
+typedef void (*holding_visit)(struct holding *h, void *arg);
+void ledger_each(holding_visit visit, void *arg);
+void ledger_fork(int step);
+
+#endif

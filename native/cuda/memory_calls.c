@@ -1,0 +1,43 @@
+/* Calls that touch device memory wait here while the process is swapped out. */
+#include "memory_calls.h"
+#include "system.h"
+
+struct memory_calls memory_calls;
+
+/* The slow way in: the call has counted itself inside and found that it must wait. */
+int memory_call_wait(void)
+{
+	for (;;) {
+		atomic_fetch_sub(&memory_calls.inside, 1);
+		atomic_store(&memory_calls.wanted, true);
+		futex_wait(&memory_calls.held, 1, 20 * MS);
+		atomic_fetch_add(&memory_calls.inside, 1);
+		if (!atomic_load(&memory_calls.held))
+			return PASS_MEMORY;
+	}
+}
+
+bool memory_calls_hold(int64_t deadline)
+{
+	atomic_store(&memory_calls.held, 1);
+	while (atomic_load(&memory_calls.inside)) {
+		if (now_ns() > deadline) {
+			memory_calls_release();
+			return false;
+		}
+		sleep_ns(MS / 20);
+	}
+	return true;
+}
+
+void memory_calls_release(void)
+{
+	atomic_store(&memory_calls.held, 0);
+	futex_wake(&memory_calls.held);
+}
+
+void memory_calls_fork_child(void)
+{
+	atomic_store(&memory_calls.held, 0);
+	atomic_store(&memory_calls.inside, 0);
+}

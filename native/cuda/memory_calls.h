@@ -1,0 +1,43 @@
+/* Calls that touch device memory wait here while the process is swapped out. */
+#ifndef ELASTIC_MEMORY_CALLS_H
+#define ELASTIC_MEMORY_CALLS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "session.h"
+
+struct memory_calls {
+	_Atomic unsigned held;    /* 1 while calls must wait; futex */
+	_Atomic unsigned inside;  /* calls now inside */
+	_Atomic bool wanted;      /* a call waits: the process wants its memory back */
+};
+extern struct memory_calls memory_calls;
+
+/* What a call must undo when it leaves. */
+enum { PASS_MEMORY = 1, PASS_TURN = 2 };
+int memory_call_wait(void);
+static inline int memory_call_enter(void)
+{
+	if (!atomic_load_explicit(&session.swap, memory_order_relaxed))
+		return 0;
+	atomic_fetch_add(&memory_calls.inside, 1);
+	return atomic_load(&memory_calls.held) ? memory_call_wait() : PASS_MEMORY;
+}
+static inline void memory_call_leave(int pass)
+{
+	if (pass & PASS_MEMORY)
+		atomic_fetch_sub(&memory_calls.inside, 1);
+}
+/* Holds back every call that touches memory, and waits until none is inside; false after the deadline. */
+bool memory_calls_hold(int64_t deadline);
+void memory_calls_release(void);
+void memory_calls_fork_child(void);
+
+#define MEMORY_CALL(call) do { \
+	int pass_ = memory_call_enter(); \
+	CUresult result_ = (call); \
+	memory_call_leave(pass_); \
+	return result_; \
+} while (0)
+
+#endif

@@ -1,0 +1,288 @@
+/*
+ * Allocations that can be moved: a reserved range of addresses backed by chunks of up to 1 GiB. Small ones share a page.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "compute_limit.h"
+#include "driver_symbols.h"
+#include "ledger.h"
+#include "memory_budget.h"
+#include "movable_memory.h"
+
+#define PAGE (2 * MiB)
+#define SMALL (MiB)
+#define GRAIN 512
+#define GRAINS (PAGE / GRAIN)
+
+struct piece { struct block *block; uint64_t offset, size; };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the list of blocks */
+struct block *blocks;
+
+void blocks_lock(void) { pthread_mutex_lock(&lock); }
+void blocks_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* The parent's memory is not the child's. */
+void blocks_fork_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	blocks = NULL;
+}
+
+/* ---- chunks ---- */
+
+/* Neighbours see in our slot how much could be moved off the card. */
+static void count_resident(struct device *d, int64_t delta)
+{
+	struct slot *s = own_slot(d);
+	if (s)
+		atomic_fetch_add(&s->resident, (uint64_t)delta);
+}
+
+bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
+{
+	CUmemProp prop = {.type = CU_MEM_ALLOCATION_PINNED, .location = {CU_MEM_LOCATION_DEVICE, b->device->cu}};
+	CUmemAccess access[MAX_DEVICES] = {{prop.location, CU_MEM_ACCESS_READWRITE}};
+	size_t n = 1;
+	int can;
+
+	for (int i = 0; i < session.devices; i++) {
+		CUdevice peer = session.device[i].cu;
+		if (peer != b->device->cu && real_cuDeviceCanAccessPeer && real_cuDeviceCanAccessPeer(&can, peer, b->device->cu) == CUDA_SUCCESS && can)
+			access[n++] = (CUmemAccess){{CU_MEM_LOCATION_DEVICE, peer}, CU_MEM_ACCESS_READWRITE};
+	}
+	*r = real_cuMemCreate(&c->handle, c->size, &prop, 0);
+	if (*r != CUDA_SUCCESS)
+		return false;
+	*r = real_cuMemMap(at, c->size, 0, c->handle, 0);
+	if (*r == CUDA_SUCCESS) {
+		*r = real_cuMemSetAccess(at, c->size, access, n);
+		if (*r == CUDA_SUCCESS) {
+			count_resident(b->device, (int64_t)c->size);
+			return true;
+		}
+		real_cuMemUnmap(at, c->size);
+	}
+	real_cuMemRelease(c->handle);
+	return false;
+}
+
+void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
+{
+	real_cuMemUnmap(at, c->size);
+	real_cuMemRelease(c->handle);
+	count_resident(b->device, -(int64_t)c->size);
+}
+
+/* ---- blocks ---- */
+
+static void block_free(struct block *b)
+{
+	CUdeviceptr at = b->base;
+
+	for (unsigned i = 0; i < b->chunks; at += b->chunk[i++].size)
+		chunk_free(b, &b->chunk[i], at);
+	if (b->base)
+		real_cuMemAddressFree(b->base, b->size);
+	memory_refund(b->device, b->size);
+	free(b->grains);
+	free(b->chunk);
+	free(b);
+}
+
+static struct block *block_make(struct device *d, uint64_t bytes, CUresult *r)
+{
+	struct block *b = calloc(1, sizeof *b);
+	uint64_t at = 0;
+
+	*r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (!b)
+		return NULL;
+	b->device = d;
+	b->size = ROUND_UP(bytes, PAGE);
+	b->chunk = calloc((b->size + GiB - 1) / GiB, sizeof *b->chunk);
+	if (!b->chunk || !memory_charge(d, b->size)) {
+		free(b->chunk);
+		free(b);
+		return NULL;
+	}
+	real_cuCtxGetCurrent(&b->ctx);
+	*r = real_cuMemAddressReserve(&b->base, b->size, PAGE, 0, 0);
+	while (*r == CUDA_SUCCESS && at < b->size) {
+		struct chunk *c = &b->chunk[b->chunks];
+		c->size = b->size - at < GiB ? b->size - at : GiB;
+		if (chunk_make(b, c, b->base + at, r)) {
+			b->chunks++;
+			at += c->size;
+		}
+	}
+	if (*r == CUDA_SUCCESS)
+		return b;
+	block_free(b);
+	return NULL;
+}
+
+static void block_link(struct block *b)
+{
+	blocks_lock();
+	b->next = blocks;
+	blocks = b;
+	blocks_unlock();
+}
+
+static void block_unlink(struct block *b)
+{
+	for (struct block **p = &blocks; *p; p = &(*p)->next)
+		if (*p == b) {
+			*p = b->next;
+			return;
+		}
+}
+
+/* ---- small allocations share a block of one page ---- */
+
+static bool grains_take(struct block *b, unsigned need, uint64_t *offset)
+{
+	unsigned run = 0;
+
+	for (unsigned i = 0; i < GRAINS; i++) {
+		run = b->grains[i] ? 0 : run + 1;
+		if (run == need) {
+			memset(b->grains + i + 1 - need, 1, need);
+			b->taken += need;
+			*offset = (uint64_t)(i + 1 - need) * GRAIN;
+			return true;
+		}
+	}
+	return false;
+}
+
+static struct block *small_block(struct device *d, CUcontext ctx, unsigned need, uint64_t *offset)
+{
+	for (struct block *b = blocks; b; b = b->next)
+		if (b->grains && b->device == d && b->ctx == ctx && b->taken + need <= GRAINS && grains_take(b, need, offset))
+			return b;
+	return NULL;
+}
+
+static CUresult take_small(struct device *d, struct piece *p, uint64_t bytes)
+{
+	unsigned need = (unsigned)(ROUND_UP(bytes, GRAIN) / GRAIN);
+	CUcontext ctx = NULL;
+	CUresult r = CUDA_SUCCESS;
+
+	real_cuCtxGetCurrent(&ctx);
+	p->size = bytes;
+	blocks_lock();
+	p->block = small_block(d, ctx, need, &p->offset);
+	blocks_unlock();
+	if (p->block)
+		return r;
+	p->block = block_make(d, PAGE, &r);
+	if (!p->block)
+		return r;
+	p->block->grains = calloc(1, GRAINS);
+	if (!p->block->grains) {
+		block_free(p->block);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	grains_take(p->block, need, &p->offset);
+	block_link(p->block);
+	return r;
+}
+
+static CUresult take(struct device *d, struct piece *p, uint64_t bytes)
+{
+	CUresult r;
+
+	if (bytes < SMALL)
+		return take_small(d, p, bytes);
+	p->block = block_make(d, bytes, &r);
+	p->offset = 0;
+	p->size = bytes;
+	if (p->block)
+		block_link(p->block);
+	return r;
+}
+
+CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool *card_full)
+{
+	struct piece *p = calloc(1, sizeof *p);
+	struct holding *h;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	*card_full = false;
+	if (!p || bytes > atomic_load(&d->limit)) {
+		free(p);
+		return r;
+	}
+	r = take(d, p, bytes);
+	if (r != CUDA_SUCCESS) {
+		/* Out of memory within the limit: it is the card that is full. */
+		*card_full = r == CUDA_ERROR_OUT_OF_MEMORY &&
+			container_used(session.container, d->index) + ROUND_UP(bytes, PAGE) <= atomic_load(&d->limit);
+		free(p);
+		return r;
+	}
+	*ptr = p->block->base + p->offset;
+	ledger_lock();
+	h = ledger_add(*ptr, HOLD_OWN, d, 0);
+	if (h)
+		h->own = p;
+	ledger_unlock();
+	return CUDA_SUCCESS;
+}
+
+void movable_free(struct holding *h)
+{
+	struct piece *p = h->own;
+	struct block *b = p->block;
+	bool empty = true;
+
+	if (real_cuCtxSynchronize)
+		real_cuCtxSynchronize(); /* as the driver's own free does: nothing may still be using it */
+	ledger_lock();
+	ledger_drop(h);
+	ledger_unlock();
+	blocks_lock();
+	if (b->grains) {
+		unsigned n = (unsigned)(ROUND_UP(p->size, GRAIN) / GRAIN);
+		memset(b->grains + p->offset / GRAIN, 0, n);
+		b->taken -= n;
+		empty = b->taken == 0;
+	}
+	if (empty)
+		block_unlink(b);
+	blocks_unlock();
+	if (empty)
+		block_free(b);
+	free(p);
+}
+
+struct owner_search { CUdeviceptr ptr, base; uint64_t size; };
+
+static void match_piece(struct holding *h, void *arg)
+{
+	struct owner_search *s = arg;
+	struct piece *p = h->own;
+
+	if (h->kind == HOLD_OWN && s->ptr >= h->key && s->ptr < h->key + p->size) {
+		s->base = h->key;
+		s->size = p->size;
+	}
+}
+
+bool movable_owns(CUdeviceptr ptr, CUdeviceptr *base, size_t *size)
+{
+	struct owner_search s = {.ptr = ptr};
+
+	ledger_lock();
+	ledger_each(match_piece, &s);
+	ledger_unlock();
+	if (base && s.size)
+		*base = s.base;
+	if (size && s.size)
+		*size = s.size;
+	return s.size != 0;
+}

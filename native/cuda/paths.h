@@ -1,0 +1,11 @@
+/* Where the agent mounts things in a container. */
+#ifndef ELASTIC_PATHS_H
+#define ELASTIC_PATHS_H
+
+const char *path_limits(void);
+const char *path_container(void);
+const char *path_control(void);
+const char *path_cards(void);
+const char *path_pool(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* Puts the parts together when the first CUDA call comes: the lower ones call these, and know nothing above them. */
+#include "compute_limit.h"
+#include "control_socket.h"
+#include "memory_budget.h"
+#include "memory_calls.h"
+#include "pools.h"
+#include "start.h"
+#include "swap.h"
+
+static void forked(void)
+{
+	memory_calls_fork_child();
+	compute_limit_fork_child();
+	swap_fork_child();
+	control_fork_child();
+}
+
+static const struct session_parts parts = {
+	.started = control_start,
+	.limits_changed = compute_limit_reload,
+	.forked = forked,
+};
+
+bool library_register_and_start(void)
+{
+	memory_on_full(pools_trim);
+	return session_start(&parts);
+}

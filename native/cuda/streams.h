@@ -1,0 +1,20 @@
+/* What is in flight on the streams of this process. */
+#ifndef ELASTIC_STREAMS_H
+#define ELASTIC_STREAMS_H
+
+#include <stdbool.h>
+#include "driver_types.h"
+
+struct gate;
+void stream_launched(struct gate *g, CUstream stream);
+void stream_before_capture(CUstream stream);
+void stream_forget(CUstream stream);
+void context_forget(CUcontext ctx);
+void capture_count(int delta);
+bool stream_capturing(CUstream stream);
+/* Whether all work seen on this gate's streams is done; marks what is not marked yet. */
+bool streams_idle(struct gate *g);
+void streams_fork_child(void);
+static inline CUstream own_stream(CUstream s) { return s ? s : (CUstream)CU_STREAM_PER_THREAD; }
+
+#endif

@@ -1,0 +1,30 @@
+/* Device memory leaves the card and comes back. */
+#ifndef ELASTIC_SWAP_H
+#define ELASTIC_SWAP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "memory_calls.h"
+
+/* From now on this process cannot be moved, for that reason. */
+void swap_pin(const char *reason);
+struct swap_result { bool done; char why[160]; uint64_t bytes; double copy_s, total_s; };
+/* Moves at least so many bytes to the host, and holds the process until all is back. */
+void swap_out(uint64_t bytes, struct swap_result *r);
+/* Brings everything back. Room is looked for first: without it nothing changes, and *missing says how much lacks. */
+void swap_in(struct swap_result *r, uint64_t *missing);
+void swap_prepare(uint64_t bytes, struct swap_result *r);
+bool swap_is_out(void);
+bool swap_is_busy(void);
+void swap_fork_child(void);
+
+#define PINNED_CALL(reason, call) do { \
+	int pass_ = memory_call_enter(); \
+	CUresult result_ = (call); \
+	if (result_ == CUDA_SUCCESS) \
+		swap_pin(reason); \
+	memory_call_leave(pass_); \
+	return result_; \
+} while (0)
+
+#endif
