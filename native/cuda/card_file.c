@@ -1,9 +1,10 @@
 /*
- * Whose turn it is on a card. All processes on a card, of all containers, map one struct card.
+ * The file of a card: which containers (tenants) are on it, their processes' slots, and which process has the turn.
  *
- * Only the holder of the turn launches work, so what it uses is wall time, which needs no trust in anybody's clock of
- * the GPU. Each container earns credit at the rate of its share and pays for the time its processes hold the turn; who
- * ran over waits longer the next time. Every field is written with single atomic steps: a process may die anywhere.
+ * Only the process that has the turn launches work, so what it uses is wall time, which needs no trust in anybody's
+ * clock of the GPU. Each container earns credit at the rate of its share and pays for the time its processes have the
+ * turn; one that ran over waits longer the next time. Every field is written with single atomic steps: a process may
+ * die anywhere.
  */
 #include "card_file.h"
 #include "system.h"
@@ -110,8 +111,8 @@ void card_charge(struct card *c, unsigned tenant, int64_t ns)
 }
 
 /*
- * A container's claim on the turn; the greatest comes next. Who has credit and has had least of its share comes first,
- * who may only borrow has a claim of 0, who may not have it at all a negative one.
+ * A container's priority for the turn; the greatest comes next. A container with credit that has had least of its share
+ * comes first, one that may only borrow has priority 0, one that may not have the turn at all a negative one.
  */
 static int64_t turn_priority(struct card *c, unsigned tenant, int64_t now)
 {
@@ -125,7 +126,7 @@ static bool asking(struct card *c, int slot, int64_t now)
 	return atomic_load(&c->slot[slot].wants) && now - atomic_load(&c->slot[slot].asked) <= ASKING_NS;
 }
 
-/* Who comes back after a while starts level with the others, or it would have the card alone until it has caught up. */
+/* A container that comes back starts level with the others, or it would have the card alone until it has caught up. */
 static void start_level(struct card *c, unsigned tenant)
 {
 	struct tenant *t = &c->tenant[tenant];
@@ -135,7 +136,7 @@ static void start_level(struct card *c, unsigned tenant)
 		;
 }
 
-/* The best claim among the others; -1 if nobody has one. */
+/* The slot with the highest priority among the others; -1 if none asks. */
 static int best_other(struct card *c, int slot, int64_t now, int64_t *value)
 {
 	int best = -1;
@@ -195,7 +196,7 @@ bool card_take_turn(struct card *c, int slot, int64_t now, int64_t *wait)
 		return false;
 	mine = turn_priority(c, tenant, now);
 	if (other > mine && SLOT_OF(turn) < 0) {
-		*wait = MS / 10; /* it is free, and somebody has a better claim: they ask again at once */
+		*wait = MS / 10; /* it is free, and another has priority: it asks again at once */
 		return false;
 	}
 	if (!turn_to(c, turn, slot, now))

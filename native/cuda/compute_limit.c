@@ -50,7 +50,7 @@ static bool take_turn(struct gate *g)
 
 /*
  * Opens the gate until the turn is used up, asked for by others, or not used. Returns the time up to which it was
- * charged. This thread may be kept from running for long: it leaves out only time in which it saw that nothing ran.
+ * charged. This thread may not be scheduled for long: it leaves out only time in which it saw that nothing ran.
  */
 static int64_t hold_turn(struct gate *g)
 {
@@ -90,7 +90,7 @@ static int64_t hold_turn(struct gate *g)
 	}
 }
 
-/* No launch may be on its way and none in flight when the turn ends: the next holder shall have the card alone. */
+/* No launch may be on its way and none in flight when the turn ends: the next process shall have the card alone. */
 static void drain_turn(struct gate *g, int64_t charged)
 {
 	struct card *c = g->device->card;
@@ -139,7 +139,7 @@ static void *track(void *arg)
 			continue;
 		}
 		if (!take_turn(g)) {
-			set_state(g, GATE_CLOSED); /* wakes who waits: the gate is off */
+			set_state(g, GATE_CLOSED); /* wakes the launches that wait: the gate is off */
 			continue;
 		}
 		drain_turn(g, hold_turn(g));

@@ -23,7 +23,7 @@ struct container_file {
 	_Atomic uint64_t version;
 	_Atomic uint64_t device[MAX_DEVICES];     /* hash of the UUID, in order of appearance */
 	_Atomic uint64_t context_bytes[MAX_DEVICES];  /* what a context was last seen to take */
-	_Atomic uint64_t context_maker[MAX_DEVICES];  /* who is making the first one */
+	_Atomic uint64_t context_maker[MAX_DEVICES];  /* the process that is making the first one */
 	struct { _Atomic uint64_t key, owner; } export[MAX_EXPORTS];  /* IPC handles given out, and by whom */
 	struct container_process process[MAX_PROCESSES];
 };

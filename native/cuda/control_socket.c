@@ -1,5 +1,5 @@
 /*
- * The agent's line to this process: a socket named after its pid, one request a line, one line of JSON back. The same
+ * The agent's way to ask this process: a socket named after its pid, one request a line, one line of JSON back. The same
  * thread looks after what changes by itself: limits, neighbours, overhead, the dead.
  */
 #include <errno.h>
@@ -123,14 +123,14 @@ int control_answer(const char *request, bool trusted, char *reply, size_t size)
 /* One line in, one line out. A peer that says nothing for a second is hung up on. */
 static void serve(int fd)
 {
-	struct timeval patience = {1, 0};
+	struct timeval timeout = {1, 0};
 	char request[256], reply[8192];
 	size_t n = 0;
 	ssize_t got;
 	int length;
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
 	while (n < sizeof request - 1 && !memchr(request, '\n', n)) {
 		got = recv(fd, request + n, sizeof request - 1 - n, 0);
 		if (got <= 0)

@@ -1,4 +1,4 @@
-/* The agent's line to this process, and the thread that serves it. */
+/* The socket on which the agent asks this process, and the thread that serves it. */
 #ifndef ELASTIC_CONTROL_SOCKET_H
 #define ELASTIC_CONTROL_SOCKET_H
 

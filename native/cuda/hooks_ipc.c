@@ -18,7 +18,7 @@ CUresult on_cuIpcGetMemHandle(fn_cuIpcGetMemHandle real, CUipcMemHandle *handle,
 	CUresult r;
 
 	if (movable_owns(ptr, NULL, NULL))
-		return CUDA_ERROR_NOT_SUPPORTED; /* memory that may leave the card has no handle others could keep */
+		return CUDA_ERROR_NOT_SUPPORTED; /* memory that may leave the card has no handle that others could hold on to */
 	r = real(handle, ptr);
 	if (r == CUDA_SUCCESS && library_start()) {
 		swap_pin("ipc-export");

@@ -10,7 +10,7 @@
 #include "swap.h"
 #include "system.h"
 
-/* Charge, call, and write down or give back: the shape of every allocation. */
+/* Charge, call, and write down or give back: the steps of every allocation. */
 #define TAKE(key, kind, size, call) do { \
 	struct device *d_ = device_ready(); \
 	uint64_t size_ = (size); \
@@ -38,7 +38,7 @@ static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 	int alone = 0;
 	CUresult r;
 
-	/* On a card lent to more memory than it has, a neighbour moves out; meanwhile we may be moved ourselves. */
+	/* On an oversubscribed card a neighbour moves out; meanwhile we may be moved ourselves. */
 	for (;;) {
 		int pass_ = memory_call_enter();
 		r = movable_alloc(d, ptr, bytes, &card_full);

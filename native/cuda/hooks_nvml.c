@@ -50,8 +50,8 @@ nvmlReturn on_nvmlDeviceGetMemoryInfo_v2(fn_nvmlDeviceGetMemoryInfo_v2 real, nvm
 	return r;
 }
 
-/* This container's processes on a card, into an array of room entries; returns how many there are. */
-static unsigned processes(nvmlDevice dev, unsigned room, nvmlProcessV2 *out)
+/* This container's processes on a card, into an array of that capacity; returns how many there are. */
+static unsigned processes(nvmlDevice dev, unsigned capacity, nvmlProcessV2 *out)
 {
 	struct device_limit g;
 	unsigned n = 0;
@@ -65,7 +65,7 @@ static unsigned processes(nvmlDevice dev, unsigned room, nvmlProcessV2 *out)
 		uint64_t owner = atomic_load(&p->owner), used = atomic_load(&p->held[index]) + atomic_load(&p->overhead[index]);
 		if (!owner || !used)
 			continue;
-		if (n < room)
+		if (n < capacity)
 			out[n] = (nvmlProcessV2){(unsigned)container_pid(owner), used, UINT32_MAX, UINT32_MAX};
 		n++;
 	}
@@ -80,19 +80,19 @@ static bool graphics_or_mps(void *real)
 
 nvmlReturn on_nvmlProcessesV2(fn_nvmlDeviceGetComputeRunningProcesses_v2 real, nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos)
 {
-	unsigned room = *count;
+	unsigned capacity = *count;
 
-	*count = graphics_or_mps((void *)real) ? 0 : processes(dev, infos ? room : 0, infos);
-	return *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	*count = graphics_or_mps((void *)real) ? 0 : processes(dev, infos ? capacity : 0, infos);
+	return *count > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 nvmlReturn on_nvmlProcessesV1(fn_nvmlDeviceGetComputeRunningProcesses real, nvmlDevice dev, unsigned *count, nvmlProcessV1 *infos)
 {
 	nvmlProcessV2 all[MAX_PROCESSES];
-	unsigned room = *count;
+	unsigned capacity = *count;
 
 	*count = graphics_or_mps((void *)real) ? 0 : processes(dev, MAX_PROCESSES, all);
-	for (unsigned i = 0; infos && i < *count && i < room; i++)
+	for (unsigned i = 0; infos && i < *count && i < capacity; i++)
 		infos[i] = (nvmlProcessV1){all[i].pid, all[i].used};
-	return *count > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	return *count > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }

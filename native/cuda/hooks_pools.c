@@ -64,9 +64,9 @@ CUresult on_cuMemPoolDestroy(fn_cuMemPoolDestroy real, CUmemPool pool)
 	return pool_destroy(real, pool);
 }
 
-CUresult on_cuMemPoolTrimTo(fn_cuMemPoolTrimTo real, CUmemPool pool, size_t keep)
+CUresult on_cuMemPoolTrimTo(fn_cuMemPoolTrimTo real, CUmemPool pool, size_t retain)
 {
-	CUresult r = real(pool, keep);
+	CUresult r = real(pool, retain);
 	struct device *d = r == CUDA_SUCCESS ? device_ready() : NULL;
 
 	if (d)

@@ -107,9 +107,9 @@ bool host_take(uint64_t bytes, uint64_t *at)
 
 void *host_piece(uint64_t at, uint64_t bytes, uint64_t *length)
 {
-	uint64_t room = SLAB - at % SLAB;
+	uint64_t left = SLAB - at % SLAB;
 
-	*length = bytes < room ? bytes : room;
+	*length = bytes < left ? bytes : left;
 	return (char *)slabs[at / SLAB] + at % SLAB;
 }
 

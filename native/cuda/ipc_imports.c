@@ -42,7 +42,7 @@ static void charge_orphan(struct holding *h, void *arg)
 	(void)arg;
 	if (h->kind != HOLD_IPC || !h->link || container_exported(session.container, h->link))
 		return;
-	/* Its owner died and we keep it alive: it counts here now, room or not. */
+	/* The exporter died and this process holds the memory: it counts here now, whether it fits or not. */
 	h->bytes = (uint64_t)(uintptr_t)h->own;
 	h->link = 0;
 	h->own = NULL;

@@ -15,7 +15,7 @@ struct holding {
 	uint64_t link;                /* of a map: its handle; of an import: its key; of a graph: its memory */
 	CUcontext ctx;                /* it goes when this context goes */
 	int refs, maps;
-	void *own;                    /* swap.c's allocation */
+	void *own;                    /* of movable memory: its piece of a block */
 	struct holding *next;
 };
 void ledger_lock(void);

@@ -23,7 +23,7 @@ static bool parse_bytes(const char *s, uint64_t *out)
 	return *s >= '0' && *s <= '9' && !*end && !errno;
 }
 
-/* "30" or "12.5": percent, kept in hundredths. */
+/* "30" or "12.5": percent, read as hundredths. */
 static bool parse_percent(const char *s, unsigned *out)
 {
 	char *end;

@@ -1,7 +1,8 @@
 /*
- * Cards lent to more memory than they have. A process runs only with all its memory on the card. Who finds no room waits
- * for the floor, which one process at a time has for a quantum; the one that has it asks others to move out as much as
- * is lacking. So somebody always gets on, and the time spent moving is bounded by the length of the quantum.
+ * Cards that are granted to more memory than they have. A process runs only with all its memory on the card. One that
+ * finds too little free waits until it is the evictor, which one process at a time is for a quantum; the evictor asks
+ * others to move out as much as is lacking. So some process always gets on, and the time spent moving is bounded by the
+ * length of the quantum.
  */
 #include "compute_limit.h"
 #include "log.h"
@@ -25,7 +26,7 @@ static bool present(struct slot *s, int64_t now)
 	return atomic_load(&s->owner) && atomic_load(&s->expires) > now + SLOT_NS - PRESENT_NS;
 }
 
-/* Whether somebody else has waited for room longer than this slot. */
+/* Whether another process has waited for memory longer than this one. */
 static bool behind_another(struct card *c, int me, int64_t now)
 {
 	int64_t mine = atomic_load(&c->slot[me].starved_since);
@@ -38,17 +39,17 @@ static bool behind_another(struct card *c, int me, int64_t now)
 	return false;
 }
 
-/* The floor goes to who has waited longest, when its holder has run for a quantum or is gone. */
+/* The process that has waited longest is next, when the evictor has run for a quantum or is gone. */
 static bool become_evictor(struct card *c, int me, int64_t now, int64_t quantum)
 {
-	unsigned holder = atomic_load(&c->evictor);
-	struct slot *h = holder ? &c->slot[holder - 1] : NULL;
+	unsigned evictor = atomic_load(&c->evictor);
+	struct slot *h = evictor ? &c->slot[evictor - 1] : NULL;
 
-	if (holder == (unsigned)me + 1)
+	if (evictor == (unsigned)me + 1)
 		return true;
 	if (h && present(h, now) && (atomic_load(&h->starved_since) || now - atomic_load(&c->evictor_since) < quantum))
 		return false;
-	if (behind_another(c, me, now) || !atomic_compare_exchange_strong(&c->evictor, &holder, (unsigned)me + 1))
+	if (behind_another(c, me, now) || !atomic_compare_exchange_strong(&c->evictor, &evictor, (unsigned)me + 1))
 		return false;
 	atomic_store(&c->evictor_since, now);
 	return true;
@@ -91,11 +92,11 @@ static void serve_eviction(struct slot *s)
 	if (r.done)
 		atomic_store(&s->runnable, 0);
 	else
-		log_error("cannot make room for a neighbour: %s", r.why);
+		log_error("cannot move out for a neighbour: %s", r.why);
 	atomic_store(&s->evict, 0);
 }
 
-/* Room that was made for somebody else is not ours to take, even if we see it first. */
+/* Memory that was freed for another process is not ours to take, even if we see it first. */
 static void serve_return(struct device *d, struct slot *s)
 {
 	int me = (int)(s - d->card->slot);

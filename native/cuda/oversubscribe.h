@@ -1,4 +1,4 @@
-/* Cards that are lent to more memory than they have. */
+/* Cards that are granted to more memory than they have. */
 #ifndef ELASTIC_OVERSUBSCRIBE_H
 #define ELASTIC_OVERSUBSCRIBE_H
 

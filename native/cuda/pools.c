@@ -23,7 +23,7 @@ static uint64_t graph_reserved(struct device *d)
 	return n;
 }
 
-/* An entry of the ledger, made at need. Graphs' memory on a device is kept under the device's own address. */
+/* An entry of the ledger, made at need. Graphs' memory on a device is entered under the device's own address. */
 static struct holding *entry_of(uint64_t key, enum holding_kind kind, struct device *d)
 {
 	struct holding *h;
@@ -57,7 +57,7 @@ static uint64_t graph_needs(struct device *d)
 	return s.bytes > reserved ? s.bytes : reserved;
 }
 
-/* Makes the charge equal to what is reserved; false if that is more than there is room for. */
+/* Makes the charge equal to what is reserved; false if that does not fit into the limit. */
 static bool settle(struct holding *h, uint64_t reserved, bool whatever)
 {
 	int process = atomic_load(&session.process);

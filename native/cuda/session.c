@@ -1,4 +1,4 @@
-/* This process under the library: limits read, region joined, cards known. Nothing happens before the first CUDA call. */
+/* This process under the library: limits, its row in the container's file, cards. Nothing happens before the first CUDA call. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -54,7 +54,6 @@ static void apply(const struct limits *l)
 	}
 }
 
-/* Reads the limits again if the file changed; looks at most every 10 ms unless forced. */
 void session_reload(bool force)
 {
 	int64_t now = now_ns(), last = atomic_load(&looked);
@@ -126,7 +125,7 @@ static bool start_devices(const struct limits *l)
 		d->index = container_device(session.container, d->uuid);
 		d->card = open_card(d);
 		if (d->index < 0 || !d->card) {
-			log_error("card %s: no shared region", d->uuid);
+			log_error("card %s: no shared file", d->uuid);
 			return false;
 		}
 	}
@@ -145,7 +144,6 @@ static bool open_container(void)
 	return session.container != NULL;
 }
 
-/* What NVML needs in a process that never calls CUDA: the grant and the region, without a row of its own. */
 bool session_view(struct limits *l)
 {
 	bool ok;
@@ -168,7 +166,7 @@ static void fork_child(void)
 	parts->forked();
 }
 
-/* Before the driver is up: limits and region must be there. After cuInit: devices. */
+/* Before the driver is up: limits and the container's file must be there. After cuInit: devices. */
 static bool start_locked(void)
 {
 	static bool forks_watched;
@@ -196,7 +194,6 @@ static bool start_locked(void)
 	return true;
 }
 
-/* True once this process is under the limits; false means it gets no GPU. */
 bool session_start(const struct session_parts *registered)
 {
 	bool ok = atomic_load_explicit(&session.started, memory_order_acquire), first = false;

@@ -12,7 +12,7 @@
 struct gate;
 struct device {
 	CUdevice cu;
-	int index;                    /* in the region */
+	int index;                    /* in the container's file */
 	char uuid[48];
 	_Atomic uint64_t limit;
 	_Atomic unsigned share;
@@ -28,7 +28,7 @@ struct device {
 struct session {
 	_Atomic bool started;
 	struct container_file *container;
-	_Atomic int process;          /* index in the region; -1 before it joined */
+	_Atomic int process;          /* its row in the container's file; -1 before it joined */
 	int devices;
 	struct device device[MAX_DEVICES];
 	_Atomic bool swap, oversubscribe, control_any;

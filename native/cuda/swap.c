@@ -218,7 +218,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	pthread_mutex_unlock(&order);
 }
 
-static bool room_for(uint64_t bytes, uint64_t *missing)
+static bool card_has(uint64_t bytes, uint64_t *missing)
 {
 	size_t free_now = 0, total;
 
@@ -274,7 +274,7 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	blocks_lock();
 	if (!bytes) {
 		r->done = true;
-	} else if (!room_for(bytes, missing)) {
+	} else if (!card_has(bytes, missing)) {
 		snprintf(r->why, sizeof r->why, "the card lacks %llu bytes", (unsigned long long)*missing);
 	} else if ((result = copy_in()) != CUDA_SUCCESS) {
 		*missing = result == CUDA_ERROR_OUT_OF_MEMORY ? 8 * MARGIN : 0; /* somebody was faster, or the pieces do not fit */

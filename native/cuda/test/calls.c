@@ -65,7 +65,7 @@ static void the_share_is_what_is_seen(void)
 	unsigned small_free, small_total, n = 4;
 	nvmlMemory m;
 	nvmlMemoryV2 m2;
-	nvmlProcessV2 who[4];
+	nvmlProcessV2 processes[4];
 	nvmlProcessV1 who1[4];
 	nvmlDevice dev = (nvmlDevice)1;
 	CUdeviceptr p;
@@ -83,10 +83,10 @@ static void the_share_is_what_is_seen(void)
 	EQUAL(m.free, LIMIT - CONTEXT - 100 * MiB);
 	EQUAL(nvmlDeviceGetMemoryInfo_v2(dev, &m2), 0);
 	EQUAL(m2.used, m.used);
-	EQUAL(nvmlDeviceGetComputeRunningProcesses_v3(dev, &n, who), 0);
+	EQUAL(nvmlDeviceGetComputeRunningProcesses_v3(dev, &n, processes), 0);
 	EQUAL(n, 1);
-	EQUAL(who[0].pid, getpid());
-	EQUAL(who[0].used, m.used);
+	EQUAL(processes[0].pid, getpid());
+	EQUAL(processes[0].used, m.used);
 	n = 4;
 	EQUAL(nvmlDeviceGetComputeRunningProcesses(dev, &n, who1), 0);
 	EQUAL(who1[0].used, m.used);
@@ -132,7 +132,7 @@ static CUresult take_mapped(uint64_t n, uint64_t *k)
 		return r;
 	EQUAL(real_cuMemAddressReserve(&p, n, 0, 0, 0), 0);
 	EQUAL(cuMemMap(p, n, 0, h, 0), 0);
-	EQUAL(cuMemRelease(h), 0); /* the mapping keeps it */
+	EQUAL(cuMemRelease(h), 0); /* the mapping holds on to it */
 	*k = p;
 	return r;
 }
@@ -264,7 +264,7 @@ static void memory_shared_inside_the_container_counts_once(void)
 	EQUAL(used(), 2 * CONTEXT + 200 * MiB);
 	EQUAL(cuIpcOpenMemHandle_v2(&p, h, 1), 0);
 	EQUAL(used(), 2 * CONTEXT + 200 * MiB);
-	kill(pid, SIGKILL); /* now only we keep it alive */
+	kill(pid, SIGKILL); /* now only we hold on to it */
 	CHECK(waitpid(pid, NULL, 0) == pid);
 	container_reap(session.container);
 	ipc_imports_refresh();
@@ -305,7 +305,7 @@ static void graphs_pay_for_their_memory(void)
 	EQUAL(stub_card_used(0), CONTEXT + 300 * MiB);
 	EQUAL(used(), CONTEXT + 300 * MiB);
 	EQUAL(cuGraphExecDestroy(exec), 0);
-	EQUAL(used(), CONTEXT + 300 * MiB); /* the driver keeps it for the next graph */
+	EQUAL(used(), CONTEXT + 300 * MiB); /* the driver retains it for the next graph */
 	EQUAL(cuMemAlloc_v2(&p, 200 * MiB), 0); /* nobody needs it: it is given up for this */
 	EQUAL(used(), CONTEXT + 200 * MiB);
 	EQUAL(stub_card_used(0), CONTEXT + 200 * MiB);
@@ -543,7 +543,7 @@ static void every_launch_pays_and_gets_through(void)
 	/* 32 ms of work in the longest stream were charged to the container */
 	while (atomic_load(&session.container->process[atomic_load(&session.process)].busy_ns[0]) < 32 * (uint64_t)MS)
 		sleep_ns(MS);
-	/* with 30 % of the time, launches have waited for the rest of it, and that is told */
+	/* with 30 % of the time, launches have waited for the rest of it, and that is reported */
 	CHECK(atomic_load(&session.device[0].gate->waited_ns) > 0);
 }
 

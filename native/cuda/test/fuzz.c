@@ -121,7 +121,7 @@ static void charges_follow_the_model(void)
 				if (r != CUDA_SUCCESS && kind != ASYNC)
 					CHECK(before + held[i].charged > LIMIT);
 			}
-			/* the region knows of a freed pool's memory at the next look */
+			/* a freed pool's memory is refunded at the next look */
 			pools_refresh(&session.device[0], false);
 			EQUAL(container_used(session.container, 0), model_used());
 			CHECK(container_used(session.container, 0) <= LIMIT);

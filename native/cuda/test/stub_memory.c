@@ -228,7 +228,7 @@ API CUresult cuArrayDestroy(CUarray a)
 }
 API CUresult cuMipmappedArrayDestroy(CUmipmappedArray a) { return cuArrayDestroy(a); }
 
-/* ---- pools: reserve in steps, keep what is freed until trimmed ---- */
+/* ---- pools: reserve in steps, and hold on to what is freed until trimmed ---- */
 
 API CUresult cuDeviceGetMemPool(CUmemPool *pool, CUdevice dev) { *pool = default_pool(dev); return CUDA_SUCCESS; }
 API CUresult cuDeviceGetDefaultMemPool(CUmemPool *pool, CUdevice dev) { *pool = default_pool(dev); return CUDA_SUCCESS; }
@@ -239,11 +239,11 @@ API CUresult cuMemPoolCreate(CUmemPool *pool, const CUmemPoolProps *props)
 	*pool = o;
 	return CUDA_SUCCESS;
 }
-API CUresult cuMemPoolTrimTo(CUmemPool pool, size_t keep)
+API CUresult cuMemPoolTrimTo(CUmemPool pool, size_t retain)
 {
 	struct object *o = pool;
 	uint64_t want, gone = 0;
-	LOCKED(want = UP(o->used, STUB_PAGE); if (want < keep) want = keep;
+	LOCKED(want = UP(o->used, STUB_PAGE); if (want < retain) want = retain;
 		if (want < o->reserved) { gone = o->reserved - want; o->reserved = want; });
 	if (gone)
 		stub_give(o->dev, gone);

@@ -60,18 +60,18 @@ API nvmlReturn nvmlDeviceGetMemoryInfo_v2(nvmlDevice dev, nvmlMemoryV2 *m)
 API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos)
 {
 	struct stub_card *c = stub_card();
-	unsigned n = 0, room = *count;
+	unsigned n = 0, capacity = *count;
 
 	for (int i = 0; i < STUB_PROCESSES; i++) {
 		uint64_t used = atomic_load(&c->used[i][index_of(dev)]);
 		if (!atomic_load(&c->pid[i]) || !used)
 			continue;
-		if (n < room)
+		if (n < capacity)
 			infos[n] = (nvmlProcessV2){(unsigned)atomic_load(&c->pid[i]), used, 0, 0};
 		n++;
 	}
 	*count = n;
-	return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	return n > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos)
@@ -82,12 +82,12 @@ API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice dev, unsigned 
 API nvmlReturn nvmlDeviceGetComputeRunningProcesses(nvmlDevice dev, unsigned *count, nvmlProcessV1 *infos)
 {
 	nvmlProcessV2 all[STUB_PROCESSES];
-	unsigned n = STUB_PROCESSES, room = *count;
+	unsigned n = STUB_PROCESSES, capacity = *count;
 	nvmlDeviceGetComputeRunningProcesses_v3(dev, &n, all);
-	for (unsigned i = 0; i < n && i < room; i++)
+	for (unsigned i = 0; i < n && i < capacity; i++)
 		infos[i] = (nvmlProcessV1){all[i].pid, all[i].used};
 	*count = n;
-	return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	return n > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 /* A card that draws 100 W of 700, always. */

@@ -1,4 +1,4 @@
-/* The limits file, the region and the budget by themselves. */
+/* The limits file, the container's file and the card's file by themselves. */
 #include <sys/mman.h>
 #include "check.h"
 
@@ -48,7 +48,7 @@ static void a_card_not_named_grants_nothing(void)
 	EQUAL(limits_for(&l, "GPU-2")->memory, 0);
 }
 
-/* ---- region ---- */
+/* ---- the container's file ---- */
 
 static struct container_file *container_here(void)
 {
@@ -157,7 +157,7 @@ static void another_version_is_refused(void)
 	CHECK(strstr(why, "another version"));
 }
 
-/* ---- budget: a simulated card ---- */
+/* ---- the card's file: a simulated card ---- */
 
 struct player { unsigned share; bool lend; int64_t kernel; bool idle; int slot; int64_t ran; };
 
@@ -166,7 +166,7 @@ static struct card *card_here(void)
 	return mmap(NULL, sizeof(struct card), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-/* The gate's loop in simulated time: who has the turn runs kernels end to end; the others ask every 100 us. */
+/* The loop of compute_limit.c in simulated time: the player with the turn runs kernels end to end; the others ask every 100 us. */
 static void simulate(struct card *c, struct player *p, int n, int64_t end)
 {
 	int64_t now = 1, wait;
@@ -178,26 +178,26 @@ static void simulate(struct card *c, struct player *p, int n, int64_t end)
 		CHECK(p[i].slot >= 0);
 	}
 	while (now < end) {
-		int holder = -1;
+		int runner = -1;
 		for (int i = 0; i < n; i++)
-			if (!p[i].idle && card_take_turn(c, p[i].slot, now, &wait) && holder < 0)
-				holder = i;
-		if (holder < 0) {
+			if (!p[i].idle && card_take_turn(c, p[i].slot, now, &wait) && runner < 0)
+				runner = i;
+		if (runner < 0) {
 			now += MS / 10;
 			continue;
 		}
 		int64_t begin = now;
-		unsigned tenant = atomic_load(&c->slot[p[holder].slot].tenant);
+		unsigned tenant = atomic_load(&c->slot[p[runner].slot].tenant);
 		do {
-			now += p[holder].kernel;
-			card_charge(c, tenant, p[holder].kernel);
+			now += p[runner].kernel;
+			card_charge(c, tenant, p[runner].kernel);
 			card_renew_turn(c, now);
-			p[holder].ran += p[holder].kernel;
+			p[runner].ran += p[runner].kernel;
 			for (int i = 0; i < n; i++)
-				if (i != holder && !p[i].idle)
+				if (i != runner && !p[i].idle)
 					card_take_turn(c, p[i].slot, now, &wait);
-		} while (!card_should_yield(c, p[holder].slot, now, now - begin) && now < end);
-		card_pass_turn(c, p[holder].slot, now);
+		} while (!card_should_yield(c, p[runner].slot, now, now - begin) && now < end);
+		card_pass_turn(c, p[runner].slot, now);
 	}
 }
 
@@ -257,7 +257,7 @@ static void lent_time_is_used_and_taken_back(void)
 	NEAR(q[1].ran, 14 * SECOND, 0.03);
 }
 
-static void a_dead_holder_loses_the_turn(void)
+static void a_process_that_dies_loses_the_turn(void)
 {
 	struct card *c = card_here();
 	int64_t wait;
@@ -320,5 +320,5 @@ static void time_at_high_clocks_costs_what_it_gains(void)
 MAIN(T(limits_are_read), T(limits_not_understood_are_refused), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
 	T(a_killed_process_gives_back), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
 	T(what_fits_is_not_refused_because_others_try), T(another_version_is_refused), T(shares_hold_alone), T(shares_hold_side_by_side),
-	T(shares_beyond_the_card_are_proportional), T(lent_time_is_used_and_taken_back), T(a_dead_holder_loses_the_turn),
+	T(shares_beyond_the_card_are_proportional), T(lent_time_is_used_and_taken_back), T(a_process_that_dies_loses_the_turn),
 	T(a_dead_waiter_is_not_waited_for), T(slots_and_tenants_come_free), T(time_at_high_clocks_costs_what_it_gains))
