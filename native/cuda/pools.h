@@ -13,7 +13,7 @@ void pools_trim(struct device *d);
 void pool_created(CUmemPool pool, struct device *d);
 /* The device of a pool; d if the pool is not known yet. */
 struct device *pool_device(CUmemPool pool, struct device *d);
-/* Charges an allocation from a pool before the driver makes it; NULL if it does not fit. Ended by pool_took in either case. */
+/* Charges an allocation from a pool before the driver makes it; NULL if it does not fit. pool_took ends both. */
 struct holding *pool_take(CUmemPool pool, struct device *d, uint64_t bytes);
 CUresult pool_took(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream stream);
 /* The driver's cuMemPoolDestroy, in step with the pool's charge. */

@@ -1,4 +1,4 @@
-/* This process under the library: limits, its row in the container's file, cards. Nothing happens before the first CUDA call. */
+/* This process under the library: its limits, its row, its cards. Nothing happens before the first CUDA call. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Maps a file that many processes share; its first word is the version of the layout. NULL, and why, if it cannot be had. */
+/* Maps a file whose first word is the version of its layout; NULL, and why, if it cannot be mapped. */
 void *shared_map(const char *path, size_t size, char *why, size_t why_size);
 
 #endif

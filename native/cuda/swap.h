@@ -11,7 +11,7 @@ void swap_pin(const char *reason);
 struct swap_result { bool done; char why[160]; uint64_t bytes; double copy_s, total_s; };
 /* Moves at least so many bytes to the host, and holds the process until all is back. */
 void swap_out(uint64_t bytes, struct swap_result *r);
-/* Brings everything back. The card must have enough free memory: if not, nothing changes, and *missing says how much lacks. */
+/* Brings everything back. If the card has too little free memory nothing changes, and *missing says how much. */
 void swap_in(struct swap_result *r, uint64_t *missing);
 void swap_prepare(uint64_t bytes, struct swap_result *r);
 bool swap_is_out(void);
