@@ -30,8 +30,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
-// machine is this one, without a cluster.
-func machine() (*discovery.NVML, *corev1.Node, error) {
+// thisNode is the machine we run on, without a cluster.
+func thisNode() (*discovery.NVML, *corev1.Node, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func inspectCommand() *cobra.Command {
 		Short: "Print the GPU objects of this machine's cards, or their devices for ResourceClaims, without a cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			source, node, err := machine()
+			source, node, err := thisNode()
 			if err != nil {
 				return err
 			}
@@ -70,13 +70,13 @@ func inspectCommand() *cobra.Command {
 			for _, card := range cards {
 				gpu := agent.Object(node, card)
 				gpu.TypeMeta = metav1.TypeMeta{APIVersion: egpu.GroupVersion.String(), Kind: "GPU"}
-				gpu.OwnerReferences = nil // nobody knows the node here
+				gpu.OwnerReferences = nil // there is no Node object here
 				list.Items = append(list.Items, *gpu)
 			}
 			return show(cmd, output, list)
 		},
 	}
-	cmd.Flags().BoolVar(&devices, "devices", false, "the devices of a ResourceSlice, with MIG partitions where the driver tells them")
+	cmd.Flags().BoolVar(&devices, "devices", false, "the devices of a ResourceSlice, with MIG partitions where the driver lists them")
 	cmd.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
 	return cmd
 }
@@ -104,10 +104,10 @@ func metricsCommand() *cobra.Command {
 	cfg := v1alpha1.NewGPUAgentConfiguration().DevicePlugin
 	cmd := &cobra.Command{
 		Use:   "metrics",
-		Short: "Print what the exporter tells of this machine's cards and containers now, without a cluster",
+		Short: "Print what the exporter reports about this machine's cards and containers now, without a cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			source, node, err := machine()
+			source, node, err := thisNode()
 			if err != nil {
 				return err
 			}
@@ -130,6 +130,6 @@ func metricsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.StateDir, "state-dir", cfg.StateDir, "the agent's folder")
-	cmd.Flags().StringVar(&cfg.CDIDir, "cdi-dir", cfg.CDIDir, "where the container runtime is told of devices")
+	cmd.Flags().StringVar(&cfg.CDIDir, "cdi-dir", cfg.CDIDir, "where the container runtime reads about devices")
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Command elastic-gpu-agent finds a node's cards, keeps their GPU objects true,
+// Command elastic-gpu-agent finds a node's cards, keeps their GPU objects up to date,
 // and gives containers their share.
 package main
 
@@ -33,7 +33,7 @@ func main() {
 		Name:  "elastic-gpu-agent",
 		Short: "Find a node's cards and give containers their share of them",
 		Long: `elastic-gpu-agent runs on each node. It finds the node's cards through the NVIDIA
-driver and keeps a GPU object for each: what it is, how it is linked, how busy it
+driver and maintains a GPU object for each: what it is, how it is linked, how busy it
 is, and whether it is well. As a device plugin of the kubelet it gives each container
 the cards that the scheduler chose, and holds it to its share. On a node without a
 driver it says so and serves nothing.`,
@@ -93,7 +93,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 				return err
 			}
 			claims := here.ClaimPlugin(kube)
-			publisher.Doors = here.Doors(claims, cfg.DRA.Cards)
+			publisher.AllocationPaths = here.AllocationPaths(claims, cfg.DRA.Cards)
 			if err := mgr.Add(claims); err != nil {
 				return err
 			}
@@ -112,7 +112,7 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 	if err != nil {
 		return err
 	}
-	runs := []manager.Runnable{plugin, node.Greeter()}
+	runs := []manager.Runnable{plugin, node.PIDReporter()}
 	if listener, ok := node.Source.(manager.Runnable); ok {
 		runs = append(runs, listener)
 	}

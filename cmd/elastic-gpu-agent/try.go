@@ -69,7 +69,7 @@ specification. Linux and root.`,
 }
 
 func (t *try) run(cmd *cobra.Command, args []string) error {
-	source, node, err := machine()
+	source, node, err := thisNode()
 	if err != nil {
 		return err
 	}
@@ -91,12 +91,12 @@ func (t *try) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	self := slots.Holder{Namespace: "local", Pod: tried, Container: "command"}
-	held := map[string]slots.Holder{tried: self}
+	self := slots.ContainerRef{Namespace: "local", Pod: tried, Container: "command"}
+	held := map[string]slots.ContainerRef{tried: self}
 	all := &slots.Slots{
 		Dir: t.cfg.CDIDir, Backends: backends, Log: logr.Discard(),
-		Holders: func(context.Context) (map[string]slots.Holder, error) { return held, nil },
-		Share: func(context.Context, slots.Holder) (share.Share, error) {
+		Containers: func(context.Context) (map[string]slots.ContainerRef, error) { return held, nil },
+		Share: func(context.Context, slots.ContainerRef) (share.Share, error) {
 			return share.Share{
 				Pod: types.NamespacedName{Namespace: self.Namespace, Name: self.Pod}, UID: types.UID(fmt.Sprint(os.Getpid())), Container: self.Container,
 				Cards: []share.Card{part}, Parameters: t.parameters,
@@ -112,7 +112,7 @@ func (t *try) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, all.Clean(context.WithoutCancel(cmd.Context())))
 }
 
-// command runs what was asked for with what the container runtime would be told.
+// command runs what was asked for with what the container runtime would apply.
 func (t *try) command(cmd *cobra.Command, args []string) error {
 	files, err := filepath.Glob(filepath.Join(t.cfg.CDIDir, "*.json"))
 	if err != nil || len(files) != 1 {

@@ -1,12 +1,18 @@
-// Package agent is the node side of Elastic GPU. It finds the cards (discovery) and keeps a GPU object
-// true for each of them (publisher.go), with what the node offers for them (capacity.go).
+// Package agent is the node side of Elastic GPU: it makes true on a node what the schedulers have decided.
 //
-// A container gets its share so: share reads what the scheduler chose, a backend makes it real, slots
-// writes it down for the container runtime, and kubelet is the device plugin in front of them; plugin.go
-// puts them together. dra is the other door, for ResourceClaims; doors.go says which card is behind which.
-// exporter tells what is used, swap.go moves memory to the host and back, greeter.go tells processes what
-// they cannot know.
+//	publisher.go         a GPU object for each card that discovery finds, up to date
+//	node_capacity.go     what the node offers for its cards
+//	node.go              puts the parts of a node together
+//	allocation_paths.go  which cards the GPU scheduler allocates, and which ResourceClaims
+//	pod_swap.go          moves the card memory of pods to the host and back
+//	pid_reporter.go      reports to processes under which pid the driver knows them
 //
-// An agent serves the node it runs on. Told to simulate, it serves the sandbox's simulated nodes instead,
-// all of them at once.
+// A container gets its share in four steps: the kubelet asks for a slot (package kubelet, or dra for a ResourceClaim),
+// share reads what the scheduler chose for the container, a backend makes it real, and slots writes it down for the
+// container runtime. exporter reports what is used.
+//
+// An agent serves the node it runs on. With simulate, it serves the sandbox's simulated nodes instead, all of them
+// at once.
+//
+// Words: docs/design/glossary.md.
 package agent

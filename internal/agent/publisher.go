@@ -33,16 +33,16 @@ const refresh = 10 * time.Second
 // loadStep is the change of load, in percent, that is worth a write.
 const loadStep = 10
 
-// Publisher keeps a GPU object per card of the nodes its source serves.
+// Publisher maintains a GPU object per card of the nodes its source serves.
 type Publisher struct {
 	Client client.Client
 	Source discovery.Source
 	// Events tell the pods of a card that it fails, and that it is well again.
 	Events events.EventRecorder
-	// Capacity is what the node offers for its cards; nil where somebody else says so.
+	// Capacity is what the node offers for its cards; nil where another program writes it.
 	Capacity func([]discovery.Card) corev1.ResourceList
-	// Doors is who else gives cards out; nil if nobody does.
-	Doors *Doors
+	// AllocationPaths of the cards; nil where all are the GPU scheduler's.
+	AllocationPaths *AllocationPaths
 }
 
 // SetupWithManager watches nodes and their GPU objects.
@@ -60,8 +60,8 @@ func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) erro
 	publisher := ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
 		For(&corev1.Node{}, builder.WithPredicates(ours, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
 		Owns(&egpu.GPU{}, builder.MatchEveryOwner)
-	if p.Doors != nil {
-		publisher = publisher.WatchesRawSource(source.Channel(p.Doors.Changes, &handler.EnqueueRequestForObject{}))
+	if p.AllocationPaths != nil {
+		publisher = publisher.WatchesRawSource(source.Channel(p.AllocationPaths.Changes, &handler.EnqueueRequestForObject{}))
 	}
 	return publisher.Complete(p)
 }
@@ -84,8 +84,8 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if err := p.Client.List(ctx, known, client.MatchingFields{nodeIndex: node.Name}); err != nil {
 		return ctrl.Result{}, err
 	}
-	if p.Doors != nil {
-		if err := p.Doors.choose(ctx, node, cards, known.Items); err != nil {
+	if p.AllocationPaths != nil {
+		if err := p.AllocationPaths.choose(ctx, node, cards, known.Items); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -114,7 +114,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	}
 	if p.Capacity != nil {
 		list := p.Capacity(cards)
-		if err := p.lend(ctx, node, list); err != nil {
+		if err := p.addSwappedOut(ctx, node, list); err != nil {
 			return ctrl.Result{}, err
 		}
 		if err := offer(ctx, p.Client, node, list); err != nil {
@@ -145,37 +145,37 @@ func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
 		return nil
 	}
 	changed := have.DeepCopy()
-	allocated := changed.Status.Allocated // the scheduler's to tell
+	allocated := changed.Status.Allocated // written by the scheduler
 	changed.Status = want.Status
 	changed.Status.Allocated = allocated
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFrom(have)); err != nil {
 		return err
 	}
-	// That the agent has just been started is no news.
+	// That the agent has just been started is worth no event.
 	quiet := have.Status.State == "" || have.Status.State == egpu.GPUByClaim || want.Status.State == egpu.GPUByClaim || have.Status.Message == notServed || want.Status.Message == notServed
 	if p.Events != nil && !quiet && have.Status.State != want.Status.State {
-		p.tell(ctx, changed)
+		p.notifyPods(ctx, changed)
 	}
 	return nil
 }
 
-// tell the card's holders that its state is another.
-func (p *Publisher) tell(ctx context.Context, gpu *egpu.GPU) {
+// notifyPods that have the card of its new state.
+func (p *Publisher) notifyPods(ctx context.Context, gpu *egpu.GPU) {
 	kind, reason, note := corev1.EventTypeNormal, "GPUReady", "card %s is well again%s"
 	problem := ""
 	if gpu.Status.State == egpu.GPUUnhealthy {
 		kind, reason, note, problem = corev1.EventTypeWarning, "GPUUnhealthy", "card %s must not be used: %s", gpu.Status.Message
 	}
 	p.Events.Eventf(gpu, nil, kind, reason, "Watch", note, gpu.Name, problem)
-	for _, holder := range gpu.Status.Allocated {
+	for _, user := range gpu.Status.Allocated {
 		pod := &corev1.Pod{}
-		if p.Client.Get(ctx, client.ObjectKey{Namespace: holder.Namespace, Name: holder.Pod}, pod) == nil {
+		if p.Client.Get(ctx, client.ObjectKey{Namespace: user.Namespace, Name: user.Pod}, pod) == nil {
 			p.Events.Eventf(pod, gpu, kind, reason, "Watch", note, gpu.Name, problem)
 		}
 	}
 }
 
-// sameStatus ignores who holds the card, and small changes of load.
+// sameStatus ignores which pods have the card, and small changes of load.
 func sameStatus(have, want egpu.GPUStatus) bool {
 	if (have.Load == nil) != (want.Load == nil) {
 		return false

@@ -76,7 +76,7 @@ func TestNodeOffersTheCardsThatAreWell(t *testing.T) {
 	}
 }
 
-// outPod holds some of a card of the node, and is swapped out.
+// outPod has some of a card of the node, and is swapped out.
 func outPod(name string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, Annotations: map[string]string{egpu.SwapAnnotation: egpu.SwapOut}}}
 	p.Spec.NodeName = "n"
@@ -87,8 +87,8 @@ func outPod(name string) *corev1.Pod {
 	return p
 }
 
-// What a pod has that is swapped out is offered to others, until it is told to come back.
-func TestNodeLendsWhatIsSwappedOut(t *testing.T) {
+// What a pod has that is swapped out is offered to others, until it is to come back.
+func TestNodeOffersWhatIsSwappedOut(t *testing.T) {
 	coming, elsewhere := outPod("coming"), outPod("elsewhere")
 	coming.Annotations[egpu.SwapAnnotation] = egpu.SwapIn
 	elsewhere.Spec.NodeName = "another"
@@ -104,8 +104,8 @@ func TestNodeLendsWhatIsSwappedOut(t *testing.T) {
 	}
 }
 
-// A card fails; the pod that holds it is told, and told again when it is well.
-func TestHoldersHearOfTheirCard(t *testing.T) {
+// A card fails; the pod that has it gets an event, and another when the card is well.
+func TestPodsGetEventsOfTheirCard(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -133,13 +133,13 @@ func TestHoldersHearOfTheirCard(t *testing.T) {
 		}
 	}
 	close(recorder.Events)
-	var told []string
+	var reported []string
 	for e := range recorder.Events {
-		told = append(told, e)
+		reported = append(reported, e)
 	}
 	// Each once for the card and once for its pod.
-	if len(told) != 4 || !strings.Contains(told[1], "fell off the bus") || !strings.Contains(told[3], "well again") {
-		t.Fatalf("told %q", told)
+	if len(reported) != 4 || !strings.Contains(reported[1], "fell off the bus") || !strings.Contains(reported[3], "well again") {
+		t.Fatalf("events %q", reported)
 	}
 }
 

@@ -33,8 +33,8 @@ import (
 // byClaims has ResourceClaims give out both cards of the node, for one test.
 func byClaims(t *testing.T) {
 	t.Helper()
-	doors(t, "all", egpu.GPUByClaim, 2)
-	t.Cleanup(func() { doors(t, "none", egpu.GPUReady, 0) })
+	allocationPath(t, "all", egpu.GPUByClaim, 2)
+	t.Cleanup(func() { allocationPath(t, "none", egpu.GPUReady, 0) })
 	driverKnown(t)
 }
 
@@ -56,8 +56,8 @@ func driverKnown(t *testing.T) {
 	})
 }
 
-// doors says who gives the node's cards out, and waits until both know: the GPU scheduler, and who allocates claims.
-func doors(t *testing.T, cards, state string, devices int) {
+// allocationPath sets the path of the node's cards, and waits until both schedulers know.
+func allocationPath(t *testing.T, cards, state string, devices int) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: local.NodeName}}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, egpu.DRACardsAnnotation, cards)
@@ -293,9 +293,9 @@ func TestAgentDiesBetweenPrepareAndStart(t *testing.T) {
 	late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}}
 	p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: late.Name}}}}
 	cluster.Make(t, claim, p)
-	// The kubelet has heard so: a call that breaks off it makes again a minute later.
+	// The kubelet knows it: a call that breaks off it makes again a minute later.
 	sandbox.Eventually(t, "the claim is prepared", func(ctx context.Context) error {
-		_, err := holder(ctx, p)
+		_, err := slotOf(ctx, p)
 		return err
 	})
 	kill(t, "the agent", agentPID)
@@ -304,20 +304,20 @@ func TestAgentDiesBetweenPrepareAndStart(t *testing.T) {
 }
 
 // A card that the GPU scheduler has given to a pod is not offered to claims before that has ended.
-func TestCardGoesThroughOneDoorAtATime(t *testing.T) {
+func TestCardHasOneAllocationPathAtATime(t *testing.T) {
 	ns := cluster.Namespace(t)
 	p := pod(ns, "share", stay, egpu.ResourceCore, 30, egpu.ResourceMemory, 1000)
 	cluster.Make(t, p)
 	probed(t, p).holds(t, 30, 1000)
-	doors(t, "all", egpu.GPUByClaim, 1)
-	t.Cleanup(func() { doors(t, "none", egpu.GPUReady, 0) })
+	allocationPath(t, "all", egpu.GPUByClaim, 1)
+	t.Cleanup(func() { allocationPath(t, "none", egpu.GPUReady, 0) })
 	if err := cluster.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	doors(t, "all", egpu.GPUByClaim, 2)
+	allocationPath(t, "all", egpu.GPUByClaim, 2)
 }
 
-// The kubelet is killed while a container runs that has its share by a claim: it keeps that, and what it has counted.
+// The kubelet is killed while a container runs that has its share by a claim: it stays with that, and with what it has counted.
 func TestKubeletRestartsUnderAClaim(t *testing.T) {
 	byClaims(t)
 	ns := cluster.Namespace(t)
@@ -333,7 +333,7 @@ func TestKubeletRestartsUnderAClaim(t *testing.T) {
 	next, q := claiming(ns, "next", nil, 20, 1100)
 	cluster.Make(t, next, q)
 	probed(t, q).holds(t, 20, 1100)
-	eventuallyTold(t, "elastic_gpu_container_memory_used_bytes", p, func(v float64) bool { return v >= 200<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_used_bytes", p, func(v float64) bool { return v >= 200<<20 })
 	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.Status.Phase != corev1.PodRunning {
 		t.Fatalf("the pod is %s: %v", p.Status.Phase, err)
 	}

@@ -142,7 +142,7 @@ func loadImage() error {
 	return nil
 }
 
-// stay has the probe wait until it is told to end.
+// stay has the probe wait until it is to end.
 var stay = []string{"stay"}
 
 // pod that runs the probe on the real node, with the arguments, and asks for resources in pairs.

@@ -24,18 +24,18 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// holder is the slot that the kubelet has given a pod.
-func holder(ctx context.Context, p *corev1.Pod) (string, error) {
+// slotOf is the slot that the kubelet has given a pod.
+func slotOf(ctx context.Context, p *corev1.Pod) (string, error) {
 	resources, done, err := kubelet.NewResources(nodeDir("kubelet", "pod-resources", "kubelet.sock"), string(egpu.ResourceClaim))
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = done() }()
-	holders, err := resources.Holders(ctx)
+	containers, err := resources.Containers(ctx)
 	if err != nil {
 		return "", err
 	}
-	for id, h := range holders {
+	for id, h := range containers {
 		if h.Namespace == p.Namespace && h.Pod == p.Name {
 			return id, nil
 		}
@@ -118,7 +118,7 @@ func waiting(t *testing.T, ns, name string, args []string) (*corev1.Pod, *corev1
 	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "late", MountPath: "/late"}}
 	cluster.Make(t, p)
 	sandbox.Eventually(t, "the kubelet gives a slot to "+name, func(ctx context.Context) error {
-		_, err := holder(ctx, p)
+		_, err := slotOf(ctx, p)
 		return err
 	})
 	return p, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
@@ -133,13 +133,13 @@ func TestAgentDiesBetweenAllocateAndStart(t *testing.T) {
 	probed(t, p).holds(t, 30, 1000)
 }
 
-// The kubelet is killed while a container runs: that keeps its share, and the next one gets its own.
+// The kubelet is killed while a container runs: that stays with its share, and the next one gets its own.
 func TestKubeletRestarts(t *testing.T) {
 	ns := cluster.Namespace(t)
 	runs := pod(ns, "runs", stay, egpu.ResourceCore, 20, egpu.ResourceMemory, 1200)
 	cluster.Make(t, runs)
 	probed(t, runs).holds(t, 20, 1200)
-	slot, err := holder(t.Context(), runs)
+	slot, err := slotOf(t.Context(), runs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,8 +148,8 @@ func TestKubeletRestarts(t *testing.T) {
 	cluster.Make(t, next)
 	probed(t, next).holds(t, 10, 1100)
 	// A kubelet that looks at its pods before the plugin is back ends them, whatever they have
-	// (kubernetes/kubernetes#118559). One that it keeps has what it had.
-	sandbox.Eventually(t, "the container that runs keeps its share", func(ctx context.Context) error {
+	// (kubernetes/kubernetes#118559). One that it leaves running has what it had.
+	sandbox.Eventually(t, "the container that runs still has its share", func(ctx context.Context) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(runs), runs); err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func TestKubeletRestarts(t *testing.T) {
 			t.Logf("the kubelet has ended the pod: %s %s", runs.Status.Phase, runs.Status.Reason)
 			return nil
 		}
-		again, err := holder(ctx, runs)
+		again, err := slotOf(ctx, runs)
 		if err == nil && again != slot {
 			err = fmt.Errorf("it has slot %q, and had %q", again, slot)
 		}
@@ -168,13 +168,13 @@ func TestKubeletRestarts(t *testing.T) {
 	})
 }
 
-// A pod goes while nobody looks; what it had is taken away nevertheless.
+// A pod goes while no agent runs; what it had is taken away nevertheless.
 func TestPodGoesWhileTheAgentIsDown(t *testing.T) {
 	ns := cluster.Namespace(t)
 	p := pod(ns, "gone", stay, egpu.ResourceCore, 10, egpu.ResourceMemory, 1000)
 	cluster.Make(t, p)
 	probed(t, p)
-	slot, err := holder(t.Context(), p)
+	slot, err := slotOf(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,14 +106,14 @@ func TestPreemptedJobIsSwapped(t *testing.T) {
 	if apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) || wl.Status.Admission != nil {
 		t.Fatalf("it was swapped out and holds quota: %+v", wl.Status)
 	}
-	eventuallyTold(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v >= 200<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v >= 200<<20 })
 
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	if err := cluster.Delete(t.Context(), urgent, background); err != nil {
 		t.Fatal(err)
 	}
 	reported(t, p, egpu.ReasonMovedIn)
-	eventuallyTold(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
 	sandbox.Eventually(t, "it runs on", func(ctx context.Context) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(moves), moves); err != nil {
 			return err

@@ -21,8 +21,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// told is a metric of the agent about a pod, or about a card where the pod is nil.
-func told(ctx context.Context, name string, p *corev1.Pod) (float64, error) {
+// metricOf is a metric of the agent about a pod, or about a card where the pod is nil.
+func metricOf(ctx context.Context, name string, p *corev1.Pod) (float64, error) {
 	c, err := local.Open("test")
 	if err != nil {
 		return 0, err
@@ -56,7 +56,7 @@ func told(ctx context.Context, name string, p *corev1.Pod) (float64, error) {
 			return m.GetGauge().GetValue(), nil
 		}
 	}
-	return 0, fmt.Errorf("%s is not told of pod %v", name, p)
+	return 0, fmt.Errorf("%s is not reported for pod %v", name, p)
 }
 
 func label(m *dto.Metric, name string) string {
@@ -68,10 +68,10 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-func eventuallyTold(t *testing.T, name string, p *corev1.Pod, is func(float64) bool) {
+func eventuallyMetric(t *testing.T, name string, p *corev1.Pod, is func(float64) bool) {
 	t.Helper()
 	sandbox.Eventually(t, name, func(ctx context.Context) error {
-		value, err := told(ctx, name, p)
+		value, err := metricOf(ctx, name, p)
 		if err == nil && !is(value) {
 			err = fmt.Errorf("it is %g", value)
 		}
@@ -79,17 +79,17 @@ func eventuallyTold(t *testing.T, name string, p *corev1.Pod, is func(float64) b
 	})
 }
 
-// What a container has and uses is told to Prometheus.
+// What a container has and uses is reported to Prometheus.
 func TestExporter(t *testing.T) {
 	ns := cluster.Namespace(t)
 	p := pod(ns, "busy", []string{"stay", "200"}, egpu.ResourceCore, 30, egpu.ResourceMemory, 1000)
 	cluster.Make(t, p)
 	probed(t, p)
-	eventuallyTold(t, "elastic_gpu_container_core_ratio", p, func(v float64) bool { return v == 0.3 })
-	eventuallyTold(t, "elastic_gpu_container_memory_bytes", p, func(v float64) bool { return v == 1000<<20 })
-	eventuallyTold(t, "elastic_gpu_container_memory_used_bytes", p, func(v float64) bool { return v >= 200<<20 && v <= 1000<<20 })
-	eventuallyTold(t, "elastic_gpu_container_processes", p, func(v float64) bool { return v == 1 })
-	eventuallyTold(t, "elastic_gpu_card_memory_bytes", nil, func(v float64) bool { return v == cardMB<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_core_ratio", p, func(v float64) bool { return v == 0.3 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_bytes", p, func(v float64) bool { return v == 1000<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_used_bytes", p, func(v float64) bool { return v >= 200<<20 && v <= 1000<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_processes", p, func(v float64) bool { return v == 1 })
+	eventuallyMetric(t, "elastic_gpu_card_memory_bytes", nil, func(v float64) bool { return v == cardMB<<20 })
 }
 
 // On command a pod's memory leaves the card and comes back, and the pod says so.
@@ -103,11 +103,11 @@ func TestSwapOnCommand(t *testing.T) {
 	p.Annotations = map[string]string{egpu.ClaimPrefix + "main": "mine"}
 	cluster.Make(t, class, claim, p)
 	probed(t, p)
-	eventuallyTold(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
 	say(t, p, "out", "MovedOut")
-	eventuallyTold(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v >= 200<<20 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v >= 200<<20 })
 	say(t, p, "in", "MovedIn")
-	eventuallyTold(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
+	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
 }
 
 // say where a pod's memory shall be, and wait for the reason its condition then has.

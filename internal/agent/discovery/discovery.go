@@ -1,6 +1,3 @@
-// Package discovery finds cards: the real ones through NVIDIA's management
-// library (nvml.go), or those that a simulated node claims to have
-// (simulated.go).
 package discovery
 
 import (
@@ -23,10 +20,10 @@ type Card struct {
 	Links    []Link
 	// Problem says why the card must not be used; empty means it is well.
 	Problem string
-	// Elsewhere says who gives it out, if not the GPU scheduler.
+	// Elsewhere says why the GPU scheduler must leave the card alone: it has the other allocation path.
 	Elsewhere string `json:",omitempty"`
 	Load      *Load
-	// UsedMB is memory in use, by whomever.
+	// UsedMB is memory in use, by any process.
 	UsedMB int64
 	// Instances it is divided into now.
 	Instances []Instance
@@ -53,18 +50,18 @@ const (
 	PCIe   = "PCIe"
 )
 
-// Load is how busy a card is, in percent, and what it draws, in watts. Core is Unknown where the driver does not tell.
+// Load is how busy a card is, in percent, and what it draws, in watts. Core is Unknown where the driver does not say.
 type Load struct{ Core, Memory, Power int }
 
-// Unknown is the core load of a divided card whose driver tells nothing of its instances.
+// Unknown is the core load of a divided card whose driver says nothing about its instances.
 const Unknown = -1
 
-// Source tells which cards a node has.
+// Source knows which cards a node has.
 type Source interface {
 	// Cards of the node, by index. An error means nothing is known, not that
 	// there are none.
 	Cards(ctx context.Context, node *corev1.Node) ([]Card, error)
-	// Serves says whether the node is this source's to tell about.
+	// Serves says whether this source knows the node's cards.
 	Serves(node *corev1.Node) bool
 }
 

@@ -148,13 +148,13 @@ func TestCardFailsAndComesBack(t *testing.T) {
 	}
 	// The driver's events come through its own functions.
 	events := make(chan nvml.EventData)
-	heard := make(chan struct{})
+	reported := make(chan struct{})
 	server.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
 		return &mock.EventSet{
 			FreeFunc: func() nvml.Return { return nvml.SUCCESS },
 			WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
 				select {
-				case heard <- struct{}{}: // the one before has been seen to
+				case reported <- struct{}{}: // the one before has been seen to
 				case <-t.Context().Done():
 				}
 				select {
@@ -171,9 +171,9 @@ func TestCardFailsAndComesBack(t *testing.T) {
 		device.(*dgxa100.Device).RegisterEventsFunc = func(uint64, nvml.EventSet) nvml.Return { return nvml.SUCCESS }
 	}
 	go func() { _ = source.Start(t.Context()) }()
-	<-heard
+	<-reported
 	events <- nvml.EventData{Device: server.Devices[3], EventType: nvml.EventTypeXidCriticalError, EventData: 79}
-	<-heard
+	<-reported
 	if got := problem(); got != "the driver reports XID 79" {
 		t.Fatalf("card 3: %q", got)
 	}
@@ -191,11 +191,11 @@ func TestFaultsOfProgramsAreNotTheCards(t *testing.T) {
 	}
 	device := server.Devices[0]
 	uuid, _ := device.GetUUID()
-	source.hear(nvml.EventData{Device: device, EventType: nvml.EventTypeXidCriticalError, EventData: 31})
+	source.onEvent(nvml.EventData{Device: device, EventType: nvml.EventTypeXidCriticalError, EventData: 31})
 	if got := source.health.of(uuid); got != "" {
 		t.Errorf("after a program's page fault: %q", got)
 	}
-	source.hear(nvml.EventData{Device: device, EventType: nvml.EventTypeDoubleBitEccError})
+	source.onEvent(nvml.EventData{Device: device, EventType: nvml.EventTypeDoubleBitEccError})
 	if got := source.health.of(uuid); got == "" {
 		t.Error("memory that cannot be corrected is no problem")
 	}
@@ -232,7 +232,7 @@ func TestSimulatedNode(t *testing.T) {
 	}
 }
 
-// Of a divided card the driver tells how busy its instances are, and nothing of the card: it is as busy as they are together.
+// Of a divided card the driver says how busy its instances are, and nothing about the card: it is as busy as they are together.
 func TestLoadOfADividedCard(t *testing.T) {
 	server := dgxa100.New()
 	for i, device := range server.Devices {
@@ -286,7 +286,7 @@ func TestLoadOfADividedCard(t *testing.T) {
 		}
 	}
 	if samples != 2 {
-		t.Errorf("%d samples are kept, want one of each instance", samples)
+		t.Errorf("%d samples are stored, want one of each instance", samples)
 	}
 	server.LookupSymbolFunc = func(string) error { return fmt.Errorf("an old driver") }
 	if cards, _ := source.Cards(t.Context(), nil); cards[0].Load.Core != Unknown || len(cards[0].Links) != 1 {

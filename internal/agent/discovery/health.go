@@ -66,7 +66,7 @@ func (n *NVML) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		event, ret := set.Wait(1000) // milliseconds
 		if ret == nvml.SUCCESS {
-			n.hear(event)
+			n.onEvent(event)
 		} else if ret != nvml.ERROR_TIMEOUT {
 			select { // a driver that does not answer now may do so later
 			case <-ctx.Done():
@@ -77,7 +77,7 @@ func (n *NVML) Start(ctx context.Context) error {
 	return nil
 }
 
-func (n *NVML) hear(event nvml.EventData) {
+func (n *NVML) onEvent(event nvml.EventData) {
 	if event.EventType == nvml.EventTypeXidCriticalError && harmless[event.EventData] {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NVML tells of the cards of the node it runs on.
+// NVML knows the cards of the node it runs on.
 type NVML struct {
 	node   string
 	lib    nvml.Interface
@@ -64,7 +64,7 @@ func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
 // has says whether the driver knows a function; to call one that it does not know ends the process.
 func (n *NVML) has(function string) bool { return n.lib.Extensions().LookupSymbol(function) == nil }
 
-// describe reads one card. What the driver cannot tell makes a card unusable
+// describe reads one card. What the driver cannot say makes a card unusable
 // only where it is needed to use it.
 func (n *NVML) describe(index int, device nvml.Device) Card {
 	card := Card{Index: index, NUMA: -1}
@@ -76,7 +76,7 @@ func (n *NVML) describe(index int, device nvml.Device) Card {
 	if ret != nvml.SUCCESS {
 		card.Problem = "its memory cannot be read: " + ret.Error()
 	}
-	// The newer answer leaves out what the driver keeps for itself, as nvidia-smi does.
+	// The newer answer leaves out what the driver uses itself, as nvidia-smi does.
 	if apart, ret := device.GetMemoryInfo_v2(); ret == nvml.SUCCESS {
 		memory.Used = apart.Used
 	}
@@ -149,7 +149,7 @@ func (n *NVML) link(cards []Card, devices []nvml.Device) {
 var laneBandwidth = map[int]int64{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 6: 32}
 
 // pcie is what two cards can exchange over PCIe in GB/s, both ways: what the narrower of the two carries by its generation and
-// width. It is 0 between sockets, and where the driver does not tell.
+// width. It is 0 between sockets, and where the driver does not say.
 func (n *NVML) pcie(a, b nvml.Device) int64 {
 	for _, function := range []string{"nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"} {
 		if !n.has(function) {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Simulated tells of the cards that nodes claim in their labels: simulated nodes, or the one that is named.
+// Simulated has the cards that nodes claim in their labels: simulated nodes, or the one that is named.
 type Simulated struct{ Node string }
 
 // SimulatedAnnotation marks a node that has no kubelet and no cards.

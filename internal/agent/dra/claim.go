@@ -50,7 +50,7 @@ func (c *catalog) shares(claim *resourceapi.ResourceClaim, node string, pods []c
 		if err := list[i].parameters(claim.Status.Allocation.Devices.Config); err != nil {
 			return nil, err
 		}
-		if err := whose(claim, list[i].results[0].Request, pods, s); err != nil {
+		if err := setContainer(claim, list[i].results[0].Request, pods, s); err != nil {
 			return nil, err
 		}
 	}
@@ -120,9 +120,9 @@ func (p *prepared) parameters(configs []resourceapi.DeviceAllocationConfiguratio
 	return nil
 }
 
-// whose share it is: the pod's that the claim is reserved for, and in it the container's that uses the request.
+// setContainer of a share: the pod that the claim is reserved for, and in it the container that uses the request.
 // The library counts by the processes of one container; another with the same share would not be seen.
-func whose(claim *resourceapi.ResourceClaim, request string, pods []corev1.Pod, s *share.Share) error {
+func setContainer(claim *resourceapi.ResourceClaim, request string, pods []corev1.Pod, s *share.Share) error {
 	var users []string
 	for i := range pods {
 		pod := &pods[i]

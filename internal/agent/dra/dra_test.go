@@ -90,7 +90,7 @@ func TestDevicesOfACard(t *testing.T) {
 	}
 	for name, step := range map[resourceapi.QualifiedName]string{core: "1", memory: "1Mi"} {
 		if policy := shared.Capacity[name].RequestPolicy; policy.ValidRange.Step.String() != step || policy.Default.Cmp(shared.Capacity[name].Value) != 0 {
-			t.Errorf("%s: %+v, want steps of %s and all of it for who does not say", name, policy, step)
+			t.Errorf("%s: %+v, want steps of %s and all of it where nothing is said", name, policy, step)
 		}
 	}
 	available := c.counters[0].Counters
@@ -203,7 +203,7 @@ func TestClaimBecomesShares(t *testing.T) {
 				}
 				all = append(all, fmt.Sprint(strings.Join(parts, ","), " ", p.share.Container, " ", p.share.Parameters))
 				if p.share.UID != "pod-uid" || p.share.Claim == nil || p.share.Claim.UID != "claim-uid" {
-					t.Errorf("whose is it: %+v", p.share)
+					t.Errorf("which container: %+v", p.share)
 				}
 			}
 			if got := strings.Join(all, "; "); got != tc.want {
@@ -232,7 +232,7 @@ func TestSlotsOfClaims(t *testing.T) {
 	}
 }
 
-// The kubelet hears which devices are ill, and why.
+// The kubelet gets a report which devices are unhealthy, and why.
 func TestHealthOfDevices(t *testing.T) {
 	p := &Plugin{Node: node}
 	all := cards(2)

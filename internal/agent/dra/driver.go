@@ -25,7 +25,7 @@ import (
 // Plugin is the driver on a node.
 type Plugin struct {
 	Node string
-	// KubeletDir is where the kubelet keeps its sockets.
+	// KubeletDir is where the kubelet has its sockets.
 	KubeletDir string
 	Kube       kubernetes.Interface
 	// API is asked for the pods of a claim, directly.
@@ -43,7 +43,7 @@ type Plugin struct {
 
 var _ kubeletplugin.DRAPlugin = &Plugin{}
 
-// Start serves until ctx ends. The kubelet finds the driver by its socket, whoever is restarted.
+// Start serves until ctx ends. The kubelet finds the driver by its socket, also after either was restarted.
 func (p *Plugin) Start(ctx context.Context) error {
 	data := filepath.Join(p.KubeletDir, "plugins", Driver)
 	registry := filepath.Join(p.KubeletDir, "plugins_registry")
@@ -149,10 +149,10 @@ func (p *Plugin) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 // HandleError of the background: the library tries again, and what it cannot mend is for people to read.
 func (p *Plugin) HandleError(_ context.Context, err error, msg string) { p.Log.Error(err, msg) }
 
-// healthEvery is how often the kubelet hears of the devices; after thirty seconds it does not know.
+// healthEvery is how often the kubelet gets a report; after thirty seconds without one it knows nothing.
 const healthEvery = 10 * time.Second
 
-// WatchHealthStatus tells the kubelet which devices are ill, for the status of the pods that have them.
+// WatchHealthStatus reports to the kubelet which devices are unhealthy, for the status of the pods that have them.
 func (p *Plugin) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	tick := time.NewTicker(healthEvery)
 	defer tick.Stop()

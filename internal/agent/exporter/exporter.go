@@ -1,5 +1,3 @@
-// Package exporter tells Prometheus what containers have of cards and what they use of it, and what
-// cards have given out and what is used of them.
 package exporter
 
 import (
@@ -110,29 +108,29 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 		e.Log.Error(err, "reading the cards")
 	}
 	for _, c := range cards {
-		tell := func(d *prometheus.Desc, value float64) {
+		report := func(d *prometheus.Desc, value float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, e.Node, strconv.Itoa(c.Index), c.UUID, c.Model)
 		}
 		healthy := 1.0
 		if c.Problem != "" {
 			healthy = 0
 		}
-		tell(cardHealthy, healthy)
-		tell(cardMemory, float64(c.MemoryMB<<20))
-		tell(cardMemoryUsed, float64(c.UsedMB<<20))
-		tell(cardMemoryAllocated, float64(memory[c.UUID]<<20))
-		tell(cardAllocated, core[c.UUID])
-		tell(cardInstances, float64(len(c.Instances)))
+		report(cardHealthy, healthy)
+		report(cardMemory, float64(c.MemoryMB<<20))
+		report(cardMemoryUsed, float64(c.UsedMB<<20))
+		report(cardMemoryAllocated, float64(memory[c.UUID]<<20))
+		report(cardAllocated, core[c.UUID])
+		report(cardInstances, float64(len(c.Instances)))
 		if c.Load != nil {
 			if c.Load.Core != discovery.Unknown {
-				tell(cardBusy, float64(c.Load.Core)/100)
+				report(cardBusy, float64(c.Load.Core)/100)
 			}
-			tell(cardPower, float64(c.Load.Power))
+			report(cardPower, float64(c.Load.Power))
 		}
 	}
 }
 
-// container tells of one container, card by card.
+// container reports one container, card by card.
 func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant) {
 	job, queue, clusterQueue := e.workload(ctx, g.Pod)
 	var processes []gpushare.Process
@@ -146,13 +144,13 @@ func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, 
 	m.read(processes)
 	for _, card := range g.Cards {
 		labels := []string{e.Node, g.Pod.Namespace, g.Pod.Name, g.Container, job, queue, clusterQueue, g.Backend, strconv.Itoa(card.Index), card.UUID}
-		tell := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
+		report := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
 			out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 		}
-		tell(containerCore, prometheus.GaugeValue, card.Percent/100)
-		tell(containerMemory, prometheus.GaugeValue, float64(card.MemoryMB<<20))
+		report(containerCore, prometheus.GaugeValue, card.Percent/100)
+		report(containerMemory, prometheus.GaugeValue, float64(card.MemoryMB<<20))
 		if g.Backend != "gpushare" {
-			continue // nobody is in between to count
+			continue // nothing is in between that counts
 		}
 		var used, swapped int64
 		count := 0
@@ -165,12 +163,12 @@ func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, 
 				}
 			}
 		}
-		tell(containerUsed, prometheus.GaugeValue, float64(used))
-		tell(containerSwapped, prometheus.GaugeValue, float64(swapped))
-		tell(containerRunning, prometheus.GaugeValue, float64(count))
+		report(containerUsed, prometheus.GaugeValue, float64(used))
+		report(containerSwapped, prometheus.GaugeValue, float64(swapped))
+		report(containerRunning, prometheus.GaugeValue, float64(count))
 		total := m.total[card.UUID]
-		tell(containerBusy, prometheus.CounterValue, time.Duration(total.busy).Seconds())
-		tell(containerWaited, prometheus.CounterValue, time.Duration(total.waited).Seconds())
+		report(containerBusy, prometheus.CounterValue, time.Duration(total.busy).Seconds())
+		report(containerWaited, prometheus.CounterValue, time.Duration(total.waited).Seconds())
 	}
 }
 

@@ -52,7 +52,7 @@ func process(socket string, busy, waited int64) gpushare.Process {
 	}}}
 }
 
-func TestWhatIsTold(t *testing.T) {
+func TestWhatIsReported(t *testing.T) {
 	n := &node{
 		grants:    []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}, {Backend: "mps", Share: *conformance.Subject{}.Share("4", 0)}},
 		processes: []gpushare.Process{process("a", 2e9, 5e8), process("b", 1e9, 0)},
@@ -134,8 +134,8 @@ func value(t *testing.T, e *exporter.Exporter, name string) float64 {
 	return 0
 }
 
-// Every metric that the dashboard draws is told here, and it draws all of them but those that count.
-func TestDashboardDrawsWhatIsTold(t *testing.T) {
+// Every metric that the dashboard draws is reported here, and it draws all of them but those that count.
+func TestDashboardDrawsWhatIsReported(t *testing.T) {
 	data, err := os.ReadFile("../../../deploy/monitoring/gpu-dashboard.json")
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +158,6 @@ func TestDashboardDrawsWhatIsTold(t *testing.T) {
 		delete(drawn, name)
 	}
 	for name := range drawn {
-		t.Errorf("the dashboard draws %s, which nobody tells", name)
+		t.Errorf("the dashboard draws %s, which is not reported", name)
 	}
 }

@@ -1,6 +1,3 @@
-// Package share says what one container has of a node's cards: the scheduler's word, in its pod's
-// annotations, put together with what the container or its claim asks for and with the cards that
-// are there.
 package share
 
 import (
@@ -30,7 +27,7 @@ type Share struct {
 	Cards     []Card
 	// Parameters of the claim's class; for resources asked for directly, that it is to be swapped if it is.
 	Parameters map[string]string
-	// Paths of a device that somebody made for the claim (qGPU).
+	// Paths of a device that was made for the claim (qGPU).
 	Paths []string
 	// Claim is the ResourceClaim that it was prepared for; nil where the scheduler chose the cards.
 	Claim *Claim `json:",omitempty"`
@@ -69,8 +66,8 @@ type Resolver struct {
 	Client client.Reader
 }
 
-// Of is the share of a container. It is an error if the scheduler gave it none: a container that
-// nobody chose cards for gets none.
+// Of is the share of a container. It is an error if the scheduler gave it none: a container for
+// which no cards were chosen gets none.
 func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, cards []discovery.Card) (Share, error) {
 	s := Share{Pod: client.ObjectKeyFromObject(pod), UID: pod.UID, Container: container}
 	text, given := pod.Annotations[egpu.ContainerPrefix+container]

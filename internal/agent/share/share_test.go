@@ -50,7 +50,7 @@ func TestShareOfAContainer(t *testing.T) {
 		"memory alone":         {annotations: chosen, limits: map[corev1.ResourceName]string{egpu.ResourceMemory: "1000"}, percent: 100, memory: 1000},
 		"a whole card":         {annotations: chosen, limits: map[corev1.ResourceName]string{egpu.ResourceCore: "100"}, percent: 100, memory: 40960},
 		"qGPU counts GiB":      {annotations: chosen, limits: map[corev1.ResourceName]string{egpu.ResourceQGPUCore: "20", egpu.ResourceQGPUMemory: "5"}, percent: 20, memory: 5120},
-		"nobody chose":         {limits: map[corev1.ResourceName]string{egpu.ResourceCore: "30"}, want: "no cards were chosen"},
+		"none chosen":          {limits: map[corev1.ResourceName]string{egpu.ResourceCore: "30"}, want: "no cards were chosen"},
 		"a card that is gone":  {annotations: map[string]string{egpu.ContainerPrefix + "main": "7"}, limits: map[corev1.ResourceName]string{egpu.ResourceCore: "30"}, want: "none of that index"},
 		"nothing is asked for": {annotations: chosen, want: "asks for no cards"},
 	} {

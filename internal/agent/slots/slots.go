@@ -1,10 +1,3 @@
-// Package slots keeps what containers on this node have: for each a slot, which is a device to the
-// kubelet and a CDI specification to the container runtime.
-//
-// A slot is empty until its container is about to start. Then, and not before, it is known whose it
-// is: the kubelet has written down who holds which device, so the question has one answer however many
-// pods start at once. Nothing is remembered here. Who holds what is the kubelet's to say, what they
-// have is in their pods' annotations, and what has been made is on the disk.
 package slots
 
 import (
@@ -29,22 +22,22 @@ import (
 // Kind of our CDI devices.
 const Kind = "elasticgpu.io/share"
 
-// Holder is the container that holds a slot, as the kubelet says.
-type Holder struct{ Namespace, Pod, Container string }
+// ContainerRef is the container that has a slot, as the kubelet says.
+type ContainerRef struct{ Namespace, Pod, Container string }
 
 // Slots of a node.
 type Slots struct {
 	// Dir is where the container runtime reads CDI specifications.
 	Dir string
-	// Backends of this node. The first holds shares of cards; "whole" is for whole ones.
+	// Backends of this node. The first is for shares of cards, "whole" for whole ones.
 	Backends []backend.Backend
-	// Holders says who holds which slot now.
-	Holders func(ctx context.Context) (map[string]Holder, error)
+	// Containers says which container has which slot now.
+	Containers func(ctx context.Context) (map[string]ContainerRef, error)
 	// Share says what a container has.
-	Share func(ctx context.Context, h Holder) (share.Share, error)
+	Share func(ctx context.Context, c ContainerRef) (share.Share, error)
 	// Gone says whether the pod or the ResourceClaim that a share is for is no longer there.
 	Gone func(ctx context.Context, s *share.Share) (bool, error)
-	// Changed is told when a slot was filled or emptied; nil for nobody.
+	// Changed is called when a slot was filled or emptied; may be nil.
 	Changed func()
 	Log     logr.Logger
 
@@ -54,22 +47,22 @@ type Slots struct {
 // Device is a slot's name to the container runtime.
 func Device(id string) string { return Kind + "=" + id }
 
-// ErrNobody holds the slot.
-var ErrNobody = errors.New("the kubelet says that no container holds it")
+// ErrNoContainer has the slot.
+var ErrNoContainer = errors.New("the kubelet says that no container has it")
 
-// Fill makes the share of the slot's holder real and tells the container runtime.
+// Fill makes the share of the slot's container real and writes it down for the container runtime.
 func (s *Slots) Fill(ctx context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	holders, err := s.Holders(ctx)
+	containers, err := s.Containers(ctx)
 	if err != nil {
 		return err
 	}
-	holder, held := holders[id]
-	if !held {
-		return fmt.Errorf("slot %s: %w", id, ErrNobody)
+	container, found := containers[id]
+	if !found {
+		return fmt.Errorf("slot %s: %w", id, ErrNoContainer)
 	}
-	what, err := s.Share(ctx, holder)
+	what, err := s.Share(ctx, container)
 	if err != nil {
 		return err
 	}
@@ -102,18 +95,18 @@ func (s *Slots) Unprepare(ctx context.Context, claim types.UID) error {
 	return failed
 }
 
-// make a share real and tell the container runtime.
+// make a share real and write it down for the container runtime.
 func (s *Slots) make(ctx context.Context, what share.Share) error {
 	id := what.ID
 	b, err := s.backendFor(&what)
 	if err != nil {
 		return err
 	}
-	if err := s.oneDoor(&what); err != nil {
+	if err := s.checkPath(&what); err != nil {
 		return err
 	}
-	// What an earlier holder left behind in any of them is gone before the next one comes. One that does
-	// not answer is asked again when the slot is empty; it stops nobody who does not want it.
+	// What an earlier container left in any backend is gone before the next one comes. A backend that does
+	// not answer is asked again when the slot is empty; it stops only the containers that need it.
 	for _, other := range s.Backends {
 		if other != b {
 			if err := other.Release(ctx, id); err != nil {
@@ -155,13 +148,13 @@ func (s *Slots) backendFor(what *share.Share) (backend.Backend, error) {
 	return nil, fmt.Errorf("pod %s wants the backend %q: this node has %s", what.Pod, name, strings.Join(names, ", "))
 }
 
-// Clean empties slots that nobody holds.
+// Clean empties slots that no container has.
 func (s *Slots) Clean(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	holders, err := s.Holders(ctx)
+	containers, err := s.Containers(ctx)
 	if err != nil {
-		return err // who does not know must not take anything away
+		return err // without an answer from the kubelet nothing is taken away
 	}
 	grants, err := s.Grants()
 	if err != nil {
@@ -184,7 +177,7 @@ func (s *Slots) Clean(ctx context.Context) error {
 		}
 	}
 	for id, grant := range left {
-		if _, held := holders[id]; held {
+		if _, used := containers[id]; used {
 			continue
 		}
 		if grant != nil && (grant.Pod.Name != "" || grant.Claim != nil) {
@@ -226,7 +219,7 @@ type Grant struct {
 	share.Share
 }
 
-// grantAnnotation of a slot's specification says whose it is.
+// grantAnnotation of a slot's specification has its grant.
 const grantAnnotation = "elasticgpu.io/grant"
 
 // Grants of all slots that are filled.
@@ -245,7 +238,7 @@ func (s *Slots) Grants() ([]Grant, error) {
 			return nil, err
 		}
 		grant, spec := Grant{}, specs.Spec{}
-		// A file that cannot be read, as one from a full disk, is a slot of nobody's.
+		// A file that cannot be read, as one from a full disk, is a slot without a container.
 		if json.Unmarshal(data, &spec) == nil {
 			_ = json.Unmarshal([]byte(spec.Annotations[grantAnnotation]), &grant)
 		}

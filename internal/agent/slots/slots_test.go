@@ -19,19 +19,19 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
-// fixture is a node whose kubelet says what holders holds.
+// fixture is a node whose kubelet says what containers says.
 type fixture struct {
 	*slots.Slots
-	holders map[string]slots.Holder
-	failing error
-	alive   bool // whether the API says that pods are still there
-	class   map[string]string
-	whole   bool
-	dir     string
+	containers map[string]slots.ContainerRef
+	failing    error
+	alive      bool // whether the API says that pods are still there
+	class      map[string]string
+	whole      bool
+	dir        string
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{holders: map[string]slots.Holder{}, dir: t.TempDir()}
+	f := &fixture{containers: map[string]slots.ContainerRef{}, dir: t.TempDir()}
 	library := filepath.Join(f.dir, "lib.so")
 	if err := os.WriteFile(library, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -39,9 +39,9 @@ func newFixture(t *testing.T) *fixture {
 	driver := &backend.NodeDriver{Root: f.dir}
 	f.Slots = &slots.Slots{
 		Dir: filepath.Join(f.dir, "cdi"), Log: logr.Discard(),
-		Backends: []backend.Backend{&gpushare.Backend{Driver: driver, Dir: filepath.Join(f.dir, "state"), Library: library}, &whole.Backend{Driver: driver}},
-		Holders:  func(context.Context) (map[string]slots.Holder, error) { return f.holders, f.failing },
-		Share: func(context.Context, slots.Holder) (share.Share, error) {
+		Backends:   []backend.Backend{&gpushare.Backend{Driver: driver, Dir: filepath.Join(f.dir, "state"), Library: library}, &whole.Backend{Driver: driver}},
+		Containers: func(context.Context) (map[string]slots.ContainerRef, error) { return f.containers, f.failing },
+		Share: func(context.Context, slots.ContainerRef) (share.Share, error) {
 			s := conformance.Subject{Whole: f.whole}.Share("", 0)
 			s.Parameters = f.class
 			return *s, nil
@@ -68,15 +68,15 @@ func (f *fixture) there(t *testing.T, pattern string) int {
 func TestSlotsOfThoseWhoHaveGoneAreEmptied(t *testing.T) {
 	f := newFixture(t)
 	for _, id := range []string{"3", "4"} {
-		f.holders[id] = slots.Holder{Namespace: "team", Pod: "p" + id, Container: "main"}
+		f.containers[id] = slots.ContainerRef{Namespace: "team", Pod: "p" + id, Container: "main"}
 		if err := f.Fill(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	delete(f.holders, "3")
+	delete(f.containers, "3")
 	f.failing = errors.New("the kubelet is away")
 	if err := f.Clean(t.Context()); err == nil || f.there(t, "cdi/*.json") != 2 {
-		t.Fatalf("%v: something was taken away while nobody knew whose it is", err)
+		t.Fatalf("%v: something was taken away while it was not known which container has it", err)
 	}
 	f.failing = nil
 	if err := f.Clean(t.Context()); err != nil {
@@ -90,11 +90,11 @@ func TestSlotsOfThoseWhoHaveGoneAreEmptied(t *testing.T) {
 // A kubelet that has just started knows no pods yet; their containers run on.
 func TestNothingIsTakenFromAPodThatIsThere(t *testing.T) {
 	f := newFixture(t)
-	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p", Container: "main"}
 	if err := f.Fill(t.Context(), "3"); err != nil {
 		t.Fatal(err)
 	}
-	clear(f.holders)
+	clear(f.containers)
 	f.alive = true
 	if err := f.Clean(t.Context()); err != nil || f.there(t, "state/shares/*") != 1 || f.there(t, "cdi/*.json") != 1 {
 		t.Fatalf("%v: a running container lost its share", err)
@@ -109,7 +109,7 @@ func TestNothingIsTakenFromAPodThatIsThere(t *testing.T) {
 	}
 }
 
-// A disk that was full leaves half a file: it is nobody's, and does not stop the rest.
+// A disk that was full leaves half a file: it is no container's, and does not stop the rest.
 func TestHalfASpecificationIsTakenAway(t *testing.T) {
 	f := newFixture(t)
 	if err := os.MkdirAll(f.Dir, 0o750); err != nil {
@@ -124,17 +124,17 @@ func TestHalfASpecificationIsTakenAway(t *testing.T) {
 	}
 }
 
-// A node that was rebooted has lost the specifications, which are not on a disk, and kept the folders.
+// A node that was rebooted has lost the specifications, which are not on a disk, and still has the folders.
 func TestFoldersWithoutASpecificationAreFound(t *testing.T) {
 	f := newFixture(t)
-	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p", Container: "main"}
 	if err := f.Fill(t.Context(), "3"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(f.Dir); err != nil {
 		t.Fatal(err)
 	}
-	clear(f.holders)
+	clear(f.containers)
 	if err := f.Clean(t.Context()); err != nil || f.there(t, "state/shares/*") != 0 {
 		t.Fatalf("%v: a folder is left", err)
 	}
@@ -142,7 +142,7 @@ func TestFoldersWithoutASpecificationAreFound(t *testing.T) {
 
 func TestClassChoosesTheBackend(t *testing.T) {
 	f := newFixture(t)
-	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p", Container: "main"}
 	fill := func() (int, error) {
 		err := f.Fill(t.Context(), "3")
 		return f.there(t, "state/shares/*"), err
@@ -152,7 +152,7 @@ func TestClassChoosesTheBackend(t *testing.T) {
 	}
 	f.whole = true
 	if shares, err := fill(); err != nil || shares != 0 {
-		t.Fatalf("whole cards: %d folders, %v: want none, and the former holder's gone", shares, err)
+		t.Fatalf("whole cards: %d folders, %v: want none, and the former container's gone", shares, err)
 	}
 	f.class = map[string]string{"backend": "gpushare"}
 	if shares, err := fill(); err != nil || shares != 1 {
@@ -178,18 +178,18 @@ func (away) Held(context.Context) ([]string, error) { return nil, errors.New("no
 func TestABackendThatDoesNotAnswerStopsNobodyElse(t *testing.T) {
 	f := newFixture(t)
 	f.Backends = append(f.Backends, away{})
-	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p", Container: "main"}
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p", Container: "main"}
 	if err := f.Fill(t.Context(), "3"); err != nil {
 		t.Fatal(err)
 	}
-	clear(f.holders)
+	clear(f.containers)
 	if err := f.Clean(t.Context()); err == nil || f.there(t, "state/shares/*") != 0 || f.there(t, "cdi/*.json") != 1 {
 		t.Fatalf("%v: want the share gone, and the slot asked about again", err)
 	}
 }
 
 // What was prepared for a claim goes when it is said, or when the claim is no longer there; a card is not given out through
-// two doors, nor beyond what it has.
+// two allocation paths, nor beyond what it has.
 func TestClaimsAndSlots(t *testing.T) {
 	f := newFixture(t)
 	claim := func(id string, card int, percent float64) share.Share {
@@ -206,18 +206,18 @@ func TestClaimsAndSlots(t *testing.T) {
 	if _, err := f.Prepare(t.Context(), claim("cc", 1, 1)); err == nil || !strings.Contains(err.Error(), "beyond what it has: 101 percent") {
 		t.Fatalf("more than a card: %v", err)
 	}
-	f.holders["3"] = slots.Holder{Namespace: "team", Pod: "p3", Container: "main"}
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p3", Container: "main"}
 	if err := f.Fill(t.Context(), "3"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.Prepare(t.Context(), claim("cc", 0, 10)); err == nil || !strings.Contains(err.Error(), "from the scheduler") {
 		t.Fatalf("a card of the scheduler's: %v", err)
 	}
-	claims, scheduler, err := f.Doors()
+	claims, scheduler, err := f.AllocationPaths()
 	if err != nil || len(claims) != 1 || !claims[conformance.Card(1).UUID] || len(scheduler) != 1 || !scheduler[conformance.Card(0).UUID] {
 		t.Fatalf("claims hold %v, pods %v: %v", claims, scheduler, err)
 	}
-	// Prepared again while its container runs, it keeps the library's files.
+	// Prepared again while its container runs, it still has the library's files.
 	socket := filepath.Join(f.dir, "state", "shares", "ca", "run", "region")
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,3 @@
-// Package conformance holds the tests that every backend passes.
 package conformance
 
 import (
@@ -69,7 +68,7 @@ func Run(t *testing.T, s Subject) {
 		}
 		for _, n := range edits.DeviceNodes {
 			if n.Path == "/dev/nvidia0" {
-				t.Errorf("device nodes %v: card 0 is somebody else's", edits.DeviceNodes)
+				t.Errorf("device nodes %v: card 0 is another container's", edits.DeviceNodes)
 			}
 		}
 		if len(edits.DeviceNodes)+len(edits.Mounts)+len(edits.Env) == 0 {

@@ -14,7 +14,7 @@ import (
 
 // Process under the library, as it says itself.
 type Process struct {
-	// Socket it is reached at; a process of that name is the same one as long as it is there.
+	// Socket it listens on; a process of that name is the same one as long as it is there.
 	Socket  string
 	Out     bool // its memory is on the host
 	Devices []Device
@@ -30,8 +30,8 @@ type Device struct {
 	WaitedNS                             int64 `json:"waited_ns"`
 }
 
-// patience with a process that does not answer: it may be stopped.
-const patience = 2 * time.Second
+// answerTimeout of a process: it may be stopped.
+const answerTimeout = 2 * time.Second
 
 // Sockets of a share's processes; those of the dead may be among them.
 func (b *Backend) Sockets(id string) []string {
@@ -39,7 +39,7 @@ func (b *Backend) Sockets(id string) []string {
 	return sockets
 }
 
-// Processes of a share that use its cards. Each is told by which pid the driver knows it, so that what
+// Processes of a share that use its cards. Each gets the pid by which the driver knows it, so that what
 // it uses beyond its requests is counted.
 func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
 	var all []Process
@@ -48,9 +48,9 @@ func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
 			answer
 			Process
 		}{}
-		if err := ask(ctx, socket, patience, "hostpid", &answer); err != nil {
+		if err := ask(ctx, socket, answerTimeout, "hostpid", &answer); err != nil {
 			answer.Reason = ""
-			if err := ask(ctx, socket, patience, "stats", &answer); err != nil {
+			if err := ask(ctx, socket, answerTimeout, "stats", &answer); err != nil {
 				continue // it has ended, or is not one of ours
 			}
 		}
@@ -117,7 +117,7 @@ func (a *answer) refused() error {
 
 const protocol = 1
 
-// ask a process one thing. Whoever does not speak our version is left alone.
+// ask a process one thing. A process that does not speak our version is left alone.
 func ask(ctx context.Context, socket string, wait time.Duration, request string, into interface{ refused() error }) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()

@@ -79,7 +79,7 @@ func control(t *testing.T) *gpushare.Backend {
 func TestProcessesTellWhatTheyUse(t *testing.T) {
 	b, p := control(t), &process{}
 	p.serve(t, b, "3", "7")
-	// One that died left its socket; nobody answers there.
+	// One that died left its socket; no process answers there.
 	dead := filepath.Join(b.Dir, "shares", "3", "run", "control", "8.sock")
 	if err := os.WriteFile(dead, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestProcessesTellWhatTheyUse(t *testing.T) {
 	if d := all[0].Devices[0]; d.UUID != "GPU-0" || d.Used != 600 || d.Compute != 30 || d.BusyNS != 2e9 || d.WaitedNS != 5e8 {
 		t.Errorf("device %+v", d)
 	}
-	// It is told by which pid the node knows it: this test's.
+	// It gets the pid by which the node knows it: this test's.
 	if want := fmt.Sprintf("hostpid %d", os.Getpid()); p.asked[1] != want {
 		t.Errorf("asked %q, want %q", p.asked, want)
 	}

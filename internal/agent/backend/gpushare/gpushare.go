@@ -1,6 +1,3 @@
-// Package gpushare holds containers to their share of a card with the library of native/cuda, which is
-// preloaded into them. What it mounts, and the file of limits, are that library's contract
-// (native/cuda/README.md).
 package gpushare
 
 import (
@@ -28,10 +25,10 @@ const (
 	libraryFile = "/usr/lib/elastic-gpu/libelasticgpu.so"
 )
 
-// Backend keeps a folder per share below Dir:
+// Backend has a folder per share below Dir:
 //
 //	shares/ID/etc/limits   what the share is
-//	shares/ID/run/         the library's region and sockets
+//	shares/ID/run/         the container's shared file (region) and sockets
 //	cards/                 one file per card, shared by all containers
 //	ld.so.preload          one line
 type Backend struct {
@@ -53,16 +50,16 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		return nil, err
 	}
 	dir := b.share(s.ID)
-	// The library's region begins empty, also after a restart in the same place. A ResourceClaim may be prepared
-	// again while its container runs, which then keeps it.
+	// The container's shared file begins empty, also after a restart in the same place. A ResourceClaim may be prepared
+	// again while its container runs, which then stays with it.
 	before, err := os.ReadFile(filepath.Join(dir, "etc", "limits"))
 	if s.Claim == nil || err != nil || !bytes.Equal(before, limits) {
 		if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
 			return nil, err
 		}
 	}
-	// The library runs as whoever the container runs as: what it writes to is open to all who can
-	// reach it, which are the containers it is mounted into.
+	// The library runs as the container's user: what it writes to is open to all users of the containers
+	// it is mounted into.
 	for path, mode := range map[string]fs.FileMode{
 		filepath.Join(dir, "etc"): 0o755, filepath.Join(dir, "run"): 0o777, filepath.Join(b.Dir, "cards"): 0o777,
 	} {
@@ -152,7 +149,7 @@ func replace(path string, data []byte) error {
 	if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, data) {
 		return nil
 	}
-	if err := os.WriteFile(path+".new", data, 0o644); err != nil { //nolint:gosec // containers read it, whoever they run as
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil { //nolint:gosec // containers read it as any user
 		return err
 	}
 	return os.Rename(path+".new", path)

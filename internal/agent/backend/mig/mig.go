@@ -1,11 +1,3 @@
-// Package mig gives containers instances of a card (NVIDIA's MIG): parts with memory and compute of
-// their own, which no program can leave. They are made for a share and destroyed after it.
-//
-//	mig.go       the backend
-//	profiles.go  which profile is large enough, and where on the card it leaves the most room
-//
-// An instance is known by where it is on its card, and that is written down before it is made: an agent
-// that dies in between finds it again. Instances that others made are left alone.
 package mig
 
 import (
@@ -128,7 +120,7 @@ func (b *Backend) choose(s *share.Share) ([]instance, error) {
 	return record, nil
 }
 
-// enable MIG on a card that nobody uses; what we switched on we switch off after the last instance.
+// enable MIG on a card that is not used; what we switched on we switch off after the last instance.
 func (b *Backend) enable(uuid string, device nvml.Device) error {
 	now, _, ret := device.GetMigMode()
 	switch {

@@ -19,15 +19,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
-// machine has eight A100 with NVIDIA's mock of the driver, and what of /proc the backend reads.
-type machine struct {
+// mockNode has eight A100 with NVIDIA's mock of the driver, and what of /proc the backend reads.
+type mockNode struct {
 	*dgxa100.Server
 	dir string
 }
 
-func newMachine(t *testing.T) *machine {
+func newMockNode(t *testing.T) *mockNode {
 	t.Helper()
-	m := &machine{Server: dgxa100.New(), dir: t.TempDir()}
+	m := &mockNode{Server: dgxa100.New(), dir: t.TempDir()}
 	for i, d := range m.Devices {
 		m.complete(d.(*dgxa100.Device), i)
 	}
@@ -48,7 +48,7 @@ func newMachine(t *testing.T) *machine {
 }
 
 // complete adds what the mock leaves out: the devices that instances are to programs.
-func (m *machine) complete(d *dgxa100.Device, i int) {
+func (m *mockNode) complete(d *dgxa100.Device, i int) {
 	d.UUID = conformance.Card(i).UUID
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 	d.GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 7, nvml.SUCCESS }
@@ -82,12 +82,12 @@ func (m *machine) complete(d *dgxa100.Device, i int) {
 	}
 }
 
-func (m *machine) backend() *mig.Backend {
+func (m *mockNode) backend() *mig.Backend {
 	return &mig.Backend{Driver: &backend.NodeDriver{Root: m.dir}, Lib: m.Server, Dir: filepath.Join(m.dir, "state"), Root: m.dir}
 }
 
 // there lists a card's instances as START+SIZE.
-func (m *machine) there(card int) []string {
+func (m *mockNode) there(card int) []string {
 	var all []string
 	for gi := range m.Devices[card].(*dgxa100.Device).GpuInstances {
 		all = append(all, fmt.Sprintf("%d+%d", gi.Info.Placement.Start, gi.Info.Placement.Size))
@@ -96,26 +96,26 @@ func (m *machine) there(card int) []string {
 	return all
 }
 
-func (m *machine) on(card int) bool {
+func (m *mockNode) on(card int) bool {
 	return m.Devices[card].(*dgxa100.Device).MigMode == nvml.DEVICE_MIG_ENABLE
 }
 
 func TestConformance(t *testing.T) {
-	machines := map[string]*machine{}
+	nodes := map[string]*mockNode{}
 	conformance.Run(t, conformance.Subject{
 		Leaves: true,
 		New: func(t *testing.T, dir string) backend.Backend {
-			if machines[dir] == nil {
-				machines[dir] = newMachine(t)
+			if nodes[dir] == nil {
+				nodes[dir] = newMockNode(t)
 			}
-			return machines[dir].backend()
+			return nodes[dir].backend()
 		},
 	})
 }
 
-// An instance is made for a share, is all that the container can reach, and goes with it.
+// An instance is made for a share, is all that the container can use, and goes with it.
 func TestInstanceComesAndGoes(t *testing.T) {
-	m := newMachine(t)
+	m := newMockNode(t)
 	b := m.backend()
 	s := conformance.Subject{}.Share("7", 2)
 	s.Cards[0].Percent, s.Cards[0].MemoryMB = 14, 4000
@@ -159,7 +159,7 @@ func TestProfileIsTheSmallestThatSuffices(t *testing.T) {
 		"the one its class names": {14, 4000, "3g.20gb", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMachine(t)
+			m := newMockNode(t)
 			s := conformance.Subject{}.Share("1", 0)
 			s.Cards[0].Percent, s.Cards[0].MemoryMB = tc.percent, tc.memory
 			s.Parameters = map[string]string{"profile": tc.profile}
@@ -171,7 +171,7 @@ func TestProfileIsTheSmallestThatSuffices(t *testing.T) {
 			}
 		})
 	}
-	m := newMachine(t)
+	m := newMockNode(t)
 	s := conformance.Subject{}.Share("1", 0)
 	s.Parameters = map[string]string{"profile": "5g.99gb"}
 	if _, err := m.backend().Prepare(t.Context(), s); err == nil || !strings.Contains(err.Error(), "1g.5gb, 1g.10gb, 2g.10gb, 3g.20gb") {
@@ -179,9 +179,9 @@ func TestProfileIsTheSmallestThatSuffices(t *testing.T) {
 	}
 }
 
-// Small ones are put where they leave room for large ones: after three of one slice, half a card is free.
-func TestPlacesLeaveRoom(t *testing.T) {
-	m := newMachine(t)
+// Small ones are put where they leave space for large ones: after three of one slice, half a card is free.
+func TestPlacesLeaveSpace(t *testing.T) {
+	m := newMockNode(t)
 	b := m.backend()
 	for i := range 3 {
 		s := conformance.Subject{}.Share(fmt.Sprint(i), 0)
@@ -197,7 +197,7 @@ func TestPlacesLeaveRoom(t *testing.T) {
 	}
 	again := conformance.Subject{}.Share("more", 0)
 	again.Parameters = map[string]string{"profile": "4g.20gb"}
-	if _, err := b.Prepare(t.Context(), again); err == nil || !strings.Contains(err.Error(), "no room for 4g.20gb") {
+	if _, err := b.Prepare(t.Context(), again); err == nil || !strings.Contains(err.Error(), "no free place for 4g.20gb") {
 		t.Fatalf("with %v: %v", m.there(0), err)
 	}
 	if ids, err := b.Held(t.Context()); err != nil || slices.Contains(ids, "more") {
@@ -207,7 +207,7 @@ func TestPlacesLeaveRoom(t *testing.T) {
 
 // The agent dies after it wrote down what it would make, before or after it was made.
 func TestHalfMadeInstancesAreFound(t *testing.T) {
-	m := newMachine(t)
+	m := newMockNode(t)
 	s := conformance.Subject{}.Share("1", 0)
 	if _, err := m.backend().Prepare(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestHalfMadeInstancesAreFound(t *testing.T) {
 
 // A card that others use is not switched, and instances that others made stay.
 func TestOthersAreLeftAlone(t *testing.T) {
-	m := newMachine(t)
+	m := newMockNode(t)
 	d := m.Devices[0].(*dgxa100.Device)
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return make([]nvml.ProcessInfo, 1), nvml.SUCCESS }
 	if _, err := m.backend().Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil || m.on(0) {
@@ -255,10 +255,10 @@ func TestOthersAreLeftAlone(t *testing.T) {
 
 // An instance whose place was chosen already, as by a ResourceClaim, is made there or not at all.
 func TestInstanceAtItsPlace(t *testing.T) {
-	m := newMachine(t)
+	m := newMockNode(t)
 	b := m.backend()
 	if list, _ := b.Partitions(conformance.Card(1).UUID); len(list) != 0 {
-		t.Fatalf("partitions %v of a card that does not tell while MIG is off", list)
+		t.Fatalf("partitions %v of a card that does not list them while MIG is off", list)
 	}
 	at := func(id string, start uint32) error {
 		s := conformance.Subject{}.Share(id, 1)
@@ -269,7 +269,7 @@ func TestInstanceAtItsPlace(t *testing.T) {
 	if err := at("1", 3); err != nil || !slices.Equal(m.there(1), []string{"3+1"}) {
 		t.Fatalf("%v: instances %v", err, m.there(1))
 	}
-	if err := at("2", 3); err == nil || !strings.Contains(err.Error(), "no room for 1g.5gb at 3") {
+	if err := at("2", 3); err == nil || !strings.Contains(err.Error(), "no free place for 1g.5gb at 3") {
 		t.Fatalf("a place that is taken: %v", err)
 	}
 	list, always := b.Partitions(conformance.Card(1).UUID)
@@ -281,6 +281,6 @@ func TestInstanceAtItsPlace(t *testing.T) {
 	}
 	m.Devices[2].(*dgxa100.Device).MigMode = nvml.DEVICE_MIG_ENABLE
 	if _, always := b.Partitions(conformance.Card(2).UUID); !always {
-		t.Error("somebody has switched MIG on, and the card is offered as a whole")
+		t.Error("MIG was switched on for good, and the card is offered as a whole")
 	}
 }

@@ -15,7 +15,7 @@ type Partition struct {
 }
 
 // Partitions that a card can be divided into, the smallest first; none of one that cannot, or that does not
-// tell because MIG is off. always says that somebody has switched MIG on for good: it has nothing but partitions.
+// say because MIG is off. always says that MIG was switched on for good: the card has nothing but partitions.
 func (b *Backend) Partitions(uuid string) (list []Partition, always bool) {
 	device, ret := b.Lib.DeviceGetHandleByUUID(uuid)
 	if ret != nvml.SUCCESS {

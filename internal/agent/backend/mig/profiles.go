@@ -14,7 +14,7 @@ import (
 )
 
 // numbers of the profiles that differ in compute and memory alone. The others differ in what they have
-// for video and graphics, and are chosen by nobody here.
+// for video and graphics, and are never chosen here.
 var numbers = []int{
 	nvml.GPU_INSTANCE_PROFILE_1_SLICE, nvml.GPU_INSTANCE_PROFILE_1_SLICE_REV2, nvml.GPU_INSTANCE_PROFILE_2_SLICE, nvml.GPU_INSTANCE_PROFILE_3_SLICE,
 	nvml.GPU_INSTANCE_PROFILE_4_SLICE, nvml.GPU_INSTANCE_PROFILE_6_SLICE, nvml.GPU_INSTANCE_PROFILE_7_SLICE, nvml.GPU_INSTANCE_PROFILE_8_SLICE,
@@ -74,7 +74,7 @@ func wanted(device nvml.Device, card share.Card, name string) (profile, error) {
 			}
 			continue
 		}
-		// A seventh is 14 percent to those who ask in whole ones.
+		// A seventh is 14 percent where whole percents are asked for.
 		enoughCore := math.Ceil(100*float64(p.info.SliceCount)/float64(slices)) >= card.Percent
 		enoughMemory := card.MemoryMB >= card.Card.MemoryMB || int64(p.info.MemorySizeMB) >= card.MemoryMB
 		if card.Percent >= 100 && card.MemoryMB < card.Card.MemoryMB {
@@ -145,7 +145,7 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 }
 
 // placeFor an instance: the one that was chosen, or of the places that are free the one that leaves most
-// room for others, the larger the better.
+// places for others, the larger the better.
 func placeFor(device nvml.Device, p profile, chosen *share.Instance) (nvml.GpuInstancePlacement, error) {
 	there, err := instances(device)
 	if err != nil {
@@ -173,17 +173,17 @@ func placeFor(device nvml.Device, p profile, chosen *share.Instance) (nvml.GpuIn
 		}
 		for _, place := range places[i] {
 			if free(place, taken) && (chosen == nil || chosen.Start == place.Start) {
-				if room := roomLeft(all, places, append(taken[:len(taken):len(taken)], place)); room > most {
-					best, most = place, room
+				if left := spaceLeft(all, places, append(taken[:len(taken):len(taken)], place)); left > most {
+					best, most = place, left
 				}
 			}
 		}
 	}
 	if most < 0 && chosen != nil {
-		return best, fmt.Errorf("it has no room for %s at %d", p.name, chosen.Start)
+		return best, fmt.Errorf("it has no free place for %s at %d", p.name, chosen.Start)
 	}
 	if most < 0 {
-		return best, fmt.Errorf("it has no room for %s", p.name)
+		return best, fmt.Errorf("it has no free place for %s", p.name)
 	}
 	return best, nil
 }
@@ -197,8 +197,8 @@ func free(place nvml.GpuInstancePlacement, taken []nvml.GpuInstancePlacement) bo
 	return true
 }
 
-// roomLeft adds up the places that are free, each by its size.
-func roomLeft(all []profile, places [][]nvml.GpuInstancePlacement, taken []nvml.GpuInstancePlacement) int {
+// spaceLeft adds up the places that are free, each by its size.
+func spaceLeft(all []profile, places [][]nvml.GpuInstancePlacement, taken []nvml.GpuInstancePlacement) int {
 	sum := 0
 	for i := range all {
 		for _, place := range places[i] {

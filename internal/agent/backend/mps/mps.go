@@ -1,8 +1,3 @@
-// Package mps holds containers to their share by NVIDIA's Multi-Process Service: a daemon for each card,
-// through which its programs run side by side, each with a part of its processors and of its memory.
-//
-// The limits are in the container's environment, where its pod cannot change them. A program that takes
-// them out of its own environment is not held: give such tenants a MIG instance.
 package mps
 
 import (
@@ -41,7 +36,7 @@ func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.Container
 		return nil, fmt.Errorf("container %s of pod %s has %d cards: MPS shares one", s.Container, s.Pod, len(s.Cards))
 	}
 	card := s.Cards[0]
-	// First that it is ours, then that it is there: a daemon of nobody's would never end.
+	// First that it is ours, then that it is there: a daemon that is not recorded would never end.
 	var was []string
 	if err := backend.Recall(b.shares(), s.ID, &was); err != nil {
 		return nil, err
@@ -78,22 +73,22 @@ func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.Container
 // run the daemon of a card, unless it answers.
 func (b *Backend) run(ctx context.Context, uuid string) error {
 	for _, dir := range []string{b.card(uuid, "pipe"), b.card(uuid, "log")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers reach it, whoever they run as
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers use it as any user
 			return err
 		}
 	}
-	if b.tell(ctx, uuid, "get_server_list") == nil {
+	if b.send(ctx, uuid, "get_server_list") == nil {
 		return nil
 	}
 	start := b.command(ctx, uuid, "-d")
 	if out, err := start.CombinedOutput(); err != nil {
 		return fmt.Errorf("starting %s: %w: %s", b.Control, err, strings.TrimSpace(string(out)))
 	}
-	return b.tell(ctx, uuid, "get_server_list")
+	return b.send(ctx, uuid, "get_server_list")
 }
 
-// tell the daemon of a card something.
-func (b *Backend) tell(ctx context.Context, uuid, what string) error {
+// send a command to the daemon of a card.
+func (b *Backend) send(ctx context.Context, uuid, what string) error {
 	cmd := b.command(ctx, uuid)
 	cmd.Stdin = strings.NewReader(what + "\n")
 	out, err := cmd.CombinedOutput()
@@ -124,8 +119,8 @@ func (b *Backend) Release(ctx context.Context, id string) error {
 		if used {
 			continue
 		}
-		if b.tell(ctx, uuid, "get_server_list") == nil {
-			if err := b.tell(ctx, uuid, "quit"); err != nil {
+		if b.send(ctx, uuid, "get_server_list") == nil {
+			if err := b.send(ctx, uuid, "quit"); err != nil {
 				return err
 			}
 		}

@@ -92,7 +92,7 @@ func TestLimitsAreInTheEnvironment(t *testing.T) {
 	}
 }
 
-// A node without MPS says so, and keeps nothing.
+// A node without MPS says so, and leaves nothing.
 func TestWithoutMPS(t *testing.T) {
 	b := newBackend(t, t.TempDir())
 	b.Control += ".gone"

@@ -1,5 +1,3 @@
-// Package qgpu gives containers qGPU devices: files that the qGPU driver of the node has made, which an
-// ElasticGPU names. What holds the container to its share is behind them.
 package qgpu
 
 import (

@@ -1,4 +1,3 @@
-// Package remote has somebody else's backend, over a unix socket on the node (api/backend/v1alpha1).
 package remote
 
 import (

@@ -58,6 +58,6 @@ func TestBackendThatIsNotThere(t *testing.T) {
 		t.Error("a container would start without its share")
 	}
 	if _, err := b.Held(t.Context()); err == nil {
-		t.Error("it is said to hold nothing, and nobody knows")
+		t.Error("it is said to hold nothing, and that is not known")
 	}
 }

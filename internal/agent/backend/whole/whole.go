@@ -1,5 +1,3 @@
-// Package whole gives containers cards of their own: they see those and no others, and nothing is in
-// between.
 package whole
 
 import (

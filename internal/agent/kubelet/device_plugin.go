@@ -1,9 +1,3 @@
-// Package kubelet is the agent's side of the kubelet: a device plugin whose devices are slots, and the
-// question who holds them.
-//
-// What pods ask for in percent and MiB is counted by the scheduler and written in the node's capacity;
-// to the kubelet a container with cards has one device, whatever it asks for. So messages stay small:
-// a device per MiB would be a million and a half on eight cards of 192 GB.
 package kubelet
 
 import (
@@ -43,7 +37,7 @@ type Plugin struct {
 const (
 	socketName  = "elastic-gpu.sock"
 	kubeletName = "kubelet.sock"
-	// cleanEvery is how often slots of containers that have gone are emptied; a new holder empties
+	// cleanEvery is how often slots of containers that have gone are emptied; a new container empties
 	// its own at once.
 	cleanEvery = 10 * time.Second
 	// retry is short: pods that the kubelet looks at before we are back are turned away.
@@ -143,7 +137,7 @@ func (*Plugin) GetDevicePluginOptions(context.Context, *deviceplugin.Empty) (*de
 	return &deviceplugin.DevicePluginOptions{PreStartRequired: true}, nil
 }
 
-// ListAndWatch lists the slots. They are all well: whether a card is, is the scheduler's to know.
+// ListAndWatch lists the slots. They are all healthy: the health of cards is for the scheduler.
 func (p *Plugin) ListAndWatch(_ *deviceplugin.Empty, stream deviceplugin.DevicePlugin_ListAndWatchServer) error {
 	if err := stream.Send(List()); err != nil {
 		return err
@@ -155,7 +149,7 @@ func (p *Plugin) ListAndWatch(_ *deviceplugin.Empty, stream deviceplugin.DeviceP
 	return nil
 }
 
-// List of all slots, as the kubelet is told.
+// List of all slots, for the kubelet.
 func List() *deviceplugin.ListAndWatchResponse {
 	list := &deviceplugin.ListAndWatchResponse{Devices: make([]*deviceplugin.Device, Count)}
 	for i := range list.Devices {
@@ -164,7 +158,7 @@ func List() *deviceplugin.ListAndWatchResponse {
 	return list
 }
 
-// Allocate names the slots to the container runtime. Whose they are is not known yet.
+// Allocate names the slots to the container runtime. Which container has them is not known yet.
 func (p *Plugin) Allocate(_ context.Context, request *deviceplugin.AllocateRequest) (*deviceplugin.AllocateResponse, error) {
 	response := &deviceplugin.AllocateResponse{}
 	for _, container := range request.GetContainerRequests() {

@@ -6,10 +6,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
-// oneDoor refuses a share of a card that is given out through the other door, and one by a ResourceClaim
-// that goes beyond the card. Who decides sees to both; a door that was changed under running pods, or two
-// deciders that do not know of each other, end here.
-func (s *Slots) oneDoor(what *share.Share) error {
+// checkPath refuses a share of a card that is allocated on the other path, and one by a ResourceClaim that goes
+// beyond the card. The schedulers see to both; this catches a path that was changed under running pods, and
+// decisions that were made at the same time.
+func (s *Slots) checkPath(what *share.Share) error {
 	grants, err := s.Grants()
 	if err != nil {
 		return err
@@ -21,15 +21,15 @@ func (s *Slots) oneDoor(what *share.Share) error {
 			if g.ID == what.ID {
 				continue
 			}
-			for _, held := range g.Cards {
-				if held.UUID != card.UUID {
+			for _, other := range g.Cards {
+				if other.UUID != card.UUID {
 					continue
 				}
 				if (g.Claim == nil) != (what.Claim == nil) {
-					return fmt.Errorf("card %d is held by pod %s, which got it %s: a card is given out in one way at a time", card.Index, g.Pod, door(&g.Share))
+					return fmt.Errorf("card %d is allocated to pod %s, which got it %s: a card has one allocation path at a time", card.Index, g.Pod, pathOf(&g.Share))
 				}
-				percent += held.Percent
-				memory += held.MemoryMB
+				percent += other.Percent
+				memory += other.MemoryMB
 			}
 		}
 		if what.Claim != nil && card.Instance == nil && (percent > 100 || memory > card.Card.MemoryMB) {
@@ -39,15 +39,15 @@ func (s *Slots) oneDoor(what *share.Share) error {
 	return nil
 }
 
-func door(s *share.Share) string {
+func pathOf(s *share.Share) string {
 	if s.Claim != nil {
 		return "by the ResourceClaim " + s.Claim.Name
 	}
 	return "from the scheduler"
 }
 
-// Doors says which cards, by UUID, containers have through which door: by ResourceClaims, or from the scheduler.
-func (s *Slots) Doors() (claims, scheduler map[string]bool, err error) {
+// AllocationPaths says which cards, by UUID, containers have on which path: by ResourceClaims, or from the scheduler.
+func (s *Slots) AllocationPaths() (claims, scheduler map[string]bool, err error) {
 	grants, err := s.Grants()
 	claims, scheduler = map[string]bool{}, map[string]bool{}
 	for i := range grants {

@@ -44,7 +44,7 @@ import (
 type Node struct {
 	Name   string
 	Source discovery.Source
-	// API is asked directly: a container starts once, and not on old news.
+	// API is not a cache: a container starts once, and must not start on old data.
 	API    client.Reader
 	Config v1alpha1.DevicePlugin
 	Log    logr.Logger
@@ -67,14 +67,14 @@ func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
 	}
 	n.changes = make(chan event.GenericEvent, 1)
 	n.slots = &slots.Slots{
-		Dir: n.Config.CDIDir, Log: n.Log, Holders: resources.Holders, Share: n.share, Gone: n.gone, Changed: n.changed, Backends: backends,
+		Dir: n.Config.CDIDir, Log: n.Log, Containers: resources.Containers, Share: n.share, Gone: n.gone, Changed: n.changed, Backends: backends,
 	}
 	return &kubelet.Plugin{
 		Dir: filepath.Join(n.Config.KubeletDir, "device-plugins"), Resource: string(egpu.ResourceClaim), Log: n.Log, Slots: n.slots,
 	}, nil
 }
 
-// changed says that containers have come to have cards, or no longer do. What is waiting to be heard says it too.
+// changed says that containers have come to have cards, or no longer do. One event that waits stands for all.
 func (n *Node) changed() {
 	select {
 	case n.changes <- event.GenericEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}}:
@@ -91,9 +91,9 @@ func (n *Node) ClaimPlugin(kube kubernetes.Interface) *dra.Plugin {
 	return p
 }
 
-// Doors to the node's cards; cards are those that ResourceClaims have where the node does not say.
-func (n *Node) Doors(claims *dra.Plugin, cards string) *Doors {
-	return &Doors{Cards: cards, Held: n.slots.Doors, Changes: n.changes, Offer: claims.Offer}
+// AllocationPaths of the node's cards; cards are those that ResourceClaims get where the node does not say.
+func (n *Node) AllocationPaths(claims *dra.Plugin, cards string) *AllocationPaths {
+	return &AllocationPaths{Cards: cards, Held: n.slots.AllocationPaths, Changes: n.changes, Offer: claims.Offer}
 }
 
 // Backends of the node, the one for shares first. A new one is a line here.
@@ -132,8 +132,8 @@ func (n *Node) Swapper(c client.Client) *Swapper {
 	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares}
 }
 
-// Greeter tells processes what they cannot know.
-func (n *Node) Greeter() manager.Runnable { return &greeter{node: n} }
+// PIDReporter reports to processes under which pid the driver knows them.
+func (n *Node) PIDReporter() manager.Runnable { return &pidReporter{node: n} }
 
 // Exporter of what the device plugin has given out. pods is asked for their labels.
 func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {
@@ -157,13 +157,13 @@ func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {
 }
 
 // share of a container, from its pod and the cards that are there now.
-func (n *Node) share(ctx context.Context, h slots.Holder) (share.Share, error) {
+func (n *Node) share(ctx context.Context, c slots.ContainerRef) (share.Share, error) {
 	pod, node := &corev1.Pod{}, &corev1.Node{}
-	if err := n.API.Get(ctx, client.ObjectKey{Namespace: h.Namespace, Name: h.Pod}, pod); err != nil {
+	if err := n.API.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Pod}, pod); err != nil {
 		return share.Share{}, err
 	}
 	if pod.Spec.NodeName != n.Name {
-		return share.Share{}, fmt.Errorf("pod %s/%s is on node %q by now", h.Namespace, h.Pod, pod.Spec.NodeName)
+		return share.Share{}, fmt.Errorf("pod %s/%s is on node %q by now", c.Namespace, c.Pod, pod.Spec.NodeName)
 	}
 	if err := n.API.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
 		return share.Share{}, err
@@ -172,7 +172,7 @@ func (n *Node) share(ctx context.Context, h slots.Holder) (share.Share, error) {
 	if err != nil {
 		return share.Share{}, err
 	}
-	return (&share.Resolver{Client: n.API}).Of(ctx, pod, h.Container, cards)
+	return (&share.Resolver{Client: n.API}).Of(ctx, pod, c.Container, cards)
 }
 
 // gone says whether the pod that a share is for has ended, or its ResourceClaim is allocated no more; another
@@ -192,7 +192,7 @@ func (n *Node) gone(ctx context.Context, s *share.Share) (bool, error) {
 	return pod.UID != s.UID || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed, nil
 }
 
-// installLibrary copies the library to the node, where containers mount it from. Those that run keep the
+// installLibrary copies the library to the node, where containers mount it from. Those that run stay with the
 // one they have. A node without it serves whole cards alone.
 func installLibrary(from, dir string) (string, error) {
 	to := filepath.Join(dir, filepath.Base(from))
@@ -204,7 +204,7 @@ func installLibrary(from, dir string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = source.Close() }()
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers run it, whoever they are
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers run it as any user
 		return "", err
 	}
 	target, err := os.OpenFile(to+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755) //nolint:gosec // as above

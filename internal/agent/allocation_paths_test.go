@@ -16,21 +16,21 @@ import (
 )
 
 // Of two cards, which the scheduler may give out, and which are offered to claims.
-func TestACardIsBehindOneDoor(t *testing.T) {
+func TestACardHasOneAllocationPath(t *testing.T) {
 	first := conformance.Card(0).UUID
 	for name, tc := range map[string]struct {
-		node, config          string // "-" is a node that does not say
-		claims, pods, booked  bool   // who holds the first card
-		scheduler, offered    string // indexes; one that is closed has a dash behind it
-		whyFirst, errContains string
+		node, config            string // "-" is a node that does not say
+		claims, pods, allocated bool   // what has the first card
+		scheduler, offered      string // indexes; one that is closed is followed by a dash
+		whyFirst, errContains   string
 	}{
-		"nobody says":                  {node: "-", scheduler: "01"},
+		"not said":                     {node: "-", scheduler: "01"},
 		"by configuration":             {node: "-", config: "1", scheduler: "0", offered: "1"},
 		"all":                          {node: "all", offered: "01", whyFirst: byClaim},
 		"the node knows better":        {node: "none", config: "all", scheduler: "01"},
 		"one of them":                  {node: "0", scheduler: "1", offered: "0"},
 		"pods have it":                 {node: "all", pods: true, offered: "1", whyFirst: byClaimYet},
-		"pods have it by the books":    {node: "all", booked: true, offered: "1", whyFirst: byClaimYet},
+		"the scheduler allocated it":   {node: "all", allocated: true, offered: "1", whyFirst: byClaimYet},
 		"claims have it, as they may":  {node: "all", claims: true, offered: "01"},
 		"claims have it, and it is to": {node: "none", claims: true, scheduler: "1", offered: "0-", whyFirst: closing},
 		"nonsense":                     {node: "most", errContains: "write all, none, or indexes"},
@@ -41,7 +41,7 @@ func TestACardIsBehindOneDoor(t *testing.T) {
 				node.Annotations = map[string]string{egpu.DRACardsAnnotation: tc.node}
 			}
 			offered := ""
-			doors := &Doors{
+			paths := &AllocationPaths{
 				Cards: tc.config,
 				Held: func() (map[string]bool, map[string]bool, error) {
 					return map[string]bool{first: tc.claims}, map[string]bool{first: tc.pods}, nil
@@ -57,11 +57,11 @@ func TestACardIsBehindOneDoor(t *testing.T) {
 				},
 			}
 			object := egpu.GPU{Spec: egpu.GPUSpec{UUID: first}}
-			if tc.booked {
+			if tc.allocated {
 				object.Status.Allocated = map[string]*egpu.PodResource{"team/pod": {}}
 			}
 			cards := []discovery.Card{conformance.Card(0), conformance.Card(1)}
-			err := doors.choose(t.Context(), node, cards, []egpu.GPU{object})
+			err := paths.choose(t.Context(), node, cards, []egpu.GPU{object})
 			if tc.errContains != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.errContains) {
 					t.Fatalf("%v, want %q", err, tc.errContains)

@@ -45,9 +45,9 @@ func Capacity(cards []discovery.Card, whole bool) corev1.ResourceList {
 	return list
 }
 
-// lend what pods have that are swapped out: kube-scheduler and the kubelet count their requests as ever, so that there must
-// be that much more for others to have it.
-func (p *Publisher) lend(ctx context.Context, node *corev1.Node, list corev1.ResourceList) error {
+// addSwappedOut adds the requests of pods that are swapped out: kube-scheduler and the kubelet still count them, so the
+// capacity must be that much larger for others to have what is free.
+func (p *Publisher) addSwappedOut(ctx context.Context, node *corev1.Node, list corev1.ResourceList) error {
 	if list.Name(egpu.ResourceCore, resource.DecimalSI).IsZero() {
 		return nil // nothing is offered: no card is well, or the kubelet does not ask us yet
 	}

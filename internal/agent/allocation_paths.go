@@ -16,12 +16,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
-// Doors divides a node's cards between the two who give cards out: the GPU scheduler, and kube-scheduler by
-// ResourceClaims. A card is behind one door at a time; one that changes does so when its last container has gone.
-type Doors struct {
+// AllocationPaths divides a node's cards between the two ways to get one: from the GPU scheduler, and from kube-scheduler
+// by a ResourceClaim. A card has one allocation path at a time, and changes it when its last container has gone.
+type AllocationPaths struct {
 	// Cards that are given out by ResourceClaims where the node does not say: "all", indexes, or none.
 	Cards string
-	// Held says which cards containers have through which door.
+	// Held says which cards containers have on which path.
 	Held func() (claims, scheduler map[string]bool, err error)
 	// Changes of that, each with the node.
 	Changes <-chan event.GenericEvent
@@ -29,29 +29,29 @@ type Doors struct {
 	Offer func(ctx context.Context, cards []dra.Card) error
 }
 
-// Words for people, in GPU objects.
+// Messages in GPU objects.
 const (
 	byClaim    = "it is given out by ResourceClaims"
 	byClaimYet = "it is given out by ResourceClaims when the pods that the GPU scheduler gave it to have ended"
 	closing    = "it goes back to the GPU scheduler when the pods that have it by ResourceClaims have ended"
 )
 
-// choose the door of each card. objects are what is known of them, with who holds them by the scheduler's books.
-func (d *Doors) choose(ctx context.Context, node *corev1.Node, cards []discovery.Card, objects []egpu.GPU) error {
-	wanted, err := d.wanted(node)
+// choose the path of each card. objects are its GPU objects, with the pods that the scheduler has allocated it to.
+func (p *AllocationPaths) choose(ctx context.Context, node *corev1.Node, cards []discovery.Card, objects []egpu.GPU) error {
+	wanted, err := p.wanted(node)
 	if err != nil {
 		return err
 	}
-	claims, scheduler, err := d.Held()
+	claims, scheduler, err := p.Held()
 	if err != nil {
 		return err
 	}
 	var offered []dra.Card
 	for i := range cards {
 		card := &cards[i]
-		booked := slices.ContainsFunc(objects, func(g egpu.GPU) bool { return g.Spec.UUID == card.UUID && len(g.Status.Allocated) > 0 })
+		allocated := slices.ContainsFunc(objects, func(g egpu.GPU) bool { return g.Spec.UUID == card.UUID && len(g.Status.Allocated) > 0 })
 		switch {
-		case wanted(card.Index) && !claims[card.UUID] && (scheduler[card.UUID] || booked):
+		case wanted(card.Index) && !claims[card.UUID] && (scheduler[card.UUID] || allocated):
 			card.Elsewhere = byClaimYet
 		case wanted(card.Index):
 			card.Elsewhere = byClaim
@@ -61,14 +61,14 @@ func (d *Doors) choose(ctx context.Context, node *corev1.Node, cards []discovery
 			offered = append(offered, dra.Card{Card: *card, Closed: closing})
 		}
 	}
-	return d.Offer(ctx, offered)
+	return p.Offer(ctx, offered)
 }
 
 // wanted says which cards are to be given out by ResourceClaims.
-func (d *Doors) wanted(node *corev1.Node) (func(index int) bool, error) {
+func (p *AllocationPaths) wanted(node *corev1.Node) (func(index int) bool, error) {
 	text, says := node.Annotations[egpu.DRACardsAnnotation]
 	if !says {
-		text = d.Cards
+		text = p.Cards
 	}
 	switch strings.TrimSpace(text) {
 	case "all":

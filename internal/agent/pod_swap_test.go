@@ -92,9 +92,9 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	}
 }
 
-// A pod that asked for its share itself comes back when the scheduler has it in its books again, and nobody else has taken
+// A pod that asked for its share itself comes back when the scheduler has allocated its card again, and nobody else has taken
 // what it had.
-func TestPodComesBackWhereThereIsRoom(t *testing.T) {
+func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -115,19 +115,19 @@ func TestPodComesBackWhereThereIsRoom(t *testing.T) {
 		}}}}
 	}
 	for _, step := range []struct {
-		what   string
-		books  map[string]*egpu.PodResource
-		out    bool
-		reason string
+		what      string
+		allocated map[string]*egpu.PodResource
+		out       bool
+		reason    string
 	}{
-		{"the scheduler has not heard", map[string]*egpu.PodResource{"team/other": holds(70)}, true, egpu.ReasonMovedOut},
+		{"the scheduler does not know", map[string]*egpu.PodResource{"team/other": holds(70)}, true, egpu.ReasonMovedOut},
 		{"others have taken its place", map[string]*egpu.PodResource{"team/other": holds(80), "team/back": holds(30)}, true, egpu.ReasonCannotMoveIn},
-		{"there is room", map[string]*egpu.PodResource{"team/other": holds(70), "team/back": holds(30)}, false, egpu.ReasonMovedIn},
+		{"there is capacity", map[string]*egpu.PodResource{"team/other": holds(70), "team/back": holds(30)}, false, egpu.ReasonMovedIn},
 	} {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(gpu), gpu); err != nil {
 			t.Fatal(err)
 		}
-		gpu.Status.Allocated = step.books
+		gpu.Status.Allocated = step.allocated
 		if err := c.Status().Update(t.Context(), gpu); err != nil {
 			t.Fatal(err)
 		}

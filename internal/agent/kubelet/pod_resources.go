@@ -15,7 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
-// Resources asks the kubelet who holds which device.
+// Resources asks the kubelet which container has which device.
 type Resources struct {
 	client   podresources.PodResourcesListerClient
 	resource string
@@ -32,17 +32,17 @@ func NewResources(socket, resource string) (*Resources, func() error, error) {
 	return &Resources{podresources.NewPodResourcesListerClient(connection), resource}, connection.Close, nil
 }
 
-// patience with a kubelet that is asked too much, and the pause between two questions.
+// How long a kubelet that is asked too much is asked again, and the pause between two questions.
 const (
-	patience = 10 * time.Second
+	retryFor = 10 * time.Second
 	pause    = 50 * time.Millisecond
 )
 
-// Holders of devices, by device.
-func (r *Resources) Holders(ctx context.Context) (map[string]slots.Holder, error) {
+// Containers by the device that they have.
+func (r *Resources) Containers(ctx context.Context) (map[string]slots.ContainerRef, error) {
 	list, err := r.client.List(ctx, &podresources.ListPodResourcesRequest{})
-	// The kubelet answers so many questions a second, to all who ask. Ours is worth asking again.
-	for deadline := time.Now().Add(patience); status.Code(err) == codes.ResourceExhausted && ctx.Err() == nil && time.Now().Before(deadline); {
+	// The kubelet answers so many questions a second, from all clients. Ours is worth asking again.
+	for deadline := time.Now().Add(retryFor); status.Code(err) == codes.ResourceExhausted && ctx.Err() == nil && time.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -50,9 +50,9 @@ func (r *Resources) Holders(ctx context.Context) (map[string]slots.Holder, error
 		list, err = r.client.List(ctx, &podresources.ListPodResourcesRequest{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking the kubelet who holds which device: %w", err)
+		return nil, fmt.Errorf("asking the kubelet which container has which device: %w", err)
 	}
-	holders := map[string]slots.Holder{}
+	containers := map[string]slots.ContainerRef{}
 	for _, pod := range list.GetPodResources() {
 		for _, container := range pod.GetContainers() {
 			for _, device := range container.GetDevices() {
@@ -60,15 +60,15 @@ func (r *Resources) Holders(ctx context.Context) (map[string]slots.Holder, error
 					continue
 				}
 				for _, id := range device.GetDeviceIds() {
-					holders[id] = slots.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
+					containers[id] = slots.ContainerRef{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
 				}
 			}
 			for _, id := range claimed(container) {
-				holders[id] = slots.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
+				containers[id] = slots.ContainerRef{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container.GetName()}
 			}
 		}
 	}
-	return holders, nil
+	return containers, nil
 }
 
 // claimed are the slots that a container has by ResourceClaims.

@@ -33,7 +33,7 @@ import (
 
 const resource = "elasticgpu.io/claim"
 
-// node is a kubelet as far as device plugins see one: it registers them, gives out devices, says who
+// node is a kubelet as far as device plugins see one: it registers them, gives out devices, says which container has
 // holds them, and calls before each start. It speaks the real protocols over real sockets.
 type node struct {
 	deviceplugin.UnimplementedRegistrationServer
@@ -44,9 +44,9 @@ type node struct {
 	registered chan string
 	server     *grpc.Server
 
-	mu      sync.Mutex
-	holders map[string]slots.Holder
-	busy    int // questions that are turned away for now
+	mu         sync.Mutex
+	containers map[string]slots.ContainerRef
+	busy       int // questions that are turned away for now
 }
 
 func newNode(t *testing.T) *node {
@@ -55,7 +55,7 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{TB: t, dir: dir, registered: make(chan string, 10), holders: map[string]slots.Holder{}}
+	n := &node{TB: t, dir: dir, registered: make(chan string, 10), containers: map[string]slots.ContainerRef{}}
 	for _, sub := range []string{"plugins", "cdi", "state"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o750); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func (n *node) List(context.Context, *podresources.ListPodResourcesRequest) (*po
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
 	list := &podresources.ListPodResourcesResponse{}
-	for id, h := range n.holders {
+	for id, h := range n.containers {
 		list.PodResources = append(list.PodResources, &podresources.PodResources{
 			Namespace: h.Namespace, Name: h.Pod, Containers: []*podresources.ContainerResources{{
 				Name: h.Container, Devices: []*podresources.ContainerDevices{{ResourceName: resource, DeviceIds: []string{id}}},
@@ -134,11 +134,11 @@ func (n *node) agent(ctx context.Context) deviceplugin.DevicePluginClient {
 	p := &kubelet.Plugin{
 		Dir: n.path("plugins"), Resource: resource, Log: logr.Discard(),
 		Slots: &slots.Slots{
-			Dir: n.path("cdi"), Holders: resources.Holders, Log: logr.Discard(),
+			Dir: n.path("cdi"), Containers: resources.Containers, Log: logr.Discard(),
 			Gone:     func(context.Context, *share.Share) (bool, error) { return true, nil },
 			Backends: []backend.Backend{&gpushare.Backend{Driver: &backend.NodeDriver{Root: n.dir}, Dir: n.path("state"), Library: n.path("lib.so")}},
 			// A pod's share is its number in percent.
-			Share: func(_ context.Context, h slots.Holder) (share.Share, error) {
+			Share: func(_ context.Context, h slots.ContainerRef) (share.Share, error) {
 				var percent float64
 				if _, err := fmt.Sscanf(h.Pod, "pod-%f", &percent); err != nil {
 					return share.Share{}, errors.New("no cards were chosen for it")
@@ -172,13 +172,13 @@ func (n *node) plugin() deviceplugin.DevicePluginClient {
 		n.Cleanup(func() { _ = connection.Close() })
 		return deviceplugin.NewDevicePluginClient(connection)
 	case <-time.After(time.Minute):
-		n.Fatal("nobody registers")
+		n.Fatal("no plugin registers")
 		return nil
 	}
 }
 
 // allocate a device to a container, as the kubelet does when it admits a pod.
-func (n *node) allocate(plugin deviceplugin.DevicePluginClient, id string, h slots.Holder) error {
+func (n *node) allocate(plugin deviceplugin.DevicePluginClient, id string, h slots.ContainerRef) error {
 	response, err := plugin.Allocate(n.Context(), &deviceplugin.AllocateRequest{
 		ContainerRequests: []*deviceplugin.ContainerAllocateRequest{{DevicesIds: []string{id}}},
 	})
@@ -190,7 +190,7 @@ func (n *node) allocate(plugin deviceplugin.DevicePluginClient, id string, h slo
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.holders[id] = h
+	n.containers[id] = h
 	return nil
 }
 
@@ -225,7 +225,7 @@ func TestEachContainerGetsItsOwnShare(t *testing.T) {
 	for i := 1; i <= 10; i++ {
 		all.Go(func() {
 			id := fmt.Sprint(100 - i)
-			if err := n.allocate(plugin, id, slots.Holder{Namespace: "team", Pod: fmt.Sprintf("pod-%d", i), Container: "main"}); err != nil {
+			if err := n.allocate(plugin, id, slots.ContainerRef{Namespace: "team", Pod: fmt.Sprintf("pod-%d", i), Container: "main"}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -243,7 +243,7 @@ func TestEachContainerGetsItsOwnShare(t *testing.T) {
 func TestAgentAndKubeletMayRestartAtAnyPoint(t *testing.T) {
 	n := newNode(t)
 	first, kill := context.WithCancel(t.Context())
-	if err := n.allocate(n.agent(first), "5", slots.Holder{Namespace: "team", Pod: "pod-30", Container: "main"}); err != nil {
+	if err := n.allocate(n.agent(first), "5", slots.ContainerRef{Namespace: "team", Pod: "pod-30", Container: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	kill()
@@ -265,7 +265,7 @@ func TestKubeletThatIsAskedTooMuch(t *testing.T) {
 	n := newNode(t)
 	ctx, stop := context.WithCancel(t.Context())
 	plugin := n.agent(ctx)
-	if err := n.allocate(plugin, "5", slots.Holder{Namespace: "team", Pod: "pod-30", Container: "main"}); err != nil {
+	if err := n.allocate(plugin, "5", slots.ContainerRef{Namespace: "team", Pod: "pod-30", Container: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	n.mu.Lock()
@@ -281,10 +281,10 @@ func TestContainerWithoutAShareDoesNotStart(t *testing.T) {
 	n := newNode(t)
 	ctx, stop := context.WithCancel(t.Context())
 	plugin := n.agent(ctx)
-	if _, err := n.preStart(plugin, "7"); err == nil || !strings.Contains(err.Error(), "no container holds it") {
-		t.Errorf("a slot of nobody's: %v", err)
+	if _, err := n.preStart(plugin, "7"); err == nil || !strings.Contains(err.Error(), "no container has it") {
+		t.Errorf("a slot without a container: %v", err)
 	}
-	if err := n.allocate(plugin, "8", slots.Holder{Namespace: "team", Pod: "stranger", Container: "main"}); err != nil {
+	if err := n.allocate(plugin, "8", slots.ContainerRef{Namespace: "team", Pod: "stranger", Container: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.preStart(plugin, "8"); err == nil || !strings.Contains(err.Error(), "no cards were chosen") {

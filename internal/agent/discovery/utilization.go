@@ -7,8 +7,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// meter keeps the last look at each instance of divided cards: of those the driver tells how busy they were between two looks,
-// and of the card nothing.
+// meter stores the last look at each instance of divided cards: the driver says how busy instances were between two looks,
+// and nothing about the card.
 type meter struct {
 	mu   sync.Mutex
 	last map[instanceKey]look
@@ -56,7 +56,7 @@ func (n *NVML) busy(card Card, device nvml.Device) int {
 	return int(sum) / max(slices, 1)
 }
 
-// read how busy an instance was since the last look. Who looks for the first time looks twice.
+// read how busy an instance was since the last look. The first time it looks twice.
 func (m *meter) read(lib nvml.Interface, device nvml.Device, key instanceKey) (float64, bool) {
 	before, known := m.last[key]
 	if !known {

@@ -31,14 +31,14 @@ type Swapper struct {
 	}
 }
 
-// soon is when the scheduler's books are looked at again; they are told every second.
-const soon = time.Second
+// allocationPoll is when the GPU objects are read again; the scheduler writes them every second.
+const allocationPoll = time.Second
 
-// keepOut is how often pods that are out are looked at for processes that have begun since.
-const keepOut = 5 * time.Second
+// newProcessPoll is how often pods that are out are looked at for processes that have begun since.
+const newProcessPoll = 5 * time.Second
 
-// again is when a move that was refused is tried once more: what stood in its way may have gone.
-const again = 30 * time.Second
+// retryPeriod is when a move that was refused is tried once more: what stood in its way may have gone.
+const retryPeriod = 30 * time.Second
 
 // SetupWithManager watches the node's pods that have the annotation.
 func (s *Swapper) SetupWithManager(mgr ctrl.Manager) error {
@@ -75,17 +75,17 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	if why := immovable(mine); why != "" {
-		return refuse(again, "%s", why)
+		return refuse(retryPeriod, "%s", why)
 	}
 	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
-		known, full, err := s.room(ctx, pod, mine)
+		known, full, err := s.canReturn(ctx, pod, mine)
 		switch {
 		case err != nil:
 			return ctrl.Result{}, err
 		case full != "":
-			return refuse(again, "%s", full)
+			return refuse(retryPeriod, "%s", full)
 		case !known:
-			return ctrl.Result{RequeueAfter: soon}, nil
+			return ctrl.Result{RequeueAfter: allocationPoll}, nil
 		}
 	}
 	var back func(context.Context, string) (int64, error)
@@ -94,11 +94,11 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	bytes, err := moveAll(ctx, mine, move, back)
 	if err != nil {
-		return refuse(again, "%v", err)
+		return refuse(retryPeriod, "%v", err)
 	}
 	result := ctrl.Result{}
 	if status == corev1.ConditionTrue {
-		result.RequeueAfter = keepOut
+		result.RequeueAfter = newProcessPoll
 		if stays == corev1.ConditionTrue && bytes == 0 {
 			return result, nil // nothing new was there
 		}
@@ -150,10 +150,10 @@ func isOut(pod *corev1.Pod) bool {
 	})
 }
 
-// room says whether the cards of a pod that is out can take it back. While it was out they were others' to have, and the
-// scheduler keeps the books: it enters the pod again as soon as that is told to come back, and what it then has given out
-// beyond a card is in the way. Shares by claims keep their place, and need not ask.
-func (s *Swapper) room(ctx context.Context, pod *corev1.Pod, mine []slots.Grant) (known bool, full string, err error) {
+// canReturn says whether the cards of a pod that is out have capacity for it. While it was out the scheduler could give
+// that capacity to others. It enters the pod in the GPU objects again as soon as the pod is to come back; if a card is
+// then allocated beyond what it has, the pod cannot return. Shares by claims stay allocated, and need no check.
+func (s *Swapper) canReturn(ctx context.Context, pod *corev1.Pod, mine []slots.Grant) (known bool, full string, err error) {
 	if asks, err := request.Pod(pod, nil); err != nil || len(asks.Containers) == 0 {
 		return true, "", err
 	}
@@ -167,8 +167,8 @@ func (s *Swapper) room(ctx context.Context, pod *corev1.Pod, mine []slots.Grant)
 				return false, "", nil
 			}
 			var core, memory int64
-			for _, holder := range gpu.Status.Allocated {
-				for _, c := range holder.Containers {
+			for _, user := range gpu.Status.Allocated {
+				for _, c := range user.Containers {
 					core += c.Resource.Name(egpu.ResourceCore, resource.DecimalSI).Value()
 					memory += c.Resource.Name(egpu.ResourceMemory, resource.DecimalSI).Value()
 				}
@@ -181,7 +181,7 @@ func (s *Swapper) room(ctx context.Context, pod *corev1.Pod, mine []slots.Grant)
 	return true, "", nil
 }
 
-// report in the pod's conditions, for whoever asked for it.
+// report in the pod's conditions.
 func (s *Swapper) report(ctx context.Context, pod *corev1.Pod, status corev1.ConditionStatus, reason, message string) error {
 	changed := pod.DeepCopy()
 	condition := corev1.PodCondition{Type: egpu.SwappedOut, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now()}

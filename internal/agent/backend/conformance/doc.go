@@ -1,0 +1,4 @@
+// Package conformance holds the tests that every backend passes.
+//
+// Words: docs/design/glossary.md.
+package conformance
