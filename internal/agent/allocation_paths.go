@@ -16,8 +16,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
-// AllocationPaths divides a node's cards between the two ways to get one: from the GPU scheduler, and from kube-scheduler
-// by a ResourceClaim. A card has one allocation path at a time, and changes it when its last container has gone.
+// AllocationPaths divides a node's cards between the two ways to get one: from the GPU scheduler, and from
+// kube-scheduler by a ResourceClaim. A card has one allocation path at a time, and changes it when its last
+// container has gone.
 type AllocationPaths struct {
 	// Cards that are given out by ResourceClaims where the node does not say: "all", indexes, or none.
 	Cards string

@@ -92,8 +92,8 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	}
 }
 
-// A pod that asked for its share itself comes back when the scheduler has allocated its card again, and nobody else has taken
-// what it had.
+// A pod that asked for its share itself comes back when the scheduler has allocated its card again, and no other
+// pod has taken what it had.
 func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {

@@ -1,8 +1,8 @@
 /*
  * The file of a card: which containers (tenants) are on it, their processes' slots, and which process has the turn.
  *
- * Only the process that has the turn launches work, so what it uses is wall time, which needs no trust in anybody's
- * clock of the GPU. Each container earns credit at the rate of its share and pays for the time its processes have the
+ * Only the process that has the turn launches work, so what it uses is wall time, which needs no trust in a
+ * process's clock of the GPU. Each container earns credit at the rate of its share and pays for the time its processes have the
  * turn; one that ran over waits longer the next time. Every field is written with single atomic steps: a process may
  * die anywhere.
  */
@@ -105,7 +105,7 @@ void card_charge(struct card *c, unsigned tenant, int64_t ns)
 	while (level < had && !atomic_compare_exchange_weak(&c->had, &level, had))
 		;
 
-	/* Borrowed time is not a debt: what was lent cost nobody anything. */
+	/* Borrowed time is not a debt: nobody else wanted the time that was lent. */
 	while (credit < 0 && atomic_load(&t->lend) && !atomic_compare_exchange_weak(&t->credit, &credit, 0))
 		;
 }

@@ -24,13 +24,13 @@ struct container_file {
 	_Atomic uint64_t device[MAX_DEVICES];     /* hash of the UUID, in order of appearance */
 	_Atomic uint64_t context_bytes[MAX_DEVICES];  /* what a context was last seen to take */
 	_Atomic uint64_t context_maker[MAX_DEVICES];  /* the process that is making the first one */
-	struct { _Atomic uint64_t key, owner; } export[MAX_EXPORTS];  /* IPC handles given out, and by whom */
+	struct { _Atomic uint64_t key, owner; } export[MAX_EXPORTS];  /* IPC handles given out, and the exporter */
 	struct container_process process[MAX_PROCESSES];
 };
 void container_export(struct container_file *r, uint64_t key, int process);
 /* Whether a living process of this container gave this handle out. */
 bool container_exported(struct container_file *r, uint64_t key);
-/* One process at a time makes the container's first context on a card, while nobody knows what one takes. */
+/* One process at a time makes the container's first context on a card, while it is not known how much one takes. */
 bool container_first_context(struct container_file *r, int process, int device);
 void container_context_known(struct container_file *r, int process, int device, uint64_t bytes);
 struct container_file *container_open(const char *path, char *why, size_t why_size);

@@ -100,7 +100,7 @@ int control_answer(const char *request, bool trusted, char *reply, size_t size)
 	if (!strcmp(request, "stats"))
 		return describe(reply, size);
 	if (!strcmp(request, "limits")) {
-		session_reload(true); /* only reads the agent's file: anybody may ask for that */
+		session_reload(true); /* only reads the agent's file: every process may ask for that */
 		return describe(reply, size);
 	}
 	if (!trusted)

@@ -47,7 +47,7 @@ static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 			break;
 		alone = oversubscribe_ask(d, bytes) ? 0 : alone + 1;
 		if (alone > 50)
-			break; /* nobody has anything that could move: the card is really full */
+			break; /* no neighbour has anything that could move: the card is really full */
 		sleep_ns(10 * MS);
 	}
 	oversubscribe_satisfied(d);

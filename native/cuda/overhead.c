@@ -1,4 +1,4 @@
-/* The memory the driver takes for itself, for contexts and code, which nobody asked for by size. */
+/* The memory the driver takes for itself, for contexts and code, which no call asks for by size. */
 #include "driver_symbols.h"
 #include "memory_budget.h"
 #include "nvml_readings.h"

@@ -61,7 +61,7 @@ bool oversubscribe_ask(struct device *d, uint64_t bytes)
 	struct slot *me = own_slot(d), *victim = NULL;
 	int64_t now = now_ns(), none = 0;
 	uint64_t nothing = 0;
-	bool anybody = false;
+	bool any_neighbour = false;
 
 	if (!me)
 		return false;
@@ -70,7 +70,7 @@ bool oversubscribe_ask(struct device *d, uint64_t bytes)
 		struct slot *s = &c->slot[i];
 		if (s == me || !present(s, now) || !atomic_load(&s->resident))
 			continue;
-		anybody = true;
+		any_neighbour = true;
 		/* one that does not run anyway, else the one that has most */
 		if (!victim || atomic_load(&s->runnable) < atomic_load(&victim->runnable) ||
 		    (atomic_load(&s->runnable) == atomic_load(&victim->runnable) && atomic_load(&s->resident) > atomic_load(&victim->resident)))
@@ -78,7 +78,7 @@ bool oversubscribe_ask(struct device *d, uint64_t bytes)
 	}
 	if (victim && become_evictor(c, (int)(me - c->slot), now, (int64_t)atomic_load(&session.quantum_ms) * MS))
 		atomic_compare_exchange_strong(&victim->evict, &nothing, bytes);
-	return anybody;
+	return any_neighbour;
 }
 
 static void serve_eviction(struct slot *s)

@@ -104,7 +104,7 @@ static struct card *open_card(struct device *d)
 	c = shared_map(path, sizeof *c, why, sizeof why);
 	if (c)
 		return c;
-	/* No card directory: this container is alone with its cards as far as anybody knows. */
+	/* No card directory: this container is alone with its cards as far as is known. */
 	snprintf(path, sizeof path, "%s-%s", path_container(), d->uuid);
 	return shared_map(path, sizeof *c, why, sizeof why);
 }

@@ -1,6 +1,6 @@
 /*
- * Device memory leaves the card and comes back to the same addresses. Out: nobody is let into a call that touches
- * memory, what is in flight ends, chunks are copied to pinned host memory, unmapped and released. In: the way back.
+ * Device memory leaves the card and comes back to the same addresses. Out: calls that touch memory are held
+ * back, what is in flight ends, chunks are copied to pinned host memory, unmapped and released. In: the way back.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -277,7 +277,7 @@ void swap_in(struct swap_result *r, uint64_t *missing)
 	} else if (!card_has(bytes, missing)) {
 		snprintf(r->why, sizeof r->why, "the card lacks %llu bytes", (unsigned long long)*missing);
 	} else if ((result = copy_in()) != CUDA_SUCCESS) {
-		*missing = result == CUDA_ERROR_OUT_OF_MEMORY ? 8 * MARGIN : 0; /* somebody was faster, or the pieces do not fit */
+		*missing = result == CUDA_ERROR_OUT_OF_MEMORY ? 8 * MARGIN : 0; /* a neighbour was faster, or the pieces do not fit */
 		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
 	} else {
 		r->done = true;

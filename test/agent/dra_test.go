@@ -317,7 +317,8 @@ func TestCardHasOneAllocationPathAtATime(t *testing.T) {
 	allocationPath(t, "all", egpu.GPUByClaim, 2)
 }
 
-// The kubelet is killed while a container runs that has its share by a claim: it stays with that, and with what it has counted.
+// The kubelet is killed while a container runs that has its share by a claim: it stays with that, and with what it
+// has counted.
 func TestKubeletRestartsUnderAClaim(t *testing.T) {
 	byClaims(t)
 	ns := cluster.Namespace(t)

@@ -34,8 +34,8 @@ func simulated(t *testing.T) string {
 	return ""
 }
 
-// A card that can be divided, on a node that only seems to run pods: kube-scheduler allocates partitions of it, not two that
-// overlap, and no part of the card as a whole beside them.
+// A card that can be divided, on a node that only seems to run pods: kube-scheduler allocates partitions of it,
+// not two that overlap, and no part of the card as a whole beside them.
 func TestPartitionsOfACard(t *testing.T) {
 	node := simulated(t)
 	plugin := &dra.Plugin{

@@ -80,8 +80,8 @@ func reported(t *testing.T, p *corev1.Pod, reason string) {
 	})
 }
 
-// Two jobs have the node's cards. One more important comes: the younger of them is moved to the host, with its pod, until the
-// other has ended, and goes on then.
+// Two jobs have the node's cards. One more important comes: the younger of them is moved to the host, with its
+// pod, until the other has ended, and goes on then.
 func TestPreemptedJobIsSwapped(t *testing.T) {
 	ns := cluster.Namespace(t)
 	queue(t, ns)

@@ -232,7 +232,8 @@ func TestSimulatedNode(t *testing.T) {
 	}
 }
 
-// Of a divided card the driver says how busy its instances are, and nothing about the card: it is as busy as they are together.
+// Of a divided card the driver says how busy its instances are, and nothing about the card: it is as busy as they
+// are together.
 func TestLoadOfADividedCard(t *testing.T) {
 	server := dgxa100.New()
 	for i, device := range server.Devices {

@@ -148,8 +148,8 @@ func (n *NVML) link(cards []Card, devices []nvml.Device) {
 // laneBandwidth is what a PCIe lane carries in GB/s, one way, in quarters, by generation.
 var laneBandwidth = map[int]int64{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 6: 32}
 
-// pcie is what two cards can exchange over PCIe in GB/s, both ways: what the narrower of the two carries by its generation and
-// width. It is 0 between sockets, and where the driver does not say.
+// pcie is what two cards can exchange over PCIe in GB/s, both ways: what the narrower of the two carries by its
+// generation and width. It is 0 between sockets, and where the driver does not say.
 func (n *NVML) pcie(a, b nvml.Device) int64 {
 	for _, function := range []string{"nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"} {
 		if !n.has(function) {

@@ -7,8 +7,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// meter stores the last look at each instance of divided cards: the driver says how busy instances were between two looks,
-// and nothing about the card.
+// meter stores the last look at each instance of divided cards: the driver says how busy instances were between
+// two looks, and nothing about the card.
 type meter struct {
 	mu   sync.Mutex
 	last map[instanceKey]look
@@ -27,8 +27,8 @@ type look struct {
 // apart is how long two looks must be from one another to say something.
 const apart = 100 * time.Millisecond
 
-// busy is the part of the time, in percent, in which the card did something. Of a divided card it is that of its instances, each
-// by its part of the compute.
+// busy is the part of the time, in percent, in which the card did something. Of a divided card it is that of its
+// instances, each by its part of the compute.
 func (n *NVML) busy(card Card, device nvml.Device) int {
 	if load, ret := device.GetUtilizationRates(); ret == nvml.SUCCESS {
 		return int(load.Gpu)

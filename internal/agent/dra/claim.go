@@ -24,7 +24,8 @@ type prepared struct {
 	results []resourceapi.DeviceRequestAllocationResult
 }
 
-// shares of an allocated claim, one for each of its requests that this node serves. pods are those that it is reserved for.
+// shares of an allocated claim, one for each of its requests that this node serves. pods are those that it is
+// reserved for.
 func (c *catalog) shares(claim *resourceapi.ResourceClaim, node string, pods []corev1.Pod) ([]prepared, error) {
 	var list []prepared
 	for _, result := range claim.Status.Allocation.Devices.Results {
@@ -88,7 +89,8 @@ func (p *prepared) add(t target, result resourceapi.DeviceRequestAllocationResul
 	p.share.Cards = append(p.share.Cards, card)
 }
 
-// parameters are those of the device class, which are an ElasticGPUClass's: how a share is held is not for its user to say.
+// parameters are those of the device class, which are an ElasticGPUClass's: how a share is held is not for its
+// user to say.
 func (p *prepared) parameters(configs []resourceapi.DeviceAllocationConfiguration) error {
 	request := p.results[0].Request
 	for _, config := range configs {

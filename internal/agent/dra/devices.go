@@ -149,7 +149,7 @@ func (c *catalog) resources(node string) resourceslice.DriverResources {
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
 }
 
-// consumable capacity, in whole steps. Who does not say takes all of it: nothing is given out twice.
+// consumable capacity, in whole steps. A request that does not say takes all of it: nothing is given out twice.
 func consumable(all, step int64, format resource.Format) resourceapi.DeviceCapacity {
 	quantity := func(n int64) *resource.Quantity { return resource.NewQuantity(n, format) }
 	return resourceapi.DeviceCapacity{Value: *quantity(all), RequestPolicy: &resourceapi.CapacityRequestPolicy{

@@ -73,8 +73,8 @@ func user(containers ...string) corev1.Pod {
 	return p
 }
 
-// A card is one device that can be shared; its partitions consume the same counters, so that they exclude it and each other
-// where they overlap.
+// A card is one device that can be shared; its partitions consume the same counters, so that they exclude it and
+// each other where they overlap.
 func TestDevicesOfACard(t *testing.T) {
 	c := newCatalog(cards(1), halves)
 	names := []string{}

@@ -72,7 +72,7 @@ func TestShareOfAContainer(t *testing.T) {
 	}
 }
 
-// What a claim has is in its ElasticGPU, in the words of the one who made it; how it is held is in its class.
+// What a claim has is in its ElasticGPU, in the words of its provisioner; how it is held is in its class.
 // A job that is to be swapped when it is preempted has shares that can be.
 func TestShareThatIsToBeSwapped(t *testing.T) {
 	p := pod(map[string]string{egpu.ContainerPrefix + "main": "0", egpu.OnPreemptionAnnotation: egpu.OnPreemptionSwap},

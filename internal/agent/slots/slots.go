@@ -131,8 +131,8 @@ func (s *Slots) changed() {
 	}
 }
 
-// backendFor a share: the one its class names, else whole cards have one of their own, and shares the first, as do whole
-// cards that are to be swapped.
+// backendFor a share: the one its class names, else whole cards have one of their own, and shares the first, as do
+// whole cards that are to be swapped.
 func (s *Slots) backendFor(what *share.Share) (backend.Backend, error) {
 	name := what.Parameters["backend"]
 	if name == "" && (!what.Whole() || what.Parameters["swap"] == "on") {

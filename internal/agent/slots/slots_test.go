@@ -19,7 +19,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
-// fixture is a node whose kubelet says what containers says.
+// fixture is a node with a kubelet that answers with containers.
 type fixture struct {
 	*slots.Slots
 	containers map[string]slots.ContainerRef
@@ -48,7 +48,7 @@ func newFixture(t *testing.T) *fixture {
 		},
 		Gone: func(_ context.Context, s *share.Share) (bool, error) {
 			if s.Pod.Name == "" || s.UID == "" {
-				return false, errors.New("asked about nobody")
+				return false, errors.New("asked about a share without a pod")
 			}
 			return !f.alive, nil
 		},
@@ -168,12 +168,12 @@ func TestClassChoosesTheBackend(t *testing.T) {
 	}
 }
 
-// away is a backend of somebody else's that does not answer.
+// away is a backend outside this project that does not answer.
 type away struct{ backend.Backend }
 
 func (away) Name() string                           { return "away" }
-func (away) Release(context.Context, string) error  { return errors.New("nobody answers") }
-func (away) Held(context.Context) ([]string, error) { return nil, errors.New("nobody answers") }
+func (away) Release(context.Context, string) error  { return errors.New("no answer") }
+func (away) Held(context.Context) ([]string, error) { return nil, errors.New("no answer") }
 
 func TestABackendThatDoesNotAnswerStopsNobodyElse(t *testing.T) {
 	f := newFixture(t)
@@ -188,8 +188,8 @@ func TestABackendThatDoesNotAnswerStopsNobodyElse(t *testing.T) {
 	}
 }
 
-// What was prepared for a claim goes when it is said, or when the claim is no longer there; a card is not given out through
-// two allocation paths, nor beyond what it has.
+// What was prepared for a claim goes when it is said, or when the claim is no longer there; a card is not given
+// out through two allocation paths, nor beyond what it has.
 func TestClaimsAndSlots(t *testing.T) {
 	f := newFixture(t)
 	claim := func(id string, card int, percent float64) share.Share {
