@@ -200,6 +200,13 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 			return false
 		}
 	}
+	e.addUsage(a, g, total, chosen)
+	return true
+}
+
+// addUsage notes the flavors chosen for a group of pod sets and what they take.
+func (e *Engine) addUsage(a *assignment, g int, total []podRequest, chosen []int32) {
+	s := a.shape
 	for _, id := range s.groups[g] {
 		fl := a.flavors[id][:0]
 		for _, r := range s.requests[id] {
@@ -215,7 +222,6 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 		}
 		a.flavors[id] = fl
 	}
-	return true
 }
 
 func addRequest(list []podRequest, res int32, v int64) []podRequest {

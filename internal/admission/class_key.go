@@ -1,0 +1,107 @@
+package admission
+
+import "encoding/binary"
+
+// classKey spells out everything that makes the answer to one workload the answer to another, the
+// request shape last. The bytes are valid until the next call.
+func (e *Engine) classKey(w *Workload, l *localQueue) (key, shape []byte) {
+	k := keyWriter{e.scratch.key[:0], e.scratch.names}
+	k.num(w.Priority)
+	if l != nil && l.queue != nil && l.queue.spec.UsageFairSharing {
+		k.str(l.spec.Namespace)
+		k.str(l.spec.Name)
+	}
+	if e.opts.Backfill {
+		k.num(int64(w.MaxRunTime - w.RanBefore))
+	}
+	from := len(k.b)
+	for i := range w.PodSets {
+		k.podSet(&w.PodSets[i])
+	}
+	e.scratch.key, e.scratch.names = k.b, k.names
+	return k.b, k.b[from:]
+}
+
+// keyWriter appends values so that different ones never give the same bytes.
+type keyWriter struct {
+	b     []byte
+	names []string
+}
+
+func (k *keyWriter) str(s string) {
+	k.b = binary.AppendUvarint(k.b, uint64(len(s)))
+	k.b = append(k.b, s...)
+}
+
+func (k *keyWriter) num(v int64) { k.b = binary.AppendVarint(k.b, v) }
+
+func (k *keyWriter) strs(list []string) {
+	k.num(int64(len(list)))
+	for _, s := range list {
+		k.str(s)
+	}
+}
+
+func (k *keyWriter) requests(r Requests) {
+	k.names = appendSorted(k.names[:0], r)
+	k.num(int64(len(k.names)))
+	for _, name := range k.names {
+		k.str(name)
+		k.num(r[name])
+	}
+}
+
+func (k *keyWriter) podSet(ps *PodSet) {
+	k.str(ps.Name)
+	k.str(ps.Group)
+	k.strs(ps.Flavors)
+	k.num(int64(ps.Count))
+	k.num(int64(ps.MinCount))
+	k.num(int64(ps.Reclaimable))
+	k.requests(ps.Requests)
+	if k.num(int64(len(ps.NodeRequests))); ps.NodeRequests != nil {
+		k.requests(ps.NodeRequests)
+	}
+	k.constraints(ps)
+	k.topology(ps.Topology)
+}
+
+// constraints writes which nodes will do.
+func (k *keyWriter) constraints(ps *PodSet) {
+	k.names = appendSorted(k.names[:0], ps.NodeSelector)
+	k.num(int64(len(k.names)))
+	for _, name := range k.names {
+		k.str(name)
+		k.str(ps.NodeSelector[name])
+	}
+	k.num(int64(len(ps.Affinity)))
+	for _, t := range ps.Affinity {
+		k.num(int64(len(t)))
+		for _, r := range t {
+			k.str(r.Key)
+			k.str(r.Operator)
+			k.strs(r.Values)
+		}
+	}
+	k.num(int64(len(ps.Tolerations)))
+	for _, t := range ps.Tolerations {
+		k.str(t.Key)
+		k.str(t.Operator)
+		k.str(t.Value)
+		k.str(t.Effect)
+	}
+}
+
+func (k *keyWriter) topology(t *TopologyRequest) {
+	if t == nil {
+		k.num(0)
+		return
+	}
+	k.num(int64(t.Mode) + 1)
+	k.str(t.Level)
+	k.num(int64(len(t.Slices)))
+	for _, slice := range t.Slices {
+		k.str(slice.Level)
+		k.num(int64(slice.Size))
+	}
+}

@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// message words a refusal as Kueue does.
+func (e *Engine) message(a *assignment) string {
+	b := e.scratch.text[:0]
+	and := func(s string) {
+		if len(b) > 0 {
+			b = append(b, s...)
+		}
+	}
+	for misses := a.misses; len(misses) > 0; {
+		n := 1
+		for n < len(misses) && misses[n].podSet == misses[0].podSet {
+			n++
+		}
+		and("; ")
+		b = append(b, "couldn't assign flavors to pod set "...)
+		b = append(b, a.shape.podSets[misses[0].podSet].Name...)
+		b = append(b, ": "...)
+		b = e.appendMisses(b, misses[:n])
+		misses = misses[n:]
+	}
+	if a.failed != nil {
+		and("; ")
+		b = append(b, a.failed.Reason...)
+	}
+	if a.admissible() && a.mode != fit {
+		and(". ")
+	}
+	switch {
+	case len(a.victims) > 0:
+		b = fmt.Appendf(b, "Pending the preemption of %d workload(s)", len(a.victims))
+	case a.mode == deferred:
+		b = append(b, "It will fit once evicted workloads have left"...)
+	}
+	e.scratch.text = b
+	return string(b)
+}
+
+// appendMisses lists what stood in a pod set's way in order, each once.
+func (e *Engine) appendMisses(b []byte, misses []miss) []byte {
+	if len(misses) == 1 {
+		return e.appendMiss(b, &misses[0])
+	}
+	parts := make([]string, len(misses))
+	for i := range misses {
+		parts[i] = string(e.appendMiss(nil, &misses[i]))
+	}
+	slices.Sort(parts)
+	return append(b, strings.Join(slices.Compact(parts), ", ")...)
+}
+
+func (e *Engine) appendMiss(b []byte, m *miss) []byte {
+	if m.text != "" {
+		return append(b, m.text...)
+	}
+	res, fl := e.resources[m.resource], e.flavors[m.flavor].spec.Name
+	words := func(s ...string) {
+		for _, s := range s {
+			b = append(b, s...)
+		}
+	}
+	if m.reason == ReasonExceedsMaxQuota {
+		words("insufficient quota for ", res, " in flavor ", fl, ", previously considered podsets requests (", e.opts.Format(res, m.asked),
+			") + current podset request (", e.opts.Format(res, m.amount), ") > maximum capacity (", e.opts.Format(res, m.limit), ")")
+		return b
+	}
+	words("insufficient unused quota for ", res, " in flavor ", fl, ", ", e.opts.Format(res, m.amount), " more needed")
+	return b
+}
