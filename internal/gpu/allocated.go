@@ -49,11 +49,11 @@ func (s *Shell) untold(ctx context.Context) (list []retold) {
 	_ = s.do(ctx, func() {
 		for name := range s.changed {
 			status, known := s.engine.NodeStatus(name)
-			m := s.machines[name]
-			if !known || m == nil {
+			entry := s.nodes.Get(name)
+			if !known || entry == nil {
 				continue
 			}
-			for _, was := range m.gpus {
+			for _, was := range entry.GPUs {
 				now := was.DeepCopy()
 				now.Status.Allocated = holdersOf(status.Cards, was.Spec.Index)
 				if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {

@@ -217,7 +217,7 @@ func (r *Reservation) settle(bound bool) error {
 		if !bound || b == nil || b.gone {
 			s.engine.Release(p.Key)
 			s.release(r.devices) // those that were made are on the books by their own objects
-			s.nudge(false)
+			s.requeue(false)
 			return
 		}
 		p.Selector, p.Affinity, p.Tolerations = nil, nil, nil

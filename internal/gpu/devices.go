@@ -46,7 +46,7 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 			}
 			delete(s.devices, key)
 			s.apply(placement.PodGone{Key: key})
-			s.nudge(true)
+			s.requeue(true)
 		}
 		return
 	}
@@ -79,12 +79,12 @@ func (s *Shell) whereIs(e *egpu.ElasticGPU) (node string, indexes []int) {
 	}
 	indexes = nil
 	for _, name := range gpuNames(e) {
-		on, known := s.gpus[name]
+		on, known := s.nodes.NodeOf(name)
 		if !known || node != "" && node != on {
 			return "", nil
 		}
 		node = on
-		indexes = append(indexes, s.machines[on].gpus[name].Spec.Index)
+		indexes = append(indexes, s.nodes.Get(on).GPUs[name].Spec.Index)
 	}
 	return node, indexes
 }
@@ -114,21 +114,6 @@ func pinnedTo(affinity *egpu.GPUNodeAffinity) string {
 		}
 	}
 	return ""
-}
-
-// GPUName of a card: that of its GPU object, or the node's name and the index where there is none.
-func (s *Shell) GPUName(node string, index int) string {
-	name := fmt.Sprintf("%s-%d", node, index)
-	_ = s.do(context.Background(), func() {
-		if m := s.machines[node]; m != nil {
-			for _, g := range m.gpus {
-				if g.Spec.Index == index {
-					name = g.Name
-				}
-			}
-		}
-	})
-	return name
 }
 
 // deviceHold is how long cards wait for their ElasticGPU to be written.

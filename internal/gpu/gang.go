@@ -15,13 +15,6 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// What says that a pod belongs to a job: the queue's workload and pod set, or Kueue's pod group.
-const (
-	podSetLabel   = "kueue.x-k8s.io/podset"
-	podGroupLabel = "kueue.x-k8s.io/pod-group-name"
-	podGroupCount = "kueue.x-k8s.io/pod-group-total-count"
-)
-
 // gang a pod belongs to; the zero value is none.
 type gang struct {
 	key, podSet string
@@ -32,10 +25,10 @@ type gang struct {
 func gangOf(pod *corev1.Pod) gang {
 	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
-		return gang{key: workloadGang(key), podSet: pod.Labels[podSetLabel], workload: key}
+		return gang{key: workloadGang(key), podSet: pod.Labels[request.PodSetLabel], workload: key}
 	}
-	if name := pod.Labels[podGroupLabel]; name != "" {
-		if size, err := strconv.Atoi(pod.Annotations[podGroupCount]); err == nil {
+	if name := pod.Labels[request.PodGroupLabel]; name != "" {
+		if size, err := strconv.Atoi(pod.Annotations[request.PodGroupCount]); err == nil {
 			return gang{key: "group:" + pod.Namespace + "/" + name, size: size}
 		}
 	}
@@ -51,7 +44,7 @@ func (s *Shell) sawWorkload(wl *kueue.Workload, gone bool) {
 	if _, held := s.held[key]; held && (gone || finished || wl.Status.Admission == nil) {
 		delete(s.held, key)
 		s.engine.Release(key)
-		s.nudge(true)
+		s.requeue(true)
 	}
 }
 

@@ -1,6 +1,8 @@
 package gpu
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,79 +15,47 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// machine is a node as the loop knows it.
-type machine struct {
-	node *corev1.Node // nil until it is seen
-	gpus map[string]*egpu.GPU
-	told *placement.Node // what the engine was last told
-}
-
-func (s *Shell) machine(name string) *machine {
-	m := s.machines[name]
-	if m == nil {
-		m = &machine{gpus: map[string]*egpu.GPU{}}
-		s.machines[name] = m
-	}
-	return m
-}
-
 func (s *Shell) sawNode(node *corev1.Node, gone bool) {
-	m := s.machine(node.Name)
-	m.node = node
-	if gone {
-		m.node = nil
-	}
-	s.describe(node.Name, m)
+	s.nodes.SetNode(node, gone)
+	s.describe(node.Name)
 }
 
 func (s *Shell) sawGPU(gpu *egpu.GPU, gone bool) {
-	if old, known := s.gpus[gpu.Name]; known && (gone || old != gpu.Spec.NodeName) {
-		m := s.machine(old)
-		delete(m.gpus, gpu.Name)
-		delete(s.gpus, gpu.Name)
-		s.describe(old, m)
+	left, on := s.nodes.SetGPU(gpu, gone)
+	if left != "" {
+		s.describe(left)
 	}
-	if gone || gpu.Spec.NodeName == "" {
+	if on == "" {
 		return
 	}
-	m := s.machine(gpu.Spec.NodeName)
-	m.gpus[gpu.Name] = gpu
-	s.gpus[gpu.Name] = gpu.Spec.NodeName
-	s.changed[gpu.Spec.NodeName] = true
-	if s.describe(gpu.Spec.NodeName, m) {
-		s.nudge(true)
+	s.changed[on] = true
+	if s.describe(on) {
+		s.requeue(true)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.unplaced)) {
 		s.sawElasticGPU(s.unplaced[name], false)
 	}
 }
 
-// describe tells the engine what a node is now, if that is news: kubelets write much that is not.
-func (s *Shell) describe(name string, m *machine) (news bool) {
-	if m.node == nil {
-		if m.told != nil {
-			m.told = nil
+// describe a node to the engine, and report whether there may be more free capacity now.
+func (s *Shell) describe(name string) (changed bool) {
+	entry, now, changed := s.nodes.Describe(name)
+	switch {
+	case now == nil:
+		if changed {
+			entry.Applied = nil
 			s.apply(placement.NodeGone{Name: name})
 		}
-		if len(m.gpus) == 0 {
-			delete(s.machines, name)
-		}
 		return true
-	}
-	now := nodeOf(m.node, m.gpus)
-	if m.told != nil {
-		if reflect.DeepEqual(*m.told, now) {
-			return false
-		}
-		if s.loadsOnly(m.told, &now) {
-			m.told = &now
-			return false
-		}
-	}
-	if !s.apply(placement.NodeChanged{Node: now}) {
+	case !changed:
+		return false
+	case entry.Applied != nil && s.loadsOnly(entry.Applied, now):
+		entry.Applied = now
+		return false
+	case !s.apply(placement.NodeChanged{Node: *now}):
 		return false
 	}
-	m.told = &now
+	entry.Applied = now
 	s.placeStrays(name)
 	return true
 }
@@ -111,9 +81,9 @@ func (s *Shell) loadsOnly(was, is *placement.Node) bool {
 	return true
 }
 
-// nodeOf describes a node. The resources are those that decide about GPU pods in practice; the
-// kube-scheduler checks all of them before it asks, and that a node is not ready is one of its taints.
-func nodeOf(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
+// describeNode leaves to kube-scheduler what it checks before it asks: all resources beside those that
+// decide about GPU pods in practice, and whether the node is ready, which is one of its taints.
+func describeNode(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	n := inventory.Node(node, gpus)
 	n.Unschedulable = node.Spec.Unschedulable
 	n.Resources = map[string]int64{
@@ -122,4 +92,34 @@ func nodeOf(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 		request.PodSlots: node.Status.Allocatable.Pods().Value(),
 	}
 	return n
+}
+
+// LargestCard is the most memory any card has, in MiB; 0 while no card is known.
+func (s *Shell) LargestCard(ctx context.Context) (largest int64, err error) {
+	err = s.do(ctx, func() {
+		for entry := range s.nodes.All() {
+			if entry.Applied == nil {
+				continue
+			}
+			for i := range entry.Applied.Cards {
+				largest = max(largest, entry.Applied.Cards[i].Memory)
+			}
+		}
+	})
+	return largest, err
+}
+
+// GPUName of a card: that of its GPU object, or the node's name and the index where there is none.
+func (s *Shell) GPUName(node string, index int) string {
+	name := fmt.Sprintf("%s-%d", node, index)
+	_ = s.do(context.Background(), func() {
+		if entry := s.nodes.Get(node); entry != nil {
+			for _, g := range entry.GPUs {
+				if g.Spec.Index == index {
+					name = g.Name
+				}
+			}
+		}
+	})
+	return name
 }

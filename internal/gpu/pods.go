@@ -71,7 +71,7 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 	less := t != nil && len(grants) < len(t.grants)
 	s.bound(p, pod.UID, pod.Spec.NodeName, grants)
 	if less {
-		s.nudge(false) // it was swapped out: there is room for others
+		s.requeue(false) // it was swapped out: there is room for others
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Shell) lost(key string, uid types.UID) {
 		}
 	}
 	s.apply(placement.PodGone{Key: key})
-	s.nudge(false)
+	s.requeue(false)
 }
 
 // stray is a pod on a node that does not say which cards it has: another scheduler put it there. It is

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/inventory"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/placement"
@@ -31,8 +32,7 @@ type Shell struct {
 
 	// What follows belongs to the loop.
 	engine   *placement.Engine
-	machines map[string]*machine
-	gpus     map[string]string // GPU object to node
+	nodes    *inventory.Nodes
 	pods     map[string]*tracked
 	devices  map[string]string                   // ElasticGPUs on the books, with what was told of them
 	unplaced map[string]*egpu.ElasticGPU         // those whose cards are not known
@@ -44,8 +44,8 @@ type Shell struct {
 	changed  map[string]bool                // nodes whose cards have other holders than was told
 
 	// Refused pods are about to be tried again, all of them or the latest; how often that was.
-	nudging, nudgeAll bool
-	nudges            int
+	requeueing, requeueAll bool
+	requeues               int
 }
 
 // Options of New.
@@ -79,7 +79,7 @@ func New(options Options) (*Shell, error) {
 	return &Shell{
 		options: options, engine: engine, inbox: inbox.New(about),
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}),
-		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]*tracked{},
+		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
 		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
 	}, nil
@@ -143,7 +143,7 @@ func (s *Shell) expire() {
 	}
 	if keys := s.engine.Expire(s.options.Now()); len(keys) > 0 {
 		s.options.Log.Info("places held for pods that did not come are free again", "places", keys)
-		s.nudge(true)
+		s.requeue(true)
 	}
 }
 

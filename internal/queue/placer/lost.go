@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/gpu/inventory"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -32,7 +33,7 @@ func (p *Placer) shake(node string) {
 // left notes that a pod ended, or is about to, on a node that would not take it
 // again.
 func (p *Placer) left(b bound) {
-	if m := p.machines[b.node]; b.pod.Gang != "" && (m == nil || m.told == nil || !m.told.Takes(nil)) {
+	if b.pod.Gang != "" && !takes(p.nodes.Get(b.node), nil) {
 		p.shaken[b.pod.Gang] = true
 	}
 }
@@ -72,8 +73,8 @@ func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.Topology
 		}
 		for _, d := range workload.Domains(a) {
 			host := d.Values[len(d.Values)-1]
-			m := p.host(host)
-			if wanted > 0 && there[m.name()] == 0 && !m.takes(set.Pod.Tolerations) {
+			entry := p.host(host)
+			if wanted > 0 && (entry == nil || there[entry.Node.Name] == 0) && !takes(entry, set.Pod.Tolerations) {
 				lost[host] = true
 			}
 		}
@@ -92,29 +93,25 @@ func (p *Placer) living(gang, podSet string) map[string]int {
 	return there
 }
 
-// host is the machine with a hostname, which mostly is its name; nil if there is
+// host is the node with a hostname, which mostly is its name; nil if there is
 // none.
-func (p *Placer) host(hostname string) *machine {
-	if m := p.machines[hostname]; m != nil && m.node != nil && m.node.Labels[corev1.LabelHostname] == hostname {
-		return m
+func (p *Placer) host(hostname string) *inventory.Entry {
+	is := func(e *inventory.Entry) bool {
+		return e != nil && e.Node != nil && e.Node.Labels[corev1.LabelHostname] == hostname
 	}
-	for _, m := range p.machines {
-		if m.node != nil && m.node.Labels[corev1.LabelHostname] == hostname {
-			return m
+	if e := p.nodes.Get(hostname); is(e) {
+		return e
+	}
+	for e := range p.nodes.All() {
+		if is(e) {
+			return e
 		}
 	}
 	return nil
 }
 
-func (m *machine) name() string {
-	if m == nil {
-		return ""
-	}
-	return m.node.Name
-}
-
-func (m *machine) takes(tolerations []placement.Toleration) bool {
-	return m != nil && m.told != nil && m.told.Takes(tolerations)
+func takes(e *inventory.Entry, tolerations []placement.Toleration) bool {
+	return e != nil && e.Applied != nil && e.Applied.Takes(tolerations)
 }
 
 // Replace finds other hosts for the pods that an admission sends to one that is
@@ -195,7 +192,7 @@ func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[s
 func (p *Placer) hosts(placed []placement.Placed) []workload.Domain {
 	var out []workload.Domain
 	for _, at := range placed {
-		out = append(out, workload.Domain{Values: []string{p.machines[at.Node].node.Labels[corev1.LabelHostname]}, Count: at.Count})
+		out = append(out, workload.Domain{Values: []string{p.nodes.Object(at.Node).Labels[corev1.LabelHostname]}, Count: at.Count})
 	}
 	return out
 }
@@ -227,18 +224,18 @@ func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.To
 			continue
 		}
 		for _, d := range workload.Domains(a) {
-			m := p.host(d.Values[len(d.Values)-1])
-			if m == nil || m.node.Labels[corev1.LabelHostname] == lost {
+			entry := p.host(d.Values[len(d.Values)-1])
+			if entry == nil || entry.Node.Labels[corev1.LabelHostname] == lost {
 				continue
 			}
 			if request.Mode != placement.Unconstrained {
-				labels = m.domain(levels, request.Level)
+				labels = domainOf(entry.Node, levels, request.Level)
 			}
 			if other.Name != podSet {
 				continue
 			}
 			for i, slice := range request.Slices {
-				there[i].add(m.domain(levels, slice.Level), d.Count)
+				there[i].add(domainOf(entry.Node, levels, slice.Level), d.Count)
 			}
 		}
 	}
@@ -254,12 +251,12 @@ func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.To
 	return labels, request.Mode == placement.Required
 }
 
-// domain is the labels of a host's domain at a level: racks in different rooms may
-// have one name.
-func (m *machine) domain(levels []string, level string) map[string]string {
+// domainOf is the labels of a node's domain at a level and at all wider ones: racks
+// in different halls may have one name.
+func domainOf(node *corev1.Node, levels []string, level string) map[string]string {
 	labels := map[string]string{}
 	for _, key := range levels {
-		labels[key] = m.node.Labels[key]
+		labels[key] = node.Labels[key]
 		if key == level {
 			break
 		}

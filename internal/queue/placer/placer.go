@@ -10,6 +10,7 @@ package placer
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/gpu/inventory"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -28,11 +30,10 @@ type Placer struct {
 	topologies map[string][]string
 	options    Options
 
-	open     []*placement.Txn // what-ifs under way
-	machines map[string]*machine
-	gpus     map[string]string // GPU object to node
-	pods     map[string]bound  // bound pods on the books
-	rooms    map[string]*room  // by gang
+	open  []*placement.Txn // what-ifs under way
+	nodes *inventory.Nodes
+	pods  map[string]bound // bound pods on the books
+	rooms map[string]*room // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
 	jobs      map[types.UID]owner    // of pods that do not name their workload
@@ -61,7 +62,7 @@ func New(options Options) (*Placer, error) {
 	}
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
-		machines: map[string]*machine{}, gpus: map[string]string{}, pods: map[string]bound{},
+		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{},
 		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, shaken: map[string]bool{},
 	}, nil
 }
@@ -103,7 +104,7 @@ func (p *Placer) leaves(r admission.PlaceRequest) bool {
 			}
 		}
 	}
-	return p.options.TopologyOnly || len(p.machines) == 0 || len(r.PodSets) == 0
+	return p.options.TopologyOnly || p.nodes.Len() == 0 || len(r.PodSets) == 0
 }
 
 // short names the first pod set that did not fit.
@@ -204,7 +205,7 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 			for key, value := range flavor.NodeLabels {
 				pod.Selector[key] = value
 			}
-			pod.Tolerations = append(pod.Tolerations, tolerations(flavor.Tolerations)...)
+			pod.Tolerations = append(pod.Tolerations, flavor.Tolerations...)
 			topology = flavor.Topology
 		}
 		gang.PodSets[i] = placement.PodSet{
@@ -219,7 +220,7 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 func podOf(spec *admission.PodSet) (placement.Pod, error) {
 	asks := corev1.Container{Name: "pod", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
 	pod := placement.Pod{
-		Resources: map[string]int64{}, Selector: map[string]string{}, Tolerations: tolerations(spec.Tolerations),
+		Resources: map[string]int64{}, Selector: map[string]string{}, Affinity: spec.Affinity, Tolerations: slices.Clone(spec.Tolerations),
 	}
 	for name, amount := range spec.OnNode() {
 		if request.IsCard(corev1.ResourceName(name)) {
@@ -238,22 +239,7 @@ func podOf(spec *admission.PodSet) (placement.Pod, error) {
 	for key, value := range spec.NodeSelector {
 		pod.Selector[key] = value
 	}
-	for _, term := range spec.Affinity {
-		var t placement.Term
-		for _, r := range term {
-			t = append(t, placement.Requirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
-		}
-		pod.Affinity = append(pod.Affinity, t)
-	}
 	return pod, nil
-}
-
-func tolerations(in []admission.Toleration) []placement.Toleration {
-	var out []placement.Toleration
-	for _, t := range in {
-		out = append(out, placement.Toleration(t))
-	}
-	return out
 }
 
 func (p *Placer) topologyOf(spec *admission.PodSet, topology string) *placement.TopologyRequest {

@@ -66,9 +66,8 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 func (p *Placer) staying(there map[place]int, named map[string]*kueue.TopologyAssignment) map[place]int {
 	out := map[place]int{}
 	for at, n := range there {
-		a, m := named[at.podSet], p.machines[at.node]
-		known := m != nil && m.node != nil
-		if a == nil || known && slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(m.node.Labels, a.Levels) }) {
+		a, node := named[at.podSet], p.nodes.Object(at.node)
+		if a == nil || node != nil && slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(node.Labels, a.Levels) }) {
 			out[at] = n
 		}
 	}
@@ -103,7 +102,7 @@ func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]
 	for i, d := range workload.Domains(named) {
 		want := d.Count
 		for at, n := range there {
-			if m := p.machines[at.node]; at.podSet == set.Name && m != nil && m.node != nil && d.Matches(m.node.Labels, named.Levels) {
+			if node := p.nodes.Object(at.node); at.podSet == set.Name && node != nil && d.Matches(node.Labels, named.Levels) {
 				want -= n
 			}
 		}

@@ -1,8 +1,6 @@
 package placer
 
 import (
-	"reflect"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,23 +12,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// machine is a node with its cards, and what the engine was told of it.
-type machine struct {
-	node *corev1.Node
-	gpus map[string]*egpu.GPU
-	told *placement.Node
-}
-
 // Saw takes in an object that changed or went, and reports whether pods that
 // found no place before may find one now.
 func (p *Placer) Saw(obj any, gone bool) (mayHelp bool) {
 	switch o := obj.(type) {
 	case *corev1.Node:
-		m := p.machine(o.Name)
-		if m.node = o; gone {
-			m.node = nil
-		}
-		return p.describe(o.Name, m)
+		p.nodes.SetNode(o, gone)
+		return p.describe(o.Name)
 	case *egpu.GPU:
 		return p.sawGPU(o, gone)
 	case *corev1.Pod:
@@ -41,58 +29,42 @@ func (p *Placer) Saw(obj any, gone bool) (mayHelp bool) {
 	return false
 }
 
-func (p *Placer) machine(name string) *machine {
-	m := p.machines[name]
-	if m == nil {
-		m = &machine{gpus: map[string]*egpu.GPU{}}
-		p.machines[name] = m
+func (p *Placer) sawGPU(gpu *egpu.GPU, gone bool) (mayHelp bool) {
+	left, on := p.nodes.SetGPU(gpu, gone)
+	if left != "" {
+		mayHelp = p.describe(left)
 	}
-	return m
+	if on != "" && p.describe(on) {
+		mayHelp = true
+	}
+	return mayHelp
 }
 
-func (p *Placer) sawGPU(gpu *egpu.GPU, gone bool) bool {
-	changed := false
-	if was, known := p.gpus[gpu.Name]; known && (gone || was != gpu.Spec.NodeName) {
-		delete(p.gpus, gpu.Name)
-		delete(p.machine(was).gpus, gpu.Name)
-		changed = p.describe(was, p.machine(was))
+// describeNode leaves measured load out: an admission outlives it.
+func describeNode(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
+	n := inventory.Node(node, gpus)
+	for i := range n.Cards {
+		n.Cards[i].Load = placement.Load{}
 	}
-	if gone || gpu.Spec.NodeName == "" {
-		return changed
-	}
-	m := p.machine(gpu.Spec.NodeName)
-	m.gpus[gpu.Name] = gpu
-	p.gpus[gpu.Name] = gpu.Spec.NodeName
-	return p.describe(gpu.Spec.NodeName, m) || changed
+	return n
 }
 
-// describe tells the engine what a node is now, if that is news: kubelets
-// write much that is not.
-func (p *Placer) describe(name string, m *machine) bool {
-	if m.node == nil {
-		if m.told != nil {
-			m.told = nil
-			p.apply(placement.NodeGone{Name: name})
-			p.shake(name)
-		}
-		if len(m.gpus) == 0 {
-			delete(p.machines, name)
-		}
+// describe a node to the engine, and report whether there may be more free capacity now.
+func (p *Placer) describe(name string) (mayHelp bool) {
+	entry, now, changed := p.nodes.Describe(name)
+	if !changed {
 		return false
 	}
-	now := inventory.Node(m.node, m.gpus)
-	for i := range now.Cards {
-		now.Cards[i].Load = placement.Load{} // admission does not go by the minute
+	entry.Applied = now
+	if now == nil {
+		p.apply(placement.NodeGone{Name: name})
+	} else {
+		p.apply(placement.NodeChanged{Node: *now})
 	}
-	if m.told != nil && reflect.DeepEqual(*m.told, now) {
-		return false
-	}
-	m.told = &now
-	p.apply(placement.NodeChanged{Node: now})
-	if !now.Takes(nil) {
+	if now == nil || !now.Takes(nil) {
 		p.shake(name)
 	}
-	return true
+	return now != nil
 }
 
 // sawPod keeps the books of pods that are on nodes.
@@ -122,7 +94,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	if err != nil {
 		asks.Containers = nil // it runs in spite of what it asks: its cards are not ours to know
 	}
-	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[podSetLabel]
+	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[request.PodSetLabel]
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
 	p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
@@ -139,8 +111,6 @@ func controllerOf(pod *corev1.Pod) types.UID {
 	}
 	return pod.UID // one of its own is its job
 }
-
-const podSetLabel = "kueue.x-k8s.io/podset"
 
 func (p *Placer) sawTopology(topology *kueue.Topology, gone bool) bool {
 	if gone {

@@ -24,10 +24,10 @@ import (
 const RetryLabel = "elasticgpu.io/retry"
 
 const (
-	// nudgePause gathers what becomes free together; mostNudged pods are tried again at a time, the
+	// requeuePause gathers what becomes free together; mostRequeued pods are tried again at a time, the
 	// others when kube-scheduler gets to them by itself.
-	nudgePause = 200 * time.Millisecond
-	mostNudged = 32
+	requeuePause = 200 * time.Millisecond
+	mostRequeued = 32
 	// justNow is how far our knowledge of a pod's end may be behind kube-scheduler's.
 	justNow = 3 * time.Second
 )
@@ -37,38 +37,38 @@ func (s *Shell) refuse(pod *corev1.Pod) {
 	s.refused[client.ObjectKeyFromObject(pod)] = s.options.Now()
 }
 
-// nudge has pods tried again: all that were refused, or those refused so lately that they may have
+// requeue has pods tried again: all that were refused, or those refused so lately that they may have
 // been asked about too early.
-func (s *Shell) nudge(all bool) {
+func (s *Shell) requeue(all bool) {
 	if len(s.refused) == 0 || !s.Leads() {
 		return
 	}
-	s.nudgeAll = s.nudgeAll || all
-	if s.nudging {
+	s.requeueAll = s.requeueAll || all
+	if s.requeueing {
 		return
 	}
-	s.nudging = true
-	time.AfterFunc(nudgePause, func() { s.ask(s.nudgeNow) })
+	s.requeueing = true
+	time.AfterFunc(requeuePause, func() { s.ask(s.requeueNow) })
 }
 
-func (s *Shell) nudgeNow() {
+func (s *Shell) requeueNow() {
 	since := s.options.Now().Add(-justNow)
 	var keys []client.ObjectKey
 	for key, at := range s.refused {
-		if s.nudgeAll || at.After(since) {
+		if s.requeueAll || at.After(since) {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, func(a, b client.ObjectKey) int {
 		return cmp.Or(s.refused[a].Compare(s.refused[b]), cmp.Compare(a.String(), b.String()))
 	})
-	keys = keys[:min(len(keys), mostNudged)]
+	keys = keys[:min(len(keys), mostRequeued)]
 	for _, key := range keys {
 		delete(s.refused, key)
 	}
-	s.nudging, s.nudgeAll = false, false
-	s.nudges++
-	go s.label(keys, strconv.FormatInt(s.options.Now().Unix(), 36)+"-"+strconv.Itoa(s.nudges))
+	s.requeueing, s.requeueAll = false, false
+	s.requeues++
+	go s.label(keys, strconv.FormatInt(s.options.Now().Unix(), 36)+"-"+strconv.Itoa(s.requeues))
 }
 
 func (s *Shell) label(keys []client.ObjectKey, value string) {
