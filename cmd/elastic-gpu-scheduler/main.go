@@ -87,14 +87,14 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err != nil {
 		return err
 	}
-	follower := &extender.Follower{
+	proxy := &extender.LeaderProxy{
 		Leads: s.Shell.Leads, Reader: s.Direct, Self: identity,
 		Lease: client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: env.LeaseName(cfg.LeaderElection)},
 		Local: extender.NewHandler(s.Shell, extender.NewMetrics(metrics.Registry), env.Log.WithName("extender")),
 	}
-	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: follower, Log: env.Log.WithName("extender")}
+	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: proxy, Log: env.Log.WithName("extender")}
 	if cfg.Extender.TLS {
-		if err := useTLS(s.Manager, cfg, server, follower); err != nil {
+		if err := useTLS(s.Manager, cfg, server, proxy); err != nil {
 			return err
 		}
 	}
@@ -118,7 +118,7 @@ func advertised(cfg v1alpha1.Extender) string {
 }
 
 // useTLS serves with the webhook's certificate, and believes it of other replicas.
-func useTLS(mgr manager.Manager, cfg *v1alpha1.GPUSchedulerConfiguration, server *extender.Server, follower *extender.Follower) error {
+func useTLS(mgr manager.Manager, cfg *v1alpha1.GPUSchedulerConfiguration, server *extender.Server, proxy *extender.LeaderProxy) error {
 	dir := cfg.Webhook.CertDir
 	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
@@ -134,9 +134,9 @@ func useTLS(mgr manager.Manager, cfg *v1alpha1.GPUSchedulerConfiguration, server
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	server.TLS = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	follower.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	proxy.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	if len(cfg.Webhook.DNSNames) > 0 {
-		follower.TLS.ServerName = cfg.Webhook.DNSNames[0]
+		proxy.TLS.ServerName = cfg.Webhook.DNSNames[0]
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ import (
 // taken; between questions a pod is bound, so that the answer changes.
 func BenchmarkExtender(b *testing.B) {
 	const nodes = 5000
-	gpu.EvenAnswers()
+	gpu.TuneGC()
 	w := newWorld(b, placement.Options{})
 	names := make([]string, nodes)
 	objects := make([]client.Object, 0, nodes+nodes*8)
@@ -57,7 +57,7 @@ func BenchmarkExtender(b *testing.B) {
 	}
 	for _, path := range []string{"/scheduler/filter", "/scheduler/priorities"} {
 		b.Run(path[len("/scheduler/"):], func(b *testing.B) {
-			ask(path, body) // the first question about a pod of this shape looks at all nodes
+			ask(path, body) // the first question about a pod of this request shape looks at all nodes
 			var took, used []time.Duration
 			for i := range b.N {
 				change(w, names, i)
@@ -75,7 +75,7 @@ func BenchmarkExtender(b *testing.B) {
 }
 
 // processorTime this process has used, both ends of the connection and the collector included: unlike
-// time on the clock it does not grow with what else the machine does.
+// time on the clock it does not grow with what else runs here.
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -84,7 +84,7 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// change the books: a pod comes or goes.
+// change what is free: a pod comes or goes.
 func change(w *world, names []string, i int) {
 	p := &corev1.Pod{}
 	*p = *share(fmt.Sprint("come-", i/2), 10)

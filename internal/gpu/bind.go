@@ -23,7 +23,7 @@ import (
 var ErrNotLeading = errors.New("this replica is not the leader")
 
 // bindTimeout ends a bind whose API server does not answer. reserveFor outlives it and all that a
-// scheduler may do between the two, such as making volumes: a reservation is given back, not forgotten.
+// scheduler may do between the two, such as making volumes: a reservation is released, not forgotten.
 const (
 	bindTimeout = 10 * time.Second
 	reserveFor  = 15 * time.Minute
@@ -31,7 +31,7 @@ const (
 
 // Bind gives the pod cards on the node and binds it there.
 func (s *Shell) Bind(ctx context.Context, key client.ObjectKey, uid types.UID, node string) error {
-	// Once begun it is seen through, even if whoever asked has gone.
+	// Once begun it is completed, even if the request is cancelled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
 	defer cancel()
 	pod, err := s.podToBind(ctx, key, uid)
@@ -45,26 +45,26 @@ func (s *Shell) Bind(ctx context.Context, key client.ObjectKey, uid types.UID, n
 	return r.Bind(ctx)
 }
 
-// Reservation is room held for a pod on a node, to be bound or released.
+// Reservation of a pod on a node, to be bound or released.
 type Reservation struct {
 	shell      *Shell
-	want       *want
+	want       *podRequest
 	node       string
 	assignment placement.Assignment
 	devices    []device
 	settled    bool // the loop's
 }
 
-// ReservePod holds cards for the pod on the node.
+// ReservePod reserves cards for the pod on the node.
 func (s *Shell) ReservePod(ctx context.Context, pod *corev1.Pod, node string) (*Reservation, error) {
 	if !s.Leads() {
 		return nil, ErrNotLeading
 	}
-	w, err := s.wantOf(ctx, pod)
+	w, err := s.readRequest(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	for _, l := range w.lacks {
+	for _, l := range w.unbound {
 		if !claims.InTree(l.class.Provisioner) {
 			return nil, claims.Select(ctx, s.options.Client, l.claim, l.class, node)
 		}
@@ -77,7 +77,7 @@ func (s *Shell) ReservePod(ctx context.Context, pod *corev1.Pod, node string) (*
 }
 
 // Bind binds the pod in one write: either it is bound with its cards in its annotations, or nothing
-// happened and the room is free again.
+// happened and the reservation is released.
 func (r *Reservation) Bind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (r *Reservation) Bind(ctx context.Context) error {
 	return errors.Join(err, r.settle(err == nil))
 }
 
-// Release gives the room back, unless the pod was bound.
+// Release the reservation, unless the pod was bound.
 func (r *Reservation) Release() error { return r.settle(false) }
 
 // podToBind is the pod from the cache, or from the API server where the cache is behind.
@@ -108,19 +108,19 @@ func (s *Shell) podToBind(ctx context.Context, key client.ObjectKey, uid types.U
 
 // device is one that is made for a claim with this bind.
 type device struct {
-	lacking
+	unboundClaim
 	key        string
 	assignment placement.Assignment
 }
 
-// assign holds cards for the pod and for the claims that have no device yet: all or nothing.
-func (s *Shell) assign(ctx context.Context, w *want, node string) (assignment placement.Assignment, devices []device, err error) {
+// assign reserves cards for the pod and for the claims that have no device yet: all or nothing.
+func (s *Shell) assign(ctx context.Context, w *podRequest, node string) (assignment placement.Assignment, devices []device, err error) {
 	until := s.options.Now().Add(reserveFor)
 	ask := s.chosen(ctx, w, node)
 	var refused error
 	err = s.do(ctx, func() {
-		for _, l := range w.lacks {
-			d := device{lacking: l, key: deviceKey(claims.DeviceName(l.claim))}
+		for _, l := range w.unbound {
+			d := device{unboundClaim: l, key: deviceKey(claims.DeviceName(l.claim))}
 			if s.devices[d.key] != "" {
 				refused = &Refused{Reason: fmt.Sprintf("claim %s: its ElasticGPU was made a moment ago", l.claim.Name)}
 				break
@@ -151,7 +151,7 @@ func (s *Shell) release(devices []device) {
 }
 
 // withoutClaims is the pod beside its claims' devices.
-func (w *want) withoutClaims() placement.Pod {
+func (w *podRequest) withoutClaims() placement.Pod {
 	p := w.ask
 	p.Containers = nil
 	for _, c := range w.ask.Containers {
@@ -169,7 +169,7 @@ func (r *Reservation) write(ctx context.Context) error {
 	for _, g := range r.assignment.Grants {
 		cards[g.Container] = append(cards[g.Container], request.FormatCards(g.Cards))
 	}
-	for _, h := range w.has {
+	for _, h := range w.bound {
 		cards[h.container] = append(cards[h.container], h.device.Annotations[egpu.CardsAnnotation])
 	}
 	for _, d := range r.devices {
@@ -203,7 +203,7 @@ func (r *Reservation) isBound(ctx context.Context) bool {
 	return err == nil && pod.UID == r.want.pod.UID && pod.Spec.NodeName == r.node
 }
 
-// settle enters what was bound, or gives the room back.
+// settle enters what was bound, or releases the reservation.
 func (r *Reservation) settle(bound bool) error {
 	s := r.shell
 	return s.do(context.Background(), func() {
@@ -216,7 +216,7 @@ func (r *Reservation) settle(bound bool) error {
 		delete(s.binding, p.Key)
 		if !bound || b == nil || b.gone {
 			s.engine.Release(p.Key)
-			s.release(r.devices) // those that were made are on the books by their own objects
+			s.release(r.devices) // those that were made are in the engine by their own objects
 			s.requeue(false)
 			return
 		}

@@ -13,7 +13,7 @@ func (s *Shell) RunForTest(ctx context.Context) {
 	go s.loop(ctx)
 }
 
-// Feed tells the shell that objects are as they are, or gone, all at once, and waits until it knows.
+// Feed hands objects to the shell, or that they are gone, all at once, and waits until it has them.
 func (s *Shell) Feed(gone bool, objects ...client.Object) {
 	var messages []message
 	for _, object := range objects {

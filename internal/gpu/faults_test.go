@@ -26,8 +26,8 @@ func TestSidecarIsOnNoCard(t *testing.T) {
 	if _, given := p.Annotations["elasticgpu.io/container-sidecar"]; given || p.Annotations["elasticgpu.io/container-main"] != "0" {
 		t.Fatalf("annotations %v", p.Annotations)
 	}
-	if c := w.card("a", 0); c.FreeCore != 70 || len(c.Holders) != 1 {
-		t.Fatalf("card %+v: want one holder of 30", c)
+	if c := w.card("a", 0); c.FreeCore != 70 || len(c.Allocations) != 1 {
+		t.Fatalf("card %+v: want one allocation of 30", c)
 	}
 	w.Feed(true, p)
 	if c := w.card("a", 0); c.FreeCore != 100 {
@@ -62,7 +62,7 @@ func TestFilterSeesThatANodeIsFull(t *testing.T) {
 	}
 	w.mustBind(first, "a")
 	r := w.filter(second, "a")
-	if len(*r.NodeNames) != 0 || !strings.Contains(r.FailedNodes["a"], "not enough free room on cards") {
+	if len(*r.NodeNames) != 0 || !strings.Contains(r.FailedNodes["a"], "not enough free capacity on cards") {
 		t.Fatalf("full node: %+v", r)
 	}
 	w.Feed(true, first)
@@ -83,7 +83,7 @@ func TestUnseenNodeIsAnAnswerNotACrash(t *testing.T) {
 	p := share("p", 20)
 	w.add(p)
 	if err := w.bindTo(p, "ghost"); err == nil {
-		t.Error("binding to a node that nobody knows went well")
+		t.Error("binding to an unknown node succeeded")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestLostAnswerIsLookedUp(t *testing.T) {
 		return errors.Join(write(), context.DeadlineExceeded)
 	}
 	w.mustBind(p, "a")
-	if c := w.card("a", 0); c.FreeCore != 40 || c.Holders[0].Reserved {
+	if c := w.card("a", 0); c.FreeCore != 40 || c.Allocations[0].Reserved {
 		t.Fatalf("card %+v", c)
 	}
 }

@@ -37,12 +37,12 @@ func gangOf(pod *corev1.Pod) gang {
 
 func workloadGang(key client.ObjectKey) string { return "workload:" + key.String() }
 
-// sawWorkload gives up the places of a job that no longer may run.
+// sawWorkload ends the reservation of a job that no longer may run.
 func (s *Shell) sawWorkload(wl *kueue.Workload, gone bool) {
 	key := workloadGang(client.ObjectKeyFromObject(wl))
 	finished := meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished)
-	if _, held := s.held[key]; held && (gone || finished || wl.Status.Admission == nil) {
-		delete(s.held, key)
+	if _, reserved := s.reserved[key]; reserved && (gone || finished || wl.Status.Admission == nil) {
+		delete(s.reserved, key)
 		s.engine.Release(key)
 		s.requeue(true)
 	}
@@ -50,8 +50,8 @@ func (s *Shell) sawWorkload(wl *kueue.Workload, gone bool) {
 
 func (g gang) tie(p *placement.Pod) { p.Gang, p.PodSet = g.key, g.podSet }
 
-// whole describes all pods of the gang, or nil if there is nothing to place together.
-func (s *Shell) whole(ctx context.Context, g gang, p placement.Pod) (*placement.Gang, error) {
+// wholeGang describes all pods of the gang, or nil if there is nothing to place together.
+func (s *Shell) wholeGang(ctx context.Context, g gang, p placement.Pod) (*placement.Gang, error) {
 	if g.size > 1 {
 		return &placement.Gang{Key: g.key, PodSets: []placement.PodSet{{Name: g.podSet, Count: g.size, Pod: p}}}, nil
 	}
@@ -69,7 +69,7 @@ func (s *Shell) whole(ctx context.Context, g gang, p placement.Pod) (*placement.
 	pods := 0
 	for i := range wl.Status.Admission.PodSetAssignments {
 		if wl.Status.Admission.PodSetAssignments[i].TopologyAssignment != nil {
-			return nil, nil // admission has chosen a place for every pod, and they carry it
+			return nil, nil // admission has chosen a node for every pod, and the pods name it
 		}
 		set, err := s.podSet(ctx, wl, &wl.Status.Admission.PodSetAssignments[i])
 		if err != nil || set == nil {
@@ -126,10 +126,10 @@ func (s *Shell) podSet(ctx context.Context, wl *kueue.Workload, a *kueue.PodSetA
 	return nil, nil
 }
 
-// together makes sure that there are places for all pods of a gang that has not started, and holds
-// them. A gang that has started is not made to wait for its full size again.
-func (s *Shell) together(all *placement.Gang) error {
-	if all == nil || s.gangs[all.Key] > 0 || !s.held[all.Key].IsZero() {
+// reserveGang reserves for all pods of a gang that has not started. A gang that has started is not made
+// to wait for its full size again.
+func (s *Shell) reserveGang(all *placement.Gang) error {
+	if all == nil || s.gangs[all.Key] > 0 || !s.reserved[all.Key].IsZero() {
 		return nil
 	}
 	txn := s.engine.Begin()
@@ -140,6 +140,6 @@ func (s *Shell) together(all *placement.Gang) error {
 	}
 	until := s.options.Now().Add(s.options.Hold)
 	txn.Commit(until)
-	s.held[all.Key] = until
+	s.reserved[all.Key] = until
 	return nil
 }

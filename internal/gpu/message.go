@@ -24,8 +24,8 @@ func about(m message) client.Object { return m.object }
 
 func (s *Shell) ask(question func()) { s.inbox.Put(message{ask: question}) }
 
-// inOrder puts messages as they make sense: nodes and their cards, what holds cards, pods; a question is answered after
-// all that changed before it.
+// inOrder sorts messages: cards and nodes, ElasticGPUs, pods; a question is answered after all that changed
+// before it.
 func inOrder(messages []message) {
 	slices.SortStableFunc(messages, func(x, y message) int { return cmp.Compare(rank(x), rank(y)) })
 }

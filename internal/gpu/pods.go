@@ -32,7 +32,7 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// sawPod takes in what is known of a pod. Older news than what we bound ourselves changes nothing.
+// sawPod takes in what is known of a pod. What is older than our own bind changes nothing.
 func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 	key := pod.Namespace + "/" + pod.Name
 	if gone || finished(pod) || pod.Spec.NodeName != "" {
@@ -55,8 +55,8 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 	}
 	p, err := request.Pod(pod, s.options.Modes)
 	if err != nil {
-		// It runs in spite of that, so it has what it has; its cards are not ours to know.
-		s.options.Log.V(1).Info("a running pod asks for what makes no sense", "pod", key, "error", err.Error())
+		// It runs in spite of that; which cards it has is not known.
+		s.options.Log.V(1).Info("a running pod has an invalid card request", "pod", key, "error", err.Error())
 		p.Containers = nil
 	}
 	gangOf(pod).tie(&p)
@@ -71,11 +71,11 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 	less := t != nil && len(grants) < len(t.grants)
 	s.bound(p, pod.UID, pod.Spec.NodeName, grants)
 	if less {
-		s.requeue(false) // it was swapped out: there is room for others
+		s.requeue(false) // it was swapped out: there is capacity for others
 	}
 }
 
-// bound enters a pod in the books.
+// bound enters a pod into the engine.
 func (s *Shell) bound(p placement.Pod, uid types.UID, node string, grants []placement.Grant) {
 	if !s.apply(placement.PodBound{Pod: p, Node: node, Grants: grants}) {
 		return
@@ -124,7 +124,7 @@ func (s *Shell) unstray(key, node string) {
 	}
 }
 
-// placeStrays of a node, as far as there is room on its cards.
+// placeStrays of a node, as far as its cards have free capacity.
 func (s *Shell) placeStrays(node string) {
 	for _, key := range slices.Sorted(maps.Keys(s.strays[node])) {
 		p, t := s.strays[node][key], s.pods[key]
@@ -132,7 +132,7 @@ func (s *Shell) placeStrays(node string) {
 		cards.Resources = nil // it is there: only cards are in question
 		assignment, err := s.engine.Assign(&cards, node, time.Time{})
 		if err != nil {
-			s.options.Log.V(1).Info("a pod does not say which cards it has, and there is no room for it", "pod", key, "node", node, "error", err.Error())
+			s.options.Log.V(1).Info("a pod does not say which cards it has, and no free card fits it", "pod", key, "node", node, "error", err.Error())
 			continue
 		}
 		s.bound(p, t.uid, node, assignment.Grants)

@@ -15,20 +15,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kube-scheduler puts a pod that no node can take aside until something changes that it knows of. It
-// knows nothing of GPU objects, ElasticGPUs and reservations, and when a pod goes it may hear of it,
-// ask again and be refused before we have heard. So when there is more room, pods that were refused
-// get a new label, which has it look again.
+// kube-scheduler sets a pod that no node can take aside until something changes that it knows of. It
+// knows nothing of GPU objects, ElasticGPUs and reservations, and when a pod goes it may see that first,
+// ask again and be refused before our watch reports it. So when there is more free capacity, pods that
+// were refused get a new label, which has kube-scheduler requeue them.
 
 // RetryLabel changes when a refused pod should be tried again.
 const RetryLabel = "elasticgpu.io/retry"
 
 const (
-	// requeuePause gathers what becomes free together; mostRequeued pods are tried again at a time, the
+	// requeuePause gathers what becomes free together; mostRequeued pods are requeued at a time, the
 	// others when kube-scheduler gets to them by itself.
 	requeuePause = 200 * time.Millisecond
 	mostRequeued = 32
-	// justNow is how far our knowledge of a pod's end may be behind kube-scheduler's.
+	// justNow is how far our cache may be behind kube-scheduler's.
 	justNow = 3 * time.Second
 )
 
@@ -37,8 +37,8 @@ func (s *Shell) refuse(pod *corev1.Pod) {
 	s.refused[client.ObjectKeyFromObject(pod)] = s.options.Now()
 }
 
-// requeue has pods tried again: all that were refused, or those refused so lately that they may have
-// been asked about too early.
+// requeue pods: all that were refused, or those refused so lately that the question may have come too
+// early.
 func (s *Shell) requeue(all bool) {
 	if len(s.refused) == 0 || !s.Leads() {
 		return
@@ -80,7 +80,7 @@ func (s *Shell) label(keys []client.ObjectKey, value string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 		err := s.options.Client.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, patch))
 		if client.IgnoreNotFound(err) != nil {
-			s.options.Log.Error(err, "having a pod tried again failed", "pod", key.String())
+			s.options.Log.Error(err, "requeueing a refused pod failed", "pod", key.String())
 		}
 	}
 }

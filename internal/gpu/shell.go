@@ -22,28 +22,28 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Shell feeds the placement engine and answers for it. Make it with New and hand it to a manager.
+// Shell owns the placement engine and answers for it. Make it with New and hand it to a manager.
 type Shell struct {
 	options Options
 	inbox   *inbox.Box[message]
-	ready   chan struct{} // closed when the books are complete
-	leads   chan struct{} // closed when they are ours to change
+	ready   chan struct{} // closed when the cache is complete
+	leads   chan struct{} // closed when this replica leads with a complete cache
 	ended   chan struct{} // closed when the loop is over
 
 	// What follows belongs to the loop.
 	engine   *placement.Engine
 	nodes    *inventory.Nodes
 	pods     map[string]*tracked
-	devices  map[string]string                   // ElasticGPUs on the books, with what was told of them
+	devices  map[string]string                   // ElasticGPUs in the engine, each as it was applied
 	unplaced map[string]*egpu.ElasticGPU         // those whose cards are not known
 	strays   map[string]map[string]placement.Pod // by node and key
-	gangs    map[string]int                      // pods on the books
-	held     map[string]time.Time                // gangs with places held for them, until when
+	gangs    map[string]int                      // bound pods by gang
+	reserved map[string]time.Time                // gangs with reservations, until when
 	binding  map[string]*binding
 	refused  map[client.ObjectKey]time.Time // pods that no node could take, and when
-	changed  map[string]bool                // nodes whose cards have other holders than was told
+	changed  map[string]bool                // nodes whose allocations differ from what was published
 
-	// Refused pods are about to be tried again, all of them or the latest; how often that was.
+	// Refused pods are about to be requeued, all of them or the latest; how often that was.
 	requeueing, requeueAll bool
 	requeues               int
 }
@@ -57,9 +57,9 @@ type Options struct {
 	Engine placement.Options
 	Modes  request.Modes
 	// Hooks are policies that are asked for over HTTP, by the names by which pods choose them. Each is
-	// also one of Engine.Classes: what decides while the hook does not answer.
+	// also one of Engine.Policies: what decides while the hook does not answer.
 	Hooks map[string]*Hook
-	// Hold is how long a gang's places are kept for its pods.
+	// Hold is how long a gang's reservation lasts.
 	Hold time.Duration
 	// Queue says that Workloads can be read, so that the pods of a job are placed together.
 	Queue bool
@@ -81,11 +81,11 @@ func New(options Options) (*Shell, error) {
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
-		gangs: map[string]int{}, held: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
+		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
 	}, nil
 }
 
-// NeedLeaderElection is false: every replica keeps the books.
+// NeedLeaderElection is false: every replica has the cache.
 func (s *Shell) NeedLeaderElection() bool { return false }
 
 // Start runs until ctx ends.
@@ -99,14 +99,14 @@ func (s *Shell) Start(ctx context.Context) error {
 		return err
 	}
 	if !complete {
-		return nil // told to stop before the first look at the world was complete
+		return nil // stopped before the first list of all objects was complete
 	}
 	s.ask(func() { close(s.ready) })
 	s.loop(ctx)
 	return nil
 }
 
-// expireEvery is how often places held for pods that never came are given up.
+// expireEvery is how often reservations for pods that never came are looked for.
 const expireEvery = 5 * time.Second
 
 func (s *Shell) loop(ctx context.Context) {
@@ -136,13 +136,13 @@ func (s *Shell) loop(ctx context.Context) {
 }
 
 func (s *Shell) expire() {
-	for gang, until := range s.held {
+	for gang, until := range s.reserved {
 		if !until.After(s.options.Now()) {
-			delete(s.held, gang)
+			delete(s.reserved, gang)
 		}
 	}
 	if keys := s.engine.Expire(s.options.Now()); len(keys) > 0 {
-		s.options.Log.Info("places held for pods that did not come are free again", "places", keys)
+		s.options.Log.Info("reservations of pods that did not come have expired", "reservations", keys)
 		s.requeue(true)
 	}
 }
@@ -166,7 +166,7 @@ func (s *Shell) handle(m message) {
 	}
 }
 
-// apply tells the engine; what it cannot make sense of is logged and left out.
+// apply an event to the engine; what it cannot make sense of is logged and left out.
 func (s *Shell) apply(event placement.Event) bool {
 	err := s.engine.Apply(event)
 	if err != nil {
@@ -175,10 +175,10 @@ func (s *Shell) apply(event placement.Event) bool {
 	return err == nil
 }
 
-// ErrNotReady is the answer of a shell whose books are not complete.
-var ErrNotReady = errors.New("the books are not complete yet")
+// ErrNotReady is the answer of a shell whose cache is not complete.
+var ErrNotReady = errors.New("the cache is not complete yet")
 
-// ErrEnded is the answer of a shell that was told to stop.
+// ErrEnded is the answer of a shell that has stopped.
 var ErrEnded = errors.New("the program is ending")
 
 // do has the loop run f, and waits for it.
@@ -234,10 +234,10 @@ func (s *Shell) Lead(ctx context.Context) error {
 	return err
 }
 
-// Leading is closed when this replica leads and its books are complete.
+// Leading is closed when this replica leads and its cache is complete.
 func (s *Shell) Leading() <-chan struct{} { return s.leads }
 
-// Leads says whether this replica is the leader and its books are complete.
+// Leads says whether this replica is the leader and its cache is complete.
 func (s *Shell) Leads() bool {
 	select {
 	case <-s.leads:
@@ -247,7 +247,7 @@ func (s *Shell) Leads() bool {
 	}
 }
 
-// Status is every node with its cards and who holds what.
+// Status is every node with its cards and what pods have of them.
 func (s *Shell) Status(ctx context.Context) (status []placement.NodeStatus, err error) {
 	err = s.do(ctx, func() { status = s.engine.Status() })
 	return status, err
@@ -256,10 +256,10 @@ func (s *Shell) Status(ctx context.Context) (status []placement.NodeStatus, err 
 // Modes that are served.
 func (s *Shell) Modes() request.Modes { return s.options.Modes }
 
-// EvenAnswers has the garbage collector run less often: most of the heap is the books and the cache,
-// which live long, and looking through them is what the slowest answers wait for. GOGC overrules it,
+// TuneGC has the garbage collector run less often: most of the heap is the cache, which lives long,
+// and marking it is what the slowest answers wait for. GOGC overrules it,
 // and GOMEMLIMIT bounds it.
-func EvenAnswers() {
+func TuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}

@@ -8,25 +8,25 @@ type NodeStatus struct {
 	Cards []CardStatus `json:"cards"`
 }
 
-// CardStatus is a card with who holds what. Core is in percent, memory in MiB.
+// CardStatus is a card with what containers have of it. Core is in percent, memory in MiB.
 type CardStatus struct {
-	Index      int      `json:"index"`
-	UUID       string   `json:"uuid,omitempty"`
-	Model      string   `json:"model,omitempty"`
-	Memory     int64    `json:"memory"`
-	FreeCore   float64  `json:"freeCore"`
-	FreeMemory int64    `json:"freeMemory"`
-	Unhealthy  string   `json:"unhealthy,omitempty"`
-	Holders    []Holder `json:"holders,omitempty"`
+	Index       int              `json:"index"`
+	UUID        string           `json:"uuid,omitempty"`
+	Model       string           `json:"model,omitempty"`
+	Memory      int64            `json:"memory"`
+	FreeCore    float64          `json:"freeCore"`
+	FreeMemory  int64            `json:"freeMemory"`
+	Unhealthy   string           `json:"unhealthy,omitempty"`
+	Allocations []CardAllocation `json:"holders,omitempty"`
 }
 
-// Holder of a piece of a card.
-type Holder struct {
+// CardAllocation is what a container has of a card.
+type CardAllocation struct {
 	Pod       string  `json:"pod"`
 	Container string  `json:"container,omitempty"`
 	Core      float64 `json:"core"`
 	Memory    int64   `json:"memory"`
-	// Reserved: it is held, and not bound yet.
+	// Reserved: its pod is not bound yet.
 	Reserved bool `json:"reserved,omitempty"`
 }
 
@@ -43,8 +43,8 @@ func StatusOf(nodes []placement.NodeStatus) []NodeStatus {
 				Index: c.Index, UUID: c.UUID, Model: c.Model, Memory: c.Memory, Unhealthy: c.Unhealthy,
 				FreeCore: float64(c.FreeCore) / 10, FreeMemory: c.FreeMemory,
 			}
-			for _, h := range c.Holders {
-				card.Holders = append(card.Holders, Holder{
+			for _, h := range c.Allocations {
+				card.Allocations = append(card.Allocations, CardAllocation{
 					Pod: h.Pod, Container: h.Container, Core: float64(h.Core) / 10, Memory: h.Memory, Reserved: !h.Bound,
 				})
 			}

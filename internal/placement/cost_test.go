@@ -84,7 +84,7 @@ func TestShapesAreForgotten(t *testing.T) {
 		t.Fatalf("%d shapes with scores, %d in all", len(e.indexed), len(e.shapes))
 	}
 	for i := range 3 * mostIndexed {
-		// Pods that other schedulers bound: nobody ever asks for their shapes.
+		// Pods that other schedulers bound: their shapes are never asked for.
 		bind(t, e, Pod{Key: "ns/q", Resources: map[string]int64{"cpu": int64(i + 1)}, Containers: []Container{{}}}, "a")
 		apply(t, e, PodGone{"ns/q"})
 	}
@@ -92,6 +92,6 @@ func TestShapesAreForgotten(t *testing.T) {
 		t.Fatalf("%d shapes of pods that are gone", len(e.shapes))
 	}
 	if len(e.changes) > 4*len(e.nodes)+1025 {
-		t.Fatalf("%d changes kept", len(e.changes))
+		t.Fatalf("%d changes in the log", len(e.changes))
 	}
 }

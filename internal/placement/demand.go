@@ -2,15 +2,15 @@ package placement
 
 import "github.com/elastic-ai/elastic/internal/placement/policy"
 
-// demandBook counts what the pods on the books ask for. Scores use a snapshot of it, which is
-// taken anew once as many pods came and went as half of those counted then: scores stay comparable
-// in between, and a snapshot depends on events alone, not on what was asked.
-type demandBook struct {
+// demandTracker counts what the pods in the engine request. Scores use a snapshot of it, which is
+// renewed once as many pods came and went as half of those it counted: scores stay comparable in
+// between, and a snapshot depends on events alone, not on questions.
+type demandTracker struct {
 	now     *policy.Demand
 	version uint64
 	fixed   bool
 	counts  map[*shape]int
-	order   []*shape // first met first
+	order   []*shape // in the order they came
 	total   int
 	taken   int // total at the last snapshot
 	moved   int // pods that came and went since
@@ -18,7 +18,7 @@ type demandBook struct {
 	nodes   []*policy.Node
 }
 
-func (d *demandBook) init(e *Engine, given []Demand) error {
+func (d *demandTracker) init(e *Engine, given []Demand) error {
 	d.counts = map[*shape]int{}
 	d.now = policy.NewDemand(nil)
 	if len(given) == 0 {
@@ -37,7 +37,7 @@ func (d *demandBook) init(e *Engine, given []Demand) error {
 	return nil
 }
 
-func (d *demandBook) count(e *Engine, h *holding, added bool) {
+func (d *demandTracker) count(e *Engine, h *holding, added bool) {
 	if d.fixed {
 		return
 	}
@@ -63,7 +63,7 @@ func (d *demandBook) count(e *Engine, h *holding, added bool) {
 	}
 }
 
-func (d *demandBook) snapshot() {
+func (d *demandTracker) snapshot() {
 	asks := make([]policy.Ask, 0, len(d.order))
 	met := d.order[:0]
 	for _, s := range d.order {
@@ -81,8 +81,8 @@ func (d *demandBook) snapshot() {
 	d.moved, d.taken = 0, d.total
 }
 
-// reprice looks at how scarce room for large pods has become, a few times between snapshots.
-func (d *demandBook) reprice(e *Engine) bool {
+// reprice looks at how scarce capacity for large pods has become, a few times between snapshots.
+func (d *demandTracker) reprice(e *Engine) bool {
 	d.priced = d.moved
 	d.nodes = d.nodes[:0]
 	for _, n := range e.nodes {

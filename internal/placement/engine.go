@@ -14,31 +14,31 @@ import (
 type Options struct {
 	// Policy of the cluster, as policy.Parse reads it; empty means DefaultPolicy.
 	Policy string
-	// Classes are named policies that pods can choose.
-	Classes map[string]string
+	// Policies are further ones by the names under which pods choose them.
+	Policies map[string]string
 	// Topologies are lists of node label keys, from the widest level to the narrowest.
 	Topologies map[string][]string
 	// Ratings are TFLOPS by card model, beside the built-in table.
 	Ratings map[string]float64
-	// Demand is what pods usually ask for. Empty means that the engine learns it from the pods it holds.
+	// Demand is what pods usually request. Empty means that the engine learns it from the pods it has.
 	Demand []Demand
 	// Seed of the random policy.
 	Seed uint64
 }
 
-// Demand is a kind of pod with how often it is asked for.
+// Demand is a kind of pod with how often it comes.
 type Demand struct {
 	Pod    Pod
 	Weight float64
 }
 
-// DefaultPolicy keeps what is left over useful.
+// DefaultPolicy leaves free capacity that is most useful to later pods.
 const DefaultPolicy = "fragmentation"
 
 // Engine holds the state. See the package comment.
 type Engine struct {
-	opts    Options
-	classes map[string]policy.Policy // "" is the cluster's
+	opts     Options
+	policies map[string]policy.Policy // "" is the cluster's
 
 	nodes  []*node // by slot; nil where free
 	free   []int32 // free slots
@@ -49,9 +49,9 @@ type Engine struct {
 	named     map[int32]string
 
 	pods   map[string]*holding
-	gangs  map[string][]*holding // by gang, sorted by key: its pods, and slots no pod has claimed yet
+	gangs  map[string][]*holding // by gang, sorted by key: its pods, and placeholders no pod has taken yet
 	shapes map[uint64][]*shape
-	// indexed shapes hold scores of all nodes; the least recently asked gives way when there are too many.
+	// indexed request shapes have scores of all nodes; the least recently used is dropped when there are too many.
 	indexed []*shape
 	asked   uint64
 
@@ -64,7 +64,7 @@ type Engine struct {
 	journal []change
 	marks   []int
 
-	demand demandBook
+	demand demandTracker
 	pick   picker
 	seen   []uint32 // by slot: the round in which a refresh met it
 	round  uint32
@@ -83,7 +83,7 @@ type node struct {
 	holdings []*holding
 }
 
-// holding is a pod's hold on a node and its cards, reserved or bound.
+// holding is what a pod has of a node and its cards, reserved or bound.
 type holding struct {
 	key   string
 	pod   Pod
@@ -92,8 +92,9 @@ type holding struct {
 	at    int // position in node.holdings
 	takes []take
 	bound bool
-	slot  bool // held for a gang's pod that is not known yet
-	until time.Time
+	// placeholder: reserved for a gang's pod that is not known yet.
+	placeholder bool
+	until       time.Time
 }
 
 // take is a piece of one card.
@@ -104,7 +105,7 @@ type take struct {
 	core, mem int64
 }
 
-// change of the books, so that it can be undone.
+// change of the holdings, so that it can be undone.
 type change struct {
 	h     *holding
 	added bool
@@ -114,7 +115,7 @@ type change struct {
 func New(opts Options) (*Engine, error) {
 	e := &Engine{
 		opts:      opts,
-		classes:   map[string]policy.Policy{},
+		policies:  map[string]policy.Policy{},
 		byName:    map[string]*node{},
 		resources: map[string]int{"cpu": policy.CPU, "memory": policy.Memory, "pods": policy.Pods},
 		models:    map[string]int32{},
@@ -127,12 +128,12 @@ func New(opts Options) (*Engine, error) {
 	if opts.Policy == "" {
 		opts.Policy = DefaultPolicy
 	}
-	if err := e.addClass("", opts.Policy); err != nil {
+	if err := e.addPolicy("", opts.Policy); err != nil {
 		return nil, err
 	}
-	for name, text := range opts.Classes {
-		if err := e.addClass(name, text); err != nil {
-			return nil, fmt.Errorf("class %s: %w", name, err)
+	for name, text := range opts.Policies {
+		if err := e.addPolicy(name, text); err != nil {
+			return nil, fmt.Errorf("policy %s: %w", name, err)
 		}
 	}
 	for name, levels := range opts.Topologies {
@@ -143,12 +144,12 @@ func New(opts Options) (*Engine, error) {
 	return e, e.demand.init(e, opts.Demand)
 }
 
-func (e *Engine) addClass(name, text string) error {
+func (e *Engine) addPolicy(name, text string) error {
 	p, err := policy.Parse(text)
 	if err != nil {
 		return err
 	}
-	e.classes[name] = p
+	e.policies[name] = p
 	return nil
 }
 
@@ -182,7 +183,7 @@ func (e *Engine) forget(n *node) {
 	e.touch(n)
 }
 
-// rebuild the view of a node from its description and what is held there.
+// rebuild the view of a node from its description and its holdings.
 func (e *Engine) rebuild(n *node) {
 	n.gen++
 	v := &n.view
@@ -234,8 +235,8 @@ func (e *Engine) resource(name string) int {
 	return id
 }
 
-// model is the number of a card model. It hangs on the name alone: demand is sorted by it, and must
-// not depend on who was met or asked about first.
+// model is the number of a card model. It depends on the name alone: demand is sorted by it, and must
+// not depend on which model came first.
 func (e *Engine) model(name string) int32 {
 	id, known := e.models[name]
 	if !known {
@@ -285,16 +286,16 @@ func (h *holding) charge(v *policy.Node, sign int64) {
 		card := &v.Cards[at]
 		card.FreeCore -= sign * t.core
 		card.FreeMemory -= sign * t.mem
-		card.Holders += int32(sign)
+		card.Shares += int32(sign)
 	}
 	if kind := h.shape.request.Kind; kind >= 0 {
 		v.Kinds[kind] += int32(sign)
 	}
 }
 
-// touch says that the node's state changed.
+// touch logs that the node's state changed.
 func (e *Engine) touch(n *node) {
-	// Shapes that lag behind by more than this re-score everything anyway.
+	// Request shapes that lag behind by more than this re-score everything anyway.
 	if limit := 4*len(e.nodes) + 1024; len(e.changes) > limit {
 		e.base += limit / 2
 		e.changes = append(e.changes[:0], e.changes[limit/2:]...)
@@ -306,8 +307,8 @@ func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {
 	return &holding{key: pod.Key, pod: *pod, shape: s, node: n}
 }
 
-// keep enters a holding in the books.
-func (e *Engine) keep(h *holding) {
+// add a holding to its node, its gang and the journal.
+func (e *Engine) add(h *holding) {
 	e.resolve(h)
 	h.at = len(h.node.holdings)
 	h.node.holdings = append(h.node.holdings, h)
@@ -321,8 +322,8 @@ func (e *Engine) keep(h *holding) {
 	e.note(h, true)
 }
 
-// drop strikes a holding from the books.
-func (e *Engine) drop(h *holding) {
+// remove undoes add.
+func (e *Engine) remove(h *holding) {
 	list := h.node.holdings
 	last := len(list) - 1
 	list[h.at] = list[last]
@@ -340,7 +341,7 @@ func (e *Engine) drop(h *holding) {
 	e.unlearn(h.shape)
 }
 
-// joinGang keeps a gang sorted by key: which slot a pod claims does not hang on history.
+// joinGang inserts by key, so that which placeholder a pod takes does not depend on history.
 func (e *Engine) joinGang(h *holding) {
 	all := e.gangs[h.pod.Gang]
 	i, _ := slices.BinarySearchFunc(all, h.key, func(o *holding, key string) int { return strings.Compare(o.key, key) })

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Event tells the engine what is true now. Events may come in any order: pods of a node that is
-// not known yet are kept, and count once it is.
+// Event says what is true now. Events may come in any order: pods of a node that is not known yet
+// are remembered, and count once it is.
 type Event interface{ isEvent() }
 
 // NodeChanged: a node appeared or its description changed. It replaces what was known of it.
 type NodeChanged struct{ Node Node }
 
-// NodeGone: a node left. Its bound pods stay on the books until their own PodGone; reservations there end.
+// NodeGone: a node left. Its bound pods stay in the engine until their own PodGone; reservations there end.
 type NodeGone struct{ Name string }
 
 // CardChanged: one card's description changed (health, load, model). A new Index adds a card.
@@ -39,7 +39,7 @@ type PodBound struct {
 	Grants []Grant
 }
 
-// PodGone: the pod ended or was deleted; whatever it held is free.
+// PodGone: the pod ended or was deleted; what it had is free.
 type PodGone struct{ Key string }
 
 func (NodeChanged) isEvent() {}
@@ -50,7 +50,7 @@ func (PodBound) isEvent()    {}
 func (PodGone) isEvent()     {}
 
 // Apply takes an event in. An error means that the event makes no sense (a card index twice, a
-// request nobody can serve) and that nothing changed.
+// request that no node could serve) and that nothing changed.
 func (e *Engine) Apply(ev Event) error {
 	if len(e.marks) > 0 {
 		return fmt.Errorf("placement: event %T inside a transaction", ev)
@@ -116,10 +116,10 @@ func (e *Engine) nodeGone(name string) {
 	if n == nil {
 		return
 	}
-	// By key: the order of holdings hangs on what was tried and undone, and a demand snapshot may fall in between.
+	// By key: the order of holdings depends on what was tried and undone, and a demand snapshot may fall in between.
 	for _, h := range n.sorted() {
 		if !h.bound {
-			e.drop(h)
+			e.remove(h)
 		}
 	}
 	e.labels++
@@ -171,15 +171,15 @@ func (e *Engine) podBound(ev PodBound) error {
 		if old.became(&ev, s) {
 			return nil
 		}
-		e.drop(old)
+		e.remove(old)
 		defer e.forget(old.node)
-	} else if slot := e.slotFor(&ev.Pod, ev.Node, ev.Grants); slot != nil {
-		e.drop(slot)
+	} else if taken := e.placeholderFor(&ev.Pod, ev.Node, ev.Grants); taken != nil {
+		e.remove(taken)
 	}
 	h := e.newHolding(&ev.Pod, s, e.nodeNamed(ev.Node))
 	h.bound = true
 	h.takes = takesOf(s, &ev.Pod, ev.Grants)
-	e.keep(h)
+	e.add(h)
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (h *holding) became(ev *PodBound, s *shape) bool {
 
 func (e *Engine) podGone(key string) {
 	if h := e.pods[key]; h != nil {
-		e.drop(h)
+		e.remove(h)
 		e.forget(h.node)
 	}
 }

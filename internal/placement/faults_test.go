@@ -85,7 +85,7 @@ func TestFailedBindLeavesNothingBehind(t *testing.T) {
 	other := sharePod(t, "ns/2", 60)
 	var refusal *Refusal
 	if _, err := e.Assign(&other, "a", time.Time{}); !errors.As(err, &refusal) || refusal.Nodes[FewCards] != 1 {
-		t.Fatalf("second pod: %v, want a refusal for lack of room", err)
+		t.Fatalf("second pod: %v, want a refusal for lack of capacity", err)
 	}
 	e.Release("ns/1")
 	assign(t, e, &other, "a")

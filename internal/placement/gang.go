@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Place finds places for all pods of the gang and puts them on the books of the transaction, or
-// changes nothing and says how many fit.
+// Place reserves placements for all pods of the gang within the transaction, or changes nothing and
+// says how many fit.
 func (t *Txn) Place(g *Gang) Answer {
 	e := t.e
 	mark := len(e.journal)
@@ -84,8 +84,8 @@ func (e *Engine) levels(t *TopologyRequest) []string {
 	return e.opts.Topologies[t.Topology]
 }
 
-// placeFrom puts the pods of a set on the books one after the other, as many as fit, anywhere or within some nodes. They
-// are numbered from first.
+// placeFrom reserves for the pods of a set one after the other, as many as fit, anywhere or within some
+// nodes. They are numbered from first.
 func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*holding, *Refusal) {
 	pod := set.Pod
 	pod.Gang, pod.PodSet = g.Key, set.Name
@@ -95,7 +95,7 @@ func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*
 	}
 	var holds []*holding
 	for i := range set.Count {
-		pod.Key = slotKey(g.Key, set.Name, first+i)
+		pod.Key = placeholderKey(g.Key, set.Name, first+i)
 		salt := e.salt(pod.Key)
 		var n *node
 		if within == nil {
@@ -111,18 +111,18 @@ func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*
 	return holds, nil
 }
 
-// slotKey names a gang's pod that is not known yet. Numbers are padded so that they sort.
-func slotKey(gang, set string, i int) string { return fmt.Sprintf("%s[%s/%04d]", gang, set, i) }
+// placeholderKey names a gang's pod that is not known yet. Numbers are padded so that they sort.
+func placeholderKey(gang, set string, i int) string { return fmt.Sprintf("%s[%s/%04d]", gang, set, i) }
 
-// hold a place for a gang's pod on a node that is known to fit.
+// hold reserves for a gang's pod on a node that is known to fit.
 func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {
 	if reason := e.pick.run(e, s, n, salt); reason != Fits {
 		panic("placement: index says that " + n.name + " fits, picking cards says: " + reason.String())
 	}
 	h := e.newHolding(pod, s, n)
-	h.slot = true
+	h.placeholder = true
 	h.takes = e.pick.takes()
-	e.keep(h)
+	e.add(h)
 	return h
 }
 

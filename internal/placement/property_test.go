@@ -12,11 +12,11 @@ import (
 
 // act is one thing that happens to an engine.
 type act struct {
-	kind         string
-	node, n      int
-	pod          Pod
-	gang         Gang
-	keep, health bool
+	kind           string
+	node, n        int
+	pod            Pod
+	gang           Gang
+	commit, health bool
 }
 
 const propertyNodes = 5
@@ -59,10 +59,10 @@ func drawActs(t *rapid.T) []act {
 	n := rapid.IntRange(5, 60).Draw(t, "acts")
 	for i := range n {
 		a := act{
-			kind: rapid.SampledFrom([]string{"put", "put", "put", "bind", "gone", "release", "gang", "gang", "health", "load", "node", "node-gone", "expire", "victims", "defragment"}).Draw(t, "kind"),
-			node: rapid.IntRange(0, propertyNodes-1).Draw(t, "node"),
-			n:    rapid.IntRange(0, n).Draw(t, "n"),
-			keep: rapid.Bool().Draw(t, "keep"), health: rapid.Bool().Draw(t, "healthy"),
+			kind:   rapid.SampledFrom([]string{"put", "put", "put", "bind", "gone", "release", "gang", "gang", "health", "load", "node", "node-gone", "expire", "defragment"}).Draw(t, "kind"),
+			node:   rapid.IntRange(0, propertyNodes-1).Draw(t, "node"),
+			n:      rapid.IntRange(0, n).Draw(t, "n"),
+			commit: rapid.Bool().Draw(t, "commit"), health: rapid.Bool().Draw(t, "healthy"),
 		}
 		a.pod = drawPod(t, fmt.Sprintf("ns/p%d", i))
 		a.gang = Gang{Key: fmt.Sprintf("ns/g%d", i), PodSets: []PodSet{{Name: "s", Count: rapid.IntRange(1, 5).Draw(t, "gangCount"), Pod: drawPod(t, "")}}}
@@ -92,7 +92,7 @@ func do(e *Engine, a *act, nodes []Node) string {
 	case "bind":
 		// Bind what is held, as the scheduler does.
 		for _, h := range e.sortedHoldings() {
-			if !h.bound && !h.slot {
+			if !h.bound && !h.placeholder {
 				return fmt.Sprint(e.Apply(PodBound{Pod: h.pod, Node: h.node.name, Grants: h.grants()}))
 			}
 		}
@@ -103,7 +103,7 @@ func do(e *Engine, a *act, nodes []Node) string {
 	case "gang":
 		txn := e.Begin()
 		answer := txn.Place(&a.gang)
-		if a.keep {
+		if a.commit {
 			txn.Commit(time.Time{})
 		} else {
 			txn.Rollback()
@@ -122,9 +122,6 @@ func do(e *Engine, a *act, nodes []Node) string {
 		return fmt.Sprint(e.Apply(CardLoad{Node: name, Index: 0, Load: Load{Core: float64(a.n%10) / 10}}))
 	case "expire":
 		return fmt.Sprint(e.Expire(time.Unix(int64(a.n), 0)))
-	case "victims":
-		v, answer := e.Victims(&a.gang, nil)
-		return fmt.Sprint(v, answer.Fits, answer.PodSets, answer.Refusal)
 	case "defragment":
 		m, to, err := e.Defragment(&a.pod, 3)
 		return fmt.Sprint(m, to, err)
@@ -156,7 +153,7 @@ func TestNeverOverCapacityAndRollbackRestores(t *testing.T) {
 			before := e.Status()
 			do(e, a, nodes)
 			checkCapacity(t, e)
-			quiet := a.kind == "victims" || a.kind == "defragment" || a.kind == "gang" && !a.keep
+			quiet := a.kind == "defragment" || a.kind == "gang" && !a.commit
 			if after := e.Status(); quiet && !reflect.DeepEqual(before, after) {
 				t.Fatalf("%s left a trace:\nbefore %v\nafter  %v", a.kind, before, after)
 			}
@@ -179,18 +176,18 @@ func checkCapacity(t *rapid.T, e *Engine) {
 		}
 		for _, c := range s.Cards {
 			core, memory := int64(1000), c.Memory
-			for _, h := range c.Holders {
+			for _, h := range c.Allocations {
 				core -= h.Core
 				memory -= h.Memory
 			}
 			if core != c.FreeCore || memory != c.FreeMemory || core < 0 || memory < 0 {
-				t.Fatalf("node %s card %d: %d/%d free on the books, %d/%d by its holders", s.Name, c.Index, c.FreeCore, c.FreeMemory, core, memory)
+				t.Fatalf("node %s card %d: %d/%d free by the view, %d/%d by its allocations", s.Name, c.Index, c.FreeCore, c.FreeMemory, core, memory)
 			}
 		}
 	}
 }
 
-// An engine that lived through changes answers as one that was told only what is true now, in another order.
+// An engine that lived through changes answers as one that was given only what is true now, in another order.
 func TestIncrementalEqualsFromScratch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, nodes, acts := drawWorld(t)
@@ -207,7 +204,7 @@ func TestIncrementalEqualsFromScratch(t *testing.T) {
 		for i := range acts {
 			do(e, &acts[i], nodes)
 			for j := range probes {
-				_, _ = e.Best(&probes[j]) // keeps indexes in use
+				_, _ = e.Best(&probes[j]) // so that indexes stay in use
 			}
 		}
 		again := rebuilt(t, e, opts)
@@ -268,7 +265,7 @@ func TestSameEventsSameAnswers(t *testing.T) {
 				if run == 1 {
 					// Questions in between change nothing.
 					_, _ = e.Best(&acts[len(acts)-1].pod)
-					e.Victims(&acts[len(acts)-1].gang, nil)
+					_, _, _ = e.Defragment(&acts[len(acts)-1].pod, 3)
 				}
 				transcripts[run] = append(transcripts[run], acts[i].kind+" "+do(e, &acts[i], nodes))
 			}

@@ -55,8 +55,6 @@ func (w *world) run(d *datadriven.TestData) {
 		w.filter(d)
 	case "gang":
 		w.gang(d)
-	case "victims":
-		w.victims(d)
 	case "defragment":
 		w.defragment(d)
 	case "release":
@@ -378,15 +376,6 @@ func (w *world) answer(answer *Answer) {
 	}
 }
 
-func (w *world) victims(d *datadriven.TestData) {
-	g, _ := w.gangOf(d)
-	victims, answer := w.e.Victims(g, nil)
-	for _, v := range victims {
-		w.printf("victim %s (priority %d) on %s", v.Pod, v.Priority, describe(v.Assignment))
-	}
-	w.answer(&answer)
-}
-
 func (w *world) defragment(d *datadriven.TestData) {
 	p, rest := w.pod(d, d.CmdArgs[0].Key)
 	moves, to, err := w.e.Defragment(&p, int(number(w.t, rest["moves"])))
@@ -405,14 +394,14 @@ func (w *world) status() {
 	for _, s := range w.e.Status() {
 		w.printf("%s known=%v pods=%d cpu=%d/%d", s.Name, s.Known, len(s.Pods), s.Free["cpu"], s.Total["cpu"])
 		for _, c := range s.Cards {
-			if c.Unhealthy == "" && len(c.Holders) == 0 {
+			if c.Unhealthy == "" && len(c.Allocations) == 0 {
 				continue
 			}
 			line := fmt.Sprintf("  %d %s free %d/%d", c.Index, c.Model, c.FreeCore, c.FreeMemory)
 			if c.Unhealthy != "" {
 				line += " unhealthy"
 			}
-			for _, h := range c.Holders {
+			for _, h := range c.Allocations {
 				line += fmt.Sprintf(" %s.%s=%d/%d", h.Pod, h.Container, h.Core, h.Memory)
 				if !h.Bound {
 					line += "(held)"

@@ -5,35 +5,34 @@ import (
 	"strings"
 )
 
-// NodeStatus is a node with who holds what.
+// NodeStatus is a node with the pods on it.
 type NodeStatus struct {
 	Name        string
 	Known       bool
 	Free, Total map[string]int64
 	Cards       []CardStatus
-	Pods        []PodStatus // all pods on the node's books, with cards or without
+	Pods        []PodStatus // with cards or without
 }
 
-// CardStatus is a card with who holds what of it.
+// CardStatus is a card with the containers that have a share of it.
 type CardStatus struct {
 	Card
 	FreeCore, FreeMemory int64
-	Holders              []Holder
+	Allocations          []CardAllocation
 }
 
-// Holder of a piece of a card.
-type Holder struct {
+// CardAllocation is what a container has of a card.
+type CardAllocation struct {
 	Pod, Container string
 	Core, Memory   int64
 	Bound          bool // false: reserved
 }
 
-// PodStatus is a pod on the books of a node.
+// PodStatus is a pod on a node, reserved or bound.
 type PodStatus struct {
 	Key, Node    string
 	Gang, PodSet string
 	Bound        bool
-	Priority     int32
 }
 
 // Status of all nodes, sorted by name.
@@ -81,11 +80,11 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 		for i := range h.takes {
 			t := &h.takes[i]
 			if at := n.at(t.index); at >= 0 {
-				holder := Holder{Pod: h.key, Core: t.core, Memory: t.mem, Bound: h.bound}
+				share := CardAllocation{Pod: h.key, Core: t.core, Memory: t.mem, Bound: h.bound}
 				if t.container >= 0 {
-					holder.Container = h.pod.Containers[t.container].Name
+					share.Container = h.pod.Containers[t.container].Name
 				}
-				s.Cards[at].Holders = append(s.Cards[at].Holders, holder)
+				s.Cards[at].Allocations = append(s.Cards[at].Allocations, share)
 			}
 		}
 	}
@@ -100,7 +99,7 @@ func (n *node) sorted() []*holding {
 }
 
 func (h *holding) status() PodStatus {
-	return PodStatus{Key: h.key, Node: h.node.name, Gang: h.pod.Gang, PodSet: h.pod.PodSet, Bound: h.bound, Priority: h.pod.Priority}
+	return PodStatus{Key: h.key, Node: h.node.name, Gang: h.pod.Gang, PodSet: h.pod.PodSet, Bound: h.bound}
 }
 
 func (e *Engine) sortedHoldings() []*holding {

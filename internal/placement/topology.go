@@ -17,7 +17,7 @@ type tree struct {
 	slots  []int32   // nodes in the topology
 }
 
-// domain is one place of a level: a zone, a rack, a host. The root stands above the widest level.
+// domain is one of a level: a zone, a rack, a host. The root stands above the widest level.
 type domain struct {
 	path     string
 	value    string
@@ -89,7 +89,7 @@ func (t *tree) collect(d *domain) {
 // mostOnNode bounds how many equal pods are counted on one node.
 const mostOnNode = 1024
 
-// capacity is how many pods of the shape fit on the node at once, with real cards.
+// capacity is how many pods of the request shape fit on the node at once, with real cards.
 func (e *Engine) capacity(s *shape, slot int32) int {
 	x := e.refreshed(s)
 	if x.reasons[slot] != Fits {
@@ -109,8 +109,8 @@ func (e *Engine) capacity(s *shape, slot int32) int {
 	return count
 }
 
-// measure fills in how much of the shape every domain holds.
-func (e *Engine) measure(t *tree, s *shape, w wish) {
+// measure fills in how many pods of the request shape fit in every domain.
+func (e *Engine) measure(t *tree, s *shape, w resolvedTopology) {
 	for i := len(t.all) - 1; i >= 0; i-- {
 		d := t.all[i]
 		d.pods, d.fits = 0, 0
@@ -125,8 +125,8 @@ func (e *Engine) measure(t *tree, s *shape, w wish) {
 	}
 }
 
-// wish is a topology request in numbers.
-type wish struct {
+// resolvedTopology is a topology request in the numbers of a tree.
+type resolvedTopology struct {
 	level   int   // where all pods are together; -1 for anywhere
 	sliced  int   // where the widest slices are; the narrowest without any
 	units   []int // how many pods stay together in a domain, by level from the root on
@@ -134,10 +134,10 @@ type wish struct {
 	fullest bool
 }
 
-func (w *wish) unit(level int) int { return w.units[level+1] }
+func (w *resolvedTopology) unit(level int) int { return w.units[level+1] }
 
-func (t *tree) wish(r *TopologyRequest, count int) (wish, error) {
-	w := wish{level: -1, sliced: len(t.levels) - 1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
+func (t *tree) resolve(r *TopologyRequest, count int) (resolvedTopology, error) {
+	w := resolvedTopology{level: -1, sliced: len(t.levels) - 1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
 	if r.Mode != Unconstrained {
 		if w.level = slices.Index(t.levels, r.Level); w.level < 0 {
 			return w, fmt.Errorf("topology %q has no level %q", r.Topology, r.Level)
@@ -170,7 +170,7 @@ func (t *tree) wish(r *TopologyRequest, count int) (wish, error) {
 
 // candidates are the domains that could hold the whole set, best first: of the wanted level before
 // wider ones, the fuller before the emptier.
-func (t *tree) candidates(mode TopologyMode, w wish, count int) []*domain {
+func (t *tree) candidates(mode TopologyMode, w resolvedTopology, count int) []*domain {
 	var out []*domain
 	for level := w.level; level >= -1; level-- {
 		from := len(out)
@@ -202,9 +202,9 @@ type portion struct {
 	pods int
 }
 
-// deal hands pods down the tree to its narrowest domains, level by level, in the groups of each. Down to the level of the
+// distribute hands pods down the tree to its narrowest domains, level by level, in the groups of each. Down to the level of the
 // slices it does not matter to which of the wider domains a narrower one belongs.
-func (d *domain) deal(pods int, w wish) []portion {
+func (d *domain) distribute(pods int, w resolvedTopology) []portion {
 	parts := []portion{{d, pods}}
 	for len(parts) > 0 && len(parts[0].at.children) > 0 {
 		level := parts[0].at.level
@@ -217,16 +217,16 @@ func (d *domain) deal(pods int, w wish) []portion {
 		}
 		var next []portion
 		for _, part := range parts {
-			next = part.at.share(part.pods, w, next)
+			next = part.at.split(part.pods, w, next)
 		}
 		parts = next
 	}
 	return parts
 }
 
-// share hands pods to children: to as few as possible, which is all of the emptiest and on, and the fullest that holds
+// split hands pods to children: to as few as possible, which is all of the emptiest and on, and the fullest that holds
 // what is left; or else to the fullest that holds all, if one of the widest does, or all of the fullest and on.
-func (d *domain) share(pods int, w wish, out []portion) []portion {
+func (d *domain) split(pods int, w resolvedTopology, out []portion) []portion {
 	children := slices.Clone(d.children)
 	if w.fullest {
 		slices.SortFunc(children, fullestFirst)
@@ -259,7 +259,7 @@ func tightest(among []*domain, pods int) *domain {
 	return best
 }
 
-// placeInTopology puts a set, or a group of sets that share a domain, on the books.
+// placeInTopology reserves for a set, or for a group of sets that share a domain.
 func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusal) {
 	first := sets[0]
 	t, err := e.topology(first.Topology.Topology)
@@ -267,9 +267,9 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 		return nil, &Refusal{Detail: err.Error()}
 	}
 	s, err := e.shapeOf(&first.Pod)
-	var w wish
+	var w resolvedTopology
 	if err == nil {
-		w, err = t.wish(first.Topology, first.Count)
+		w, err = t.resolve(first.Topology, first.Count)
 	}
 	if err != nil {
 		return nil, &Refusal{Detail: err.Error()}
@@ -301,7 +301,7 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 		if err != nil {
 			return nil
 		}
-		w, err := t.wish(set.Topology, set.Count)
+		w, err := t.resolve(set.Topology, set.Count)
 		if err != nil {
 			return nil
 		}
@@ -314,7 +314,7 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 			from = t.flat
 		}
 		var holds []*holding
-		for _, part := range from.deal(set.Count, w) {
+		for _, part := range from.distribute(set.Count, w) {
 			some := *set
 			some.Count = part.pods
 			placed, refusal := e.placeFrom(g, &some, part.at.slots, len(holds))
@@ -332,7 +332,7 @@ func (e *Engine) tooNarrow(s *shape, t *tree, set *PodSet, most int) *Refusal {
 	r := e.refuse(s, t.slots)
 	r.Fit = min(most, set.Count)
 	if slices.ContainsFunc(t.slots, func(slot int32) bool { return len(e.nodes[slot].holdings) > 0 }) {
-		r.Wake |= OnPodGone // also a node that takes a pod could take more
+		r.RetryOn |= OnPodGone // also a node that takes a pod could take more
 	}
 	if most < set.Count {
 		r.Detail = fmt.Sprintf("topology %q allows to fit only %d out of %d pod(s)", set.Topology.Topology, most, set.Count)

@@ -7,7 +7,7 @@ type Node struct {
 	Name   string
 	Labels map[string]string
 	Taints []Taint
-	// Unschedulable nodes keep their pods and take no new ones.
+	// Unschedulable nodes take no new pods; those they have stay.
 	Unschedulable bool
 	// Resources are allocatable amounts: cpu in thousandths, everything else in units (memory in bytes).
 	// A node that does not say "pods" has no limit on them.
@@ -36,7 +36,7 @@ type Link struct {
 	Bandwidth float64 // GB/s
 }
 
-// Load is measured, not asked for. Both are parts of the whole, 0 to 1.
+// Load is measured, not requested. Both are parts of the whole, 0 to 1.
 type Load struct{ Core, Memory float64 }
 
 // What a pod asks of nodes and what nodes refuse, in Kubernetes' words. In Pod.Affinity the key
@@ -47,22 +47,6 @@ type (
 	Toleration  = nodematch.Toleration
 	Taint       = nodematch.Taint
 )
-
-// CardRequest is what one container asks of cards. The zero value asks for none.
-type CardRequest struct {
-	// Count of different cards; each of them gives what the rest of the request says.
-	Count int
-	// Core is in thousandths of a card, 1000 at most.
-	Core int64
-	// Memory is in MiB.
-	Memory int64
-	// TFLOPS is turned into core by the rating of the card's model. It excludes Core.
-	TFLOPS float64
-	// Models names the card models that will do; empty means any.
-	Models []string
-	// Exclusive cards are shared with nobody.
-	Exclusive bool
-}
 
 // Container of a pod. Init containers that ask for cards are containers like others here.
 type Container struct {
@@ -79,7 +63,7 @@ const (
 	Apart                   // no two on one card
 )
 
-// Pod that wants a place, or has one.
+// Pod to be placed, or placed already.
 type Pod struct {
 	Key         string // namespace/name
 	Priority    int32
@@ -89,9 +73,9 @@ type Pod struct {
 	Selector    map[string]string
 	Affinity    []Term // any of these
 	Tolerations []Toleration
-	// Policy is a class of Options.Classes or a policy as policy.Parse reads it; empty means the cluster's.
+	// Policy is the name of one in Options.Policies, or a policy as policy.Parse reads it; empty means the cluster's.
 	Policy string
-	// Gang and PodSet tie the pod to what Txn.Commit held for its job.
+	// Gang and PodSet tie the pod to what Txn.Commit reserved for its job.
 	Gang, PodSet string
 	// Pinned pods are not moved by a defragmentation plan.
 	Pinned bool
@@ -147,7 +131,7 @@ type TopologyRequest struct {
 	Level string
 	// Slices are cut of the pods, from wide levels to narrow ones; each size is a multiple of the next.
 	Slices []Slice
-	// FullestFirst fills the domains with the least room first, rather than use few domains.
+	// FullestFirst fills the domains with the least free capacity first, rather than use few domains.
 	FullestFirst bool
 	// Group ties pod sets to one domain: those of the same group go to the same one.
 	Group string
@@ -173,7 +157,7 @@ type Placed struct {
 type PodSetAnswer struct {
 	Name   string
 	Placed []Placed
-	// Fit is how many of Count found a place.
+	// Fit is how many of Count fit.
 	Fit, Count int
 }
 

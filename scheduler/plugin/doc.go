@@ -2,10 +2,12 @@
 // an extender, asked in-process.
 //
 //	PreFilter   one question about all nodes; Filter looks the answer up
-//	PostFilter  nobody is preempted while we are behind the news
+//	PostFilter  no pod is preempted while our cache is behind
 //	PreScore    one question about the nodes that are left; Score looks the answer up
-//	Reserve     holds the cards, so that the next pod cannot get them; Unreserve gives them back
+//	Reserve     reserves the cards, so that the next pod cannot get them; Unreserve releases them
 //	Bind        one write with the cards in it
 //
-// Pods that ask for no cards are none of its business.
+// Pods that request no cards are left to the other plugins.
+//
+// Words: docs/design/glossary.md.
 package plugin

@@ -17,7 +17,7 @@ import (
 // Name of the plugin in kube-scheduler's configuration.
 const Name = "ElasticGPU"
 
-// Plugin answers kube-scheduler from the books of a Shell.
+// Plugin answers kube-scheduler from the cache of a Shell.
 type Plugin struct {
 	shell  *gpu.Shell
 	handle fwk.Handle
@@ -45,8 +45,8 @@ func Factory(shell *gpu.Shell) func(context.Context, runtime.Object, fwk.Handle)
 // Name of the plugin.
 func (*Plugin) Name() string { return Name }
 
-// EventsToRegister: room comes with nodes and goes with pods. What kube-scheduler does not know of,
-// such as a card that recovers, has the Shell change a label of the pods that were refused.
+// EventsToRegister: capacity comes with nodes and is freed by pods. After what kube-scheduler does not know
+// of, such as a card that recovers, the Shell changes a label of the pods that were refused.
 func (*Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}},
@@ -61,7 +61,7 @@ const (
 	reservationKey fwk.StateKey = Name + "/reservation"
 )
 
-// verdicts on all nodes, and which pods are taken away from them in thought.
+// verdicts on all nodes, and which pods are assumed to be gone from them.
 type verdicts struct {
 	nodes   map[string]placement.Reason
 	removed map[string][]types.UID
@@ -123,7 +123,7 @@ func names(nodes []fwk.NodeInfo) []string {
 // PreFilterExtensions are asked while victims of a preemption are looked for.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod spares a pod that RemovePod took away.
+// AddPod puts a pod back that RemovePod took away.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, pod fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	v, err := read[*verdicts](state, verdictsKey)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// RemovePod takes a pod away, in thought.
+// RemovePod assumes that a pod is gone.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, pod fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	v, err := read[*verdicts](state, verdictsKey)
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
-// Filter looks up what PreFilter was told, or asks again where pods were taken away.
+// Filter looks up PreFilter's answer, or asks again where pods are assumed to be gone.
 func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	v, err := read[*verdicts](state, verdictsKey)
 	if err != nil {
@@ -179,8 +179,8 @@ func (p *Plugin) Filter(ctx context.Context, state fwk.CycleState, pod *corev1.P
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason.String())
 }
 
-// PostFilter keeps others from being preempted while the books are behind kube-scheduler's: the pod
-// whose place is wanted may just have gone. The Shell has the pod tried again when it hears of that.
+// PostFilter prevents preemption while our cache is behind kube-scheduler's: the pod in the way may just
+// have gone. The Shell requeues the pod when its watch reports that.
 func (p *Plugin) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if !p.shell.Asks(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -195,12 +195,12 @@ func (p *Plugin) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.P
 			exist[other.GetPod().UID] = true
 		}
 	}
-	unheard, err := p.shell.Unheard(ctx, exist)
+	behind, err := p.shell.CacheBehind(ctx, exist)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if unheard {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "a pod that held cards has just gone")
+	if behind {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "a pod that had cards has just gone")
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
@@ -223,7 +223,7 @@ func (p *Plugin) PreScore(ctx context.Context, state fwk.CycleState, pod *corev1
 	return nil
 }
 
-// Score looks up what PreScore was told.
+// Score looks up PreScore's answer.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	rated, err := read[scores](state, scoresKey)
 	if err != nil {
@@ -235,7 +235,7 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *corev1.Pod, n
 // ScoreExtensions are none: scores are from 0 to fwk.MaxNodeScore as they are.
 func (*Plugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-// Reserve holds the cards.
+// Reserve the cards.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if !p.shell.Asks(pod) {
 		return nil
@@ -248,10 +248,10 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *corev1.
 	return nil
 }
 
-// Unreserve gives them back.
+// Unreserve releases them.
 func (p *Plugin) Unreserve(ctx context.Context, state fwk.CycleState, _ *corev1.Pod, _ string) {
 	if r, err := read[reservation](state, reservationKey); err == nil {
-		_ = r.Release() // fails only when the program ends, and the books with it
+		_ = r.Release() // fails only when the program ends, and the cache with it
 		state.Delete(reservationKey)
 	}
 }

@@ -134,7 +134,7 @@ func claimWaitsForItsFirstConsumer(t *testing.T) {
 	if p.Annotations[container] != d.Annotations[egpu.CardsAnnotation] {
 		t.Errorf("the pod has card %s, its ElasticGPU %s", p.Annotations[container], d.Annotations[egpu.CardsAnnotation])
 	}
-	// A claim that is used stays until nobody uses it.
+	// A claim that is used stays until no pod uses it.
 	if err := cluster.Delete(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func provisionerOutOfTree(t *testing.T) {
 	cluster.Make(t, class(ns, name, egpu.ReclaimDelete, egpu.BindImmediate), waits, now, later)
 	waitClaim(t, now, egpu.ClaimPending, "waits for "+name)
 	if now.Annotations[egpu.ProvisionerAnnotation] != name {
-		t.Fatalf("annotations %v: the provisioner is not told", now.Annotations)
+		t.Fatalf("annotations %v: they do not name the provisioner", now.Annotations)
 	}
 	provision := func(c *egpu.ElasticGPUClaim) *egpu.ElasticGPU {
 		d := &egpu.ElasticGPU{
@@ -217,7 +217,7 @@ func provisionerOutOfTree(t *testing.T) {
 
 	p := user(ns, "consumer", "later")
 	cluster.Make(t, p)
-	sandbox.Eventually(t, "the provisioner is told the node", func(ctx context.Context) error {
+	sandbox.Eventually(t, "the node is named for the provisioner", func(ctx context.Context) error {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(later), later); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ import (
 
 var cluster *sandbox.Cluster
 
-// asked are the tests that hold however pods reach the scheduler.
+// asked are the tests that hold for every front end of the scheduler.
 var asked = []struct {
 	name string
 	run  func(*testing.T)
@@ -47,8 +47,8 @@ func TestExtender(t *testing.T) {
 	t.Run("SecondReplicaTakesOver", secondReplicaTakesOver)
 }
 
-// The engine is a plugin in a scheduler of our own. Only it can make room on a card: of a node with 340 of 400 taken,
-// kube-scheduler itself thinks that there is room and preempts nobody.
+// The engine is a plugin in a scheduler of our own. Only it can preempt for a card: of a node with 340 of 400 taken,
+// kube-scheduler itself finds enough free capacity and preempts no pod.
 func TestPlugin(t *testing.T) {
 	byWayOf(t, local.AsPlugin)
 	t.Run("ImportantPodGetsACardOfAnother", importantPodGetsACardOfAnother)

@@ -34,7 +34,7 @@ func podGetsAShareOfACard(t *testing.T) {
 	cluster.Make(t, second)
 	running(t, second)
 	if second.Spec.NodeName != p.Spec.NodeName || second.Annotations[container] != p.Annotations[container] {
-		t.Errorf("two shares of 30 are on %s/%s and %s/%s: the default policy keeps cards whole",
+		t.Errorf("two shares of 30 are on %s/%s and %s/%s: the default policy leaves cards whole",
 			p.Spec.NodeName, p.Annotations[container], second.Spec.NodeName, second.Annotations[container])
 	}
 }
@@ -83,7 +83,7 @@ func podWaitsForRoomOnCards(t *testing.T) {
 		}
 	}
 	// 5 times 70 is less than the node's 400, and there are four cards.
-	if message := unschedulable(t, pods[4]); !strings.Contains(message, "not enough free room on cards") {
+	if message := unschedulable(t, pods[4]); !strings.Contains(message, "not enough free capacity on cards") {
 		t.Fatalf("the reason is %q", message)
 	}
 	used := map[string]bool{}
@@ -141,9 +141,9 @@ func unhealthyCardIsAvoided(t *testing.T) {
 		t.Fatalf("it is on card %s, which is unhealthy", p.Annotations[container])
 	}
 	waitGPU(t, on+"-1", func(g *egpu.GPU) bool {
-		holder := g.Status.Allocated[ns+"/pinned"]
-		return len(g.Status.Allocated) == 1 && holder != nil && holder.Pod == "pinned" && holder.Containers[0].Container == "main" &&
-			holder.Containers[0].Resource.Name(egpu.ResourceCore, "").Value() == 50
+		allocated := g.Status.Allocated[ns+"/pinned"]
+		return len(g.Status.Allocated) == 1 && allocated != nil && allocated.Pod == "pinned" && allocated.Containers[0].Container == "main" &&
+			allocated.Containers[0].Resource.Name(egpu.ResourceCore, "").Value() == 50
 	})
 	remove(t, p)
 	waitGPU(t, on+"-1", func(g *egpu.GPU) bool { return len(g.Status.Allocated) == 0 })
@@ -189,7 +189,7 @@ func waitGPU(t *testing.T, name string, is func(*egpu.GPU) bool) {
 	})
 }
 
-// Three of three pods or none: while the third has no room, the others wait too.
+// Three of three pods or none: while the third does not fit, the others wait too.
 func podGroupStartsTogether(t *testing.T) {
 	ns := cluster.Namespace(t)
 	blocker := pod(ns, "blocker", egpu.ResourceWhole, 2)

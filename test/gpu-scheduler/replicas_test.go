@@ -64,8 +64,8 @@ func secondReplicaTakesOver(t *testing.T) {
 	late.Spec.NodeSelector, small.Spec.NodeSelector = h100, h100
 	cluster.Make(t, late, small)
 	running(t, small)
-	if message := unschedulable(t, late); !strings.Contains(message, "not enough free room on cards") {
-		t.Fatalf("the reason is %q: the new leader does not know who holds the cards", message)
+	if message := unschedulable(t, late); !strings.Contains(message, "not enough free capacity on cards") {
+		t.Fatalf("the reason is %q: the new leader does not know which pods have the cards", message)
 	}
 }
 
@@ -162,7 +162,7 @@ func read(t *testing.T, address, path string) string {
 	return string(body)
 }
 
-// send the scheduler that "elastic up" keeps a signal it cannot handle, and return its process.
+// send the scheduler that "elastic up" runs a signal it cannot handle, and return its process.
 func send(t *testing.T, signal syscall.Signal) int {
 	t.Helper()
 	pid := scheduler(t).PID
@@ -172,7 +172,7 @@ func send(t *testing.T, signal syscall.Signal) int {
 	return pid
 }
 
-// scheduler that "elastic up" keeps, as it last became ready.
+// scheduler that "elastic up" runs, as it last became ready.
 func scheduler(t *testing.T) local.ProgramState {
 	t.Helper()
 	c, err := local.Open("test")

@@ -105,8 +105,7 @@ const (
 	GPUPending   ElasticGPUPhase = "Pending"   // not seen yet
 	GPUAvailable ElasticGPUPhase = "Available" // free for a claim
 	GPUBound     ElasticGPUPhase = "Bound"     // a claim has it
-	GPUReleased  ElasticGPUPhase = "Released"  // its claim is gone, and it is kept
-	GPUFailed    ElasticGPUPhase = "Failed"    // it could not be reclaimed
+	GPUReleased  ElasticGPUPhase = "Released"  // its claim is gone, and it is retained
 )
 
 // ElasticGPUStatus is the observed state.

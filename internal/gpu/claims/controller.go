@@ -24,13 +24,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Books are where cards come from: the shell of the placement engine.
-type Books interface {
-	// Reserve holds cards for an ElasticGPU until it is seen; a *placement.Refusal says why there are none.
+// Allocator gives cards: the shell of the placement engine.
+type Allocator interface {
+	// Reserve cards for an ElasticGPU until it is seen; a *placement.Refusal says why there are none.
 	Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string) (placement.Assignment, error)
 	Unreserve(ctx context.Context, name string)
 	GPUName(node string, index int) string
-	// Leads says whether the books are complete and ours to change.
+	// Leads says whether this replica leads and its cache is complete.
 	Leads() bool
 }
 
@@ -41,7 +41,7 @@ const usesClaim = "elasticgpu.io/uses-claim"
 const tryAgain = 2 * time.Second
 
 // Setup adds the controllers of claims and of ElasticGPUs to a manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, books Books, workers int) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, workers int) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, usesClaim, func(object client.Object) []string {
 		var names []string
 		for _, use := range request.Uses(object.(*corev1.Pod)) {
@@ -52,7 +52,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, books Books, workers int) erro
 	if err != nil {
 		return err
 	}
-	c := &claimController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), books: books}
+	c := &claimController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), allocator: allocator}
 	options := controller.Options{MaxConcurrentReconciles: workers}
 	err = ctrl.NewControllerManagedBy(mgr).Named("elasticgpuclaims").For(&egpu.ElasticGPUClaim{}).
 		Watches(&egpu.ElasticGPU{}, handler.EnqueueRequestsFromMapFunc(c.claimsOfDevice)).
@@ -120,8 +120,8 @@ func deviceOfClaim(_ context.Context, object client.Object) []reconcile.Request 
 // claimController gives claims their ElasticGPUs.
 type claimController struct {
 	client.Client
-	direct client.Reader
-	books  Books
+	direct    client.Reader
+	allocator Allocator
 }
 
 // waiting is what a claim waits for, for its status.
@@ -131,7 +131,7 @@ func (w waiting) Error() string { return string(w) }
 
 // Reconcile brings one claim forward.
 func (c *claimController) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-	if !c.books.Leads() {
+	if !c.allocator.Leads() {
 		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 	}
 	claim := &egpu.ElasticGPUClaim{}
@@ -139,7 +139,7 @@ func (c *claimController) Reconcile(ctx context.Context, r reconcile.Request) (r
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if claim.DeletionTimestamp != nil {
-		return reconcile.Result{}, ignoreOld(c.letGo(ctx, claim))
+		return reconcile.Result{}, ignoreOld(c.finalize(ctx, claim))
 	}
 	if err := c.complete(ctx, claim); err != nil {
 		return reconcile.Result{}, ignoreOld(err)
@@ -149,7 +149,7 @@ func (c *claimController) Reconcile(ctx context.Context, r reconcile.Request) (r
 	switch {
 	case err == nil:
 		if claim.Status.Phase == egpu.ClaimBound {
-			err = c.wakePods(ctx, claim)
+			err = c.requeuePods(ctx, claim)
 		}
 	case errors.As(err, &wait):
 		phase := egpu.ClaimPending
@@ -183,8 +183,8 @@ func (c *claimController) complete(ctx context.Context, claim *egpu.ElasticGPUCl
 	return c.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// letGo of a claim that is to be deleted, unless pods use it.
-func (c *claimController) letGo(ctx context.Context, claim *egpu.ElasticGPUClaim) error {
+// finalize a claim that is to be deleted, unless pods use it.
+func (c *claimController) finalize(ctx context.Context, claim *egpu.ElasticGPUClaim) error {
 	if !controllerutil.ContainsFinalizer(claim, egpu.ClaimProtection) {
 		return nil
 	}
@@ -257,12 +257,12 @@ func (c *claimController) serve(ctx context.Context, claim *egpu.ElasticGPUClaim
 		return 0, waiting(err.Error())
 	}
 	name := DeviceName(claim)
-	a, err := c.books.Reserve(ctx, name, cards, Policy(class))
+	a, err := c.allocator.Reserve(ctx, name, cards, Policy(class))
 	if err != nil {
 		return tryAgain, waiting(err.Error())
 	}
-	if _, err := Provision(ctx, c, claim, class, a, c.books.GPUName); err != nil {
-		c.books.Unreserve(ctx, name)
+	if _, err := Provision(ctx, c, claim, class, a, c.allocator.GPUName); err != nil {
+		c.allocator.Unreserve(ctx, name)
 		return 0, err
 	}
 	return 0, nil
@@ -285,7 +285,7 @@ func (c *claimController) serveNamed(ctx context.Context, claim *egpu.ElasticGPU
 	return bind(ctx, c, claim, device)
 }
 
-// refersTo: a reference without a UID was written by a person, and means whoever has the name.
+// refersTo: a reference without a UID was written by a person, and means any claim of that name.
 func refersTo(ref *corev1.ObjectReference, claim *egpu.ElasticGPUClaim) bool {
 	return ref.Namespace == claim.Namespace && ref.Name == claim.Name && (ref.UID == "" || ref.UID == claim.UID)
 }
@@ -354,11 +354,11 @@ func smaller(a, b placement.CardRequest) bool {
 	return false
 }
 
-// ClaimsLabel changes on pods whose claims were served: kube-scheduler hears nothing of claims, and
-// looks again at a pod whose labels change.
+// ClaimsLabel changes on pods whose claims were served: kube-scheduler does not watch claims, and
+// requeues a pod whose labels change.
 const ClaimsLabel = "elasticgpu.io/claims"
 
-func (c *claimController) wakePods(ctx context.Context, claim *egpu.ElasticGPUClaim) error {
+func (c *claimController) requeuePods(ctx context.Context, claim *egpu.ElasticGPUClaim) error {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(claim.Namespace), client.MatchingFields{usesClaim: claim.Name}); err != nil {
 		return err

@@ -11,5 +11,7 @@
 // creates an ElasticGPU with a claimRef; nothing else is needed.
 //
 // A claim stays as long as scheduled pods use it. When it has gone, its ElasticGPU is deleted or
-// kept as its reclaim policy says.
+// retained as its reclaim policy says.
+//
+// Words: docs/design/glossary.md.
 package claims

@@ -6,4 +6,6 @@
 //
 // Requests carry node names (nodeCacheCapable), or whole nodes. A replica that does not lead passes
 // requests on to the one that does.
+//
+// Words: docs/design/glossary.md.
 package extender

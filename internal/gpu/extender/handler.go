@@ -109,7 +109,7 @@ func reply(w http.ResponseWriter, answer any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(buffer.Len()))
-	_, _ = w.Write(buffer.Bytes()) // whoever asked may have gone
+	_, _ = w.Write(buffer.Bytes()) // the client may have gone
 }
 
 func (h *Handler) filter(ctx context.Context, args *filterArgs) *filterResult {
@@ -203,7 +203,7 @@ func (h *Handler) preempt(ctx context.Context, args *preemptArgs) *preemptResult
 	}
 	fits, err := h.scheduler.Preempt(ctx, args.Pod, uids)
 	if err != nil {
-		// Without an answer nobody is evicted.
+		// Without an answer no pod is preempted.
 		h.log.Error(err, "looking at victims failed", "pod", args.Pod.Namespace+"/"+args.Pod.Name)
 		return result
 	}

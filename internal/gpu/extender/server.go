@@ -38,7 +38,7 @@ func (s *Server) Start(ctx context.Context) error {
 	go func() {
 		defer close(stopped)
 		<-ctx.Done()
-		// A bind under way is seen through.
+		// A bind under way is completed.
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 		defer cancel()
 		_ = server.Shutdown(grace)

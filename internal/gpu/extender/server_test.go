@@ -16,7 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/certs"
 )
 
-// Over TLS the server answers, and a request under way is answered after it was told to stop.
+// Over TLS the server answers, and a request under way is answered after it was asked to stop.
 func TestServerOverTLSEndsWithItsLastAnswer(t *testing.T) {
 	bundle, err := certs.Make([]string{"127.0.0.1"}, time.Now())
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Cards of GPU objects, by index. Of two that claim one index the first by
-// name counts.
+// Cards of GPU objects, by index. Of two with one index the first by name counts.
 func Cards(gpus map[string]*egpu.GPU) []placement.Card {
 	list := make([]*egpu.GPU, 0, len(gpus))
 	for _, g := range gpus {

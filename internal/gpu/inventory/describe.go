@@ -9,9 +9,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Node with its cards: those of its GPU objects, and, as far as no agent keeps
-// any, those its labels and capacity speak of. A node that is not ready takes
-// no new pods.
+// Node with its cards: those of its GPU objects, and, as far as no agent publishes
+// any, those its labels and capacity describe. A node that is not ready takes no
+// new pods.
 func Node(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	n := placement.Node{
 		Name: node.Name, Labels: node.Labels,

@@ -1,5 +1,7 @@
-// Package podwebhook completes pods that ask for cards, and turns away those that ask for what makes
-// no sense, with what to write instead.
+// Package podwebhook completes pods that request cards, and denies invalid requests with what to write
+// instead.
+//
+// Words: docs/design/glossary.md.
 package podwebhook
 
 import (
@@ -29,7 +31,7 @@ type Completer struct {
 	Modes request.Modes
 	// SchedulerName is given to pods that ask for cards and name no scheduler; empty leaves them alone.
 	SchedulerName string
-	// Policies are the classes that pods may name beside the policies themselves.
+	// Policies are those of the configuration, which pods may name beside the built-in ones.
 	Policies map[string]string
 	// LargestCard is the most memory of any card, 0 if not known.
 	LargestCard func(context.Context) (int64, error)
@@ -57,7 +59,7 @@ func (c *Completer) Handle(ctx context.Context, r admission.Request) admission.R
 	return admission.PatchResponseFromRaw(r.Object.Raw, changed)
 }
 
-// Complete changes the pod in place. The error is for whoever wrote the pod.
+// Complete changes the pod in place. The error is for the pod's author.
 func (c *Completer) Complete(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.Containers) == 0 {
 		return nil // the API server says what is missing
@@ -114,7 +116,7 @@ func (c *Completer) fits(ctx context.Context, memory int64) error {
 	}
 	largest, err := c.LargestCard(ctx)
 	if err != nil || largest == 0 || memory <= largest {
-		return nil // what is not known is no reason to turn anyone away
+		return nil // what is not known is no reason to deny a pod
 	}
 	return fmt.Errorf("%d MiB of one card's memory: the largest card here has %d; write %d or less, or spread the work over several cards",
 		memory, largest, largest)
@@ -124,7 +126,7 @@ func (c *Completer) knownPolicy(name string) error {
 	if name == "" {
 		return nil
 	}
-	if _, class := c.Policies[name]; class {
+	if _, named := c.Policies[name]; named {
 		return nil
 	}
 	if _, err := policy.Parse(name); err != nil {
@@ -133,7 +135,7 @@ func (c *Completer) knownPolicy(name string) error {
 	return nil
 }
 
-// mark the containers that hold cards, by a share or by a claim, with the resource that has the
+// mark the containers that get cards, by a share or by a claim, with the resource that has the
 // kubelet ask the agent about them; for a claim it is also what has kube-scheduler ask the extender.
 func mark(pod *corev1.Pod, asking []placement.Container, uses []request.Use) error {
 	marked := map[string]bool{}
@@ -142,7 +144,7 @@ func mark(pod *corev1.Pod, asking []placement.Container, uses []request.Use) err
 	}
 	for _, use := range uses {
 		if marked[use.Container] {
-			return fmt.Errorf("container %s asks for cards and uses the claim %s: keep one of the two", use.Container, use.Claim)
+			return fmt.Errorf("container %s asks for cards and uses the claim %s: use one of the two", use.Container, use.Claim)
 		}
 	}
 	for _, use := range uses {
@@ -156,7 +158,7 @@ func mark(pod *corev1.Pod, asking []placement.Container, uses []request.Use) err
 		case c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways:
 			give(c)
 		case !whole: // another plugin may serve whole cards, and knows how
-			return fmt.Errorf("init container %s asks for a share: the kubelet does not tell which device such a container has; "+
+			return fmt.Errorf("init container %s asks for a share: the kubelet does not say which device such a container has; "+
 				"make it a sidecar (restartPolicy: Always), or ask in an ordinary container", c.Name)
 		}
 	}

@@ -76,7 +76,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The kubelet tells which device a sidecar has, and keeps it to itself for other init containers.
+// The kubelet says which device a sidecar has, but not for other init containers.
 func TestInitContainers(t *testing.T) {
 	p := pod(nil)
 	always := corev1.ContainerRestartPolicyAlways
@@ -111,7 +111,7 @@ func TestRefuse(t *testing.T) {
 		"a policy of ours":             {pod: pod(map[string]string{egpu.PolicyAnnotation: "node=spread,card=binpack"}, egpu.ResourceCore), completer: completer(99, nil)},
 		"a policy by name":             {pod: pod(map[string]string{egpu.PolicyAnnotation: "quiet"}, egpu.ResourceCore), completer: completer(99, nil)},
 		"no policy at all":             {pod: pod(map[string]string{egpu.PolicyAnnotation: "loud"}, egpu.ResourceCore), completer: completer(99, nil), want: `no rule "loud"`},
-		"claim and cards at once":      {pod: pod(map[string]string{egpu.ClaimPrefix + "main": "c"}, egpu.ResourceCore), completer: completer(99, nil), want: "keep one of the two"},
+		"claim and cards at once":      {pod: pod(map[string]string{egpu.ClaimPrefix + "main": "c"}, egpu.ResourceCore), completer: completer(99, nil), want: "use one of the two"},
 		"neither together nor apart":   {pod: pod(map[string]string{egpu.ArrangeAnnotation: "sideways"}, egpu.ResourceCore), completer: completer(99, nil), want: "write together or apart"},
 		"no containers: not our worry": {pod: &corev1.Pod{}, completer: completer(99, nil)},
 	} {

@@ -24,8 +24,8 @@ const (
 	PodGroupCount = "kueue.x-k8s.io/pod-group-total-count"
 )
 
-// Pod as the engine wants it, without gang and claims. The books of a pod that has a place need
-// neither selectors nor tolerations; without them more pods share a shape.
+// Pod as the engine wants it, without gang and claims. A pod that is bound needs neither selectors nor
+// tolerations; without them more pods share a request shape.
 func Pod(pod *corev1.Pod, modes Modes) (placement.Pod, error) {
 	p := placement.Pod{
 		Key:    pod.Namespace + "/" + pod.Name,
@@ -39,7 +39,7 @@ func Pod(pod *corev1.Pod, modes Modes) (placement.Pod, error) {
 		return p, err
 	}
 	if egpu.IsSwappedOut(pod) {
-		p.Containers = nil // its cards are others' until it is told to come back
+		p.Containers = nil // its cards are free until it is called back
 	}
 	switch arrange := pod.Annotations[egpu.ArrangeAnnotation]; arrange {
 	case "":
@@ -128,7 +128,7 @@ func tolerations(list []corev1.Toleration) []placement.Toleration {
 }
 
 // Grants reads which cards the pod's containers were given. Only containers that ask for cards
-// themselves count: the cards of claims are on the books of their ElasticGPUs.
+// themselves count: the cards of claims are those of their ElasticGPUs.
 func Grants(pod *corev1.Pod, containers []placement.Container) ([]placement.Grant, bool) {
 	var grants []placement.Grant
 	for _, c := range containers {

@@ -2,6 +2,8 @@
 //
 // Cards are asked for in one of three ways, which old installations call modes: shares of
 // elasticgpu.io, qGPU devices, and whole cards. A container uses one of them.
+//
+// Words: docs/design/glossary.md.
 package request
 
 import (
@@ -189,15 +191,15 @@ func (s *sums) request() (placement.CardRequest, error) {
 	}
 	switch {
 	case len(s.modes) > 1:
-		return bad("asks for cards in more than one way: keep either elasticgpu.io, or qgpu, or nvidia.com/gpu")
+		return bad("asks for cards in more than one way: use either elasticgpu.io, or qgpu, or nvidia.com/gpu")
 	case s.cards < 0 || s.tflops < 0:
 		return bad("cards and tflops must not be negative")
 	case s.cards > 0 && (s.core > 0 || s.tflops > 0):
-		return bad(fmt.Sprintf("asks for %d cards and for a share: keep one; %d whole cards are also gpu-core %d", s.cards, s.cards, 100*s.cards))
+		return bad(fmt.Sprintf("asks for %d cards and for a share: use one; %d whole cards are also gpu-core %d", s.cards, s.cards, 100*s.cards))
 	case s.cards > 0:
 		return placement.Percent(100*s.cards, s.memory)
 	case s.tflops > 0 && s.core > 0:
-		return bad("core and tflops exclude each other: keep one")
+		return bad("core and tflops exclude each other: use one")
 	case s.tflops > 0:
 		return placement.CardRequest{Count: 1, TFLOPS: float64(s.tflops), Memory: s.memory}, nil
 	case s.greedy > 0 && s.memory == 0:

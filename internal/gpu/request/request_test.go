@@ -59,7 +59,7 @@ func TestList(t *testing.T) {
 		"a share":             {list: list(p+"gpu-core", 10, p+"gpu-memory", 4), want: placement.CardRequest{Count: 1, Core: 100, Memory: 4}},
 		"cards":               {list: list("nvidia.com/gpu", 2), want: placement.CardRequest{Count: 2, Core: 1000, Exclusive: true}},
 		"tflops":              {list: list("elasticgpu.io/tflops", 40, "elasticgpu.io/gpu-memory", 100), want: placement.CardRequest{Count: 1, TFLOPS: 40, Memory: 100}},
-		"tflops and core":     {list: list("elasticgpu.io/tflops", 40, "elasticgpu.io/gpu-core", 10), err: "keep one"},
+		"tflops and core":     {list: list("elasticgpu.io/tflops", 40, "elasticgpu.io/gpu-core", 10), err: "use one"},
 		"cards and core":      {list: list("elasticgpu.io/gpu", 2, "elasticgpu.io/gpu-core", 10), err: "gpu-core 200"},
 		"something else":      {list: list("cpu", 4), err: "write gpu-core"},
 		"qGPU names with GiB": {list: list("tke.cloud.tencent.com/qgpu-memory", 2), want: placement.CardRequest{Count: 1, Memory: 2048}},

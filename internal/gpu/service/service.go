@@ -1,6 +1,8 @@
-// Package service puts the GPU scheduler together, all but its front end: the books, the claims'
-// controller, the pods' webhook, certificates and leader election. A front end (the extender, or
+// Package service puts the GPU scheduler together, all but its front end: the shell with its cache, the
+// claims' controller, the pods' webhook, certificates and leader election. A front end (the extender, or
 // the plugin in a scheduler of our own) asks the Shell.
+//
+// Words: docs/design/glossary.md.
 package service
 
 import (
@@ -43,7 +45,7 @@ type Service struct {
 
 // New puts a Service together. The identity is this replica's in the leader's lease.
 func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, identity string) (*Service, error) {
-	gpu.EvenAnswers()
+	gpu.TuneGC()
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -83,14 +85,14 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
 		return nil, fmt.Errorf("setting up claims: %w", err)
 	}
-	for _, part := range []manager.Runnable{keeper, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.Tell)} {
+	for _, part := range []manager.Runnable{keeper, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.PublishAllocations)} {
 		if err := mgr.Add(part); err != nil {
 			return nil, err
 		}
 	}
 	err = errors.Join(
 		mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()),
-		mgr.AddReadyzCheck("books", func(*http.Request) error { return shell.Ready() }))
+		mgr.AddReadyzCheck("cache", func(*http.Request) error { return shell.Ready() }))
 	return &Service{Manager: mgr, Shell: shell, Direct: direct}, err
 }
 
@@ -112,7 +114,7 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 	}
 	return gpu.New(gpu.Options{
 		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
-		Engine: placement.Options{Policy: cfg.Policy, Classes: policies(cfg), Ratings: cfg.Ratings},
+		Engine: placement.Options{Policy: cfg.Policy, Policies: policies(cfg), Ratings: cfg.Ratings},
 		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
 	})
 }

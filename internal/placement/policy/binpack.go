@@ -1,6 +1,6 @@
 package policy
 
-// binpack fills what is already in use, and keeps the rest whole for larger pods.
+// binpack fills what is already in use, and leaves the rest whole for larger pods.
 type binpack struct{}
 
 func (binpack) Name() string { return "binpack" }

@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// Demand is what pods of this cluster ask for: each class with its share of all pods.
+// Demand is what pods of this cluster request: each equivalence class with its share of all pods.
 type Demand struct {
 	Classes []Class
 	Popular []Class // the same without the rarest, as published rules look at it
 	future  future
 }
 
-// Class of pods that ask the same of cards.
+// Class is an equivalence class: pods that request the same of cards.
 type Class struct {
 	Cards        int // 0: no card
 	Core, Memory int64
 	Exclusive    bool
 	Models       []int32 // any of these; empty: any
 	Share        float64 // of all pods
-	Weight       float64 // of all that is asked of cards
+	Weight       float64 // of all that is requested of cards
 	// CPU needs of the class in increasing order, and the share of all pods that need at most that much.
 	CPU   []int64
 	UpTo  []float64
 	price int // index into prices
 }
 
-// Ask is one kind of pod with how often it was asked for.
+// Ask is one kind of pod with how often it came.
 type Ask struct {
 	Cards        int
 	Core, Memory int64
@@ -55,13 +55,13 @@ func NewDemand(asks []Ask) *Demand {
 	}
 	d := &Demand{Classes: classes(merged), future: foresee(merged)}
 	slices.SortStableFunc(merged, func(a, b Ask) int { return cmp.Compare(b.Weight, a.Weight) })
-	kept := 0.0
+	covered := 0.0
 	for i := range merged {
-		if kept >= popular*total {
+		if covered >= popular*total {
 			merged = merged[:i]
 			break
 		}
-		kept += merged[i].Weight
+		covered += merged[i].Weight
 	}
 	slices.SortStableFunc(merged, func(a, b Ask) int { return compareAsks(&a, &b) })
 	d.Popular = classes(merged)

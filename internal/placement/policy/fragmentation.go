@@ -2,10 +2,10 @@ package policy
 
 import "math"
 
-// fragmentation keeps what is left over useful. It looks ahead: the node is filled up with pods as
+// fragmentation leaves free capacity that is useful to later pods. It looks ahead: the node is filled up with pods as
 // they usually come, in a few dozen random draws, and what stays empty at the end is what the node
-// will waste. The pod goes where it makes that grow least. Two small costs settle the rest: room
-// for pods of several cards is worth keeping, and of like nodes the fuller one is taken.
+// will waste. The pod goes where it makes that grow least. Two small costs settle the rest:
+// capacity for pods of several cards has a price, and of like nodes the fuller one is taken.
 //
 // The cards of a node are taken by best fit, as they are in the look-ahead.
 type fragmentation struct{}
@@ -17,21 +17,21 @@ const costOfFreeCard = 0.01 // in cards wasted, per card left free on the node
 
 func (fragmentation) Node(c *Case) float64 {
 	waste := c.Demand.Waste(c.After) - c.Demand.Waste(c.Before)
-	cost := waste + largeRoomLost(c) + costOfFreeCard*float64(left(c.After))/Whole
+	cost := waste + largeCapacityLost(c) + costOfFreeCard*float64(left(c.After))/Whole
 	return sigmoid(-cost)
 }
 
 func (fragmentation) Card(c *Case, take Take) float64 { return tightest(c, take) }
 
-// largeRoomLost is what it costs that room for pods larger than this one goes away.
-func largeRoomLost(c *Case) float64 {
+// largeCapacityLost is what it costs that capacity for pods larger than this one goes away.
+func largeCapacityLost(c *Case) float64 {
 	lost := 0.0
 	for i := range c.Demand.Classes {
 		class := &c.Demand.Classes[i]
 		if class.Cards < 2 || class.Cards <= c.Request.Cards {
 			continue
 		}
-		lost += prices[class.price] * class.Weight * (class.room(c.Before) - class.room(c.After))
+		lost += prices[class.price] * class.Weight * (class.capacity(c.Before) - class.capacity(c.After))
 	}
 	return lost
 }

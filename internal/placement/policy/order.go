@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// order takes cards in an order that somebody else has decided: "order:3.0.1" is card 3 first. Cards it
+// order takes cards in an order that a policy webhook has decided: "order:3.0.1" is card 3 first. Cards it
 // does not name come last, and nodes are all alike.
 type order struct {
 	name string

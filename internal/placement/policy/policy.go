@@ -1,9 +1,11 @@
 // Package policy holds the rules that choose among nodes and among the cards of a node.
 //
-// A rule looks at plain numbers: a node before and after the pod would sit on it, the cards it
-// would take, and what pods in this cluster usually ask for. It answers with a score from 0 to 1,
-// higher is better, so that rules can be mixed by weight. Rules keep no state; the placement engine
-// calls them again only for nodes that changed. One file per rule, one line in the registry.
+// A rule looks at plain numbers: a node before and after the pod would be on it, the cards it would
+// take, and what pods in this cluster usually request. It answers with a score from 0 to 1, higher is
+// better, so that rules can be mixed by weight. Rules have no state; the placement engine calls them
+// again only for nodes that changed. One file per rule, one line in the registry.
+//
+// Words: docs/design/glossary.md.
 package policy
 
 // The resources every node has; further ones get the next numbers from the engine.
@@ -20,15 +22,15 @@ const Whole = 1000
 type Card struct {
 	Core, FreeCore     int64 // thousandths
 	Memory, FreeMemory int64 // MiB; 0 where the card does not report it
-	Holders            int32 // shares on it
+	Shares             int32 // how many containers have a part of it
 	Model              int32
 	NUMA               int32
 	Usable             bool // healthy, and in the node's present description
 	Busy, MemoryBusy   float32
 }
 
-// Idle says whether nobody holds any of the card.
-func (c *Card) Idle() bool { return c.Holders == 0 }
+// Idle says whether no container has a part of the card.
+func (c *Card) Idle() bool { return c.Shares == 0 }
 
 // Left is how much of the card can still be given out, in thousandths: the scarcer of core and memory decides.
 func (c *Card) Left() int64 {
@@ -68,7 +70,7 @@ type Amount struct {
 // Request is the part of a pod that rules care about.
 type Request struct {
 	Need []Amount
-	// Cards is the number of cards wanted, Core the thousandths asked of all of them together.
+	// Cards is the number of cards, Core the thousandths requested of all of them together.
 	Cards int
 	Core  int64
 	// Kind is the index into Node.Kinds, -1 for a pod without cards.
@@ -111,7 +113,7 @@ type Chooser interface {
 	Choose(c *Case, candidates uint64, n int) uint64
 }
 
-// Shuffler is a Rule whose equals are told apart by lot instead of by name.
+// Shuffler is a Rule among whose equals a lot decides instead of the name.
 type Shuffler interface {
 	Shuffle()
 }

@@ -52,7 +52,7 @@ func drawCase(t *rapid.T) *Case {
 		c.FreeMemory = c.Memory * int64(rapid.IntRange(0, 4).Draw(t, "freeMemory")) / 4
 		c.Busy = float32(rapid.IntRange(0, 12).Draw(t, "busy")) / 10
 		if c.FreeCore < Whole {
-			c.Holders = 1
+			c.Shares = 1
 		}
 		n.Cards = append(n.Cards, c)
 	}
@@ -72,7 +72,7 @@ func drawCase(t *rapid.T) *Case {
 		if n.Cards[i].Usable && n.Cards[i].FreeCore >= 100 && rapid.Bool().Draw(t, "taken") {
 			c.Takes = append(c.Takes, Take{Card: int32(i), Core: 100})
 			after.Cards[i].FreeCore -= 100
-			after.Cards[i].Holders++
+			after.Cards[i].Shares++
 			c.Request.Cards++
 			c.Request.Core += 100
 			c.Request.Kind = 0
@@ -123,7 +123,7 @@ func TestDemandDoesNotDependOnOrder(t *testing.T) {
 	if len(a.Classes) != 3 || len(b.Classes) != 3 {
 		t.Fatalf("%d and %d classes, want 3", len(a.Classes), len(b.Classes))
 	}
-	node := &Node{Free: []int64{16000}, Cards: []Card{{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 700, Holders: 1, Usable: true}}}
+	node := &Node{Free: []int64{16000}, Cards: []Card{{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 700, Shares: 1, Usable: true}}}
 	if x, y := a.Waste(node), b.Waste(node); x != y {
 		t.Errorf("waste %v and %v", x, y)
 	}
@@ -137,7 +137,7 @@ func TestDemandDoesNotDependOnOrder(t *testing.T) {
 func TestWasteIsWhatNobodyCanUse(t *testing.T) {
 	d := NewDemand([]Ask{{Cards: 1, Core: 600, CPU: 1000, Weight: 1}})
 	node := &Node{Free: []int64{64000}, Cards: []Card{
-		{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 500, Holders: 1, Usable: true}, {Core: Whole, FreeCore: Whole, Usable: false}}}
+		{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 500, Shares: 1, Usable: true}, {Core: Whole, FreeCore: Whole, Usable: false}}}
 	if got := d.Waste(node); got != 0.9 {
 		t.Errorf("waste %v, want 0.4 + 0.5", got)
 	}
@@ -186,7 +186,7 @@ func TestTopologyGrowsASetAmongManyCards(t *testing.T) {
 // The published example: what a pod cannot use of a node.
 func TestUnusable(t *testing.T) {
 	d := NewDemand([]Ask{{Cards: 1, Core: 500, CPU: 1000, Weight: 1}, {Cards: 2, Core: Whole, Exclusive: true, CPU: 9000, Weight: 1}})
-	node := &Node{Free: []int64{8000}, Cards: []Card{{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 300, Holders: 1, Usable: true}}}
+	node := &Node{Free: []int64{8000}, Cards: []Card{{Core: Whole, FreeCore: Whole, Usable: true}, {Core: Whole, FreeCore: 300, Shares: 1, Usable: true}}}
 	// The share cannot use the card with 300 left; the pair of cards can use nothing.
 	if got := unusable(node, d); got != 0.5*300+0.5*1300 {
 		t.Errorf("unusable %v", got)

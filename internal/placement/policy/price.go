@@ -1,21 +1,21 @@
 package policy
 
-// Room for pods of several cards has a price: what losing one card of it costs, in cards wasted,
-// for a class that is all of demand. Where there is plenty it is nearly free, and pods go where they
-// leave least waste; where it gets scarce it is kept.
+// Capacity for pods of several cards has a price: what losing one card of it costs, in cards wasted,
+// for an equivalence class that is all of demand. Where there is plenty it is nearly free, and pods go
+// where they leave least waste; where it gets scarce, small pods leave it alone.
 var prices = [...]float64{0.1, 0.4, 1.5, 4}
 
-// plenty is how many times the room that will be asked for there must be, for each price but the highest.
+// plenty is how many times the capacity that will be requested there must be, for each price but the highest.
 var plenty = [...]float64{12, 6, 3}
 
-// usual is the price level where nobody looks at how scarce room is.
+// usual is the price level before the first Reprice.
 const usual = 1
 
-// slack keeps a price from going to and fro: it moves when scarcity is this far past the mark.
+// slack prevents a price from going to and fro: it moves when scarcity is this far past the mark.
 const slack = 0.2
 
-// Reprice sets the price of room for each class from how much of it there is on the nodes, and how
-// much of what is still free will be asked for by that class. It reports whether any price moved.
+// Reprice sets the price of capacity for each class from how much of it there is on the nodes, and how
+// much of what is still free that class will request. It reports whether any price moved.
 func (d *Demand) Reprice(nodes []*Node) bool {
 	free := 0.0
 	for _, n := range nodes {
@@ -29,7 +29,7 @@ func (d *Demand) Reprice(nodes []*Node) bool {
 		}
 		have, want := 0.0, free*c.Weight
 		for _, n := range nodes {
-			have += c.room(n)
+			have += c.capacity(n)
 		}
 		if level := c.level(have, want); level != c.price {
 			c.price, moved = level, true
@@ -38,7 +38,7 @@ func (d *Demand) Reprice(nodes []*Node) bool {
 	return moved
 }
 
-// level of the price for this much room and want of it.
+// level of the price for this much capacity and demand.
 func (c *Class) level(have, want float64) int {
 	level := len(plenty)
 	for i, times := range plenty {
@@ -56,8 +56,8 @@ func (c *Class) level(have, want float64) int {
 	return level
 }
 
-// room is the number of cards that pods of the class could have on the node.
-func (c *Class) room(n *Node) float64 {
+// capacity is the number of cards that pods of the class could have on the node.
+func (c *Class) capacity(n *Node) float64 {
 	fits := 0
 	for i := range n.Cards {
 		if c.Takes(&n.Cards[i]) {

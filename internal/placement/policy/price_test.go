@@ -10,18 +10,18 @@ func TestScarceRoomIsDear(t *testing.T) {
 	}
 	half := func() *Node {
 		n := idle()
-		n.Cards[0].FreeCore, n.Cards[0].Holders = 0, 1
+		n.Cards[0].FreeCore, n.Cards[0].Shares = 0, 1
 		return n
 	}
 	nodes := []*Node{idle(), idle(), idle(), idle()}
-	// 8 cards of room, 2 of which will be wanted: four times as much.
+	// 8 cards of capacity, 2 of which will be wanted: four times as much.
 	if !d.Reprice(nodes) || prices[pair.price] != 1.5 {
 		t.Fatalf("price %v, want 1.5", prices[pair.price])
 	}
 	if d.Reprice(nodes) {
 		t.Fatal("moved without a reason")
 	}
-	// 2 cards of room of 5 that are free: 1.6 times as much.
+	// 2 cards of capacity of 5 that are free: 1.6 times as much.
 	scarce := []*Node{idle(), half(), half(), half()}
 	if !d.Reprice(scarce) || prices[pair.price] != 4 {
 		t.Fatalf("price %v, want 4", prices[pair.price])

@@ -14,7 +14,7 @@ const (
 // percent drops what is below one percent.
 func percent(x float64) float64 { return math.Trunc(x*100) / 100 }
 
-// bestFit leaves the least CPU and card room behind.
+// bestFit leaves the least free CPU and card capacity behind.
 type bestFit struct{}
 
 func (bestFit) Name() string { return "bestfit" }
@@ -23,7 +23,7 @@ func (bestFit) Node(c *Case) float64 {
 }
 func (bestFit) Card(c *Case, take Take) float64 { return tightest(c, take) }
 
-// dotProduct prefers nodes whose free room points away from the request.
+// dotProduct prefers nodes whose free capacity points away from the request.
 type dotProduct struct{}
 
 func (dotProduct) Name() string { return "dotprod" }
@@ -34,7 +34,7 @@ func (dotProduct) Node(c *Case) float64 {
 }
 func (dotProduct) Card(c *Case, take Take) float64 { return tightest(c, take) }
 
-// clustering keeps pods of one kind (shares, one card, two cards, …) on the same nodes.
+// clustering puts pods of one kind (shares, one card, two cards, …) on the same nodes.
 type clustering struct{}
 
 func (clustering) Name() string { return "clustering" }
@@ -107,7 +107,7 @@ func (fgd) Card(c *Case, take Take) float64 {
 	saved := *card
 	card.FreeCore -= take.Core
 	card.FreeMemory -= take.Memory
-	card.Holders++
+	card.Shares++
 	after := unusable(c.After, c.Demand)
 	*card = saved
 	return percent(sigmoid((before - after) / Whole))

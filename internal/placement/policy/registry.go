@@ -11,7 +11,7 @@ import (
 func rules() []Rule {
 	return []Rule{
 		binpack{}, spread{}, random{}, fragmentation{}, topology{}, load{},
-		// Published rules, kept for comparison.
+		// Published rules, for comparison.
 		bestFit{}, dotProduct{}, clustering{}, packing{}, fgd{},
 	}
 }
@@ -147,7 +147,7 @@ func (m Mix) Chooser() Chooser {
 	return chooser
 }
 
-// Shuffles says whether equals are told apart by lot.
+// Shuffles says whether a lot decides among equals.
 func (m Mix) Shuffles() bool {
 	for i := range m {
 		if _, ok := m[i].Rule.(Shuffler); ok {

@@ -1,6 +1,6 @@
 package policy
 
-// spread keeps pods apart: the emptiest node, the emptiest card.
+// spread takes the emptiest node and the emptiest card.
 type spread struct{}
 
 func (spread) Name() string { return "spread" }

@@ -89,7 +89,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 		PodSet: short(answer),
 		Reason: answer.Refusal.Error(),
 		// What only another node or card could change is not worth an eviction.
-		NeverFits: answer.Refusal.Wake&placement.OnPodGone == 0,
+		NeverFits: answer.Refusal.RetryOn&placement.OnPodGone == 0,
 	}
 }
 

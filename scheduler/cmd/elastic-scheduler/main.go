@@ -63,7 +63,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if cfg.SchedulerName == "" {
 		cfg.SchedulerName = profiles.Profiles[0].SchedulerName
 	}
-	// One lease for both programs: whoever decides about cards decides alone.
+	// One lease for both programs: only one of them may decide about cards.
 	env.Name = "elastic-gpu-scheduler"
 	host, err := os.Hostname()
 	if err != nil {
@@ -165,7 +165,7 @@ func newKubeScheduler(ctx context.Context, env program.Env, cfg *config.KubeSche
 	}}, nil
 }
 
-// Start schedules until ctx ends, once the books are complete and ours.
+// Start schedules until ctx ends, once this replica leads and its cache is complete.
 func (k *kubeScheduler) Start(ctx context.Context) error {
 	k.start(ctx)
 	select {

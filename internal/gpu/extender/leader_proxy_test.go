@@ -18,8 +18,8 @@ import (
 )
 
 // replica is a follower or leader that answers with its name.
-func replica(t *testing.T, name string, reader client.Reader, leads *atomic.Bool) (*Follower, *httptest.Server) {
-	f := &Follower{
+func replica(t *testing.T, name string, reader client.Reader, leads *atomic.Bool) (*LeaderProxy, *httptest.Server) {
+	f := &LeaderProxy{
 		Leads: leads.Load, Reader: reader, Lease: client.ObjectKey{Namespace: "ns", Name: "lease"},
 		Local: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -46,7 +46,7 @@ func ask(t *testing.T, url, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func TestFollowerPassesRequestsOnToTheLeader(t *testing.T) {
+func TestLeaderProxyPassesRequestsOnToTheLeader(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lease"}}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(lease).Build()
 	var aLeads, bLeads atomic.Bool
@@ -60,7 +60,7 @@ func TestFollowerPassesRequestsOnToTheLeader(t *testing.T) {
 	if err := c.Update(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	// It holds the lease and its books are not ready: it must not ask itself, nor b ask it in a circle.
+	// It holds the lease and its cache is not ready: it must not ask itself, nor b ask it in a circle.
 	for _, server := range []*httptest.Server{serverA, serverB} {
 		if code, body := ask(t, server.URL, "/scheduler/filter"); code != http.StatusServiceUnavailable {
 			t.Errorf("with a leader that is not ready: %d %s", code, body)

@@ -2,7 +2,7 @@ package placement
 
 import "math"
 
-// index keeps what a shape knows of every node: its score, or why it does not fit. A tournament
+// index is what a request shape knows of every node: its score, or why it does not fit. A tournament
 // tree over the scores has the best node at its root; ties go to the smaller name, so that the
 // answer does not depend on the order in which nodes were met.
 type index struct {
@@ -11,7 +11,7 @@ type index struct {
 	demand  uint64 // version of the demand the scores were made with
 	scores  []float64
 	reasons []Reason
-	gens    []uint32 // description of the node that matched was made for
+	gens    []uint32 // node.gen that matched was computed for
 	matched []Reason
 	caps    []int32 // how many pods fit at once; 0 where not counted yet
 	tree    []int32 // slots; the root is tree[1], leaves start at len/2
@@ -34,7 +34,7 @@ func (e *Engine) refreshed(s *shape) *index {
 		clear(x.caps)
 	} else {
 		for _, slot := range e.changes[x.cursor-e.base:] {
-			x.caps[slot] = 0 // unlike scores, what fits does not hang on the demand
+			x.caps[slot] = 0 // unlike scores, what fits does not depend on the demand
 		}
 	}
 	if stale {
@@ -88,7 +88,7 @@ func (e *Engine) rescore(s *shape, slot int32) {
 	}
 }
 
-// grow makes room for new slots; a larger tree is rebuilt from its leaves.
+// grow adds new slots; a larger tree is rebuilt from its leaves.
 func (x *index) grow(e *Engine) {
 	for len(x.scores) < len(e.nodes) {
 		x.scores = append(x.scores, noScore)
@@ -159,7 +159,7 @@ func (e *Engine) best(s *shape, salt uint64) *node {
 	return e.nodes[top]
 }
 
-// drawn is one of the nodes with this score. The lot hangs on names, not on slots.
+// drawn is one of the nodes with this score. The lot depends on names, not on slots.
 func (e *Engine) drawn(x *index, score float64, salt uint64) int32 {
 	best, bestLot := int32(-1), uint64(0)
 	for slot, s := range x.scores {

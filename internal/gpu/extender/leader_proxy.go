@@ -20,8 +20,8 @@ import (
 // Identity of a replica in the leader's lease: where it serves, and a word that no other has.
 func Identity(address string) string { return address + "_" + string(uuid.NewUUID()) }
 
-// Follower passes requests on to the leader until this replica is that itself.
-type Follower struct {
+// LeaderProxy passes requests on to the leader until this replica leads itself.
+type LeaderProxy struct {
 	// Leads says whether Local may answer.
 	Leads func() bool
 	Local http.Handler
@@ -42,14 +42,14 @@ type Follower struct {
 
 type leaderKey struct{}
 
-// passedOn marks a request that has been passed on once: replicas in doubt must not play ball.
+// passedOn marks a request that has been passed on once: replicas in doubt must not pass it round.
 const passedOn = "X-Elastic-Passed-On"
 
 // leaderAge is how long a leader's address is believed.
 const leaderAge = time.Second
 
 // ServeHTTP answers here or has the leader answer.
-func (f *Follower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *LeaderProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Leads() || !strings.HasPrefix(r.URL.Path, "/scheduler/") {
 		f.Local.ServeHTTP(w, r)
 		return
@@ -66,7 +66,7 @@ func (f *Follower) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), leaderKey{}, leader)))
 }
 
-func (f *Follower) makeProxy() {
+func (f *LeaderProxy) makeProxy() {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	scheme := "http"
@@ -82,7 +82,7 @@ func (f *Follower) makeProxy() {
 	}
 }
 
-func (f *Follower) leaderAddress(ctx context.Context) (string, error) {
+func (f *LeaderProxy) leaderAddress(ctx context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.leader != "" && time.Since(f.read) < leaderAge {
@@ -92,15 +92,15 @@ func (f *Follower) leaderAddress(ctx context.Context) (string, error) {
 	if err := f.Reader.Get(ctx, f.Lease, lease); err != nil {
 		return "", err
 	}
-	holder := ""
+	identity := ""
 	if lease.Spec.HolderIdentity != nil {
-		holder = *lease.Spec.HolderIdentity
+		identity = *lease.Spec.HolderIdentity
 	}
-	address, _, ok := strings.Cut(holder, "_")
+	address, _, ok := strings.Cut(identity, "_")
 	switch {
 	case !ok || address == "":
-		return "", fmt.Errorf("lease %s has no holder", f.Lease.Name)
-	case holder == f.Self:
+		return "", fmt.Errorf("lease %s names no leader", f.Lease.Name)
+	case identity == f.Self:
 		return "", fmt.Errorf("this replica is about to lead")
 	}
 	f.leader, f.read = address, time.Now()

@@ -82,11 +82,11 @@ func TestHoldPutsAReservationBack(t *testing.T) {
 		}
 	}
 	if free != 1 || len(again.pods) != 3 {
-		t.Fatalf("%d cards free and %d pods on the books, want 1 and 3", free, len(again.pods))
+		t.Fatalf("%d cards free and %d pods known, want 1 and 3", free, len(again.pods))
 	}
 	// Held beyond capacity: the new job already owns what the old one still uses.
 	txn = again.Begin()
-	if err := txn.Hold(oneCardGang(t, "ns/heir", 3), &answer); err != nil {
+	if err := txn.Hold(oneCardGang(t, "ns/next", 3), &answer); err != nil {
 		t.Fatal(err)
 	}
 	txn.Commit(time.Time{})
@@ -113,16 +113,16 @@ func TestHoldPutsAReservationBack(t *testing.T) {
 	txn.Rollback()
 }
 
-// Pods of a gang claim what is held for them, and only there.
-func TestGangPodsClaimTheirSlots(t *testing.T) {
+// Pods of a gang take what is reserved for them, and only there.
+func TestGangPodsTakeTheirPlaceholders(t *testing.T) {
 	e := newEngine(t, Options{Policy: "spread"}, gpuNode("a", 2, "T4", 16000), gpuNode("b", 2, "T4", 16000))
 	place(t, e, oneCardGang(t, "ns/g", 2)) // one on each node
 	for i, node := range []string{"a", "b"} {
 		pod := sharePod(t, []string{"ns/g-0", "ns/g-1"}[i], 100)
 		pod.Gang, pod.PodSet = "ns/g", "s"
 		if i == 1 {
-			if v := filter(t, e, &pod, "a"); v != HeldElsewhere {
-				t.Fatalf("node a after its slot is claimed: %v", v)
+			if v := filter(t, e, &pod, "a"); v != ReservedElsewhere {
+				t.Fatalf("node a after its placeholder is taken: %v", v)
 			}
 		}
 		assign(t, e, &pod, node)

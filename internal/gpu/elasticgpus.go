@@ -13,13 +13,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// To the engine an ElasticGPU is a pod that holds cards and nothing else, as long as the object exists.
+// To the engine an ElasticGPU is a pod that has cards and nothing else, as long as the object exists.
 
 const deviceContainer = "elasticgpu"
 
 func deviceKey(name string) string { return "elasticgpu/" + name }
 
-// devicePod tolerates what keeps others off GPU nodes; whether a pod may go there is the pod's matter.
+// devicePod tolerates the taints of GPU nodes; whether a pod may go there is for the pod's own tolerations.
 func devicePod(key string, cards placement.CardRequest, policy string) placement.Pod {
 	return placement.Pod{
 		Key: key, Policy: policy, Pinned: true,
@@ -30,7 +30,8 @@ func devicePod(key string, cards placement.CardRequest, policy string) placement
 	}
 }
 
-// sawElasticGPU keeps what it holds on the books. One without cards of ours (a remote one, say) holds none.
+// sawElasticGPU enters what it has of cards into the engine. One without cards of ours (a remote one, say)
+// has none.
 func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 	key := deviceKey(e.Name)
 	delete(s.unplaced, e.Name)
@@ -119,7 +120,7 @@ func pinnedTo(affinity *egpu.GPUNodeAffinity) string {
 // deviceHold is how long cards wait for their ElasticGPU to be written.
 const deviceHold = 30 * time.Second
 
-// Reserve holds cards for an ElasticGPU that is about to be made, anywhere.
+// Reserve cards for an ElasticGPU that is about to be made, anywhere.
 func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string) (a placement.Assignment, err error) {
 	p := devicePod(deviceKey(name), cards, policy)
 	var refused error
@@ -135,7 +136,7 @@ func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRe
 	return a, err
 }
 
-// Unreserve gives up what Reserve held.
+// Unreserve ends what Reserve reserved.
 func (s *Shell) Unreserve(ctx context.Context, name string) {
 	_ = s.do(ctx, func() { s.engine.Release(deviceKey(name)) })
 }

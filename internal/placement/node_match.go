@@ -6,7 +6,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/nodematch"
 )
 
-// matches says whether the node's labels and taints let the pod in.
+// matches says whether the node's labels and taints allow the pod.
 func matches(p *Pod, n *Node) Reason {
 	if n.closed(p.Tolerations) {
 		return NodeUnschedulable
@@ -25,7 +25,7 @@ func matches(p *Pod, n *Node) Reason {
 	return Fits
 }
 
-// Takes says whether the node lets in pods with such tolerations, whatever else they ask for.
+// Takes says whether the node takes pods with these tolerations, whatever else they request.
 func (n *Node) Takes(tolerations []Toleration) bool {
 	return !n.closed(tolerations) && !n.repels(tolerations)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement/policy"
 )
 
-// Hook is a scheduling policy of somebody else's: it is sent the pod and the nodes that can take it,
-// and answers which it likes best.
+// Hook is a scheduling policy behind a webhook: it is sent the pod and the nodes that can take it, and
+// answers with scores.
 type Hook struct {
 	url    string
 	client http.Client
@@ -33,7 +33,7 @@ type HookRequest struct {
 	Nodes []NodeStatus `json:"nodes"`
 }
 
-// HookResponse is what it answers. Nodes it does not name are those it likes least.
+// HookResponse is what it answers. Nodes it does not name get the lowest score.
 type HookResponse struct {
 	Nodes []HookNode `json:"nodes"`
 }
@@ -103,7 +103,7 @@ func (h *Hook) ask(ctx context.Context, pod *corev1.Pod, nodes []placement.NodeS
 
 // opinions of the pod's hook on nodes; nil where it has none, or where the hook fails: then the
 // cluster's policy decides, for a pod must not wait for a policy.
-func (s *Shell) opinions(ctx context.Context, w *want, names []string) map[string]HookNode {
+func (s *Shell) opinions(ctx context.Context, w *podRequest, names []string) map[string]HookNode {
 	hook := s.options.Hooks[w.ask.Policy]
 	if hook == nil {
 		return nil
@@ -147,7 +147,7 @@ func positions(nodes []placement.NodeStatus, name string, indexes []int) []int {
 }
 
 // chosen is the ask with the hook's order of cards on the node, if it has one.
-func (s *Shell) chosen(ctx context.Context, w *want, node string) placement.Pod {
+func (s *Shell) chosen(ctx context.Context, w *podRequest, node string) placement.Pod {
 	ask := w.withoutClaims()
 	if opinion := s.opinions(ctx, w, []string{node})[node]; len(opinion.Cards) > 0 {
 		ask.Policy = policy.Order(opinion.Cards)

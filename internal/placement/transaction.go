@@ -21,32 +21,32 @@ func (e *Engine) Begin() *Txn {
 	return t
 }
 
-// Remove takes a pod off the books, as if it were gone. It reports whether the pod was there.
+// Remove a pod, as if it were gone. It reports whether the pod was there.
 func (t *Txn) Remove(key string) bool {
 	h := t.e.pods[key]
 	if h != nil {
-		t.e.drop(h)
+		t.e.remove(h)
 	}
 	return h != nil
 }
 
-// RemoveGang takes all pods and reservations of a gang off the books and returns how many there were.
+// RemoveGang removes all pods and placeholders of a gang and returns how many there were.
 func (t *Txn) RemoveGang(key string) int {
 	all := slices.Clone(t.e.gangs[key])
 	for _, h := range all {
-		t.e.drop(h)
+		t.e.remove(h)
 	}
 	return len(all)
 }
 
-// Hold puts a gang where an earlier answer placed it, even beyond capacity: so it is with jobs found
-// running, and with room whose last user is still leaving. What was held for the gang before is given
-// up; pods of it that are bound keep their places and take the place of as many held ones.
+// Hold reserves for a gang what an earlier answer placed, even beyond capacity: jobs are found running
+// after a restart, and cards are given on while their last pods still end. Earlier placeholders of the
+// gang are dropped; each of its bound pods stands for one of the new ones.
 func (t *Txn) Hold(g *Gang, answer *Answer) error {
 	e := t.e
 	for _, h := range slices.Clone(e.gangs[g.Key]) {
-		if h.slot {
-			e.drop(h)
+		if h.placeholder {
+			e.remove(h)
 		}
 	}
 	mark := len(e.journal)
@@ -74,25 +74,25 @@ func (e *Engine) holdAnswer(g *Gang, set *PodSet, a *PodSetAnswer) error {
 	}
 	here := map[string]int{} // pods of the set that are on a node already
 	for _, h := range e.gangs[g.Key] {
-		if !h.slot && h.pod.PodSet == set.Name {
+		if !h.placeholder && h.pod.PodSet == set.Name {
 			here[h.node.name]++
 		}
 	}
 	n := 0
 	for _, p := range a.Placed {
 		for i := range p.Count {
-			pod.Key = slotKey(g.Key, set.Name, n)
+			pod.Key = placeholderKey(g.Key, set.Name, n)
 			n++
 			if here[p.Node] > 0 {
 				here[p.Node]--
 				continue
 			}
 			h := e.newHolding(&pod, s, e.nodeNamed(p.Node))
-			h.slot = true
+			h.placeholder = true
 			if i < len(p.Cards) {
 				h.takes = takesOf(s, &pod, p.Cards[i])
 			}
-			e.keep(h)
+			e.add(h)
 		}
 	}
 	return nil
@@ -107,18 +107,18 @@ func (t *Txn) Rollback() {
 	t.end()
 }
 
-// Commit keeps the changes. Places found for gangs are held until the given time; a zero time never passes.
+// Commit makes the changes last. What was reserved for gangs expires at the given time; a zero time never passes.
 func (t *Txn) Commit(until time.Time) {
 	for _, c := range t.e.journal[t.mark:] {
 		if c.added && !c.h.bound {
 			c.h.until = until
 		}
 	}
-	t.keepAll()
+	t.finish()
 }
 
-// keepAll ends the transaction and keeps its changes. The outermost one makes them final.
-func (t *Txn) keepAll() {
+// finish ends the transaction with its changes in place. The outermost one makes them final.
+func (t *Txn) finish() {
 	t.end()
 	if len(t.e.marks) > 0 {
 		return
@@ -145,9 +145,9 @@ func (e *Engine) undo(mark int) {
 		last := len(e.journal) - 1
 		c := e.journal[last]
 		if c.added {
-			e.drop(c.h)
+			e.remove(c.h)
 		} else {
-			e.keep(c.h)
+			e.add(c.h)
 		}
 		// Undoing wrote itself into the journal behind c; cut both.
 		clear(e.journal[last:])

@@ -24,7 +24,7 @@ const (
 	FewCards
 	CardsDiffer
 	CardsUnhealthy
-	HeldElsewhere
+	ReservedElsewhere
 	OutsideTopology
 	reasons
 )
@@ -39,30 +39,30 @@ var reasonText = [reasons]string{
 	FewMemory:         "not enough memory",
 	FewPods:           "too many pods",
 	FewOther:          "not enough of an extended resource",
-	FewCards:          "not enough free room on cards",
+	FewCards:          "not enough free capacity on cards",
 	CardsDiffer:       "no card of the wanted model, memory or speed",
 	CardsUnhealthy:    "cards are unhealthy",
-	HeldElsewhere:     "the gang's reservation is on other nodes",
+	ReservedElsewhere: "the gang's reservation is on other nodes",
 	OutsideTopology:   "node is outside the topology",
 }
 
 func (r Reason) String() string { return reasonText[r] }
 
-// Wake is a set of events.
-type Wake uint8
+// RetryOn is a queueing hint: the kinds of events after which a refused pod may fit.
+type RetryOn uint8
 
 const (
-	OnPodGone Wake = 1 << iota
+	OnPodGone RetryOn = 1 << iota
 	OnNode
 	OnCard
 )
 
-// WakesOn says which events could turn the refusal into a yes.
-func (r Reason) WakesOn() Wake {
+// RetryOn says which events could change the answer.
+func (r Reason) RetryOn() RetryOn {
 	switch r {
 	case FewCPU, FewMemory, FewPods, FewOther:
 		return OnPodGone | OnNode
-	case FewCards, HeldElsewhere:
+	case FewCards, ReservedElsewhere:
 		return OnPodGone | OnNode | OnCard
 	case CardsDiffer, CardsUnhealthy:
 		return OnNode | OnCard
@@ -70,7 +70,7 @@ func (r Reason) WakesOn() Wake {
 	return OnNode
 }
 
-// HelpedByPreemption says whether the node could take the pod once others there have gone.
+// HelpedByPreemption says whether the node could take the pod once others there have been preempted.
 func (r Reason) HelpedByPreemption() bool { return FewCPU <= r && r <= FewCards }
 
 func lacking(resource int) Reason {
@@ -85,17 +85,17 @@ func lacking(resource int) Reason {
 	return FewOther
 }
 
-// Refusal says why there is no place, in one sentence and in numbers.
+// Refusal says why a pod or gang does not fit, in one sentence and in numbers.
 type Refusal struct {
-	// Fit of Count pods found a place before the next one did not.
+	// Fit of Count pods fit before the next one did not.
 	Fit, Count int
 	// Nodes that refuse the next pod, by reason.
 	Nodes map[Reason]int
 	// Unhealthy cards that would have been considered, as "node/index (what is wrong)", the first few.
 	Unhealthy []string
 	// Detail is what else there is to say: a topology's domains that were too small, a request that makes no sense.
-	Detail string
-	Wake   Wake
+	Detail  string
+	RetryOn RetryOn
 }
 
 func (r *Refusal) Error() string {
@@ -148,7 +148,7 @@ func (r *Refusal) sorted() []Reason {
 // mostNamed unhealthy cards are named in a refusal.
 const mostNamed = 4
 
-// refuse sums up why no node takes the shape.
+// refuse sums up why no node takes the request shape.
 func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 	x := e.refreshed(s)
 	r := &Refusal{Count: 1, Nodes: map[Reason]int{}}
@@ -162,7 +162,7 @@ func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 			return
 		}
 		r.Nodes[reason]++
-		r.Wake |= reason.WakesOn()
+		r.RetryOn |= reason.RetryOn()
 		if reason == CardsUnhealthy || reason == FewCards {
 			for i := range n.desc.Cards {
 				if c := &n.desc.Cards[i]; c.Unhealthy != "" {
@@ -184,8 +184,8 @@ func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 	if more := len(r.Unhealthy) - mostNamed; more > 0 {
 		r.Unhealthy = append(r.Unhealthy[:mostNamed], fmt.Sprintf("and %d more", more))
 	}
-	if r.Wake == 0 {
-		r.Wake = OnNode
+	if r.RetryOn == 0 {
+		r.RetryOn = OnNode
 	}
 	return r
 }

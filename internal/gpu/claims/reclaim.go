@@ -11,7 +11,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
-// deviceController keeps the phase of ElasticGPUs, and reclaims those whose claim has gone.
+// deviceController sets the phase of ElasticGPUs, and reclaims those whose claim has gone.
 type deviceController struct {
 	client.Client
 	direct client.Reader

@@ -10,7 +10,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement/policy"
 )
 
-// shape is what pods ask, without who they are. Pods of one shape share scores.
+// shape is a request shape: what a pod requests, without its identity. Pods of one shape share scores.
 type shape struct {
 	pod     Pod // the request parts of the first pod of this shape
 	request policy.Request
@@ -23,7 +23,7 @@ type shape struct {
 	index   index
 }
 
-// need is a container's request, ready for use.
+// need is a container's card request, compiled.
 type need struct {
 	container int
 	count     int
@@ -35,60 +35,6 @@ type need struct {
 
 // unit is one card of a need.
 type unit struct{ need int }
-
-// RequestError says what is wrong with a pod's request and what to write instead.
-type RequestError struct {
-	Container string
-	Problem   string
-}
-
-func (e *RequestError) Error() string {
-	if e.Container == "" {
-		return e.Problem
-	}
-	return "container " + e.Container + ": " + e.Problem
-}
-
-// Percent makes a request from the two numbers of the wire contract: core in percent of a card
-// (1 to 99 is a share of one card, 100 times n is n whole cards) and memory in MiB, either or both.
-func Percent(core, memory int64) (CardRequest, error) {
-	switch {
-	case core < 0 || memory < 0:
-		return CardRequest{}, &RequestError{Problem: "core and memory must not be negative"}
-	case core == 0 && memory == 0:
-		return CardRequest{}, nil
-	case core >= 100 && core%100 != 0:
-		return CardRequest{}, &RequestError{Problem: fmt.Sprintf(
-			"core %d is neither a share of one card (1 to 99) nor whole cards (a multiple of 100): write %d or %d",
-			core, core/100*100, (core/100+1)*100)}
-	case core > 100*mostCards:
-		return CardRequest{}, &RequestError{Problem: fmt.Sprintf("core %d: no node has %d cards", core, core/100)}
-	case core >= 100:
-		// Whole cards come with all of their memory; a memory wish still rules out smaller cards.
-		return CardRequest{Count: int(core / 100), Core: policy.Whole, Memory: memory, Exclusive: true}, nil
-	}
-	return CardRequest{Count: 1, Core: core * policy.Whole / 100, Memory: memory}, nil
-}
-
-// Validate says whether the request makes sense.
-func (r *CardRequest) Validate() error {
-	bad := func(format string, args ...any) error { return &RequestError{Problem: fmt.Sprintf(format, args...)} }
-	switch {
-	case r.Count < 0 || r.Core < 0 || r.Memory < 0 || r.TFLOPS < 0 || math.IsNaN(r.TFLOPS):
-		return bad("a card request must not be negative")
-	case r.Count == 0 && (r.Core > 0 || r.Memory > 0 || r.TFLOPS > 0 || r.Exclusive):
-		return bad("the request does not say of how many cards")
-	case r.Count > mostCards:
-		return bad("%d cards on one node: at most %d", r.Count, mostCards)
-	case r.Core > policy.Whole:
-		return bad("core %d of one card: at most %d; ask for more cards instead", r.Core, policy.Whole)
-	case r.Core > 0 && r.TFLOPS > 0:
-		return bad("core and TFLOPS exclude each other")
-	case r.Count > 0 && r.Core == 0 && r.Memory == 0 && r.TFLOPS == 0 && !r.Exclusive:
-		return bad("cards without core, memory or TFLOPS: ask for a share or for exclusive cards")
-	}
-	return nil
-}
 
 // of is what the need takes from this card; ok is false where the card can never serve it.
 func (n *need) of(e *Engine, card *Card) (core, mem int64, ok bool) {
@@ -107,7 +53,7 @@ func (n *need) of(e *Engine, card *Card) (core, mem int64, ok bool) {
 	return core, mem, ok
 }
 
-// shapeOf finds the pod's shape, or makes it. Known shapes cost no allocation.
+// shapeOf finds the pod's request shape, or makes it. Known shapes cost no allocation.
 func (e *Engine) shapeOf(pod *Pod) (*shape, error) {
 	h := hashPod(pod)
 	for _, s := range e.shapes[h] {
@@ -124,10 +70,10 @@ func (e *Engine) shapeOf(pod *Pod) (*shape, error) {
 	return s, nil
 }
 
-// mostIndexed shapes keep scores: some 30 bytes a node would be too much for every shape ever met.
+// mostIndexed shapes have an index: some 30 bytes a node would be too much for every shape ever met.
 const mostIndexed = 512
 
-// remember that the shape is asked for, and let go of the one that was not for the longest time.
+// remember that the shape is used, and drop the index of the least recently used one.
 func (e *Engine) remember(s *shape) {
 	e.asked++
 	s.asked = e.asked
@@ -150,7 +96,7 @@ func (e *Engine) remember(s *shape) {
 	e.unlearn(gone)
 }
 
-// unlearn a shape that nobody holds and nobody asks for. Inside a transaction it may yet come back.
+// unlearn a shape without holdings and index. Inside a transaction it may yet come back.
 func (e *Engine) unlearn(s *shape) {
 	if s.refs > 0 || s.index.built || len(e.marks) > 0 {
 		return
@@ -164,7 +110,7 @@ func (e *Engine) unlearn(s *shape) {
 func (e *Engine) compile(pod *Pod) (*shape, error) {
 	s := &shape{pod: *pod}
 	var known bool
-	if s.policy, known = e.classes[pod.Policy]; !known {
+	if s.policy, known = e.policies[pod.Policy]; !known {
 		var err error
 		if s.policy, err = policy.Parse(pod.Policy); err != nil {
 			return nil, fmt.Errorf("pod %s: %w", pod.Key, err)
@@ -205,7 +151,7 @@ func (s *shape) finish() {
 	for i := range order {
 		order[i] = i
 	}
-	// The largest first: what is hard to fit is tried while there is room.
+	// The largest first: what is hard to fit is tried while there is free capacity.
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &s.needs[a], &s.needs[b]
 		switch {

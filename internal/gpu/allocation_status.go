@@ -15,13 +15,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// tellEvery is how often the GPU objects are told who holds their cards; what changes in between is
-// written once.
-const tellEvery = time.Second
+// publishEvery is how often allocations are written to GPU objects; what changes in between is written
+// once.
+const publishEvery = time.Second
 
-// Tell keeps the status of GPU objects true about who holds what, until ctx ends. It is for a leader.
-func (s *Shell) Tell(ctx context.Context) error {
-	ticker := time.NewTicker(tellEvery)
+// PublishAllocations writes into the status of GPU objects which pods have what of them, until ctx ends.
+// It is for a leader.
+func (s *Shell) PublishAllocations(ctx context.Context) error {
+	ticker := time.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -31,10 +32,10 @@ func (s *Shell) Tell(ctx context.Context) error {
 			if !s.Leads() {
 				continue
 			}
-			for _, pair := range s.untold(ctx) {
+			for _, pair := range s.changedGPUs(ctx) {
 				err := s.options.Client.Status().Patch(ctx, pair.now, client.MergeFrom(pair.was))
 				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-					s.options.Log.Error(err, "telling who holds a card failed, trying again", "gpu", pair.was.Name)
+					s.options.Log.Error(err, "writing the allocations of a GPU failed, trying again", "gpu", pair.was.Name)
 					s.ask(func() { s.changed[pair.was.Spec.NodeName] = true })
 				}
 			}
@@ -42,10 +43,10 @@ func (s *Shell) Tell(ctx context.Context) error {
 	}
 }
 
-type retold struct{ was, now *egpu.GPU }
+type gpuUpdate struct{ was, now *egpu.GPU }
 
-// untold are the GPU objects whose holders changed.
-func (s *Shell) untold(ctx context.Context) (list []retold) {
+// changedGPUs are the GPU objects whose allocations changed.
+func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 	_ = s.do(ctx, func() {
 		for name := range s.changed {
 			status, known := s.engine.NodeStatus(name)
@@ -55,9 +56,9 @@ func (s *Shell) untold(ctx context.Context) (list []retold) {
 			}
 			for _, was := range entry.GPUs {
 				now := was.DeepCopy()
-				now.Status.Allocated = holdersOf(status.Cards, was.Spec.Index)
+				now.Status.Allocated = allocatedOf(status.Cards, was.Spec.Index)
 				if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {
-					list = append(list, retold{was, now})
+					list = append(list, gpuUpdate{was, now})
 				}
 			}
 		}
@@ -66,14 +67,14 @@ func (s *Shell) untold(ctx context.Context) (list []retold) {
 	return list
 }
 
-// holdersOf a card, by pod. What an ElasticGPU holds is told under its name.
-func holdersOf(cards []placement.CardStatus, index int) map[string]*egpu.PodResource {
+// allocatedOf a card, by pod. What an ElasticGPU has is under its name.
+func allocatedOf(cards []placement.CardStatus, index int) map[string]*egpu.PodResource {
 	var out map[string]*egpu.PodResource
 	for i := range cards {
 		if cards[i].Index != index {
 			continue
 		}
-		for _, h := range cards[i].Holders {
+		for _, h := range cards[i].Allocations {
 			if !h.Bound {
 				continue
 			}

@@ -66,7 +66,7 @@ func (p *picker) run(e *Engine, s *shape, n *node, salt uint64) Reason {
 func (p *picker) quick(n *need) Reason {
 	now, healthy, fitting := 0, 0, 0
 	for i := range p.after.Cards {
-		if !n.likes(p.after.Cards[i].Model) {
+		if !n.accepts(p.after.Cards[i].Model) {
 			continue
 		}
 		core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i])
@@ -94,7 +94,7 @@ func (p *picker) quick(n *need) Reason {
 	return FewCards
 }
 
-func (n *need) likes(model int32) bool {
+func (n *need) accepts(model int32) bool {
 	return len(n.models) == 0 || slices.Contains(n.models, model)
 }
 
@@ -147,7 +147,7 @@ func (p *picker) unit(u int) bool {
 	}
 }
 
-// set lets the rule pick all cards of a need at once. done is false where the rule had no say.
+// set lets the rule pick all cards of a need at once. done is false where the rule did not choose.
 func (p *picker) set(u int, n *need) (done, ok bool) {
 	var candidates uint64
 	for i := range p.after.Cards {
@@ -178,7 +178,7 @@ func (p *picker) set(u int, n *need) (done, ok bool) {
 // candidate is what unit u would take from card i, if it may.
 func (p *picker) candidate(u int, n *need, i int) (policy.Take, bool) {
 	card := &p.after.Cards[i]
-	if !card.Usable || !n.likes(card.Model) {
+	if !card.Usable || !n.accepts(card.Model) {
 		return policy.Take{}, false
 	}
 	core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i])
@@ -188,7 +188,7 @@ func (p *picker) candidate(u int, n *need, i int) (policy.Take, bool) {
 	return policy.Take{Card: int32(i), Unit: int32(u), Core: core, Memory: mem}, true
 }
 
-// arranged: cards of one container are different ones, and containers are kept together or apart as asked.
+// arranged: cards of one container are different ones, and containers are together or apart as requested.
 func (p *picker) arranged(u, card int) bool {
 	which := p.shape.units[u].need
 	others, shared := false, false
@@ -216,7 +216,7 @@ func (p *picker) give(t policy.Take) {
 	card := &p.after.Cards[t.Card]
 	card.FreeCore -= t.Core
 	card.FreeMemory -= t.Memory
-	card.Holders++
+	card.Shares++
 	p.c.Takes = append(p.c.Takes, t)
 }
 
@@ -226,7 +226,7 @@ func (p *picker) back(from int) {
 		card := &p.after.Cards[t.Card]
 		card.FreeCore += t.Core
 		card.FreeMemory += t.Memory
-		card.Holders--
+		card.Shares--
 	}
 	p.c.Takes = p.c.Takes[:from]
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Small pods must not take the last whole node from the large ones that are known to come.
-func TestLargePodsFindRoomWhileThereIsSome(t *testing.T) {
+func TestLargePodsFitWhileThereIsCapacity(t *testing.T) {
 	e := newEngine(t, Options{})
 	const nodes = 40
 	for i := range nodes {

@@ -51,7 +51,7 @@ func TestRestartKnowsTheSame(t *testing.T) {
 	}
 }
 
-// News that are older than our own bind change nothing.
+// What is older than our own bind changes nothing.
 func TestOldNewsDoNotUnbind(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	p := share("p", 60)
@@ -80,7 +80,7 @@ func TestPodOfAnotherSchedulerIsCounted(t *testing.T) {
 	if c := w.card("a", 0); c.FreeCore != 50 {
 		t.Fatalf("card 0 %+v", c)
 	}
-	if c := w.card("a", 1); c.FreeCore != 0 || c.Holders[0].Pod != "ns/foreign" {
+	if c := w.card("a", 1); c.FreeCore != 0 || c.Allocations[0].Pod != "ns/foreign" {
 		t.Fatalf("card 1 %+v", c)
 	}
 	late := pod("late", egpu.ResourceWhole, 1)
@@ -88,8 +88,8 @@ func TestPodOfAnotherSchedulerIsCounted(t *testing.T) {
 	w.add(late) // beyond what there is
 	w.Feed(true, ours)
 	w.Feed(false, func() *corev1.Node { n := node("a", 3); return n }())
-	if c := w.card("a", 0); c.FreeCore != 0 || c.Holders[0].Pod != "ns/late" {
-		t.Fatalf("card 0, when there was room for the late pod: %+v", c)
+	if c := w.card("a", 0); c.FreeCore != 0 || c.Allocations[0].Pod != "ns/late" {
+		t.Fatalf("card 0, when the late pod could fit: %+v", c)
 	}
 	w.Feed(true, late, foreign)
 	for i := range 3 {
@@ -99,7 +99,7 @@ func TestPodOfAnotherSchedulerIsCounted(t *testing.T) {
 	}
 }
 
-// kube-scheduler may hear of a pod's end before we do, ask too early, and put the pod aside.
+// kube-scheduler may see a pod's end before we do, ask too early, and set the pod aside.
 func TestPodThatWasAskedAboutTooEarlyIsTriedAgain(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	first, second := share("first", 60), share("second", 60)
@@ -201,7 +201,7 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 		g.Status = egpu.GPUStatus{}
 		w.Feed(false, g)
 	}
-	// The first pod reserves for all: a stranger finds no room, and every member does.
+	// The first pod reserves for all: a stranger does not fit, and every member does.
 	if r := w.filter(member("m0"), names...); len(*r.NodeNames) != 8 {
 		t.Fatalf("with all cards healthy: %+v", r)
 	}
@@ -221,7 +221,7 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// Places held for a job are free as soon as it may no longer run.
+// What is reserved for a job is free as soon as it may no longer run.
 func TestEvictedGangHoldsNothing(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	w.add(node("a", 2))
@@ -266,7 +266,8 @@ func TestReplacementDoesNotWaitForTheWholeGang(t *testing.T) {
 	}
 }
 
-// What a pod has that is swapped out is others' to have, until it is told to come back; then it counts again, whoever is there.
+// The cards of a pod that is swapped out are free until it is called back; then they count again, whatever
+// other pods are there.
 func TestSwappedOutPodsHoldNoCards(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	p, other := share("p", 60), share("other", 70)
@@ -284,7 +285,7 @@ func TestSwappedOutPodsHoldNoCards(t *testing.T) {
 	}
 	say(egpu.SwapOut, corev1.ConditionFalse)
 	if c := w.card("a", 0); c.FreeCore != 40 {
-		t.Fatalf("it was told to go, and is still there: %+v", c)
+		t.Fatalf("it was swapped out, and is still there: %+v", c)
 	}
 	say(egpu.SwapOut, corev1.ConditionTrue)
 	if c := w.card("a", 0); c.FreeCore != 100 {

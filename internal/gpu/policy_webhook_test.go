@@ -21,7 +21,7 @@ func hooked(t *testing.T, answer http.HandlerFunc) *world {
 		t.Fatal(err)
 	}
 	w := &world{TB: t, hooks: map[string]*gpu.Hook{"theirs": hook}}
-	w.start(t, placement.Options{Policy: "binpack", Classes: map[string]string{"theirs": "binpack"}})
+	w.start(t, placement.Options{Policy: "binpack", Policies: map[string]string{"theirs": "binpack"}})
 	return w
 }
 

@@ -74,7 +74,7 @@ func DeviceName(claim *egpu.ElasticGPUClaim) string { return "egpu-" + string(cl
 // GPUName says how the card of a node is called.
 type GPUName func(node string, index int) string
 
-// Provision makes the ElasticGPU of a claim from cards that are held for it, and binds the two.
+// Provision makes the ElasticGPU of a claim from cards that are reserved for it, and binds the two.
 func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, a placement.Assignment, name GPUName) (*egpu.ElasticGPU, error) {
 	cards := a.Grants[0].Cards
 	var gpus []string
@@ -191,8 +191,8 @@ func setClaim(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim,
 	return nil
 }
 
-// Select tells a provisioner out of tree on which node a claim's first consumer wants it. The error
-// says that this takes time: the pod is tried again.
+// Select annotates a claim with the node that its first consumer goes to, for a provisioner out of tree.
+// The error says that this takes time: the pod is requeued.
 func Select(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, node string) error {
 	before := claim.DeepCopy()
 	claim = claim.DeepCopy()

@@ -8,22 +8,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostsOf are a few hosts in racks in blocks, with room for a few pods each.
+// hostsOf are a few hosts in racks in blocks, with capacity for a few pods each.
 func hostsOf(t *rapid.T) ([]Node, []int) {
 	var nodes []Node
-	var rooms []int
+	var capacities []int
 	for i := range rapid.IntRange(1, 6).Draw(t, "hosts") {
-		room := rapid.IntRange(0, 4).Draw(t, "room")
+		capacity := rapid.IntRange(0, 4).Draw(t, "capacity")
 		rack := rapid.IntRange(0, 3).Draw(t, "rack")
 		name := fmt.Sprintf("h%d", i)
 		nodes = append(nodes, Node{
 			Name:      name,
 			Labels:    map[string]string{"block": fmt.Sprint(rack / 2), "rack": fmt.Sprint(rack), "host": name},
-			Resources: map[string]int64{"cpu": int64(room)},
+			Resources: map[string]int64{"cpu": int64(capacity)},
 		})
-		rooms = append(rooms, room)
+		capacities = append(capacities, capacity)
 	}
-	return nodes, rooms
+	return nodes, capacities
 }
 
 // requestOf cuts some pods into slices at up to three levels.
@@ -66,12 +66,12 @@ func allowed(r *TopologyRequest, nodes []Node, pods []int) bool {
 }
 
 // anyWay tries every way to put pods on nodes.
-func anyWay(r *TopologyRequest, nodes []Node, rooms []int, left int, pods []int) bool {
+func anyWay(r *TopologyRequest, nodes []Node, capacities []int, left int, pods []int) bool {
 	if len(pods) == len(nodes) {
 		return left == 0 && allowed(r, nodes, pods)
 	}
-	for n := range min(rooms[len(pods)], left) + 1 {
-		if anyWay(r, nodes, rooms, left-n, append(slices.Clone(pods), n)) {
+	for n := range min(capacities[len(pods)], left) + 1 {
+		if anyWay(r, nodes, capacities, left-n, append(slices.Clone(pods), n)) {
 			return true
 		}
 	}
@@ -82,7 +82,7 @@ func anyWay(r *TopologyRequest, nodes []Node, rooms []int, left int, pods []int)
 func TestTopologyAgainstEveryWay(t *testing.T) {
 	levels := []string{"block", "rack", "host"}
 	rapid.Check(t, func(t *rapid.T) {
-		nodes, rooms := hostsOf(t)
+		nodes, capacities := hostsOf(t)
 		r, count := requestOf(t, levels)
 		e, err := New(Options{Topologies: map[string][]string{"default": levels}})
 		if err != nil {
@@ -96,8 +96,8 @@ func TestTopologyAgainstEveryWay(t *testing.T) {
 		txn := e.Begin()
 		defer txn.Rollback()
 		answer := txn.Place(&Gang{Key: "ns/g", PodSets: []PodSet{{Name: "s", Count: count, Pod: Pod{Resources: map[string]int64{"cpu": 1}}, Topology: r}}})
-		if want := anyWay(r, nodes, rooms, count, nil); answer.Fits != want {
-			t.Fatalf("%d pods as %+v on %v: fits is %t", count, *r, rooms, answer.Fits)
+		if want := anyWay(r, nodes, capacities, count, nil); answer.Fits != want {
+			t.Fatalf("%d pods as %+v on %v: fits is %t", count, *r, capacities, answer.Fits)
 		}
 		if !answer.Fits {
 			return
@@ -107,12 +107,12 @@ func TestTopologyAgainstEveryWay(t *testing.T) {
 			i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == at.Node })
 			pods[i] += at.Count
 			count -= at.Count
-			if pods[i] > rooms[i] {
-				t.Fatalf("%d pods on %s, which has room for %d", pods[i], at.Node, rooms[i])
+			if pods[i] > capacities[i] {
+				t.Fatalf("%d pods on %s, which has capacity for %d", pods[i], at.Node, capacities[i])
 			}
 		}
 		if count != 0 || !allowed(r, nodes, pods) {
-			t.Fatalf("%v on %v is not what %+v asks for", pods, rooms, *r)
+			t.Fatalf("%v on %v is not what %+v asks for", pods, capacities, *r)
 		}
 	})
 }
