@@ -222,8 +222,8 @@ func TestProfileGate(t *testing.T) {
 			Spec:  &admission.PodSet{Name: "main", Requests: admission.Requests{"cpu": 1000}, Topology: &admission.TopologyRequest{}},
 			Count: 4, Flavors: []*admission.Flavor{{Topology: "hosts"}},
 		}}})
-		if seats := placer.Seats(placed); refusal != nil || len(seats) != want {
-			t.Errorf("with the gate %t the pods go to %+v (%v), want %d hosts", on, seats, refusal, want)
+		if nodes := placer.NodePlacements(placed); refusal != nil || len(nodes) != want {
+			t.Errorf("with the gate %t the pods go to %+v (%v), want %d hosts", on, nodes, refusal, want)
 		}
 	}
 }

@@ -135,13 +135,13 @@ func (s *Shell) other(b admission.Blocker) v1alpha1.Other {
 }
 
 func podSets(a *admission.Admission) []v1alpha1.PodSet {
-	seats := placer.Seats(a.Placement)
+	placements := placer.NodePlacements(a.Placement)
 	var out []v1alpha1.PodSet
 	for _, assigned := range a.PodSets {
 		set := v1alpha1.PodSet{Name: assigned.Name, Count: assigned.Count, Flavors: assigned.Flavors}
-		for _, seat := range seats {
-			if seat.PodSet == assigned.Name {
-				set.Nodes = append(set.Nodes, v1alpha1.Node{Name: seat.Node, Pods: seat.Pods, Cards: seat.Cards})
+		for _, p := range placements {
+			if p.PodSet == assigned.Name {
+				set.Nodes = append(set.Nodes, v1alpha1.Node{Name: p.Node, Pods: p.Pods, Cards: p.Cards})
 			}
 		}
 		out = append(out, set)

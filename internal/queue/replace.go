@@ -23,7 +23,7 @@ func (s *Shell) replaceNodes() {
 	if !s.gates.replace {
 		return
 	}
-	for _, key := range s.options.Placer.Shaken() {
+	for _, key := range s.options.Placer.AffectedWorkloads() {
 		s.shaken[key] = true
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(s.shaken), func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) }) {

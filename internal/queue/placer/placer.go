@@ -1,10 +1,20 @@
 // Package placer answers the admission engine's question, "do all these pods
 // fit on real nodes and cards at once?", with the placement engine.
 //
-// A workload is a gang there. What is held for an admitted workload and what
-// its pods then occupy are the same room: the pods carry the workload's name
-// and take the places that were held. Pods that no workload owns count for
-// themselves.
+// A workload is a gang there. An admitted workload has a reservation, and its
+// pods, which carry the workload's name, take it placement by placement as they
+// are bound. Pods of no workload count for themselves.
+//
+//	file                     what is there
+//	placer.go                Place, Hold, Remove, Checkpoint, Rollback
+//	watch_events.go          nodes, GPUs, pods and topologies into the engine
+//	reservations.go          what is reserved for workloads, and their bound pods
+//	restore.go               reservations of workloads admitted before a restart
+//	node_replacement.go      other nodes for pods whose node is lost
+//	topology_assignment.go   placements as status.admission writes them
+//	node_placements.go       placements as explanations show them
+//
+// Words: docs/design/glossary.md.
 package placer
 
 import (
@@ -30,15 +40,15 @@ type Placer struct {
 	topologies map[string][]string
 	options    Options
 
-	open  []*placement.Txn // what-ifs under way
-	nodes *inventory.Nodes
-	pods  map[string]bound // bound pods on the books
-	rooms map[string]*room // by gang
+	open         []*placement.Txn // what-ifs under way
+	nodes        *inventory.Nodes
+	pods         map[string]bound        // bound pods
+	reservations map[string]*reservation // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
 	jobs      map[types.UID]owner    // of pods that do not name their workload
 	owned     map[string][]types.UID // the same by gang
-	shaken    map[string]bool        // gangs that may have lost a node
+	affected  map[string]bool        // gangs that may have lost a node
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -49,7 +59,7 @@ type Options struct {
 	// does.
 	TopologyOnly bool
 	// FewHosts gives pods that may be anywhere in a topology as few hosts as
-	// possible, rather than those with the least room left.
+	// possible, rather than those with the least free capacity.
 	FewHosts bool
 }
 
@@ -63,13 +73,13 @@ func New(options Options) (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
 		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{},
-		rooms: map[string]*room{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, shaken: map[string]bool{},
+		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
 	}, nil
 }
 
-// Place finds room for all pods of a workload and holds it.
+// Place reserves nodes and cards for all pods of a workload.
 func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
-	if p.leaves(r) {
+	if p.quotaDecides(r) {
 		return nil, nil
 	}
 	gang, refusal := p.gangOf(r)
@@ -80,8 +90,8 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	answer := txn.Place(&gang)
 	if answer.Fits {
 		txn.Commit(time.Time{})
-		r := newRoom(gang, answer)
-		p.rooms[gang.Key] = r
+		r := newReservation(gang, answer)
+		p.reservations[gang.Key] = r
 		return r, nil
 	}
 	txn.Rollback()
@@ -93,10 +103,10 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	}
 }
 
-// leaves says that quota alone decides: nobody asks for a topology, and either
-// nodes are not to be looked at or there are none yet, as in a cluster that
-// makes them when pods wait. So it is where all pods get their nodes later.
-func (p *Placer) leaves(r admission.PlaceRequest) bool {
+// quotaDecides says that quota alone decides: no flavor names a topology, and either
+// nodes are not to be looked at or there are none yet, as in a cluster that makes
+// them when pods wait. The same holds where all pods get their nodes later.
+func (p *Placer) quotaDecides(r admission.PlaceRequest) bool {
 	for _, set := range r.PodSets {
 		for _, flavor := range set.Flavors {
 			if flavor.Topology != "" {
@@ -117,27 +127,27 @@ func short(answer placement.Answer) string {
 	return ""
 }
 
-// Hold notes that a workload has its room, whatever else is there.
+// Hold reserves what a workload was given, whatever else is there.
 func (p *Placer) Hold(key admission.Key, held any) {
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
-	r, ok := held.(*room)
+	r, ok := held.(*reservation)
 	if !ok {
-		r = newRoom(placement.Gang{Key: gangKey(key)}, placement.Answer{}) // its bound pods say where it is
+		r = newReservation(placement.Gang{Key: gangKey(key)}, placement.Answer{}) // its bound pods say where it is
 	}
-	p.rooms[r.gang.Key] = r
+	p.reservations[r.gang.Key] = r
 	if err := txn.Hold(&r.gang, &r.answer); err != nil {
 		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))
 	}
 }
 
-// Remove frees what a workload holds. Its pods that are on nodes stay on the
-// books until they end; in a what-if they leave with it.
+// Remove ends a workload's reservation. Its bound pods stay in the engine until
+// they end; in a what-if they are removed with it.
 func (p *Placer) Remove(key admission.Key) {
 	gang := gangKey(key)
 	if len(p.open) == 0 {
 		p.engine.Release(gang)
-		delete(p.rooms, gang)
+		delete(p.reservations, gang)
 		maps.DeleteFunc(p.followers, func(_, by string) bool { return by == gang })
 		for _, job := range p.owned[gang] {
 			delete(p.jobs, job)
@@ -151,11 +161,11 @@ func (p *Placer) Remove(key admission.Key) {
 }
 
 // Follow makes pods that carry one workload's name those of another, which has
-// taken its place.
+// replaced it.
 func (p *Placer) Follow(name, by admission.Key) {
 	from, to := gangKey(name), gangKey(by)
 	p.followers[from] = to
-	room, joined := p.rooms[to], false
+	reserved, joined := p.reservations[to], false
 	for key, b := range p.pods {
 		if b.gang != from || b.pod.Gang == to {
 			continue
@@ -164,13 +174,13 @@ func (p *Placer) Follow(name, by admission.Key) {
 		b.pod.Gang = to
 		p.pods[key] = b
 		p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
-		if room != nil {
-			room.join(b.pod.PodSet)
+		if reserved != nil {
+			reserved.join(b.pod.PodSet)
 			joined = true
 		}
 	}
 	if joined {
-		p.rehold(room) // they took places that were held for those to come
+		p.reserveAgain(reserved) // they took what was reserved for those to come
 	}
 }
 

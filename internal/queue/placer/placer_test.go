@@ -84,7 +84,7 @@ func TestHopelessWhereNoEvictionHelps(t *testing.T) {
 	r := asking("elsewhere", 1, 1)
 	r.PodSets[0].Flavors[0].NodeLabels = map[string]string{"model": "B200"}
 	if !refused(t, p, r).NeverFits {
-		t.Error("no node carries the label: nobody need leave for it")
+		t.Error("no node carries the label: preemption does not help")
 	}
 }
 
@@ -101,7 +101,7 @@ func TestWhatIfLeavesNoTrace(t *testing.T) {
 	refused(t, p, asking("d", 1, 1))
 }
 
-// The pods of a workload take the places that were held for it, not more.
+// The pods of a workload take what was reserved for it, not more.
 func TestPodsTakeTheirWorkloadsRoom(t *testing.T) {
 	p := cluster(t, 1)
 	held := fits(t, p, asking("a", 3, 1))
@@ -111,13 +111,13 @@ func TestPodsTakeTheirWorkloadsRoom(t *testing.T) {
 	fits(t, p, asking("b", 1, 1))
 	refused(t, p, asking("c", 1, 1))
 
-	// Told again after a restart it is the same room.
+	// Held again after a restart it is the same reservation.
 	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, held)
 	refused(t, p, asking("c", 1, 1))
 
-	// A pod that ends is room for others.
+	// A pod that ends frees capacity for others.
 	if !p.Saw(pod("a", 0, corev1.PodSucceeded), false) {
-		t.Error("a pod that ends may help those who wait")
+		t.Error("a pod that ends may help pending workloads")
 	}
 	fits(t, p, asking("c", 1, 1))
 }
@@ -148,10 +148,10 @@ func TestPodsFollowTheWorkloadThatTakesOver(t *testing.T) {
 	p.Hold(grown, held)
 	p.Follow(old, grown)
 	refused(t, p, asking("other", 2, 1))
-	p.Saw(pod("old", 2, corev1.PodRunning), false) // takes the place that was held
+	p.Saw(pod("old", 2, corev1.PodRunning), false) // takes what was reserved
 	fits(t, p, asking("other", 1, 1))
 
-	// Whoever displaces it gets the room of all its pods.
+	// A workload that preempts it gets the capacity of all its pods.
 	mark := p.Checkpoint()
 	p.Remove(grown)
 	fits(t, p, asking("next", 3, 1))
@@ -159,7 +159,7 @@ func TestPodsFollowTheWorkloadThatTakesOver(t *testing.T) {
 	refused(t, p, asking("next", 1, 1))
 }
 
-// kube-scheduler may choose another node than the one that was held.
+// kube-scheduler may choose another node than the one that was reserved.
 func TestPodsThatGoElsewhereTakeTheirRoomAlong(t *testing.T) {
 	p := cluster(t, 2)
 	fits(t, p, asking("a", 4, 1)) // fills one node
@@ -191,7 +191,7 @@ func TestBrokenCard(t *testing.T) {
 		}
 	}
 	if !p.Saw(gpu(2, egpu.GPUReady), false) {
-		t.Error("a mended card may help those who wait")
+		t.Error("a mended card may help pending workloads")
 	}
 	fits(t, p, asking("four", 4, 1))
 }
@@ -223,8 +223,8 @@ func TestPodsArePlacedByWhatTheyAskFor(t *testing.T) {
 	fits(t, p, r)
 }
 
-// After a restart a workload has its room again: its pods are where they are,
-// and the rest of the room is where its admission says.
+// After a restart a workload has its reservation again: its pods are where they are,
+// and the rest is reserved where its admission says.
 func TestRestore(t *testing.T) {
 	p := cluster(t, 3)
 	p.Saw(pod("a", 0, corev1.PodRunning), false) // on n0
@@ -241,16 +241,16 @@ func TestRestore(t *testing.T) {
 		n.Labels["host"] = n.Name
 		p.Saw(n, false)
 	}
-	room := p.Restore(asking("a", 7, 1), p.Bound(), named)
-	if room == nil {
+	restored := p.Restore(asking("a", 7, 1), p.Bound(), named)
+	if restored == nil {
 		t.Fatal("there is nothing to restore")
 	}
-	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, room)
+	p.Hold(admission.Key{Namespace: "ns", Name: "a"}, restored)
 	// One card of n0 is left, none of n1, four of n2.
 	refused(t, p, asking("six", 6, 1))
 	fits(t, p, asking("five", 5, 1))
 
-	// Its pods take what was held for them.
+	// Its pods take what was reserved for them.
 	for i := range 2 {
 		p.Saw(pod("a", i+1, corev1.PodRunning), false)
 	}
@@ -260,7 +260,7 @@ func TestRestore(t *testing.T) {
 	fits(t, p, asking("five", 5, 1))
 }
 
-// Without a topology the rest of the room is wherever there is some.
+// Without a topology the rest is reserved wherever it fits.
 func TestRestoreWithoutTopology(t *testing.T) {
 	p := cluster(t, 2)
 	p.Saw(pod("a", 0, corev1.PodRunning), false)
@@ -269,7 +269,7 @@ func TestRestoreWithoutTopology(t *testing.T) {
 	refused(t, p, asking("c", 1, 1))
 }
 
-// Where others have taken some of its room meanwhile, the workload keeps the rest.
+// Where others have taken some of its cards meanwhile, the rest is reserved.
 func TestRestoreWhatIsLeft(t *testing.T) {
 	named := map[string]*kueue.TopologyAssignment{"main": {
 		Levels: []string{"host"},
@@ -313,7 +313,8 @@ func TestTopologyMadeAgain(t *testing.T) {
 	}
 }
 
-// A pod that is swapped out takes no room; when its workload has room again and it is told to come back, it takes that.
+// A pod that is swapped out takes nothing; when its workload is admitted again and the pod is called back, it
+// takes what is reserved.
 func TestSwappedOutPodsTakeNoRoom(t *testing.T) {
 	p := cluster(t, 1)
 	fits(t, p, asking("a", 1, 4))
@@ -326,7 +327,7 @@ func TestSwappedOutPodsTakeNoRoom(t *testing.T) {
 	out.Annotations[egpu.SwapAnnotation] = egpu.SwapOut
 	out.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue}}
 	if !p.Saw(out, false) {
-		t.Error("room that became free may help others")
+		t.Error("freed capacity may help others")
 	}
 	fits(t, p, asking("b", 1, 4))
 	p.Remove(admission.Key{Namespace: "ns", Name: "b"})
@@ -373,13 +374,13 @@ func TestPodsThatMayGoAnywhere(t *testing.T) {
 }
 
 // Where every node of a topology takes a pod, but none takes all, another one's
-// leaving may help; where nobody is there, it cannot.
+// leaving may help; where no pod is there, it cannot.
 func TestTopologyThatOthersFill(t *testing.T) {
 	for _, mode := range []admission.TopologyMode{admission.TopologyUnconstrained, admission.TopologyPreferred, admission.TopologyRequired} {
 		p := hall(t)
 		r := wants(25, admission.TopologyRequest{Mode: mode, Level: "rack"})
 		if !refused(t, p, r).NeverFits {
-			t.Errorf("%v: more pods than there are cards are let in by nobody's leaving", mode)
+			t.Errorf("%v: more pods than there are cards do not fit whichever pods leave", mode)
 		}
 		r.PodSets[0].Count = 24
 		if mode == admission.TopologyRequired {

@@ -32,11 +32,11 @@ func (p *Placer) Bound() Bound {
 
 // Restore is the placement of a workload that was admitted before this placer
 // knew of it, for Hold: its pods on nodes where they are, those to come in the
-// domains its admission names for their pod set, else wherever there is room.
-// Where not all of them find room any more, as many as do have theirs. It is nil
+// domains its admission names for their pod set, else wherever they fit. Where not
+// all of them fit any more, as many as do have a placement. It is nil
 // where quota alone decides.
 func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string]*kueue.TopologyAssignment) any {
-	if p.leaves(r) {
+	if p.quotaDecides(r) {
 		return nil
 	}
 	gang, refusal := p.gangOf(r)
@@ -45,14 +45,14 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 	}
 	there := p.staying(bound[gang.Key], named)
 	mark := p.Checkpoint()
-	p.giveUp(gang.Key)
+	p.dropReservation(gang.Key)
 	var answer placement.Answer
 	for i := range gang.PodSets {
 		set := &gang.PodSets[i]
 		answer.PodSets = append(answer.PodSets, p.restoreSet(gang.Key, set, there, named[set.Name]))
 	}
 	p.Rollback(mark)
-	restored := newRoom(gang, answer)
+	restored := newReservation(gang, answer)
 	for at, n := range there {
 		for range n {
 			restored.take(at.podSet, at.node)
@@ -74,16 +74,16 @@ func (p *Placer) staying(there map[place]int, named map[string]*kueue.TopologyAs
 	return out
 }
 
-// giveUp frees what is held for a gang's pods to come, within the what-if under
-// way.
-func (p *Placer) giveUp(gang string) {
+// dropReservation frees what is reserved for a gang's pods to come, within the
+// what-if under way.
+func (p *Placer) dropReservation(gang string) {
 	txn := p.engine.Begin()
 	_ = txn.Hold(&placement.Gang{Key: gang}, &placement.Answer{}) // holding nothing cannot fail
 	p.open = append(p.open, txn)
 }
 
-// restoreSet lists the pods that are there first: Hold lets them have their
-// places, and holds the rest.
+// restoreSet lists the pods that are there first: Hold leaves them where they are,
+// and reserves for the rest.
 func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]int, named *kueue.TopologyAssignment) placement.PodSetAnswer {
 	answer := placement.PodSetAnswer{Name: set.Name, Count: set.Count}
 	left := set.Count
@@ -114,7 +114,7 @@ func (p *Placer) restoreSet(gang string, set *placement.PodSet, there map[place]
 	return answer
 }
 
-// tryPlaces looks for n places on nodes with labels, within the what-if under
+// tryPlaces looks for n placements on nodes with labels, within the what-if under
 // way, or for as many as there are.
 func (p *Placer) tryPlaces(key string, set *placement.PodSet, n int, labels map[string]string) []placement.Placed {
 	if n <= 0 {

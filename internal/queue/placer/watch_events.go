@@ -12,8 +12,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// Saw takes in an object that changed or went, and reports whether pods that
-// found no place before may find one now.
+// Saw takes in an object that changed or went, and reports whether pods that did
+// not fit before may fit now.
 func (p *Placer) Saw(obj any, gone bool) (mayHelp bool) {
 	switch o := obj.(type) {
 	case *corev1.Node:
@@ -62,30 +62,30 @@ func (p *Placer) describe(name string) (mayHelp bool) {
 		p.apply(placement.NodeChanged{Node: *now})
 	}
 	if now == nil || !now.Takes(nil) {
-		p.shake(name)
+		p.nodeLost(name)
 	}
 	return now != nil
 }
 
-// sawPod keeps the books of pods that are on nodes.
+// sawPod takes in pods that are on nodes.
 func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	key := pod.Namespace + "/" + pod.Name
 	ended := gone || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	// One that was swapped out waits in line as if it had not started; when it is told to come back it takes the room
-	// that its workload was given.
+	// One that was swapped out is pending as if it had not started; when it is called back it takes what
+	// its workload was given.
 	known, isKnown := p.pods[key]
 	if ended || egpu.IsSwappedOut(pod) {
 		delete(p.pods, key)
 		if isKnown {
 			p.apply(placement.PodGone{Key: key})
-			p.left(known)
+			p.podLeft(known)
 		}
 		return isKnown
 	}
 	if isKnown && pod.DeletionTimestamp != nil && !known.leaving {
 		known.leaving = true
 		p.pods[key] = known
-		p.left(known)
+		p.podLeft(known)
 	}
 	if isKnown || pod.Spec.NodeName == "" {
 		return false

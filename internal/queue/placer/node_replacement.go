@@ -14,41 +14,42 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// shake notes whom a node that went, or takes no pods now, concerns.
-func (p *Placer) shake(node string) {
-	for gang, r := range p.rooms {
+// nodeLost marks the workloads that a node concerns which went, or takes no pods
+// now.
+func (p *Placer) nodeLost(node string) {
+	for gang, r := range p.reservations {
 		for _, set := range r.answer.PodSets {
 			if slices.ContainsFunc(set.Placed, func(at placement.Placed) bool { return at.Node == node }) {
-				p.shaken[gang] = true
+				p.affected[gang] = true
 			}
 		}
 	}
 	for _, b := range p.pods {
 		if b.node == node && b.pod.Gang != "" {
-			p.shaken[b.pod.Gang] = true
+			p.affected[b.pod.Gang] = true
 		}
 	}
 }
 
-// left notes that a pod ended, or is about to, on a node that would not take it
-// again.
-func (p *Placer) left(b bound) {
+// podLeft marks the workload of a pod that ended, or is about to, on a node that
+// would not take it again.
+func (p *Placer) podLeft(b bound) {
 	if b.pod.Gang != "" && !takes(p.nodes.Get(b.node), nil) {
-		p.shaken[b.pod.Gang] = true
+		p.affected[b.pod.Gang] = true
 	}
 }
 
-// Shaken are the workloads that may have lost a node since it was last asked.
-func (p *Placer) Shaken() []admission.Key {
-	if len(p.shaken) == 0 {
+// AffectedWorkloads may have lost a node since they were last asked for.
+func (p *Placer) AffectedWorkloads() []admission.Key {
+	if len(p.affected) == 0 {
 		return nil
 	}
 	var keys []admission.Key
-	for _, gang := range slices.Sorted(maps.Keys(p.shaken)) {
+	for _, gang := range slices.Sorted(maps.Keys(p.affected)) {
 		namespace, name, _ := strings.Cut(gang, "/")
 		keys = append(keys, admission.Key{Namespace: namespace, Name: name})
 	}
-	clear(p.shaken)
+	clear(p.affected)
 	return keys
 }
 
@@ -116,8 +117,8 @@ func takes(e *inventory.Entry, tolerations []placement.Toleration) bool {
 
 // Replace finds other hosts for the pods that an admission sends to one that is
 // lost, as near to the others as the workload asks for. It returns the admission's
-// assignments with them in the lost one's place, so that all other ranks stay where
-// they are; nil where there is no room.
+// assignments with them instead of the lost one, so that all other ranks stay where
+// they are; nil where they do not fit.
 func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment, lost string) map[string]*kueue.TopologyAssignment {
 	gang, refusal := p.gangOf(r)
 	if refusal != nil {
@@ -144,7 +145,7 @@ func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.Topol
 	return out
 }
 
-// swap puts hosts into the place of another; one that is there already gets more.
+// swap one host for others; one that is there already gets more pods.
 func swap(domains []workload.Domain, at int, found []workload.Domain) []workload.Domain {
 	out := slices.Clone(domains)
 	for i := range out {
@@ -161,7 +162,7 @@ func swap(domains []workload.Domain, at int, found []workload.Domain) []workload
 	return slices.Replace(out, at, at+1, added...)
 }
 
-// instead looks for n places of a set beside a host that is lost: in the domain
+// instead looks for n placements of a set beside a host that is lost: in the domain
 // of the pods they belong to if they must be there, or else may.
 func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[string]*kueue.TopologyAssignment, lost string, n int) []workload.Domain {
 	near, must := map[string]string{}, false
@@ -176,7 +177,7 @@ func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[s
 		set.Pod.Selector = maps.Clone(selector)
 		maps.Copy(set.Pod.Selector, labels)
 		txn := p.engine.Begin()
-		answer := txn.Place(&placement.Gang{Key: gang.Key + "/" + set.Name, PodSets: []placement.PodSet{set}}) // beside what it holds
+		answer := txn.Place(&placement.Gang{Key: gang.Key + "/" + set.Name, PodSets: []placement.PodSet{set}}) // beside its own reservation
 		if answer.Fits {
 			p.open = append(p.open, txn)
 			return p.hosts(answer.PodSets[0].Placed)

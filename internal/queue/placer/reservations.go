@@ -9,25 +9,26 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// room is what a workload holds: the Placement of an admission. Its pods take
-// it place by place as they are bound.
-type room struct {
+// reservation is what is reserved for a workload: the Placement of an admission.
+// Its pods take it one by one as they are bound.
+type reservation struct {
 	gang   placement.Gang
 	answer placement.Answer
-	free   map[place]int  // places nobody has taken yet
-	bound  map[string]int // pods that have one, by pod set
+	free   map[place]int  // not taken by a pod yet
+	bound  map[string]int // pods on nodes, by pod set
 }
 
+// place is a node for pods of a set.
 type place struct{ podSet, node string }
 
-func newRoom(gang placement.Gang, answer placement.Answer) *room {
-	r := &room{gang: gang, bound: map[string]int{}}
+func newReservation(gang placement.Gang, answer placement.Answer) *reservation {
+	r := &reservation{gang: gang, bound: map[string]int{}}
 	r.move(answer)
 	return r
 }
 
 // move puts what is still to come of the workload elsewhere.
-func (r *room) move(answer placement.Answer) {
+func (r *reservation) move(answer placement.Answer) {
 	r.answer, r.free = answer, map[place]int{}
 	for _, set := range answer.PodSets {
 		for _, placed := range set.Placed {
@@ -36,8 +37,8 @@ func (r *room) move(answer placement.Answer) {
 	}
 }
 
-// take notes a bound pod and reports whether a place was held for it there.
-func (r *room) take(podSet, node string) bool {
+// take counts a bound pod and reports whether its node was reserved for it.
+func (r *reservation) take(podSet, node string) bool {
 	r.bound[podSet]++
 	at := place{podSet, node}
 	if r.free[at] == 0 {
@@ -47,9 +48,9 @@ func (r *room) take(podSet, node string) bool {
 	return true
 }
 
-// join takes in a pod that no place was held for: it came with the workload
-// whose place was taken.
-func (r *room) join(podSet string) {
+// join takes in a pod that nothing was reserved for: it came with the workload
+// that this one replaced.
+func (r *reservation) join(podSet string) {
 	for i := range r.gang.PodSets {
 		if r.gang.PodSets[i].Name == podSet {
 			r.gang.PodSets[i].Count++
@@ -58,19 +59,19 @@ func (r *room) join(podSet string) {
 	}
 }
 
-// bound is a pod on a node, as it was entered into the books.
+// bound is a pod on a node, as the engine has it.
 type bound struct {
 	pod    placement.Pod
 	gang   string    // the one its annotation names, or its job
 	job    types.UID // what controls it
 	node   string
 	grants []placement.Grant
-	// leaving: it was told to end.
+	// leaving: it is being deleted.
 	leaving bool
 }
 
-// bind enters a pod that is on a node into the books. One that does not say
-// which cards it has is counted on those held for it, or on any that are free.
+// bind enters a pod that is on a node into the engine. One that does not say
+// which cards it has is counted on those reserved for it, or on any that are free.
 func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []placement.Grant, said bool) {
 	if owner, known := p.jobs[job]; known && pod.Gang == "" {
 		pod.Gang, pod.PodSet = owner.gang, owner.podSet
@@ -88,17 +89,17 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	}
 	p.pods[pod.Key] = bound{pod: pod, gang: gang, job: job, node: node, grants: grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
-	if r := p.rooms[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
-		p.rehold(r)
+	if r := p.reservations[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
+		p.reserveAgain(r)
 	}
 }
 
-// owner is whose pods a job's are.
+// owner is the gang and pod set of a job's pods.
 type owner struct{ gang, podSet string }
 
-// Own says whose the pods of a job are that do not say it themselves: Kueue notes
-// it on pods only where it places them. Without it they would be counted beside
-// the room that is held for them.
+// Own says to which workload the pods of a job belong that do not say it themselves:
+// Kueue writes it on pods only where it places them. Without it they would be
+// counted beside what is reserved for them.
 func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
 	gang := gangKey(workload)
 	p.jobs[job] = owner{gang, podSet}
@@ -111,10 +112,10 @@ func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
 	}
 }
 
-// rehold moves a workload's room after kube-scheduler put one of its pods
-// elsewhere: what is held is room for the pods that are still to come, no more.
-// Where there is none left they are on their own.
-func (p *Placer) rehold(r *room) {
+// reserveAgain moves a workload's reservation after kube-scheduler put one of its
+// pods elsewhere: it covers the pods that are still to come, no more. Where they
+// do not fit, nothing is reserved for them.
+func (p *Placer) reserveAgain(r *reservation) {
 	p.engine.Release(r.gang.Key)
 	rest := placement.Gang{Key: r.gang.Key}
 	for _, set := range r.gang.PodSets {

@@ -78,19 +78,19 @@ func TestReplace(t *testing.T) {
 		taken   string // others' pods, of four cards or as many as said
 		want    string
 	}{
-		"in its rack":                        {inRack, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
-		"nowhere but in its rack":            {inRack, "b1:4 b2:4", "b1", "b3", "nowhere"},
-		"in its rack if it can be":           {nearby, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
-		"elsewhere if it must":               {nearby, "b1:4 b2:4", "b1", "b3 a1 a2", "a3:4 b2:4"},
-		"anywhere":                           {anywhere, "a1:4 b2:4", "b2", "a2 a3 b1", "a1:4 b3:4"},
-		"nobody is left to be near to":       {inRack, "b1:4", "b1", "b2 b3 a1 a2", "a3:4"},
-		"all in one rack, whichever":         {inRack, "b1:8", "b1", "b2 a1", "a2:4 a3:4"},
-		"more on a host that is there":       {inRack, "b1:2 b2:1", "b1", "b3", "b2:3"},
-		"the rest of a slice goes to it":     {sixes, "b1:2 b2:4", "b1", "b3", "nowhere"},
-		"the rest of a slice has room there": {sixes, "b1:2 b2:4", "b1", "", "b3:2 b2:4"},
-		"of a slice's slices each is whole":  {layers, "b1:2 b2:2", "b1", "b3:3", "b2:4"},
-		"a slice's slice stays with it":      {layers, "b1:2 b2:2", "b1", "b2:1 b3:3", "nowhere"},
-		"a whole slice can go anywhere":      {fours, "a1:4 b1:4", "b1", "b2 b3 a2", "a1:4 a3:4"},
+		"in its rack":                       {inRack, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"nowhere but in its rack":           {inRack, "b1:4 b2:4", "b1", "b3", "nowhere"},
+		"in its rack if it can be":          {nearby, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"elsewhere if it must":              {nearby, "b1:4 b2:4", "b1", "b3 a1 a2", "a3:4 b2:4"},
+		"anywhere":                          {anywhere, "a1:4 b2:4", "b2", "a2 a3 b1", "a1:4 b3:4"},
+		"no pod is left to be near to":      {inRack, "b1:4", "b1", "b2 b3 a1 a2", "a3:4"},
+		"all in one rack, whichever":        {inRack, "b1:8", "b1", "b2 a1", "a2:4 a3:4"},
+		"more on a host that is there":      {inRack, "b1:2 b2:1", "b1", "b3", "b2:3"},
+		"the rest of a slice goes to it":    {sixes, "b1:2 b2:4", "b1", "b3", "nowhere"},
+		"the rest of a slice fits there":    {sixes, "b1:2 b2:4", "b1", "", "b3:2 b2:4"},
+		"of a slice's slices each is whole": {layers, "b1:2 b2:2", "b1", "b3:3", "b2:4"},
+		"a slice's slice stays with it":     {layers, "b1:2 b2:2", "b1", "b2:1 b3:3", "nowhere"},
+		"a whole slice can go anywhere":     {fours, "a1:4 b1:4", "b1", "b2 b3 a2", "a1:4 a3:4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := hall(t)
@@ -116,8 +116,8 @@ func TestReplace(t *testing.T) {
 				t.Fatalf("%v are lost before anything happened", lost)
 			}
 			p.Saw(host4(test.lost), true)
-			if keys := p.Shaken(); len(keys) != 1 || keys[0] != r.Workload {
-				t.Fatalf("shaken are %v", keys)
+			if keys := p.AffectedWorkloads(); len(keys) != 1 || keys[0] != r.Workload {
+				t.Fatalf("affected are %v", keys)
 			}
 			if lost := p.Lost(r, named); !slices.Equal(lost, []string{test.lost}) {
 				t.Fatalf("lost are %v", lost)
@@ -129,7 +129,7 @@ func TestReplace(t *testing.T) {
 			if moved == nil {
 				return
 			}
-			// The room is held where it says, and no other is.
+			// What it says is reserved, and nothing else.
 			p.Hold(r.Workload, p.Restore(r, nil, moved))
 			free := 0
 			for {
@@ -171,11 +171,11 @@ func TestLost(t *testing.T) {
 	for name, test := range map[string]struct {
 		host  func(*corev1.Node)
 		pods  []*corev1.Pod
-		count int32 // still wanted; 2 unless told
+		count int32 // still wanted; 2 unless given
 		want  bool
 	}{
 		"it is well":                                  {want: false},
-		"it is not ready and nobody is there":         {host: func(n *corev1.Node) { n.Status.Conditions = nil }, want: true},
+		"it is not ready and no pod is there":         {host: func(n *corev1.Node) { n.Status.Conditions = nil }, want: true},
 		"not ready, but a pod is there":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil)}},
 		"not ready, and the pod is leaving":           {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", leaving)}, want: true},
 		"not ready, and the pod leaves":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil), pod("x", "a1", leaving)}, want: true},
@@ -209,8 +209,8 @@ func TestLost(t *testing.T) {
 			if got := slices.Equal(lost, []string{"a1"}); got != test.want || len(lost) > 1 {
 				t.Errorf("lost are %v", lost)
 			}
-			if shaken := p.Shaken(); test.want && len(shaken) != 1 {
-				t.Errorf("nobody would have looked: %v", shaken)
+			if affected := p.AffectedWorkloads(); test.want && len(affected) != 1 {
+				t.Errorf("no workload is affected: %v", affected)
 			}
 		})
 	}

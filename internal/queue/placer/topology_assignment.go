@@ -11,10 +11,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Assignments tells where in its topology each pod set of a placement goes, as
+// Assignments says where in its topology each pod set of a placement goes, as
 // status.admission writes it; pod sets that asked for no topology are left out.
 func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
-	r, ok := placed.(*room)
+	r, ok := placed.(*reservation)
 	if !ok {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 	return out
 }
 
-// assignment writes places in the order of their names, which is the order of
+// assignment writes placements in the order of their names, which is the order of
 // the pods' ranks: neighbours in rank are neighbours in the topology. Where the
 // narrowest level is the host, its name says all.
 func assignment(levels []string, placed []placement.Placed) *kueue.TopologyAssignment {
