@@ -9,17 +9,17 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
 	"github.com/elastic-ai/elastic/internal/cli/job"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
 )
 
 // topCommand shows who uses what.
 func topCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "top", Short: "Show who uses what: jobs, nodes, cards, queues"}
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	flags.AddTo(cmd)
 	cmd.AddCommand(job.TopCommand(flags), topNodeCommand(flags), gpu.TopCommand("gpu", flags), queues.ListCommand(flags, "queue"))
 	return cmd
@@ -37,14 +37,14 @@ type nodeRow struct {
 	Pods      int    `json:"gpuPods"`
 }
 
-func topNodeCommand(flags *reach.Flags) *cobra.Command {
-	return reach.List[nodeRow]{What: "nodes", Read: readNodes, Name: func(r *nodeRow) string { return "node/" + r.Name }, Print: printNodes}.
+func topNodeCommand(flags *cluster.Flags) *cobra.Command {
+	return cluster.List[nodeRow]{What: "nodes", Read: readNodes, Name: func(r *nodeRow) string { return "node/" + r.Name }, Print: printNodes}.
 		Make(&cobra.Command{Use: "node", Short: "Show nodes and their cards", Example: "  elastic top node"}, flags)
 }
 
 // readNodes counts the cards that running pods hold; parts of cards count as
 // the cards they are on, once the GPU scheduler has chosen those.
-func readNodes(ctx context.Context, c *reach.Cluster) ([]nodeRow, error) {
+func readNodes(ctx context.Context, c *cluster.Client) ([]nodeRow, error) {
 	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
 	if err := c.List(ctx, nodes); err != nil {
 		return nil, fmt.Errorf("reading the nodes: %w", err)
@@ -92,9 +92,9 @@ func readNodes(ctx context.Context, c *reach.Cluster) ([]nodeRow, error) {
 	return rows, nil
 }
 
-func printNodes(s screen.Screen, rows []nodeRow, wide bool) {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NAME", Cut: true}, {Name: "IPADDRESS"}, {Name: "ROLE"}, {Name: "STATUS", Paint: screen.ByStatus}, {Name: "GPU(Total)"}, {Name: "GPU(Allocated)"},
+func printNodes(s output.Writer, rows []nodeRow, wide bool) {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "NAME", Cut: true}, {Name: "IPADDRESS"}, {Name: "ROLE"}, {Name: "STATUS", Paint: output.ByStatus}, {Name: "GPU(Total)"}, {Name: "GPU(Allocated)"},
 		{Name: "MODEL", Wide: true}, {Name: "PODS", Wide: true},
 	}}
 	var total, allocated int64

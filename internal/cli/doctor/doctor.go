@@ -18,9 +18,9 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -46,19 +46,15 @@ var errFound = errors.New("there are problems")
 
 // Command is "elastic doctor".
 func Command() *cobra.Command {
-	flags := &reach.Flags{}
-	var output screen.Output
+	flags := &cluster.Flags{}
+	var printer output.Printer
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look for what is misconfigured",
 		Long:    "Look for what is misconfigured, and say what would mend it. The exit code is 1 if there are problems.",
 		Example: "  elastic doctor\n  elastic doctor -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			progress := screen.Of(cmd.ErrOrStderr()).Start("examining the cluster", len(checks))
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
+			progress := output.To(cmd.ErrOrStderr()).Start("examining the cluster", len(checks))
 			var found []Finding
 			for _, check := range checks {
 				list, err := check(cmd.Context(), c)
@@ -69,16 +65,16 @@ func Command() *cobra.Command {
 				progress.Step()
 			}
 			progress.End()
-			if err := output.Print(cmd.OutOrStdout(), found, objects(found), func(s screen.Screen, wide bool) { table(found).Print(s, wide) }); err != nil {
+			if err := printer.Print(cmd.OutOrStdout(), found, objects(found), func(s output.Writer, wide bool) { table(found).Print(s, wide) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Problem }) {
 				return errFound
 			}
 			return nil
-		},
+		}),
 	}
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }
@@ -94,8 +90,8 @@ func objects(found []Finding) []string {
 	return names
 }
 
-func table(found []Finding) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{{Name: "LEVEL", Paint: screen.ByStatus}, {Name: "FOUND", Cut: true}, {Name: "WHAT TO DO", Cut: true}, {Name: "OBJECT", Wide: true}}}
+func table(found []Finding) *output.Table {
+	t := &output.Table{Columns: []output.Column{{Name: "LEVEL", Paint: output.ByStatus}, {Name: "FOUND", Cut: true}, {Name: "WHAT TO DO", Cut: true}, {Name: "OBJECT", Wide: true}}}
 	for _, f := range found {
 		t.Add(f.Level, f.What, f.Do, f.Object)
 	}
@@ -103,12 +99,12 @@ func table(found []Finding) *screen.Table {
 }
 
 // A check looks at one thing. One that finds nothing wrong says so in a line.
-type check func(ctx context.Context, c *reach.Cluster) ([]Finding, error)
+type check func(ctx context.Context, c *cluster.Client) ([]Finding, error)
 
 var checks = []check{parts, clusterQueues, localQueues, flavors, workloads, cards}
 
 // parts: is everything there, and does it answer?
-func parts(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func parts(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	server, err := c.Core.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("the cluster does not answer: %w", err)
@@ -124,7 +120,7 @@ func parts(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	return append(found, Finding{OK, "elastic-queue answers", "", ""}), nil
 }
 
-func clusterQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func clusterQueues(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	list, doors := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, err
@@ -163,7 +159,7 @@ func orOK(found []Finding, text string) []Finding {
 	return found
 }
 
-func localQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func localQueues(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	list, queues := &kueue.LocalQueueList{}, &kueue.ClusterQueueList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, err
@@ -181,7 +177,7 @@ func localQueues(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	return orOK(found, fmt.Sprintf("%d local queues are fine", len(list.Items))), nil
 }
 
-func flavors(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func flavors(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	all, err := queues.ReadFlavors(ctx, c)
 	if err != nil {
 		return nil, err
@@ -199,7 +195,7 @@ func flavors(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 }
 
 // workloads that can never start as things are.
-func workloads(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func workloads(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	list := &kueue.WorkloadList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, err
@@ -232,7 +228,7 @@ func workloads(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
 	return orOK(found, fmt.Sprintf("%d workloads can start in time", len(list.Items))), nil
 }
 
-func cards(ctx context.Context, c *reach.Cluster) ([]Finding, error) {
+func cards(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	list := &egpu.GPUList{}
 	if err := c.List(ctx, list); err != nil {
 		if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {

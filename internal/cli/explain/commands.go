@@ -18,42 +18,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/cli/job"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Command is "elastic explain".
 func Command() *cobra.Command {
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	var typed string
-	var output screen.Output
+	var printer output.Printer
 	cmd := &cobra.Command{
 		Use: "explain JOB", Aliases: []string{"why"}, Short: "Say why a job waits, and what would let it in",
 		Example: "  elastic explain train\n  elastic explain train -o json",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: job.Complete(flags),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			answer, err := ask(cmd.Context(), c, args[0], typed)
 			if err != nil {
 				return err
 			}
-			return output.Print(cmd.OutOrStdout(), answer, []string{answer.Job}, func(s screen.Screen, _ bool) {
+			return printer.Print(cmd.OutOrStdout(), answer, []string{answer.Job}, func(s output.Writer, _ bool) {
 				Render(s, answer, time.Now())
 			})
-		},
+		}),
 	}
 	job.AddType(cmd, &typed)
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }
 
 // ask collects the queue's answer and what the job's pods meet.
-func ask(ctx context.Context, c *reach.Cluster, name, typed string) (*Answer, error) {
+func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, error) {
 	found, err := job.Get(ctx, c, name, typed)
 	if err != nil {
 		return nil, err
@@ -142,10 +138,10 @@ func when(e *corev1.Event) time.Time {
 
 // PlanCommand is "elastic plan".
 func PlanCommand() *cobra.Command {
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	var files []string
 	var queue string
-	var output screen.Output
+	var printer output.Printer
 	cmd := &cobra.Command{
 		Use: "plan -f FILE", Short: "Say whether a job would start now, where, and whom it would displace",
 		Long: `Say whether a job would start now, where, on which flavor and cards, whom it would
@@ -168,18 +164,18 @@ written with flags: submit --check.`,
 			if err := job.Settle(c, objects, queue); err != nil {
 				return err
 			}
-			return Plan(cmd, c, &output, objects)
+			return Plan(cmd, c, &printer, objects)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "manifest of the job; - for standard input (repeatable)")
 	cmd.Flags().StringVar(&queue, "queue", "", "the queue it would wait in, where the manifest names none")
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
 }
 
 // Plan asks the queue about jobs that are not there, and prints its answers.
-func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error {
+func Plan(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error {
 	asked := 0
 	for _, object := range objects {
 		kind, err := job.KindOf(cmd.Context(), c, object)
@@ -198,10 +194,10 @@ func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects [
 		if err != nil {
 			return fmt.Errorf("asking the queue about %s: %w", name, err)
 		}
-		if asked++; asked > 1 && output.Format == "" {
+		if asked++; asked > 1 && printer.Format == "" {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		err = output.Print(cmd.OutOrStdout(), map[string]any{"job": name, "plan": plan.Status}, []string{name}, func(s screen.Screen, _ bool) {
+		err = printer.Print(cmd.OutOrStdout(), map[string]any{"job": name, "plan": plan.Status}, []string{name}, func(s output.Writer, _ bool) {
 			RenderPlan(s, name, plan.Status, time.Now())
 		})
 		if err != nil {
@@ -216,7 +212,7 @@ func Plan(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects [
 
 // checked is the object as the API server would make it, or as it is where the
 // server does not say: its defaults are part of what is asked for.
-func checked(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) *unstructured.Unstructured {
+func checked(ctx context.Context, c *cluster.Client, object *unstructured.Unstructured) *unstructured.Unstructured {
 	try := object.DeepCopy()
 	if err := c.Create(ctx, try, client.DryRunAll); err != nil {
 		return object

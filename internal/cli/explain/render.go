@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Answer is all there is to say about a job.
@@ -29,8 +29,8 @@ type Answer struct {
 
 // page is a text with headings down the left side.
 type page struct {
-	screen screen.Screen
-	last   string
+	out  output.Writer
+	last string
 }
 
 // say puts a line beside a heading, which is written once.
@@ -43,14 +43,14 @@ func (p *page) say(heading, format string, args ...any) {
 	const indent = 11
 	text := fmt.Sprintf(format, args...)
 	width := 0
-	if p.screen.Width > 40 {
-		width = p.screen.Width - indent
+	if p.out.Width > 40 {
+		width = p.out.Width - indent
 	}
 	for i, line := range wrap(text, width) {
 		if i > 0 {
 			heading = ""
 		}
-		fmt.Fprintf(p.screen, "%s%s\n", p.screen.Paint(screen.Faint, fmt.Sprintf("%-*s", indent, heading)), line)
+		fmt.Fprintf(p.out, "%s%s\n", p.out.Paint(output.Faint, fmt.Sprintf("%-*s", indent, heading)), line)
 	}
 }
 
@@ -74,10 +74,10 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Render writes an answer on one screen.
-func Render(s screen.Screen, a *Answer, now time.Time) {
+// Render writes an answer that fits one screen.
+func Render(s output.Writer, a *Answer, now time.Time) {
 	fmt.Fprintln(s, headline(a))
-	p := &page{screen: s}
+	p := &page{out: s}
 	if x := a.Standing; x != nil {
 		fmt.Fprintln(s)
 		p.why(x)
@@ -334,15 +334,15 @@ func (p *page) starts(x *v1alpha1.Standing, now time.Time) {
 		p.say("Starts", "any moment")
 	default:
 		wait := x.StartsAt.Sub(now)
-		p.say("Starts", "in about %s, at %s", screen.Duration(wait.Round(time.Minute)), x.StartsAt.Format("15:04 MST"))
+		p.say("Starts", "in about %s, at %s", output.Duration(wait.Round(time.Minute)), x.StartsAt.Format("15:04 MST"))
 	}
 }
 
 // RenderPlan writes what would become of a job.
-func RenderPlan(s screen.Screen, job string, status *v1alpha1.PlanStatus, now time.Time) {
+func RenderPlan(s output.Writer, job string, status *v1alpha1.PlanStatus, now time.Time) {
 	fmt.Fprintln(s, planHeadline(job, status))
 	fmt.Fprintln(s)
-	p := &page{screen: s}
+	p := &page{out: s}
 	if !status.StartsNow && len(status.Displaces) == 0 {
 		p.why(&status.Standing)
 		p.line(&status.Standing)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew; commit only what you understand")
@@ -135,11 +135,11 @@ func golden(t *testing.T, name, got string) {
 func TestRender(t *testing.T) {
 	for name, answer := range answers {
 		var out bytes.Buffer
-		Render(screen.Screen{Writer: &out}, answer, noon)
+		Render(output.Writer{Writer: &out}, answer, noon)
 		golden(t, name, out.String())
 		// On one screen, and none too narrow.
 		out.Reset()
-		Render(screen.Screen{Writer: &out, Width: 80}, answer, noon)
+		Render(output.Writer{Writer: &out, Width: 80}, answer, noon)
 		if lines := strings.Split(out.String(), "\n"); len(lines) > 25 {
 			t.Errorf("%s: %d lines", name, len(lines))
 		}
@@ -186,7 +186,7 @@ func TestRenderPlan(t *testing.T) {
 		"plan-held":      plan(false, answers["Misconfigured"]),
 	} {
 		var out bytes.Buffer
-		RenderPlan(screen.Screen{Writer: &out}, "job/big", status, noon)
+		RenderPlan(output.Writer{Writer: &out}, "job/big", status, noon)
 		golden(t, name, out.String())
 	}
 }

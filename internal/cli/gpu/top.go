@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Command is "elastic gpu".
 func Command() *cobra.Command {
 	cmd := &cobra.Command{Use: "gpu", Aliases: []string{"gpus", "card", "cards"}, Short: "Show the cards of a cluster"}
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	flags.AddTo(cmd)
 	// As it was before: the name of a local cluster.
 	cmd.PersistentFlags().StringVar(&flags.Local, "name", "", "the same as --local")
@@ -32,22 +32,22 @@ func Command() *cobra.Command {
 }
 
 // cardsCommand reads all cards and prints them in a way.
-func cardsCommand(flags *reach.Flags, use, short, example string, print func(s screen.Screen, cards []Card, wide bool)) *cobra.Command {
-	return reach.List[Card]{
-		What: "cards", Read: func(ctx context.Context, c *reach.Cluster) ([]Card, error) { return read(ctx, c) },
+func cardsCommand(flags *cluster.Flags, use, short, example string, print func(s output.Writer, cards []Card, wide bool)) *cobra.Command {
+	return cluster.List[Card]{
+		What: "cards", Read: func(ctx context.Context, c *cluster.Client) ([]Card, error) { return read(ctx, c) },
 		Name: func(c *Card) string { return "gpu/" + c.Name }, Print: print,
 	}.Make(&cobra.Command{Use: use, Short: short, Example: example}, flags)
 }
 
-// TopCommand shows every card with who holds what; it is also "top gpu".
-func TopCommand(use string, flags *reach.Flags) *cobra.Command {
-	return cardsCommand(flags, use, "Show every card with who holds what", "  elastic gpu top\n  elastic gpu top -o json",
-		func(s screen.Screen, cards []Card, wide bool) { table(cards).Print(s, wide) })
+// TopCommand shows every card with the pods that have shares of it; it is also "top gpu".
+func TopCommand(use string, flags *cluster.Flags) *cobra.Command {
+	return cardsCommand(flags, use, "Show every card with the pods that have shares of it", "  elastic gpu top\n  elastic gpu top -o json",
+		func(s output.Writer, cards []Card, wide bool) { table(cards).Print(s, wide) })
 }
 
-func listCommand(flags *reach.Flags) *cobra.Command {
-	return cardsCommand(flags, "list", "List the cards by node and model", "  elastic gpu list", func(s screen.Screen, cards []Card, wide bool) {
-		t := &screen.Table{Columns: []screen.Column{{Name: "NAME", Cut: true}, {Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "MEMORY"}, {Name: "FREE CORE"}, {Name: "FREE MEMORY"}, {Name: "STATE", Cut: true, Paint: screen.ByStatus}}}
+func listCommand(flags *cluster.Flags) *cobra.Command {
+	return cardsCommand(flags, "list", "List the cards by node and model", "  elastic gpu list", func(s output.Writer, cards []Card, wide bool) {
+		t := &output.Table{Columns: []output.Column{{Name: "NAME", Cut: true}, {Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "MEMORY"}, {Name: "FREE CORE"}, {Name: "FREE MEMORY"}, {Name: "STATE", Cut: true, Paint: output.ByStatus}}}
 		for _, c := range cards {
 			t.Add(c.Name, c.Node, c.Index, cmp.Or(c.Model, "-"), fmt.Sprintf("%d MiB", c.Total), fmt.Sprintf("%d%%", max(0, 100-c.Core)), fmt.Sprintf("%d MiB", max(0, c.Total-c.Memory)), c.State)
 		}
@@ -55,43 +55,42 @@ func listCommand(flags *reach.Flags) *cobra.Command {
 	})
 }
 
-func describeCommand(flags *reach.Flags) *cobra.Command {
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: "describe CARD", Short: "Show one card and its holders", Example: "  elastic gpu describe h100-80g-0-3", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			g := &egpu.GPU{}
-			if err := c.Get(cmd.Context(), client.ObjectKey{Name: args[0]}, g); err != nil {
-				if apierrors.IsNotFound(err) {
-					return fmt.Errorf("there is no card %q: 'elastic gpu list' shows those there are", args[0])
-				}
-				return err
-			}
-			card := cardOf(g)
-			return output.Print(cmd.OutOrStdout(), card, []string{"gpu/" + card.Name}, func(s screen.Screen, _ bool) { printCard(s, &card, g.Spec.UUID) })
-		},
-	}
-	output.AddTo(cmd)
-	return cmd
+// described is a card with what only a person wants to read.
+type described struct {
+	Card
+	uuid string
 }
 
-func printCard(s screen.Screen, c *Card, uuid string) {
+func describeCommand(flags *cluster.Flags) *cobra.Command {
+	return cluster.Describe[described]{
+		Read: readOne, Name: func(d *described) string { return "gpu/" + d.Card.Name }, Print: printCard,
+	}.Make(&cobra.Command{Use: "describe CARD", Short: "Show one card and the pods that have shares of it", Example: "  elastic gpu describe h100-80g-0-3"}, flags)
+}
+
+func readOne(ctx context.Context, c *cluster.Client, name string) (*described, error) {
+	g := &egpu.GPU{}
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, g); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("there is no card %q: 'elastic gpu list' shows those there are", name)
+		}
+		return nil, err
+	}
+	return &described{Card: cardOf(g), uuid: g.Spec.UUID}, nil
+}
+
+func printCard(s output.Writer, c *described) {
 	for _, field := range [][2]string{
-		{"Name", c.Name}, {"Node", c.Node}, {"Card", fmt.Sprint(c.Index)}, {"Model", cmp.Or(c.Model, "-")}, {"UUID", cmp.Or(uuid, "-")},
-		{"State", s.Paint(screen.ByStatus(c.State), c.State)}, {"Core", fmt.Sprintf("%d%% of 100%%", c.Core)}, {"Memory", fmt.Sprintf("%d of %d MiB", c.Memory, c.Total)}, {"Load", c.load()},
+		{"Name", c.Name}, {"Node", c.Node}, {"Card", fmt.Sprint(c.Index)}, {"Model", cmp.Or(c.Model, "-")}, {"UUID", cmp.Or(c.uuid, "-")},
+		{"State", s.Paint(output.ByStatus(c.State), c.State)}, {"Core", fmt.Sprintf("%d%% of 100%%", c.Core)}, {"Memory", fmt.Sprintf("%d of %d MiB", c.Memory, c.Total)}, {"Load", c.load()},
 	} {
 		fmt.Fprintf(s, "%-9s%s\n", field[0]+":", field[1])
 	}
-	if len(c.Holders) == 0 {
+	if len(c.Allocations) == 0 {
 		return
 	}
 	fmt.Fprintln(s)
-	t := &screen.Table{Columns: []screen.Column{{Name: "HELD BY", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}}}
-	for _, h := range c.Holders {
+	t := &output.Table{Columns: []output.Column{{Name: "HELD BY", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}}}
+	for _, h := range c.Allocations {
 		t.Add(h.Name, fmt.Sprintf("%d%%", h.Core), fmt.Sprintf("%d MiB", h.Memory))
 	}
 	t.Print(s, false)
@@ -99,20 +98,20 @@ func printCard(s screen.Screen, c *Card, uuid string) {
 
 // Card is one line of the table.
 type Card struct {
-	Name    string   `json:"name"`
-	Node    string   `json:"node"`
-	Index   int      `json:"index"`
-	Model   string   `json:"model"`
-	State   string   `json:"state"`
-	Core    int64    `json:"core"` // held, in percent
-	Memory  int64    `json:"memory"`
-	Total   int64    `json:"totalMemory"`
-	Load    *int     `json:"load,omitempty"` // measured, in percent
-	Holders []Holder `json:"holders"`
+	Name        string       `json:"name"`
+	Node        string       `json:"node"`
+	Index       int          `json:"index"`
+	Model       string       `json:"model"`
+	State       string       `json:"state"`
+	Core        int64        `json:"core"` // held, in percent
+	Memory      int64        `json:"memory"`
+	Total       int64        `json:"totalMemory"`
+	Load        *int         `json:"load,omitempty"` // measured, in percent
+	Allocations []Allocation `json:"holders"`
 }
 
-// Holder of a piece of a card. Core is in percent, memory in MiB.
-type Holder struct {
+// Allocation is what a pod has of a card. Core is in percent, memory in MiB.
+type Allocation struct {
 	Name   string `json:"name"`
 	Core   int64  `json:"core"`
 	Memory int64  `json:"memory"`
@@ -137,7 +136,7 @@ func read(ctx context.Context, c client.Client) ([]Card, error) {
 }
 
 func cardOf(g *egpu.GPU) Card {
-	card := Card{Name: g.Name, Node: g.Spec.NodeName, Index: g.Spec.Index, Model: g.Spec.Model, Total: g.Spec.Memory, Holders: []Holder{}}
+	card := Card{Name: g.Name, Node: g.Spec.NodeName, Index: g.Spec.Index, Model: g.Spec.Model, Total: g.Spec.Memory, Allocations: []Allocation{}}
 	card.State = cmp.Or(g.Status.State, "-")
 	if g.Status.Message != "" {
 		card.State += ": " + g.Status.Message
@@ -146,16 +145,16 @@ func cardOf(g *egpu.GPU) Card {
 		card.Load = &g.Status.Load.Core
 	}
 	for key, held := range g.Status.Allocated {
-		h := Holder{Name: key}
+		h := Allocation{Name: key}
 		for _, container := range held.Containers {
 			h.Core += container.Resource.Name(egpu.ResourceCore, "").Value()
 			h.Memory += container.Resource.Name(egpu.ResourceMemory, "").Value()
 		}
 		card.Core += h.Core
 		card.Memory += h.Memory
-		card.Holders = append(card.Holders, h)
+		card.Allocations = append(card.Allocations, h)
 	}
-	slices.SortFunc(card.Holders, func(a, b Holder) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(card.Allocations, func(a, b Allocation) int { return cmp.Compare(a.Name, b.Name) })
 	return card
 }
 
@@ -166,17 +165,17 @@ func (c *Card) load() string {
 	return fmt.Sprintf("%d%%", *c.Load)
 }
 
-func table(cards []Card) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}, {Name: "LOAD"}, {Name: "STATE", Cut: true, Paint: screen.ByStatus}, {Name: "HELD BY", Cut: true},
+func table(cards []Card) *output.Table {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "NODE", Cut: true}, {Name: "CARD"}, {Name: "MODEL", Cut: true}, {Name: "CORE"}, {Name: "MEMORY"}, {Name: "LOAD"}, {Name: "STATE", Cut: true, Paint: output.ByStatus}, {Name: "HELD BY", Cut: true},
 	}}
 	for i := range cards {
 		c := &cards[i]
-		var holders []string
-		for _, h := range c.Holders {
-			holders = append(holders, fmt.Sprintf("%s (%d%%, %d MiB)", h.Name, h.Core, h.Memory))
+		var pods []string
+		for _, h := range c.Allocations {
+			pods = append(pods, fmt.Sprintf("%s (%d%%, %d MiB)", h.Name, h.Core, h.Memory))
 		}
-		t.Add(c.Node, c.Index, cmp.Or(c.Model, "-"), fmt.Sprintf("%d%%", c.Core), fmt.Sprintf("%d/%d MiB", c.Memory, c.Total), c.load(), c.State, cmp.Or(strings.Join(holders, ", "), "-"))
+		t.Add(c.Node, c.Index, cmp.Or(c.Model, "-"), fmt.Sprintf("%d%%", c.Core), fmt.Sprintf("%d/%d MiB", c.Memory, c.Total), c.load(), c.State, cmp.Or(strings.Join(pods, ", "), "-"))
 	}
 	return t
 }

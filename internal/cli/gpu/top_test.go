@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
-func cluster(t *testing.T, objects ...client.Object) client.Client {
+func fakeClient(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := egpu.AddToScheme(scheme); err != nil {
@@ -32,7 +32,7 @@ func TestTop(t *testing.T) {
 			egpu.ResourceCore: resource.MustParse(core), egpu.ResourceMemory: resource.MustParse(memory),
 		}}}}
 	}
-	cards, err := read(t.Context(), cluster(t,
+	cards, err := read(t.Context(), fakeClient(t,
 		&egpu.GPU{
 			ObjectMeta: metav1.ObjectMeta{Name: "b-0"}, Spec: egpu.GPUSpec{NodeName: "b", Model: "T4", Memory: 15360},
 			Status: egpu.GPUStatus{State: egpu.GPUUnhealthy, Message: "fell off the bus"},
@@ -49,7 +49,7 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	table(cards).Print(screen.Screen{Writer: &out}, false)
+	table(cards).Print(output.Writer{Writer: &out}, false)
 	want := `
 NODE  CARD  MODEL     CORE  MEMORY         LOAD  STATE                        HELD BY
 a     2     A100-40G  0%    0/40960 MiB    -     -                            -
@@ -62,7 +62,7 @@ b     0     T4        0%    0/15360 MiB    -     Unhealthy: fell off the bus  -
 }
 
 func TestTopWithoutCards(t *testing.T) {
-	if _, err := read(t.Context(), cluster(t)); !errors.Is(err, errNoCards) {
+	if _, err := read(t.Context(), fakeClient(t)); !errors.Is(err, errNoCards) {
 		t.Fatalf("error %v", err)
 	}
 }

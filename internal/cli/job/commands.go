@@ -7,22 +7,22 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // planner reports whether jobs would start.
-type planner = func(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error
+type planner = func(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error
 
 // Commands are the commands for jobs.
 func Commands(plan planner) []*cobra.Command {
 	var list []*cobra.Command
-	for _, make := range []func(*reach.Flags) *cobra.Command{
-		func(f *reach.Flags) *cobra.Command { return submitCommand(f, plan) },
+	for _, make := range []func(*cluster.Flags) *cobra.Command{
+		func(f *cluster.Flags) *cobra.Command { return submitCommand(f, plan) },
 		listCommand, getCommand, logsCommand, attachCommand, deleteCommand, suspendCommand, resumeCommand, waitCommand, pruneCommand,
 		cronCommand, dataCommand, scaleInCommand, scaleOutCommand,
 	} {
-		flags := &reach.Flags{}
+		flags := &cluster.Flags{}
 		cmd := make(flags)
 		flags.AddTo(cmd)
 		list = append(list, cmd)
@@ -37,7 +37,7 @@ func AddType(cmd *cobra.Command, typed *string) {
 }
 
 // Complete offers the names of jobs.
-func Complete(flags *reach.Flags) cobra.CompletionFunc {
+func Complete(flags *cluster.Flags) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		c, err := flags.Connect()
 		if err != nil {
@@ -58,7 +58,7 @@ func Complete(flags *reach.Flags) cobra.CompletionFunc {
 }
 
 // withCluster is a command's RunE that needs a client of the cluster.
-func withCluster(flags *reach.Flags, run func(cmd *cobra.Command, c *reach.Cluster, args []string) error) func(*cobra.Command, []string) error {
+func withCluster(flags *cluster.Flags, run func(cmd *cobra.Command, c *cluster.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := flags.Connect()
 		if err != nil {
@@ -69,8 +69,8 @@ func withCluster(flags *reach.Flags, run func(cmd *cobra.Command, c *reach.Clust
 }
 
 // withJob is the RunE of a command about the job its first argument names; rest are the others.
-func withJob(flags *reach.Flags, typed *string, run func(cmd *cobra.Command, c *reach.Cluster, job *Job, rest []string) error) func(*cobra.Command, []string) error {
-	return withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+func withJob(flags *cluster.Flags, typed *string, run func(cmd *cobra.Command, c *cluster.Client, job *Job, rest []string) error) func(*cobra.Command, []string) error {
+	return withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 		job, err := Get(cmd.Context(), c, args[0], *typed)
 		if err != nil {
 			return err

@@ -17,8 +17,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Jobs of the kind batch/v1 are repeated by a CronJob, all others by the Cron object that arena
@@ -54,7 +54,7 @@ type Past struct {
 	Finished string `json:"finishTime"`
 }
 
-func cronCommand(flags *reach.Flags) *cobra.Command {
+func cronCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cron", Short: "Submit jobs again and again, by a schedule",
 		Long: `Submit jobs by a schedule. "cron job" makes a CronJob of Kubernetes' own. Any other
@@ -197,7 +197,7 @@ func (at *schedule) repeat(job *unstructured.Unstructured) *unstructured.Unstruc
 }
 
 // crons of a namespace, of both kinds.
-func crons(ctx context.Context, c *reach.Cluster, namespace string) ([]Cron, error) {
+func crons(ctx context.Context, c *cluster.Client, namespace string) ([]Cron, error) {
 	var all []Cron
 	for _, kind := range cronKinds {
 		list := &unstructured.UnstructuredList{}
@@ -212,7 +212,7 @@ func crons(ctx context.Context, c *reach.Cluster, namespace string) ([]Cron, err
 	return all, nil
 }
 
-func findCron(ctx context.Context, c *reach.Cluster, name string) (*Cron, error) {
+func findCron(ctx context.Context, c *cluster.Client, name string) (*Cron, error) {
 	for _, kind := range cronKinds {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
@@ -251,17 +251,17 @@ func readCron(object *unstructured.Unstructured) Cron {
 	return out
 }
 
-func cronListCommand(flags *reach.Flags) *cobra.Command {
+func cronListCommand(flags *cluster.Flags) *cobra.Command {
 	var all bool
-	cmd := reach.List[Cron]{
+	cmd := cluster.List[Cron]{
 		What: "crons", Name: func(c *Cron) string { return "cron/" + c.Name },
-		Read: func(ctx context.Context, c *reach.Cluster) ([]Cron, error) {
+		Read: func(ctx context.Context, c *cluster.Client) ([]Cron, error) {
 			if all {
 				return crons(ctx, c, "")
 			}
 			return crons(ctx, c, c.Namespace)
 		},
-		Print: func(s screen.Screen, list []Cron, wide bool) { cronTable(list, all).Print(s, wide) },
+		Print: func(s output.Writer, list []Cron, wide bool) { cronTable(list, all).Print(s, wide) },
 	}.Make(&cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List what is submitted by a schedule", Example: "  elastic cron list -A"}, flags)
 	allNamespaces(cmd, &all)
 	return cmd
@@ -274,12 +274,12 @@ func allNamespaces(cmd *cobra.Command, all *bool) {
 	_ = cmd.Flags().MarkHidden("allNamespaces")
 }
 
-func cronTable(list []Cron, all bool) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{
+func cronTable(list []Cron, all bool) *output.Table {
+	t := &output.Table{Columns: []output.Column{
 		{Name: "NAME", Cut: true}, {Name: "TYPE"}, {Name: "SCHEDULE"}, {Name: "SUSPEND"}, {Name: "DEADLINE"}, {Name: "CONCURRENCYPOLICY"},
 	}}
 	if all {
-		t.Columns = append([]screen.Column{{Name: "NAMESPACE", Cut: true}}, t.Columns...)
+		t.Columns = append([]output.Column{{Name: "NAMESPACE", Cut: true}}, t.Columns...)
 	}
 	for _, c := range list {
 		cells := []any{c.Name, c.Type, c.Schedule, c.Suspend, c.Deadline, c.Concurrency}
@@ -291,11 +291,11 @@ func cronTable(list []Cron, all bool) *screen.Table {
 	return t
 }
 
-func cronGetCommand(flags *reach.Flags) *cobra.Command {
-	var output screen.Output
+func cronGetCommand(flags *cluster.Flags) *cobra.Command {
+	var printer output.Printer
 	cmd := &cobra.Command{
 		Use: "get CRON", Short: "Show what is submitted by a schedule, and what came of it", Example: "  elastic cron get nightly", Args: cobra.ExactArgs(1),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			cron, err := findCron(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -305,15 +305,15 @@ func cronGetCommand(flags *reach.Flags) *cobra.Command {
 					return err
 				}
 			}
-			return output.Print(cmd.OutOrStdout(), cron, []string{"cron/" + cron.Name}, func(s screen.Screen, wide bool) { printCron(s, cron, wide) })
+			return printer.Print(cmd.OutOrStdout(), cron, []string{"cron/" + cron.Name}, func(s output.Writer, wide bool) { printCron(s, cron, wide) })
 		}),
 	}
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	return cmd
 }
 
 // past are the jobs of a CronJob, which has no list of those that have ended.
-func past(ctx context.Context, c *reach.Cluster, cron *Cron) ([]Past, error) {
+func past(ctx context.Context, c *cluster.Client, cron *Cron) ([]Past, error) {
 	found, err := List(ctx, c, c.Namespace, "job")
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func past(ctx context.Context, c *reach.Cluster, cron *Cron) ([]Past, error) {
 	return list, nil
 }
 
-func printCron(s screen.Screen, c *Cron, wide bool) {
+func printCron(s output.Writer, c *Cron, wide bool) {
 	for _, line := range [][2]any{
 		{"Name", c.Name}, {"Namespace", c.Namespace}, {"Type", c.Type}, {"Schedule", c.Schedule}, {"Suspend", c.Suspend}, {"ConcurrencyPolicy", c.Concurrency},
 		{"CreationTimestamp", c.Created}, {"LastScheduleTime", c.Last}, {"Deadline", c.Deadline},
@@ -341,17 +341,17 @@ func printCron(s screen.Screen, c *Cron, wide bool) {
 		fmt.Fprintln(s, strings.TrimRight(fmt.Sprintf("%-20v%v", fmt.Sprint(line[0], ":"), line[1]), " "))
 	}
 	fmt.Fprintln(s, "\nHistory:")
-	t := &screen.Table{Rule: true, Columns: []screen.Column{{Name: "NAME", Cut: true}, {Name: "STATUS", Paint: screen.ByStatus}, {Name: "TYPE"}, {Name: "CREATETIME"}, {Name: "FINISHTIME"}}}
+	t := &output.Table{Rule: true, Columns: []output.Column{{Name: "NAME", Cut: true}, {Name: "STATUS", Paint: output.ByStatus}, {Name: "TYPE"}, {Name: "CREATETIME"}, {Name: "FINISHTIME"}}}
 	for _, p := range c.History {
 		t.Add(p.Name, p.Status, p.Kind, p.Created, p.Finished)
 	}
 	t.Print(s, wide)
 }
 
-func cronDeleteCommand(flags *reach.Flags) *cobra.Command {
+func cronDeleteCommand(flags *cluster.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CRON...", Short: "Submit it no more; the jobs it made go with it", Example: "  elastic cron delete nightly", Args: cobra.MinimumNArgs(1),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			for _, name := range args {
 				cron, err := findCron(cmd.Context(), c, name)
 				if err != nil {
@@ -367,10 +367,10 @@ func cronDeleteCommand(flags *reach.Flags) *cobra.Command {
 	}
 }
 
-func cronSuspendCommand(flags *reach.Flags, use, short string, suspend bool) *cobra.Command {
+func cronSuspendCommand(flags *cluster.Flags, use, short string, suspend bool) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " CRON", Short: short, Example: "  elastic cron " + use + " nightly", Args: cobra.ExactArgs(1),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			cron, err := findCron(cmd.Context(), c, args[0])
 			if err != nil {
 				return err

@@ -11,8 +11,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Volume is a PersistentVolumeClaim that jobs can mount with --data. Its annotations say to whom it
@@ -26,18 +26,18 @@ type Volume struct {
 	Seconds     int64    `json:"ageSeconds"`
 }
 
-func dataCommand(flags *reach.Flags) *cobra.Command {
+func dataCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "data", Short: "Show the volumes that jobs can mount"}
 	var all bool
-	list := reach.List[Volume]{
+	list := cluster.List[Volume]{
 		What: "volumes", Name: func(v *Volume) string { return "persistentvolumeclaim/" + v.Name },
-		Read: func(ctx context.Context, c *reach.Cluster) ([]Volume, error) {
+		Read: func(ctx context.Context, c *cluster.Client) ([]Volume, error) {
 			if all {
 				return volumesOf(ctx, c, "", time.Now())
 			}
 			return volumesOf(ctx, c, c.Namespace, time.Now())
 		},
-		Print: func(s screen.Screen, volumes []Volume, wide bool) { volumeTable(volumes, all).Print(s, wide) },
+		Print: func(s output.Writer, volumes []Volume, wide bool) { volumeTable(volumes, all).Print(s, wide) },
 	}.Make(&cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the volumes that are ready", Example: "  elastic data list"}, flags)
 	allNamespaces(list, &all)
 	cmd.AddCommand(list)
@@ -69,13 +69,13 @@ func volumesOf(ctx context.Context, c client.Reader, namespace string, now time.
 	return volumes, nil
 }
 
-func volumeTable(volumes []Volume, all bool) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{{Name: "NAME", Cut: true}, {Name: "ACCESSMODE"}, {Name: "DESCRIPTION", Cut: true}, {Name: "OWNER"}, {Name: "AGE"}}}
+func volumeTable(volumes []Volume, all bool) *output.Table {
+	t := &output.Table{Columns: []output.Column{{Name: "NAME", Cut: true}, {Name: "ACCESSMODE"}, {Name: "DESCRIPTION", Cut: true}, {Name: "OWNER"}, {Name: "AGE"}}}
 	if all {
-		t.Columns = slices.Insert(t.Columns, 1, screen.Column{Name: "NAMESPACE", Cut: true})
+		t.Columns = slices.Insert(t.Columns, 1, output.Column{Name: "NAMESPACE", Cut: true})
 	}
 	for _, v := range volumes {
-		cells := []any{v.Name, strings.Join(v.AccessModes, ","), v.Description, v.Owner, screen.Duration(time.Duration(v.Seconds) * time.Second)}
+		cells := []any{v.Name, strings.Join(v.AccessModes, ","), v.Description, v.Owner, output.Duration(time.Duration(v.Seconds) * time.Second)}
 		if all {
 			cells = slices.Insert(cells, 1, any(v.Namespace))
 		}

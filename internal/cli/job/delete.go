@@ -11,18 +11,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
-func deleteCommand(flags *reach.Flags) *cobra.Command {
+func deleteCommand(flags *cluster.Flags) *cobra.Command {
 	var typed string
 	cmd := &cobra.Command{
 		Use: "delete JOB...", Aliases: []string{"del", "rm"}, Short: "Delete jobs and their pods",
 		Example: "  elastic delete train\n  elastic delete a b c",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
-			progress := screen.Of(cmd.ErrOrStderr()).Start("deleting jobs", len(args))
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
+			progress := output.To(cmd.ErrOrStderr()).Start("deleting jobs", len(args))
 			defer progress.End()
 			var failed []error
 			for _, name := range args {
@@ -41,7 +41,7 @@ func deleteCommand(flags *reach.Flags) *cobra.Command {
 	return cmd
 }
 
-func remove(ctx context.Context, c *reach.Cluster, name, typed string) error {
+func remove(ctx context.Context, c *cluster.Client, name, typed string) error {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func remove(ctx context.Context, c *reach.Cluster, name, typed string) error {
 	return c.Delete(ctx, job.Object, client.PropagationPolicy("Background"), client.Preconditions{UID: ptr.To(job.Object.GetUID())})
 }
 
-func pruneCommand(flags *reach.Flags) *cobra.Command {
+func pruneCommand(flags *cluster.Flags) *cobra.Command {
 	var all bool
 	var since time.Duration
 	cmd := &cobra.Command{
@@ -73,7 +73,7 @@ func pruneCommand(flags *reach.Flags) *cobra.Command {
 				return err
 			}
 			now := time.Now()
-			progress := screen.Of(cmd.ErrOrStderr()).Start("deleting jobs", len(found))
+			progress := output.To(cmd.ErrOrStderr()).Start("deleting jobs", len(found))
 			defer progress.End()
 			for _, job := range found {
 				progress.Step()

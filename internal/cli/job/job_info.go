@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -301,7 +301,7 @@ func (i *Info) node() string {
 	return fmt.Sprintf("%s,+%d", i.Nodes[0], len(i.Nodes)-1)
 }
 
-func (i *Info) duration() string { return screen.Duration(time.Duration(i.Seconds) * time.Second) }
+func (i *Info) duration() string { return output.Duration(time.Duration(i.Seconds) * time.Second) }
 
 // Up counts the pods that run or have completed.
 func (i *Info) Up() int {

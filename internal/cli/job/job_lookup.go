@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -37,7 +37,7 @@ type Job struct {
 const at = 16
 
 // knownKinds are the kinds to look for: of one type as users name it, or all.
-func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.Kind, error) {
+func knownKinds(ctx context.Context, c *cluster.Client, typed string) ([]*kinds.Kind, error) {
 	all := slices.Clone(kinds.Table())
 	declared := &jobsv1alpha1.JobKindList{}
 	if err := c.List(ctx, declared); err != nil && !absent(err) {
@@ -65,7 +65,7 @@ func knownKinds(ctx context.Context, c *reach.Cluster, typed string) ([]*kinds.K
 }
 
 // KindOf is the row of an object; nil where the queue does not know its kind.
-func KindOf(ctx context.Context, c *reach.Cluster, object *unstructured.Unstructured) (*kinds.Kind, error) {
+func KindOf(ctx context.Context, c *cluster.Client, object *unstructured.Unstructured) (*kinds.Kind, error) {
 	all, err := knownKinds(ctx, c, "")
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func absent(err error) bool {
 }
 
 // List finds the jobs of a namespace; "" stands for all namespaces.
-func List(ctx context.Context, c *reach.Cluster, namespace, typed string) ([]*Job, error) {
+func List(ctx context.Context, c *cluster.Client, namespace, typed string) ([]*Job, error) {
 	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func queueOf(object client.Object) string {
 }
 
 // Get finds one job by name. If there are several, the type must be given.
-func Get(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error) {
+func Get(ctx context.Context, c *cluster.Client, name, typed string) (*Job, error) {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func Get(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error
 }
 
 // find reads the job's object only.
-func find(ctx context.Context, c *reach.Cluster, name, typed string) (*Job, error) {
+func find(ctx context.Context, c *cluster.Client, name, typed string) (*Job, error) {
 	rows, err := knownKinds(ctx, c, typed)
 	if err != nil {
 		return nil, err
@@ -316,7 +316,7 @@ func (e *NotFoundError) Error() string {
 }
 
 // workloadOf finds a job's workload by its usual name or by its owner.
-func workloadOf(ctx context.Context, c *reach.Cluster, job *Job) (*kueue.Workload, error) {
+func workloadOf(ctx context.Context, c *cluster.Client, job *Job) (*kueue.Workload, error) {
 	wl := &kueue.Workload{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: job.Kind.WorkloadName(job.Object)}, wl)
 	if err == nil {
@@ -341,7 +341,7 @@ func workloadOf(ctx context.Context, c *reach.Cluster, job *Job) (*kueue.Workloa
 
 // made are the job and the objects it created that in turn create pods: the Jobs of a JobSet, the
 // ReplicaSets of a Deployment, the cluster of a RayJob.
-func made(ctx context.Context, c *reach.Cluster, job *Job) ([]types.UID, error) {
+func made(ctx context.Context, c *cluster.Client, job *Job) ([]types.UID, error) {
 	owners := []types.UID{job.Object.GetUID()}
 	for _, step := range makers[job.Kind.Name] {
 		list := &metav1.PartialObjectMetadataList{}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // jobSelection is which jobs a command is about: of one type or all, in one namespace or all.
@@ -25,7 +25,7 @@ func (s *jobSelection) addTo(cmd *cobra.Command) {
 }
 
 // describe reads the selected jobs.
-func (s *jobSelection) describe(ctx context.Context, c *reach.Cluster) ([]Info, error) {
+func (s *jobSelection) describe(ctx context.Context, c *cluster.Client) ([]Info, error) {
 	namespace := c.Namespace
 	if s.all {
 		namespace = ""
@@ -49,9 +49,9 @@ func (s *jobSelection) describe(ctx context.Context, c *reach.Cluster) ([]Info, 
 func typedName(i *Info) string { return i.Type + "/" + i.Name }
 
 // listCommand is "elastic list".
-func listCommand(flags *reach.Flags) *cobra.Command {
+func listCommand(flags *cluster.Flags) *cobra.Command {
 	which := &jobSelection{}
-	cmd := reach.List[Info]{What: "jobs", Read: which.describe, Name: typedName, Print: func(s screen.Screen, infos []Info, wide bool) {
+	cmd := cluster.List[Info]{What: "jobs", Read: which.describe, Name: typedName, Print: func(s output.Writer, infos []Info, wide bool) {
 		if len(infos) == 0 && s.Width > 0 {
 			fmt.Fprintln(s, "No jobs here. See all namespaces with -A.")
 			return
@@ -68,32 +68,32 @@ func listCommand(flags *reach.Flags) *cobra.Command {
 }
 
 // TopCommand is "elastic top job": jobs by the cards they have, the most first.
-func TopCommand(flags *reach.Flags) *cobra.Command {
+func TopCommand(flags *cluster.Flags) *cobra.Command {
 	which := &jobSelection{}
-	cmd := reach.List[Info]{
+	cmd := cluster.List[Info]{
 		What: "jobs",
-		Read: func(ctx context.Context, c *reach.Cluster) ([]Info, error) {
+		Read: func(ctx context.Context, c *cluster.Client) ([]Info, error) {
 			infos, err := which.describe(ctx, c)
 			running := slices.DeleteFunc(infos, func(i Info) bool { return i.Allocated == nil || *i.Allocated == 0 })
 			slices.SortStableFunc(running, func(a, b Info) int { return cmp.Compare(*b.Allocated, *a.Allocated) })
 			return running, err
 		},
 		Name:  typedName,
-		Print: func(s screen.Screen, running []Info, wide bool) { Table(running, which.all).Print(s, wide) },
+		Print: func(s output.Writer, running []Info, wide bool) { Table(running, which.all).Print(s, wide) },
 	}.Make(&cobra.Command{Use: "job", Short: "Show jobs by the cards they hold", Example: "  elastic top job -A"}, flags)
 	which.addTo(cmd)
 	return cmd
 }
 
 // Table is what list prints.
-func Table(infos []Info, namespaces bool) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NAME", Cut: true}, {Name: "STATUS", Paint: screen.ByStatus}, {Name: "TRAINER"}, {Name: "DURATION"},
+func Table(infos []Info, namespaces bool) *output.Table {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "NAME", Cut: true}, {Name: "STATUS", Paint: output.ByStatus}, {Name: "TRAINER"}, {Name: "DURATION"},
 		{Name: "GPU(Requested)"}, {Name: "GPU(Allocated)"}, {Name: "QUEUE", Cut: true}, {Name: "NODE", Cut: true},
 		{Name: "PRIORITY", Wide: true}, {Name: "PODS", Wide: true}, {Name: "REASON", Wide: true, Cut: true},
 	}}
 	if namespaces {
-		t.Columns = append([]screen.Column{{Name: "NAMESPACE", Cut: true}}, t.Columns...)
+		t.Columns = append([]output.Column{{Name: "NAMESPACE", Cut: true}}, t.Columns...)
 	}
 	for i := range infos {
 		job := &infos[i]

@@ -21,7 +21,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 )
 
 // logging holds the flags of logs.
@@ -33,7 +33,7 @@ type logging struct {
 	all                 bool
 }
 
-func logsCommand(flags *reach.Flags) *cobra.Command {
+func logsCommand(flags *cluster.Flags) *cobra.Command {
 	var typed string
 	l := &logging{}
 	cmd := &cobra.Command{
@@ -42,7 +42,7 @@ func logsCommand(flags *reach.Flags) *cobra.Command {
 another or --all asks for every one. With -f it waits for a job that is queued.`,
 		Example: "  elastic logs -f train\n  elastic logs train -i train-worker-1 -t 100\n  elastic logs train --all",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			if err := l.read(); err != nil {
 				return err
 			}
@@ -80,7 +80,7 @@ func (l *logging) read() error {
 	return nil
 }
 
-func (l *logging) run(cmd *cobra.Command, c *reach.Cluster, name, typed string) error {
+func (l *logging) run(cmd *cobra.Command, c *cluster.Client, name, typed string) error {
 	job, err := Get(cmd.Context(), c, name, typed)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (j *Job) choose(instance string, all bool) ([]*corev1.Pod, error) {
 }
 
 // started waits until a pod has a container that runs or ran.
-func started(ctx context.Context, c *reach.Cluster, pod *corev1.Pod) (*corev1.Pod, error) {
+func started(ctx context.Context, c *cluster.Client, pod *corev1.Pod) (*corev1.Pod, error) {
 	for {
 		if pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 			return pod, nil
@@ -174,7 +174,7 @@ type lines struct {
 	to io.Writer
 }
 
-func (l *logging) copy(ctx context.Context, c *reach.Cluster, pod *corev1.Pod, prefix string, out *lines) error {
+func (l *logging) copy(ctx context.Context, c *cluster.Client, pod *corev1.Pod, prefix string, out *lines) error {
 	options := l.options
 	options.Container = cmp.Or(options.Container, pod.Annotations["kubectl.kubernetes.io/default-container"], pod.Spec.Containers[0].Name)
 	stream, err := c.Core.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &options).Stream(ctx)
@@ -202,7 +202,7 @@ func (l *logging) copy(ctx context.Context, c *reach.Cluster, pod *corev1.Pod, p
 	}
 }
 
-func attachCommand(flags *reach.Flags) *cobra.Command {
+func attachCommand(flags *cluster.Flags) *cobra.Command {
 	var typed, instance, container string
 	cmd := &cobra.Command{
 		Use: "attach JOB [COMMAND...]", Short: "Enter a job's container",
@@ -210,7 +210,7 @@ func attachCommand(flags *reach.Flags) *cobra.Command {
 chief, or the first of its pods, unless -i names another.`,
 		Example: "  elastic attach train\n  elastic attach train -i train-worker-1 -- nvidia-smi",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: withJob(flags, &typed, func(cmd *cobra.Command, c *reach.Cluster, job *Job, command []string) error {
+		RunE: withJob(flags, &typed, func(cmd *cobra.Command, c *cluster.Client, job *Job, command []string) error {
 			pods, err := job.choose(instance, false)
 			if err != nil {
 				return job.explainNoPods(cmd, err)
@@ -228,7 +228,7 @@ chief, or the first of its pods, unless -i names another.`,
 }
 
 // enter runs a command in a container, on this terminal if it is one.
-func enter(cmd *cobra.Command, c *reach.Cluster, pod *corev1.Pod, container string, command []string) error {
+func enter(cmd *cobra.Command, c *cluster.Client, pod *corev1.Pod, container string, command []string) error {
 	stdin, isFile := cmd.InOrStdin().(*os.File)
 	tty := isFile && term.IsTerminal(int(stdin.Fd()))
 	request := c.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("exec").

@@ -11,21 +11,21 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 var elasticTraining = schema.GroupVersion{Group: "kai.alibabacloud.com", Version: "v1alpha1"}
 
-func scaleInCommand(flags *reach.Flags) *cobra.Command {
+func scaleInCommand(flags *cluster.Flags) *cobra.Command {
 	return scaleCommand(flags, "scalein", "ScaleIn", "toDelete", "Take workers away from a job that runs", "to take away")
 }
 
-func scaleOutCommand(flags *reach.Flags) *cobra.Command {
+func scaleOutCommand(flags *cluster.Flags) *cobra.Command {
 	return scaleCommand(flags, "scaleout", "ScaleOut", "toAdd", "Give workers to a job that runs", "to add")
 }
 
-func scaleCommand(flags *reach.Flags, use, kind, field, short, count string) *cobra.Command {
+func scaleCommand(flags *cluster.Flags, use, kind, field, short, count string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
 		Long: short + `. Arena has it for the jobs of the et-operator only (etjob), which
@@ -53,14 +53,14 @@ as in 'kubectl patch'; docs/job-kinds.md says which.`,
 
 // rescaling holds the flags of scalein and scaleout.
 type rescaling struct {
-	flags            *reach.Flags
+	flags            *cluster.Flags
 	use, kind, field string
 	name, script     string
 	count, retry     int
 	timeout          time.Duration
 	envs             []string
 	dryRun           bool
-	output           screen.Output
+	output           output.Printer
 }
 
 func (r *rescaling) send(cmd *cobra.Command) error {

@@ -16,20 +16,20 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastic-ai/elastic/deploy"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // sending is how a submission is sent.
 type sending struct {
-	flags  *reach.Flags
+	flags  *cluster.Flags
 	dryRun bool
 	check  bool
 	wait   bool
-	output screen.Output
+	output output.Printer
 	// plan reports whether jobs would start now, instead of sending them.
-	plan func(cmd *cobra.Command, c *reach.Cluster, output *screen.Output, objects []*unstructured.Unstructured) error
+	plan func(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error
 }
 
 func (s *sending) addFlags(cmd *cobra.Command) {
@@ -39,7 +39,7 @@ func (s *sending) addFlags(cmd *cobra.Command) {
 	s.output.AddTo(cmd, "yaml", "json", "name")
 }
 
-func submitCommand(flags *reach.Flags, plan planner) *cobra.Command {
+func submitCommand(flags *cluster.Flags, plan planner) *cobra.Command {
 	var files []string
 	var queue string
 	send := &sending{flags: flags, plan: plan}
@@ -153,7 +153,7 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 }
 
 // create creates the job, and the objects that belong to it, owned by it.
-func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstructured) error {
+func create(cmd *cobra.Command, c *cluster.Client, objects []*unstructured.Unstructured) error {
 	job := objects[0]
 	err := createAll(cmd.Context(), c, objects)
 	switch {
@@ -166,7 +166,7 @@ func create(cmd *cobra.Command, c *reach.Cluster, objects []*unstructured.Unstru
 }
 
 // createAll creates the first object, and the others owned by it.
-func createAll(ctx context.Context, c *reach.Cluster, objects []*unstructured.Unstructured) error {
+func createAll(ctx context.Context, c *cluster.Client, objects []*unstructured.Unstructured) error {
 	first := objects[0]
 	if err := c.Create(ctx, first); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured
 
 // Settle puts objects without a queue into the given one, and objects without a namespace into the
 // command's. Without a cluster the namespace is not known.
-func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string) error {
+func Settle(c *cluster.Client, objects []*unstructured.Unstructured, queue string) error {
 	for _, object := range objects {
 		if queue != "" && queueOf(object) == "" {
 			labels := object.GetLabels()
@@ -232,7 +232,7 @@ func Settle(c *reach.Cluster, objects []*unstructured.Unstructured, queue string
 }
 
 // inNamespace puts an object of a namespaced kind into the command's namespace.
-func inNamespace(c *reach.Cluster, object *unstructured.Unstructured) error {
+func inNamespace(c *cluster.Client, object *unstructured.Unstructured) error {
 	namespaced, err := c.IsObjectNamespaced(object)
 	if err != nil {
 		return fmt.Errorf("this cluster does not know %s (%s): %w", object.GetKind(), object.GetAPIVersion(), err)

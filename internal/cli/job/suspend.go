@@ -10,23 +10,23 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 )
 
-func suspendCommand(flags *reach.Flags) *cobra.Command {
+func suspendCommand(flags *cluster.Flags) *cobra.Command {
 	return activeCommand(flags, "suspend", "Stop jobs; other jobs may use their quota", "suspended", false)
 }
 
-func resumeCommand(flags *reach.Flags) *cobra.Command {
+func resumeCommand(flags *cluster.Flags) *cobra.Command {
 	return activeCommand(flags, "resume", "Queue suspended jobs again", "resumed", true)
 }
 
-func activeCommand(flags *reach.Flags, use, short, done string, active bool) *cobra.Command {
+func activeCommand(flags *cluster.Flags, use, short, done string, active bool) *cobra.Command {
 	var typed string
 	cmd := &cobra.Command{
 		Use: use + " JOB...", Short: short, Example: "  elastic " + use + " train",
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
-		RunE: withCluster(flags, func(cmd *cobra.Command, c *reach.Cluster, args []string) error {
+		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			for _, name := range args {
 				if err := setActive(cmd.Context(), c, name, typed, active); err != nil {
 					return err
@@ -42,7 +42,7 @@ func activeCommand(flags *reach.Flags, use, short, done string, active bool) *co
 
 // setActive activates or deactivates the workload of a queued job, and sets the suspend flag of any
 // other.
-func setActive(ctx context.Context, c *reach.Cluster, name, typed string, active bool) error {
+func setActive(ctx context.Context, c *cluster.Client, name, typed string, active bool) error {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
 		return err

@@ -13,11 +13,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
-func waitCommand(flags *reach.Flags) *cobra.Command {
+func waitCommand(flags *cluster.Flags) *cobra.Command {
 	var typed, until string
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -56,9 +56,9 @@ and its position in the queue, then its pods. The exit code is 1 if it failed.`,
 }
 
 // waitFor shows a job's progress on one line until it has reached the goal.
-func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) error {
+func waitFor(cmd *cobra.Command, c *cluster.Client, name, typed, goal string) error {
 	ctx := cmd.Context()
-	s := screen.Of(cmd.ErrOrStderr())
+	s := output.To(cmd.ErrOrStderr())
 	line := s.Line()
 	defer line.End()
 	for {
@@ -93,7 +93,7 @@ func waitFor(cmd *cobra.Command, c *reach.Cluster, name, typed, goal string) err
 }
 
 // progressLine is the status of a job, in one line. On a terminal it also shows the time.
-func progressLine(s screen.Screen, info *Info) string {
+func progressLine(s output.Writer, info *Info) string {
 	text := info.Name + ": " + info.Status
 	if s.Live {
 		text += " " + info.duration()
@@ -110,7 +110,7 @@ func progressLine(s screen.Screen, info *Info) string {
 }
 
 // Ask gets the queue's explanation of a workload.
-func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Standing, error) {
+func Ask(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.Standing, error) {
 	data, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version,
 		"namespaces", wl.Namespace, v1alpha1.Explanations, wl.Name).DoRaw(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func Ask(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.S
 }
 
 // Plan asks the queue what would happen to a workload that does not exist yet.
-func Plan(ctx context.Context, c *reach.Cluster, wl *kueue.Workload) (*v1alpha1.Plan, error) {
+func Plan(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.Plan, error) {
 	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
 	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
 	body, err := json.Marshal(plan)
@@ -155,7 +155,7 @@ func queuePosition(x *v1alpha1.Standing, now time.Time) string {
 	if x.Position > 0 {
 		text = fmt.Sprintf(" [position %d", x.Position)
 		if x.StartsAt != nil && x.StartsAt.After(now) {
-			text += ", starts in about " + screen.Duration(x.StartsAt.Sub(now).Round(time.Minute))
+			text += ", starts in about " + output.Duration(x.StartsAt.Sub(now).Round(time.Minute))
 		}
 		text += "]"
 	}

@@ -28,8 +28,8 @@ import (
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/cli/job"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -53,7 +53,7 @@ type candidate struct {
 
 // importer finds the jobs first, and then brings in those it can.
 type importer struct {
-	*reach.Cluster
+	*cluster.Client
 	mapping  *mapping
 	counting *workload.Counting
 
@@ -76,7 +76,7 @@ func (im *importer) look(ctx context.Context, namespace string) error {
 	if err := im.readQueues(ctx); err != nil {
 		return err
 	}
-	known, err := job.List(ctx, im.Cluster, namespace, "")
+	known, err := job.List(ctx, im.Client, namespace, "")
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (im *importer) count(ctx context.Context, wl *kueue.Workload) ([]admission.
 	if !workload.ClaimsDevices(wl) && !slices.ContainsFunc(sets, im.mayHaveDevices) {
 		return sets, nil
 	}
-	plan, err := job.Plan(ctx, im.Cluster, wl)
+	plan, err := job.Plan(ctx, im.Client, wl)
 	if err != nil {
 		return nil, fmt.Errorf("its pods have devices, which the queue must count: %w", err)
 	}
@@ -452,7 +452,7 @@ func (im *importer) settle(ctx context.Context, f *candidate) error {
 	}
 	const patience = 30 * time.Second
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		standing, err := job.Ask(ctx, im.Cluster, f.workload)
+		standing, err := job.Ask(ctx, im.Client, f.workload)
 		return err == nil && standing.State == "Admitted", nil
 	})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -24,9 +24,9 @@ const (
 var errProblems = errors.New("nothing was imported: mend what is marked as a problem, or leave it out with a rule that skips it")
 
 func jobsCommand() *cobra.Command {
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	var (
-		output  screen.Output
+		printer output.Printer
 		m       mapping
 		all     bool
 		dryRun  bool
@@ -60,17 +60,17 @@ while a job cannot be.`,
 			if all {
 				namespace = ""
 			}
-			im := &importer{Cluster: c, mapping: &m, counting: counting}
+			im := &importer{Client: c, mapping: &m, counting: counting}
 			if err := im.look(cmd.Context(), namespace); err != nil {
 				return err
 			}
 			bad := slices.ContainsFunc(im.found, func(f *candidate) bool { return f.Outcome == problem })
 			if !dryRun && !bad {
-				progress := screen.Of(cmd.ErrOrStderr()).Start("importing jobs", len(im.found))
+				progress := output.To(cmd.ErrOrStderr()).Start("importing jobs", len(im.found))
 				err = im.bring(cmd.Context(), progress.Step)
 				progress.End()
 			}
-			if failed := errors.Join(err, output.Print(cmd.OutOrStdout(), im.found, im.names(), im.print)); failed != nil {
+			if failed := errors.Join(err, printer.Print(cmd.OutOrStdout(), im.found, im.names(), im.print)); failed != nil {
 				return failed
 			}
 			if bad {
@@ -80,7 +80,7 @@ while a job cannot be.`,
 		},
 	}
 	flags.AddTo(cmd)
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	cmd.Flags().BoolVarP(&all, "all-namespaces", "A", false, "of all namespaces")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "only say what would happen")
 	cmd.Flags().StringVar(&m.queue, "queue", "", "LocalQueue of the jobs that no rule names")
@@ -101,9 +101,9 @@ func (im *importer) names() []string {
 	return names
 }
 
-func (im *importer) print(s screen.Screen, wide bool) {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NAMESPACE", Cut: true}, {Name: "JOB", Cut: true}, {Name: "RESULT", Paint: screen.ByStatus}, {Name: "QUEUE"}, {Name: "CLUSTERQUEUE", Cut: true},
+func (im *importer) print(s output.Writer, wide bool) {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "NAMESPACE", Cut: true}, {Name: "JOB", Cut: true}, {Name: "RESULT", Paint: output.ByStatus}, {Name: "QUEUE"}, {Name: "CLUSTERQUEUE", Cut: true},
 		{Name: "USES", Cut: true}, {Name: "WHY", Cut: true}, {Name: "WORKLOAD", Wide: true},
 	}}
 	for _, f := range im.found {

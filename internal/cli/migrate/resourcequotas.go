@@ -12,7 +12,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/queue/propose"
 )
 
@@ -24,7 +24,7 @@ func Command() *cobra.Command {
 }
 
 func resourceQuotasCommand() *cobra.Command {
-	var flags reach.Flags
+	var flags cluster.Flags
 	options := propose.Options{Flavor: "default-flavor", LocalQueue: "default"}
 	cmd := &cobra.Command{
 		Use:   "resourcequotas",
@@ -34,11 +34,7 @@ queues with the same quota. Nothing is changed: look at the result, and apply it
 		Example: `  elastic import resourcequotas > queues.yaml
   elastic import resourcequotas -n vision --cohort company | kubectl apply -f -`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
 			where := client.InNamespace(flags.Namespace)
 			quotas, pods := &corev1.ResourceQuotaList{}, &corev1.PodList{}
 			if err := c.List(cmd.Context(), quotas, where); err != nil {
@@ -51,7 +47,7 @@ queues with the same quota. Nothing is changed: look at the result, and apply it
 				return err
 			}
 			return write(cmd.OutOrStdout(), propose.FromResourceQuotas(quotas.Items, pods.Items, options))
-		},
+		}),
 	}
 	flags.AddTo(cmd)
 	cmd.Flags().StringVar(&options.Flavor, "flavor", options.Flavor, "name of the ResourceFlavor")

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Flavor with the nodes it stands for and the queues that have quota of it.
@@ -24,7 +24,7 @@ type Flavor struct {
 }
 
 // ReadFlavors of a cluster.
-func ReadFlavors(ctx context.Context, c *reach.Cluster) ([]Flavor, error) {
+func ReadFlavors(ctx context.Context, c *cluster.Client) ([]Flavor, error) {
 	list, queues, nodes := &kueue.ResourceFlavorList{}, &kueue.ClusterQueueList{}, &corev1.NodeList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading the flavors: %w", err)
@@ -69,8 +69,8 @@ func matches(labels, want map[string]string) bool {
 	return true
 }
 
-func flavorTable(all []Flavor) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{{Name: "NAME", Cut: true}, {Name: "NODES"}, {Name: "CARDS"}, {Name: "QUEUES", Cut: true}, {Name: "NODE LABELS", Cut: true}}}
+func flavorTable(all []Flavor) *output.Table {
+	t := &output.Table{Columns: []output.Column{{Name: "NAME", Cut: true}, {Name: "NODES"}, {Name: "CARDS"}, {Name: "QUEUES", Cut: true}, {Name: "NODE LABELS", Cut: true}}}
 	for _, f := range all {
 		var labels []string
 		for _, key := range slices.Sorted(maps.Keys(f.Labels)) {

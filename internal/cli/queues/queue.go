@@ -18,15 +18,15 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Commands are queue, cohort and flavor.
 func Commands() []*cobra.Command {
 	var list []*cobra.Command
-	for _, make := range []func(*reach.Flags) *cobra.Command{queueCommand, cohortCommand, flavorCommand} {
-		flags := &reach.Flags{}
+	for _, make := range []func(*cluster.Flags) *cobra.Command{queueCommand, cohortCommand, flavorCommand} {
+		flags := &cluster.Flags{}
 		cmd := make(flags)
 		flags.AddTo(cmd)
 		list = append(list, cmd)
@@ -34,7 +34,7 @@ func Commands() []*cobra.Command {
 	return list
 }
 
-func queueCommand(flags *reach.Flags) *cobra.Command {
+func queueCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Aliases: []string{"queues", "cq"}, Short: "Make, show, stop and resume queues"}
 	cmd.AddCommand(createCommand(flags), ListCommand(flags, "list"), describeCommand(flags),
 		stopCommand(flags), resumeCommand(flags))
@@ -42,16 +42,16 @@ func queueCommand(flags *reach.Flags) *cobra.Command {
 }
 
 // ListCommand shows queues; it is also "top queue".
-func ListCommand(flags *reach.Flags, use string) *cobra.Command {
-	return reach.List[Queue]{
+func ListCommand(flags *cluster.Flags, use string) *cobra.Command {
+	return cluster.List[Queue]{
 		What: "queues", Read: read, Name: func(q *Queue) string { return "clusterqueue/" + q.Name },
-		Print: func(s screen.Screen, all []Queue, wide bool) { table(all).Print(s, wide) },
+		Print: func(s output.Writer, all []Queue, wide bool) { table(all).Print(s, wide) },
 	}.Make(&cobra.Command{Use: use, Short: "Show the queues, who waits in them and what they use", Example: "  elastic queue list -o wide"}, flags)
 }
 
-func table(all []Queue) *screen.Table {
-	t := &screen.Table{Columns: []screen.Column{
-		{Name: "NAME", Cut: true}, {Name: "COHORT", Cut: true}, {Name: "STATUS", Paint: screen.ByStatus}, {Name: "PENDING"}, {Name: "ADMITTED"},
+func table(all []Queue) *output.Table {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "NAME", Cut: true}, {Name: "COHORT", Cut: true}, {Name: "STATUS", Paint: output.ByStatus}, {Name: "PENDING"}, {Name: "ADMITTED"},
 		{Name: "IN USE", Cut: true}, {Name: "STRATEGY", Wide: true}, {Name: "SHARE", Wide: true}, {Name: "LOCAL QUEUES", Wide: true, Cut: true}, {Name: "WHY", Wide: true, Cut: true},
 	}}
 	for i := range all {
@@ -68,33 +68,26 @@ func dash(text string) string {
 	return text
 }
 
-func describeCommand(flags *reach.Flags) *cobra.Command {
-	var output screen.Output
-	cmd := &cobra.Command{
-		Use: "describe QUEUE", Short: "Show one queue with its quotas", Example: "  elastic queue describe team-a",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
-			cq, err := get(cmd.Context(), c, args[0])
-			if err != nil {
-				return err
-			}
-			doors := &kueue.LocalQueueList{}
-			if err := c.List(cmd.Context(), doors); err != nil {
-				return err
-			}
-			q := describe(cq, doors.Items)
-			return output.Print(cmd.OutOrStdout(), q, []string{"clusterqueue/" + q.Name}, func(s screen.Screen, _ bool) { printQueue(s, &q) })
-		},
-	}
-	output.AddTo(cmd)
-	return cmd
+func describeCommand(flags *cluster.Flags) *cobra.Command {
+	return cluster.Describe[Queue]{
+		Read: readOne, Name: func(q *Queue) string { return "clusterqueue/" + q.Name }, Print: printQueue,
+	}.Make(&cobra.Command{Use: "describe QUEUE", Short: "Show one queue with its quotas", Example: "  elastic queue describe team-a"}, flags)
 }
 
-func get(ctx context.Context, c *reach.Cluster, name string) (*kueue.ClusterQueue, error) {
+func readOne(ctx context.Context, c *cluster.Client, name string) (*Queue, error) {
+	cq, err := get(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	localQueues := &kueue.LocalQueueList{}
+	if err := c.List(ctx, localQueues); err != nil {
+		return nil, err
+	}
+	q := describe(cq, localQueues.Items)
+	return &q, nil
+}
+
+func get(ctx context.Context, c *cluster.Client, name string) (*kueue.ClusterQueue, error) {
 	cq := &kueue.ClusterQueue{}
 	err := c.Get(ctx, client.ObjectKey{Name: name}, cq)
 	if apierrors.IsNotFound(err) {
@@ -103,8 +96,8 @@ func get(ctx context.Context, c *reach.Cluster, name string) (*kueue.ClusterQueu
 	return cq, err
 }
 
-func printQueue(s screen.Screen, q *Queue) {
-	status := s.Paint(screen.ByStatus(q.Status), q.Status)
+func printQueue(s output.Writer, q *Queue) {
+	status := s.Paint(output.ByStatus(q.Status), q.Status)
 	if q.Why != "" {
 		status += ": " + q.Why
 	}
@@ -115,7 +108,7 @@ func printQueue(s screen.Screen, q *Queue) {
 		fmt.Fprintf(s, "%-11s%s\n", field[0]+":", field[1])
 	}
 	fmt.Fprintln(s)
-	t := &screen.Table{Columns: []screen.Column{
+	t := &output.Table{Columns: []output.Column{
 		{Name: "FLAVOR", Cut: true}, {Name: "RESOURCE", Cut: true}, {Name: "NOMINAL"}, {Name: "USED"}, {Name: "BORROWED"}, {Name: "MAY BORROW"}, {Name: "MAY LEND"},
 	}}
 	for _, quota := range q.Quotas {
@@ -131,37 +124,33 @@ func all(limit string) string {
 	return limit
 }
 
-func stopCommand(flags *reach.Flags) *cobra.Command {
+func stopCommand(flags *cluster.Flags) *cobra.Command {
 	var drain bool
 	cmd := &cobra.Command{
 		Use: "stop QUEUE...", Short: "Admit nothing more from queues", Example: "  elastic queue stop team-a\n  elastic queue stop team-a --drain",
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			policy := kueue.Hold
 			if drain {
 				policy = kueue.HoldAndDrain
 			}
-			return setPolicy(cmd, flags, args, policy, "stopped")
-		},
+			return setPolicy(cmd, c, args, policy, "stopped")
+		}),
 	}
 	cmd.Flags().BoolVar(&drain, "drain", false, "also stop what runs")
 	return cmd
 }
 
-func resumeCommand(flags *reach.Flags) *cobra.Command {
+func resumeCommand(flags *cluster.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "resume QUEUE...", Short: "Admit from stopped queues again", Example: "  elastic queue resume team-a", Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return setPolicy(cmd, flags, args, kueue.None, "resumed")
-		},
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, args []string) error {
+			return setPolicy(cmd, c, args, kueue.None, "resumed")
+		}),
 	}
 }
 
-func setPolicy(cmd *cobra.Command, flags *reach.Flags, names []string, policy kueue.StopPolicy, done string) error {
-	c, err := flags.Connect()
-	if err != nil {
-		return err
-	}
+func setPolicy(cmd *cobra.Command, c *cluster.Client, names []string, policy kueue.StopPolicy, done string) error {
 	for _, name := range names {
 		cq, err := get(cmd.Context(), c, name)
 		if err != nil {
@@ -185,7 +174,7 @@ type creation struct {
 	strict, preempt, dryRun bool
 }
 
-func createCommand(flags *reach.Flags) *cobra.Command {
+func createCommand(flags *cluster.Flags) *cobra.Command {
 	s := &creation{}
 	cmd := &cobra.Command{
 		Use: "create QUEUE --flavor FLAVOR --quota RESOURCE=AMOUNT", Short: "Make a queue, and a door to it in this namespace",
@@ -195,17 +184,13 @@ this namespace reach it. A flavor that is not there is made, for nodes with
 		Example: `  elastic queue create team-a --flavor h100 --node-label elasticgpu.io/gpu-model=H100-80G --quota nvidia.com/gpu=8
   elastic queue create team-b --flavor h100 --quota nvidia.com/gpu=8 --cohort research --borrow nvidia.com/gpu=4`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			objects, err := s.objects(args[0], c.Namespace)
 			if err != nil {
 				return err
 			}
 			return s.create(cmd, c, objects)
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.flavor, "flavor", "default", "the flavor its quota is of")
@@ -295,7 +280,7 @@ func amountOf(flag, pair string) (corev1.ResourceName, resource.Quantity, error)
 	return corev1.ResourceName(name), q, nil
 }
 
-func (s *creation) create(cmd *cobra.Command, c *reach.Cluster, objects []client.Object) error {
+func (s *creation) create(cmd *cobra.Command, c *cluster.Client, objects []client.Object) error {
 	for i, object := range objects {
 		kind := strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)
 		if s.dryRun {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 )
 
 // Queue is a ClusterQueue as the tables show it.
@@ -42,7 +42,7 @@ type Quota struct {
 	CanTake  string `json:"borrowingLimit,omitempty"`
 }
 
-func read(ctx context.Context, c *reach.Cluster) ([]Queue, error) {
+func read(ctx context.Context, c *cluster.Client) ([]Queue, error) {
 	list, doors := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading the queues: %w", err)

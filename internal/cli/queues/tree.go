@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/elastic-ai/elastic/internal/cli/reach"
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 // Node is a cohort or a queue in the tree, with one resource's amounts summed
@@ -29,24 +29,20 @@ type Node struct {
 	Below    []*Node `json:"below,omitempty"`
 }
 
-func cohortCommand(flags *reach.Flags) *cobra.Command {
+func cohortCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "cohort", Aliases: []string{"cohorts"}, Short: "Show the tree of cohorts"}
 	cmd.AddCommand(treeCommand(flags))
 	return cmd
 }
 
-func treeCommand(flags *reach.Flags) *cobra.Command {
+func treeCommand(flags *cluster.Flags) *cobra.Command {
 	var name string
-	var output screen.Output
+	var printer output.Printer
 	cmd := &cobra.Command{
 		Use: "tree", Short: "Show cohorts and their queues as a tree, with bars of what is used",
 		Example: "  elastic cohort tree\n  elastic cohort tree --resource cpu",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := flags.Connect()
-			if err != nil {
-				return err
-			}
+		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
 			queues, cohorts := &kueue.ClusterQueueList{}, &kueue.CohortList{}
 			if err := c.List(cmd.Context(), queues); err != nil {
 				return err
@@ -55,14 +51,14 @@ func treeCommand(flags *reach.Flags) *cobra.Command {
 				return err
 			}
 			roots := Tree(queues.Items, cohorts.Items, corev1.ResourceName(name))
-			return output.Print(cmd.OutOrStdout(), roots, names(roots), func(s screen.Screen, _ bool) {
+			return printer.Print(cmd.OutOrStdout(), roots, names(roots), func(s output.Writer, _ bool) {
 				fmt.Fprintln(s, name)
 				printTree(s, roots, corev1.ResourceName(name))
 			})
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&name, "resource", "nvidia.com/gpu", "the resource to show")
-	output.AddTo(cmd)
+	printer.AddTo(cmd)
 	return cmd
 }
 
@@ -250,11 +246,11 @@ func bar(n *Node) string {
 	return "[" + strings.Repeat("#", own) + strings.Repeat("+", over) + strings.Repeat(".", size-own-over) + "]"
 }
 
-func flavorCommand(flags *reach.Flags) *cobra.Command {
+func flavorCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{Use: "flavor", Aliases: []string{"flavors"}, Short: "Show flavors: kinds of nodes that quota is of"}
-	cmd.AddCommand(reach.List[Flavor]{
+	cmd.AddCommand(cluster.List[Flavor]{
 		What: "flavors", Read: ReadFlavors, Name: func(f *Flavor) string { return "resourceflavor/" + f.Name },
-		Print: func(s screen.Screen, all []Flavor, wide bool) { flavorTable(all).Print(s, wide) },
+		Print: func(s output.Writer, all []Flavor, wide bool) { flavorTable(all).Print(s, wide) },
 	}.Make(&cobra.Command{Use: "list", Short: "Show flavors, their nodes and the queues that have them", Example: "  elastic flavor list"}, flags))
 	return cmd
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/elastic-ai/elastic/internal/cli/screen"
+	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
 const cards corev1.ResourceName = "nvidia.com/gpu"
@@ -54,7 +54,7 @@ func TestQueueTables(t *testing.T) {
 	door := kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "vision"}}
 	described := describe(&q, []kueue.LocalQueue{door})
 	var out strings.Builder
-	s := screen.Screen{Writer: &out}
+	s := output.Writer{Writer: &out}
 	table([]Queue{described}).Print(s, true)
 	printQueue(s, &described)
 	flavorTable([]Flavor{{Name: "h100", Nodes: 2, Cards: 16, Queues: []string{"nlp", "vision"}, Labels: map[string]string{"gpu": "h100"}}}).Print(s, false)

@@ -26,13 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/deploy"
-	"github.com/elastic-ai/elastic/internal/cli/reach"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
 // Command is "elastic uninstall".
 func Command() *cobra.Command {
-	flags := &reach.Flags{}
+	flags := &cluster.Flags{}
 	var dryRun, everything bool
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Take Elastic out of the cluster; jobs go on running",
@@ -51,7 +51,7 @@ Without --dry-run=false it only says what would happen.`,
 			if flags.Namespace == "" {
 				c.Namespace = home
 			}
-			r := &remover{Cluster: c, out: cmd.OutOrStdout(), dryRun: dryRun}
+			r := &remover{Client: c, out: cmd.OutOrStdout(), dryRun: dryRun}
 			return r.run(cmd.Context(), everything)
 		},
 	}
@@ -65,7 +65,7 @@ Without --dry-run=false it only says what would happen.`,
 const home = "elastic-queue"
 
 type remover struct {
-	*reach.Cluster
+	*cluster.Client
 	out    io.Writer
 	dryRun bool
 }

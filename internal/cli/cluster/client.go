@@ -1,5 +1,8 @@
-// Package reach connects commands to a cluster.
-package reach
+// Package cluster is the client of a cluster for commands: the flags that name one, the connection, and
+// the commands that only read and print.
+//
+// Words: docs/design/glossary.md.
+package cluster
 
 import (
 	"cmp"
@@ -42,8 +45,8 @@ func (f *Flags) AddTo(cmd *cobra.Command) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace (default that of the context)")
 }
 
-// Cluster is a connection.
-type Cluster struct {
+// Client is a connection to a cluster.
+type Client struct {
 	client.WithWatch
 	// Core is for what the client has not: logs, attaching.
 	Core      kubernetes.Interface
@@ -53,7 +56,7 @@ type Cluster struct {
 
 // Connect finds the cluster the flags and the environment name. Nothing is sent
 // before the first request.
-func (f *Flags) Connect() (*Cluster, error) {
+func (f *Flags) Connect() (*Client, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	if err := f.useLocal(rules); err != nil {
@@ -109,7 +112,7 @@ func configured(rules *clientcmd.ClientConfigLoadingRules) bool {
 }
 
 // Connect makes a connection from a client configuration.
-func Connect(config *rest.Config, namespace string) (*Cluster, error) {
+func Connect(config *rest.Config, namespace string) (*Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, kueue.AddToScheme, egpu.AddToScheme, jobsv1alpha1.AddToScheme,
@@ -130,7 +133,7 @@ func Connect(config *rest.Config, namespace string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{WithWatch: c, Core: core, REST: config, Namespace: namespace}, nil
+	return &Client{WithWatch: c, Core: core, REST: config, Namespace: namespace}, nil
 }
 
 // newMapper knows the kinds commands use without asking the server; about any

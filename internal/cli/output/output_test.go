@@ -1,4 +1,4 @@
-package screen
+package output
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func sample() *Table {
 	return t
 }
 
-func printed(s Screen, t *Table, wide bool) string {
+func printed(s Writer, t *Table, wide bool) string {
 	var b strings.Builder
 	s.Writer = &b
 	t.Print(s, wide)
@@ -22,35 +22,35 @@ func printed(s Screen, t *Table, wide bool) string {
 
 func TestTable(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		screen Screen
-		wide   bool
-		want   string
+		name string
+		out  Writer
+		wide bool
+		want string
 	}{
-		{"no terminal: nothing is cut or painted", Screen{}, false, `
+		{"no terminal: nothing is cut or painted", Writer{}, false, `
 NAME                           STATUS   WHY
 train                          RUNNING  it has all the cards it asked for
 a-job-with-a-rather-long-name  FAILED   -
 `},
-		{"wide", Screen{}, true, `
+		{"wide", Writer{}, true, `
 NAME                           STATUS   WHY                                NODE
 train                          RUNNING  it has all the cards it asked for  n1
 a-job-with-a-rather-long-name  FAILED   -                                  n2
 `},
-		{"narrow: the widest give way", Screen{Width: 40}, false, `
+		{"narrow: the widest give way", Writer{Width: 40}, false, `
 NAME            STATUS   WHY
 train           RUNNING  it has all the…
 a-job-with-a-…  FAILED   -
 `},
-		{"colour", Screen{colour: true, Width: 40}, false, "\n" +
+		{"colour", Writer{colour: true, Width: 40}, false, "\n" +
 			"NAME            STATUS   WHY\n" +
 			"train           \x1b[36mRUNNING\x1b[0m  it has all the…\n" +
 			"a-job-with-a-…  \x1b[31mFAILED\x1b[0m   -\n"},
 	} {
-		if got := "\n" + printed(c.screen, sample(), c.wide); got != c.want {
+		if got := "\n" + printed(c.out, sample(), c.wide); got != c.want {
 			t.Errorf("%s: got%s\nwant%s", c.name, got, c.want)
 		}
-		for _, line := range strings.Split(printed(Screen{Width: 40}, sample(), false), "\n") {
+		for _, line := range strings.Split(printed(Writer{Width: 40}, sample(), false), "\n") {
 			if n := len([]rune(line)); n > 40 {
 				t.Errorf("a line of %d on a terminal of 40: %s", n, line)
 			}
@@ -83,10 +83,10 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// Without a terminal a line is told once for each change.
+// Without a terminal a line is printed once for each change.
 func TestLine(t *testing.T) {
 	var b strings.Builder
-	line := Screen{Writer: &b}.Line()
+	line := Writer{Writer: &b}.Line()
 	for _, text := range []string{"waits", "waits", "runs"} {
 		line.Show(text)
 	}

@@ -1,4 +1,4 @@
-package screen
+package output
 
 import (
 	"fmt"

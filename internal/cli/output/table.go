@@ -1,4 +1,4 @@
-package screen
+package output
 
 import (
 	"fmt"
@@ -42,7 +42,7 @@ const (
 )
 
 // Print writes the table.
-func (t *Table) Print(s Screen, wide bool) {
+func (t *Table) Print(s Writer, wide bool) {
 	var shown []int
 	for i, c := range t.Columns {
 		if wide || !c.Wide {
@@ -81,7 +81,7 @@ func (t *Table) Print(s Screen, wide bool) {
 
 // widths of the columns; what is too much for the terminal is taken from the
 // widest that may be cut.
-func (t *Table) widths(s Screen, shown []int) []int {
+func (t *Table) widths(s Writer, shown []int) []int {
 	width := make([]int, len(t.Columns))
 	total := len(t.Indent) + gap*(len(shown)-1)
 	for _, i := range shown {

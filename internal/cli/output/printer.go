@@ -1,4 +1,4 @@
-package screen
+package output
 
 import (
 	"encoding/json"
@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Output is the -o flag. A format that is not known is refused before anything is done.
-type Output struct {
+// Printer is the -o flag. A format that is not known is refused before anything is done.
+type Printer struct {
 	Format  string
 	allowed []string
 }
 
-func (o *Output) String() string { return o.Format }
+func (o *Printer) String() string { return o.Format }
 
 // Type is what a flag of this kind takes.
-func (o *Output) Type() string { return "string" }
+func (o *Printer) Type() string { return "string" }
 
 // Set takes a format.
-func (o *Output) Set(format string) error {
+func (o *Printer) Set(format string) error {
 	if !slices.Contains(o.allowed, format) {
 		return fmt.Errorf("output %q is not known: give one of %s, or leave it out", format, strings.Join(o.allowed, ", "))
 	}
@@ -33,7 +33,7 @@ func (o *Output) Set(format string) error {
 
 // AddTo gives a command the flag. Beside JSON and YAML a command with a table
 // has wide and name.
-func (o *Output) AddTo(cmd *cobra.Command, formats ...string) {
+func (o *Printer) AddTo(cmd *cobra.Command, formats ...string) {
 	if len(formats) == 0 {
 		formats = []string{"wide", "json", "yaml", "name"}
 	}
@@ -46,7 +46,7 @@ func cobraStrings(list []string) []cobra.Completion { return list }
 
 // Print writes a thing as asked: data for programs, names for xargs, and else
 // what text prints.
-func (o *Output) Print(w io.Writer, data any, names []string, text func(s Screen, wide bool)) error {
+func (o *Printer) Print(w io.Writer, data any, names []string, text func(s Writer, wide bool)) error {
 	switch o.Format {
 	case "json":
 		encoder := json.NewEncoder(w)
@@ -65,7 +65,7 @@ func (o *Output) Print(w io.Writer, data any, names []string, text func(s Screen
 			fmt.Fprintln(w, name)
 		}
 	default:
-		text(Of(w), o.Format == "wide")
+		text(To(w), o.Format == "wide")
 	}
 	return nil
 }

@@ -1,7 +1,8 @@
-// Package screen is what a person sees: tables that fit the terminal, colour
-// where there is one, the same things as JSON and YAML where a program reads
-// them, and signs of life from what takes long.
-package screen
+// Package output prints for people and programs: tables that fit the terminal, colour
+// where there is one, the same things as JSON and YAML, and progress of what takes long.
+//
+// Words: docs/design/glossary.md.
+package output
 
 import (
 	"io"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Screen is where a command writes.
-type Screen struct {
+// Writer is where a command writes.
+type Writer struct {
 	io.Writer
 	// Width of the terminal; 0 where there is none, and nothing is cut.
 	Width int
@@ -20,13 +21,13 @@ type Screen struct {
 	colour bool
 }
 
-// Of says what a writer is.
-func Of(w io.Writer) Screen {
+// To finds out whether a writer is a terminal.
+func To(w io.Writer) Writer {
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return Screen{Writer: w}
+		return Writer{Writer: w}
 	}
-	s := Screen{Writer: w, Live: os.Getenv("TERM") != "dumb"}
+	s := Writer{Writer: w, Live: os.Getenv("TERM") != "dumb"}
 	s.colour = s.Live && os.Getenv("NO_COLOR") == ""
 	if width, _, err := term.GetSize(int(file.Fd())); err == nil {
 		s.Width = width
@@ -48,7 +49,7 @@ const (
 )
 
 // Paint colours a text on a terminal, and nowhere else.
-func (s Screen) Paint(c Colour, text string) string {
+func (s Writer) Paint(c Colour, text string) string {
 	if !s.colour || c == Plain || text == "" {
 		return text
 	}

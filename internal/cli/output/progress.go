@@ -1,4 +1,4 @@
-package screen
+package output
 
 import (
 	"fmt"
@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// patience is how long a command may be silent on a terminal.
-const patience = 2 * time.Second
+// quiet is how long a command may be silent on a terminal.
+const quiet = 2 * time.Second
 
 // Progress shows that something goes on, once it takes longer than two seconds,
 // and leaves nothing behind.
 type Progress struct {
-	screen Screen
-	what   string
+	out  Writer
+	what string
 
 	mu          sync.Mutex
 	done, total int
@@ -24,15 +24,15 @@ type Progress struct {
 }
 
 // Start begins to count the time. Total 0 is for work of unknown length.
-func (s Screen) Start(what string, total int) *Progress {
-	p := &Progress{screen: s, what: what, total: total, stop: make(chan struct{})}
+func (s Writer) Start(what string, total int) *Progress {
+	p := &Progress{out: s, what: what, total: total, stop: make(chan struct{})}
 	if s.Live {
 		p.ended.Go(p.run)
 	}
 	return p
 }
 
-// Step tells that one more part is done.
+// Step counts one more part as done.
 func (p *Progress) Step() {
 	p.mu.Lock()
 	p.done++
@@ -44,12 +44,12 @@ func (p *Progress) End() {
 	close(p.stop)
 	p.ended.Wait()
 	if p.drawn {
-		fmt.Fprint(p.screen, "\r\x1b[K")
+		fmt.Fprint(p.out, "\r\x1b[K")
 	}
 }
 
 func (p *Progress) run() {
-	wait := time.NewTimer(patience)
+	wait := time.NewTimer(quiet)
 	defer wait.Stop()
 	for turn := 0; ; turn++ {
 		select {
@@ -58,14 +58,14 @@ func (p *Progress) run() {
 		case <-wait.C:
 		}
 		p.mu.Lock()
-		fmt.Fprint(p.screen, "\r\x1b[K"+bar(p.what, p.done, p.total, turn, p.screen.Width))
+		fmt.Fprint(p.out, "\r\x1b[K"+bar(p.what, p.done, p.total, turn, p.out.Width))
 		p.mu.Unlock()
 		p.drawn = true
 		wait.Reset(200 * time.Millisecond)
 	}
 }
 
-// bar is one picture of it.
+// bar is one frame of it.
 func bar(what string, done, total, turn, width int) string {
 	const size = 24
 	var line string
@@ -88,12 +88,12 @@ func bar(what string, done, total, turn, width int) string {
 // Line is one line that is written over on a terminal, and elsewhere a new line
 // whenever it changes.
 type Line struct {
-	screen Screen
-	last   string
+	out  Writer
+	last string
 }
 
 // Line begins one.
-func (s Screen) Line() *Line { return &Line{screen: s} }
+func (s Writer) Line() *Line { return &Line{out: s} }
 
 // Show what there is to say now.
 func (l *Line) Show(text string) {
@@ -101,19 +101,19 @@ func (l *Line) Show(text string) {
 		return
 	}
 	l.last = text
-	if !l.screen.Live {
-		fmt.Fprintln(l.screen, text)
+	if !l.out.Live {
+		fmt.Fprintln(l.out, text)
 		return
 	}
-	if l.screen.Width > 1 {
-		text = shorten(text, l.screen.Width-1)
+	if l.out.Width > 1 {
+		text = shorten(text, l.out.Width-1)
 	}
-	fmt.Fprint(l.screen, "\r\x1b[K"+text)
+	fmt.Fprint(l.out, "\r\x1b[K"+text)
 }
 
 // End leaves the line as it is.
 func (l *Line) End() {
-	if l.screen.Live && l.last != "" {
-		fmt.Fprintln(l.screen)
+	if l.out.Live && l.last != "" {
+		fmt.Fprintln(l.out)
 	}
 }
