@@ -1,5 +1,8 @@
 // Package cli is the command line of Elastic. Called as arena it is arena, and
-// as kubectl-elastic a plugin of kubectl.
+// as kubectl-elastic a plugin of kubectl. Each group of commands is a package
+// below; cluster connects them to one, and output prints.
+//
+// Words: docs/design/glossary.md.
 package cli
 
 import (
@@ -32,7 +35,7 @@ import (
 // Main runs the command line and returns the exit code. The first of args is
 // the name it was called by.
 func Main(args []string, stdout, stderr io.Writer) int {
-	log.SetLogger(logr.Discard()) // libraries' logs are for programs; people are told by commands
+	log.SetLogger(logr.Discard()) // libraries' logs are for programs; commands print what people need
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	called, rest := filepath.Base(args[0]), args[1:]
@@ -97,7 +100,7 @@ func Root(called string) *cobra.Command {
 }
 
 // asArena gives the commands arena's name and the flags it has everywhere.
-// Those that change nothing here are accepted, so that scripts keep working.
+// Those that change nothing here are accepted, so that scripts go on working.
 func asArena(root *cobra.Command) {
 	root.Use, root.Short = "arena", "Submit, list and look after training jobs"
 	root.Example = strings.ReplaceAll(root.Example, "elastic ", "arena ")

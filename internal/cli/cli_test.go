@@ -77,7 +77,7 @@ func TestCompletion(t *testing.T) {
 	// kubectl asks a program of this name about its plugin.
 	code, out, err := run("kubectl_complete-elastic", "queue", "")
 	if code != 0 || !strings.Contains(out, "describe\t") || !strings.HasSuffix(out, ":4\n") {
-		t.Errorf("kubectl must be told what follows 'kubectl elastic queue': %d %s%s", code, out, err)
+		t.Errorf("kubectl must learn what follows 'kubectl elastic queue': %d %s%s", code, out, err)
 	}
 	if _, out, _ := run("elastic", "__complete", "submit", "--output", ""); !strings.Contains(out, "yaml\n") {
 		t.Errorf("-o must complete: %s", out)

@@ -16,9 +16,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/queues"
 )
 
-// topCommand shows who uses what.
+// topCommand shows what is in use.
 func topCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "top", Short: "Show who uses what: jobs, nodes, cards, queues"}
+	cmd := &cobra.Command{Use: "top", Short: "Show what is in use: jobs, nodes, cards, queues"}
 	flags := &cluster.Flags{}
 	flags.AddTo(cmd)
 	cmd.AddCommand(job.TopCommand(flags), topNodeCommand(flags), gpu.TopCommand("gpu", flags), queues.ListCommand(flags, "queue"))

@@ -18,7 +18,7 @@ type Latencies []time.Duration
 func (l Latencies) At(part float64) time.Duration { return l[min(int(part*float64(len(l))), len(l)-1)] }
 
 // Decisions measures single decisions (choose the node, choose the cards, hold them) on a cluster of
-// equal nodes that is kept filled to the given part, with pods of some thirty shapes that come and go.
+// equal nodes that stays filled to the given part, with pods of some thirty request shapes that come and go.
 func Decisions(rule string, nodes, cards int, full float64, count int) (Latencies, error) {
 	e, err := placement.New(placement.Options{Policy: rule})
 	if err != nil {

@@ -34,7 +34,7 @@ type Run struct {
 	Curve []float64 `json:"allocated"`
 }
 
-// Unallocated is the part of all cards nobody holds once this percentage of the capacity has been asked for.
+// Unallocated is the part of all cards that is free once this percentage of the capacity has been requested.
 func (r *Run) Unallocated(arrived int) float64 { return 1 - r.Curve[min(arrived, len(r.Curve)-1)] }
 
 // Placement runs every policy on every stream, several at a time.
@@ -132,7 +132,7 @@ func (c *curve) add(arrived, allocated float64) {
 	c.count[percent]++
 }
 
-// points: a percent nobody arrived in has the value of the one before.
+// points: a percent in which no pod arrived has the value of the one before.
 func (c *curve) points() []float64 {
 	out := make([]float64, len(c.sum))
 	for i := range out {

@@ -94,7 +94,7 @@ func (r *replay) start(p *TracePod) bool {
 	return true
 }
 
-// end of a pod; those who waited may start.
+// end of a pod; pending pods may start.
 func (r *replay) end(p *TracePod) {
 	r.err = errors.Join(r.err, r.engine.Apply(placement.PodGone{Key: p.Key}))
 	r.held -= p.Demand

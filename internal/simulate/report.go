@@ -86,7 +86,7 @@ func (o *PlacementOptions) Defaults() {
 }
 
 // WritePlacement is the command "simulate placement": it runs the policies and writes a table, or
-// with output "json" the figures; a plot file gets the curves as a picture (SVG).
+// with output "json" the figures; a plot file gets the curves as SVG.
 func WritePlacement(w io.Writer, opts PlacementOptions, output, plot string) error {
 	opts.Defaults()
 	if output != "" && output != "table" && output != "json" {

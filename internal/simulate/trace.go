@@ -63,7 +63,7 @@ func ReadPods(path string) ([]TracePod, error) {
 	return pods, err
 }
 
-// row of a CSV file, by column name. The first problem met is kept for err.
+// row of a CSV file, by column name. The first problem is stored for err.
 type row struct {
 	columns map[string]int
 	fields  []string

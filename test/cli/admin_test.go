@@ -3,7 +3,7 @@ package cli
 import "testing"
 
 // Queues made, looked at, stopped and resumed; and what the doctor says of one
-// that nobody can use.
+// without a LocalQueue.
 func TestAdmin(t *testing.T) {
 	ns := cluster.Namespace(t)
 	t.Cleanup(func() {

@@ -26,8 +26,8 @@ func TestExplain(t *testing.T) {
 	session(t, ns, "explain.txt")
 }
 
-// Who may only look at their own namespace may ask about its jobs and no
-// others, and does not learn whose job is in the way.
+// A user who may only read one namespace may ask about its jobs and no others,
+// and does not learn which job of another namespace is in the way.
 func TestExplainKeepsSecrets(t *testing.T) {
 	ours, theirs := cluster.Namespace(t), cluster.Namespace(t)
 	queues(t, ours, ours, "4")
@@ -68,7 +68,7 @@ func TestExplainKeepsSecrets(t *testing.T) {
 		t.Errorf("ann must learn that one job of the queue is in the way, and not which: %s", data)
 	}
 	if data, err := ask(theirs); !apierrors.IsForbidden(err) {
-		t.Errorf("ann must not be told about another namespace: %v %s", err, data)
+		t.Errorf("ann must not learn about another namespace: %v %s", err, data)
 	}
 	must(t, theirs, "elastic delete hidden")
 	must(t, ours, "elastic delete waits")

@@ -87,7 +87,7 @@ func TestInstalledWithCertManager(t *testing.T) {
 		})
 	}
 	if made["Issuer"] == 0 || made["Certificate"] < 2 {
-		t.Errorf("the chart has %v, a certificate for each program with webhooks is expected, and who issues them", made)
+		t.Errorf("the chart has %v, a certificate for each program with webhooks is expected, and their issuer", made)
 	}
 }
 

@@ -1,6 +1,8 @@
-// Package doctor looks for what is misconfigured: queues nobody can use,
+// Package doctor looks for what is misconfigured: queues without a LocalQueue,
 // flavors that match no node, workloads that can never start, cards that are
 // broken, parts that are not installed or do not answer.
+//
+// Words: docs/design/glossary.md.
 package doctor
 
 import (
@@ -121,11 +123,11 @@ func parts(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 }
 
 func clusterQueues(ctx context.Context, c *cluster.Client) ([]Finding, error) {
-	list, doors := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
+	list, used := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, err
 	}
-	if err := c.List(ctx, doors); err != nil {
+	if err := c.List(ctx, used); err != nil {
 		return nil, err
 	}
 	if len(list.Items) == 0 {
@@ -145,8 +147,8 @@ func clusterQueues(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 		if cq.Spec.NamespaceSelector == nil {
 			found = append(found, Finding{Problem, fmt.Sprintf("queue %s admits no namespace", cq.Name), "set its namespaceSelector; {} is all", "clusterqueue/" + cq.Name})
 		}
-		if !slices.ContainsFunc(doors.Items, func(l kueue.LocalQueue) bool { return string(l.Spec.ClusterQueue) == cq.Name }) {
-			found = append(found, Finding{Warning, fmt.Sprintf("nobody can use queue %s: no LocalQueue leads to it", cq.Name), "make a LocalQueue in the namespaces that may", "clusterqueue/" + cq.Name})
+		if !slices.ContainsFunc(used.Items, func(l kueue.LocalQueue) bool { return string(l.Spec.ClusterQueue) == cq.Name }) {
+			found = append(found, Finding{Warning, fmt.Sprintf("queue %s cannot be used: no LocalQueue points to it", cq.Name), "make a LocalQueue in the namespaces that may use it", "clusterqueue/" + cq.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d queues are fine", len(list.Items))), nil
@@ -171,7 +173,7 @@ func localQueues(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 	for i := range list.Items {
 		lq := &list.Items[i]
 		if !slices.ContainsFunc(queues.Items, func(q kueue.ClusterQueue) bool { return q.Name == string(lq.Spec.ClusterQueue) }) {
-			found = append(found, Finding{Problem, fmt.Sprintf("LocalQueue %s/%s leads to ClusterQueue %s, which is not there", lq.Namespace, lq.Name, lq.Spec.ClusterQueue), "make that queue, or delete this one", "localqueue/" + lq.Name})
+			found = append(found, Finding{Problem, fmt.Sprintf("LocalQueue %s/%s points to ClusterQueue %s, which does not exist", lq.Namespace, lq.Name, lq.Spec.ClusterQueue), "make that queue, or delete this one", "localqueue/" + lq.Name})
 		}
 	}
 	return orOK(found, fmt.Sprintf("%d local queues are fine", len(list.Items))), nil

@@ -81,7 +81,7 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 	return answer, nil
 }
 
-// fromStatus is what the workload itself tells.
+// fromStatus is what the workload's own status says.
 func fromStatus(wl *kueue.Workload) *v1alpha1.Standing {
 	x := &v1alpha1.Standing{State: "Pending", LocalQueue: string(wl.Spec.QueueName)}
 	if a := wl.Status.Admission; a != nil {
@@ -102,7 +102,7 @@ func fromStatus(wl *kueue.Workload) *v1alpha1.Standing {
 	return x
 }
 
-// warnings are the newest of each kind, but for what the queue itself tells.
+// warnings are the newest of each kind, without those of the queue itself.
 func warnings(events []corev1.Event, wl *kueue.Workload) []string {
 	const most = 5
 	latest := map[string]corev1.Event{}
@@ -143,9 +143,9 @@ func PlanCommand() *cobra.Command {
 	var queue string
 	var printer output.Printer
 	cmd := &cobra.Command{
-		Use: "plan -f FILE", Short: "Say whether a job would start now, where, and whom it would displace",
-		Long: `Say whether a job would start now, where, on which flavor and cards, whom it would
-displace, and when it would start otherwise. Nothing is created. For a job
+		Use: "plan -f FILE", Short: "Say whether a job would start now, where, and which jobs it would preempt",
+		Long: `Say whether a job would start now, where, on which flavor and cards, which jobs it
+would preempt, and when it would start otherwise. Nothing is created. For a job
 written with flags: submit --check.`,
 		Example: "  elastic plan -f job.yaml\n  elastic plan -f job.yaml --queue main -o json",
 		Args:    cobra.NoArgs,

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commands are the ones that start, end and reach local clusters.
+// Commands are the ones that start, end and use local clusters.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{upCommand(), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand()}
 }
@@ -85,7 +85,7 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 	return cmd
 }
 
-// next tells what to type now.
+// next says what to type now.
 func (c *Cluster) next(out io.Writer) {
 	flag, local := "", ""
 	if c.Name != DefaultName {
@@ -197,7 +197,7 @@ func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End a local cluster",
-		Long: `End a local cluster and delete what it kept on disk. With --keep its objects
+		Long: `End a local cluster and delete its files. With --keep its objects
 stay, and the next 'elastic up' finds them.`,
 		Example: "  elastic down\n  elastic down --name b --keep\n  elastic down --all",
 		Args:    cobra.NoArgs,

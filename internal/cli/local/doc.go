@@ -7,4 +7,6 @@
 // standard input: a closed pipe means the parent is gone, however it went, so
 // that not even kill -9 leaves anything running. "up --detach" starts an "up"
 // in the background and shows its progress until it is ready (up.go).
+//
+// Words: docs/design/glossary.md.
 package local

@@ -21,7 +21,7 @@ const (
 // given addresses with their locks, which last as long as the process.
 var given sync.Map
 
-// FreeAddress is a loopback address nobody listens on, and that no other cluster on this machine is given
+// FreeAddress is a loopback address without a listener, and that no other cluster on this machine is given
 // while this process runs.
 func FreeAddress() (string, error) {
 	dir := filepath.Join(os.TempDir(), "elastic-ports-"+strconv.Itoa(os.Getuid()))
@@ -41,7 +41,7 @@ func FreeAddress() (string, error) {
 		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			release()
-			continue // somebody else's
+			continue // in use
 		}
 		given.Store(address, release)
 		return address, listener.Close()

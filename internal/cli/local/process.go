@@ -44,13 +44,13 @@ func startChild(name, path string, args []string, stdout, stderr io.Writer) (*ch
 	return c, nil
 }
 
-// stop asks the process to end and, out of patience, kills it.
-func (c *child) stop(patience time.Duration) {
+// stop asks the process to end and, after the grace period, kills it.
+func (c *child) stop(grace time.Duration) {
 	_ = c.life.Close()
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.done:
-	case <-time.After(patience):
+	case <-time.After(grace):
 		_ = c.cmd.Process.Kill()
 		<-c.done
 	}

@@ -43,7 +43,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-queue"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
-				cfg.LeaderElection = impatient(cfg.LeaderElection)
+				cfg.LeaderElection = quickElection(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)
 				if options.Queue != nil {
@@ -57,7 +57,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUSchedulerConfiguration()
-				cfg.LeaderElection = impatient(cfg.LeaderElection)
+				cfg.LeaderElection = quickElection(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				cfg.Extender.BindAddress = p.extender
 				p.serveWebhooks(&cfg.Webhook)
@@ -152,9 +152,9 @@ func (p *program) serveWebhooks(cfg *v1alpha1.Webhook) {
 	cfg.Port, _ = strconv.Atoi(port)
 }
 
-// impatient election: the only replica waits for nobody but its own ghost, and
-// on one machine a lease is not late for the network's sake.
-func impatient(election v1alpha1.LeaderElection) v1alpha1.LeaderElection {
+// quickElection: the only replica waits for no other but its own predecessor, and
+// on one machine no network delays a lease.
+func quickElection(election v1alpha1.LeaderElection) v1alpha1.LeaderElection {
 	election.LeaseDuration.Duration = 4 * time.Second
 	election.RenewDeadline.Duration = 3 * time.Second
 	election.RetryPeriod.Duration = time.Second
@@ -193,9 +193,9 @@ func (p *program) start() (*child, error) {
 	return startChild(p.name, path, []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}, log, log)
 }
 
-// keeper keeps one program running: like a kubelet it starts it again when it
-// ends, with a pause that grows while that goes on.
-type keeper struct {
+// supervisor runs one program: like a kubelet it starts it again when it ends,
+// with a pause that grows while that goes on.
+type supervisor struct {
 	program program
 	report  func(format string, args ...any)
 
@@ -203,46 +203,46 @@ type keeper struct {
 	process *child
 }
 
-func (k *keeper) pid() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.process.cmd.Process.Pid
+func (s *supervisor) pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.process.cmd.Process.Pid
 }
 
 // startReady starts the program and waits until it is ready.
-func (k *keeper) startReady(ctx context.Context) error {
-	process, err := k.program.start()
+func (s *supervisor) startReady(ctx context.Context) error {
+	process, err := s.program.start()
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	k.process = process
-	k.mu.Unlock()
-	if err := waitReady(ctx, process, k.program.health); err != nil {
+	s.mu.Lock()
+	s.process = process
+	s.mu.Unlock()
+	if err := waitReady(ctx, process, s.program.health); err != nil {
 		process.stop(5 * time.Second)
-		return fmt.Errorf("%w (%s)", err, k.program.logFile())
+		return fmt.Errorf("%w (%s)", err, s.program.logFile())
 	}
 	return nil
 }
 
-// keep watches over the program until ctx ends, then stops it.
-func (k *keeper) keep(ctx context.Context, restarted func()) {
+// supervise the program until ctx ends, then stop it.
+func (s *supervisor) supervise(ctx context.Context, restarted func()) {
 	pause := time.Second
 	for {
 		select {
 		case <-ctx.Done():
-			k.process.stop(10 * time.Second)
+			s.process.stop(10 * time.Second)
 			return
-		case <-k.process.done:
+		case <-s.process.done:
 		}
-		k.report("%s ended (%v); starting it again in %s, its log is %s", k.program.name, k.process.err, pause, k.program.logFile())
+		s.report("%s ended (%v); starting it again in %s, its log is %s", s.program.name, s.process.err, pause, s.program.logFile())
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, time.Minute)
-		if err := k.startReady(ctx); err == nil {
+		if err := s.startReady(ctx); err == nil {
 			pause = time.Second
 			restarted()
 		}

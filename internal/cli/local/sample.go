@@ -15,7 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/deploy"
 )
 
-// showSample sets a queue up and sends a job through it, telling each step.
+// showSample sets a queue up and sends a job through it, and reports each step.
 func showSample(ctx context.Context, c client.Client, say func(string, ...any)) error {
 	queue, err := deploy.Sample("single-clusterqueue-setup")
 	if err != nil {

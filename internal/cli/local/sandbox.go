@@ -59,7 +59,7 @@ func (c *Cluster) startNode(ctx context.Context, progress func(string)) (*child,
 	return process, event.Seconds, err
 }
 
-// startReporting starts a program that tells how far it is, and returns when it is ready. On an error
+// startReporting starts a program that reports its progress, and returns when it is ready. On an error
 // nothing is left running.
 func (c *Cluster) startReporting(ctx context.Context, name, path string, args []string, what string, progress func(string)) (*child, sandboxEvent, error) {
 	log, err := os.OpenFile(c.path("log", name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -97,9 +97,9 @@ func (c *Cluster) startReporting(ctx context.Context, name, path string, args []
 // waitForOrphan waits for the sandbox of a parent that was killed: it has seen
 // its parent go and is ending, but until it has it holds its folder.
 func waitForOrphan(ctx context.Context, dir string, progress func(string)) error {
-	const patience = 30 * time.Second
-	told := false
-	for deadline := time.Now().Add(patience); ; {
+	const limit = 30 * time.Second
+	reported := false
+	for deadline := time.Now().Add(limit); ; {
 		release, err := lockFile(filepath.Join(dir, "lock"))
 		if err == nil {
 			release()
@@ -109,11 +109,11 @@ func waitForOrphan(ctx context.Context, dir string, progress func(string)) error
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the sandbox of an earlier run still holds %s after %s: end it by hand", dir, patience)
+			return fmt.Errorf("the sandbox of an earlier run still holds %s after %s: end it by hand", dir, limit)
 		}
-		if !told {
+		if !reported {
 			progress("waiting for an earlier run to end")
-			told = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():
@@ -128,10 +128,10 @@ func waitForOrphan(ctx context.Context, dir string, progress func(string)) error
 func readEvents(r io.Reader, ready chan<- sandboxEvent, progress func(string)) {
 	defer close(ready)
 	lines := bufio.NewScanner(r)
-	told := false
+	reported := false
 	for lines.Scan() {
 		var event sandboxEvent
-		if json.Unmarshal(lines.Bytes(), &event) != nil || told {
+		if json.Unmarshal(lines.Bytes(), &event) != nil || reported {
 			continue
 		}
 		switch event.Event {
@@ -139,7 +139,7 @@ func readEvents(r io.Reader, ready chan<- sandboxEvent, progress func(string)) {
 			progress(event.Message)
 		case "ready", "error":
 			ready <- event
-			told = true
+			reported = true
 		}
 	}
 }

@@ -62,7 +62,7 @@ func Home() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no home folder to keep clusters in (set ELASTIC_HOME): %w", err)
+		return "", fmt.Errorf("no home folder for clusters (set ELASTIC_HOME): %w", err)
 	}
 	return filepath.Join(home, ".elastic"), nil
 }
@@ -172,7 +172,7 @@ func (c *Cluster) saveState(state State) error {
 
 // Down ends a running cluster and waits until it has ended; a process that
 // does not end in time is killed.
-func (c *Cluster) Down(patience time.Duration) (wasRunning bool, err error) {
+func (c *Cluster) Down(grace time.Duration) (wasRunning bool, err error) {
 	if !c.Running() {
 		return false, nil
 	}
@@ -187,10 +187,10 @@ func (c *Cluster) Down(patience time.Duration) (wasRunning bool, err error) {
 	if err := process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return true, fmt.Errorf("stopping process %d: %w", state.PID, err)
 	}
-	for deadline := time.Now().Add(patience); c.Running(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(grace); c.Running(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = process.Kill()
-			deadline = deadline.Add(patience)
+			deadline = deadline.Add(grace)
 		}
 	}
 	return true, nil
@@ -204,7 +204,7 @@ func (c *Cluster) Delete() error {
 	return os.RemoveAll(c.Dir)
 }
 
-// Memory is the resident size of a process in bytes, where the system tells.
+// Memory is the resident size of a process in bytes, where the system reports it.
 func Memory(pid int) (int64, bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

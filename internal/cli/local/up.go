@@ -73,9 +73,9 @@ type running struct {
 	cluster *Cluster
 	options UpOptions
 
-	mu      sync.Mutex // of state, once keepers run
-	state   State
-	keepers []*keeper
+	mu          sync.Mutex // of state, once supervisors run
+	state       State
+	supervisors []*supervisor
 }
 
 func (r *running) say(format string, args ...any) {
@@ -120,16 +120,16 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		defer node.stop(time.Minute)
 		r.say("Node %s is ready (%.1f s): its pods are real containers", NodeName, seconds)
 	}
-	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
-	var kept sync.WaitGroup
-	defer kept.Wait()
-	defer stopKeeping() // programs end before the API server they talk to
+	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(ctx))
+	var supervised sync.WaitGroup
+	defer supervised.Wait()
+	defer stopSupervising() // programs end before the API server they talk to
 	if err := r.startPrograms(ctx, cluster, admin, list); err != nil {
 		r.stopPrograms()
 		return err
 	}
-	for _, k := range r.keepers {
-		kept.Go(func() { k.keep(keeping, r.saveState) })
+	for _, k := range r.supervisors {
+		supervised.Go(func() { k.supervise(supervising, r.saveState) })
 	}
 	r.say("Elastic is ready (%.1f s in all)", time.Since(began).Seconds())
 	if r.options.Sample {
@@ -187,18 +187,18 @@ func (r *running) startPrograms(ctx context.Context, cluster client.Client, admi
 		if err := p.prepare(ctx, cluster, admin); err != nil {
 			return err
 		}
-		k := &keeper{program: p, report: r.say}
+		k := &supervisor{program: p, report: r.say}
 		if err := k.startReady(ctx); err != nil {
 			return err
 		}
-		r.keepers = append(r.keepers, k)
+		r.supervisors = append(r.supervisors, k)
 		r.say("  %s is ready", p.name)
 	}
 	return nil
 }
 
 func (r *running) stopPrograms() {
-	for _, k := range r.keepers {
+	for _, k := range r.supervisors {
 		k.process.stop(10 * time.Second)
 	}
 }
@@ -208,7 +208,7 @@ func (r *running) saveState() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.Programs = nil
-	for _, k := range r.keepers {
+	for _, k := range r.supervisors {
 		r.state.Programs = append(r.state.Programs, ProgramState{
 			Name: k.program.name, PID: k.pid(), Health: k.program.health, Metrics: k.program.metrics, Log: k.program.logFile(),
 		})

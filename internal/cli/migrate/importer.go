@@ -57,10 +57,10 @@ type importer struct {
 	mapping  *mapping
 	counting *workload.Counting
 
-	doors   map[types.NamespacedName]*kueue.LocalQueue
-	queues  map[string]*kueue.ClusterQueue
-	flavors map[string]*kueue.ResourceFlavor
-	nodes   map[string]map[string]string // a node's labels
+	localQueues map[types.NamespacedName]*kueue.LocalQueue
+	queues      map[string]*kueue.ClusterQueue
+	flavors     map[string]*kueue.ResourceFlavor
+	nodes       map[string]map[string]string // a node's labels
 	// extended resources that a DeviceClass stands behind.
 	extended map[string]bool
 	// formats of amounts that the queue counts devices in.
@@ -113,16 +113,16 @@ func (im *importer) look(ctx context.Context, namespace string) error {
 }
 
 func (im *importer) readQueues(ctx context.Context) error {
-	doors, queues, flavors, nodes := &kueue.LocalQueueList{}, &kueue.ClusterQueueList{}, &kueue.ResourceFlavorList{}, &corev1.NodeList{}
-	for _, list := range []client.ObjectList{doors, queues, flavors, nodes} {
+	localQueues, queues, flavors, nodes := &kueue.LocalQueueList{}, &kueue.ClusterQueueList{}, &kueue.ResourceFlavorList{}, &corev1.NodeList{}
+	for _, list := range []client.ObjectList{localQueues, queues, flavors, nodes} {
 		if err := im.List(ctx, list); err != nil {
 			return err
 		}
 	}
-	im.doors, im.queues = map[types.NamespacedName]*kueue.LocalQueue{}, map[string]*kueue.ClusterQueue{}
+	im.localQueues, im.queues = map[types.NamespacedName]*kueue.LocalQueue{}, map[string]*kueue.ClusterQueue{}
 	im.flavors, im.nodes = map[string]*kueue.ResourceFlavor{}, map[string]map[string]string{}
-	for i := range doors.Items {
-		im.doors[client.ObjectKeyFromObject(&doors.Items[i])] = &doors.Items[i]
+	for i := range localQueues.Items {
+		im.localQueues[client.ObjectKeyFromObject(&localQueues.Items[i])] = &localQueues.Items[i]
 	}
 	for i := range queues.Items {
 		im.queues[queues.Items[i].Name] = &queues.Items[i]
@@ -201,12 +201,12 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view kinds.View) *c
 	}
 	f.Queue, f.Workload, f.workload = r.ToLocalQueue, wl.Name, wl
 	wl.Spec.QueueName = kueue.LocalQueueName(r.ToLocalQueue)
-	door := im.doors[types.NamespacedName{Namespace: f.Namespace, Name: f.Queue}]
-	if door == nil {
+	localQueue := im.localQueues[types.NamespacedName{Namespace: f.Namespace, Name: f.Queue}]
+	if localQueue == nil {
 		f.Why = fmt.Sprintf("there is no LocalQueue %s in %s", f.Queue, f.Namespace)
 		return f
 	}
-	f.ClusterQueue = string(door.Spec.ClusterQueue)
+	f.ClusterQueue = string(localQueue.Spec.ClusterQueue)
 	cq := im.queues[f.ClusterQueue]
 	if cq == nil {
 		f.Why = fmt.Sprintf("there is no ClusterQueue %s", f.ClusterQueue)
@@ -239,8 +239,8 @@ func (im *importer) count(ctx context.Context, wl *kueue.Workload) ([]admission.
 	if err != nil {
 		return nil, fmt.Errorf("its pods have devices, which the queue must count: %w", err)
 	}
-	if told := plan.Status; told.State == string(admission.StateHeldBack) && len(told.Devices) == 0 {
-		return nil, errors.New(told.Message)
+	if status := plan.Status; status.State == string(admission.StateHeldBack) && len(status.Devices) == 0 {
+		return nil, errors.New(status.Message)
 	}
 	return sets, im.addDevices(sets, plan.Status.Devices)
 }
@@ -450,8 +450,8 @@ func (im *importer) settle(ctx context.Context, f *candidate) error {
 	if !im.answers {
 		return nil // it reads all there is before it acts
 	}
-	const patience = 30 * time.Second
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	const limit = 30 * time.Second
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
 		standing, err := job.Ask(ctx, im.Client, f.workload)
 		return err == nil && standing.State == "Admitted", nil
 	})
@@ -489,7 +489,7 @@ func (im *importer) hand(ctx context.Context, f *candidate) error {
 	return im.Patch(ctx, wl, client.MergeFrom(was))
 }
 
-// mark tells whose a pod is, as the start of a queued job would have.
+// mark a pod with its workload, as the start of a queued job would have.
 func (im *importer) mark(ctx context.Context, pod *corev1.Pod, wl *kueue.Workload) error {
 	before := pod.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kueue.WorkloadAnnotation, wl.Name)

@@ -19,7 +19,7 @@ type rule struct {
 	Skip         bool   `json:"skip"`
 }
 
-// mapping is what the flags say of who goes where.
+// mapping is what the flags say about which job goes to which queue.
 type mapping struct {
 	queue, label, file string
 	values             []string

@@ -35,7 +35,7 @@ func (t *Table) Add(cells ...any) {
 	t.Rows = append(t.Rows, row)
 }
 
-// gap between columns, and the least a shortened column keeps.
+// gap between columns, and the least width of a shortened column.
 const (
 	gap   = 2
 	least = 8

@@ -1,3 +1,5 @@
 // Package queues has the administrator's commands: queues, the tree of cohorts,
-// flavors, and who uses what.
+// flavors, and what they use.
+//
+// Words: docs/design/glossary.md.
 package queues

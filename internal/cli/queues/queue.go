@@ -46,7 +46,7 @@ func ListCommand(flags *cluster.Flags, use string) *cobra.Command {
 	return cluster.List[Queue]{
 		What: "queues", Read: read, Name: func(q *Queue) string { return "clusterqueue/" + q.Name },
 		Print: func(s output.Writer, all []Queue, wide bool) { table(all).Print(s, wide) },
-	}.Make(&cobra.Command{Use: use, Short: "Show the queues, who waits in them and what they use", Example: "  elastic queue list -o wide"}, flags)
+	}.Make(&cobra.Command{Use: use, Short: "Show the queues, their pending workloads and what they use", Example: "  elastic queue list -o wide"}, flags)
 }
 
 func table(all []Queue) *output.Table {
@@ -56,7 +56,7 @@ func table(all []Queue) *output.Table {
 	}}
 	for i := range all {
 		q := &all[i]
-		t.Add(q.Name, dash(q.Cohort), q.Status, q.Pending, q.Admitted, dash(q.inUse()), q.Strategy, q.Share, dash(strings.Join(q.Doors, ",")), dash(q.Why))
+		t.Add(q.Name, dash(q.Cohort), q.Status, q.Pending, q.Admitted, dash(q.inUse()), q.Strategy, q.Share, dash(strings.Join(q.LocalQueues, ",")), dash(q.Why))
 	}
 	return t
 }
@@ -103,9 +103,9 @@ func printQueue(s output.Writer, q *Queue) {
 	}
 	for _, field := range [][2]string{
 		{"Name", q.Name}, {"Status", status}, {"Cohort", dash(q.Cohort)}, {"Strategy", q.Strategy},
-		{"Pending", fmt.Sprint(q.Pending)}, {"Admitted", fmt.Sprint(q.Admitted)}, {"Share", fmt.Sprint(q.Share)}, {"Doors", dash(strings.Join(q.Doors, ", "))},
+		{"Pending", fmt.Sprint(q.Pending)}, {"Admitted", fmt.Sprint(q.Admitted)}, {"Share", fmt.Sprint(q.Share)}, {"Local queues", dash(strings.Join(q.LocalQueues, ", "))},
 	} {
-		fmt.Fprintf(s, "%-11s%s\n", field[0]+":", field[1])
+		fmt.Fprintf(s, "%-15s%s\n", field[0]+":", field[1])
 	}
 	fmt.Fprintln(s)
 	t := &output.Table{Columns: []output.Column{
@@ -177,9 +177,9 @@ type creation struct {
 func createCommand(flags *cluster.Flags) *cobra.Command {
 	s := &creation{}
 	cmd := &cobra.Command{
-		Use: "create QUEUE --flavor FLAVOR --quota RESOURCE=AMOUNT", Short: "Make a queue, and a door to it in this namespace",
+		Use: "create QUEUE --flavor FLAVOR --quota RESOURCE=AMOUNT", Short: "Make a queue, and a LocalQueue for it in this namespace",
 		Long: `Make a ClusterQueue with a quota of one flavor, and a LocalQueue by which jobs of
-this namespace reach it. A flavor that is not there is made, for nodes with
+this namespace use it. A flavor that is not there is made, for nodes with
 --node-label. For more flavors and rules, write the manifest: --dry-run begins it.`,
 		Example: `  elastic queue create team-a --flavor h100 --node-label elasticgpu.io/gpu-model=H100-80G --quota nvidia.com/gpu=8
   elastic queue create team-b --flavor h100 --quota nvidia.com/gpu=8 --cohort research --borrow nvidia.com/gpu=4`,
@@ -200,7 +200,7 @@ this namespace reach it. A flavor that is not there is made, for nodes with
 	f.StringArrayVar(&s.lend, "lend", nil, "RESOURCE=AMOUNT it lends at most; everything, without (repeatable)")
 	f.StringVar(&s.cohort, "cohort", "", "cohort to borrow from and lend to")
 	f.StringVar(&s.local, "local-queue", "main", "name of the LocalQueue; empty makes none")
-	f.BoolVar(&s.strict, "strict", false, "strictly first come, first served: who cannot start blocks those behind")
+	f.BoolVar(&s.strict, "strict", false, "strictly first come, first served: a job that cannot start blocks those behind it")
 	f.BoolVar(&s.preempt, "preempt", false, "jobs of higher priority may stop others of this queue, and take back what it lent")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only print the manifests")
 	return cmd

@@ -22,13 +22,13 @@ type Queue struct {
 	Cohort   string `json:"cohort,omitempty"`
 	Strategy string `json:"strategy"`
 	// Status is Active, Stopped or Inactive; Why is the reason of the last.
-	Status   string   `json:"status"`
-	Why      string   `json:"why,omitempty"`
-	Pending  int32    `json:"pending"`
-	Admitted int32    `json:"admitted"`
-	Share    int64    `json:"share"`
-	Doors    []string `json:"localQueues"` // as NAMESPACE/NAME
-	Quotas   []Quota  `json:"quotas"`
+	Status      string   `json:"status"`
+	Why         string   `json:"why,omitempty"`
+	Pending     int32    `json:"pending"`
+	Admitted    int32    `json:"admitted"`
+	Share       int64    `json:"share"`
+	LocalQueues []string `json:"localQueues"` // as NAMESPACE/NAME
+	Quotas      []Quota  `json:"quotas"`
 }
 
 // Quota of one resource in one flavor. Amounts are as people write them.
@@ -43,16 +43,16 @@ type Quota struct {
 }
 
 func read(ctx context.Context, c *cluster.Client) ([]Queue, error) {
-	list, doors := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
+	list, localQueues := &kueue.ClusterQueueList{}, &kueue.LocalQueueList{}
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("reading the queues: %w", err)
 	}
-	if err := c.List(ctx, doors); err != nil {
+	if err := c.List(ctx, localQueues); err != nil {
 		return nil, fmt.Errorf("reading the local queues: %w", err)
 	}
 	out := []Queue{}
 	for i := range list.Items {
-		out = append(out, describe(&list.Items[i], doors.Items))
+		out = append(out, describe(&list.Items[i], localQueues.Items))
 	}
 	slices.SortFunc(out, func(a, b Queue) int {
 		return cmp.Or(strings.Compare(a.Cohort, b.Cohort), strings.Compare(a.Name, b.Name))
@@ -60,10 +60,10 @@ func read(ctx context.Context, c *cluster.Client) ([]Queue, error) {
 	return out, nil
 }
 
-func describe(cq *kueue.ClusterQueue, doors []kueue.LocalQueue) Queue {
+func describe(cq *kueue.ClusterQueue, localQueues []kueue.LocalQueue) Queue {
 	q := Queue{
 		Name: cq.Name, Cohort: string(cq.Spec.CohortName), Strategy: string(cq.Spec.QueueingStrategy),
-		Status: "Active", Pending: cq.Status.PendingWorkloads, Admitted: cq.Status.AdmittedWorkloads, Doors: []string{}, Quotas: []Quota{},
+		Status: "Active", Pending: cq.Status.PendingWorkloads, Admitted: cq.Status.AdmittedWorkloads, LocalQueues: []string{}, Quotas: []Quota{},
 	}
 	if cq.Status.FairSharing != nil {
 		q.Share = cq.Status.FairSharing.WeightedShare
@@ -77,12 +77,12 @@ func describe(cq *kueue.ClusterQueue, doors []kueue.LocalQueue) Queue {
 	case active.Status != "True":
 		q.Status, q.Why = "Inactive", active.Message
 	}
-	for i := range doors {
-		if string(doors[i].Spec.ClusterQueue) == cq.Name {
-			q.Doors = append(q.Doors, doors[i].Namespace+"/"+doors[i].Name)
+	for i := range localQueues {
+		if string(localQueues[i].Spec.ClusterQueue) == cq.Name {
+			q.LocalQueues = append(q.LocalQueues, localQueues[i].Namespace+"/"+localQueues[i].Name)
 		}
 	}
-	slices.Sort(q.Doors)
+	slices.Sort(q.LocalQueues)
 	for _, group := range cq.Spec.ResourceGroups {
 		for _, flavor := range group.Flavors {
 			for _, r := range flavor.Resources {

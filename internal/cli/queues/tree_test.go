@@ -51,8 +51,8 @@ alone         [#####...............] 1 of 4, 3 idle
 
 func TestQueueTables(t *testing.T) {
 	q := queue("vision", "research", "8", "12", "4", 125)
-	door := kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "vision"}}
-	described := describe(&q, []kueue.LocalQueue{door})
+	local := kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "vision"}}
+	described := describe(&q, []kueue.LocalQueue{local})
 	var out strings.Builder
 	s := output.Writer{Writer: &out}
 	table([]Queue{described}).Print(s, true)
@@ -60,14 +60,14 @@ func TestQueueTables(t *testing.T) {
 	flavorTable([]Flavor{{Name: "h100", Nodes: 2, Cards: 16, Queues: []string{"nlp", "vision"}, Labels: map[string]string{"gpu": "h100"}}}).Print(s, false)
 	want := `NAME    COHORT    STATUS  PENDING  ADMITTED  IN USE               STRATEGY        SHARE  LOCAL QUEUES  WHY
 vision  research  Active  2        1         nvidia.com/gpu 12/8  BestEffortFIFO  125    team/main     -
-Name:      vision
-Status:    Active
-Cohort:    research
-Strategy:  BestEffortFIFO
-Pending:   2
-Admitted:  1
-Share:     125
-Doors:     team/main
+Name:          vision
+Status:        Active
+Cohort:        research
+Strategy:      BestEffortFIFO
+Pending:       2
+Admitted:      1
+Share:         125
+Local queues:  team/main
 
 FLAVOR  RESOURCE        NOMINAL  USED  BORROWED  MAY BORROW  MAY LEND
 h100    nvidia.com/gpu  8        12    4         all         all

@@ -380,7 +380,7 @@ func TestTopologyThatOthersFill(t *testing.T) {
 		p := hall(t)
 		r := wants(25, admission.TopologyRequest{Mode: mode, Level: "rack"})
 		if !refused(t, p, r).NeverFits {
-			t.Errorf("%v: more pods than there are cards do not fit whichever pods leave", mode)
+			t.Errorf("%v: more pods than there are cards can never fit", mode)
 		}
 		r.PodSets[0].Count = 24
 		if mode == admission.TopologyRequired {
