@@ -287,7 +287,7 @@ func remove(t *testing.T, objects []*unstructured.Unstructured) {
 			t.Errorf("deleting %s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
-	deadline := time.Now().Add(sandbox.Patience)
+	deadline := time.Now().Add(sandbox.Timeout)
 	for _, o := range objects {
 		for o.GetUID() != "" {
 			err := cluster.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy())

@@ -271,7 +271,7 @@ func podSetsOf(wl *kueue.Workload) string {
 }
 
 func poll(ctx context.Context, check func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, sandbox.Patience)
+	ctx, cancel := context.WithTimeout(ctx, sandbox.Timeout)
 	defer cancel()
 	for {
 		err := check(ctx)

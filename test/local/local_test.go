@@ -18,13 +18,13 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// shape keeps these clusters small.
-const shape = "1x4:T4-16G"
+// nodes of these clusters: few.
+const nodes = "1x4:T4-16G"
 
 func TestSeveralClustersAndKill(t *testing.T) {
 	home(t)
 	up := func(name string) string {
-		return elastic(t, "up", "--detach", "--sample=false", "--name", name, "--nodes", shape)
+		return elastic(t, "up", "--detach", "--sample=false", "--name", name, "--nodes", nodes)
 	}
 	t.Cleanup(func() { elastic(t, "down", "--all") })
 	up("a")
@@ -38,7 +38,7 @@ func TestSeveralClustersAndKill(t *testing.T) {
 	}
 	elastic(t, "kubectl", "--name", "a", "create", "namespace", "kept")
 
-	// A kill that nobody can handle ends everything below it, and nothing else.
+	// A kill that no process can handle ends everything below it, and nothing else.
 	kill(t, a.PID)
 	for _, pid := range a.pids() {
 		waitGone(t, pid)
@@ -66,7 +66,7 @@ func TestSeveralClustersAndKill(t *testing.T) {
 func TestProgramThatDiesIsStartedAgain(t *testing.T) {
 	home(t)
 	t.Cleanup(func() { elastic(t, "down", "--all") })
-	elastic(t, "up", "--detach", "--sample=false", "--nodes", shape)
+	elastic(t, "up", "--detach", "--sample=false", "--nodes", nodes)
 	before := stateOf(t, "elastic")
 	kill(t, before.Programs[0].PID)
 	sandbox.Eventually(t, "the program runs again", func(context.Context) error {
@@ -80,7 +80,7 @@ func TestProgramThatDiesIsStartedAgain(t *testing.T) {
 
 func TestInterruptEndsEverything(t *testing.T) {
 	home(t)
-	cmd := command("up", "--sample=false", "--nodes", shape)
+	cmd := command("up", "--sample=false", "--nodes", nodes)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
@@ -237,7 +237,7 @@ func waitGone(t *testing.T, pid int) {
 	})
 }
 
-// isZombie says the process has ended but nobody has asked how: where no init
+// isZombie says the process has ended but no parent has asked how: where no init
 // collects orphans they stay so.
 func isZombie(pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -39,7 +39,7 @@ func TestThereAndBack(t *testing.T) {
 		t.Fatal("it needs Kueue's manager: run 'make test-migration'")
 	}
 	commands := steps(t)
-	var before *sandbox.Picture
+	var before *sandbox.Snapshot
 	var asked *provisioning.ProvisioningRequest
 	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Scheme: []func(*runtime.Scheme) error{provisioning.AddToScheme}, Before: func(kubeconfig string) error {
 		c, err := sandbox.Connect(kubeconfig, provisioning.AddToScheme)
@@ -50,7 +50,7 @@ func TestThereAndBack(t *testing.T) {
 		manager := installKueue(t, c, kubeconfig)
 		makeWork(t, c)
 		asked = asks(t, c, "grown")
-		if before, err = sandbox.Look(t.Context(), c, ns); err != nil {
+		if before, err = sandbox.TakeSnapshot(t.Context(), c, ns); err != nil {
 			return err
 		}
 		for _, command := range commands[:len(commands)-2] {
@@ -86,7 +86,7 @@ func TestThereAndBack(t *testing.T) {
 	waits(t, cluster, "later")
 	provision(t, cluster, "grown", asked)
 	asked = asks(t, cluster, "grown-later")
-	after, err := sandbox.Look(t.Context(), cluster, ns)
+	after, err := sandbox.TakeSnapshot(t.Context(), cluster, ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestThereAndBack(t *testing.T) {
 }
 
 // backToKueue takes Elastic out of the cluster and puts Kueue in.
-func backToKueue(t *testing.T, dir string, after *sandbox.Picture, asked *provisioning.ProvisioningRequest) {
+func backToKueue(t *testing.T, dir string, after *sandbox.Snapshot, asked *provisioning.ProvisioningRequest) {
 	t.Helper()
 	kubeconfig, stop, err := sandbox.Bare(filepath.Join(dir, "test", "sandbox"), nodes)
 	if err != nil {

@@ -116,7 +116,7 @@ func served(crd *unstructured.Unstructured) error {
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "listKind")
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind(kind))
-	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, sandbox.Patience, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, sandbox.Timeout, true, func(ctx context.Context) (bool, error) {
 		err := api.List(ctx, list)
 		if apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return false, nil
@@ -365,7 +365,7 @@ func TestNoDecisions(t *testing.T) {
 // What is not there is said at once.
 func TestGateThatIsNotThere(t *testing.T) {
 	p := launch(t, "--feature-gates", "ConcurrentAdmission=true")
-	giveUp := time.AfterFunc(sandbox.Patience, func() { _ = p.cmd.Process.Kill() })
+	giveUp := time.AfterFunc(sandbox.Timeout, func() { _ = p.cmd.Process.Kill() })
 	defer giveUp.Stop()
 	err := p.cmd.Wait()
 	said, _ := os.ReadFile(p.log)

@@ -190,7 +190,7 @@ func submitUntilTaken(t *testing.T, ns, name string) {
 	job := sandbox.Job(ns, name, "main", 1, "0")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "100ms"
 	job.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("100m")}
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, sandbox.Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, sandbox.Timeout, true, func(ctx context.Context) (bool, error) {
 		err := cluster.Create(ctx, job)
 		return err == nil || apierrors.IsAlreadyExists(err), nil
 	})

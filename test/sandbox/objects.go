@@ -65,7 +65,7 @@ func ClusterQueue(name, flavor, cards string) *kueue.ClusterQueue {
 	}
 }
 
-// LocalQueue is a namespace's door to a ClusterQueue.
+// LocalQueue of a namespace, for a ClusterQueue.
 func LocalQueue(namespace, name, clusterQueue string) *kueue.LocalQueue {
 	return &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

@@ -43,13 +43,13 @@ import (
 	"github.com/elastic-ai/elastic/test/rights"
 )
 
-// Patience is how long a condition may take to come true. Nothing waits this
+// Timeout is how long a condition may take to come true. Nothing waits this
 // long unless it is broken.
-const Patience = 60 * time.Second
+const Timeout = 60 * time.Second
 
 // Options of a cluster.
 type Options struct {
-	// Nodes is the shape, as "elastic up --nodes" takes it; default one node with 8 cards.
+	// Nodes is the node spec, as "elastic up --nodes" takes it; default one node with 8 cards.
 	Nodes string
 	// RealNode adds a node whose pods are real containers; Linux, root, 'make build-node'.
 	RealNode bool
@@ -80,7 +80,7 @@ type Cluster struct {
 // Run starts a cluster, runs the tests with it, ends it, and returns the exit
 // code.
 func Run(m interface{ Run() int }, cluster **Cluster, options Options) int {
-	log.SetLogger(logr.Discard()) // the API server's warnings are not the test's to tell
+	log.SetLogger(logr.Discard()) // the API server's warnings are not the test's
 	c, err := Start(options)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the sandbox:", err)
@@ -322,9 +322,9 @@ func Eventually(t *testing.T, what string, check func(ctx context.Context) error
 	t.Helper()
 	var last error
 	// Also when a test cleans up, and its own context has ended.
-	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 20*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), 20*time.Millisecond, Timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if err == nil || ctx.Err() == nil || last == nil { // that time is up tells nothing
+		if err == nil || ctx.Err() == nil || last == nil { // that time is up says nothing
 			last = err
 		}
 		return err == nil, nil

@@ -33,7 +33,7 @@ const (
 
 // One cluster's life: Kueue, Elastic in its place, an upgrade, and the end.
 func TestNothingIsLost(t *testing.T) {
-	var before *sandbox.Picture
+	var before *sandbox.Snapshot
 	cluster := sandbox.StartFor(t, sandbox.Options{Nodes: nodes, Before: func(kubeconfig string) error {
 		c, err := sandbox.Connect(kubeconfig)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestNothingIsLost(t *testing.T) {
 		if err := withKueue(t, c); err != nil {
 			return err
 		}
-		before, err = sandbox.Look(t.Context(), c, ns)
+		before, err = sandbox.TakeSnapshot(t.Context(), c, ns)
 		return err
 	}})
 
@@ -54,7 +54,7 @@ func TestNothingIsLost(t *testing.T) {
 		return is(ctx, cluster, "huge", kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	})
 	before.MustHold(t, cluster)
-	after, err := sandbox.Look(t.Context(), cluster, ns)
+	after, err := sandbox.TakeSnapshot(t.Context(), cluster, ns)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func testWebhook(t *testing.T, p *process) {
 }
 
 // testAggregation: an API served by a program on loopback is reached through the
-// API server, which tells it who asks.
+// API server, which passes the user on.
 func testAggregation(t *testing.T, p *process) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -96,7 +96,7 @@ func testAggregation(t *testing.T, p *process) {
 		return err == nil
 	})
 	if !strings.Contains(string(answer), `"user":"sandbox-admin"`) {
-		t.Errorf("the API is not told who asks: %s", answer)
+		t.Errorf("the API does not learn the user: %s", answer)
 	}
 	p.kubectl(t, "delete", "-f", file)
 }

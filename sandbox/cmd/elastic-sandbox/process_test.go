@@ -19,8 +19,8 @@ import (
 	"github.com/elastic-ai/elastic/sandbox/internal/run"
 )
 
-// startPatience is far above the few seconds a start takes, for slow machines.
-const startPatience = 90 * time.Second
+// startTimeout is far above the few seconds a start takes, for slow machines.
+const startTimeout = 90 * time.Second
 
 // binary is the program under test, as the Makefile builds it.
 var binary string
@@ -90,7 +90,7 @@ func start(t *testing.T, args ...string) *process {
 func startReady(t *testing.T, args ...string) *process {
 	t.Helper()
 	p := start(t, args...)
-	deadline := time.After(startPatience)
+	deadline := time.After(startTimeout)
 	for {
 		select {
 		case e, open := <-p.events:
@@ -114,7 +114,7 @@ func startReady(t *testing.T, args ...string) *process {
 func (p *process) end(t *testing.T) (int, run.Event) {
 	t.Helper()
 	var last run.Event
-	deadline := time.After(startPatience)
+	deadline := time.After(startTimeout)
 	for {
 		select {
 		case e, open := <-p.events:
@@ -163,7 +163,7 @@ func (p *process) kubectl(t *testing.T, args ...string) string {
 // eventually asks until the answer is yes.
 func eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	deadline := time.After(startPatience)
+	deadline := time.After(startTimeout)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !yes() {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
 	"github.com/elastic-ai/elastic/sandbox/internal/run"
-	"github.com/elastic-ai/elastic/sandbox/internal/shape"
 )
 
 func newRunCommand() *cobra.Command {
@@ -28,21 +28,21 @@ func newRunCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run --dir DIR",
-		Short: "Run a sandbox until it is told to stop",
+		Short: "Run a sandbox until it is stopped",
 		Long: `Run a sandbox until SIGTERM, SIGINT or, if asked for, the end of stdin.
 
-Everything it keeps lies below DIR: kubeconfig, pki, etcd, log. A later run on the
+All its files lie below DIR: kubeconfig, pki, etcd, log. A later run on the
 same folder continues where this one ended, however it ended. Stdout carries one
 JSON object a line: progress, then ready, then stopped, or error.
 
-Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in use.`,
+Exit codes: 0 stopped on request, 1 failed, 2 bad command line, 3 the folder is in use.`,
 		Example: `  elastic-sandbox run --dir /tmp/sandbox
   elastic-sandbox run --dir /tmp/sandbox --nodes 4x8:H100-80G,8x4:A100-40G,100x0 --fresh
   KUBECONFIG=/tmp/sandbox/kubeconfig elastic-sandbox kubectl get nodes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if options.Fleet, err = shape.Parse(nodes); err != nil {
+			if options.Fleet, err = nodespec.Parse(nodes); err != nil {
 				return err
 			}
 			if options.APIOnly && cmd.Flags().Changed("nodes") {
@@ -78,7 +78,7 @@ Exit codes: 0 stopped as told, 1 failed, 2 bad command line, 3 the folder is in 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&options.Dir, "dir", "", "folder of this sandbox, created if missing")
-	flags.StringVar(&nodes, "nodes", shape.Default, "simulated nodes, COUNTxCARDS:MODEL,...; COUNTx0 for nodes without cards")
+	flags.StringVar(&nodes, "nodes", nodespec.Default, "simulated nodes, COUNTxCARDS:MODEL,...; COUNTx0 for nodes without cards")
 	flags.BoolVar(&options.Fresh, "fresh", false, "forget what an earlier run left in the folder")
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "stop when stdin ends, and so with the program that started this one")
 	flags.IntVar(&options.Verbosity, "verbosity", 0, "how much the components log, as their own -v")

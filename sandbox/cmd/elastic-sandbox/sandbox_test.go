@@ -69,7 +69,7 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// TestUnreadableState: data that cannot be read does not stop a start, and is kept. The API server alone will do for that.
+// TestUnreadableState: data that cannot be read does not stop a start, and is not deleted. The API server alone will do for that.
 func TestUnreadableState(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "etcd", "data", "member", "snap", "db")
@@ -249,9 +249,9 @@ func testAccess(t *testing.T, p *process) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := account.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil || who.Status.UserInfo.Username != "system:serviceaccount:default:default" {
-		t.Errorf("the token is for %+v, %v", who, err)
+	self, err := account.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil || self.Status.UserInfo.Username != "system:serviceaccount:default:default" {
+		t.Errorf("the token is for %+v, %v", self, err)
 	}
 	list := func() error {
 		_, err := account.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{})
@@ -262,7 +262,7 @@ func testAccess(t *testing.T, p *process) {
 	}
 	p.kubectl(t, "create", "rolebinding", "reader", "--clusterrole=admin", "--serviceaccount=default:default")
 	eventually(t, "a role binding lets the account list secrets", func() bool { return list() == nil })
-	// What nobody vouches for is nobody.
+	// A token that was not issued here is refused.
 	config.BearerToken = "made up"
 	stranger, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -84,7 +84,7 @@ func prepareAPIServer(ctx context.Context, files pki.Files, etcd string, listene
 		"kubelet-certificate-authority":      files.CA.Cert,
 		"kubelet-client-certificate":         files.KubeletClient.Cert,
 		"kubelet-client-key":                 files.KubeletClient.Key,
-		// Simulated nodes have an InternalIP of their own that nobody answers at;
+		// Simulated nodes have an InternalIP of their own that does not answer;
 		// their kubelet listens on loopback, which they publish as ExternalIP.
 		"kubelet-preferred-address-types": "ExternalIP,InternalIP,Hostname",
 	}
@@ -128,7 +128,7 @@ func prepareControllerManager(ctx context.Context, files pki.Files, kubeconfig s
 		"tls-cert-file":                    files.APIServer.Cert,
 		"tls-private-key-file":             files.APIServer.Key,
 		"contention-profiling":             "false",
-		// The one left out tells kubelets how long to cache secrets. They watch them
+		// The one left out says how long kubelets are to cache secrets. They watch them
 		// instead, and it costs a write to every node of a large fleet.
 		"controllers":               "*,-ttl-controller",
 		"node-monitor-grace-period": nodeGrace,

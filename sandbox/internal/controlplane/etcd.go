@@ -27,7 +27,7 @@ type Etcd struct {
 }
 
 // StartEtcd opens the store in dir. The store is for throw-away clusters: it
-// survives the death of the process, not that of the machine.
+// survives the death of the process, not that of the host.
 func StartEtcd(dir string, logger *zap.Logger) (*Etcd, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

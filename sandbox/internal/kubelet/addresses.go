@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// addresses gives out the addresses of a network, each to one holder at a time.
+// addresses gives out the addresses of a network, each to one pod or node at a time.
 type addresses struct {
 	network netip.Prefix
 
@@ -39,7 +39,7 @@ func (a *addresses) take() (string, error) {
 	return "", fmt.Errorf("no free address in %s", a.network)
 }
 
-// use marks an address somebody already has.
+// use marks an address that is taken already.
 func (a *addresses) use(text string) {
 	if ip, err := netip.ParseAddr(text); err == nil && a.network.Contains(ip) {
 		a.mu.Lock()

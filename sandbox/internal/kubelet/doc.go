@@ -1,7 +1,7 @@
 // Package kubelet plays the kubelets of a sandbox: nodes that are Ready, pods
 // that start, run for a while, end, and have logs, without a container anywhere.
 //
-// Nodes are kept by KWOK's node and lease controllers under the stages in
+// Nodes are run by KWOK's node and lease controllers under the stages in
 // stages/. They take every node with the annotation kwok.x-k8s.io/node: fake, so
 // nodes created by others are played as well, and real nodes are left alone.
 //

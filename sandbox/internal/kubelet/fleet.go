@@ -18,14 +18,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/version"
 
-	"github.com/elastic-ai/elastic/sandbox/internal/shape"
+	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
 )
 
 const (
 	// FakeAnnotation marks a node that is simulated; its name and value are KWOK's.
 	FakeAnnotation = "kwok.x-k8s.io/node"
 	fakeValue      = "fake"
-	// fleetLabel marks the nodes that stand for the shape, and may be removed with it.
+	// fleetLabel marks the nodes that the node spec asked for, and may be removed with it.
 	fleetLabel = "sandbox.elasticai.io/fleet"
 
 	nodesPerRack  = 16
@@ -38,7 +38,7 @@ var nodeNetwork = netip.MustParsePrefix("10.1.0.0/16")
 // EnsureFleet makes the cluster's fleet the given one: missing nodes are
 // created, others removed, changed ones replaced. port is where the simulated
 // kubelets listen.
-func EnsureFleet(ctx context.Context, client kubernetes.Interface, fleet []shape.Node, port int32) error {
+func EnsureFleet(ctx context.Context, client kubernetes.Interface, fleet []nodespec.Node, port int32) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func ensureNode(ctx context.Context, client kubernetes.Interface, want, old *cor
 	if old == nil {
 		return createNode(ctx, client, want)
 	}
-	if !sameMachine(old, want) {
+	if !sameNode(old, want) {
 		if err := deleteNode(ctx, client, want.Name); err != nil {
 			return err
 		}
@@ -120,9 +120,9 @@ func deleteNode(ctx context.Context, client kubernetes.Interface, name string) e
 	return nil
 }
 
-// sameMachine says whether a node still is what the shape asks for; labels that
+// sameNode says whether a node still is what the node spec asks for; labels that
 // others added do not matter.
-func sameMachine(old, want *corev1.Node) bool {
+func sameNode(old, want *corev1.Node) bool {
 	for key, value := range want.Labels {
 		if old.Labels[key] != value {
 			return false
@@ -132,7 +132,7 @@ func sameMachine(old, want *corev1.Node) bool {
 }
 
 // newNode is the node as its kubelet would register it.
-func newNode(n shape.Node, ip string, port int32) *corev1.Node {
+func newNode(n nodespec.Node, ip string, port int32) *corev1.Node {
 	capacity := capacityOf(n)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -159,7 +159,7 @@ func newNode(n shape.Node, ip string, port int32) *corev1.Node {
 	}
 }
 
-func labelsOf(n shape.Node) map[string]string {
+func labelsOf(n nodespec.Node) map[string]string {
 	rack := n.Index / nodesPerRack
 	labels := map[string]string{
 		// Kubelets still set these two; left out, the controller manager adds them to every node.
@@ -189,7 +189,7 @@ func labelsOf(n shape.Node) map[string]string {
 	return labels
 }
 
-func capacityOf(n shape.Node) corev1.ResourceList {
+func capacityOf(n nodespec.Node) corev1.ResourceList {
 	cpus, gib := int64(32), int64(128)
 	if n.Cards > 0 {
 		cpus, gib = 8+12*int64(n.Cards), 64+128*int64(n.Cards)

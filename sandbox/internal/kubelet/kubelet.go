@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 
+	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
 	"github.com/elastic-ai/elastic/sandbox/internal/pki"
-	"github.com/elastic-ai/elastic/sandbox/internal/shape"
 )
 
 // Kubelets plays all kubelets of a cluster.
@@ -153,7 +153,7 @@ func (k *Kubelets) port() int { return k.listener.Addr().(*net.TCPAddr).Port }
 
 // SetFleet makes the cluster's fleet the given one and waits until all of it may
 // be scheduled on.
-func (k *Kubelets) SetFleet(ctx context.Context, fleet []shape.Node) error {
+func (k *Kubelets) SetFleet(ctx context.Context, fleet []nodespec.Node) error {
 	if err := EnsureFleet(ctx, k.client, fleet, int32(k.port())); err != nil {
 		return err
 	}

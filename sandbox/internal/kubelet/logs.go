@@ -199,8 +199,8 @@ type logWriter struct {
 	written int64
 }
 
-// write sends lines at once; an error means that nobody listens any more, which
-// the request's context tells as well.
+// write sends lines at once; an error means that the client is gone, which
+// the request's context says as well.
 func (w *logWriter) write(lines []logLine) {
 	var text strings.Builder
 	for _, line := range lines {

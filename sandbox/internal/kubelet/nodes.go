@@ -23,7 +23,7 @@ import (
 
 const (
 	// A lease lasts as long as a kubelet's would be waited for; renewing it every
-	// 25 s keeps 2,000 nodes at 80 writes a second.
+	// 25 s is 80 writes a second for 2,000 nodes.
 	leaseSeconds  = 100
 	renewInterval = leaseSeconds / 4 * time.Second
 
@@ -34,7 +34,7 @@ const (
 //go:embed stages/*.yaml
 var stageFiles embed.FS
 
-// nodes keeps simulated nodes Ready and their leases fresh.
+// nodes renews the readiness and leases of simulated nodes.
 type nodes struct {
 	stages *controllers.NodeController
 	leases *controllers.NodeLeaseController
@@ -101,7 +101,7 @@ func loadStages() (lifecycle.Lifecycle, error) {
 	return lifecycle.NewLifecycle(stages)
 }
 
-// watch feeds simulated nodes to KWOK. added is told of each that appears.
+// watch feeds simulated nodes to KWOK. added is called for each that appears.
 func (n *nodes) watch(ctx context.Context, nodeInformer cache.SharedIndexInformer, added func(name string)) error {
 	send := func(kind informer.EventType, node *corev1.Node) {
 		select {

@@ -1,6 +1,6 @@
 // Package pki makes the certificates and keys of one sandbox.
 //
-// Only what others hold on to is kept between runs: the two authorities and the
+// Only what others hold on to stays between runs: the two authorities and the
 // key that signs service account tokens. Every other certificate is issued anew
 // at each start, so none of them can be found expired.
 package pki
@@ -47,7 +47,7 @@ type Files struct {
 	Admin             Pair
 	ControllerManager Pair
 	Scheduler         Pair
-	Simulator         Pair // what keeps simulated nodes and pods alive
+	Simulator         Pair // what plays simulated nodes and pods
 
 	ServiceAccountKey string
 }

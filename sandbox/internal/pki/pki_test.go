@@ -64,7 +64,7 @@ func TestEnsure(t *testing.T) {
 			t.Errorf("%s is for %q, want %q", pair.Cert, got, user)
 		}
 	}
-	// Who may speak for others must not be confused with who may speak for itself.
+	// A client that may act for others must not be confused with one that acts for itself.
 	if err := verify(t, f.CA.Cert, f.ProxyClient.Cert, x509.ExtKeyUsageClientAuth, "", now); err == nil {
 		t.Error("the front proxy is vouched for by the cluster's authority")
 	}
@@ -82,7 +82,7 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// TestEnsureAgain: a second run keeps what others hold and renews the rest.
+// TestEnsureAgain: a second run leaves what others hold and renews the rest.
 func TestEnsureAgain(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	f := ensure(t, dir, now)
@@ -103,7 +103,7 @@ func TestEnsureAgain(t *testing.T) {
 	muchLater := now.Add(authorityLife) // the authority would not outlive new leaves
 	ensure(t, dir, muchLater)
 	if read(t, f.CA.Cert) == ca {
-		t.Error("an expiring authority was kept")
+		t.Error("an expiring authority was not renewed")
 	}
 	if err := verify(t, f.CA.Cert, f.APIServer.Cert, x509.ExtKeyUsageServerAuth, "127.0.0.1", muchLater); err != nil {
 		t.Error(err)

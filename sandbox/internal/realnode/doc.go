@@ -4,7 +4,7 @@
 //	node.go       the life of it: configure, start, wait until it is ready, stop, clean up
 //	configs.go    what containerd, the kubelet and the pod network read
 //	namespace.go  mounts of its own, in which the kubelet's folder is ours
-//	keeper.go     processes that are started again when they end, and end with us
+//	supervisor.go processes that are started again when they end, and end with us
 //	image.go      container images made of files, for machines without a registry
 //	clean.go      what pods leave on the machine
 //

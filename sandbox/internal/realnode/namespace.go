@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kubeletDir is the one place where a kubelet has its device plugins, whatever it is told.
+// kubeletDir is the one place where a kubelet has its device plugins, whatever its flags say.
 const kubeletDir = "/var/lib/kubelet"
 
 // inside says that this process has the mounts of a node.

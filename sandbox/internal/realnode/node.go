@@ -98,10 +98,10 @@ func Run(ctx context.Context, o Options, events *run.Events) error {
 }
 
 func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.Time, events *run.Events) (err error) {
-	keeping, stopAll := context.WithCancel(context.WithoutCancel(ctx))
-	runtime := n.keeper("containerd", func() *exec.Cmd { return n.program("containerd", "--config", n.path("containerd.toml")) })
-	kubelet := n.keeper("kubelet", n.kubeletCommand)
-	kubeletContext, stopKubelet := context.WithCancel(keeping)
+	supervising, stopAll := context.WithCancel(context.WithoutCancel(ctx))
+	runtime := n.supervisor("containerd", func() *exec.Cmd { return n.program("containerd", "--config", n.path("containerd.toml")) })
+	kubelet := n.supervisor("kubelet", n.kubeletCommand)
+	kubeletContext, stopKubelet := context.WithCancel(supervising)
 	defer func() {
 		stopKubelet()
 		kubelet.ended.Wait() // or it would start pods again
@@ -116,12 +116,12 @@ func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.
 	}()
 	starting, cancel := context.WithTimeoutCause(ctx, n.StartTimeout, fmt.Errorf("not ready after %s", n.StartTimeout))
 	defer cancel()
-	runtime.keep(keeping)
+	runtime.supervise(supervising)
 	if err := n.loadPause(starting); err != nil {
 		return n.unlessStopped(ctx, err)
 	}
 	events.Progress("containerd is ready")
-	kubelet.keep(kubeletContext)
+	kubelet.supervise(kubeletContext)
 	if err := n.awaitReady(starting, client, began); err != nil {
 		return n.unlessStopped(ctx, err)
 	}
@@ -137,8 +137,8 @@ func (n *node) unlessStopped(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (logs in %s)", err, n.path("log"))
 }
 
-func (n *node) keeper(name string, command func() *exec.Cmd) *keeper {
-	return &keeper{name: name, log: n.path("log", name+".log"), pidFile: n.path(name + ".pid"), command: command}
+func (n *node) supervisor(name string, command func() *exec.Cmd) *supervisor {
+	return &supervisor{name: name, log: n.path("log", name+".log"), pidFile: n.path(name + ".pid"), command: command}
 }
 
 // program of the node's folder of programs, which find each other there.

@@ -36,5 +36,5 @@ func (e *Events) Send(event Event) {
 	_, _ = e.out.Write(append(line, '\n'))
 }
 
-// Progress tells what has just come up.
+// Progress reports what has just come up.
 func (e *Events) Progress(message string) { e.Send(Event{Event: "progress", Message: message}) }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/elastic-ai/elastic/sandbox/internal/controlplane"
 	"github.com/elastic-ai/elastic/sandbox/internal/kubelet"
+	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
 	"github.com/elastic-ai/elastic/sandbox/internal/pki"
-	"github.com/elastic-ai/elastic/sandbox/internal/shape"
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
 )
 
@@ -27,7 +27,7 @@ import (
 type Options struct {
 	Dir             string
 	Fresh           bool // forget what an earlier run left
-	Fleet           []shape.Node
+	Fleet           []nodespec.Node
 	Listen          net.IP
 	SchedulerConfig string
 	APIServer       map[string]string
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options, events *Events) error {
 	defer cancel()
 	if err := s.start(starting); err != nil {
 		if ctx.Err() != nil {
-			return nil // told to stop before it was up
+			return nil // stopped before it was up
 		}
 		return fmt.Errorf("%w (logs in %s)", err, dir.Path()+"/log")
 	}
@@ -93,7 +93,7 @@ func prepareState(dir *statedir.Dir, fresh bool, events *Events) error {
 	if err := os.Rename(dir.Etcd(), aside); err != nil {
 		return err
 	}
-	events.Progress(fmt.Sprintf("the state of the last run cannot be read (%v); it is kept in %s, and this run starts empty", bad, aside))
+	events.Progress(fmt.Sprintf("the state of the last run cannot be read (%v); it is now in %s, and this run starts empty", bad, aside))
 	return nil
 }
 

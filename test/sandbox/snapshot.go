@@ -14,16 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Picture is who is who in a namespace: a job that was stopped and started has
-// another pod, one that was lost and made again another workload.
-type Picture struct {
+// Snapshot is the identity of a namespace's objects: a job that was stopped and
+// started has another pod, one that was lost and made again another workload.
+type Snapshot struct {
 	namespace string
 	is        map[string]string
 }
 
-// Look takes a picture.
-func Look(ctx context.Context, c client.Client, namespace string) (*Picture, error) {
-	p := &Picture{namespace, map[string]string{}}
+// TakeSnapshot of a namespace.
+func TakeSnapshot(ctx context.Context, c client.Client, namespace string) (*Snapshot, error) {
+	p := &Snapshot{namespace, map[string]string{}}
 	workloads, pods, jobs := &kueue.WorkloadList{}, &corev1.PodList{}, &batchv1.JobList{}
 	in := client.InNamespace(namespace)
 	if err := errors.Join(c.List(ctx, workloads, in), c.List(ctx, pods, in), c.List(ctx, jobs, in)); err != nil {
@@ -47,11 +47,11 @@ func Look(ctx context.Context, c client.Client, namespace string) (*Picture, err
 	return p, nil
 }
 
-// MustHold checks that everybody who was there still is, and nobody was
-// replaced, or admitted a second time.
-func (p *Picture) MustHold(t *testing.T, c client.Client) {
+// MustHold checks that all objects are still there, and none was replaced, or
+// admitted a second time.
+func (p *Snapshot) MustHold(t *testing.T, c client.Client) {
 	t.Helper()
-	now, err := Look(t.Context(), c, p.namespace)
+	now, err := TakeSnapshot(t.Context(), c, p.namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

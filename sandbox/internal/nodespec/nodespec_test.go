@@ -1,4 +1,4 @@
-package shape
+package nodespec
 
 import (
 	"errors"
@@ -75,7 +75,7 @@ func TestParseNamesTheBadPart(t *testing.T) {
 	}
 }
 
-// TestDefault keeps the default shape readable by the parser.
+// TestDefault: the parser reads the default.
 func TestDefault(t *testing.T) {
 	if nodes, err := Parse(Default); err != nil || len(nodes) != 10 {
 		t.Errorf("got %d nodes, %v", len(nodes), err)
@@ -108,7 +108,7 @@ func TestNamesAreUnique(t *testing.T) {
 	})
 }
 
-// TestModels keeps the table consistent: the memory a name promises is about
+// TestModels: the table is consistent: the memory in a name is about
 // what the card has.
 func TestModels(t *testing.T) {
 	seen := map[string]bool{}

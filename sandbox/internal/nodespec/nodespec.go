@@ -1,9 +1,9 @@
-// Package shape reads the short notation for a fleet of nodes,
+// Package nodespec reads the short notation for a fleet of nodes,
 //
 //	4x8:H100-80G,8x4:A100-40G,100x0
 //
-// count x cards : model, and tells the nodes it stands for.
-package shape
+// count x cards : model, and lists the nodes it stands for.
+package nodespec
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ const Default = "4x8:H100-80G,4x4:A100-40G,2x0"
 
 const (
 	maxNodes = 50_000
-	maxCards = 16 // the most one machine is built with
+	maxCards = 16 // the most one node is built with
 )
 
-// Node is one machine of a fleet.
+// Node is one of a fleet.
 type Node struct {
 	Name  string
 	Pool  string // the nodes of one model
@@ -28,14 +28,14 @@ type Node struct {
 	Model Model // zero when there are no cards
 }
 
-// Error names the part of a shape that cannot be read.
+// Error names the part of a node spec that cannot be read.
 type Error struct{ Part, Reason string }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("bad node shape %q: %s; the form is COUNTxCARDS:MODEL, as 4x8:H100-80G, or COUNTx0 for nodes without cards", e.Part, e.Reason)
+	return fmt.Sprintf("bad node spec %q: %s; the form is COUNTxCARDS:MODEL, as 4x8:H100-80G, or COUNTx0 for nodes without cards", e.Part, e.Reason)
 }
 
-// Parse reads a shape; the empty one has no nodes. Pools listed twice are counted on.
+// Parse reads a node spec; the empty one has no nodes. Pools listed twice are counted on.
 func Parse(text string) ([]Node, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

@@ -221,11 +221,11 @@ func TestDeletedPod(t *testing.T) {
 	if s := play(t, pod, time.Second); !s.remove {
 		t.Error("a deleted pod is not removed")
 	}
-	// Whoever watches must see how it ended before it is gone.
+	// A watcher must see how it ended before it is gone.
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.ContainerStatuses[0].State.Terminated.ExitCode != terminatedExitCode {
 		t.Errorf("got %s %+v", pod.Status.Phase, pod.Status.ContainerStatuses[0].State)
 	}
-	*pod.DeletionGracePeriodSeconds = 0 // only a finalizer keeps it now
+	*pod.DeletionGracePeriodSeconds = 0 // only a finalizer delays its removal now
 	if s := play(t, pod, time.Second); s != (step{}) {
 		t.Errorf("a pod that waits for a finalizer is touched: %+v", s)
 	}

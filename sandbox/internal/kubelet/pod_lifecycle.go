@@ -10,7 +10,7 @@ import (
 const (
 	// terminatedExitCode is what a process ended by SIGTERM leaves (128+15).
 	terminatedExitCode = 143
-	// restartPause keeps a service that ends at once from spinning.
+	// restartPause prevents a service that ends at once from spinning.
 	restartPause = time.Second
 )
 
@@ -31,7 +31,7 @@ func next(pod *corev1.Pod, now, began time.Time, hostIP string, address func() s
 	if isTerminal(pod) {
 		return step{}
 	}
-	w, err := readWishes(pod)
+	w, err := readAnnotations(pod)
 	if err != nil {
 		return step{status: failed(pod, now, "InvalidSandboxAnnotation", err.Error())}
 	}
@@ -54,7 +54,7 @@ func next(pod *corev1.Pod, now, began time.Time, hostIP string, address func() s
 }
 
 // running decides over a pod that has started.
-func running(pod *corev1.Pod, w wishes, now, began time.Time) step {
+func running(pod *corev1.Pod, w simulation, now, began time.Time) step {
 	if w.runFor == forever {
 		return step{status: gated(pod, now)}
 	}
@@ -72,7 +72,7 @@ func running(pod *corev1.Pod, w wishes, now, began time.Time) step {
 	return step{status: ended(pod, now, w.exitCode)}
 }
 
-// terminate ends a pod somebody deleted: its containers stop at once, as if they
+// terminate ends a pod that was deleted: its containers stop at once, as if they
 // obeyed the signal.
 func terminate(pod *corev1.Pod, now time.Time) step {
 	s := step{remove: pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds > 0}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// keeper keeps a process running: it is started again when it ends, and killed when we are.
-type keeper struct {
+// supervisor runs a process: it is started again when it ends, and killed when we are.
+type supervisor struct {
 	name, log, pidFile string
 	command            func() *exec.Cmd
 
@@ -23,18 +23,18 @@ type keeper struct {
 	ended   sync.WaitGroup
 }
 
-// keep until ctx ends; then the process is asked to stop, and waited for.
-func (k *keeper) keep(ctx context.Context) {
-	k.ended.Go(func() {
+// supervise until ctx ends; then the process is asked to stop, and waited for.
+func (s *supervisor) supervise(ctx context.Context) {
+	s.ended.Go(func() {
 		// The kernel kills a child with the thread that made it: this one lives as long as we do.
 		runtime.LockOSThread()
 		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			began := time.Now()
-			err := k.once(ctx)
+			err := s.once(ctx)
 			if ctx.Err() != nil {
 				return
 			}
-			k.note(fmt.Sprintf("it ended (%v) and is started again", err))
+			s.note(fmt.Sprintf("it ended (%v) and is started again", err))
 			if time.Since(began) > time.Minute {
 				pause = 100 * time.Millisecond
 			}
@@ -47,19 +47,19 @@ func (k *keeper) keep(ctx context.Context) {
 	})
 }
 
-func (k *keeper) once(ctx context.Context) error {
-	log, err := os.OpenFile(k.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+func (s *supervisor) once(ctx context.Context) error {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := k.command()
+	cmd := s.command()
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(k.pidFile, fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil {
+	if err := os.WriteFile(s.pidFile, fmt.Append(nil, cmd.Process.Pid), 0o600); err != nil {
 		_ = cmd.Process.Kill()
 		return err
 	}
@@ -80,9 +80,9 @@ func (k *keeper) once(ctx context.Context) error {
 	}
 }
 
-func (k *keeper) note(what string) {
-	if log, err := os.OpenFile(k.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-		fmt.Fprintf(log, "--- %s %s: %s\n", time.Now().Format(time.RFC3339), k.name, what)
+func (s *supervisor) note(what string) {
+	if log, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
+		fmt.Fprintf(log, "--- %s %s: %s\n", time.Now().Format(time.RFC3339), s.name, what)
 		log.Close()
 	}
 }

@@ -19,15 +19,15 @@ const (
 	forever       = time.Duration(math.MaxInt64)
 )
 
-// wishes is what a pod asks of its simulation.
-type wishes struct {
+// simulation is how a pod runs, by its annotations.
+type simulation struct {
 	runFor   time.Duration
 	exitCode int32
 }
 
-// readWishes reads the annotations; the error is meant for the pod's owner.
-func readWishes(pod *corev1.Pod) (wishes, error) {
-	w := wishes{runFor: defaultRunFor}
+// readAnnotations reads the annotations; the error is meant for the pod's owner.
+func readAnnotations(pod *corev1.Pod) (simulation, error) {
+	w := simulation{runFor: defaultRunFor}
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		w.runFor = forever
 	}
@@ -38,14 +38,14 @@ func readWishes(pod *corev1.Pod) (wishes, error) {
 	default:
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {
-			return wishes{}, fmt.Errorf(`annotation %s is %q: write a duration as "30s" or "5m", or "forever"`, RunForAnnotation, text)
+			return simulation{}, fmt.Errorf(`annotation %s is %q: write a duration as "30s" or "5m", or "forever"`, RunForAnnotation, text)
 		}
 		w.runFor = d
 	}
 	if text, given := pod.Annotations[ExitCodeAnnotation]; given {
 		code, err := strconv.ParseUint(text, 10, 8)
 		if err != nil {
-			return wishes{}, fmt.Errorf(`annotation %s is %q: write a number from 0 to 255`, ExitCodeAnnotation, text)
+			return simulation{}, fmt.Errorf(`annotation %s is %q: write a number from 0 to 255`, ExitCodeAnnotation, text)
 		}
 		w.exitCode = int32(code)
 	}
