@@ -67,7 +67,7 @@ type ElasticGPUClaim struct {
 	Status v1alpha1.ElasticGPUClaimStatus `json:"status,omitempty"`
 }
 
-// ElasticGPUClass says who makes ElasticGPUs for claims, when, and what becomes of them.
+// ElasticGPUClass says which provisioner makes ElasticGPUs for claims, when, and what becomes of them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=egpuclass,path=elasticgpuclasses

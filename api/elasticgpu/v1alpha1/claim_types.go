@@ -105,7 +105,7 @@ const (
 	BindWaitForFirstConsumer BindingMode = "WaitForFirstConsumer"
 )
 
-// ElasticGPUClass says who makes ElasticGPUs for claims, when, and what becomes of them.
+// ElasticGPUClass says which provisioner makes ElasticGPUs for claims, when, and what becomes of them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion

@@ -26,7 +26,7 @@ type ElasticGPU struct {
 	Status ElasticGPUStatus `json:"status,omitempty"`
 }
 
-// ElasticGPUSpec describes the device, where it is and whose it is.
+// ElasticGPUSpec describes the device, where it is and which claim has it.
 type ElasticGPUSpec struct {
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
@@ -80,7 +80,7 @@ type GPUShareSource struct {
 	GPUName string `json:"gpuName,omitempty"`
 }
 
-// RemoteGPUSource is a card of another machine, reached over the network.
+// RemoteGPUSource is a card of another node, used over the network.
 type RemoteGPUSource struct {
 	// Address of the server, as host:port.
 	Address string `json:"address"`

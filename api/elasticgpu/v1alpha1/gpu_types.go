@@ -81,14 +81,14 @@ type GPUStatus struct {
 	// State is Ready, Unhealthy, or ByClaim if ResourceClaims give it out.
 	// +optional
 	State string `json:"state,omitempty"`
-	// Message says what is wrong with the card, or who gives it out.
+	// Message says what is wrong with the card, or what gives it out.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// Allocated is who holds what, by the pod's namespace and name with a slash between.
+	// Allocated is what pods have of the card, by the pod's namespace and name with a slash between.
 	// +optional
 	Allocated map[string]*PodResource `json:"allocated,omitempty"`
 	// Load is measured, in percent.

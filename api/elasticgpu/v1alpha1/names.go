@@ -62,7 +62,7 @@ const (
 	// indexes as "0,1".
 	DRACardsAnnotation = "elasticgpu.io/dra-cards"
 
-	// ClaimProtection keeps a claim while pods use it.
+	// ClaimProtection delays the deletion of a claim while pods use it.
 	ClaimProtection = "elasticgpu.io/claim-protection"
 )
 
@@ -89,7 +89,7 @@ const (
 	ReasonCannotMoveIn  = "CannotMoveIn"
 )
 
-// IsSwappedOut says a pod has left its cards, and has not been told to come back.
+// IsSwappedOut says a pod has left its cards, and was not called back.
 func IsSwappedOut(pod *corev1.Pod) bool {
 	if pod.Annotations[SwapAnnotation] != SwapOut {
 		return false
