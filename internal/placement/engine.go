@@ -40,8 +40,8 @@ type Engine struct {
 	opts     Options
 	policies map[string]policy.Policy // "" is the cluster's
 
-	nodes  []*node // by slot; nil where free
-	free   []int32 // free slots
+	nodes  []*node // by pos; nil where free
+	free   []int32 // free positions
 	byName map[string]*node
 
 	resources map[string]int // resource numbers
@@ -58,7 +58,7 @@ type Engine struct {
 	labels uint64 // moves when nodes come, go or are labelled anew
 	trees  map[string]*tree
 
-	changes []int32 // slots of nodes in the order they changed
+	changes []int32 // positions of nodes in the order they changed
 	base    int     // number of changes forgotten
 
 	journal []change
@@ -66,14 +66,14 @@ type Engine struct {
 
 	demand demandTracker
 	pick   picker
-	seen   []uint32 // by slot: the round in which a refresh met it
+	seen   []uint32 // by pos: the round in which a refresh met it
 	round  uint32
 	scored int // nodes scored so far: what decisions cost
 }
 
 // node is a node with what is on it.
 type node struct {
-	slot     int32
+	pos      int32
 	name     string
 	lot      uint64 // of the name; for drawing lots
 	known    bool   // described; otherwise pods were only said to be there
@@ -160,10 +160,10 @@ func (e *Engine) nodeNamed(name string) *node {
 	}
 	n := &node{name: name, lot: hashString(hashSeed, name)}
 	if last := len(e.free) - 1; last >= 0 {
-		n.slot, e.free = e.free[last], e.free[:last]
-		e.nodes[n.slot] = n
+		n.pos, e.free = e.free[last], e.free[:last]
+		e.nodes[n.pos] = n
 	} else {
-		n.slot = int32(len(e.nodes))
+		n.pos = int32(len(e.nodes))
 		e.nodes = append(e.nodes, n)
 		e.seen = append(e.seen, 0)
 	}
@@ -178,8 +178,8 @@ func (e *Engine) forget(n *node) {
 		return
 	}
 	delete(e.byName, n.name)
-	e.nodes[n.slot] = nil
-	e.free = append(e.free, n.slot)
+	e.nodes[n.pos] = nil
+	e.free = append(e.free, n.pos)
 	e.touch(n)
 }
 
@@ -300,7 +300,7 @@ func (e *Engine) touch(n *node) {
 		e.base += limit / 2
 		e.changes = append(e.changes[:0], e.changes[limit/2:]...)
 	}
-	e.changes = append(e.changes, n.slot)
+	e.changes = append(e.changes, n.pos)
 }
 
 func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {

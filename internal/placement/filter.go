@@ -27,7 +27,7 @@ func (e *Engine) Filter(pod *Pod, names []string, out []Verdict) ([]Verdict, err
 	for _, name := range names {
 		v := Verdict{Node: name, Reason: NodeUnknown}
 		if n := e.byName[name]; n != nil {
-			v.Reason = x.reasons[n.slot]
+			v.Reason = x.reasons[n.pos]
 			if reserved {
 				v.Reason = ReservedElsewhere
 				if e.placeholderFor(pod, name, nil) != nil {
@@ -54,17 +54,17 @@ func (e *Engine) Score(pod *Pod, names []string, out []int64) ([]int64, error) {
 	reserved := e.reserved(pod)
 	low, high := math.Inf(1), noScore
 	for _, name := range names {
-		if n := e.byName[name]; n != nil && x.reasons[n.slot] == Fits {
-			low, high = min(low, x.scores[n.slot]), max(high, x.scores[n.slot])
+		if n := e.byName[name]; n != nil && x.reasons[n.pos] == Fits {
+			low, high = min(low, x.scores[n.pos]), max(high, x.scores[n.pos])
 		}
 	}
 	for _, name := range names {
 		score := int64(0)
-		if n := e.byName[name]; n != nil && x.reasons[n.slot] == Fits {
+		if n := e.byName[name]; n != nil && x.reasons[n.pos] == Fits {
 			// The worst that fits still beats what does not.
 			score = MaxScore
 			if high > low {
-				score = 1 + int64(math.Round((MaxScore-1)*(x.scores[n.slot]-low)/(high-low)))
+				score = 1 + int64(math.Round((MaxScore-1)*(x.scores[n.pos]-low)/(high-low)))
 			}
 		}
 		if reserved {

@@ -129,12 +129,12 @@ func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {
 func (e *Engine) bestWithin(s *shape, within []int32) *node {
 	x := e.refreshed(s)
 	best := int32(-1)
-	for _, slot := range within {
-		if x.scores[slot] == noScore {
+	for _, pos := range within {
+		if x.scores[pos] == noScore {
 			continue
 		}
-		if best < 0 || x.better(e, best, slot) == slot {
-			best = slot
+		if best < 0 || x.better(e, best, pos) == pos {
+			best = pos
 		}
 	}
 	if best < 0 {

@@ -152,12 +152,12 @@ const mostNamed = 4
 func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 	x := e.refreshed(s)
 	r := &Refusal{Count: 1, Nodes: map[Reason]int{}}
-	count := func(slot int32) {
-		n := e.nodes[slot]
+	count := func(pos int32) {
+		n := e.nodes[pos]
 		if n == nil || !n.known {
 			return
 		}
-		reason := x.reasons[slot]
+		reason := x.reasons[pos]
 		if reason == Fits {
 			return
 		}
@@ -172,12 +172,12 @@ func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 		}
 	}
 	if within != nil {
-		for _, slot := range within {
-			count(slot)
+		for _, pos := range within {
+			count(pos)
 		}
 	} else {
-		for slot := range e.nodes {
-			count(int32(slot))
+		for pos := range e.nodes {
+			count(int32(pos))
 		}
 	}
 	slices.Sort(r.Unhealthy)

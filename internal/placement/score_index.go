@@ -14,7 +14,7 @@ type index struct {
 	gens    []uint32 // node.gen that matched was computed for
 	matched []Reason
 	caps    []int32 // how many pods fit at once; 0 where not counted yet
-	tree    []int32 // slots; the root is tree[1], leaves start at len/2
+	tree    []int32 // positions; the root is tree[1], leaves start at len/2
 }
 
 var noScore = math.Inf(-1)
@@ -33,62 +33,62 @@ func (e *Engine) refreshed(s *shape) *index {
 	if !x.built || x.cursor < e.base {
 		clear(x.caps)
 	} else {
-		for _, slot := range e.changes[x.cursor-e.base:] {
-			x.caps[slot] = 0 // unlike scores, what fits does not depend on the demand
+		for _, pos := range e.changes[x.cursor-e.base:] {
+			x.caps[pos] = 0 // unlike scores, what fits does not depend on the demand
 		}
 	}
 	if stale {
-		for slot := range e.nodes {
-			e.rescore(s, int32(slot))
+		for pos := range e.nodes {
+			e.rescore(s, int32(pos))
 		}
 		x.rebuild(e)
 		x.built = true
 	} else if x.cursor < end {
 		e.round++
 		changed := e.changes[x.cursor-e.base:]
-		for _, slot := range changed {
-			if e.seen[slot] != e.round {
-				e.seen[slot] = e.round
-				e.rescore(s, slot)
+		for _, pos := range changed {
+			if e.seen[pos] != e.round {
+				e.seen[pos] = e.round
+				e.rescore(s, pos)
 			}
 		}
 		// Climbing compares neighbours, so all of them must be up to date first.
-		for _, slot := range changed {
-			x.climb(e, slot)
+		for _, pos := range changed {
+			x.climb(e, pos)
 		}
 	}
 	x.cursor = end
 	return x
 }
 
-func (e *Engine) rescore(s *shape, slot int32) {
+func (e *Engine) rescore(s *shape, pos int32) {
 	e.scored++
 	x := &s.index
-	x.scores[slot] = noScore
-	n := e.nodes[slot]
+	x.scores[pos] = noScore
+	n := e.nodes[pos]
 	if n == nil {
-		x.reasons[slot] = NodeUnknown
-		x.gens[slot] = 0
+		x.reasons[pos] = NodeUnknown
+		x.gens[pos] = 0
 		return
 	}
-	if x.gens[slot] != n.gen {
-		x.gens[slot] = n.gen
-		x.matched[slot] = matches(&s.pod, &n.desc)
+	if x.gens[pos] != n.gen {
+		x.gens[pos] = n.gen
+		x.matched[pos] = matches(&s.pod, &n.desc)
 	}
-	reason := x.matched[slot]
+	reason := x.matched[pos]
 	if !n.known {
 		reason = NodeUnknown
 	}
 	if reason == Fits {
 		reason = e.pick.run(e, s, n, 0)
 	}
-	x.reasons[slot] = reason
+	x.reasons[pos] = reason
 	if reason == Fits {
-		x.scores[slot] = s.policy.Node.NodeScore(&e.pick.c)
+		x.scores[pos] = s.policy.Node.NodeScore(&e.pick.c)
 	}
 }
 
-// grow adds new slots; a larger tree is rebuilt from its leaves.
+// grow adds new positions; a larger tree is rebuilt from its leaves.
 func (x *index) grow(e *Engine) {
 	for len(x.scores) < len(e.nodes) {
 		x.scores = append(x.scores, noScore)
@@ -120,8 +120,8 @@ func (x *index) rebuild(e *Engine) {
 	}
 }
 
-func (x *index) climb(e *Engine, slot int32) {
-	for i := (len(x.tree)/2 + int(slot)) / 2; i > 0; i /= 2 {
+func (x *index) climb(e *Engine, pos int32) {
+	for i := (len(x.tree)/2 + int(pos)) / 2; i > 0; i /= 2 {
 		x.tree[i] = x.better(e, x.tree[2*i], x.tree[2*i+1])
 	}
 }
@@ -159,13 +159,13 @@ func (e *Engine) best(s *shape, salt uint64) *node {
 	return e.nodes[top]
 }
 
-// drawn is one of the nodes with this score. The lot depends on names, not on slots.
+// drawn is one of the nodes with this score. The lot depends on names, not on positions.
 func (e *Engine) drawn(x *index, score float64, salt uint64) int32 {
 	best, bestLot := int32(-1), uint64(0)
-	for slot, s := range x.scores {
+	for pos, s := range x.scores {
 		if s == score {
-			if lot := hashInt(salt, e.nodes[slot].lot); best < 0 || lot > bestLot {
-				best, bestLot = int32(slot), lot
+			if lot := hashInt(salt, e.nodes[pos].lot); best < 0 || lot > bestLot {
+				best, bestLot = int32(pos), lot
 			}
 		}
 	}

@@ -9,23 +9,23 @@ import (
 
 // tree of a topology's domains over the nodes that carry all of its labels.
 type tree struct {
-	levels []string
-	labels uint64 // version of the nodes' labels it was built for
-	root   *domain
-	flat   *domain   // the root without the levels between it and the narrowest
-	all    []*domain // parents before children
-	slots  []int32   // nodes in the topology
+	levels    []string
+	labels    uint64 // version of the nodes' labels it was built for
+	root      *domain
+	flat      *domain   // the root without the levels between it and the narrowest
+	all       []*domain // parents before children
+	positions []int32   // nodes in the topology
 }
 
 // domain is one of a level: a zone, a rack, a host. The root stands above the widest level.
 type domain struct {
-	path     string
-	value    string
-	level    int // -1 for the root
-	children []*domain
-	slots    []int32 // nodes, at the narrowest level
-	pods     int     // pods of the present request that fit
-	fits     int     // those of them that can be here in the groups the request asks for
+	path      string
+	value     string
+	level     int // -1 for the root
+	children  []*domain
+	positions []int32 // nodes, at the narrowest level
+	pods      int     // pods of the present request that fit
+	fits      int     // those of them that can be here in the groups the request asks for
 }
 
 // topology is the tree under that name, rebuilt when labels changed.
@@ -40,13 +40,13 @@ func (e *Engine) topology(name string) (*tree, error) {
 	}
 	t = &tree{levels: levels, labels: e.labels, root: &domain{level: -1}, flat: &domain{level: -1}}
 	byPath := map[string]*domain{"": t.root}
-	for slot, n := range e.nodes {
+	for pos, n := range e.nodes {
 		if n == nil || !n.known {
 			continue
 		}
 		if leaf := t.leaf(byPath, &n.desc); leaf != nil {
-			leaf.slots = append(leaf.slots, int32(slot))
-			t.slots = append(t.slots, int32(slot))
+			leaf.positions = append(leaf.positions, int32(pos))
+			t.positions = append(t.positions, int32(pos))
 		}
 	}
 	t.collect(t.root)
@@ -90,22 +90,22 @@ func (t *tree) collect(d *domain) {
 const mostOnNode = 1024
 
 // capacity is how many pods of the request shape fit on the node at once, with real cards.
-func (e *Engine) capacity(s *shape, slot int32) int {
+func (e *Engine) capacity(s *shape, pos int32) int {
 	x := e.refreshed(s)
-	if x.reasons[slot] != Fits {
+	if x.reasons[pos] != Fits {
 		return 0
 	}
-	if x.caps[slot] > 0 {
-		return int(x.caps[slot])
+	if x.caps[pos] > 0 {
+		return int(x.caps[pos])
 	}
-	scratch := e.nodes[slot].clone()
+	scratch := e.nodes[pos].clone()
 	count := 0
 	for count < mostOnNode && e.pick.run(e, s, scratch, 0) == Fits {
 		copy(scratch.view.Cards, e.pick.after.Cards)
 		copy(scratch.view.Free, e.pick.after.Free)
 		count++
 	}
-	x.caps[slot] = int32(count)
+	x.caps[pos] = int32(count)
 	return count
 }
 
@@ -114,8 +114,8 @@ func (e *Engine) measure(t *tree, s *shape, w resolvedTopology) {
 	for i := len(t.all) - 1; i >= 0; i-- {
 		d := t.all[i]
 		d.pods, d.fits = 0, 0
-		for _, slot := range d.slots {
-			n := e.capacity(s, slot)
+		for _, pos := range d.positions {
+			n := e.capacity(s, pos)
 			d.pods, d.fits = d.pods+n, d.fits+n
 		}
 		for _, c := range d.children {
@@ -317,7 +317,7 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 		for _, part := range from.distribute(set.Count, w) {
 			some := *set
 			some.Count = part.pods
-			placed, refusal := e.placeFrom(g, &some, part.at.slots, len(holds))
+			placed, refusal := e.placeFrom(g, &some, part.at.positions, len(holds))
 			if refusal != nil {
 				return nil
 			}
@@ -329,9 +329,9 @@ func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holdi
 }
 
 func (e *Engine) tooNarrow(s *shape, t *tree, set *PodSet, most int) *Refusal {
-	r := e.refuse(s, t.slots)
+	r := e.refuse(s, t.positions)
 	r.Fit = min(most, set.Count)
-	if slices.ContainsFunc(t.slots, func(slot int32) bool { return len(e.nodes[slot].holdings) > 0 }) {
+	if slices.ContainsFunc(t.positions, func(pos int32) bool { return len(e.nodes[pos].holdings) > 0 }) {
 		r.RetryOn |= OnPodGone // also a node that takes a pod could take more
 	}
 	if most < set.Count {

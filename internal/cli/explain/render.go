@@ -74,7 +74,7 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Render writes an answer that fits one screen.
+// Render writes an answer that fits a terminal.
 func Render(s output.Writer, a *Answer, now time.Time) {
 	fmt.Fprintln(s, headline(a))
 	p := &page{out: s}

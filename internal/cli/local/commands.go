@@ -193,7 +193,7 @@ func shownNext(log string) bool {
 
 func downCommand() *cobra.Command {
 	var name string
-	var all, keep bool
+	var all, retain bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "End a local cluster",
@@ -216,7 +216,7 @@ stay, and the next 'elastic up' finds them.`,
 					word = "has ended"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "Cluster %q %s.\n", cluster.Name, word)
-				if keep {
+				if retain {
 					continue
 				}
 				if err := cluster.Delete(); err != nil {
@@ -228,7 +228,7 @@ stay, and the next 'elastic up' finds them.`,
 	}
 	addName(cmd, &name)
 	cmd.Flags().BoolVar(&all, "all", false, "every local cluster")
-	cmd.Flags().BoolVar(&keep, "keep", false, "keep the cluster's objects for the next 'elastic up'")
+	cmd.Flags().BoolVar(&retain, "keep", false, "retain the cluster's objects for the next 'elastic up'")
 	return cmd
 }
 
