@@ -30,7 +30,7 @@ var asked = []struct {
 	{"PodGetsAShareOfACard", podGetsAShareOfACard},
 	{"PodGetsWholeCards", podGetsWholeCards},
 	{"NonsenseIsTurnedAway", nonsenseIsTurnedAway},
-	{"PodWaitsForRoomOnCards", podWaitsForRoomOnCards},
+	{"PodWaitsForFreeCards", podWaitsForFreeCards},
 	{"UnhealthyCardIsAvoided", unhealthyCardIsAvoided},
 	{"PodGroupStartsTogether", podGroupStartsTogether},
 	{"FirstExamplesWork", firstExamplesWork},

@@ -69,7 +69,7 @@ func nonsenseIsTurnedAway(t *testing.T) {
 }
 
 // Cards fill up; the last pod waits with a reason and starts when one goes.
-func podWaitsForRoomOnCards(t *testing.T) {
+func podWaitsForFreeCards(t *testing.T) {
 	ns := cluster.Namespace(t)
 	h100 := map[string]string{egpu.ModelLabel: "H100-80G"}
 	var pods []*corev1.Pod

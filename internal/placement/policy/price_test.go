@@ -2,7 +2,7 @@ package policy
 
 import "testing"
 
-func TestScarceRoomIsDear(t *testing.T) {
+func TestScarceCapacityIsDear(t *testing.T) {
 	d := NewDemand([]Ask{{Cards: 1, Core: Whole, Exclusive: true, Weight: 6}, {Cards: 2, Core: Whole, Exclusive: true, Weight: 1}})
 	pair := &d.Classes[1] // a quarter of all that is asked of cards
 	idle := func() *Node {

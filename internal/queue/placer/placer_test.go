@@ -102,7 +102,7 @@ func TestWhatIfLeavesNoTrace(t *testing.T) {
 }
 
 // The pods of a workload take what was reserved for it, not more.
-func TestPodsTakeTheirWorkloadsRoom(t *testing.T) {
+func TestPodsTakeTheirWorkloadsReservation(t *testing.T) {
 	p := cluster(t, 1)
 	held := fits(t, p, asking("a", 3, 1))
 	for i := range 3 {
@@ -160,7 +160,7 @@ func TestPodsFollowTheWorkloadThatTakesOver(t *testing.T) {
 }
 
 // kube-scheduler may choose another node than the one that was reserved.
-func TestPodsThatGoElsewhereTakeTheirRoomAlong(t *testing.T) {
+func TestPodsThatGoElsewhereMoveTheReservation(t *testing.T) {
 	p := cluster(t, 2)
 	fits(t, p, asking("a", 4, 1)) // fills one node
 	for i := range 4 {
@@ -315,7 +315,7 @@ func TestTopologyMadeAgain(t *testing.T) {
 
 // A pod that is swapped out takes nothing; when its workload is admitted again and the pod is called back, it
 // takes what is reserved.
-func TestSwappedOutPodsTakeNoRoom(t *testing.T) {
+func TestSwappedOutPodsTakeNothing(t *testing.T) {
 	p := cluster(t, 1)
 	fits(t, p, asking("a", 1, 4))
 	there := pod("a", 0, corev1.PodRunning)
