@@ -2,7 +2,8 @@ package placement
 
 import "strings"
 
-// ratings are dense half-precision TFLOPS from the makers' data sheets, by the model names that drivers and node labels use.
+// ratings are dense half-precision TFLOPS from the makers' data sheets, by the model names that
+// drivers and node labels use.
 var ratings = map[string]float64{
 	"P4": 5.5, "P100": 21.2, "T4": 65, "V100": 125, "V100M16": 125, "V100M32": 125,
 	"A10": 125, "A30": 165, "A40": 150, "A100": 312, "L4": 121, "L40": 181, "L40S": 362,

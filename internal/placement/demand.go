@@ -93,7 +93,8 @@ func (d *demandTracker) reprice(e *Engine) bool {
 	return d.now.Reprice(d.nodes)
 }
 
-// ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece, on all its cards.
+// ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece,
+// on all its cards.
 func (s *shape) ask(weight float64) policy.Ask {
 	a := policy.Ask{CPU: s.request.Amount(policy.CPU), Cards: s.request.Cards, Weight: weight}
 	if len(s.units) > 0 {

@@ -202,8 +202,9 @@ type portion struct {
 	pods int
 }
 
-// distribute hands pods down the tree to its narrowest domains, level by level, in the groups of each. Down to the level of the
-// slices it does not matter to which of the wider domains a narrower one belongs.
+// distribute hands pods down the tree to its narrowest domains, level by level, in the groups of each.
+// Down to the level of the slices it does not matter to which of the wider domains a narrower one
+// belongs.
 func (d *domain) distribute(pods int, w resolvedTopology) []portion {
 	parts := []portion{{d, pods}}
 	for len(parts) > 0 && len(parts[0].at.children) > 0 {

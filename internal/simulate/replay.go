@@ -35,7 +35,8 @@ type replay struct {
 	err      error
 }
 
-// Replay runs the trace in its own time: pods arrive when the trace created them, run as long as they did there, and leave.
+// Replay runs the trace in its own time: pods arrive when the trace created them, run as long as they
+// did there, and leave.
 func Replay(nodes []placement.Node, pods []TracePod, policy string) (Replayed, error) {
 	e, err := placement.New(placement.Options{Policy: policy})
 	if err != nil {

@@ -195,7 +195,8 @@ func TestClockOrder(t *testing.T) {
 	}
 }
 
-// Two nodes of two cards: p1 and p2 share a card, p3 takes the other node, p5 waits until p2 and p1 are gone; then all is taken.
+// Two nodes of two cards: p1 and p2 share a card, p3 takes the other node, p5 waits until p2 and p1
+// are gone; then all is taken.
 func TestReplayWaits(t *testing.T) {
 	opts := files(t, nodesCSV, podsCSV)
 	nodes, _ := ReadNodes(opts.Nodes)

@@ -71,7 +71,8 @@ func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfigura
 	c.queue(t, was.PID)
 }
 
-// Backdate has a condition of a workload begin earlier than it did. Nothing else says since when, so a test need not wait.
+// Backdate has a condition of a workload begin earlier than it did. Nothing else says since when, so a
+// test need not wait.
 func (c *Cluster) Backdate(t *testing.T, wl *kueue.Workload, condition string, by time.Duration) {
 	t.Helper()
 	Eventually(t, condition+" of "+wl.Name+" begins "+by.String()+" earlier", func(ctx context.Context) error {

@@ -1,4 +1,6 @@
 // Package migrate has the commands that bring what a cluster has into queues.
+//
+// Words: docs/design/glossary.md.
 package migrate
 
 import (

@@ -38,8 +38,8 @@ func Cards(gpus map[string]*egpu.GPU) []placement.Card {
 	return cards
 }
 
-// rated is what is known of the card beside its model. What its agent took from the table by the model is not: a rating of the
-// configuration counts before that.
+// rated is what is known of the card beside its model. What its agent took from the table by the model
+// is not: a rating of the configuration counts before that.
 func rated(g *egpu.GPU) float64 {
 	if g.Spec.TFLOPS == int64(placement.Rating(g.Spec.Model)) {
 		return 0

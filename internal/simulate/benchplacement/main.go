@@ -1,5 +1,7 @@
 // Command benchplacement prints the figures of placement: what policies leave unallocated on the
 // openb traces, and how long one decision takes on 5,000 nodes of 8 cards.
+//
+// Words: docs/design/glossary.md.
 package main
 
 import (

@@ -69,7 +69,8 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// TestUnreadableState: data that cannot be read does not stop a start, and is not deleted. The API server alone will do for that.
+// TestUnreadableState: data that cannot be read does not stop a start, and is not deleted. The API
+// server alone will do for that.
 func TestUnreadableState(t *testing.T) {
 	dir := t.TempDir()
 	db := filepath.Join(dir, "etcd", "data", "member", "snap", "db")

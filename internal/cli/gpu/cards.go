@@ -1,4 +1,6 @@
 // Package gpu has the commands that show cards.
+//
+// Words: docs/design/glossary.md.
 package gpu
 
 import (
