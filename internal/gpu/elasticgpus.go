@@ -117,7 +117,7 @@ func pinnedTo(affinity *egpu.GPUNodeAffinity) string {
 	return ""
 }
 
-// deviceHold is how long cards wait for their ElasticGPU to be written.
+// deviceHold is how long cards are reserved for an ElasticGPU that is about to be written.
 const deviceHold = 30 * time.Second
 
 // Reserve cards for an ElasticGPU that is about to be made, anywhere.

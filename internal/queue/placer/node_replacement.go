@@ -14,8 +14,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// nodeLost marks the workloads that a node concerns which went, or takes no pods
-// now.
+// nodeLost marks the workloads with pods or reservations on a node that is gone or
+// takes no pods now.
 func (p *Placer) nodeLost(node string) {
 	for gang, r := range p.reservations {
 		for _, set := range r.answer.PodSets {
@@ -53,10 +53,9 @@ func (p *Placer) AffectedWorkloads() []admission.Key {
 	return keys
 }
 
-// Lost are the hosts, among those that an admission names, on which the
-// workload's pods to come can be no more: they are gone, or take none of them and
-// have none left. Where all pods that are still wanted are elsewhere, nothing is
-// lost.
+// Lost lists the hosts of an admission that the workload's missing pods cannot use:
+// hosts that are gone, or that take no pods of it and run none of them. Where all
+// pods run on other hosts, none is lost.
 func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) []string {
 	gang, refusal := p.gangOf(r)
 	if refusal != nil {
@@ -115,10 +114,10 @@ func takes(e *inventory.Entry, tolerations []placement.Toleration) bool {
 	return e != nil && e.Applied != nil && e.Applied.Takes(tolerations)
 }
 
-// Replace finds other hosts for the pods that an admission sends to one that is
-// lost, as near to the others as the workload asks for. It returns the admission's
-// assignments with them instead of the lost one, so that all other ranks stay where
-// they are; nil where they do not fit.
+// Replace finds other hosts for the pods that an admission puts on a lost one, as
+// close to the rest as the workload's topology request says. It returns the
+// admission's assignments with the new hosts in the order of the lost one, so that
+// all other ranks stay where they are; nil where the pods do not fit.
 func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment, lost string) map[string]*kueue.TopologyAssignment {
 	gang, refusal := p.gangOf(r)
 	if refusal != nil {
@@ -162,8 +161,8 @@ func swap(domains []workload.Domain, at int, found []workload.Domain) []workload
 	return slices.Replace(out, at, at+1, added...)
 }
 
-// instead looks for n placements of a set beside a host that is lost: in the domain
-// of the pods they belong to if they must be there, or else may.
+// instead looks for n placements of a set without the lost host: first in the domain
+// of the set's other pods, and then anywhere unless the topology is required.
 func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[string]*kueue.TopologyAssignment, lost string, n int) []workload.Domain {
 	near, must := map[string]string{}, false
 	if set.Topology != nil {
@@ -198,7 +197,7 @@ func (p *Placer) hosts(placed []placement.Placed) []workload.Domain {
 	return out
 }
 
-// avoid adds to each term, of which one must hold, that the host is another one.
+// avoid adds to every affinity term that the host is another one.
 func avoid(terms []placement.Term, host string) []placement.Term {
 	other := placement.Requirement{Key: corev1.LabelHostname, Operator: "NotIn", Values: []string{host}}
 	if len(terms) == 0 {
@@ -211,10 +210,10 @@ func avoid(terms []placement.Term, host string) []placement.Term {
 	return out
 }
 
-// near are the node labels of the domain in which the pods of a lost host belong,
-// as the others of their group, and of their slice, tell it, and whether they may
-// be nowhere else. Half a slice goes to its other half, whatever the request says;
-// of the request only the slices within that one are left then.
+// near returns the node labels of the domain in which the pods of a lost host belong,
+// by where the other pods of their group and slice are, and whether they must be
+// there. A part of a slice must join the rest of its slice, whatever the request
+// says; then only the slices within that one are left of the request.
 func (p *Placer) near(gang *placement.Gang, podSet string, request *placement.TopologyRequest, named map[string]*kueue.TopologyAssignment, lost string) (labels map[string]string, must bool) {
 	labels, there := map[string]string{}, make([]tally, len(request.Slices))
 	levels := p.topologies[request.Topology]

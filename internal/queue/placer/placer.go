@@ -98,7 +98,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	return nil, &admission.Refusal{
 		PodSet: short(answer),
 		Reason: answer.Refusal.Error(),
-		// What only another node or card could change is not worth an eviction.
+		// Where only another node or card could help, no eviction does.
 		NeverFits: answer.Refusal.RetryOn&placement.OnPodGone == 0,
 	}
 }
@@ -201,7 +201,7 @@ func (p *Placer) Rollback(mark int) {
 
 func gangKey(key admission.Key) string { return key.String() }
 
-// gangOf is a request in the placement engine's words.
+// gangOf is a request in the placement engine's types.
 func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Refusal) {
 	gang := placement.Gang{Key: gangKey(r.Workload), PodSets: make([]placement.PodSet, len(r.PodSets))}
 	for i := range r.PodSets {
@@ -225,8 +225,8 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 	return gang, nil
 }
 
-// podOf is one pod of a set. Quota knows what a pod asks for in all, not by
-// container: its cards are looked for as if one container asked for them.
+// podOf is one pod of a set. Quota counts what a pod requests in all, not by
+// container: its cards are placed as if one container requested them.
 func podOf(spec *admission.PodSet) (placement.Pod, error) {
 	asks := corev1.Container{Name: "pod", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
 	pod := placement.Pod{
@@ -273,7 +273,7 @@ func (p *Placer) topologyOf(spec *admission.PodSet, topology string) *placement.
 	return request
 }
 
-// workloadOf is the workload a pod belongs to, as its job's start noted it.
+// workloadOf is the workload that a pod's annotation names.
 func workloadOf(pod *corev1.Pod) string {
 	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
 		return gangKey(admission.Key{Namespace: pod.Namespace, Name: name})

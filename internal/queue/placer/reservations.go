@@ -27,7 +27,7 @@ func newReservation(gang placement.Gang, answer placement.Answer) *reservation {
 	return r
 }
 
-// move puts what is still to come of the workload elsewhere.
+// move the part of the reservation that no pod has taken.
 func (r *reservation) move(answer placement.Answer) {
 	r.answer, r.free = answer, map[place]int{}
 	for _, set := range answer.PodSets {

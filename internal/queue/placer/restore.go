@@ -30,11 +30,10 @@ func (p *Placer) Bound() Bound {
 	return bound
 }
 
-// Restore is the placement of a workload that was admitted before this placer
-// knew of it, for Hold: its pods on nodes where they are, those to come in the
-// domains its admission names for their pod set, else wherever they fit. Where not
-// all of them fit any more, as many as do have a placement. It is nil
-// where quota alone decides.
+// Restore returns the placement of a workload that was admitted before this placer
+// started, for Hold: bound pods where they are, missing ones in the domains that the
+// admission names for their pod set, else wherever they fit. Where not all of them
+// fit any more, it covers as many as do. It is nil where quota alone decides.
 func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string]*kueue.TopologyAssignment) any {
 	if p.quotaDecides(r) {
 		return nil
@@ -61,8 +60,8 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 	return restored
 }
 
-// staying are the pods that are where their admission sends them; the others are
-// on a node that was replaced, and on their way out.
+// staying counts the pods that are where their admission puts them; the others are
+// on a node that was replaced, and will end.
 func (p *Placer) staying(there map[place]int, named map[string]*kueue.TopologyAssignment) map[place]int {
 	out := map[place]int{}
 	for at, n := range there {

@@ -125,6 +125,5 @@ func (p *Placer) sawTopology(topology *kueue.Topology, gone bool) bool {
 	return true
 }
 
-// apply leaves out what makes no sense: what the cluster says of a node or a
-// pod is not the queue's to refuse, and one bad object must not stop the rest.
+// apply ignores errors: one object that makes no sense must not stop the queue.
 func (p *Placer) apply(event placement.Event) { _ = p.engine.Apply(event) }
