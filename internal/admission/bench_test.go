@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has used: on a shared machine the only fair clock.
+// cpuTime is what this process has used: where other processes run too, the only fair clock.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -164,7 +164,7 @@ func BenchmarkDecidePending(b *testing.B) {
 	}
 }
 
-// Low priorities fill the queues, then high ones come and displace them.
+// Low priorities fill the queues, then high ones come and preempt them.
 func BenchmarkDecidePreemption(b *testing.B) {
 	b.ReportAllocs()
 	var admitted, evictions int

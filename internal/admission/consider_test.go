@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// considered is an engine with a queue of cards, half of them in use, and
-// others in line.
+// considered is an engine with a queue of 8 cards, 6 of them in use, and pending workloads.
 func considered(strict bool, pending int) *Engine {
 	e := New(Options{})
 	for _, event := range []Event{
@@ -48,21 +47,21 @@ func TestConsider(t *testing.T) {
 		victims         int
 		reason          Reason
 	}{
-		{"there is room", false, 2, 0, true, 0, ReasonPending},
-		{"no room", false, 3, 0, false, 0, ReasonWaitingForQuota},
-		{"by displacing another", false, 3, 5, false, 1, ReasonPending},
+		{"quota is free", false, 2, 0, true, 0, ReasonPending},
+		{"too little quota is free", false, 3, 0, false, 0, ReasonWaitingForQuota},
+		{"by preempting another", false, 3, 5, false, 1, ReasonPending},
 		{"never", false, 9, 0, false, 0, ReasonExceedsMaxQuota},
-		{"room, but a strict queue", true, 2, 0, false, 0, ReasonPending},
+		{"quota is free, but the queue is StrictFIFO", true, 2, 0, false, 0, ReasonPending},
 	} {
 		e, twin := considered(c.strict, 3), considered(c.strict, 3)
 		x := e.Consider(wanting("asked", c.cards, c.priority, 100), noon)
 		if starts := x.Would != nil && x.StartsAt.Equal(noon); starts != c.starts || len(x.PreemptionTargets) != c.victims || x.Reason != c.reason {
-			t.Errorf("%s: would start %t, displaces %d, %s (%s)", c.name, starts, len(x.PreemptionTargets), x.Reason, x.Message)
+			t.Errorf("%s: would start %t, preempts %d, %s (%s)", c.name, starts, len(x.PreemptionTargets), x.Reason, x.Message)
 		}
 		if c.starts && x.Would.PodSets[0].Flavors["gpu"] != "h100" {
 			t.Errorf("%s: it would get %+v", c.name, x.Would)
 		}
-		// Nobody noticed: what comes next is the same with and without the question.
+		// The question leaves no trace: the next decision is the same without it.
 		for _, engine := range []*Engine{e, twin} {
 			engine.Apply(WorkloadGone{Key: Key{"default", "running"}})
 		}

@@ -2,7 +2,7 @@ package admission
 
 import "fmt"
 
-// model is the quota tree written the slow, obvious way: nothing is kept, all
+// model is the quota tree written the slow, obvious way: nothing is stored, all
 // is computed from the objects each time it is asked for.
 type model struct {
 	s     *shell
@@ -13,12 +13,12 @@ func newModel(s *shell) *model {
 	return &model{s: s, extra: map[string]map[[2]string]int64{}}
 }
 
-// used is what workloads hold of a queue's flavor and resource.
+// used is what workloads use of a queue's flavor and resource.
 func (m *model) used(queue, flavor, res string) int64 {
 	sum := m.extra[queue][[2]string{flavor, res}]
 	for _, w := range m.s.workloads {
 		if w.Admission != nil && w.Admission.Queue == queue && m.before(w) {
-			sum += heldBy(w, flavor, res)
+			sum += usedBy(w, flavor, res)
 		}
 	}
 	return sum
@@ -30,7 +30,7 @@ func (m *model) before(w Workload) bool {
 	return !later
 }
 
-func heldBy(w Workload, flavor, res string) int64 {
+func usedBy(w Workload, flavor, res string) int64 {
 	sum := int64(0)
 	for _, ps := range w.Admission.PodSets {
 		if ps.Flavors[res] != flavor {

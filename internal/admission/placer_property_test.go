@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// With real nodes behind the quota: cards are never promised twice, what is
-// displaced for is got, and it all comes to an end.
-func TestCardsAreNeverPromisedTwice(t *testing.T) {
+// With nodes behind the quota: no card is granted twice, every preemptor gets what it preempted for,
+// and decisions come to an end.
+func TestCardsAreNeverGrantedTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newTestPlacer()
 		s := newShell(Options{Placer: p})
@@ -59,7 +59,7 @@ func TestCardsAreNeverPromisedTwice(t *testing.T) {
 			s.decide()
 			checkCards(t, s, p)
 			for _, k := range s.leaving() {
-				if rapid.Bool().Draw(t, "lets go") {
+				if rapid.Bool().Draw(t, "released") {
 					s.release(k)
 				}
 			}
@@ -70,7 +70,7 @@ func TestCardsAreNeverPromisedTwice(t *testing.T) {
 		checkCards(t, s, p)
 		for _, w := range s.e.workloads {
 			if w.phase == phaseNominated {
-				t.Fatalf("%s waits for room that nobody is leaving", w.spec.Key)
+				t.Fatalf("%s is nominated, but no workload is leaving", w.spec.Key)
 			}
 		}
 	})

@@ -123,13 +123,13 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 	}
 	best, most, emptyMost := "", -1, 0
 	for _, d := range slices.Sorted(maps.Keys(domains)) {
-		room, empty := 0, 0
+		fit, empty := 0, 0
 		for _, n := range domains[d] {
-			room += free[n] / per
+			fit += free[n] / per
 			empty += p.nodes[n].cards / per
 		}
-		if room > most {
-			best, most = d, room
+		if fit > most {
+			best, most = d, fit
 		}
 		emptyMost = max(emptyMost, empty)
 	}
@@ -156,14 +156,14 @@ func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free m
 		d := p.nodes[n].labels[slice.Level]
 		domains[d] = append(domains[d], n)
 	}
-	left, room := int(ps.Count), 0
+	left, fit := int(ps.Count), 0
 	for _, d := range slices.Sorted(maps.Keys(domains)) {
 		pods := 0
 		for _, n := range domains[d] {
 			pods += free[n] / per
 		}
 		pods -= pods % int(slice.Size)
-		room += pods
+		fit += pods
 		for _, n := range domains[d] {
 			k := min(left, pods, free[n]/per)
 			free[n] -= k * per
@@ -173,7 +173,7 @@ func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free m
 		}
 	}
 	if left > 0 {
-		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", room, ps.Count, slice.Size)}
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", fit, ps.Count, slice.Size)}
 	}
 	return nil
 }

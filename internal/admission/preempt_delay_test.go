@@ -9,11 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// However much short work comes and goes, and however long it has waited, the most important workload starts on its queue's own quota
-// once it has waited, spared those who had only just started, and those have let go.
-func TestPatienceStarvesNobody(t *testing.T) {
+// However much short work comes and goes, the workload of the highest priority starts on its queue's
+// nominal quota once its preemption delay and its victims' minimum runtime have passed and they have left.
+func TestPreemptionDelayStarvesNobody(t *testing.T) {
 	const tick = 100 * time.Millisecond
-	const patience = time.Second
+	const delay = time.Second
 	const atLatest = 30 * time.Second
 	const cards = "gpu"
 	for name, policy := range map[string]CapacityPolicy{"fifo": PolicyFIFO, "drf": PolicyDRF, "maxmin": PolicyMaxMin, "node": PolicyFIFO} {
@@ -21,9 +21,9 @@ func TestPatienceStarvesNobody(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
 				r := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))
-				options := Options{PreemptionDelay: patience, Policy: policy}
+				options := Options{PreemptionDelay: delay, Policy: policy}
 				node := newTestPlacer()
-				if name == "node" { // large enough for all quota: with several, others may be where it needs room, on quota of their own
+				if name == "node" { // one node for all quota: with several, others may use the node it needs, on their own quota
 					options.Placer = node
 				}
 				s := newShell(options)

@@ -48,7 +48,7 @@ type worldConfig struct {
 	delay      time.Duration
 	weights    bool // fair-sharing weights, 0 among them
 	strategies []FairStrategy
-	block      bool // nobody is admitted while the pods of someone admitted are not ready
+	block      bool // nothing is admitted while the pods of an admitted workload are not ready
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
@@ -157,7 +157,7 @@ func (w *world) drawWorkload() {
 	w.workload(wl)
 }
 
-// step lets one thing happen that is not the engine's doing.
+// step makes one change that the engine did not decide.
 func (w *world) step() {
 	keys := sortedKeys(w.workloads)
 	what := rapid.SampledFrom([]string{"new", "new", "new", "finish", "finish", "delete", "quota", "cohort", "priority", "deactivate", "reclaim", "later"}).Draw(w.t, "step")
@@ -218,9 +218,9 @@ var worldConfigs = map[string]worldConfig{
 	"maxmin":     {flavors: 1, policy: PolicyMaxMin, preemption: true},
 	"usage":      {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true},
 	"usage2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, usage: true, delay: time.Minute},
-	"patience":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, delay: time.Minute},
+	"delay":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, delay: time.Minute},
 	"blocked":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, block: true},
-	"patient":    {flavors: 1, policy: PolicyDRF, preemption: true, delay: time.Minute},
+	"delay-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, delay: time.Minute},
 }
 
 func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {
@@ -243,14 +243,14 @@ func planText(p Plan) string {
 	return b.String()
 }
 
-// Usage never exceeds what the tree allows, and the engine's books agree with the world.
+// Usage never exceeds what the tree allows, and the engine's state agrees with the objects.
 func TestUsageStaysWithinQuota(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			w.step()
 			decideWithinQuota(t, w)
-			w.letSomeGo()
+			w.releaseSome()
 		}
 	})
 }
@@ -268,10 +268,10 @@ func decideWithinQuota(t *rapid.T, w *world) {
 			t.Fatalf("admitting %s: %s\nplan:\n%s", a.Workload.Name, why, planText(p))
 		}
 	}
-	checkBooks(t, w)
+	checkCache(t, w)
 }
 
-// Writes that fail are undone: the books stay right, nobody is lost, and once writes
+// Writes that fail are undone: the engine's state stays right, no workload is lost, and once writes
 // succeed again all is decided as if nothing had happened.
 func TestFailedWritesAreUndone(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
@@ -288,7 +288,7 @@ func TestFailedWritesAreUndone(t *testing.T) {
 		if _, quiet := w.settle(3*len(w.workloads) + 10); !quiet {
 			t.Fatal("no end")
 		}
-		checkBooks(t, w)
+		checkCache(t, w)
 	})
 }
 
@@ -335,7 +335,7 @@ func TestWritesInFlight(t *testing.T) {
 					land(k, what == 0)
 				}
 			}
-			w.letSomeGo()
+			w.releaseSome()
 			for _, k := range sortedKeys(flying) {
 				if in := w.e.workloads[k]; in != nil && !in.hasQuota() {
 					t.Fatalf("%s lost its admission while it was being written", k)
@@ -348,12 +348,12 @@ func TestWritesInFlight(t *testing.T) {
 		if _, quiet := w.settle(3*len(w.workloads) + 10); !quiet {
 			t.Fatal("no end")
 		}
-		checkBooks(t, w)
+		checkCache(t, w)
 	})
 }
 
-// checkBooks compares the engine's state with the objects.
-func checkBooks(t *rapid.T, w *world) {
+// checkCache compares what the engine knows with the objects.
+func checkCache(t *rapid.T, w *world) {
 	e := w.e
 	e.rebuild()
 	m := newModel(w.shell)
@@ -361,16 +361,16 @@ func checkBooks(t *rapid.T, w *world) {
 		for fr := range q.node.Cells {
 			key := e.frs[fr]
 			if got, want := q.node.Cells[fr].Use[quota.Now], m.used(q.name, e.flavors[key.Flavor].spec.Name, e.resources[key.Resource]); got != want {
-				t.Fatalf("queue %s uses %d, the world says %d", q.name, got, want)
+				t.Fatalf("queue %s uses %d, the objects say %d", q.name, got, want)
 			}
 		}
 	}
 	for _, tr := range e.trees {
 		checkSums(t, tr.root.Node)
-		checkBalance(t, tr)
+		checkBorrowIndex(t, tr)
 	}
 	if len(e.workloads) != len(w.workloads) {
-		t.Fatalf("engine knows %d workloads, the world %d", len(e.workloads), len(w.workloads))
+		t.Fatalf("the engine knows %d workloads, there are %d", len(e.workloads), len(w.workloads))
 	}
 	for k, wl := range w.workloads {
 		in := e.workloads[k]
@@ -404,14 +404,14 @@ func (e *Engine) queueOf(w *workload) *queue {
 	return w.queue
 }
 
-// checkBalance checks who is listed as having quota left, and as borrowing.
-func checkBalance(t *rapid.T, tr *tree) {
+// checkBorrowIndex checks which queues are listed with unused quota, and which as borrowing.
+func checkBorrowIndex(t *rapid.T, tr *tree) {
 	for fr, b := range tr.borrowIndex {
 		for _, q := range tr.queues {
 			c := &q.node.Cells[fr]
-			owns, borrows := slices.Contains(b.unused, q), slices.Contains(b.borrowing, q)
-			if owns != (c.Use[quota.Future] < c.Nominal) || borrows != (c.Use[quota.Future] > c.Nominal) {
-				t.Fatalf("queue %s uses %d of its %d: listed as owner %v, as borrower %v", q.name, c.Use[quota.Future], c.Nominal, owns, borrows)
+			unused, borrows := slices.Contains(b.unused, q), slices.Contains(b.borrowing, q)
+			if unused != (c.Use[quota.Future] < c.Nominal) || borrows != (c.Use[quota.Future] > c.Nominal) {
+				t.Fatalf("queue %s uses %d of its %d: listed with unused quota %v, as borrower %v", q.name, c.Use[quota.Future], c.Nominal, unused, borrows)
 			}
 		}
 		if len(b.unused)+len(b.borrowing) > len(tr.queues) {
@@ -459,8 +459,8 @@ func TestDecisionsComeToAnEnd(t *testing.T) {
 	})
 }
 
-// A restarted engine decides as the old one would have: whoever could be helped is awake, and
-// what the old one knew is in the objects, while evicted workloads are still leaving, too.
+// A restarted engine decides as the old one would have: no workload that could be helped is left
+// inadmissible, and what the old one knew is in the objects, also while evicted workloads are leaving.
 func TestRestartChangesNothing(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
@@ -474,7 +474,7 @@ func TestRestartChangesNothing(t *testing.T) {
 				t.Fatalf("the old engine says\n%s\nthe restarted one\n%s", got, want)
 			}
 			if rapid.Bool().Draw(t, "evictions stay in flight") {
-				w.letSomeGo()
+				w.releaseSome()
 			} else if _, quiet := w.settle(100); !quiet {
 				t.Fatal("no end")
 			}
@@ -482,17 +482,18 @@ func TestRestartChangesNothing(t *testing.T) {
 	})
 }
 
-func (w *world) letSomeGo() {
+func (w *world) releaseSome() {
 	for _, k := range w.leaving() {
-		if rapid.Bool().Draw(w.t, "lets go") {
+		if rapid.Bool().Draw(w.t, "released") {
 			w.release(k)
 		}
 	}
 }
 
-// An engine that is killed while its evictions are being written, between any two writes, is followed by one that evicts
-// those it had not told yet, and nobody else. It may spare some: where several displace others, or may choose between
-// flavors, the first to be given its room again can find a better one; and it may be another they make room for.
+// An engine is killed while its evictions are being written, between any two writes. The next one
+// evicts those whose eviction was not written yet, and no others. It may leave some of them out: with
+// several preemptors, or a choice of flavors, the first one to be nominated again can find a better
+// place; and a victim may get another preemptor.
 func TestKilledBetweenWrites(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
@@ -511,34 +512,34 @@ func TestKilledBetweenWrites(t *testing.T) {
 			w.write(Plan{Admit: p.Admit}, func(Key) bool { return true })
 			w.write(Plan{Evict: p.Evict, Pending: p.Pending}, func(Key) bool { return rapid.Bool().Draw(t, "written") })
 			w.e = w.rebuilt(w.opts)
-			untold, strikers := map[Key]Key{}, map[Key]bool{}
+			unreported, preemptors := map[Key]Key{}, map[Key]bool{}
 			for _, v := range p.Evict {
-				if strikers[v.Preemptor] = true; !w.workloads[v.Workload].Evicting {
-					untold[v.Workload] = v.Preemptor
+				if preemptors[v.Preemptor] = true; !w.workloads[v.Workload].Evicting {
+					unreported[v.Workload] = v.Preemptor
 				}
 			}
 			again := map[Key]Key{}
 			for _, v := range w.decide().Evict {
 				again[v.Workload] = v.Preemptor
-				if _, ok := untold[v.Workload]; final && !ok {
+				if _, ok := unreported[v.Workload]; final && !ok {
 					t.Fatalf("%s is evicted, the plan had\n%s", v.Workload.Name, planText(p))
 				}
 			}
-			if plain := cfg.policy == PolicyFIFO && cfg.flavors == 1 && len(strikers) == 1; final && plain && !slices.Equal(sortedKeys(again), sortedKeys(untold)) {
-				t.Fatalf("evicted are %v, of the plan there was left %v", again, untold)
+			if plain := cfg.policy == PolicyFIFO && cfg.flavors == 1 && len(preemptors) == 1; final && plain && !slices.Equal(sortedKeys(again), sortedKeys(unreported)) {
+				t.Fatalf("evicted are %v, of the plan there was left %v", again, unreported)
 			}
-			w.letSomeGo()
+			w.releaseSome()
 		}
 	})
 }
 
-// Explaining changes nothing: whoever asks in between, the plans are the same.
+// Explain changes nothing: the plans are the same, whatever is explained in between.
 func TestExplainChangesNothing(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
 		asked := New(w.opts)
 		w.mirror = asked
-		w.tellMirror()
+		w.restartWithMirror()
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			w.step()
 			for _, k := range sortedKeys(w.workloads) {
@@ -549,13 +550,13 @@ func TestExplainChangesNothing(t *testing.T) {
 			want := asked.Decide(w.now)
 			p := w.e.Decide(w.now)
 			if got, want := fmt.Sprintf("%s%v %v", planText(p), p.Pending, p.NextAt), fmt.Sprintf("%s%v %v", planText(want), want.Pending, want.NextAt); got != want {
-				t.Fatalf("nobody asked:\n%s\nsomebody asked:\n%s", got, want)
+				t.Fatalf("without Explain:\n%s\nwith Explain:\n%s", got, want)
 			}
 			if w.e.evals != asked.evals {
-				t.Fatalf("%d evaluations, %d where somebody asked", w.e.evals, asked.evals)
+				t.Fatalf("%d evaluations, %d with Explain", w.e.evals, asked.evals)
 			}
 			w.write(p, func(Key) bool { return true })
-			w.letSomeGo()
+			w.releaseSome()
 		}
 	})
 }
@@ -576,11 +577,11 @@ func TestDeterministic(t *testing.T) {
 	})
 }
 
-// Everyone displaced was displaced for someone who gets in by it, and all were needed.
+// Every victim is preempted for a workload that gets in by it, and every one was needed.
 func TestPreemptionIsNeededAndEnough(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		w := drawWorld(t, cfg)
-		strikers := map[Key]bool{} // who displaced someone at some time
+		preemptors := map[Key]bool{} // all so far
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			w.step()
 			p := w.decide()
@@ -588,18 +589,18 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 			for _, v := range p.Evict {
 				if v.Reason == ReasonPreempted {
 					byPreemptor[v.Preemptor] = append(byPreemptor[v.Preemptor], v.Workload)
-					strikers[v.Preemptor] = true
+					preemptors[v.Preemptor] = true
 				}
 			}
 			for k := range byPreemptor {
 				in := w.e.workloads[k]
 				if in.phase != phaseNominated && !in.hasQuota() {
-					t.Fatalf("%s displaced %v and then did not even wait for the room", k, byPreemptor[k])
+					t.Fatalf("%s preempted %v and was not even nominated", k, byPreemptor[k])
 				}
 			}
 			if len(byPreemptor) == 1 && len(p.Admit) == 0 && len(w.leaving()) == len(p.Evict) {
 				for k, victims := range byPreemptor {
-					if in := w.e.workloads[k]; in.phase == phaseNominated { // else a better one took over
+					if in := w.e.workloads[k]; in.phase == phaseNominated { // else its nomination was overridden
 						checkMinimal(t, w, in, victims)
 					}
 				}
@@ -611,13 +612,13 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 				w.e = w.rebuilt(w.opts)
 			}
 			for _, v := range w.decide().Evict {
-				strikers[v.Preemptor] = true
+				preemptors[v.Preemptor] = true
 			}
 			for k := range byPreemptor {
 				wl := w.workloads[k]
-				better := w.outdone(w.e.workloads[k], strikers) || w.e.unready > 0
-				if wl.Admission == nil && w.e.workloads[k].phase != phaseNominated && !better {
-					t.Fatalf("%s displaced %v and was not admitted", k, byPreemptor[k])
+				outdone := w.outdone(w.e.workloads[k], preemptors) || w.e.unready > 0
+				if wl.Admission == nil && w.e.workloads[k].phase != phaseNominated && !outdone {
+					t.Fatalf("%s preempted %v and was not admitted", k, byPreemptor[k])
 				}
 			}
 			for _, k := range w.leaving() {
@@ -627,11 +628,11 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 	})
 }
 
-// outdone: someone with better rights took or claimed room in the last decision:
-// before it in turn, or with a right to displace it.
-func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
+// outdone: in the last decision a workload was admitted or nominated that comes before p in queue
+// order, or may preempt it.
+func (w *world) outdone(p *workload, preemptors map[Key]bool) bool {
 	for _, o := range w.e.workloads {
-		better := queueOrder(o, p) < 0 || strikers[o.spec.Key] || w.e.inCooldown(p)
+		better := queueOrder(o, p) < 0 || preemptors[o.spec.Key] || w.e.inCooldown(p)
 		if o != p && better && (o.phase == phaseNominated || o.in.admitted == w.e.decision) {
 			return true
 		}
@@ -639,7 +640,8 @@ func (w *world) outdone(p *workload, strikers map[Key]bool) bool {
 	return false
 }
 
-// checkMinimal: with any one victim spared, the preemptor would not fit, or would have to borrow where it need not.
+// checkMinimal: if any one of the victims stayed, the preemptor would not fit, or would have to
+// borrow where it need not.
 func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 	for _, v := range victims {
 		in := w.e.workloads[v]
@@ -654,13 +656,13 @@ func checkMinimal(t *rapid.T, w *world, p *workload, victims []Key) {
 		}
 		w.e.tx.Rollback(mark)
 		if fits && len(victims) > 1 && victims[len(victims)-1] != v {
-			t.Fatalf("%s need not have been displaced for %s", v, p.spec.Key)
+			t.Fatalf("%s need not have been preempted for %s", v, p.spec.Key)
 		}
 	}
 }
 
-// More quota, and nobody who holds some loses it.
-func TestMoreQuotaDisplacesNobody(t *testing.T) {
+// With more quota, no workload loses the quota it has.
+func TestMoreQuotaPreemptsNobody(t *testing.T) {
 	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
 		cfg.preemption = false
 		w := drawWorld(t, cfg)

@@ -13,7 +13,7 @@ import (
 type refFair struct {
 	refVictims
 	pretending bool                  // the preemptor's request counts as used
-	left       map[string][]Workload // by queue: who may still be taken, in order
+	left       map[string][]Workload // by queue: the candidates left, in order
 	refused    map[string][]Workload // by queue: refused by the first strategy
 	second     bool                  // choose among the refused
 }
@@ -98,7 +98,7 @@ func (r *refFair) above(n string) bool { // on the preemptor's way up
 	return false
 }
 
-// open: something may be taken at or below the node.
+// open: there are candidates left at or below the node.
 func (r *refFair) open(n string) bool {
 	if n[0] == 'q' {
 		_, any := r.head(n[2:])
@@ -107,8 +107,8 @@ func (r *refFair) open(n string) bool {
 	return (r.parent(n) == "" || r.borrowsNow(n) || r.above(n)) && slices.ContainsFunc(r.children(n), r.open)
 }
 
-// target goes down from a node to the queue to take from: each time to the highest share. On a tie
-// cohorts come before queues, and among queues who would be displaced first, others before our own.
+// target goes down from a node to the queue to preempt in: each time to the highest share. On a tie
+// cohorts come before queues, and queues come in the order of their first candidates, the preemptor's own last.
 func (r *refFair) target(n string) string {
 	for n[0] != 'q' {
 		var best string
@@ -170,7 +170,7 @@ func (r *refFair) poorer(v Workload, rule FairStrategy) bool {
 	delete(r.gone, v.Key)
 	if rule == LessThanInitialShare {
 		if r.weight(theirs) == 0 {
-			return true // nothing is due to who has no weight
+			return true // a node without weight is entitled to nothing
 		}
 		r.pretending = false
 		mineThen = r.rank(mine)
@@ -198,7 +198,7 @@ func (r *refFair) find(strategies []FairStrategy) []string {
 		if q == r.queue {
 			policy = pol.WithinQueue
 		}
-		for _, v := range r.holders(q) {
+		for _, v := range r.running(q) {
 			if r.allowed(policy, v) && r.under(q, root) {
 				r.left[q] = append(r.left[q], v)
 			}
@@ -208,7 +208,7 @@ func (r *refFair) find(strategies []FairStrategy) []string {
 	r.pretending = true
 	entitled := !r.borrowsNow("q:" + r.queue)
 	var taken []Workload
-	take := func(v Workload) bool {
+	take := func(v Workload) bool { // whether the preemptor fits then
 		r.gone[v.Key] = true
 		taken = append(taken, v)
 		return r.enough()
@@ -223,7 +223,7 @@ func (r *refFair) find(strategies []FairStrategy) []string {
 				continue
 			}
 			if take(v) {
-				return r.spare(taken, true)
+				return r.trim(taken, true)
 			}
 			break
 		}
@@ -234,7 +234,7 @@ func (r *refFair) find(strategies []FairStrategy) []string {
 		v := r.refused[q][0]
 		r.refused[q] = nil
 		if r.poorer(v, LessThanInitialShare) && take(v) {
-			return r.spare(taken, true)
+			return r.trim(taken, true)
 		}
 	}
 	return nil
@@ -249,7 +249,7 @@ func (r *refFair) under(queue, root string) bool {
 	return false
 }
 
-// Under fair sharing, who is displaced agrees with the slow search, victim by victim.
+// Under fair sharing, the victims agree with the slow search, one by one.
 func TestFairVictimsAgainstReference(t *testing.T) {
 	for name, cfg := range map[string]worldConfig{
 		"drf":    {flavors: 1, policy: PolicyDRF, preemption: true, weights: true},

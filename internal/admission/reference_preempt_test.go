@@ -35,7 +35,7 @@ func (r *refVictims) used(n string) int64 {
 		sum := int64(0)
 		for _, w := range r.s.workloads {
 			if w.Admission != nil && w.Admission.Queue == n[2:] && !r.gone[w.Key] {
-				sum += heldBy(w, refFlavor, CPU)
+				sum += usedBy(w, refFlavor, CPU)
 			}
 		}
 		return sum
@@ -78,10 +78,11 @@ func (r *refVictims) allowed(p PreemptionPolicy, v Workload) bool {
 	return p == PreemptAny
 }
 
-func (r *refVictims) holders(queue string) []Workload {
+// running lists the workloads of a queue that use the flavor.
+func (r *refVictims) running(queue string) []Workload {
 	var list []Workload
 	for _, w := range r.s.workloads {
-		if w.Admission != nil && w.Admission.Queue == queue && heldBy(w, refFlavor, CPU) > 0 {
+		if w.Admission != nil && w.Admission.Queue == queue && usedBy(w, refFlavor, CPU) > 0 {
 			list = append(list, w)
 		}
 	}
@@ -90,7 +91,7 @@ func (r *refVictims) holders(queue string) []Workload {
 
 func (r *refVictims) candidates() (byRight, byPriority, own []refCandidate) {
 	pol := r.s.queues[r.queue].Preemption
-	for _, v := range r.holders(r.queue) {
+	for _, v := range r.running(r.queue) {
 		if r.allowed(pol.WithinQueue, v) {
 			own = append(own, refCandidate{w: v})
 		}
@@ -100,10 +101,10 @@ func (r *refVictims) candidates() (byRight, byPriority, own []refCandidate) {
 	seen := map[string]bool{r.queue: true}
 	for c := r.parent("q:" + r.queue); c != ""; c = r.parent(c) {
 		for q := range r.s.queues {
-			if seen[q] || !r.lends("q:"+q, c) {
+			if seen[q] || !r.reclaimable("q:"+q, c) {
 				continue
 			}
-			for _, v := range r.holders(q) {
+			for _, v := range r.running(q) {
 				if !r.allowed(pol.ReclaimWithinCohort, v) {
 					continue
 				}
@@ -131,8 +132,8 @@ func (r *refVictims) candidates() (byRight, byPriority, own []refCandidate) {
 	return byRight, byPriority, own
 }
 
-// lends: the queue lies below the cohort, and every node up to it borrows.
-func (r *refVictims) lends(n, cohort string) bool {
+// reclaimable: the queue lies below the cohort, and every node up to it borrows.
+func (r *refVictims) reclaimable(n, cohort string) bool {
 	for ; n != cohort; n = r.parent(n) {
 		if n == "" || !r.borrows(n, 0) {
 			return false
@@ -171,7 +172,7 @@ func (r *refVictims) find() []string {
 			r.gone[c.w.Key] = true
 			taken = append(taken, c.w)
 			if r.fits(borrow) {
-				return r.spare(taken, borrow)
+				return r.trim(taken, borrow)
 			}
 		}
 	}
@@ -184,11 +185,11 @@ func (r *refVictims) mayTake(c refCandidate, pol Preemption, borrow bool) bool {
 	}
 	needsNoBorrowing := !c.advantage && (!pol.BorrowWithinCohort || c.w.Priority >= r.w.Priority ||
 		pol.BorrowMaxPriority != nil && c.w.Priority > *pol.BorrowMaxPriority)
-	return (!borrow || !needsNoBorrowing) && r.lends("q:"+c.w.Admission.Queue, c.lca)
+	return (!borrow || !needsNoBorrowing) && r.reclaimable("q:"+c.w.Admission.Queue, c.lca)
 }
 
-// spare gives back those who turn out not to be needed, the last taken first.
-func (r *refVictims) spare(taken []Workload, borrow bool) []string {
+// trim drops the victims that turn out not to be needed, the last one first.
+func (r *refVictims) trim(taken []Workload, borrow bool) []string {
 	for i := len(taken) - 2; i >= 0; i-- {
 		delete(r.gone, taken[i].Key)
 		if !r.fits(borrow) {
@@ -204,7 +205,7 @@ func (r *refVictims) spare(taken []Workload, borrow bool) []string {
 	return names
 }
 
-// Who is displaced agrees with the slow search, victim by victim.
+// The victims agree with the slow search, one by one.
 func TestVictimsAgainstReference(t *testing.T) {
 	compareVictims(t, worldConfig{flavors: 1, policy: PolicyFIFO, preemption: true}, func(r refVictims) []string {
 		r.gone = map[Key]bool{}
@@ -212,7 +213,7 @@ func TestVictimsAgainstReference(t *testing.T) {
 	})
 }
 
-// compareVictims looks for decisions in which one workload displaces others, and nothing else happens.
+// compareVictims looks for decisions in which one workload preempts others, and nothing else happens.
 func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []string) {
 	compared := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -228,7 +229,7 @@ func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []strin
 				if len(in.nominatedUsage) == 1 && !w.e.inCooldown(in) && in.in.overridden != w.e.decision && len(in.queue.nominated) == 1 {
 					r := refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.nominatedUsage[0].V}
 					if want := find(r); fmt.Sprint(victims) != fmt.Sprint(want) {
-						t.Fatalf("%s displaces %v, the reference %v", key.Name, victims, want)
+						t.Fatalf("%s preempts %v, the reference %v", key.Name, victims, want)
 					}
 					compared++
 				}

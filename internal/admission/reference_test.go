@@ -11,12 +11,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reference decides the slow, obvious way, for worlds without preemption: nothing is kept
+// reference decides the slow, obvious way, for worlds without preemption: nothing is stored
 // from one decision to the next, every pending workload is looked at each time, and quota is added up
 // from the objects.
 type reference struct {
 	*model
-	reserved map[string]map[[2]string]int64 // queue: held back for blocked heads
+	reserved map[string]map[[2]string]int64 // queue: reserved for blocked heads
 	blocked  map[string]bool                // queues whose StrictFIFO head waits
 	done     map[Key]bool
 }
@@ -216,17 +216,18 @@ func (r *reference) evaluate(w Workload) (*refEntry, int) {
 	return e, mode
 }
 
-func (r *reference) line(q string) []Workload {
-	var line []Workload
+// pending lists a queue's pending workloads in order.
+func (r *reference) pending(q string) []Workload {
+	var pending []Workload
 	for _, w := range r.s.workloads {
 		if w.Admission == nil && !w.Inactive && !r.done[w.Key] && r.s.locals[Key{w.Namespace, w.LocalQueue}].Queue == q {
-			line = append(line, w)
+			pending = append(pending, w)
 		}
 	}
-	slices.SortFunc(line, func(a, b Workload) int {
+	slices.SortFunc(pending, func(a, b Workload) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Created.Compare(b.Created), strings.Compare(a.UID, b.UID))
 	})
-	return line
+	return pending
 }
 
 // decide returns the admissions in order, as text.
@@ -262,7 +263,7 @@ func (r *reference) first(q string) *refEntry {
 	if r.blocked[q] {
 		return nil
 	}
-	for _, w := range r.line(q) {
+	for _, w := range r.pending(q) {
 		e, mode := r.evaluate(w)
 		if e.fit {
 			return e
@@ -288,14 +289,14 @@ func (r *reference) reserve(e *refEntry) {
 	for fr, v := range r.usage(e) {
 		q := r.quota("q:"+e.queue, fr[0], CPU)
 		used := r.used(e.queue, fr[0], CPU)
-		keep := min(v, q.Nominal-used)
+		reserved := min(v, q.Nominal-used)
 		if e.borrow > 0 {
-			keep = v
+			reserved = v
 			if q.BorrowingLimit != nil {
-				keep = min(v, q.Nominal+*q.BorrowingLimit-used)
+				reserved = min(v, q.Nominal+*q.BorrowingLimit-used)
 			}
 		}
-		r.reserved[e.queue][fr] = max(0, keep)
+		r.reserved[e.queue][fr] = max(0, reserved)
 	}
 }
 
@@ -314,7 +315,7 @@ func TestAgainstReference(t *testing.T) {
 					for range rapid.IntRange(1, 5).Draw(t, "steps") {
 						w.step()
 					}
-					for range 2 { // once for those who must leave, then with their room
+					for range 2 { // once with workloads that are to be evicted, then without them
 						ref := &reference{model: newModel(w.shell), reserved: map[string]map[[2]string]int64{}, blocked: map[string]bool{}, done: map[Key]bool{}}
 						want := ref.decide()
 						leaving := len(w.leaving())

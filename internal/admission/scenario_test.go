@@ -17,32 +17,38 @@ import (
 
 // TestScenarios runs testdata/*.txt. Directives:
 //
-//	options policy=drf strategies=(final,initial) block backfill preempt-after=1s requeue=creation halflife=1h sampling=5m weights=gpu:2 placer
+//	options  policy=drf strategies=(final,initial) block backfill preemption-delay=1s requeue=creation
+//	         undeclared=ignore halflife=1h sampling=5m weights=gpu:2 placer
 //	do       statements, one per line (below)
-//	decide   one decision; with "settle", also lets evicted workloads go until nothing moves;
-//	         with "unwritten", nothing of it reaches the objects; with "written=(a,b)", what is decided about these alone does,
-//	         and the engine is killed; with "counted", only how much was done
-//	restart  an engine that knows nothing but the objects goes on
+//	decide   one decision; with "settle", more of them, with evicted workloads released, until nothing
+//	         changes; with "unwritten", nothing of it reaches the objects; with "written=(a,b)", only what
+//	         is decided about these does, and the engine is killed; with "counted", only how much was done
+//	restart  continues with an engine that knows nothing but the objects
 //	explain  workload
-//	status, pending, line  queue
+//	status, pending, positions  queue
 //	cohort, local  name
 //
 // Statements (amounts: cpu in cores, memory with Ki/Mi/Gi; default namespace and local queue are implied):
 //
 //	flavor NAME [label=k:v] [taint=k:v:effect] [tolerate=k:v:effect] [topology=NAME]
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
-//	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any] [weight=N] [when-borrow=next]
-//	      [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage] [inactive]
-//	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of resources starts a new group)
+//	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
+//	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
+//	      [delayed-placement=FLAVOR] [inactive]
+//	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of
+//	                                                resources starts a new group)
 //	local NAME queue=NAME [weight=N] [stop=..]
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
-//	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION] [requeue=SECONDS] [gated] [inactive] [lacks=WORD]
-//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [topology=required|preferred|unconstrained[:LEVEL]] [slice=LEVEL:N] [group=G] [flavors=F|G]
-//	       [node-cpu=2 ...]   (what a pod asks of its node, where quota counts something else)
+//	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
+//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD]
+//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
+//	      [topology=required|preferred|unconstrained[:LEVEL]]
+//	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
 //	crowd NAME n=N ...     N workloads, each asking for a thousandth of a cpu more than the one before
-//	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME      reclaim NAME PODSET=N      wait DURATION
-//	no-flavor|no-queue|no-cohort|no-local NAME     evicted NAME by=REASON t=SECONDS    priority NAME N
+//	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
+//	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
+//	no-flavor|no-queue|no-cohort|no-local NAME
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
 	for _, path := range files {
@@ -373,7 +379,7 @@ func (sc *scenario) statement(f, more []string) {
 		for i := range n {
 			w := sc.workloadStatement(fmt.Sprintf("%s%d", name, i), a, more)
 			w.Created = w.Created.Add(time.Duration(i))
-			w.PodSets[0].Requests[CPU] += i // each a shape of its own
+			w.PodSets[0].Requests[CPU] += i // each has its own request shape
 			s.workload(w)
 		}
 	default:

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// shell is the engine's caller in tests: it keeps the world as objects, the way the API
-// server would, and carries plans out.
+// shell is the engine's caller in tests: it stores the objects, as the API server would, and carries
+// plans out.
 type shell struct {
 	opts       Options
 	e          *Engine
@@ -20,10 +20,10 @@ type shell struct {
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
 	failing    func() bool // whether the next write fails; nil: never
-	mirror     *Engine     // is told the same events; nil: there is none
+	mirror     *Engine     // gets the same events; nil: there is none
 }
 
-// apply tells the engine, and its mirror.
+// apply passes an event to the engine and to its mirror.
 func (s *shell) apply(ev Event) {
 	s.e.Apply(ev)
 	if s.mirror != nil {
@@ -31,8 +31,8 @@ func (s *shell) apply(ev Event) {
 	}
 }
 
-// tellMirror tells a new mirror the world so far, in the order the engine heard of it at first.
-func (s *shell) tellMirror() {
+// restartWithMirror starts the engine and its mirror anew, and applies all objects but workloads to both.
+func (s *shell) restartWithMirror() {
 	s.e = New(s.opts)
 	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
 		s.apply(NamespaceChanged{n, s.namespaces[n]})
@@ -106,8 +106,8 @@ func (s *shell) finish(k Key) {
 	s.apply(WorkloadChanged{w})
 }
 
-// decide asks for a plan and writes it to the objects; evicted workloads keep
-// their quota until released.
+// decide asks for a plan and writes it to the objects; evicted workloads have
+// their quota until they are released.
 func (s *shell) decide() Plan {
 	p := s.e.Decide(s.now)
 	s.write(p, func(k Key) bool {
@@ -132,9 +132,9 @@ func (s *shell) write(p Plan, written func(Key) bool) {
 			s.evict(v)
 		}
 	}
-	for _, park := range p.Pending {
-		if written(park.Workload) {
-			s.park(park)
+	for _, pending := range p.Pending {
+		if written(pending.Workload) {
+			s.report(pending)
 		}
 	}
 	s.noteUsage()
@@ -154,7 +154,7 @@ func (s *shell) admit(a Admit) {
 func (s *shell) evict(v Evict) {
 	w, ok := s.workloads[v.Workload]
 	if !ok || w.Admission == nil || w.Evicting {
-		panic(fmt.Sprintf("evicted %v, which holds nothing or is leaving already", v.Workload))
+		panic(fmt.Sprintf("evicted %v, which has no quota or is leaving already", v.Workload))
 	}
 	w.Evicting = true
 	w.EvictedAt, w.EvictedBy, w.EvictedFor = s.now, string(v.Reason), v.PreemptorUID
@@ -164,8 +164,8 @@ func (s *shell) evict(v Evict) {
 	s.workload(w)
 }
 
-// park writes down why a workload waits; the engine is not told, it knows.
-func (s *shell) park(p Pending) {
+// report writes down why a workload waits; the engine gets no event, as it knows.
+func (s *shell) report(p Pending) {
 	w := s.workloads[p.Workload]
 	w.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads
 	s.workloads[w.Key] = w
@@ -181,7 +181,7 @@ func (s *shell) noteUsage() {
 	}
 }
 
-// release makes an evicted workload let go of its quota.
+// release frees the quota of an evicted workload.
 func (s *shell) release(k Key) {
 	w := s.workloads[k]
 	w.Admission, w.Evicting, w.StartedAt = nil, false, time.Time{}
@@ -215,7 +215,7 @@ func compareKeys(a, b Key) int {
 	return 0
 }
 
-// settle decides and lets evicted workloads go until nothing happens any more.
+// settle decides and releases evicted workloads until nothing happens any more.
 func (s *shell) settle(limit int) (plans []Plan, quiet bool) {
 	for range limit {
 		p := s.decide()
@@ -232,7 +232,7 @@ func (s *shell) settle(limit int) (plans []Plan, quiet bool) {
 	return plans, false
 }
 
-// rebuilt is an engine that learned the same world after a restart, in another order.
+// rebuilt is an engine after a restart: it gets the same objects, in another order.
 func (s *shell) rebuilt(o Options) *Engine {
 	e := New(o)
 	for _, k := range sortedKeys(s.workloads) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A hundred thousand workloads of different shapes wait in one BestEffortFIFO
+// A hundred thousand workloads of different request shapes wait in one BestEffortFIFO
 // queue. Changes that cannot help them touch none; the change that helps one, in the middle,
 // finds it without looking at the rest.
 func TestOneOfManyIsFoundWithoutTouchingTheRest(t *testing.T) {
@@ -61,7 +61,7 @@ func TestOneOfManyIsFoundWithoutTouchingTheRest(t *testing.T) {
 	expect("a release that helps nobody", 0)
 }
 
-// Members of a class share one evaluation.
+// Members of an equivalence class share one evaluation.
 func TestEqualWorkloadsShareTheirVerdict(t *testing.T) {
 	const n = 1_000
 	e := New(Options{})
@@ -71,13 +71,13 @@ func TestEqualWorkloadsShareTheirVerdict(t *testing.T) {
 	}
 	p := e.Decide(time.Unix(1, 0))
 	if len(p.Admit) != 1 || len(p.Pending) != n-1 {
-		t.Fatalf("%d admitted, %d told to wait", len(p.Admit), len(p.Pending))
+		t.Fatalf("%d admitted, %d reported pending", len(p.Admit), len(p.Pending))
 	}
 	if e.evals != 2 {
 		t.Fatalf("%d evaluations, want one that fits and one that does not", e.evals)
 	}
 	if p = e.Decide(time.Unix(2, 0)); len(p.Pending) != 0 || e.evals != 2 {
-		t.Fatalf("told %d again, %d evaluations", len(p.Pending), e.evals)
+		t.Fatalf("reported %d again, %d evaluations", len(p.Pending), e.evals)
 	}
 }
 
@@ -101,13 +101,13 @@ func TestDecideAllocatesLittle(t *testing.T) {
 		}
 		running = append(running[:0], append(running[1:], p.Admit[0].Workload)...)
 	})
-	// The Admission: itself, its pod sets, two maps with their tables, the usage held.
+	// The Admission: itself, its pod sets, two maps with their tables, the usage.
 	if allocs > 10 {
 		t.Errorf("%v allocations per release and admission", allocs)
 	}
 }
 
-// Objects come again with nothing changed but their status: nothing is looked at.
+// Objects come again with nothing changed but their status: nothing is evaluated.
 func TestRepeatedEventsCostNothing(t *testing.T) {
 	s := newShell(Options{})
 	s.namespace("default", map[string]string{"a": "b"})
@@ -133,13 +133,13 @@ func TestRepeatedEventsCostNothing(t *testing.T) {
 		t.Errorf("to be linked again: %v, trees to decide: %d", s.e.relink, len(s.e.work))
 	}
 	if p := s.decide(); s.e.evals != evals || len(p.Pending) > 0 {
-		t.Errorf("%d evaluations, told %v", s.e.evals-evals, p.Pending)
+		t.Errorf("%d evaluations, reported %v", s.e.evals-evals, p.Pending)
 	}
 }
 
 // What a backlog takes to work off, counted in evaluations of workloads, grows no faster than n log n: with three
-// shapes, and with a thousand in queues that take from each other. Looking at all that waits whenever something
-// ends would make it n².
+// request shapes, and with a thousand in queues that preempt in each other. Evaluating all that is pending
+// whenever a workload ends would make it n².
 func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 	shapes := map[string]func(r *rand.Rand) (cpu, priority int64){
 		"three": func(r *rand.Rand) (int64, int64) {

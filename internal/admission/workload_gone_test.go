@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A queue that goes while its workloads hold quota leaves them to finish; the
-// engine must take in their end as well.
+// A queue is deleted while workloads still have its quota reserved; they run on, and the engine must
+// take in their end as well.
 func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, cohort := range []string{"", "team"} {
@@ -43,7 +43,8 @@ func TestQueueGoesBeforeItsWorkloads(t *testing.T) {
 	}
 }
 
-// A workload that was found holding quota of a queue nobody has described, where its flavor is new and where others have it.
+// A workload has quota reserved in a queue that no event has described, where its flavor is new and where
+// other queues have it.
 func TestWorkloadOfAQueueThatNeverWas(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, known := range []bool{false, true} {
