@@ -614,7 +614,7 @@ func formatExplanation(x Explanation, origin time.Time) string {
 		fmt.Fprintf(&b, "blocked by %s in %s, priority %d\n", v.Workload.Name, v.Queue, v.Priority)
 	}
 	for _, v := range x.PreemptionTargets {
-		fmt.Fprintf(&b, "would displace %s in %s, priority %d: %s\n", v.Workload.Name, v.Queue, v.Priority, v.Rule)
+		fmt.Fprintf(&b, "would preempt %s in %s, priority %d: %s\n", v.Workload.Name, v.Queue, v.Priority, v.Rule)
 	}
 	for _, h := range x.Suggestions {
 		fmt.Fprintf(&b, "would help: %s\n", h)
