@@ -21,12 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/checks/multicluster"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/internal/checks/resourcequota"
@@ -34,9 +35,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
-	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/stream"
 	"github.com/elastic-ai/elastic/internal/queue/topology"
@@ -82,7 +84,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	certificate, err := keepCertificate(ctx, env, cfg, scheme)
+	certificate, err := setUpCertificate(ctx, env, cfg, scheme)
 	if err != nil {
 		return err
 	}
@@ -116,11 +118,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := objects.Setup(mgr, gates.Enabled(features.PartialAdmission)); err != nil {
 		return err
 	}
-	selected, err := queue.MetricsFor(cfg, gates)
+	metricsOptions, err := metrics.OptionsFrom(cfg, gates)
 	if err != nil {
 		return err
 	}
-	counts := queue.NewMetrics(metrics.Registry, selected)
+	counts := metrics.New(ctrlmetrics.Registry, metricsOptions)
 	options := jobOptions(cfg, gates)
 	options.Queued = counts.JobQueued
 	copies, err := jobs.Setup(ctx, mgr, options)
@@ -130,7 +132,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if gates.Enabled(features.MultiKueue) {
 		err := multicluster.Setup(mgr, multicluster.Options{
 			Config: cfg.MultiKueue, Namespace: namespaceOf(cfg), Features: gates, Copies: copies,
-			Dispatched: counts.Dispatched, Admitted: counts.AdmittedElsewhere,
+			Dispatched: counts.Dispatched, Admitted: counts.AdmittedRemotely,
 		})
 		if err != nil {
 			return fmt.Errorf("setting up other clusters: %w", err)
@@ -142,7 +144,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
-	rules.Life.LeftOut = options.Unmanaged()
+	rules.Lifecycle.LeftOut = options.Unmanaged()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := mgr.Add(shell); err != nil {
@@ -154,7 +156,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	return mgr.Start(ctx)
 }
 
-// setUpChecks answers for the admission checks that look at this cluster alone.
+// setUpChecks starts the controllers of the admission checks that look at this cluster alone.
 func setUpChecks(mgr manager.Manager, gates features.Set) error {
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
@@ -165,16 +167,16 @@ func setUpChecks(mgr manager.Manager, gates features.Set) error {
 	return nil
 }
 
-// queueOptions are what the configuration says of deciding.
+// queueOptions reads the options of the queue's loop from the configuration.
 func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
-	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Life: queue.Life(cfg, gates)}
+	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Lifecycle: queue.LifecycleSettings(cfg, gates)}
 	var err error
 	if options.Placer, err = placer.New(placer.Options{
 		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed),
 	}); err != nil {
 		return options, err
 	}
-	if options.Engine, err = queue.Engine(cfg, gates); err != nil {
+	if options.Engine, err = engineview.Options(cfg, gates); err != nil {
 		return options, err
 	}
 	if options.Counting, err = workload.NewCounting(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations); err != nil {
@@ -184,8 +186,7 @@ func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.O
 	return options, err
 }
 
-// informers reads Workloads off the wire the short way; everything else is not
-// worth it.
+// informers decodes the watch of Workloads with package stream; other kinds are too few to need it.
 func informers(config *rest.Config, scheme *runtime.Scheme) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
 	return func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		if _, ok := kind.(*kueue.Workload); ok {
@@ -197,7 +198,7 @@ func informers(config *rest.Config, scheme *runtime.Scheme) func(toolscache.List
 	}
 }
 
-// serveVisibility answers questions to the engine, beside the webhooks.
+// serveVisibility serves the visibility APIs, beside the webhooks.
 func serveVisibility(mgr manager.Manager, shell *queue.Shell, cfg *v1alpha1.QueueConfiguration, gates features.Set) error {
 	resources := []visibility.Resource{visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient())}
 	if gates.Enabled(features.VisibilityOnDemand) {
@@ -238,10 +239,9 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// keepCertificate makes sure there is a certificate before anything serves,
-// and returns what keeps it fresh. Its client reads no cache: the objects are
-// few, and some of them secret.
-func keepCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration, scheme *runtime.Scheme) (*certs.Keeper, error) {
+// setUpCertificate makes sure there is a certificate before anything serves, and returns what renews
+// it. Its client reads no cache: the objects are few, and some of them are Secrets.
+func setUpCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration, scheme *runtime.Scheme) (*certs.Rotator, error) {
 	direct, err := client.New(env.REST, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
@@ -249,7 +249,7 @@ func keepCertificate(ctx context.Context, env program.Env, cfg *v1alpha1.QueueCo
 	if err := ensureNamespace(ctx, direct, cfg); err != nil {
 		return nil, err
 	}
-	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
-	keeper.APIServices = true
-	return keeper, keeper.Ensure(ctx)
+	rotator := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
+	rotator.APIServices = true
+	return rotator, rotator.Ensure(ctx)
 }

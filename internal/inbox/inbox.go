@@ -1,5 +1,3 @@
-// Package inbox stands between a cluster's watches and a loop that owns its state: what changed waits here, each object
-// once, until the loop takes it.
 package inbox
 
 import (
@@ -26,8 +24,8 @@ func KeyOf(object client.Object) Key {
 	return Key{reflect.TypeOf(object), client.ObjectKeyFromObject(object)}
 }
 
-// Box collects messages until the loop takes them. Of several about one object only the newest is kept, in the place of
-// the first.
+// Box collects messages until the loop takes them. Of several about one object it has only the
+// newest, in the position of the first.
 type Box[M any] struct {
 	about func(M) client.Object
 
@@ -65,6 +63,14 @@ func (b *Box[M]) put(m M) {
 	b.order = append(b.order, m)
 }
 
+// Earlier of two times until which to wait, where zero means forever.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
+}
+
 // Take waits for messages, or until a time (zero: forever), or the end of ctx.
 func (b *Box[M]) Take(ctx context.Context, until time.Time) ([]M, error) {
 	var timeout <-chan time.Time
@@ -87,9 +93,9 @@ func (b *Box[M]) Take(ctx context.Context, until time.Time) ([]M, error) {
 	return taken, nil
 }
 
-// Watch puts in what changes or goes of some kinds. It returns true when the first look at the world is in the box,
-// false if ctx ended before.
-func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message func(object client.Object, gone bool) M, kinds ...client.Object) (bool, error) {
+// Watch puts in the objects of some kinds that change or are deleted. It returns true when the
+// initial lists are in the box, false if ctx ended before.
+func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message func(object client.Object, deleted bool) M, kinds ...client.Object) (bool, error) {
 	handler := toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { b.Put(message(object.(client.Object), false)) },
 		UpdateFunc: func(_, object any) { b.Put(message(object.(client.Object), false)) },

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -24,8 +25,8 @@ func (s *Shell) tell(wl *kueue.Workload, kind, reason, format string, args ...an
 
 // mention records an event if the budget has room for it beyond a reserve.
 func (s *Shell) mention(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
-	if s.events.left < reserve || !s.events.take() {
-		s.options.Metrics.inc("elastic_events_left_out_total", reason)
+	if s.events.Left < reserve || !s.events.Take() {
+		s.options.Metrics.Inc("elastic_events_left_out_total", reason)
 		return
 	}
 	s.tell(wl, corev1.EventTypeNormal, reason, format, args...)
@@ -34,12 +35,12 @@ func (s *Shell) mention(wl *kueue.Workload, reserve float64, reason, format stri
 // reservedEvent gives way to others early: that quota was reserved is news only
 // while checks keep the workload from being admitted.
 func (s *Shell) reservedEvent(wl *kueue.Workload) {
-	reserve := s.events.most / 2
+	reserve := s.events.Most / 2
 	if !workload.IsAdmitted(wl) {
 		reserve = 0
 	}
 	s.mention(wl, reserve, "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs",
-		wl.Status.Admission.ClusterQueue, s.now().Sub(queuedSince(wl)).Seconds())
+		wl.Status.Admission.ClusterQueue, s.now().Sub(metrics.QueuedSince(wl)).Seconds())
 }
 
 func (s *Shell) admittedEvent(wl *kueue.Workload) {

@@ -5,32 +5,11 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/queue/workload"
+	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
-
-// told takes the events recorded since it was last asked.
-func (p *play) told() []string {
-	var all []string
-	for recorded := p.options.Recorder.(*events.FakeRecorder).Events; ; {
-		select {
-		case e := <-recorded:
-			all = append(all, e)
-		default:
-			return all
-		}
-	}
-}
-
-func (p *play) oneQueue() {
-	namespace, flavor, lq := &corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.LocalQueue{}
-	namespace.Name, flavor.Name = "ns", "default"
-	lq.Namespace, lq.Name, lq.UID, lq.Spec.ClusterQueue = "ns", "main", "main", "cq"
-	p.see(namespace, flavor, queueObject("cq", "", ""), lq)
-}
 
 // Events say what Kueue's say.
 func TestEvents(t *testing.T) {
@@ -74,7 +53,7 @@ func TestEventsUnderPressure(t *testing.T) {
 	p.oneQueue()
 	p.submit("low", "main", "batch", 1, "3")
 	p.told()
-	p.events = budget{left: 1, most: 100}
+	p.events = writes.Budget{Left: 1, Most: 100}
 	p.change("low", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
 	p.submit("second", "main", "batch", 1, "1")
 	p.submit("third", "main", "batch", 1, "3")

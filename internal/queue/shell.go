@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,13 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
+	"github.com/elastic-ai/elastic/internal/queue/status"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
+	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
 
 // Shell feeds the admission engine and carries its plans out. It runs on the
@@ -34,9 +36,10 @@ type Shell struct {
 	options  Options
 	engine   *admission.Engine
 	inbox    *inbox.Box[message]
-	statuses *statuses
-	reasons  *reasons
-	events   budget // of what the status says as well
+	objects  *engineview.Objects
+	statuses *status.Publisher
+	reasons  *pendingReasons
+	events   writes.Budget // for events about what the status says as well
 	keeper   *keeper
 	now      func() time.Time
 	gates    struct{ partial, reclaim, topology, boost, gated, rejectDevices, replace, failFast, keepPods bool }
@@ -64,41 +67,8 @@ type Shell struct {
 	// shaken are workloads that may have lost a node.
 	shaken map[admission.Key]bool
 	// flat is what is known of queues that have flavors with topologies.
-	flat           map[string]flat
+	flat           map[string]engineview.ImpliedTopology
 	flavorsChanged bool
-}
-
-// tracked is a workload as the loop knows it.
-type tracked struct {
-	object *kueue.Workload // the newest seen
-	booked *kueue.Workload // as the ledger has it
-	// writing is the change being written; next is one decided meanwhile.
-	writing, next *change
-	// outdated: the last write met a newer object than ours, which the informer
-	// has yet to deliver.
-	outdated bool
-	// stale: something it uses has changed since the engine was told of it.
-	stale    bool
-	failures int
-	looked   bool
-	flat     flat // what its queue meant for it when it was told of
-}
-
-// change is a decision about one workload on its way into its status.
-type change struct {
-	// apply changes the status and reports whether there is anything to write;
-	// nil where write does something else.
-	apply func(wl *kueue.Workload, now time.Time) bool
-	// write brings it to the API server; nil applies the status.
-	write writeFunc
-	// done tells the world once that has happened; nil tells nobody.
-	done func(wl *kueue.Workload)
-	// parks: it only says why the workload waits, which the engine knows.
-	parks bool
-	// decided: the engine assumes it done.
-	decided bool
-	// ends: after it there is nothing to do but wait until the workload is gone.
-	ends bool
 }
 
 // Options of New.
@@ -108,8 +78,8 @@ type Options struct {
 	Counting *workload.Counting
 	// Devices is how ResourceClaims count; nil: they do not.
 	Devices *devices.Book
-	// Life rules workloads beside quota.
-	Life workload.Settings
+	// Lifecycle has the rules of workloads beside quota.
+	Lifecycle workload.Settings
 	// Features are Kueue's gates.
 	Features features.Set
 	// NoDecisions leaves admission and preemption to another scheduler.
@@ -118,7 +88,7 @@ type Options struct {
 	Placer   *placer.Placer
 	Writers  int
 	Recorder events.EventRecorder
-	Metrics  *Metrics // nil: nobody looks
+	Metrics  *metrics.Metrics // nil: nobody looks
 	Log      logr.Logger
 }
 
@@ -143,8 +113,9 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		client: c, cache: reader, options: options, now: time.Now,
 		engine:         admission.New(options.engine()),
 		inbox:          inbox.New(about),
-		reasons:        newReasons(),
-		events:         eventBudget(),
+		objects:        engineview.NewObjects(),
+		reasons:        newPendingReasons(),
+		events:         writes.EventBudget(),
 		workloadWrites: newPool[workloadWrite](),
 		statusWrites:   newPool[client.Object](),
 		keepWrites:     newPool[client.Object](),
@@ -157,14 +128,13 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		pace:           pace{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
-		s.options.Metrics = NewMetrics(prometheus.NewRegistry(), MetricsOptions{})
+		s.options.Metrics = metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	}
-	s.options.Metrics.source = s
+	s.options.Metrics.CollectFrom(s)
 	if options.Devices != nil {
 		options.Devices.Elsewhere(s.searchLater)
 	}
-	s.statuses = newStatuses(s.statusWrites.submit, options.Engine)
-	s.statuses.quantity = s.options.quantity
+	s.statuses = status.New(s.objects, s.statusWrites.submit, s.options.quantity, options.Engine)
 	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
@@ -212,7 +182,7 @@ func (s *Shell) inUse(obj client.Object) bool {
 		status, exists := s.engine.Status(cq.Name)
 		return exists && status.Reserving > 0
 	}
-	return s.statuses.uses(obj)
+	return s.objects.IsReferenced(obj)
 }
 
 func (s *Shell) loop(ctx context.Context) {
@@ -242,15 +212,15 @@ func (s *Shell) turn(messages []message) time.Time {
 	now := s.now()
 	plan := s.plan(now)
 	for _, b := range s.budgets() {
-		b.pass(now, s.pace.underWay)
-		b.decided(len(plan.Evict)+len(plan.Admit), s.pace.underWay, now)
+		b.Advance(now, s.pace.underWay)
+		b.Decided(len(plan.Evict)+len(plan.Admit), s.pace.underWay, now)
 	}
 	s.carryOut(plan)
 	s.keeper.settle()
 	if s.pace.again() {
-		plan.NextAt = earlier(plan.NextAt, now.Add(lookInterval))
+		plan.NextAt = inbox.Earlier(plan.NextAt, now.Add(status.RetryInterval))
 	}
-	return earlier(earlier(plan.NextAt, s.alarms.next()), earlier(s.tellReasons(), s.statuses.publish(s.engine, now)))
+	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.alarms.next()), inbox.Earlier(s.tellReasons(), s.statuses.Publish(s.engine, now)))
 }
 
 // plan asks the engine, unless there is enough to write already.
@@ -266,19 +236,19 @@ func (s *Shell) plan(now time.Time) admission.Plan {
 	return plan
 }
 
-func (s *Shell) budgets() []*budget {
-	return []*budget{&s.reasons.budget, &s.statuses.budget, &s.events}
+func (s *Shell) budgets() []*writes.Budget {
+	return []*writes.Budget{&s.reasons.budget, s.statuses.Budget(), &s.events}
 }
 
 // decided notes what a decision took and gave. One that had nothing to decide
 // is no attempt.
 func (s *Shell) decided(plan admission.Plan, took time.Duration) {
 	m := s.options.Metrics
-	m.note("elastic_decision_duration_seconds", took.Seconds())
+	m.Observe("elastic_decision_duration_seconds", took.Seconds())
 	result := "inadmissible"
 	for item, n := range map[string]int{"admit": len(plan.Admit), "evict": len(plan.Evict), "wait": len(plan.Pending)} {
 		if n > 0 {
-			m.note("elastic_plan_size", float64(n), item)
+			m.Observe("elastic_plan_size", float64(n), item)
 		}
 	}
 	switch {
@@ -287,8 +257,8 @@ func (s *Shell) decided(plan admission.Plan, took time.Duration) {
 	case len(plan.Evict)+len(plan.Pending) == 0:
 		return
 	}
-	m.inc("kueue_admission_attempts_total", result)
-	m.note("kueue_admission_attempt_duration_seconds", took.Seconds(), result)
+	m.Inc("kueue_admission_attempts_total", result)
+	m.Observe("kueue_admission_attempt_duration_seconds", took.Seconds(), result)
 }
 
 // outcome of a write, in metrics.
@@ -300,292 +270,4 @@ func outcome(err error) string {
 		return "outdated"
 	}
 	return "failed"
-}
-
-// earlier of two times, where zero means never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
-}
-
-func (s *Shell) handle(m message) {
-	wl, isWorkload := m.object.(*kueue.Workload)
-	switch {
-	case m.ask != nil:
-		m.ask()
-	case m.result != nil:
-		s.wrote(m.result)
-	case m.status != nil:
-		s.statuses.wrote(m.status)
-	case m.found != nil:
-		s.options.Devices.Found(m.found)
-	case isWorkload && m.gone:
-		s.lost(wl)
-	case isWorkload:
-		s.saw(wl)
-	case isWorld(m.object):
-		s.sawWorld(m.object, m.gone)
-	case m.object != nil && devices.Is(m.object):
-		s.options.Devices.Saw(m.object, m.gone)
-	default:
-		s.sawQueue(m.object, m.gone)
-	}
-}
-
-// sawWorld takes in what the placer is to know: where pods can be.
-func (s *Shell) sawWorld(obj client.Object, gone bool) {
-	if s.options.Placer.Saw(obj, gone) {
-		s.engine.Apply(admission.CapacityChanged{})
-		for _, l := range s.late {
-			s.look(l.tracked)
-		}
-	}
-}
-
-// sawQueue takes in a queue, or what queues refer to.
-func (s *Shell) sawQueue(obj client.Object, gone bool) {
-	if claim, ok := obj.(*egpu.ElasticGPUClaim); ok {
-		s.sawClaim(claim, gone)
-		return
-	}
-	s.lookAll = s.lookAll || s.statuses.reopens(obj, gone)
-	s.flavorsChanged = s.flavorsChanged || gone || s.statuses.respecified(obj)
-	s.statuses.saw(obj, gone)
-	s.keeper.saw(obj, gone)
-	switch o := obj.(type) {
-	case *kueue.ClusterQueue:
-		if gone {
-			s.engine.Apply(admission.QueueGone{Name: o.Name})
-			return
-		}
-		s.tellQueue(o)
-	case *kueue.AdmissionCheck, *kueue.Topology:
-		if _, topology := obj.(*kueue.Topology); topology && s.options.Placer != nil {
-			s.sawWorld(obj, gone)
-		}
-		s.tellQueues()
-	case *kueue.ResourceFlavor:
-		s.apply(obj, gone)
-		s.tellQueues()
-	default:
-		s.apply(obj, gone)
-	}
-}
-
-func (s *Shell) apply(obj client.Object, gone bool) {
-	if gone {
-		s.engine.Apply(goneEventOf(obj))
-	} else {
-		s.engine.Apply(s.event(obj))
-	}
-}
-
-// tellQueues tells the engine of all queues again: some may now be able to
-// admit, or no longer. What it knows already costs it nothing.
-func (s *Shell) tellQueues() {
-	for _, cq := range s.statuses.clusterQueues {
-		s.tellQueue(cq)
-	}
-}
-
-func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
-	queue := queueForEngine(cq)
-	reason, _ := s.statuses.inactive(cq)
-	queue.DelayedPlacement = s.statuses.nodesLater(cq)
-	queue.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
-	s.engine.Apply(admission.QueueChanged{Queue: queue})
-}
-
-// event is the engine's for an object that is there, as the gates let it be
-// seen.
-func (s *Shell) event(obj client.Object) admission.Event {
-	event := eventOf(obj)
-	if flavor, ok := event.(admission.FlavorChanged); ok && !s.gates.topology {
-		flavor.Flavor.Topology = ""
-		return flavor
-	}
-	return event
-}
-
-// isWorld says the object is the placer's to know: where pods can be, not who
-// may run them.
-func isWorld(obj client.Object) bool {
-	switch obj.(type) {
-	case *corev1.Node, *corev1.Pod, *egpu.GPU:
-		return true
-	}
-	return false
-}
-
-// lost takes in that a workload was deleted.
-func (s *Shell) lost(wl *kueue.Workload) {
-	key := workload.KeyOf(wl)
-	if t := s.workloads[key]; t != nil {
-		s.statuses.ledger.move(t.booked, nil)
-		delete(s.workloads, key)
-		delete(s.late, key)
-		if old := workload.Replaces(wl); s.successors[old] == key {
-			delete(s.successors, old)
-		}
-		s.claims.use(wl, false)
-	}
-	s.engine.Apply(admission.WorkloadGone{Key: key})
-	s.passOn(key)
-	for _, claim := range claimKeys(wl) {
-		s.tellUsers(claim, key)
-	}
-}
-
-// saw takes in what an informer says of a workload.
-func (s *Shell) saw(wl *kueue.Workload) {
-	key := workload.KeyOf(wl)
-	t := s.workloads[key]
-	if t == nil || t.object.UID != wl.UID {
-		if t != nil {
-			s.lost(t.object) // deleted and made again while we looked elsewhere
-		}
-		t = &tracked{object: wl, flat: s.flat[s.queueOf(wl)]}
-		s.workloads[key] = t
-		if old := workload.Replaces(wl); old.Name != "" {
-			s.successors[old] = key
-		}
-		s.claims.use(wl, true)
-		s.book(t)
-		s.tellWorkload(wl)
-		s.look(t)
-		s.settleIn(t, nil)
-		return
-	}
-	if !newer(wl, t.object) {
-		return
-	}
-	before := t.object
-	s.update(t, wl)
-	if t.writing != nil {
-		return // wrote looks at it when the write has ended
-	}
-	if t.outdated {
-		t.outdated = false
-		s.engine.Apply(admission.DecisionDropped{Key: key})
-	}
-	s.tellWorkload(wl)
-	s.look(t)
-	s.settleIn(t, before)
-}
-
-func (s *Shell) update(t *tracked, wl *kueue.Workload) {
-	s.happened(t.object, wl)
-	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
-		s.tell(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
-	}
-	t.object = wl
-	s.book(t)
-}
-
-// wrote takes in how a write ended.
-func (s *Shell) wrote(r *writeResult) {
-	if r.sent.paced {
-		s.pace.underWay--
-	}
-	key := workload.KeyOf(r.sent.workload)
-	t := s.workloads[key]
-	if t == nil || t.object.UID != r.sent.workload.UID {
-		return // gone meanwhile; the engine has heard
-	}
-	finished := t.writing
-	if r.err != nil && !apierrors.IsConflict(r.err) && !apierrors.IsNotFound(r.err) {
-		s.retryLater(t, r)
-		return
-	}
-	t.writing, t.failures = nil, 0
-	if r.err != nil {
-		t.next = nil // decided on what is no longer true
-		if !newer(t.object, r.sent.workload) {
-			t.outdated = true
-			return
-		}
-		s.engine.Apply(admission.DecisionDropped{Key: key})
-		s.tellWorkload(t.object)
-		s.look(t)
-		return
-	}
-	if finished.ends {
-		t.outdated = true
-		if finished.done != nil {
-			finished.done(r.written)
-		}
-		return
-	}
-	seen := newer(t.object, r.written)
-	if !seen {
-		s.update(t, r.written)
-	}
-	if finished.done != nil {
-		finished.done(r.written)
-	}
-	if !finished.parks || seen || t.stale {
-		t.stale = false
-		s.tellWorkload(t.object)
-	}
-	if next := t.next; next != nil {
-		t.next = nil
-		s.start(t, next)
-	}
-	s.look(t)
-}
-
-// retryLater writes again after a pause that doubles with each failure: the
-// API server is in trouble, and deciding anew would not help it.
-func (s *Shell) retryLater(t *tracked, r *writeResult) {
-	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
-	t.failures++
-	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
-	again := r.sent
-	again.paced = false // while it waits others can be written
-	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
-}
-
-// decide puts a decision of the engine into a workload's status.
-func (s *Shell) decide(key admission.Key, uid string, c *change) {
-	t := s.workloads[key]
-	if t == nil || string(t.object.UID) != uid {
-		return // gone meanwhile; the inbox will tell the engine
-	}
-	c.decided = !c.parks
-	if t.writing != nil {
-		t.next = c
-		return
-	}
-	s.start(t, c)
-}
-
-func (s *Shell) start(t *tracked, c *change) {
-	wl := *t.object
-	wl.Status = *t.object.Status.DeepCopy()
-	// The API keeps whole seconds; what we remember is what it keeps.
-	if c.apply != nil && !c.apply(&wl, s.now().Truncate(time.Second)) {
-		return
-	}
-	write := c.write
-	if write == nil {
-		write = writeWorkload
-	}
-	t.writing = c
-	if c.decided {
-		s.pace.underWay++
-	}
-	s.workloadWrites.submit(workloadWrite{workload: &wl, write: write, paced: c.decided})
-}
-
-// newer compares two versions of one object; the API server's resource
-// versions are increasing numbers.
-func newer(a, b *kueue.Workload) bool {
-	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
-	if errX != nil || errY != nil {
-		return a.ResourceVersion != b.ResourceVersion
-	}
-	return x > y
 }

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/deploy"
-	"github.com/elastic-ai/elastic/internal/queue/certs"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )

@@ -39,8 +39,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/cli/local"
-	"github.com/elastic-ai/elastic/internal/queue/certs"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
-	"github.com/elastic-ai/elastic/internal/queue/propose"
+	"github.com/elastic-ai/elastic/internal/cli/migrate/propose"
 )
 
 // Command is "elastic import".

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/elastic-ai/elastic/internal/queue/certs"
+	"github.com/elastic-ai/elastic/internal/certs"
 )
 
 // Over TLS the server answers, and a request under way is answered after it was asked to stop.

@@ -26,13 +26,13 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/gpu"
 	"github.com/elastic-ai/elastic/internal/gpu/claims"
 	"github.com/elastic-ai/elastic/internal/gpu/podwebhook"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/program"
-	"github.com/elastic-ai/elastic/internal/queue/certs"
 )
 
 // Service is a GPU scheduler whose front end is still to be added to its Manager.
@@ -54,8 +54,8 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err != nil {
 		return nil, err
 	}
-	keeper := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
-	if err := keeper.Ensure(ctx); err != nil {
+	rotator := certs.New(direct, env.Log, env.Name, cfg.Webhook, cfg.LeaderElection.Namespace)
+	if err := rotator.Ensure(ctx); err != nil {
 		return nil, err
 	}
 	lock, err := env.Lock(cfg.LeaderElection, identity)
@@ -85,7 +85,7 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
 		return nil, fmt.Errorf("setting up claims: %w", err)
 	}
-	for _, part := range []manager.Runnable{keeper, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.PublishAllocations)} {
+	for _, part := range []manager.Runnable{rotator, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.PublishAllocations)} {
 		if err := mgr.Add(part); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,126 @@
+package queue
+
+import (
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// carryOut turns a plan into status writes; events and metrics follow a write
+// that went through.
+func (s *Shell) carryOut(plan admission.Plan) {
+	for _, evict := range plan.Evict {
+		s.reasons.drop(evict.Workload)
+		if evict.Reason != admission.ReasonDeactivated { // its life sees to that
+			s.decide(evict.Workload, evict.UID, s.evict(evict))
+		}
+	}
+	for _, admit := range plan.Admit {
+		s.reasons.drop(admit.Workload)
+		s.decide(admit.Workload, admit.UID, s.admit(admit))
+	}
+	for _, park := range plan.Pending {
+		if park.Reason == admission.ReasonWaitingForPreemptedWorkloads { // a restart must know
+			s.reasons.drop(park.Workload)
+			s.decide(park.Workload, park.UID, s.park(park))
+			continue
+		}
+		s.reasons.add(park)
+	}
+}
+
+// tellReasons writes down why workloads wait, as far as there is a budget for it.
+func (s *Shell) tellReasons() time.Time {
+	for p, ok := s.reasons.pop(); ok; p, ok = s.reasons.pop() {
+		s.decide(p.Workload, p.UID, s.park(p))
+	}
+	return s.reasons.next()
+}
+
+func (s *Shell) admit(a admission.Admit) *change {
+	checks := engineview.ChecksFor(s.objects.ClusterQueues[a.Admission.Queue], func(flavor kueue.ResourceFlavorReference) bool {
+		for _, set := range a.Admission.PodSets {
+			for _, given := range set.Flavors {
+				if given == string(flavor) {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	var places map[string]*kueue.TopologyAssignment
+	if s.options.Placer != nil {
+		places = s.options.Placer.Assignments(a.Admission.Placement)
+	}
+	return &change{
+		apply: func(wl *kueue.Workload, now time.Time) bool {
+			given := s.whole(wl, a.Admission)
+			if given == nil {
+				s.engine.Apply(admission.DecisionDropped{Key: a.Workload})
+				s.tellWorkload(wl)
+				return false
+			}
+			workload.Admit(wl, given, checks, now)
+			s.options.inForm(wl.Status.Admission)
+			workload.Assign(wl, places)
+			workload.Delay(wl, s.placedLater(wl))
+			return true
+		},
+		done: func(wl *kueue.Workload) {
+			s.reservedEvent(wl)
+			if workload.IsAdmitted(wl) {
+				s.admittedEvent(wl)
+			}
+		},
+	}
+}
+
+func (s *Shell) evict(e admission.Evict) *change {
+	if e.Reason == admission.ReasonMaxExecutionExceeded {
+		return s.step(workload.OutOfTime())
+	}
+	message := e.Message
+	if e.Reason == admission.ReasonPreempted {
+		message = s.preemptionMessage(e)
+	}
+	return &change{
+		apply: func(wl *kueue.Workload, now time.Time) bool {
+			switch {
+			case workload.IsEvicted(wl):
+				return false // someone else was first
+			case e.Reason == admission.ReasonPreempted:
+				workload.Preempt(wl, string(e.Preempted), message, now)
+			default:
+				workload.Evict(wl, string(e.Reason), "", message, now)
+			}
+			return true
+		},
+		done: func(wl *kueue.Workload) {
+			s.evictedEvent(wl, string(e.Reason), "", message)
+			if e.Reason == admission.ReasonPreempted {
+				s.preemptedEvents(wl, e, message)
+				s.countPreemption(e)
+			}
+		},
+	}
+}
+
+func (s *Shell) park(p admission.Pending) *change {
+	return &change{
+		parks: true,
+		apply: func(wl *kueue.Workload, now time.Time) bool {
+			return workload.Park(wl, string(p.Reason), p.Message, now)
+		},
+		done: func(wl *kueue.Workload) { s.parkedEvent(wl, p) },
+	}
+}
+
+func (s *Shell) countPreemption(e admission.Evict) {
+	if by := s.workloads[e.Preemptor]; by != nil {
+		s.options.Metrics.Preempted(s.objects, by.object, string(e.Preempted))
+	}
+}

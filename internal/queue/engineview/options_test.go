@@ -1,0 +1,41 @@
+package engineview
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
+)
+
+func TestEngineFollowsTheConfiguration(t *testing.T) {
+	cfg := v1alpha1.NewQueueConfiguration()
+	plain, err := Options(cfg, features.Set{})
+	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptionDelay != time.Second {
+		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
+	}
+	cfg.FairSharing = &kueueconfig.FairSharing{PreemptionStrategies: []kueueconfig.PreemptionStrategy{kueueconfig.LessThanInitialShare}}
+	cfg.WaitForPodsReady = &kueueconfig.WaitForPodsReady{
+		BlockAdmission:    ptr.To(true),
+		RequeuingStrategy: &kueueconfig.RequeuingStrategy{Timestamp: ptr.To(kueueconfig.CreationTimestamp)},
+	}
+	cfg.PreemptAfter = &metav1.Duration{}
+	cfg.AdmissionFairSharing = &kueueconfig.AdmissionFairSharing{UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}}
+	got, err := Options(cfg, features.Set{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Policy != admission.PolicyDRF || len(got.FairStrategies) != 1 || got.FairStrategies[0] != admission.LessThanInitialShare ||
+		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour || got.PreemptionDelay != 0 {
+		t.Errorf("engine options %+v", got)
+	}
+	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}
+	if _, err := Options(cfg, features.Set{}); err == nil {
+		t.Error("a strategy nobody knows must be an error")
+	}
+}

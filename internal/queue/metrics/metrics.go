@@ -1,0 +1,120 @@
+package metrics
+
+import (
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	build "github.com/elastic-ai/elastic/internal/version"
+)
+
+// Metrics of the queue. Counters and histograms are updated as things happen; gauges are computed at
+// each scrape, so they cost decisions nothing.
+type Metrics struct {
+	options    Options
+	counters   map[string]*prometheus.CounterVec
+	histograms map[string]*prometheus.HistogramVec
+	gauges     map[string]*prometheus.Desc
+	source     Source
+}
+
+// New makes the metrics and registers them.
+func New(registry prometheus.Registerer, options Options) *Metrics {
+	m := &Metrics{
+		options: options, counters: map[string]*prometheus.CounterVec{}, histograms: map[string]*prometheus.HistogramVec{},
+		gauges: map[string]*prometheus.Desc{},
+	}
+	for _, d := range Definitions() {
+		switch d.Type {
+		case "counter":
+			m.counters[d.Name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
+			registry.MustRegister(m.counters[d.Name])
+		case "histogram":
+			m.histograms[d.Name] = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: d.Name, Help: d.Help, Buckets: d.buckets}, d.Labels)
+			registry.MustRegister(m.histograms[d.Name])
+		case "gauge":
+			m.gauges[d.Name] = prometheus.NewDesc(d.Name, d.Help, d.Labels, nil)
+		}
+	}
+	registry.MustRegister(m)
+	return m
+}
+
+// Describe is part of prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range m.gauges {
+		to <- desc
+	}
+}
+
+// count and observe take a name without "kueue_", and the labels between the queue's and the role.
+func (m *Metrics) count(name string, q queueLabels, labels ...string) {
+	m.counters["kueue_"+name].WithLabelValues(m.labels([]string{q.clusterQueue}, labels)...).Inc()
+	if local := m.counters["kueue_local_queue_"+name]; local != nil && q.local {
+		local.WithLabelValues(m.labels([]string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Inc()
+	}
+}
+
+func (m *Metrics) observe(name string, q queueLabels, value time.Duration, labels ...string) {
+	m.histograms["kueue_"+name].WithLabelValues(m.labels([]string{q.clusterQueue}, labels)...).Observe(value.Seconds())
+	if local := m.histograms["kueue_local_queue_"+name]; local != nil && q.local {
+		local.WithLabelValues(m.labels([]string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Observe(value.Seconds())
+	}
+}
+
+func (m *Metrics) labels(first, rest []string) []string {
+	return append(append(first, rest...), m.options.Role)
+}
+
+// Inc counts something that belongs to no queue.
+func (m *Metrics) Inc(name string, labels ...string) {
+	m.counters[name].WithLabelValues(m.labels(nil, labels)...).Inc()
+}
+
+// Observe adds to a histogram of something that belongs to no queue.
+func (m *Metrics) Observe(name string, value float64, labels ...string) {
+	m.histograms[name].WithLabelValues(m.labels(nil, labels)...).Observe(value)
+}
+
+// JobQueued observes how long it took until the workload of a job was created.
+func (m *Metrics) JobQueued(kind string, after time.Duration) {
+	if m.options.CreationLatency {
+		m.Observe("kueue_workload_creation_latency_seconds", after.Seconds(), kind)
+	}
+}
+
+// Dispatched counts a copy of a workload in another cluster.
+func (m *Metrics) Dispatched(queue, cluster string) {
+	m.Inc("multikueue_workloads_dispatched_total", queue, cluster)
+}
+
+// AdmittedRemotely counts a workload that another cluster runs.
+func (m *Metrics) AdmittedRemotely(queue, cluster string) {
+	m.Inc("multikueue_workloads_admitted_total", queue, cluster)
+}
+
+// queueLabels are the queues of a workload, as labels.
+type queueLabels struct {
+	clusterQueue string
+	localQueue   client.ObjectKey
+	local        bool // the LocalQueue has metrics of its own
+}
+
+func buildInfo() []string {
+	commit, date := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				commit = setting.Value
+			case "vcs.time":
+				date = setting.Value
+			}
+		}
+	}
+	return []string{build.String(), commit, date, runtime.Version(), runtime.Compiler, runtime.GOOS + "/" + runtime.GOARCH}
+}

@@ -1,0 +1,121 @@
+package queue
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// A check can bring the nodes: cluster-autoscaler makes them, or another cluster
+// has them. On flavors with such a check quota is given without a look at nodes;
+// where the pods go is found when all checks are ready.
+
+// unknownYet says that nodes for a pod set of a workload with quota are not, or
+// not yet, among those we know.
+func (s *Shell) unknownYet(wl *kueue.Workload, flavors map[string]string) bool {
+	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	if s.objects.RunsRemotely(cq) {
+		return true
+	}
+	return !workload.IsAdmitted(wl) && !workload.ChecksReady(wl) && onAny(s.objects.DelayedFlavors(cq), flavors)
+}
+
+func onAny(names []string, flavors map[string]string) bool {
+	for _, flavor := range flavors {
+		if slices.Contains(names, flavor) {
+			return true
+		}
+	}
+	return false
+}
+
+// placedLater are the pod sets of an admission that get their places in a
+// topology when their nodes are there.
+func (s *Shell) placedLater(wl *kueue.Workload) []kueue.PodSetReference {
+	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	later := s.objects.DelayedFlavors(cq)
+	if len(later) == 0 || s.objects.RunsRemotely(cq) || s.options.Placer == nil || !s.gates.topology {
+		return nil
+	}
+	var names []kueue.PodSetReference
+	w := s.alone(wl)
+	for _, assigned := range w.Admission.PodSets {
+		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
+		if i >= 0 && w.PodSets[i].Topology != nil && onAny(later, assigned.Flavors) && s.inTopology(assigned.Flavors) {
+			names = append(names, kueue.PodSetReference(assigned.Name))
+		}
+	}
+	return names
+}
+
+// inTopology says that one of the flavors has one.
+func (s *Shell) inTopology(flavors map[string]string) bool {
+	for _, name := range flavors {
+		if flavor := s.objects.Flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// late is a workload whose checks are ready, and why its nodes have no room yet.
+type late struct {
+	*tracked
+	why string
+}
+
+// placeLate finds places in the topology for a workload whose checks are ready,
+// and admits it. Where there is no room yet, as while nodes start, it is tried
+// again with every change of them.
+func (s *Shell) placeLate(t *tracked) {
+	key := workload.KeyOf(t.object)
+	var places map[string]*kueue.TopologyAssignment
+	if s.options.Placer != nil {
+		placed, refusal := s.moveIn(t)
+		if refusal != nil {
+			if _, told := s.late[key]; !told {
+				s.tell(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
+			}
+			s.late[key] = late{t, refusal.Reason}
+			return
+		}
+		places = s.options.Placer.Assignments(placed)
+	}
+	delete(s.late, key)
+	s.start(t, s.step(workload.Step{Act: workload.PlaceNow, Places: places}))
+}
+
+// moveIn gives a workload room for all its pods. Where there is none, those that
+// had their nodes before keep what they have.
+func (s *Shell) moveIn(t *tracked) (any, *admission.Refusal) {
+	w := s.forEngine(t.object)
+	mark := s.options.Placer.Checkpoint()
+	s.options.Placer.Remove(w.Key)
+	placed, refusal := s.options.Placer.Place(s.placeRequest(&w, t.object))
+	s.options.Placer.Rollback(mark)
+	if refusal == nil {
+		w.Admission.Placement = placed
+		s.engine.Apply(admission.WorkloadChanged{Workload: w})
+	}
+	return placed, refusal
+}
+
+// settleLate holds the room of an admitted workload whose nodes have come, as much
+// of it as there is.
+func (s *Shell) settleLate(wl *kueue.Workload) {
+	t := s.workloads[workload.KeyOf(wl)]
+	if t == nil || s.options.Placer == nil || wl.Status.Admission == nil {
+		return
+	}
+	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
+	if len(s.objects.DelayedFlavors(cq)) == 0 || s.objects.RunsRemotely(cq) {
+		return
+	}
+	if _, refusal := s.moveIn(t); refusal != nil {
+		s.unplaced = append(s.unplaced, t)
+	}
+}

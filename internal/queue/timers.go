@@ -1,0 +1,83 @@
+package queue
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// ring looks at the workloads whose time has come.
+func (s *Shell) ring() {
+	for now := s.now(); ; {
+		key, due := s.alarms.due(now)
+		if !due {
+			return
+		}
+		if t := s.workloads[key]; t != nil {
+			s.look(t)
+		}
+	}
+}
+
+// alarms are times at which to look at a workload again. Of several for one
+// workload the last one set counts.
+type alarms struct {
+	heap  alarmHeap
+	times map[admission.Key]time.Time
+}
+
+type alarm struct {
+	at  time.Time
+	key admission.Key
+}
+
+func (a *alarms) set(key admission.Key, at time.Time) {
+	if at.IsZero() {
+		delete(a.times, key)
+		return
+	}
+	if a.times == nil {
+		a.times = map[admission.Key]time.Time{}
+	}
+	if a.times[key].Equal(at) {
+		return
+	}
+	a.times[key] = at
+	heap.Push(&a.heap, alarm{at, key})
+}
+
+// due takes one alarm whose time has come.
+func (a *alarms) due(now time.Time) (admission.Key, bool) {
+	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
+		first := heap.Pop(&a.heap).(alarm)
+		if a.times[first.key].Equal(first.at) {
+			delete(a.times, first.key)
+			return first.key, true
+		}
+	}
+	return admission.Key{}, false
+}
+
+// next is the earliest alarm; zero: none.
+func (a *alarms) next() time.Time {
+	for len(a.heap) > 0 {
+		if first := a.heap[0]; a.times[first.key].Equal(first.at) {
+			return first.at
+		}
+		heap.Pop(&a.heap)
+	}
+	return time.Time{}
+}
+
+type alarmHeap []alarm
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h alarmHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *alarmHeap) Push(x any)        { *h = append(*h, x.(alarm)) }
+func (h *alarmHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

@@ -1,0 +1,219 @@
+package queue
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+	"github.com/elastic-ai/elastic/internal/queue/writes"
+)
+
+// tracked is a workload as the loop knows it.
+type tracked struct {
+	object *kueue.Workload // the newest seen
+	booked *kueue.Workload // as the ledger has it
+	// writing is the change being written; next is one decided meanwhile.
+	writing, next *change
+	// outdated: the last write met a newer object than ours, which the informer
+	// has yet to deliver.
+	outdated bool
+	// stale: something it uses has changed since the engine was told of it.
+	stale    bool
+	failures int
+	looked   bool
+	flat     engineview.ImpliedTopology // what its queue meant for it when it was told of
+}
+
+// change is a decision about one workload on its way into its status.
+type change struct {
+	// apply changes the status and reports whether there is anything to write;
+	// nil where write does something else.
+	apply func(wl *kueue.Workload, now time.Time) bool
+	// write brings it to the API server; nil applies the status.
+	write writeFunc
+	// done tells the world once that has happened; nil tells nobody.
+	done func(wl *kueue.Workload)
+	// parks: it only says why the workload waits, which the engine knows.
+	parks bool
+	// decided: the engine assumes it done.
+	decided bool
+	// ends: after it there is nothing to do but wait until the workload is gone.
+	ends bool
+}
+
+// lost takes in that a workload was deleted.
+func (s *Shell) lost(wl *kueue.Workload) {
+	key := workload.KeyOf(wl)
+	if t := s.workloads[key]; t != nil {
+		s.statuses.Usage().Move(t.booked, nil)
+		delete(s.workloads, key)
+		delete(s.late, key)
+		if old := workload.Replaces(wl); s.successors[old] == key {
+			delete(s.successors, old)
+		}
+		s.claims.use(wl, false)
+	}
+	s.engine.Apply(admission.WorkloadGone{Key: key})
+	s.passOn(key)
+	for _, claim := range claimKeys(wl) {
+		s.tellUsers(claim, key)
+	}
+}
+
+// saw takes in what an informer says of a workload.
+func (s *Shell) saw(wl *kueue.Workload) {
+	key := workload.KeyOf(wl)
+	t := s.workloads[key]
+	if t == nil || t.object.UID != wl.UID {
+		if t != nil {
+			s.lost(t.object) // deleted and made again while we looked elsewhere
+		}
+		t = &tracked{object: wl, flat: s.flat[s.objects.ClusterQueueOf(wl)]}
+		s.workloads[key] = t
+		if old := workload.Replaces(wl); old.Name != "" {
+			s.successors[old] = key
+		}
+		s.claims.use(wl, true)
+		s.book(t)
+		s.tellWorkload(wl)
+		s.look(t)
+		s.settleIn(t, nil)
+		return
+	}
+	if !newer(wl, t.object) {
+		return
+	}
+	before := t.object
+	s.update(t, wl)
+	if t.writing != nil {
+		return // wrote looks at it when the write has ended
+	}
+	if t.outdated {
+		t.outdated = false
+		s.engine.Apply(admission.DecisionDropped{Key: key})
+	}
+	s.tellWorkload(wl)
+	s.look(t)
+	s.settleIn(t, before)
+}
+
+func (s *Shell) update(t *tracked, wl *kueue.Workload) {
+	s.options.Metrics.WorkloadChanged(s.objects, t.object, wl, s.now())
+	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
+		s.tell(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+	}
+	t.object = wl
+	s.book(t)
+}
+
+// wrote takes in how a write ended.
+func (s *Shell) wrote(r *writeResult) {
+	if r.sent.paced {
+		s.pace.underWay--
+	}
+	key := workload.KeyOf(r.sent.workload)
+	t := s.workloads[key]
+	if t == nil || t.object.UID != r.sent.workload.UID {
+		return // gone meanwhile; the engine has heard
+	}
+	finished := t.writing
+	if r.err != nil && !apierrors.IsConflict(r.err) && !apierrors.IsNotFound(r.err) {
+		s.retryLater(t, r)
+		return
+	}
+	t.writing, t.failures = nil, 0
+	if r.err != nil {
+		t.next = nil // decided on what is no longer true
+		if !newer(t.object, r.sent.workload) {
+			t.outdated = true
+			return
+		}
+		s.engine.Apply(admission.DecisionDropped{Key: key})
+		s.tellWorkload(t.object)
+		s.look(t)
+		return
+	}
+	if finished.ends {
+		t.outdated = true
+		if finished.done != nil {
+			finished.done(r.written)
+		}
+		return
+	}
+	seen := newer(t.object, r.written)
+	if !seen {
+		s.update(t, r.written)
+	}
+	if finished.done != nil {
+		finished.done(r.written)
+	}
+	if !finished.parks || seen || t.stale {
+		t.stale = false
+		s.tellWorkload(t.object)
+	}
+	if next := t.next; next != nil {
+		t.next = nil
+		s.start(t, next)
+	}
+	s.look(t)
+}
+
+// retryLater writes again after a pause that doubles with each failure: the
+// API server is in trouble, and deciding anew would not help it.
+func (s *Shell) retryLater(t *tracked, r *writeResult) {
+	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
+	t.failures++
+	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
+	again := r.sent
+	again.paced = false // while it waits others can be written
+	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
+}
+
+// decide puts a decision of the engine into a workload's status.
+func (s *Shell) decide(key admission.Key, uid string, c *change) {
+	t := s.workloads[key]
+	if t == nil || string(t.object.UID) != uid {
+		return // gone meanwhile; the inbox will tell the engine
+	}
+	c.decided = !c.parks
+	if t.writing != nil {
+		t.next = c
+		return
+	}
+	s.start(t, c)
+}
+
+func (s *Shell) start(t *tracked, c *change) {
+	wl := *t.object
+	wl.Status = *t.object.Status.DeepCopy()
+	// The API keeps whole seconds; what we remember is what it keeps.
+	if c.apply != nil && !c.apply(&wl, s.now().Truncate(time.Second)) {
+		return
+	}
+	write := c.write
+	if write == nil {
+		write = writes.WorkloadStatus
+	}
+	t.writing = c
+	if c.decided {
+		s.pace.underWay++
+	}
+	s.workloadWrites.submit(workloadWrite{workload: &wl, write: write, paced: c.decided})
+}
+
+// newer compares two versions of one object; the API server's resource
+// versions are increasing numbers.
+func newer(a, b *kueue.Workload) bool {
+	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
+	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	if errX != nil || errY != nil {
+		return a.ResourceVersion != b.ResourceVersion
+	}
+	return x > y
+}

@@ -1,0 +1,68 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/writes"
+)
+
+// workloadWrite is a workload as it is to be, and how to make it so.
+type workloadWrite struct {
+	workload *kueue.Workload
+	write    writeFunc
+	paced    bool // it counts as a decision under way
+}
+
+// writeFunc writes a workload and returns it as the API server then has it.
+type writeFunc func(context.Context, client.Client, *kueue.Workload) (*kueue.Workload, error)
+
+// writeResult comes back to the loop when a workload was written.
+type writeResult struct {
+	sent    workloadWrite   // what the loop asked for
+	written *kueue.Workload // what the API server now has; nil after an error
+	err     error
+}
+
+// statusResult comes back when a queue's status was written.
+type statusResult struct {
+	queue client.Object
+	err   error
+}
+
+func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
+	written, err := w.write(ctx, s.client, w.workload)
+	s.options.Metrics.Inc("elastic_writes_total", "workload", outcome(err))
+	s.inbox.Put(message{result: &writeResult{sent: w, written: written, err: err}})
+}
+
+func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
+	err := writes.QueueStatus(ctx, s.client, queue)
+	s.options.Metrics.Inc("elastic_writes_total", "queue", outcome(err))
+	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
+		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
+	}
+	s.inbox.Put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
+}
+
+func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
+	for {
+		err := writes.Finalizer(ctx, s.client, obj)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return // the informer brings the newer object, which is looked at again
+		}
+		if ctx.Err() == nil {
+			s.options.Log.Error(err, "writing a finalizer failed, trying again", "object", client.ObjectKeyFromObject(obj).String())
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Second):
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package writes
+
+import (
+	"context"
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// WorkloadStatus writes what the queue owns of a workload's status.
+func WorkloadStatus(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := workload.AdmissionPatch(wl)
+	if err != nil {
+		return nil, err
+	}
+	return apply(ctx, c, wl, patch, workload.AdmissionManager)
+}
+
+// apply asks for the metadata alone in return: the patch names the version it was made from, so
+// that the status is what was sent.
+func apply(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
+	written := &metav1.PartialObjectMetadata{TypeMeta: workloadType}
+	written.Namespace, written.Name = wl.Namespace, wl.Name
+	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership, noFieldValidation)
+	if err != nil {
+		return nil, err
+	}
+	now := *wl
+	now.ResourceVersion, now.Generation = written.ResourceVersion, written.Generation
+	return &now, nil
+}
+
+// program is the field manager of what no field manager of Kueue owns.
+const program = "elastic-queue"
+
+// noFieldValidation saves the API server a second parse in search of unknown fields: our patches are
+// made from types.
+const noFieldValidation = client.FieldValidation(metav1.FieldValidationIgnore)
+
+var workloadType = metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"}
+
+// QueueStatus writes the whole status of a ClusterQueue, LocalQueue or Cohort, so that what is no
+// longer true is removed.
+func QueueStatus(ctx context.Context, c client.Client, queue client.Object) error {
+	gvk, err := c.GroupVersionKindFor(queue)
+	if err != nil {
+		return err
+	}
+	var status any
+	switch q := queue.(type) {
+	case *kueue.ClusterQueue:
+		status = q.Status
+	case *kueue.LocalQueue:
+		status = q.Status
+	case *kueue.Cohort:
+		status = q.Status
+	}
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"name": queue.GetName(), "namespace": queue.GetNamespace()},
+		"status":   status,
+	})
+	if err != nil {
+		return err
+	}
+	// The client's rate limits are per kind; asking for metadata alone would share that of workloads.
+	written := queue.DeepCopyObject().(client.Object)
+	return c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch),
+		client.FieldOwner(program), client.ForceOwnership, noFieldValidation)
+}
+
+// FinishedStatus writes that a workload is finished, in place of its job, which is gone.
+func FinishedStatus(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := workload.JobPatch(wl)
+	if err != nil {
+		return nil, err
+	}
+	return apply(ctx, c, wl, patch, workload.JobManager)
+}
+
+// Deactivate takes a workload out of its queue until someone activates it again.
+func Deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	written := wl.DeepCopy()
+	err := c.Patch(ctx, written, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":false}}`)))
+	return written, err
+}
+
+// Delete deletes a workload whose retention has ended: a finished one alone, a deactivated one
+// with its job, which would only create another workload.
+func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	if workload.IsFinished(wl) || len(wl.OwnerReferences) == 0 {
+		return wl, workload.Remove(ctx, c, wl)
+	}
+	for _, owner := range wl.OwnerReferences {
+		job := &metav1.PartialObjectMetadata{}
+		job.SetGroupVersionKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind))
+		job.Namespace, job.Name = wl.Namespace, owner.Name
+		err := c.Delete(ctx, job, client.Preconditions{UID: &owner.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return wl, nil
+}
+
+// Finalizer adds Kueue's finalizer to an object that is in use, and removes it from one that was
+// deleted. Adding does not name a version, as the status is written at the same time.
+func Finalizer(ctx context.Context, c client.Client, obj client.Object) error {
+	changed := obj.DeepCopyObject().(client.Object)
+	if obj.GetDeletionTimestamp() != nil {
+		controllerutil.RemoveFinalizer(changed, kueue.ResourceInUseFinalizerName)
+		return c.Patch(ctx, changed, client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}))
+	}
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind,
+		"metadata": map[string]any{"name": obj.GetName(), "uid": obj.GetUID(), "finalizers": []string{kueue.ResourceInUseFinalizerName}},
+	})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, changed, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(program), noFieldValidation)
+}
