@@ -88,7 +88,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	server, err := certs.Server(cfg.Webhook, visibility.AskForCertificate)
+	server, err := certs.Server(cfg.Webhook, visibility.RequestClientCertificate)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := topology.Setup(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
-	rules.Lifecycle.LeftOut = options.Unmanaged()
+	rules.Lifecycle.Unmanaged = options.Unmanaged()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := mgr.Add(shell); err != nil {
@@ -179,7 +179,7 @@ func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.O
 	if options.Engine, err = engineview.Options(cfg, gates); err != nil {
 		return options, err
 	}
-	if options.Counting, err = workload.NewCounting(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations); err != nil {
+	if options.Transformations, err = workload.NewResourceTransformations(cfg.Resources.ExcludeResourcePrefixes, cfg.Resources.Transformations); err != nil {
 		return options, err
 	}
 	options.Devices, err = devices.New(cfg.Resources.DeviceClassMappings, gates)
@@ -208,7 +208,7 @@ func serveVisibility(mgr manager.Manager, shell *queue.Shell, cfg *v1alpha1.Queu
 	if cfg.Visibility.Port != 0 {
 		apart := cfg.Webhook
 		apart.Host, apart.Port = cfg.Visibility.Host, cfg.Visibility.Port
-		server, err := certs.Server(apart, visibility.AskForCertificate)
+		server, err := certs.Server(apart, visibility.RequestClientCertificate)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 // Named selects the AdmissionChecks that a controller answers for.
-func Named(controller string) predicate.Predicate {
+func HasController(controller string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		check, ok := obj.(*kueue.AdmissionCheck)
 		return ok && check.Spec.ControllerName == controller
@@ -37,7 +37,7 @@ type Check struct {
 }
 
 // Of are those of a workload's checks that a controller answers for.
-func Of(ctx context.Context, c client.Reader, wl *kueue.Workload, controller string) ([]Check, error) {
+func ForController(ctx context.Context, c client.Reader, wl *kueue.Workload, controller string) ([]Check, error) {
 	var mine []Check
 	for _, state := range wl.Status.AdmissionChecks {
 		check := &kueue.AdmissionCheck{}
@@ -53,7 +53,7 @@ func Of(ctx context.Context, c client.Reader, wl *kueue.Workload, controller str
 }
 
 // Waiting says a workload holds quota and waits for some check.
-func Waiting(wl *kueue.Workload) bool {
+func IsWaiting(wl *kueue.Workload) bool {
 	if !workload.HasReservation(wl) || workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
 		return false
 	}
@@ -67,12 +67,12 @@ func Waiting(wl *kueue.Workload) bool {
 
 // Answer writes states of checks, all at once, into the status of the workload
 // they were found for: one that has changed meanwhile is a conflict.
-func Answer(ctx context.Context, c client.Client, wl *kueue.Workload, answers ...kueue.AdmissionCheckState) error {
-	return Write(ctx, c, wl, map[string]any{"admissionChecks": With(wl, answers...)})
+func WriteStates(ctx context.Context, c client.Client, wl *kueue.Workload, answers ...kueue.AdmissionCheckState) error {
+	return WriteStatus(ctx, c, wl, map[string]any{"admissionChecks": MergeStates(wl, answers...)})
 }
 
 // With are the states of a workload's checks with answers in their places.
-func With(wl *kueue.Workload, answers ...kueue.AdmissionCheckState) []kueue.AdmissionCheckState {
+func MergeStates(wl *kueue.Workload, answers ...kueue.AdmissionCheckState) []kueue.AdmissionCheckState {
 	states := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
 	for i := range states {
 		for _, answer := range answers {
@@ -85,7 +85,7 @@ func With(wl *kueue.Workload, answers ...kueue.AdmissionCheckState) []kueue.Admi
 }
 
 // Write puts fields into the status of a workload as it was seen.
-func Write(ctx context.Context, c client.Client, wl *kueue.Workload, status map[string]any) error {
+func WriteStatus(ctx context.Context, c client.Client, wl *kueue.Workload, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
 		"status":   status,
@@ -107,7 +107,7 @@ func Inactive(reason, message string) metav1.Condition {
 }
 
 // Publish writes whether a check works, if that is news.
-func Publish(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, active metav1.Condition) error {
+func WriteActive(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, active metav1.Condition) error {
 	before := check.DeepCopy()
 	active.Type, active.ObservedGeneration = kueue.AdmissionCheckActive, check.Generation
 	if !apimeta.SetStatusCondition(&check.Status.Conditions, active) {

@@ -14,31 +14,31 @@ import (
 // that went through.
 func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
-		s.reasons.drop(evict.Workload)
+		s.pendingReasons.drop(evict.Workload)
 		if evict.Reason != admission.ReasonDeactivated { // its life sees to that
-			s.decide(evict.Workload, evict.UID, s.evict(evict))
+			s.startDecision(evict.Workload, evict.UID, s.evict(evict))
 		}
 	}
 	for _, admit := range plan.Admit {
-		s.reasons.drop(admit.Workload)
-		s.decide(admit.Workload, admit.UID, s.admit(admit))
+		s.pendingReasons.drop(admit.Workload)
+		s.startDecision(admit.Workload, admit.UID, s.admit(admit))
 	}
 	for _, park := range plan.Pending {
 		if park.Reason == admission.ReasonWaitingForPreemptedWorkloads { // a restart must know
-			s.reasons.drop(park.Workload)
-			s.decide(park.Workload, park.UID, s.park(park))
+			s.pendingReasons.drop(park.Workload)
+			s.startDecision(park.Workload, park.UID, s.setPending(park))
 			continue
 		}
-		s.reasons.add(park)
+		s.pendingReasons.add(park)
 	}
 }
 
 // tellReasons writes down why workloads wait, as far as there is a budget for it.
-func (s *Shell) tellReasons() time.Time {
-	for p, ok := s.reasons.pop(); ok; p, ok = s.reasons.pop() {
-		s.decide(p.Workload, p.UID, s.park(p))
+func (s *Shell) writePendingReasons() time.Time {
+	for p, ok := s.pendingReasons.pop(); ok; p, ok = s.pendingReasons.pop() {
+		s.startDecision(p.Workload, p.UID, s.setPending(p))
 	}
-	return s.reasons.next()
+	return s.pendingReasons.next()
 }
 
 func (s *Shell) admit(a admission.Admit) *change {
@@ -58,16 +58,16 @@ func (s *Shell) admit(a admission.Admit) *change {
 	}
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			given := s.whole(wl, a.Admission)
+			given := s.wholeAdmission(wl, a.Admission)
 			if given == nil {
 				s.engine.Apply(admission.DecisionDropped{Key: a.Workload})
-				s.tellWorkload(wl)
+				s.applyWorkload(wl)
 				return false
 			}
 			workload.Admit(wl, given, checks, now)
-			s.options.inForm(wl.Status.Admission)
-			workload.Assign(wl, places)
-			workload.Delay(wl, s.placedLater(wl))
+			s.options.formatUsage(wl.Status.Admission)
+			workload.SetTopologyAssignments(wl, places)
+			workload.DelayTopologyRequests(wl, s.delayedPodSets(wl))
 			return true
 		},
 		done: func(wl *kueue.Workload) {
@@ -81,7 +81,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 
 func (s *Shell) evict(e admission.Evict) *change {
 	if e.Reason == admission.ReasonMaxExecutionExceeded {
-		return s.step(workload.OutOfTime())
+		return s.step(workload.ExecutionTimeExceeded())
 	}
 	message := e.Message
 	if e.Reason == admission.ReasonPreempted {
@@ -109,13 +109,13 @@ func (s *Shell) evict(e admission.Evict) *change {
 	}
 }
 
-func (s *Shell) park(p admission.Pending) *change {
+func (s *Shell) setPending(p admission.Pending) *change {
 	return &change{
-		parks: true,
+		onlyReason: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			return workload.Park(wl, string(p.Reason), p.Message, now)
+			return workload.SetPending(wl, string(p.Reason), p.Message, now)
 		},
-		done: func(wl *kueue.Workload) { s.parkedEvent(wl, p) },
+		done: func(wl *kueue.Workload) { s.pendingEvent(wl, p) },
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // smalls shows n workloads of 200m to the shell at once; the queue has room for 20.
-func (p *play) smalls(n int) {
+func (p *harness) submitSmall(n int) {
 	var messages []message
 	for i := range n {
 		wl := p.workload(fmt.Sprintf("small-%d", i), "main", "batch", 1, "200m")
@@ -22,7 +22,7 @@ func (p *play) smalls(n int) {
 }
 
 // deciding are the workloads about which a decision is being written.
-func (p *play) deciding() []string {
+func (p *harness) deciding() []string {
 	var names []string
 	for _, w := range p.workloadWrites.waiting {
 		if w.paced {
@@ -33,7 +33,7 @@ func (p *play) deciding() []string {
 }
 
 // end ends the first write that is under way.
-func (p *play) end(err error) {
+func (p *harness) endWrite(err error) {
 	sent := p.workloadWrites.waiting[0]
 	p.workloadWrites.waiting = p.workloadWrites.waiting[1:]
 	r := &writeResult{sent: sent, err: err}
@@ -42,16 +42,16 @@ func (p *play) end(err error) {
 		r.written = sent.workload.DeepCopy()
 		r.written.ResourceVersion = strconv.Itoa(100 + p.version)
 	}
-	p.turn([]message{{result: r}})
+	p.turn([]message{{written: r}})
 }
 
 // Decisions are made no faster than they can be written: one who comes while
 // others are being written, and is more important, is next.
 func TestDecidesAsItCanBeWritten(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	p.oneQueue()
-	p.pace.writers = 2
-	p.smalls(20)
+	p.pacing.writers = 2
+	p.submitSmall(20)
 	if got := p.deciding(); len(got) != 6 {
 		t.Fatalf("with two writers %v are under way", got)
 	}
@@ -66,7 +66,7 @@ func TestDecidesAsItCanBeWritten(t *testing.T) {
 		if w := p.workloadWrites.waiting[0]; w.paced {
 			order = append(order, w.workload.Name)
 		}
-		p.end(nil)
+		p.endWrite(nil)
 	}
 	if len(order) != 7 || order[6] != "urgent" {
 		t.Errorf("written were %s, want six small ones and then the urgent one, which takes the rest", strings.Join(order, " "))
@@ -75,32 +75,32 @@ func TestDecidesAsItCanBeWritten(t *testing.T) {
 
 // Without any news but the ends of writes all are written in the end.
 func TestPaceLosesNobody(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	p.oneQueue()
-	p.pace.writers = 1
-	p.smalls(20)
+	p.pacing.writers = 1
+	p.submitSmall(20)
 	written := 0
-	for ; len(p.workloadWrites.waiting) > 0; p.end(nil) {
+	for ; len(p.workloadWrites.waiting) > 0; p.endWrite(nil) {
 		if p.workloadWrites.waiting[0].paced {
 			written++
 		}
 	}
-	if written != 20 || p.pace.underWay != 0 {
-		t.Errorf("%d of 20 were admitted, %d are still under way", written, p.pace.underWay)
+	if written != 20 || p.pacing.underWay != 0 {
+		t.Errorf("%d of 20 were admitted, %d are still under way", written, p.pacing.underWay)
 	}
 }
 
 // What the API server keeps refusing holds nobody else up.
 func TestPaceLeavesOutWhatFails(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	p.oneQueue()
-	p.pace.writers = 1
-	p.smalls(6)
+	p.pacing.writers = 1
+	p.submitSmall(6)
 	if got := p.deciding(); len(got) != 3 {
 		t.Fatalf("%v are under way", got)
 	}
 	for range 3 {
-		p.end(apierrors.NewInternalError(errors.New("not today")))
+		p.endWrite(apierrors.NewInternalError(errors.New("not today")))
 	}
 	if got := p.deciding(); len(got) != 2 || got[0] != "small-3" {
 		t.Errorf("%v are under way, want the next ones", got)

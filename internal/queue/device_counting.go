@@ -20,7 +20,7 @@ func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {
 	switch {
 	case s.options.Devices != nil:
 		s.options.Devices.Count(w, wl)
-	case s.gates.rejectDevices && workload.ClaimsDevices(wl) && w.Admission == nil:
+	case s.gates.rejectDevices && workload.UsesResourceClaims(wl) && w.Admission == nil:
 		w.Refused = "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled"
 	}
 }
@@ -35,7 +35,7 @@ func (o *Options) quantity(name corev1.ResourceName, amount int64) resource.Quan
 }
 
 // inForm writes what a workload was given in that form.
-func (o *Options) inForm(given *kueue.Admission) {
+func (o *Options) formatUsage(given *kueue.Admission) {
 	for i := range given.PodSetAssignments {
 		usage := given.PodSetAssignments[i].ResourceUsage
 		for name, q := range usage {
@@ -46,11 +46,11 @@ func (o *Options) inForm(given *kueue.Admission) {
 
 // recount looks again at waiting workloads that templates, classes or devices
 // concern which have changed.
-func (s *Shell) recount() {
+func (s *Shell) recountDevices() {
 	if s.options.Devices == nil {
 		return
 	}
-	concerned := s.options.Devices.News()
+	concerned := s.options.Devices.Changed()
 	if concerned == nil {
 		return
 	}
@@ -62,12 +62,12 @@ func (s *Shell) recount() {
 	}
 	slices.SortFunc(keys, func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) })
 	for _, key := range keys {
-		s.tellAgain(s.workloads[key])
+		s.reapply(s.workloads[key])
 	}
 }
 
 // searchLater has devices searched for beside the loop.
-func (s *Shell) searchLater(search *devices.Search) {
+func (s *Shell) searchInBackground(search *devices.Search) {
 	if search.Costly() {
 		s.options.Log.Info("the selectors of a ResourceClaimTemplate are costly: its devices are counted beside the decisions", "template", search.For().String())
 	}
@@ -86,7 +86,7 @@ func (s *Shell) search(ctx context.Context, search *devices.Search) {
 
 // tellAgain tells the engine of a workload because of something it uses. One
 // that is being written is told of when that has ended.
-func (s *Shell) tellAgain(t *tracked) {
+func (s *Shell) reapply(t *tracked) {
 	if t.writing != nil {
 		t.stale = true
 		return

@@ -23,9 +23,9 @@ import (
 
 // withDevices is a queue of two devices of the class gpu.example.com, beside
 // its CPUs.
-func withDevices(t *testing.T) *play {
+func withDevices(t *testing.T) *harness {
 	t.Helper()
-	p := newPlay(t)
+	p := newHarness(t)
 	book, err := devices.New([]kueueconfig.DeviceClassMapping{{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func withDevices(t *testing.T) *play {
 }
 
 // claiming is a workload with a pod that has two devices by the template.
-func (p *play) claiming(name, template string) *kueue.Workload {
+func (p *harness) claiming(name, template string) *kueue.Workload {
 	wl := p.workload(name, "main", "batch", 1, "1")
 	wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "cards", ResourceClaimTemplateName: &template}}
 	return wl
@@ -56,8 +56,8 @@ func twoCards(name string) *resourceapi.ResourceClaimTemplate {
 	return t
 }
 
-func (p *play) reserved(name string) string {
-	condition := apimeta.FindStatusCondition(p.world[name].Status.Conditions, kueue.WorkloadQuotaReserved)
+func (p *harness) reserved(name string) string {
+	condition := apimeta.FindStatusCondition(p.written[name].Status.Conditions, kueue.WorkloadQuotaReserved)
 	if condition == nil {
 		return ""
 	}
@@ -76,7 +76,7 @@ func TestDeviceClaimsCount(t *testing.T) {
 	if got := p.reserved("a"); got != "True QuotaReserved" {
 		t.Fatalf("with its template it is told %s", got)
 	}
-	usage := p.world["a"].Status.Admission.PodSetAssignments[0].ResourceUsage["example.com/gpu"]
+	usage := p.written["a"].Status.Admission.PodSetAssignments[0].ResourceUsage["example.com/gpu"]
 	if usage.Value() != 2 {
 		t.Errorf("it uses %s", usage.String())
 	}
@@ -84,13 +84,13 @@ func TestDeviceClaimsCount(t *testing.T) {
 	if got := p.reserved("b"); got != "False WaitingForQuota" {
 		t.Errorf("the second is told %s", got)
 	}
-	told := p.devicesOf(p.world["b"])
+	told := p.devicesOf(p.written["b"])
 	if len(told) != 1 || told[0].Resource != "example.com/gpu" || told[0].Amount != "2" || told[0].From != "ResourceClaimTemplate cards, DeviceClass gpu.example.com" {
 		t.Errorf("explained as %+v", told)
 	}
 
 	// What holds keeps what it has, though its template goes.
-	gone := message{object: twoCards("cards"), gone: true}
+	gone := message{object: twoCards("cards"), deleted: true}
 	p.turn([]message{gone})
 	p.see()
 	if got := p.reserved("a"); got != "True QuotaReserved" {
@@ -105,11 +105,11 @@ func TestDeviceClaimsCount(t *testing.T) {
 // nobody has to come again for it to be seen.
 func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 	for name, test := range map[string]struct {
-		waits func(p *play) *kueue.Workload
+		waits func(p *harness) *kueue.Workload
 		comes message
 	}{
-		"a template": {func(p *play) *kueue.Workload { return p.claiming("a", "cards") }, message{object: twoCards("cards")}},
-		"an ElasticGPUClaim": {func(p *play) *kueue.Workload {
+		"a template": {func(p *harness) *kueue.Workload { return p.claiming("a", "cards") }, message{object: twoCards("cards")}},
+		"an ElasticGPUClaim": {func(p *harness) *kueue.Workload {
 			wl := p.workload("a", "main", "batch", 1, "1")
 			wl.Spec.PodSets[0].Template.Annotations = map[string]string{egpu.ClaimPrefix + "main": "cards"}
 			return wl
@@ -122,14 +122,14 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := withDevices(t)
 			wl := test.waits(p)
-			wl.ResourceVersion, p.world["a"] = "1", wl
+			wl.ResourceVersion, p.written["a"] = "1", wl
 			p.turn([]message{{object: wl}})
 			if len(p.workloadWrites.waiting) != 1 {
 				t.Fatal("nothing is being written")
 			}
 			p.turn([]message{test.comes})
 			p.see() // the write ends
-			if !workload.HasReservation(p.world["a"]) {
+			if !workload.HasReservation(p.written["a"]) {
 				t.Errorf("it is told %s", p.reserved("a"))
 			}
 		})
@@ -140,7 +140,7 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 // meanwhile.
 func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p := withDevices(t)
-	p.options.Devices.Elsewhere(p.searchLater)
+	p.options.Devices.SearchInBackground(p.searchInBackground)
 	class, slice := &resourceapi.DeviceClass{}, &resourceapi.ResourceSlice{}
 	class.Name, slice.Name = "gpu.example.com", "node"
 	slice.Spec.Driver, slice.Spec.Pool = "driver.example.com", resourceapi.ResourcePool{Name: "node", ResourceSliceCount: 1}
@@ -155,7 +155,7 @@ func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p.see(class, slice, template)
 
 	p.see(p.claiming("a", "cards"), p.workload("b", "main", "batch", 1, "1"))
-	condition := apimeta.FindStatusCondition(p.world["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
+	condition := apimeta.FindStatusCondition(p.written["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
 	if condition == nil || condition.Reason != "Pending" || !strings.Contains(condition.Message, "still being counted") {
 		t.Errorf("it is told %+v", condition)
 	}
@@ -202,7 +202,7 @@ func TestCapacityIsWrittenInBytes(t *testing.T) {
 	given := &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{ResourceUsage: corev1.ResourceList{
 		"gpu.memory": *resource.NewQuantity(3<<30, resource.DecimalSI), "cpu": resource.MustParse("1500m"),
 	}}}}
-	options.inForm(given)
+	options.formatUsage(given)
 	usage := given.PodSetAssignments[0].ResourceUsage
 	if memory, cpu := usage["gpu.memory"], usage["cpu"]; memory.String() != "3Gi" || cpu.String() != "1500m" {
 		t.Errorf("given is %s and %s", memory.String(), cpu.String())
@@ -216,12 +216,12 @@ func TestCapacityIsWrittenInBytes(t *testing.T) {
 // claims do not count.
 func TestDeviceClaimsWithoutTheGate(t *testing.T) {
 	for _, reject := range []bool{true, false} {
-		p := newPlay(t)
+		p := newHarness(t)
 		p.gates.rejectDevices = reject
 		p.oneQueue()
 		p.see(p.claiming("a", "cards"))
-		condition := apimeta.FindStatusCondition(p.world["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
-		if refused := strings.Contains(condition.Message, "the KueueDRAIntegration feature gate is not enabled"); refused != reject || workload.HasReservation(p.world["a"]) == reject {
+		condition := apimeta.FindStatusCondition(p.written["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
+		if refused := strings.Contains(condition.Message, "the KueueDRAIntegration feature gate is not enabled"); refused != reject || workload.HasReservation(p.written["a"]) == reject {
 			t.Errorf("refusing is %t, and it is told %s", reject, condition.Message)
 		}
 	}

@@ -14,31 +14,31 @@ import (
 
 // claims knows the ElasticGPUClaims, and which workloads use them. Of several
 // that use one, the first to hold quota pays for it; when it is over, the next.
-type claims struct {
+type gpuClaims struct {
 	objects map[client.ObjectKey]*egpu.ElasticGPUClaim
 	users   map[client.ObjectKey][]admission.Key
 	flavors map[client.ObjectKey]map[string]string // that it was counted on last
 }
 
-func newClaims() *claims {
-	return &claims{
+func newGPUClaims() *gpuClaims {
+	return &gpuClaims{
 		objects: map[client.ObjectKey]*egpu.ElasticGPUClaim{}, users: map[client.ObjectKey][]admission.Key{},
 		flavors: map[client.ObjectKey]map[string]string{},
 	}
 }
 
-func claimKeys(wl *kueue.Workload) []client.ObjectKey {
+func gpuClaimKeys(wl *kueue.Workload) []client.ObjectKey {
 	var keys []client.ObjectKey
-	for _, name := range workload.Claims(wl) {
+	for _, name := range workload.GPUClaims(wl) {
 		keys = append(keys, client.ObjectKey{Namespace: wl.Namespace, Name: name})
 	}
 	return keys
 }
 
 // use notes whether a workload uses its claims.
-func (c *claims) use(wl *kueue.Workload, uses bool) {
+func (c *gpuClaims) setUsed(wl *kueue.Workload, uses bool) {
 	key := workload.KeyOf(wl)
-	for _, claim := range claimKeys(wl) {
+	for _, claim := range gpuClaimKeys(wl) {
 		c.users[claim] = slices.DeleteFunc(c.users[claim], func(k admission.Key) bool { return k == key })
 		if uses {
 			c.users[claim] = append(c.users[claim], key)
@@ -51,33 +51,33 @@ func (c *claims) use(wl *kueue.Workload, uses bool) {
 }
 
 // sawClaim takes in a claim, and what that means for those who use it.
-func (s *Shell) sawClaim(claim *egpu.ElasticGPUClaim, gone bool) {
+func (s *Shell) gpuClaimChanged(claim *egpu.ElasticGPUClaim, gone bool) {
 	key := client.ObjectKeyFromObject(claim)
-	if s.claims.objects[key] = claim; gone {
-		delete(s.claims.objects, key)
+	if s.gpuClaims.objects[key] = claim; gone {
+		delete(s.gpuClaims.objects, key)
 	}
-	s.tellUsers(key, admission.Key{})
+	s.reapplyUsers(key, admission.Key{})
 }
 
 // tellUsers tells the engine again of all workloads that use a claim, but one.
-func (s *Shell) tellUsers(claim client.ObjectKey, but admission.Key) {
-	for _, key := range s.claims.users[claim] {
+func (s *Shell) reapplyUsers(claim client.ObjectKey, but admission.Key) {
+	for _, key := range s.gpuClaims.users[claim] {
 		if t := s.workloads[key]; t != nil && key != but {
-			s.tellAgain(t)
+			s.reapply(t)
 		}
 	}
 }
 
 // payer is the workload that pays for a claim: of those that hold quota, the
 // one that has held it longest.
-func (s *Shell) payer(claim client.ObjectKey) admission.Key {
+func (s *Shell) chargedWorkload(claim client.ObjectKey) admission.Key {
 	var first *kueue.Workload
-	for _, key := range s.claims.users[claim] {
+	for _, key := range s.gpuClaims.users[claim] {
 		t := s.workloads[key]
-		if t == nil || !workload.Holds(t.object) {
+		if t == nil || !workload.UsesQuota(t.object) {
 			continue
 		}
-		if first == nil || workload.HeldLonger(t.object, first) {
+		if first == nil || workload.ReservedEarlier(t.object, first) {
 			first = t.object
 		}
 	}
@@ -88,18 +88,18 @@ func (s *Shell) payer(claim client.ObjectKey) admission.Key {
 }
 
 // countClaims adds to a workload what its claims ask for.
-func (s *Shell) countClaims(w *admission.Workload, wl *kueue.Workload) {
-	if len(workload.Claims(wl)) == 0 {
+func (s *Shell) countGPUClaims(w *admission.Workload, wl *kueue.Workload) {
+	if len(workload.GPUClaims(wl)) == 0 {
 		return
 	}
-	workload.CountClaims(w, wl, s.options.Counting, func(name string) workload.Claim {
+	workload.CountGPUClaims(w, wl, s.options.Transformations, func(name string) workload.GPUClaim {
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: name}
-		payer := s.payer(key)
-		return workload.Claim{Object: s.claims.objects[key], Paid: payer != admission.Key{} && payer != w.Key, Flavors: s.claims.flavors[key]}
+		payer := s.chargedWorkload(key)
+		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: payer != admission.Key{} && payer != w.Key, Flavors: s.gpuClaims.flavors[key]}
 	})
-	if flavors := workload.ClaimFlavors(w); len(flavors) > 0 {
-		for _, key := range claimKeys(wl) {
-			s.claims.flavors[key] = flavors
+	if flavors := workload.GPUClaimFlavors(w); len(flavors) > 0 {
+		for _, key := range gpuClaimKeys(wl) {
+			s.gpuClaims.flavors[key] = flavors
 		}
 	}
 }

@@ -19,17 +19,17 @@ import (
 // a write, and a busy API server has better things to do.
 
 // tell records an event.
-func (s *Shell) tell(wl *kueue.Workload, kind, reason, format string, args ...any) {
+func (s *Shell) recordEvent(wl *kueue.Workload, kind, reason, format string, args ...any) {
 	s.options.Recorder.Eventf(wl, nil, kind, reason, reason, format, args...)
 }
 
 // mention records an event if the budget has room for it beyond a reserve.
-func (s *Shell) mention(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
+func (s *Shell) recordEventWithinBudget(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
 	if s.events.Left < reserve || !s.events.Take() {
 		s.options.Metrics.Inc("elastic_events_left_out_total", reason)
 		return
 	}
-	s.tell(wl, corev1.EventTypeNormal, reason, format, args...)
+	s.recordEvent(wl, corev1.EventTypeNormal, reason, format, args...)
 }
 
 // reservedEvent gives way to others early: that quota was reserved is news only
@@ -39,7 +39,7 @@ func (s *Shell) reservedEvent(wl *kueue.Workload) {
 	if !workload.IsAdmitted(wl) {
 		reserve = 0
 	}
-	s.mention(wl, reserve, "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs",
+	s.recordEventWithinBudget(wl, reserve, "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs",
 		wl.Status.Admission.ClusterQueue, s.now().Sub(metrics.QueuedSince(wl)).Seconds())
 }
 
@@ -48,7 +48,7 @@ func (s *Shell) admittedEvent(wl *kueue.Workload) {
 	if reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); len(wl.Status.AdmissionChecks) > 0 && reserved != nil {
 		waited = s.now().Sub(reserved.LastTransitionTime.Time).Seconds()
 	}
-	s.mention(wl, 0, "Admitted", "Admitted by ClusterQueue %s, wait time since reservation was %.0fs", wl.Status.Admission.ClusterQueue, waited)
+	s.recordEventWithinBudget(wl, 0, "Admitted", "Admitted by ClusterQueue %s, wait time since reservation was %.0fs", wl.Status.Admission.ClusterQueue, waited)
 }
 
 func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) {
@@ -56,7 +56,7 @@ func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) 
 	if reason == kueue.WorkloadDeactivated && cause != "" {
 		name += "DueTo" + cause
 	}
-	s.tell(wl, corev1.EventTypeNormal, name, "%s", message)
+	s.recordEvent(wl, corev1.EventTypeNormal, name, "%s", message)
 }
 
 // preemptedEvents tell both sides of a preemption of each other.
@@ -66,19 +66,19 @@ func (s *Shell) preemptedEvents(wl *kueue.Workload, e admission.Evict, message s
 		return
 	}
 	priorities := "; preemptor " + s.priorities(by.object) + "; preemptee " + s.priorities(wl)
-	s.tell(wl, corev1.EventTypeNormal, kueue.WorkloadPreempted, "%s", message+priorities)
+	s.recordEvent(wl, corev1.EventTypeNormal, kueue.WorkloadPreempted, "%s", message+priorities)
 	queue := ""
 	if wl.Status.Admission != nil {
 		queue = string(wl.Status.Admission.ClusterQueue)
 	}
-	s.tell(by.object, corev1.EventTypeNormal, "PreemptedWorkload", "Preempted workload %s (UID: %s) in ClusterQueue %s%s",
+	s.recordEvent(by.object, corev1.EventTypeNormal, "PreemptedWorkload", "Preempted workload %s (UID: %s) in ClusterQueue %s%s",
 		workload.KeyOf(wl), wl.UID, queue, priorities)
 }
 
 func (s *Shell) priorities(wl *kueue.Workload) string {
 	base, boost := int64(ptr.Deref(wl.Spec.Priority, 0)), int64(0)
 	if s.gates.boost {
-		boost = workload.Boost(wl)
+		boost = workload.PriorityBoost(wl)
 	}
 	return fmt.Sprintf("effective priority: %d (base: %d, boost: %d)", base+boost, base, boost)
 }
@@ -90,28 +90,28 @@ func (s *Shell) preemptionMessage(e admission.Evict) string {
 	if by := s.workloads[e.Preemptor]; by != nil {
 		job = by.object.Labels[workload.JobUIDLabel]
 	}
-	return workload.NameJob(e.Message, e.PreemptorUID, job)
+	return workload.AddJobUID(e.Message, e.PreemptorUID, job)
 }
 
 // parkedEvent tells why a workload waits.
-func (s *Shell) parkedEvent(wl *kueue.Workload, p admission.Pending) {
+func (s *Shell) pendingEvent(wl *kueue.Workload, p admission.Pending) {
 	if string(p.Reason) == kueue.WorkloadAdmissionGated {
-		s.tell(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
+		s.recordEvent(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
 		return
 	}
-	s.tell(wl, corev1.EventTypeWarning, string(p.Reason), "%s", p.Message)
+	s.recordEvent(wl, corev1.EventTypeWarning, string(p.Reason), "%s", p.Message)
 }
 
 // stepEvent tells of a step of a workload's life that was taken.
 func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
-	switch step.Act {
-	case workload.AdmitNow, workload.PlaceNow:
+	switch step.Action {
+	case workload.AdmitNow, workload.SecondPassNow:
 		s.admittedEvent(wl)
 	case workload.EvictNow:
 		if wl.Status.Admission != nil {
 			s.evictedEvent(wl, step.Reason, step.Cause, step.Message)
 		}
-	case workload.Target:
+	case workload.MarkForDeactivation:
 		reason, message := step.Reason, step.Message
 		switch reason {
 		case kueue.WorkloadEvictedByAdmissionCheck:
@@ -119,10 +119,10 @@ func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
 		case kueue.WorkloadMaximumExecutionTimeExceeded:
 			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
 		}
-		s.tell(wl, corev1.EventTypeWarning, reason, "%s", message)
-	case workload.Delete:
+		s.recordEvent(wl, corev1.EventTypeWarning, reason, "%s", message)
+	case workload.DeleteNow:
 		if workload.IsFinished(wl) {
-			s.tell(wl, corev1.EventTypeNormal, "Deleted", "Deleted finished workload due to elapsed retention")
+			s.recordEvent(wl, corev1.EventTypeNormal, "Deleted", "Deleted finished workload due to elapsed retention")
 		}
 	}
 }

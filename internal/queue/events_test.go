@@ -13,11 +13,11 @@ import (
 
 // Events say what Kueue's say.
 func TestEvents(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	p.oneQueue()
 	expect := func(when string, want ...string) {
 		t.Helper()
-		if got := p.told(); !slices.Equal(got, want) {
+		if got := p.recordedEvents(); !slices.Equal(got, want) {
 			t.Errorf("%s:\n got %q\nwant %q", when, got, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestEvents(t *testing.T) {
 	p.submit("high", "main", "urgent", 9, "4")
 	message := "Preempted to accommodate a workload (UID: high, JobUID: UNKNOWN) due to prioritization in the ClusterQueue; preemptor path: /cq; preemptee path: /cq"
 	priorities := "; preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 1 (base: 1, boost: 0)"
-	got := p.told()
+	got := p.recordedEvents()
 	for _, want := range []string{
 		"Normal EvictedDueToPreempted " + message,
 		"Normal Preempted " + message + priorities,
@@ -39,9 +39,9 @@ func TestEvents(t *testing.T) {
 			t.Errorf("a preemption is not told: %q\nof %q", want, got)
 		}
 	}
-	p.pass(5 * time.Second)
+	p.advance(5 * time.Second)
 	p.change("low", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
-	if got, want := p.told(), "Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 5s"; !slices.Contains(got, want) {
+	if got, want := p.recordedEvents(), "Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 5s"; !slices.Contains(got, want) {
 		t.Errorf("the wait is told: %q\nof %q", want, got)
 	}
 }
@@ -49,19 +49,19 @@ func TestEvents(t *testing.T) {
 // Under pressure that quota was reserved is no longer told, and that a workload
 // was admitted less and less; a preemption always is.
 func TestEventsUnderPressure(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	p.oneQueue()
 	p.submit("low", "main", "batch", 1, "3")
-	p.told()
+	p.recordedEvents()
 	p.events = writes.Budget{Left: 1, Most: 100}
 	p.change("low", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
 	p.submit("second", "main", "batch", 1, "1")
 	p.submit("third", "main", "batch", 1, "3")
-	if got := p.told(); !slices.Equal(got, []string{"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s"}) {
+	if got := p.recordedEvents(); !slices.Equal(got, []string{"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s"}) {
 		t.Errorf("with room for one event: %q", got)
 	}
 	p.submit("high", "main", "urgent", 9, "4")
-	got := p.told()
+	got := p.recordedEvents()
 	for _, reason := range []string{"EvictedDueToPreempted", "Preempted", "PreemptedWorkload"} {
 		if !slices.ContainsFunc(got, func(e string) bool { return len(e) > len(reason)+8 && e[7:8+len(reason)] == reason+" " }) {
 			t.Errorf("%s is not told: %q", reason, got)

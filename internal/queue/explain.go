@@ -30,7 +30,7 @@ func (s *Shell) ask(ctx context.Context, question func()) error {
 		return ErrNotLeading
 	}
 	answered := make(chan struct{})
-	s.inbox.Put(message{ask: func() {
+	s.inbox.Put(message{question: func() {
 		defer close(answered)
 		question()
 	}})
@@ -43,8 +43,8 @@ func (s *Shell) ask(ctx context.Context, question func()) error {
 }
 
 // Explain tells why a workload is where it is.
-func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Standing, error) {
-	var standing v1alpha1.Standing
+func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.WorkloadStanding, error) {
+	var standing v1alpha1.WorkloadStanding
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "why")
 	err := s.ask(ctx, func() {
@@ -54,10 +54,10 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Standi
 		}
 		known = true
 		x := s.engine.Explain(key, s.now())
-		standing = s.standing(&x)
+		standing = s.workloadStanding(&x)
 		standing.LocalQueue = string(t.object.Spec.QueueName)
 		standing.Devices = s.devicesOf(t.object)
-		s.addReality(&standing, t.object)
+		s.addStatus(&standing, t.object)
 	})
 	if err == nil && !known {
 		err = ErrUnknown
@@ -72,7 +72,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 	err := s.ask(ctx, func() {
 		now := s.now()
 		x := s.engine.Consider(s.forEngine(wl), now)
-		status.Standing = s.standing(&x)
+		status.WorkloadStanding = s.workloadStanding(&x)
 		status.LocalQueue = string(wl.Spec.QueueName)
 		status.Devices = s.devicesOf(wl)
 		status.StartsNow = x.Would != nil && x.StartsAt.Equal(now)
@@ -81,13 +81,13 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 }
 
 // standing is an explanation in the words of the API.
-func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
-	out := v1alpha1.Standing{
+func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStanding {
+	out := v1alpha1.WorkloadStanding{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
-		ClusterQueue: x.Queue, Position: x.Position, Helps: x.Suggestions,
+		ClusterQueue: x.Queue, Position: x.Position, Suggestions: x.Suggestions,
 	}
 	for _, key := range x.Ahead {
-		out.Ahead = append(out.Ahead, s.other(admission.Blocker{Workload: key, Queue: x.Queue}))
+		out.Ahead = append(out.Ahead, s.workloadRef(admission.Blocker{Workload: key, Queue: x.Queue}))
 	}
 	for _, m := range x.Missing {
 		missing := v1alpha1.Missing{PodSet: m.PodSet, Resource: m.Resource, Flavor: m.Flavor, Reason: string(m.Reason)}
@@ -103,10 +103,10 @@ func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
 		out.Missing = append(out.Missing, missing)
 	}
 	for _, b := range x.Blockers {
-		out.HeldBy = append(out.HeldBy, s.other(b))
+		out.HeldBy = append(out.HeldBy, s.workloadRef(b))
 	}
 	for _, v := range x.PreemptionTargets {
-		out.Displaces = append(out.Displaces, s.other(v))
+		out.PreemptionTargets = append(out.PreemptionTargets, s.workloadRef(v))
 	}
 	if !x.StartsAt.IsZero() {
 		at := metav1.NewTime(x.StartsAt.UTC().Truncate(time.Second))
@@ -119,8 +119,8 @@ func (s *Shell) standing(x *admission.Explanation) v1alpha1.Standing {
 }
 
 // other is a workload by the names people have for it.
-func (s *Shell) other(b admission.Blocker) v1alpha1.Other {
-	out := v1alpha1.Other{
+func (s *Shell) workloadRef(b admission.Blocker) v1alpha1.WorkloadRef {
+	out := v1alpha1.WorkloadRef{
 		Namespace: b.Workload.Namespace, Name: b.Workload.Name, ClusterQueue: b.Queue, Priority: b.Priority, Rule: string(b.Rule),
 	}
 	if t := s.workloads[b.Workload]; t != nil {
@@ -152,7 +152,7 @@ func podSets(a *admission.Admission) []v1alpha1.PodSet {
 
 // addReality is what the workload's status says beside quota: what it was
 // given, and its checks.
-func (s *Shell) addReality(out *v1alpha1.Standing, wl *kueue.Workload) {
+func (s *Shell) addStatus(out *v1alpha1.WorkloadStanding, wl *kueue.Workload) {
 	if a := wl.Status.Admission; a != nil {
 		out.ClusterQueue = string(a.ClusterQueue)
 		out.PodSets = nil
@@ -170,8 +170,8 @@ func (s *Shell) addReality(out *v1alpha1.Standing, wl *kueue.Workload) {
 	for _, check := range wl.Status.AdmissionChecks {
 		out.Checks = append(out.Checks, v1alpha1.Check{Name: string(check.Name), State: string(check.State), Message: check.Message})
 	}
-	if l, waits := s.late[workload.KeyOf(wl)]; waits {
-		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, l.why
+	if l, waits := s.secondPass[workload.KeyOf(wl)]; waits {
+		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, l.reason
 	}
 	switch {
 	case workload.IsFinished(wl):
@@ -185,7 +185,7 @@ func (s *Shell) addReality(out *v1alpha1.Standing, wl *kueue.Workload) {
 func (s *Shell) View(ctx context.Context, f func(metrics.View)) error {
 	return s.ask(ctx, func() {
 		f(metrics.View{
-			Engine: s.engine, Objects: s.objects, Statuses: s.statuses, ForEngine: s.forEngine, ReasonsUnwritten: len(s.reasons.unwritten),
+			Engine: s.engine, Objects: s.objects, Statuses: s.statuses, ForEngine: s.forEngine, ReasonsUnwritten: len(s.pendingReasons.unwritten),
 			Workloads: func(yield func(*kueue.Workload) bool) {
 				for _, t := range s.workloads {
 					if !yield(t.object) {

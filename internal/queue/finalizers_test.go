@@ -14,10 +14,10 @@ import (
 func TestKeeperHoldsWhatIsUsed(t *testing.T) {
 	used := true
 	var written []string
-	k := newKeeper(func(client.Object) bool { return used }, func(obj client.Object) { written = append(written, obj.GetResourceVersion()) })
+	k := newInUseFinalizers(func(client.Object) bool { return used }, func(obj client.Object) { written = append(written, obj.GetResourceVersion()) })
 	expect := func(what string, want ...string) {
 		t.Helper()
-		if k.settle(); !slices.Equal(written, want) {
+		if k.sync(); !slices.Equal(written, want) {
 			t.Fatalf("%s: wrote versions %v, want %v", what, written, want)
 		}
 	}
@@ -32,25 +32,25 @@ func TestKeeperHoldsWhatIsUsed(t *testing.T) {
 		}
 		return rf
 	}
-	k.saw(flavor("1", false, false), false)
+	k.objectChanged(flavor("1", false, false), false)
 	expect("one without the finalizer gets it", "1")
 	expect("once", "1")
-	k.saw(flavor("2", false, false), false)
+	k.objectChanged(flavor("2", false, false), false)
 	expect("which suits newer versions too", "1")
-	k.saw(flavor("3", true, false), false)
+	k.objectChanged(flavor("3", true, false), false)
 	expect("has it", "1")
-	k.saw(flavor("4", false, false), false)
+	k.objectChanged(flavor("4", false, false), false)
 	expect("somebody took it", "1", "4")
-	k.saw(flavor("5", true, false), false)
-	k.saw(flavor("6", true, true), false)
+	k.objectChanged(flavor("5", true, false), false)
+	k.objectChanged(flavor("6", true, true), false)
 	expect("deleted but used", "1", "4")
 	used = false
 	expect("no longer used", "1", "4", "6")
-	k.saw(flavor("7", true, true), false)
+	k.objectChanged(flavor("7", true, true), false)
 	expect("it met a newer object", "1", "4", "6", "7")
-	k.saw(flavor("8", false, true), true)
+	k.objectChanged(flavor("8", false, true), true)
 	expect("gone", "1", "4", "6", "7")
-	if len(k.open)+len(k.tried) != 0 {
-		t.Errorf("the keeper remembers %v, %v", k.open, k.tried)
+	if len(k.toWrite)+len(k.sent) != 0 {
+		t.Errorf("the keeper remembers %v, %v", k.toWrite, k.sent)
 	}
 }

@@ -27,17 +27,17 @@ import (
 
 // play is a shell without an API server: what it writes comes back to it as if
 // it had been written, and time stands still unless it is told to pass.
-type play struct {
+type harness struct {
 	*Shell
 	t        *testing.T
 	time     time.Time
 	version  int
 	registry *prometheus.Registry
-	world    map[string]*kueue.Workload
+	written  map[string]*kueue.Workload
 }
 
-func newPlay(t *testing.T) *play {
-	p := &play{t: t, time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), registry: prometheus.NewRegistry(), world: map[string]*kueue.Workload{}}
+func newHarness(t *testing.T) *harness {
+	p := &harness{t: t, time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), registry: prometheus.NewRegistry(), written: map[string]*kueue.Workload{}}
 	p.Shell = New(nil, nil, Options{
 		Engine:   admission.Options{Policy: admission.PolicyDRF, UsageHalfLife: time.Hour, UsageSampling: time.Hour},
 		Recorder: events.NewFakeRecorder(1000), Log: logr.Discard(),
@@ -52,13 +52,13 @@ func newPlay(t *testing.T) *play {
 }
 
 // see shows objects to the shell and lets it work until nothing is left to do.
-func (p *play) see(objects ...client.Object) {
+func (p *harness) see(objects ...client.Object) {
 	var messages []message
 	for _, o := range objects {
 		if wl, ok := o.(*kueue.Workload); ok {
 			p.version++
 			wl.ResourceVersion = strconv.Itoa(p.version)
-			p.world[wl.Name] = wl
+			p.written[wl.Name] = wl
 		}
 		messages = append(messages, message{object: o})
 	}
@@ -70,8 +70,8 @@ func (p *play) see(objects ...client.Object) {
 			p.version++
 			written := sent.workload.DeepCopy()
 			written.ResourceVersion = strconv.Itoa(p.version)
-			p.world[written.Name] = written
-			messages = append(messages, message{result: &writeResult{sent: sent, written: written}})
+			p.written[written.Name] = written
+			messages = append(messages, message{written: &writeResult{sent: sent, written: written}})
 		}
 		p.statusWrites.waiting = nil
 		if len(messages) == 0 {
@@ -81,17 +81,17 @@ func (p *play) see(objects ...client.Object) {
 }
 
 // change is somebody else's write to a workload's status.
-func (p *play) change(name string, how func(wl *kueue.Workload)) {
-	wl := p.world[name].DeepCopy()
+func (p *harness) change(name string, how func(wl *kueue.Workload)) {
+	wl := p.written[name].DeepCopy()
 	how(wl)
 	p.see(wl)
 }
 
-func (p *play) submit(name, queue, class string, priority int32, cpus string) {
+func (p *harness) submit(name, queue, class string, priority int32, cpus string) {
 	p.see(p.workload(name, queue, class, priority, cpus))
 }
 
-func (p *play) workload(name, queue, class string, priority int32, cpus string) *kueue.Workload {
+func (p *harness) workload(name, queue, class string, priority int32, cpus string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.Namespace, wl.Name, wl.UID, wl.CreationTimestamp = "ns", name, types.UID(name), metav1.NewTime(p.time)
 	wl.Spec.QueueName, wl.Spec.Priority = kueue.LocalQueueName(queue), ptr.To(priority)
@@ -102,7 +102,7 @@ func (p *play) workload(name, queue, class string, priority int32, cpus string) 
 }
 
 // scrape reads the metrics as Prometheus would, by name and labels.
-func (p *play) scrape() map[string]float64 {
+func (p *harness) scrape() map[string]float64 {
 	done := make(chan []*dto.MetricFamily)
 	go func() {
 		families, err := p.registry.Gather()
@@ -168,10 +168,10 @@ func queueObject(name, cohort string, check string) *kueue.ClusterQueue {
 	return cq
 }
 
-func (p *play) pass(d time.Duration) { p.time = p.time.Add(d) }
+func (p *harness) advance(d time.Duration) { p.time = p.time.Add(d) }
 
 // told takes the events recorded since it was last asked.
-func (p *play) told() []string {
+func (p *harness) recordedEvents() []string {
 	var all []string
 	for recorded := p.options.Recorder.(*events.FakeRecorder).Events; ; {
 		select {
@@ -183,7 +183,7 @@ func (p *play) told() []string {
 	}
 }
 
-func (p *play) oneQueue() {
+func (p *harness) oneQueue() {
 	namespace, flavor, lq := &corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.LocalQueue{}
 	namespace.Name, flavor.Name = "ns", "default"
 	lq.Namespace, lq.Name, lq.UID, lq.Spec.ClusterQueue = "ns", "main", "main", "cq"

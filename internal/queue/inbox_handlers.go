@@ -15,69 +15,69 @@ import (
 func (s *Shell) handle(m message) {
 	wl, isWorkload := m.object.(*kueue.Workload)
 	switch {
-	case m.ask != nil:
-		m.ask()
-	case m.result != nil:
-		s.wrote(m.result)
-	case m.status != nil:
-		s.statuses.Written(m.status.queue, m.status.err)
+	case m.question != nil:
+		m.question()
+	case m.written != nil:
+		s.writeFinished(m.written)
+	case m.statusWritten != nil:
+		s.statuses.Written(m.statusWritten.queue, m.statusWritten.err)
 	case m.found != nil:
-		s.options.Devices.Found(m.found)
-	case isWorkload && m.gone:
-		s.lost(wl)
+		s.options.Devices.SearchDone(m.found)
+	case isWorkload && m.deleted:
+		s.workloadDeleted(wl)
 	case isWorkload:
-		s.saw(wl)
-	case isWorld(m.object):
-		s.sawWorld(m.object, m.gone)
-	case m.object != nil && devices.Is(m.object):
-		s.options.Devices.Saw(m.object, m.gone)
+		s.workloadChanged(wl)
+	case isPlacerObject(m.object):
+		s.placerObjectChanged(m.object, m.deleted)
+	case m.object != nil && devices.IsDeviceObject(m.object):
+		s.options.Devices.ObjectChanged(m.object, m.deleted)
 	default:
-		s.sawQueue(m.object, m.gone)
+		s.queueObjectChanged(m.object, m.deleted)
 	}
 }
 
 // sawWorld takes in what the placer is to know: where pods can be.
-func (s *Shell) sawWorld(obj client.Object, gone bool) {
+func (s *Shell) placerObjectChanged(obj client.Object, gone bool) {
 	if s.options.Placer.Saw(obj, gone) {
 		s.engine.Apply(admission.CapacityChanged{})
-		for _, l := range s.late {
-			s.look(l.tracked)
+		for _, l := range s.secondPass {
+			s.scheduleStep(l.tracked)
 		}
 	}
 }
 
 // sawQueue takes in a queue, or what queues refer to.
-func (s *Shell) sawQueue(obj client.Object, gone bool) {
+func (s *Shell) queueObjectChanged(obj client.Object, gone bool) {
 	if claim, ok := obj.(*egpu.ElasticGPUClaim); ok {
-		s.sawClaim(claim, gone)
+		s.gpuClaimChanged(claim, gone)
 		return
 	}
-	s.lookAll = s.lookAll || s.objects.ChangesLifecycle(obj, gone)
+	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, gone)
 	s.flavorsChanged = s.flavorsChanged || gone || s.objects.ChangesSpec(obj)
 	s.objects.Set(obj, gone)
 	s.statuses.ObjectChanged(obj)
-	s.keeper.saw(obj, gone)
+	s.finalizers.objectChanged(obj, gone)
 	switch o := obj.(type) {
 	case *kueue.ClusterQueue:
 		if gone {
 			s.engine.Apply(admission.QueueGone{Name: o.Name})
 			return
 		}
-		s.tellQueue(o)
+		s.applyQueue(o)
 	case *kueue.AdmissionCheck, *kueue.Topology:
 		if _, topology := obj.(*kueue.Topology); topology && s.options.Placer != nil {
-			s.sawWorld(obj, gone)
+			s.placerObjectChanged(obj, gone)
 		}
-		s.tellQueues()
+		s.applyQueues()
 	case *kueue.ResourceFlavor:
-		s.apply(obj, gone)
-		s.tellQueues()
+		s.applyObject(obj, gone)
+		s.applyQueues()
 	default:
-		s.apply(obj, gone)
+		s.applyObject(obj, gone)
 	}
 }
 
-func (s *Shell) apply(obj client.Object, gone bool) {
+func (s *Shell) applyObject(obj client.Object, gone bool) {
 	if gone {
 		s.engine.Apply(engineview.DeletedEvent(obj))
 	} else {
@@ -87,13 +87,13 @@ func (s *Shell) apply(obj client.Object, gone bool) {
 
 // tellQueues tells the engine of all queues again: some may now be able to
 // admit, or no longer. What it knows already costs it nothing.
-func (s *Shell) tellQueues() {
+func (s *Shell) applyQueues() {
 	for _, cq := range s.objects.ClusterQueues {
-		s.tellQueue(cq)
+		s.applyQueue(cq)
 	}
 }
 
-func (s *Shell) tellQueue(cq *kueue.ClusterQueue) {
+func (s *Shell) applyQueue(cq *kueue.ClusterQueue) {
 	s.engine.Apply(admission.QueueChanged{Queue: s.objects.Queue(cq)})
 }
 
@@ -110,7 +110,7 @@ func (s *Shell) event(obj client.Object) admission.Event {
 
 // isWorld says the object is the placer's to know: where pods can be, not who
 // may run them.
-func isWorld(obj client.Object) bool {
+func isPlacerObject(obj client.Object) bool {
 	switch obj.(type) {
 	case *corev1.Node, *corev1.Pod, *egpu.GPU:
 		return true

@@ -13,73 +13,73 @@ import (
 
 // look has a workload looked at when all messages at hand are taken in: what
 // its life asks for depends on its queues, which may come after it.
-func (s *Shell) look(t *tracked) {
-	if !t.looked {
-		t.looked = true
-		s.looked = append(s.looked, t)
+func (s *Shell) scheduleStep(t *tracked) {
+	if !t.stepDue {
+		t.stepDue = true
+		s.stepsDue = append(s.stepsDue, t)
 	}
 }
 
-func (s *Shell) liveAll() {
-	if s.lookAll {
-		s.lookAll = false
+func (s *Shell) takeSteps() {
+	if s.allStepsDue {
+		s.allStepsDue = false
 		for _, t := range s.workloads {
-			if workload.MindsQueues(t.object) {
-				s.look(t)
+			if workload.DependsOnQueues(t.object) {
+				s.scheduleStep(t)
 			}
 		}
 	}
-	for _, t := range s.looked {
-		t.looked = false
+	for _, t := range s.stepsDue {
+		t.stepDue = false
 		if s.workloads[workload.KeyOf(t.object)] == t {
-			s.live(t)
+			s.takeStep(t)
 		}
 	}
-	clear(s.looked)
-	s.looked = s.looked[:0]
+	clear(s.stepsDue)
+	s.stepsDue = s.stepsDue[:0]
 }
 
 // live does what the workload's life asks for beside quota: admits when its
 // checks are ready, evicts when its pods do not come up, requeues, deactivates
 // and deletes. While a write is under way it waits for its end.
-func (s *Shell) live(t *tracked) {
+func (s *Shell) takeStep(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
 	}
-	step := workload.Next(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
-	if step.Act != workload.PlaceNow {
-		delete(s.late, workload.KeyOf(t.object))
+	step := workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
+	if step.Action != workload.SecondPassNow {
+		delete(s.secondPass, workload.KeyOf(t.object))
 	}
-	switch step.Act {
+	switch step.Action {
 	case workload.Wait:
-		s.alarms.set(workload.KeyOf(t.object), step.At)
-	case workload.PlaceNow:
-		s.placeLate(t)
+		s.timers.set(workload.KeyOf(t.object), step.At)
+	case workload.SecondPassNow:
+		s.runSecondPass(t)
 	case workload.Deactivate:
-		s.start(t, &change{write: writes.Deactivate})
-	case workload.Delete:
-		s.start(t, &change{write: writes.Delete, ends: true, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
-	case workload.LetGoNow:
-		s.start(t, &change{write: letGo, ends: true})
+		s.startWrite(t, &change{write: writes.Deactivate})
+	case workload.DeleteNow:
+		s.startWrite(t, &change{write: writes.Delete, last: true, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
+	case workload.RemoveFinalizerNow:
+		s.startWrite(t, &change{write: letGo, last: true})
 	default:
-		s.start(t, s.step(step))
+		s.startWrite(t, s.step(step))
 	}
 }
 
 // step is the change that takes a step of a workload's life.
 func (s *Shell) step(step workload.Step) *change {
-	c := &change{apply: step.Take, done: func(wl *kueue.Workload) {
+	c := &change{apply: step.Apply, done: func(wl *kueue.Workload) {
 		s.stepEvent(wl, step)
-		if step.Act == workload.AdmitNow {
-			s.settleLate(wl)
+		if step.Action == workload.AdmitNow {
+			s.placeAdmitted(wl)
 		}
 	}}
-	if step.Act == workload.FinishNow {
+	if step.Action == workload.FinishNow {
 		c.write = writes.FinishedStatus
 	}
 	return c
 }
 
 func letGo(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
-	return wl, workload.LetGo(ctx, c, wl)
+	return wl, workload.RemoveFinalizer(ctx, c, wl)
 }

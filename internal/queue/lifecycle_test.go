@@ -24,7 +24,7 @@ func TestNewerComparesNumbers(t *testing.T) {
 func TestAlarms(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	key := func(name string) admission.Key { return admission.Key{Name: name} }
-	var a alarms
+	var a timers
 	if !a.next().IsZero() {
 		t.Error("no alarm is set")
 	}

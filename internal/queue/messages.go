@@ -10,14 +10,14 @@ import (
 // the result of a write (of a workload's or a queue's status), devices that were
 // searched for, or a question.
 type message struct {
-	object client.Object
-	gone   bool
-	result *writeResult
-	status *statusResult
-	found  *devices.Search
-	ask    func()
+	object        client.Object
+	deleted       bool
+	written       *writeResult
+	statusWritten *statusResult
+	found         *devices.Search
+	question      func()
 }
 
-func changed(object client.Object, gone bool) message { return message{object: object, gone: gone} }
+func changed(object client.Object, gone bool) message { return message{object: object, deleted: gone} }
 
 func about(m message) client.Object { return m.object }

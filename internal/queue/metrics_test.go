@@ -20,7 +20,7 @@ import (
 // Every metric is there after a day in the life of two queues, with the values
 // a person would count.
 func TestMetrics(t *testing.T) {
-	p := newPlay(t)
+	p := newHarness(t)
 	namespace, flavor := &corev1.Namespace{}, &kueue.ResourceFlavor{}
 	namespace.Name, flavor.Name = "ns", "default"
 	check := &kueue.AdmissionCheck{}
@@ -38,17 +38,17 @@ func TestMetrics(t *testing.T) {
 
 	// One is admitted, its pods come up, and a workload of higher priority preempts it.
 	p.submit("low", "main", "batch", 1, "3")
-	p.pass(10 * time.Second)
+	p.advance(10 * time.Second)
 	p.change("low", func(wl *kueue.Workload) { workload.PodsReady(wl, true, kueue.WorkloadStarted, "", p.time) })
-	p.pass(20 * time.Second)
+	p.advance(20 * time.Second)
 	p.submit("high", "main", "urgent", 9, "4")
-	p.pass(2 * time.Second)
+	p.advance(2 * time.Second)
 	p.change("low", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
 	// A third waits behind the first, which waits again.
 	p.submit("third", "main", "batch", 1, "2")
 	// In the other queue a check takes five seconds.
 	p.submit("slow", "quiet", "batch", 1, "1")
-	p.pass(5 * time.Second)
+	p.advance(5 * time.Second)
 	p.change("slow", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady })
 	p.submit("waits", "quiet", "batch", 1, "1")
 	// One ends, one is replaced by a bigger one of the same job.

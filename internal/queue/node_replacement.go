@@ -20,31 +20,31 @@ import (
 
 // replaceNodes looks at the workloads that may have lost a host.
 func (s *Shell) replaceNodes() {
-	if !s.gates.replace {
+	if !s.gates.replaceNodes {
 		return
 	}
 	for _, key := range s.options.Placer.AffectedWorkloads() {
-		s.shaken[key] = true
+		s.nodesToCheck[key] = true
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(s.shaken), func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.nodesToCheck), func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) }) {
 		t := s.workloads[key]
 		if t != nil && (t.writing != nil || t.outdated) {
 			continue // when it is known what became of that
 		}
-		if t == nil || !s.searches(t) {
-			delete(s.shaken, key)
+		if t == nil || !s.replaceLostNode(t) {
+			delete(s.nodesToCheck, key)
 		}
 	}
 }
 
 // searches does what a workload needs, and reports whether it has to be looked at
 // again, as it still has a host to replace.
-func (s *Shell) searches(t *tracked) bool {
+func (s *Shell) replaceLostNode(t *tracked) bool {
 	wl := t.object
 	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
 		return false
 	}
-	if s.gates.keepPods && workload.OfOnePod(wl) {
+	if s.gates.skipReassignment && workload.IsSinglePod(wl) {
 		return false // no other pod comes that could go elsewhere
 	}
 	named := assignedTopologies(wl)
@@ -56,39 +56,39 @@ func (s *Shell) searches(t *tracked) bool {
 	lost := s.options.Placer.Lost(request, named)
 	switch {
 	case len(lost) == 0:
-		s.markLost(t, nil)
+		s.setUnhealthyNodes(t, nil)
 		return false
 	case len(lost) > 1:
 		s.evictFromNodes(t, "Workload eviction triggered due to multiple TAS assigned node failures, including: "+strings.Join(lost, ", "))
 		return false
 	}
 	if found := s.options.Placer.Replace(request, named, lost[0]); found != nil {
-		s.start(t, s.replace(lost[0], found))
+		s.startWrite(t, s.replaceNode(lost[0], found))
 		return false
 	}
 	if s.gates.failFast {
 		s.evictFromNodes(t, "Workload was evicted as there was no replacement for unhealthy node(s): "+lost[0])
 		return false
 	}
-	s.markLost(t, lost)
+	s.setUnhealthyNodes(t, lost)
 	return true
 }
 
 func (s *Shell) evictFromNodes(t *tracked, message string) {
-	s.start(t, s.step(workload.Step{Act: workload.EvictNow, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: message}))
+	s.startWrite(t, s.step(workload.Step{Action: workload.EvictNow, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: message}))
 }
 
 // replace writes where pods go from now on.
-func (s *Shell) replace(lost string, found map[string]*kueue.TopologyAssignment) *change {
+func (s *Shell) replaceNode(lost string, found map[string]*kueue.TopologyAssignment) *change {
 	return &change{
 		apply: func(wl *kueue.Workload, _ time.Time) bool {
-			workload.Assign(wl, found)
+			workload.SetTopologyAssignments(wl, found)
 			wl.Status.UnhealthyNodes = nil
 			return true
 		},
 		done: func(wl *kueue.Workload) {
 			s.unplaced = append(s.unplaced, s.workloads[workload.KeyOf(wl)])
-			s.tell(wl, corev1.EventTypeNormal, "NodeReplaced", "Node %s is lost; its pods go to %s", lost, hostsIn(found))
+			s.recordEvent(wl, corev1.EventTypeNormal, "NodeReplaced", "Node %s is lost; its pods go to %s", lost, hostsIn(found))
 		},
 	}
 }
@@ -108,7 +108,7 @@ func hostsIn(found map[string]*kueue.TopologyAssignment) string {
 }
 
 // markLost says in the status which hosts others are looked for, if that is news.
-func (s *Shell) markLost(t *tracked, hosts []string) {
+func (s *Shell) setUnhealthyNodes(t *tracked, hosts []string) {
 	var nodes []kueue.UnhealthyNode
 	for _, host := range hosts {
 		nodes = append(nodes, kueue.UnhealthyNode{Name: host})
@@ -116,7 +116,7 @@ func (s *Shell) markLost(t *tracked, hosts []string) {
 	if slices.Equal(nodes, t.object.Status.UnhealthyNodes) {
 		return
 	}
-	s.start(t, &change{apply: func(wl *kueue.Workload, _ time.Time) bool {
+	s.startWrite(t, &change{apply: func(wl *kueue.Workload, _ time.Time) bool {
 		wl.Status.UnhealthyNodes = nodes
 		return true
 	}})

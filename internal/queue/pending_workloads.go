@@ -13,13 +13,13 @@ import (
 )
 
 // Line is who waits in a ClusterQueue, in order.
-func (s *Shell) Line(ctx context.Context, clusterQueue string) ([]visibility.PendingWorkload, error) {
+func (s *Shell) PendingInClusterQueue(ctx context.Context, clusterQueue string) ([]visibility.PendingWorkload, error) {
 	var line []visibility.PendingWorkload
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		if _, known = s.objects.ClusterQueues[clusterQueue]; known {
-			line = s.line(clusterQueue, nil)
+			line = s.pendingWorkloads(clusterQueue, nil)
 		}
 	})
 	if err == nil && !known {
@@ -29,14 +29,14 @@ func (s *Shell) Line(ctx context.Context, clusterQueue string) ([]visibility.Pen
 }
 
 // LocalLine is who waits there from one LocalQueue.
-func (s *Shell) LocalLine(ctx context.Context, localQueue client.ObjectKey) ([]visibility.PendingWorkload, error) {
+func (s *Shell) PendingInLocalQueue(ctx context.Context, localQueue client.ObjectKey) ([]visibility.PendingWorkload, error) {
 	var line []visibility.PendingWorkload
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		var lq *kueue.LocalQueue
 		if lq, known = s.objects.LocalQueues[localQueue]; known {
-			line = s.line(string(lq.Spec.ClusterQueue), lq)
+			line = s.pendingWorkloads(string(lq.Spec.ClusterQueue), lq)
 		}
 	})
 	if err == nil && !known {
@@ -46,20 +46,20 @@ func (s *Shell) LocalLine(ctx context.Context, localQueue client.ObjectKey) ([]v
 }
 
 // line is the engine's, in the words of Kueue's API; of one LocalQueue, or all.
-func (s *Shell) line(clusterQueue string, of *kueue.LocalQueue) []visibility.PendingWorkload {
+func (s *Shell) pendingWorkloads(clusterQueue string, of *kueue.LocalQueue) []visibility.PendingWorkload {
 	var line []visibility.PendingWorkload
 	for _, place := range s.engine.PendingWorkloads(clusterQueue) {
 		if of != nil && (place.Workload.Namespace != of.Namespace || place.LocalQueue != of.Name) {
 			continue
 		}
 		if t := s.workloads[place.Workload]; t != nil {
-			line = append(line, pending(t.object, place))
+			line = append(line, pendingWorkload(t.object, place))
 		}
 	}
 	return line
 }
 
-func pending(wl *kueue.Workload, place admission.PendingWorkload) visibility.PendingWorkload {
+func pendingWorkload(wl *kueue.Workload, place admission.PendingWorkload) visibility.PendingWorkload {
 	out := visibility.PendingWorkload{
 		ObjectMeta:             metav1.ObjectMeta{Name: wl.Name, Namespace: wl.Namespace, CreationTimestamp: wl.CreationTimestamp},
 		Priority:               int32(place.Priority),

@@ -13,7 +13,7 @@ import (
 
 // noteTopologies remembers which queues have flavors with topologies, and tells
 // the engine again of those who wait in a queue of which that has changed.
-func (s *Shell) noteTopologies() {
+func (s *Shell) updateImpliedTopologies() {
 	if !s.flavorsChanged || !s.gates.topology {
 		return
 	}
@@ -24,24 +24,24 @@ func (s *Shell) noteTopologies() {
 			now[name] = f
 		}
 	}
-	had := len(s.flat)
-	if s.flat = now; had+len(now) == 0 {
+	had := len(s.impliedTopologies)
+	if s.impliedTopologies = now; had+len(now) == 0 {
 		return
 	}
 	for _, t := range s.workloads {
 		f := now[s.objects.ClusterQueueOf(t.object)]
-		if f.Equal(t.flat) {
+		if f.Equal(t.impliedTopology) {
 			continue
 		}
-		if t.flat = f; !workload.HasReservation(t.object) {
-			s.tellAgain(t)
+		if t.impliedTopology = f; !workload.HasReservation(t.object) {
+			s.reapply(t)
 		}
 	}
 }
 
 // settleIn notes a workload that holds quota which was not given here.
-func (s *Shell) settleIn(t *tracked, before *kueue.Workload) {
-	if s.options.Placer != nil && workload.Holds(t.object) && (before == nil || !workload.Holds(before)) {
+func (s *Shell) restoreLater(t *tracked, before *kueue.Workload) {
+	if s.options.Placer != nil && workload.UsesQuota(t.object) && (before == nil || !workload.UsesQuota(before)) {
 		s.unplaced = append(s.unplaced, t)
 	}
 }
@@ -49,7 +49,7 @@ func (s *Shell) settleIn(t *tracked, before *kueue.Workload) {
 // restoreRooms gives workloads that were admitted before we came, or by someone
 // else, the room on nodes that their pods have and will need. By now all nodes
 // and pods are known.
-func (s *Shell) restoreRooms() {
+func (s *Shell) restorePlacements() {
 	if len(s.unplaced) == 0 {
 		return
 	}
@@ -65,7 +65,7 @@ func (s *Shell) restoreRooms() {
 	var later []*tracked
 	for _, t := range s.unplaced {
 		key := workload.KeyOf(t.object)
-		if s.workloads[key] != t || !workload.Holds(t.object) {
+		if s.workloads[key] != t || !workload.UsesQuota(t.object) {
 			continue
 		}
 		if t.writing != nil {
@@ -75,7 +75,7 @@ func (s *Shell) restoreRooms() {
 		w := s.forEngine(t.object)
 		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w, t.object), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
 			s.engine.Apply(admission.WorkloadChanged{Workload: w})
-			s.shaken[key] = true // its nodes may have gone while nobody looked
+			s.nodesToCheck[key] = true // its nodes may have gone while nobody looked
 		}
 	}
 	s.unplaced = later
@@ -97,10 +97,10 @@ func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admissio
 	r := admission.PlaceRequest{Workload: w.Key}
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i < 0 || s.unknownYet(wl, assigned.Flavors) {
+		if i < 0 || s.awaitsNodes(wl, assigned.Flavors) {
 			continue
 		}
-		w.PodSets[i].NodeSelector = workload.Selector(wl, assigned.Name, w.PodSets[i].NodeSelector)
+		w.PodSets[i].NodeSelector = workload.NodeSelector(wl, assigned.Name, w.PodSets[i].NodeSelector)
 		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: min(assigned.Count, w.PodSets[i].Left())}
 		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
 			if flavor := s.objects.Flavors[name]; flavor != nil {

@@ -16,9 +16,9 @@ import (
 )
 
 // onNodes is a play with one queue of four CPUs and one node that has as many.
-func onNodes(t *testing.T) *play {
+func onNodes(t *testing.T) *harness {
 	t.Helper()
-	p := newPlay(t)
+	p := newHarness(t)
 	nodes, err := placer.New(placer.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +55,9 @@ func TestRoomOfWhatOthersAdmitted(t *testing.T) {
 		p.see(wl)
 		p.submit("big", "main", "batch", 1, "2")
 		p.submit("small", "main", "batch", 1, "1")
-		if workload.IsAdmitted(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
+		if workload.IsAdmitted(p.written["big"]) || !workload.IsAdmitted(p.written["small"]) {
 			t.Errorf("known before: %t; one CPU of the node is left, quota for four: big is %v, small is %v", known,
-				p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+				p.written["big"].Status.Conditions, p.written["small"].Status.Conditions)
 		}
 	}
 }
@@ -82,8 +82,8 @@ func TestRoomOfPodsThatSayNothing(t *testing.T) {
 	p.see(wl)
 	p.submit("fits", "main", "batch", 1, "2")
 	p.submit("not", "main", "batch", 1, "1")
-	if !workload.IsAdmitted(p.world["fits"]) || workload.IsAdmitted(p.world["not"]) {
-		t.Errorf("two CPUs of the node are left: fits is %v, not is %v", p.world["fits"].Status.Conditions, p.world["not"].Status.Conditions)
+	if !workload.IsAdmitted(p.written["fits"]) || workload.IsAdmitted(p.written["not"]) {
+		t.Errorf("two CPUs of the node are left: fits is %v, not is %v", p.written["fits"].Status.Conditions, p.written["not"].Status.Conditions)
 	}
 }
 
@@ -97,8 +97,8 @@ func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
 	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
 	p.see(topology, flavor)
 	p.submit("one", "main", "batch", 1, "1")
-	if a := p.world["one"].Status.Admission; a == nil || a.PodSetAssignments[0].TopologyAssignment == nil {
-		t.Errorf("in a queue of topologies alone it has a place: %+v", p.world["one"].Status)
+	if a := p.written["one"].Status.Admission; a == nil || a.PodSetAssignments[0].TopologyAssignment == nil {
+		t.Errorf("in a queue of topologies alone it has a place: %+v", p.written["one"].Status)
 	}
 
 	// With a flavor beside it that has none, that is the one it gets.
@@ -109,8 +109,8 @@ func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
 	cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, *second)
 	p.see(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "flat"}}, cq)
 	p.submit("two", "main", "batch", 1, "1")
-	if a := p.world["two"].Status.Admission; a == nil || a.PodSetAssignments[0].Flavors["cpu"] != "flat" || a.PodSetAssignments[0].TopologyAssignment != nil {
-		t.Errorf("where there is a flavor without a topology it gets that one: %+v", p.world["two"].Status)
+	if a := p.written["two"].Status.Admission; a == nil || a.PodSetAssignments[0].Flavors["cpu"] != "flat" || a.PodSetAssignments[0].TopologyAssignment != nil {
+		t.Errorf("where there is a flavor without a topology it gets that one: %+v", p.written["two"].Status)
 	}
 }
 
@@ -128,8 +128,8 @@ func TestRoomInOtherClusters(t *testing.T) {
 		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "check"}}}
 		p.see(check("check", controller, true), cq)
 		p.submit("job", "main", "batch", 1, "2")
-		if got := workload.HasReservation(p.world["job"]); got != want {
-			t.Errorf("with a check of %s it has its quota: %t, %+v", controller, got, p.world["job"].Status.Conditions)
+		if got := workload.HasReservation(p.written["job"]); got != want {
+			t.Errorf("with a check of %s it has its quota: %t, %+v", controller, got, p.written["job"].Status.Conditions)
 		}
 	}
 }
@@ -145,9 +145,9 @@ func TestReplaceNodes(t *testing.T) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
 		return n
 	}
-	start := func(t *testing.T, failFast bool, others ...string) (p *play, at func() string) {
+	start := func(t *testing.T, failFast bool, others ...string) (p *harness, at func() string) {
 		p = onNodes(t)
-		p.gates.topology, p.gates.replace, p.gates.failFast = true, true, failFast
+		p.gates.topology, p.gates.replaceNodes, p.gates.failFast = true, true, failFast
 		p.see(topology)
 		p.oneQueue()
 		p.see(flavor)
@@ -156,7 +156,7 @@ func TestReplaceNodes(t *testing.T) {
 			p.see(host(name, corev1.ConditionTrue))
 		}
 		at = func() string {
-			wl := p.world["job"]
+			wl := p.written["job"]
 			if workload.IsEvicted(wl) {
 				return apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted).Message
 			}
@@ -165,7 +165,7 @@ func TestReplaceNodes(t *testing.T) {
 		if got := at(); got != "n (1)" {
 			t.Fatalf("it starts at %s", got)
 		}
-		p.told()
+		p.recordedEvents()
 		return p, at
 	}
 	t.Run("another host has room", func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestReplaceNodes(t *testing.T) {
 		if got := at(); got != "m (1)" {
 			t.Errorf("it is at %s", got)
 		}
-		if told := p.told(); len(told) != 1 || told[0] != "Normal NodeReplaced Node n is lost; its pods go to m (1)" {
+		if told := p.recordedEvents(); len(told) != 1 || told[0] != "Normal NodeReplaced Node n is lost; its pods go to m (1)" {
 			t.Errorf("told was %q", told)
 		}
 		p.see(host("n", corev1.ConditionTrue))
@@ -188,18 +188,18 @@ func TestReplaceNodes(t *testing.T) {
 		if got := at(); got != "Workload was evicted as there was no replacement for unhealthy node(s): n" {
 			t.Errorf("it is at %s", got)
 		}
-		if reason := apimeta.FindStatusCondition(p.world["job"].Status.Conditions, kueue.WorkloadEvicted).Reason; reason != kueue.WorkloadEvictedDueToNodeFailures {
+		if reason := apimeta.FindStatusCondition(p.written["job"].Status.Conditions, kueue.WorkloadEvicted).Reason; reason != kueue.WorkloadEvictedDueToNodeFailures {
 			t.Errorf("evicted for %s", reason)
 		}
 	})
 	t.Run("no other host has room yet", func(t *testing.T) {
 		p, at := start(t, false)
 		p.see(host("n", corev1.ConditionFalse))
-		if got := p.world["job"].Status.UnhealthyNodes; len(got) != 1 || got[0].Name != "n" || workload.IsEvicted(p.world["job"]) {
+		if got := p.written["job"].Status.UnhealthyNodes; len(got) != 1 || got[0].Name != "n" || workload.IsEvicted(p.written["job"]) {
 			t.Errorf("it says %v of its hosts", got)
 		}
 		p.see(host("m", corev1.ConditionTrue))
-		if got, marked := at(), p.world["job"].Status.UnhealthyNodes; got != "m (1)" || len(marked) > 0 {
+		if got, marked := at(), p.written["job"].Status.UnhealthyNodes; got != "m (1)" || len(marked) > 0 {
 			t.Errorf("it is at %s, and says %v of its hosts", got, marked)
 		}
 	})
@@ -207,7 +207,7 @@ func TestReplaceNodes(t *testing.T) {
 		p, at := start(t, false)
 		p.see(host("n", corev1.ConditionFalse))
 		p.see(host("n", corev1.ConditionTrue))
-		if got, marked := at(), p.world["job"].Status.UnhealthyNodes; got != "n (1)" || len(marked) > 0 {
+		if got, marked := at(), p.written["job"].Status.UnhealthyNodes; got != "n (1)" || len(marked) > 0 {
 			t.Errorf("it is at %s, and says %v of its hosts", got, marked)
 		}
 	})
@@ -221,7 +221,7 @@ func TestReplaceNodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, at := start(t, true, "m")
-			p.gates.keepPods = test.keep
+			p.gates.skipReassignment = test.keep
 			p.change("job", func(wl *kueue.Workload) {
 				wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "pod"}}
 				if test.group {
@@ -236,7 +236,7 @@ func TestReplaceNodes(t *testing.T) {
 	}
 	t.Run("switched off", func(t *testing.T) {
 		p, at := start(t, true, "m")
-		p.gates.replace = false
+		p.gates.replaceNodes = false
 		p.see(host("n", corev1.ConditionFalse))
 		if got := at(); got != "n (1)" {
 			t.Errorf("it is at %s", got)

@@ -16,15 +16,15 @@ import (
 
 // unknownYet says that nodes for a pod set of a workload with quota are not, or
 // not yet, among those we know.
-func (s *Shell) unknownYet(wl *kueue.Workload, flavors map[string]string) bool {
+func (s *Shell) awaitsNodes(wl *kueue.Workload, flavors map[string]string) bool {
 	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
 	if s.objects.RunsRemotely(cq) {
 		return true
 	}
-	return !workload.IsAdmitted(wl) && !workload.ChecksReady(wl) && onAny(s.objects.DelayedFlavors(cq), flavors)
+	return !workload.IsAdmitted(wl) && !workload.ChecksReady(wl) && usesAny(s.objects.DelayedFlavors(cq), flavors)
 }
 
-func onAny(names []string, flavors map[string]string) bool {
+func usesAny(names []string, flavors map[string]string) bool {
 	for _, flavor := range flavors {
 		if slices.Contains(names, flavor) {
 			return true
@@ -35,17 +35,17 @@ func onAny(names []string, flavors map[string]string) bool {
 
 // placedLater are the pod sets of an admission that get their places in a
 // topology when their nodes are there.
-func (s *Shell) placedLater(wl *kueue.Workload) []kueue.PodSetReference {
+func (s *Shell) delayedPodSets(wl *kueue.Workload) []kueue.PodSetReference {
 	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
 	later := s.objects.DelayedFlavors(cq)
 	if len(later) == 0 || s.objects.RunsRemotely(cq) || s.options.Placer == nil || !s.gates.topology {
 		return nil
 	}
 	var names []kueue.PodSetReference
-	w := s.alone(wl)
+	w := s.forEngineAlone(wl)
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i >= 0 && w.PodSets[i].Topology != nil && onAny(later, assigned.Flavors) && s.inTopology(assigned.Flavors) {
+		if i >= 0 && w.PodSets[i].Topology != nil && usesAny(later, assigned.Flavors) && s.hasTopology(assigned.Flavors) {
 			names = append(names, kueue.PodSetReference(assigned.Name))
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Shell) placedLater(wl *kueue.Workload) []kueue.PodSetReference {
 }
 
 // inTopology says that one of the flavors has one.
-func (s *Shell) inTopology(flavors map[string]string) bool {
+func (s *Shell) hasTopology(flavors map[string]string) bool {
 	for _, name := range flavors {
 		if flavor := s.objects.Flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
 			return true
@@ -63,35 +63,35 @@ func (s *Shell) inTopology(flavors map[string]string) bool {
 }
 
 // late is a workload whose checks are ready, and why its nodes have no room yet.
-type late struct {
+type secondPass struct {
 	*tracked
-	why string
+	reason string
 }
 
 // placeLate finds places in the topology for a workload whose checks are ready,
 // and admits it. Where there is no room yet, as while nodes start, it is tried
 // again with every change of them.
-func (s *Shell) placeLate(t *tracked) {
+func (s *Shell) runSecondPass(t *tracked) {
 	key := workload.KeyOf(t.object)
 	var places map[string]*kueue.TopologyAssignment
 	if s.options.Placer != nil {
-		placed, refusal := s.moveIn(t)
+		placed, refusal := s.placeAll(t)
 		if refusal != nil {
-			if _, told := s.late[key]; !told {
-				s.tell(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
+			if _, told := s.secondPass[key]; !told {
+				s.recordEvent(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
 			}
-			s.late[key] = late{t, refusal.Reason}
+			s.secondPass[key] = secondPass{t, refusal.Reason}
 			return
 		}
 		places = s.options.Placer.Assignments(placed)
 	}
-	delete(s.late, key)
-	s.start(t, s.step(workload.Step{Act: workload.PlaceNow, Places: places}))
+	delete(s.secondPass, key)
+	s.startWrite(t, s.step(workload.Step{Action: workload.SecondPassNow, Assignments: places}))
 }
 
 // moveIn gives a workload room for all its pods. Where there is none, those that
 // had their nodes before keep what they have.
-func (s *Shell) moveIn(t *tracked) (any, *admission.Refusal) {
+func (s *Shell) placeAll(t *tracked) (any, *admission.Refusal) {
 	w := s.forEngine(t.object)
 	mark := s.options.Placer.Checkpoint()
 	s.options.Placer.Remove(w.Key)
@@ -106,7 +106,7 @@ func (s *Shell) moveIn(t *tracked) (any, *admission.Refusal) {
 
 // settleLate holds the room of an admitted workload whose nodes have come, as much
 // of it as there is.
-func (s *Shell) settleLate(wl *kueue.Workload) {
+func (s *Shell) placeAdmitted(wl *kueue.Workload) {
 	t := s.workloads[workload.KeyOf(wl)]
 	if t == nil || s.options.Placer == nil || wl.Status.Admission == nil {
 		return
@@ -115,7 +115,7 @@ func (s *Shell) settleLate(wl *kueue.Workload) {
 	if len(s.objects.DelayedFlavors(cq)) == 0 || s.objects.RunsRemotely(cq) {
 		return
 	}
-	if _, refusal := s.moveIn(t); refusal != nil {
+	if _, refusal := s.placeAll(t); refusal != nil {
 		s.unplaced = append(s.unplaced, t)
 	}
 }

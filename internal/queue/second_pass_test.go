@@ -19,7 +19,7 @@ import (
 // lateQueue is a play on one node of four CPUs that is full, with a queue whose
 // flavor's nodes come with a check, and one beside it that has to take them as
 // they are.
-func lateQueue(t *testing.T, controller string, more ...client.Object) *play {
+func secondPassQueue(t *testing.T, controller string, more ...client.Object) *harness {
 	t.Helper()
 	p := onNodes(t)
 	p.gates.topology = true
@@ -32,24 +32,24 @@ func lateQueue(t *testing.T, controller string, more ...client.Object) *play {
 	p.see(append(more, queueObject("other", "", ""), lq,
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "full", UID: "full"}, Spec: full, Status: corev1.PodStatus{Phase: corev1.PodRunning}})...)
 	p.submit("one", "main", "batch", 1, "2")
-	if workload.HasReservation(p.world["one"]) {
-		t.Fatalf("the node is full: %v", p.world["one"].Status.Conditions)
+	if workload.HasReservation(p.written["one"]) {
+		t.Fatalf("the node is full: %v", p.written["one"].Status.Conditions)
 	}
 	p.see(check("nodes", controller, true), queueObject("cq", "", "nodes"))
-	if !workload.HasReservation(p.world["one"]) || workload.IsAdmitted(p.world["one"]) {
-		t.Fatalf("with the check its nodes come later: %v", p.world["one"].Status.Conditions)
+	if !workload.HasReservation(p.written["one"]) || workload.IsAdmitted(p.written["one"]) {
+		t.Fatalf("with the check its nodes come later: %v", p.written["one"].Status.Conditions)
 	}
 	return p
 }
 
-func (p *play) ready(name string, updates ...kueue.PodSetUpdate) {
+func (p *harness) ready(name string, updates ...kueue.PodSetUpdate) {
 	p.change(name, func(wl *kueue.Workload) {
 		wl.Status.AdmissionChecks[0].State, wl.Status.AdmissionChecks[0].PodSetUpdates = kueue.CheckStateReady, updates
 	})
 }
 
 // newNode comes, with four CPUs.
-func (p *play) newNode(name string) {
+func (p *harness) newNode(name string) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 	node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("10")}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
@@ -58,27 +58,27 @@ func (p *play) newNode(name string) {
 
 // The room on the nodes that have come is its own, before its pods are there.
 func TestRoomOnNodesThatCame(t *testing.T) {
-	p := lateQueue(t, kueue.ProvisioningRequestControllerName)
+	p := secondPassQueue(t, kueue.ProvisioningRequestControllerName)
 	p.newNode("new")
 	p.ready("one")
-	if !workload.IsAdmitted(p.world["one"]) {
-		t.Fatalf("its check is ready: %v", p.world["one"].Status.Conditions)
+	if !workload.IsAdmitted(p.written["one"]) {
+		t.Fatalf("its check is ready: %v", p.written["one"].Status.Conditions)
 	}
 	p.submit("big", "other", "batch", 1, "3")
 	p.submit("small", "other", "batch", 1, "2")
-	if workload.HasReservation(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
-		t.Errorf("two CPUs of the new node are left: big is %v, small is %v", p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+	if workload.HasReservation(p.written["big"]) || !workload.IsAdmitted(p.written["small"]) {
+		t.Errorf("two CPUs of the new node are left: big is %v, small is %v", p.written["big"].Status.Conditions, p.written["small"].Status.Conditions)
 	}
 }
 
 // What runs in another cluster takes no room here.
 func TestRoomElsewhere(t *testing.T) {
-	p := lateQueue(t, kueue.MultiKueueControllerName)
+	p := secondPassQueue(t, kueue.MultiKueueControllerName)
 	p.newNode("new")
 	p.ready("one")
 	p.submit("big", "other", "batch", 1, "4")
-	if !workload.IsAdmitted(p.world["one"]) || !workload.IsAdmitted(p.world["big"]) {
-		t.Errorf("all of the new node is left: one is %v, big is %v", p.world["one"].Status.Conditions, p.world["big"].Status.Conditions)
+	if !workload.IsAdmitted(p.written["one"]) || !workload.IsAdmitted(p.written["big"]) {
+		t.Errorf("all of the new node is left: one is %v, big is %v", p.written["one"].Status.Conditions, p.written["big"].Status.Conditions)
 	}
 }
 
@@ -86,35 +86,35 @@ func TestRoomElsewhere(t *testing.T) {
 func TestPlaceOnNodesThatCame(t *testing.T) {
 	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
 	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
-	p := lateQueue(t, kueue.ProvisioningRequestControllerName, topology, flavor)
+	p := secondPassQueue(t, kueue.ProvisioningRequestControllerName, topology, flavor)
 	state := func() (kueue.DelayedTopologyRequestState, *kueue.TopologyAssignment) {
-		set := p.world["one"].Status.Admission.PodSetAssignments[0]
+		set := p.written["one"].Status.Admission.PodSetAssignments[0]
 		return ptr.Deref(set.DelayedTopologyRequest, ""), set.TopologyAssignment
 	}
-	p.told()
+	p.recordedEvents()
 	p.ready("one", kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{corev1.LabelHostname: "named"}})
 	p.newNode("another")
-	if delayed, _ := state(); delayed != kueue.DelayedTopologyRequestStatePending || workload.IsAdmitted(p.world["one"]) {
-		t.Fatalf("the node its check names is not there: %+v", p.world["one"].Status.Admission)
+	if delayed, _ := state(); delayed != kueue.DelayedTopologyRequestStatePending || workload.IsAdmitted(p.written["one"]) {
+		t.Fatalf("the node its check names is not there: %+v", p.written["one"].Status.Admission)
 	}
-	if told := p.told(); len(told) != 1 {
+	if told := p.recordedEvents(); len(told) != 1 {
 		t.Errorf("why it waits is told once: %q", told)
 	}
-	var standing v1alpha1.Standing
-	p.addReality(&standing, p.world["one"])
+	var standing v1alpha1.WorkloadStanding
+	p.addStatus(&standing, p.written["one"])
 	if standing.Reason != "PendingDelayedTopologyRequests" || !strings.Contains(standing.Message, "refused by 2 nodes") {
 		t.Errorf("who asks is told %q: %q", standing.Reason, standing.Message)
 	}
 	p.newNode("named")
 	delayed, assigned := state()
-	if delayed != kueue.DelayedTopologyRequestStateReady || assigned == nil || workload.Domains(assigned)[0].Values[0] != "named" || !workload.IsAdmitted(p.world["one"]) {
+	if delayed != kueue.DelayedTopologyRequestStateReady || assigned == nil || workload.Domains(assigned)[0].Values[0] != "named" || !workload.IsAdmitted(p.written["one"]) {
 		t.Fatalf("its place is %s %+v", delayed, assigned)
 	}
-	if len(p.late) != 0 {
-		t.Errorf("%d are still looked at with every change of nodes", len(p.late))
+	if len(p.secondPass) != 0 {
+		t.Errorf("%d are still looked at with every change of nodes", len(p.secondPass))
 	}
 	p.submit("big", "other", "batch", 1, "3")
-	if a := p.world["big"].Status.Admission; a == nil || workload.Domains(a.PodSetAssignments[0].TopologyAssignment)[0].Values[0] != "another" {
+	if a := p.written["big"].Status.Admission; a == nil || workload.Domains(a.PodSetAssignments[0].TopologyAssignment)[0].Values[0] != "another" {
 		t.Errorf("two CPUs of that node are taken: %+v", a)
 	}
 }
@@ -122,7 +122,7 @@ func TestPlaceOnNodesThatCame(t *testing.T) {
 // Pods that had their nodes before and pods whose nodes have come have their room
 // when the workload is admitted, though the first one's node is full.
 func TestRoomOfAllPods(t *testing.T) {
-	p := lateQueue(t, kueue.ProvisioningRequestControllerName)
+	p := secondPassQueue(t, kueue.ProvisioningRequestControllerName)
 	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "spot"}}}
 	own := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "own"}}}
 	cq := queueObject("other", "", "nodes")
@@ -143,14 +143,14 @@ func TestRoomOfAllPods(t *testing.T) {
 	p.see(wl)
 	p.newNode("spot")
 	p.ready("job")
-	if !workload.IsAdmitted(p.world["job"]) {
-		t.Fatalf("its check is ready: %v", p.world["job"].Status.Conditions)
+	if !workload.IsAdmitted(p.written["job"]) {
+		t.Fatalf("its check is ready: %v", p.written["job"].Status.Conditions)
 	}
 	for _, host := range []string{"own", "spot"} {
 		wl := p.workload("on-"+host, "third", "batch", 1, "1")
 		wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		p.see(wl)
-		if workload.HasReservation(p.world["on-"+host]) {
+		if workload.HasReservation(p.written["on-"+host]) {
 			t.Errorf("node %s is full, and somebody else has room there", host)
 		}
 	}
@@ -169,7 +169,7 @@ func TestRoomBesideNodesToCome(t *testing.T) {
 	second.Name = "spot"
 	cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, *second)
 	cq.Spec.AdmissionChecksStrategy.AdmissionChecks[0].OnFlavors = []kueue.ResourceFlavorReference{"spot"}
-	begin := func() *play {
+	begin := func() *harness {
 		p := onNodes(t)
 		p.gates.topology = true
 		p.oneQueue()
@@ -185,20 +185,20 @@ func TestRoomBesideNodesToCome(t *testing.T) {
 	wl.Spec.PodSets = append(wl.Spec.PodSets, *workers)
 	p.see(wl)
 	p.ready("job")
-	if !workload.HasReservation(p.world["job"]) || workload.IsAdmitted(p.world["job"]) {
-		t.Fatalf("its workers wait for their node: %v", p.world["job"].Status.Conditions)
+	if !workload.HasReservation(p.written["job"]) || workload.IsAdmitted(p.written["job"]) {
+		t.Fatalf("its workers wait for their node: %v", p.written["job"].Status.Conditions)
 	}
 	p.submit("big", "other", "batch", 1, "3")
 	p.submit("small", "other", "batch", 1, "2")
-	if workload.HasReservation(p.world["big"]) || !workload.IsAdmitted(p.world["small"]) {
-		t.Errorf("two CPUs of the node are its first pod's: big is %v, small is %v", p.world["big"].Status.Conditions, p.world["small"].Status.Conditions)
+	if workload.HasReservation(p.written["big"]) || !workload.IsAdmitted(p.written["small"]) {
+		t.Errorf("two CPUs of the node are its first pod's: big is %v, small is %v", p.written["big"].Status.Conditions, p.written["small"].Status.Conditions)
 	}
 
 	next := begin()
-	next.see(p.world["job"].DeepCopy(), p.world["small"].DeepCopy())
-	for name, p := range map[string]*play{"the same": p, "the next": next} {
+	next.see(p.written["job"].DeepCopy(), p.written["small"].DeepCopy())
+	for name, p := range map[string]*harness{"the same": p, "the next": next} {
 		p.newNode("new")
-		job := p.world["job"]
+		job := p.written["job"]
 		if sets := job.Status.Admission.PodSetAssignments; !workload.IsAdmitted(job) || sets[1].TopologyAssignment == nil || sets[0].TopologyAssignment != nil {
 			t.Errorf("%s: the node is there: %+v", name, job.Status)
 		}

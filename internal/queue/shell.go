@@ -31,53 +31,53 @@ import (
 // Shell feeds the admission engine and carries its plans out. It runs on the
 // leader only; make it with New and hand it to a manager.
 type Shell struct {
-	client   client.Client
-	cache    cache.Cache
-	options  Options
-	engine   *admission.Engine
-	inbox    *inbox.Box[message]
-	objects  *engineview.Objects
-	statuses *status.Publisher
-	reasons  *pendingReasons
-	events   writes.Budget // for events about what the status says as well
-	keeper   *keeper
-	now      func() time.Time
-	gates    struct{ partial, reclaim, topology, boost, gated, rejectDevices, replace, failFast, keepPods bool }
+	client         client.Client
+	cache          cache.Cache
+	options        Options
+	engine         *admission.Engine
+	inbox          *inbox.Box[message]
+	objects        *engineview.Objects
+	statuses       *status.Publisher
+	pendingReasons *pendingReasons
+	events         writes.Budget // for events about what the status says as well
+	finalizers     *inUseFinalizers
+	now            func() time.Time
+	gates          struct{ partial, reclaim, topology, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment bool }
 
-	alarms alarms
+	timers timers
 	// leading: the loop runs, and can be asked.
 	leading atomic.Bool
 
-	workloadWrites *pool[workloadWrite]
-	statusWrites   *pool[client.Object]
-	keepWrites     *pool[client.Object]
-	deviceSearches *pool[*devices.Search]
-	pace           pace
+	workloadWrites  *pool[workloadWrite]
+	statusWrites    *pool[client.Object]
+	finalizerWrites *pool[client.Object]
+	deviceSearches  *pool[*devices.Search]
+	pacing          pacing
 
-	workloads  map[admission.Key]*tracked
-	successors map[admission.Key]admission.Key // the workload that is to take another's place
-	claims     *claims
+	workloads    map[admission.Key]*tracked
+	replacements map[admission.Key]admission.Key // the workload that is to take another's place
+	gpuClaims    *gpuClaims
 	// looked are those to look at when all that is known is taken in; lookAll adds
 	// those whom the state of their queues concerns.
-	looked  []*tracked
-	lookAll bool
+	stepsDue    []*tracked
+	allStepsDue bool
 	// unplaced are holders whose room on nodes is not known yet.
-	unplaced []*tracked
-	late     map[admission.Key]late
+	unplaced   []*tracked
+	secondPass map[admission.Key]secondPass
 	// shaken are workloads that may have lost a node.
-	shaken map[admission.Key]bool
+	nodesToCheck map[admission.Key]bool
 	// flat is what is known of queues that have flavors with topologies.
-	flat           map[string]engineview.ImpliedTopology
-	flavorsChanged bool
+	impliedTopologies map[string]engineview.ImpliedTopology
+	flavorsChanged    bool
 }
 
 // Options of New.
 type Options struct {
 	Engine admission.Options
 	// Counting is what pods' requests count as; nil: as they are.
-	Counting *workload.Counting
+	Transformations *workload.ResourceTransformations
 	// Devices is how ResourceClaims count; nil: they do not.
-	Devices *devices.Book
+	Devices *devices.Counter
 	// Lifecycle has the rules of workloads beside quota.
 	Lifecycle workload.Settings
 	// Features are Kueue's gates.
@@ -111,39 +111,39 @@ func (o Options) engine() admission.Options {
 func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s := &Shell{
 		client: c, cache: reader, options: options, now: time.Now,
-		engine:         admission.New(options.engine()),
-		inbox:          inbox.New(about),
-		objects:        engineview.NewObjects(),
-		reasons:        newPendingReasons(),
-		events:         writes.EventBudget(),
-		workloadWrites: newPool[workloadWrite](),
-		statusWrites:   newPool[client.Object](),
-		keepWrites:     newPool[client.Object](),
-		deviceSearches: newPool[*devices.Search](),
-		workloads:      map[admission.Key]*tracked{},
-		successors:     map[admission.Key]admission.Key{},
-		claims:         newClaims(),
-		late:           map[admission.Key]late{},
-		shaken:         map[admission.Key]bool{},
-		pace:           pace{writers: options.Writers},
+		engine:          admission.New(options.engine()),
+		inbox:           inbox.New(about),
+		objects:         engineview.NewObjects(),
+		pendingReasons:  newPendingReasons(),
+		events:          writes.EventBudget(),
+		workloadWrites:  newPool[workloadWrite](),
+		statusWrites:    newPool[client.Object](),
+		finalizerWrites: newPool[client.Object](),
+		deviceSearches:  newPool[*devices.Search](),
+		workloads:       map[admission.Key]*tracked{},
+		replacements:    map[admission.Key]admission.Key{},
+		gpuClaims:       newGPUClaims(),
+		secondPass:      map[admission.Key]secondPass{},
+		nodesToCheck:    map[admission.Key]bool{},
+		pacing:          pacing{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
 		s.options.Metrics = metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	}
 	s.options.Metrics.CollectFrom(s)
 	if options.Devices != nil {
-		options.Devices.Elsewhere(s.searchLater)
+		options.Devices.SearchInBackground(s.searchInBackground)
 	}
 	s.statuses = status.New(s.objects, s.statusWrites.submit, s.options.quantity, options.Engine)
-	s.keeper = newKeeper(s.inUse, s.keepWrites.submit)
+	s.finalizers = newInUseFinalizers(s.inUse, s.finalizerWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
 	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
 	s.gates.boost = options.Features.Enabled(features.PriorityBoost)
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
-	s.gates.replace = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
+	s.gates.replaceNodes = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
 	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
-	s.gates.keepPods = options.Features.Enabled(features.SkipReassignment)
+	s.gates.skipReassignment = options.Features.Enabled(features.SkipReassignment)
 	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }
@@ -168,7 +168,7 @@ func (s *Shell) Start(ctx context.Context) error {
 	defer writing.Wait()
 	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
-	writing.Go(func() { s.keepWrites.run(ctx, 1, s.writeFinalizer) })
+	writing.Go(func() { s.finalizerWrites.run(ctx, 1, s.writeFinalizer) })
 	writing.Go(func() { s.deviceSearches.run(ctx, 1, s.search) })
 	s.leading.Store(true)
 	defer s.leading.Store(false)
@@ -199,50 +199,50 @@ func (s *Shell) loop(ctx context.Context) {
 // turn takes in what came, decides, and hands over what is to be written. It
 // returns when to take the next turn although nothing comes; zero: never.
 func (s *Shell) turn(messages []message) time.Time {
-	s.options.Devices.Renew(s.now())
+	s.options.Devices.RefillBudget(s.now())
 	for _, m := range messages {
 		s.handle(m)
 	}
-	s.recount()
-	s.noteTopologies()
-	s.restoreRooms()
+	s.recountDevices()
+	s.updateImpliedTopologies()
+	s.restorePlacements()
 	s.replaceNodes()
-	s.ring()
-	s.liveAll()
+	s.fireTimers()
+	s.takeSteps()
 	now := s.now()
 	plan := s.plan(now)
 	for _, b := range s.budgets() {
-		b.Advance(now, s.pace.underWay)
-		b.Decided(len(plan.Evict)+len(plan.Admit), s.pace.underWay, now)
+		b.Advance(now, s.pacing.underWay)
+		b.Decided(len(plan.Evict)+len(plan.Admit), s.pacing.underWay, now)
 	}
 	s.carryOut(plan)
-	s.keeper.settle()
-	if s.pace.again() {
+	s.finalizers.sync()
+	if s.pacing.retry() {
 		plan.NextAt = inbox.Earlier(plan.NextAt, now.Add(status.RetryInterval))
 	}
-	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.alarms.next()), inbox.Earlier(s.tellReasons(), s.statuses.Publish(s.engine, now)))
+	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(s.writePendingReasons(), s.statuses.Publish(s.engine, now)))
 }
 
 // plan asks the engine, unless there is enough to write already.
 func (s *Shell) plan(now time.Time) admission.Plan {
-	if s.pace.ahead() {
+	if s.pacing.full() {
 		return admission.Plan{}
 	}
 	start := time.Now()
 	plan := s.engine.Decide(now)
 	took := time.Since(start)
-	plan.Admit = s.inTurn(plan.Admit)
-	s.decided(plan, took)
+	plan.Admit = s.limitAdmits(plan.Admit)
+	s.observeDecision(plan, took)
 	return plan
 }
 
 func (s *Shell) budgets() []*writes.Budget {
-	return []*writes.Budget{&s.reasons.budget, s.statuses.Budget(), &s.events}
+	return []*writes.Budget{&s.pendingReasons.budget, s.statuses.Budget(), &s.events}
 }
 
 // decided notes what a decision took and gave. One that had nothing to decide
 // is no attempt.
-func (s *Shell) decided(plan admission.Plan, took time.Duration) {
+func (s *Shell) observeDecision(plan admission.Plan, took time.Duration) {
 	m := s.options.Metrics
 	m.Observe("elastic_decision_duration_seconds", took.Seconds())
 	result := "inadmissible"

@@ -8,31 +8,31 @@ import (
 )
 
 // ring looks at the workloads whose time has come.
-func (s *Shell) ring() {
+func (s *Shell) fireTimers() {
 	for now := s.now(); ; {
-		key, due := s.alarms.due(now)
+		key, due := s.timers.due(now)
 		if !due {
 			return
 		}
 		if t := s.workloads[key]; t != nil {
-			s.look(t)
+			s.scheduleStep(t)
 		}
 	}
 }
 
 // alarms are times at which to look at a workload again. Of several for one
 // workload the last one set counts.
-type alarms struct {
-	heap  alarmHeap
+type timers struct {
+	heap  timerHeap
 	times map[admission.Key]time.Time
 }
 
-type alarm struct {
+type timer struct {
 	at  time.Time
 	key admission.Key
 }
 
-func (a *alarms) set(key admission.Key, at time.Time) {
+func (a *timers) set(key admission.Key, at time.Time) {
 	if at.IsZero() {
 		delete(a.times, key)
 		return
@@ -44,13 +44,13 @@ func (a *alarms) set(key admission.Key, at time.Time) {
 		return
 	}
 	a.times[key] = at
-	heap.Push(&a.heap, alarm{at, key})
+	heap.Push(&a.heap, timer{at, key})
 }
 
 // due takes one alarm whose time has come.
-func (a *alarms) due(now time.Time) (admission.Key, bool) {
+func (a *timers) due(now time.Time) (admission.Key, bool) {
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
-		first := heap.Pop(&a.heap).(alarm)
+		first := heap.Pop(&a.heap).(timer)
 		if a.times[first.key].Equal(first.at) {
 			delete(a.times, first.key)
 			return first.key, true
@@ -60,7 +60,7 @@ func (a *alarms) due(now time.Time) (admission.Key, bool) {
 }
 
 // next is the earliest alarm; zero: none.
-func (a *alarms) next() time.Time {
+func (a *timers) next() time.Time {
 	for len(a.heap) > 0 {
 		if first := a.heap[0]; a.times[first.key].Equal(first.at) {
 			return first.at
@@ -70,13 +70,13 @@ func (a *alarms) next() time.Time {
 	return time.Time{}
 }
 
-type alarmHeap []alarm
+type timerHeap []timer
 
-func (h alarmHeap) Len() int           { return len(h) }
-func (h alarmHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h alarmHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *alarmHeap) Push(x any)        { *h = append(*h, x.(alarm)) }
-func (h *alarmHeap) Pop() any {
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)        { *h = append(*h, x.(timer)) }
+func (h *timerHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]
 	return last

@@ -18,7 +18,7 @@ func (s *Shell) kinds() ([]client.Object, error) {
 		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
 	}
 	if s.options.Placer != nil {
-		kinds = append(kinds, s.worldKinds()...)
+		kinds = append(kinds, s.placerKinds()...)
 	}
 	if s.serves("ElasticGPUClaim") {
 		kinds = append(kinds, &egpu.ElasticGPUClaim{})
@@ -29,7 +29,7 @@ func (s *Shell) kinds() ([]client.Object, error) {
 
 // worldKinds are the kinds the placer wants to know of. A cluster without GPU
 // objects has its cards in the nodes' labels.
-func (s *Shell) worldKinds() []client.Object {
+func (s *Shell) placerKinds() []client.Object {
 	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
 	if !s.serves("GPU") {
 		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels")

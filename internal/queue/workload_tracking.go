@@ -16,18 +16,18 @@ import (
 
 // tracked is a workload as the loop knows it.
 type tracked struct {
-	object *kueue.Workload // the newest seen
-	booked *kueue.Workload // as the ledger has it
+	object  *kueue.Workload // the newest seen
+	counted *kueue.Workload // as the ledger has it
 	// writing is the change being written; next is one decided meanwhile.
 	writing, next *change
 	// outdated: the last write met a newer object than ours, which the informer
 	// has yet to deliver.
 	outdated bool
 	// stale: something it uses has changed since the engine was told of it.
-	stale    bool
-	failures int
-	looked   bool
-	flat     engineview.ImpliedTopology // what its queue meant for it when it was told of
+	stale           bool
+	failures        int
+	stepDue         bool
+	impliedTopology engineview.ImpliedTopology // what its queue meant for it when it was told of
 }
 
 // change is a decision about one workload on its way into its status.
@@ -40,57 +40,57 @@ type change struct {
 	// done tells the world once that has happened; nil tells nobody.
 	done func(wl *kueue.Workload)
 	// parks: it only says why the workload waits, which the engine knows.
-	parks bool
+	onlyReason bool
 	// decided: the engine assumes it done.
 	decided bool
 	// ends: after it there is nothing to do but wait until the workload is gone.
-	ends bool
+	last bool
 }
 
 // lost takes in that a workload was deleted.
-func (s *Shell) lost(wl *kueue.Workload) {
+func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	if t := s.workloads[key]; t != nil {
-		s.statuses.Usage().Move(t.booked, nil)
+		s.statuses.Usage().Move(t.counted, nil)
 		delete(s.workloads, key)
-		delete(s.late, key)
-		if old := workload.Replaces(wl); s.successors[old] == key {
-			delete(s.successors, old)
+		delete(s.secondPass, key)
+		if old := workload.Replaces(wl); s.replacements[old] == key {
+			delete(s.replacements, old)
 		}
-		s.claims.use(wl, false)
+		s.gpuClaims.setUsed(wl, false)
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})
-	s.passOn(key)
-	for _, claim := range claimKeys(wl) {
-		s.tellUsers(claim, key)
+	s.updateReplacement(key)
+	for _, claim := range gpuClaimKeys(wl) {
+		s.reapplyUsers(claim, key)
 	}
 }
 
 // saw takes in what an informer says of a workload.
-func (s *Shell) saw(wl *kueue.Workload) {
+func (s *Shell) workloadChanged(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	t := s.workloads[key]
 	if t == nil || t.object.UID != wl.UID {
 		if t != nil {
-			s.lost(t.object) // deleted and made again while we looked elsewhere
+			s.workloadDeleted(t.object) // deleted and made again while we looked elsewhere
 		}
-		t = &tracked{object: wl, flat: s.flat[s.objects.ClusterQueueOf(wl)]}
+		t = &tracked{object: wl, impliedTopology: s.impliedTopologies[s.objects.ClusterQueueOf(wl)]}
 		s.workloads[key] = t
 		if old := workload.Replaces(wl); old.Name != "" {
-			s.successors[old] = key
+			s.replacements[old] = key
 		}
-		s.claims.use(wl, true)
-		s.book(t)
-		s.tellWorkload(wl)
-		s.look(t)
-		s.settleIn(t, nil)
+		s.gpuClaims.setUsed(wl, true)
+		s.updateUsage(t)
+		s.applyWorkload(wl)
+		s.scheduleStep(t)
+		s.restoreLater(t, nil)
 		return
 	}
 	if !newer(wl, t.object) {
 		return
 	}
 	before := t.object
-	s.update(t, wl)
+	s.updateTracked(t, wl)
 	if t.writing != nil {
 		return // wrote looks at it when the write has ended
 	}
@@ -98,24 +98,24 @@ func (s *Shell) saw(wl *kueue.Workload) {
 		t.outdated = false
 		s.engine.Apply(admission.DecisionDropped{Key: key})
 	}
-	s.tellWorkload(wl)
-	s.look(t)
-	s.settleIn(t, before)
+	s.applyWorkload(wl)
+	s.scheduleStep(t)
+	s.restoreLater(t, before)
 }
 
-func (s *Shell) update(t *tracked, wl *kueue.Workload) {
+func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	s.options.Metrics.WorkloadChanged(s.objects, t.object, wl, s.now())
 	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
-		s.tell(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
+		s.recordEvent(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 	}
 	t.object = wl
-	s.book(t)
+	s.updateUsage(t)
 }
 
 // wrote takes in how a write ended.
-func (s *Shell) wrote(r *writeResult) {
+func (s *Shell) writeFinished(r *writeResult) {
 	if r.sent.paced {
-		s.pace.underWay--
+		s.pacing.underWay--
 	}
 	key := workload.KeyOf(r.sent.workload)
 	t := s.workloads[key]
@@ -135,11 +135,11 @@ func (s *Shell) wrote(r *writeResult) {
 			return
 		}
 		s.engine.Apply(admission.DecisionDropped{Key: key})
-		s.tellWorkload(t.object)
-		s.look(t)
+		s.applyWorkload(t.object)
+		s.scheduleStep(t)
 		return
 	}
-	if finished.ends {
+	if finished.last {
 		t.outdated = true
 		if finished.done != nil {
 			finished.done(r.written)
@@ -148,20 +148,20 @@ func (s *Shell) wrote(r *writeResult) {
 	}
 	seen := newer(t.object, r.written)
 	if !seen {
-		s.update(t, r.written)
+		s.updateTracked(t, r.written)
 	}
 	if finished.done != nil {
 		finished.done(r.written)
 	}
-	if !finished.parks || seen || t.stale {
+	if !finished.onlyReason || seen || t.stale {
 		t.stale = false
-		s.tellWorkload(t.object)
+		s.applyWorkload(t.object)
 	}
 	if next := t.next; next != nil {
 		t.next = nil
-		s.start(t, next)
+		s.startWrite(t, next)
 	}
-	s.look(t)
+	s.scheduleStep(t)
 }
 
 // retryLater writes again after a pause that doubles with each failure: the
@@ -176,20 +176,20 @@ func (s *Shell) retryLater(t *tracked, r *writeResult) {
 }
 
 // decide puts a decision of the engine into a workload's status.
-func (s *Shell) decide(key admission.Key, uid string, c *change) {
+func (s *Shell) startDecision(key admission.Key, uid string, c *change) {
 	t := s.workloads[key]
 	if t == nil || string(t.object.UID) != uid {
 		return // gone meanwhile; the inbox will tell the engine
 	}
-	c.decided = !c.parks
+	c.decided = !c.onlyReason
 	if t.writing != nil {
 		t.next = c
 		return
 	}
-	s.start(t, c)
+	s.startWrite(t, c)
 }
 
-func (s *Shell) start(t *tracked, c *change) {
+func (s *Shell) startWrite(t *tracked, c *change) {
 	wl := *t.object
 	wl.Status = *t.object.Status.DeepCopy()
 	// The API keeps whole seconds; what we remember is what it keeps.
@@ -202,7 +202,7 @@ func (s *Shell) start(t *tracked, c *change) {
 	}
 	t.writing = c
 	if c.decided {
-		s.pace.underWay++
+		s.pacing.underWay++
 	}
 	s.workloadWrites.submit(workloadWrite{workload: &wl, write: write, paced: c.decided})
 }

@@ -38,7 +38,7 @@ type statusResult struct {
 func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
 	written, err := w.write(ctx, s.client, w.workload)
 	s.options.Metrics.Inc("elastic_writes_total", "workload", outcome(err))
-	s.inbox.Put(message{result: &writeResult{sent: w, written: written, err: err}})
+	s.inbox.Put(message{written: &writeResult{sent: w, written: written, err: err}})
 }
 
 func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
@@ -47,7 +47,7 @@ func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		s.options.Log.Error(err, "writing a queue's status failed, trying again", "queue", client.ObjectKeyFromObject(queue).String())
 	}
-	s.inbox.Put(message{status: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
+	s.inbox.Put(message{statusWritten: &statusResult{queue: queue, err: client.IgnoreNotFound(err)}})
 }
 
 func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {

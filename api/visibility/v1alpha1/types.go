@@ -23,7 +23,7 @@ const (
 type Explanation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Standing          `json:",inline"`
+	WorkloadStanding  `json:",inline"`
 }
 
 // Plan asks what would become of a workload, and is answered by its status.
@@ -42,12 +42,12 @@ type PlanSpec struct {
 // PlanStatus is the answer.
 type PlanStatus struct {
 	// StartsNow: nothing is missing, though others may have to make room.
-	StartsNow bool `json:"startsNow"`
-	Standing  `json:",inline"`
+	StartsNow        bool `json:"startsNow"`
+	WorkloadStanding `json:",inline"`
 }
 
 // Standing is where a workload stands, and why.
-type Standing struct {
+type WorkloadStanding struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -57,16 +57,16 @@ type Standing struct {
 
 	// Position in its ClusterQueue, 1 is next; Ahead are those before it, nearest
 	// last, and at most ten.
-	Position int     `json:"position,omitempty"`
-	Ahead    []Other `json:"ahead,omitempty"`
+	Position int           `json:"position,omitempty"`
+	Ahead    []WorkloadRef `json:"ahead,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
 	// HeldBy are running workloads that hold what is missing; Displaces are those
 	// that would have to go for it. At most ten each.
-	HeldBy    []Other `json:"heldBy,omitempty"`
-	Displaces []Other `json:"displaces,omitempty"`
+	HeldBy            []WorkloadRef `json:"heldBy,omitempty"`
+	PreemptionTargets []WorkloadRef `json:"preemptionTargets,omitempty"`
 	// Helps is what would let it in, in words.
-	Helps []string `json:"helps,omitempty"`
+	Suggestions []string `json:"suggestions,omitempty"`
 	// StartsAt is an estimate, by the run times that are known.
 	StartsAt *metav1.Time `json:"startsAt,omitempty"`
 
@@ -103,7 +103,7 @@ type Missing struct {
 
 // Other is another workload. Its name and namespace are left out where the
 // asker may not see them.
-type Other struct {
+type WorkloadRef struct {
 	Namespace    string `json:"namespace,omitempty"`
 	Name         string `json:"name,omitempty"`
 	Job          string `json:"job,omitempty"` // kind and name, as in tfjob/mnist

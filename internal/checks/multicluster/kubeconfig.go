@@ -21,7 +21,7 @@ import (
 )
 
 // kubeconfigs is the folder in which files must be where paths are checked.
-const kubeconfigs = "/etc/multikueue/kubeconfigs"
+const kubeconfigDir = "/etc/multikueue/kubeconfigs"
 
 // sources reads how clusters are reached. Reasons and messages are Kueue's.
 type sources struct {

@@ -105,7 +105,7 @@ func TestStanding(t *testing.T) {
 		"all do not": {inactive: []string{"a", "b"}, status: metav1.ConditionFalse, reason: "NoUsableClusters", message: "Inactive clusters: [a b]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := standing(2, test.missing, test.inactive); got.Status != test.status || got.Reason != test.reason || got.Message != test.message {
+			if got := activeCondition(2, test.missing, test.inactive); got.Status != test.status || got.Reason != test.reason || got.Message != test.message {
 				t.Errorf("got %+v", got)
 			}
 		})

@@ -66,7 +66,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		options.Copies.OnJobChange(all.seen)
 	}
 	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
-		all.sources.folder = kubeconfigs
+		all.sources.folder = kubeconfigDir
 	}
 	everybody := func(ctx context.Context) (requests []reconcile.Request) {
 		list := &kueue.WorkloadList{}
@@ -94,9 +94,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	working := &activity{mgr.GetClient()}
+	working := &checkActivity{mgr.GetClient()}
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-checks").
-		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.Named(kueue.MultiKueueControllerName))).
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.HasController(kueue.MultiKueueControllerName))).
 		Watches(&kueue.MultiKueueConfig{}, working.all()).
 		Watches(&kueue.MultiKueueCluster{}, working.all()).
 		Complete(working)
@@ -106,7 +106,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue").
 		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
 		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everybody(ctx) })).
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(kinOf(options.Copies)), builder.WithPredicates(moved)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(siblingsOf(options.Copies)), builder.WithPredicates(moved)).
 		WatchesRawSource(source.Channel(looks, enqueue)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(&workloads{
@@ -118,8 +118,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer all.end()
-		if settings.collect > 0 {
-			all.collect(ctx, settings.collect)
+		if settings.gcInterval > 0 {
+			all.collectGarbage(ctx, settings.gcInterval)
 		}
 		<-ctx.Done()
 		return nil
@@ -127,7 +127,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 }
 
 // kinOf finds the workloads that have one job together with another.
-func kinOf(copies *remote.Adapters) handler.MapFunc {
+func siblingsOf(copies *remote.Adapters) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		wl, ok := obj.(*kueue.Workload)
 		if !ok {
@@ -167,7 +167,7 @@ type settings struct {
 	dispatcher dispatcher
 	// patience is how long a cluster that runs something may be out of reach, and
 	// collect how often what was left behind is looked for; 0: never.
-	patience, collect time.Duration
+	workerLostTimeout, gcInterval time.Duration
 	// forward has jobs that run elsewhere follow changes of the original.
 	forward bool
 }
@@ -179,9 +179,9 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 			name: cmp.Or(config.DispatcherName, kueueconfig.MultiKueueDispatcherModeAllAtOnce), step: 3,
 			inOrder: gates.Enabled(features.MultiKueueIncrementalDispatcherRespectConfigOrder),
 		},
-		forward:  gates.Enabled(features.MultiKueueRemoteSpecSync),
-		patience: ptr.Deref(config.WorkerLostTimeout, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueWorkerLostTimeout}).Duration,
-		collect:  ptr.Deref(config.GCInterval, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueGCInterval}).Duration,
+		forward:           gates.Enabled(features.MultiKueueRemoteSpecSync),
+		workerLostTimeout: ptr.Deref(config.WorkerLostTimeout, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueWorkerLostTimeout}).Duration,
+		gcInterval:        ptr.Deref(config.GCInterval, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueGCInterval}).Duration,
 	}
 	if c := config.IncrementalDispatcherConfig; c != nil && gates.Enabled(features.MultiKueueIncrementalDispatcherConfig) {
 		s.dispatcher.step = int(ptr.Deref(c.StepSize, 3))
@@ -189,10 +189,10 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 	switch errs := validation.IsValidLabelValue(s.origin); {
 	case len(errs) > 0:
 		return s, fmt.Errorf("multiKueue.origin: %q: %s", s.origin, strings.Join(errs, ", "))
-	case s.patience < 0:
-		return s, fmt.Errorf("multiKueue.workerLostTimeout: %s must not be negative", s.patience)
-	case s.collect < 0:
-		return s, fmt.Errorf("multiKueue.gcInterval: %s must not be negative", s.collect)
+	case s.workerLostTimeout < 0:
+		return s, fmt.Errorf("multiKueue.workerLostTimeout: %s must not be negative", s.workerLostTimeout)
+	case s.gcInterval < 0:
+		return s, fmt.Errorf("multiKueue.gcInterval: %s must not be negative", s.gcInterval)
 	case s.dispatcher.step < 1:
 		return s, fmt.Errorf("multiKueue.incrementalDispatcherConfig.stepSize: %d must be greater than or equal to 1", s.dispatcher.step)
 	}

@@ -107,7 +107,7 @@ func TestWanted(t *testing.T) {
 			if test.edit != nil {
 				test.edit(wl)
 			}
-			groups, err := wanted(wl, &test.config, flavors)
+			groups, err := podsToProvision(wl, &test.config, flavors)
 			if (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
 				t.Fatalf("error %v, want %q", err, test.problem)
 			}
@@ -128,7 +128,7 @@ func TestBuild(t *testing.T) {
 		ProvisioningClassName: "check-capacity.autoscaling.x-k8s.io", Parameters: map[string]kueue.Parameter{"class": "usual", "more": "1"},
 		ManagedResources: []corev1.ResourceName{"nvidia.com/gpu"},
 	}
-	groups, err := wanted(wl, config, flavors)
+	groups, err := podsToProvision(wl, config, flavors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +136,11 @@ func TestBuild(t *testing.T) {
 	if want := map[string]string{"ValidUntilSeconds": "60", "class": "own", "more": "1"}; !maps.Equal(request.Spec.Parameters, want) {
 		t.Errorf("parameters are %v, want %v", request.Spec.Parameters, want)
 	}
-	if !current(request, wl, config) {
+	if !matchesConfig(request, wl, config) {
 		t.Error("what a job chose for itself does not make its request outdated")
 	}
 	config.Parameters["more"] = "2"
-	if current(request, wl, config) {
+	if matchesConfig(request, wl, config) {
 		t.Error("a parameter has changed")
 	}
 	for _, obj := range []metav1.Object{request, templates[0], templates[1]} {
@@ -214,7 +214,7 @@ func TestVerdict(t *testing.T) {
 				request.Status.Conditions = append(request.Status.Conditions, metav1.Condition{Type: condition, Status: status, Message: condition + " says"})
 			}
 			is := kueue.AdmissionCheckState{Name: "check", State: test.is, Message: "before", RetryCount: ptr.To(test.retried)}
-			next := verdict(wl, is, config, request, []group{{sets: []kueue.PodSetReference{"head", "workers"}}})
+			next := checkStateFor(wl, is, config, request, []group{{sets: []kueue.PodSetReference{"head", "workers"}}})
 			if next.State != test.want || next.Message != test.message || ptr.Deref(next.RequeueAfterSeconds, 0) != test.after {
 				t.Errorf("got %s %q after %d s, want %s %q after %d s", next.State, next.Message, ptr.Deref(next.RequeueAfterSeconds, 0), test.want, test.message, test.after)
 			}
@@ -234,7 +234,7 @@ func TestVerdict(t *testing.T) {
 // Without a strategy the defaults of Kueue's API hold.
 func TestPause(t *testing.T) {
 	for retried, want := range map[int32]int32{0: 60, 1: 120, 4: 960, 5: 1800, 90: 1800} {
-		is := again(kueue.AdmissionCheckState{RetryCount: ptr.To(retried)}, 1, nil, "", "")
+		is := retryOrReject(kueue.AdmissionCheckState{RetryCount: ptr.To(retried)}, 1, nil, "", "")
 		if retried == 0 && ptr.Deref(is.RequeueAfterSeconds, 0) != want {
 			t.Errorf("by default the first pause is %d s, want %d", ptr.Deref(is.RequeueAfterSeconds, 0), want)
 		}

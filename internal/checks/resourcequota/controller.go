@@ -31,16 +31,16 @@ const (
 // Setup adds the check's controllers to the manager.
 func Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("resource-quota-checks").
-		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.Named(ControllerName))).
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.HasController(ControllerName))).
 		Complete(&activity{mgr.GetClient()})
 	if err != nil {
 		return err
 	}
-	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return checks.Waiting(obj.(*kueue.Workload)) })
+	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return checks.IsWaiting(obj.(*kueue.Workload)) })
 	// One at a time: what one is promised is not there for the next.
 	return ctrl.NewControllerManagedBy(mgr).Named("resource-quota").
 		For(&kueue.Workload{}, builder.WithPredicates(waits)).
-		Complete(&workloads{client: mgr.GetClient(), reader: mgr.GetAPIReader(), now: time.Now, promised: map[types.UID]*kueue.Workload{}})
+		Complete(&workloads{client: mgr.GetClient(), reader: mgr.GetAPIReader(), now: time.Now, granted: map[types.UID]*kueue.Workload{}})
 }
 
 // activity says of its admission checks that they are looked after.
@@ -52,7 +52,7 @@ func (a *activity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if err := a.client.Get(ctx, request.NamespacedName, check); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, checks.Publish(ctx, a.client, check, checks.Active())
+	return ctrl.Result{}, checks.WriteActive(ctx, a.client, check, checks.Active())
 }
 
 // workloads answers for workloads that wait.
@@ -61,16 +61,16 @@ type workloads struct {
 	reader client.Reader // past the cache: quotas are few, and must be current
 	now    func() time.Time
 	// promised are those that were told yes and are not yet seen as such.
-	promised map[types.UID]*kueue.Workload
+	granted map[types.UID]*kueue.Workload
 }
 
 // Reconcile answers one workload.
 func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
-	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !checks.Waiting(wl) {
+	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !checks.IsWaiting(wl) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	mine, err := checks.Of(ctx, c.client, wl, ControllerName)
+	mine, err := checks.ForController(ctx, c.client, wl, ControllerName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -78,7 +78,7 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		if check.State.State != kueue.CheckStatePending {
 			continue
 		}
-		why, err := c.refuse(ctx, wl)
+		why, err := c.refusalReason(ctx, wl)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
@@ -88,7 +88,7 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 }
 
 // refuse says why a workload's pods would not all be let in; "" if they would.
-func (c *workloads) refuse(ctx context.Context, wl *kueue.Workload) (string, error) {
+func (c *workloads) refusalReason(ctx context.Context, wl *kueue.Workload) (string, error) {
 	quotas := &corev1.ResourceQuotaList{}
 	if err := c.reader.List(ctx, quotas, client.InNamespace(wl.Namespace)); err != nil {
 		return "", err
@@ -107,21 +107,21 @@ func (c *workloads) refuse(ctx context.Context, wl *kueue.Workload) (string, err
 	var taken []pods
 	for i := range others.Items {
 		other := &others.Items[i]
-		if other.UID != wl.UID && c.counts(other) {
-			taken = append(taken, toCome(other, there.Items)...)
+		if other.UID != wl.UID && c.isGranted(other) {
+			taken = append(taken, podsToCreate(other, there.Items)...)
 		}
 	}
-	return problem(quotas.Items, taken, toCome(wl, nil)), nil
+	return insufficientQuota(quotas.Items, taken, podsToCreate(wl, nil)), nil
 }
 
 // counts says another workload was promised room.
-func (c *workloads) counts(wl *kueue.Workload) bool {
+func (c *workloads) isGranted(wl *kueue.Workload) bool {
 	over := !workload.HasReservation(wl) || workload.IsFinished(wl)
-	if told := c.promised[wl.UID]; told != nil {
+	if told := c.granted[wl.UID]; told != nil {
 		if told.ResourceVersion == wl.ResourceVersion {
 			return true // the cache has yet to see the answer
 		}
-		delete(c.promised, wl.UID)
+		delete(c.granted, wl.UID)
 	}
 	if over {
 		return false
@@ -138,7 +138,7 @@ func (c *workloads) counts(wl *kueue.Workload) bool {
 }
 
 // toCome are a workload's pods that were not created yet.
-func toCome(wl *kueue.Workload, there []corev1.Pod) []pods {
+func podsToCreate(wl *kueue.Workload, there []corev1.Pod) []pods {
 	created := map[string]int64{}
 	for i := range there {
 		if there[i].Annotations[kueue.WorkloadAnnotation] == wl.Name {
@@ -169,11 +169,11 @@ func (c *workloads) answer(ctx context.Context, wl *kueue.Workload, state kueue.
 		pause := min(int32(firstPause)<<min(ptr.Deref(state.RetryCount, 0), 10), longestPause)
 		next.State, next.Message, next.RequeueAfterSeconds = kueue.CheckStateRetry, why, &pause
 	}
-	if err := checks.Answer(ctx, c.client, wl.DeepCopy(), next); err != nil {
+	if err := checks.WriteStates(ctx, c.client, wl.DeepCopy(), next); err != nil {
 		return err
 	}
 	if why == "" {
-		c.promised[wl.UID] = wl
+		c.granted[wl.UID] = wl
 	}
 	return nil
 }

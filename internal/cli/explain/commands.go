@@ -68,7 +68,7 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 	}
 	if found.Workload == nil {
 		if info.Queue != "" {
-			answer.Standing = &v1alpha1.Standing{State: "Unknown", LocalQueue: info.Queue}
+			answer.Standing = &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: info.Queue}
 		}
 		return answer, nil
 	}
@@ -82,8 +82,8 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 }
 
 // fromStatus is what the workload's own status says.
-func fromStatus(wl *kueue.Workload) *v1alpha1.Standing {
-	x := &v1alpha1.Standing{State: "Pending", LocalQueue: string(wl.Spec.QueueName)}
+func fromStatus(wl *kueue.Workload) *v1alpha1.WorkloadStanding {
+	x := &v1alpha1.WorkloadStanding{State: "Pending", LocalQueue: string(wl.Spec.QueueName)}
 	if a := wl.Status.Admission; a != nil {
 		x.ClusterQueue, x.State = string(a.ClusterQueue), "QuotaReserved"
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +17,10 @@ type Answer struct {
 	Namespace string `json:"namespace"`
 	Status    string `json:"status"`
 	Workload  string `json:"workload,omitempty"`
-	// Standing is the queue's word; absent for a job that is in no queue.
-	Standing *v1alpha1.Standing `json:"standing,omitempty"`
-	Pods     string             `json:"pods,omitempty"`
-	// Warnings are what its pods met lately.
+	// Standing is what the queue says of it; absent for a job that is in no queue.
+	Standing *v1alpha1.WorkloadStanding `json:"standing,omitempty"`
+	Pods     string                     `json:"pods,omitempty"`
+	// Warnings are recent warning events of its pods.
 	Warnings []string `json:"warnings,omitempty"`
 	// Note is about the answer itself.
 	Note string `json:"note,omitempty"`
@@ -81,7 +80,7 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	if x := a.Standing; x != nil {
 		fmt.Fprintln(s)
 		p.why(x)
-		p.line(x)
+		p.ahead(x)
 		p.missing(x)
 		for _, d := range x.Devices {
 			p.say("Devices", "%s for each pod of %s, by %s", amount(d.Amount, d.Resource), d.PodSet, d.From)
@@ -89,9 +88,9 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 		p.places(x)
 		p.checks(x)
 		p.others("Held by", x.HeldBy)
-		p.others("Displaces", x.Displaces)
-		for _, help := range helps(a) {
-			p.say("Helps", "%s", help)
+		p.others("Preempts", x.PreemptionTargets)
+		for _, suggestion := range suggestions(a) {
+			p.say("Suggested", "%s", suggestion)
 		}
 		p.starts(x, now)
 	}
@@ -136,49 +135,33 @@ func headline(a *Answer) string {
 		return fmt.Sprintf("%s has just arrived in %s.", a.Job, queue)
 	}
 	if x.Position > 0 {
-		return fmt.Sprintf("%s waits in %s, %s in line.", a.Job, queue, ordinal(x.Position))
+		return fmt.Sprintf("%s waits in %s, at position %d.", a.Job, queue, x.Position)
 	}
 	return fmt.Sprintf("%s waits in %s.", a.Job, queue)
 }
 
-func ordinal(n int) string {
-	ending := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			ending = "st"
-		case 2:
-			ending = "nd"
-		case 3:
-			ending = "rd"
-		}
-	}
-	return strconv.Itoa(n) + ending
-}
-
-// nodesToCome is the reason of a workload whose checks are ready, and whose nodes
-// are not.
+// nodesToCome is the reason of a workload whose checks are ready, but whose nodes are not there yet.
 const nodesToCome = "PendingDelayedTopologyRequests"
 
-// because are the reasons in plain words.
+// because explains the reasons.
 var because = map[string]string{
 	"Pending":                      "it is waiting for its turn",
 	"Misconfigured":                "something it needs is not there, or not right",
 	"NoMatchingFlavor":             "no flavor of the queue is for pods like these",
 	"ExceedsMaxQuota":              "it asks for more than the queue can ever give",
 	"WaitingForQuota":              "quota is used up",
-	"WaitingForPreemptedWorkloads": "those who make room for it have not left yet",
+	"WaitingForPreemptedWorkloads": "the jobs that are being stopped for it have not ended yet",
 	"WaitingForPodsReady":          "another job's pods have to come up first",
 	"TopologyPlacementFailed":      "quota is there, but nodes or cards for all its pods at once are not",
 	"Inadmissible":                 "it cannot be admitted as it is",
 	"Suspended":                    "someone suspended it",
 	"OnHold":                       "the queue is stopped",
 	"AdmissionGated":               "an admission gate is on it",
-	"Preempted":                    "another job took its place",
-	nodesToCome:                    "the nodes that were made for it have no room for all its pods yet",
+	"Preempted":                    "another job preempted it",
+	nodesToCome:                    "the nodes that were made for it cannot take all its pods yet",
 }
 
-func (p *page) why(x *v1alpha1.Standing) {
+func (p *page) why(x *v1alpha1.WorkloadStanding) {
 	switch {
 	case x.State == "Admitted" || x.State == "Finished" || x.Reason == "" && x.Message == "":
 		return
@@ -191,7 +174,7 @@ func (p *page) why(x *v1alpha1.Standing) {
 	}
 }
 
-func (p *page) line(x *v1alpha1.Standing) {
+func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 	if len(x.Ahead) == 0 {
 		return
 	}
@@ -201,23 +184,23 @@ func (p *page) line(x *v1alpha1.Standing) {
 	p.others("Ahead", x.Ahead)
 }
 
-// others lists workloads; those the asker may not see are counted.
-func (p *page) others(heading string, list []v1alpha1.Other) {
+// others lists workloads; those the user may not see are only counted.
+func (p *page) others(heading string, list []v1alpha1.WorkloadRef) {
 	hidden := map[string]int{}
 	for _, o := range list {
 		if o.Name == "" {
 			hidden[o.ClusterQueue]++
 			continue
 		}
-		p.say(heading, "%s", Who(&o))
+		p.say(heading, "%s", Describe(&o))
 	}
 	for _, queue := range slices.Sorted(maps.Keys(hidden)) {
 		p.say(heading, "%s of namespaces you may not see, in ClusterQueue %s", count(hidden[queue], "job"), queue)
 	}
 }
 
-// Who is another workload, as people know it.
-func Who(o *v1alpha1.Other) string {
+// Describe another workload by the names its users know.
+func Describe(o *v1alpha1.WorkloadRef) string {
 	name := o.Job
 	if name == "" {
 		name = "workload/" + o.Name
@@ -236,7 +219,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func (p *page) missing(x *v1alpha1.Standing) {
+func (p *page) missing(x *v1alpha1.WorkloadStanding) {
 	for _, m := range x.Missing {
 		switch {
 		case m.Cohort != "":
@@ -254,7 +237,7 @@ func (p *page) missing(x *v1alpha1.Standing) {
 // amount of a resource, in its own unit.
 func amount(quantity, resource string) string { return quantity + " " + resource }
 
-func (p *page) places(x *v1alpha1.Standing) {
+func (p *page) places(x *v1alpha1.WorkloadStanding) {
 	for _, set := range x.PodSets {
 		var flavors []string
 		for _, resource := range slices.Sorted(maps.Keys(set.Flavors)) {
@@ -292,7 +275,7 @@ func nodeList(nodes []v1alpha1.Node) string {
 	return strings.Join(list, ", ")
 }
 
-func (p *page) checks(x *v1alpha1.Standing) {
+func (p *page) checks(x *v1alpha1.WorkloadStanding) {
 	for _, c := range x.Checks {
 		if x.State == "Admitted" && c.State == "Ready" {
 			continue
@@ -305,10 +288,10 @@ func (p *page) checks(x *v1alpha1.Standing) {
 	}
 }
 
-// helps adds what a person can do themselves to what the engine knows.
-func helps(a *Answer) []string {
+// suggestions adds what a person can do themselves to what the engine suggests.
+func suggestions(a *Answer) []string {
 	x := a.Standing
-	list := slices.Clone(x.Helps)
+	list := slices.Clone(x.Suggestions)
 	name := a.Job[strings.Index(a.Job, "/")+1:]
 	switch x.Reason {
 	case "Suspended":
@@ -321,11 +304,11 @@ func helps(a *Answer) []string {
 	return list
 }
 
-func (p *page) starts(x *v1alpha1.Standing, now time.Time) {
+func (p *page) starts(x *v1alpha1.WorkloadStanding, now time.Time) {
 	switch {
 	case slices.Contains([]string{"Admitted", "Finished", "QuotaReserved", "HeldBack", "Unknown"}, x.State):
-	case x.StartsAt == nil && len(x.Displaces) > 0:
-		p.say("Starts", "when those it displaces have left")
+	case x.StartsAt == nil && len(x.PreemptionTargets) > 0:
+		p.say("Starts", "when the jobs it preempts have stopped")
 	case x.StartsAt == nil && (x.Reason == "ExceedsMaxQuota" || x.Reason == "NoMatchingFlavor"):
 		p.say("Starts", "never, as things are")
 	case x.StartsAt == nil:
@@ -343,19 +326,19 @@ func RenderPlan(s output.Writer, job string, status *v1alpha1.PlanStatus, now ti
 	fmt.Fprintln(s, planHeadline(job, status))
 	fmt.Fprintln(s)
 	p := &page{out: s}
-	if !status.StartsNow && len(status.Displaces) == 0 {
-		p.why(&status.Standing)
-		p.line(&status.Standing)
+	if !status.StartsNow && len(status.PreemptionTargets) == 0 {
+		p.why(&status.WorkloadStanding)
+		p.ahead(&status.WorkloadStanding)
 	}
-	p.missing(&status.Standing)
-	p.places(&status.Standing)
+	p.missing(&status.WorkloadStanding)
+	p.places(&status.WorkloadStanding)
 	p.others("Held by", status.HeldBy)
-	p.others("Displaces", status.Displaces)
+	p.others("Preempts", status.PreemptionTargets)
 	if !status.StartsNow {
-		for _, help := range status.Helps {
-			p.say("Helps", "%s", help)
+		for _, suggestion := range status.Suggestions {
+			p.say("Suggested", "%s", suggestion)
 		}
-		p.starts(&status.Standing, now)
+		p.starts(&status.WorkloadStanding, now)
 	}
 }
 
@@ -367,12 +350,12 @@ func planHeadline(job string, status *v1alpha1.PlanStatus) string {
 	switch {
 	case status.StartsNow:
 		return fmt.Sprintf("%s would start now, in %s.", job, where)
-	case len(status.Displaces) > 0:
-		return fmt.Sprintf("%s would start in %s once %s had been stopped for it.", job, where, count(len(status.Displaces), "other job"))
+	case len(status.PreemptionTargets) > 0:
+		return fmt.Sprintf("%s would start in %s once %s had been stopped for it.", job, where, count(len(status.PreemptionTargets), "other job"))
 	case status.Reason == "ExceedsMaxQuota" || status.Reason == "NoMatchingFlavor":
 		return fmt.Sprintf("%s would never start in %s.", job, where)
 	case status.State == "HeldBack":
 		return fmt.Sprintf("%s would be held back in %s.", job, where)
 	}
-	return fmt.Sprintf("%s would wait in %s, %s in line.", job, where, ordinal(max(1, status.Position)))
+	return fmt.Sprintf("%s would wait in %s, at position %d.", job, where, max(1, status.Position))
 }

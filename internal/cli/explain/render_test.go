@@ -28,8 +28,8 @@ func at(d time.Duration) *metav1.Time {
 }
 
 // waiting is a job that waits for a reason.
-func waiting(reason, message string, change func(x *v1alpha1.Standing)) *Answer {
-	x := &v1alpha1.Standing{State: "Pending", Reason: reason, Message: message, LocalQueue: "main", ClusterQueue: "team-a", Position: 1}
+func waiting(reason, message string, change func(x *v1alpha1.WorkloadStanding)) *Answer {
+	x := &v1alpha1.WorkloadStanding{State: "Pending", Reason: reason, Message: message, LocalQueue: "main", ClusterQueue: "team-a", Position: 1}
 	if change != nil {
 		change(x)
 	}
@@ -37,82 +37,82 @@ func waiting(reason, message string, change func(x *v1alpha1.Standing)) *Answer 
 }
 
 var (
-	mine   = v1alpha1.Other{Namespace: "nlp", Name: "job-a-1", Job: "job/a", ClusterQueue: "team-a"}
-	urgent = v1alpha1.Other{Namespace: "nlp", Name: "job-u-1", Job: "tfjob/urgent", ClusterQueue: "team-a", Priority: 1000}
-	bare   = v1alpha1.Other{Namespace: "nlp", Name: "by-hand", ClusterQueue: "team-b"}
-	secret = v1alpha1.Other{ClusterQueue: "team-b"}
+	mine   = v1alpha1.WorkloadRef{Namespace: "nlp", Name: "job-a-1", Job: "job/a", ClusterQueue: "team-a"}
+	urgent = v1alpha1.WorkloadRef{Namespace: "nlp", Name: "job-u-1", Job: "tfjob/urgent", ClusterQueue: "team-a", Priority: 1000}
+	bare   = v1alpha1.WorkloadRef{Namespace: "nlp", Name: "by-hand", ClusterQueue: "team-b"}
+	secret = v1alpha1.WorkloadRef{ClusterQueue: "team-b"}
 )
 
 // Every refusal the queue has, and every other place a job can be in.
 var answers = map[string]*Answer{
-	"Pending": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.Standing) {
-		x.Position, x.Ahead, x.StartsAt = 13, []v1alpha1.Other{mine, urgent}, at(0)
+	"Pending": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
+		x.Position, x.Ahead, x.StartsAt = 13, []v1alpha1.WorkloadRef{mine, urgent}, at(0)
 		x.PodSets = []v1alpha1.PodSet{{Name: "worker", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100", "cpu": "default"},
 			Nodes: []v1alpha1.Node{{Name: "n1", Pods: 2, Cards: []int{0, 1}}, {Name: "n2", Pods: 2, Cards: []int{4, 5}}}}}
 	}),
-	"Pending-displaces": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.Standing) {
+	"Pending-preempts": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
 		victim := mine
 		victim.Rule = "InClusterQueue"
-		x.Displaces = []v1alpha1.Other{victim}
+		x.PreemptionTargets = []v1alpha1.WorkloadRef{victim}
 	}),
-	"WaitingForQuota": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.Standing) {
+	"WaitingForQuota": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{
 			{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "2", Cohort: "research", Reason: "WaitingForQuota"},
 			{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "a100", Amount: "6", ClusterQueue: "team-a", Reason: "WaitingForQuota"},
 		}
-		x.HeldBy = []v1alpha1.Other{mine, bare, secret, secret}
-		x.Helps = []string{"2 nvidia.com/gpu in flavor h100 more quota, or as much given back, at cohort research"}
+		x.HeldBy = []v1alpha1.WorkloadRef{mine, bare, secret, secret}
+		x.Suggestions = []string{"2 nvidia.com/gpu in flavor h100 more quota, or as much given back, at cohort research"}
 		x.StartsAt = at(95 * time.Minute)
 	}),
-	"WaitingForQuota-devices": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for example.com/gpu in flavor default, 1 more needed", func(x *v1alpha1.Standing) {
+	"WaitingForQuota-devices": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for example.com/gpu in flavor default, 1 more needed", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "example.com/gpu", Flavor: "default", Amount: "1", ClusterQueue: "team-a", Reason: "WaitingForQuota"}}
 		x.Devices = []v1alpha1.Device{{PodSet: "main", Resource: "example.com/gpu", Amount: "2", From: "ResourceClaimTemplate two-cards, DeviceClass gpu.example.com"}}
 	}),
 	"WaitingForQuota-unknown-end": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed", nil),
-	"ExceedsMaxQuota": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (64) > maximum capacity (32)", func(x *v1alpha1.Standing) {
+	"ExceedsMaxQuota": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (64) > maximum capacity (32)", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "32", ClusterQueue: "team-a", Reason: "ExceedsMaxQuota"}}
-		x.Helps = []string{"quota or a borrowing limit of at least 64 nvidia.com/gpu in flavor h100 for queue team-a"}
+		x.Suggestions = []string{"quota or a borrowing limit of at least 64 nvidia.com/gpu in flavor h100 for queue team-a"}
 	}),
-	"NoMatchingFlavor": waiting("NoMatchingFlavor", "couldn't assign flavors to pod set main: flavor h100 doesn't match node affinity", func(x *v1alpha1.Standing) {
+	"NoMatchingFlavor": waiting("NoMatchingFlavor", "couldn't assign flavors to pod set main: flavor h100 doesn't match node affinity", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "NoMatchingFlavor"}}
-		x.Helps = []string{"a queue or pods in which this does not hold: flavor h100 doesn't match node affinity"}
+		x.Suggestions = []string{"a queue or pods in which this does not hold: flavor h100 doesn't match node affinity"}
 	}),
-	"TopologyPlacementFailed": waiting("TopologyPlacementFailed", "couldn't assign flavors to pod set main: 7 of 8 pods fit; h100-0/3 (fell off the bus)", func(x *v1alpha1.Standing) {
+	"TopologyPlacementFailed": waiting("TopologyPlacementFailed", "couldn't assign flavors to pod set main: 7 of 8 pods fit; h100-0/3 (fell off the bus)", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "TopologyPlacementFailed"}}
-		x.Helps = []string{"room on nodes for all its pods at once (7 of 8 pods fit)"}
+		x.Suggestions = []string{"room on nodes for all its pods at once (7 of 8 pods fit)"}
 	}),
-	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the room made for it", func(x *v1alpha1.Standing) {
-		x.State, x.HeldBy, x.Helps = "WaitingForPreemptedWorkloads", []v1alpha1.Other{mine, secret}, []string{"the evicted workloads letting go"}
+	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the room made for it", func(x *v1alpha1.WorkloadStanding) {
+		x.State, x.HeldBy, x.Suggestions = "WaitingForPreemptedWorkloads", []v1alpha1.WorkloadRef{mine, secret}, []string{"the evicted workloads letting go"}
 	}),
 	"WaitingForPodsReady": waiting("WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition", nil),
-	"Misconfigured": waiting("Misconfigured", "LocalQueue main doesn't exist", func(x *v1alpha1.Standing) {
+	"Misconfigured": waiting("Misconfigured", "LocalQueue main doesn't exist", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position, x.ClusterQueue = "HeldBack", 0, ""
 	}),
-	"Inadmissible": waiting("Inadmissible", "ClusterQueue team-a is inactive", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
-	"Suspended":    waiting("Suspended", "The workload is deactivated", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
-	"OnHold":       waiting("OnHold", "ClusterQueue team-a is stopped", func(x *v1alpha1.Standing) { x.State, x.Position = "HeldBack", 0 }),
-	"AdmissionGated": waiting("AdmissionGated", "The workload has admission gates", func(x *v1alpha1.Standing) {
+	"Inadmissible": waiting("Inadmissible", "ClusterQueue team-a is inactive", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"Suspended":    waiting("Suspended", "The workload is deactivated", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"OnHold":       waiting("OnHold", "ClusterQueue team-a is stopped", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"AdmissionGated": waiting("AdmissionGated", "The workload has admission gates", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "HeldBack", 0
 	}),
-	"Evicting": waiting("Preempted", "Preempted to accommodate a workload", func(x *v1alpha1.Standing) { x.State, x.Position = "Evicting", 0 }),
-	"QuotaReserved": waiting("", "", func(x *v1alpha1.Standing) {
+	"Evicting": waiting("Preempted", "Preempted to accommodate a workload", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "Evicting", 0 }),
+	"QuotaReserved": waiting("", "", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "QuotaReserved", 0
 		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}
 		x.Checks = []v1alpha1.Check{{Name: "budget", State: "Ready"}, {Name: "provisioning", State: "Pending", Message: "Waiting for 4 nodes"}}
 	}),
-	"NodesToCome": waiting("PendingDelayedTopologyRequests", "the pod fits nowhere; it is refused by 1 node: node labels do not match (1)", func(x *v1alpha1.Standing) {
+	"NodesToCome": waiting("PendingDelayedTopologyRequests", "the pod fits nowhere; it is refused by 1 node: node labels do not match (1)", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "QuotaReserved", 0
 		x.Checks = []v1alpha1.Check{{Name: "provisioning", State: "Ready", Message: "Provisioned"}}
 	}),
-	"Admitted": {Job: "job/a", Status: "PENDING", Pods: "3 of 4 up", Standing: &v1alpha1.Standing{
+	"Admitted": {Job: "job/a", Status: "PENDING", Pods: "3 of 4 up", Standing: &v1alpha1.WorkloadStanding{
 		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
 		Checks:  []v1alpha1.Check{{Name: "budget", State: "Ready"}},
 	}, Warnings: []string{`job/a: FailedCreate: pods "a-3" is forbidden: exceeded quota: team, requested: pods=1, used: pods=3, limited: pods=3`}},
-	"Finished": {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.Standing{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
-	"Unknown":  {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.Standing{State: "Unknown", LocalQueue: "main"}},
+	"Finished": {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.WorkloadStanding{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
+	"Unknown":  {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: "main"}},
 	"no-queue": {Job: "job/a", Status: "RUNNING", Pods: "1 of 1 up"},
-	"no-api":   {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.Standing{State: "Pending", LocalQueue: "main", Reason: "WaitingForQuota", Message: "couldn't assign flavors"}, Note: "the queue could not be asked (it is not there); this is what it wrote last"},
+	"no-api":   {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Pending", LocalQueue: "main", Reason: "WaitingForQuota", Message: "couldn't assign flavors"}, Note: "the queue could not be asked (it is not there); this is what it wrote last"},
 }
 
 func golden(t *testing.T, name, got string) {
@@ -176,14 +176,14 @@ func TestEveryRefusal(t *testing.T) {
 
 func TestRenderPlan(t *testing.T) {
 	plan := func(starts bool, a *Answer) *v1alpha1.PlanStatus {
-		return &v1alpha1.PlanStatus{StartsNow: starts, Standing: *a.Standing}
+		return &v1alpha1.PlanStatus{StartsNow: starts, WorkloadStanding: *a.Standing}
 	}
 	for name, status := range map[string]*v1alpha1.PlanStatus{
-		"plan-now":       plan(true, answers["Pending"]),
-		"plan-displaces": plan(false, answers["Pending-displaces"]),
-		"plan-waits":     plan(false, answers["WaitingForQuota"]),
-		"plan-never":     plan(false, answers["ExceedsMaxQuota"]),
-		"plan-held":      plan(false, answers["Misconfigured"]),
+		"plan-now":      plan(true, answers["Pending"]),
+		"plan-preempts": plan(false, answers["Pending-preempts"]),
+		"plan-waits":    plan(false, answers["WaitingForQuota"]),
+		"plan-never":    plan(false, answers["ExceedsMaxQuota"]),
+		"plan-held":     plan(false, answers["Misconfigured"]),
 	} {
 		var out bytes.Buffer
 		RenderPlan(output.Writer{Writer: &out}, "job/big", status, noon)

@@ -110,7 +110,7 @@ func progressLine(s output.Writer, info *Info) string {
 }
 
 // Ask gets the queue's explanation of a workload.
-func Ask(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.Standing, error) {
+func Ask(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.WorkloadStanding, error) {
 	data, err := c.Core.CoreV1().RESTClient().Get().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version,
 		"namespaces", wl.Namespace, v1alpha1.Explanations, wl.Name).DoRaw(ctx)
 	if err != nil {
@@ -120,7 +120,7 @@ func Ask(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.
 	if err := json.Unmarshal(data, explanation); err != nil {
 		return nil, err
 	}
-	return &explanation.Standing, nil
+	return &explanation.WorkloadStanding, nil
 }
 
 // Plan asks the queue what would happen to a workload that does not exist yet.
@@ -150,7 +150,7 @@ func Plan(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1
 }
 
 // queuePosition is the workload's position and when it should start.
-func queuePosition(x *v1alpha1.Standing, now time.Time) string {
+func queuePosition(x *v1alpha1.WorkloadStanding, now time.Time) string {
 	text := ""
 	if x.Position > 0 {
 		text = fmt.Sprintf(" [position %d", x.Position)

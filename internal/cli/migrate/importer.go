@@ -55,7 +55,7 @@ type candidate struct {
 type importer struct {
 	*cluster.Client
 	mapping  *mapping
-	counting *workload.Counting
+	counting *workload.ResourceTransformations
 
 	localQueues map[types.NamespacedName]*kueue.LocalQueue
 	queues      map[string]*kueue.ClusterQueue
@@ -232,7 +232,7 @@ func (im *importer) examine(ctx context.Context, j *job.Job, view kinds.View) *c
 // knows, so it is asked.
 func (im *importer) count(ctx context.Context, wl *kueue.Workload) ([]admission.PodSet, error) {
 	sets := workload.ForEngine(wl, im.counting).PodSets
-	if !workload.ClaimsDevices(wl) && !slices.ContainsFunc(sets, im.mayHaveDevices) {
+	if !workload.UsesResourceClaims(wl) && !slices.ContainsFunc(sets, im.mayHaveDevices) {
 		return sets, nil
 	}
 	plan, err := job.Plan(ctx, im.Client, wl)

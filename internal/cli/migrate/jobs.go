@@ -48,7 +48,7 @@ while a job cannot be.`,
 			if err := m.read(); err != nil {
 				return err
 			}
-			counting, err := workload.NewCounting(exclude, nil)
+			counting, err := workload.NewResourceTransformations(exclude, nil)
 			if err != nil {
 				return err
 			}

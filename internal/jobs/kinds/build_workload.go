@@ -42,7 +42,7 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 		Spec:       kueue.WorkloadSpec{QueueName: QueueName(obj), PodSets: sets},
 	}
 	j.SetOwner(wl)
-	workload.Keep(wl)
+	workload.AddFinalizer(wl)
 	b.copyLabels(obj, wl)
 	for key, value := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, ProvReqPrefix) || key == ElasticAnnotation && IsElastic(j) {

@@ -186,7 +186,7 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 		}
 		info.Annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
 		var err error
-		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).Steer(&assigned); err != nil {
+		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).NodeSelection(&assigned); err != nil {
 			return nil, err
 		}
 		for _, check := range wl.Status.AdmissionChecks {

@@ -170,7 +170,7 @@ func (c *podReconciler) deleteGroupWorkload(ctx context.Context, namespace, grou
 		return nil // its pods have yet to be created
 	}
 	if wl.Labels[kueue.MultiKueueOriginLabel] == "" || metav1.GetControllerOf(wl) == nil || wl.DeletionTimestamp != nil {
-		return workload.Remove(ctx, c.client, wl)
+		return workload.Delete(ctx, c.client, wl)
 	}
 	// The object will have new pods, and the cluster that dispatched the workload deletes it.
 	if workload.IsEvicted(wl) && workload.HasReservation(wl) {

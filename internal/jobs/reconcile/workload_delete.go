@@ -34,7 +34,7 @@ func (c *controller) deleteWorkloadsOf(ctx context.Context, namespace, owner str
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}
-		if err := workload.LetGo(ctx, c.client, wl); err != nil {
+		if err := workload.RemoveFinalizer(ctx, c.client, wl); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -53,7 +53,7 @@ func (c *controller) releaseKind(ctx context.Context, kind *kinds.Kind) error {
 		if owner == nil || owner.Kind != kind.GVK.Kind || owner.APIVersion != kind.GVK.GroupVersion().String() {
 			continue
 		}
-		if err := workload.LetGo(ctx, c.client, &list.Items[i]); err != nil {
+		if err := workload.RemoveFinalizer(ctx, c.client, &list.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (c *controller) releaseFinished(ctx context.Context, wl *kueue.Workload) er
 	if !workload.IsFinished(wl) {
 		return nil
 	}
-	return workload.LetGo(ctx, c.client, wl)
+	return workload.RemoveFinalizer(ctx, c.client, wl)
 }
 
 // stopDeleted stops a job whose workload was deleted. The workload holds its quota until none of
@@ -94,7 +94,7 @@ func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Wo
 	if err := c.restore(ctx, j, wl); err != nil {
 		return err
 	}
-	return workload.LetGo(ctx, c.client, wl)
+	return workload.RemoveFinalizer(ctx, c.client, wl)
 }
 
 // releaseDeleted removes the finalizer of the deleted workloads of a job that is being deleted: its
@@ -104,7 +104,7 @@ func (c *controller) releaseDeleted(ctx context.Context, wls []kueue.Workload) e
 		if wls[i].DeletionTimestamp == nil {
 			continue
 		}
-		if err := workload.LetGo(ctx, c.client, &wls[i]); err != nil {
+		if err := workload.RemoveFinalizer(ctx, c.client, &wls[i]); err != nil {
 			return err
 		}
 	}

@@ -130,7 +130,7 @@ func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue
 	if err := c.restore(ctx, j, old); err != nil {
 		return err
 	}
-	return workload.Remove(ctx, c.client, wl)
+	return workload.Delete(ctx, c.client, wl)
 }
 
 // createSlice creates the workload slice that requests the quota of the job's new size.
@@ -215,7 +215,7 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 			live = append(live, &wls[i])
 			continue
 		}
-		if err := workload.LetGo(ctx, c.client, &wls[i]); err != nil {
+		if err := workload.RemoveFinalizer(ctx, c.client, &wls[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -250,7 +250,7 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 			return nil, err
 		}
 		if !grew || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
-			if err := workload.Remove(ctx, c.client, wl); err != nil {
+			if err := workload.Delete(ctx, c.client, wl); err != nil {
 				return nil, err
 			}
 		}

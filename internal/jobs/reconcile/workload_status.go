@@ -69,7 +69,7 @@ func (c *controller) releaseQuota(ctx context.Context, wl *kueue.Workload, forGo
 	wl = wl.DeepCopy()
 	changed := workload.Release(wl, "The job has stopped", c.now())
 	if forGood {
-		changed = workload.Depart(wl, c.now()) || changed
+		changed = workload.PreventRequeue(wl, c.now()) || changed
 	}
 	if !changed {
 		return nil

@@ -26,30 +26,30 @@ type Resource struct {
 	Subresource string
 	// Verb is get or create.
 	Verb   string
-	Answer func(ctx context.Context, q *Question) (any, error)
+	Handle func(ctx context.Context, q *Request) (any, error)
 }
 
 // Question is a request that may be answered.
-type Question struct {
+type Request struct {
 	User            User
 	Namespace, Name string
 	Query           map[string][]string
 	Body            []byte
 	// May asks whether the user may also do something else.
-	May func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error)
+	Authorize func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error)
 }
 
 // Server answers.
 type Server struct {
-	resources []Resource
-	front     *front
-	client    client.Client
+	resources     []Resource
+	authenticator *requestHeaderAuthenticator
+	client        client.Client
 }
 
 // New makes a server of resources. The reader must not cache: it reads one
 // ConfigMap, rarely.
 func New(reader client.Reader, c client.Client, resources ...Resource) *Server {
-	return &Server{resources: resources, front: &front{reader: reader}, client: c}
+	return &Server{resources: resources, authenticator: &requestHeaderAuthenticator{reader: reader}, client: c}
 }
 
 // Paths are what to register the server at.
@@ -103,7 +103,7 @@ func write(w http.ResponseWriter, code int, answer any) {
 }
 
 func (s *Server) answer(r *http.Request) (any, error) {
-	user, err := s.front.user(r)
+	user, err := s.authenticator.authenticate(r)
 	if err != nil {
 		return nil, apierrors.NewUnauthorized(err.Error())
 	}
@@ -128,8 +128,8 @@ func (s *Server) answer(r *http.Request) (any, error) {
 }
 
 // match a path below the group's version: namespaces/NS/RESOURCE/NAME/SUBRESOURCE.
-func (r *Resource) match(method string, parts []string) (*Question, bool) {
-	q := &Question{}
+func (r *Resource) match(method string, parts []string) (*Request, bool) {
+	q := &Request{}
 	if r.Namespaced {
 		if len(parts) < 3 || parts[0] != "namespaces" {
 			return nil, false
@@ -156,11 +156,11 @@ func (r *Resource) match(method string, parts []string) (*Question, bool) {
 	return q, true
 }
 
-func (s *Server) ask(r *http.Request, resource *Resource, q *Question) (any, error) {
-	q.May = func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
+func (s *Server) ask(r *http.Request, resource *Resource, q *Request) (any, error) {
+	q.Authorize = func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
 		return s.may(ctx, q.User, what)
 	}
-	allowed, err := q.May(r.Context(), authorizationv1.ResourceAttributes{
+	allowed, err := q.Authorize(r.Context(), authorizationv1.ResourceAttributes{
 		Group: resource.Group, Version: resource.Version, Resource: resource.Name, Subresource: resource.Subresource,
 		Verb: resource.Verb, Namespace: q.Namespace, Name: q.Name,
 	})
@@ -176,7 +176,7 @@ func (s *Server) ask(r *http.Request, resource *Resource, q *Question) (any, err
 			return nil, err
 		}
 	}
-	return resource.Answer(r.Context(), q)
+	return resource.Handle(r.Context(), q)
 }
 
 // may asks the API server what a user may do.

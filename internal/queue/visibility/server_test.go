@@ -76,20 +76,20 @@ func (a authority) sign(t *testing.T, name string, ca bool) (*x509.Certificate, 
 // namespace.
 type stage struct{}
 
-func (stage) Explain(_ context.Context, key admission.Key) (v1alpha1.Standing, error) {
+func (stage) Explain(_ context.Context, key admission.Key) (v1alpha1.WorkloadStanding, error) {
 	switch key.Name {
 	case "elsewhere":
-		return v1alpha1.Standing{}, queue.ErrNotLeading
+		return v1alpha1.WorkloadStanding{}, queue.ErrNotLeading
 	case "job-a":
-		return v1alpha1.Standing{State: "Pending", HeldBy: []v1alpha1.Other{
+		return v1alpha1.WorkloadStanding{State: "Pending", HeldBy: []v1alpha1.WorkloadRef{
 			{Namespace: "mine", Name: "job-b", Job: "job/b"}, {Namespace: "theirs", Name: "job-c", Job: "job/c", ClusterQueue: "cq"},
 		}}, nil
 	}
-	return v1alpha1.Standing{}, queue.ErrUnknown
+	return v1alpha1.WorkloadStanding{}, queue.ErrUnknown
 }
 
 func (stage) Plan(_ context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error) {
-	return v1alpha1.PlanStatus{StartsNow: *wl.Spec.Priority == 7, Standing: v1alpha1.Standing{LocalQueue: string(wl.Spec.QueueName)}}, nil
+	return v1alpha1.PlanStatus{StartsNow: *wl.Spec.Priority == 7, WorkloadStanding: v1alpha1.WorkloadStanding{LocalQueue: string(wl.Spec.QueueName)}}, nil
 }
 
 func TestServer(t *testing.T) {

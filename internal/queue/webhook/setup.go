@@ -22,7 +22,7 @@ func Setup(mgr ctrl.Manager, partial bool) error {
 		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, inUse[*kueue.ClusterQueue]{}),
 		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, inUse[*kueue.ResourceFlavor]{}),
 		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, nil),
-		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, counts{partial}),
+		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, minCounts{partial}),
 	} {
 		if err := setup(mgr); err != nil {
 			return err
@@ -49,10 +49,10 @@ func serve[T interface {
 }
 
 // counts are a workload's.
-type counts struct{ partial bool }
+type minCounts struct{ partial bool }
 
 // Default drops minimal counts that would not be heeded.
-func (c counts) Default(_ context.Context, wl *kueue.Workload) error {
+func (c minCounts) Default(_ context.Context, wl *kueue.Workload) error {
 	for i := range wl.Spec.PodSets {
 		if !c.partial {
 			wl.Spec.PodSets[i].MinCount = nil

@@ -14,16 +14,18 @@ import (
 
 // Keep has a deleted workload stay until its job has stopped: quota that is
 // still in use must not be given to others.
-func Keep(wl *kueue.Workload) { controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName) }
+func AddFinalizer(wl *kueue.Workload) {
+	controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
+}
 
 // IsKept says that a deleted workload would stay.
-func IsKept(wl *kueue.Workload) bool {
+func HasFinalizer(wl *kueue.Workload) bool {
 	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
 }
 
 // LetGo ends what Keep began. It changes that alone, whatever else becomes of
 // the workload meanwhile.
-func LetGo(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	i := slices.Index(wl.Finalizers, kueue.ResourceInUseFinalizerName)
 	if i < 0 {
 		return nil
@@ -34,8 +36,8 @@ func LetGo(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 }
 
 // Remove deletes a workload whose job needs it no longer.
-func Remove(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	if err := LetGo(ctx, c, wl); err != nil || wl.DeletionTimestamp != nil {
+func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	if err := RemoveFinalizer(ctx, c, wl); err != nil || wl.DeletionTimestamp != nil {
 		return err
 	}
 	return client.IgnoreNotFound(c.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}))

@@ -98,14 +98,14 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			}
 		}
 	}
-	recheck(wl, checks, now) // how often they were tried is known
+	resetChecks(wl, checks, now) // how often they were tried is known
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
 }
 
 // Assign says where in a topology the pods of each set go.
-func Assign(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+func SetTopologyAssignments(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
 	for i := range wl.Status.Admission.PodSetAssignments {
 		set := &wl.Status.Admission.PodSetAssignments[i]
 		set.TopologyAssignment = places[string(set.Name)]
@@ -113,7 +113,7 @@ func Assign(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
 }
 
 // recheck makes the checks those of a list; what is known of them stays.
-func recheck(wl *kueue.Workload, names []string, now time.Time) {
+func resetChecks(wl *kueue.Workload, names []string, now time.Time) {
 	var checks []kueue.AdmissionCheckState
 	for _, name := range names {
 		i := slices.IndexFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
@@ -129,7 +129,7 @@ func recheck(wl *kueue.Workload, names []string, now time.Time) {
 }
 
 // Park says why the workload waits and reports whether that is news.
-func Park(wl *kueue.Workload, reason, message string, now time.Time) bool {
+func SetPending(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now)
 }
 
@@ -152,7 +152,7 @@ func Preempt(wl *kueue.Workload, rule, message string, now time.Time) {
 
 // NameJob puts the job's UID beside that of the workload in a message of a
 // preemption, as Kueue writes it; "" is a workload without a job.
-func NameJob(message, uid, job string) string {
+func AddJobUID(message, uid, job string) string {
 	return strings.Replace(message, "(UID: "+uid+")", "(UID: "+uid+", JobUID: "+cmp.Or(job, "UNKNOWN")+")", 1)
 }
 
@@ -186,7 +186,7 @@ func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCaus
 func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	changed := false
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
-		changed = set(wl, kueue.WorkloadRequeued, backAtOnce(evicted.Reason), evicted.Reason, evicted.Message, now)
+		changed = set(wl, kueue.WorkloadRequeued, requeuesAtOnce(evicted.Reason), evicted.Reason, evicted.Message, now)
 		message = evicted.Message
 	}
 	for i, check := range wl.Status.AdmissionChecks {
@@ -207,25 +207,25 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 }
 
 // backAtOnce says that nothing else has to happen after such an eviction.
-func backAtOnce(evicted string) bool {
+func requeuesAtOnce(evicted string) bool {
 	return evicted == kueue.WorkloadEvictedByPreemption || evicted == kueue.WorkloadEvictedDueToNodeFailures
 }
 
 // Depart keeps an evicted workload out of the line: the pod it stands for is on
 // its way out, and it goes with that.
-func Depart(wl *kueue.Workload, now time.Time) bool {
+func PreventRequeue(wl *kueue.Workload, now time.Time) bool {
 	evicted := condition(wl, kueue.WorkloadEvicted)
 	return set(wl, kueue.WorkloadRequeued, false, evicted.Reason, evicted.Message, now)
 }
 
 // departed says that Depart has been here.
-func departed(wl *kueue.Workload) bool {
+func requeuePrevented(wl *kueue.Workload) bool {
 	requeued := condition(wl, kueue.WorkloadRequeued)
-	return !HasReservation(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse && backAtOnce(requeued.Reason)
+	return !HasReservation(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse && requeuesAtOnce(requeued.Reason)
 }
 
 // OfOnePod says that the workload ends with the pod it was made for.
-func OfOnePod(wl *kueue.Workload) bool {
+func IsSinglePod(wl *kueue.Workload) bool {
 	return len(wl.OwnerReferences) == 1 && wl.OwnerReferences[0].Kind == "Pod" && wl.OwnerReferences[0].APIVersion == "v1" &&
 		wl.Annotations[GroupAnnotation] != "true"
 }

@@ -97,7 +97,7 @@ func Deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueu
 // with its job, which would only create another workload.
 func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
 	if workload.IsFinished(wl) || len(wl.OwnerReferences) == 0 {
-		return wl, workload.Remove(ctx, c, wl)
+		return wl, workload.Delete(ctx, c, wl)
 	}
 	for _, owner := range wl.OwnerReferences {
 		job := &metav1.PartialObjectMetadata{}

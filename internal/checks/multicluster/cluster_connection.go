@@ -1,0 +1,369 @@
+package multicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+)
+
+const (
+	// A cluster is asked from time to time whether it is there, and at once
+	// when a watch breaks; one that is not, after pauses that double.
+	pingInterval             = 5 * time.Second
+	pingTimeout              = 5 * time.Second
+	firstPause, longestPause = time.Second, 10 * time.Second
+	// syncWithin is how long a cluster may take to tell of all that is there.
+	syncTimeout = time.Minute
+)
+
+var workloadKind = kueue.SchemeGroupVersion.WithKind("Workload")
+
+// connection to a cluster. While that answers there is a session.
+type connection struct {
+	name, origin string
+	scheme       *runtime.Scheme
+	log          logr.Logger
+	// changed is told that the cluster was found or lost, and seen that
+	// something of a workload changed there.
+	changed func()
+	seen    func(types.NamespacedName)
+
+	mu      sync.Mutex
+	config  string // what it was made with
+	stop    func()
+	session *session
+	lost    time.Time // zero: it answers
+	cause   error     // why it does not; nil before the first try
+}
+
+// session is a cluster that answers: its informers have seen all there is.
+type session struct {
+	client.Client // reads what informers have seen
+	direct        client.Client
+	cache         cache.Cache
+	name, origin  string
+	seen          func(types.NamespacedName)
+	trouble       chan struct{}
+
+	watching sync.Mutex
+	watched  map[schema.GroupVersionKind]cache.Informer
+
+	mu sync.Mutex
+	// removed are what was deleted here and may yet be seen.
+	removed map[types.UID]bool
+}
+
+// now is the session, or since when there is none and why.
+func (c *connection) now() (*session, time.Time, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session, c.lost, c.cause
+}
+
+// use connects by a configuration, if it is another than before.
+func (c *connection) connect(ctx context.Context, config *rest.Config, text string) {
+	c.mu.Lock()
+	same, stop := c.stop != nil && c.config == text, c.stop
+	c.mu.Unlock()
+	if same {
+		return
+	}
+	if stop != nil {
+		stop()
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 100, 200
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	c.mu.Lock()
+	c.config, c.stop = text, func() { cancel(); <-ended }
+	c.mu.Unlock()
+	go func() {
+		defer close(ended)
+		c.reconnect(ctx, config)
+	}()
+}
+
+// end disconnects; why is what is wrong.
+func (c *connection) disconnect(why error) {
+	c.mu.Lock()
+	stop := c.stop
+	c.stop, c.config = nil, ""
+	c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	c.setLost(why)
+}
+
+// keep holds one session after another.
+func (c *connection) reconnect(ctx context.Context, config *rest.Config) {
+	pause := firstPause
+	for {
+		found, err := c.runSession(ctx, config)
+		if ctx.Err() != nil {
+			c.setLost(nil)
+			return
+		}
+		c.setLost(err)
+		if found {
+			pause = firstPause
+		}
+		c.log.Info("a cluster does not answer, trying again", "cluster", c.name, "after", pause, "error", err.Error())
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (c *connection) setLost(why error) {
+	c.mu.Lock()
+	news := c.session != nil || why != nil && (c.cause == nil || c.cause.Error() != why.Error())
+	if c.session != nil || c.lost.IsZero() {
+		c.lost = time.Now()
+	}
+	if c.session = nil; why != nil {
+		c.cause = why
+	}
+	c.mu.Unlock()
+	if news {
+		c.changed()
+	}
+}
+
+// hold opens a session and keeps it until the cluster does not answer.
+func (c *connection) runSession(ctx context.Context, config *rest.Config) (found bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	s, err := c.open(ctx, config)
+	if err != nil {
+		cancel()
+		return false, err
+	}
+	go func() {
+		defer close(ended)
+		if err := s.cache.Start(ctx); err != nil {
+			c.log.Error(err, "watching a cluster ended", "cluster", c.name)
+		}
+	}()
+	defer func() { cancel(); <-ended }()
+	if err := s.watchWorkloads(ctx); err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	c.session, c.lost, c.cause = s, time.Time{}, nil
+	c.mu.Unlock()
+	c.changed()
+	for {
+		select {
+		case <-ctx.Done():
+			return true, ctx.Err()
+		case <-s.trouble:
+		case <-time.After(pingInterval):
+		}
+		if err := s.ask(ctx); err != nil {
+			return true, err
+		}
+	}
+}
+
+// open makes the clients, and asks whether anybody is there.
+func (c *connection) open(ctx context.Context, config *rest.Config) (*session, error) {
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, transport)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		name: c.name, origin: c.origin, seen: c.seen, trouble: make(chan struct{}, 1),
+		watched: map[schema.GroupVersionKind]cache.Informer{}, removed: map[types.UID]bool{},
+	}
+	if s.direct, err = client.New(config, client.Options{HTTPClient: transport, Scheme: c.scheme, Mapper: mapper}); err != nil {
+		return nil, err
+	}
+	if err := s.ask(ctx); err != nil {
+		return nil, err
+	}
+	s.cache, err = cache.New(config, cache.Options{
+		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{kueue.MultiKueueOriginLabel: c.origin}),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
+			c.log.V(1).Info("a watch of a cluster broke", "cluster", c.name, "error", err.Error())
+			select {
+			case s.trouble <- struct{}{}:
+			default: // it is about to be asked
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Client, err = client.New(config, client.Options{
+		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
+		Cache: &client.CacheOptions{Reader: s.cache, Unstructured: true},
+	})
+	return s, err
+}
+
+// ask whether the cluster answers, and lets us see what is ours.
+func (s *session) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	return s.direct.List(ctx, &kueue.WorkloadList{}, client.MatchingLabels{kueue.MultiKueueOriginLabel: s.origin}, client.Limit(1))
+}
+
+// prebuiltIndex finds the jobs of a workload.
+const prebuiltIndex = "prebuilt-workload"
+
+// errNotSeen: what is there of a kind is not known yet.
+var errNotSeen = errors.New("has yet to tell which jobs it has")
+
+// watchJobs has jobs of a kind seen, from the first one on.
+func (s *session) watchJobs(ctx context.Context, gvk schema.GroupVersionKind) error {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	informer, err := s.watch(ctx, obj, gvk)
+	if err == nil && !informer.HasSynced() {
+		err = errNotSeen
+	}
+	return err
+}
+
+// watchWorkloads has copies seen, and waits until all are.
+func (s *session) watchWorkloads(ctx context.Context) error {
+	informer, err := s.watch(ctx, &kueue.Workload{}, workloadKind)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return fmt.Errorf("it did not tell of all its workloads within %s", syncTimeout)
+	}
+	return nil
+}
+
+func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.GroupVersionKind) (cache.Informer, error) {
+	s.watching.Lock()
+	defer s.watching.Unlock()
+	if informer := s.watched[gvk]; informer != nil {
+		return informer, nil
+	}
+	informer, err := s.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	if gvk != workloadKind {
+		if err := s.cache.IndexField(ctx, obj, prebuiltIndex, func(obj client.Object) []string { return []string{kinds.PrebuiltName(obj)} }); err != nil {
+			return nil, err
+		}
+	}
+	if _, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { s.tell(obj, false) },
+		UpdateFunc: func(_, obj any) { s.tell(obj, false) },
+		DeleteFunc: func(obj any) {
+			if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = last.Obj
+			}
+			s.tell(obj, true)
+		},
+	}); err != nil {
+		return nil, err
+	}
+	s.watched[gvk] = informer
+	return informer, nil
+}
+
+// tell of the workload an object there belongs to.
+func (s *session) tell(seen any, gone bool) {
+	obj, ok := seen.(client.Object)
+	if !ok {
+		return
+	}
+	if gone {
+		s.forget(obj.GetUID())
+	}
+	key := client.ObjectKeyFromObject(obj)
+	if _, isWorkload := obj.(*kueue.Workload); isWorkload {
+		s.seen(key)
+		return
+	}
+	if name := kinds.PrebuiltName(obj); name != "" {
+		s.seen(types.NamespacedName{Namespace: key.Namespace, Name: name})
+		return
+	}
+	copies := &kueue.WorkloadList{}
+	if err := s.List(context.Background(), copies, client.InNamespace(key.Namespace)); err != nil {
+		return // from the cache: it is being stopped
+	}
+	for i := range copies.Items {
+		if gvk, name := sharedJob(&copies.Items[i]); name == key.Name && gvk == obj.GetObjectKind().GroupVersionKind() {
+			s.seen(client.ObjectKeyFromObject(&copies.Items[i]))
+		}
+	}
+}
+
+func (s *session) forget(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.removed, uid)
+}
+
+// copyOf is the copy of a workload; nil: none.
+func (s *session) copyOf(ctx context.Context, key types.NamespacedName) (*kueue.Workload, error) {
+	wl := &kueue.Workload{}
+	if err := s.Get(ctx, key, wl); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.removed[wl.UID] {
+		return nil, nil
+	}
+	return wl, nil
+}
+
+// jobsOf are the parts of a workload's job that are there, or the one that its
+// copy may share with others.
+func (s *session) jobsOf(ctx context.Context, key types.NamespacedName, gvk schema.GroupVersionKind, copied *kueue.Workload) ([]unstructured.Unstructured, error) {
+	if err := s.watchJobs(ctx, gvk); err != nil {
+		return nil, err
+	}
+	if shared, name := sharedJob(copied); name != "" && shared == gvk {
+		job := unstructured.Unstructured{}
+		job.SetGroupVersionKind(gvk)
+		if err := s.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, &job); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		return []unstructured.Unstructured{job}, nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	err := s.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{prebuiltIndex: key.Name})
+	return list.Items, err
+}

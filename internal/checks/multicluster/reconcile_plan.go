@@ -1,0 +1,318 @@
+package multicluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// place is what is known of a workload in one cluster.
+type remoteState struct {
+	name string
+	// configured: the check sends workloads there. unserved: it would, but such
+	// jobs are not served there, or not yet seen.
+	configured, unserved bool
+	// lost is since when the cluster does not answer; zero: it does.
+	lost time.Time
+	// copy of the workload; nil: none. job: the job, or a part of it, is there.
+	// shared: that is the job of other workloads, too, which run there.
+	copy        *kueue.Workload
+	job, shared bool
+}
+
+func (p *remoteState) empty() bool { return p.copy == nil && !p.job }
+
+// situation is all there is to know about a workload.
+type situation struct {
+	local *kueue.Workload
+	// check is the state of the check; nil: it need not pass one of ours.
+	check *kueue.AdmissionCheckState
+	// places are the configured clusters in their order, then others in which
+	// something of it is.
+	remotes []remoteState
+	// kin are the other workloads of its job: one cluster runs them all.
+	siblings []kueue.Workload
+	now      time.Time
+}
+
+func (s *situation) remote(name string) *remoteState {
+	i := slices.IndexFunc(s.remotes, func(p remoteState) bool { return p.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.remotes[i]
+}
+
+// plan is what is to be done, in this order.
+type plan struct {
+	remove   []string // clusters from which the job and then the copy go
+	stop     string   // cluster that is to evict its copy
+	nominate []string // clusters that may get a copy, if these are others than before
+	create   []string // clusters that get a copy
+	follow   []string // clusters whose copy takes over the priority
+	sync     string   // cluster whose job is asked how it goes
+	start    bool     // and made, where it is not there yet
+	answer   *kueue.AdmissionCheckState
+	choose   string // the cluster that runs it
+	clear    bool   // no cluster runs it any more
+	finish   *metav1.Condition
+	after    time.Duration // when to look again although nothing happened
+}
+
+// over says that nothing of the workload is to be anywhere else.
+func (s *situation) over() bool {
+	wl := s.local
+	return wl.DeletionTimestamp != nil || s.check == nil || workload.IsFinished(wl) || !workload.HasReservation(wl)
+}
+
+// decide says what is to be done.
+func decide(s situation, settings settings) plan {
+	patience := settings.workerLostTimeout
+	winner := s.remote(ptr.Deref(s.local.Status.ClusterName, ""))
+	switch {
+	case s.over():
+		return s.leave(patience)
+	case winner != nil && winner.copy != nil && winner.lost.IsZero() && workload.IsFinished(winner.copy):
+		return s.ended(winner)
+	case workload.IsEvicted(s.local):
+		return s.evicted(winner, patience)
+	case s.local.Status.ClusterName != nil:
+		return s.run(winner, patience)
+	case s.check.State == kueue.CheckStateReady:
+		return s.retry("Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it,")
+	case s.check.State != kueue.CheckStatePending:
+		return plan{} // it will be evicted
+	}
+	if winner := s.firstAdmitted(); winner != nil {
+		p := s.run(winner, patience)
+		p.choose = winner.name
+		return p
+	}
+	return s.dispatch(settings.dispatcher)
+}
+
+// leave removes everything from everywhere.
+func (s *situation) leave(patience time.Duration) plan {
+	p := plan{remove: s.others(nil)}
+	if workload.IsFinished(s.local) {
+		return p // where it ran is worth knowing
+	}
+	return s.part(p, patience)
+}
+
+// evicted stops the job where it runs, waits until it has, and removes it.
+func (s *situation) evicted(winner *remoteState, patience time.Duration) plan {
+	p := plan{remove: s.others(winner)}
+	if winner == nil || !winner.lost.IsZero() || winner.copy == nil || !workload.HasReservation(winner.copy) {
+		p.remove = s.others(nil)
+		return s.part(p, patience)
+	}
+	if workload.IsActive(winner.copy) && !apimeta.IsStatusConditionTrue(winner.copy.Status.Conditions, kueue.WorkloadDeactivationTarget) {
+		p.stop = winner.name
+	}
+	p.sync = winner.name
+	return p
+}
+
+// part lets go of the cluster that ran the workload once nothing of it is
+// there, or it has not answered for too long.
+func (s *situation) part(p plan, patience time.Duration) plan {
+	name := s.local.Status.ClusterName
+	if name == nil {
+		p.clear = len(s.local.Status.NominatedClusterNames) > 0 && !workload.HasReservation(s.local)
+		return p
+	}
+	winner := s.remote(*name)
+	switch {
+	case winner == nil:
+		p.clear = true
+	case !winner.lost.IsZero():
+		p.after = s.left(winner, patience)
+		p.clear = p.after == 0
+	default:
+		p.clear = winner.empty()
+	}
+	return p
+}
+
+// left is how long a lost cluster is still waited for.
+func (s *situation) left(lost *remoteState, patience time.Duration) time.Duration {
+	return max(0, lost.lost.Add(patience).Sub(s.now))
+}
+
+// ended takes over how the job ended.
+func (s *situation) ended(winner *remoteState) plan {
+	end := apimeta.FindStatusCondition(winner.copy.Status.Conditions, kueue.WorkloadFinished)
+	if end.Reason == kueue.WorkloadFinishedReasonOutOfSync {
+		return s.retry(fmt.Sprintf("Remote workload on worker cluster %q is out of sync with its user job, resetting for re-dispatch,", winner.name))
+	}
+	return plan{remove: s.others(winner), sync: winner.name, finish: end}
+}
+
+// run keeps a workload where it is, as long as it is admitted there.
+func (s *situation) run(winner *remoteState, patience time.Duration) plan {
+	if winner != nil && !winner.lost.IsZero() {
+		left := s.left(winner, patience)
+		if left > 0 {
+			return plan{remove: s.others(winner), after: left}
+		}
+		return s.retry("Admitting remote lost,")
+	}
+	switch {
+	case winner == nil || !winner.configured || winner.copy == nil || !sameRequest(s.local, winner.copy):
+		return s.retry("Admitting remote no longer exists,")
+	case workload.IsEvicted(winner.copy):
+		return s.retry(fmt.Sprintf("Workload evicted on worker cluster: %q, resetting for re-admission.", winner.name))
+	case !workload.IsAdmitted(winner.copy):
+		return s.retry("Admitting remote no longer exists,")
+	case s.apart(winner.name):
+		return s.retry("Another cluster runs the rest of its job,")
+	}
+	p := plan{remove: s.others(winner), sync: winner.name, start: true}
+	if !samePriority(s.local, winner.copy) {
+		p.follow = []string{winner.name}
+	}
+	if s.check.State == kueue.CheckStatePending {
+		p.answer = s.state(kueue.CheckStateReady, fmt.Sprintf("The workload was admitted on %q", winner.name))
+	}
+	return p
+}
+
+// stays says a workload has quota and keeps it.
+func stays(wl *kueue.Workload) bool {
+	return wl.DeletionTimestamp == nil && workload.HasReservation(wl) && !workload.IsFinished(wl) && !workload.IsEvicted(wl)
+}
+
+// beside is the cluster that runs the others of its job. Before there is one, only
+// the first of them is sent out, and the others wait.
+func (s *situation) beside() (cluster string, waits bool) {
+	for i := range s.siblings {
+		switch other := &s.siblings[i]; {
+		case !stays(other):
+		case other.Status.ClusterName != nil:
+			return *other.Status.ClusterName, false
+		case other.Name < s.local.Name:
+			waits = true
+		}
+	}
+	return "", waits
+}
+
+// apart says another cluster runs those of its job that come before it.
+func (s *situation) apart(cluster string) bool {
+	return slices.ContainsFunc(s.siblings, func(other kueue.Workload) bool {
+		return stays(&other) && other.Name < s.local.Name && other.Status.ClusterName != nil && *other.Status.ClusterName != cluster
+	})
+}
+
+// retry gives up on the cluster that was to run the workload: it is evicted, and
+// then sent out again. One that is not admitted yet is sent out again at once.
+func (s *situation) retry(why string) plan {
+	switch s.check.State {
+	case kueue.CheckStateReady:
+		return plan{answer: s.state(kueue.CheckStateRetry, fmt.Sprintf("%s Previously: %q", why, s.check.State))}
+	case kueue.CheckStatePending:
+		return plan{clear: true}
+	}
+	return plan{}
+}
+
+func (s *situation) state(state kueue.CheckState, message string) *kueue.AdmissionCheckState {
+	next := s.check.DeepCopy()
+	next.State, next.Message, next.LastTransitionTime = state, message, metav1.NewTime(s.now)
+	return next
+}
+
+// first is the cluster that admitted its copy before the others did.
+func (s *situation) firstAdmitted() *remoteState {
+	var first *remoteState
+	var since time.Time
+	beside, waits := s.beside()
+	for i := range s.remotes {
+		p := &s.remotes[i]
+		if waits || beside != "" && p.name != beside {
+			continue
+		}
+		if p.copy == nil || !p.configured || !p.lost.IsZero() || !slices.Contains(s.local.Status.NominatedClusterNames, p.name) {
+			continue
+		}
+		admitted := apimeta.FindStatusCondition(p.copy.Status.Conditions, kueue.WorkloadAdmitted)
+		if admitted == nil || admitted.Status != metav1.ConditionTrue || workload.IsEvicted(p.copy) || !sameRequest(s.local, p.copy) {
+			continue
+		}
+		if first == nil || admitted.LastTransitionTime.Time.Before(since) {
+			first, since = p, admitted.LastTransitionTime.Time
+		}
+	}
+	return first
+}
+
+// others are the clusters that answer and have something of the workload,
+// except one.
+func (s *situation) others(keep *remoteState) []string {
+	var names []string
+	for i := range s.remotes {
+		if p := &s.remotes[i]; p != keep && p.lost.IsZero() && !p.empty() {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// dispatch has copies where they are to be, and only there.
+func (s *situation) dispatch(d dispatcher) plan {
+	for _, other := range s.local.Status.AdmissionChecks {
+		if other.Name != s.check.Name && other.State != kueue.CheckStateReady {
+			return plan{remove: s.others(nil)}
+		}
+	}
+	beside, waits := s.beside()
+	if waits {
+		return plan{remove: s.others(nil)}
+	}
+	nominated, again := d.nominate(s)
+	if beside != "" {
+		nominated, again = []string{beside}, 0
+	}
+	p := plan{after: again}
+	if !slices.Equal(nominated, s.local.Status.NominatedClusterNames) {
+		p.nominate = nominated
+	}
+	for i := range s.remotes {
+		at := &s.remotes[i]
+		switch {
+		case !at.lost.IsZero():
+		case !at.configured || !slices.Contains(nominated, at.name):
+			if !at.empty() {
+				p.remove = append(p.remove, at.name)
+			}
+		case at.copy == nil:
+			p.create = append(p.create, at.name)
+		case !sameRequest(s.local, at.copy) || workload.IsFinished(at.copy):
+			p.remove = append(p.remove, at.name)
+		case !samePriority(s.local, at.copy):
+			p.follow = append(p.follow, at.name)
+		}
+	}
+	return p
+}
+
+// sameShape says a copy still asks for what the workload asks for. What else its
+// spec may say, another version of the types may have left out.
+func sameRequest(local, copied *kueue.Workload) bool {
+	a, b := &local.Spec, &copied.Spec
+	return a.QueueName == b.QueueName && ptr.Deref(a.MaximumExecutionTimeSeconds, 0) == ptr.Deref(b.MaximumExecutionTimeSeconds, 0) &&
+		slices.EqualFunc(a.PodSets, b.PodSets, func(a, b kueue.PodSet) bool { return a.Name == b.Name && a.Count == b.Count })
+}
+
+func samePriority(local, copied *kueue.Workload) bool {
+	return ptr.Deref(local.Spec.Priority, 0) == ptr.Deref(copied.Spec.Priority, 0) &&
+		ptr.Equal(local.Spec.PriorityClassRef, copied.Spec.PriorityClassRef)
+}

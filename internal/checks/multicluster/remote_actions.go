@@ -1,0 +1,245 @@
+package multicluster
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// in does something in a cluster, within the time one request may take. One
+// that was lost meanwhile is left alone: its return wakes us.
+func (w *workloads) inCluster(ctx context.Context, name string, do func(context.Context, *session) error) error {
+	session, _ := w.clusters.at(name)
+	if session == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := do(ctx, session); err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// remove takes a workload out of a cluster: its job, and when nothing is left of
+// that, its copy, which holds the quota there.
+func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter) error {
+	return w.inCluster(ctx, at.name, func(ctx context.Context, there *session) error {
+		left, kinds := false, there.kindsOf(at.copy, kind)
+		if at.shared {
+			kinds = nil // it goes with the last of them
+		}
+		for _, gvk := range kinds {
+			parts, err := there.jobsOf(ctx, key, gvk, at.copy)
+			if err != nil && !apimeta.IsNoMatchError(err) {
+				return err
+			}
+			for i := range parts {
+				left = true
+				if err := there.drop(ctx, &parts[i]); err != nil {
+					return err
+				}
+			}
+		}
+		if left || at.copy == nil {
+			return nil // it tells when it is gone
+		}
+		if err := workload.Delete(ctx, there, at.copy); err != nil {
+			return err
+		}
+		there.mu.Lock()
+		defer there.mu.Unlock()
+		there.removed[at.copy.UID] = true
+		return nil
+	})
+}
+
+// drop deletes a part of a job with all that belongs to it.
+func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) error {
+	if part.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := part.GetUID()
+	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+}
+
+// create puts a copy of the workload into a cluster's queue.
+func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, kind *remote.Adapter) error {
+	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
+		copied := &kueue.Workload{Spec: *wl.Spec.DeepCopy()}
+		copied.Namespace, copied.Name = wl.Namespace, wl.Name
+		copied.Labels, copied.Annotations = map[string]string{}, map[string]string{}
+		maps.Copy(copied.Labels, wl.Labels)
+		maps.Copy(copied.Annotations, wl.Annotations)
+		delete(copied.Labels, workload.JobUIDLabel)
+		copied.Labels[kueue.MultiKueueOriginLabel] = w.origin
+		if kind.SharesJob() {
+			copied.Annotations[jobKindAnnotation], copied.Annotations[jobNameAnnotation] = kind.GVK.String(), wl.OwnerReferences[0].Name
+		}
+		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
+		err := there.Create(ctx, copied)
+		if apierrors.IsAlreadyExists(err) {
+			return nil // the informer has yet to tell
+		}
+		if err == nil {
+			w.dispatched(queueOf(wl), cluster)
+		}
+		return err
+	})
+}
+
+func queueOf(wl *kueue.Workload) string {
+	if wl.Status.Admission == nil {
+		return ""
+	}
+	return string(wl.Status.Admission.ClusterQueue)
+}
+
+// follow takes the workload's priority over into a copy.
+func (w *workloads) updatePriority(ctx context.Context, s *situation, cluster string) error {
+	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
+		was := s.remote(cluster).copy
+		now := was.DeepCopy()
+		now.Spec.Priority, now.Spec.PriorityClassRef = s.local.Spec.Priority, s.local.Spec.PriorityClassRef
+		return there.Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// stop has a cluster evict a copy: its job ends in good order, and tells when it
+// has.
+func (w *workloads) evictRemote(ctx context.Context, s *situation, cluster string) error {
+	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
+		evicted := apimeta.FindStatusCondition(s.local.Status.Conditions, kueue.WorkloadEvicted)
+		was := s.remote(cluster).copy
+		now := was.DeepCopy()
+		apimeta.SetStatusCondition(&now.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadDeactivationTarget, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedOnManagerCluster,
+			Message: "Evicted on manager: " + evicted.Message, ObservedGeneration: was.Generation,
+		})
+		return there.Status().Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// sync brings back how the job goes, and has it follow the original; what of it
+// is not there is made if it is to be started.
+func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *remote.Adapter, parts []*unstructured.Unstructured) (waits bool, err error) {
+	for _, part := range parts {
+		if part.GetDeletionTimestamp() != nil {
+			continue
+		}
+		err := w.inCluster(ctx, p.sync, func(ctx context.Context, there *session) error {
+			copied := &unstructured.Unstructured{}
+			copied.SetGroupVersionKind(kind.GVK)
+			from := client.Reader(there)
+			if p.finish != nil {
+				from = there.direct // the informer of jobs may be behind that of workloads
+			}
+			err := from.Get(ctx, client.ObjectKeyFromObject(part), copied)
+			switch {
+			case apierrors.IsNotFound(err) && p.start:
+				return w.createJob(ctx, wl, kind, part, there)
+			case err != nil:
+				return client.IgnoreNotFound(err)
+			case !kind.IsCopy(copied, part, wl.Name):
+				waits = true // one of the same name before it is on its way out
+				return nil
+			}
+			later, err := kind.SyncStatus(ctx, w.client, part, copied)
+			if waits = waits || later; err != nil || !w.forward || !p.start {
+				return err
+			}
+			return kind.Forward(ctx, there, part, copied)
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return waits, nil
+}
+
+// make a copy of a job beside the workload that was admitted.
+func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *remote.Adapter, part *unstructured.Unstructured, there *session) error {
+	copied, err := kind.Copy(part, wl.Name, w.origin)
+	if err != nil {
+		return err
+	}
+	if err := there.Create(ctx, copied); !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := there.direct.Get(ctx, client.ObjectKeyFromObject(part), copied); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if copied.GetLabels()[kueue.MultiKueueOriginLabel] == w.origin {
+		return nil // the informer has yet to tell
+	}
+	err = fmt.Errorf("there is a %s %s/%s already, which is not of origin %q: delete or rename one of the two",
+		kind.GVK.Kind, part.GetNamespace(), part.GetName(), w.origin)
+	w.recorder.Eventf(wl, nil, corev1.EventTypeWarning, "MultiKueue", "MultiKueue", "Cluster %s: %v", there.name, err)
+	return err
+}
+
+// finish takes over how the workload ended there.
+func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.Condition) error {
+	done := wl.DeepCopy()
+	if !workload.Finish(done, end.Reason, end.Message, w.now()) {
+		return nil
+	}
+	return w.report(ctx, done)
+}
+
+// progress takes over how far the workload has come there, where its job here
+// cannot tell.
+func (w *workloads) progress(ctx context.Context, wl, copied *kueue.Workload) error {
+	told := wl.DeepCopy()
+	told.Status.ReclaimablePods = copied.Status.ReclaimablePods
+	changed := !equality.Semantic.DeepEqual(told.Status.ReclaimablePods, wl.Status.ReclaimablePods)
+	if ready := apimeta.FindStatusCondition(copied.Status.Conditions, kueue.WorkloadPodsReady); ready != nil {
+		changed = workload.PodsReady(told, ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message, w.now()) || changed
+	}
+	if !changed {
+		return nil
+	}
+	return w.report(ctx, told)
+}
+
+// report writes what is the job's to say.
+func (w *workloads) report(ctx context.Context, wl *kueue.Workload) error {
+	patch, err := workload.JobPatch(wl)
+	if err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(w.client.Status().Patch(ctx, wl, client.RawPatch(types.ApplyYAMLPatchType, patch),
+		client.FieldOwner(workload.JobManager), client.ForceOwnership))
+}
+
+// answer writes the check's state, and with it which cluster was chosen.
+func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, state *kueue.AdmissionCheckState, chosen string) error {
+	status := map[string]any{"admissionChecks": checks.MergeStates(wl, *state)}
+	if chosen != "" {
+		status["clusterName"], status["nominatedClusterNames"] = chosen, nil
+	}
+	queue := queueOf(wl)
+	if err := checks.WriteStatus(ctx, w.client, wl, status); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if chosen != "" {
+		w.admitted(queue, chosen)
+	}
+	w.recorder.Eventf(wl, nil, corev1.EventTypeNormal, "MultiKueue", "MultiKueue", "%s", state.Message)
+	return nil
+}

@@ -1,0 +1,170 @@
+package visibility
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue"
+)
+
+// Explainer is the queue's shell, as this package needs it.
+type Explainer interface {
+	Explain(ctx context.Context, workload admission.Key) (v1alpha1.WorkloadStanding, error)
+	Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error)
+}
+
+// Explanations answers why a workload waits.
+func Explanations(e Explainer) Resource {
+	return Resource{
+		Group: v1alpha1.Group, Version: v1alpha1.Version, Name: v1alpha1.Explanations, Kind: "Explanation", Namespaced: true, Verb: "get",
+		Handle: func(ctx context.Context, q *Request) (any, error) {
+			standing, err := e.Explain(ctx, admission.Key{Namespace: q.Namespace, Name: q.Name})
+			if err != nil {
+				return nil, wrap(err, v1alpha1.Explanations, q.Name)
+			}
+			if err := hide(ctx, q, &standing); err != nil {
+				return nil, err
+			}
+			return &v1alpha1.Explanation{
+				TypeMeta:         metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "Explanation"},
+				ObjectMeta:       metav1.ObjectMeta{Namespace: q.Namespace, Name: q.Name},
+				WorkloadStanding: standing,
+			}, nil
+		},
+	}
+}
+
+// Plans answers whether a workload would start. The reader knows priorities.
+func Plans(e Explainer, reader client.Reader) Resource {
+	return Resource{
+		Group: v1alpha1.Group, Version: v1alpha1.Version, Name: v1alpha1.Plans, Kind: "Plan", Namespaced: true, Verb: "create",
+		Handle: func(ctx context.Context, q *Request) (any, error) {
+			plan := &v1alpha1.Plan{}
+			if err := json.Unmarshal(q.Body, plan); err != nil {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is no Plan: %v", err))
+			}
+			wl := &kueue.Workload{Spec: plan.Spec.Workload}
+			// A name that nobody has: two plans may be asked for at once.
+			wl.Namespace, wl.Name, wl.UID = q.Namespace, "plan-"+string(uuid.NewUUID()), types.UID("plan")
+			wl.CreationTimestamp = metav1.NewTime(time.Now())
+			if len(wl.Spec.PodSets) == 0 {
+				return nil, apierrors.NewBadRequest("spec.workload.podSets is empty: nothing to plan for")
+			}
+			if err := resolvePriority(ctx, reader, wl); err != nil {
+				return nil, err
+			}
+			status, err := e.Plan(ctx, wl)
+			if err != nil {
+				return nil, wrap(err, v1alpha1.Plans, plan.Name)
+			}
+			if err := hide(ctx, q, &status.WorkloadStanding); err != nil {
+				return nil, err
+			}
+			plan.Status = &status
+			plan.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "Plan"}
+			plan.Namespace = q.Namespace
+			return plan, nil
+		},
+	}
+}
+
+// resolvePriority fills in the number of the class a plan names.
+func resolvePriority(ctx context.Context, reader client.Reader, wl *kueue.Workload) error {
+	class := wl.Spec.PriorityClassRef
+	if class == nil || wl.Spec.Priority != nil {
+		return nil
+	}
+	var value int32
+	var err error
+	if class.Kind == kueue.WorkloadPriorityClassKind {
+		found := &kueue.WorkloadPriorityClass{}
+		err = reader.Get(ctx, types.NamespacedName{Name: class.Name}, found)
+		value = found.Value
+	} else {
+		found := &schedulingv1.PriorityClass{}
+		err = reader.Get(ctx, types.NamespacedName{Name: class.Name}, found)
+		value = found.Value
+	}
+	if apierrors.IsNotFound(err) {
+		return apierrors.NewBadRequest(fmt.Sprintf("there is no %s %q", class.Kind, class.Name))
+	}
+	wl.Spec.Priority = &value
+	return err
+}
+
+func wrap(err error, resource, name string) error {
+	where := schema.GroupResource{Group: v1alpha1.Group, Resource: resource}
+	switch {
+	case errors.Is(err, queue.ErrNotLeading):
+		return apierrors.NewGenericServerResponse(503, "get", where, name, err.Error()+", ask again", 1, true)
+	case errors.Is(err, queue.ErrUnknown):
+		return apierrors.NewNotFound(where, name)
+	}
+	return err
+}
+
+// hide leaves out the names of workloads in namespaces whose workloads the
+// asker may not see. How many there are, and in which queue, is no secret.
+func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) error {
+	may := map[string]bool{q.Namespace: true}
+	var others []*v1alpha1.WorkloadRef
+	var asked []string
+	for _, list := range [][]v1alpha1.WorkloadRef{standing.Ahead, standing.HeldBy, standing.PreemptionTargets} {
+		for i := range list {
+			others = append(others, &list[i])
+			if _, known := may[list[i].Namespace]; !known {
+				may[list[i].Namespace] = false
+				asked = append(asked, list[i].Namespace)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	seen := func(ctx context.Context, namespace string) (bool, error) {
+		return q.Authorize(ctx, authorizationv1.ResourceAttributes{
+			Group: kueue.SchemeGroupVersion.Group, Resource: "workloads", Verb: "list", Namespace: namespace,
+		})
+	}
+	// Who sees all namespaces is one question, anybody else one for each, at once.
+	if all, err := seen(ctx, metav1.NamespaceAll); err != nil || all {
+		return err
+	}
+	answers := make([]bool, len(asked))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, namespace := range asked {
+		group.Go(func() (err error) {
+			answers[i], err = seen(ctx, namespace)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, namespace := range asked {
+		may[namespace] = answers[i]
+	}
+	for _, other := range others {
+		if !may[other.Namespace] {
+			other.Namespace, other.Name, other.Job = "", "", ""
+		}
+	}
+	return nil
+}

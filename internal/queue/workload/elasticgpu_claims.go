@@ -1,0 +1,165 @@
+package workload
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+)
+
+// A claim is one device, however many pods use it: it counts once, not per
+// pod. To the engine it is a pod set of its own with one pod that asks nothing
+// of a node, on the flavors of the pods that use it; in the status it is part of
+// their pod set.
+const claimsSuffix = "/claims" // no pod set's name has a slash
+
+// Claims are the names of the ElasticGPUClaims that a workload's pods use,
+// sorted.
+func GPUClaims(wl *kueue.Workload) []string {
+	var names []string
+	for i := range wl.Spec.PodSets {
+		names = append(names, claimsOf(&wl.Spec.PodSets[i])...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func claimsOf(set *kueue.PodSet) []string {
+	var names []string
+	for key, name := range set.Template.Annotations {
+		if strings.HasPrefix(key, egpu.ClaimPrefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Claim is what is known of one that a workload uses.
+type GPUClaim struct {
+	Object           *egpu.ElasticGPUClaim // nil: there is none
+	ChargedElsewhere bool                  // by another workload
+	// Flavors it was counted on before, by resource.
+	Flavors map[string]string
+}
+
+// CountClaims adds to w what the claims of its pods ask for, each once.
+func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, counting *ResourceTransformations, lookup func(name string) GPUClaim) {
+	seen := map[string]bool{}
+	before := map[string]string{}
+	for i := range wl.Spec.PodSets {
+		pays, spared := corev1.ResourceList{}, corev1.ResourceList{}
+		for _, name := range claimsOf(&wl.Spec.PodSets[i]) {
+			claim := lookup(name)
+			if claim.Object == nil {
+				w.Unready = "ElasticGPUClaim " + name + ", which its pods use, does not exist"
+				continue
+			}
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			list, to := claim.Object.Spec.Resources.Requests, pays
+			if len(list) == 0 {
+				list = claim.Object.Spec.Resources.Limits
+			}
+			if claim.ChargedElsewhere {
+				to = spared
+			}
+			maps.Copy(before, claim.Flavors)
+			for resource, amount := range request.Quota(list) {
+				add(to, resource, amount)
+			}
+		}
+		quota, _ := counting.requests(pays)
+		if w.Admission != nil {
+			other, _ := counting.requests(spared)
+			splitClaims(w, i, quota, other, before)
+		} else if len(quota) > 0 {
+			askForClaims(w, i, quota)
+		}
+	}
+}
+
+func askForClaims(w *admission.Workload, i int, quota admission.Requests) {
+	if w.PodSets[i].Group == "" {
+		w.PodSets[i].Group = w.PodSets[i].Name
+	}
+	set := &w.PodSets[i]
+	w.PodSets = append(w.PodSets, admission.PodSet{
+		Name: set.Name + claimsSuffix, Count: 1, Requests: quota, NodeRequests: admission.Requests{}, Group: set.Group,
+		NodeSelector: set.NodeSelector, Affinity: set.Affinity, Tolerations: set.Tolerations,
+	})
+}
+
+// splitClaims sets what claims take apart from what pods take of an admission:
+// pods that are done give back their own only. What another workload pays for
+// is taken out; what the status does not tell of was another's, which is over.
+func splitClaims(w *admission.Workload, i int, pays, spared admission.Requests, before map[string]string) {
+	if i >= len(w.Admission.PodSets) || len(pays)+len(spared) == 0 {
+		return
+	}
+	set := &w.Admission.PodSets[i]
+	part := admission.PodSetAssignment{Name: set.Name + claimsSuffix, Count: 1, Flavors: map[string]string{}, Usage: pays}
+	takeOut := func(name string, amount int64) {
+		if own := w.PodSets[i].Requests[name] * int64(set.Count); set.Usage[name] >= own+amount {
+			set.Usage[name] -= amount
+		}
+	}
+	for name, amount := range spared {
+		takeOut(name, amount)
+	}
+	for name, amount := range pays {
+		takeOut(name, amount)
+		if flavor := cmp.Or(set.Flavors[name], before[name]); flavor != "" {
+			part.Flavors[name] = flavor
+		}
+	}
+	w.Admission.PodSets = append(w.Admission.PodSets, part)
+}
+
+// ClaimFlavors are the flavors that a workload's claims are counted on.
+func GPUClaimFlavors(w *admission.Workload) map[string]string {
+	flavors := map[string]string{}
+	if w.Admission != nil {
+		for _, set := range w.Admission.PodSets {
+			if strings.HasSuffix(set.Name, claimsSuffix) {
+				maps.Copy(flavors, set.Flavors)
+			}
+		}
+	}
+	return flavors
+}
+
+// FoldClaims makes what claims take part of what their pod sets take, as the
+// status writes it.
+func MergeGPUClaims(a *admission.Admission) *admission.Admission {
+	if !slices.ContainsFunc(a.PodSets, func(set admission.PodSetAssignment) bool { return strings.HasSuffix(set.Name, claimsSuffix) }) {
+		return a
+	}
+	folded := *a
+	folded.PodSets = nil
+	for _, set := range a.PodSets {
+		name, claims := strings.CutSuffix(set.Name, claimsSuffix)
+		at := slices.IndexFunc(folded.PodSets, func(s admission.PodSetAssignment) bool { return s.Name == name })
+		if !claims || at < 0 {
+			set.Flavors, set.Usage = maps.Clone(set.Flavors), maps.Clone(set.Usage)
+			folded.PodSets = append(folded.PodSets, set)
+			continue
+		}
+		for resource, flavor := range set.Flavors {
+			if resource != admission.Pods {
+				folded.PodSets[at].Flavors[resource] = flavor
+				folded.PodSets[at].Usage[resource] += set.Usage[resource]
+			}
+		}
+	}
+	return &folded
+}

@@ -1,0 +1,261 @@
+package workload
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	resourcehelpers "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// KeyOf names the workload as the engine does.
+func KeyOf(wl *kueue.Workload) admission.Key {
+	return admission.Key{Namespace: wl.Namespace, Name: wl.Name}
+}
+
+// ForEngine is the workload in the engine's words, its pods counted as the
+// settings say.
+func ForEngine(wl *kueue.Workload, counting *ResourceTransformations) admission.Workload {
+	w := admission.Workload{
+		Key:        KeyOf(wl),
+		UID:        string(wl.UID),
+		LocalQueue: string(wl.Spec.QueueName),
+		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
+		Created:    wl.CreationTimestamp.Time,
+		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl) || requeuePrevented(wl),
+		Gated:      IsGated(wl),
+		Finished:   IsFinished(wl),
+		Evicting:   IsEvicted(wl),
+		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
+		MaxRunTime: seconds(wl.Spec.MaximumExecutionTimeSeconds),
+		RanBefore:  seconds(wl.Status.AccumulatedPastExecutionTimeSeconds),
+	}
+	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
+		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
+		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
+			w.EvictedFor = preemptor(evicted.Message)
+		}
+	}
+	if stats := wl.Status.SchedulingStats; stats != nil {
+		for _, e := range stats.Evictions {
+			if e.Reason == kueue.WorkloadEvictedByPreemption {
+				w.Preemptions += e.Count
+			}
+		}
+	}
+	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil {
+		w.RequeueAt = state.RequeueAt.Time
+	}
+	if IsAdmitted(wl) {
+		w.StartedAt = condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time
+	}
+	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
+	for i := range wl.Spec.PodSets {
+		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], counting)
+	}
+	for _, reclaimable := range wl.Status.ReclaimablePods {
+		for i := range w.PodSets {
+			if w.PodSets[i].Name == string(reclaimable.Name) {
+				w.PodSets[i].Reclaimable = reclaimable.Count
+			}
+		}
+	}
+	if HasReservation(wl) {
+		w.Admission = admissionForEngine(wl)
+	} else if waits := condition(wl, kueue.WorkloadQuotaReserved); waits != nil {
+		w.Nominated = waits.Reason == string(admission.ReasonWaitingForPreemptedWorkloads)
+	}
+	return w
+}
+
+// IsGated says someone must agree before the workload is considered.
+func IsGated(wl *kueue.Workload) bool {
+	return strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != ""
+}
+
+// ClaimsDevices says the workload's pods use ResourceClaims.
+func UsesResourceClaims(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return len(set.Template.Spec.ResourceClaims) > 0 })
+}
+
+// Boost is added to the priority of the workload's class. What is no number is
+// refused when it is written; found here it counts as none.
+func PriorityBoost(wl *kueue.Workload) int64 {
+	n, err := strconv.ParseInt(wl.Annotations[PriorityBoostAnnotation], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func admissionForEngine(wl *kueue.Workload) *admission.Admission {
+	a := &admission.Admission{
+		Queue:      string(wl.Status.Admission.ClusterQueue),
+		ReservedAt: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
+	}
+	for _, assigned := range wl.Status.Admission.PodSetAssignments {
+		flavors := make(map[string]string, len(assigned.Flavors))
+		for name, flavor := range assigned.Flavors {
+			flavors[string(name)] = string(flavor)
+		}
+		a.PodSets = append(a.PodSets, admission.PodSetAssignment{
+			Name:    string(assigned.Name),
+			Count:   ptr.Deref(assigned.Count, 0),
+			Flavors: flavors,
+			Usage:   amounts(assigned.ResourceUsage),
+		})
+	}
+	return a
+}
+
+// ForStatus is an admission the engine made, as status.admission writes it.
+func ForStatus(a *admission.Admission) *kueue.Admission {
+	out := &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(a.Queue)}
+	for _, assigned := range a.PodSets {
+		flavors := make(map[corev1.ResourceName]kueue.ResourceFlavorReference, len(assigned.Flavors))
+		for name, flavor := range assigned.Flavors {
+			flavors[corev1.ResourceName(name)] = kueue.ResourceFlavorReference(flavor)
+		}
+		out.PodSetAssignments = append(out.PodSetAssignments, kueue.PodSetAssignment{
+			Name:          kueue.PodSetReference(assigned.Name),
+			Flavors:       flavors,
+			ResourceUsage: quantities(assigned.Usage),
+			Count:         ptr.To(assigned.Count),
+		})
+	}
+	return out
+}
+
+func podSetForEngine(ps *kueue.PodSet, counting *ResourceTransformations) admission.PodSet {
+	spec := &ps.Template.Spec
+	quota, pod := counting.requests(PodRequests(spec))
+	return admission.PodSet{
+		Name:         string(ps.Name),
+		Count:        ps.Count,
+		MinCount:     ptr.Deref(ps.MinCount, 0),
+		Requests:     quota,
+		NodeRequests: pod,
+		Group:        podSetGroup(ps.TopologyRequest),
+		NodeSelector: spec.NodeSelector,
+		Affinity:     requiredAffinity(spec.Affinity),
+		Tolerations:  Tolerations(spec.Tolerations),
+		Topology:     topologyForEngine(ps.TopologyRequest),
+	}
+}
+
+// PodRequests is what one pod asks for in all; where only a limit is given, it
+// is the request, as the API server will set it when the pod is created.
+func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	pod := &corev1.Pod{Spec: *spec}
+	DefaultRequests(&pod.Spec)
+	requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
+	delete(requests, egpu.ResourceClaim) // what the claim asks for counts, not that there is one
+	return requests
+}
+
+// DefaultRequests makes limits the requests where there are none, as the API
+// server will when the pod is created. The containers are others afterwards; those
+// there were stay as they are.
+func DefaultRequests(spec *corev1.PodSpec) {
+	for _, containers := range []*[]corev1.Container{&spec.Containers, &spec.InitContainers} {
+		if needsDefaulting(*containers) {
+			*containers = withRequestsFromLimits(*containers)
+		}
+	}
+}
+
+func needsDefaulting(containers []corev1.Container) bool {
+	for i := range containers {
+		for name := range containers[i].Resources.Limits {
+			if _, ok := containers[i].Resources.Requests[name]; !ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func withRequestsFromLimits(containers []corev1.Container) []corev1.Container {
+	out := make([]corev1.Container, len(containers))
+	for i := range containers {
+		out[i] = *containers[i].DeepCopy()
+		if out[i].Resources.Requests == nil {
+			out[i].Resources.Requests = corev1.ResourceList{}
+		}
+		for name, limit := range out[i].Resources.Limits {
+			if _, ok := out[i].Resources.Requests[name]; !ok {
+				out[i].Resources.Requests[name] = limit
+			}
+		}
+	}
+	return out
+}
+
+func requiredAffinity(affinity *corev1.Affinity) []admission.Term {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	var terms []admission.Term
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		var t admission.Term
+		for _, r := range term.MatchExpressions {
+			t = append(t, admission.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
+		}
+		terms = append(terms, t)
+	}
+	return terms
+}
+
+// Tolerations in the engine's words.
+func Tolerations(in []corev1.Toleration) []admission.Toleration {
+	var out []admission.Toleration
+	for _, t := range in {
+		out = append(out, admission.Toleration{Key: t.Key, Operator: string(t.Operator), Value: t.Value, Effect: string(t.Effect)})
+	}
+	return out
+}
+
+func podSetGroup(request *kueue.PodSetTopologyRequest) string {
+	if request == nil {
+		return ""
+	}
+	return ptr.Deref(request.PodSetGroupName, "")
+}
+
+func topologyForEngine(request *kueue.PodSetTopologyRequest) *admission.TopologyRequest {
+	if request == nil {
+		return nil
+	}
+	out := &admission.TopologyRequest{}
+	for _, layer := range request.PodsetSliceRequiredTopologyConstraints {
+		out.Slices = append(out.Slices, admission.TopologySlice{Level: layer.Topology, Size: layer.Size})
+	}
+	if len(out.Slices) == 0 && request.PodSetSliceRequiredTopology != nil {
+		out.Slices = []admission.TopologySlice{{Level: *request.PodSetSliceRequiredTopology, Size: ptr.Deref(request.PodSetSliceSize, 0)}}
+	}
+	switch {
+	case request.Required != nil:
+		out.Mode, out.Level = admission.TopologyRequired, *request.Required
+	case request.Preferred != nil:
+		out.Mode, out.Level = admission.TopologyPreferred, *request.Preferred
+	case !ptr.Deref(request.Unconstrained, false) && len(out.Slices) == 0:
+		return nil
+	}
+	return out
+}
+
+func condition(wl *kueue.Workload, name string) *metav1.Condition {
+	return apimeta.FindStatusCondition(wl.Status.Conditions, name)
+}
+
+func seconds(n *int32) time.Duration { return time.Duration(ptr.Deref(n, 0)) * time.Second }

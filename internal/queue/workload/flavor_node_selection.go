@@ -1,0 +1,40 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Flavors finds ResourceFlavors.
+type Flavors func(name kueue.ResourceFlavorReference) (*kueue.ResourceFlavor, error)
+
+// FlavorsIn finds them with a client.
+func FlavorsIn(ctx context.Context, c client.Reader) Flavors {
+	return func(name kueue.ResourceFlavorReference) (*kueue.ResourceFlavor, error) {
+		flavor := &kueue.ResourceFlavor{}
+		return flavor, c.Get(ctx, types.NamespacedName{Name: string(name)}, flavor)
+	}
+}
+
+// Steer is what the flavors a pod set was given ask of its pods: the labels of
+// their nodes, and what they must tolerate there.
+func (find Flavors) NodeSelection(assigned *kueue.PodSetAssignment) (labels map[string]string, tolerations []corev1.Toleration, err error) {
+	labels = map[string]string{}
+	for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
+		flavor, err := find(name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("flavor %s of the admission: %w", name, err)
+		}
+		maps.Copy(labels, flavor.Spec.NodeLabels)
+		tolerations = append(tolerations, flavor.Spec.Tolerations...)
+	}
+	return labels, tolerations, nil
+}

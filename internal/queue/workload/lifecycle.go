@@ -1,0 +1,382 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Settings of a workload's life beside quota.
+type Settings struct {
+	// PodsReady evicts workloads whose pods do not come up; nil waits forever.
+	PodsReady *PodsReadySettings
+	// How long finished and deactivated workloads are kept; nil: forever.
+	RetainFinished, RetainDeactivated *time.Duration
+	// FinishOrphans ends workloads whose job is gone.
+	FinishOrphans bool
+	// LeftOut says that jobs of an owner's kind are not queued here, so that none
+	// of our controllers minds them; nil: all are.
+	Unmanaged func(metav1.OwnerReference) bool
+}
+
+// unminded says no controller of ours will let the workload go.
+func (s Settings) hasNoController(wl *kueue.Workload) bool {
+	return !slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool {
+		return s.Unmanaged == nil || !s.Unmanaged(owner)
+	})
+}
+
+// PodsReadySettings are those of Kueue's waitForPodsReady.
+type PodsReadySettings struct {
+	// Timeout from admission until all pods are ready; Recovery from the moment
+	// one of them no longer is (0: no limit).
+	Timeout, Recovery time.Duration
+	// Backoff before the n-th requeuing is Base*2^(n-1), Max at most; after
+	// Limit requeuings (nil: any number) the workload is deactivated.
+	BackoffBase, BackoffMax time.Duration
+	BackoffLimit            *int32
+}
+
+// Queues is what a workload's life asks of its queues.
+type Queues struct {
+	LocalQueue, ClusterQueue string
+	// Missing, or on its way out.
+	LocalGone, Gone bool
+	// Stopped, by whichever policy.
+	LocalStopped, Stopped bool
+	// Checks the workload must pass in its ClusterQueue, if it holds quota.
+	Checks []string
+}
+
+// closed says why a workload may not keep quota it does not use yet.
+func (q Queues) closed() (reason, message string) {
+	switch {
+	case q.LocalGone:
+		return kueue.WorkloadQuotaReservedReasonMisconfigured, "LocalQueue " + q.LocalQueue + " is terminating or missing"
+	case q.LocalStopped:
+		return kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue " + q.LocalQueue + " is stopped"
+	case q.Gone:
+		return kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue " + q.ClusterQueue + " is terminating or missing"
+	case q.Stopped:
+		return kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue " + q.ClusterQueue + " is stopped"
+	}
+	return "", ""
+}
+
+// Act is what a workload's life asks for next.
+type Action uint8
+
+// The acts, beside which the engine decides about quota.
+const (
+	Wait                Action = iota // nothing; Step.At says when to look again
+	AdmitNow                          // all checks are ready
+	SecondPassNow                     // and its nodes are there: where in their topology it goes is to be found
+	EvictNow                          // it must let go
+	ReleaseNow                        // it loses quota it did not use yet
+	ResetChecks                       // its queue has other checks now
+	Requeue                           // it is back in line
+	ResetRequeueState                 // deactivated, it starts anew if it ever does
+	MarkForDeactivation               // mark it for deactivation
+	Deactivate                        // make spec.active false
+	FinishNow                         // nobody is left who could
+	DeleteNow                         // it was kept long enough
+	RemoveFinalizerNow                // it was deleted, and has no job that would let it go
+)
+
+// Step is an act with its reason.
+type Step struct {
+	Action          Action
+	Reason, Message string
+	// Cause is what is behind the reason of an eviction.
+	Cause string
+	// After is when an evicted workload may be considered again; nil: at once.
+	After *time.Duration
+	// Counts says the eviction counts against the requeuing limit.
+	Counts bool
+	// Checks are the ones it must pass from now on.
+	Checks []string
+	// Places are those in their topology of pod sets that waited for nodes.
+	Assignments map[string]*kueue.TopologyAssignment
+	// At is when to look again although nothing changed; zero: never.
+	At time.Time
+}
+
+// Next says what a workload's life asks for now. It decides on the object and
+// its queues alone, so it can be asked at any time and as often as one likes.
+func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
+	switch {
+	case wl.DeletionTimestamp != nil && HasFinalizer(wl) && settings.hasNoController(wl):
+		return Step{Action: RemoveFinalizerNow}
+	case wl.DeletionTimestamp != nil:
+		return Step{} // its job is stopping
+	case IsFinished(wl):
+		return deleteAfter(condition(wl, kueue.WorkloadFinished), settings.RetainFinished, now)
+	case settings.FinishOrphans && len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
+		return Step{Action: FinishNow, Reason: kueue.WorkloadFinishedReasonOwnerNotFound, Message: "The workload's owner no longer exists"}
+	case !IsActive(wl):
+		return deactivatedStep(wl, settings, now)
+	case isTrue(wl, kueue.WorkloadDeactivationTarget):
+		return Step{Action: Deactivate}
+	case !HasReservation(wl):
+		return requeueStep(wl, queues, now)
+	case IsEvicted(wl):
+		return Step{} // its job is stopping
+	case !sameChecks(wl, queues.Checks):
+		return Step{Action: ResetChecks, Checks: queues.Checks}
+	}
+	step := checksStep(wl)
+	if IsAdmitted(wl) && step.Action == Wait {
+		return settings.PodsReady.step(wl, now)
+	}
+	if reason, message := queues.closed(); reason != "" && !IsAdmitted(wl) && step.Action != EvictNow && step.Action != MarkForDeactivation {
+		return Step{Action: ReleaseNow, Reason: reason, Message: message}
+	}
+	return step
+}
+
+// deactivated evicts a workload that was taken out of the line, with what is
+// behind that, and in the end deletes the one that was not by its user.
+func deactivatedStep(wl *kueue.Workload, settings Settings, now time.Time) Step {
+	target := condition(wl, kueue.WorkloadDeactivationTarget)
+	if !IsEvicted(wl) {
+		step := Step{Action: EvictNow, Reason: kueue.WorkloadDeactivated, Message: "The workload is deactivated"}
+		if target != nil {
+			step.Cause, step.Message = target.Reason, step.Message+" due to "+target.Message
+		}
+		return step
+	}
+	if target != nil || wl.Status.RequeueState != nil {
+		return Step{Action: ResetRequeueState}
+	}
+	evicted := condition(wl, kueue.WorkloadEvicted)
+	if HasReservation(wl) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
+		return Step{}
+	}
+	return deleteAfter(evicted, settings.RetainDeactivated, now)
+}
+
+// MindsQueues says the workload's life depends on the state of its queues.
+func DependsOnQueues(wl *kueue.Workload) bool {
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	return HasReservation(wl) || (requeued != nil && requeued.Status == metav1.ConditionFalse)
+}
+
+func sameChecks(wl *kueue.Workload, names []string) bool {
+	return slices.EqualFunc(wl.Status.AdmissionChecks, names, func(state kueue.AdmissionCheckState, name string) bool {
+		return string(state.Name) == name
+	})
+}
+
+// retire deletes a workload that has been over for long enough.
+func deleteAfter(end *metav1.Condition, keep *time.Duration, now time.Time) Step {
+	if keep == nil || end == nil {
+		return Step{}
+	}
+	if at := end.LastTransitionTime.Add(*keep); now.Before(at) {
+		return Step{At: at}
+	}
+	return Step{Action: DeleteNow}
+}
+
+// backInLine says when a workload that was evicted stands in line again.
+func requeueStep(wl *kueue.Workload, queues Queues, now time.Time) Step {
+	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil && now.Before(state.RequeueAt.Time) {
+		return Step{At: state.RequeueAt.Time}
+	}
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	if requeued == nil || requeued.Status != metav1.ConditionFalse {
+		if backingOff(wl) {
+			return Step{Action: Requeue, Reason: kueue.WorkloadBackoffFinished, Message: "The workload backoff was finished"}
+		}
+		return Step{}
+	}
+	reason, message := requeueReason(requeued.Reason, queues)
+	if reason == "" {
+		return Step{}
+	}
+	return Step{Action: Requeue, Reason: reason, Message: message}
+}
+
+// requeueReason is what brings a workload back that was evicted for a reason;
+// none while that still holds.
+func requeueReason(evicted string, queues Queues) (reason, message string) {
+	switch {
+	case strings.HasPrefix(evicted, kueue.WorkloadDeactivated):
+		return kueue.WorkloadReactivated, "The workload was reactivated"
+	case evicted == kueue.WorkloadEvictedByClusterQueueStopped && !queues.Stopped && !queues.Gone:
+		return kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped"
+	case evicted == kueue.WorkloadEvictedByLocalQueueStopped && !queues.LocalStopped && !queues.LocalGone:
+		return kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped"
+	case evicted == kueue.WorkloadEvictedByPodsReadyTimeout, evicted == kueue.WorkloadEvictedByAdmissionCheck:
+		return kueue.WorkloadBackoffFinished, "The workload backoff was finished"
+	}
+	return "", ""
+}
+
+// checked looks at the admission checks of a workload with quota.
+func checksStep(wl *kueue.Workload) Step {
+	if message := checksIn(wl, kueue.CheckStateRejected); message != "" {
+		return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: message}
+	}
+	if message := checksIn(wl, kueue.CheckStateRetry); message != "" {
+		step := Step{Action: EvictNow, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + message}
+		longest := int32(0)
+		for _, check := range wl.Status.AdmissionChecks {
+			if check.State == kueue.CheckStateRetry {
+				longest = max(longest, ptr.Deref(check.RequeueAfterSeconds, 0))
+			}
+		}
+		if longest > 0 {
+			step.After = ptr.To(time.Duration(longest) * time.Second)
+		}
+		return step
+	}
+	switch {
+	case !ChecksReady(wl) || IsAdmitted(wl):
+		return Step{}
+	case hasDelayedTopologyRequest(wl) && wl.Status.ClusterName != nil:
+		return Step{} // it runs in another cluster, whose word is awaited
+	case hasDelayedTopologyRequest(wl):
+		return Step{Action: SecondPassNow}
+	}
+	return Step{Action: AdmitNow}
+}
+
+// ChecksReady says that all its checks are.
+func ChecksReady(wl *kueue.Workload) bool {
+	return !slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
+}
+
+// checksIn names the checks in a state and what they say, or "".
+func checksIn(wl *kueue.Workload, state kueue.CheckState) string {
+	var names []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State != state {
+			continue
+		}
+		text := strconv.Quote(string(check.Name))
+		if check.Message != "" {
+			text += " (" + check.Message + ")"
+		}
+		names = append(names, text)
+	}
+	slices.Sort(names)
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("AdmissionCheck in %s state: %s", state, names[0])
+	}
+	return fmt.Sprintf("AdmissionChecks in %s state: %s", state, strings.Join(names, "; "))
+}
+
+// watch evicts an admitted workload whose pods are not all up in time.
+func (s *PodsReadySettings) step(wl *kueue.Workload, now time.Time) Step {
+	ready := condition(wl, kueue.WorkloadPodsReady)
+	if s == nil || (ready != nil && ready.Status == metav1.ConditionTrue) {
+		return Step{}
+	}
+	since, limit, cause := condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time, s.Timeout, kueue.WorkloadWaitForStart
+	if ready != nil && ready.Reason == kueue.WorkloadWaitForRecovery {
+		since, limit, cause = ready.LastTransitionTime.Time, s.Recovery, kueue.WorkloadWaitForRecovery
+	}
+	if limit == 0 {
+		return Step{}
+	}
+	if at := since.Add(limit); now.Before(at) {
+		return Step{At: at}
+	}
+	tried := int32(0)
+	if state := wl.Status.RequeueState; state != nil {
+		tried = ptr.Deref(state.Count, 0)
+	}
+	if s.BackoffLimit != nil && tried >= *s.BackoffLimit {
+		return Step{
+			Action: MarkForDeactivation, Reason: kueue.WorkloadRequeuingLimitExceeded,
+			Message: "exceeding the maximum number of re-queuing retries",
+		}
+	}
+	pause := min(float64(s.BackoffBase)*math.Pow(2, float64(tried)), float64(s.BackoffMax))
+	return Step{
+		Action: EvictNow, Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: cause, Counts: true,
+		Message: fmt.Sprintf("Exceeded the PodsReady timeout %s/%s", wl.Namespace, wl.Name),
+		After:   ptr.To(time.Duration(pause)),
+	}
+}
+
+// OutOfTime marks a workload for deactivation that ran for as long as it may.
+func ExecutionTimeExceeded() Step {
+	return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding the maximum execution time"}
+}
+
+// Take puts a step into the status and reports whether that changed it.
+// Deactivate, Delete and LetGoNow are not of the status.
+func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
+	switch s.Action {
+	case SecondPassNow:
+		placeDelayedTopologyRequests(wl, s.Assignments)
+		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
+	case AdmitNow:
+		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
+	case EvictNow:
+		Evict(wl, s.Reason, s.Cause, s.Message, now)
+		if s.Reason == kueue.WorkloadDeactivated {
+			resetRequeueState(wl)
+		}
+		s.delay(wl, now)
+		return true
+	case ReleaseNow:
+		return release(wl, s.Reason, s.Message, now)
+	case ResetChecks:
+		resetChecks(wl, s.Checks, now)
+		return true
+	case Requeue:
+		if state := wl.Status.RequeueState; state != nil {
+			if state.RequeueAt = nil; state.Count == nil {
+				wl.Status.RequeueState = nil // an object without fields cannot be applied
+			}
+		}
+		set(wl, kueue.WorkloadRequeued, true, s.Reason, s.Message, now)
+		return true
+	case ResetRequeueState:
+		resetRequeueState(wl)
+		return true
+	case MarkForDeactivation:
+		if s.Reason == kueue.WorkloadMaximumExecutionTimeExceeded {
+			wl.Status.AccumulatedPastExecutionTimeSeconds = nil // started again it has all its time
+		}
+		return set(wl, kueue.WorkloadDeactivationTarget, true, s.Reason, s.Message, now)
+	case FinishNow:
+		return Finish(wl, s.Reason, s.Message, now)
+	}
+	return false
+}
+
+// forget lets a deactivated workload start anew if it is ever reactivated.
+func resetRequeueState(wl *kueue.Workload) {
+	apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
+	wl.Status.RequeueState = nil
+}
+
+// delay keeps an evicted workload out of the line for a while.
+func (s Step) delay(wl *kueue.Workload, now time.Time) {
+	if s.After == nil {
+		return
+	}
+	if wl.Status.RequeueState == nil {
+		wl.Status.RequeueState = &kueue.RequeueState{}
+	}
+	state := wl.Status.RequeueState
+	if s.Counts {
+		state.Count = ptr.To(ptr.Deref(state.Count, 0) + 1)
+	}
+	state.RequeueAt = ptr.To(metav1.NewTime(now.Add(*s.After)))
+}

@@ -1,0 +1,104 @@
+package workload
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Domain is a place in a topology and how many pods belong there.
+type Domain struct {
+	Values []string
+	Count  int
+}
+
+// Domains spells a topology assignment out, in the order of ranks.
+func Domains(a *kueue.TopologyAssignment) []Domain {
+	var out []Domain
+	for _, part := range a.Slices {
+		for i := range int(part.DomainCount) {
+			d := Domain{Count: int(ptr.Deref(part.PodCounts.Universal, 0))}
+			if part.PodCounts.Universal == nil {
+				d.Count = int(part.PodCounts.Individual[i])
+			}
+			for _, level := range part.ValuesPerLevel {
+				value := ptr.Deref(level.Universal, "")
+				if v := level.Individual; v != nil {
+					value = ptr.Deref(v.Prefix, "") + v.Roots[i] + ptr.Deref(v.Suffix, "")
+				}
+				d.Values = append(d.Values, value)
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Delay has pod sets wait for their places until their nodes are there.
+func DelayTopologyRequests(wl *kueue.Workload, names []kueue.PodSetReference) {
+	for i := range wl.Status.Admission.PodSetAssignments {
+		if set := &wl.Status.Admission.PodSetAssignments[i]; slices.Contains(names, set.Name) {
+			set.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStatePending)
+		}
+	}
+}
+
+func hasDelayedTopologyRequest(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Status.Admission.PodSetAssignments, func(set kueue.PodSetAssignment) bool {
+		return set.TopologyAssignment == nil && ptr.Deref(set.DelayedTopologyRequest, "") == kueue.DelayedTopologyRequestStatePending
+	})
+}
+
+func placeDelayedTopologyRequests(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+	for i := range wl.Status.Admission.PodSetAssignments {
+		if set := &wl.Status.Admission.PodSetAssignments[i]; set.DelayedTopologyRequest != nil {
+			set.TopologyAssignment = places[string(set.Name)]
+			set.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStateReady)
+		}
+	}
+}
+
+// Selector is a pod set's node selector with what checks that are ready add to
+// it.
+func NodeSelector(wl *kueue.Workload, podSet string, own map[string]string) map[string]string {
+	var all map[string]string
+	for _, check := range wl.Status.AdmissionChecks {
+		for _, update := range check.PodSetUpdates {
+			if check.State != kueue.CheckStateReady || string(update.Name) != podSet || len(update.NodeSelector) == 0 {
+				continue
+			}
+			if all == nil {
+				all = maps.Clone(own)
+			}
+			if all == nil {
+				all = map[string]string{}
+			}
+			maps.Copy(all, update.NodeSelector)
+		}
+	}
+	if all == nil {
+		return own
+	}
+	return all
+}
+
+// Labels are those of the domain's nodes.
+func (d Domain) Labels(levels []string) map[string]string {
+	labels := make(map[string]string, len(levels))
+	for i, key := range levels {
+		labels[key] = d.Values[i]
+	}
+	return labels
+}
+
+// Matches says that labels, a node's or a pod's node selector, name the domain.
+func (d Domain) Matches(labels map[string]string, levels []string) bool {
+	for i, key := range levels {
+		if labels[key] != d.Values[i] {
+			return false
+		}
+	}
+	return true
+}
