@@ -10,12 +10,11 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// carryOut turns a plan into status writes; events and metrics follow a write
-// that went through.
+// carryOut turns a plan into status writes; events and metrics follow a write that succeeded.
 func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
 		s.pendingReasons.drop(evict.Workload)
-		if evict.Reason != admission.ReasonDeactivated { // its life sees to that
+		if evict.Reason != admission.ReasonDeactivated { // a step of its lifecycle
 			s.startDecision(evict.Workload, evict.UID, s.evict(evict))
 		}
 	}
@@ -23,17 +22,18 @@ func (s *Shell) carryOut(plan admission.Plan) {
 		s.pendingReasons.drop(admit.Workload)
 		s.startDecision(admit.Workload, admit.UID, s.admit(admit))
 	}
-	for _, park := range plan.Pending {
-		if park.Reason == admission.ReasonWaitingForPreemptedWorkloads { // a restart must know
-			s.pendingReasons.drop(park.Workload)
-			s.startDecision(park.Workload, park.UID, s.setPending(park))
+	for _, pending := range plan.Pending {
+		if pending.Reason == admission.ReasonWaitingForPreemptedWorkloads { // nominations must survive a restart
+			s.pendingReasons.drop(pending.Workload)
+			s.startDecision(pending.Workload, pending.UID, s.setPending(pending))
 			continue
 		}
-		s.pendingReasons.add(park)
+		s.pendingReasons.add(pending)
 	}
 }
 
-// tellReasons writes down why workloads wait, as far as there is a budget for it.
+// writePendingReasons writes why workloads wait, as far as the budget allows, and returns when to
+// continue.
 func (s *Shell) writePendingReasons() time.Time {
 	for p, ok := s.pendingReasons.pop(); ok; p, ok = s.pendingReasons.pop() {
 		s.startDecision(p.Workload, p.UID, s.setPending(p))
@@ -52,9 +52,9 @@ func (s *Shell) admit(a admission.Admit) *change {
 		}
 		return false
 	})
-	var places map[string]*kueue.TopologyAssignment
+	var assignments map[string]*kueue.TopologyAssignment
 	if s.options.Placer != nil {
-		places = s.options.Placer.Assignments(a.Admission.Placement)
+		assignments = s.options.Placer.Assignments(a.Admission.Placement)
 	}
 	return &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
@@ -66,7 +66,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 			}
 			workload.Admit(wl, given, checks, now)
 			s.options.formatUsage(wl.Status.Admission)
-			workload.SetTopologyAssignments(wl, places)
+			workload.SetTopologyAssignments(wl, assignments)
 			workload.DelayTopologyRequests(wl, s.delayedPodSets(wl))
 			return true
 		},
@@ -91,7 +91,7 @@ func (s *Shell) evict(e admission.Evict) *change {
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			switch {
 			case workload.IsEvicted(wl):
-				return false // someone else was first
+				return false // by someone else
 			case e.Reason == admission.ReasonPreempted:
 				workload.Preempt(wl, string(e.Preempted), message, now)
 			default:

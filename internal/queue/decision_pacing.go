@@ -11,32 +11,32 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// pace keeps deciding near to writing. The engine assumes what it decides, so
-// that a workload whose admission waits to be written holds quota that nobody
-// uses, and one that comes meanwhile, however important, finds it taken. While
-// the API server or its client's limit is slower than we are, decisions are made
-// as they can be written, on what is known by then.
+// pacing makes decisions no faster than they can be written. The engine assumes what it decides: a
+// workload whose admission waits to be written has quota it does not use yet, and a more important
+// one that comes meanwhile finds that quota taken. So while the API server or its client's rate
+// limit is slower than the engine, the rest is decided later, on newer state.
 type pacing struct {
 	writers  int
 	underWay int  // decisions being written, or waiting to be
-	dropped  bool // the engine has more to decide than there was time for
+	dropped  bool // some decisions of the last plan were given back to the engine
 }
 
-// ahead says every writer has a decision in hand and another one to go on with.
+// full says that every writer has a decision in hand and another one to go on with.
 func (p pacing) full() bool { return p.underWay > 0 && p.underWay >= 2*p.writers }
 
-// room is for how many more of n decisions there is time now. An eighth of many
-// is as good as a few: deciding all of them again costs as much each time.
+// limit is how many of n decisions are written now. With many, an eighth of them is not too much:
+// deciding all of them again costs as much each time.
 func (p pacing) limit(n int) int { return max(3*p.writers-p.underWay, n/8, 1) }
 
-// again says that nothing is under way whose end would remind us of the rest.
+// retry says that dropped decisions have to be made again although no write is under way whose end
+// would start the next turn.
 func (p pacing) retry() bool { return p.dropped && p.underWay == 0 }
 
-// inTurn keeps as many admissions as can be written soon, the most important and
-// oldest ones, and gives the others back to the engine.
+// limitAdmits returns as many admissions as can be written soon, the most important and oldest
+// ones, and gives the others back to the engine.
 func (s *Shell) limitAdmits(admits []admission.Admit) []admission.Admit {
-	room := s.pacing.limit(len(admits))
-	s.pacing.dropped = s.pacing.writers > 0 && len(admits) > room
+	limit := s.pacing.limit(len(admits))
+	s.pacing.dropped = s.pacing.writers > 0 && len(admits) > limit
 	if !s.pacing.dropped {
 		return admits
 	}
@@ -44,10 +44,10 @@ func (s *Shell) limitAdmits(admits []admission.Admit) []admission.Admit {
 		x, y := s.importance(a.Workload), s.importance(b.Workload)
 		return cmp.Or(cmp.Compare(y.priority, x.priority), x.created.Compare(y.created))
 	})
-	for _, admit := range admits[room:] {
+	for _, admit := range admits[limit:] {
 		s.engine.Apply(admission.DecisionDropped{Key: admit.Workload})
 	}
-	return admits[:room]
+	return admits[:limit]
 }
 
 type importance struct {

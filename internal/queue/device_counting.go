@@ -15,7 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// countDevices adds to a workload what its pods get by ResourceClaims.
+// countDevices adds what a workload's pods get by ResourceClaims.
 func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {
 	switch {
 	case s.options.Devices != nil:
@@ -34,7 +34,7 @@ func (o *Options) quantity(name corev1.ResourceName, amount int64) resource.Quan
 	return q
 }
 
-// inForm writes what a workload was given in that form.
+// formatUsage writes the usage of an admission in that form.
 func (o *Options) formatUsage(given *kueue.Admission) {
 	for i := range given.PodSetAssignments {
 		usage := given.PodSetAssignments[i].ResourceUsage
@@ -44,19 +44,19 @@ func (o *Options) formatUsage(given *kueue.Admission) {
 	}
 }
 
-// recount looks again at waiting workloads that templates, classes or devices
-// concern which have changed.
+// recountDevices applies the pending workloads again that use templates, classes or devices that
+// changed.
 func (s *Shell) recountDevices() {
 	if s.options.Devices == nil {
 		return
 	}
-	concerned := s.options.Devices.Changed()
-	if concerned == nil {
+	affected := s.options.Devices.Changed()
+	if affected == nil {
 		return
 	}
 	var keys []admission.Key
 	for key, t := range s.workloads {
-		if !workload.HasReservation(t.object) && !workload.IsFinished(t.object) && concerned(t.object) {
+		if !workload.HasReservation(t.object) && !workload.IsFinished(t.object) && affected(t.object) {
 			keys = append(keys, key)
 		}
 	}
@@ -66,16 +66,16 @@ func (s *Shell) recountDevices() {
 	}
 }
 
-// searchLater has devices searched for beside the loop.
+// searchInBackground has devices searched for outside the loop.
 func (s *Shell) searchInBackground(search *devices.Search) {
 	if search.Costly() {
-		s.options.Log.Info("the selectors of a ResourceClaimTemplate are costly: its devices are counted beside the decisions", "template", search.For().String())
+		s.options.Log.Info("the selectors of a ResourceClaimTemplate are costly: its devices are counted in the background", "template", search.For().String())
 	}
 	s.deviceSearches.submit(search)
 }
 
-// search takes a step of a search for devices, beside the loop. Others' are next:
-// nobody's costly selectors hold up another's.
+// search takes one step of a search for devices, outside the loop, and puts the search at the end
+// of the others, so that one tenant's costly selectors do not hold up another's.
 func (s *Shell) search(ctx context.Context, search *devices.Search) {
 	if search.Step(ctx) {
 		s.inbox.Put(message{found: search})
@@ -84,8 +84,8 @@ func (s *Shell) search(ctx context.Context, search *devices.Search) {
 	}
 }
 
-// tellAgain tells the engine of a workload because of something it uses. One
-// that is being written is told of when that has ended.
+// reapply applies a workload again because something it uses has changed. If it is being written,
+// that happens when the write has ended.
 func (s *Shell) reapply(t *tracked) {
 	if t.writing != nil {
 		t.stale = true
@@ -94,8 +94,7 @@ func (s *Shell) reapply(t *tracked) {
 	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
 }
 
-// devicesOf is what counts for a workload by its devices, in the words of the
-// API.
+// devicesOf is what a workload's devices count as, in the API's types.
 func (s *Shell) devicesOf(wl *kueue.Workload) []v1alpha1.Device {
 	if s.options.Devices == nil {
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// claims knows the ElasticGPUClaims, and which workloads use them. Of several
-// that use one, the first to hold quota pays for it; when it is over, the next.
+// gpuClaims knows the ElasticGPUClaims and which workloads use them. Of several workloads that use
+// one claim, the first with quota reserved is charged for it; when that ends, the next.
 type gpuClaims struct {
 	objects map[client.ObjectKey]*egpu.ElasticGPUClaim
 	users   map[client.ObjectKey][]admission.Key
-	flavors map[client.ObjectKey]map[string]string // that it was counted on last
+	flavors map[client.ObjectKey]map[string]string // it was last counted on
 }
 
 func newGPUClaims() *gpuClaims {
@@ -35,7 +35,7 @@ func gpuClaimKeys(wl *kueue.Workload) []client.ObjectKey {
 	return keys
 }
 
-// use notes whether a workload uses its claims.
+// setUsed notes whether a workload uses its claims.
 func (c *gpuClaims) setUsed(wl *kueue.Workload, uses bool) {
 	key := workload.KeyOf(wl)
 	for _, claim := range gpuClaimKeys(wl) {
@@ -50,16 +50,16 @@ func (c *gpuClaims) setUsed(wl *kueue.Workload, uses bool) {
 	}
 }
 
-// sawClaim takes in a claim, and what that means for those who use it.
-func (s *Shell) gpuClaimChanged(claim *egpu.ElasticGPUClaim, gone bool) {
+// gpuClaimChanged handles a claim, and applies the workloads again that use it.
+func (s *Shell) gpuClaimChanged(claim *egpu.ElasticGPUClaim, deleted bool) {
 	key := client.ObjectKeyFromObject(claim)
-	if s.gpuClaims.objects[key] = claim; gone {
+	if s.gpuClaims.objects[key] = claim; deleted {
 		delete(s.gpuClaims.objects, key)
 	}
 	s.reapplyUsers(key, admission.Key{})
 }
 
-// tellUsers tells the engine again of all workloads that use a claim, but one.
+// reapplyUsers applies all workloads again that use a claim, but one.
 func (s *Shell) reapplyUsers(claim client.ObjectKey, but admission.Key) {
 	for _, key := range s.gpuClaims.users[claim] {
 		if t := s.workloads[key]; t != nil && key != but {
@@ -68,8 +68,8 @@ func (s *Shell) reapplyUsers(claim client.ObjectKey, but admission.Key) {
 	}
 }
 
-// payer is the workload that pays for a claim: of those that hold quota, the
-// one that has held it longest.
+// chargedWorkload is the workload that is charged for a claim: of those with quota reserved the
+// first one.
 func (s *Shell) chargedWorkload(claim client.ObjectKey) admission.Key {
 	var first *kueue.Workload
 	for _, key := range s.gpuClaims.users[claim] {
@@ -87,15 +87,15 @@ func (s *Shell) chargedWorkload(claim client.ObjectKey) admission.Key {
 	return workload.KeyOf(first)
 }
 
-// countClaims adds to a workload what its claims ask for.
+// countGPUClaims adds what a workload's claims ask for.
 func (s *Shell) countGPUClaims(w *admission.Workload, wl *kueue.Workload) {
 	if len(workload.GPUClaims(wl)) == 0 {
 		return
 	}
 	workload.CountGPUClaims(w, wl, s.options.Transformations, func(name string) workload.GPUClaim {
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: name}
-		payer := s.chargedWorkload(key)
-		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: payer != admission.Key{} && payer != w.Key, Flavors: s.gpuClaims.flavors[key]}
+		charged := s.chargedWorkload(key)
+		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: charged != admission.Key{} && charged != w.Key, Flavors: s.gpuClaims.flavors[key]}
 	})
 	if flavors := workload.GPUClaimFlavors(w); len(flavors) > 0 {
 		for _, key := range gpuClaimKeys(wl) {

@@ -13,17 +13,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Events tell people what became of a workload, with Kueue's reasons and in its
-// words. What someone must know is always told. What the status says as well,
-// that quota was reserved and that it was admitted, has a budget: each event is
-// a write, and a busy API server has better things to do.
+// Events have Kueue's reasons and messages. Those that people must see are always recorded. Those
+// that the status shows as well, quota reserved and admitted, have a budget: each event is a write,
+// and while the API server is busy decisions come first.
 
-// tell records an event.
 func (s *Shell) recordEvent(wl *kueue.Workload, kind, reason, format string, args ...any) {
 	s.options.Recorder.Eventf(wl, nil, kind, reason, reason, format, args...)
 }
 
-// mention records an event if the budget has room for it beyond a reserve.
+// recordEventWithinBudget records an event if the budget has more than a reserve left.
 func (s *Shell) recordEventWithinBudget(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
 	if s.events.Left < reserve || !s.events.Take() {
 		s.options.Metrics.Inc("elastic_events_left_out_total", reason)
@@ -32,8 +30,8 @@ func (s *Shell) recordEventWithinBudget(wl *kueue.Workload, reserve float64, rea
 	s.recordEvent(wl, corev1.EventTypeNormal, reason, format, args...)
 }
 
-// reservedEvent gives way to others early: that quota was reserved is news only
-// while checks keep the workload from being admitted.
+// reservedEvent leaves half of the budget to others: that quota was reserved is news only while
+// checks hold up the admission.
 func (s *Shell) reservedEvent(wl *kueue.Workload) {
 	reserve := s.events.Most / 2
 	if !workload.IsAdmitted(wl) {
@@ -59,7 +57,7 @@ func (s *Shell) evictedEvent(wl *kueue.Workload, reason, cause, message string) 
 	s.recordEvent(wl, corev1.EventTypeNormal, name, "%s", message)
 }
 
-// preemptedEvents tell both sides of a preemption of each other.
+// preemptedEvents tell both sides of a preemption about the other.
 func (s *Shell) preemptedEvents(wl *kueue.Workload, e admission.Evict, message string) {
 	by := s.workloads[e.Preemptor]
 	if by == nil {
@@ -83,8 +81,7 @@ func (s *Shell) priorities(wl *kueue.Workload) string {
 	return fmt.Sprintf("effective priority: %d (base: %d, boost: %d)", base+boost, base, boost)
 }
 
-// preemptionMessage names the job a workload makes room for: the engine knows
-// no jobs.
+// preemptionMessage names the preemptor's job, which the engine does not know.
 func (s *Shell) preemptionMessage(e admission.Evict) string {
 	job := ""
 	if by := s.workloads[e.Preemptor]; by != nil {
@@ -93,7 +90,7 @@ func (s *Shell) preemptionMessage(e admission.Evict) string {
 	return workload.AddJobUID(e.Message, e.PreemptorUID, job)
 }
 
-// parkedEvent tells why a workload waits.
+// pendingEvent tells why a workload waits.
 func (s *Shell) pendingEvent(wl *kueue.Workload, p admission.Pending) {
 	if string(p.Reason) == kueue.WorkloadAdmissionGated {
 		s.recordEvent(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
@@ -102,7 +99,7 @@ func (s *Shell) pendingEvent(wl *kueue.Workload, p admission.Pending) {
 	s.recordEvent(wl, corev1.EventTypeWarning, string(p.Reason), "%s", p.Message)
 }
 
-// stepEvent tells of a step of a workload's life that was taken.
+// stepEvent tells of a step of the lifecycle that was taken.
 func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
 	switch step.Action {
 	case workload.AdmitNow, workload.SecondPassNow:

@@ -18,13 +18,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// ErrNotLeading is the answer of a replica that decides nothing.
+// ErrNotLeading is the answer of a replica that is not the leader.
 var ErrNotLeading = errors.New("this replica of elastic-queue does not lead")
 
-// ErrUnknown is the answer about a workload the queue has not heard of.
+// ErrUnknown is the answer about a workload or queue that the loop does not know.
 var ErrUnknown = errors.New("the queue does not know this workload")
 
-// ask has the loop answer a question: the engine is its alone.
+// ask has the loop answer a question, as nobody else may use the engine.
 func (s *Shell) ask(ctx context.Context, question func()) error {
 	if !s.leading.Load() {
 		return ErrNotLeading
@@ -42,7 +42,7 @@ func (s *Shell) ask(ctx context.Context, question func()) error {
 	}
 }
 
-// Explain tells why a workload is where it is.
+// Explain says where a workload stands, and why.
 func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.WorkloadStanding, error) {
 	var standing v1alpha1.WorkloadStanding
 	known := false
@@ -65,7 +65,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Worklo
 	return standing, err
 }
 
-// Plan tells what would become of a workload that is not there.
+// Plan says what would become of a workload that does not exist.
 func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error) {
 	var status v1alpha1.PlanStatus
 	s.options.Metrics.Inc("elastic_explanations_total", "plan")
@@ -80,7 +80,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 	return status, err
 }
 
-// standing is an explanation in the words of the API.
+// workloadStanding is an explanation in the API's types.
 func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStanding {
 	out := v1alpha1.WorkloadStanding{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
@@ -118,7 +118,7 @@ func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStan
 	return out
 }
 
-// other is a workload by the names people have for it.
+// workloadRef names another workload, and its job.
 func (s *Shell) workloadRef(b admission.Blocker) v1alpha1.WorkloadRef {
 	out := v1alpha1.WorkloadRef{
 		Namespace: b.Workload.Namespace, Name: b.Workload.Name, ClusterQueue: b.Queue, Priority: b.Priority, Rule: string(b.Rule),
@@ -150,8 +150,7 @@ func podSets(a *admission.Admission) []v1alpha1.PodSet {
 	return out
 }
 
-// addReality is what the workload's status says beside quota: what it was
-// given, and its checks.
+// addStatus adds what the workload's status says: its admission and its checks.
 func (s *Shell) addStatus(out *v1alpha1.WorkloadStanding, wl *kueue.Workload) {
 	if a := wl.Status.Admission; a != nil {
 		out.ClusterQueue = string(a.ClusterQueue)
@@ -170,8 +169,8 @@ func (s *Shell) addStatus(out *v1alpha1.WorkloadStanding, wl *kueue.Workload) {
 	for _, check := range wl.Status.AdmissionChecks {
 		out.Checks = append(out.Checks, v1alpha1.Check{Name: string(check.Name), State: string(check.State), Message: check.Message})
 	}
-	if l, waits := s.secondPass[workload.KeyOf(wl)]; waits {
-		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, l.reason
+	if waiting, found := s.secondPass[workload.KeyOf(wl)]; found {
+		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, waiting.reason
 	}
 	switch {
 	case workload.IsFinished(wl):

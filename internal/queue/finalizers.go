@@ -9,24 +9,24 @@ import (
 	"github.com/elastic-ai/elastic/internal/inbox"
 )
 
-// keeper keeps objects that are in use from going: a finalizer holds them until
-// nobody needs them. It decides on what is there alone, so a new leader goes on
-// where the last one stopped.
+// inUseFinalizers gives objects that others need Kueue's finalizer, so that deleting them waits
+// until they are no longer in use. It decides on the objects alone, so a new leader continues where
+// the last one stopped.
 type inUseFinalizers struct {
-	inUse  func(client.Object) bool // somebody needs the object
-	submit func(client.Object)      // have its finalizer written
-	// open are those that lack the finalizer, or were deleted and have it.
+	inUse  func(client.Object) bool
+	submit func(client.Object) // has the finalizer written
+	// toWrite are objects that lack the finalizer, or were deleted and have it.
 	toWrite map[inbox.Key]client.Object
-	// tried is what a write was last sent for: the version that the finalizer is to
-	// be taken from, or the object that is to have it, whatever its version.
+	// sent is what a write was last sent for: the version to remove the finalizer from, or the UID
+	// of the object to add it to, whatever its version.
 	sent map[inbox.Key]string
 }
 
-func newInUseFinalizers(used func(client.Object) bool, submit func(client.Object)) *inUseFinalizers {
-	return &inUseFinalizers{inUse: used, submit: submit, toWrite: map[inbox.Key]client.Object{}, sent: map[inbox.Key]string{}}
+func newInUseFinalizers(inUse func(client.Object) bool, submit func(client.Object)) *inUseFinalizers {
+	return &inUseFinalizers{inUse: inUse, submit: submit, toWrite: map[inbox.Key]client.Object{}, sent: map[inbox.Key]string{}}
 }
 
-// keepable are the kinds that others need.
+// hasInUseFinalizer says that the object is of a kind that others refer to.
 func hasInUseFinalizer(obj client.Object) bool {
 	switch obj.(type) {
 	case *kueue.ClusterQueue, *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
@@ -35,35 +35,35 @@ func hasInUseFinalizer(obj client.Object) bool {
 	return false
 }
 
-// saw takes in an object that changed or went.
-func (k *inUseFinalizers) objectChanged(obj client.Object, gone bool) {
+// objectChanged handles an object that changed or was deleted.
+func (f *inUseFinalizers) objectChanged(obj client.Object, deleted bool) {
 	if !hasInUseFinalizer(obj) {
 		return
 	}
 	key := inbox.KeyOf(obj)
-	held := controllerutil.ContainsFinalizer(obj, kueue.ResourceInUseFinalizerName)
-	going := obj.GetDeletionTimestamp() != nil
-	if gone || held != going {
-		delete(k.toWrite, key)
-		delete(k.sent, key)
+	has := controllerutil.ContainsFinalizer(obj, kueue.ResourceInUseFinalizerName)
+	deleting := obj.GetDeletionTimestamp() != nil
+	if deleted || has != deleting {
+		delete(f.toWrite, key)
+		delete(f.sent, key)
 		return
 	}
-	k.toWrite[key] = obj
+	f.toWrite[key] = obj
 }
 
-// settle gives the finalizer to those that lack it, though the webhook gives it
-// to new queues and flavors, and takes it from those nobody needs any more. One
-// that is to be taken from a newer object than we knew is sent again for that.
-func (k *inUseFinalizers) sync() {
-	for key, obj := range k.toWrite {
+// sync adds the finalizer where it is missing, although the webhook adds it to new queues and
+// flavors, and removes it from deleted objects that are no longer in use. Removing is sent again
+// for each newer version of the object.
+func (f *inUseFinalizers) sync() {
+	for key, obj := range f.toWrite {
 		target := string(obj.GetUID())
 		if obj.GetDeletionTimestamp() != nil {
 			target = obj.GetResourceVersion()
 		}
-		if k.sent[key] == target || (obj.GetDeletionTimestamp() != nil && k.inUse(obj)) {
+		if f.sent[key] == target || (obj.GetDeletionTimestamp() != nil && f.inUse(obj)) {
 			continue
 		}
-		k.sent[key] = target
-		k.submit(obj)
+		f.sent[key] = target
+		f.submit(obj)
 	}
 }

@@ -36,57 +36,57 @@ func (s *Shell) handle(m message) {
 	}
 }
 
-// sawWorld takes in what the placer is to know: where pods can be.
-func (s *Shell) placerObjectChanged(obj client.Object, gone bool) {
-	if s.options.Placer.Saw(obj, gone) {
+// placerObjectChanged handles an object that the placer knows: where pods can run.
+func (s *Shell) placerObjectChanged(obj client.Object, deleted bool) {
+	if s.options.Placer.Saw(obj, deleted) {
 		s.engine.Apply(admission.CapacityChanged{})
-		for _, l := range s.secondPass {
-			s.scheduleStep(l.tracked)
+		for _, waiting := range s.secondPass {
+			s.scheduleStep(waiting.tracked)
 		}
 	}
 }
 
-// sawQueue takes in a queue, or what queues refer to.
-func (s *Shell) queueObjectChanged(obj client.Object, gone bool) {
+// queueObjectChanged handles a queue, or an object that queues refer to.
+func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	if claim, ok := obj.(*egpu.ElasticGPUClaim); ok {
-		s.gpuClaimChanged(claim, gone)
+		s.gpuClaimChanged(claim, deleted)
 		return
 	}
-	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, gone)
-	s.flavorsChanged = s.flavorsChanged || gone || s.objects.ChangesSpec(obj)
-	s.objects.Set(obj, gone)
+	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, deleted)
+	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
+	s.objects.Set(obj, deleted)
 	s.statuses.ObjectChanged(obj)
-	s.finalizers.objectChanged(obj, gone)
+	s.finalizers.objectChanged(obj, deleted)
 	switch o := obj.(type) {
 	case *kueue.ClusterQueue:
-		if gone {
+		if deleted {
 			s.engine.Apply(admission.QueueGone{Name: o.Name})
 			return
 		}
 		s.applyQueue(o)
 	case *kueue.AdmissionCheck, *kueue.Topology:
 		if _, topology := obj.(*kueue.Topology); topology && s.options.Placer != nil {
-			s.placerObjectChanged(obj, gone)
+			s.placerObjectChanged(obj, deleted)
 		}
 		s.applyQueues()
 	case *kueue.ResourceFlavor:
-		s.applyObject(obj, gone)
+		s.applyObject(obj, deleted)
 		s.applyQueues()
 	default:
-		s.applyObject(obj, gone)
+		s.applyObject(obj, deleted)
 	}
 }
 
-func (s *Shell) applyObject(obj client.Object, gone bool) {
-	if gone {
+func (s *Shell) applyObject(obj client.Object, deleted bool) {
+	if deleted {
 		s.engine.Apply(engineview.DeletedEvent(obj))
 	} else {
 		s.engine.Apply(s.event(obj))
 	}
 }
 
-// tellQueues tells the engine of all queues again: some may now be able to
-// admit, or no longer. What it knows already costs it nothing.
+// applyQueues applies all ClusterQueues again: some may now be active, or no longer. Those that did
+// not change cost the engine nothing.
 func (s *Shell) applyQueues() {
 	for _, cq := range s.objects.ClusterQueues {
 		s.applyQueue(cq)
@@ -97,8 +97,8 @@ func (s *Shell) applyQueue(cq *kueue.ClusterQueue) {
 	s.engine.Apply(admission.QueueChanged{Queue: s.objects.Queue(cq)})
 }
 
-// event is the engine's for an object that is there, as the gates let it be
-// seen.
+// event is the engine's event for an object that was created or changed, as far as the feature
+// gates allow.
 func (s *Shell) event(obj client.Object) admission.Event {
 	event := engineview.ChangedEvent(obj)
 	if flavor, ok := event.(admission.FlavorChanged); ok && !s.gates.topology {
@@ -108,8 +108,7 @@ func (s *Shell) event(obj client.Object) admission.Event {
 	return event
 }
 
-// isWorld says the object is the placer's to know: where pods can be, not who
-// may run them.
+// isPlacerObject says that the object is the placer's: it says where pods can run, not which may.
 func isPlacerObject(obj client.Object) bool {
 	switch obj.(type) {
 	case *corev1.Node, *corev1.Pod, *egpu.GPU:

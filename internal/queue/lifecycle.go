@@ -11,8 +11,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
 
-// look has a workload looked at when all messages at hand are taken in: what
-// its life asks for depends on its queues, which may come after it.
+// scheduleStep has the lifecycle of a workload looked at when all messages at hand are handled: its
+// next step depends on its queues, which may come after it.
 func (s *Shell) scheduleStep(t *tracked) {
 	if !t.stepDue {
 		t.stepDue = true
@@ -39,9 +39,9 @@ func (s *Shell) takeSteps() {
 	s.stepsDue = s.stepsDue[:0]
 }
 
-// live does what the workload's life asks for beside quota: admits when its
-// checks are ready, evicts when its pods do not come up, requeues, deactivates
-// and deletes. While a write is under way it waits for its end.
+// takeStep takes the next step of a workload's lifecycle, beside quota: it admits when checks are
+// ready, evicts when pods do not become ready, requeues, deactivates and deletes. While a write is
+// under way the step waits for its end.
 func (s *Shell) takeStep(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
@@ -60,13 +60,13 @@ func (s *Shell) takeStep(t *tracked) {
 	case workload.DeleteNow:
 		s.startWrite(t, &change{write: writes.Delete, last: true, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
 	case workload.RemoveFinalizerNow:
-		s.startWrite(t, &change{write: letGo, last: true})
+		s.startWrite(t, &change{write: removeFinalizer, last: true})
 	default:
 		s.startWrite(t, s.step(step))
 	}
 }
 
-// step is the change that takes a step of a workload's life.
+// step is the change that takes a step of the lifecycle.
 func (s *Shell) step(step workload.Step) *change {
 	c := &change{apply: step.Apply, done: func(wl *kueue.Workload) {
 		s.stepEvent(wl, step)
@@ -80,6 +80,6 @@ func (s *Shell) step(step workload.Step) *change {
 	return c
 }
 
-func letGo(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+func removeFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
 	return wl, workload.RemoveFinalizer(ctx, c, wl)
 }

@@ -24,8 +24,8 @@ func LifecycleSettings(cfg *v1alpha1.QueueConfiguration, gates features.Set) wor
 	return settings
 }
 
-// podsReady fills in Kueue's defaults: five minutes for the pods to come up,
-// backoff from one minute to one hour.
+// podsReady fills in Kueue's defaults: five minutes for pods to become ready, and a backoff from
+// one minute to one hour.
 func podsReady(wait *kueueconfig.WaitForPodsReady) *workload.PodsReadySettings {
 	settings := &workload.PodsReadySettings{
 		Timeout: wait.Timeout.Duration, BackoffBase: time.Minute, BackoffMax: time.Hour,

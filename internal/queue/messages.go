@@ -6,9 +6,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/devices"
 )
 
-// message is one thing for the loop to look at: an object that changed or went,
-// the result of a write (of a workload's or a queue's status), devices that were
-// searched for, or a question.
+// message is one thing for the loop to handle: an object that changed or was deleted, the result of
+// a write (of a workload's or a queue's status), devices that a search found, or a question.
 type message struct {
 	object        client.Object
 	deleted       bool
@@ -18,6 +17,8 @@ type message struct {
 	question      func()
 }
 
-func changed(object client.Object, gone bool) message { return message{object: object, deleted: gone} }
+func changed(object client.Object, deleted bool) message {
+	return message{object: object, deleted: deleted}
+}
 
 func about(m message) client.Object { return m.object }

@@ -14,9 +14,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// An admission that names hosts holds only as long as they do. When one is lost,
-// its pods' successors are sent to others, near the rest; where there are none, or
-// more than one host is lost at once, the workload makes a new start.
+// An admission whose topology assignment names hosts depends on them. When one of them is lost, its
+// pods are assigned to another host near the rest; if there is none, or if more than one host is lost
+// at once, the workload is evicted.
 
 // replaceNodes looks at the workloads that may have lost a host.
 func (s *Shell) replaceNodes() {
@@ -29,7 +29,7 @@ func (s *Shell) replaceNodes() {
 	for _, key := range slices.SortedFunc(maps.Keys(s.nodesToCheck), func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) }) {
 		t := s.workloads[key]
 		if t != nil && (t.writing != nil || t.outdated) {
-			continue // when it is known what became of that
+			continue // after the write
 		}
 		if t == nil || !s.replaceLostNode(t) {
 			delete(s.nodesToCheck, key)
@@ -37,23 +37,23 @@ func (s *Shell) replaceNodes() {
 	}
 }
 
-// searches does what a workload needs, and reports whether it has to be looked at
-// again, as it still has a host to replace.
+// replaceLostNode replaces a workload's lost host, or evicts it, and reports whether to try again
+// later.
 func (s *Shell) replaceLostNode(t *tracked) bool {
 	wl := t.object
 	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
 		return false
 	}
 	if s.gates.skipReassignment && workload.IsSinglePod(wl) {
-		return false // no other pod comes that could go elsewhere
+		return false // its pod is not recreated
 	}
-	named := assignedTopologies(wl)
-	if len(named) == 0 {
+	assigned := assignedTopologies(wl)
+	if len(assigned) == 0 {
 		return false
 	}
 	w := s.forEngine(wl)
 	request := s.placeRequest(&w, wl)
-	lost := s.options.Placer.Lost(request, named)
+	lost := s.options.Placer.Lost(request, assigned)
 	switch {
 	case len(lost) == 0:
 		s.setUnhealthyNodes(t, nil)
@@ -62,7 +62,7 @@ func (s *Shell) replaceLostNode(t *tracked) bool {
 		s.evictFromNodes(t, "Workload eviction triggered due to multiple TAS assigned node failures, including: "+strings.Join(lost, ", "))
 		return false
 	}
-	if found := s.options.Placer.Replace(request, named, lost[0]); found != nil {
+	if found := s.options.Placer.Replace(request, assigned, lost[0]); found != nil {
 		s.startWrite(t, s.replaceNode(lost[0], found))
 		return false
 	}
@@ -78,7 +78,7 @@ func (s *Shell) evictFromNodes(t *tracked, message string) {
 	s.startWrite(t, s.step(workload.Step{Action: workload.EvictNow, Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: message}))
 }
 
-// replace writes where pods go from now on.
+// replaceNode writes the new assignment.
 func (s *Shell) replaceNode(lost string, found map[string]*kueue.TopologyAssignment) *change {
 	return &change{
 		apply: func(wl *kueue.Workload, _ time.Time) bool {
@@ -107,7 +107,7 @@ func hostsIn(found map[string]*kueue.TopologyAssignment) string {
 	return strings.Join(out, ", ")
 }
 
-// markLost says in the status which hosts others are looked for, if that is news.
+// setUnhealthyNodes writes the hosts that are still to be replaced, if they changed.
 func (s *Shell) setUnhealthyNodes(t *tracked, hosts []string) {
 	var nodes []kueue.UnhealthyNode
 	for _, host := range hosts {

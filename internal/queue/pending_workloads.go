@@ -12,60 +12,60 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// Line is who waits in a ClusterQueue, in order.
+// PendingInClusterQueue lists the pending workloads of a ClusterQueue, in queue order.
 func (s *Shell) PendingInClusterQueue(ctx context.Context, clusterQueue string) ([]visibility.PendingWorkload, error) {
-	var line []visibility.PendingWorkload
+	var pending []visibility.PendingWorkload
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		if _, known = s.objects.ClusterQueues[clusterQueue]; known {
-			line = s.pendingWorkloads(clusterQueue, nil)
+			pending = s.pendingWorkloads(clusterQueue, nil)
 		}
 	})
 	if err == nil && !known {
 		err = ErrUnknown
 	}
-	return line, err
+	return pending, err
 }
 
-// LocalLine is who waits there from one LocalQueue.
+// PendingInLocalQueue lists those from one LocalQueue.
 func (s *Shell) PendingInLocalQueue(ctx context.Context, localQueue client.ObjectKey) ([]visibility.PendingWorkload, error) {
-	var line []visibility.PendingWorkload
+	var pending []visibility.PendingWorkload
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "line")
 	err := s.ask(ctx, func() {
 		var lq *kueue.LocalQueue
 		if lq, known = s.objects.LocalQueues[localQueue]; known {
-			line = s.pendingWorkloads(string(lq.Spec.ClusterQueue), lq)
+			pending = s.pendingWorkloads(string(lq.Spec.ClusterQueue), lq)
 		}
 	})
 	if err == nil && !known {
 		err = ErrUnknown
 	}
-	return line, err
+	return pending, err
 }
 
-// line is the engine's, in the words of Kueue's API; of one LocalQueue, or all.
+// pendingWorkloads are the engine's, in the types of Kueue's API; from one LocalQueue, or from all.
 func (s *Shell) pendingWorkloads(clusterQueue string, of *kueue.LocalQueue) []visibility.PendingWorkload {
-	var line []visibility.PendingWorkload
-	for _, place := range s.engine.PendingWorkloads(clusterQueue) {
-		if of != nil && (place.Workload.Namespace != of.Namespace || place.LocalQueue != of.Name) {
+	var pending []visibility.PendingWorkload
+	for _, entry := range s.engine.PendingWorkloads(clusterQueue) {
+		if of != nil && (entry.Workload.Namespace != of.Namespace || entry.LocalQueue != of.Name) {
 			continue
 		}
-		if t := s.workloads[place.Workload]; t != nil {
-			line = append(line, pendingWorkload(t.object, place))
+		if t := s.workloads[entry.Workload]; t != nil {
+			pending = append(pending, pendingWorkload(t.object, entry))
 		}
 	}
-	return line
+	return pending
 }
 
-func pendingWorkload(wl *kueue.Workload, place admission.PendingWorkload) visibility.PendingWorkload {
+func pendingWorkload(wl *kueue.Workload, entry admission.PendingWorkload) visibility.PendingWorkload {
 	out := visibility.PendingWorkload{
 		ObjectMeta:             metav1.ObjectMeta{Name: wl.Name, Namespace: wl.Namespace, CreationTimestamp: wl.CreationTimestamp},
-		Priority:               int32(place.Priority),
+		Priority:               int32(entry.Priority),
 		LocalQueueName:         wl.Spec.QueueName,
-		PositionInClusterQueue: int32(place.Position),
-		PositionInLocalQueue:   int32(place.LocalPosition),
+		PositionInClusterQueue: int32(entry.Position),
+		PositionInLocalQueue:   int32(entry.LocalPosition),
 	}
 	for _, owner := range wl.OwnerReferences {
 		out.OwnerReferences = append(out.OwnerReferences, metav1.OwnerReference{

@@ -10,12 +10,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// A check can bring the nodes: cluster-autoscaler makes them, or another cluster
-// has them. On flavors with such a check quota is given without a look at nodes;
-// where the pods go is found when all checks are ready.
+// An admission check can bring the nodes: cluster-autoscaler makes them, or another cluster has them.
+// On flavors with such a check quota is reserved without a look at nodes; pods are placed in a second
+// pass, when all checks are ready.
 
-// unknownYet says that nodes for a pod set of a workload with quota are not, or
-// not yet, among those we know.
+// awaitsNodes says that the nodes for a pod set of a workload with quota are in another cluster, or
+// not there yet.
 func (s *Shell) awaitsNodes(wl *kueue.Workload, flavors map[string]string) bool {
 	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
 	if s.objects.RunsRemotely(cq) {
@@ -33,26 +33,26 @@ func usesAny(names []string, flavors map[string]string) bool {
 	return false
 }
 
-// placedLater are the pod sets of an admission that get their places in a
-// topology when their nodes are there.
+// delayedPodSets are the pod sets of an admission whose topology assignment is found in the second
+// pass.
 func (s *Shell) delayedPodSets(wl *kueue.Workload) []kueue.PodSetReference {
 	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
-	later := s.objects.DelayedFlavors(cq)
-	if len(later) == 0 || s.objects.RunsRemotely(cq) || s.options.Placer == nil || !s.gates.topology {
+	delayed := s.objects.DelayedFlavors(cq)
+	if len(delayed) == 0 || s.objects.RunsRemotely(cq) || s.options.Placer == nil || !s.gates.topology {
 		return nil
 	}
 	var names []kueue.PodSetReference
 	w := s.forEngineAlone(wl)
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i >= 0 && w.PodSets[i].Topology != nil && usesAny(later, assigned.Flavors) && s.hasTopology(assigned.Flavors) {
+		if i >= 0 && w.PodSets[i].Topology != nil && usesAny(delayed, assigned.Flavors) && s.hasTopology(assigned.Flavors) {
 			names = append(names, kueue.PodSetReference(assigned.Name))
 		}
 	}
 	return names
 }
 
-// inTopology says that one of the flavors has one.
+// hasTopology says that one of the flavors has a topology.
 func (s *Shell) hasTopology(flavors map[string]string) bool {
 	for _, name := range flavors {
 		if flavor := s.objects.Flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
@@ -62,35 +62,34 @@ func (s *Shell) hasTopology(flavors map[string]string) bool {
 	return false
 }
 
-// late is a workload whose checks are ready, and why its nodes have no room yet.
+// secondPass is a workload whose checks are ready, and why its pods cannot be placed yet.
 type secondPass struct {
 	*tracked
 	reason string
 }
 
-// placeLate finds places in the topology for a workload whose checks are ready,
-// and admits it. Where there is no room yet, as while nodes start, it is tried
-// again with every change of them.
+// runSecondPass places the pods of a workload whose checks are ready, and admits it. If its nodes
+// lack capacity, as while they start, it is tried again with every change of nodes.
 func (s *Shell) runSecondPass(t *tracked) {
 	key := workload.KeyOf(t.object)
-	var places map[string]*kueue.TopologyAssignment
+	var assignments map[string]*kueue.TopologyAssignment
 	if s.options.Placer != nil {
 		placed, refusal := s.placeAll(t)
 		if refusal != nil {
-			if _, told := s.secondPass[key]; !told {
+			if _, reported := s.secondPass[key]; !reported {
 				s.recordEvent(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
 			}
 			s.secondPass[key] = secondPass{t, refusal.Reason}
 			return
 		}
-		places = s.options.Placer.Assignments(placed)
+		assignments = s.options.Placer.Assignments(placed)
 	}
 	delete(s.secondPass, key)
-	s.startWrite(t, s.step(workload.Step{Action: workload.SecondPassNow, Assignments: places}))
+	s.startWrite(t, s.step(workload.Step{Action: workload.SecondPassNow, Assignments: assignments}))
 }
 
-// moveIn gives a workload room for all its pods. Where there is none, those that
-// had their nodes before keep what they have.
+// placeAll places all pods of a workload. If that fails, pods that were placed before stay where
+// they are.
 func (s *Shell) placeAll(t *tracked) (any, *admission.Refusal) {
 	w := s.forEngine(t.object)
 	mark := s.options.Placer.Checkpoint()
@@ -104,8 +103,7 @@ func (s *Shell) placeAll(t *tracked) (any, *admission.Refusal) {
 	return placed, refusal
 }
 
-// settleLate holds the room of an admitted workload whose nodes have come, as much
-// of it as there is.
+// placeAdmitted places an admitted workload whose nodes have come, as far as they have capacity.
 func (s *Shell) placeAdmitted(wl *kueue.Workload) {
 	t := s.workloads[workload.KeyOf(wl)]
 	if t == nil || s.options.Placer == nil || wl.Status.Admission == nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
 
-// Shell feeds the admission engine and carries its plans out. It runs on the
-// leader only; make it with New and hand it to a manager.
+// Shell feeds the admission engine and carries out its plans. It runs on the leader only; make it
+// with New and hand it to a manager.
 type Shell struct {
 	client         client.Client
 	cache          cache.Cache
@@ -45,7 +45,7 @@ type Shell struct {
 	gates          struct{ partial, reclaim, topology, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment bool }
 
 	timers timers
-	// leading: the loop runs, and can be asked.
+	// leading says that the loop runs and answers questions.
 	leading atomic.Bool
 
 	workloadWrites  *pool[workloadWrite]
@@ -55,18 +55,19 @@ type Shell struct {
 	pacing          pacing
 
 	workloads    map[admission.Key]*tracked
-	replacements map[admission.Key]admission.Key // the workload that is to take another's place
+	replacements map[admission.Key]admission.Key // the workload slice that replaces another, by the one it replaces
 	gpuClaims    *gpuClaims
-	// looked are those to look at when all that is known is taken in; lookAll adds
-	// those whom the state of their queues concerns.
+	// stepsDue are the workloads whose lifecycle is looked at when all messages are handled;
+	// allStepsDue adds those that depend on the state of their queues.
 	stepsDue    []*tracked
 	allStepsDue bool
-	// unplaced are holders whose room on nodes is not known yet.
-	unplaced   []*tracked
+	// unplaced are workloads with quota whose placement on nodes is not known yet.
+	unplaced []*tracked
+	// secondPass are workloads whose checks are ready and whose nodes have no capacity yet.
 	secondPass map[admission.Key]secondPass
-	// shaken are workloads that may have lost a node.
+	// nodesToCheck are workloads that may have lost a node.
 	nodesToCheck map[admission.Key]bool
-	// flat is what is known of queues that have flavors with topologies.
+	// impliedTopologies are those of the ClusterQueues that have flavors with a topology.
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
 }
@@ -74,9 +75,9 @@ type Shell struct {
 // Options of New.
 type Options struct {
 	Engine admission.Options
-	// Counting is what pods' requests count as; nil: as they are.
+	// Transformations say what pods' requests count as; nil: as they are.
 	Transformations *workload.ResourceTransformations
-	// Devices is how ResourceClaims count; nil: they do not.
+	// Devices counts ResourceClaims; nil: they do not count.
 	Devices *devices.Counter
 	// Lifecycle has the rules of workloads beside quota.
 	Lifecycle workload.Settings
@@ -88,7 +89,7 @@ type Options struct {
 	Placer   *placer.Placer
 	Writers  int
 	Recorder events.EventRecorder
-	Metrics  *metrics.Metrics // nil: nobody looks
+	Metrics  *metrics.Metrics // nil: not registered
 	Log      logr.Logger
 }
 
@@ -148,7 +149,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	return s
 }
 
-// NeedLeaderElection keeps followers from deciding.
+// NeedLeaderElection is true: only the leader decides.
 func (s *Shell) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx ends.
@@ -162,7 +163,7 @@ func (s *Shell) Start(ctx context.Context) error {
 		return err
 	}
 	if !complete {
-		return nil // told to stop before the first look at the world was complete
+		return nil // stopped before the initial lists were complete
 	}
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -176,7 +177,8 @@ func (s *Shell) Start(ctx context.Context) error {
 	return nil
 }
 
-// inUse says somebody needs the object: workloads a queue, queues the rest.
+// inUse says that the object is needed: a ClusterQueue by workloads with quota, everything else by
+// queues.
 func (s *Shell) inUse(obj client.Object) bool {
 	if cq, ok := obj.(*kueue.ClusterQueue); ok {
 		status, exists := s.engine.Status(cq.Name)
@@ -196,8 +198,8 @@ func (s *Shell) loop(ctx context.Context) {
 	}
 }
 
-// turn takes in what came, decides, and hands over what is to be written. It
-// returns when to take the next turn although nothing comes; zero: never.
+// turn handles messages, decides, and hands over what is to be written. It returns when to take the
+// next turn although no message comes; zero: never.
 func (s *Shell) turn(messages []message) time.Time {
 	s.options.Devices.RefillBudget(s.now())
 	for _, m := range messages {
@@ -223,7 +225,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(s.writePendingReasons(), s.statuses.Publish(s.engine, now)))
 }
 
-// plan asks the engine, unless there is enough to write already.
+// plan asks the engine for a decision, unless there is enough to write already.
 func (s *Shell) plan(now time.Time) admission.Plan {
 	if s.pacing.full() {
 		return admission.Plan{}
@@ -240,8 +242,7 @@ func (s *Shell) budgets() []*writes.Budget {
 	return []*writes.Budget{&s.pendingReasons.budget, s.statuses.Budget(), &s.events}
 }
 
-// decided notes what a decision took and gave. One that had nothing to decide
-// is no attempt.
+// observeDecision updates the metrics of a decision. One that had nothing to decide is no attempt.
 func (s *Shell) observeDecision(plan admission.Plan, took time.Duration) {
 	m := s.options.Metrics
 	m.Observe("elastic_decision_duration_seconds", took.Seconds())
@@ -261,7 +262,7 @@ func (s *Shell) observeDecision(plan admission.Plan, took time.Duration) {
 	m.Observe("kueue_admission_attempt_duration_seconds", took.Seconds(), result)
 }
 
-// outcome of a write, in metrics.
+// outcome of a write, as a metric's label.
 func outcome(err error) string {
 	switch {
 	case err == nil:

@@ -7,7 +7,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// ring looks at the workloads whose time has come.
+// fireTimers schedules the workloads whose time has come.
 func (s *Shell) fireTimers() {
 	for now := s.now(); ; {
 		key, due := s.timers.due(now)
@@ -20,8 +20,8 @@ func (s *Shell) fireTimers() {
 	}
 }
 
-// alarms are times at which to look at a workload again. Of several for one
-// workload the last one set counts.
+// timers are times at which to look at a workload again. Of several for one workload the one set
+// last counts.
 type timers struct {
 	heap  timerHeap
 	times map[admission.Key]time.Time
@@ -32,40 +32,40 @@ type timer struct {
 	key admission.Key
 }
 
-func (a *timers) set(key admission.Key, at time.Time) {
+func (t *timers) set(key admission.Key, at time.Time) {
 	if at.IsZero() {
-		delete(a.times, key)
+		delete(t.times, key)
 		return
 	}
-	if a.times == nil {
-		a.times = map[admission.Key]time.Time{}
+	if t.times == nil {
+		t.times = map[admission.Key]time.Time{}
 	}
-	if a.times[key].Equal(at) {
+	if t.times[key].Equal(at) {
 		return
 	}
-	a.times[key] = at
-	heap.Push(&a.heap, timer{at, key})
+	t.times[key] = at
+	heap.Push(&t.heap, timer{at, key})
 }
 
-// due takes one alarm whose time has come.
-func (a *timers) due(now time.Time) (admission.Key, bool) {
-	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
-		first := heap.Pop(&a.heap).(timer)
-		if a.times[first.key].Equal(first.at) {
-			delete(a.times, first.key)
+// due takes one timer whose time has come.
+func (t *timers) due(now time.Time) (admission.Key, bool) {
+	for len(t.heap) > 0 && !t.heap[0].at.After(now) {
+		first := heap.Pop(&t.heap).(timer)
+		if t.times[first.key].Equal(first.at) {
+			delete(t.times, first.key)
 			return first.key, true
 		}
 	}
 	return admission.Key{}, false
 }
 
-// next is the earliest alarm; zero: none.
-func (a *timers) next() time.Time {
-	for len(a.heap) > 0 {
-		if first := a.heap[0]; a.times[first.key].Equal(first.at) {
+// next is the earliest timer; zero: none.
+func (t *timers) next() time.Time {
+	for len(t.heap) > 0 {
+		if first := t.heap[0]; t.times[first.key].Equal(first.at) {
 			return first.at
 		}
-		heap.Pop(&a.heap)
+		heap.Pop(&t.heap)
 	}
 	return time.Time{}
 }

@@ -11,7 +11,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 )
 
-// kinds are those the loop is told of.
+// kinds are those the loop watches.
 func (s *Shell) kinds() ([]client.Object, error) {
 	kinds := []client.Object{
 		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
@@ -27,25 +27,24 @@ func (s *Shell) kinds() ([]client.Object, error) {
 	return append(kinds, more...), err
 }
 
-// worldKinds are the kinds the placer wants to know of. A cluster without GPU
-// objects has its cards in the nodes' labels.
+// placerKinds are those the placer needs. A cluster without GPU objects has its cards in the nodes'
+// labels.
 func (s *Shell) placerKinds() []client.Object {
 	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}}
 	if !s.serves("GPU") {
-		s.options.Log.Info("no GPU objects here: cards are read from nodes' labels")
+		s.options.Log.Info("this cluster has no GPU objects: cards are read from the nodes' labels")
 		return kinds
 	}
 	return append(kinds, &egpu.GPU{})
 }
 
-// serves says the cluster has a kind of elasticgpu.io.
+// serves says that the cluster has a kind of elasticgpu.io.
 func (s *Shell) serves(kind string) bool {
 	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind(kind).GroupKind(), egpu.GroupVersion.Version)
 	return err == nil
 }
 
-// deviceKinds are the kinds that say how devices count. A cluster may be too old
-// to have them.
+// deviceKinds are those that say how devices count. An old cluster does not have them.
 func (s *Shell) deviceKinds() ([]client.Object, error) {
 	if s.options.Devices == nil {
 		return nil, nil
@@ -53,7 +52,7 @@ func (s *Shell) deviceKinds() ([]client.Object, error) {
 	kind := resourceapi.SchemeGroupVersion.WithKind("DeviceClass")
 	_, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if apimeta.IsNoMatchError(err) {
-		s.options.Log.Info("no ResourceClaims here: there are no devices to count")
+		s.options.Log.Info("this cluster has no ResourceClaims: there are no devices to count")
 		return nil, nil
 	}
 	return s.options.Devices.Kinds(), err

@@ -5,29 +5,28 @@ import (
 	"sync"
 )
 
-// pool does work with a bounded number of goroutines. Handing work over never
-// blocks.
+// pool does work in a bounded number of goroutines. Submitting never blocks.
 type pool[T any] struct {
-	mu      sync.Mutex
-	wake    *sync.Cond
-	waiting []T
-	stopped bool
+	mu       sync.Mutex
+	notEmpty *sync.Cond
+	waiting  []T
+	stopped  bool
 }
 
 func newPool[T any]() *pool[T] {
 	p := &pool[T]{}
-	p.wake = sync.NewCond(&p.mu)
+	p.notEmpty = sync.NewCond(&p.mu)
 	return p
 }
 
-// run works with n goroutines until ctx ends and they are done. What still
-// waits then is left.
+// run works in n goroutines until ctx ends and they are done. Work that still waits then is
+// dropped.
 func (p *pool[T]) run(ctx context.Context, n int, work func(context.Context, T)) {
 	stop := context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		p.stopped = true
 		p.mu.Unlock()
-		p.wake.Broadcast()
+		p.notEmpty.Broadcast()
 	})
 	defer stop()
 	var group sync.WaitGroup
@@ -49,14 +48,14 @@ func (p *pool[T]) submit(item T) {
 	p.mu.Lock()
 	p.waiting = append(p.waiting, item)
 	p.mu.Unlock()
-	p.wake.Signal()
+	p.notEmpty.Signal()
 }
 
 func (p *pool[T]) next() (item T, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.waiting) == 0 && !p.stopped {
-		p.wake.Wait()
+		p.notEmpty.Wait()
 	}
 	if p.stopped {
 		return item, false

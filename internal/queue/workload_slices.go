@@ -9,12 +9,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// A job that grows while it runs has two workloads: the one it runs under and
-// one in its new size, which is to take its place. While the first holds its
-// quota the second counts with what it needs beyond that, so that nothing is
-// counted twice; when the first ends the second counts in full, in one step.
+// A job that grows while it runs has two workloads, in Kueue's words workload slices: the one it runs
+// under and one in its new size, which replaces it. While the first has its quota, the second counts
+// with what it needs beyond that, so that nothing is counted twice; when the first ends, the second
+// counts in full.
 
-// replaced is the workload whose place wl is to take, if that holds quota.
+// replacedSlice is the workload that wl replaces, if that one uses quota.
 func (s *Shell) replacedSlice(wl *kueue.Workload) *kueue.Workload {
 	if old := s.workloads[workload.Replaces(wl)]; old != nil && workload.UsesQuota(old.object) {
 		return old.object
@@ -22,74 +22,27 @@ func (s *Shell) replacedSlice(wl *kueue.Workload) *kueue.Workload {
 	return nil
 }
 
-// alone is a workload in the engine's words, for itself.
-func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
-	w := workload.ForEngine(wl, s.options.Transformations)
-	if s.gates.boost {
-		w.Priority += workload.PriorityBoost(wl)
-	}
-	w.Gated = w.Gated && s.gates.gated
-	s.countDevices(&w, wl)
-	flat := s.impliedTopologies[s.objects.ClusterQueueOf(wl)]
-	for i := range w.PodSets {
-		set := &w.PodSets[i]
-		if !s.gates.partial {
-			set.MinCount = 0
-		}
-		if !s.gates.reclaim {
-			set.Reclaimable = 0
-		}
-		if !s.gates.topology {
-			set.Topology = nil
-		}
-		flat.Apply(set)
-	}
-	return w
-}
-
-// forEngine is a workload in the engine's words, beside what it replaces.
-func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
-	w := s.forEngineAlone(wl)
-	if old := s.replacedSlice(wl); old != nil {
-		workload.SubtractReplaced(&w, old)
-		return w // the claims of its pods are those of the first
-	}
-	s.countGPUClaims(&w, wl)
-	return w
-}
-
-// tellWorkload tells the engine what a workload is now, and what that makes of the one
-// that is to take its place.
-func (s *Shell) applyWorkload(wl *kueue.Workload) {
-	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
-	s.followPods(wl)
-	s.updateReplacement(workload.KeyOf(wl))
-	for _, claim := range gpuClaimKeys(wl) {
-		s.reapplyUsers(claim, workload.KeyOf(wl))
-	}
-}
-
-// passOn looks again at the workload that is to take another's place.
+// updateReplacement applies the workload again that replaces another.
 func (s *Shell) updateReplacement(old admission.Key) {
 	t := s.workloads[s.replacements[old]]
 	if t == nil {
 		return
 	}
 	s.updateUsage(t)
-	if t.writing == nil { // else the end of the write does it
+	if t.writing == nil { // otherwise writeFinished does it
 		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
 		s.followPods(t.object)
 	}
 }
 
-// follow tells the placer whose pods a workload has taken over.
+// followPods tells the placer that a workload has taken over the pods of the one it replaced.
 func (s *Shell) followPods(wl *kueue.Workload) {
 	if s.options.Placer != nil && workload.UsesQuota(wl) && s.replacedSlice(wl) == nil && workload.PodsNamedAfter(wl) != workload.KeyOf(wl) {
 		s.options.Placer.Follow(workload.PodsNamedAfter(wl), workload.KeyOf(wl))
 	}
 }
 
-// book brings the ledger up to date with what a workload holds.
+// updateUsage counts what a workload uses in its queues.
 func (s *Shell) updateUsage(t *tracked) {
 	is := t.object
 	if old := s.replacedSlice(is); old != nil && workload.UsesQuota(is) {
@@ -102,8 +55,8 @@ func (s *Shell) updateUsage(t *tracked) {
 	t.counted = is
 }
 
-// whole is the admission to write for one that the engine gave. It is nil where
-// the workload whose place is taken has let go since: that has to be decided anew.
+// wholeAdmission is the admission to write for one that the engine decided. It is nil if the
+// replaced workload has released its quota since: the engine has to decide again.
 func (s *Shell) wholeAdmission(wl *kueue.Workload, given *admission.Admission) *admission.Admission {
 	given = workload.MergeGPUClaims(given)
 	if workload.Replaces(wl) == (admission.Key{}) {

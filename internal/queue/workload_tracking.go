@@ -17,37 +17,36 @@ import (
 // tracked is a workload as the loop knows it.
 type tracked struct {
 	object  *kueue.Workload // the newest seen
-	counted *kueue.Workload // as the ledger has it
+	counted *kueue.Workload // as the queues' usage counts it
 	// writing is the change being written; next is one decided meanwhile.
 	writing, next *change
-	// outdated: the last write met a newer object than ours, which the informer
-	// has yet to deliver.
+	// outdated: the last write met a newer object than ours, which the informer has yet to deliver.
 	outdated bool
-	// stale: something it uses has changed since the engine was told of it.
+	// stale: something it uses has changed since it was last applied to the engine.
 	stale           bool
 	failures        int
 	stepDue         bool
-	impliedTopology engineview.ImpliedTopology // what its queue meant for it when it was told of
+	impliedTopology engineview.ImpliedTopology // as of when it was last applied
 }
 
-// change is a decision about one workload on its way into its status.
+// change is a write of one workload that is under way or about to be.
 type change struct {
-	// apply changes the status and reports whether there is anything to write;
-	// nil where write does something else.
+	// apply changes the status and reports whether there is anything to write; nil where write does
+	// something else.
 	apply func(wl *kueue.Workload, now time.Time) bool
-	// write brings it to the API server; nil applies the status.
+	// write sends it to the API server; nil writes the status.
 	write writeFunc
-	// done tells the world once that has happened; nil tells nobody.
+	// done is called after the write, for events and metrics; nil for nothing.
 	done func(wl *kueue.Workload)
-	// parks: it only says why the workload waits, which the engine knows.
+	// onlyReason: it only writes why the workload waits, which the engine knows.
 	onlyReason bool
-	// decided: the engine assumes it done.
+	// decided: the engine assumes that it is written.
 	decided bool
-	// ends: after it there is nothing to do but wait until the workload is gone.
+	// last: after it there is nothing to do but wait until the workload is deleted.
 	last bool
 }
 
-// lost takes in that a workload was deleted.
+// workloadDeleted handles the deletion of a workload.
 func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	if t := s.workloads[key]; t != nil {
@@ -66,13 +65,13 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 	}
 }
 
-// saw takes in what an informer says of a workload.
+// workloadChanged handles a workload from the informer.
 func (s *Shell) workloadChanged(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	t := s.workloads[key]
 	if t == nil || t.object.UID != wl.UID {
 		if t != nil {
-			s.workloadDeleted(t.object) // deleted and made again while we looked elsewhere
+			s.workloadDeleted(t.object) // deleted and created again since
 		}
 		t = &tracked{object: wl, impliedTopology: s.impliedTopologies[s.objects.ClusterQueueOf(wl)]}
 		s.workloads[key] = t
@@ -92,7 +91,7 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 	before := t.object
 	s.updateTracked(t, wl)
 	if t.writing != nil {
-		return // wrote looks at it when the write has ended
+		return // writeFinished handles it
 	}
 	if t.outdated {
 		t.outdated = false
@@ -112,7 +111,7 @@ func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	s.updateUsage(t)
 }
 
-// wrote takes in how a write ended.
+// writeFinished handles the result of a write.
 func (s *Shell) writeFinished(r *writeResult) {
 	if r.sent.paced {
 		s.pacing.underWay--
@@ -120,7 +119,7 @@ func (s *Shell) writeFinished(r *writeResult) {
 	key := workload.KeyOf(r.sent.workload)
 	t := s.workloads[key]
 	if t == nil || t.object.UID != r.sent.workload.UID {
-		return // gone meanwhile; the engine has heard
+		return // deleted meanwhile, which the engine knows
 	}
 	finished := t.writing
 	if r.err != nil && !apierrors.IsConflict(r.err) && !apierrors.IsNotFound(r.err) {
@@ -129,7 +128,7 @@ func (s *Shell) writeFinished(r *writeResult) {
 	}
 	t.writing, t.failures = nil, 0
 	if r.err != nil {
-		t.next = nil // decided on what is no longer true
+		t.next = nil // decided on an old version
 		if !newer(t.object, r.sent.workload) {
 			t.outdated = true
 			return
@@ -164,22 +163,23 @@ func (s *Shell) writeFinished(r *writeResult) {
 	s.scheduleStep(t)
 }
 
-// retryLater writes again after a pause that doubles with each failure: the
-// API server is in trouble, and deciding anew would not help it.
+// retryLater writes again after a pause that doubles with each failure: the API server is in
+// trouble, and another decision would not help.
 func (s *Shell) retryLater(t *tracked, r *writeResult) {
 	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
 	t.failures++
 	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
 	again := r.sent
-	again.paced = false // while it waits others can be written
+	again.paced = false // while it waits, other decisions can be written
 	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
 }
 
-// decide puts a decision of the engine into a workload's status.
+// startDecision writes a decision of the engine into a workload's status, after the write that is
+// under way, if any.
 func (s *Shell) startDecision(key admission.Key, uid string, c *change) {
 	t := s.workloads[key]
 	if t == nil || string(t.object.UID) != uid {
-		return // gone meanwhile; the inbox will tell the engine
+		return // deleted meanwhile; the inbox has the message
 	}
 	c.decided = !c.onlyReason
 	if t.writing != nil {
@@ -192,7 +192,7 @@ func (s *Shell) startDecision(key admission.Key, uid string, c *change) {
 func (s *Shell) startWrite(t *tracked, c *change) {
 	wl := *t.object
 	wl.Status = *t.object.Status.DeepCopy()
-	// The API keeps whole seconds; what we remember is what it keeps.
+	// The API stores whole seconds, so remember no more than that.
 	if c.apply != nil && !c.apply(&wl, s.now().Truncate(time.Second)) {
 		return
 	}
@@ -207,8 +207,8 @@ func (s *Shell) startWrite(t *tracked, c *change) {
 	s.workloadWrites.submit(workloadWrite{workload: &wl, write: write, paced: c.decided})
 }
 
-// newer compares two versions of one object; the API server's resource
-// versions are increasing numbers.
+// newer compares two versions of one object; the API server's resource versions are increasing
+// numbers.
 func newer(a, b *kueue.Workload) bool {
 	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
 	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)

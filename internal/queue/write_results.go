@@ -12,14 +12,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
 
-// workloadWrite is a workload as it is to be, and how to make it so.
+// workloadWrite is a workload as it is to be, and how to write it.
 type workloadWrite struct {
 	workload *kueue.Workload
 	write    writeFunc
 	paced    bool // it counts as a decision under way
 }
 
-// writeFunc writes a workload and returns it as the API server then has it.
+// writeFunc writes a workload and returns it as the API server has it then.
 type writeFunc func(context.Context, client.Client, *kueue.Workload) (*kueue.Workload, error)
 
 // writeResult comes back to the loop when a workload was written.
@@ -54,7 +54,7 @@ func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
 	for {
 		err := writes.Finalizer(ctx, s.client, obj)
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return // the informer brings the newer object, which is looked at again
+			return // the informer delivers the newer object
 		}
 		if ctx.Err() == nil {
 			s.options.Log.Error(err, "writing a finalizer failed, trying again", "object", client.ObjectKeyFromObject(obj).String())

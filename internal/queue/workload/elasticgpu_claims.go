@@ -14,14 +14,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
-// A claim is one device, however many pods use it: it counts once, not per
-// pod. To the engine it is a pod set of its own with one pod that asks nothing
-// of a node, on the flavors of the pods that use it; in the status it is part of
-// their pod set.
+// An ElasticGPUClaim is one device, however many pods use it: it counts once, not per pod. For the
+// engine it is a pod set of its own with one pod that needs nothing of a node, on the flavors of the
+// pods that use it; in the status it is part of their pod set.
 const claimsSuffix = "/claims" // no pod set's name has a slash
 
-// Claims are the names of the ElasticGPUClaims that a workload's pods use,
-// sorted.
+// GPUClaims are the names of the ElasticGPUClaims that a workload's pods use, sorted.
 func GPUClaims(wl *kueue.Workload) []string {
 	var names []string
 	for i := range wl.Spec.PodSets {
@@ -42,20 +40,20 @@ func claimsOf(set *kueue.PodSet) []string {
 	return slices.Compact(names)
 }
 
-// Claim is what is known of one that a workload uses.
+// GPUClaim is what is known of a claim that a workload uses.
 type GPUClaim struct {
-	Object           *egpu.ElasticGPUClaim // nil: there is none
-	ChargedElsewhere bool                  // by another workload
+	Object           *egpu.ElasticGPUClaim // nil: it does not exist
+	ChargedElsewhere bool                  // another workload's quota is charged for it
 	// Flavors it was counted on before, by resource.
 	Flavors map[string]string
 }
 
-// CountClaims adds to w what the claims of its pods ask for, each once.
-func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, counting *ResourceTransformations, lookup func(name string) GPUClaim) {
+// CountGPUClaims adds to w what the claims of its pods ask for, each once.
+func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, transformations *ResourceTransformations, lookup func(name string) GPUClaim) {
 	seen := map[string]bool{}
 	before := map[string]string{}
 	for i := range wl.Spec.PodSets {
-		pays, spared := corev1.ResourceList{}, corev1.ResourceList{}
+		charged, elsewhere := corev1.ResourceList{}, corev1.ResourceList{}
 		for _, name := range claimsOf(&wl.Spec.PodSets[i]) {
 			claim := lookup(name)
 			if claim.Object == nil {
@@ -66,29 +64,29 @@ func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, counting *Resourc
 				continue
 			}
 			seen[name] = true
-			list, to := claim.Object.Spec.Resources.Requests, pays
+			list, to := claim.Object.Spec.Resources.Requests, charged
 			if len(list) == 0 {
 				list = claim.Object.Spec.Resources.Limits
 			}
 			if claim.ChargedElsewhere {
-				to = spared
+				to = elsewhere
 			}
 			maps.Copy(before, claim.Flavors)
 			for resource, amount := range request.Quota(list) {
 				add(to, resource, amount)
 			}
 		}
-		quota, _ := counting.requests(pays)
+		quota, _ := transformations.requests(charged)
 		if w.Admission != nil {
-			other, _ := counting.requests(spared)
+			other, _ := transformations.requests(elsewhere)
 			splitClaims(w, i, quota, other, before)
 		} else if len(quota) > 0 {
-			askForClaims(w, i, quota)
+			requestClaims(w, i, quota)
 		}
 	}
 }
 
-func askForClaims(w *admission.Workload, i int, quota admission.Requests) {
+func requestClaims(w *admission.Workload, i int, quota admission.Requests) {
 	if w.PodSets[i].Group == "" {
 		w.PodSets[i].Group = w.PodSets[i].Name
 	}
@@ -99,24 +97,24 @@ func askForClaims(w *admission.Workload, i int, quota admission.Requests) {
 	})
 }
 
-// splitClaims sets what claims take apart from what pods take of an admission:
-// pods that are done give back their own only. What another workload pays for
-// is taken out; what the status does not tell of was another's, which is over.
-func splitClaims(w *admission.Workload, i int, pays, spared admission.Requests, before map[string]string) {
-	if i >= len(w.Admission.PodSets) || len(pays)+len(spared) == 0 {
+// splitClaims separates what claims use from what pods use of an admission, so that pods that are
+// done give back only their own. What another workload is charged for is taken out; what the status
+// does not mention was charged to a workload that has ended.
+func splitClaims(w *admission.Workload, i int, charged, elsewhere admission.Requests, before map[string]string) {
+	if i >= len(w.Admission.PodSets) || len(charged)+len(elsewhere) == 0 {
 		return
 	}
 	set := &w.Admission.PodSets[i]
-	part := admission.PodSetAssignment{Name: set.Name + claimsSuffix, Count: 1, Flavors: map[string]string{}, Usage: pays}
+	part := admission.PodSetAssignment{Name: set.Name + claimsSuffix, Count: 1, Flavors: map[string]string{}, Usage: charged}
 	takeOut := func(name string, amount int64) {
 		if own := w.PodSets[i].Requests[name] * int64(set.Count); set.Usage[name] >= own+amount {
 			set.Usage[name] -= amount
 		}
 	}
-	for name, amount := range spared {
+	for name, amount := range elsewhere {
 		takeOut(name, amount)
 	}
-	for name, amount := range pays {
+	for name, amount := range charged {
 		takeOut(name, amount)
 		if flavor := cmp.Or(set.Flavors[name], before[name]); flavor != "" {
 			part.Flavors[name] = flavor
@@ -125,7 +123,7 @@ func splitClaims(w *admission.Workload, i int, pays, spared admission.Requests, 
 	w.Admission.PodSets = append(w.Admission.PodSets, part)
 }
 
-// ClaimFlavors are the flavors that a workload's claims are counted on.
+// GPUClaimFlavors are the flavors that a workload's claims are counted on.
 func GPUClaimFlavors(w *admission.Workload) map[string]string {
 	flavors := map[string]string{}
 	if w.Admission != nil {
@@ -138,28 +136,27 @@ func GPUClaimFlavors(w *admission.Workload) map[string]string {
 	return flavors
 }
 
-// FoldClaims makes what claims take part of what their pod sets take, as the
-// status writes it.
+// MergeGPUClaims adds what claims use to what their pod sets use, as the status shows it.
 func MergeGPUClaims(a *admission.Admission) *admission.Admission {
 	if !slices.ContainsFunc(a.PodSets, func(set admission.PodSetAssignment) bool { return strings.HasSuffix(set.Name, claimsSuffix) }) {
 		return a
 	}
-	folded := *a
-	folded.PodSets = nil
+	merged := *a
+	merged.PodSets = nil
 	for _, set := range a.PodSets {
 		name, claims := strings.CutSuffix(set.Name, claimsSuffix)
-		at := slices.IndexFunc(folded.PodSets, func(s admission.PodSetAssignment) bool { return s.Name == name })
+		at := slices.IndexFunc(merged.PodSets, func(s admission.PodSetAssignment) bool { return s.Name == name })
 		if !claims || at < 0 {
 			set.Flavors, set.Usage = maps.Clone(set.Flavors), maps.Clone(set.Usage)
-			folded.PodSets = append(folded.PodSets, set)
+			merged.PodSets = append(merged.PodSets, set)
 			continue
 		}
 		for resource, flavor := range set.Flavors {
 			if resource != admission.Pods {
-				folded.PodSets[at].Flavors[resource] = flavor
-				folded.PodSets[at].Usage[resource] += set.Usage[resource]
+				merged.PodSets[at].Flavors[resource] = flavor
+				merged.PodSets[at].Usage[resource] += set.Usage[resource]
 			}
 		}
 	}
-	return &folded
+	return &merged
 }

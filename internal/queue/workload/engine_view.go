@@ -22,9 +22,8 @@ func KeyOf(wl *kueue.Workload) admission.Key {
 	return admission.Key{Namespace: wl.Namespace, Name: wl.Name}
 }
 
-// ForEngine is the workload in the engine's words, its pods counted as the
-// settings say.
-func ForEngine(wl *kueue.Workload, counting *ResourceTransformations) admission.Workload {
+// ForEngine is the workload as the engine sees it, with requests transformed.
+func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) admission.Workload {
 	w := admission.Workload{
 		Key:        KeyOf(wl),
 		UID:        string(wl.UID),
@@ -60,7 +59,7 @@ func ForEngine(wl *kueue.Workload, counting *ResourceTransformations) admission.
 	}
 	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
 	for i := range wl.Spec.PodSets {
-		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], counting)
+		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], transformations)
 	}
 	for _, reclaimable := range wl.Status.ReclaimablePods {
 		for i := range w.PodSets {
@@ -77,18 +76,18 @@ func ForEngine(wl *kueue.Workload, counting *ResourceTransformations) admission.
 	return w
 }
 
-// IsGated says someone must agree before the workload is considered.
+// IsGated says that someone must agree before the workload is considered.
 func IsGated(wl *kueue.Workload) bool {
 	return strings.TrimSpace(wl.Annotations[GatedByAnnotation]) != ""
 }
 
-// ClaimsDevices says the workload's pods use ResourceClaims.
+// UsesResourceClaims says that the workload's pods use ResourceClaims.
 func UsesResourceClaims(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return len(set.Template.Spec.ResourceClaims) > 0 })
 }
 
-// Boost is added to the priority of the workload's class. What is no number is
-// refused when it is written; found here it counts as none.
+// PriorityBoost is added to the priority of the workload's class. The webhook rejects values that
+// are not numbers; one found here counts as zero.
 func PriorityBoost(wl *kueue.Workload) int64 {
 	n, err := strconv.ParseInt(wl.Annotations[PriorityBoostAnnotation], 10, 32)
 	if err != nil {
@@ -117,7 +116,7 @@ func admissionForEngine(wl *kueue.Workload) *admission.Admission {
 	return a
 }
 
-// ForStatus is an admission the engine made, as status.admission writes it.
+// ForStatus is an admission of the engine, as status.admission has it.
 func ForStatus(a *admission.Admission) *kueue.Admission {
 	out := &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(a.Queue)}
 	for _, assigned := range a.PodSets {
@@ -135,9 +134,9 @@ func ForStatus(a *admission.Admission) *kueue.Admission {
 	return out
 }
 
-func podSetForEngine(ps *kueue.PodSet, counting *ResourceTransformations) admission.PodSet {
+func podSetForEngine(ps *kueue.PodSet, transformations *ResourceTransformations) admission.PodSet {
 	spec := &ps.Template.Spec
-	quota, pod := counting.requests(PodRequests(spec))
+	quota, pod := transformations.requests(PodRequests(spec))
 	return admission.PodSet{
 		Name:         string(ps.Name),
 		Count:        ps.Count,
@@ -152,19 +151,18 @@ func podSetForEngine(ps *kueue.PodSet, counting *ResourceTransformations) admiss
 	}
 }
 
-// PodRequests is what one pod asks for in all; where only a limit is given, it
-// is the request, as the API server will set it when the pod is created.
+// PodRequests is what one pod asks for in all; where only a limit is given it is the request, as
+// the API server defaults it when the pod is created.
 func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	pod := &corev1.Pod{Spec: *spec}
 	DefaultRequests(&pod.Spec)
 	requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
-	delete(requests, egpu.ResourceClaim) // what the claim asks for counts, not that there is one
+	delete(requests, egpu.ResourceClaim) // the claim's own requests count instead
 	return requests
 }
 
-// DefaultRequests makes limits the requests where there are none, as the API
-// server will when the pod is created. The containers are others afterwards; those
-// there were stay as they are.
+// DefaultRequests makes limits the requests where there are none, as the API server does when the
+// pod is created. It replaces the containers, and leaves the given ones unchanged.
 func DefaultRequests(spec *corev1.PodSpec) {
 	for _, containers := range []*[]corev1.Container{&spec.Containers, &spec.InitContainers} {
 		if needsDefaulting(*containers) {
@@ -216,7 +214,7 @@ func requiredAffinity(affinity *corev1.Affinity) []admission.Term {
 	return terms
 }
 
-// Tolerations in the engine's words.
+// Tolerations as the engine has them.
 func Tolerations(in []corev1.Toleration) []admission.Toleration {
 	var out []admission.Toleration
 	for _, t := range in {

@@ -12,19 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Keep has a deleted workload stay until its job has stopped: quota that is
-// still in use must not be given to others.
+// AddFinalizer makes a deleted workload stay until its job has stopped: quota that is still in use
+// must not go to others.
 func AddFinalizer(wl *kueue.Workload) {
 	controllerutil.AddFinalizer(wl, kueue.ResourceInUseFinalizerName)
 }
 
-// IsKept says that a deleted workload would stay.
+// HasFinalizer says that a deleted workload would stay.
 func HasFinalizer(wl *kueue.Workload) bool {
 	return controllerutil.ContainsFinalizer(wl, kueue.ResourceInUseFinalizerName)
 }
 
-// LetGo ends what Keep began. It changes that alone, whatever else becomes of
-// the workload meanwhile.
+// RemoveFinalizer lets a deleted workload go. It changes only that, whatever else happens to the
+// workload meanwhile.
 func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	i := slices.Index(wl.Finalizers, kueue.ResourceInUseFinalizerName)
 	if i < 0 {
@@ -35,7 +35,7 @@ func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) e
 	return client.IgnoreNotFound(c.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// Remove deletes a workload whose job needs it no longer.
+// Delete deletes a workload that its job no longer needs.
 func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	if err := RemoveFinalizer(ctx, c, wl); err != nil || wl.DeletionTimestamp != nil {
 		return err

@@ -24,8 +24,8 @@ func FlavorsIn(ctx context.Context, c client.Reader) Flavors {
 	}
 }
 
-// Steer is what the flavors a pod set was given ask of its pods: the labels of
-// their nodes, and what they must tolerate there.
+// NodeSelection is what the assigned flavors of a pod set add to its pods: the labels of their
+// nodes, and the tolerations they need there.
 func (find Flavors) NodeSelection(assigned *kueue.PodSetAssignment) (labels map[string]string, tolerations []corev1.Toleration, err error) {
 	labels = map[string]string{}
 	for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {

@@ -1,6 +1,6 @@
 package workload
 
-// Labels and annotations of workloads, Kueue's.
+// Kueue's labels and annotations of workloads, jobs and pods, as far as its API packages do not define them.
 const (
 	// GatedByAnnotation lists who must agree before the workload is considered.
 	GatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"

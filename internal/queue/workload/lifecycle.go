@@ -14,20 +14,19 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Settings of a workload's life beside quota.
+// Settings of a workload's lifecycle beside quota.
 type Settings struct {
-	// PodsReady evicts workloads whose pods do not come up; nil waits forever.
+	// PodsReady evicts workloads whose pods do not become ready; nil: never.
 	PodsReady *PodsReadySettings
-	// How long finished and deactivated workloads are kept; nil: forever.
+	// RetainFinished and RetainDeactivated are how long such workloads are retained; nil: forever.
 	RetainFinished, RetainDeactivated *time.Duration
-	// FinishOrphans ends workloads whose job is gone.
+	// FinishOrphans finishes workloads whose job no longer exists.
 	FinishOrphans bool
-	// LeftOut says that jobs of an owner's kind are not queued here, so that none
-	// of our controllers minds them; nil: all are.
+	// Unmanaged says that jobs of an owner's kind have no controller here; nil: all have one.
 	Unmanaged func(metav1.OwnerReference) bool
 }
 
-// unminded says no controller of ours will let the workload go.
+// hasNoController says that no controller of ours will remove the workload's finalizer.
 func (s Settings) hasNoController(wl *kueue.Workload) bool {
 	return !slices.ContainsFunc(wl.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return s.Unmanaged == nil || !s.Unmanaged(owner)
@@ -45,18 +44,18 @@ type PodsReadySettings struct {
 	BackoffLimit            *int32
 }
 
-// Queues is what a workload's life asks of its queues.
+// Queues is what the lifecycle of a workload depends on in its queues.
 type Queues struct {
 	LocalQueue, ClusterQueue string
-	// Missing, or on its way out.
+	// LocalGone and Gone: missing, or being deleted.
 	LocalGone, Gone bool
-	// Stopped, by whichever policy.
+	// LocalStopped and Stopped: by whichever stop policy.
 	LocalStopped, Stopped bool
-	// Checks the workload must pass in its ClusterQueue, if it holds quota.
+	// Checks the workload must pass in its ClusterQueue, if it has quota reserved.
 	Checks []string
 }
 
-// closed says why a workload may not keep quota it does not use yet.
+// closed says why a workload loses quota it does not use yet.
 func (q Queues) closed() (reason, message string) {
 	switch {
 	case q.LocalGone:
@@ -71,46 +70,46 @@ func (q Queues) closed() (reason, message string) {
 	return "", ""
 }
 
-// Act is what a workload's life asks for next.
+// Action is what a step of the lifecycle does.
 type Action uint8
 
-// The acts, beside which the engine decides about quota.
+// The actions. Decisions about quota are the engine's.
 const (
-	Wait                Action = iota // nothing; Step.At says when to look again
+	Wait                Action = iota // do nothing; Step.At says when to look again
 	AdmitNow                          // all checks are ready
-	SecondPassNow                     // and its nodes are there: where in their topology it goes is to be found
-	EvictNow                          // it must let go
-	ReleaseNow                        // it loses quota it did not use yet
+	SecondPassNow                     // all checks are ready; its pods are placed in the second pass
+	EvictNow                          // its job has to stop
+	ReleaseNow                        // release quota it does not use yet
 	ResetChecks                       // its queue has other checks now
-	Requeue                           // it is back in line
-	ResetRequeueState                 // deactivated, it starts anew if it ever does
-	MarkForDeactivation               // mark it for deactivation
-	Deactivate                        // make spec.active false
-	FinishNow                         // nobody is left who could
-	DeleteNow                         // it was kept long enough
-	RemoveFinalizerNow                // it was deleted, and has no job that would let it go
+	Requeue                           // it is pending again
+	ResetRequeueState                 // deactivated, it starts from scratch if it is activated again
+	MarkForDeactivation               // set the DeactivationTarget condition
+	Deactivate                        // set spec.active to false
+	FinishNow                         // its job, which should finish it, no longer exists
+	DeleteNow                         // its retention has ended
+	RemoveFinalizerNow                // it was deleted, and no job's controller will remove the finalizer
 )
 
-// Step is an act with its reason.
+// Step is an action with its reason.
 type Step struct {
 	Action          Action
 	Reason, Message string
-	// Cause is what is behind the reason of an eviction.
+	// Cause is the underlying cause of an eviction.
 	Cause string
 	// After is when an evicted workload may be considered again; nil: at once.
 	After *time.Duration
-	// Counts says the eviction counts against the requeuing limit.
+	// Counts says that the eviction counts against the requeuing limit.
 	Counts bool
 	// Checks are the ones it must pass from now on.
 	Checks []string
-	// Places are those in their topology of pod sets that waited for nodes.
+	// Assignments are the topology assignments found in the second pass.
 	Assignments map[string]*kueue.TopologyAssignment
 	// At is when to look again although nothing changed; zero: never.
 	At time.Time
 }
 
-// Next says what a workload's life asks for now. It decides on the object and
-// its queues alone, so it can be asked at any time and as often as one likes.
+// NextStep says what the lifecycle of a workload asks for now. It depends on the object and its
+// queues alone, so it can be called at any time and any number of times.
 func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
 	switch {
 	case wl.DeletionTimestamp != nil && HasFinalizer(wl) && settings.hasNoController(wl):
@@ -142,8 +141,8 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	return step
 }
 
-// deactivated evicts a workload that was taken out of the line, with what is
-// behind that, and in the end deletes the one that was not by its user.
+// deactivatedStep evicts a deactivated workload, with the cause, and deletes it in the end if it
+// was not deactivated by its user.
 func deactivatedStep(wl *kueue.Workload, settings Settings, now time.Time) Step {
 	target := condition(wl, kueue.WorkloadDeactivationTarget)
 	if !IsEvicted(wl) {
@@ -163,7 +162,7 @@ func deactivatedStep(wl *kueue.Workload, settings Settings, now time.Time) Step 
 	return deleteAfter(evicted, settings.RetainDeactivated, now)
 }
 
-// MindsQueues says the workload's life depends on the state of its queues.
+// DependsOnQueues says that the next step depends on the state of the workload's queues.
 func DependsOnQueues(wl *kueue.Workload) bool {
 	requeued := condition(wl, kueue.WorkloadRequeued)
 	return HasReservation(wl) || (requeued != nil && requeued.Status == metav1.ConditionFalse)
@@ -175,18 +174,18 @@ func sameChecks(wl *kueue.Workload, names []string) bool {
 	})
 }
 
-// retire deletes a workload that has been over for long enough.
-func deleteAfter(end *metav1.Condition, keep *time.Duration, now time.Time) Step {
-	if keep == nil || end == nil {
+// deleteAfter deletes a workload whose retention has ended.
+func deleteAfter(end *metav1.Condition, retention *time.Duration, now time.Time) Step {
+	if retention == nil || end == nil {
 		return Step{}
 	}
-	if at := end.LastTransitionTime.Add(*keep); now.Before(at) {
+	if at := end.LastTransitionTime.Add(*retention); now.Before(at) {
 		return Step{At: at}
 	}
 	return Step{Action: DeleteNow}
 }
 
-// backInLine says when a workload that was evicted stands in line again.
+// requeueStep says when an evicted workload is pending again.
 func requeueStep(wl *kueue.Workload, queues Queues, now time.Time) Step {
 	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil && now.Before(state.RequeueAt.Time) {
 		return Step{At: state.RequeueAt.Time}
@@ -205,8 +204,8 @@ func requeueStep(wl *kueue.Workload, queues Queues, now time.Time) Step {
 	return Step{Action: Requeue, Reason: reason, Message: message}
 }
 
-// requeueReason is what brings a workload back that was evicted for a reason;
-// none while that still holds.
+// requeueReason is why a workload that was evicted for some reason is requeued; "" while that
+// reason still holds.
 func requeueReason(evicted string, queues Queues) (reason, message string) {
 	switch {
 	case strings.HasPrefix(evicted, kueue.WorkloadDeactivated):
@@ -221,7 +220,7 @@ func requeueReason(evicted string, queues Queues) (reason, message string) {
 	return "", ""
 }
 
-// checked looks at the admission checks of a workload with quota.
+// checksStep looks at the admission checks of a workload with quota reserved.
 func checksStep(wl *kueue.Workload) Step {
 	if message := checksIn(wl, kueue.CheckStateRejected); message != "" {
 		return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: message}
@@ -243,19 +242,19 @@ func checksStep(wl *kueue.Workload) Step {
 	case !ChecksReady(wl) || IsAdmitted(wl):
 		return Step{}
 	case hasDelayedTopologyRequest(wl) && wl.Status.ClusterName != nil:
-		return Step{} // it runs in another cluster, whose word is awaited
+		return Step{} // it runs in another cluster, which reports its admission
 	case hasDelayedTopologyRequest(wl):
 		return Step{Action: SecondPassNow}
 	}
 	return Step{Action: AdmitNow}
 }
 
-// ChecksReady says that all its checks are.
+// ChecksReady says that all its checks are ready.
 func ChecksReady(wl *kueue.Workload) bool {
 	return !slices.ContainsFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
 }
 
-// checksIn names the checks in a state and what they say, or "".
+// checksIn names the checks in a state with their messages; "" if there are none.
 func checksIn(wl *kueue.Workload, state kueue.CheckState) string {
 	var names []string
 	for _, check := range wl.Status.AdmissionChecks {
@@ -278,7 +277,7 @@ func checksIn(wl *kueue.Workload, state kueue.CheckState) string {
 	return fmt.Sprintf("AdmissionChecks in %s state: %s", state, strings.Join(names, "; "))
 }
 
-// watch evicts an admitted workload whose pods are not all up in time.
+// step evicts an admitted workload whose pods are not all ready in time.
 func (s *PodsReadySettings) step(wl *kueue.Workload, now time.Time) Step {
 	ready := condition(wl, kueue.WorkloadPodsReady)
 	if s == nil || (ready != nil && ready.Status == metav1.ConditionTrue) {
@@ -312,13 +311,14 @@ func (s *PodsReadySettings) step(wl *kueue.Workload, now time.Time) Step {
 	}
 }
 
-// OutOfTime marks a workload for deactivation that ran for as long as it may.
+// ExecutionTimeExceeded marks a workload for deactivation that has reached its maximum execution
+// time.
 func ExecutionTimeExceeded() Step {
 	return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding the maximum execution time"}
 }
 
-// Take puts a step into the status and reports whether that changed it.
-// Deactivate, Delete and LetGoNow are not of the status.
+// Apply writes a step into the status and reports whether that changed it. Deactivate, DeleteNow
+// and RemoveFinalizerNow do not concern the status.
 func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	switch s.Action {
 	case SecondPassNow:
@@ -351,7 +351,7 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 		return true
 	case MarkForDeactivation:
 		if s.Reason == kueue.WorkloadMaximumExecutionTimeExceeded {
-			wl.Status.AccumulatedPastExecutionTimeSeconds = nil // started again it has all its time
+			wl.Status.AccumulatedPastExecutionTimeSeconds = nil // activated again it has its full time
 		}
 		return set(wl, kueue.WorkloadDeactivationTarget, true, s.Reason, s.Message, now)
 	case FinishNow:
@@ -360,13 +360,13 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	return false
 }
 
-// forget lets a deactivated workload start anew if it is ever reactivated.
+// resetRequeueState lets a deactivated workload start from scratch if it is activated again.
 func resetRequeueState(wl *kueue.Workload) {
 	apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadDeactivationTarget)
 	wl.Status.RequeueState = nil
 }
 
-// delay keeps an evicted workload out of the line for a while.
+// delay sets the backoff of an evicted workload.
 func (s Step) delay(wl *kueue.Workload, now time.Time) {
 	if s.After == nil {
 		return

@@ -12,15 +12,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// Counting says how what a pod asks for counts against quota. Nil counts
-// everything as it is asked for.
+// ResourceTransformations say how what a pod asks for counts against quota. Nil counts everything
+// as it is asked for.
 type ResourceTransformations struct {
 	exclude    []string
 	transforms map[corev1.ResourceName]kueueconfig.ResourceTransformation
 }
 
-// NewCounting leaves out resources with one of the prefixes and turns others
-// into what the transformations say; nil if there is nothing to do.
+// NewResourceTransformations excludes resources with one of the prefixes and turns others into what
+// the transformations say; nil if there is nothing to do.
 func NewResourceTransformations(excludePrefixes []string, transformations []kueueconfig.ResourceTransformation) (*ResourceTransformations, error) {
 	if len(excludePrefixes) == 0 && len(transformations) == 0 {
 		return nil, nil
@@ -39,8 +39,7 @@ func NewResourceTransformations(excludePrefixes []string, transformations []kueu
 	return c, nil
 }
 
-// requests are what one pod takes of the quota, and what it takes of its node
-// where that is something else.
+// requests are what one pod takes of the quota, and what it takes of its node if that differs.
 func (c *ResourceTransformations) requests(asked corev1.ResourceList) (quota, pod admission.Requests) {
 	if c == nil || !c.applies(asked) {
 		return amounts(asked), nil
@@ -61,17 +60,17 @@ func (c *ResourceTransformations) applies(asked corev1.ResourceList) bool {
 	return false
 }
 
-// count sums outputs apart from what stays as it is: a negative factor is an
-// allowance on other outputs, and never takes from what was asked for itself.
+// count adds up outputs apart from what stays as it is: a negative factor is an allowance on other
+// outputs, and never reduces what was asked for itself.
 func (c *ResourceTransformations) count(asked corev1.ResourceList) corev1.ResourceList {
-	kept, made := corev1.ResourceList{}, corev1.ResourceList{}
+	retained, outputs := corev1.ResourceList{}, corev1.ResourceList{}
 	for name, amount := range asked {
 		if c.excludes(name) {
 			continue
 		}
 		transform, found := c.transforms[name]
 		if !found || transform.Strategy == nil || *transform.Strategy == kueueconfig.Retain {
-			kept[name] = amount
+			retained[name] = amount
 		}
 		if !found {
 			continue
@@ -80,17 +79,17 @@ func (c *ResourceTransformations) count(asked corev1.ResourceList) corev1.Resour
 			amount = times(amount, factor)
 		}
 		for output, perUnit := range transform.Outputs {
-			add(made, output, times(amount, perUnit))
+			add(outputs, output, times(amount, perUnit))
 		}
 	}
-	for name, amount := range made {
+	for name, amount := range outputs {
 		if amount.Sign() > 0 {
-			add(kept, name, amount)
-		} else if _, there := kept[name]; !there {
-			kept[name] = resource.Quantity{}
+			add(retained, name, amount)
+		} else if _, there := retained[name]; !there {
+			retained[name] = resource.Quantity{}
 		}
 	}
-	return kept
+	return retained
 }
 
 func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Quantity) {
@@ -101,7 +100,7 @@ func add(list corev1.ResourceList, name corev1.ResourceName, amount resource.Qua
 
 func times(a, b resource.Quantity) resource.Quantity {
 	format := a.Format
-	a, b = a.DeepCopy(), b.DeepCopy() // AsDec changes how they are held
+	a, b = a.DeepCopy(), b.DeepCopy() // AsDec changes their representation
 	product := a.AsDec()
 	product.Mul(product, b.AsDec())
 	return *resource.NewDecimalQuantity(*product, format)

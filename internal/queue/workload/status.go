@@ -17,14 +17,14 @@ import (
 
 // Field managers of the status.
 const (
-	// AdmissionManager owns status.admission and the conditions that tell of it.
+	// AdmissionManager owns status.admission and the conditions about it.
 	AdmissionManager = "kueue-admission"
 	// JobManager owns what the job itself reports.
 	JobManager = "kueue-job-controller"
 )
 
-// admissionConditions are the conditions AdmissionManager owns, and jobConditions the
-// ones JobManager owns: an apply sends all of them, or the rest would be taken away.
+// admissionConditions are the conditions AdmissionManager owns, and jobConditions those JobManager
+// owns: an apply sends all of them, as those left out would be removed.
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
@@ -33,19 +33,19 @@ var (
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady}
 )
 
-// IsActive says the workload takes part in queueing.
+// IsActive says that the workload takes part in queueing.
 func IsActive(wl *kueue.Workload) bool { return ptr.Deref(wl.Spec.Active, true) }
 
-// IsFinished says the job has ended, well or badly.
+// IsFinished says that the job has ended, successfully or not.
 func IsFinished(wl *kueue.Workload) bool { return isTrue(wl, kueue.WorkloadFinished) }
 
-// IsEvicted says the workload was told to let go of its quota.
+// IsEvicted says that the workload has to release its quota.
 func IsEvicted(wl *kueue.Workload) bool { return isTrue(wl, kueue.WorkloadEvicted) }
 
-// IsAdmitted says the job may run.
+// IsAdmitted says that the job may run.
 func IsAdmitted(wl *kueue.Workload) bool { return isTrue(wl, kueue.WorkloadAdmitted) }
 
-// HasReservation says the workload holds quota.
+// HasReservation says that the workload has quota reserved.
 func HasReservation(wl *kueue.Workload) bool {
 	return wl.Status.Admission != nil && isTrue(wl, kueue.WorkloadQuotaReserved)
 }
@@ -66,7 +66,7 @@ func set(wl *kueue.Workload, name string, value bool, reason, message string, no
 	})
 }
 
-// truncate keeps a message within what the API accepts for a condition.
+// truncate limits a message to what the API accepts in a condition.
 func truncate(message string) string {
 	const most = 32768
 	if len(message) > most {
@@ -75,8 +75,7 @@ func truncate(message string) string {
 	return message
 }
 
-// Admit reserves quota in the status, and admits at once where no check stands
-// between.
+// Admit reserves quota in the status, and admits at once if there are no checks.
 func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time.Time) {
 	wl.Status.Admission = ForStatus(a)
 	set(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+a.Queue, now)
@@ -86,7 +85,7 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 		}
 	}
 	if again := condition(wl, kueue.WorkloadRequeued); again != nil && again.Status == metav1.ConditionFalse {
-		// What kept it out of the line is over, or it would not be here.
+		// The reason for its eviction no longer holds, or it would not have been admitted.
 		if reason, message := requeueReason(again.Reason, Queues{}); reason != "" {
 			set(wl, kueue.WorkloadRequeued, true, reason, message, now)
 		}
@@ -98,21 +97,21 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			}
 		}
 	}
-	resetChecks(wl, checks, now) // how often they were tried is known
+	resetChecks(wl, checks, now) // retry counts are preserved
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
 }
 
-// Assign says where in a topology the pods of each set go.
-func SetTopologyAssignments(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+// SetTopologyAssignments says where in a topology the pods of each set go.
+func SetTopologyAssignments(wl *kueue.Workload, assignments map[string]*kueue.TopologyAssignment) {
 	for i := range wl.Status.Admission.PodSetAssignments {
 		set := &wl.Status.Admission.PodSetAssignments[i]
-		set.TopologyAssignment = places[string(set.Name)]
+		set.TopologyAssignment = assignments[string(set.Name)]
 	}
 }
 
-// recheck makes the checks those of a list; what is known of them stays.
+// resetChecks makes the checks those of a list; the states of those that stay are preserved.
 func resetChecks(wl *kueue.Workload, names []string, now time.Time) {
 	var checks []kueue.AdmissionCheckState
 	for _, name := range names {
@@ -128,13 +127,13 @@ func resetChecks(wl *kueue.Workload, names []string, now time.Time) {
 	wl.Status.AdmissionChecks = checks
 }
 
-// Park says why the workload waits and reports whether that is news.
+// SetPending says why the workload waits and reports whether that changed anything.
 func SetPending(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now)
 }
 
-// Evict tells the job to stop; it keeps its quota until it has. Cause is what
-// is behind the reason, if there is more to say.
+// Evict tells the job to stop; the workload has its quota until it has. Cause is the underlying
+// cause, if there is more to say than the reason.
 func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
 	shown := reason
 	if reason == kueue.WorkloadDeactivated && cause != "" {
@@ -144,19 +143,19 @@ func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
 	count(wl, reason, kueue.EvictionUnderlyingCause(cause))
 }
 
-// Preempt is Evict for the sake of another workload.
+// Preempt is Evict in favour of another workload.
 func Preempt(wl *kueue.Workload, rule, message string, now time.Time) {
 	Evict(wl, kueue.WorkloadEvictedByPreemption, "", message, now)
 	set(wl, kueue.WorkloadPreempted, true, rule, message, now)
 }
 
-// NameJob puts the job's UID beside that of the workload in a message of a
-// preemption, as Kueue writes it; "" is a workload without a job.
+// AddJobUID adds the job's UID to that of the workload in a preemption message, as Kueue writes it;
+// "" is a workload without a job.
 func AddJobUID(message, uid, job string) string {
 	return strings.Replace(message, "(UID: "+uid+")", "(UID: "+uid+", JobUID: "+cmp.Or(job, "UNKNOWN")+")", 1)
 }
 
-// preemptor is the UID of the workload that a message of a preemption names.
+// preemptor is the UID of the workload that a preemption message names.
 func preemptor(message string) string {
 	_, after, _ := strings.Cut(message, "(UID: ")
 	end := strings.IndexAny(after, ",)")
@@ -180,9 +179,9 @@ func count(wl *kueue.Workload, reason string, cause kueue.EvictionUnderlyingCaus
 	*evictions = append(*evictions, kueue.WorkloadSchedulingStatsEviction{Reason: reason, UnderlyingCause: cause, Count: 1})
 }
 
-// Release gives the quota back after the job has stopped. One that made room
-// for another is in line again at once, the others when what they were evicted
-// for is over. It reports whether that changed anything.
+// Release gives the quota back after the job has stopped. A preempted workload is requeued at once,
+// others when the reason of their eviction no longer holds. It reports whether that changed
+// anything.
 func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	changed := false
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
@@ -206,31 +205,32 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	return release(wl, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now) || changed
 }
 
-// backAtOnce says that nothing else has to happen after such an eviction.
+// requeuesAtOnce says that nothing else has to happen before a workload with such an eviction is
+// requeued.
 func requeuesAtOnce(evicted string) bool {
 	return evicted == kueue.WorkloadEvictedByPreemption || evicted == kueue.WorkloadEvictedDueToNodeFailures
 }
 
-// Depart keeps an evicted workload out of the line: the pod it stands for is on
-// its way out, and it goes with that.
+// PreventRequeue leaves an evicted workload out of the queue: its pod is being deleted, and the
+// workload goes with it.
 func PreventRequeue(wl *kueue.Workload, now time.Time) bool {
 	evicted := condition(wl, kueue.WorkloadEvicted)
 	return set(wl, kueue.WorkloadRequeued, false, evicted.Reason, evicted.Message, now)
 }
 
-// departed says that Depart has been here.
+// requeuePrevented says that PreventRequeue was called.
 func requeuePrevented(wl *kueue.Workload) bool {
 	requeued := condition(wl, kueue.WorkloadRequeued)
 	return !HasReservation(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse && requeuesAtOnce(requeued.Reason)
 }
 
-// OfOnePod says that the workload ends with the pod it was made for.
+// IsSinglePod says that the workload is that of one pod, and ends with it.
 func IsSinglePod(wl *kueue.Workload) bool {
 	return len(wl.OwnerReferences) == 1 && wl.OwnerReferences[0].Kind == "Pod" && wl.OwnerReferences[0].APIVersion == "v1" &&
 		wl.Annotations[GroupAnnotation] != "true"
 }
 
-// release takes the quota away, and notes how long it was used.
+// release takes the quota away, and adds up how long it was used.
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
@@ -246,30 +246,29 @@ func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
 }
 
-// backingOff says the workload is not yet back in line.
+// backingOff says that the workload is not requeued yet.
 func backingOff(wl *kueue.Workload) bool {
 	return wl.Status.RequeueState != nil && wl.Status.RequeueState.RequeueAt != nil
 }
 
-// Finish records the end of the job and reports whether that is news.
+// Finish records the end of the job and reports whether that changed anything.
 func Finish(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadFinished, true, reason, message, now)
 }
 
-// PodsReady records whether the job's pods are all up.
+// PodsReady records whether the job's pods are all ready.
 func PodsReady(wl *kueue.Workload, ready bool, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadPodsReady, ready, reason, message, now)
 }
 
-// HadPodsReady says the pods were all up at some time since the admission.
+// HadPodsReady says that the pods were all ready at some time since the admission.
 func HadPodsReady(wl *kueue.Workload) bool {
 	ready := condition(wl, kueue.WorkloadPodsReady)
 	return ready != nil && (ready.Status == metav1.ConditionTrue || ready.Reason == kueue.WorkloadWaitForRecovery)
 }
 
-// AdmissionPatch is what AdmissionManager applies for the status as it stands.
-// It names the resource version: a status that changed meanwhile is a
-// conflict, and the decision is taken anew on what is true now.
+// AdmissionPatch is what AdmissionManager applies for the current status. It names the resource
+// version: if the status changed meanwhile that is a conflict, and the engine decides again.
 func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 	return patch(wl, kueue.WorkloadStatus{
 		Admission:       wl.Status.Admission,
@@ -278,7 +277,7 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		SchedulingStats: wl.Status.SchedulingStats,
 		AdmissionChecks: wl.Status.AdmissionChecks,
 		UnhealthyNodes:  wl.Status.UnhealthyNodes,
-		// Others write these, but Kueue writes them under this name.
+		// Other controllers set these, but Kueue writes them under this field manager.
 		NominatedClusterNames: wl.Status.NominatedClusterNames,
 		ClusterName:           wl.Status.ClusterName,
 
@@ -286,7 +285,7 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 	})
 }
 
-// JobPatch is what JobManager applies for the status as it stands.
+// JobPatch is what JobManager applies for the current status.
 func JobPatch(wl *kueue.Workload) ([]byte, error) {
 	return patch(wl, kueue.WorkloadStatus{
 		Conditions:      pick(wl.Status.Conditions, jobConditions),

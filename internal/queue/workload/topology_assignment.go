@@ -8,13 +8,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Domain is a place in a topology and how many pods belong there.
+// Domain is a topology domain and how many pods are assigned to it.
 type Domain struct {
 	Values []string
 	Count  int
 }
 
-// Domains spells a topology assignment out, in the order of ranks.
+// Domains lists the domains of a topology assignment, in the order of ranks.
 func Domains(a *kueue.TopologyAssignment) []Domain {
 	var out []Domain
 	for _, part := range a.Slices {
@@ -36,7 +36,7 @@ func Domains(a *kueue.TopologyAssignment) []Domain {
 	return out
 }
 
-// Delay has pod sets wait for their places until their nodes are there.
+// DelayTopologyRequests leaves the topology assignment of pod sets to the second pass.
 func DelayTopologyRequests(wl *kueue.Workload, names []kueue.PodSetReference) {
 	for i := range wl.Status.Admission.PodSetAssignments {
 		if set := &wl.Status.Admission.PodSetAssignments[i]; slices.Contains(names, set.Name) {
@@ -51,17 +51,16 @@ func hasDelayedTopologyRequest(wl *kueue.Workload) bool {
 	})
 }
 
-func placeDelayedTopologyRequests(wl *kueue.Workload, places map[string]*kueue.TopologyAssignment) {
+func placeDelayedTopologyRequests(wl *kueue.Workload, assignments map[string]*kueue.TopologyAssignment) {
 	for i := range wl.Status.Admission.PodSetAssignments {
 		if set := &wl.Status.Admission.PodSetAssignments[i]; set.DelayedTopologyRequest != nil {
-			set.TopologyAssignment = places[string(set.Name)]
+			set.TopologyAssignment = assignments[string(set.Name)]
 			set.DelayedTopologyRequest = ptr.To(kueue.DelayedTopologyRequestStateReady)
 		}
 	}
 }
 
-// Selector is a pod set's node selector with what checks that are ready add to
-// it.
+// NodeSelector is a pod set's node selector with what ready checks add to it.
 func NodeSelector(wl *kueue.Workload, podSet string, own map[string]string) map[string]string {
 	var all map[string]string
 	for _, check := range wl.Status.AdmissionChecks {
@@ -93,7 +92,7 @@ func (d Domain) Labels(levels []string) map[string]string {
 	return labels
 }
 
-// Matches says that labels, a node's or a pod's node selector, name the domain.
+// Matches says that labels, a node's or those of a pod's node selector, are the domain's.
 func (d Domain) Matches(labels map[string]string, levels []string) bool {
 	for i, key := range levels {
 		if labels[key] != d.Values[i] {

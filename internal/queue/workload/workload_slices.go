@@ -10,17 +10,16 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// Replaces is the workload that wl is to take the place of; the zero key is none.
+// Replaces is the workload slice that wl replaces; the zero key is none.
 func Replaces(wl *kueue.Workload) admission.Key {
 	namespace, name, _ := strings.Cut(wl.Annotations[ReplacesAnnotation], "/")
 	if namespace != wl.Namespace {
-		return admission.Key{} // nobody takes what is another tenant's
+		return admission.Key{} // another tenant's workload cannot be replaced
 	}
 	return admission.Key{Namespace: namespace, Name: name}
 }
 
-// PodsOf is the workload whose name the pods of wl carry: they keep it when
-// another workload takes its place.
+// PodsNamedAfter is the workload whose name the pods of wl carry: the first slice of the job.
 func PodsNamedAfter(wl *kueue.Workload) admission.Key {
 	if name := wl.Annotations[kueue.WorkloadSliceNameAnnotation]; name != "" {
 		return admission.Key{Namespace: wl.Namespace, Name: name}
@@ -28,10 +27,10 @@ func PodsNamedAfter(wl *kueue.Workload) admission.Key {
 	return KeyOf(wl)
 }
 
-// Holds says the workload counts against quota.
+// UsesQuota says that the workload counts against quota.
 func UsesQuota(wl *kueue.Workload) bool { return HasReservation(wl) && !IsFinished(wl) }
 
-// HeldLonger says a has held its quota longer than b.
+// ReservedEarlier says that a had its quota reserved before b.
 func ReservedEarlier(a, b *kueue.Workload) bool {
 	x, y := condition(a, kueue.WorkloadQuotaReserved), condition(b, kueue.WorkloadQuotaReserved)
 	if !x.LastTransitionTime.Equal(&y.LastTransitionTime) {
@@ -40,8 +39,8 @@ func ReservedEarlier(a, b *kueue.Workload) bool {
 	return a.Name < b.Name
 }
 
-// Beyond leaves of w what it needs beside what old holds, whose place it is to
-// take: the additional pods, on the same flavors.
+// SubtractReplaced leaves of w what it needs beyond what old, which it replaces, uses: the
+// additional pods, on the same flavors.
 func SubtractReplaced(w *admission.Workload, old *kueue.Workload) {
 	if w.Admission != nil {
 		for i := range w.Admission.PodSets {
@@ -55,7 +54,7 @@ func SubtractReplaced(w *admission.Workload, old *kueue.Workload) {
 		return
 	}
 	if IsEvicted(old) {
-		w.Unready = "Workload " + old.Name + ", whose place it is to take, is being evicted"
+		w.Unready = "Workload " + old.Name + ", which it replaces, is being evicted"
 	}
 	for i := range w.PodSets {
 		set := &w.PodSets[i]
@@ -71,14 +70,14 @@ func SubtractReplaced(w *admission.Workload, old *kueue.Workload) {
 	w.PodSets = slices.DeleteFunc(w.PodSets, func(set admission.PodSet) bool { return set.Count == 0 })
 }
 
-// Whole is what w holds in all once it takes the place of old, when it was
-// admitted with no more than it needed beyond that.
-func AddReplaced(beyond *admission.Admission, w admission.Workload, old *kueue.Workload) *admission.Admission {
-	whole := &admission.Admission{Queue: beyond.Queue, ReservedAt: beyond.ReservedAt, Placement: beyond.Placement}
+// AddReplaced is the whole admission of w once it replaces old, when the engine admitted it with
+// what it needs beyond old.
+func AddReplaced(additional *admission.Admission, w admission.Workload, old *kueue.Workload) *admission.Admission {
+	whole := &admission.Admission{Queue: additional.Queue, ReservedAt: additional.ReservedAt, Placement: additional.Placement}
 	for _, set := range w.PodSets {
 		assigned := admission.PodSetAssignment{Name: set.Name, Count: set.Count, Flavors: map[string]string{}, Usage: admission.Requests{}}
-		if i := slices.IndexFunc(beyond.PodSets, func(a admission.PodSetAssignment) bool { return a.Name == set.Name }); i >= 0 {
-			assigned.Flavors = beyond.PodSets[i].Flavors
+		if i := slices.IndexFunc(additional.PodSets, func(a admission.PodSetAssignment) bool { return a.Name == set.Name }); i >= 0 {
+			assigned.Flavors = additional.PodSets[i].Flavors
 		} else if had := assignmentOf(old, set.Name); had != nil {
 			for name, flavor := range had.Flavors {
 				assigned.Flavors[string(name)] = string(flavor)
@@ -105,7 +104,7 @@ func assignmentOf(wl *kueue.Workload, podSet string) *kueue.PodSetAssignment {
 	return nil
 }
 
-// holding is the number of pods of a set that a workload holds quota for.
+// podsWithQuota is the number of pods of a set that a workload uses quota for.
 func podsWithQuota(wl *kueue.Workload, podSet string) int32 {
 	assigned := assignmentOf(wl, podSet)
 	if assigned == nil {
