@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -85,7 +86,7 @@ func (s *Shell) priorities(wl *kueue.Workload) string {
 func (s *Shell) preemptionMessage(e admission.Evict) string {
 	job := ""
 	if by := s.workloads[e.Preemptor]; by != nil {
-		job = by.object.Labels[workload.JobUIDLabel]
+		job = by.object.Labels[kueuelabels.JobUID]
 	}
 	return workload.AddJobUID(e.Message, e.PreemptorUID, job)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/checks"
 	"github.com/elastic-ai/elastic/internal/jobs/remote"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -86,7 +87,7 @@ func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster stri
 		copied.Labels, copied.Annotations = map[string]string{}, map[string]string{}
 		maps.Copy(copied.Labels, wl.Labels)
 		maps.Copy(copied.Annotations, wl.Annotations)
-		delete(copied.Labels, workload.JobUIDLabel)
+		delete(copied.Labels, kueuelabels.JobUID)
 		copied.Labels[kueue.MultiKueueOriginLabel] = w.origin
 		if kind.SharesJob() {
 			copied.Annotations[jobKindAnnotation], copied.Annotations[jobNameAnnotation] = kind.GVK.String(), wl.OwnerReferences[0].Name

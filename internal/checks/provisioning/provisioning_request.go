@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -19,7 +20,6 @@ const (
 	// parameterPrefix is that of a job's annotations that are parameters of its
 	// requests.
 	parameterPrefix = "provreq.kueue.x-k8s.io/"
-	managedLabel    = "kueue.x-k8s.io/managed"
 )
 
 // group is a number of equal pods to ask for, of one or more pod sets.
@@ -138,7 +138,7 @@ func sameRequests(a, b []corev1.Container) bool {
 func build(wl *kueue.Workload, name string, config *kueue.ProvisioningRequestConfigSpec, groups []group) (*ProvisioningRequest, []*corev1.PodTemplate) {
 	owned := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{
-			Namespace: wl.Namespace, Name: name, Labels: map[string]string{managedLabel: "true"},
+			Namespace: wl.Namespace, Name: name, Labels: map[string]string{kueuelabels.Managed: "true"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(wl, kueue.SchemeGroupVersion.WithKind("Workload"))},
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -142,7 +143,7 @@ func podsToCreate(wl *kueue.Workload, there []corev1.Pod) []pods {
 	created := map[string]int64{}
 	for i := range there {
 		if there[i].Annotations[kueue.WorkloadAnnotation] == wl.Name {
-			created[there[i].Labels["kueue.x-k8s.io/podset"]]++
+			created[there[i].Labels[kueuelabels.PodSet]]++
 		}
 	}
 	var out []pods

@@ -20,12 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 const (
-	// podSetLabel tells which pod set of its workload a pod is of.
-	podSetLabel = "kueue.x-k8s.io/podset"
 	// workloadIndex finds the pods of a workload.
 	workloadIndex = "metadata.annotations." + kueue.WorkloadAnnotation
 )
@@ -86,7 +85,7 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		for i := range list.Items {
 			pod := &list.Items[i]
 			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-			if pod.Labels[podSetLabel] != string(s.assigned.Name) || ended {
+			if pod.Labels[kueuelabels.PodSet] != string(s.assigned.Name) || ended {
 				continue
 			}
 			if ungatedPending(pod) && !s.assignsTo(pod) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -244,7 +245,7 @@ func check(state kueue.CheckState, updates ...kueue.PodSetUpdate) edit {
 }
 
 func TestWorkload(t *testing.T) {
-	const gate, boosted, elastic = workload.GatedByAnnotation, workload.PriorityBoostAnnotation, workload.ElasticJobAnnotation
+	const gate, boosted, elastic = workload.GatedByAnnotation, workload.PriorityBoostAnnotation, kueuelabels.ElasticJob
 	second := func(wl *kueue.Workload) {
 		set := wl.Spec.PodSets[0]
 		set.Name = "second"

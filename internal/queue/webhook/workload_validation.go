@@ -18,6 +18,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -69,7 +70,7 @@ func reserved(wl *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
 }
 
-func elastic(wl *kueue.Workload) bool { return wl.Annotations[workload.ElasticJobAnnotation] == "true" }
+func elastic(wl *kueue.Workload) bool { return wl.Annotations[kueuelabels.ElasticJob] == "true" }
 
 func podSets(wl *kueue.Workload) field.ErrorList {
 	var errs field.ErrorList

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 // Settings of a workload's lifecycle beside quota.
@@ -118,7 +120,7 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 		return Step{} // its job is stopping
 	case IsFinished(wl):
 		return deleteAfter(condition(wl, kueue.WorkloadFinished), settings.RetainFinished, now)
-	case settings.FinishOrphans && len(wl.OwnerReferences) == 0 && wl.Labels[JobUIDLabel] != "":
+	case settings.FinishOrphans && len(wl.OwnerReferences) == 0 && wl.Labels[kueuelabels.JobUID] != "":
 		return Step{Action: FinishNow, Reason: kueue.WorkloadFinishedReasonOwnerNotFound, Message: "The workload's owner no longer exists"}
 	case !IsActive(wl):
 		return deactivatedStep(wl, settings, now)

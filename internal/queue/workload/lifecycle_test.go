@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -179,7 +180,7 @@ func TestNext(t *testing.T) {
 			now: start, want: Step{Action: RemoveFinalizerNow},
 		},
 		"a workload nobody owns any more": {
-			wl: with(admitted(), func(wl *kueue.Workload) { wl.Labels = map[string]string{JobUIDLabel: "uid"} }), now: start,
+			wl: with(admitted(), func(wl *kueue.Workload) { wl.Labels = map[string]string{kueuelabels.JobUID: "uid"} }), now: start,
 			want: Step{Action: FinishNow, Reason: "OwnerNotFound", Message: "The workload's owner no longer exists"},
 		},
 		"checks stand between, and the queue stops": {

@@ -1,0 +1,55 @@
+package queue
+
+import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// forEngineAlone is a workload as the engine sees it, without regard to the one it replaces.
+func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
+	w := workload.ForEngine(wl, s.options.Transformations)
+	if s.gates.boost {
+		w.Priority += workload.PriorityBoost(wl)
+	}
+	w.Gated = w.Gated && s.gates.gated
+	s.countDevices(&w, wl)
+	implied := s.impliedTopologies[s.objects.ClusterQueueOf(wl)]
+	for i := range w.PodSets {
+		set := &w.PodSets[i]
+		if !s.gates.partial {
+			set.MinCount = 0
+		}
+		if !s.gates.reclaim {
+			set.Reclaimable = 0
+		}
+		if !s.gates.topology {
+			set.Topology = nil
+		}
+		implied.Apply(set)
+	}
+	return w
+}
+
+// forEngine is a workload as the engine sees it, less what it replaces.
+func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
+	w := s.forEngineAlone(wl)
+	if old := s.replacedSlice(wl); old != nil {
+		workload.SubtractReplaced(&w, old)
+		return w // its pods use the claims of the replaced one's
+	}
+	s.countGPUClaims(&w, wl)
+	return w
+}
+
+// applyWorkload applies a workload to the engine, and those whose usage depends on it: the one that
+// replaces it, and the users of the same claims.
+func (s *Shell) applyWorkload(wl *kueue.Workload) {
+	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+	s.followPods(wl)
+	s.updateReplacement(workload.KeyOf(wl))
+	for _, claim := range gpuClaimKeys(wl) {
+		s.reapplyUsers(claim, workload.KeyOf(wl))
+	}
+}
