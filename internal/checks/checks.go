@@ -1,6 +1,3 @@
-// Package checks is what the controllers of admission checks have in common:
-// which checks are a controller's, whether they work, and how an answer gets
-// into a workload's status. One folder below it is one check.
 package checks
 
 import (
@@ -22,7 +19,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Named selects the AdmissionChecks that a controller answers for.
+// HasController selects the AdmissionChecks of a controller.
 func HasController(controller string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		check, ok := obj.(*kueue.AdmissionCheck)
@@ -30,13 +27,13 @@ func HasController(controller string) predicate.Predicate {
 	})
 }
 
-// Check is an AdmissionCheck and what a workload's status says of it.
+// Check is an AdmissionCheck and its state in a workload's status.
 type Check struct {
 	Object *kueue.AdmissionCheck
 	State  kueue.AdmissionCheckState
 }
 
-// Of are those of a workload's checks that a controller answers for.
+// ForController are those of a workload's checks that belong to a controller.
 func ForController(ctx context.Context, c client.Reader, wl *kueue.Workload, controller string) ([]Check, error) {
 	var mine []Check
 	for _, state := range wl.Status.AdmissionChecks {
@@ -52,7 +49,7 @@ func ForController(ctx context.Context, c client.Reader, wl *kueue.Workload, con
 	return mine, nil
 }
 
-// Waiting says a workload holds quota and waits for some check.
+// IsWaiting says that a workload has quota reserved and waits for some check.
 func IsWaiting(wl *kueue.Workload) bool {
 	if !workload.HasReservation(wl) || workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
 		return false
@@ -65,26 +62,26 @@ func IsWaiting(wl *kueue.Workload) bool {
 	return false
 }
 
-// Answer writes states of checks, all at once, into the status of the workload
-// they were found for: one that has changed meanwhile is a conflict.
-func WriteStates(ctx context.Context, c client.Client, wl *kueue.Workload, answers ...kueue.AdmissionCheckState) error {
-	return WriteStatus(ctx, c, wl, map[string]any{"admissionChecks": MergeStates(wl, answers...)})
+// WriteStates writes states of checks, all at once, into the status of the workload they were found
+// for: if that has changed meanwhile it is a conflict.
+func WriteStates(ctx context.Context, c client.Client, wl *kueue.Workload, states ...kueue.AdmissionCheckState) error {
+	return WriteStatus(ctx, c, wl, map[string]any{"admissionChecks": MergeStates(wl, states...)})
 }
 
-// With are the states of a workload's checks with answers in their places.
-func MergeStates(wl *kueue.Workload, answers ...kueue.AdmissionCheckState) []kueue.AdmissionCheckState {
-	states := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
-	for i := range states {
-		for _, answer := range answers {
-			if states[i].Name == answer.Name {
-				states[i] = answer
+// MergeStates are the states of a workload's checks with some of them replaced.
+func MergeStates(wl *kueue.Workload, states ...kueue.AdmissionCheckState) []kueue.AdmissionCheckState {
+	merged := append([]kueue.AdmissionCheckState(nil), wl.Status.AdmissionChecks...)
+	for i := range merged {
+		for _, state := range states {
+			if merged[i].Name == state.Name {
+				merged[i] = state
 			}
 		}
 	}
-	return states
+	return merged
 }
 
-// Write puts fields into the status of a workload as it was seen.
+// WriteStatus writes fields of a workload's status, if it has not changed since it was read.
 func WriteStatus(ctx context.Context, c client.Client, wl *kueue.Workload, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
@@ -106,7 +103,7 @@ func Inactive(reason, message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Publish writes whether a check works, if that is news.
+// WriteActive writes the Active condition of a check, if it changed.
 func WriteActive(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, active metav1.Condition) error {
 	before := check.DeepCopy()
 	active.Type, active.ObservedGeneration = kueue.AdmissionCheckActive, check.Generation
@@ -121,14 +118,13 @@ var (
 	errNoReference  = errors.New("missing parameters reference")
 )
 
-// IsBadParameters says that an error of Parameters is for whoever wrote the check
-// to mend.
+// IsBadParameters says that an error of Parameters can only be fixed by the author of the check.
 func IsBadParameters(err error) bool {
 	return apierrors.IsNotFound(err) || errors.Is(err, errBadReference) || errors.Is(err, errNoReference)
 }
 
-// Parameters reads the object that a check's parameters name. The errors are in
-// Kueue's words: they go into the check's condition.
+// Parameters reads the object that a check's parameters name. The errors are Kueue's, as they go
+// into the check's condition.
 func Parameters(ctx context.Context, c client.Client, check *kueue.AdmissionCheck, into client.Object) error {
 	gvk, err := apiutil.GVKForObject(into, c.Scheme())
 	if err != nil {

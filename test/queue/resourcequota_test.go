@@ -37,7 +37,7 @@ func TestResourceQuotaCheck(t *testing.T) {
 	cluster.Make(t, second)
 	wl := cluster.WorkloadOf(t, second)
 	evicted := waitCondition(t, wl, kueue.WorkloadEvicted, true)
-	if !strings.Contains(evicted.Message, "ResourceQuota cards has no room for 2 of requests.nvidia.com/gpu: 2 of 3 are used") {
+	if !strings.Contains(evicted.Message, "ResourceQuota cards does not have 2 of requests.nvidia.com/gpu free: 2 of 3 are used") {
 		t.Errorf("the message is %q", evicted.Message)
 	}
 	waitUsage(t, ns, "2") // the quota it does not need is others' to use

@@ -18,11 +18,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/checks"
 )
 
-// activity says of AdmissionChecks whether they work: that is whether some
-// cluster does.
+// checkActivity writes whether AdmissionChecks are active: whether some cluster is.
 type checkActivity struct{ client client.Client }
 
-// Reconcile looks at one check.
+// Reconcile handles one check.
 func (a *checkActivity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	check := &kueue.AdmissionCheck{}
 	if err := a.client.Get(ctx, request.NamespacedName, check); err != nil {
@@ -48,7 +47,7 @@ func (a *checkActivity) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	return ctrl.Result{}, checks.WriteActive(ctx, a.client, check, activeCondition(len(config.Spec.Clusters), missing, inactive))
 }
 
-// standing is the condition of a check of whose clusters some may not work.
+// activeCondition is the condition of a check some of whose clusters may not be active.
 func activeCondition(all int, missing, inactive []string) metav1.Condition {
 	active := checks.Active()
 	if len(missing)+len(inactive) == 0 {
@@ -69,8 +68,7 @@ func activeCondition(all int, missing, inactive []string) metav1.Condition {
 	return active
 }
 
-// all of our checks are looked at when a configuration or cluster changes: there
-// are few of each.
+// all requeues all of our checks when a configuration or cluster changes: there are few of each.
 func (a *checkActivity) all() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		list := &kueue.AdmissionCheckList{}

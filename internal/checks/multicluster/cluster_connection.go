@@ -25,38 +25,38 @@ import (
 )
 
 const (
-	// A cluster is asked from time to time whether it is there, and at once
-	// when a watch breaks; one that is not, after pauses that double.
+	// A cluster is pinged from time to time, and at once when a watch breaks; one that does not answer,
+	// after pauses that double.
 	pingInterval             = 5 * time.Second
 	pingTimeout              = 5 * time.Second
 	firstPause, longestPause = time.Second, 10 * time.Second
-	// syncWithin is how long a cluster may take to tell of all that is there.
+	// syncTimeout is how long the initial lists of a cluster may take.
 	syncTimeout = time.Minute
 )
 
 var workloadKind = kueue.SchemeGroupVersion.WithKind("Workload")
 
-// connection to a cluster. While that answers there is a session.
+// connection to a cluster. While the cluster answers there is a session.
 type connection struct {
 	name, origin string
 	scheme       *runtime.Scheme
 	log          logr.Logger
-	// changed is told that the cluster was found or lost, and seen that
-	// something of a workload changed there.
+	// changed is called when the cluster was found or lost, and seen when something of a workload
+	// changed there.
 	changed func()
 	seen    func(types.NamespacedName)
 
 	mu      sync.Mutex
-	config  string // what it was made with
+	config  string // it was made with
 	stop    func()
 	session *session
-	lost    time.Time // zero: it answers
-	cause   error     // why it does not; nil before the first try
+	lost    time.Time // zero: the cluster answers
+	cause   error     // why it does not answer; nil before the first try
 }
 
-// session is a cluster that answers: its informers have seen all there is.
+// session is a cluster that answers: its informers have synced.
 type session struct {
-	client.Client // reads what informers have seen
+	client.Client // reads from the informers
 	direct        client.Client
 	cache         cache.Cache
 	name, origin  string
@@ -67,7 +67,7 @@ type session struct {
 	watched  map[schema.GroupVersionKind]cache.Informer
 
 	mu sync.Mutex
-	// removed are what was deleted here and may yet be seen.
+	// removed are copies that were deleted and that the cache may still show.
 	removed map[types.UID]bool
 }
 
@@ -78,7 +78,7 @@ func (c *connection) now() (*session, time.Time, error) {
 	return c.session, c.lost, c.cause
 }
 
-// use connects by a configuration, if it is another than before.
+// connect starts connecting with a configuration, if it changed.
 func (c *connection) connect(ctx context.Context, config *rest.Config, text string) {
 	c.mu.Lock()
 	same, stop := c.stop != nil && c.config == text, c.stop
@@ -102,7 +102,7 @@ func (c *connection) connect(ctx context.Context, config *rest.Config, text stri
 	}()
 }
 
-// end disconnects; why is what is wrong.
+// disconnect ends the session; why is the reason, if something is wrong.
 func (c *connection) disconnect(why error) {
 	c.mu.Lock()
 	stop := c.stop
@@ -114,7 +114,7 @@ func (c *connection) disconnect(why error) {
 	c.setLost(why)
 }
 
-// keep holds one session after another.
+// reconnect runs one session after another.
 func (c *connection) reconnect(ctx context.Context, config *rest.Config) {
 	pause := firstPause
 	for {
@@ -152,7 +152,7 @@ func (c *connection) setLost(why error) {
 	}
 }
 
-// hold opens a session and keeps it until the cluster does not answer.
+// runSession opens a session that lasts until the cluster does not answer.
 func (c *connection) runSession(ctx context.Context, config *rest.Config) (found bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -182,13 +182,13 @@ func (c *connection) runSession(ctx context.Context, config *rest.Config) (found
 		case <-s.trouble:
 		case <-time.After(pingInterval):
 		}
-		if err := s.ask(ctx); err != nil {
+		if err := s.ping(ctx); err != nil {
 			return true, err
 		}
 	}
 }
 
-// open makes the clients, and asks whether anybody is there.
+// open makes the clients, and asks whether the cluster answers.
 func (c *connection) open(ctx context.Context, config *rest.Config) (*session, error) {
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 	if s.direct, err = client.New(config, client.Options{HTTPClient: transport, Scheme: c.scheme, Mapper: mapper}); err != nil {
 		return nil, err
 	}
-	if err := s.ask(ctx); err != nil {
+	if err := s.ping(ctx); err != nil {
 		return nil, err
 	}
 	s.cache, err = cache.New(config, cache.Options{
@@ -216,7 +216,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 			c.log.V(1).Info("a watch of a cluster broke", "cluster", c.name, "error", err.Error())
 			select {
 			case s.trouble <- struct{}{}:
-			default: // it is about to be asked
+			default: // a ping is due anyway
 			}
 		},
 	})
@@ -230,8 +230,8 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 	return s, err
 }
 
-// ask whether the cluster answers, and lets us see what is ours.
-func (s *session) ask(ctx context.Context) error {
+// ping asks whether the cluster answers, and lets us list our workloads.
+func (s *session) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	return s.direct.List(ctx, &kueue.WorkloadList{}, client.MatchingLabels{kueue.MultiKueueOriginLabel: s.origin}, client.Limit(1))
@@ -240,10 +240,10 @@ func (s *session) ask(ctx context.Context) error {
 // prebuiltIndex finds the jobs of a workload.
 const prebuiltIndex = "prebuilt-workload"
 
-// errNotSeen: what is there of a kind is not known yet.
-var errNotSeen = errors.New("has yet to tell which jobs it has")
+// errNotSeen: the informer of a kind has not synced yet.
+var errNotSeen = errors.New("has not listed its jobs yet")
 
-// watchJobs has jobs of a kind seen, from the first one on.
+// watchJobs watches jobs of a kind, from the first one on.
 func (s *session) watchJobs(ctx context.Context, gvk schema.GroupVersionKind) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
@@ -254,7 +254,7 @@ func (s *session) watchJobs(ctx context.Context, gvk schema.GroupVersionKind) er
 	return err
 }
 
-// watchWorkloads has copies seen, and waits until all are.
+// watchWorkloads watches copies, and waits until the informer has synced.
 func (s *session) watchWorkloads(ctx context.Context) error {
 	informer, err := s.watch(ctx, &kueue.Workload{}, workloadKind)
 	if err != nil {
@@ -284,13 +284,13 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 		}
 	}
 	if _, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.tell(obj, false) },
-		UpdateFunc: func(_, obj any) { s.tell(obj, false) },
+		AddFunc:    func(obj any) { s.requeue(obj, false) },
+		UpdateFunc: func(_, obj any) { s.requeue(obj, false) },
 		DeleteFunc: func(obj any) {
 			if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = last.Obj
 			}
-			s.tell(obj, true)
+			s.requeue(obj, true)
 		},
 	}); err != nil {
 		return nil, err
@@ -299,13 +299,13 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 	return informer, nil
 }
 
-// tell of the workload an object there belongs to.
-func (s *session) tell(seen any, gone bool) {
+// requeue the workload that an object there belongs to.
+func (s *session) requeue(seen any, deleted bool) {
 	obj, ok := seen.(client.Object)
 	if !ok {
 		return
 	}
-	if gone {
+	if deleted {
 		s.forget(obj.GetUID())
 	}
 	key := client.ObjectKeyFromObject(obj)
@@ -319,7 +319,7 @@ func (s *session) tell(seen any, gone bool) {
 	}
 	copies := &kueue.WorkloadList{}
 	if err := s.List(context.Background(), copies, client.InNamespace(key.Namespace)); err != nil {
-		return // from the cache: it is being stopped
+		return // the informer is being stopped
 	}
 	for i := range copies.Items {
 		if gvk, name := sharedJob(&copies.Items[i]); name == key.Name && gvk == obj.GetObjectKind().GroupVersionKind() {
@@ -348,8 +348,8 @@ func (s *session) copyOf(ctx context.Context, key types.NamespacedName) (*kueue.
 	return wl, nil
 }
 
-// jobsOf are the parts of a workload's job that are there, or the one that its
-// copy may share with others.
+// jobsOf are the parts of a workload's job that exist there, or the job that its copy may share
+// with others.
 func (s *session) jobsOf(ctx context.Context, key types.NamespacedName, gvk schema.GroupVersionKind, copied *kueue.Workload) ([]unstructured.Unstructured, error) {
 	if err := s.watchJobs(ctx, gvk); err != nil {
 		return nil, err

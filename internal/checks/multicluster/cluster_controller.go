@@ -21,17 +21,17 @@ import (
 // rereadEvery is how often a kubeconfig in a file is read again.
 const rereadEvery = 10 * time.Second
 
-// clusters keeps a connection for every MultiKueueCluster.
+// clusters has a connection for every MultiKueueCluster.
 type clusters struct {
 	client  client.Client
 	sources sources
 	origin  string
 	log     logr.Logger
-	// lead ends when this replica leads no more.
+	// lead ends when this replica no longer leads.
 	lead context.Context
 	end  context.CancelFunc
-	// changed is told the name of a cluster that was found or lost, seen the
-	// workload of which something changed in one.
+	// changed is called with the name of a cluster that was found or lost, seen with the workload
+	// of which something changed in one.
 	changed func(name string)
 	seen    func(types.NamespacedName)
 
@@ -41,7 +41,7 @@ type clusters struct {
 	missing map[string]time.Time
 }
 
-// Reconcile connects to one cluster, and says how that went.
+// Reconcile connects to one cluster, and writes whether that succeeded.
 func (c *clusters) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &kueue.MultiKueueCluster{}
 	err := c.client.Get(ctx, request.NamespacedName, cluster)
@@ -50,13 +50,13 @@ func (c *clusters) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	}
 	if err != nil || cluster.DeletionTimestamp != nil {
 		c.forget(request.Name)
-		return ctrl.Result{}, nil //nolint:nilerr // it is gone
+		return ctrl.Result{}, nil //nolint:nilerr // it was deleted
 	}
 	connection := c.connection(cluster.Name)
 	config, text, reason, err := c.sources.config(ctx, cluster)
 	result := ctrl.Result{}
 	if source := cluster.Spec.ClusterSource.KubeConfig; source != nil && source.LocationType == kueue.PathLocationType {
-		result.RequeueAfter = rereadEvery // nothing tells of files
+		result.RequeueAfter = rereadEvery // files are not watched
 	}
 	if err != nil {
 		connection.disconnect(err)
@@ -64,7 +64,7 @@ func (c *clusters) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 			return ctrl.Result{}, failed
 		}
 		if result.RequeueAfter > 0 || reason != "BadKubeConfig" || apierrors.IsNotFound(err) {
-			return result, nil // another Secret or cluster wakes us
+			return result, nil // a change of the Secret or cluster requeues it
 		}
 		return ctrl.Result{}, err
 	}
@@ -106,7 +106,7 @@ func (c *clusters) connection(name string) *connection {
 	return known
 }
 
-// forget disconnects from a cluster that is no longer to be known.
+// forget disconnects from a cluster that was deleted.
 func (c *clusters) forget(name string) {
 	c.mu.Lock()
 	known := c.known[name]
@@ -148,8 +148,8 @@ func (c *clusters) sessions() map[string]*session {
 	return out
 }
 
-// collect looks again, every so often, at every workload of which something is
-// in another cluster: what nobody here knows goes.
+// collectGarbage requeues, every so often, every workload of which something exists in another
+// cluster: what does not belong to a workload here is removed.
 func (c *clusters) collectGarbage(ctx context.Context, every time.Duration) {
 	for {
 		select {
@@ -160,7 +160,7 @@ func (c *clusters) collectGarbage(ctx context.Context, every time.Duration) {
 		for name, session := range c.sessions() {
 			list := &kueue.WorkloadList{}
 			if err := session.List(ctx, list); err != nil {
-				c.log.Error(err, "looking for what was left behind in a cluster", "cluster", name)
+				c.log.Error(err, "listing the workloads of a cluster for garbage collection failed", "cluster", name)
 				continue
 			}
 			for i := range list.Items {
@@ -170,7 +170,7 @@ func (c *clusters) collectGarbage(ctx context.Context, every time.Duration) {
 	}
 }
 
-// usersOf are the clusters that are reached by a Secret.
+// usersOf are the clusters whose kubeconfig is in a Secret.
 func (c *clusters) usersOf(namespace string) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, secret client.Object) []reconcile.Request {
 		list := &kueue.MultiKueueClusterList{}

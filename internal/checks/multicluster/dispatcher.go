@@ -9,21 +9,21 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// round is how long the clusters nominated so far are given before more are.
+// round is how long the clusters nominated so far have before more are.
 const round = 5 * time.Minute
 
 // dispatcher nominates clusters.
 type dispatcher struct {
-	// name of the way: one of Kueue's two, or of somebody who writes the
-	// workload's status.nominatedClusterNames.
+	// name is one of Kueue's two dispatchers, or of an external one that writes the workload's
+	// status.nominatedClusterNames.
 	name string
-	// step is how many more are nominated each round, by name unless inOrder.
+	// step is how many more are nominated each round, sorted by name unless inOrder.
 	step    int
 	inOrder bool
 }
 
-// nominate is which clusters a workload is sent to now, and when there will be
-// more of them (0: not by themselves). Those that do not answer are passed over.
+// nominate is which clusters a workload is sent to now, and when there will be more (0: not by time
+// alone). Clusters that do not answer are skipped.
 func (d dispatcher) nominate(s *situation) (names []string, again time.Duration) {
 	var usable []string
 	for i := range s.remotes {
@@ -40,9 +40,9 @@ func (d dispatcher) nominate(s *situation) (names []string, again time.Duration)
 	return s.local.Status.NominatedClusterNames, 0
 }
 
-// more are those nominated before, and as many of the usable as the rounds that
-// have begun since the workload could be sent out allow. Nothing but the
-// workload says when that was, so that a new leader counts the same.
+// more are those nominated before, and as many of the usable ones as the rounds allow that have
+// begun since the workload could be dispatched. That time comes from the workload alone, so a new
+// leader counts the same.
 func (d dispatcher) more(s *situation, usable []string) ([]string, time.Duration) {
 	if !d.inOrder {
 		slices.Sort(usable)

@@ -20,14 +20,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubeconfigs is the folder in which files must be where paths are checked.
+// kubeconfigDir is where files must be if paths are validated.
 const kubeconfigDir = "/etc/multikueue/kubeconfigs"
 
-// sources reads how clusters are reached. Reasons and messages are Kueue's.
+// sources reads kubeconfigs. Reasons and messages are Kueue's.
 type sources struct {
-	reader    client.Reader // past the cache: what is secret is not kept
+	reader    client.Reader // uncached: secrets are not kept in memory
 	namespace string
-	// folder limits paths to what is below it; "" to nothing.
+	// folder limits paths to what is below it; "" for no limit.
 	folder string
 }
 
@@ -87,8 +87,8 @@ func (s sources) fromFile(_ context.Context, path string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// parse reads a kubeconfig that someone else has written: it must not make this
-// program read files, run programs, or trust whoever answers.
+// parse reads a kubeconfig that someone else has written: it must not make this program read files,
+// run programs, or trust an unverified server.
 func parse(text []byte) (*rest.Config, error) {
 	file, err := clientcmd.Load(text)
 	if err != nil {

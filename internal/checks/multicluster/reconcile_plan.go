@@ -13,31 +13,31 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// place is what is known of a workload in one cluster.
+// remoteState is what exists of a workload in one cluster.
 type remoteState struct {
 	name string
-	// configured: the check sends workloads there. unserved: it would, but such
-	// jobs are not served there, or not yet seen.
+	// configured: the check sends workloads there. unserved: it would, but the cluster does not
+	// serve such jobs, or its informer has not synced yet.
 	configured, unserved bool
 	// lost is since when the cluster does not answer; zero: it does.
 	lost time.Time
-	// copy of the workload; nil: none. job: the job, or a part of it, is there.
-	// shared: that is the job of other workloads, too, which run there.
+	// copy of the workload; nil: none. job: the job, or a part of it, exists. shared: that is also
+	// the job of other workloads, which run there.
 	copy        *kueue.Workload
 	job, shared bool
 }
 
 func (p *remoteState) empty() bool { return p.copy == nil && !p.job }
 
-// situation is all there is to know about a workload.
+// situation is all that a decision about a workload depends on.
 type situation struct {
 	local *kueue.Workload
-	// check is the state of the check; nil: it need not pass one of ours.
+	// check is the state of the check; nil: none of ours applies.
 	check *kueue.AdmissionCheckState
-	// places are the configured clusters in their order, then others in which
-	// something of it is.
+	// remotes are the configured clusters in their order, then others in which something of it
+	// exists.
 	remotes []remoteState
-	// kin are the other workloads of its job: one cluster runs them all.
+	// siblings are the other workloads of its job: one cluster runs them all.
 	siblings []kueue.Workload
 	now      time.Time
 }
@@ -52,67 +52,67 @@ func (s *situation) remote(name string) *remoteState {
 
 // plan is what is to be done, in this order.
 type plan struct {
-	remove   []string // clusters from which the job and then the copy go
+	remove   []string // clusters to remove the job and then the copy from
 	stop     string   // cluster that is to evict its copy
-	nominate []string // clusters that may get a copy, if these are others than before
+	nominate []string // clusters that may get a copy, if that changed
 	create   []string // clusters that get a copy
-	follow   []string // clusters whose copy takes over the priority
-	sync     string   // cluster whose job is asked how it goes
-	start    bool     // and made, where it is not there yet
+	follow   []string // clusters whose copy has another priority
+	sync     string   // cluster whose job's status is copied back
+	start    bool     // create the job there if it does not exist
 	answer   *kueue.AdmissionCheckState
 	choose   string // the cluster that runs it
-	clear    bool   // no cluster runs it any more
+	clear    bool   // clear the cluster's name: none runs it any more
 	finish   *metav1.Condition
 	after    time.Duration // when to look again although nothing happened
 }
 
-// over says that nothing of the workload is to be anywhere else.
+// over says that nothing of the workload should exist in other clusters.
 func (s *situation) over() bool {
 	wl := s.local
 	return wl.DeletionTimestamp != nil || s.check == nil || workload.IsFinished(wl) || !workload.HasReservation(wl)
 }
 
-// decide says what is to be done.
+// decide says what to do.
 func decide(s situation, settings settings) plan {
-	patience := settings.workerLostTimeout
+	timeout := settings.workerLostTimeout
 	winner := s.remote(ptr.Deref(s.local.Status.ClusterName, ""))
 	switch {
 	case s.over():
-		return s.leave(patience)
+		return s.leave(timeout)
 	case winner != nil && winner.copy != nil && winner.lost.IsZero() && workload.IsFinished(winner.copy):
 		return s.ended(winner)
 	case workload.IsEvicted(s.local):
-		return s.evicted(winner, patience)
+		return s.evicted(winner, timeout)
 	case s.local.Status.ClusterName != nil:
-		return s.run(winner, patience)
+		return s.run(winner, timeout)
 	case s.check.State == kueue.CheckStateReady:
 		return s.retry("Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it,")
 	case s.check.State != kueue.CheckStatePending:
 		return plan{} // it will be evicted
 	}
 	if winner := s.firstAdmitted(); winner != nil {
-		p := s.run(winner, patience)
+		p := s.run(winner, timeout)
 		p.choose = winner.name
 		return p
 	}
 	return s.dispatch(settings.dispatcher)
 }
 
-// leave removes everything from everywhere.
-func (s *situation) leave(patience time.Duration) plan {
+// leave removes everything from all clusters.
+func (s *situation) leave(timeout time.Duration) plan {
 	p := plan{remove: s.others(nil)}
 	if workload.IsFinished(s.local) {
-		return p // where it ran is worth knowing
+		return p // the status still shows where it ran
 	}
-	return s.part(p, patience)
+	return s.part(p, timeout)
 }
 
-// evicted stops the job where it runs, waits until it has, and removes it.
-func (s *situation) evicted(winner *remoteState, patience time.Duration) plan {
+// evicted stops the job where it runs, waits until it has stopped, and removes it.
+func (s *situation) evicted(winner *remoteState, timeout time.Duration) plan {
 	p := plan{remove: s.others(winner)}
 	if winner == nil || !winner.lost.IsZero() || winner.copy == nil || !workload.HasReservation(winner.copy) {
 		p.remove = s.others(nil)
-		return s.part(p, patience)
+		return s.part(p, timeout)
 	}
 	if workload.IsActive(winner.copy) && !apimeta.IsStatusConditionTrue(winner.copy.Status.Conditions, kueue.WorkloadDeactivationTarget) {
 		p.stop = winner.name
@@ -121,9 +121,9 @@ func (s *situation) evicted(winner *remoteState, patience time.Duration) plan {
 	return p
 }
 
-// part lets go of the cluster that ran the workload once nothing of it is
-// there, or it has not answered for too long.
-func (s *situation) part(p plan, patience time.Duration) plan {
+// part clears the name of the cluster that ran the workload once nothing of it is left there, or
+// the cluster has not answered for too long.
+func (s *situation) part(p plan, timeout time.Duration) plan {
 	name := s.local.Status.ClusterName
 	if name == nil {
 		p.clear = len(s.local.Status.NominatedClusterNames) > 0 && !workload.HasReservation(s.local)
@@ -134,7 +134,7 @@ func (s *situation) part(p plan, patience time.Duration) plan {
 	case winner == nil:
 		p.clear = true
 	case !winner.lost.IsZero():
-		p.after = s.left(winner, patience)
+		p.after = s.left(winner, timeout)
 		p.clear = p.after == 0
 	default:
 		p.clear = winner.empty()
@@ -142,12 +142,12 @@ func (s *situation) part(p plan, patience time.Duration) plan {
 	return p
 }
 
-// left is how long a lost cluster is still waited for.
-func (s *situation) left(lost *remoteState, patience time.Duration) time.Duration {
-	return max(0, lost.lost.Add(patience).Sub(s.now))
+// left is how much longer a lost cluster is waited for.
+func (s *situation) left(lost *remoteState, timeout time.Duration) time.Duration {
+	return max(0, lost.lost.Add(timeout).Sub(s.now))
 }
 
-// ended takes over how the job ended.
+// ended copies how the job ended.
 func (s *situation) ended(winner *remoteState) plan {
 	end := apimeta.FindStatusCondition(winner.copy.Status.Conditions, kueue.WorkloadFinished)
 	if end.Reason == kueue.WorkloadFinishedReasonOutOfSync {
@@ -156,10 +156,10 @@ func (s *situation) ended(winner *remoteState) plan {
 	return plan{remove: s.others(winner), sync: winner.name, finish: end}
 }
 
-// run keeps a workload where it is, as long as it is admitted there.
-func (s *situation) run(winner *remoteState, patience time.Duration) plan {
+// run leaves a workload where it is, as long as it is admitted there.
+func (s *situation) run(winner *remoteState, timeout time.Duration) plan {
 	if winner != nil && !winner.lost.IsZero() {
-		left := s.left(winner, patience)
+		left := s.left(winner, timeout)
 		if left > 0 {
 			return plan{remove: s.others(winner), after: left}
 		}
@@ -185,13 +185,13 @@ func (s *situation) run(winner *remoteState, patience time.Duration) plan {
 	return p
 }
 
-// stays says a workload has quota and keeps it.
+// stays says that a workload has quota reserved and is not about to lose it.
 func stays(wl *kueue.Workload) bool {
 	return wl.DeletionTimestamp == nil && workload.HasReservation(wl) && !workload.IsFinished(wl) && !workload.IsEvicted(wl)
 }
 
-// beside is the cluster that runs the others of its job. Before there is one, only
-// the first of them is sent out, and the others wait.
+// beside is the cluster that runs the siblings. Before there is one, only the first of them is
+// dispatched, and the others wait.
 func (s *situation) beside() (cluster string, waits bool) {
 	for i := range s.siblings {
 		switch other := &s.siblings[i]; {
@@ -212,8 +212,8 @@ func (s *situation) apart(cluster string) bool {
 	})
 }
 
-// retry gives up on the cluster that was to run the workload: it is evicted, and
-// then sent out again. One that is not admitted yet is sent out again at once.
+// retry gives up on the cluster that was to run the workload: it is evicted, and then dispatched
+// again. One that is not admitted yet is dispatched again at once.
 func (s *situation) retry(why string) plan {
 	switch s.check.State {
 	case kueue.CheckStateReady:
@@ -230,7 +230,7 @@ func (s *situation) state(state kueue.CheckState, message string) *kueue.Admissi
 	return next
 }
 
-// first is the cluster that admitted its copy before the others did.
+// firstAdmitted is the cluster that admitted its copy before the others did.
 func (s *situation) firstAdmitted() *remoteState {
 	var first *remoteState
 	var since time.Time
@@ -254,19 +254,18 @@ func (s *situation) firstAdmitted() *remoteState {
 	return first
 }
 
-// others are the clusters that answer and have something of the workload,
-// except one.
-func (s *situation) others(keep *remoteState) []string {
+// others are the clusters that answer and have something of the workload, except one.
+func (s *situation) others(except *remoteState) []string {
 	var names []string
 	for i := range s.remotes {
-		if p := &s.remotes[i]; p != keep && p.lost.IsZero() && !p.empty() {
+		if p := &s.remotes[i]; p != except && p.lost.IsZero() && !p.empty() {
 			names = append(names, p.name)
 		}
 	}
 	return names
 }
 
-// dispatch has copies where they are to be, and only there.
+// dispatch has copies in the nominated clusters, and only there.
 func (s *situation) dispatch(d dispatcher) plan {
 	for _, other := range s.local.Status.AdmissionChecks {
 		if other.Name != s.check.Name && other.State != kueue.CheckStateReady {
@@ -304,8 +303,8 @@ func (s *situation) dispatch(d dispatcher) plan {
 	return p
 }
 
-// sameShape says a copy still asks for what the workload asks for. What else its
-// spec may say, another version of the types may have left out.
+// sameRequest says that a copy still asks for what the workload asks for. Other fields of its spec
+// may be missing in another version of the types.
 func sameRequest(local, copied *kueue.Workload) bool {
 	a, b := &local.Spec, &copied.Spec
 	return a.QueueName == b.QueueName && ptr.Deref(a.MaximumExecutionTimeSeconds, 0) == ptr.Deref(b.MaximumExecutionTimeSeconds, 0) &&

@@ -87,183 +87,183 @@ func lost(name string, since time.Time) remoteState {
 }
 
 func TestDecide(t *testing.T) {
-	const patience = 15 * time.Minute
+	const timeout = 15 * time.Minute
 	later := noon.Add(time.Minute)
 	for name, test := range map[string]struct {
-		local  *kueue.Workload
-		gone   bool // the check no longer concerns it
-		places []remoteState
-		kin    []*kueue.Workload
-		want   plan
-		state  kueue.CheckState // of the answer
-		says   string
+		local    *kueue.Workload
+		gone     bool // the check no longer concerns it
+		remotes  []remoteState
+		siblings []*kueue.Workload
+		want     plan
+		state    kueue.CheckState // of the answer
+		says     string
 	}{
 		"clusters are nominated first": {
-			local: waiting(), places: []remoteState{at("a", nil), lost("b", noon), at("c", nil)},
+			local: waiting(), remotes: []remoteState{at("a", nil), lost("b", noon), at("c", nil)},
 			want: plan{nominate: []string{"a", "c"}, create: []string{"a", "c"}},
 		},
 		"copies are where they are to be and only there": {
-			local: waiting(nominated("a", "b")), places: []remoteState{at("a", nil), at("b", copied()), {name: "z", copy: copied()}},
+			local: waiting(nominated("a", "b")), remotes: []remoteState{at("a", nil), at("b", copied()), {name: "z", copy: copied()}},
 			want: plan{remove: []string{"z"}, create: []string{"a"}},
 		},
 		"other checks come first": {
 			local: waiting(func(wl *kueue.Workload) {
 				wl.Status.AdmissionChecks = append(wl.Status.AdmissionChecks, kueue.AdmissionCheckState{Name: "other", State: kueue.CheckStatePending})
-			}), places: []remoteState{at("a", nil)},
+			}), remotes: []remoteState{at("a", nil)},
 		},
 		"a copy in another shape is made anew": {
-			local:  waiting(nominated("a")),
-			places: []remoteState{at("a", copied(func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}} }))},
-			want:   plan{remove: []string{"a"}},
+			local:   waiting(nominated("a")),
+			remotes: []remoteState{at("a", copied(func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}} }))},
+			want:    plan{remove: []string{"a"}},
 		},
 		"priority follows": {
-			local:  waiting(nominated("a")),
-			places: []remoteState{at("a", copied(func(wl *kueue.Workload) { wl.Spec.Priority = ptr.To(int32(1)) }))},
-			want:   plan{follow: []string{"a"}},
+			local:   waiting(nominated("a")),
+			remotes: []remoteState{at("a", copied(func(wl *kueue.Workload) { wl.Spec.Priority = ptr.To(int32(1)) }))},
+			want:    plan{follow: []string{"a"}},
 		},
 		"the first to admit it wins": {
-			local:  waiting(nominated("a", "b", "c")),
-			places: []remoteState{at("a", admitted(later)), at("b", admitted(noon)), at("c", copied())},
-			want:   plan{remove: []string{"a", "c"}, sync: "b", start: true, choose: "b"},
-			state:  kueue.CheckStateReady, says: `The workload was admitted on "b"`,
+			local:   waiting(nominated("a", "b", "c")),
+			remotes: []remoteState{at("a", admitted(later)), at("b", admitted(noon)), at("c", copied())},
+			want:    plan{remove: []string{"a", "c"}, sync: "b", start: true, choose: "b"},
+			state:   kueue.CheckStateReady, says: `The workload was admitted on "b"`,
 		},
 		"who is not nominated cannot win": {
-			local:  waiting(nominated("a")),
-			places: []remoteState{at("a", copied()), at("b", admitted(noon))},
-			want:   plan{nominate: []string{"a", "b"}},
+			local:   waiting(nominated("a")),
+			remotes: []remoteState{at("a", copied()), at("b", admitted(noon))},
+			want:    plan{nominate: []string{"a", "b"}},
 		},
 		"it goes on where it is": {
-			local:  waiting(running("b")),
-			places: []remoteState{at("a", admitted(noon)), at("b", admitted(later))},
-			want:   plan{remove: []string{"a"}, sync: "b", start: true},
+			local:   waiting(running("b")),
+			remotes: []remoteState{at("a", admitted(noon)), at("b", admitted(later))},
+			want:    plan{remove: []string{"a"}, sync: "b", start: true},
 		},
 		"a lost cluster is waited for": {
-			local: waiting(running("a")), places: []remoteState{lost("a", noon.Add(-5*time.Minute)), at("b", nil)},
+			local: waiting(running("a")), remotes: []remoteState{lost("a", noon.Add(-5*time.Minute)), at("b", nil)},
 			want: plan{after: 10 * time.Minute},
 		},
 		"but not for ever": {
-			local: waiting(running("a")), places: []remoteState{lost("a", noon.Add(-patience)), at("b", nil)},
+			local: waiting(running("a")), remotes: []remoteState{lost("a", noon.Add(-timeout)), at("b", nil)},
 			state: kueue.CheckStateRetry, says: `Admitting remote lost, Previously: "Ready"`,
 		},
 		"then its place is free, whatever it may still do": {
-			local:  waiting(running("a"), check(kueue.CheckStateRetry), is(kueue.WorkloadEvicted, "AdmissionCheck", noon)),
-			places: []remoteState{lost("a", noon.Add(-patience)), at("b", nil)},
-			want:   plan{clear: true},
+			local:   waiting(running("a"), check(kueue.CheckStateRetry), is(kueue.WorkloadEvicted, "AdmissionCheck", noon)),
+			remotes: []remoteState{lost("a", noon.Add(-timeout)), at("b", nil)},
+			want:    plan{clear: true},
 		},
 		"what it did is removed when it is back": {
-			local: waiting(running("b")), places: []remoteState{at("a", admitted(noon.Add(-time.Hour))), at("b", admitted(noon))},
+			local: waiting(running("b")), remotes: []remoteState{at("a", admitted(noon.Add(-time.Hour))), at("b", admitted(noon))},
 			want: plan{remove: []string{"a"}, sync: "b", start: true},
 		},
 		"the copy was deleted": {
-			local: waiting(running("a")), places: []remoteState{at("a", nil)},
+			local: waiting(running("a")), remotes: []remoteState{at("a", nil)},
 			state: kueue.CheckStateRetry, says: `Admitting remote no longer exists, Previously: "Ready"`,
 		},
 		"the cluster is no longer one of the check's": {
-			local: waiting(running("a")), places: []remoteState{at("b", nil), {name: "a", copy: admitted(noon), job: true}},
+			local: waiting(running("a")), remotes: []remoteState{at("b", nil), {name: "a", copy: admitted(noon), job: true}},
 			state: kueue.CheckStateRetry, says: `Admitting remote no longer exists, Previously: "Ready"`,
 		},
 		"it was evicted there": {
-			local: waiting(running("a")), places: []remoteState{at("a", admitted(noon, is(kueue.WorkloadEvicted, "Preempted", later)))},
+			local: waiting(running("a")), remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadEvicted, "Preempted", later)))},
 			state: kueue.CheckStateRetry, says: `Workload evicted on worker cluster: "a", resetting for re-admission. Previously: "Ready"`,
 		},
 		"that is said once": {
-			local:  waiting(running("a"), check(kueue.CheckStateRetry)),
-			places: []remoteState{at("a", admitted(noon, is(kueue.WorkloadEvicted, "Preempted", later)))},
+			local:   waiting(running("a"), check(kueue.CheckStateRetry)),
+			remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadEvicted, "Preempted", later)))},
 		},
-		"evicted here it is told to stop there": {
-			local:  waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
-			places: []remoteState{at("a", admitted(noon))},
-			want:   plan{stop: "a", sync: "a"},
+		"evicted here it is stopped there": {
+			local:   waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
+			remotes: []remoteState{at("a", admitted(noon))},
+			want:    plan{stop: "a", sync: "a"},
 		},
 		"once": {
-			local:  waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
-			places: []remoteState{at("a", admitted(noon, is(kueue.WorkloadDeactivationTarget, "EvictedOnManagerCluster", later)))},
-			want:   plan{sync: "a"},
+			local:   waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
+			remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadDeactivationTarget, "EvictedOnManagerCluster", later)))},
+			want:    plan{sync: "a"},
 		},
 		"when it has stopped it is removed": {
-			local:  waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
-			places: []remoteState{at("a", copied())},
-			want:   plan{remove: []string{"a"}},
+			local:   waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)),
+			remotes: []remoteState{at("a", copied())},
+			want:    plan{remove: []string{"a"}},
 		},
 		"and when it is gone no cluster runs it": {
-			local: waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)), places: []remoteState{at("a", nil)},
+			local: waiting(running("a"), is(kueue.WorkloadEvicted, "Preempted", later)), remotes: []remoteState{at("a", nil)},
 			want: plan{clear: true},
 		},
 		"evicted before anybody took it": {
-			local: waiting(nominated("a"), is(kueue.WorkloadEvicted, "Preempted", later)), places: []remoteState{at("a", copied())},
+			local: waiting(nominated("a"), is(kueue.WorkloadEvicted, "Preempted", later)), remotes: []remoteState{at("a", copied())},
 			want: plan{remove: []string{"a"}},
 		},
 		"it ended there": {
-			local:  waiting(running("a")),
-			places: []remoteState{at("a", admitted(noon, is(kueue.WorkloadFinished, "Succeeded", later)))},
+			local:   waiting(running("a")),
+			remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadFinished, "Succeeded", later)))},
 			want: plan{sync: "a", finish: &metav1.Condition{
 				Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded", Message: "Succeeded", LastTransitionTime: metav1.NewTime(later),
 			}},
 		},
 		"an end that was none": {
-			local:  waiting(running("a")),
-			places: []remoteState{at("a", admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, later)))},
-			state:  kueue.CheckStateRetry, says: `Remote workload on worker cluster "a" is out of sync with its user job, resetting for re-dispatch, Previously: "Ready"`,
+			local:   waiting(running("a")),
+			remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, later)))},
+			state:   kueue.CheckStateRetry, says: `Remote workload on worker cluster "a" is out of sync with its user job, resetting for re-dispatch, Previously: "Ready"`,
 		},
 		"what has ended here goes there": {
-			local:  waiting(running("a"), is(kueue.WorkloadFinished, "Succeeded", later)),
-			places: []remoteState{at("a", admitted(noon)), lost("b", noon)},
-			want:   plan{remove: []string{"a"}},
+			local:   waiting(running("a"), is(kueue.WorkloadFinished, "Succeeded", later)),
+			remotes: []remoteState{at("a", admitted(noon)), lost("b", noon)},
+			want:    plan{remove: []string{"a"}},
 		},
 		"what has no quota here goes there": {
-			local:  waiting(nominated("a"), func(wl *kueue.Workload) { wl.Status.Conditions, wl.Status.Admission = nil, nil }),
-			places: []remoteState{at("a", copied())},
-			want:   plan{remove: []string{"a"}, clear: true},
+			local:   waiting(nominated("a"), func(wl *kueue.Workload) { wl.Status.Conditions, wl.Status.Admission = nil, nil }),
+			remotes: []remoteState{at("a", copied())},
+			want:    plan{remove: []string{"a"}, clear: true},
 		},
 		"the check is no longer its": {
-			local: waiting(running("a")), gone: true, places: []remoteState{{name: "a", copy: admitted(noon), job: true}},
+			local: waiting(running("a")), gone: true, remotes: []remoteState{{name: "a", copy: admitted(noon), job: true}},
 			want: plan{remove: []string{"a"}},
 		},
 		"the first of a job's workloads is sent out": {
-			local: waiting(named("0")), kin: []*kueue.Workload{waiting(named("1"))}, places: []remoteState{at("a", nil), at("b", nil)},
+			local: waiting(named("0")), siblings: []*kueue.Workload{waiting(named("1"))}, remotes: []remoteState{at("a", nil), at("b", nil)},
 			want: plan{nominate: []string{"a", "b"}, create: []string{"a", "b"}},
 		},
 		"the others wait for it": {
-			local: waiting(named("1"), nominated("a")), kin: []*kueue.Workload{waiting(named("0"))}, places: []remoteState{at("a", copied())},
+			local: waiting(named("1"), nominated("a")), siblings: []*kueue.Workload{waiting(named("0"))}, remotes: []remoteState{at("a", copied())},
 			want: plan{remove: []string{"a"}},
 		},
 		"unless it has no quota": {
-			local: waiting(named("1")), kin: []*kueue.Workload{copied(named("0"))}, places: []remoteState{at("a", nil)},
+			local: waiting(named("1")), siblings: []*kueue.Workload{copied(named("0"))}, remotes: []remoteState{at("a", nil)},
 			want: plan{nominate: []string{"a"}, create: []string{"a"}},
 		},
 		"and go where it runs": {
-			local: waiting(named("1")), kin: []*kueue.Workload{waiting(named("0"), running("b"))}, places: []remoteState{at("a", nil), at("b", nil)},
+			local: waiting(named("1")), siblings: []*kueue.Workload{waiting(named("0"), running("b"))}, remotes: []remoteState{at("a", nil), at("b", nil)},
 			want: plan{nominate: []string{"b"}, create: []string{"b"}},
 		},
 		"and nowhere else": {
-			local:  waiting(named("1"), nominated("a", "b")),
-			kin:    []*kueue.Workload{waiting(named("0"), running("b"))},
-			places: []remoteState{at("a", admitted(noon)), at("b", copied())},
-			want:   plan{nominate: []string{"b"}, remove: []string{"a"}},
+			local:    waiting(named("1"), nominated("a", "b")),
+			siblings: []*kueue.Workload{waiting(named("0"), running("b"))},
+			remotes:  []remoteState{at("a", admitted(noon)), at("b", copied())},
+			want:     plan{nominate: []string{"b"}, remove: []string{"a"}},
 		},
 		"they are brought together": {
-			local: waiting(named("1"), running("a")), kin: []*kueue.Workload{waiting(named("0"), running("b"))}, places: []remoteState{at("a", admitted(noon))},
+			local: waiting(named("1"), running("a")), siblings: []*kueue.Workload{waiting(named("0"), running("b"))}, remotes: []remoteState{at("a", admitted(noon))},
 			state: kueue.CheckStateRetry, says: `Another cluster runs the rest of its job, Previously: "Ready"`,
 		},
 		"where the first is": {
-			local: waiting(named("0"), running("b")), kin: []*kueue.Workload{waiting(named("1"), running("a"))}, places: []remoteState{at("b", admitted(noon))},
+			local: waiting(named("0"), running("b")), siblings: []*kueue.Workload{waiting(named("1"), running("a"))}, remotes: []remoteState{at("b", admitted(noon))},
 			want: plan{sync: "b", start: true},
 		},
 		"ready by nobody": {
-			local: waiting(check(kueue.CheckStateReady)), places: []remoteState{at("a", nil)},
+			local: waiting(check(kueue.CheckStateReady)), remotes: []remoteState{at("a", nil)},
 			state: kueue.CheckStateRetry,
 			says:  `Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it, Previously: "Ready"`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := situation{local: test.local, remotes: test.places, now: noon}
-			for _, other := range test.kin {
+			s := situation{local: test.local, remotes: test.remotes, now: noon}
+			for _, other := range test.siblings {
 				s.siblings = append(s.siblings, *other)
 			}
 			if !test.gone {
 				s.check = &test.local.Status.AdmissionChecks[0]
 			}
-			got := decide(s, settings{workerLostTimeout: patience, dispatcher: dispatcher{name: kueueconfig.MultiKueueDispatcherModeAllAtOnce}})
+			got := decide(s, settings{workerLostTimeout: timeout, dispatcher: dispatcher{name: kueueconfig.MultiKueueDispatcherModeAllAtOnce}})
 			var state kueue.AdmissionCheckState
 			if got.answer != nil {
 				state, got.answer = *got.answer, nil
@@ -279,7 +279,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestIncremental(t *testing.T) {
-	places := []remoteState{at("c", nil), at("b", nil), lost("x", noon), at("a", nil), at("d", nil)}
+	remotes := []remoteState{at("c", nil), at("b", nil), lost("x", noon), at("a", nil), at("d", nil)}
 	for name, test := range map[string]struct {
 		before  []string
 		after   time.Duration
@@ -296,7 +296,7 @@ func TestIncremental(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			wl := waiting(nominated(test.before...))
-			s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], remotes: places, now: noon.Add(test.after)}
+			s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], remotes: remotes, now: noon.Add(test.after)}
 			d := dispatcher{name: kueueconfig.MultiKueueDispatcherModeIncremental, step: 2, inOrder: !test.byName}
 			if got, again := d.nominate(&s); !slices.Equal(got, test.want) || again != test.waiting {
 				t.Errorf("got %v and again after %s, want %v after %s", got, again, test.want, test.waiting)
@@ -304,7 +304,7 @@ func TestIncremental(t *testing.T) {
 		})
 	}
 	wl := waiting(nominated("d"))
-	s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], remotes: places, now: noon}
+	s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], remotes: remotes, now: noon}
 	if got, _ := (dispatcher{name: "example.com/mine"}).nominate(&s); !slices.Equal(got, []string{"d"}) {
 		t.Errorf("somebody else's nomination became %v", got)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// in does something in a cluster, within the time one request may take. One
-// that was lost meanwhile is left alone: its return wakes us.
+// inCluster does something in a cluster, within the timeout of one request. A cluster that was lost
+// meanwhile is skipped: its return requeues the workload.
 func (w *workloads) inCluster(ctx context.Context, name string, do func(context.Context, *session) error) error {
 	session, _ := w.clusters.at(name)
 	if session == nil {
@@ -37,13 +37,13 @@ func (w *workloads) inCluster(ctx context.Context, name string, do func(context.
 	return nil
 }
 
-// remove takes a workload out of a cluster: its job, and when nothing is left of
-// that, its copy, which holds the quota there.
+// remove removes a workload from a cluster: its job, and when nothing is left of that, its copy,
+// which has the quota there.
 func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter) error {
 	return w.inCluster(ctx, at.name, func(ctx context.Context, there *session) error {
 		left, kinds := false, there.kindsOf(at.copy, kind)
 		if at.shared {
-			kinds = nil // it goes with the last of them
+			kinds = nil // it is removed with the last of its workloads
 		}
 		for _, gvk := range kinds {
 			parts, err := there.jobsOf(ctx, key, gvk, at.copy)
@@ -58,7 +58,7 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 			}
 		}
 		if left || at.copy == nil {
-			return nil // it tells when it is gone
+			return nil // its deletion requeues the workload
 		}
 		if err := workload.Delete(ctx, there, at.copy); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster stri
 		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
 		err := there.Create(ctx, copied)
 		if apierrors.IsAlreadyExists(err) {
-			return nil // the informer has yet to tell
+			return nil // the informer has not delivered it yet
 		}
 		if err == nil {
 			w.dispatched(queueOf(wl), cluster)
@@ -111,7 +111,7 @@ func queueOf(wl *kueue.Workload) string {
 	return string(wl.Status.Admission.ClusterQueue)
 }
 
-// follow takes the workload's priority over into a copy.
+// updatePriority copies the workload's priority to a copy.
 func (w *workloads) updatePriority(ctx context.Context, s *situation, cluster string) error {
 	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
 		was := s.remote(cluster).copy
@@ -121,8 +121,7 @@ func (w *workloads) updatePriority(ctx context.Context, s *situation, cluster st
 	})
 }
 
-// stop has a cluster evict a copy: its job ends in good order, and tells when it
-// has.
+// evictRemote has a cluster evict a copy, so that its job stops gracefully.
 func (w *workloads) evictRemote(ctx context.Context, s *situation, cluster string) error {
 	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
 		evicted := apimeta.FindStatusCondition(s.local.Status.Conditions, kueue.WorkloadEvicted)
@@ -136,8 +135,8 @@ func (w *workloads) evictRemote(ctx context.Context, s *situation, cluster strin
 	})
 }
 
-// sync brings back how the job goes, and has it follow the original; what of it
-// is not there is made if it is to be started.
+// sync copies the job's status back, and updates the remote job from the original; parts that do
+// not exist are created if the job is to be started.
 func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *remote.Adapter, parts []*unstructured.Unstructured) (waits bool, err error) {
 	for _, part := range parts {
 		if part.GetDeletionTimestamp() != nil {
@@ -148,7 +147,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 			copied.SetGroupVersionKind(kind.GVK)
 			from := client.Reader(there)
 			if p.finish != nil {
-				from = there.direct // the informer of jobs may be behind that of workloads
+				from = there.direct // the informer of jobs may lag behind that of workloads
 			}
 			err := from.Get(ctx, client.ObjectKeyFromObject(part), copied)
 			switch {
@@ -157,7 +156,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 			case err != nil:
 				return client.IgnoreNotFound(err)
 			case !kind.IsCopy(copied, part, wl.Name):
-				waits = true // one of the same name before it is on its way out
+				waits = true // an older one of the same name is being deleted
 				return nil
 			}
 			later, err := kind.SyncStatus(ctx, w.client, part, copied)
@@ -173,7 +172,7 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 	return waits, nil
 }
 
-// make a copy of a job beside the workload that was admitted.
+// createJob makes a copy of a job beside the workload that was admitted.
 func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *remote.Adapter, part *unstructured.Unstructured, there *session) error {
 	copied, err := kind.Copy(part, wl.Name, w.origin)
 	if err != nil {
@@ -186,7 +185,7 @@ func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *rem
 		return client.IgnoreNotFound(err)
 	}
 	if copied.GetLabels()[kueue.MultiKueueOriginLabel] == w.origin {
-		return nil // the informer has yet to tell
+		return nil // the informer has not delivered it yet
 	}
 	err = fmt.Errorf("there is a %s %s/%s already, which is not of origin %q: delete or rename one of the two",
 		kind.GVK.Kind, part.GetNamespace(), part.GetName(), w.origin)
@@ -194,7 +193,7 @@ func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *rem
 	return err
 }
 
-// finish takes over how the workload ended there.
+// finish copies how the workload ended there.
 func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.Condition) error {
 	done := wl.DeepCopy()
 	if !workload.Finish(done, end.Reason, end.Message, w.now()) {
@@ -203,22 +202,21 @@ func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.
 	return w.report(ctx, done)
 }
 
-// progress takes over how far the workload has come there, where its job here
-// cannot tell.
+// progress copies how far the workload has come there, where its job here cannot show it.
 func (w *workloads) progress(ctx context.Context, wl, copied *kueue.Workload) error {
-	told := wl.DeepCopy()
-	told.Status.ReclaimablePods = copied.Status.ReclaimablePods
-	changed := !equality.Semantic.DeepEqual(told.Status.ReclaimablePods, wl.Status.ReclaimablePods)
+	reported := wl.DeepCopy()
+	reported.Status.ReclaimablePods = copied.Status.ReclaimablePods
+	changed := !equality.Semantic.DeepEqual(reported.Status.ReclaimablePods, wl.Status.ReclaimablePods)
 	if ready := apimeta.FindStatusCondition(copied.Status.Conditions, kueue.WorkloadPodsReady); ready != nil {
-		changed = workload.PodsReady(told, ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message, w.now()) || changed
+		changed = workload.PodsReady(reported, ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message, w.now()) || changed
 	}
 	if !changed {
 		return nil
 	}
-	return w.report(ctx, told)
+	return w.report(ctx, reported)
 }
 
-// report writes what is the job's to say.
+// report writes the part of the status that the job owns.
 func (w *workloads) report(ctx context.Context, wl *kueue.Workload) error {
 	patch, err := workload.JobPatch(wl)
 	if err != nil {

@@ -39,13 +39,13 @@ type Options struct {
 	// Namespace has the Secrets with kubeconfigs.
 	Namespace string
 	Features  features.Set
-	// Copies is how jobs are run elsewhere.
+	// Copies is how jobs are run in other clusters.
 	Copies *remote.Adapters
-	// Dispatched and Admitted are told of every copy that was made, and that won.
+	// Dispatched and Admitted are called for every copy that was created, and that won.
 	Dispatched, Admitted func(queue, cluster string)
 }
 
-// atOnce is how many workloads are looked at at once.
+// atOnce is how many workloads are reconciled at the same time.
 const atOnce = 8
 
 // Setup adds the check's controllers to the manager.
@@ -54,21 +54,21 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	looks, moves := make(chan event.TypedGenericEvent[types.NamespacedName]), make(chan event.TypedGenericEvent[types.NamespacedName])
+	requeues, connections := make(chan event.TypedGenericEvent[types.NamespacedName]), make(chan event.TypedGenericEvent[types.NamespacedName])
 	all := &clusters{
 		client: mgr.GetClient(), origin: settings.origin, log: mgr.GetLogger().WithName("multikueue"),
 		sources: sources{reader: mgr.GetAPIReader(), namespace: options.Namespace},
 		known:   map[string]*connection{}, missing: map[string]time.Time{},
 	}
 	all.lead, all.end = context.WithCancel(context.Background())
-	all.seen = func(key types.NamespacedName) { send(all.lead, looks, key) }
+	all.seen = func(key types.NamespacedName) { send(all.lead, requeues, key) }
 	if settings.forward {
 		options.Copies.OnJobChange(all.seen)
 	}
 	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
 		all.sources.folder = kubeconfigDir
 	}
-	everybody := func(ctx context.Context) (requests []reconcile.Request) {
+	allWorkloads := func(ctx context.Context) (requests []reconcile.Request) {
 		list := &kueue.WorkloadList{}
 		if err := mgr.GetClient().List(ctx, list); err != nil {
 			return nil
@@ -81,33 +81,33 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		return requests
 	}
 	all.changed = func(name string) {
-		send(all.lead, moves, types.NamespacedName{Name: name})
-		for _, request := range everybody(all.lead) {
+		send(all.lead, connections, types.NamespacedName{Name: name})
+		for _, request := range allWorkloads(all.lead) {
 			all.seen(request.NamespacedName)
 		}
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-clusters").
 		For(&kueue.MultiKueueCluster{}).
 		WatchesMetadata(&corev1.Secret{}, all.usersOf(options.Namespace)).
-		WatchesRawSource(source.Channel(moves, enqueue)).
+		WatchesRawSource(source.Channel(connections, enqueue)).
 		Complete(all)
 	if err != nil {
 		return err
 	}
-	working := &checkActivity{mgr.GetClient()}
+	activity := &checkActivity{mgr.GetClient()}
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-checks").
 		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.HasController(kueue.MultiKueueControllerName))).
-		Watches(&kueue.MultiKueueConfig{}, working.all()).
-		Watches(&kueue.MultiKueueCluster{}, working.all()).
-		Complete(working)
+		Watches(&kueue.MultiKueueConfig{}, activity.all()).
+		Watches(&kueue.MultiKueueCluster{}, activity.all()).
+		Complete(activity)
 	if err != nil {
 		return err
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue").
 		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
-		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everybody(ctx) })).
+		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return allWorkloads(ctx) })).
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(siblingsOf(options.Copies)), builder.WithPredicates(moved)).
-		WatchesRawSource(source.Channel(looks, enqueue)).
+		WatchesRawSource(source.Channel(requeues, enqueue)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
 		Complete(&workloads{
 			client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
@@ -126,7 +126,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	}))
 }
 
-// kinOf finds the workloads that have one job together with another.
+// siblingsOf finds the workloads that share one job with another.
 func siblingsOf(copies *remote.Adapters) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 		wl, ok := obj.(*kueue.Workload)
@@ -150,7 +150,7 @@ func siblingsOf(copies *remote.Adapters) handler.MapFunc {
 	}
 }
 
-// moved is when the others of a workload's job may follow it, or go before it.
+// moved is when the siblings of a workload may follow it, or be dispatched before it.
 var moved = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -160,15 +160,15 @@ var moved = predicate.Funcs{
 	},
 }
 
-// settings are the configuration, checked, with Kueue's defaults.
+// settings are the configuration, validated, with Kueue's defaults.
 type settings struct {
 	// origin marks what is ours in other clusters.
 	origin     string
 	dispatcher dispatcher
-	// patience is how long a cluster that runs something may be out of reach, and
-	// collect how often what was left behind is looked for; 0: never.
+	// workerLostTimeout is how long a cluster that runs something may not answer, and gcInterval
+	// how often garbage is collected; 0: never.
 	workerLostTimeout, gcInterval time.Duration
-	// forward has jobs that run elsewhere follow changes of the original.
+	// forward has jobs in other clusters updated when the original changes.
 	forward bool
 }
 
@@ -199,7 +199,7 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 	return s, nil
 }
 
-// enqueue what comes through a channel.
+// enqueue requests that come through a channel.
 var enqueue = handler.TypedFuncs[types.NamespacedName, reconcile.Request]{
 	GenericFunc: func(_ context.Context, e event.TypedGenericEvent[types.NamespacedName], queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		queue.Add(reconcile.Request{NamespacedName: e.Object})

@@ -26,12 +26,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// doWithin is how long one request to another cluster may take: what hangs must
-// not keep the others from being served.
+// requestTimeout bounds one request to another cluster: one that hangs must not hold up the others.
 const requestTimeout = 10 * time.Second
 
-// soon is when to look again at what will change without telling, and later at
-// what may.
+// requeueSoon is for changes that will come without an event, requeueLater for those that may.
 const (
 	requeueSoon  = time.Second
 	requeueLater = 10 * time.Second
@@ -45,17 +43,17 @@ type workloads struct {
 	recorder events.EventRecorder
 	now      func() time.Time
 	settings
-	// dispatched and admitted are told the ClusterQueue and the cluster.
+	// dispatched and admitted count copies, by ClusterQueue and cluster.
 	dispatched, admitted func(queue, cluster string)
 }
 
-// concerns says a workload may have something elsewhere, or is to have.
+// concerns says that a workload has something in other clusters, or may have.
 func concerns(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
 	return ok && (len(wl.Status.AdmissionChecks) > 0 || wl.Status.ClusterName != nil)
 }
 
-// Reconcile does what comes next for one workload.
+// Reconcile handles one workload.
 func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
 	err := w.client.Get(ctx, request.NamespacedName, wl)
@@ -74,7 +72,7 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if len(mine) > 0 {
 		s.check = &mine[0].State
 		if err := checks.Parameters(ctx, w.client, mine[0].Object, config); err != nil && !s.over() {
-			return ctrl.Result{}, err // what runs must not be stopped for it
+			return ctrl.Result{}, err // running workloads must not be stopped for it
 		}
 	}
 	kind, parts, why, err := w.job(ctx, wl)
@@ -100,7 +98,7 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return w.result(w.carryOut(ctx, &s, p, kind, parts))
 }
 
-// again is when to look again at the latest: no cluster tells of its kinds.
+// again is when to requeue at the latest: no event tells when a cluster starts to serve a kind.
 func (s *situation) again(after time.Duration) time.Duration {
 	for _, at := range s.remotes {
 		switch {
@@ -113,7 +111,7 @@ func (s *situation) again(after time.Duration) time.Duration {
 	return after
 }
 
-// job is what a workload's is made of, or why it cannot run elsewhere.
+// job is the workload's job with its parts, or why it cannot run in another cluster.
 func (w *workloads) job(ctx context.Context, wl *kueue.Workload) (*remote.Adapter, []*unstructured.Unstructured, string, error) {
 	kind, why := w.copies.For(wl)
 	if kind == nil {
@@ -128,7 +126,7 @@ func (w *workloads) job(ctx context.Context, wl *kueue.Workload) (*remote.Adapte
 	return kind, parts, why, err
 }
 
-// reject a workload that can run nowhere else.
+// reject a workload that cannot run in another cluster.
 func (w *workloads) reject(ctx context.Context, s *situation, why string) error {
 	if s.check.State == kueue.CheckStateRejected {
 		return nil // it is about to be evicted
@@ -136,42 +134,42 @@ func (w *workloads) reject(ctx context.Context, s *situation, why string) error 
 	return w.answer(ctx, s.local, s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State)), "")
 }
 
-// result of what was done.
+// result of a reconciliation.
 func (w *workloads) result(after time.Duration, err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) {
-		return ctrl.Result{RequeueAfter: requeueSoon}, nil // what the cache misses wakes us, this is the fallback
+		return ctrl.Result{RequeueAfter: requeueSoon}, nil // the newer version's event comes first; this is the fallback
 	}
 	return ctrl.Result{RequeueAfter: after}, err
 }
 
-// clear removes what is left of a workload that is gone.
+// removeAll removes what is left of a workload that was deleted.
 func (w *workloads) removeAll(ctx context.Context, key types.NamespacedName) error {
-	places, err := w.readRemotes(ctx, key, nil, nil)
+	remotes, err := w.readRemotes(ctx, key, nil, nil)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for i := range places {
-		errs = append(errs, w.remove(ctx, key, &places[i], nil))
+	for i := range remotes {
+		errs = append(errs, w.remove(ctx, key, &remotes[i], nil))
 	}
 	return errors.Join(errs...)
 }
 
-// look at a workload in all clusters. In one that does not serve its kind of job
-// it cannot be run.
+// readRemotes reads the state of a workload in all clusters. A cluster that does not serve its kind
+// of job cannot run it.
 func (w *workloads) readRemotes(ctx context.Context, key types.NamespacedName, configured []string, kind *remote.Adapter) ([]remoteState, error) {
-	var places []remoteState
+	var remotes []remoteState
 	for _, name := range configured {
-		places = append(places, remoteState{name: name, configured: true})
+		remotes = append(remotes, remoteState{name: name, configured: true})
 	}
 	sessions := w.clusters.sessions()
 	for _, name := range slices.Sorted(maps.Keys(sessions)) {
 		if !slices.Contains(configured, name) {
-			places = append(places, remoteState{name: name})
+			remotes = append(remotes, remoteState{name: name})
 		}
 	}
-	for i := range places {
-		p := &places[i]
+	for i := range remotes {
+		p := &remotes[i]
 		session, lost := w.clusters.at(p.name)
 		if session == nil {
 			p.lost = lost
@@ -187,7 +185,7 @@ func (w *workloads) readRemotes(ctx context.Context, key types.NamespacedName, c
 			case apimeta.IsNoMatchError(err):
 				p.unserved, p.configured = p.configured, false
 			case errors.Is(err, errNotSeen):
-				p.lost, p.unserved = w.now(), true // nothing is known of it for now
+				p.lost, p.unserved = w.now(), true // its state is not known yet
 			case err != nil:
 				return nil, err
 			}
@@ -197,30 +195,28 @@ func (w *workloads) readRemotes(ctx context.Context, key types.NamespacedName, c
 			return nil, err
 		}
 	}
-	return places, nil
+	return remotes, nil
 }
 
-// kin are the other workloads of a job.
+// siblings are the other workloads of a job.
 func (w *workloads) siblings(ctx context.Context, key types.NamespacedName, kind schema.GroupKind, name string) ([]kueue.Workload, error) {
 	all, err := w.copies.WorkloadsOf(ctx, key.Namespace, kind, name)
 	return slices.DeleteFunc(all, func(other kueue.Workload) bool { return other.Name == key.Name }), err
 }
 
-// shared says the job of a copy is that of other workloads, too, which run in its
-// cluster.
+// shared says that the job of a copy is also that of other workloads, which run in its cluster.
 func (w *workloads) shared(ctx context.Context, key types.NamespacedName, p *remoteState) (bool, error) {
 	job, name := sharedJob(p.copy)
 	if name == "" {
 		return false, nil
 	}
-	kin, err := w.siblings(ctx, key, job.GroupKind(), name)
-	return slices.ContainsFunc(kin, func(other kueue.Workload) bool {
+	siblings, err := w.siblings(ctx, key, job.GroupKind(), name)
+	return slices.ContainsFunc(siblings, func(other kueue.Workload) bool {
 		return stays(&other) && ptr.Deref(other.Status.ClusterName, "") == p.name
 	}), err
 }
 
-// Where several workloads have one job, their copies say which: Kueue's
-// annotations.
+// Kueue's annotations of copies that share one job with other workloads.
 const (
 	jobKindAnnotation = "kueue.x-k8s.io/job-owner-gvk"
 	jobNameAnnotation = "kueue.x-k8s.io/job-owner-name"
@@ -235,8 +231,8 @@ func sharedJob(copied *kueue.Workload) (schema.GroupVersionKind, string) {
 	return schema.FromAPIVersionAndKind(version, kind), copied.Annotations[jobNameAnnotation]
 }
 
-// kindsOf are the kinds of jobs a copy may be of: that of the original, or, where
-// that is gone, of the copy's owner and all that were sent there.
+// kindsOf are the kinds of jobs a copy may have: that of the original, or, if that no longer
+// exists, of the copy's owner and all that were created there.
 func (s *session) kindsOf(copied *kueue.Workload, kind *remote.Adapter) []schema.GroupVersionKind {
 	if kind != nil {
 		return []schema.GroupVersionKind{kind.GVK}
@@ -255,8 +251,7 @@ func (s *session) kindsOf(copied *kueue.Workload, kind *remote.Adapter) []schema
 	return kinds
 }
 
-// do what was decided. What fails in one cluster keeps nothing from being done
-// in another.
+// carryOut does what was decided. A failure in one cluster does not hold up the others.
 func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *remote.Adapter, parts []*unstructured.Unstructured) (time.Duration, error) {
 	key := client.ObjectKeyFromObject(s.local)
 	var errs []error
@@ -267,7 +262,7 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 		errs = append(errs, w.evictRemote(ctx, s, p.stop))
 	}
 	if p.nominate != nil {
-		// Nobody may be chosen who is not seen to be nominated: what comes next comes when it is.
+		// Only clusters whose nomination is stored may be chosen, so the rest waits until it is.
 		return p.after, errors.Join(append(errs, checks.WriteStatus(ctx, w.client, s.local, map[string]any{"nominatedClusterNames": p.nominate}))...)
 	}
 	for _, name := range p.create {
@@ -279,10 +274,10 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	if p.sync != "" {
 		waits, err := w.sync(ctx, s.local, p, kind, parts)
 		if err != nil {
-			return 0, errors.Join(append(errs, err)...) // it is not to be taken for running, or ended
+			return 0, errors.Join(append(errs, err)...) // it must not be reported as running, or ended
 		}
 		if waits {
-			p.after = requeueSoon // starting it here is not told to us
+			p.after = requeueSoon // no event tells when it has started here
 		}
 		if p.start && p.answer == nil && kind.HasLocalStatus() {
 			errs = append(errs, w.progress(ctx, s.local, s.remote(p.sync).copy))

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The types of autoscaling.x-k8s.io/v1 as far as they concern us. Those of
-// cluster-autoscaler's module would link a test framework into the program.
+// The types of autoscaling.x-k8s.io/v1, as far as they are needed here. Those of cluster-autoscaler's
+// module would link a test framework into the program.
 
 // GroupVersion of cluster-autoscaler's requests.
 var GroupVersion = schema.GroupVersion{Group: "autoscaling.x-k8s.io", Version: "v1"}

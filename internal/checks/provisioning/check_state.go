@@ -14,7 +14,7 @@ const (
 	notNeededMessage = "the provisioning request is not needed"
 )
 
-// verdict is what a request's conditions mean for its check.
+// checkStateFor is what a request's conditions mean for its check.
 func checkStateFor(wl *kueue.Workload, is kueue.AdmissionCheckState, config *kueue.ProvisioningRequestConfigSpec, request *ProvisioningRequest, groups []group) kueue.AdmissionCheckState {
 	said := func(condition string) *metav1.Condition {
 		if c := apimeta.FindStatusCondition(request.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
@@ -29,12 +29,12 @@ func checkStateFor(wl *kueue.Workload, is kueue.AdmissionCheckState, config *kue
 	case failed != nil:
 		return retryOrReject(is, attempt, config.RetryStrategy, "Retrying after failure: ", failed.Message)
 	case revoked != nil:
-		// The nodes are gone: pods that are started again would wait for ever.
+		// The nodes no longer exist: pods that are started again would wait forever.
 		if workload.IsActive(wl) {
 			is.State, is.Message = kueue.CheckStateRejected, revoked.Message
 		}
 	case expired != nil:
-		if !workload.IsAdmitted(wl) { // pods that are there keep their nodes
+		if !workload.IsAdmitted(wl) { // running pods stay on their nodes
 			return retryOrReject(is, attempt, config.RetryStrategy, "Retrying after booking expired: ", expired.Message)
 		}
 	case provisioned != nil:
@@ -45,14 +45,14 @@ func checkStateFor(wl *kueue.Workload, is kueue.AdmissionCheckState, config *kue
 		if eta := apimeta.FindStatusCondition(request.Status.Conditions, Provisioned); eta != nil {
 			is.State, is.Message = kueue.CheckStatePending, eta.Message
 		}
-	default: // nothing yet, and what was said of an earlier attempt is over
+	default: // no answer yet; the state of an earlier attempt no longer counts
 		is.State, is.Message = kueue.CheckStatePending, ""
 	}
 	return is
 }
 
-// again tries another attempt after a pause, in which the quota is others', or
-// gives up.
+// retryOrReject makes another attempt after a pause, in which others may use the quota, or gives
+// up.
 func retryOrReject(is kueue.AdmissionCheckState, attempt int32, strategy *kueue.ProvisioningRequestRetryStrategy, prefix, why string) kueue.AdmissionCheckState {
 	strategy = ptr.To(ptr.Deref(strategy, kueue.ProvisioningRequestRetryStrategy{}))
 	if attempt > ptr.Deref(strategy.BackoffLimitCount, 3) {
@@ -60,7 +60,7 @@ func retryOrReject(is kueue.AdmissionCheckState, attempt int32, strategy *kueue.
 		return is
 	}
 	is.Message = prefix + why
-	if retried := ptr.Deref(is.RetryCount, 0); attempt > retried { // else the next attempt is what counts
+	if retried := ptr.Deref(is.RetryCount, 0); attempt > retried { // otherwise the next attempt counts
 		is.State = kueue.CheckStateRetry
 		is.RequeueAfterSeconds = ptr.To(pause(retried, ptr.Deref(strategy.BackoffBaseSeconds, 60), ptr.Deref(strategy.BackoffMaxSeconds, 1800)))
 	}
@@ -72,7 +72,7 @@ func pause(retried, base, longest int32) int32 {
 	return int32(min(int64(base)<<min(retried, 30), int64(longest)))
 }
 
-// over says a request will bring no nodes any more.
+// isOver says that a request will bring no more nodes.
 func isOver(wl *kueue.Workload, request *ProvisioningRequest) bool {
 	return apimeta.IsStatusConditionTrue(request.Status.Conditions, Failed) ||
 		apimeta.IsStatusConditionTrue(request.Status.Conditions, BookingExpired) && !workload.IsAdmitted(wl)

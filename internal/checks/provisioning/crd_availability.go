@@ -27,12 +27,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/checks"
 )
 
-// Setup adds the check's controllers to the manager. cleanUp takes the requests
-// of evicted workloads away.
+// Setup adds the check's controllers to the manager. cleanUp removes the requests of evicted
+// workloads.
 func Setup(mgr ctrl.Manager, cleanUp bool) error {
 	c, from := mgr.GetClient(), mgr.GetCache()
 	s := &availability{client: c, cache: from}
-	// Workloads are looked at only once there is a check of ours that works.
+	// Workloads are watched only once there is an active check of this controller.
 	workloads, err := controller.New("provisioning", mgr, controller.Options{Reconciler: &workloads{
 		client: c, recorder: mgr.GetEventRecorder("elastic-queue-provisioning"), now: time.Now, availability: s, cleanUp: cleanUp,
 		made: map[types.NamespacedName]map[string]time.Time{},
@@ -97,8 +97,8 @@ func ownerOf(_ context.Context, request *ProvisioningRequest) []reconcile.Reques
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace, Name: owner.Name}}}
 }
 
-// checked says a workload has checks, or had: what was made for one that it need
-// not pass any more is to go.
+// checked says that a workload has checks, or had: what was made for a check that no longer applies
+// is to be removed.
 func checked() predicate.Predicate {
 	has := func(obj client.Object) bool { return len(obj.(*kueue.Workload).Status.AdmissionChecks) > 0 }
 	return predicate.Funcs{
@@ -108,7 +108,7 @@ func checked() predicate.Predicate {
 	}
 }
 
-// checksWith are our checks that name a configuration; "" is all of them.
+// checksWith are our checks that name a configuration; "" for all of them.
 func checksWith(ctx context.Context, c client.Client, config string) []kueue.AdmissionCheck {
 	list := &kueue.AdmissionCheckList{}
 	if err := c.List(ctx, list); err != nil {
@@ -146,9 +146,9 @@ func workloadsWith(ctx context.Context, c client.Client, check string) []reconci
 	return out
 }
 
-// served knows whether the cluster has ProvisioningRequests, and says of the
-// checks whether they work. Workloads and requests are watched from the moment
-// there are both, a check and requests.
+// availability knows whether the cluster has ProvisioningRequests, and writes whether the checks
+// are active. Workloads and requests are watched from the moment there are both checks and
+// requests.
 type availability struct {
 	client client.Client
 	cache  cache.Cache
@@ -157,22 +157,22 @@ type availability struct {
 	watchRequests  func(context.Context) error
 
 	mu      sync.Mutex
-	began   bool      // to watch workloads
-	watched types.UID // the CRD of the requests; "": there are none
+	began   bool      // workloads are watched
+	watched types.UID // the CRD of the requests that are watched; "": there is none
 }
 
-// now says whether there are requests.
+// available says whether the cluster has ProvisioningRequests.
 func (s *availability) available() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.watched != ""
 }
 
-// Reconcile looks at one check.
+// Reconcile writes whether one check is active.
 func (s *availability) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s.mu.Lock()
 	again, err := s.checkCRD(ctx)
-	there := s.watched != ""
+	available := s.watched != ""
 	s.mu.Unlock()
 	if err != nil {
 		return ctrl.Result{}, err
@@ -184,15 +184,15 @@ func (s *availability) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 	active := checks.Active()
 	if err := checks.Parameters(ctx, s.client, check, &kueue.ProvisioningRequestConfig{}); err != nil {
 		active = checks.Inactive("BadParametersRef", err.Error())
-	} else if !there {
+	} else if !available {
 		active = checks.Inactive("ProvisioningRequestNotServed",
 			"The cluster has no ProvisioningRequest ("+GroupVersion.String()+"): install cluster-autoscaler's CRD "+crdName)
 	}
 	return ctrl.Result{RequeueAfter: again}, checks.WriteActive(ctx, s.client, check, active)
 }
 
-// look finds out whether there are requests to watch, and when to look again: when
-// a CRD is served nothing tells. One that is not after a minute lacks the version.
+// checkCRD finds out whether there are requests to watch, and when to check again: nothing tells
+// when a CRD is served. One that is not after a minute lacks the version.
 func (s *availability) checkCRD(ctx context.Context) (again time.Duration, err error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -200,14 +200,14 @@ func (s *availability) checkCRD(ctx context.Context) (again time.Duration, err e
 	if client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
-	there := err == nil && crd.DeletionTimestamp == nil
-	if s.watched != "" && (!there || s.watched != crd.UID) {
+	exists := err == nil && crd.DeletionTimestamp == nil
+	if s.watched != "" && (!exists || s.watched != crd.UID) {
 		s.watched = ""
 		if err := s.cache.RemoveInformer(ctx, &ProvisioningRequest{}); err != nil {
 			return 0, err
 		}
 	}
-	if !there || s.watched != "" {
+	if !exists || s.watched != "" {
 		return 0, nil
 	}
 	_, err = s.client.RESTMapper().RESTMapping(GroupVersion.WithKind("ProvisioningRequest").GroupKind(), GroupVersion.Version)

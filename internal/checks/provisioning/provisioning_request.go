@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// parameterPrefix is that of a job's annotations that are parameters of its
-	// requests.
+	// parameterPrefix marks annotations of a job that are parameters of its requests.
 	parameterPrefix = "provreq.kueue.x-k8s.io/"
 )
 
@@ -29,8 +28,8 @@ type group struct {
 	count    int32
 }
 
-// wanted are a workload's pods that the autoscaler is to have nodes for, as they
-// will be created.
+// podsToProvision are a workload's pods that the autoscaler is to have nodes for, as they will be
+// created.
 func podsToProvision(wl *kueue.Workload, config *kueue.ProvisioningRequestConfigSpec, flavors workload.Flavors) ([]group, error) {
 	var groups []group
 	for i := range wl.Spec.PodSets {
@@ -70,8 +69,7 @@ func assignment(wl *kueue.Workload, name kueue.PodSetReference) *kueue.PodSetAss
 	return nil
 }
 
-// managed says a container asks for one of the resources; of none, that the
-// autoscaler minds all.
+// managed says that a container asks for one of the resources; an empty list means all.
 func managed(spec *corev1.PodSpec, resources []corev1.ResourceName) bool {
 	if len(resources) == 0 {
 		return true
@@ -90,7 +88,7 @@ func managed(spec *corev1.PodSpec, resources []corev1.ResourceName) bool {
 	return false
 }
 
-// created is the template of a pod set as its pods will be.
+// podTemplate is the template of a pod set as its pods will be created.
 func podTemplate(set *kueue.PodSet, assigned *kueue.PodSetAssignment, flavors workload.Flavors) (*corev1.PodTemplateSpec, error) {
 	template := set.Template.DeepCopy()
 	spec := &template.Spec
@@ -165,8 +163,8 @@ func build(wl *kueue.Workload, name string, config *kueue.ProvisioningRequestCon
 	return request, templates
 }
 
-// current says a request is what the configuration asks for today. A job's own
-// parameters may be there besides.
+// matchesConfig says that a request is what the configuration asks for now. A job's own parameters
+// may be there besides.
 func matchesConfig(request *ProvisioningRequest, wl *kueue.Workload, config *kueue.ProvisioningRequestConfigSpec) bool {
 	for key, want := range config.Parameters {
 		if _, own := wl.Annotations[parameterPrefix+key]; own {
@@ -179,8 +177,8 @@ func matchesConfig(request *ProvisioningRequest, wl *kueue.Workload, config *kue
 	return request.Spec.ProvisioningClassName == config.ProvisioningClassName
 }
 
-// updates is what the pods that were asked for are to carry: which request they
-// use, and where the autoscaler says its nodes are.
+// updates is what the provisioned pods are to carry: which request they use, and where the
+// autoscaler says its nodes are.
 func updates(request *ProvisioningRequest, config *kueue.ProvisioningRequestConfigSpec, groups []group) []kueue.PodSetUpdate {
 	var out []kueue.PodSetUpdate
 	for _, g := range groups {
@@ -191,7 +189,7 @@ func updates(request *ProvisioningRequest, config *kueue.ProvisioningRequestConf
 			}}
 			if config.PodSetUpdates != nil {
 				for _, s := range config.PodSetUpdates.NodeSelector {
-					if value, told := request.Status.ProvisioningClassDetails[s.ValueFromProvisioningClassDetail]; told {
+					if value, found := request.Status.ProvisioningClassDetails[s.ValueFromProvisioningClassDetail]; found {
 						if update.NodeSelector == nil {
 							update.NodeSelector = map[string]string{}
 						}

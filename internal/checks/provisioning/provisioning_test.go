@@ -71,7 +71,7 @@ func trainer(counts [3]int32, given [3]kueue.ResourceFlavorReference) *kueue.Wor
 	return wl
 }
 
-func told(groups []group) string {
+func describe(groups []group) string {
 	var out []string
 	for _, g := range groups {
 		out = append(out, fmt.Sprintf("%d of %v on %s", g.count, g.sets, g.template.Spec.NodeSelector["kind"]))
@@ -111,7 +111,7 @@ func TestWanted(t *testing.T) {
 			if (err == nil) != (test.problem == "") || err != nil && !strings.Contains(err.Error(), test.problem) {
 				t.Fatalf("error %v, want %q", err, test.problem)
 			}
-			if got := told(groups); got != test.want {
+			if got := describe(groups); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})

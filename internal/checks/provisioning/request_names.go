@@ -10,19 +10,17 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// requestName is that of a workload's request for a check. Each attempt is
-// another request.
+// requestName is the name of a workload's request for a check. Each attempt is another request.
 func requestName(workload string, check kueue.AdmissionCheckReference, attempt int32) string {
 	return truncateName(fmt.Sprintf("%s-%s-%d", workload, check, attempt))
 }
 
-// templateName is that of a pod set's template in a request.
+// templateName is the name of a pod set's template in a request.
 func templateName(request string, podSet kueue.PodSetReference) string {
 	return truncateName(fmt.Sprintf("ppt-%s-%s", request, podSet))
 }
 
-// fit cuts a name that is too long for an object, and adds five letters that
-// stand for all of it.
+// truncateName cuts a name that is too long for an object, and adds five letters of its hash.
 func truncateName(name string) string {
 	const most = 253 - 6
 	if len(name) <= most {
@@ -32,14 +30,13 @@ func truncateName(name string) string {
 	return name[:most] + "-" + hex.EncodeToString(sum[:])[:5]
 }
 
-// attemptOf is which attempt of a workload and check a request's name says it
-// is; 0: none.
+// attemptOf is the attempt of a workload and check that a request's name stands for; 0: none.
 func attemptOf(name, workload string, check kueue.AdmissionCheckReference) int32 {
 	rest, found := strings.CutPrefix(name, fmt.Sprintf("%s-%s-", workload, check))
 	if n, err := strconv.ParseInt(rest, 10, 32); found && err == nil && n > 0 {
 		return int32(n)
 	}
-	// One that was cut says it only by its last letters.
+	// A name that was cut has only the hash.
 	const tries = 100
 	for n := int32(1); n <= tries; n++ {
 		full := requestName(workload, check, n)

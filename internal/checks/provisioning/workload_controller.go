@@ -21,33 +21,31 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// workloads keeps the requests of workloads with quota, and answers for them. It
-// looks at one after the other.
+// workloads creates and removes the requests of workloads with quota, and sets the states of their
+// checks. It handles one workload at a time.
 type workloads struct {
 	client       client.Client
 	recorder     events.EventRecorder
 	now          func() time.Time
 	availability *availability
-	// cleanUp takes the requests of evicted workloads away, not only those of
-	// finished ones.
+	// cleanUp removes the requests of evicted workloads too, not only those of finished ones.
 	cleanUp bool
-	// made is when a workload's requests were created: the cache may have yet to
-	// see them.
+	// made is when a workload's requests were created: the cache may not show them yet.
 	made map[types.NamespacedName]map[string]time.Time
 }
 
-// cachePatience is how long the cache may take.
+// cacheTimeout is how long the cache may take to show them.
 const cacheTimeout = 10 * time.Second
 
-// asked is a check of a workload, and how it is answered.
+// pendingCheck is a check of a workload, and what its state depends on.
 type pendingCheck struct {
 	state  kueue.AdmissionCheckState
-	config *kueue.ProvisioningRequestConfigSpec // nil: there is none
+	config *kueue.ProvisioningRequestConfigSpec // nil: the check is not active
 	groups []group
 	last   *ProvisioningRequest // the last attempt that counts; nil: none
 }
 
-// Reconcile looks at one workload.
+// Reconcile handles one workload.
 func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
 	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil {
@@ -56,12 +54,12 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	}
 	ended := workload.IsFinished(wl) || workload.IsEvicted(wl)
 	if wl.DeletionTimestamp != nil || !workload.HasReservation(wl) && !ended {
-		return ctrl.Result{}, nil // what a deleted workload owns goes with it
+		return ctrl.Result{}, nil // its requests are deleted with it
 	}
-	there := c.availability.available()
+	available := c.availability.available()
 	var owned []*ProvisioningRequest
 	var err error
-	if there {
+	if available {
 		if owned, err = c.owned(ctx, wl); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -73,11 +71,11 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, err
 	}
-	rounds, err := c.pendingChecks(ctx, wl, owned, there)
+	pending, err := c.pendingChecks(ctx, wl, owned, available)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return c.writeStates(ctx, wl, owned, rounds)
+	return c.writeStates(ctx, wl, owned, pending)
 }
 
 // owned are a workload's requests.
@@ -93,41 +91,41 @@ func (c *workloads) owned(ctx context.Context, wl *kueue.Workload) ([]*Provision
 	return out, nil
 }
 
-// rounds are the workload's checks that are ours.
-func (c *workloads) pendingChecks(ctx context.Context, wl *kueue.Workload, owned []*ProvisioningRequest, there bool) ([]*pendingCheck, error) {
+// pendingChecks are the workload's checks that belong to this controller.
+func (c *workloads) pendingChecks(ctx context.Context, wl *kueue.Workload, owned []*ProvisioningRequest, available bool) ([]*pendingCheck, error) {
 	mine, err := checks.ForController(ctx, c.client, wl, kueue.ProvisioningRequestControllerName)
 	if err != nil {
 		return nil, err
 	}
 	var out []*pendingCheck
 	for _, check := range mine {
-		round := &pendingCheck{state: check.State}
-		out = append(out, round)
-		if round.config, err = c.config(ctx, check.Object, there); err != nil {
+		pending := &pendingCheck{state: check.State}
+		out = append(out, pending)
+		if pending.config, err = c.config(ctx, check.Object, available); err != nil {
 			return nil, err
 		}
-		if round.config != nil {
-			if round.groups, err = podsToProvision(wl, round.config, workload.FlavorsIn(ctx, c.client)); err != nil {
+		if pending.config != nil {
+			if pending.groups, err = podsToProvision(wl, pending.config, workload.FlavorsIn(ctx, c.client)); err != nil {
 				return nil, err
 			}
 		}
 		latest := int32(0)
 		for _, request := range owned {
 			attempt := attemptOf(request.Name, wl.Name, check.State.Name)
-			if attempt > latest && (round.ready() || len(round.groups) > 0 && matchesConfig(request, wl, round.config)) {
-				latest, round.last = attempt, request
+			if attempt > latest && (pending.ready() || len(pending.groups) > 0 && matchesConfig(request, wl, pending.config)) {
+				latest, pending.last = attempt, request
 			}
 		}
 	}
 	return out, nil
 }
 
-// config is what a check asks for; nil where it does not work, as it says itself.
-func (c *workloads) config(ctx context.Context, check *kueue.AdmissionCheck, there bool) (*kueue.ProvisioningRequestConfigSpec, error) {
+// config is what a check asks for; nil if the check is not active.
+func (c *workloads) config(ctx context.Context, check *kueue.AdmissionCheck, available bool) (*kueue.ProvisioningRequestConfigSpec, error) {
 	config := &kueue.ProvisioningRequestConfig{}
 	err := checks.Parameters(ctx, c.client, check, config)
 	switch {
-	case checks.IsBadParameters(err) || err == nil && !there:
+	case checks.IsBadParameters(err) || err == nil && !available:
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -137,7 +135,7 @@ func (c *workloads) config(ctx context.Context, check *kueue.AdmissionCheck, the
 
 func (r *pendingCheck) ready() bool { return r.state.State == kueue.CheckStateReady }
 
-// answer is what the check's state is to be.
+// answer is the state that the check is to have.
 func (r *pendingCheck) answer(wl *kueue.Workload) kueue.AdmissionCheckState {
 	next := *r.state.DeepCopy()
 	switch {
@@ -155,17 +153,17 @@ func (r *pendingCheck) answer(wl *kueue.Workload) kueue.AdmissionCheckState {
 	return next
 }
 
-// settle writes the answers, takes away what nobody needs, and asks anew where
-// there is nothing to wait for.
-func (c *workloads) writeStates(ctx context.Context, wl *kueue.Workload, owned []*ProvisioningRequest, rounds []*pendingCheck) (ctrl.Result, error) {
+// writeStates writes the checks' states, deletes requests that are not needed any more, and creates
+// new ones where no attempt is under way.
+func (c *workloads) writeStates(ctx context.Context, wl *kueue.Workload, owned []*ProvisioningRequest, pending []*pendingCheck) (ctrl.Result, error) {
 	var changed []kueue.AdmissionCheckState
-	var told []string
+	var transitions []string
 	needed := map[string]bool{}
-	for _, r := range rounds {
+	for _, r := range pending {
 		next := r.answer(wl)
 		if next.State != r.state.State {
 			next.LastTransitionTime = metav1.NewTime(c.now())
-			told = append(told, transition(r.state, next))
+			transitions = append(transitions, transition(r.state, next))
 		}
 		if !equality.Semantic.DeepEqual(next, r.state) {
 			changed = append(changed, next)
@@ -178,13 +176,13 @@ func (c *workloads) writeStates(ctx context.Context, wl *kueue.Workload, owned [
 	if len(changed) > 0 {
 		err := checks.WriteStates(ctx, c.client, wl, changed...)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil // what is newer is on its way to us
+			return ctrl.Result{}, nil // the informer delivers the newer version
 		}
 		if err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	for _, text := range told {
+	for _, text := range transitions {
 		c.recorder.Eventf(wl, nil, corev1.EventTypeNormal, "AdmissionCheckUpdated", "AdmissionCheckUpdated", "%s", short(text))
 	}
 	var unused []*ProvisioningRequest
@@ -196,7 +194,7 @@ func (c *workloads) writeStates(ctx context.Context, wl *kueue.Workload, owned [
 	if err := c.remove(ctx, unused); err != nil {
 		return ctrl.Result{}, err
 	}
-	for _, r := range rounds {
+	for _, r := range pending {
 		if attempt := r.attempt(wl); attempt > 0 {
 			if result, err := c.createRequest(ctx, wl, r, attempt); err != nil || !result.IsZero() {
 				return result, err
@@ -206,7 +204,7 @@ func (c *workloads) writeStates(ctx context.Context, wl *kueue.Workload, owned [
 	return ctrl.Result{}, nil
 }
 
-// short keeps a text within what an event may say.
+// short limits a text to what an event may have.
 func short(text string) string {
 	const most = 1024
 	if len(text) > most {
@@ -236,12 +234,12 @@ func (r *pendingCheck) attempt(wl *kueue.Workload) int32 {
 	return 0
 }
 
-// ask makes a request. What stands in its way is said in the check's state.
+// createRequest makes a request. If that fails, the check's state says why.
 func (c *workloads) createRequest(ctx context.Context, wl *kueue.Workload, r *pendingCheck, attempt int32) (ctrl.Result, error) {
 	name := requestName(wl.Name, r.state.Name, attempt)
 	key := client.ObjectKeyFromObject(wl)
 	if at, known := c.made[key][name]; known && c.now().Sub(at) < cacheTimeout {
-		return ctrl.Result{RequeueAfter: time.Second}, nil // its arrival wakes us; this is the fallback
+		return ctrl.Result{RequeueAfter: time.Second}, nil // its event comes first; this is the fallback
 	}
 	request, templates := build(wl, name, r.config, r.groups)
 	for _, template := range templates {
@@ -253,7 +251,7 @@ func (c *workloads) createRequest(ctx context.Context, wl *kueue.Workload, r *pe
 	if apierrors.IsAlreadyExists(err) {
 		seen := c.client.Get(ctx, client.ObjectKeyFromObject(request), &ProvisioningRequest{})
 		if apierrors.IsNotFound(seen) {
-			return ctrl.Result{RequeueAfter: time.Second}, nil // the one before us made it, and we have yet to see it
+			return ctrl.Result{RequeueAfter: time.Second}, nil // the previous leader made it, and the cache does not show it yet
 		}
 	}
 	if err != nil {
@@ -267,8 +265,8 @@ func (c *workloads) createRequest(ctx context.Context, wl *kueue.Workload, r *pe
 	return ctrl.Result{}, nil
 }
 
-// put creates a template. One that is there was left by a try that ended before
-// its request was made, and may say something else.
+// put creates a template. One that exists was left by a try that ended before its request was made,
+// and may differ.
 func (c *workloads) put(ctx context.Context, template *corev1.PodTemplate) error {
 	err := c.client.Create(ctx, template.DeepCopy())
 	if !apierrors.IsAlreadyExists(err) {
@@ -280,7 +278,7 @@ func (c *workloads) put(ctx context.Context, template *corev1.PodTemplate) error
 	return c.client.Create(ctx, template)
 }
 
-// failed tells why a request could not be made; it is tried again.
+// failed writes why a request could not be made; it is tried again.
 func (c *workloads) failed(ctx context.Context, wl *kueue.Workload, state kueue.AdmissionCheckState, why error) error {
 	c.recorder.Eventf(wl, nil, corev1.EventTypeWarning, "FailedCreate", "FailedCreate", "%s", short(why.Error()))
 	if state.Message == why.Error() {
@@ -293,9 +291,9 @@ func (c *workloads) failed(ctx context.Context, wl *kueue.Workload, state kueue.
 	return why
 }
 
-// remove deletes requests, and then the templates they name. One that is gone
-// left its name to another, whose templates these are now; templates that are
-// left behind go with the workload, or when they are made again.
+// remove deletes requests, and then the templates they name. If a request was deleted already its
+// name may have been used again, and the templates belong to the new one; templates left behind are
+// deleted with the workload, or replaced when they are made again.
 func (c *workloads) remove(ctx context.Context, requests []*ProvisioningRequest) error {
 	for _, request := range requests {
 		err := c.client.Delete(ctx, request, client.Preconditions{UID: &request.UID})
@@ -306,7 +304,7 @@ func (c *workloads) remove(ctx context.Context, requests []*ProvisioningRequest)
 			return err
 		}
 		if owner := metav1.GetControllerOf(request); owner != nil {
-			delete(c.made[types.NamespacedName{Namespace: request.Namespace, Name: owner.Name}], request.Name) // the name may be due again
+			delete(c.made[types.NamespacedName{Namespace: request.Namespace, Name: owner.Name}], request.Name) // the name may be used again
 		}
 		for _, set := range request.Spec.PodSets {
 			template := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: set.PodTemplateRef.Name}}

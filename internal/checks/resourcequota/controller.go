@@ -23,7 +23,7 @@ import (
 // ControllerName is what an AdmissionCheck says to have this one.
 const ControllerName = "elasticai.io/resource-quota"
 
-// The pause before another try doubles from the first to the longest.
+// The backoff before another try doubles from the first pause to the longest, in seconds.
 const (
 	firstPause   = 5
 	longestPause = 300
@@ -38,13 +38,13 @@ func Setup(mgr ctrl.Manager) error {
 		return err
 	}
 	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return checks.IsWaiting(obj.(*kueue.Workload)) })
-	// One at a time: what one is promised is not there for the next.
+	// One at a time: what is granted to one workload is not free for the next.
 	return ctrl.NewControllerManagedBy(mgr).Named("resource-quota").
 		For(&kueue.Workload{}, builder.WithPredicates(waits)).
 		Complete(&workloads{client: mgr.GetClient(), reader: mgr.GetAPIReader(), now: time.Now, granted: map[types.UID]*kueue.Workload{}})
 }
 
-// activity says of its admission checks that they are looked after.
+// activity makes the admission checks of this controller active.
 type activity struct{ client client.Client }
 
 // Reconcile makes one check active.
@@ -56,16 +56,16 @@ func (a *activity) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return ctrl.Result{}, checks.WriteActive(ctx, a.client, check, checks.Active())
 }
 
-// workloads answers for workloads that wait.
+// workloads sets the check's state for workloads that wait.
 type workloads struct {
 	client client.Client
-	reader client.Reader // past the cache: quotas are few, and must be current
+	reader client.Reader // uncached: quotas are few, and must be current
 	now    func() time.Time
-	// promised are those that were told yes and are not yet seen as such.
+	// granted are workloads whose check was set to ready, until the cache shows it.
 	granted map[types.UID]*kueue.Workload
 }
 
-// Reconcile answers one workload.
+// Reconcile sets the state of one workload's check.
 func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
 	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !checks.IsWaiting(wl) {
@@ -79,16 +79,16 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		if check.State.State != kueue.CheckStatePending {
 			continue
 		}
-		why, err := c.refusalReason(ctx, wl)
+		refusal, err := c.refusalReason(ctx, wl)
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(c.answer(ctx, wl, check.State, why))
+		return ctrl.Result{}, client.IgnoreNotFound(c.answer(ctx, wl, check.State, refusal))
 	}
 	return ctrl.Result{}, nil
 }
 
-// refuse says why a workload's pods would not all be let in; "" if they would.
+// refusalReason says why not all pods of a workload could be created; "" if they could.
 func (c *workloads) refusalReason(ctx context.Context, wl *kueue.Workload) (string, error) {
 	quotas := &corev1.ResourceQuotaList{}
 	if err := c.reader.List(ctx, quotas, client.InNamespace(wl.Namespace)); err != nil {
@@ -101,26 +101,26 @@ func (c *workloads) refusalReason(ctx context.Context, wl *kueue.Workload) (stri
 	if err := c.client.List(ctx, others, client.InNamespace(wl.Namespace)); err != nil {
 		return "", err
 	}
-	there := &corev1.PodList{}
-	if err := c.reader.List(ctx, there, client.InNamespace(wl.Namespace)); err != nil {
+	existing := &corev1.PodList{}
+	if err := c.reader.List(ctx, existing, client.InNamespace(wl.Namespace)); err != nil {
 		return "", err
 	}
 	var taken []pods
 	for i := range others.Items {
 		other := &others.Items[i]
 		if other.UID != wl.UID && c.isGranted(other) {
-			taken = append(taken, podsToCreate(other, there.Items)...)
+			taken = append(taken, podsToCreate(other, existing.Items)...)
 		}
 	}
 	return insufficientQuota(quotas.Items, taken, podsToCreate(wl, nil)), nil
 }
 
-// counts says another workload was promised room.
+// isGranted says that another workload's check is ready, so that its pods will be created.
 func (c *workloads) isGranted(wl *kueue.Workload) bool {
 	over := !workload.HasReservation(wl) || workload.IsFinished(wl)
-	if told := c.granted[wl.UID]; told != nil {
-		if told.ResourceVersion == wl.ResourceVersion {
-			return true // the cache has yet to see the answer
+	if written := c.granted[wl.UID]; written != nil {
+		if written.ResourceVersion == wl.ResourceVersion {
+			return true // the cache does not show the new state yet
 		}
 		delete(c.granted, wl.UID)
 	}
@@ -138,12 +138,12 @@ func (c *workloads) isGranted(wl *kueue.Workload) bool {
 	return false
 }
 
-// toCome are a workload's pods that were not created yet.
-func podsToCreate(wl *kueue.Workload, there []corev1.Pod) []pods {
+// podsToCreate are a workload's pods that do not exist yet.
+func podsToCreate(wl *kueue.Workload, existing []corev1.Pod) []pods {
 	created := map[string]int64{}
-	for i := range there {
-		if there[i].Annotations[kueue.WorkloadAnnotation] == wl.Name {
-			created[there[i].Labels[kueuelabels.PodSet]]++
+	for i := range existing {
+		if existing[i].Annotations[kueue.WorkloadAnnotation] == wl.Name {
+			created[existing[i].Labels[kueuelabels.PodSet]]++
 		}
 	}
 	var out []pods
@@ -158,22 +158,24 @@ func podsToCreate(wl *kueue.Workload, there []corev1.Pod) []pods {
 	return out
 }
 
+// readyMessage marks checks that this controller set to ready. It is compared with stored statuses,
+// so its text must not change.
 const readyMessage = "The namespace's ResourceQuotas have room for all pods"
 
-// answer writes what was found, on the object it was found for.
-func (c *workloads) answer(ctx context.Context, wl *kueue.Workload, state kueue.AdmissionCheckState, why string) error {
+// answer writes the state, on the version of the workload it was found for.
+func (c *workloads) answer(ctx context.Context, wl *kueue.Workload, state kueue.AdmissionCheckState, refusal string) error {
 	next := kueue.AdmissionCheckState{
 		Name: state.Name, State: kueue.CheckStateReady, Message: readyMessage,
 		LastTransitionTime: metav1.NewTime(c.now()), RetryCount: state.RetryCount,
 	}
-	if why != "" {
+	if refusal != "" {
 		pause := min(int32(firstPause)<<min(ptr.Deref(state.RetryCount, 0), 10), longestPause)
-		next.State, next.Message, next.RequeueAfterSeconds = kueue.CheckStateRetry, why, &pause
+		next.State, next.Message, next.RequeueAfterSeconds = kueue.CheckStateRetry, refusal, &pause
 	}
 	if err := checks.WriteStates(ctx, c.client, wl.DeepCopy(), next); err != nil {
 		return err
 	}
-	if why == "" {
+	if refusal == "" {
 		c.granted[wl.UID] = wl
 	}
 	return nil

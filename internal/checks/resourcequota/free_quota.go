@@ -13,15 +13,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// pods is a number of equal pods that are yet to be created.
+// pods is a number of equal pods that do not exist yet.
 type pods struct {
 	spec  *corev1.PodSpec
 	count int64
 }
 
-// problem says which quota has no room for the pods wanted beside what is used
-// and what is promised to others; "" if all have.
-func insufficientQuota(quotas []corev1.ResourceQuota, promised, wanted []pods) string {
+// insufficientQuota says which quota is too small for the wanted pods beside what is used and what
+// is granted to others; "" if none is.
+func insufficientQuota(quotas []corev1.ResourceQuota, granted, wanted []pods) string {
 	var problems []string
 	for i := range quotas {
 		quota := &quotas[i]
@@ -30,19 +30,19 @@ func insufficientQuota(quotas []corev1.ResourceQuota, promised, wanted []pods) s
 			if needs.IsZero() {
 				continue
 			}
-			hard, used, others := quota.Spec.Hard[name], quota.Status.Used[name], sum(quota, name, promised)
+			hard, used, others := quota.Spec.Hard[name], quota.Status.Used[name], sum(quota, name, granted)
 			free := hard.DeepCopy()
 			free.Sub(used)
 			free.Sub(others)
 			if needs.Cmp(free) <= 0 {
 				continue
 			}
-			text := fmt.Sprintf("ResourceQuota %s has no room for %s of %s: %s of %s are used", quota.Name, needs.String(), name, used.String(), hard.String())
+			text := fmt.Sprintf("ResourceQuota %s does not have %s of %s free: %s of %s are used", quota.Name, needs.String(), name, used.String(), hard.String())
 			if !others.IsZero() {
-				text += fmt.Sprintf(", %s promised to jobs that are starting", others.String())
+				text += fmt.Sprintf(", %s granted to jobs that are starting", others.String())
 			}
 			if needs.Cmp(hard) > 0 {
-				text += "; it has room for that never"
+				text += "; its limit is too low for that"
 			}
 			problems = append(problems, text)
 		}
@@ -64,8 +64,8 @@ func sum(quota *corev1.ResourceQuota, name corev1.ResourceName, list []pods) res
 	return total
 }
 
-// ofOne is what one pod takes of a quota's resource. Quotas count other objects
-// too; those exist already.
+// ofOne is what one pod takes of a quota's resource. Quotas count other objects too; those exist
+// already.
 func ofOne(spec *corev1.PodSpec, name corev1.ResourceName) resource.Quantity {
 	text := string(name)
 	switch {
@@ -83,7 +83,7 @@ func ofOne(spec *corev1.PodSpec, name corev1.ResourceName) resource.Quantity {
 	return resource.Quantity{}
 }
 
-// applies says a quota counts such pods: all its scopes fit.
+// applies says that a quota counts such pods: all its scopes match.
 func applies(quota *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
 	for _, scope := range quota.Spec.Scopes {
 		if !inScope(corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, spec) {
@@ -101,8 +101,7 @@ func applies(quota *corev1.ResourceQuota, spec *corev1.PodSpec) bool {
 	return true
 }
 
-// inScope errs on the side of counting a pod: a scope that cannot be judged
-// from the template fits.
+// inScope counts a pod if in doubt: a scope that cannot be judged from the template matches.
 func inScope(r corev1.ScopedResourceSelectorRequirement, spec *corev1.PodSpec) bool {
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:

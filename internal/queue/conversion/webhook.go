@@ -1,5 +1,3 @@
-// Package conversion serves the API server's requests to turn objects of one
-// version of kueue.x-k8s.io into another. The rules come with the types.
 package conversion
 
 import (

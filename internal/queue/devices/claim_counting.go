@@ -22,24 +22,24 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Counted is what each pod of a set takes of a resource, and by what.
+// Counted is what each pod of a set takes of a resource, and because of what.
 type Counted struct {
 	PodSet   string
 	Resource corev1.ResourceName
 	Amount   resource.Quantity
 	From     string
-	Instead  corev1.ResourceName // of this extended resource; "": of none
+	Instead  corev1.ResourceName // this extended resource; "": no other
 }
 
-// charge is what devices mean for one pod set.
+// charge is what the devices of one pod set count as.
 type charge struct{ counted []Counted }
 
 func (c *charge) add(set *kueue.PodSet, name corev1.ResourceName, amount resource.Quantity, from string) {
 	c.counted = append(c.counted, Counted{PodSet: string(set.Name), Resource: name, Amount: amount, From: from})
 }
 
-// Count adds to w what the devices of its pods count as, or says why it is
-// refused. What it holds stays as it was counted.
+// Count adds to w what the devices of its pods count as, or says why it is refused. An admission
+// stays as it was counted.
 func (b *Counter) Count(w *admission.Workload, wl *kueue.Workload) {
 	charges, err := b.charges(wl)
 	switch {
@@ -58,8 +58,7 @@ func (b *Counter) Count(w *admission.Workload, wl *kueue.Workload) {
 	}
 }
 
-// Explain lists what counts for a workload, and by what; nothing where that
-// cannot be said.
+// Explain lists what a workload's devices count as; nothing if they cannot be counted.
 func (b *Counter) Explain(wl *kueue.Workload) []Counted {
 	charges, err := b.charges(wl)
 	if err != nil {
@@ -72,8 +71,8 @@ func (b *Counter) Explain(wl *kueue.Workload) []Counted {
 	return all
 }
 
-// apply the charge to one pod of the set. Devices are no matter of its node's
-// allocatable resources: kube-scheduler allocates them.
+// apply the charge to one pod of the set. Devices are not part of a node's allocatable resources:
+// kube-scheduler allocates them.
 func (c *charge) apply(set *admission.PodSet) {
 	if len(c.counted) == 0 {
 		return
@@ -83,7 +82,7 @@ func (c *charge) apply(set *admission.PodSet) {
 		delete(quota, string(c.counted[i].Instead))
 		delete(node, string(c.counted[i].Instead))
 	}
-	most := int64(math.MaxInt64) / 4 / int64(max(1, set.Count)) // sums must not wrap
+	most := int64(math.MaxInt64) / 4 / int64(max(1, set.Count)) // sums must not overflow
 	for i := range c.counted {
 		name := string(c.counted[i].Resource)
 		quota[name] = min(most, quota[name]+min(most, workload.Amount(c.counted[i].Resource, c.counted[i].Amount)))
@@ -136,8 +135,8 @@ const (
 	errUnfinished = refusal("The devices that its ResourceClaims select are still being counted")
 )
 
-// claimed is what a claim counts as, which is the same for all workloads that
-// have it in the same place.
+// countedClaim is what a claim counts as, which is the same for all workloads that have it in the
+// same place.
 type countedClaim struct {
 	template   *resourceapi.ResourceClaimTemplate
 	generation int
@@ -150,11 +149,11 @@ type claimKey struct {
 	set, path string
 }
 
-// mostClaimed are remembered.
+// mostClaimed bounds how many are cached.
 const mostClaimed = 4096
 
-// claim counts a claim of a pod, once until something changes. While its devices
-// are searched for anew it counts as before.
+// countCached counts a claim of a pod, once until something changes. While its devices are searched
+// for again it counts as before.
 func (b *Counter) countCached(set *kueue.PodSet, template client.ObjectKey, path *field.Path) ([]Counted, error) {
 	key := claimKey{template, string(set.Name), path.String()}
 	known, found := b.counted[key]
@@ -250,8 +249,7 @@ func unsupported(r *resourceapi.DeviceRequest, path *field.Path) *field.Error {
 	return nil
 }
 
-// countExtended adds what extended resources count as that a class stands
-// behind.
+// countExtended adds what extended resources count as that a DeviceClass serves.
 func (b *Counter) countExtended(c *charge, set *kueue.PodSet, path *field.Path) (problems field.ErrorList) {
 	asked := workload.PodRequests(&set.Template.Spec)
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
@@ -289,7 +287,7 @@ func besideSources(name corev1.ResourceName, class string, s *source) string {
 		" use ResourceClaimTemplates with capacity.requests for capacity-based quota", name, class)
 }
 
-// whoAsks is the first container that asks for a resource.
+// requestingContainer is the first container that requests a resource.
 func requestingContainer(spec *corev1.PodSpec, path *field.Path, name corev1.ResourceName) *field.Path {
 	does := func(c corev1.Container) bool {
 		_, requests := c.Resources.Requests[name]
@@ -302,8 +300,8 @@ func requestingContainer(spec *corev1.PodSpec, path *field.Path, name corev1.Res
 	return path.Child("containers").Index(slices.IndexFunc(spec.Containers, does))
 }
 
-// classBehind is the class that serves an extended resource, "" if none does:
-// of several the one made last, as kube-scheduler has it.
+// extendedResourceClass is the class that serves an extended resource, "" if none does: of several
+// the one created last, as in kube-scheduler.
 func (b *Counter) extendedResourceClass(name corev1.ResourceName) string {
 	if !isExtended(name) {
 		return ""

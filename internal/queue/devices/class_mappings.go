@@ -18,12 +18,11 @@ import (
 // mapping is how devices of one class count.
 type mapping struct {
 	resource corev1.ResourceName
-	// sources count something else than devices; none: their number.
+	// sources count something other than devices; none: their number.
 	sources []source
 }
 
-// source is what devices of a driver take: of a counter that they share, or of
-// their own capacity.
+// source is what devices of a driver take: of a counter that they share, or of their own capacity.
 type source struct {
 	resource corev1.ResourceName
 	driver   string
@@ -32,7 +31,7 @@ type source struct {
 	capacity resourceapi.QualifiedName
 }
 
-// kind of a source, as messages say it.
+// kind of a source, as in messages.
 func (s *source) kind() string {
 	if s.counter != "" {
 		return "counter"
@@ -40,7 +39,7 @@ func (s *source) kind() string {
 	return "capacity"
 }
 
-// read the mappings, by class. What they say was validated.
+// read the mappings, by class. They were validated.
 func read(given []kueueconfig.DeviceClassMapping) map[string]mapping {
 	classes := map[string]mapping{}
 	for _, m := range given {
@@ -71,11 +70,11 @@ const (
 	maxName     = 253
 )
 
-// checker validates the mappings as Kueue does, in its words.
+// checker validates the mappings as Kueue does, with its messages.
 type checker struct {
 	gates    features.Set
 	cel      *compiler
-	resource map[corev1.ResourceName]corev1.ResourceName // that a class is mapped to
+	resource map[corev1.ResourceName]corev1.ResourceName // by class that is mapped to it
 	counters map[corev1.ResourceName][]string            // of a class
 	problems field.ErrorList
 }
@@ -126,8 +125,8 @@ func (c *checker) classes(path *field.Path, m *kueueconfig.DeviceClassMapping) {
 	}
 }
 
-// mapped notes what a class is mapped to. Only counters, and each once, may be
-// counted as several resources.
+// mapped notes what a class is mapped to. Only counters, and each once, may be counted as several
+// resources.
 func (c *checker) mapped(path *field.Path, class corev1.ResourceName, m *kueueconfig.DeviceClassMapping) {
 	counter := ""
 	if len(m.Sources) > 0 && m.Sources[0].Counter != nil {
@@ -197,8 +196,8 @@ func (c *checker) capacity(path *field.Path, s *kueueconfig.DeviceClassCapacityS
 	c.selector(path, &s.DeviceSelector)
 }
 
-// qualified is a name as ResourceSlices have them: an identifier, with or
-// without a domain before it.
+// qualified checks a name as ResourceSlices have them: an identifier, with or without a domain
+// before it.
 func (c *checker) qualified(path *field.Path, name resourceapi.QualifiedName) {
 	domain, identifier, with := strings.Cut(string(name), "/")
 	if !with {

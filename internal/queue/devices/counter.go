@@ -16,10 +16,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/features"
 )
 
-// Book knows how devices count, and the objects that this depends on. It is
-// its owner's alone: nothing here is locked.
+// Counter knows how devices count, and the objects that this depends on. It has no lock: only the
+// loop may use it.
 type Counter struct {
-	mapped   map[string]mapping // by class
+	mapped   map[string]mapping // by DeviceClass
 	inBytes  map[corev1.ResourceName]bool
 	extended bool
 	cel      *compiler
@@ -28,25 +28,25 @@ type Counter struct {
 	classes   map[string]*resourceapi.DeviceClass
 	slices    map[string]*resourceSlice
 
-	// What follows from these, until they change.
-	classOfExtended map[corev1.ResourceName]string // the class behind an extended resource
+	// Derived from these, until they change.
+	classOfExtended map[corev1.ResourceName]string // the class that serves an extended resource
 	pools           []*resourceSlice
 
-	// edition of the classes and devices. What claims counted as in an older one is
-	// kept until it is known anew.
+	// generation of the classes and devices. What claims counted as in an older one is valid until
+	// they are counted again.
 	generation int
 	counted    map[claimKey]countedClaim
 
 	selections *lru.Cache // by key
 	background func(*Search)
-	searches   map[string][]*Search // that are not done at once, by namespace; the first is under way
-	budget     int64                // what may be spent on selectors at once
+	searches   map[string][]*Search // that are not done yet, by namespace; the first is under way
+	budget     int64                // CEL cost that may be spent in the loop
 	refilledAt time.Time
 
 	changes changes
 }
 
-// news is what has changed.
+// changes are the objects that changed since Changed was last called.
 type changes struct {
 	templates        map[client.ObjectKey]bool
 	classes, devices bool
@@ -59,7 +59,7 @@ func (n *changes) template(key client.ObjectKey) {
 	n.templates[key] = true
 }
 
-// New reads the configuration; nil where devices do not count.
+// New reads the configuration; nil if devices do not count.
 func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Counter, error) {
 	cel := &compiler{lru.New(mostCompiled)}
 	if err := validate(given, gates, cel); err != nil {
@@ -84,15 +84,14 @@ func New(given []kueueconfig.DeviceClassMapping, gates features.Set) (*Counter, 
 	}, nil
 }
 
-// HasSources says that some devices count by something else than their number.
+// HasSources says that some devices count by something other than their number.
 func (b *Counter) HasSources() bool { return b != nil && len(b.inBytes) > 0 }
 
-// InBytes says that a resource is written in bytes' units, as Kueue writes what
-// sources count.
+// InBytes says that a resource is written in units of bytes, as Kueue writes what sources count.
 func (b *Counter) InBytes(name corev1.ResourceName) bool { return b != nil && b.inBytes[name] }
 
-// Kinds that the book is to be shown. Where no class is mapped, claims are
-// refused whatever they say.
+// Kinds that the Counter has to be shown. If no class is mapped, claims are refused whatever they
+// say.
 func (b *Counter) Kinds() []client.Object {
 	var kinds []client.Object
 	if b.extended || len(b.mapped) > 0 {
@@ -104,7 +103,7 @@ func (b *Counter) Kinds() []client.Object {
 	return kinds
 }
 
-// Is one of the book's kinds.
+// IsDeviceObject says that the object is of one of these kinds.
 func IsDeviceObject(obj client.Object) bool {
 	switch obj.(type) {
 	case *resourceapi.DeviceClass, *resourceapi.ResourceClaimTemplate, *resourceapi.ResourceSlice:
@@ -113,43 +112,43 @@ func IsDeviceObject(obj client.Object) bool {
 	return false
 }
 
-// Saw takes in an object that is there, or gone.
-func (b *Counter) ObjectChanged(obj client.Object, gone bool) {
+// ObjectChanged handles an object that changed or was deleted.
+func (b *Counter) ObjectChanged(obj client.Object, deleted bool) {
 	switch o := obj.(type) {
 	case *resourceapi.ResourceClaimTemplate:
-		if key := client.ObjectKeyFromObject(o); store(b.templates, key, o, gone, func(t *resourceapi.ResourceClaimTemplate) any { return t.Spec.Spec }) {
+		if key := client.ObjectKeyFromObject(o); store(b.templates, key, o, deleted, func(t *resourceapi.ResourceClaimTemplate) any { return t.Spec.Spec }) {
 			b.changes.template(key)
 		}
 	case *resourceapi.DeviceClass:
-		// When it was made decides which of two stands behind an extended resource.
-		if store(b.classes, o.Name, o, gone, func(c *resourceapi.DeviceClass) any { return []any{c.Spec, c.CreationTimestamp} }) {
+		// The creation time decides which of two classes serves an extended resource.
+		if store(b.classes, o.Name, o, deleted, func(c *resourceapi.DeviceClass) any { return []any{c.Spec, c.CreationTimestamp} }) {
 			b.changes.classes, b.classOfExtended = true, nil
 			b.generation++
 		}
 	case *resourceapi.ResourceSlice:
-		if store(b.slices, o.Name, &resourceSlice{o}, gone, func(s *resourceSlice) any { return s.Spec }) {
+		if store(b.slices, o.Name, &resourceSlice{o}, deleted, func(s *resourceSlice) any { return s.Spec }) {
 			b.changes.devices, b.pools = true, nil
 			b.generation++
 		}
 	}
 }
 
-// note an object, and say whether that changes what is told of it.
-func store[K comparable, O any](known map[K]O, key K, object O, gone bool, told func(O) any) bool {
+// store an object, and report whether its relevant part changed.
+func store[K comparable, O any](known map[K]O, key K, object O, deleted bool, relevant func(O) any) bool {
 	before, was := known[key]
-	if gone {
+	if deleted {
 		delete(known, key)
 		return was
 	}
-	if was && equality.Semantic.DeepEqual(told(before), told(object)) {
+	if was && equality.Semantic.DeepEqual(relevant(before), relevant(object)) {
 		return false
 	}
 	known[key] = object
 	return true
 }
 
-// News says which waiting workloads what was seen since the last time may
-// concern; nil: none.
+// Changed says which pending workloads may be affected by what changed since the last call; nil:
+// none.
 func (b *Counter) Changed() func(wl *kueue.Workload) bool {
 	seen := b.changes
 	if len(seen.templates) == 0 && !seen.classes && !seen.devices {
@@ -173,8 +172,7 @@ func (b *Counter) Changed() func(wl *kueue.Workload) bool {
 	}
 }
 
-// looksAtDevices says that how a claim counts depends on which devices there
-// are.
+// dependsOnDevices says that what a claim counts as depends on which devices there are.
 func (b *Counter) dependsOnDevices(template *resourceapi.ResourceClaimTemplate) bool {
 	if template == nil {
 		return false
@@ -187,7 +185,7 @@ func (b *Counter) dependsOnDevices(template *resourceapi.ResourceClaimTemplate) 
 	return false
 }
 
-// templateKey names the template of a claim; the zero key where it has none.
+// templateKey names the template of a claim; the zero key if it has none.
 func templateKey(wl *kueue.Workload, claim *corev1.PodResourceClaim) client.ObjectKey {
 	if claim.ResourceClaimTemplateName == nil {
 		return client.ObjectKey{}
@@ -195,7 +193,7 @@ func templateKey(wl *kueue.Workload, claim *corev1.PodResourceClaim) client.Obje
 	return client.ObjectKey{Namespace: wl.Namespace, Name: *claim.ResourceClaimTemplateName}
 }
 
-// asks says that a container asks for a resource of some kind.
+// requests says that a container requests a resource of some kind.
 func requests(spec *corev1.PodSpec, kind func(corev1.ResourceName) bool) bool {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
@@ -211,7 +209,7 @@ func requests(spec *corev1.PodSpec, kind func(corev1.ResourceName) bool) bool {
 	return false
 }
 
-// isExtended says that a resource is none of Kubernetes' own.
+// isExtended says that a resource is not one of Kubernetes' own.
 func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

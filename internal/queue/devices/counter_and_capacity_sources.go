@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// take is what a request takes of a source. Which of the devices it will get is
-// not known yet: each counts as the one that takes most.
-func (b *Counter) amountFrom(asker client.ObjectKey, s *source, exactly *resourceapi.ExactDeviceRequest, path *field.Path) (resource.Quantity, *field.Error) {
+// amountFrom is what a request takes of a source. Which devices it will get is not known yet: each
+// counts as the one that takes most.
+func (b *Counter) amountFrom(template client.ObjectKey, s *source, exactly *resourceapi.ExactDeviceRequest, path *field.Path) (resource.Quantity, *field.Error) {
 	var most resource.Quantity
-	found, problem := b.matchDevices(asker, exactly.DeviceClassName, s.driver, append(expressions(exactly.Selectors), s.selector), path)
+	found, problem := b.matchDevices(template, exactly.DeviceClassName, s.driver, append(expressions(exactly.Selectors), s.selector), path)
 	if problem != nil {
 		return most, problem
 	}
@@ -45,8 +45,8 @@ func (b *Counter) amountFrom(asker client.ObjectKey, s *source, exactly *resourc
 	return times(most, exactly.Count), nil
 }
 
-// of is what a request takes if it gets the device: whether that has such a
-// thing at all, and can give so much.
+// of is what a request takes if it gets the device, whether the device has the source at all, and
+// whether it can give that much.
 func (s *source) of(d device, exactly *resourceapi.ExactDeviceRequest) (amount resource.Quantity, has, fits bool) {
 	if s.counter != "" {
 		for _, set := range d.ConsumesCounters {
@@ -73,8 +73,8 @@ func (s *source) of(d device, exactly *resourceapi.ExactDeviceRequest) (amount r
 	return amount, true, fits
 }
 
-// named finds a name with or without the driver's domain before it, which is
-// the same to Kubernetes.
+// named finds a name with or without the driver's domain before it, which Kubernetes treats as the
+// same.
 func named[V any](in map[resourceapi.QualifiedName]V, name resourceapi.QualifiedName, driver string) (V, bool) {
 	value, found := in[name]
 	if !found {
@@ -87,7 +87,7 @@ func named[V any](in map[resourceapi.QualifiedName]V, name resourceapi.Qualified
 	return value, found
 }
 
-// round up to what a device gives out; false: it gives out less at most.
+// round up to an amount that the device's policy allows; false: it allows less at most.
 func round(amount resource.Quantity, policy *resourceapi.CapacityRequestPolicy) (resource.Quantity, bool) {
 	if policy == nil {
 		return amount, true
@@ -118,8 +118,8 @@ func round(amount resource.Quantity, policy *resourceapi.CapacityRequestPolicy) 
 	return *resource.NewQuantity(n, amount.Format), valid.Max == nil || n <= valid.Max.Value()
 }
 
-// times so many devices, up to the largest number there is. A driver's
-// negative amount is none.
+// times so many devices, up to the largest number there is. A driver's negative amount counts as
+// zero.
 func times(amount resource.Quantity, count int64) resource.Quantity {
 	n := max(0, amount.Value())
 	if count > 0 && n > math.MaxInt64/count {

@@ -17,7 +17,7 @@ import (
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 )
 
-// offer is a ResourceSlice as it was seen once.
+// resourceSlice is one version of a ResourceSlice.
 type resourceSlice struct{ *resourceapi.ResourceSlice }
 
 func (o *resourceSlice) isOf(driver string) bool { return driver == "" || o.Spec.Driver == driver }
@@ -28,15 +28,13 @@ type device struct {
 	*resourceapi.Device
 }
 
-// choice is the devices that selectors choose, and the first error they met on
-// another.
+// matched are the devices that selectors match, and the first error on another device.
 type matched struct {
 	devices []device
 	err     error
 }
 
-// complete are the slices of pools that are all there, in the pool's newest
-// generation.
+// completePools are the slices of pools that are complete, in the pool's newest generation.
 func (b *Counter) completePools() []*resourceSlice {
 	if b.pools != nil {
 		return b.pools
@@ -63,15 +61,14 @@ func (b *Counter) completePools() []*resourceSlice {
 	return b.pools
 }
 
-// choose the devices that a class and further selectors are for, of one driver
-// or of all.
-func (b *Counter) matchDevices(asker client.ObjectKey, class, driver string, further []string, path *field.Path) (matched, *field.Error) {
+// matchDevices are the devices that a class and further selectors match, of one driver or of all.
+func (b *Counter) matchDevices(template client.ObjectKey, class, driver string, further []string, path *field.Path) (matched, *field.Error) {
 	of := b.classes[class]
 	if of == nil {
 		missing := apierrors.NewNotFound(schema.GroupResource{Group: resourceapi.GroupName, Resource: "DeviceClass"}, class)
 		return matched{}, field.InternalError(path, fmt.Errorf("failed to get DeviceClass %s: %w", class, missing))
 	}
-	s := b.search(asker, driver, append(expressions(of.Spec.Selectors), further...))
+	s := b.search(template, driver, append(expressions(of.Spec.Selectors), further...))
 	switch {
 	case s == nil:
 		return matched{}, &field.Error{Type: unfinished}
@@ -89,14 +86,14 @@ func (b *Counter) matchDevices(asker client.ObjectKey, class, driver string, fur
 	return found, nil
 }
 
-// unfinished is no problem of a claim: its devices are still being searched for.
+// unfinished is not a problem of a claim: its devices are still being searched for.
 const unfinished field.ErrorType = "Unfinished"
 
-// compiler of selectors, which remembers them. Unlike the Cache beside it, which
-// estimates nothing, it says what each may cost.
+// compiler of selectors, with a cache. Unlike the Cache in Kubernetes' package, it estimates what
+// each may cost.
 type compiler struct{ known *lru.Cache }
 
-// cost to compile it.
+// cost of compiling it.
 func (c *compiler) cost(expression string) int64 {
 	if _, found := c.known.Get(expression); found {
 		return 0
@@ -113,7 +110,7 @@ func (c *compiler) compile(expression string) dracel.CompilationResult {
 	return result
 }
 
-// matches says whether a selector chooses the device, and what it cost to ask.
+// matches says whether a selector matches the device, and what the evaluation cost.
 func (d device) matches(ctx context.Context, selector *dracel.CompilationResult) (matches bool, cost int64, err error) {
 	matches, details, err := selector.DeviceMatches(ctx, dracel.Device{
 		Driver: d.driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
@@ -122,7 +119,7 @@ func (d device) matches(ctx context.Context, selector *dracel.CompilationResult)
 	if details != nil && details.ActualCost() != nil {
 		cost += int64(*details.ActualCost())
 	} else if err != nil {
-		cost += resourceapi.CELSelectorExpressionMaxCost // it was stopped there
+		cost += resourceapi.CELSelectorExpressionMaxCost // it was stopped at the limit
 	}
 	if err != nil {
 		return false, cost, fmt.Errorf("device %s: %w", d.Name, err)
@@ -140,9 +137,9 @@ func expressions(selectors []resourceapi.DeviceSelector) []string {
 	return list
 }
 
-// selected says which requests of a claim select more devices than there are:
-// its pods would hold quota and never start.
-func (b *Counter) checkSelectors(asker client.ObjectKey, requests []resourceapi.DeviceRequest, path *field.Path) (problems field.ErrorList) {
+// checkSelectors says which requests of a claim select more devices than there are: its pods would
+// have quota and never start.
+func (b *Counter) checkSelectors(template client.ObjectKey, requests []resourceapi.DeviceRequest, path *field.Path) (problems field.ErrorList) {
 	among := assignment{found: make([]matched, len(requests)), assigned: map[*resourceapi.Device]int{}}
 	for i := range requests {
 		exactly := requests[i].Exactly
@@ -150,7 +147,7 @@ func (b *Counter) checkSelectors(asker client.ObjectKey, requests []resourceapi.
 		if len(selectors) == 0 {
 			continue
 		}
-		found, problem := b.matchDevices(asker, exactly.DeviceClassName, "", selectors, path.Index(i))
+		found, problem := b.matchDevices(template, exactly.DeviceClassName, "", selectors, path.Index(i))
 		if problem != nil {
 			problems = append(problems, problem)
 			continue
@@ -170,17 +167,17 @@ func (b *Counter) checkSelectors(asker client.ObjectKey, requests []resourceapi.
 	return problems
 }
 
-// assignment of devices to requests of one claim, each to one.
+// assignment of devices to requests of one claim, each device to one request.
 type assignment struct {
 	found    []matched
-	assigned map[*resourceapi.Device]int // the request that a device is for
+	assigned map[*resourceapi.Device]int // the request that a device is assigned to
 }
 
-// giveUpTo so many devices to a request; how many there were for it.
+// assignUpTo assigns at most count devices to a request, and returns how many there were.
 func (a *assignment) assignUpTo(request int, count int64) int64 {
 	count = min(count, int64(len(a.found[request].devices)))
 	if count+int64(len(a.assigned)) > resourceapi.AllocationResultsMaxSize {
-		return count // no claim is ever given so many: that is not ours to find out
+		return count // no claim can have that many, which Kubernetes rejects itself
 	}
 	var n int64
 	for n < count && a.assign(request, map[*resourceapi.Device]bool{}) {
@@ -189,7 +186,7 @@ func (a *assignment) assignUpTo(request int, count int64) int64 {
 	return n
 }
 
-// give a device to a request, and others to those that had it.
+// assign a device to a request, and other devices to those that had it.
 func (a *assignment) assign(request int, tried map[*resourceapi.Device]bool) bool {
 	for _, d := range a.found[request].devices {
 		if tried[d.Device] {

@@ -14,30 +14,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Selectors are programs that everybody who may make a claim writes, and each
-// runs once for each device. Kubernetes lets one of them cost a million of CEL's
-// units, which is half a second, and a claim may have hundreds. So what they
-// cost is counted: a little is spent at once, whatever takes longer is searched
-// elsewhere, a step at a time, one search of each namespace. Whose search it is
-// waits, nobody else.
+// Selectors are programs that everybody who may create a claim writes, and each runs once for each
+// device. Kubernetes lets one of them cost a million of CEL's units, which is half a second, and a
+// claim may have hundreds. So their cost is limited: a small budget is spent in the loop, and longer
+// searches run in the background, step by step, one search of each namespace at a time. Only the
+// workloads that need the result wait for it.
 
 // What things cost, in CEL's units: two are about a microsecond.
 const (
-	budgetPerSecond = 100_000   // in a second
-	initialBudget   = 4_000_000 // what is ordinary is known before anybody is decided on
+	budgetPerSecond = 100_000   // per second
+	initialBudget   = 4_000_000 // ordinary selectors are evaluated before the first decision
 	stepCost        = 100_000
-	deviceCost      = 20 // to put a device into CEL's words
+	deviceCost      = 20 // to convert a device for CEL
 	letterCost      = 20 // to compile
 )
 
-// mostSelections and mostCompiled are remembered: a selector is as long as
-// 10 KiB, and many times that when compiled.
+// mostSelections and mostCompiled bound the caches: a selector may have 10 KiB, and takes many times
+// that when compiled.
 const (
 	mostSelections = 1024
 	mostCompiled   = 128
 )
 
-// selection is what selectors choose of a driver's devices, or of all.
+// selection is which devices of a driver, or of all, match some selectors.
 type selection struct {
 	key       [sha256.Size]byte
 	driver    string
@@ -45,13 +44,13 @@ type selection struct {
 
 	compiles bool
 	wrong    struct{ expression, why string }
-	parts    map[*resourceSlice]matched // a slice does not change
+	parts    map[*resourceSlice]matched // a version of a slice does not change
 }
 
-// Search for the devices that selectors choose.
+// Search for the devices that selectors match.
 type Search struct {
 	of *selection
-	// askers are the templates that it is made for, all of one namespace.
+	// templates that it is made for, all of one namespace.
 	templates map[client.ObjectKey]bool
 
 	cel       *compiler
@@ -67,13 +66,13 @@ type Search struct {
 
 // For is a template that it is made for.
 func (s *Search) For() client.ObjectKey {
-	for asker := range s.templates {
-		return asker
+	for template := range s.templates {
+		return template
 	}
 	return client.ObjectKey{}
 }
 
-// Step takes the search a step further, and says whether it has ended.
+// Step takes the search a step further, and reports whether it has ended.
 func (s *Search) Step(ctx context.Context) bool {
 	for left := int64(stepCost); left > 0 && !s.ended(); {
 		left -= s.next(ctx)
@@ -81,7 +80,7 @@ func (s *Search) Step(ctx context.Context) bool {
 	return s.ended()
 }
 
-// most that comes next may cost.
+// maxCost is the most that the next evaluation may cost.
 func (s *Search) maxCost() int64 {
 	if n := len(s.compiled); n < len(s.of.selectors) {
 		return s.cel.cost(s.of.selectors[n])
@@ -89,10 +88,10 @@ func (s *Search) maxCost() int64 {
 	return deviceCost + s.costliest
 }
 
-// Costly says that even one device is not looked at in a moment.
+// Costly says that even one device takes too long for the loop.
 func (s *Search) Costly() bool { return s.maxCost() > budgetPerSecond }
 
-// next compiles a selector, or evaluates one on a device; what that cost.
+// next compiles a selector, or evaluates one on a device, and returns what that cost.
 func (s *Search) next(ctx context.Context) int64 {
 	if len(s.compiled) < len(s.of.selectors) {
 		cost := s.maxCost()
@@ -116,7 +115,7 @@ func (s *Search) compile() {
 	s.costliest = max(s.costliest, int64(min(result.MaxCost, resourceapi.CELSelectorExpressionMaxCost)))
 }
 
-// evaluate the next selector on the device that it has come to.
+// evaluate the next selector on the current device.
 func (s *Search) evaluate(ctx context.Context) int64 {
 	slice := s.slices[0]
 	if s.device == len(slice.Spec.Devices) {
@@ -144,13 +143,13 @@ func (s *Search) evaluate(ctx context.Context) int64 {
 
 func (s *Search) nextDevice() { s.device, s.selector = s.device+1, 0 }
 
-// Elsewhere is who takes the steps of searches that are not worth waiting for,
-// and calls Found when one has ended. Without anybody all are waited for.
+// SearchInBackground sets who takes the steps of searches that are too long for the loop, and hands
+// them to SearchDone when they have ended. Without it all searches run in the loop.
 func (b *Counter) SearchInBackground(search func(*Search)) {
 	b.background, b.budget = search, initialBudget
 }
 
-// Renew what may be spent on selectors at once, after a second.
+// RefillBudget renews what may be spent on selectors in the loop, once per second.
 func (b *Counter) RefillBudget(now time.Time) {
 	switch {
 	case b == nil || now.Sub(b.refilledAt) < time.Second:
@@ -161,8 +160,8 @@ func (b *Counter) RefillBudget(now time.Time) {
 	}
 }
 
-// find what selectors choose; nil: that takes longer.
-func (b *Counter) search(asker client.ObjectKey, driver string, selectors []string) *selection {
+// search for what selectors match; nil: it is not done yet.
+func (b *Counter) search(template client.ObjectKey, driver string, selectors []string) *selection {
 	s := b.selection(driver, selectors)
 	missing := slices.DeleteFunc(slices.Clone(b.completePools()), func(o *resourceSlice) bool {
 		_, known := s.parts[o]
@@ -171,12 +170,12 @@ func (b *Counter) search(asker client.ObjectKey, driver string, selectors []stri
 	if s.compiles && len(missing) == 0 || s.wrong.why != "" {
 		return s
 	}
-	line := b.searches[asker.Namespace]
-	if i := slices.IndexFunc(line, func(other *Search) bool { return other.of == s }); i >= 0 {
-		line[i].templates[asker] = true
+	waiting := b.searches[template.Namespace]
+	if i := slices.IndexFunc(waiting, func(other *Search) bool { return other.of == s }); i >= 0 {
+		waiting[i].templates[template] = true
 		return nil
 	}
-	search := &Search{of: s, templates: map[client.ObjectKey]bool{asker: true}, cel: b.cel, slices: missing, found: map[*resourceSlice]matched{}}
+	search := &Search{of: s, templates: map[client.ObjectKey]bool{template: true}, cel: b.cel, slices: missing, found: map[*resourceSlice]matched{}}
 	for !search.ended() && (b.background == nil || search.maxCost() <= b.budget && !search.Costly()) {
 		b.budget -= search.next(context.Background())
 	}
@@ -184,8 +183,8 @@ func (b *Counter) search(asker client.ObjectKey, driver string, selectors []stri
 		b.addResult(search)
 		return s
 	}
-	b.searches[asker.Namespace] = append(line, search)
-	if len(line) == 0 {
+	b.searches[template.Namespace] = append(waiting, search)
+	if len(waiting) == 0 {
 		b.background(search)
 	}
 	return nil
@@ -201,7 +200,7 @@ func (b *Counter) selection(driver string, selectors []string) *selection {
 	return s
 }
 
-// learn what a search has found.
+// addResult stores what a search has found.
 func (b *Counter) addResult(search *Search) {
 	s := search.of
 	if s.compiles = search.wrong == ""; !s.compiles {
@@ -217,29 +216,29 @@ func (b *Counter) addResult(search *Search) {
 			s.parts[slice] = part
 		}
 	}
-	b.selections.Add(s.key, s) // it may have been forgotten
+	b.selections.Add(s.key, s) // it may have been evicted from the cache
 }
 
-// Found takes in a search that has ended elsewhere. Whoever waited for it is
-// news.
+// SearchDone handles a search that has ended in the background. The templates it was made for count
+// as changed.
 func (b *Counter) SearchDone(search *Search) {
 	b.addResult(search)
-	for asker := range search.templates {
-		b.changes.template(asker)
+	for template := range search.templates {
+		b.changes.template(template)
 	}
 	namespace := search.For().Namespace
-	line := slices.DeleteFunc(b.searches[namespace], func(other *Search) bool { return other == search || !b.stillNeeded(other) })
-	if b.searches[namespace] = line; len(line) == 0 {
+	waiting := slices.DeleteFunc(b.searches[namespace], func(other *Search) bool { return other == search || !b.stillNeeded(other) })
+	if b.searches[namespace] = waiting; len(waiting) == 0 {
 		delete(b.searches, namespace)
 		return
 	}
-	b.background(line[0])
+	b.background(waiting[0])
 }
 
-// wanted says that a template is still there which a search was made for.
+// stillNeeded says that a template still exists which a search was made for.
 func (b *Counter) stillNeeded(search *Search) bool {
-	for asker := range search.templates {
-		if b.templates[asker] != nil {
+	for template := range search.templates {
+		if b.templates[template] != nil {
 			return true
 		}
 	}

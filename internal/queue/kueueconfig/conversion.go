@@ -14,7 +14,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 )
 
-// FromV1beta2 puts a file of that version into cfg.
+// FromV1beta2 converts a file of that version into cfg.
 func FromV1beta2(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	defaults := &v1beta2.Configuration{}
 	v1beta2.SetDefaults_Configuration(defaults)
@@ -26,7 +26,7 @@ func FromV1beta2(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) er
 	return apply(in, cfg)
 }
 
-// FromV1beta1 puts a file of the older version into cfg.
+// FromV1beta1 converts a file of the older version into cfg.
 func FromV1beta1(in *v1beta1.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	defaults := &v1beta1.Configuration{}
 	v1beta1.SetDefaults_Configuration(defaults)
@@ -42,7 +42,7 @@ func FromV1beta1(in *v1beta1.Configuration, cfg *v1alpha1.QueueConfiguration) er
 	return apply(out, cfg)
 }
 
-// apply puts a file with its defaults into cfg.
+// apply converts a file with its defaults into cfg.
 func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	if err := validate(in); err != nil {
 		return err
@@ -87,7 +87,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 		cfg.Controllers.CacheSyncTimeout = durationOf(c.CacheSyncTimeout)
 	}
 
-	// Kueue looks at nodes for topologies alone.
+	// Kueue considers nodes only for topologies.
 	cfg.Placement.Enabled = ptr.To(false)
 	cfg.Integrations = in.Integrations
 	cfg.WaitForPodsReady = in.WaitForPodsReady
@@ -117,7 +117,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	return nil
 }
 
-// validate refuses values Kueue refuses, where nothing after us would notice.
+// validate rejects values that Kueue rejects, where nothing later would notice.
 func validate(in *v1beta2.Configuration) error {
 	var problems []error
 	negative := func(path string, d *metav1.Duration) {
@@ -129,9 +129,9 @@ func validate(in *v1beta2.Configuration) error {
 		negative("waitForPodsReady.timeout", &wait.Timeout)
 		negative("waitForPodsReady.recoveryTimeout", wait.RecoveryTimeout)
 	}
-	if keep := in.ObjectRetentionPolicies; keep != nil && keep.Workloads != nil {
-		negative("objectRetentionPolicies.workloads.afterFinished", keep.Workloads.AfterFinished)
-		negative("objectRetentionPolicies.workloads.afterDeactivatedByKueue", keep.Workloads.AfterDeactivatedByKueue)
+	if retention := in.ObjectRetentionPolicies; retention != nil && retention.Workloads != nil {
+		negative("objectRetentionPolicies.workloads.afterFinished", retention.Workloads.AfterFinished)
+		negative("objectRetentionPolicies.workloads.afterDeactivatedByKueue", retention.Workloads.AfterDeactivatedByKueue)
 	}
 	if multi := in.MultiKueue; multi.IncrementalDispatcherConfig != nil && *multi.DispatcherName != v1beta2.MultiKueueDispatcherModeIncremental {
 		problems = append(problems, errors.New("multiKueue.incrementalDispatcherConfig: is only valid when dispatcherName is set to the incremental dispatcher"))

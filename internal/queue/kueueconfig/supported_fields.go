@@ -9,14 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// honoured marks a field that means here what it means in Kueue.
+// honoured marks a field that means the same here as in Kueue.
 const honoured = ""
 
 const noProfiles = "clusters are reached by kubeconfigs alone; put one into a Secret and remove it"
 
-// fields says of every field of Kueue's file what becomes of it. A reason
-// stands for everything below the field as well, and counts only where the
-// field is set to something else than Kueue's default.
+// fields says what is done with every field of Kueue's file. A reason stands for everything below
+// the field as well, and counts only if the field is set to something other than Kueue's default.
 var fields = map[string]string{
 	"namespace": honoured,
 
@@ -104,8 +103,7 @@ var fields = map[string]string{
 	"visibilityServer.bindPort":    honoured,
 }
 
-// becomes of a field: the reason not to honour it, of the field itself or of
-// what it is part of.
+// reasonFor is why a field is not honoured, or the field it is part of.
 func reasonFor(path string) (reason string, known bool) {
 	if reason, known = fields[path]; known {
 		return reason, true
@@ -118,7 +116,7 @@ func reasonFor(path string) (reason string, known bool) {
 	return "", false
 }
 
-// check names every field that is set to something we do not do.
+// check names every field that is set to something that is not supported.
 func check(given, defaults any) error {
 	var problems []error
 	visit(reflect.ValueOf(given), reflect.ValueOf(defaults), "", func(path string, given, def reflect.Value) {
@@ -135,8 +133,8 @@ func check(given, defaults any) error {
 	return errors.Join(problems...)
 }
 
-// visit calls f for every value a person can write, with its path and what
-// Kueue's default is. Below a struct that is not there, there is nothing.
+// visit calls f for every value a person can write, with its path and Kueue's default. Nothing is
+// below a struct that is not set.
 func visit(given, def reflect.Value, path string, f func(path string, given, def reflect.Value)) {
 	given, def = indirect(given), indirect(def)
 	if !given.IsValid() {
@@ -171,8 +169,8 @@ func indirect(v reflect.Value) reflect.Value {
 	return v
 }
 
-// isLeaf says a field is written as one value. Lists are: no list of structs
-// is honoured that has not a test of its own.
+// isLeaf says that a field is written as one value. Lists are: every list of structs that is
+// honoured has a test of its own.
 func isLeaf(t reflect.Type) bool {
 	return t.Kind() != reflect.Struct ||
 		t == reflect.TypeFor[metav1.Duration]() || t == reflect.TypeFor[metav1.LabelSelector]()

@@ -1,8 +1,3 @@
-// Package stream reads the watch of Workloads, of which a busy queue sees
-// several changes for each one it admits. The API server sends a change as one
-// line of JSON. The client library goes over it five times: to find its end, its
-// type, its kind, whether it is valid, and what it says. This package goes over it
-// for the last two, and leaves out who manages which field, often half of it.
 package stream
 
 import (
@@ -26,8 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Workloads is a ListerWatcher of all Workloads that lists as another does, and
-// watches by itself.
+// Workloads is a ListerWatcher of all Workloads that lists with another one, and watches by itself.
 func Workloads(config *rest.Config, scheme *runtime.Scheme, lister cache.ListerWatcher) (cache.ListerWatcher, error) {
 	config = rest.CopyConfig(config)
 	config.GroupVersion, config.APIPath = &kueue.SchemeGroupVersion, "/apis"
@@ -54,7 +48,7 @@ func Workloads(config *rest.Config, scheme *runtime.Scheme, lister cache.ListerW
 	}, nil
 }
 
-// watcher hands changes over as they come.
+// watcher delivers changes as they come.
 type watcher struct {
 	body    io.Closer
 	cancel  context.CancelFunc
@@ -81,7 +75,7 @@ func (w *watcher) Stop() {
 	})
 }
 
-// read ends with the stream; whoever listens asks for another.
+// read ends with the stream; the reflector then starts another watch.
 func (w *watcher) read(from *bufio.Reader) {
 	defer close(w.changes)
 	defer w.Stop()
@@ -114,7 +108,7 @@ func (w *watcher) read(from *bufio.Reader) {
 	}
 }
 
-// lean is a Workload less its managed fields.
+// lean is a Workload without its managed fields.
 type lean struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        meta                 `json:"metadata"`
@@ -150,8 +144,8 @@ func (l *lean) workload() *kueue.Workload {
 
 var prefix, middle = []byte(`{"type":"`), []byte(`","object":`)
 
-// decode reads one line. One that is not written as the API server writes them
-// is read the long way.
+// decode reads one line. One that is not written as the API server writes them goes through the
+// client library's decoder.
 func decode(line []byte) (watch.Event, error) {
 	rest, found := bytes.CutPrefix(line, prefix)
 	kind, object, split := bytes.Cut(rest, middle)

@@ -1,6 +1,7 @@
-// Package topology sends the pods of admitted workloads to the places their
-// topology assignment names. Such pods are born with a scheduling gate; it is
-// taken off together with the node labels of a place that has room for one
-// more. Pods that know their rank go to the place of that rank, so that
+// Package topology sends the pods of admitted workloads to the domains of their topology assignment.
+// Such pods are created with a scheduling gate, which is removed together with adding the node labels
+// of a domain that lacks a pod. Pods that know their rank go to the domain of that rank, so that
 // neighbours in rank are neighbours in the topology.
+//
+// Words: docs/design/glossary.md.
 package topology

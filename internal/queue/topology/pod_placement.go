@@ -12,7 +12,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// move is a pod and the node labels of its place.
+// ungating is a pod and the node labels of its domain.
 type ungating struct {
 	pod    *corev1.Pod
 	labels map[string]string
@@ -22,80 +22,80 @@ func gated(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 }
 
-// sent says a pod has its place and waits for its node to take it.
+// ungatedPending says that a pod was ungated and is not scheduled yet.
 func ungatedPending(pod *corev1.Pod) bool {
 	return !gated(pod) && pod.Spec.NodeName == "" && pod.Status.Phase == corev1.PodPending
 }
 
-// set is what is known of the ranks in a pod set: its pods' own ranks begin at
-// first, after those of a smaller set of its group.
+// placedPodSet is a pod set with a topology assignment. The ranks of its pods begin at first, after
+// those of a smaller set of its group.
 type placedPodSet struct {
 	assigned *kueue.PodSetAssignment
 	request  *kueue.PodSetTopologyRequest
 	first    int
 }
 
-// place finds the places of the pods that wait: by rank where every pod has
-// one, else wherever there is room.
+// place finds the domains of the gated pods: by rank if every pod has one, otherwise wherever pods
+// are missing.
 func (s placedPodSet) place(pods []*corev1.Pod) []ungating {
-	places, levels := workload.Domains(s.assigned.TopologyAssignment), s.assigned.TopologyAssignment.Levels
-	ranks, err := s.ranks(pods, places, levels)
+	domains, levels := workload.Domains(s.assigned.TopologyAssignment), s.assigned.TopologyAssignment.Levels
+	ranks, err := s.ranks(pods, domains, levels)
 	if err != nil {
-		return placeInFreeDomains(pods, places, levels)
+		return placeInFreeDomains(pods, domains, levels)
 	}
-	var moves []ungating
+	var ungatings []ungating
 	for i, pod := range pods {
 		if gated(pod) {
-			moves = append(moves, ungating{pod, domainOfRank(places, ranks[i]).Labels(levels)})
+			ungatings = append(ungatings, ungating{pod, domainOfRank(domains, ranks[i]).Labels(levels)})
 		}
 	}
-	return moves
+	return ungatings
 }
 
-// has says that a pod was sent to one of the set's places.
+// assignsTo says that a pod's node selector is one of the assigned domains.
 func (s placedPodSet) assignsTo(pod *corev1.Pod) bool {
 	a := s.assigned.TopologyAssignment
 	return slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(pod.Spec.NodeSelector, a.Levels) })
 }
 
-// at is the domain of a rank.
-func domainOfRank(places []workload.Domain, rank int) *workload.Domain {
-	for i := range places {
-		if rank < places[i].Count {
-			return &places[i]
+// domainOfRank is the domain of a rank.
+func domainOfRank(domains []workload.Domain, rank int) *workload.Domain {
+	for i := range domains {
+		if rank < domains[i].Count {
+			return &domains[i]
 		}
-		rank -= places[i].Count
+		rank -= domains[i].Count
 	}
 	return nil
 }
 
-func placeInFreeDomains(pods []*corev1.Pod, places []workload.Domain, levels []string) []ungating {
+func placeInFreeDomains(pods []*corev1.Pod, domains []workload.Domain, levels []string) []ungating {
 	var waiting []*corev1.Pod
 	for _, pod := range pods {
 		if gated(pod) {
 			waiting = append(waiting, pod)
 			continue
 		}
-		for i := range places {
-			if places[i].Count > 0 && places[i].Matches(pod.Spec.NodeSelector, levels) {
-				places[i].Count--
+		for i := range domains {
+			if domains[i].Count > 0 && domains[i].Matches(pod.Spec.NodeSelector, levels) {
+				domains[i].Count--
 				break
 			}
 		}
 	}
-	var moves []ungating
-	for i := range places {
-		for ; places[i].Count > 0 && len(waiting) > 0; places[i].Count-- {
-			moves = append(moves, ungating{waiting[0], places[i].Labels(levels)})
+	var ungatings []ungating
+	for i := range domains {
+		for ; domains[i].Count > 0 && len(waiting) > 0; domains[i].Count-- {
+			ungatings = append(ungatings, ungating{waiting[0], domains[i].Labels(levels)})
 			waiting = waiting[1:]
 		}
 	}
-	return moves
+	return ungatings
 }
 
-// ranks are the pods' ranks. They can be gone by only if every pod has one of
-// its own that has a place, and those that run are where their rank says.
-func (s placedPodSet) ranks(pods []*corev1.Pod, places []workload.Domain, levels []string) ([]int, error) {
+// ranks of the pods. They count only if every pod has its own rank with a domain, and pods that are
+// ungated are in the domain of their rank.
+func (s placedPodSet) ranks(pods []*corev1.Pod, domains []workload.Domain, levels []string) ([]int, error) {
 	if s.request == nil || s.request.PodIndexLabel == nil {
 		return nil, fmt.Errorf("pods have no ranks")
 	}
@@ -104,7 +104,7 @@ func (s placedPodSet) ranks(pods []*corev1.Pod, places []workload.Domain, levels
 	if s.request.SubGroupIndexLabel != nil {
 		groups := int(ptr.Deref(s.request.SubGroupCount, 0))
 		if groups <= 0 {
-			return nil, fmt.Errorf("pods are in groups, but nobody says how many")
+			return nil, fmt.Errorf("pods are in groups, but the number of groups is not set")
 		}
 		perGroup = size / groups
 	}
@@ -117,9 +117,9 @@ func (s placedPodSet) ranks(pods []*corev1.Pod, places []workload.Domain, levels
 		if rank < 0 || rank >= size || taken[rank] {
 			return nil, fmt.Errorf("rank %d of pod %s is not its own, or none of %d", rank, pod.Name, size)
 		}
-		place := domainOfRank(places, rank)
-		if place == nil || (!gated(pod) && !place.Matches(pod.Spec.NodeSelector, levels)) {
-			return nil, fmt.Errorf("pod %s is not where rank %d goes", pod.Name, rank)
+		domain := domainOfRank(domains, rank)
+		if domain == nil || (!gated(pod) && !domain.Matches(pod.Spec.NodeSelector, levels)) {
+			return nil, fmt.Errorf("pod %s is not in the domain of rank %d", pod.Name, rank)
 		}
 		ranks[i], taken[rank] = rank, true
 	}
@@ -148,7 +148,7 @@ func (s placedPodSet) rank(pod *corev1.Pod, perGroup int) (int, error) {
 	return group*perGroup + index - s.first, nil
 }
 
-// setsOf are the pod sets of a workload that have places.
+// setsOf are the pod sets of a workload that have a topology assignment.
 func setsOf(wl *kueue.Workload) []placedPodSet {
 	var out []placedPodSet
 	for i := range wl.Status.Admission.PodSetAssignments {
@@ -167,8 +167,8 @@ func setsOf(wl *kueue.Workload) []placedPodSet {
 	return out
 }
 
-// before is how many ranks of a set's group belong to a smaller set: the leader
-// of a group has rank 0 and its workers the rest.
+// ranksBefore is how many ranks of a set's group belong to a smaller set: the leader of a group has
+// rank 0 and its workers the rest.
 func ranksBefore(wl *kueue.Workload, s placedPodSet) int {
 	if s.request == nil || s.request.PodSetGroupName == nil {
 		return 0

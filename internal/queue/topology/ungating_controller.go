@@ -24,10 +24,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-const (
-	// workloadIndex finds the pods of a workload.
-	workloadIndex = "metadata.annotations." + kueue.WorkloadAnnotation
-)
+// workloadIndex finds the pods of a workload.
+const workloadIndex = "metadata.annotations." + kueue.WorkloadAnnotation
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager) error {
@@ -67,10 +65,9 @@ type controller struct {
 	events events.EventRecorder
 }
 
-// Reconcile sends the pods of one workload that wait to their places, and ends
-// those that were sent to a place which is none any more. A cache that is behind
-// shows a pod as waiting that is not: the write is refused then, and all are looked
-// at again.
+// Reconcile ungates the pods of one workload, and fails those that were ungated for a domain which
+// is no longer assigned. A cache that lags behind may show a pod as gated that is not: the write is
+// a conflict then, and the workload is requeued.
 func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
 	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !isPlaced(wl) {
@@ -100,7 +97,7 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		for _, m := range s.place(pods) {
 			err := c.ungate(ctx, m)
 			if apierrors.IsConflict(err) {
-				return ctrl.Result{RequeueAfter: time.Second}, nil // what the cache misses wakes us; this is the fallback
+				return ctrl.Result{RequeueAfter: time.Second}, nil // the pod's event comes first; this is the fallback
 			}
 			if client.IgnoreNotFound(err) != nil {
 				return ctrl.Result{}, err
@@ -110,7 +107,7 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// send takes the gate off a pod and says where it goes, in one write.
+// ungate removes the scheduling gate of a pod and adds the node labels of its domain, in one write.
 func (c *controller) ungate(ctx context.Context, m ungating) error {
 	sent := m.pod.DeepCopy()
 	sent.Spec.SchedulingGates = slices.DeleteFunc(sent.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
@@ -123,8 +120,8 @@ func (c *controller) ungate(ctx context.Context, m ungating) error {
 	return c.client.Patch(ctx, sent, client.MergeFromWithOptions(m.pod, client.MergeFromWithOptimisticLock{}))
 }
 
-// fail ends a pod that can never run, so that its job makes another; it stays to
-// be looked at.
+// fail ends a pod that can never run, so that its job creates another; the failed pod stays for
+// inspection.
 func (c *controller) fail(ctx context.Context, pod *corev1.Pod) error {
 	const message = "Pod terminated by Kueue NodeController due to node taint" // Kueue's words
 	failed := pod.DeepCopy()

@@ -20,19 +20,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// User is who asks, as the API server found out.
+// User who asks, as the API server authenticated them.
 type User struct {
 	Name, UID string
 	Groups    []string
 	Extra     map[string][]string
 }
 
-// AskForCertificate lets the server that this one lives in ask for client
-// certificates. Webhooks are called without; who brings one is looked at here.
+// RequestClientCertificate has a server ask for client certificates. Webhooks are called without
+// one; the requestHeaderAuthenticator verifies those that are sent.
 func RequestClientCertificate(config *tls.Config) { config.ClientAuth = tls.RequestClientCert }
 
-// front knows the API server by its client certificate, and takes its word for
-// who the user is. What it needs for that the API server publishes.
+// requestHeaderAuthenticator recognizes the API server by its client certificate and trusts its
+// headers about the user. What it needs for that, the API server publishes in a ConfigMap.
 type requestHeaderAuthenticator struct {
 	reader client.Reader
 
@@ -47,25 +47,25 @@ type headers struct{ name, uid, group, extra []string }
 
 var published = types.NamespacedName{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
 
-// stale is how long what was read counts. Certificates of API servers change
-// rarely; one that is not recognized is a reason to look again.
+// reloadAfter is how long the ConfigMap is cached. API servers' certificates change rarely; one
+// that is not recognized is a reason to read it again.
 const reloadAfter = time.Hour
 
-// user of a request, or why it is not believed.
-func (f *requestHeaderAuthenticator) authenticate(r *http.Request) (User, error) {
+// authenticate a request, or say why it is rejected.
+func (a *requestHeaderAuthenticator) authenticate(r *http.Request) (User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return User{}, errors.New("no client certificate: come through the API server")
 	}
-	err := f.verify(r.Context(), r.TLS.PeerCertificates, false)
+	err := a.verify(r.Context(), r.TLS.PeerCertificates, false)
 	if err != nil {
-		err = f.verify(r.Context(), r.TLS.PeerCertificates, true)
+		err = a.verify(r.Context(), r.TLS.PeerCertificates, true)
 	}
 	if err != nil {
 		return User{}, err
 	}
-	f.mu.Lock()
-	h := f.headers
-	f.mu.Unlock()
+	a.mu.Lock()
+	h := a.headers
+	a.mu.Unlock()
 	user := User{Name: first(r, h.name), UID: first(r, h.uid), Extra: map[string][]string{}}
 	for _, name := range h.group {
 		user.Groups = append(user.Groups, r.Header.Values(name)...)
@@ -102,15 +102,15 @@ func cutPrefixFold(text, prefix string) (string, bool) {
 	return text[len(prefix):], true
 }
 
-func (f *requestHeaderAuthenticator) verify(ctx context.Context, chain []*x509.Certificate, again bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	patience := reloadAfter
+func (a *requestHeaderAuthenticator) verify(ctx context.Context, chain []*x509.Certificate, again bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	age := reloadAfter
 	if again {
-		patience = time.Second // strangers do not make us read all the time
+		age = time.Second // unknown clients must not cause a read each time
 	}
-	if time.Since(f.read) > patience {
-		if err := f.load(ctx); err != nil {
+	if time.Since(a.read) > age {
+		if err := a.load(ctx); err != nil {
 			return err
 		}
 	}
@@ -118,20 +118,20 @@ func (f *requestHeaderAuthenticator) verify(ctx context.Context, chain []*x509.C
 	for _, c := range chain[1:] {
 		between.AddCert(c)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: f.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: a.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
 		return fmt.Errorf("the client certificate is not the API server's: %w", err)
 	}
-	if len(f.allowed) > 0 && !slices.Contains(f.allowed, chain[0].Subject.CommonName) {
+	if len(a.allowed) > 0 && !slices.Contains(a.allowed, chain[0].Subject.CommonName) {
 		return fmt.Errorf("%q may not speak for users", chain[0].Subject.CommonName)
 	}
 	return nil
 }
 
 // load reads what the API server publishes about itself.
-func (f *requestHeaderAuthenticator) load(ctx context.Context) error {
+func (a *requestHeaderAuthenticator) load(ctx context.Context) error {
 	config := &corev1.ConfigMap{}
-	if err := f.reader.Get(ctx, published, config); err != nil {
+	if err := a.reader.Get(ctx, published, config); err != nil {
 		return fmt.Errorf("reading how the API server identifies itself: %w", err)
 	}
 	roots := x509.NewCertPool()
@@ -142,8 +142,8 @@ func (f *requestHeaderAuthenticator) load(ctx context.Context) error {
 		_ = json.Unmarshal([]byte(config.Data[key]), &out)
 		return out
 	}
-	f.roots, f.allowed, f.read = roots, list("requestheader-allowed-names"), time.Now()
-	f.headers = headers{
+	a.roots, a.allowed, a.read = roots, list("requestheader-allowed-names"), time.Now()
+	a.headers = headers{
 		name: list("requestheader-username-headers"), uid: list("requestheader-uid-headers"),
 		group: list("requestheader-group-headers"), extra: list("requestheader-extra-headers-prefix"),
 	}

@@ -1,9 +1,10 @@
-// Package visibility is elastic-queue's own part of the Kubernetes API: answers
-// from the engine, never stored. The API server passes requests on to it (an
-// APIService says so), after it has found out who asks; whether they may is
-// asked back (a SubjectAccessReview), so that ordinary roles rule.
+// Package visibility is elastic-queue's own part of the Kubernetes API: answers from the engine, never
+// stored. The API server forwards requests to it (an APIService says so) after it has authenticated
+// the user; whether the user is allowed is asked with a SubjectAccessReview, so ordinary roles apply.
 //
-// It is served beside the webhooks, under their certificate. Who is at the
-// other end of the connection is checked by the API server's client certificate
-// (front.go); a resource is one row of a table (server.go).
+// It is served beside the webhooks, under their certificate. That a connection comes from the API
+// server is verified by its client certificate (authentication.go); each resource is one row of a
+// table (server.go).
+//
+// Words: docs/design/glossary.md.
 package visibility

@@ -24,13 +24,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue"
 )
 
-// Explainer is the queue's shell, as this package needs it.
+// Explainer is the queue's loop, as this package needs it.
 type Explainer interface {
 	Explain(ctx context.Context, workload admission.Key) (v1alpha1.WorkloadStanding, error)
 	Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error)
 }
 
-// Explanations answers why a workload waits.
+// Explanations serves why a workload waits.
 func Explanations(e Explainer) Resource {
 	return Resource{
 		Group: v1alpha1.Group, Version: v1alpha1.Version, Name: v1alpha1.Explanations, Kind: "Explanation", Namespaced: true, Verb: "get",
@@ -51,7 +51,7 @@ func Explanations(e Explainer) Resource {
 	}
 }
 
-// Plans answers whether a workload would start. The reader knows priorities.
+// Plans serves whether a workload would start. The reader is for priority classes.
 func Plans(e Explainer, reader client.Reader) Resource {
 	return Resource{
 		Group: v1alpha1.Group, Version: v1alpha1.Version, Name: v1alpha1.Plans, Kind: "Plan", Namespaced: true, Verb: "create",
@@ -61,7 +61,7 @@ func Plans(e Explainer, reader client.Reader) Resource {
 				return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is no Plan: %v", err))
 			}
 			wl := &kueue.Workload{Spec: plan.Spec.Workload}
-			// A name that nobody has: two plans may be asked for at once.
+			// A unique name: several plans may be asked for at once.
 			wl.Namespace, wl.Name, wl.UID = q.Namespace, "plan-"+string(uuid.NewUUID()), types.UID("plan")
 			wl.CreationTimestamp = metav1.NewTime(time.Now())
 			if len(wl.Spec.PodSets) == 0 {
@@ -85,7 +85,7 @@ func Plans(e Explainer, reader client.Reader) Resource {
 	}
 }
 
-// resolvePriority fills in the number of the class a plan names.
+// resolvePriority fills in the priority of the class that a plan names.
 func resolvePriority(ctx context.Context, reader client.Reader, wl *kueue.Workload) error {
 	class := wl.Spec.PriorityClassRef
 	if class == nil || wl.Spec.Priority != nil {
@@ -120,15 +120,15 @@ func wrap(err error, resource, name string) error {
 	return err
 }
 
-// hide leaves out the names of workloads in namespaces whose workloads the
-// asker may not see. How many there are, and in which queue, is no secret.
+// hide removes the names of workloads in namespaces whose workloads the user may not list. How many
+// there are, and in which queue, is no secret.
 func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) error {
 	may := map[string]bool{q.Namespace: true}
-	var others []*v1alpha1.WorkloadRef
+	var refs []*v1alpha1.WorkloadRef
 	var asked []string
 	for _, list := range [][]v1alpha1.WorkloadRef{standing.Ahead, standing.HeldBy, standing.PreemptionTargets} {
 		for i := range list {
-			others = append(others, &list[i])
+			refs = append(refs, &list[i])
 			if _, known := may[list[i].Namespace]; !known {
 				may[list[i].Namespace] = false
 				asked = append(asked, list[i].Namespace)
@@ -143,7 +143,7 @@ func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) 
 			Group: kueue.SchemeGroupVersion.Group, Resource: "workloads", Verb: "list", Namespace: namespace,
 		})
 	}
-	// Who sees all namespaces is one question, anybody else one for each, at once.
+	// A user who may list all namespaces takes one review, others one for each namespace, in parallel.
 	if all, err := seen(ctx, metav1.NamespaceAll); err != nil || all {
 		return err
 	}
@@ -161,9 +161,9 @@ func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) 
 	for i, namespace := range asked {
 		may[namespace] = answers[i]
 	}
-	for _, other := range others {
-		if !may[other.Namespace] {
-			other.Namespace, other.Name, other.Job = "", "", ""
+	for _, ref := range refs {
+		if !may[ref.Namespace] {
+			ref.Namespace, ref.Name, ref.Job = "", "", ""
 		}
 	}
 	return nil

@@ -17,11 +17,11 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue"
 )
 
-// Lines is the queue's shell, as Kueue's visibility API needs it.
+// PendingLister is the queue's loop, as Kueue's visibility API needs it.
 type PendingLister interface {
-	// Line is who waits in a ClusterQueue, in order.
+	// PendingInClusterQueue lists the pending workloads of a ClusterQueue, in queue order.
 	PendingInClusterQueue(ctx context.Context, clusterQueue string) ([]kueue.PendingWorkload, error)
-	// LocalLine is who waits there from one LocalQueue.
+	// PendingInLocalQueue lists those from one LocalQueue.
 	PendingInLocalQueue(ctx context.Context, localQueue client.ObjectKey) ([]kueue.PendingWorkload, error)
 }
 
@@ -31,7 +31,7 @@ const (
 	mostLimit  = 100_000
 )
 
-// PendingWorkloads answers who waits in a queue, in both of Kueue's versions.
+// PendingWorkloads serves the pending workloads of a queue, in both of Kueue's versions.
 func PendingWorkloads(l PendingLister) []Resource {
 	var rows []Resource
 	for _, version := range []string{kueue.SchemeGroupVersion.Version, kueuev1beta1.SchemeGroupVersion.Version} {
@@ -39,23 +39,23 @@ func PendingWorkloads(l PendingLister) []Resource {
 			Group: kueue.SchemeGroupVersion.Group, Version: version, Name: "clusterqueues", Subresource: "pendingworkloads",
 			Kind: "PendingWorkloadsSummary", Verb: "get",
 			Handle: func(ctx context.Context, q *Request) (any, error) {
-				line, err := l.PendingInClusterQueue(ctx, q.Name)
-				return summary(version, q, line, err, "clusterqueue")
+				pending, err := l.PendingInClusterQueue(ctx, q.Name)
+				return summary(version, q, pending, err, "clusterqueue")
 			},
 		}
 		local := row
 		local.Name, local.Namespaced = "localqueues", true
 		local.Handle = func(ctx context.Context, q *Request) (any, error) {
-			line, err := l.PendingInLocalQueue(ctx, client.ObjectKey{Namespace: q.Namespace, Name: q.Name})
-			return summary(version, q, line, err, "localqueue")
+			pending, err := l.PendingInLocalQueue(ctx, client.ObjectKey{Namespace: q.Namespace, Name: q.Name})
+			return summary(version, q, pending, err, "localqueue")
 		}
 		rows = append(rows, row, local)
 	}
 	return rows
 }
 
-// summary is the part of the line that was asked for.
-func summary(version string, q *Request, line []kueue.PendingWorkload, err error, resource string) (any, error) {
+// summary is the part of the list that was asked for.
+func summary(version string, q *Request, pending []kueue.PendingWorkload, err error, resource string) (any, error) {
 	where := schema.GroupResource{Group: kueue.SchemeGroupVersion.Group, Resource: resource}
 	switch {
 	case errors.Is(err, queue.ErrNotLeading):
@@ -73,16 +73,16 @@ func summary(version string, q *Request, line []kueue.PendingWorkload, err error
 	if err != nil {
 		return nil, err
 	}
-	line = line[min(offset, len(line)):]
-	line = line[:min(limit, mostLimit, len(line))]
+	pending = pending[min(offset, len(pending)):]
+	pending = pending[:min(limit, mostLimit, len(pending))]
 	return &kueue.PendingWorkloadsSummary{
 		TypeMeta: metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.Group + "/" + version, Kind: "PendingWorkloadsSummary"},
-		Items:    append([]kueue.PendingWorkload{}, line...),
+		Items:    append([]kueue.PendingWorkload{}, pending...),
 	}, nil
 }
 
-// number reads one from the query; what is below zero counts as zero, as in
-// Kueue, and so does a limit of zero as the usual one.
+// number reads one from the query; below zero counts as zero, as in Kueue, and a limit of zero as
+// the usual one.
 func number(q *Request, name string, usual int) (int, error) {
 	values := q.Query[name]
 	if len(values) == 0 || values[0] == "" || values[0] == "0" {

@@ -17,8 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Resource is something that can be asked for: with GET by name, or with POST
-// and a body.
+// Resource is served to GET by name, or to POST with a body.
 type Resource struct {
 	Group, Version, Name, Kind string
 	Namespaced                 bool
@@ -29,30 +28,29 @@ type Resource struct {
 	Handle func(ctx context.Context, q *Request) (any, error)
 }
 
-// Question is a request that may be answered.
+// Request that may be answered.
 type Request struct {
 	User            User
 	Namespace, Name string
 	Query           map[string][]string
 	Body            []byte
-	// May asks whether the user may also do something else.
+	// Authorize asks whether the user may also do something else.
 	Authorize func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error)
 }
 
-// Server answers.
+// Server of resources.
 type Server struct {
 	resources     []Resource
 	authenticator *requestHeaderAuthenticator
 	client        client.Client
 }
 
-// New makes a server of resources. The reader must not cache: it reads one
-// ConfigMap, rarely.
+// New makes a server of resources. The reader must not cache: it reads one ConfigMap, rarely.
 func New(reader client.Reader, c client.Client, resources ...Resource) *Server {
 	return &Server{resources: resources, authenticator: &requestHeaderAuthenticator{reader: reader}, client: c}
 }
 
-// Paths are what to register the server at.
+// Paths to register the server at.
 func (s *Server) Paths() []string {
 	paths := map[string]bool{}
 	for i := range s.resources {
@@ -117,12 +115,12 @@ func (s *Server) answer(r *http.Request) (any, error) {
 		if rest == "" {
 			return s.list(resource), nil
 		}
-		question, ok := resource.match(r.Method, strings.Split(strings.Trim(rest, "/"), "/"))
+		request, ok := resource.match(r.Method, strings.Split(strings.Trim(rest, "/"), "/"))
 		if !ok {
 			continue
 		}
-		question.User, question.Query = user, r.URL.Query()
-		return s.ask(r, resource, question)
+		request.User, request.Query = user, r.URL.Query()
+		return s.serve(r, resource, request)
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, path, "there is no such resource", 0, true)
 }
@@ -156,7 +154,7 @@ func (r *Resource) match(method string, parts []string) (*Request, bool) {
 	return q, true
 }
 
-func (s *Server) ask(r *http.Request, resource *Resource, q *Request) (any, error) {
+func (s *Server) serve(r *http.Request, resource *Resource, q *Request) (any, error) {
 	q.Authorize = func(ctx context.Context, what authorizationv1.ResourceAttributes) (bool, error) {
 		return s.may(ctx, q.User, what)
 	}
@@ -179,7 +177,7 @@ func (s *Server) ask(r *http.Request, resource *Resource, q *Request) (any, erro
 	return resource.Handle(r.Context(), q)
 }
 
-// may asks the API server what a user may do.
+// may asks the API server whether a user may do something.
 func (s *Server) may(ctx context.Context, user User, what authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user.Name, UID: user.UID, Groups: user.Groups, ResourceAttributes: &what, Extra: map[string]authorizationv1.ExtraValue{},

@@ -1,7 +1,8 @@
-// Package webhook refuses queue objects that make no sense, in Kueue's words,
-// and gives new ones what they need. What the CRDs' own rules refuse is not
-// repeated here.
+// Package webhook rejects invalid queue objects, with Kueue's messages, and sets defaults on new ones.
+// What the CRDs' own rules reject is not repeated here.
 //
-// The rules are functions from an object, and the one it replaces, to a list
-// of errors; setup.go hands them to the API server.
+// The rules are functions from an object, and its old version, to a list of errors; setup.go
+// registers them.
+//
+// Words: docs/design/glossary.md.
 package webhook

@@ -48,9 +48,8 @@ func Cohort(cohort *kueue.Cohort) field.ErrorList {
 		groups.check(cohort.Spec.ResourceGroups, spec.Child("resourceGroups"))...)
 }
 
-// checkFlavors finds admission checks for flavors the queue does not have.
-// What was wrong before and did not change is let through, so that the rest of
-// an old queue can be mended.
+// checkFlavors finds admission checks for flavors the queue does not have. What was wrong before
+// and did not change is allowed, so that the rest of an old queue can be fixed.
 func checkFlavors(cq, old *kueue.ClusterQueue) field.ErrorList {
 	if cq.Spec.AdmissionChecksStrategy == nil {
 		return nil
@@ -87,7 +86,7 @@ func flavorNames(cq *kueue.ClusterQueue) sets.Set[kueue.ResourceFlavorReference]
 	return names
 }
 
-// groupSizes keeps a queue within what one object can hold.
+// groupSizes limits a queue to what one object can hold.
 func groupSizes(groups []kueue.ResourceGroup, path *field.Path) field.ErrorList {
 	const most, mostPairs = 256, 512
 	var errs field.ErrorList
@@ -118,8 +117,8 @@ func groupSizes(groups []kueue.ResourceGroup, path *field.Path) field.ErrorList 
 // groupRules differ between queues and cohorts.
 type groupRules struct {
 	parent       string // what it is called
-	hasParent    bool   // without one there is nobody to borrow from or lend to
-	lendsOwnOnly bool   // a queue lends its own quota, a cohort its children's too
+	hasParent    bool   // without one there is no borrowing or lending
+	lendsOwnOnly bool   // a queue lends its nominal quota, a cohort its children's too
 }
 
 func (r groupRules) check(groups []kueue.ResourceGroup, path *field.Path) field.ErrorList {
@@ -151,7 +150,7 @@ func (r groupRules) check(groups []kueue.ResourceGroup, path *field.Path) field.
 
 func (r groupRules) quotas(flavor kueue.FlavorQuotas, covered []corev1.ResourceName, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	// The CRD's rules see to it that there are as many of the one as of the other.
+	// The CRD's rules make sure that both lists have the same length.
 	for i, quota := range flavor.Resources[:min(len(flavor.Resources), len(covered))] {
 		at := path.Index(i)
 		if quota.Name != covered[i] {

@@ -14,9 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Setup serves the rules at Kueue's paths, which deploy/queue/webhooks.yaml
-// names as far as they are needed. Without partial admission a Workload's
-// minimal counts are dropped.
+// Setup serves the rules at Kueue's paths; deploy/queue/webhooks.yaml names those that are needed.
+// Without partial admission a Workload's minimum counts are removed.
 func Setup(mgr ctrl.Manager, partial bool) error {
 	for _, setup := range []func(ctrl.Manager) error{
 		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, inUse[*kueue.ClusterQueue]{}),
@@ -48,10 +47,10 @@ func serve[T interface {
 	}
 }
 
-// counts are a workload's.
+// minCounts defaults the minimum counts of a workload.
 type minCounts struct{ partial bool }
 
-// Default drops minimal counts that would not be heeded.
+// Default removes minimum counts if partial admission is off.
 func (c minCounts) Default(_ context.Context, wl *kueue.Workload) error {
 	for i := range wl.Spec.PodSets {
 		if !c.partial {
@@ -61,8 +60,8 @@ func (c minCounts) Default(_ context.Context, wl *kueue.Workload) error {
 	return nil
 }
 
-// inUse marks new objects with the finalizer that keeps them while used, before
-// anyone can delete them.
+// inUse gives new objects the finalizer that protects them while they are in use, before anyone can
+// delete them.
 type inUse[T client.Object] struct{}
 
 // Default adds the finalizer.
@@ -83,8 +82,8 @@ func (r rules[T]) ValidateCreate(_ context.Context, obj T) (admission.Warnings, 
 	return r.warnings(obj), r.check(obj, none).ToAggregate()
 }
 
-// ValidateUpdate checks a changed object. One that is going may lose its
-// finalizers whatever else is wrong with it.
+// ValidateUpdate checks a changed object. One that is being deleted may lose its finalizers
+// whatever else is wrong with it.
 func (r rules[T]) ValidateUpdate(_ context.Context, old, obj T) (admission.Warnings, error) {
 	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) < len(old.GetFinalizers()) {
 		return nil, nil
@@ -92,7 +91,7 @@ func (r rules[T]) ValidateUpdate(_ context.Context, old, obj T) (admission.Warni
 	return r.warnings(obj), r.check(obj, old).ToAggregate()
 }
 
-// ValidateDelete lets everything go.
+// ValidateDelete allows everything.
 func (r rules[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
 func (r rules[T]) warnings(obj T) admission.Warnings {

@@ -54,7 +54,7 @@ func Workload(wl, old *kueue.Workload) field.ErrorList {
 	return append(errs, gatesUpdate(wl.Annotations[workload.GatedByAnnotation], old.Annotations[workload.GatedByAnnotation])...)
 }
 
-// warnings tell of what will be refused one day.
+// warnings are about what a later release will reject.
 func warnings(wl *kueue.Workload) admission.Warnings {
 	var out admission.Warnings
 	for i, set := range wl.Spec.PodSets {
@@ -126,7 +126,7 @@ func resourceList(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// topologySlices checks how a pod set is to be cut into slices for its topology.
+// topologySlices checks how a pod set is divided into slices of its topology.
 func topologySlices(r *kueue.PodSetTopologyRequest, path *field.Path) field.ErrorList {
 	if r == nil {
 		return nil
@@ -150,8 +150,8 @@ func topologySlices(r *kueue.PodSetTopologyRequest, path *field.Path) field.Erro
 	return errs
 }
 
-// assigned checks that an admission belongs to the workload. One that was lost
-// already is let through, so that the workload can get out of that state.
+// assigned checks that an admission belongs to the workload. One that is already lost is allowed,
+// so that the workload can leave that state.
 func assigned(wl, old *kueue.Workload) field.ErrorList {
 	path := statusPath.Child("admission")
 	if wl.Status.Admission == nil {
@@ -176,8 +176,7 @@ func assigned(wl, old *kueue.Workload) field.ErrorList {
 	return errs
 }
 
-// sameAdmission keeps an admission as it is; only where in a topology its pods
-// go may still be found out.
+// sameAdmission makes an admission immutable, but for topology assignments that are still missing.
 func sameAdmission(now, was *kueue.Admission) field.ErrorList {
 	if now == nil || was == nil {
 		return nil
@@ -192,7 +191,7 @@ func sameAdmission(now, was *kueue.Admission) field.ErrorList {
 	return validation.ValidateImmutableField(now, was, statusPath.Child("admission"))
 }
 
-// samePodSets keeps what quota was reserved for. An elastic job may shrink.
+// samePodSets makes what quota was reserved for immutable. An elastic job may shrink.
 func samePodSets(wl, old *kueue.Workload) field.ErrorList {
 	path := specPath.Child("podSets")
 	if len(wl.Spec.PodSets) != len(old.Spec.PodSets) {
@@ -219,7 +218,7 @@ func reclaimable(wl, old *kueue.Workload) field.ErrorList {
 	for _, r := range wl.Status.ReclaimablePods {
 		at := statusPath.Child("reclaimablePods").Key(string(r.Name))
 		count, found := counts[r.Name]
-		// A count that was there before an elastic job shrank is on its way to be mended.
+		// A count from before an elastic job shrank will be corrected.
 		stale := old != nil && elastic(wl) && slices.Contains(old.Status.ReclaimablePods, r)
 		switch {
 		case !found:
@@ -231,8 +230,8 @@ func reclaimable(wl, old *kueue.Workload) field.ErrorList {
 	return errs
 }
 
-// reclaimedMore: a pod that has finished for good does not come back while the
-// quota is held, unless an elastic job shrank around it.
+// reclaimedMore: a pod that has finished for good does not come back while quota is reserved,
+// unless an elastic job shrank around it.
 func reclaimedMore(wl, old *kueue.Workload) field.ErrorList {
 	var errs field.ErrorList
 	path := statusPath.Child("reclaimablePods")
@@ -267,7 +266,7 @@ func shrunk(wl *kueue.Workload) sets.Set[kueue.PodSetReference] {
 	return names
 }
 
-// checkUpdates checks what admission checks want added to pods.
+// checkUpdates checks what admission checks add to pods.
 func checkUpdates(wl *kueue.Workload) field.ErrorList {
 	known := sets.New[kueue.PodSetReference]()
 	for _, set := range wl.Spec.PodSets {
@@ -289,7 +288,7 @@ func checkUpdates(wl *kueue.Workload) field.ErrorList {
 	return errs
 }
 
-// sameCheckUpdates: a check that is ready has said all it will.
+// sameCheckUpdates makes the pod updates of a check that is ready immutable.
 func sameCheckUpdates(wl, old *kueue.Workload) field.ErrorList {
 	var errs field.ErrorList
 	for i, was := range old.Status.AdmissionChecks {
@@ -326,7 +325,7 @@ func boost(wl *kueue.Workload) field.ErrorList {
 	return nil
 }
 
-// gates checks the list of those who must open before admission.
+// gates checks the list of gates that must open before admission.
 func gates(value string) field.ErrorList {
 	const longest = 63
 	if value == "" {
