@@ -43,7 +43,7 @@ func kueueFile[F any](take func(*F, *v1alpha1.QueueConfiguration) error) func([]
 
 func flags(cmd *cobra.Command, cfg *v1alpha1.QueueConfiguration) {
 	cmd.Flags().Var(features.Flag{Into: &cfg.FeatureGates}, "feature-gates", "Kueue's feature gates to switch; they win over the file's")
-	cmd.Flags().BoolVar(&cfg.NoDecisions, "no-decisions", cfg.NoDecisions, "run everything but admit and preempt nobody: another scheduler does")
+	cmd.Flags().BoolVar(&cfg.NoDecisions, "no-decisions", cfg.NoDecisions, "run everything, but leave admission and preemption to another scheduler")
 	// Kueue's deployment sets it.
 	cmd.Flags().Var(zapLevel{&cfg.Log.Level}, "zap-log-level", "Kueue's way to say --log-level")
 	_ = cmd.Flags().MarkHidden("zap-log-level")

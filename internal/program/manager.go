@@ -49,8 +49,8 @@ func (e Env) LeaseName(election v1alpha1.LeaderElection) string {
 	return cmp.Or(election.Name, e.Name+"."+v1alpha1.Group)
 }
 
-// Lock is that lease, for a program whose replicas need to know who leads: the
-// holder is written as the identity given here.
+// Lock is that lease, for a program whose replicas need to know the leader: the lease names it by
+// the identity given here.
 func (e Env) Lock(election v1alpha1.LeaderElection, identity string) (resourcelock.Interface, error) {
 	config := rest.AddUserAgent(rest.CopyConfig(e.REST), "leader-election")
 	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(election),

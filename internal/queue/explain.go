@@ -24,7 +24,7 @@ var ErrNotLeading = errors.New("this replica of elastic-queue does not lead")
 // ErrUnknown is the answer about a workload or queue that the loop does not know.
 var ErrUnknown = errors.New("the queue does not know this workload")
 
-// ask has the loop answer a question, as nobody else may use the engine.
+// ask has the loop answer a question, as only the loop may use the engine.
 func (s *Shell) ask(ctx context.Context, question func()) error {
 	if !s.leading.Load() {
 		return ErrNotLeading

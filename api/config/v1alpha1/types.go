@@ -45,7 +45,7 @@ type Endpoint struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 }
 
-// Health is an endpoint for a kubelet's questions.
+// Health is an endpoint for a kubelet's probes.
 type Health struct {
 	Endpoint `json:",inline"`
 	// LivenessPath and ReadinessPath are /healthz and /readyz.
@@ -76,8 +76,8 @@ type Webhook struct {
 	// Host to listen on; empty means every address.
 	Host string `json:"host,omitempty"`
 	Port int    `json:"port,omitempty"`
-	// CertDir holds tls.crt, tls.key and ca.crt. What is missing or about to
-	// expire is made there, and the CA is published to the API server.
+	// CertDir holds tls.crt, tls.key and ca.crt. They are created or renewed there, and the CA is
+	// published to the API server.
 	CertDir string `json:"certDir,omitempty"`
 	// Namespace of the Secret; empty takes the lease's.
 	Namespace string `json:"namespace,omitempty"`
@@ -85,18 +85,17 @@ type Webhook struct {
 	DNSNames []string `json:"dnsNames,omitempty"`
 	// SecretName is where replicas share the certificate.
 	SecretName string `json:"secretName,omitempty"`
-	// ManageCertificate is true by default; false takes what is in CertDir as it
-	// is, and leaves the CA to whoever put it there.
+	// ManageCertificate is true by default; false uses the files in CertDir as they are, and leaves
+	// publishing the CA to whoever put them there.
 	ManageCertificate *bool `json:"manageCertificate,omitempty"`
 	// TLS limits versions and ciphers.
 	TLS *kueueconfig.TLSOptions `json:"tls,omitempty"`
 }
 
-// Placement is whether admission looks at nodes beside quota.
+// Placement is whether admission considers nodes beside quota.
 type Placement struct {
-	// Enabled is true by default. Switch it off where nodes are only made when
-	// pods wait for them: then only flavors with a topology look at nodes, as in
-	// Kueue.
+	// Enabled is true by default. Switch it off where nodes are created only when pods wait for them:
+	// then nodes are considered only for flavors with a topology, as in Kueue.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -105,9 +104,8 @@ type Placement struct {
 type Resources struct {
 	// ExcludeResourcePrefixes leaves resources out that begin so.
 	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
-	// QuotaCheckStrategy says what becomes of a workload that asks for resources
-	// its ClusterQueue does not declare: BlockUndeclared keeps it out,
-	// IgnoreUndeclared does not count them.
+	// QuotaCheckStrategy is for workloads that ask for resources their ClusterQueue does not
+	// declare: BlockUndeclared does not admit them, IgnoreUndeclared does not count those resources.
 	QuotaCheckStrategy *kueueconfig.QuotaCheckStrategy `json:"quotaCheckStrategy,omitempty"`
 	// Transformations count a resource as others.
 	Transformations []kueueconfig.ResourceTransformation `json:"transformations,omitempty"`
@@ -120,12 +118,12 @@ type MultiKueue struct {
 	// Origin marks what is ours in other clusters; default "multikueue". Managers
 	// that share a cluster need one each.
 	Origin string `json:"origin,omitempty"`
-	// GCInterval is how often what was left behind there is looked for; default 1m, 0: never.
+	// GCInterval is how often garbage is collected there; default 1m, 0: never.
 	GCInterval *metav1.Duration `json:"gcInterval,omitempty"`
-	// WorkerLostTimeout is how long a cluster may be out of reach before what it
-	// runs is sent to another; default 15m.
+	// WorkerLostTimeout is how long a cluster may not answer before its workloads are sent to
+	// another; default 15m.
 	WorkerLostTimeout *metav1.Duration `json:"workerLostTimeout,omitempty"`
-	// DispatcherName says who nominates clusters; default all at once.
+	// DispatcherName is the dispatcher that nominates clusters; default all at once.
 	DispatcherName              string                                   `json:"dispatcherName,omitempty"`
 	IncrementalDispatcherConfig *kueueconfig.IncrementalDispatcherConfig `json:"incrementalDispatcherConfig,omitempty"`
 	// ExternalFrameworks are kinds with controllers that queue them, and can be sent.
@@ -141,9 +139,9 @@ type Visibility struct {
 	Port int `json:"port,omitempty"`
 }
 
-// QueueMetrics says which of the queue's metrics there are beside the usual.
+// QueueMetrics says which metrics of the queue exist beside the usual ones.
 type QueueMetrics struct {
-	// ClusterQueueResources tells quota and usage per flavor and resource.
+	// ClusterQueueResources adds quota and usage per flavor and resource.
 	ClusterQueueResources bool `json:"clusterQueueResources,omitempty"`
 	// LocalQueues are those with metrics of their own: all, or some by label.
 	LocalQueues *kueueconfig.LocalQueueMetrics `json:"localQueues,omitempty"`
@@ -151,10 +149,10 @@ type QueueMetrics struct {
 
 // Controllers is how the job controllers work.
 type Controllers struct {
-	// Concurrency is how many jobs are looked at at once, by kind and group as
-	// "Job.batch"; a kind that is not named takes 8.
+	// Concurrency is how many jobs are reconciled at once, by kind and group as "Job.batch"; 8 for a
+	// kind that is not named.
 	Concurrency map[string]int `json:"concurrency,omitempty"`
-	// CacheSyncTimeout is how long the first look at the cluster may take.
+	// CacheSyncTimeout is how long the informers may take to sync.
 	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }
 
@@ -170,11 +168,10 @@ type QueueConfiguration struct {
 	// Placement asks, before a workload is admitted, whether all its pods fit on
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
-	// PreemptAfter is how long a workload waits in line before it displaces others that
-	// run (default 1s): room that comes free in that time costs nobody's work.
+	// PreemptAfter is the preemption delay: how long a workload waits before it preempts running
+	// ones (default 1s). Capacity that becomes free in that time costs no running work.
 	PreemptAfter *metav1.Duration `json:"preemptAfter,omitempty"`
-	// NoDecisions runs everything but admits and preempts nobody: another
-	// scheduler does.
+	// NoDecisions runs everything, but leaves admission and preemption to another scheduler.
 	NoDecisions  bool         `json:"noDecisions,omitempty"`
 	Visibility   Visibility   `json:"visibility,omitempty"`
 	QueueMetrics QueueMetrics `json:"queueMetrics,omitempty"`
@@ -193,7 +190,7 @@ type QueueConfiguration struct {
 	// ManageJobsWithoutQueueName also suspends jobs that name no queue.
 	ManageJobsWithoutQueueName bool `json:"manageJobsWithoutQueueName,omitempty"`
 	// ManagedJobsNamespaceSelector limits queueing to namespaces with such labels;
-	// jobs elsewhere are left alone, whatever they say.
+	// jobs in other namespaces are not managed, even if they name a queue.
 	ManagedJobsNamespaceSelector *metav1.LabelSelector `json:"managedJobsNamespaceSelector,omitempty"`
 	// JobKinds are kinds of jobs beside the built-in ones, by a name of your
 	// choice. The same can be said with JobKind objects, without a restart.
@@ -213,7 +210,7 @@ type GPUSchedulerConfiguration struct {
 	Policy string `json:"policy,omitempty"`
 	// Policies are named ones that pods and classes may choose.
 	Policies map[string]string `json:"policies,omitempty"`
-	// PolicyWebhooks are policies of somebody else's, asked over HTTP, by the names by which pods and classes choose them.
+	// PolicyWebhooks are external policies, asked over HTTP, by the names by which pods and classes choose them.
 	PolicyWebhooks map[string]PolicyWebhook `json:"policyWebhooks,omitempty"`
 	// Ratings are TFLOPS by card model, beside the built-in ones.
 	Ratings map[string]float64 `json:"ratings,omitempty"`
@@ -221,9 +218,9 @@ type GPUSchedulerConfiguration struct {
 	Modes []string `json:"modes,omitempty"`
 	// SchedulerName is given to pods that ask for cards and name no scheduler; empty leaves them alone.
 	SchedulerName string `json:"schedulerName,omitempty"`
-	// HoldGangsFor is how long places are kept for the pods of a job.
+	// HoldGangsFor is how long placements are reserved for the pods of a gang.
 	HoldGangsFor metav1.Duration `json:"holdGangsFor,omitempty"`
-	// Workers is how many claims are looked at at once.
+	// Workers is how many ElasticGPUClaims are reconciled at once.
 	Workers int `json:"workers,omitempty"`
 }
 
@@ -252,8 +249,8 @@ type GPUAgentConfiguration struct {
 
 	// NodeName is the node this agent serves; empty takes the host's name.
 	NodeName string `json:"nodeName,omitempty"`
-	// Simulate takes the cards that nodes claim in their labels for real: those of the sandbox's simulated
-	// nodes, or, with NodeName, of that one.
+	// Simulate reports the cards of nodes' labels as real ones: those of the sandbox's simulated nodes, or,
+	// with NodeName, of that one.
 	Simulate     bool         `json:"simulate,omitempty"`
 	DevicePlugin DevicePlugin `json:"devicePlugin,omitempty"`
 	DRA          DRA          `json:"dra,omitempty"`
@@ -270,11 +267,11 @@ type DRA struct {
 
 // DevicePlugin is how containers get their cards.
 type DevicePlugin struct {
-	// Enabled is true by default; without it the agent tells of cards and gives none.
+	// Enabled is true by default; without it the agent only reports cards.
 	Enabled *bool `json:"enabled,omitempty"`
-	// KubeletDir is where the kubelet keeps its sockets.
+	// KubeletDir is where the kubelet has its sockets.
 	KubeletDir string `json:"kubeletDir,omitempty"`
-	// CDIDir is where the container runtime is told of devices.
+	// CDIDir is where the container runtime reads CDI specifications.
 	CDIDir string `json:"cdiDir,omitempty"`
 	// DriverDirs are looked through for the CDI specification of the node's driver.
 	DriverDirs []string `json:"driverDirs,omitempty"`
@@ -284,7 +281,7 @@ type DevicePlugin struct {
 	Library string `json:"library,omitempty"`
 	// WholeCards has the node offer nvidia.com/gpu, too: where no other device plugin does.
 	WholeCards bool `json:"wholeCards,omitempty"`
-	// RemoteBackends are somebody else's, by the name that classes choose them by: the socket each listens on.
+	// RemoteBackends are external ones, by the name that classes choose them by: the socket each listens on.
 	RemoteBackends map[string]string `json:"remoteBackends,omitempty"`
 }
 

@@ -34,19 +34,19 @@ type Plan struct {
 	Status            *PlanStatus `json:"status,omitempty"`
 }
 
-// PlanSpec is a workload that is not there.
+// PlanSpec is a workload that does not exist.
 type PlanSpec struct {
 	Workload kueue.WorkloadSpec `json:"workload"`
 }
 
 // PlanStatus is the answer.
 type PlanStatus struct {
-	// StartsNow: nothing is missing, though others may have to make room.
+	// StartsNow: it would be admitted at once.
 	StartsNow        bool `json:"startsNow"`
 	WorkloadStanding `json:",inline"`
 }
 
-// Standing is where a workload stands, and why.
+// WorkloadStanding is where a workload stands in its queue, and why.
 type WorkloadStanding struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
@@ -55,17 +55,17 @@ type WorkloadStanding struct {
 	LocalQueue   string `json:"localQueue,omitempty"`
 	ClusterQueue string `json:"clusterQueue,omitempty"`
 
-	// Position in its ClusterQueue, 1 is next; Ahead are those before it, nearest
-	// last, and at most ten.
+	// Position in its ClusterQueue, 1 is next; Ahead are the workloads before it, nearest last, and
+	// at most ten.
 	Position int           `json:"position,omitempty"`
 	Ahead    []WorkloadRef `json:"ahead,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
-	// HeldBy are running workloads that hold what is missing; Displaces are those
-	// that would have to go for it. At most ten each.
+	// HeldBy are running workloads that use what is missing; PreemptionTargets are those that it
+	// would preempt. At most ten each.
 	HeldBy            []WorkloadRef `json:"heldBy,omitempty"`
 	PreemptionTargets []WorkloadRef `json:"preemptionTargets,omitempty"`
-	// Helps is what would let it in, in words.
+	// Suggestions are what would let it in, in words.
 	Suggestions []string `json:"suggestions,omitempty"`
 	// StartsAt is an estimate, by the run times that are known.
 	StartsAt *metav1.Time `json:"startsAt,omitempty"`
@@ -85,7 +85,7 @@ type Device struct {
 	Amount   string `json:"amount"`
 	// From is what asks for them, in words.
 	From string `json:"from"`
-	// Instead is the resource of the pod in whose place they count.
+	// Instead is the resource of the pod that they replace.
 	Instead string `json:"instead,omitempty"`
 }
 
@@ -101,15 +101,15 @@ type Missing struct {
 	Reason       string `json:"reason"`
 }
 
-// Other is another workload. Its name and namespace are left out where the
-// asker may not see them.
+// WorkloadRef is another workload. Its name and namespace are left out if the user may not see
+// them.
 type WorkloadRef struct {
 	Namespace    string `json:"namespace,omitempty"`
 	Name         string `json:"name,omitempty"`
 	Job          string `json:"job,omitempty"` // kind and name, as in tfjob/mnist
 	ClusterQueue string `json:"clusterQueue,omitempty"`
 	Priority     int64  `json:"priority"`
-	// Rule that allows displacing it.
+	// Rule that allows preempting it.
 	Rule string `json:"rule,omitempty"`
 }
 

@@ -263,7 +263,7 @@ func (s *session) watchWorkloads(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("it did not tell of all its workloads within %s", syncTimeout)
+		return fmt.Errorf("it did not list all its workloads within %s", syncTimeout)
 	}
 	return nil
 }

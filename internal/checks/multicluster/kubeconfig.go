@@ -25,7 +25,7 @@ const kubeconfigDir = "/etc/multikueue/kubeconfigs"
 
 // sources reads kubeconfigs. Reasons and messages are Kueue's.
 type sources struct {
-	reader    client.Reader // uncached: secrets are not kept in memory
+	reader    client.Reader // uncached: Secrets do not stay in memory
 	namespace string
 	// folder limits paths to what is below it; "" for no limit.
 	folder string

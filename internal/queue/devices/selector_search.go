@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Selectors are programs that everybody who may create a claim writes, and each runs once for each
+// Selectors are programs written by everybody who may create a claim, and each runs once for each
 // device. Kubernetes lets one of them cost a million of CEL's units, which is half a second, and a
 // claim may have hundreds. So their cost is limited: a small budget is spent in the loop, and longer
 // searches run in the background, step by step, one search of each namespace at a time. Only the
@@ -143,8 +143,8 @@ func (s *Search) evaluate(ctx context.Context) int64 {
 
 func (s *Search) nextDevice() { s.device, s.selector = s.device+1, 0 }
 
-// SearchInBackground sets who takes the steps of searches that are too long for the loop, and hands
-// them to SearchDone when they have ended. Without it all searches run in the loop.
+// SearchInBackground sets a function that takes the steps of searches that are too long for the
+// loop; SearchDone is called when they have ended. Without it all searches run in the loop.
 func (b *Counter) SearchInBackground(search func(*Search)) {
 	b.background, b.budget = search, initialBudget
 }

@@ -48,14 +48,14 @@ func Definitions() []Definition {
 		}
 		add(kind, withLocalQueues, "kueue_local_queue_"+name, help+", per LocalQueue.", append([]string{"name", "namespace"}, labels...)...).buckets = seconds(max(2, n))
 	}
-	add("counter", "", "kueue_admission_attempts_total", "Decisions, by whether they admitted somebody.", "result")
-	add("histogram", "", "kueue_admission_attempt_duration_seconds", "How long a decision took, by whether it admitted somebody.", "result").buckets = prometheus.DefBuckets
-	both("counter", "quota_reserved_workloads_total", "Workloads that got their quota", 0, "priority_class")
+	add("counter", "", "kueue_admission_attempts_total", "Decisions, by whether they admitted a workload.", "result")
+	add("histogram", "", "kueue_admission_attempt_duration_seconds", "How long a decision took, by whether it admitted a workload.", "result").buckets = prometheus.DefBuckets
+	both("counter", "quota_reserved_workloads_total", "Workloads that had quota reserved", 0, "priority_class")
 	both("counter", "admitted_workloads_total", "Workloads admitted", 0, "priority_class")
 	both("counter", "finished_workloads_total", "Workloads that finished", 0, "priority_class")
 	both("counter", "evicted_workloads_total", "Evictions", 0, "reason", "underlying_cause", "priority_class")
 	add("counter", "", "kueue_evicted_workloads_once_total", "Workloads evicted for the first time for a reason, per ClusterQueue.", "cluster_queue", "reason", "underlying_cause", "priority_class")
-	add("counter", "", "kueue_preempted_workloads_total", "Workloads preempted, per ClusterQueue that took their place.", "preempting_cluster_queue", "reason")
+	add("counter", "", "kueue_preempted_workloads_total", "Workloads preempted, per ClusterQueue of the preemptor.", "preempting_cluster_queue", "reason")
 	add("counter", "", "kueue_replaced_workload_slices_total", "Workloads replaced by the same job in another size.", "cluster_queue")
 	add("counter", withCohorts, "kueue_cohort_subtree_admitted_workloads_total", "Workloads admitted below a cohort.", "cohort", "priority_class")
 	both("histogram", "quota_reserved_wait_time_seconds", "From queueing to quota", 14, "priority_class")
@@ -69,10 +69,10 @@ func Definitions() []Definition {
 	add("histogram", "", "kueue_workload_eviction_latency_seconds", "From eviction to the quota being free.", "cluster_queue", "reason").buckets = seconds(14)
 	add("histogram", withLatency, "kueue_workload_creation_latency_seconds", "From a job's creation to that of its workload.", "job_kind").buckets = prometheus.ExponentialBuckets(0.01, 2, 11)
 
-	both("gauge", "pending_workloads", "Workloads in line; inadmissible ones wait for something to change", 0, "status")
-	both("gauge", "reserving_active_workloads", "Workloads that hold quota", 0)
+	both("gauge", "pending_workloads", "Pending workloads; inadmissible ones wait for something to change", 0, "status")
+	both("gauge", "reserving_active_workloads", "Workloads with quota reserved", 0)
 	both("gauge", "admitted_active_workloads", "Workloads that are admitted and not finished", 0)
-	both("gauge", "finished_workloads", "Finished workloads that are kept", 0)
+	both("gauge", "finished_workloads", "Finished workloads that are retained", 0)
 	add("gauge", "", "kueue_cluster_queue_status", "1 for the status a ClusterQueue has: pending, active or terminating.", "cluster_queue", "status")
 	add("gauge", withLocalQueues, "kueue_local_queue_status", "1 for the status a LocalQueue has: True, False or Unknown.", "name", "namespace", "active")
 	add("gauge", withCohorts, "kueue_cluster_queue_info", "Where a ClusterQueue is in the tree of cohorts; always 1.", "cluster_queue", "parent_cohort", "root_cohort")
@@ -96,11 +96,11 @@ func Definitions() []Definition {
 	add("gauge", withCohorts, "kueue_cohort_subtree_admitted_active_workloads", "Workloads admitted and not finished, in a cohort with all below it.", "cohort")
 
 	add("histogram", "", "elastic_decision_duration_seconds", "How long the engine took to decide once.").buckets = prometheus.ExponentialBuckets(0.00001, 4, 12)
-	add("histogram", "", "elastic_plan_size", "How many workloads one decision is about: admit, evict, or tell why they wait.", "item").buckets = prometheus.ExponentialBuckets(1, 4, 8)
-	add("counter", "", "elastic_events_left_out_total", "Events nobody was told of because decisions had to be written; the status says the same.", "reason")
+	add("histogram", "", "elastic_plan_size", "How many workloads one decision is about: to admit, to evict, or to say why they wait.", "item").buckets = prometheus.ExponentialBuckets(1, 4, 8)
+	add("counter", "", "elastic_events_left_out_total", "Events not recorded because decisions had to be written; the status says the same.", "reason")
 	add("counter", "", "elastic_writes_total", "Writes to workloads and queues, by how they ended; over kueue_admitted_workloads_total they are the cost of an admission.", "object", "result")
-	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits, whether one would start, who waits in a queue.", "question")
-	add("gauge", "", "elastic_reasons_waiting", "Workloads whose reason to wait is not written down yet.")
+	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits (why), whether one would start (plan), which ones are pending in a queue (line).", "question")
+	add("gauge", "", "elastic_reasons_waiting", "Workloads whose reason to wait is not in their status yet.")
 
 	all = append(all, Definition{Name: "kueue_build_info", Help: "Which build this is; always 1.", Type: "gauge",
 		Labels: []string{"git_version", "git_commit", "build_date", "go_version", "compiler", "platform"}})

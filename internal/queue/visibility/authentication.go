@@ -81,7 +81,7 @@ func (a *requestHeaderAuthenticator) authenticate(r *http.Request) (User, error)
 		}
 	}
 	if user.Name == "" {
-		return User{}, errors.New("the API server does not say who asks")
+		return User{}, errors.New("the API server does not name the user")
 	}
 	return user, nil
 }

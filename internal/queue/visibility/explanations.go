@@ -120,7 +120,7 @@ func wrap(err error, resource, name string) error {
 	return err
 }
 
-// hide removes the names of workloads in namespaces whose workloads the user may not list. How many
+// hide removes the names of workloads in namespaces where the user may not list workloads. How many
 // there are, and in which queue, is no secret.
 func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) error {
 	may := map[string]bool{q.Namespace: true}
