@@ -134,7 +134,7 @@ func TestServer(t *testing.T) {
 		{"no certificate", nil, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 401, "come through the API server"},
 		{"another CA's certificate", foreign, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 401, "not the API server's"},
 		{"another name", nosy, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 401, "may not speak for users"},
-		{"nobody", frontCert, "", "GET", "/namespaces/mine/explanations/job-a", "", 401, "does not say who"},
+		{"nobody", frontCert, "", "GET", "/namespaces/mine/explanations/job-a", "", 401, "does not name the user"},
 		{"her own", frontCert, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 200, `"heldBy":[{"namespace":"mine","name":"job-b","job":"job/b","priority":0},{"clusterQueue":"cq","priority":0}]`},
 		{"one who sees all", frontCert, "eve", "GET", "/namespaces/mine/explanations/job-a", "", 200, `{"namespace":"theirs","name":"job-c","job":"job/c","clusterQueue":"cq","priority":0}`},
 		{"another's", frontCert, "bob", "GET", "/namespaces/mine/explanations/job-a", "", 403, "may not get it"},
