@@ -16,4 +16,7 @@ const (
 	// annotation.
 	PodGroupName  = "kueue.x-k8s.io/pod-group-name"
 	PodGroupTotal = "kueue.x-k8s.io/pod-group-total-count"
+	// ProvisioningParameterPrefix begins annotations of a job that are parameters of its
+	// ProvisioningRequests.
+	ProvisioningParameterPrefix = "provreq.kueue.x-k8s.io/"
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 // Exporter collects when it is asked.
@@ -188,7 +189,7 @@ func (e *Exporter) workload(ctx context.Context, key types.NamespacedName) (job,
 			job = owner.Name
 		}
 	}
-	return job, pod.Labels["kueue.x-k8s.io/local-queue-name"], pod.Labels["kueue.x-k8s.io/cluster-queue-name"]
+	return job, pod.Labels[kueuelabels.LocalQueue], pod.Labels[kueuelabels.ClusterQueue]
 }
 
 func (e *Exporter) meter(g *slots.Grant) *meter {

@@ -16,11 +16,6 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-const (
-	// parameterPrefix marks annotations of a job that are parameters of its requests.
-	parameterPrefix = "provreq.kueue.x-k8s.io/"
-)
-
 // group is a number of equal pods to ask for, of one or more pod sets.
 type group struct {
 	sets     []kueue.PodSetReference
@@ -148,7 +143,7 @@ func build(wl *kueue.Workload, name string, config *kueue.ProvisioningRequestCon
 		request.Spec.Parameters[key] = string(value)
 	}
 	for key, value := range wl.Annotations {
-		if parameter, found := strings.CutPrefix(key, parameterPrefix); found {
+		if parameter, found := strings.CutPrefix(key, kueuelabels.ProvisioningParameterPrefix); found {
 			request.Spec.Parameters[parameter] = value
 		}
 	}
@@ -167,7 +162,7 @@ func build(wl *kueue.Workload, name string, config *kueue.ProvisioningRequestCon
 // may be there besides.
 func matchesConfig(request *ProvisioningRequest, wl *kueue.Workload, config *kueue.ProvisioningRequestConfigSpec) bool {
 	for key, want := range config.Parameters {
-		if _, own := wl.Annotations[parameterPrefix+key]; own {
+		if _, own := wl.Annotations[kueuelabels.ProvisioningParameterPrefix+key]; own {
 			continue
 		}
 		if got, found := request.Spec.Parameters[key]; !found || got != string(want) {

@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -21,15 +22,15 @@ const (
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
 	PrebuiltLabel      = "kueue.x-k8s.io/prebuilt-workload-name" // also an annotation
 	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
-	JobUIDLabel        = "kueue.x-k8s.io/job-uid"
-	ElasticAnnotation  = "kueue.x-k8s.io/elastic-job"
-	ProvReqPrefix      = "provreq.kueue.x-k8s.io/"
+	JobUIDLabel        = kueuelabels.JobUID
+	ElasticAnnotation  = kueuelabels.ElasticJob
+	ProvReqPrefix      = kueuelabels.ProvisioningParameterPrefix
 
-	ManagedLabel        = "kueue.x-k8s.io/managed" // also the pods' finalizer
+	ManagedLabel        = kueuelabels.Managed // also the pods' finalizer
 	AdmissionGate       = "kueue.x-k8s.io/admission"
 	ParentAnnotation    = "kueue.x-k8s.io/pod-suspending-parent"
-	GroupNameLabel      = "kueue.x-k8s.io/pod-group-name"
-	GroupTotal          = "kueue.x-k8s.io/pod-group-total-count"
+	GroupNameLabel      = kueuelabels.PodGroupName
+	GroupTotal          = kueuelabels.PodGroupTotal
 	GroupFastAdmission  = "kueue.x-k8s.io/pod-group-fast-admission"
 	GroupServing        = "kueue.x-k8s.io/pod-group-serving"
 	RoleAnnotation      = "kueue.x-k8s.io/role-hash"
@@ -37,9 +38,9 @@ const (
 	IsGroupAnnotation   = workload.GroupAnnotation
 
 	// On the pods of a started job.
-	PodSetLabel       = "kueue.x-k8s.io/podset"
-	LocalQueueLabel   = "kueue.x-k8s.io/local-queue-name"
-	ClusterQueueLabel = "kueue.x-k8s.io/cluster-queue-name"
+	PodSetLabel       = kueuelabels.PodSet
+	LocalQueueLabel   = kueuelabels.LocalQueue
+	ClusterQueueLabel = kueuelabels.ClusterQueue
 
 	DefaultQueue = "default"
 )

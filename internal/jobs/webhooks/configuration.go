@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -57,7 +58,7 @@ func Configuration(table []*kinds.Kind) admissionregv1.MutatingWebhookConfigurat
 	}
 	return admissionregv1.MutatingWebhookConfiguration{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"},
-		ObjectMeta: metav1.ObjectMeta{Name: installedWebhooks, Labels: map[string]string{"elasticai.io/webhooks-of": "elastic-queue-webhooks"}},
+		ObjectMeta: metav1.ObjectMeta{Name: installedWebhooks, Labels: map[string]string{certs.Label: "elastic-queue-webhooks"}},
 		Webhooks:   []admissionregv1.MutatingWebhook{*byName[jobsWebhook], *pods},
 	}
 }
