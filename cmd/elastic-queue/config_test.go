@@ -114,7 +114,7 @@ func TestFilesOfKueue(t *testing.T) {
 	}
 }
 
-// What Kueue refuses of how devices count keeps the program from starting, in
+// What Kueue rejects of how devices count prevents the program from starting, in
 // either version of the file.
 func TestDeviceClassMappings(t *testing.T) {
 	const mapping = `
@@ -188,7 +188,7 @@ func TestJobGates(t *testing.T) {
 				t.Fatal(err)
 			}
 			if without(jobOptions(v1alpha1.NewQueueConfiguration(), gates)) == on {
-				t.Errorf("%s=%t is not heard", gate, on)
+				t.Errorf("%s=%t has no effect", gate, on)
 			}
 		}
 		if without(jobOptions(v1alpha1.NewQueueConfiguration(), features.Set{})) {
@@ -197,7 +197,7 @@ func TestJobGates(t *testing.T) {
 	}
 }
 
-// Pods that may be anywhere in a topology go where there is little room, or to
+// Pods that may be anywhere in a topology go where little capacity is free, or to
 // few hosts, as the gate says.
 func TestProfileGate(t *testing.T) {
 	for on, want := range map[bool]int{true: 3, false: 2} {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// smalls shows n workloads of 200m to the shell at once; the queue has room for 20.
+// submitSmall shows n workloads of 200m to the shell at once; the queue has quota for 20.
 func (p *harness) submitSmall(n int) {
 	var messages []message
 	for i := range n {
@@ -32,7 +32,7 @@ func (p *harness) deciding() []string {
 	return names
 }
 
-// end ends the first write that is under way.
+// endWrite ends the first write that is under way.
 func (p *harness) endWrite(err error) {
 	sent := p.workloadWrites.waiting[0]
 	p.workloadWrites.waiting = p.workloadWrites.waiting[1:]
@@ -45,8 +45,8 @@ func (p *harness) endWrite(err error) {
 	p.turn([]message{{written: r}})
 }
 
-// Decisions are made no faster than they can be written: one who comes while
-// others are being written, and is more important, is next.
+// Decisions are made no faster than they can be written: a more important workload that comes while
+// others are being written is next.
 func TestDecidesAsItCanBeWritten(t *testing.T) {
 	p := newHarness(t)
 	p.oneQueue()
@@ -90,7 +90,7 @@ func TestPaceLosesNobody(t *testing.T) {
 	}
 }
 
-// What the API server keeps refusing holds nobody else up.
+// A write that the API server rejects again and again does not hold up others.
 func TestPaceLeavesOutWhatFails(t *testing.T) {
 	p := newHarness(t)
 	p.oneQueue()

@@ -26,11 +26,11 @@ import (
 func withDevices(t *testing.T) *harness {
 	t.Helper()
 	p := newHarness(t)
-	book, err := devices.New([]kueueconfig.DeviceClassMapping{{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}, features.Set{})
+	counter, err := devices.New([]kueueconfig.DeviceClassMapping{{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}}}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.options.Devices = book
+	p.options.Devices = counter
 	p.oneQueue()
 	cq := queueObject("cq", "", "")
 	group := &cq.Spec.ResourceGroups[0]
@@ -70,11 +70,11 @@ func TestDeviceClaimsCount(t *testing.T) {
 	p := withDevices(t)
 	p.see(p.claiming("a", "cards"))
 	if got := p.reserved("a"); got != "False Misconfigured" {
-		t.Fatalf("without its template it is told %s", got)
+		t.Fatalf("without its template its condition is %s", got)
 	}
 	p.see(twoCards("cards"))
 	if got := p.reserved("a"); got != "True QuotaReserved" {
-		t.Fatalf("with its template it is told %s", got)
+		t.Fatalf("with its template its condition is %s", got)
 	}
 	usage := p.written["a"].Status.Admission.PodSetAssignments[0].ResourceUsage["example.com/gpu"]
 	if usage.Value() != 2 {
@@ -82,27 +82,27 @@ func TestDeviceClaimsCount(t *testing.T) {
 	}
 	p.see(p.claiming("b", "cards"))
 	if got := p.reserved("b"); got != "False WaitingForQuota" {
-		t.Errorf("the second is told %s", got)
+		t.Errorf("the condition of the second is %s", got)
 	}
-	told := p.devicesOf(p.written["b"])
-	if len(told) != 1 || told[0].Resource != "example.com/gpu" || told[0].Amount != "2" || told[0].From != "ResourceClaimTemplate cards, DeviceClass gpu.example.com" {
-		t.Errorf("explained as %+v", told)
+	explained := p.devicesOf(p.written["b"])
+	if len(explained) != 1 || explained[0].Resource != "example.com/gpu" || explained[0].Amount != "2" || explained[0].From != "ResourceClaimTemplate cards, DeviceClass gpu.example.com" {
+		t.Errorf("explained as %+v", explained)
 	}
 
-	// What holds keeps what it has, though its template goes.
+	// A workload with quota reserved stays admitted although its template is deleted.
 	gone := message{object: twoCards("cards"), deleted: true}
 	p.turn([]message{gone})
 	p.see()
 	if got := p.reserved("a"); got != "True QuotaReserved" {
-		t.Errorf("who holds quota is told %s", got)
+		t.Errorf("the condition of the admitted workload is %s", got)
 	}
 	if got := p.reserved("b"); got != "False Misconfigured" {
-		t.Errorf("who waits is told %s", got)
+		t.Errorf("the condition of the pending workload is %s", got)
 	}
 }
 
-// What a workload uses comes while it is being written that it is not there:
-// nobody has to come again for it to be seen.
+// An object that a workload uses is created while the status that it is missing is being written: it
+// is seen without another event.
 func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 	for name, test := range map[string]struct {
 		waits func(p *harness) *kueue.Workload
@@ -130,14 +130,13 @@ func TestWhatComesDuringAWriteIsSeen(t *testing.T) {
 			p.turn([]message{test.comes})
 			p.see() // the write ends
 			if !workload.HasReservation(p.written["a"]) {
-				t.Errorf("it is told %s", p.reserved("a"))
+				t.Errorf("its condition is %s", p.reserved("a"))
 			}
 		})
 	}
 }
 
-// Costly selectors are evaluated beside the loop: who comes with them is admitted
-// meanwhile.
+// Costly selectors are evaluated in the background: other workloads are admitted meanwhile.
 func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p := withDevices(t)
 	p.options.Devices.SearchInBackground(p.searchInBackground)
@@ -157,10 +156,10 @@ func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p.see(p.claiming("a", "cards"), p.workload("b", "main", "batch", 1, "1"))
 	condition := apimeta.FindStatusCondition(p.written["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
 	if condition == nil || condition.Reason != "Pending" || !strings.Contains(condition.Message, "still being counted") {
-		t.Errorf("it is told %+v", condition)
+		t.Errorf("its condition is %+v", condition)
 	}
 	if got := p.reserved("b"); got != "True QuotaReserved" {
-		t.Errorf("who comes with it is told %s", got)
+		t.Errorf("the condition of the other workload is %s", got)
 	}
 	var searching sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
@@ -175,7 +174,7 @@ func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 	p.turn(messages)
 	p.see()
 	if got := p.reserved("a") + ", " + p.reserved("c"); got != "True QuotaReserved, False WaitingForQuota" {
-		t.Errorf("when their devices are counted they are told %s", got)
+		t.Errorf("when their devices are counted their conditions are %s", got)
 	}
 }
 
@@ -186,7 +185,7 @@ func TestCapacityIsWrittenInBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, err := devices.New([]kueueconfig.DeviceClassMapping{{
+	counter, err := devices.New([]kueueconfig.DeviceClassMapping{{
 		Name: "gpu.memory", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"},
 		Sources: []kueueconfig.DeviceClassSourceConfig{{Capacity: &kueueconfig.DeviceClassCapacitySource{
 			Name: "memory", Driver: "example.com", DeviceSelector: resourceapi.DeviceSelector{CEL: &resourceapi.CELDeviceSelector{Expression: "true"}},
@@ -195,7 +194,7 @@ func TestCapacityIsWrittenInBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Devices: book}
+	options := Options{Devices: counter}
 	if got := options.engine().Format("gpu.memory", 3<<30) + " " + options.engine().Format("cpu", 1500) + " " + options.engine().Format("gpu", 1024); got != "3Gi 1500m 1024" {
 		t.Errorf("messages say %s", got)
 	}
@@ -222,7 +221,7 @@ func TestDeviceClaimsWithoutTheGate(t *testing.T) {
 		p.see(p.claiming("a", "cards"))
 		condition := apimeta.FindStatusCondition(p.written["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
 		if refused := strings.Contains(condition.Message, "the KueueDRAIntegration feature gate is not enabled"); refused != reject || workload.HasReservation(p.written["a"]) == reject {
-			t.Errorf("refusing is %t, and it is told %s", reject, condition.Message)
+			t.Errorf("with reject %t its message is %s", reject, condition.Message)
 		}
 	}
 }

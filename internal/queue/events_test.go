@@ -36,18 +36,18 @@ func TestEvents(t *testing.T) {
 		"Normal PreemptedWorkload Preempted workload ns/low (UID: low) in ClusterQueue cq" + priorities,
 	} {
 		if !slices.Contains(got, want) {
-			t.Errorf("a preemption is not told: %q\nof %q", want, got)
+			t.Errorf("no event of the preemption: %q\nof %q", want, got)
 		}
 	}
 	p.advance(5 * time.Second)
 	p.change("low", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
 	if got, want := p.recordedEvents(), "Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 5s"; !slices.Contains(got, want) {
-		t.Errorf("the wait is told: %q\nof %q", want, got)
+		t.Errorf("no event of the wait: %q\nof %q", want, got)
 	}
 }
 
-// Under pressure that quota was reserved is no longer told, and that a workload
-// was admitted less and less; a preemption always is.
+// Under pressure events of reserved quota are left out first, then events of admission; events of
+// preemption never.
 func TestEventsUnderPressure(t *testing.T) {
 	p := newHarness(t)
 	p.oneQueue()
@@ -58,13 +58,13 @@ func TestEventsUnderPressure(t *testing.T) {
 	p.submit("second", "main", "batch", 1, "1")
 	p.submit("third", "main", "batch", 1, "3")
 	if got := p.recordedEvents(); !slices.Equal(got, []string{"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s"}) {
-		t.Errorf("with room for one event: %q", got)
+		t.Errorf("with a budget for one event: %q", got)
 	}
 	p.submit("high", "main", "urgent", 9, "4")
 	got := p.recordedEvents()
 	for _, reason := range []string{"EvictedDueToPreempted", "Preempted", "PreemptedWorkload"} {
 		if !slices.ContainsFunc(got, func(e string) bool { return len(e) > len(reason)+8 && e[7:8+len(reason)] == reason+" " }) {
-			t.Errorf("%s is not told: %q", reason, got)
+			t.Errorf("no event %s: %q", reason, got)
 		}
 	}
 	if left := p.scrape()["elastic_events_left_out_total{reason=QuotaReserved}"]; left != 2 {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestKeeperHoldsWhatIsUsed(t *testing.T) {
+func TestFinalizersProtectWhatIsInUse(t *testing.T) {
 	used := true
 	var written []string
 	k := newInUseFinalizers(func(client.Object) bool { return used }, func(obj client.Object) { written = append(written, obj.GetResourceVersion()) })
@@ -51,6 +51,6 @@ func TestKeeperHoldsWhatIsUsed(t *testing.T) {
 	k.objectChanged(flavor("8", false, true), true)
 	expect("gone", "1", "4", "6", "7")
 	if len(k.toWrite)+len(k.sent) != 0 {
-		t.Errorf("the keeper remembers %v, %v", k.toWrite, k.sent)
+		t.Errorf("still stored: %v, %v", k.toWrite, k.sent)
 	}
 }

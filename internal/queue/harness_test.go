@@ -25,8 +25,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
 )
 
-// play is a shell without an API server: what it writes comes back to it as if
-// it had been written, and time stands still unless it is told to pass.
+// harness is a shell without an API server: what it writes comes back to it as if
+// it had been written, and time stands still unless advance is called.
 type harness struct {
 	*Shell
 	t        *testing.T
@@ -80,7 +80,7 @@ func (p *harness) see(objects ...client.Object) {
 	}
 }
 
-// change is somebody else's write to a workload's status.
+// change is another client's write to a workload's status.
 func (p *harness) change(name string, how func(wl *kueue.Workload)) {
 	wl := p.written[name].DeepCopy()
 	how(wl)
@@ -170,7 +170,7 @@ func queueObject(name, cohort string, check string) *kueue.ClusterQueue {
 
 func (p *harness) advance(d time.Duration) { p.time = p.time.Add(d) }
 
-// told takes the events recorded since it was last asked.
+// recordedEvents takes the events recorded since the last call.
 func (p *harness) recordedEvents() []string {
 	var all []string
 	for recorded := p.options.Recorder.(*events.FakeRecorder).Events; ; {

@@ -15,7 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// onNodes is a play with one queue of four CPUs and one node that has as many.
+// onNodes is a harness with one queue of four CPUs and one node that has as many.
 func onNodes(t *testing.T) *harness {
 	t.Helper()
 	p := newHarness(t)
@@ -35,8 +35,8 @@ func onNodes(t *testing.T) *harness {
 	return p
 }
 
-// Whoever admitted a workload, its pods to come have their room.
-func TestRoomOfWhatOthersAdmitted(t *testing.T) {
+// A workload that another client admitted is placed too, before its pods exist.
+func TestPlacementOfWorkloadsAdmittedByOthers(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		p := onNodes(t)
 		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", UID: "theirs"}}
@@ -62,9 +62,9 @@ func TestRoomOfWhatOthersAdmitted(t *testing.T) {
 	}
 }
 
-// A pod that does not say which workload it is of, as Kueue leaves them where it
-// does not place them, is not counted beside the room of its job's workload.
-func TestRoomOfPodsThatSayNothing(t *testing.T) {
+// A pod that does not name its workload, as Kueue leaves them where it does not place them, is not
+// counted in addition to the placement of its job's workload.
+func TestPodsThatDoNotNameTheirWorkload(t *testing.T) {
 	p := onNodes(t)
 	two := corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}},
@@ -114,9 +114,8 @@ func TestWorkloadsWithoutTopologyRequest(t *testing.T) {
 	}
 }
 
-// A queue that sends its jobs to other clusters does not look for room on the
-// nodes here, full as they may be.
-func TestRoomInOtherClusters(t *testing.T) {
+// A queue that sends its jobs to other clusters ignores the capacity of the nodes here.
+func TestRemoteQueueIgnoresNodes(t *testing.T) {
 	for controller, want := range map[string]bool{"example.com/here": false, kueue.MultiKueueControllerName: true} {
 		p := onNodes(t)
 		p.oneQueue()
@@ -134,7 +133,7 @@ func TestRoomInOtherClusters(t *testing.T) {
 	}
 }
 
-// Whose host is lost goes on elsewhere, or starts anew where that cannot be.
+// A workload that lost a host is assigned another one, or evicted if there is none.
 func TestReplaceNodes(t *testing.T) {
 	const four = "4"
 	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
@@ -168,21 +167,21 @@ func TestReplaceNodes(t *testing.T) {
 		p.recordedEvents()
 		return p, at
 	}
-	t.Run("another host has room", func(t *testing.T) {
+	t.Run("another host is free", func(t *testing.T) {
 		p, at := start(t, true, "m")
 		p.see(host("n", corev1.ConditionFalse))
 		if got := at(); got != "m (1)" {
 			t.Errorf("it is at %s", got)
 		}
-		if told := p.recordedEvents(); len(told) != 1 || told[0] != "Normal NodeReplaced Node n is lost; its pods go to m (1)" {
-			t.Errorf("told was %q", told)
+		if events := p.recordedEvents(); len(events) != 1 || events[0] != "Normal NodeReplaced Node n is lost; its pods go to m (1)" {
+			t.Errorf("events are %q", events)
 		}
 		p.see(host("n", corev1.ConditionTrue))
 		if got := at(); got != "m (1)" {
 			t.Errorf("it went back to %s", got)
 		}
 	})
-	t.Run("no other host has room", func(t *testing.T) {
+	t.Run("no other host is free", func(t *testing.T) {
 		p, at := start(t, true)
 		p.see(host("n", corev1.ConditionFalse))
 		if got := at(); got != "Workload was evicted as there was no replacement for unhealthy node(s): n" {
@@ -192,7 +191,7 @@ func TestReplaceNodes(t *testing.T) {
 			t.Errorf("evicted for %s", reason)
 		}
 	})
-	t.Run("no other host has room yet", func(t *testing.T) {
+	t.Run("no other host is free yet", func(t *testing.T) {
 		p, at := start(t, false)
 		p.see(host("n", corev1.ConditionFalse))
 		if got := p.written["job"].Status.UnhealthyNodes; len(got) != 1 || got[0].Name != "n" || workload.IsEvicted(p.written["job"]) {
@@ -212,16 +211,16 @@ func TestReplaceNodes(t *testing.T) {
 		}
 	})
 	for name, test := range map[string]struct {
-		keep, group bool
+		skip, group bool
 		want        string
 	}{
-		"a pod of its own: no other will come": {keep: true, want: "n (1)"},
+		"a pod of its own: no other will come": {skip: true, want: "n (1)"},
 		"a pod of its own, to be moved":        {want: "m (1)"},
-		"a pod of a group: another may come":   {keep: true, group: true, want: "m (1)"},
+		"a pod of a group: another may come":   {skip: true, group: true, want: "m (1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, at := start(t, true, "m")
-			p.gates.skipReassignment = test.keep
+			p.gates.skipReassignment = test.skip
 			p.change("job", func(wl *kueue.Workload) {
 				wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job", UID: "pod"}}
 				if test.group {

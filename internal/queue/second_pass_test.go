@@ -16,9 +16,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// lateQueue is a play on one node of four CPUs that is full, with a queue whose
-// flavor's nodes come with a check, and one beside it that has to take them as
-// they are.
+// secondPassQueue is a harness with one full node of four CPUs, a queue whose flavor's nodes come with
+// a check, and one without a check.
 func secondPassQueue(t *testing.T, controller string, more ...client.Object) *harness {
 	t.Helper()
 	p := onNodes(t)
@@ -56,8 +55,8 @@ func (p *harness) newNode(name string) {
 	p.see(node)
 }
 
-// The room on the nodes that have come is its own, before its pods are there.
-func TestRoomOnNodesThatCame(t *testing.T) {
+// The capacity of new nodes is reserved for the workload before its pods exist.
+func TestCapacityOfNewNodesIsReserved(t *testing.T) {
 	p := secondPassQueue(t, kueue.ProvisioningRequestControllerName)
 	p.newNode("new")
 	p.ready("one")
@@ -71,8 +70,8 @@ func TestRoomOnNodesThatCame(t *testing.T) {
 	}
 }
 
-// What runs in another cluster takes no room here.
-func TestRoomElsewhere(t *testing.T) {
+// A workload that runs in another cluster takes no capacity here.
+func TestRemoteWorkloadTakesNoCapacity(t *testing.T) {
 	p := secondPassQueue(t, kueue.MultiKueueControllerName)
 	p.newNode("new")
 	p.ready("one")
@@ -82,7 +81,7 @@ func TestRoomElsewhere(t *testing.T) {
 	}
 }
 
-// In a topology its place is found when there is one, where its check says.
+// In a topology it is assigned when there is capacity, where its check's node selector says.
 func TestPlaceOnNodesThatCame(t *testing.T) {
 	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
 	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
@@ -97,13 +96,13 @@ func TestPlaceOnNodesThatCame(t *testing.T) {
 	if delayed, _ := state(); delayed != kueue.DelayedTopologyRequestStatePending || workload.IsAdmitted(p.written["one"]) {
 		t.Fatalf("the node its check names is not there: %+v", p.written["one"].Status.Admission)
 	}
-	if told := p.recordedEvents(); len(told) != 1 {
-		t.Errorf("why it waits is told once: %q", told)
+	if events := p.recordedEvents(); len(events) != 1 {
+		t.Errorf("why it waits is recorded once: %q", events)
 	}
 	var standing v1alpha1.WorkloadStanding
 	p.addStatus(&standing, p.written["one"])
 	if standing.Reason != "PendingDelayedTopologyRequests" || !strings.Contains(standing.Message, "refused by 2 nodes") {
-		t.Errorf("who asks is told %q: %q", standing.Reason, standing.Message)
+		t.Errorf("explained as %q: %q", standing.Reason, standing.Message)
 	}
 	p.newNode("named")
 	delayed, assigned := state()
@@ -119,9 +118,9 @@ func TestPlaceOnNodesThatCame(t *testing.T) {
 	}
 }
 
-// Pods that had their nodes before and pods whose nodes have come have their room
-// when the workload is admitted, though the first one's node is full.
-func TestRoomOfAllPods(t *testing.T) {
+// When the workload is admitted, its pods on existing nodes and its pods on new nodes are placed, even
+// if the existing node is full.
+func TestAllPodsArePlaced(t *testing.T) {
 	p := secondPassQueue(t, kueue.ProvisioningRequestControllerName)
 	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "spot"}}}
 	own := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{corev1.LabelHostname: "own"}}}
@@ -151,14 +150,14 @@ func TestRoomOfAllPods(t *testing.T) {
 		wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 		p.see(wl)
 		if workload.HasReservation(p.written["on-"+host]) {
-			t.Errorf("node %s is full, and somebody else has room there", host)
+			t.Errorf("node %s is full, but another workload is placed there", host)
 		}
 	}
 }
 
-// What has its nodes already keeps its room while others of its pods wait for
-// theirs; and whoever leads next goes on from there.
-func TestRoomBesideNodesToCome(t *testing.T) {
+// Pods on existing nodes stay placed while other pods of the workload wait for new nodes, also after a
+// restart.
+func TestPlacementWhileNodesAreMissing(t *testing.T) {
 	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
 	spot := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "spot"}, Spec: kueue.ResourceFlavorSpec{
 		NodeLabels: map[string]string{corev1.LabelHostname: "new"}, TopologyName: ptr.To(kueue.TopologyReference("hosts")),

@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 			want:    plan{remove: []string{"a", "c"}, sync: "b", start: true, choose: "b"},
 			state:   kueue.CheckStateReady, says: `The workload was admitted on "b"`,
 		},
-		"who is not nominated cannot win": {
+		"a cluster that is not nominated cannot win": {
 			local:   waiting(nominated("a")),
 			remotes: []remoteState{at("a", copied()), at("b", admitted(noon))},
 			want:    plan{nominate: []string{"a", "b"}},
@@ -249,7 +249,7 @@ func TestDecide(t *testing.T) {
 			local: waiting(named("0"), running("b")), siblings: []*kueue.Workload{waiting(named("1"), running("a"))}, remotes: []remoteState{at("b", admitted(noon))},
 			want: plan{sync: "b", start: true},
 		},
-		"ready by nobody": {
+		"ready without a cluster": {
 			local: waiting(check(kueue.CheckStateReady)), remotes: []remoteState{at("a", nil)},
 			state: kueue.CheckStateRetry,
 			says:  `Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it, Previously: "Ready"`,
@@ -287,12 +287,12 @@ func TestIncremental(t *testing.T) {
 		want    []string
 		waiting time.Duration
 	}{
-		"the first in the order given":         {want: []string{"c", "b"}, waiting: round},
-		"nobody more before the round is over": {before: []string{"c", "b"}, after: time.Minute, want: []string{"c", "b"}, waiting: 4 * time.Minute},
-		"then the next":                        {before: []string{"c", "b"}, after: round, want: []string{"c", "b", "a", "d"}},
-		"all of them in the end":               {before: []string{"c", "b", "a", "d"}, after: time.Hour, want: []string{"c", "b", "a", "d"}},
-		"by name":                              {byName: true, want: []string{"a", "b"}, waiting: round},
-		"in the place of one that is lost":     {before: []string{"x", "c"}, want: []string{"x", "c", "b"}, waiting: round},
+		"the first in the order given":     {want: []string{"c", "b"}, waiting: round},
+		"no more before the round is over": {before: []string{"c", "b"}, after: time.Minute, want: []string{"c", "b"}, waiting: 4 * time.Minute},
+		"then the next":                    {before: []string{"c", "b"}, after: round, want: []string{"c", "b", "a", "d"}},
+		"all of them in the end":           {before: []string{"c", "b", "a", "d"}, after: time.Hour, want: []string{"c", "b", "a", "d"}},
+		"by name":                          {byName: true, want: []string{"a", "b"}, waiting: round},
+		"in the place of one that is lost": {before: []string{"x", "c"}, want: []string{"x", "c", "b"}, waiting: round},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wl := waiting(nominated(test.before...))
@@ -306,7 +306,7 @@ func TestIncremental(t *testing.T) {
 	wl := waiting(nominated("d"))
 	s := situation{local: wl, check: &wl.Status.AdmissionChecks[0], remotes: remotes, now: noon}
 	if got, _ := (dispatcher{name: "example.com/mine"}).nominate(&s); !slices.Equal(got, []string{"d"}) {
-		t.Errorf("somebody else's nomination became %v", got)
+		t.Errorf("an external dispatcher's nomination became %v", got)
 	}
 }
 

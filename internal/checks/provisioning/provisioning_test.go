@@ -94,7 +94,7 @@ func TestWanted(t *testing.T) {
 		"all resources are managed":               {counts: [3]int32{1, 1, 4}, given: spot, want: "1 of [launcher] on spot, 1 of [head] on spot, 4 of [workers] on spot"},
 		"only those that ask for cards":           {counts: [3]int32{1, 1, 4}, given: spot, config: kueue.ProvisioningRequestConfigSpec{ManagedResources: gpus}, want: "1 of [head] on spot, 4 of [workers] on spot"},
 		"counts are those of the admission":       {counts: [3]int32{0, 1, 2}, given: spot, want: "1 of [head] on spot, 2 of [workers] on spot"},
-		"nobody asks for what is managed":         {counts: [3]int32{1, 1, 4}, given: spot, config: kueue.ProvisioningRequestConfigSpec{ManagedResources: []corev1.ResourceName{"tpu"}}},
+		"no pod asks for what is managed":         {counts: [3]int32{1, 1, 4}, given: spot, config: kueue.ProvisioningRequestConfigSpec{ManagedResources: []corev1.ResourceName{"tpu"}}},
 		"equal requests are merged":               {counts: [3]int32{1, 1, 4}, given: spot, config: kueue.ProvisioningRequestConfigSpec{PodSetMergePolicy: similar}, want: "1 of [launcher] on spot, 5 of [head workers] on spot"},
 		"not on nodes of another flavor":          {counts: [3]int32{1, 1, 4}, given: [3]kueue.ResourceFlavorReference{"spot", "reserved", "spot"}, config: kueue.ProvisioningRequestConfigSpec{PodSetMergePolicy: similar}, want: "1 of [launcher] on spot, 1 of [head] on reserved, 4 of [workers] on spot"},
 		"images differ, so templates do":          {counts: [3]int32{1, 1, 4}, given: spot, config: kueue.ProvisioningRequestConfigSpec{PodSetMergePolicy: identical}, want: "1 of [launcher] on spot, 1 of [head] on spot, 4 of [workers] on spot"},

@@ -155,7 +155,7 @@ func TestEveryRefusal(t *testing.T) {
 	found := 0
 	for _, decl := range file.Decls {
 		consts, ok := decl.(*ast.GenDecl)
-		if !ok || !strings.HasPrefix(consts.Doc.Text(), "Why a workload does not hold quota") {
+		if !ok || !strings.HasPrefix(consts.Doc.Text(), "Why a workload has no quota reserved") {
 			continue
 		}
 		for _, spec := range consts.Specs {

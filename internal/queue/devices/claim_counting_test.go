@@ -348,14 +348,14 @@ func TestCount(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			book, err := New(test.mappings, gates(t, test.gates...))
+			counter, err := New(test.mappings, gates(t, test.gates...))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, object := range test.seen {
-				book.ObjectChanged(object, false)
+				counter.ObjectChanged(object, false)
 			}
-			w := counted(book, test.workload)
+			w := counted(counter, test.workload)
 			if w.Refused != test.refused {
 				t.Fatalf("it is refused with\n%s, want\n%s", w.Refused, test.refused)
 			}
@@ -363,7 +363,7 @@ func TestCount(t *testing.T) {
 				t.Errorf("it counts as\n%+v, and when its devices are searched for elsewhere as\n%+v", w, slow)
 			}
 			if test.refused != "" {
-				if counted := book.Explain(test.workload); counted != nil {
+				if counted := counter.Explain(test.workload); counted != nil {
 					t.Errorf("what is refused counts as %v", counted)
 				}
 				return
@@ -380,54 +380,54 @@ func TestCount(t *testing.T) {
 
 // What a workload holds is counted as it was, though its template is gone.
 func TestCountLeavesHoldersAlone(t *testing.T) {
-	book, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
+	counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := admission.Workload{PodSets: make([]admission.PodSet, 1), Admission: &admission.Admission{}}
-	if book.Count(&w, using("gone")); w.Refused != "" {
+	if counter.Count(&w, using("gone")); w.Refused != "" {
 		t.Errorf("it is refused: %s", w.Refused)
 	}
 }
 
 func TestNoBookWhereTheGateIsOff(t *testing.T) {
-	if book, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, gates(t, "-")); book != nil || err != nil {
-		t.Errorf("%v, %v", book, err)
+	if counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, gates(t, "-")); counter != nil || err != nil {
+		t.Errorf("%v, %v", counter, err)
 	}
 }
 
 func TestExplainNamesWhatAsks(t *testing.T) {
-	book, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
+	counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	book.ObjectChanged(template("one", request(class, 2)), false)
-	book.ObjectChanged(deviceClass(class, "vendor.com/gpu", 0), false)
-	var told []string
-	for _, c := range book.Explain(limited(using("one"), "vendor.com/gpu", "1")) {
-		told = append(told, fmt.Sprintf("%s %s %s: %s", c.PodSet, c.Amount.String(), c.Resource, c.From))
+	counter.ObjectChanged(template("one", request(class, 2)), false)
+	counter.ObjectChanged(deviceClass(class, "vendor.com/gpu", 0), false)
+	var explained []string
+	for _, c := range counter.Explain(limited(using("one"), "vendor.com/gpu", "1")) {
+		explained = append(explained, fmt.Sprintf("%s %s %s: %s", c.PodSet, c.Amount.String(), c.Resource, c.From))
 	}
 	want := []string{
 		"main 2 example.com/gpu: ResourceClaimTemplate one, DeviceClass gpu.example.com",
 		"main 1 example.com/gpu: resource vendor.com/gpu, DeviceClass gpu.example.com",
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("%q", told)
+	if !slices.Equal(explained, want) {
+		t.Errorf("%q", explained)
 	}
 }
 
-// Whom it concerns when something changes.
+// Which workloads a change affects.
 func TestNews(t *testing.T) {
 	plain, selected, other, extended := using("plain"), using("selected"), using("other"), limited(using(), "vendor.com/gpu", "1")
 	all := map[string]*kueue.Workload{"plain": plain, "selected": selected, "other": other, "extended": extended, "none": limited(using(), "cpu", "1")}
-	book, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
+	counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	concerned := func() string {
-		concerns := book.Changed()
+		concerns := counter.Changed()
 		if concerns == nil {
-			return "nobody"
+			return "none"
 		}
 		var names []string
 		for name, wl := range all {
@@ -446,18 +446,18 @@ func TestNews(t *testing.T) {
 		want string
 	}{
 		{template("plain", request(class, 1)), false, "plain"},
-		{template("plain", request(class, 1)), false, "nobody"},
+		{template("plain", request(class, 1)), false, "none"},
 		{template("selected", request(class, 1, selecting("true"))), false, "selected"},
 		{deviceClass(class, "vendor.com/gpu", 0), false, "extended other plain selected"},
-		{newer, false, "nobody"},
+		{newer, false, "none"},
 		{slice("s", 1, card("0", "a")), false, "selected"},
-		{slice("s", 1, card("0", "a")), false, "nobody"},
+		{slice("s", 1, card("0", "a")), false, "none"},
 		{slice("s", 1), true, "selected"},
 		{template("plain"), true, "plain"},
-		{template("unknown"), true, "nobody"},
+		{template("unknown"), true, "none"},
 		{newer, true, "extended other plain selected"},
 	} {
-		book.ObjectChanged(step.what, step.gone)
+		counter.ObjectChanged(step.what, step.gone)
 		if got := concerned(); got != step.want {
 			t.Errorf("%T %s (gone: %t) concerns %s, want %s", step.what, step.what.GetName(), step.gone, got, step.want)
 		}
@@ -466,17 +466,17 @@ func TestNews(t *testing.T) {
 
 // What selectors choose is forgotten when classes or devices change.
 func TestChoicesFollowDevices(t *testing.T) {
-	book, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
+	counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wl := using("one")
 	refused := func() bool {
 		w := workload.ForEngine(wl, nil)
-		book.Count(&w, wl)
+		counter.Count(&w, wl)
 		return w.Refused != ""
 	}
-	book.ObjectChanged(template("one", request(class, 1, selecting("true"))), false)
+	counter.ObjectChanged(template("one", request(class, 1, selecting("true"))), false)
 	for i, step := range []struct {
 		what    client.Object
 		gone    bool
@@ -488,7 +488,7 @@ func TestChoicesFollowDevices(t *testing.T) {
 		{slice("s", 1, card("0", "a")), false, false},
 		{deviceClass(class, "", 0), true, true},
 	} {
-		if book.ObjectChanged(step.what, step.gone); refused() != step.refused {
+		if counter.ObjectChanged(step.what, step.gone); refused() != step.refused {
 			t.Errorf("step %d: refused is %t", i, !step.refused)
 		}
 	}

@@ -44,7 +44,7 @@ func hall(nodes int) []client.Object {
 	return list
 }
 
-func bookOf(t testing.TB, seen ...client.Object) *Counter {
+func counterOf(t testing.TB, seen ...client.Object) *Counter {
 	t.Helper()
 	b, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
@@ -68,7 +68,7 @@ func of[O client.Object](namespace string, object O) O {
 	return object
 }
 
-// outside is where searches are taken on that the book does not wait for.
+// outside runs searches in the background.
 type outside struct{ line []*Search }
 
 func (o *outside) search(s *Search) { o.line = append(o.line, s) }
@@ -85,27 +85,27 @@ func (o *outside) finish(b *Counter) {
 // searchedElsewhere is what a workload counts as when nothing is found at once.
 func searchedElsewhere(t *testing.T, mappings []kueueconfig.DeviceClassMapping, gates features.Set, seen []client.Object, wl *kueue.Workload) admission.Workload {
 	t.Helper()
-	book, err := New(mappings, gates)
+	counter, err := New(mappings, gates)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var o outside
-	book.SearchInBackground(o.search)
-	book.budget = 0
+	counter.SearchInBackground(o.search)
+	counter.budget = 0
 	for _, object := range seen {
-		book.ObjectChanged(object, false)
+		counter.ObjectChanged(object, false)
 	}
 	for {
-		w := counted(book, wl)
+		w := counted(counter, wl)
 		if w.Unready == "" {
 			return w
 		}
 		if len(o.line) == 0 {
 			t.Fatal("it waits for nothing")
 		}
-		o.finish(book)
-		if concerns := book.Changed(); concerns == nil || !concerns(wl) {
-			t.Fatal("what it waited for was found, and it is not told")
+		o.finish(counter)
+		if concerns := counter.Changed(); concerns == nil || !concerns(wl) {
+			t.Fatal("its search is done, but the workload is not among the changed ones")
 		}
 	}
 }
@@ -113,26 +113,26 @@ func searchedElsewhere(t *testing.T, mappings []kueueconfig.DeviceClassMapping, 
 // A claim with costly selectors waits until its devices are counted. Who has
 // others is not held up, and in each namespace one search is under way.
 func TestCostlySelectorsHoldUpNobody(t *testing.T) {
-	book := bookOf(t, deviceClass(class, "", 0), slice("node", 1, card("0", "a"), card("1", "a")),
+	counter := counterOf(t, deviceClass(class, "", 0), slice("node", 1, card("0", "a"), card("1", "a")),
 		of("greedy", template("first", request(class, 1, selecting(costly(28, 1))))),
 		of("greedy", template("second", request(class, 2, selecting(costly(28, 2))))),
 		of("greedy", template("third", request(class, 2, selecting(costly(28, 3))))),
 		of("modest", template("quick", request(class, 1, selecting("true")))),
 		of("modest", template("late", request(class, 2, selecting("1 == 1")))),
 	)
-	book.Changed()
+	counter.Changed()
 	var o outside
-	book.SearchInBackground(o.search)
+	counter.SearchInBackground(o.search)
 	waits := func(namespace, template string) bool {
-		return counted(book, of(namespace, using(template))).Unready != ""
+		return counted(counter, of(namespace, using(template))).Unready != ""
 	}
 	if !waits("greedy", "first") || !waits("greedy", "second") || !waits("greedy", "third") || !waits("greedy", "first") {
 		t.Error("it counts at once")
 	}
 	if waits("modest", "quick") {
-		t.Error("who selects by little waits")
+		t.Error("a workload with cheap selectors waits")
 	}
-	book.budget = 0 // as others have spent it
+	counter.budget = 0 // as others have spent it
 	if !waits("modest", "late") || len(o.line) != 2 {
 		t.Fatalf("%d searches are under way, want one of each namespace", len(o.line))
 	}
@@ -146,24 +146,24 @@ func TestCostlySelectorsHoldUpNobody(t *testing.T) {
 	if !modest.Step(t.Context()) {
 		t.Error("a step is not enough for what costs little")
 	}
-	book.SearchDone(modest)
-	if w := counted(book, of("modest", using("late"))); w.PodSets[0].Requests["example.com/gpu"] != 2 {
+	counter.SearchDone(modest)
+	if w := counted(counter, of("modest", using("late"))); w.PodSets[0].Requests["example.com/gpu"] != 2 {
 		t.Errorf("counted as %+v", w)
 	}
 
 	o.line = o.line[:1]
-	o.finish(book)
-	concerns := book.Changed()
+	o.finish(counter)
+	concerns := counter.Changed()
 	if !concerns(of("greedy", using("first"))) || concerns(of("greedy", using("second"))) || waits("greedy", "first") {
 		t.Error("the first has been searched for, the second has not")
 	}
 	if len(o.line) != 1 || o.line[0].of.selectors[1] != costly(28, 2) {
 		t.Fatal("the second search is next")
 	}
-	book.ObjectChanged(of("greedy", template("third")), true)
-	o.finish(book)
+	counter.ObjectChanged(of("greedy", template("third")), true)
+	o.finish(counter)
 	if waits("greedy", "second") || len(o.line) != 0 {
-		t.Error("a search that nobody waits for any more is made")
+		t.Error("a search that is not needed any more is made")
 	}
 }
 
@@ -171,16 +171,16 @@ func TestCostlySelectorsHoldUpNobody(t *testing.T) {
 // evaluated again on devices that are as they were.
 func TestOnlyNewsCosts(t *testing.T) {
 	const selector = `device.driver != "another"`
-	book := bookOf(t, append(hall(2), template("one", request(class, 1, selecting(selector))))...)
-	book.SearchInBackground(func(*Search) { t.Error("it is not done at once") })
+	counter := counterOf(t, append(hall(2), template("one", request(class, 1, selecting(selector))))...)
+	counter.SearchInBackground(func(*Search) { t.Error("it is not done at once") })
 	spent := func() int64 {
-		before := book.budget
-		counted(book, using("one"))
-		return before - book.budget
+		before := counter.budget
+		counted(counter, using("one"))
+		return before - counter.budget
 	}
-	text := int64(letterCost * len(selector+book.classes[class].Spec.Selectors[0].CEL.Expression))
+	text := int64(letterCost * len(selector+counter.classes[class].Spec.Selectors[0].CEL.Expression))
 	first := spent()
-	book.ObjectChanged(nodeSlice("node-1", "b"), false)
+	counter.ObjectChanged(nodeSlice("node-1", "b"), false)
 	if second := spent(); second == 0 || first != 2*second+text {
 		t.Errorf("%d at first, of which %d for the text, and %d for half of the devices", first, text, second)
 	}
@@ -191,16 +191,16 @@ func TestOnlyNewsCosts(t *testing.T) {
 
 // What may be spent at once comes back with time, not with turns.
 func TestWhatIsSpentComesBack(t *testing.T) {
-	book, now := bookOf(t), time.Unix(1e9, 0)
-	book.SearchInBackground(func(*Search) {})
+	counter, now := counterOf(t), time.Unix(1e9, 0)
+	counter.SearchInBackground(func(*Search) {})
 	for _, step := range []struct {
 		after time.Duration
 		want  int64
 	}{{0, initialBudget}, {time.Second / 2, 0}, {time.Second, budgetPerSecond}, {time.Second * 3 / 2, 0}} {
-		if book.RefillBudget(now.Add(step.after)); book.budget != step.want {
-			t.Errorf("after %s %d may be spent, want %d", step.after, book.budget, step.want)
+		if counter.RefillBudget(now.Add(step.after)); counter.budget != step.want {
+			t.Errorf("after %s %d may be spent, want %d", step.after, counter.budget, step.want)
 		}
-		book.budget = 0
+		counter.budget = 0
 	}
 	var none *Counter
 	none.RefillBudget(now)
@@ -210,40 +210,40 @@ func TestWhatIsSpentComesBack(t *testing.T) {
 // it alone. Until then what was counted before counts.
 func TestSearchesFollowDevices(t *testing.T) {
 	selector := selecting(fmt.Sprintf("device.attributes[%q].model == %q", driver, "a"))
-	book := bookOf(t, append(hall(3), template("one", request(class, 17, selector)))...)
+	counter := counterOf(t, append(hall(3), template("one", request(class, 17, selector)))...)
 	var o outside
-	book.SearchInBackground(o.search)
-	book.budget = 0
+	counter.SearchInBackground(o.search)
+	counter.budget = 0
 	count := func() string {
-		w := counted(book, using("one"))
+		w := counted(counter, using("one"))
 		return fmt.Sprintf("%d %s%s", w.PodSets[0].Requests["example.com/gpu"], w.Unready, w.Refused)
 	}
 	wait := "0 " + errUnfinished.Error()
 	if got := count(); got != wait {
 		t.Fatal(got)
 	}
-	book.ObjectChanged(nodeSlice("node-1", "b"), false)
-	book.ObjectChanged(nodeSlice("node-2", "a"), true)
-	o.finish(book)
+	counter.ObjectChanged(nodeSlice("node-1", "b"), false)
+	counter.ObjectChanged(nodeSlice("node-2", "a"), true)
+	o.finish(counter)
 	if got := count(); got != wait || len(o.line) != 1 || len(o.line[0].slices) != 1 || o.line[0].slices[0].Name != "node-1" {
 		t.Fatalf("counted as %s, left to look at: %v", got, o.line)
 	}
-	o.finish(book)
+	o.finish(counter)
 	if got := count(); !strings.Contains(got, "8 device(s) match in the cluster but 17 requested") {
 		t.Error(got)
 	}
-	book.ObjectChanged(nodeSlice("node-1", "a"), false)
-	book.ObjectChanged(nodeSlice("node-2", "a"), false)
+	counter.ObjectChanged(nodeSlice("node-1", "a"), false)
+	counter.ObjectChanged(nodeSlice("node-2", "a"), false)
 	count()
-	o.finish(book)
+	o.finish(counter)
 	if got := count(); got != "17 " {
 		t.Error(got)
 	}
-	book.ObjectChanged(nodeSlice("node-2", "b"), false)
+	counter.ObjectChanged(nodeSlice("node-2", "b"), false)
 	if got := count(); got != "17 " || len(o.line) != 1 {
 		t.Errorf("while it is searched for anew it counts as %s", got)
 	}
-	o.finish(book)
+	o.finish(counter)
 	if got := count(); !strings.Contains(got, "16 device(s) match in the cluster but 17 requested") {
 		t.Error(got)
 	}
@@ -258,9 +258,9 @@ func BenchmarkCostlySelectors(b *testing.B) {
 	}
 	wl := using("one")
 	for b.Loop() {
-		book := bookOf(b, append(hall(125), template("one", r))...)
-		book.SearchInBackground(func(*Search) {})
-		book.budget = budgetPerSecond
-		counted(book, wl)
+		counter := counterOf(b, append(hall(125), template("one", r))...)
+		counter.SearchInBackground(func(*Search) {})
+		counter.budget = budgetPerSecond
+		counted(counter, wl)
 	}
 }

@@ -24,7 +24,7 @@ func check(name, controller string, active bool) *kueue.AdmissionCheck {
 	return ac
 }
 
-// Every reason Kueue has for a queue that admits nobody.
+// Every reason Kueue has for an inactive queue.
 func TestInactiveQueues(t *testing.T) {
 	o := NewObjects()
 	racked := named(&kueue.ResourceFlavor{}, "racked")

@@ -36,6 +36,6 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 	}
 	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}
 	if _, err := Options(cfg, features.Set{}); err == nil {
-		t.Error("a strategy nobody knows must be an error")
+		t.Error("an unknown strategy must be an error")
 	}
 }

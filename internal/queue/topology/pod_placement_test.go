@@ -60,7 +60,7 @@ func TestPlace(t *testing.T) {
 		"by rank":                           {request: ranked, pods: "4 3 2 1 0", want: "p0=b1 p1=b1 p2=a2 p3=a1 p4=a1"},
 		"by rank, some are there":           {request: ranked, pods: "0@a1 2@a2 4", want: "p2=b1"},
 		"ranks begin after the leader's":    {request: ranked, first: 1, pods: "1 5", want: "p0=a1 p1=b1"},
-		"without ranks, the first room":     {pods: "- - - - -", want: "p0=a1 p1=a1 p2=a2 p3=b1 p4=b1"},
+		"without ranks, the first free":     {pods: "- - - - -", want: "p0=a1 p1=a1 p2=a2 p3=b1 p4=b1"},
 		"without ranks, what is taken":      {pods: "-@a1 - -@b1 - -", want: "p1=a1 p3=a2 p4=b1"},
 		"one without a rank":                {request: ranked, pods: "1 -", want: "p0=a1 p1=a1"},
 		"two of one rank":                   {request: ranked, pods: "4 4", want: "p0=a1 p1=a1"},

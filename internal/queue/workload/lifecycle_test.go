@@ -133,7 +133,7 @@ func TestNext(t *testing.T) {
 		"a deactivated workload is evicted": {
 			wl: with(admitted(), inactive), now: start, want: Step{Action: EvictNow, Reason: "Deactivated", Message: "The workload is deactivated"},
 		},
-		"whoever deactivated it is told": {
+		"the cause of the deactivation is in the reason": {
 			wl: with(admitted(), func(wl *kueue.Workload) { ExecutionTimeExceeded().Apply(wl, start); inactive(wl) }), now: start,
 			want: Step{
 				Action: EvictNow, Reason: "Deactivated", Cause: "MaximumExecutionTimeExceeded",
@@ -147,7 +147,7 @@ func TestNext(t *testing.T) {
 				inactive(wl)
 			}), now: start, want: Step{Action: ResetRequeueState},
 		},
-		"a workload its user deactivated is kept": {
+		"a workload its user deactivated is retained": {
 			wl: with(admitted(), func(wl *kueue.Workload) {
 				Evict(wl, kueue.WorkloadDeactivated, "", "", start)
 				Release(wl, "", start)
@@ -179,7 +179,7 @@ func TestNext(t *testing.T) {
 			wl:  with(admitted(), func(wl *kueue.Workload) { AddFinalizer(wl); wl.DeletionTimestamp = &metav1.Time{Time: start} }),
 			now: start, want: Step{Action: RemoveFinalizerNow},
 		},
-		"a workload nobody owns any more": {
+		"a workload without owner": {
 			wl: with(admitted(), func(wl *kueue.Workload) { wl.Labels = map[string]string{kueuelabels.JobUID: "uid"} }), now: start,
 			want: Step{Action: FinishNow, Reason: "OwnerNotFound", Message: "The workload's owner no longer exists"},
 		},
@@ -191,7 +191,7 @@ func TestNext(t *testing.T) {
 			wl: admitted(kueue.CheckStatePending), queues: Queues{LocalQueue: "lq", LocalGone: true, Checks: checkNames(1)}, now: start,
 			want: Step{Action: ReleaseNow, Reason: "Misconfigured", Message: "LocalQueue lq is terminating or missing"},
 		},
-		"who runs goes on in a queue that is held": {
+		"a running workload goes on in a queue that is held": {
 			wl: admitted(), queues: Queues{ClusterQueue: "cq", Stopped: true}, now: after(time.Minute), want: Step{At: after(5 * time.Minute)},
 		},
 		"the queue asks for another check": {
@@ -217,8 +217,8 @@ func TestNext(t *testing.T) {
 			wl: evicted(kueue.WorkloadEvictedByAdmissionCheck), now: start,
 			want: Step{Action: Requeue, Reason: "BackoffFinished", Message: "The workload backoff was finished"},
 		},
-		"a victim is in line already": {wl: evicted(kueue.WorkloadEvictedByPreemption), now: start, want: Step{}},
-		"a finished workload is kept": {
+		"a preempted workload is pending already": {wl: evicted(kueue.WorkloadEvictedByPreemption), now: start, want: Step{}},
+		"a finished workload is retained": {
 			wl: with(admitted(), func(wl *kueue.Workload) { Finish(wl, "Succeeded", "", start) }), now: after(time.Minute), want: Step{At: after(time.Hour)},
 		},
 		"and deleted in the end": {
@@ -353,7 +353,7 @@ func TestRetriesAreCounted(t *testing.T) {
 	}
 }
 
-// What is being made free for whom is in the objects: a restart finds it there.
+// Nominations and preemptors are in the objects: a restart finds them there.
 func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 	wl := admitted()
 	message := AddJobUID("Preempted to accommodate a workload (UID: 1-2-3) due to prioritization in the ClusterQueue", "1-2-3", "4-5-6")
@@ -363,14 +363,14 @@ func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 	}
 	Release(wl, "", start)
 	if got := ForEngine(wl, nil); got.Nominated {
-		t.Error("nobody promised it anything")
+		t.Error("it is not nominated")
 	}
 	SetPending(wl, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "", start)
 	if got := ForEngine(wl, nil); !got.Nominated {
-		t.Error("it was told to wait for room that others leave")
+		t.Error("it is nominated: it waits for preempted workloads")
 	}
-	if got := preemptor("Preempted by somebody"); got != "" {
-		t.Errorf("%q is nobody's UID", got)
+	if got := preemptor("Preempted by another"); got != "" {
+		t.Errorf("%q is no UID", got)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestDepart(t *testing.T) {
 		"comes again": func(*kueue.Workload) {},
 	} {
 		wl := admitted()
-		Step{Action: EvictNow, Reason: kueue.WorkloadEvictedByPreemption, Message: "room for another"}.Apply(wl, start)
+		Step{Action: EvictNow, Reason: kueue.WorkloadEvictedByPreemption, Message: "preempted"}.Apply(wl, start)
 		Release(wl, "", start)
 		leave(wl)
 		again := condition(wl, kueue.WorkloadRequeued)
