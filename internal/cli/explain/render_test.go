@@ -79,9 +79,9 @@ var answers = map[string]*Answer{
 	}),
 	"TopologyPlacementFailed": waiting("TopologyPlacementFailed", "couldn't assign flavors to pod set main: 7 of 8 pods fit; h100-0/3 (fell off the bus)", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Reason: "TopologyPlacementFailed"}}
-		x.Suggestions = []string{"room on nodes for all its pods at once (7 of 8 pods fit)"}
+		x.Suggestions = []string{"capacity on nodes for all its pods at once (7 of 8 pods fit)"}
 	}),
-	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the room made for it", func(x *v1alpha1.WorkloadStanding) {
+	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the quota freed for it", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.HeldBy, x.Suggestions = "WaitingForPreemptedWorkloads", []v1alpha1.WorkloadRef{mine, secret}, []string{"the evicted workloads letting go"}
 	}),
 	"WaitingForPodsReady": waiting("WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition", nil),
