@@ -1,9 +1,3 @@
-// Package features knows Kueue's feature gates by name, and which of them can
-// be switched here.
-//
-// A gate is one of four: it switches something here as well; what it gates is
-// always there; what it gates is not there at all; or it chooses how Kueue
-// computes something, not what, and so means nothing here.
 package features
 
 import (
@@ -18,7 +12,7 @@ import (
 // Gate is the name of a gate that switches something here.
 type Gate string
 
-// The gates that are looked at.
+// The gates that switch something here.
 const (
 	AdmissionFairSharing             Gate = "AdmissionFairSharing"
 	AdmissionGatedBy                 Gate = "AdmissionGatedBy"
@@ -67,7 +61,7 @@ const (
 	idle                      // accepted, means nothing
 )
 
-// gate is what Kueue's source says of one, and what becomes of it here.
+// gate is Kueue's default of one, and how it is treated here.
 type gate struct {
 	byDefault bool // in Kueue
 	treatment treatment
@@ -172,8 +166,8 @@ var gates = map[string]gate{
 // Set is the gates as they were given; the zero value has Kueue's defaults.
 type Set struct{ given map[string]bool }
 
-// New checks the gates a person gave: every name must be one of Kueue's, and
-// nothing may be asked for that is not there.
+// New validates the gates a person set: every name must be one of Kueue's, and no gate may switch on
+// what does not exist here.
 func New(given map[string]bool) (Set, error) {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {

@@ -7,4 +7,6 @@
 //	kind: QueueConfiguration
 //	metrics:
 //	  bindAddress: 127.0.0.1:8080
+//
+// Words: docs/design/glossary.md.
 package v1alpha1

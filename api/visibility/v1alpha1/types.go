@@ -1,9 +1,3 @@
-// Package v1alpha1 is what elastic-queue answers in the API group
-// visibility.elasticai.io: why a workload waits, and whether one would start.
-// Nothing of it is stored.
-//
-//	GET  /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/explanations/WORKLOAD
-//	POST /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/plans
 package v1alpha1
 
 import (

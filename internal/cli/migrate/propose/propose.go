@@ -1,6 +1,3 @@
-// Package propose turns what a cluster hands out today into queues: for every
-// namespace with ResourceQuotas a ClusterQueue with the same quota, and a
-// LocalQueue that leads to it.
 package propose
 
 import (
@@ -23,8 +20,7 @@ import (
 type Options struct {
 	// Flavor all quota is of; LocalQueue is the name in every namespace.
 	Flavor, LocalQueue string
-	// Cohort lets the queues borrow from each other; empty keeps them apart, as
-	// ResourceQuotas are.
+	// Cohort lets the queues borrow from each other; empty for none, as with ResourceQuotas.
 	Cohort string
 }
 
@@ -34,9 +30,8 @@ type Proposal struct {
 	Notes  []string
 }
 
-// FromResourceQuotas proposes queues. Of several quotas for one resource in a
-// namespace the smallest counts, as it does there. Running pods tell what would
-// not fit, and what no quota limits today.
+// FromResourceQuotas proposes queues. Of several quotas for one resource in a namespace the smallest
+// counts, as it does there. Running pods show what would not fit, and what no quota limits today.
 func FromResourceQuotas(quotas []corev1.ResourceQuota, pods []corev1.Pod, options Options) []Proposal {
 	hard, ignored := map[string]corev1.ResourceList{}, map[string]sets.Set[string]{}
 	for i := range quotas {
@@ -68,8 +63,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// read takes over what a queue can give out: requests and pods. The rest stays
-// with the ResourceQuota.
+// read takes what a queue has quota for, requests and pods. The rest stays with the ResourceQuota.
 func read(quota *corev1.ResourceQuota, hard corev1.ResourceList, ignored sets.Set[string]) {
 	if len(quota.Spec.Scopes) > 0 || quota.Spec.ScopeSelector != nil {
 		ignored.Insert(fmt.Sprintf("ResourceQuota %s counts some pods only", quota.Name))
