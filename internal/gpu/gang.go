@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -25,10 +26,10 @@ type gang struct {
 func gangOf(pod *corev1.Pod) gang {
 	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
 		key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
-		return gang{key: workloadGang(key), podSet: pod.Labels[request.PodSetLabel], workload: key}
+		return gang{key: workloadGang(key), podSet: pod.Labels[kueuelabels.PodSet], workload: key}
 	}
-	if name := pod.Labels[request.PodGroupLabel]; name != "" {
-		if size, err := strconv.Atoi(pod.Annotations[request.PodGroupCount]); err == nil {
+	if name := pod.Labels[kueuelabels.PodGroupName]; name != "" {
+		if size, err := strconv.Atoi(pod.Annotations[kueuelabels.PodGroupTotal]); err == nil {
 			return gang{key: "group:" + pod.Namespace + "/" + name, size: size}
 		}
 	}

@@ -17,13 +17,6 @@ import (
 // cards for a claim is a pod to the engine, and none to the kubelet.
 const PodSlots = "elasticgpu.io/pod-slots"
 
-// Labels and the annotation by which Kueue says to which pod set or pod group a pod belongs.
-const (
-	PodSetLabel   = "kueue.x-k8s.io/podset"
-	PodGroupLabel = "kueue.x-k8s.io/pod-group-name"
-	PodGroupCount = "kueue.x-k8s.io/pod-group-total-count"
-)
-
 // Pod as the engine wants it, without gang and claims. A pod that is bound needs neither selectors nor
 // tolerations; without them more pods share a request shape.
 func Pod(pod *corev1.Pod, modes Modes) (placement.Pod, error) {

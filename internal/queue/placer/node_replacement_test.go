@@ -11,7 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
-	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -156,7 +156,7 @@ func sameWithin(a, b string) bool {
 func TestLost(t *testing.T) {
 	pod := func(name, node string, how func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{request.PodSetLabel: "main"},
+			Namespace: "ns", Name: name, Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{kueuelabels.PodSet: "main"},
 		}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		if how != nil {
 			how(pod)

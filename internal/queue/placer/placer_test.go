@@ -12,7 +12,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
-	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 // cluster is n nodes of four cards each.
@@ -201,7 +201,7 @@ func pod(workload string, i int, phase corev1.PodPhase) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: fmt.Sprintf("%s-%d", workload, i),
 			Annotations: map[string]string{kueue.WorkloadAnnotation: workload},
-			Labels:      map[string]string{request.PodSetLabel: "main"},
+			Labels:      map[string]string{kueuelabels.PodSet: "main"},
 		},
 		Spec: corev1.PodSpec{NodeName: "n0", Containers: []corev1.Container{{
 			Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{

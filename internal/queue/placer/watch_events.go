@@ -9,6 +9,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/inventory"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -94,7 +95,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	if err != nil {
 		asks.Containers = nil // it runs in spite of what it asks: its cards are not ours to know
 	}
-	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[request.PodSetLabel]
+	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[kueuelabels.PodSet]
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
 	p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
