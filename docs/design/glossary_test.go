@@ -3,6 +3,7 @@
 package design_test
 
 import (
+	"cmp"
 	"fmt"
 	"go/scanner"
 	"go/token"
@@ -151,34 +152,36 @@ func (r *rule) covers(file string) bool {
 
 // check lists what a file says that it should not.
 func check(rules []rule, file, text string) []string {
-	var found []string
-	var words []word
+	words := append(split(path.Base(file), 1, true), read(file, text)...)
+	var hits []hit
 	for i := range rules {
-		r := &rules[i]
-		if !r.covers(file) {
-			continue
+		if rules[i].covers(file) {
+			hits = append(hits, rules[i].find(words)...)
 		}
-		if words == nil {
-			words = append(split(path.Base(file), 0, true), read(file, text)...)
-		}
-		for _, f := range r.find(words) {
-			found = append(found, fmt.Sprintf("%s:%d: %q: say %s", file, max(1, f.line), f.text, r.say))
-		}
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.line, b.line) })
+	var found []string
+	for _, h := range hits {
+		found = append(found, fmt.Sprintf("%s:%d: %q: say %s", file, h.line, h.text, h.say))
 	}
 	return found
 }
 
-// find returns where a retired word or phrase stands.
-func (r *rule) find(words []word) []word {
-	var found []word
+// hit is a retired word or phrase, and what to say.
+type hit struct {
+	text, say string
+	line      int
+}
+
+// find returns where the rule's words and phrases stand.
+func (r *rule) find(words []word) []hit {
+	var found []hit
 	for _, phrase := range r.retired {
 		for i := range words {
 			if !startsWith(words[i:], phrase) || r.names && !words[i].name || r.excuses(words, i) {
 				continue
 			}
-			at := words[i]
-			at.text = strings.Join(phrase, " ")
-			found = append(found, at)
+			found = append(found, hit{strings.Join(phrase, " "), r.say, words[i].line})
 		}
 	}
 	return found

@@ -435,11 +435,12 @@ func TestReference(t *testing.T) {
 What becomes of the manifests in Kueue's public examples, at ` + version + `, when they are applied to a cluster with Elastic.
 Jobs whose operator is not part of Kubernetes were taken as far as their start.
 
-Made from test/examples by ` + "`go test ./test/examples -run Reference -update`" + `; ` + "`KUEUE_REPO=<clone of Kueue> go test ./test/examples`" + `
-applies every one of them and checks that the list is complete. Without a clone it does so for those in Kueue's Go module.
+Made from test/examples by ` + "`go test ./test/examples -run Reference -update`" + `;
+` + "`KUEUE_REPO=<clone of Kueue> go test ./test/examples`" + ` applies every one of them and checks that the list is
+complete. Without a clone it does so for those in Kueue's Go module.
 
-- **applies**: everything in it is accepted. **queues are ready**: and its ClusterQueues can admit. **admitted**: and its jobs
-  get their quota and are started.
+- **applies**: everything in it is accepted. **queues are ready**: and its ClusterQueues can admit. **admitted**: and
+  its jobs get their quota and are started.
 - **waits**: it is accepted, and says with this reason what it waits for.
 - **refused, as by Kueue**: Kueue's rules for the object, which are ours, do not allow it.
 - **another project's**: the kind comes with that project, and so do its rules.
