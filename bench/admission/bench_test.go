@@ -37,7 +37,7 @@ func TestBothSidesFinish(t *testing.T) {
 	}
 }
 
-// The cases mean to displace workloads: a harness in which nobody is ever evicted measures something else.
+// The cases mean to preempt: a harness in which no workload is ever evicted measures something else.
 func TestPreemptionHappens(t *testing.T) {
 	w := small()[0]
 	for name, run := range map[string]func(*work) (run1, error){"elastic": runOurs, "kueue": runKueue} {

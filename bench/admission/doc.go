@@ -3,8 +3,8 @@
 //
 // A virtual clock creates workloads, and finishes them when their run time has
 // passed since they were admitted. Each side gets the same arrivals and lives by the same
-// rules: what it decides comes back to it as events, victims of preemption let go
-// after a grace period and stand in line again. The run fails unless both sides bring
+// rules: what it decides comes back to it as events, victims of preemption give their
+// quota back after a grace period and are pending again. The run fails unless both sides bring
 // every workload to its end within quota and are empty afterwards.
 //
 // What is charged to a side is the CPU time of the process during its

@@ -113,7 +113,7 @@ func drive(w *work, s side) (outcome, error) {
 		}
 		d.outcome.ended = now
 		if d.outcome.evictions > restless*len(w.jobs) {
-			return d.outcome, fmt.Errorf("%s: %d evictions by %.1f s with %d of %d workloads finished: workloads displace each other without end",
+			return d.outcome, fmt.Errorf("%s: %d evictions by %.1f s with %d of %d workloads finished: workloads preempt each other without end",
 				w.name, d.outcome.evictions, float64(now)/1000, done, len(w.jobs))
 		}
 	}

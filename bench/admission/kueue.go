@@ -49,7 +49,7 @@ type kueue struct {
 	lines   []*qcache.ClusterQueue
 	objects []*kueuev1.ClusterQueue
 	requeue millis // when inadmissible workloads are looked at again; 0: not asked for
-	active  int    // workloads in line before the last cycle
+	active  int    // active workloads before the last cycle
 	idle    bool   // the last cycle changed nothing
 	writes  writes
 	plan    decision
@@ -171,8 +171,8 @@ func (k *kueue) freed(now millis) {
 
 func (k *kueue) wakeAt() millis { return k.requeue }
 
-// decide is one cycle. Cycles follow each other until nobody is in line, or
-// one of them changes nothing: those who wait for a preemption stay first in line.
+// decide is one cycle. Cycles follow each other until no workload is active, or
+// one of them changes nothing: workloads that wait for a preemption stay at the head.
 func (k *kueue) decide(now millis) (decision, bool) {
 	k.clock.now = now.time()
 	k.plan.admit, k.plan.evict = k.plan.admit[:0], k.plan.evict[:0]
@@ -182,7 +182,7 @@ func (k *kueue) decide(now millis) (decision, bool) {
 		k.requeuer.ProcessRequeues(k.ctx)
 	}
 	active := 0
-	apart(&k.harness, func() { active = k.inLine() })
+	apart(&k.harness, func() { active = k.countActive() })
 	if active == 0 || k.idle && active >= k.active {
 		return k.plan, false
 	}
@@ -199,7 +199,7 @@ func (k *kueue) decide(now millis) (decision, bool) {
 	return k.plan, true
 }
 
-func (k *kueue) inLine() (active int) {
+func (k *kueue) countActive() (active int) {
 	for _, line := range k.lines {
 		n, _ := line.Pending()
 		active += n

@@ -79,7 +79,7 @@ func largeScale() *work {
 }
 
 // preemptionHeavy fills all quota with long low-priority work; everything more
-// important has to displace some of it, in its own queue or where its quota was lent to.
+// important has to preempt some of it, in its own queue or in one that borrows its quota.
 func preemptionHeavy() *work {
 	return flat("preemption", 5, 6, []class{
 		{240, 100, 4000, 0, 1},
@@ -116,7 +116,7 @@ func flat(name string, cohorts, queuesEach int, classes []class) *work {
 }
 
 // fairSharing: trees of three levels. The organisations and teams have unequal
-// weights; half of the quota lies at the root and is there for whoever is entitled to more.
+// weights; half of the quota lies at the root and goes to the queues by their weights.
 func fairSharing() *work {
 	return fairTrees("fairsharing", []class{
 		{220, 120, 400, 50, 1},
@@ -200,7 +200,7 @@ const (
 	manyShapes = 1000
 )
 
-// created is distinct for every workload, so that both sides agree on who is older.
+// created is distinct for every workload, so that both sides agree on which is older.
 func (w *work) created(i int) time.Time {
 	return w.jobs[i].arrives.time().Add(time.Duration(i) * time.Nanosecond)
 }

@@ -33,7 +33,7 @@ import (
 
 // floor makes the three writes that no workload can do without, and nothing
 // else: it is created as the harness does, admitted as elastic-queue does, and
-// finished as the harness does. Nobody decides, nobody waits, as many at a time
+// finished as the harness does. Nothing is decided, nothing waits, as many at a time
 // as elastic-queue has writers, while two watches are read, as the runner's and
 // the queue's are. What is left is the API server.
 func (s setup) floor(ctx context.Context, scale float64) (out outcome, err error) {

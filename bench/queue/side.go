@@ -139,7 +139,7 @@ func kubectl(ctx context.Context, bin, kubeconfig string, args ...string) error 
 	return nil
 }
 
-// freeAddress is one nobody listens on.
+// freeAddress is one on which nothing listens.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

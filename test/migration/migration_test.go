@@ -32,7 +32,7 @@ const (
 	ns    = "default"
 )
 
-// From Kueue to Elastic and back: nobody who runs is stopped, nobody who waits
+// From Kueue to Elastic and back: no running job is stopped, no waiting one
 // is lost, and each of the two starts what the other left waiting.
 func TestThereAndBack(t *testing.T) {
 	if os.Getenv(folderVariable) == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// What is configured counts: who says where workloads are sent, and whether what
+// What is configured counts: which dispatcher says where workloads are sent, and whether what
 // changes here is taken over there.
 func TestConfigured(t *testing.T) {
 	t.Cleanup(func() {
@@ -71,7 +71,7 @@ func incremental(t *testing.T) {
 	gone(t, west, ns, &kueue.WorkloadList{}, &batchv1.JobList{})
 }
 
-// A dispatcher of somebody else's, which is the test, says where a workload is
+// An external dispatcher, which is the test, says where a workload is
 // sent, and changes its mind.
 func external(t *testing.T) {
 	ns := arena(t, "4", "0", "east", "west")

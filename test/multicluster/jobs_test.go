@@ -16,7 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// A job is sent to the cluster that has room, runs there and not here, and ends
+// A job is sent to the cluster that has quota, runs there and not here, and ends
 // here as it ended there, leaving nothing behind.
 func TestJobRunsElsewhere(t *testing.T) {
 	ns := arena(t, "4", "0", "east", "west")
@@ -120,7 +120,7 @@ func TestEvictedHere(t *testing.T) {
 }
 
 // A workload that is evicted there is sent out again. What it counted there is not
-// forgotten: the API lets nobody count backwards.
+// forgotten: the API allows no count to go backwards.
 func TestEvictedThere(t *testing.T) {
 	ns := arena(t, "4", "0", "east", "west")
 	job := forever(sandbox.Job(ns, "job", "main", 1, "1"))

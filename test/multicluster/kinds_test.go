@@ -81,7 +81,7 @@ func samples(t *testing.T, ns, name string) []*unstructured.Unstructured {
 	return objects
 }
 
-// Jobs of kinds that know nothing of each other go the same way. Nobody runs
+// Jobs of kinds that know nothing of each other go the same way. No controller runs
 // them there but the test, which writes what their operators would.
 func TestOtherKinds(t *testing.T) {
 	for name, test := range map[string]struct{ suspend, managedBy, running, ended string }{

@@ -83,7 +83,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// A cluster that takes requests and answers none keeps no job from another.
+// A cluster that takes requests and answers none holds up no job for another.
 func TestHanging(t *testing.T) {
 	ns := arena(t, "4", "4", "east", "west")
 	t.Cleanup(toEast.Mend)
@@ -157,7 +157,7 @@ func contains(pods []corev1.Pod, uid any) bool {
 	return false
 }
 
-// What bears our mark there and is nobody's here goes; what does not stays.
+// What bears our mark there and belongs to nothing here goes; what does not stays.
 func TestOrphans(t *testing.T) {
 	ns := arena(t, "0", "0", "east")
 	spec := kueue.WorkloadSpec{QueueName: "main", PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: sandbox.Job(ns, "x", "main", 1, "1").Spec.Template}}}

@@ -97,7 +97,7 @@ func lifeWithAnOperator(t *testing.T, ns string, job *unstructured.Unstructured,
 	wl := cluster.WorkloadOf(t, job)
 	wait(t, wl, kueue.WorkloadPodsReady)
 	for _, pod := range waitPods(t, ns, pods) {
-		// By these the GPU scheduler knows who starts together.
+		// By these the GPU scheduler knows which pods start together.
 		if pod.Annotations[kueue.WorkloadAnnotation] != wl.Name || pod.Labels["kueue.x-k8s.io/podset"] == "" {
 			t.Errorf("pod %s does not say which job it is of: labels %v, annotations %v", pod.Name, pod.Labels, pod.Annotations)
 		}

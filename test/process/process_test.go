@@ -325,7 +325,7 @@ func TestNewQueuesWithoutWebhook(t *testing.T) {
 	}
 }
 
-// With --no-decisions nobody is admitted, but what another scheduler admits
+// With --no-decisions nothing is admitted, but what another scheduler admits
 // counts.
 func TestNoDecisions(t *testing.T) {
 	queue(t, "foreign")

@@ -93,7 +93,7 @@ func TestWorkloadsThatNobodyNeedsGo(t *testing.T) {
 	waitUsage(t, ns, "0")
 }
 
-// Both sides of a preemption are told of it, by the names of workload and job.
+// Both sides of a preemption get an event, by the names of workload and job.
 func TestEventsOfAPreemption(t *testing.T) {
 	ns := queueFor(t, "1")
 	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}, `{"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`)

@@ -79,9 +79,9 @@ func TestKilledInALoop(t *testing.T) {
 	})
 }
 
-// The leader is killed while evicted workloads are stopping. What they leave is still for the one they were evicted for:
-// one who is before it in line, and could use the part that is free by then, does not get it from the next leader.
-func TestKilledWhileRoomIsMade(t *testing.T) {
+// The leader is killed while evicted workloads are stopping. What they leave is still nominated to their preemptor:
+// a workload before it in the queue, which could use the part that is free by then, does not get it from the next leader.
+func TestKilledWhileVictimsStop(t *testing.T) {
 	ns := preemptingQueueFor(t, "4")
 	other := queueFor(t, "1")
 
@@ -144,7 +144,7 @@ func letGo(t *testing.T, wl *kueue.Workload) {
 	}
 }
 
-// allOver says what is left of the jobs in the queue's books.
+// allOver says what is left of the jobs in the queue's cache.
 func allOver(ctx context.Context, ns string, jobs int) error {
 	workloads := &kueue.WorkloadList{}
 	if err := cluster.List(ctx, workloads, client.InNamespace(ns)); err != nil {
@@ -185,7 +185,7 @@ func number(t *testing.T, name string, otherwise int) int {
 }
 
 // submitUntilTaken makes a job. While the queue is down its webhook refuses
-// jobs, and whoever makes them tries again.
+// jobs, and their creator tries again.
 func submitUntilTaken(t *testing.T, ns, name string) {
 	job := sandbox.Job(ns, name, "main", 1, "0")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "100ms"

@@ -225,7 +225,7 @@ func TestPriorityChangesWhilePending(t *testing.T) {
 	}
 }
 
-// What a queue refers to may be missing; it says so and takes nobody.
+// What a queue refers to may be missing; it says so and admits nothing.
 func TestQueueWithoutItsParts(t *testing.T) {
 	ns := cluster.Namespace(t)
 	cluster.Make(t, sandbox.ClusterQueue(ns, ns, "1"), sandbox.LocalQueue(ns, "main", ns))

@@ -191,7 +191,7 @@ func asking(t *testing.T, ns, name string, pods int32, runFor string) (*batchv1.
 	return job, cluster.WorkloadOf(t, job)
 }
 
-// A request is made of what the pods will be, its progress is told, and when the
+// A request is made of what the pods will be, its progress is reported, and when the
 // nodes are there the pods say that they use them.
 func lifeOfARequest(t *testing.T) {
 	ns := queueFor(t, "40") // the node has eight: quota is given without a look at nodes
@@ -467,7 +467,7 @@ func placedWhenNodesCome(t *testing.T) {
 	}
 }
 
-// Whoever takes over finds the requests that are there, and makes no others.
+// The next leader finds the requests that are there, and makes no others.
 func requestsAfterAKill(t *testing.T) {
 	ns := queueFor(t, "8")
 	provisioned(t, ns, kueue.ProvisioningRequestConfigSpec{ProvisioningClassName: bestEffort})

@@ -48,7 +48,7 @@ func queueFor(t *testing.T, cards string) string {
 	return ns
 }
 
-// preemptingQueueFor is queueFor with a queue in which higher priorities displace lower ones.
+// preemptingQueueFor is queueFor with a queue in which higher priorities preempt lower ones.
 func preemptingQueueFor(t *testing.T, cards string) string {
 	t.Helper()
 	ns := queueFor(t, cards)
@@ -88,7 +88,7 @@ func TestJobGoesThroughTheQueue(t *testing.T) {
 	waitCondition(t, wl, kueue.WorkloadPodsReady, true)
 	waitUsage(t, ns, "3")
 
-	// The pods end when they are told to: the job finishes and the quota is back.
+	// The pods end when the test says so: the job finishes and the quota is back.
 	for i := range pods {
 		pods[i].Annotations[sandbox.RunFor] = "0s"
 		if err := cluster.Update(t.Context(), &pods[i]); err != nil {
@@ -99,7 +99,7 @@ func TestJobGoesThroughTheQueue(t *testing.T) {
 	waitUsage(t, ns, "0")
 }
 
-func TestJobWaitsWithAReasonAndStartsWhenRoomComes(t *testing.T) {
+func TestJobWaitsWithAReasonAndStartsWhenQuotaComes(t *testing.T) {
 	ns := queueFor(t, "4")
 	first := sandbox.Job(ns, "first", "main", 3, "1")
 	first.Spec.Template.Annotations[sandbox.RunFor] = "forever"
@@ -246,7 +246,7 @@ func TestAdmissionCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if apimeta.IsStatusConditionTrue(current.Status.Conditions, kueue.WorkloadAdmitted) || current.Status.AdmissionChecks[0].State != kueue.CheckStatePending {
-		t.Errorf("back in line the check must be asked again: %+v", current.Status.AdmissionChecks)
+		t.Errorf("when it is pending again the check must be asked again: %+v", current.Status.AdmissionChecks)
 	}
 	setCheck(t, wl, kueue.CheckStateReady)
 	waitCondition(t, wl, kueue.WorkloadPodsReady, true)

@@ -17,7 +17,7 @@ import (
 )
 
 // A queue in a namespace that still has a ResourceQuota: what the quota would
-// refuse is not started, and gets its turn when there is room.
+// refuse is not started, and is admitted when the ResourceQuota allows it.
 func TestResourceQuotaCheck(t *testing.T) {
 	ns := queueFor(t, "8")
 	cluster.Make(t,

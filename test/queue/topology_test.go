@@ -143,8 +143,8 @@ func TestTopologyOfAJobThatAsksForNone(t *testing.T) {
 	}
 }
 
-// The room of an admitted workload whose pods are still to come is its own,
-// whoever leads.
+// The places of an admitted workload whose pods are still to come are reserved for it,
+// whichever replica leads.
 func TestTopologyAfterARestart(t *testing.T) {
 	ns := racks(t)
 	ask := func(name string, pods int32) *kueue.Workload {

@@ -51,7 +51,7 @@ func as(t *testing.T, name, role, namespace string) person {
 	return person{c, raw}
 }
 
-// waiting asks who waits in a queue.
+// waiting asks which workloads wait in a queue.
 func (p person) waiting(ctx context.Context, version, path string, query ...string) (visibility.PendingWorkloadsSummary, error) {
 	var summary visibility.PendingWorkloadsSummary
 	request := p.raw.RESTClient().Get().AbsPath("/apis/visibility.kueue.x-k8s.io/" + version + path + "/pendingworkloads")
@@ -65,7 +65,7 @@ func (p person) waiting(ctx context.Context, version, path string, query ...stri
 	return summary, json.Unmarshal(data, &summary)
 }
 
-// Two tenants share a ClusterQueue that is full. Each sees who of theirs waits,
+// Two tenants share a ClusterQueue that is full. Each sees which of theirs wait,
 // at which place, and nothing of the other; the admin sees the whole line.
 func TestWhoWaits(t *testing.T) {
 	mine, theirs := queueFor(t, "1"), cluster.Namespace(t)
@@ -95,12 +95,12 @@ func TestWhoWaits(t *testing.T) {
 	}
 	line, err := admin.waiting(t.Context(), "v1beta2", "/clusterqueues/"+mine, "offset", "1", "limit", "1")
 	if err != nil || len(line.Items) != 1 {
-		t.Fatalf("the second in line: %v, %v", line.Items, err)
+		t.Fatalf("the second in the queue: %v, %v", line.Items, err)
 	}
 	second := line.Items[0]
 	if second.Namespace != theirs || second.PositionInClusterQueue != 1 || second.PositionInLocalQueue != 0 ||
 		second.Priority != 9 || second.LocalQueueName != "main" || len(second.OwnerReferences) != 1 || second.OwnerReferences[0].Name != "waits-1" {
-		t.Errorf("the second in line is %+v", second)
+		t.Errorf("the second in the queue is %+v", second)
 	}
 
 	var own visibility.PendingWorkloadsSummary

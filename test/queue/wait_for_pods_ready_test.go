@@ -19,18 +19,18 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// patience is how long pods have to become ready; tests set times back instead of waiting for it.
-const patience = 10 * time.Minute
+// readyTimeout is how long pods have to become ready; tests set times back instead of waiting for it.
+const readyTimeout = 10 * time.Minute
 
-// Whose pods are not ready in time gives its quota back and comes again after a pause, until it has done so often
-// enough. Meanwhile nobody else starts. Pods that are no longer ready have their own time to recover.
+// A workload whose pods are not ready in time gives its quota back and comes again after a pause, until it has done so often
+// enough. Meanwhile nothing else starts. Pods that are no longer ready have their own time to recover.
 func TestPodsReady(t *testing.T) {
 	configure := func(wait *kueueconfig.WaitForPodsReady) {
 		cluster.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) { cfg.WaitForPodsReady = wait })
 	}
 	t.Cleanup(func() { configure(nil) })
 	configure(&kueueconfig.WaitForPodsReady{
-		Timeout: metav1.Duration{Duration: patience}, RecoveryTimeout: &metav1.Duration{Duration: patience}, BlockAdmission: ptr.To(true),
+		Timeout: metav1.Duration{Duration: readyTimeout}, RecoveryTimeout: &metav1.Duration{Duration: readyTimeout}, BlockAdmission: ptr.To(true),
 		RequeuingStrategy: &kueueconfig.RequeuingStrategy{BackoffLimitCount: ptr.To(int32(1)), BackoffBaseSeconds: ptr.To(int32(1))},
 	})
 	ns := queueFor(t, "4")
@@ -49,7 +49,7 @@ func TestPodsReady(t *testing.T) {
 		}
 		return nil
 	})
-	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, patience)
+	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, readyTimeout)
 	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPodsReadyTimeout)
 	waitReason(t, next, kueue.WorkloadPodsReady, true, kueue.WorkloadStarted)
 	waitCondition(t, stuck, kueue.WorkloadAdmitted, true)
@@ -59,7 +59,7 @@ func TestPodsReady(t *testing.T) {
 	if state := stuck.Status.RequeueState; state == nil || ptr.Deref(state.Count, 0) != 1 {
 		t.Errorf("it came again once: %+v", state)
 	}
-	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, patience)
+	cluster.Backdate(t, stuck, kueue.WorkloadAdmitted, readyTimeout)
 	waitReason(t, stuck, kueue.WorkloadEvicted, true, kueue.WorkloadDeactivated+"DueTo"+kueue.WorkloadRequeuingLimitExceeded)
 	if ptr.Deref(stuck.Spec.Active, true) {
 		t.Error("it tried often enough, and is still active")
@@ -73,7 +73,7 @@ func TestPodsReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitReason(t, next, kueue.WorkloadPodsReady, false, kueue.WorkloadWaitForRecovery)
-	cluster.Backdate(t, next, kueue.WorkloadPodsReady, patience)
+	cluster.Backdate(t, next, kueue.WorkloadPodsReady, readyTimeout)
 	waitReason(t, next, kueue.WorkloadEvicted, true, kueue.WorkloadEvictedByPodsReadyTimeout)
 	counted(t, next, kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadWaitForRecovery)
 	cordon(t, false)

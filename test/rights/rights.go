@@ -1,5 +1,5 @@
 // Package rights compares what the programs are allowed with what they do. Every cluster the tests start keeps an audit
-// log of the programs' accounts; when all have run, a right that nobody used and a request that was refused both fail.
+// log of the programs' accounts; when all have run, a right that no program used and a request that was refused both fail.
 package rights
 
 import (

@@ -148,8 +148,8 @@ func writeFile(path string, content io.Reader, header *tar.Header) error {
 	return errors.Join(err, file.Close())
 }
 
-// run a program with an image's files around it and as its user; who is not
-// root runs it among the machine's files.
+// run a program with an image's files around it and as its user; a test that is
+// not root runs it among the machine's files.
 func run(t *testing.T, root, entry string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(root, entry), args...)
