@@ -47,10 +47,18 @@ func TestHouseListsOnlyWhatIsThere(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range tableRows(readHouse(t), "file") {
+}
+
+// TestHouseNamesFilesThatAreThere: what the page sends a reader to exists.
+func TestHouseNamesFilesThatAreThere(t *testing.T) {
+	rows := slices.Concat(tableRows(readHouse(t), "file"), tableRows(readHouse(t), "package"))
+	if len(rows) < 25 {
+		t.Errorf("found %d rows: have the tables' headings changed?", len(rows))
+	}
+	for _, row := range rows {
 		for _, quoted := range quotedPaths(row[len(row)-1]) {
 			if _, err := os.Stat(filepath.Join(root, quoted)); err != nil {
-				t.Errorf("%s: %v", row[0], err)
+				t.Errorf("%s: %v", row[1], err)
 			}
 		}
 	}
@@ -70,18 +78,28 @@ func houseRows(t *testing.T) (rows map[string][]string, order []string) {
 	t.Helper()
 	rows = map[string][]string{}
 	for _, row := range tableRows(readHouse(t), "imports of ours") {
-		for _, pkg := range quotedPaths(row[0]) {
+		allowed := below(quotedPaths(row[len(row)-1]))
+		for _, pkg := range below(quotedPaths(row[0])) {
 			if _, twice := rows[pkg]; twice {
 				t.Errorf("%s stands in house.md twice", pkg)
 			}
-			rows[pkg] = quotedPaths(row[len(row)-1])
+			rows[pkg] = allowed
 			order = append(order, pkg)
 		}
 	}
 	return rows, order
 }
 
-// quotedPaths are the paths in backticks, below internal unless they say otherwise.
+// below turns the short names of the tables into paths.
+func below(names []string) []string {
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, "internal/"+name)
+	}
+	return paths
+}
+
+// quotedPaths are what stands in backticks.
 func quotedPaths(cell string) []string {
 	var paths []string
 	for _, quoted := range regexp.MustCompile("`[^`]+`").FindAllString(cell, -1) {
