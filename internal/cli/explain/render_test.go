@@ -137,7 +137,7 @@ func TestRender(t *testing.T) {
 		var out bytes.Buffer
 		Render(output.Writer{Writer: &out}, answer, noon)
 		golden(t, name, out.String())
-		// On one screen, and none too narrow.
+		// On a terminal of 80 columns an answer takes no more than 25 lines.
 		out.Reset()
 		Render(output.Writer{Writer: &out, Width: 80}, answer, noon)
 		if lines := strings.Split(out.String(), "\n"); len(lines) > 25 {

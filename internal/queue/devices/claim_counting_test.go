@@ -378,8 +378,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// What a workload holds is counted as it was, though its template is gone.
-func TestCountLeavesHoldersAlone(t *testing.T) {
+// The devices of a workload with quota reserved are counted as they were, though its template is gone.
+func TestCountLeavesReservedQuotaAlone(t *testing.T) {
 	counter, err := New([]kueueconfig.DeviceClassMapping{counts("example.com/gpu", class)}, features.Set{})
 	if err != nil {
 		t.Fatal(err)
