@@ -93,8 +93,8 @@ func external(t *testing.T) {
 func notForwarded(t *testing.T) {
 	here, there := served(t, "west")
 	patch(t, manager, here, `{"spec":{"serveConfigV2":"second"}}`)
-	for _, told := range []string{"first", "second"} { // when one status is here, what came of the change with the one before is over
-		text := `{"serviceStatus":"` + told + `"}`
+	for _, reported := range []string{"first", "second"} { // when one status is here, what came of the change with the one before is over
+		text := `{"serviceStatus":"` + reported + `"}`
 		status(t, west, there, text)
 		wait(t, manager, here, "the status from there", same(text))
 	}

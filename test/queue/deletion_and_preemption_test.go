@@ -124,14 +124,14 @@ func waitEvents(t *testing.T, wl *kueue.Workload, want map[string]string) {
 		if err := cluster.List(ctx, list, client.InNamespace(wl.Namespace)); err != nil {
 			return err
 		}
-		told := map[string]string{}
+		reported := map[string]string{}
 		for _, e := range list.Items {
 			if e.Regarding.UID == wl.UID {
-				told[e.Reason] = e.Note
+				reported[e.Reason] = e.Note
 			}
 		}
 		for reason, text := range want {
-			if got, there := told[reason]; !there || got != text {
+			if got, there := reported[reason]; !there || got != text {
 				return fmt.Errorf("%s: %q, want %q", reason, got, text)
 			}
 		}

@@ -118,7 +118,7 @@ func TestKilledWhileVictimsStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	if workload.HasReservation(older) {
-		t.Error("another got part of the room that was made")
+		t.Error("another workload got part of the quota that victims freed")
 	}
 }
 

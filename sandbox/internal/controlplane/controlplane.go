@@ -19,9 +19,9 @@ import (
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
 )
 
-// stopPatience bounds how long one component may take to end; the process exits
+// stopTimeout bounds how long one component may take to end; the process exits
 // afterwards, so nothing outlives it.
-const stopPatience = 4 * time.Second
+const stopTimeout = 4 * time.Second
 
 // Config says how to start a control plane.
 type Config struct {
@@ -272,6 +272,6 @@ func (p *part) stop() {
 	p.cancel()
 	select {
 	case <-p.done:
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 }
