@@ -17,9 +17,9 @@ func TestMetricsReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`# Metrics of elastic-queue
 
-Served at ` + "`metrics.bindAddress`" + `. Kueue's metrics have Kueue's names and labels; all carry ` + "`replica_role`" + ` (` + "`leader`, or `standalone`" + `
-without leader election). What happens is counted as it happens; how things stand is looked up at each scrape, by the
-replica that leads.
+Served at ` + "`metrics.bindAddress`" + `. Kueue's metrics have Kueue's names and labels; all carry ` + "`replica_role`" + `
+(` + "`leader`, or `standalone`" + ` without leader election). What happens is counted as it happens; how things stand is
+looked up at each scrape, by the replica that leads.
 
 Of Kueue's, these are not there: ` + "`kueue_admission_cycle_preemption_skips`" + ` (there are no cycles),
 ` + "`kueue_pod_scheduling_gate_removal_seconds`" + `, and MultiKueue's.
