@@ -25,25 +25,25 @@
 //	retry                 workloads that were revoked or that yielded, until nobody can be helped
 //
 // A class that is refused becomes inadmissible. It registers for what it lacked, and queueing hints
-// requeue it when there may be enough (queueing_hints.go, hint_estimate.go). The refusal says which
+// requeue it when there may be enough (queueing_hints.go, queueing_hint_bounds.go). The refusal says which
 // rules held it up (refusal.go, preempt_rules.go) and thus when to look again.
 //
 // Every what-if, in searches, explanations and forecasts, is a checkpoint and a rollback of one
-// transaction over usage and nodes (Engine.tx). A workload is in one phase (phase.go), and
+// transaction over usage and nodes (Engine.tx). A workload is in one phase (workload_phase.go), and
 // docs/design/admission.md draws how it moves between them.
 //
 // # Where to find what
 //
 //	types, events, plan, placer   what goes in and comes out; status, explain, forecast: questions
 //	engine, queue_events,         state, and how events change it
-//	workload_events, phase
+//	workload_events, workload_phase, held_back
 //	flavor_assignment,            which flavors a workload gets
-//	flavor_combinations, partial_admission, request_shape, class_key, flavor_match
+//	flavor_combinations, partial_admission, request_shape, flavor_match
 //	preempt*, preempt_rules       who is preempted, under which rules
 //	nominations*, reservations,   quota that is counted for workloads that wait
 //	borrower_yields
 //	equivalence_class,            pending workloads: their order, and when to look at them again
-//	queue_order, queueing_hints, hint_estimate, wait_lists, demand, timers
+//	queue_order, queueing_hint*, pending_demand, timers
 //	quota, index, usage           packages below: the arithmetic, the containers, the usage history
 //
 // # What the caller owes the engine

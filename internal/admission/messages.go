@@ -74,3 +74,6 @@ func (e *Engine) appendMiss(b []byte, m *miss) []byte {
 	words("insufficient unused quota for ", res, " in flavor ", fl, ", ", e.opts.Format(res, m.amount), " more needed")
 	return b
 }
+
+// overriddenMessage is for a nominated workload whose quota another one may take.
+const overriddenMessage = "Another workload took over the quota that was freed for it"

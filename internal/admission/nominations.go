@@ -159,7 +159,7 @@ func (e *Engine) overrideNomination(w *workload) {
 	w.in.overridden = e.decision
 	if w.phase == phaseNominated {
 		e.requeueNominated(w)
-		e.reportPending(w, ReasonPending, "Another workload took over the quota that was freed for it")
+		e.reportPending(w, ReasonPending, overriddenMessage)
 		e.awaitNomination(w)
 	}
 }

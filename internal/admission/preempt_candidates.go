@@ -23,6 +23,18 @@ func (c *cursor) Before(o *cursor) bool { return victimOrder(c.at, o.at) < 0 }
 // SetPos does nothing: no cursor leaves from the middle.
 func (c *cursor) SetPos(int) {}
 
+// victimOrder orders workloads with quota reserved by which is preempted first: the lower priority,
+// then the latest admitted.
+func victimOrder(a, b *workload) int {
+	if a.spec.Priority != b.spec.Priority {
+		return cmp.Compare(a.spec.Priority, b.spec.Priority)
+	}
+	if a.reservedAt != b.reservedAt {
+		return cmp.Compare(b.reservedAt, a.reservedAt)
+	}
+	return tieOrder(a, b)
+}
+
 // Candidates come in groups, one after the other, as in Kueue.
 const (
 	reclaimByRight    = iota // the preemptor's subtree has the quota for it

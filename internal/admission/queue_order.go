@@ -40,18 +40,6 @@ func entryOrder(a, b *assignment) int {
 	return strings.Compare(a.w.queue.name, b.w.queue.name)
 }
 
-// victimOrder orders workloads with quota reserved by which is preempted first: the lower priority,
-// then the latest admitted.
-func victimOrder(a, b *workload) int {
-	if a.spec.Priority != b.spec.Priority {
-		return cmp.Compare(a.spec.Priority, b.spec.Priority)
-	}
-	if a.reservedAt != b.reservedAt {
-		return cmp.Compare(b.reservedAt, a.reservedAt)
-	}
-	return tieOrder(a, b)
-}
-
 // pendingOrder is queueOrder, after the LocalQueues' usage where that counts.
 func (q *queue) pendingOrder(a, b *workload) int {
 	if q.spec.UsageFairSharing && a.local != b.local && a.local.share != b.local.share {

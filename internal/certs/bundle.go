@@ -15,10 +15,8 @@ import (
 	"time"
 )
 
-const (
-	lifetime    = 365 * 24 * time.Hour
-	renewBefore = 60 * 24 * time.Hour
-)
+// lifetime of a certificate; rotation.go says when it is renewed.
+const lifetime = 365 * 24 * time.Hour
 
 // Bundle is a serving certificate with what verifies it, all in PEM.
 type Bundle struct {

@@ -21,6 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// renewBefore is how long before its end a certificate is renewed.
+const renewBefore = 60 * 24 * time.Hour
+
 // Label marks the webhook configurations and CRDs whose caBundle is ours to
 // write; its value is the rotator's name.
 const Label = "elasticai.io/webhooks-of"

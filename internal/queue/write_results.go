@@ -9,6 +9,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
 
@@ -65,4 +67,67 @@ func (s *Shell) writeFinalizer(ctx context.Context, obj client.Object) {
 		case <-time.After(5 * time.Second):
 		}
 	}
+}
+
+// writeFinished handles the result of a write.
+func (s *Shell) writeFinished(r *writeResult) {
+	if r.sent.paced {
+		s.pacing.underWay--
+	}
+	key := workload.KeyOf(r.sent.workload)
+	t := s.workloads[key]
+	if t == nil || t.object.UID != r.sent.workload.UID {
+		return // deleted meanwhile, which the engine knows
+	}
+	finished := t.writing
+	if r.err != nil && !apierrors.IsConflict(r.err) && !apierrors.IsNotFound(r.err) {
+		s.retryLater(t, r)
+		return
+	}
+	t.writing, t.failures = nil, 0
+	if r.err != nil {
+		t.next = nil // decided on an old version
+		if !newer(t.object, r.sent.workload) {
+			t.outdated = true
+			return
+		}
+		s.engine.Apply(admission.DecisionDropped{Key: key})
+		s.applyWorkload(t.object)
+		s.scheduleStep(t)
+		return
+	}
+	if finished.last {
+		t.outdated = true
+		if finished.done != nil {
+			finished.done(r.written)
+		}
+		return
+	}
+	seen := newer(t.object, r.written)
+	if !seen {
+		s.updateTracked(t, r.written)
+	}
+	if finished.done != nil {
+		finished.done(r.written)
+	}
+	if !finished.onlyReason || seen || t.stale {
+		t.stale = false
+		s.applyWorkload(t.object)
+	}
+	if next := t.next; next != nil {
+		t.next = nil
+		s.startWrite(t, next)
+	}
+	s.scheduleStep(t)
+}
+
+// retryLater writes again after a pause that doubles with each failure: the API server is in
+// trouble, and another decision would not help.
+func (s *Shell) retryLater(t *tracked, r *writeResult) {
+	pause := min(100*time.Millisecond<<min(t.failures, 10), 15*time.Second)
+	t.failures++
+	s.options.Log.Error(r.err, "writing a workload's status failed, trying again", "workload", workload.KeyOf(r.sent.workload).String(), "pause", pause.String())
+	again := r.sent
+	again.paced = false // while it waits, other decisions can be written
+	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
 }
