@@ -147,7 +147,7 @@ static void memory_shared_inside_the_container_counts_once(void)
 		EQUAL(cuMemAlloc_v2(&p, 200 * MiB), 0);
 		EQUAL(cuIpcGetMemHandle(&h, p), 0);
 		CHECK(write(up[1], &h, sizeof h) == (ssize_t)sizeof h);
-		CHECK(read(down[0], &c, 1) == 0 || 1);
+		CHECK(read(down[0], &c, 1) >= 0);
 		pause();
 	});
 	CHECK(read(up[0], &h, sizeof h) == (ssize_t)sizeof h);
