@@ -29,7 +29,7 @@ type scratch struct {
 func (e *Engine) Decide(at time.Time) Plan {
 	e.at = at
 	e.decision++
-	e.plan.Admit, e.plan.Evict = e.plan.Admit[:0], e.plan.Evict[:0]
+	e.plan.Admit, e.plan.Evict, e.plan.Panics = e.plan.Admit[:0], e.plan.Evict[:0], e.plan.Panics[:0]
 	e.rebuild()
 	for _, c := range e.retryNext {
 		e.reconsider(c)
@@ -318,8 +318,9 @@ func (e *Engine) consider(w *workload, s *requestShape, a *assignment) {
 	}
 }
 
-// evaluate finds the best a workload can get. It changes nothing.
+// evaluate finds the best a workload can get. It changes nothing, so a panic harms that workload alone.
 func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalMode) {
+	defer e.containPanic(w, a, e.tx.Checkpoint())
 	e.evals++
 	t := w.queue.tree
 	a.reset(w, s, how)

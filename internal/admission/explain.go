@@ -68,8 +68,8 @@ type Blocker struct {
 const noDecision = math.MaxUint64
 
 // Explain tells why a workload is where it is at the given time. Nothing changes by asking.
-func (e *Engine) Explain(k Key, at time.Time) Explanation {
-	x := Explanation{Workload: k, State: StateUnknown}
+func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
+	x = Explanation{Workload: k, State: StateUnknown}
 	w := e.workloads[k]
 	if w == nil {
 		return x
@@ -77,7 +77,13 @@ func (e *Engine) Explain(k Key, at time.Time) Explanation {
 	e.rebuild()
 	at0, decision, evals := e.at, e.decision, e.evals
 	e.at, e.decision = at, noDecision
-	defer func() { e.at, e.decision, e.evals = at0, decision, evals }()
+	defer func() {
+		e.at, e.decision, e.evals = at0, decision, evals
+		if v := recover(); v != nil {
+			e.tx.Rollback(0)
+			x.Reason, x.Message = ReasonMisconfigured, fmt.Sprintf("a defect in the queue (%v)", v)
+		}
+	}()
 	if q := w.queue; q != nil {
 		x.Queue = q.name
 	} else if w.local.queue != nil {
@@ -181,6 +187,8 @@ func (e *Engine) explainMiss(x *Explanation, w *workload, a *assignment, m *miss
 	}
 	what := e.opts.Format(miss.Resource, m.amount) + " " + miss.Resource + " in flavor " + miss.Flavor
 	switch m.reason {
+	case ReasonMisconfigured:
+		x.Suggestions = append(x.Suggestions, "telling whoever runs the queue: its log has the details")
 	case ReasonNoMatchingFlavor:
 		x.Suggestions = append(x.Suggestions, "a queue or pods in which this does not hold: "+m.text)
 	case ReasonExceedsMaxQuota:

@@ -9,6 +9,9 @@ type Plan struct {
 	Admit   []Admit
 	Evict   []Evict
 	Pending []Pending
+	// Panics are defects that workloads brought to light. They wait as misconfigured; whoever runs the
+	// queue should hear of it.
+	Panics []Panic
 	// NextAt is the earliest time at which deciding again could matter although
 	// no event came: a backoff or a maximum execution time ends. Zero: never.
 	NextAt time.Time

@@ -15,28 +15,33 @@ func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
 		s.pendingReasons.drop(evict.Workload)
 		if evict.Reason != admission.ReasonDeactivated { // a step of its lifecycle
-			s.startDecision(evict.Workload, evict.UID, s.evict(evict))
+			s.carryOutOne(evict.Workload, evict.UID, func() *change { return s.evict(evict) })
 		}
 	}
 	for _, admit := range plan.Admit {
 		s.pendingReasons.drop(admit.Workload)
-		s.startDecision(admit.Workload, admit.UID, s.admit(admit))
+		s.carryOutOne(admit.Workload, admit.UID, func() *change { return s.admit(admit) })
 	}
 	for _, pending := range plan.Pending {
 		if pending.Reason == admission.ReasonWaitingForPreemptedWorkloads { // nominations must survive a restart
 			s.pendingReasons.drop(pending.Workload)
-			s.startDecision(pending.Workload, pending.UID, s.setPending(pending))
+			s.carryOutOne(pending.Workload, pending.UID, func() *change { return s.setPending(pending) })
 			continue
 		}
 		s.pendingReasons.add(pending)
 	}
 }
 
+// carryOutOne writes what a plan says of one workload.
+func (s *Shell) carryOutOne(key admission.Key, uid string, make func() *change) {
+	s.guard(stageWrite, key, func() { s.startDecision(key, uid, make()) })
+}
+
 // writePendingReasons writes why workloads wait, as far as the budget allows, and returns when to
 // continue.
 func (s *Shell) writePendingReasons() time.Time {
 	for p, ok := s.pendingReasons.pop(); ok; p, ok = s.pendingReasons.pop() {
-		s.startDecision(p.Workload, p.UID, s.setPending(p))
+		s.carryOutOne(p.Workload, p.UID, func() *change { return s.setPending(p) })
 	}
 	return s.pendingReasons.next()
 }

@@ -91,7 +91,7 @@ func (s *Shell) reapply(t *tracked) {
 		t.stale = true
 		return
 	}
-	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+	s.tellEngine(t.object)
 }
 
 // devicesOf is what a workload's devices count as, in the API's types.

@@ -32,7 +32,7 @@ func (s *Shell) takeSteps() {
 	for _, t := range s.stepsDue {
 		t.stepDue = false
 		if s.workloads[workload.KeyOf(t.object)] == t {
-			s.takeStep(t)
+			s.guard(stageStep, workload.KeyOf(t.object), func() { s.takeStep(t) })
 		}
 	}
 	clear(s.stepsDue)

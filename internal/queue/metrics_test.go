@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -63,6 +64,7 @@ func TestMetrics(t *testing.T) {
 	p.options.Metrics.Inc("elastic_explanations_total", "why")
 	p.options.Metrics.Inc("elastic_writes_total", "workload", "done")
 	p.options.Metrics.Inc("elastic_events_left_out_total", "Admitted")
+	p.reportPanics([]admission.Panic{{Value: "no such card"}})
 
 	got := p.scrape()
 	for _, d := range metrics.Definitions() {

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +72,11 @@ type Shell struct {
 	// impliedTopologies are those of the ClusterQueues that have flavors with a topology.
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
+	// aside are workloads that a defect concerns.
+	aside map[admission.Key]aside
+	// turnBegan is when the turn under way began, in nanoseconds; 0: none is.
+	turnBegan atomic.Int64
+	faults    func(stage string, key admission.Key) // tests panic here
 }
 
 // Options of New.
@@ -126,6 +133,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		gpuClaims:       newGPUClaims(),
 		secondPass:      map[admission.Key]secondPass{},
 		nodesToCheck:    map[admission.Key]bool{},
+		aside:           map[admission.Key]aside{},
 		pacing:          pacing{writers: options.Writers},
 	}
 	if s.options.Metrics == nil {
@@ -165,8 +173,16 @@ func (s *Shell) Start(ctx context.Context) error {
 	if !complete {
 		return nil // stopped before the initial lists were complete
 	}
+	s.work(ctx)
+	return nil
+}
+
+// work runs the loop and its writers until ctx ends.
+func (s *Shell) work(ctx context.Context) {
+	ctx, stop := context.WithCancel(ctx)
 	var writing sync.WaitGroup
 	defer writing.Wait()
+	defer stop() // also when the loop panics: a process that decides nothing must not live on as the leader
 	writing.Go(func() { s.workloadWrites.run(ctx, s.options.Writers, s.writeWorkload) })
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
 	writing.Go(func() { s.finalizerWrites.run(ctx, 1, s.writeFinalizer) })
@@ -174,7 +190,6 @@ func (s *Shell) Start(ctx context.Context) error {
 	s.leading.Store(true)
 	defer s.leading.Store(false)
 	s.loop(ctx)
-	return nil
 }
 
 // inUse says that the object is needed: a ClusterQueue by workloads with quota, everything else by
@@ -194,7 +209,9 @@ func (s *Shell) loop(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		s.turnBegan.Store(s.now().UnixNano())
 		next = s.turn(messages)
+		s.turnBegan.Store(0)
 	}
 }
 
@@ -203,7 +220,7 @@ func (s *Shell) loop(ctx context.Context) {
 func (s *Shell) turn(messages []message) time.Time {
 	s.options.Devices.RefillBudget(s.now())
 	for _, m := range messages {
-		s.handle(m)
+		s.handleSafely(m)
 	}
 	s.recountDevices()
 	s.updateImpliedTopologies()
@@ -225,6 +242,22 @@ func (s *Shell) turn(messages []message) time.Time {
 	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(s.writePendingReasons(), s.statuses.Publish(s.engine, now)))
 }
 
+// longestTurn is more than any turn takes that comes to an end.
+const longestTurn = 2 * time.Minute
+
+// Healthy fails when the loop has been busy with one turn for too long: nothing is decided then, and
+// only a restart helps.
+func (s *Shell) Healthy(*http.Request) error {
+	began := s.turnBegan.Load()
+	if began == 0 {
+		return nil
+	}
+	if took := s.now().Sub(time.Unix(0, began)); took > longestTurn {
+		return fmt.Errorf("the queue's loop has been busy with one turn for %s", took.Round(time.Second))
+	}
+	return nil
+}
+
 // plan asks the engine for a decision, unless there is enough to write already.
 func (s *Shell) plan(now time.Time) admission.Plan {
 	if s.pacing.full() {
@@ -233,6 +266,7 @@ func (s *Shell) plan(now time.Time) admission.Plan {
 	start := time.Now()
 	plan := s.engine.Decide(now)
 	took := time.Since(start)
+	s.reportPanics(plan.Panics)
 	plan.Admit = s.limitAdmits(plan.Admit)
 	s.observeDecision(plan, took)
 	return plan

@@ -30,7 +30,7 @@ func (s *Shell) updateReplacement(old admission.Key) {
 	}
 	s.updateUsage(t)
 	if t.writing == nil { // otherwise writeFinished does it
-		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+		s.tellEngine(t.object)
 		s.followPods(t.object)
 	}
 }

@@ -52,6 +52,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 		s.statuses.Usage().Move(t.counted, nil)
 		delete(s.workloads, key)
 		delete(s.secondPass, key)
+		delete(s.aside, key)
 		if old := workload.Replaces(wl); s.replacements[old] == key {
 			delete(s.replacements, old)
 		}

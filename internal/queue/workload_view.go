@@ -46,10 +46,17 @@ func (s *Shell) forEngine(wl *kueue.Workload) admission.Workload {
 // applyWorkload applies a workload to the engine, and those whose usage depends on it: the one that
 // replaces it, and the users of the same claims.
 func (s *Shell) applyWorkload(wl *kueue.Workload) {
-	s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+	s.tellEngine(wl)
 	s.followPods(wl)
 	s.updateReplacement(workload.KeyOf(wl))
 	for _, claim := range gpuClaimKeys(wl) {
 		s.reapplyUsers(claim, workload.KeyOf(wl))
+	}
+}
+
+// tellEngine shows the engine a workload as it is, unless it is set aside.
+func (s *Shell) tellEngine(wl *kueue.Workload) {
+	if !s.isAside(wl) {
+		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
 	}
 }

@@ -97,6 +97,7 @@ func Definitions() []Definition {
 
 	add("histogram", "", "elastic_decision_duration_seconds", "How long the engine took to decide once.").buckets = prometheus.ExponentialBuckets(0.00001, 4, 12)
 	add("histogram", "", "elastic_plan_size", "How many workloads one decision is about: to admit, to evict, or to say why they wait.", "item").buckets = prometheus.ExponentialBuckets(1, 4, 8)
+	add("counter", "", "elastic_contained_panics_total", "Defects that concerned one object, which was set aside while the others went on, by stage.", "stage")
 	add("counter", "", "elastic_events_left_out_total", "Events not recorded because decisions had to be written; the status says the same.", "reason")
 	add("counter", "", "elastic_writes_total", "Writes to workloads and queues, by how they ended; over kueue_admitted_workloads_total they are the cost of an admission.", "object", "result")
 	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits (why), whether one would start (plan), which ones are pending in a queue (line).", "question")

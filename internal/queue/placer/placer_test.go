@@ -396,3 +396,23 @@ func TestTopologyThatOthersFill(t *testing.T) {
 		}
 	}
 }
+
+// A pod set without pods, or with none left, has no place in a topology; the others have theirs.
+func TestPodSetWithoutPods(t *testing.T) {
+	for _, mode := range []admission.TopologyMode{admission.TopologyUnconstrained, admission.TopologyPreferred, admission.TopologyRequired} {
+		for _, first := range []bool{false, true} {
+			p := hall(t)
+			r := wants(2, admission.TopologyRequest{Mode: mode, Level: "rack"})
+			spec := *r.PodSets[0].Spec
+			spec.Name = "none"
+			none := admission.PlacePodSet{Spec: &spec, Flavors: r.PodSets[0].Flavors}
+			if r.PodSets = append(r.PodSets, none); first {
+				r.PodSets[0], r.PodSets[1] = r.PodSets[1], r.PodSets[0]
+			}
+			got := p.Assignments(fits(t, p, r))
+			if len(got) != 1 || got["main"] == nil {
+				t.Errorf("%v, without pods first %t: assigned are %v", mode, first, got)
+			}
+		}
+	}
+}

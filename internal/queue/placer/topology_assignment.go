@@ -12,7 +12,8 @@ import (
 )
 
 // Assignments says where in its topology each pod set of a placement goes, as
-// status.admission writes it; pod sets that asked for no topology are left out.
+// status.admission writes it; pod sets that asked for no topology, or have no pods
+// left, are left out.
 func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 	r, ok := placed.(*reservation)
 	if !ok {
@@ -20,7 +21,7 @@ func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 	}
 	out := map[string]*kueue.TopologyAssignment{}
 	for i, set := range r.gang.PodSets {
-		if set.Topology == nil || i >= len(r.answer.PodSets) {
+		if set.Topology == nil || i >= len(r.answer.PodSets) || len(r.answer.PodSets[i].Placed) == 0 {
 			continue
 		}
 		out[set.Name] = assignment(p.topologies[set.Topology.Topology], r.answer.PodSets[i].Placed)
