@@ -443,7 +443,7 @@ func (e *Engine) podSetsOf(a *assignment) []PodSetAssignment {
 			if fl >= 0 {
 				r := a.shape.requests[i][j]
 				ps.Flavors[e.resources[r.resource]] = e.flavors[fl].spec.Name
-				ps.Usage[e.resources[r.resource]] = r.v * int64(a.counts[i])
+				ps.Usage[e.resources[r.resource]] = quota.Times(r.v, a.counts[i])
 			}
 		}
 	}

@@ -173,7 +173,7 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 			if r.resource == 0 && q.group(0) < 0 {
 				continue // pods are counted only where a queue lists them
 			}
-			total = addRequest(total, r.resource, r.v*int64(a.counts[id]))
+			total = addRequest(total, r.resource, quota.Times(r.v, a.counts[id]))
 		}
 	}
 	e.scratch.total = total
@@ -216,7 +216,7 @@ func (e *Engine) addUsage(a *assignment, g int, total []podRequest, chosen []int
 				continue
 			}
 			fl = append(fl, chosen[j])
-			if v := r.v * int64(a.counts[id]); v > 0 {
+			if v := quota.Times(r.v, a.counts[id]); v > 0 {
 				a.usage = quota.AddAmount(a.usage, e.frIndex[quota.FlavorResource{Flavor: chosen[j], Resource: r.resource}], v)
 			}
 		}
@@ -227,7 +227,7 @@ func (e *Engine) addUsage(a *assignment, g int, total []podRequest, chosen []int
 func addRequest(list []podRequest, res int32, v int64) []podRequest {
 	for i := range list {
 		if list[i].resource == res {
-			list[i].v += v
+			list[i].v = quota.Sum(list[i].v, v)
 			return list
 		}
 	}
@@ -317,7 +317,7 @@ func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice
 	n := a.w.queue.node
 	c := &n.Cells[fr]
 	used := quota.AmountOf(a.usage, fr)
-	val := used + v
+	val := quota.Sum(used, v)
 	key := e.frs[fr]
 	if val > c.Max {
 		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr,

@@ -95,7 +95,7 @@ func (e *Engine) fixedUsage(q *queue, s *requestShape) []quota.Amount {
 			case g < 0 || len(q.groups[g].flavors) != 1:
 				return nil
 			}
-			if v := r.v * int64(s.counts[i]); v > 0 {
+			if v := quota.Times(r.v, s.counts[i]); v > 0 {
 				usage = quota.AddAmount(usage, q.groups[g].flavors[0].frs[slices.Index(q.groups[g].resources, r.resource)], v)
 			}
 		}

@@ -366,25 +366,21 @@ func (e *Engine) usageOf(w *Workload, buf []quota.Amount) []quota.Amount {
 }
 
 func reservedAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
-	count := int64(ps.Count)
-	left := count
+	left := ps.Count
 	if spec != nil {
-		left = min(count, int64(spec.Left())) // it may have been admitted for what was left then
+		left = min(left, spec.Left()) // it may have been admitted for what was left then
 	}
-	if ps.Usage != nil {
-		v := ps.Usage[res]
-		if left != count && count > 0 {
-			v = v / count * left
-		}
-		return v
-	}
-	if res == Pods {
-		return left
-	}
-	if spec == nil {
+	switch {
+	case ps.Usage != nil && left != ps.Count && ps.Count > 0:
+		return quota.Times(ps.Usage[res]/int64(ps.Count), left)
+	case ps.Usage != nil:
+		return min(ps.Usage[res], quota.Unlimited)
+	case res == Pods:
+		return int64(left)
+	case spec == nil:
 		return 0
 	}
-	return spec.Requests[res] * left
+	return quota.Times(spec.Requests[res], left)
 }
 
 // setPending takes in an event that shows a workload without an admission.

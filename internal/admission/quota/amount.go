@@ -8,6 +8,20 @@ type Amount struct {
 	V  int64
 }
 
+// Sum adds quantities; it saturates at Unlimited.
+func Sum(a, b int64) int64 { return min(min(a, Unlimited)+min(b, Unlimited), Unlimited) }
+
+// Times is what n pods request that request v each; it saturates at Unlimited, and less than nothing is nothing.
+func Times(v int64, n int32) int64 {
+	switch {
+	case v <= 0 || n <= 0:
+		return 0
+	case v > Unlimited/int64(n):
+		return Unlimited
+	}
+	return v * int64(n)
+}
+
 // AmountOf is the quantity of fr in a list; 0 if it is not there.
 func AmountOf(list []Amount, fr int32) int64 {
 	for _, u := range list {
@@ -25,7 +39,7 @@ func AddAmount(list []Amount, fr int32, v int64) []Amount {
 		i--
 	}
 	if i < len(list) && list[i].FR == fr {
-		list[i].V += v
+		list[i].V = Sum(list[i].V, v)
 		return list
 	}
 	return slices.Insert(list, i, Amount{fr, v})

@@ -21,7 +21,7 @@ func (n *Node) sumUp() {
 		}
 		for _, ch := range n.Children {
 			cc := &ch.Cells[fr]
-			c.Subtree = satAdd(c.Subtree, cc.Subtree-cc.Local)
+			c.Subtree = Sum(c.Subtree, cc.Subtree-cc.Local)
 			c.Use[Now] += max(0, cc.Use[Now]-cc.Local)
 			c.Use[Future] += max(0, cc.Use[Future]-cc.Local)
 		}
@@ -38,13 +38,13 @@ func (n *Node) spreadDown(frs []FlavorResource, resources int) {
 		c := &n.Cells[fr]
 		c.Max = c.Subtree
 		if n.Parent != nil {
-			c.Max = satAdd(c.Local, n.Parent.Cells[fr].Max)
+			c.Max = Sum(c.Local, n.Parent.Cells[fr].Max)
 			if c.BorrowingLimit != NoLimit {
-				c.Max = min(c.Max, satAdd(c.Subtree, c.BorrowingLimit))
+				c.Max = min(c.Max, Sum(c.Subtree, c.BorrowingLimit))
 			}
 		}
 		res := frs[fr].Resource
-		n.Lendable[res] = satAdd(n.Lendable[res], c.Max)
+		n.Lendable[res] = Sum(n.Lendable[res], c.Max)
 	}
 	for _, ch := range n.Children {
 		ch.spreadDown(frs, resources)

@@ -75,8 +75,6 @@ func (c *Cell) SetQuota(nominal int64, borrowing, lending *int64) {
 
 func clamp(v int64) int64 { return min(max(v, 0), Unlimited) }
 
-func satAdd(a, b int64) int64 { return min(a+b, Unlimited) }
-
 // LocalFree is unused guaranteed quota; the parent does not see it.
 func (c *Cell) LocalFree(k View) int64 { return max(0, c.Local-c.Use[k]) }
 

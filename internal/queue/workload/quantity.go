@@ -10,9 +10,22 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 )
 
-// Amount is a quantity in the unit the engine counts the resource in.
+// The largest amounts; a larger quantity counts as this much, which no quota covers.
+const largest = math.MaxInt64 / 4
+
+var (
+	largestQuantity = resource.NewQuantity(largest, resource.DecimalSI)
+	largestCPU      = resource.NewMilliQuantity(largest, resource.DecimalSI)
+)
+
+// Amount is a quantity in the unit the engine counts the resource in. Quantity's own conversions
+// give nonsense, even 0, for what an int64 cannot hold.
 func Amount(name corev1.ResourceName, q resource.Quantity) int64 {
-	if name == corev1.ResourceCPU {
+	cpu := name == corev1.ResourceCPU
+	switch {
+	case cpu && q.Cmp(*largestCPU) >= 0, !cpu && q.Cmp(*largestQuantity) >= 0:
+		return largest
+	case cpu:
 		return q.MilliValue()
 	}
 	return q.Value()
