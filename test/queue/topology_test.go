@@ -182,6 +182,33 @@ func TestTopologyAfterARestart(t *testing.T) {
 	}
 }
 
+// A pod set without pods has no place in the topology, and is in nobody's way: its workload is
+// admitted, and so are others after it.
+func TestTopologyOfAPodSetWithoutPods(t *testing.T) {
+	ns := racks(t)
+	pods := corev1.PodTemplateSpec{Spec: sandbox.Job(ns, "", "", 1, "1").Spec.Template.Spec}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "empty"}, Spec: kueue.WorkloadSpec{
+		QueueName: "main",
+		PodSets: []kueue.PodSet{
+			{Name: "main", Count: 1, Template: pods, TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To(rackLabel)}},
+			{Name: "none", Count: 0, Template: pods, TopologyRequest: &kueue.PodSetTopologyRequest{Required: ptr.To(rackLabel)}},
+		},
+	}}
+	sandbox.Eventually(t, "the webhooks answer", func(ctx context.Context) error { return cluster.Create(ctx, wl) })
+	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range wl.Status.Admission.PodSetAssignments {
+		if (set.TopologyAssignment != nil) != (set.Name == "main") {
+			t.Errorf("pod set %s is assigned to %+v", set.Name, set.TopologyAssignment)
+		}
+	}
+	job := sandbox.Job(ns, "after", "main", 1, "1")
+	cluster.Make(t, job)
+	waitCondition(t, cluster.WorkloadOf(t, job), kueue.WorkloadAdmitted, true)
+}
+
 // A node that an admission names is taken out of service: its pods' successors
 // go to another one, and what was sent there and cannot start is ended.
 func TestTopologyNodeIsLost(t *testing.T) {
