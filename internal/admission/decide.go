@@ -66,7 +66,7 @@ func (e *Engine) decideTrees() {
 		e.work = e.work[:len(e.work)-1]
 		if t.root.tree == t {
 			e.decideTree(t)
-			if t.nominationsOutdated(e) || len(t.reservations) > 0 && t.admittedIn == e.decision { // with others in, less may have to be reserved
+			if t.nominationsOutdated() || len(t.reservations) > 0 && t.admittedIn == e.decision { // with others in, less may have to be reserved
 				e.again = append(e.again, t)
 			}
 		}

@@ -60,7 +60,6 @@ const (
 //
 //	counter                counts                            makes void
 //	decision               decisions                         marks, queueingHint, preemptible: time has passed
-//	capacity               changes of nodes and flavors      nominations of all trees
 //	demandChanges          classes that came or went         queueingHint
 //	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill
 //	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
@@ -108,7 +107,6 @@ type Engine struct {
 	scratch       scratch
 	plan          Plan
 	decision      uint64
-	capacity      uint64
 	treesMade     uint64
 	demandChanges uint64
 	searches      uint64 // numbers searches for victims under fair sharing

@@ -119,10 +119,10 @@ func (h nominee) compare(o nominee) int {
 // and nobody else's. Others get a hint only of nominations that changed; if nothing else
 // changed since the last time, none did.
 func (e *Engine) renominate(t *tree) {
-	if e.unready > 0 || len(t.toNominate) == 0 && !t.nominationsOutdated(e) {
+	if e.unready > 0 || len(t.toNominate) == 0 && !t.nominationsOutdated() {
 		return
 	}
-	t.nominatedAt, t.usageFreed = [2]uint64{t.usageChanges, e.capacity}, false
+	t.nominatedAt, t.usageFreed = t.usageChanges, false
 	nominees := e.takeNominees(t)
 	for _, h := range nominees {
 		e.countVictims(h.w)
@@ -165,8 +165,15 @@ func (e *Engine) takeNominees(t *tree) []nominee {
 }
 
 // nominationsOutdated: something changed since nominations were made, so that there may be more or better ones now.
-func (t *tree) nominationsOutdated(e *Engine) bool {
-	return len(t.nominated) > 0 && t.nominatedAt != [2]uint64{t.usageChanges, e.capacity}
+func (t *tree) nominationsOutdated() bool {
+	return len(t.nominated) > 0 && t.nominatedAt != t.usageChanges
+}
+
+// capacityChanged makes nominations outdated after nodes or flavors changed.
+func (e *Engine) capacityChanged() {
+	for _, t := range e.trees {
+		t.nominatedAt = 0
+	}
 }
 
 // countVictims counts the victims of w in the future again while nominations are rebuilt, so that

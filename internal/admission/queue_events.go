@@ -167,7 +167,7 @@ func (e *Engine) changeFlavor(spec Flavor, exists bool) {
 	}
 	f.spec, f.exists = spec, exists
 	f.version++
-	e.capacity++
+	e.capacityChanged()
 	for _, q := range e.queues { // requeueing is per queue; the order does not matter
 		if q.usesFlavor(i) {
 			q.requeueAll(e)
@@ -197,7 +197,7 @@ func (e *Engine) requeueNamespace(name string) {
 }
 
 func (ev CapacityChanged) apply(e *Engine) {
-	e.capacity++
+	e.capacityChanged()
 	if len(ev.Flavors) == 0 {
 		for _, f := range e.flavors {
 			e.requeueForNodes(f)

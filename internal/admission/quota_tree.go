@@ -51,7 +51,7 @@ type tree struct {
 
 	nominated   []*workload // in queueOrder
 	toNominate  []*workload // pending workloads with victims, not nominated yet
-	nominatedAt [2]uint64   // usageChanges and Engine.capacity when nominations were rebuilt last
+	nominatedAt uint64      // usageChanges when nominations were rebuilt last; 0: nodes or flavors changed since
 
 	reservations []*equivClass // classes with a reservation
 	revoked      []*workload   // admissions of this decision that were revoked, to be tried again at its end
