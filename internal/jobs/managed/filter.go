@@ -74,6 +74,9 @@ func (f *Filter) managedAncestor(ctx context.Context, obj client.Object, namespa
 		if err != nil {
 			return false, err
 		}
+		if parent.UID != owner.UID {
+			return false, nil // it only claims to belong to that one
+		}
 		row := f.Kinds.ByGroupKind(gvk.GroupKind())
 		queued := row != nil && row.Suspends() || f.External[gvk.GroupKind()]
 		if queued && (kinds.QueueName(parent) != "" || f.WithoutQueueName) {
