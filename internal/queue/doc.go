@@ -23,6 +23,9 @@
 // Work that may take long runs in goroutines of its own and comes back through the inbox: the
 // selectors of ResourceClaims are programs that tenants write (device_counting.go).
 //
+// A panic while one object is handled, evaluated or written sets that object aside and lets the
+// others go on (panics.go); any other panic ends the process, so that another replica takes over.
+//
 // The API server is the only database: a new leader replays the informers' caches into an empty
 // engine and continues.
 //
