@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -147,10 +148,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
-	if err := mgr.AddHealthzCheck("loop", shell.Healthy); err != nil {
-		return err
-	}
-	if err := mgr.Add(shell); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("loop", shell.Healthy), mgr.Add(shell)); err != nil {
 		return err
 	}
 	if err := serveVisibility(mgr, shell, cfg, gates); err != nil {
