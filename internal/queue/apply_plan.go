@@ -117,6 +117,7 @@ func (s *Shell) evict(e admission.Evict) *change {
 func (s *Shell) setPending(p admission.Pending) *change {
 	return &change{
 		onlyReason: true,
+		pending:    &p,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			return workload.SetPending(wl, string(p.Reason), p.Message, now)
 		},

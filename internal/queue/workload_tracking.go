@@ -22,7 +22,9 @@ type tracked struct {
 	// outdated: the last write met a newer object than ours, which the informer has yet to deliver.
 	outdated bool
 	// stale: something it uses has changed since it was last applied to the engine.
-	stale           bool
+	stale bool
+	// lostReason was not written, as the object had changed meanwhile: it is written into the new one.
+	lostReason      *admission.Pending
 	failures        int
 	stepDue         bool
 	impliedTopology engineview.ImpliedTopology // as of when it was last applied
@@ -37,6 +39,8 @@ type change struct {
 	write writeFunc
 	// done is called after the write, for events and metrics; nil for nothing.
 	done func(wl *kueue.Workload)
+	// pending is the reason that it writes; nil: it writes something else.
+	pending *admission.Pending
 	// onlyReason: it only writes why the workload waits, which the engine knows.
 	onlyReason bool
 	// decided: the engine assumes that it is written.
@@ -98,6 +102,7 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 		s.engine.Apply(admission.DecisionDropped{Key: key})
 	}
 	s.applyWorkload(wl)
+	s.rewriteReason(t)
 	s.scheduleStep(t)
 	s.restoreLater(t, before)
 }

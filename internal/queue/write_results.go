@@ -86,13 +86,18 @@ func (s *Shell) writeFinished(r *writeResult) {
 	}
 	t.writing, t.failures = nil, 0
 	if r.err != nil {
-		t.next = nil // decided on an old version
+		lost := finished
+		if t.next != nil {
+			lost = t.next
+		}
+		t.next, t.lostReason = nil, lost.pending // decided on an old version
 		if !newer(t.object, r.sent.workload) {
 			t.outdated = true
 			return
 		}
 		s.engine.Apply(admission.DecisionDropped{Key: key})
 		s.applyWorkload(t.object)
+		s.rewriteReason(t)
 		s.scheduleStep(t)
 		return
 	}
@@ -130,4 +135,17 @@ func (s *Shell) retryLater(t *tracked, r *writeResult) {
 	again := r.sent
 	again.paced = false // while it waits, other decisions can be written
 	time.AfterFunc(pause, func() { s.workloadWrites.submit(again) })
+}
+
+// rewriteReason has a reason written that met a newer object. The engine does not report it again, as it
+// has not changed.
+func (s *Shell) rewriteReason(t *tracked) {
+	lost := t.lostReason
+	t.lostReason = nil
+	if lost == nil || workload.HasReservation(t.object) {
+		return
+	}
+	if _, newer := s.pendingReasons.unwritten[lost.Workload]; !newer {
+		s.pendingReasons.add(*lost)
+	}
 }
