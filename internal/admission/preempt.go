@@ -245,12 +245,18 @@ func (e *Engine) restoreUnneeded(s *search, borrow bool) {
 
 // preemptorFits says whether the preemptor fits as things stand in the search.
 func (e *Engine) preemptorFits(s *search, borrow bool) bool {
-	n := s.a.w.queue.node
-	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
-	if s.headsReserved {
-		e.restoreReservations(s.a.w.queue.tree, ofHeads)
+	if !s.headsReserved {
+		return s.fitsQuota(borrow) && (!s.nodes || e.tryPlace(s.a))
 	}
+	mark := e.tx.Checkpoint()
+	e.restoreReservations(s.a.w.queue.tree, ofHeads)
+	fits := s.fitsQuota(borrow)
+	e.tx.Rollback(mark)
+	return fits && (!s.nodes || e.tryPlace(s.a))
+}
+
+func (s *search) fitsQuota(borrow bool) bool {
+	n := s.a.w.queue.node
 	for _, u := range s.usage {
 		if !borrow && n.Parent != nil && n.Borrowing(u.FR, u.V, quota.Future) {
 			return false
@@ -259,7 +265,7 @@ func (e *Engine) preemptorFits(s *search, borrow bool) bool {
 			return false
 		}
 	}
-	return !s.nodes || e.tryPlace(s.a)
+	return true
 }
 
 // preempt evicts a victim for w. An admission of this decision is revoked: nobody has heard of it yet.

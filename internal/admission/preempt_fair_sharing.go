@@ -68,9 +68,10 @@ func (h fairSearch) close(n *treeNode) { n.closedIn = h.pass }
 // preemptorFitsFairly is preemptorFits while shares include the preemptor.
 func (e *Engine) preemptorFitsFairly(s *search) bool {
 	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
 	e.tx.Sub(s.a.w.queue.node, s.usage, quota.Future)
-	return e.preemptorFits(s, true)
+	fits := e.preemptorFits(s, true)
+	e.tx.Rollback(mark)
+	return fits
 }
 
 // openCursors opens a cursor for each queue with workloads that policy lets us preempt.
