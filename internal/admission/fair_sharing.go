@@ -43,8 +43,8 @@ func (e *Engine) electBelow(t *tree, n *treeNode) {
 	if n.queue != nil {
 		return
 	}
-	for _, ch := range n.Children {
-		e.electBelow(t, t.at(ch))
+	for _, ch := range n.below {
+		e.electBelow(t, ch)
 	}
 	e.elect(t, n)
 }
@@ -52,8 +52,8 @@ func (e *Engine) electBelow(t *tree, n *treeNode) {
 // elect picks the best of a cohort's children and weighs the cohort with it.
 func (e *Engine) elect(t *tree, n *treeNode) {
 	n.contender = contender{}
-	for _, ch := range n.Children {
-		if c := &t.at(ch).contender; c.entry != nil && (n.contender.entry == nil || c.before(&n.contender)) {
+	for _, ch := range n.below {
+		if c := &ch.contender; c.entry != nil && (n.contender.entry == nil || c.before(&n.contender)) {
 			n.contender = *c
 		}
 	}

@@ -115,12 +115,11 @@ func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 	}
 	var best *treeNode
 	var bestShare quota.Share
-	for _, child := range n.Children { // cohorts first: on a tie with a queue the most unfair within is chosen
-		ch := h.tree.at(child)
+	for _, ch := range n.below { // cohorts first: on a tie with a queue the most unfair within is chosen
 		if h.closed(ch) {
 			continue
 		}
-		sh := e.share(h.tree, child)
+		sh := e.share(h.tree, ch.Node)
 		if h.excludes(s, ch, sh) {
 			h.close(ch)
 			continue

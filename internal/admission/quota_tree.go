@@ -13,8 +13,9 @@ type treeNode struct {
 	*quota.Node
 	queue   *queue // nil for a cohort
 	top     *treeNode
-	tree    *tree // at the root only
-	changed bool  // since the trees were linked
+	below   []*treeNode // as Children
+	tree    *tree       // at the root only
+	changed bool        // since the trees were linked
 
 	contender contender // fair sharing: the entry this subtree sends up
 	closedIn  uint64    // fair sharing: search in which no more victims are found below
@@ -196,7 +197,7 @@ func (e *Engine) allNodes() []*treeNode {
 // cyclic: nothing is admitted there until it is broken.
 func (e *Engine) link(nodes []*treeNode) {
 	for _, n := range nodes {
-		n.Children = n.Children[:0]
+		n.Children, n.below = n.Children[:0], n.below[:0]
 		n.Parent = nil
 	}
 	for _, t := range e.trees {
@@ -208,8 +209,9 @@ func (e *Engine) link(nodes []*treeNode) {
 		if parent == "" || n.queue == nil && e.inCycle(n.Name) {
 			continue
 		}
-		n.Parent = e.cohorts[parent].Node
-		n.Parent.Children = append(n.Parent.Children, n.Node)
+		above := e.cohorts[parent]
+		n.Parent = above.Node
+		above.Children, above.below = append(above.Children, n.Node), append(above.below, n)
 	}
 	for _, n := range nodes {
 		if n.Parent != nil {
