@@ -221,6 +221,49 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// A pod that only says it is one of many has cards reserved for itself alone: how many pods a gang has,
+// and with which cards, is what was admitted.
+func TestForgedGangHoldsNothing(t *testing.T) {
+	group := func(p *corev1.Pod, name string) *corev1.Pod {
+		p.Labels = map[string]string{"kueue.x-k8s.io/pod-group-name": name}
+		p.Annotations = map[string]string{"kueue.x-k8s.io/pod-group-total-count": "8"}
+		return p
+	}
+	waiting := func() *kueue.Workload {
+		wl := workload(8)
+		wl.Status.Admission = nil
+		return wl
+	}
+	larger := member("m")
+	larger.Spec = pod("m", egpu.ResourceWhole, 4).Spec
+	small := workload(2)
+	small.Spec.PodSets[0].Template.Spec = share("x", 10).Spec
+	for name, tc := range map[string]struct {
+		workload *kueue.Workload
+		pod      *corev1.Pod
+		reserved bool
+	}{
+		"a group without a queue":                {workload(8), group(pod("m", egpu.ResourceWhole, 1), "nobody"), false},
+		"a group whose workload waits":           {waiting(), group(pod("m", egpu.ResourceWhole, 1), "job"), false},
+		"a group of an admitted workload":        {workload(8), group(pod("m", egpu.ResourceWhole, 1), "job"), true},
+		"a workload that waits":                  {waiting(), member("m"), false},
+		"more cards than it was admitted with":   {workload(8), larger, false},
+		"whole cards where shares were admitted": {small, member("m"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, placement.Options{})
+			w.add(node("a", 8), tc.workload)
+			if r := w.filter(tc.pod, "a"); len(*r.NodeNames) != 1 {
+				t.Fatalf("the pod itself: %+v", r)
+			}
+			r := w.filter(pod("stranger", egpu.ResourceWhole, 4), "a")
+			if reserved := len(*r.NodeNames) == 0; reserved != tc.reserved {
+				t.Fatalf("cards are reserved: %v, want %v: %+v", reserved, tc.reserved, r)
+			}
+		})
+	}
+}
+
 // What is reserved for a job is free as soon as it may no longer run.
 func TestEvictedGangHoldsNothing(t *testing.T) {
 	w := newWorld(t, placement.Options{})

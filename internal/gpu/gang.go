@@ -2,7 +2,8 @@ package gpu
 
 import (
 	"context"
-	"strconv"
+	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,29 +12,31 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// gang a pod belongs to; the zero value is none.
+// gang a pod says it belongs to; the zero value is none. Anyone can write that on a pod: how many pods
+// there are, and what of cards, is read from the gang's Workload, once that is admitted.
 type gang struct {
-	key, podSet string
-	workload    client.ObjectKey // where the sizes are, or
-	size        int              // the size, said by the pod itself
+	key      string
+	podSet   string // empty where the pod does not say it
+	workload client.ObjectKey
 }
 
 func gangOf(pod *corev1.Pod) gang {
-	if name := pod.Annotations[kueue.WorkloadAnnotation]; name != "" {
-		key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
-		return gang{key: workloadGang(key), podSet: pod.Labels[kueuelabels.PodSet], workload: key}
+	name, podSet := pod.Annotations[kueue.WorkloadAnnotation], pod.Labels[kueuelabels.PodSet]
+	if name == "" {
+		// Kueue itself names the Workload of a pod group after the group, and says no more on its pods.
+		name, podSet = pod.Labels[kueuelabels.PodGroupName], ""
 	}
-	if name := pod.Labels[kueuelabels.PodGroupName]; name != "" {
-		if size, err := strconv.Atoi(pod.Annotations[kueuelabels.PodGroupTotal]); err == nil {
-			return gang{key: "group:" + pod.Namespace + "/" + name, size: size}
-		}
+	if name == "" {
+		return gang{}
 	}
-	return gang{}
+	key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
+	return gang{key: workloadGang(key), podSet: podSet, workload: key}
 }
 
 func workloadGang(key client.ObjectKey) string { return "workload:" + key.String() }
@@ -53,9 +56,6 @@ func (g gang) tie(p *placement.Pod) { p.Gang, p.PodSet = g.key, g.podSet }
 
 // wholeGang describes all pods of the gang, or nil if there is nothing to place together.
 func (s *Shell) wholeGang(ctx context.Context, g gang, p placement.Pod) (*placement.Gang, error) {
-	if g.size > 1 {
-		return &placement.Gang{Key: g.key, PodSets: []placement.PodSet{{Name: g.podSet, Count: g.size, Pod: p}}}, nil
-	}
 	if g.workload.Name == "" || !s.options.Queue {
 		return nil, nil
 	}
@@ -67,7 +67,7 @@ func (s *Shell) wholeGang(ctx context.Context, g gang, p placement.Pod) (*placem
 		return nil, nil
 	}
 	all := &placement.Gang{Key: g.key}
-	pods := 0
+	pods, member := 0, false
 	for i := range wl.Status.Admission.PodSetAssignments {
 		if wl.Status.Admission.PodSetAssignments[i].TopologyAssignment != nil {
 			return nil, nil // admission has chosen a node for every pod, and the pods name it
@@ -76,16 +76,39 @@ func (s *Shell) wholeGang(ctx context.Context, g gang, p placement.Pod) (*placem
 		if err != nil || set == nil {
 			return nil, err
 		}
-		if set.Name == g.podSet {
-			set.Pod = p // as it is, with all that was added at its start
+		same := asksTheSame(&p, &set.Pod)
+		if g.podSet == "" && !same {
+			continue // the pod does not say which pod set it is of: those that it can be of count
+		}
+		if same && (g.podSet == "" || g.podSet == set.Name) {
+			set.Pod, member = p, true // as it is, with all that was added at its start
 		}
 		pods += set.Count
 		all.PodSets = append(all.PodSets, *set)
 	}
-	if pods < 2 {
+	if g.podSet == "" {
+		all.PodSets = []placement.PodSet{{Count: pods, Pod: p}}
+	}
+	if pods < 2 || !member {
 		return nil, nil
 	}
 	return all, nil
+}
+
+// asksTheSame says whether a pod asks for the cards that its pod set was admitted with. What its claims
+// ask for is not in a pod set.
+func asksTheSame(pod, admitted *placement.Pod) bool {
+	i := 0
+	for _, c := range pod.Containers {
+		if strings.HasPrefix(c.Name, egpu.ClaimPrefix) {
+			continue
+		}
+		if i == len(admitted.Containers) || !reflect.DeepEqual(c, admitted.Containers[i]) {
+			return false
+		}
+		i++
+	}
+	return i == len(admitted.Containers)
 }
 
 // podSet of an admitted workload, with the node labels of the flavors it was given.

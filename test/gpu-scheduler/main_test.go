@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +59,7 @@ func byWayOf(t *testing.T, front local.GPUScheduler) {
 	cluster = sandbox.For(t, sandbox.Options{
 		Nodes:        "1x4:H100-80G,2x2:A100-40G,1x0",
 		GPUScheduler: front,
-		Scheme:       []func(*apiruntime.Scheme) error{egpu.AddToScheme},
+		Scheme:       []func(*apiruntime.Scheme) error{egpu.AddToScheme, kueue.AddToScheme},
 	})
 	for _, test := range asked {
 		t.Run(test.name, test.run)

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -190,8 +192,28 @@ func waitGPU(t *testing.T, name string, is func(*egpu.GPU) bool) {
 }
 
 // Three of three pods or none: while the third does not fit, the others wait too.
+// admitWorkload has the queue admit a workload of so many pods.
+func admitWorkload(t *testing.T, ns, name string, count int32, p *corev1.Pod) {
+	t.Helper()
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Spec: kueue.WorkloadSpec{
+		QueueName: "main",
+		PodSets:   []kueue.PodSet{{Name: "main", Count: count, Template: corev1.PodTemplateSpec{Spec: p.Spec}}},
+	}}
+	cluster.Make(t, sandbox.Flavor(ns, nil), sandbox.ClusterQueue(ns, ns, "10"), sandbox.LocalQueue(ns, "main", ns), wl)
+	sandbox.Eventually(t, "workload "+name+" is admitted", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadAdmitted) {
+			return fmt.Errorf("conditions %v", wl.Status.Conditions)
+		}
+		return nil
+	})
+}
+
 func podGroupStartsTogether(t *testing.T) {
 	ns := cluster.Namespace(t)
+	admitWorkload(t, ns, "g", 3, pod(ns, "g", egpu.ResourceWhole, 1))
 	blocker := pod(ns, "blocker", egpu.ResourceWhole, 2)
 	blocker.Spec.NodeSelector = map[string]string{egpu.ModelLabel: "H100-80G"}
 	cluster.Make(t, blocker)
