@@ -75,6 +75,7 @@ func TestUpInstallsTheChart(t *testing.T) {
 		"ConfigMap elastic-queue/elastic-gpu-agent-configuration", "ConfigMap elastic-queue/elastic-gpu-scheduler-configuration",
 		"ConfigMap elastic-queue/elastic-queue-configuration", "DaemonSet elastic-queue/elastic-gpu-agent",
 		"Deployment elastic-queue/elastic-gpu-scheduler", "Deployment elastic-queue/elastic-queue-controller-manager",
+		"PodDisruptionBudget elastic-queue/elastic-gpu-scheduler", "PodDisruptionBudget elastic-queue/elastic-queue",
 		"Service elastic-queue/elastic-gpu-scheduler",
 	}
 	if !slices.Equal(rest, want) {
@@ -112,6 +113,36 @@ func TestPodsAreRestricted(t *testing.T) {
 			if _, found, _ := unstructured.NestedMap(container, "readinessProbe", "httpGet"); !found {
 				t.Errorf("%s does not say when it is ready", key)
 			}
+		}
+	}
+}
+
+// Without a webhook no job can be created: one node, or one drain, must not take the last replica.
+func TestReplicasSurviveADrain(t *testing.T) {
+	file := installed(t)
+	for key, object := range file {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		if replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); replicas < 2 {
+			t.Errorf("%s has %d replicas", key, replicas)
+		}
+		spread, found, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "affinity", "podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+		if !found || len(spread) == 0 {
+			t.Errorf("%s does not spread over nodes", key)
+		}
+		labels, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+		budget := file["PodDisruptionBudget "+object.GetNamespace()+"/"+labels["app"]]
+		if budget == nil {
+			t.Errorf("%s has no disruption budget", key)
+			continue
+		}
+		selected, _, _ := unstructured.NestedStringMap(budget.Object, "spec", "selector", "matchLabels")
+		if !reflect.DeepEqual(selected, labels) {
+			t.Errorf("the budget of %s selects %v, its pods have %v", key, selected, labels)
+		}
+		if most, _, _ := unstructured.NestedInt64(budget.Object, "spec", "maxUnavailable"); most != 1 {
+			t.Errorf("a drain may take %d pods of %s", most, key)
 		}
 	}
 }

@@ -87,9 +87,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 		CopyLabels: options.CopyLabels, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
 		RequeuePods: options.RequeuePods, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
-			return webhooks.PublishDeclared(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready)
+			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,
+				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.PodsWithoutQueueName})
 		},
 	})
+}
+
+// podsWithoutQueueName: as in Kueue, pods are asked for a queue only where "pod" is named among the
+// kinds. Most pods of a cluster are no jobs.
+func (o Options) podsWithoutQueueName() bool {
+	return o.ManageJobsWithoutQueueName && slices.Contains(o.BuiltIn, "pod")
 }
 
 func (o Options) filter(mgr ctrl.Manager) (*managed.Filter, error) {
@@ -103,7 +110,7 @@ func (o Options) filter(mgr ctrl.Manager) (*managed.Filter, error) {
 	external, err := parseKinds(o.External)
 	return &managed.Filter{
 		Cached: mgr.GetClient(), Direct: mgr.GetAPIReader(), Kinds: &kinds.InUse{},
-		WithoutQueueName: o.ManageJobsWithoutQueueName, Namespaces: namespaces, External: external,
+		WithoutQueueName: o.ManageJobsWithoutQueueName, PodsWithoutQueueName: o.podsWithoutQueueName(), Namespaces: namespaces, External: external,
 	}, err
 }
 

@@ -10,11 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -59,6 +64,72 @@ func TestAPIServerStandsStill(t *testing.T) {
 		return client.IgnoreAlreadyExists(cluster.Create(ctx, later))
 	})
 	runningPod(t, ns, "later")
+	if after := runningPod(t, ns, "runs"); after.UID != before.UID {
+		t.Error("the job that ran was started again")
+	}
+}
+
+// While no replica of the queue answers, what it would have to hold back cannot be created: jobs of every kind in
+// managed namespaces, and pods that name a queue. All else can, and what runs goes on.
+func TestWebhooksAreDown(t *testing.T) {
+	ns := makeQueue(t)
+	runs := sandbox.Job(ns, "runs", "main", 1, "1")
+	runs.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, runs)
+	before := runningPod(t, ns, "runs")
+
+	pid := cluster.Queue(t).PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := sync.OnceFunc(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	t.Cleanup(goOn)
+	pod := func(name string, labels map[string]string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/train:1"}}},
+		}
+	}
+	unqueued := func(namespace, name string) *batchv1.Job {
+		job := sandbox.Job(namespace, name, "", 1, "1")
+		job.Labels = nil
+		return job
+	}
+	queued := map[string]string{"kueue.x-k8s.io/queue-name": "main"}
+	t.Run("meanwhile", func(t *testing.T) {
+		for what, tc := range map[string]struct {
+			object  client.Object
+			refused bool
+		}{
+			"a job of a queue":           {sandbox.Job(ns, "queued", "main", 1, "1"), true},
+			"a job without a queue":      {unqueued(ns, "unqueued"), true},
+			"a pod of a queue":           {pod("queued", queued), true},
+			"a pod without a queue":      {pod("unqueued", nil), false},
+			"a job of the control plane": {unqueued(metav1.NamespaceSystem, "system-job"), false},
+			"a Deployment without a queue": {&appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "unqueued"},
+				Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+					Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: pod("x", nil).Spec},
+				},
+			}, false},
+			"a ClusterQueue": {sandbox.ClusterQueue(ns+"-other", ns, "1"), true},
+		} {
+			t.Run(what, func(t *testing.T) {
+				t.Parallel() // a call that nobody answers takes ten seconds
+				err := cluster.Create(t.Context(), tc.object)
+				if err == nil {
+					t.Cleanup(func() {
+						_ = cluster.Delete(context.Background(), tc.object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+					})
+				}
+				if refused := err != nil && strings.Contains(err.Error(), "failed calling webhook"); refused != tc.refused || !refused && err != nil {
+					t.Errorf("refused: %v, want %v: %v", refused, tc.refused, err)
+				}
+			})
+		}
+	})
+	goOn()
 	if after := runningPod(t, ns, "runs"); after.UID != before.UID {
 		t.Error("the job that ran was started again")
 	}

@@ -1,7 +1,8 @@
 {{/* A plain manifest, in the namespace of the release. */}}
 {{- define "elastic.manifest" -}}
 {{- $text := .text | replace "namespace: elastic-queue" (printf "namespace: %s" .namespace)
-  | replace "[kube-system, elastic-queue]" (printf "[kube-system, %s]" .namespace) }}
+  | replace "[kube-system, elastic-queue]" (printf "[kube-system, %s]" .namespace)
+  | replace "system:serviceaccount:elastic-queue:" (printf "system:serviceaccount:%s:" .namespace) }}
 {{- if .certManager }}
 {{- /* cert-manager writes the CA where the program would. */}}
 {{- $text = regexReplaceAll "\\n  labels:\\n    elasticai.io/webhooks-of: (\\S+)" $text (printf "\n  annotations:\n    cert-manager.io/inject-ca-from: %s/${1}\n  labels:\n    elasticai.io/webhooks-of: ${1}" .namespace) }}
@@ -13,11 +14,31 @@
 {{- define "elastic.folder" -}}
 {{- $root := .root }}
 {{- range $path, $_ := $root.Files.Glob (printf "manifests/%s/*.yaml" .folder) }}
+{{- $text := $root.Files.Get $path }}
+{{- if eq $path "manifests/queue/jobs.yaml" }}
+{{- $text = include "elastic.jobs" (dict "text" $text "configuration" $root.Values.queue.configuration) }}
+{{- end }}
 {{- if ne (base $path) "namespace.yaml" }}
 ---
-{{ include "elastic.manifest" (dict "text" ($root.Files.Get $path) "namespace" $root.Release.Namespace "certManager" $root.Values.certManager.enabled) }}
+{{ include "elastic.manifest" (dict "text" $text "namespace" $root.Release.Namespace "certManager" $root.Values.certManager.enabled) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The webhooks of jobs as elastic-queue would set them by its configuration, so that the two do not undo each other. */}}
+{{- define "elastic.jobs" -}}
+{{- $text := .text }}
+{{- with .configuration.managedJobsNamespaceSelector }}
+{{- $more := "" }}
+{{- with .matchExpressions }}{{ $more = toYaml . | nindent 4 }}{{ end }}
+{{- with .matchLabels }}{{ $more = printf "%s%s" $more (toYaml (dict "matchLabels" .) | nindent 4) }}{{ end }}
+{{- $text = regexReplaceAll "(?m)^      - elastic-queue$" $text (printf "      - elastic-queue%s" $more) }}
+{{- end }}
+{{- $frameworks := dig "integrations" "frameworks" list .configuration }}
+{{- if and .configuration.manageJobsWithoutQueueName (has "pod" $frameworks) }}
+{{- $text = regexReplaceAll `(?s)  matchConditions:\n  - expression: has\(object\.metadata\.labels\).*?name: names-a-queue\n` $text "" }}
+{{- end }}
+{{- $text }}
 {{- end }}
 
 {{/* The certificate of a program's webhooks, where cert-manager makes it. */}}
@@ -100,6 +121,20 @@ securityContext:
   runAsNonRoot: true
   capabilities:
     drop: [ALL]
+{{- end }}
+
+{{/* A drain takes one replica at a time. */}}
+{{- define "elastic.disruption" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels:
+      app: {{ .name }}
 {{- end }}
 
 {{/* Spread replicas over nodes. */}}

@@ -88,7 +88,8 @@ func (r *remover) run(ctx context.Context, everything bool) error {
 			}
 			switch object.GetKind() {
 			case "Namespace":
-			case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService":
+			case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "APIService",
+				"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 				first = append(first, object)
 			default:
 				last = append(last, object)
@@ -103,6 +104,9 @@ func (r *remover) run(ctx context.Context, everything bool) error {
 	}
 	for _, name := range []string{"elastic-queue-configuration", "elastic-gpu-scheduler-configuration", "elastic-scheduler-configuration", "elastic-gpu-agent-configuration"} {
 		last = append(last, object("v1", "ConfigMap", r.Namespace, name))
+	}
+	for _, name := range []string{"elastic-queue", "elastic-gpu-scheduler"} {
+		last = append(last, object("policy/v1", "PodDisruptionBudget", r.Namespace, name))
 	}
 	if err := r.remove(ctx, first); err != nil {
 		return err

@@ -23,9 +23,10 @@ type Filter struct {
 	Direct client.Reader // for owners, which may be of any kind
 	Kinds  *kinds.InUse
 
-	WithoutQueueName bool
-	Namespaces       labels.Selector
-	External         map[schema.GroupKind]bool
+	WithoutQueueName     bool
+	PodsWithoutQueueName bool // plain pods too, and those of objects that nothing queues
+	Namespaces           labels.Selector
+	External             map[schema.GroupKind]bool
 }
 
 // Manages: the job names a queue, its namespace is selected, and none of its owners is managed.

@@ -22,7 +22,8 @@ const (
 const program = "elastic-queue"
 
 // webhookOf names the webhook that sees a kind. Objects whose pods are gated, and pods, are sent
-// only if they name a queue, so that no other pod in the cluster waits for us.
+// only if they name a queue, so that no other pod in the cluster waits for us; all of them where
+// pods without a queue are managed too (see Scope).
 func webhookOf(kind *kinds.Kind) string {
 	if kind.Suspends() {
 		return jobsWebhook
@@ -48,8 +49,7 @@ func Configuration(table []*kinds.Kind) admissionregv1.MutatingWebhookConfigurat
 	}
 	byName[jobsWebhook].MatchConditions = []admissionregv1.MatchCondition{{Name: "is-new-or-moves", Expression: changesValidated()}}
 	pods := byName[podsWebhook]
-	pods.MatchConditions = []admissionregv1.MatchCondition{{Name: "names-a-queue", Expression: "has(object.metadata.labels) && '" + kinds.QueueNameLabel +
-		"' in object.metadata.labels || has(object.metadata.annotations) && '" + kinds.QueueNameLabel + "' in object.metadata.annotations"}}
+	pods.MatchConditions = podConditions(false)
 	// Operators label their pods in webhooks of their own, which may run later.
 	pods.ReinvocationPolicy = ptr.To(admissionregv1.IfNeededReinvocationPolicy)
 	for _, kind := range table {
@@ -61,6 +61,15 @@ func Configuration(table []*kinds.Kind) admissionregv1.MutatingWebhookConfigurat
 		ObjectMeta: metav1.ObjectMeta{Name: installedWebhooks, Labels: map[string]string{certs.Label: "elastic-queue-webhooks"}},
 		Webhooks:   []admissionregv1.MutatingWebhook{*byName[jobsWebhook], *pods},
 	}
+}
+
+// podConditions are when a pod, or an object whose pods are gated, is sent.
+func podConditions(all bool) []admissionregv1.MatchCondition {
+	if all {
+		return nil
+	}
+	return []admissionregv1.MatchCondition{{Name: "names-a-queue", Expression: "has(object.metadata.labels) && '" + kinds.QueueNameLabel +
+		"' in object.metadata.labels || has(object.metadata.annotations) && '" + kinds.QueueNameLabel + "' in object.metadata.annotations"}}
 }
 
 // ruleFor selects the requests a webhook sees of a kind: creations, and updates of all but pods.

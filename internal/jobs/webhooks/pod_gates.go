@@ -21,7 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 )
 
-// defaultPod gates a pod if it, or the object it belongs to, names a queue.
+// defaultPod gates a pod if it, or the object it belongs to, names a queue, or if every pod needs one.
 func (d *defaulter) defaultPod(ctx context.Context, request admission.Request) (client.Object, error) {
 	if request.Operation != admissionv1.Create {
 		return nil, nil
@@ -30,7 +30,7 @@ func (d *defaulter) defaultPod(ctx context.Context, request admission.Request) (
 	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
 		return nil, err
 	}
-	if kinds.QueueName(pod) == "" {
+	if kinds.QueueName(pod) == "" && !d.filter.PodsWithoutQueueName {
 		return nil, nil
 	}
 	parent := d.kinds.ByName(pod.Annotations[kinds.ParentAnnotation])
@@ -55,11 +55,9 @@ func (d *defaulter) defaultPod(ctx context.Context, request admission.Request) (
 	return pod, nil
 }
 
-// addGates adds the gates a pod may need later: gates can be removed from a pod, never added.
+// addGates adds the gates a pod may need later: gates can be removed from a pod, never added. Nothing
+// that its author wrote on the pod keeps them away.
 func addGates(pod *corev1.Pod) {
-	if pod.Labels[kinds.ManagedLabel] != "" {
-		return
-	}
 	if !podgroups.IsGated(pod) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kinds.AdmissionGate})
 	}

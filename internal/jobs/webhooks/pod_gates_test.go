@@ -1,0 +1,76 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+)
+
+// TestPodsAreGated: which pods are held back, whatever their authors write on them.
+func TestPodsAreGated(t *testing.T) {
+	queued := map[string]string{kinds.QueueNameLabel: "main"}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: "job", UID: "1", Labels: queued}}
+	replicas := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "3", Controller: new(bool)}}
+	for name, tc := range map[string]struct {
+		pod        metav1.ObjectMeta
+		everything bool // pods without a queue are managed too
+		want       bool
+	}{
+		"names a queue":                        {pod: metav1.ObjectMeta{Labels: queued}, want: true},
+		"says that it is managed already":      {pod: metav1.ObjectMeta{Labels: map[string]string{kinds.QueueNameLabel: "main", kinds.ManagedLabel: "true"}}, want: true},
+		"says that it has a parent":            {pod: metav1.ObjectMeta{Labels: queued, Annotations: map[string]string{kinds.ParentAnnotation: "deployment"}}, want: true},
+		"names none":                           {},
+		"names none, every pod needs one":      {everything: true, want: true},
+		"of a ReplicaSet, every pod needs one": {pod: metav1.ObjectMeta{OwnerReferences: replicas}, everything: true, want: true},
+		"of a queued job, every pod needs one": {
+			pod:        metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}},
+			everything: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := clientgoscheme.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job.DeepCopy()).Build()
+			inUse := &kinds.InUse{}
+			inUse.Set(kinds.Table())
+			h := &defaulter{validator: &validator{kinds: inUse, filter: &managed.Filter{
+				Cached: reader, Direct: reader, Kinds: inUse, WithoutQueueName: tc.everything, PodsWithoutQueueName: tc.everything, Namespaces: labels.Everything(),
+			}}}
+			tc.pod.Namespace, tc.pod.Name = "in", "pod"
+			raw, err := json.Marshal(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: tc.pod})
+			if err != nil {
+				t.Fatal(err)
+			}
+			response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "in",
+				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+			}})
+			if !response.Allowed {
+				t.Fatalf("refused: %v", response.Result)
+			}
+			patch, err := json.Marshal(response.Patches)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(string(patch), kinds.AdmissionGate); got != tc.want {
+				t.Fatalf("gated: %v, want %v (%s)", got, tc.want, patch)
+			}
+		})
+	}
+}
