@@ -73,8 +73,38 @@ func (e *Engine) placeMembers(g *Gang, members []int) ([][]*holding, *Refusal) {
 	if sets[0].Topology != nil {
 		return e.placeInTopology(g, sets)
 	}
+	if refusal := e.tooMany(sets[0]); refusal != nil {
+		return nil, refusal
+	}
 	holds, refusal := e.placeFrom(g, sets[0], nil, 0)
 	return [][]*holding{holds}, refusal
+}
+
+// uncounted is how many pods of a set are placed one by one before it is asked how many fit at all: a set of two billion
+// pods must not cost more than the nodes that there are.
+const uncounted = 1024
+
+// tooMany refuses a large set that all nodes together do not hold.
+func (e *Engine) tooMany(set *PodSet) *Refusal {
+	if set.Count <= uncounted {
+		return nil
+	}
+	s, err := e.shapeOf(&set.Pod)
+	if err != nil {
+		return nil // placing it says so
+	}
+	fit := 0
+	for pos := range e.nodes {
+		n := e.capacity(s, int32(pos))
+		if fit += n; n == mostOnNode || fit >= set.Count {
+			return nil
+		}
+	}
+	r := e.refuse(s, nil)
+	r.Fit = fit
+	r.Detail = "all nodes together hold no more"
+	r.RetryOn |= OnPodGone | OnNode
+	return r
 }
 
 func (e *Engine) levels(t *TopologyRequest) []string {

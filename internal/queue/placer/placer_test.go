@@ -2,6 +2,7 @@ package placer
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -415,4 +416,24 @@ func TestPodSetWithoutPods(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a workload says of itself is not what it costs: two billion pods are refused as fast as there are nodes.
+func TestHugeWorkloadIsRefusedAtOnce(t *testing.T) {
+	p := cluster(t, 500)
+	for name, r := range map[string]admission.PlaceRequest{
+		"with cards":   asking("cards", math.MaxInt32, 1),
+		"of nothing":   {Workload: admission.Key{Namespace: "ns", Name: "nothing"}, PodSets: []admission.PlacePodSet{{Spec: &admission.PodSet{Name: "main"}, Count: math.MaxInt32, Flavors: []*admission.Flavor{{}}}}},
+		"one too many": {Workload: admission.Key{Namespace: "ns", Name: "more"}, PodSets: []admission.PlacePodSet{{Spec: &admission.PodSet{Name: "main"}, Count: 500*110 + 1, Flavors: []*admission.Flavor{{}}}}},
+	} {
+		allocations := testing.AllocsPerRun(1, func() { refused(t, p, r) })
+		if allocations > 5000 {
+			t.Errorf("%s: refusing it takes %.0f allocations", name, allocations)
+		}
+	}
+	if refusal := refused(t, p, asking("cards", math.MaxInt32, 1)); !strings.Contains(refusal.Reason, "2000 of 2147483647 pods fit") || refusal.NeverFits {
+		t.Errorf("refusal %+v", refusal)
+	}
+	exact := asking("exact", 2000, 1)
+	fits(t, p, exact)
 }
