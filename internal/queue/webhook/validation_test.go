@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -283,6 +284,18 @@ func TestWorkload(t *testing.T) {
 		"less than nothing": {
 			wl:   waiting(requests("memory", "-1")),
 			want: []string{`spec.podSets[0].template.spec.containers[0].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0`},
+		},
+		"more than can be counted": {
+			wl:   waiting(requests("memory", "4Ei")),
+			want: []string{`spec.podSets[0].count: Invalid value: 3: so many pods that ask for 4Ei of memory each are more than can be counted`},
+		},
+		"more than can be counted, by their number": {
+			wl:   waiting(requests("memory", "4Gi"), func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = math.MaxInt32 }),
+			want: []string{`spec.podSets[0].count: Invalid value: 2147483647: so many pods that ask for 4Gi of memory each are more than can be counted`},
+		},
+		"as it always was": {
+			old: waiting(requests("memory", "4Ei")),
+			wl:  waiting(requests("memory", "4Ei"), annotate("a", "b")),
 		},
 		"labels that are none": {
 			wl:   waiting(func(wl *kueue.Workload) { wl.Spec.PodSets[0].Template.Labels = map[string]string{"@": ""} }),

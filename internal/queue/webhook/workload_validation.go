@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -39,6 +40,9 @@ func Workload(wl, old *kueue.Workload) field.ErrorList {
 	errs = append(errs, reclaimable(wl, old)...)
 	errs = append(errs, checkUpdates(wl)...)
 	errs = append(errs, boost(wl)...)
+	if old == nil || !equality.Semantic.DeepEqual(wl.Spec.PodSets, old.Spec.PodSets) {
+		errs = append(errs, uncountable(wl)...) // one from before this check can still be changed, and deleted
+	}
 	if old == nil {
 		return append(errs, gates(wl.Annotations[workload.GatedByAnnotation])...)
 	}
@@ -86,6 +90,22 @@ func podSets(wl *kueue.Workload) field.ErrorList {
 	}
 	if partial > 0 && elastic(wl) {
 		errs = append(errs, field.Invalid(path, partial, "partial admission and elastic job cannot be used together"))
+	}
+	return errs
+}
+
+// uncountable refuses what all pods of a set ask for together where no number holds it.
+func uncountable(wl *kueue.Workload) field.ErrorList {
+	var errs field.ErrorList
+	for i := range wl.Spec.PodSets {
+		set := &wl.Spec.PodSets[i]
+		requests := workload.PodRequests(&set.Template.Spec)
+		for _, name := range sets.List(sets.KeySet(requests)) {
+			if q := requests[name]; !workload.Countable(name, q, set.Count) {
+				errs = append(errs, field.Invalid(specPath.Child("podSets").Index(i).Child("count"), set.Count,
+					fmt.Sprintf("so many pods that ask for %s of %s each are more than can be counted", q.String(), name)))
+			}
+		}
 	}
 	return errs
 }

@@ -31,6 +31,12 @@ func Amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
+// Countable says whether so many pods that ask for the quantity each can be counted at all.
+func Countable(name corev1.ResourceName, q resource.Quantity, pods int32) bool {
+	amount := Amount(name, q)
+	return amount < largest && (pods <= 0 || amount <= largest/int64(pods))
+}
+
 // Quantity is the inverse of Amount, in the form people write the resource.
 func Quantity(name corev1.ResourceName, amount int64) resource.Quantity {
 	switch {
