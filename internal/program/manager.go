@@ -9,7 +9,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 )
@@ -19,7 +18,7 @@ import (
 // so that a busy program cannot starve its lease.
 func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) (manager.Manager, error) {
 	options.Logger = e.Log
-	options.Metrics = server.Options{BindAddress: e.Common.Metrics.BindAddress}
+	options.Metrics = metricsServer(e.Common.Metrics)
 	options.HealthProbeBindAddress = e.Common.Health.BindAddress
 	options.LivenessEndpointName = e.Common.Health.LivenessPath
 	options.ReadinessEndpointName = e.Common.Health.ReadinessPath

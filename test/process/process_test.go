@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -412,5 +414,75 @@ func TestKueuesWebhookPaths(t *testing.T) {
 		if status != http.StatusOK {
 			t.Errorf("%s is answered with %d", path[1], status)
 		}
+	}
+}
+
+// On an address that others reach, metrics are for those who may read them, and encrypted.
+func TestMetricsAreForReaders(t *testing.T) {
+	_, port, _ := net.SplitHostPort(free(t))
+	launch(t, "--metrics-address", "0.0.0.0:"+port)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"}}
+	if err := api.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := deploy.Program("queue")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() == "ClusterRole" && object.GetName() == "elastic-metrics-reader" {
+			if err := client.IgnoreAlreadyExists(api.Create(t.Context(), object)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	token := func(name string) string {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: name}}
+		if err := api.Create(t.Context(), account); err != nil {
+			t.Fatal(err)
+		}
+		request := &authenticationv1.TokenRequest{}
+		if err := api.SubResource("token").Create(t.Context(), account, request); err != nil {
+			t.Fatal(err)
+		}
+		return request.Status.Token
+	}
+	reader, stranger := token("reader"), token("stranger")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "metrics-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "elastic-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace.Name, Name: "reader"}},
+	}
+	if err := api.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	anyCertificate := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it is self-signed
+	for _, tc := range []struct {
+		who, scheme, token string
+		want               int
+	}{
+		{"a reader", "https", reader, http.StatusOK},
+		{"a stranger", "https", stranger, http.StatusForbidden},
+		{"nobody", "https", "", http.StatusUnauthorized},
+		{"a reader in plain text", "http", reader, http.StatusBadRequest},
+	} {
+		sandbox.Eventually(t, "metrics answer "+tc.who, func(ctx context.Context) error {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, tc.scheme+"://127.0.0.1:"+port+"/metrics", nil)
+			if err != nil {
+				return err
+			}
+			if tc.token != "" {
+				request.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+			response, err := anyCertificate.Do(request)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = response.Body.Close() }()
+			if response.StatusCode != tc.want {
+				return fmt.Errorf("%s, want %d", response.Status, tc.want)
+			}
+			return nil
+		})
 	}
 }

@@ -20,7 +20,7 @@ type Common struct {
 	// Log says how much is logged and in which form.
 	Log Log `json:"log,omitempty"`
 	// Metrics is where /metrics is served; bindAddress "0" serves none.
-	Metrics Endpoint `json:"metrics,omitempty"`
+	Metrics Metrics `json:"metrics,omitempty"`
 	// Health is where /healthz and /readyz are served.
 	Health Health `json:"health,omitempty"`
 	// Pprof is where profiles are served; empty serves none.
@@ -43,6 +43,16 @@ type Log struct {
 // Endpoint is an address to listen on.
 type Endpoint struct {
 	BindAddress string `json:"bindAddress,omitempty"`
+}
+
+// Metrics is an endpoint for Prometheus. On a loopback address it is plain HTTP; anywhere else it is
+// served over TLS, to clients whose token may get /metrics.
+type Metrics struct {
+	Endpoint `json:",inline"`
+	// Insecure serves plain HTTP to everyone, for what has its own protection in front.
+	Insecure bool `json:"insecure,omitempty"`
+	// CertDir has tls.crt and tls.key; without it, the certificate is self-signed.
+	CertDir string `json:"certDir,omitempty"`
 }
 
 // Health is an endpoint for a kubelet's probes.
@@ -343,7 +353,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 func commonDefaults(metrics, health string) Common {
 	return Common{
 		Log:              Log{Level: "info", Format: "text"},
-		Metrics:          Endpoint{BindAddress: metrics},
+		Metrics:          Metrics{Endpoint: Endpoint{BindAddress: metrics}},
 		Health:           Health{Endpoint: Endpoint{BindAddress: health}, LivenessPath: "/healthz", ReadinessPath: "/readyz"},
 		ClientConnection: ClientConnection{QPS: 300, Burst: 600},
 	}
