@@ -107,7 +107,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 
 // serve the containers of a node.
 func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
-	node.API, node.Log = mgr.GetAPIReader(), env.Log.WithName("device-plugin")
+	node.API, node.Cache, node.Log = mgr.GetAPIReader(), mgr.GetClient(), env.Log.WithName("device-plugin")
 	plugin, err := node.DevicePlugin()
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +46,9 @@ import (
 type Node struct {
 	Name   string
 	Source discovery.Source
-	// API is not a cache: a container starts once, and must not start on old data.
+	// API is not a cache: a container starts once, and must not start on old data. Cache says when to ask it.
 	API    client.Reader
+	Cache  client.Reader
 	Config v1alpha1.DevicePlugin
 	Log    logr.Logger
 
@@ -156,23 +159,71 @@ func (n *Node) Exporter(pods client.Reader) *exporter.Exporter {
 	}
 }
 
-// share of a container, from its pod and the cards that are there now.
-func (n *Node) share(ctx context.Context, c slots.ContainerRef) (share.Share, error) {
+// The scheduler records the cards of a pod just after it has bound it, and the kubelet waits 30 seconds for an
+// answer. Waiting looks into the cache alone, so that pods without a record cost the API server nothing.
+const (
+	recordTimeout = 20 * time.Second
+	recordPoll    = 20 * time.Millisecond
+)
+
+// share of a container, from the record of the scheduler and the cards that are there now.
+func (n *Node) share(ctx context.Context, c slots.ContainerRef) (s share.Share, err error) {
 	pod, node := &corev1.Pod{}, &corev1.Node{}
 	if err := n.API.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Pod}, pod); err != nil {
-		return share.Share{}, err
+		return s, err
 	}
 	if pod.Spec.NodeName != n.Name {
-		return share.Share{}, fmt.Errorf("pod %s/%s is on node %q by now", c.Namespace, c.Pod, pod.Spec.NodeName)
+		return s, fmt.Errorf("pod %s/%s is on node %q by now", c.Namespace, c.Pod, pod.Spec.NodeName)
 	}
 	if err := n.API.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil {
-		return share.Share{}, err
+		return s, err
 	}
 	cards, err := n.Source.Cards(ctx, node)
 	if err != nil {
-		return share.Share{}, err
+		return s, err
 	}
-	return (&share.Resolver{Client: n.API}).Of(ctx, pod, c.Container, cards)
+	resolver := &share.Resolver{Client: n.API}
+	var missing *share.NoRecord
+	var refused error
+	err = wait.PollUntilContextTimeout(ctx, recordPoll, recordTimeout, true, func(ctx context.Context) (bool, error) {
+		known := &egpu.GPUList{}
+		if err := n.Cache.List(ctx, known, client.MatchingFields{nodeIndex: n.Name}); err != nil {
+			return false, err
+		}
+		if _, err := resolver.Of(ctx, pod, c.Container, cards, known.Items); errors.As(err, &missing) {
+			return false, nil
+		}
+		// What the cache says may have changed since.
+		gpus, err := n.gpus(ctx, known.Items)
+		if err != nil {
+			return false, err
+		}
+		s, refused = resolver.Of(ctx, pod, c.Container, cards, gpus)
+		return !errors.As(refused, &missing), nil
+	})
+	switch {
+	case missing != nil && wait.Interrupted(err):
+		return s, fmt.Errorf("container %s of pod %s/%s: %w", c.Container, c.Namespace, c.Pod, missing)
+	case err != nil:
+		return s, err
+	}
+	return s, refused
+}
+
+// gpus as the API server has them; those that are gone are left out.
+func (n *Node) gpus(ctx context.Context, known []egpu.GPU) ([]egpu.GPU, error) {
+	var now []egpu.GPU
+	for i := range known {
+		gpu := egpu.GPU{}
+		err := n.API.Get(ctx, client.ObjectKey{Name: known[i].Name}, &gpu)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil && gpu.Spec.NodeName == n.Name {
+			now = append(now, gpu)
+		}
+	}
+	return now, nil
 }
 
 // gone says whether the pod that a share is for has ended, or its ResourceClaim is allocated no more; another

@@ -31,7 +31,7 @@ type Swapper struct {
 	}
 }
 
-// allocationPoll is when the GPU objects are read again; the scheduler writes them every second.
+// allocationPoll is when the GPU objects are read again.
 const allocationPoll = time.Second
 
 // newProcessPoll is how often pods that are out are looked at for processes that have begun since.
@@ -163,8 +163,12 @@ func (s *Swapper) canReturn(ctx context.Context, pod *corev1.Pod, mine []slots.G
 			if err := s.Client.Get(ctx, client.ObjectKey{Name: objectName(pod.Spec.NodeName, card.Index)}, gpu); err != nil {
 				return false, "", err
 			}
-			if gpu.Status.Allocated[pod.Namespace+"/"+pod.Name] == nil {
+			record := gpu.Status.Allocated[pod.Namespace+"/"+pod.Name]
+			if record == nil || record.UID != pod.UID {
 				return false, "", nil
+			}
+			if record.Guessed {
+				return true, fmt.Sprintf("card %d: the scheduler does not know that the pod had it", card.Index), nil
 			}
 			var core, memory int64
 			for _, user := range gpu.Status.Allocated {

@@ -110,7 +110,7 @@ func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 	moves := &shares{out: map[string]bool{"3": true}}
 	swapper := &agent.Swapper{Client: c, Shares: moves, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
 	holds := func(percent int64) *egpu.PodResource {
-		return &egpu.PodResource{Containers: []egpu.ContainerResource{{Container: "main", Resource: corev1.ResourceList{
+		return &egpu.PodResource{UID: "uid", Containers: []egpu.ContainerResource{{Container: "main", Resource: corev1.ResourceList{
 			egpu.ResourceCore: *resource.NewQuantity(percent, resource.DecimalSI), egpu.ResourceMemory: resource.MustParse("1000"),
 		}}}}
 	}

@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,32 +16,62 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// publishEvery is how often allocations are written to GPU objects; what changes in between is written
-// once.
-const publishEvery = time.Second
+const (
+	// publishPause gathers what is bound together; containers wait for the record, so it is short.
+	publishPause = 5 * time.Millisecond
+	// publishAgain is when a write that failed is tried once more.
+	publishAgain = time.Second
+	// publishers write at once.
+	publishers = 16
+)
+
+// touch says that what pods have on a node has changed.
+func (s *Shell) touch(node string) {
+	s.changed[node] = true
+	select {
+	case s.publish <- struct{}{}:
+	default:
+	}
+}
 
 // PublishAllocations writes into the status of GPU objects which pods have what of them, until ctx ends.
-// It is for a leader.
+// Agents wait for it: it is the record of what a pod was given. It is for a leader.
 func (s *Shell) PublishAllocations(ctx context.Context) error {
-	ticker := time.NewTicker(publishEvery)
-	defer ticker.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.leads:
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
-			if !s.Leads() {
-				continue
-			}
-			for _, pair := range s.changedGPUs(ctx) {
-				err := s.options.Client.Status().Patch(ctx, pair.now, client.MergeFrom(pair.was))
-				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-					s.options.Log.Error(err, "writing the allocations of a GPU failed, trying again", "gpu", pair.was.Name)
-					s.ask(func() { s.changed[pair.was.Spec.NodeName] = true })
-				}
-			}
+		case <-s.publish:
 		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(publishPause):
+		}
+		s.publishNow(ctx)
 	}
+}
+
+func (s *Shell) publishNow(ctx context.Context) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, publishers)
+	for _, pair := range s.changedGPUs(ctx) {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			err := s.options.Client.Status().Patch(ctx, pair.now, client.MergeFrom(pair.was))
+			if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+				s.options.Log.Error(err, "writing the allocations of a GPU failed, trying again", "gpu", pair.was.Name)
+				time.AfterFunc(publishAgain, func() { s.ask(func() { s.touch(pair.was.Spec.NodeName) }) })
+			}
+		})
+	}
+	all.Wait()
 }
 
 type gpuUpdate struct{ was, now *egpu.GPU }
@@ -56,7 +87,7 @@ func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 			}
 			for _, was := range entry.GPUs {
 				now := was.DeepCopy()
-				now.Status.Allocated = allocatedOf(status.Cards, was.Spec.Index)
+				now.Status.Allocated = s.allocatedOf(status.Cards, was.Spec.Index)
 				if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {
 					list = append(list, gpuUpdate{was, now})
 				}
@@ -68,7 +99,7 @@ func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 }
 
 // allocatedOf a card, by pod. What an ElasticGPU has is under its name.
-func allocatedOf(cards []placement.CardStatus, index int) map[string]*egpu.PodResource {
+func (s *Shell) allocatedOf(cards []placement.CardStatus, index int) map[string]*egpu.PodResource {
 	var out map[string]*egpu.PodResource
 	for i := range cards {
 		if cards[i].Index != index {
@@ -84,6 +115,9 @@ func allocatedOf(cards []placement.CardStatus, index int) map[string]*egpu.PodRe
 			if out[h.Pod] == nil {
 				namespace, name, _ := strings.Cut(h.Pod, "/")
 				out[h.Pod] = &egpu.PodResource{Namespace: namespace, Pod: name}
+				if t := s.pods[h.Pod]; t != nil {
+					out[h.Pod].UID, out[h.Pod].Guessed = t.uid, t.guessed
+				}
 			}
 			held := corev1.ResourceList{}
 			if core := (h.Core + 9) / 10; core > 0 {

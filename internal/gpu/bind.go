@@ -218,10 +218,16 @@ func (r *Reservation) settle(bound bool) error {
 			s.engine.Release(p.Key)
 			s.release(r.devices) // those that were made are in the engine by their own objects
 			s.requeue(false)
+			if b != nil && !b.gone {
+				s.attempts[p.Key] = attempt{r.want.pod.UID, r.node, r.assignment.Grants}
+				if b.seen != nil {
+					s.sawPod(b.seen, false) // the API server bound it all the same
+				}
+			}
 			return
 		}
 		p.Selector, p.Affinity, p.Tolerations = nil, nil, nil
-		s.bound(p, r.want.pod.UID, r.node, r.assignment.Grants)
+		s.bound(p, tracked{uid: r.want.pod.UID, node: r.node, granted: r.assignment.Grants}, r.assignment.Grants)
 		for _, d := range r.devices {
 			s.holdDevice(d.key, r.node, d.cards, d.assignment.Grants)
 		}

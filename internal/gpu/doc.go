@@ -10,14 +10,15 @@
 //	claims' controller ───────────┼──> inbox ──> engine ───┤
 //	nodes, pods, GPUs, eGPUs ─────┘                        └──> ElasticGPU objects
 //
-// The API server is the only memory: which cards a pod has is in its annotations, written by the same
-// request that binds it, and what a claim has is in its ElasticGPU. On a node without GPU objects the
+// The API server is the only memory: which cards a pod has is in the status of GPU objects, by its UID, and
+// what a claim has is in its ElasticGPU. The pod's annotations say it too, for people. On a node without GPU objects the
 // cards are those that its labels and allocatable resources describe.
 //
 //	file                   what is there
 //	shell.go               the loop, leadership; message.go is what the inbox carries
 //	nodes.go               Node and GPU objects into the engine
 //	pods.go                bound pods into the engine
+//	grant_record.go        which cards a pod has that was bound before our time, or by someone else
 //	elasticgpus.go         ElasticGPU objects into the engine: cards held for claims
 //	pod_request.go         what a pod requests, with its claims and its gang
 //	filter.go              Filter, Score, Preempt

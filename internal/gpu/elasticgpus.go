@@ -3,10 +3,7 @@ package gpu
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
@@ -17,7 +14,8 @@ import (
 
 const deviceContainer = "elasticgpu"
 
-func deviceKey(name string) string { return "elasticgpu/" + name }
+// deviceKey is no pod's: no namespace can be called so.
+func deviceKey(name string) string { return egpu.DeviceNamespace + "/" + name }
 
 // devicePod tolerates the taints of GPU nodes; whether a pod may go there is for the pod's own tolerations.
 func devicePod(key string, cards placement.CardRequest, policy string) placement.Pod {
@@ -38,12 +36,12 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 	node, indexes := s.whereIs(e)
 	cards, err := request.List(e.Spec.Capacity, request.Share)
 	if gone || node == "" || len(indexes) == 0 || err != nil || cards.Count == 0 {
-		if !gone && len(gpuNames(e)) > 0 {
+		if !gone && len(request.GPUNames(e)) > 0 {
 			s.unplaced[e.Name] = e // until its GPU objects are seen
 		}
 		if s.devices[key] != "" {
 			if a, _, known := s.engine.Assignment(key); known {
-				s.changed[a.Node] = true
+				s.touch(a.Node)
 			}
 			delete(s.devices, key)
 			s.apply(placement.PodGone{Key: key})
@@ -67,19 +65,19 @@ func (s *Shell) holdDevice(key, node string, cards placement.CardRequest, grants
 	}
 	if s.apply(placement.PodBound{Pod: devicePod(key, cards, ""), Node: node, Grants: grants}) {
 		s.devices[key] = is
-		s.changed[node] = true
+		s.touch(node)
 	}
 }
 
 // whereIs an ElasticGPU: node and card indexes, as it says itself or as its GPU objects say.
 func (s *Shell) whereIs(e *egpu.ElasticGPU) (node string, indexes []int) {
-	node = pinnedTo(e.Spec.NodeAffinity)
+	node = request.NodeOf(e)
 	indexes, _ = request.ParseCards(e.Annotations[egpu.CardsAnnotation])
 	if node != "" && len(indexes) > 0 {
 		return node, indexes
 	}
 	indexes = nil
-	for _, name := range gpuNames(e) {
+	for _, name := range request.GPUNames(e) {
 		on, known := s.nodes.NodeOf(name)
 		if !known || node != "" && node != on {
 			return "", nil
@@ -88,33 +86,6 @@ func (s *Shell) whereIs(e *egpu.ElasticGPU) (node string, indexes []int) {
 		indexes = append(indexes, s.nodes.Get(on).GPUs[name].Spec.Index)
 	}
 	return node, indexes
-}
-
-func gpuNames(e *egpu.ElasticGPU) []string {
-	switch {
-	case e.Spec.PhysicalGPU != nil:
-		return e.Spec.PhysicalGPU.GPUNames
-	case e.Spec.GPUShare != nil && e.Spec.GPUShare.GPUName != "":
-		return []string{e.Spec.GPUShare.GPUName}
-	case e.Spec.QGPU != nil && e.Spec.QGPU.GPUName != "":
-		return []string{e.Spec.QGPU.GPUName}
-	}
-	return nil
-}
-
-// pinnedTo is the one node that an affinity allows, if it is that narrow.
-func pinnedTo(affinity *egpu.GPUNodeAffinity) string {
-	if affinity == nil || affinity.Required == nil || len(affinity.Required.NodeSelectorTerms) != 1 {
-		return ""
-	}
-	term := affinity.Required.NodeSelectorTerms[0]
-	for _, r := range slices.Concat(term.MatchFields, term.MatchExpressions) {
-		named := r.Key == "metadata.name" || r.Key == corev1.LabelHostname
-		if named && r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1 {
-			return r.Values[0]
-		}
-	}
-	return ""
 }
 
 // deviceHold is how long cards are reserved for an ElasticGPU that is about to be written.

@@ -9,7 +9,7 @@ import (
 // RunForTest runs the loop of a shell that tests feed by hand, as a leader.
 func (s *Shell) RunForTest(ctx context.Context) {
 	close(s.ready)
-	close(s.leads)
+	s.lead()
 	go s.loop(ctx)
 }
 

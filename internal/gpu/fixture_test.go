@@ -39,6 +39,7 @@ type world struct {
 	client client.Client
 	url    string
 	hooks  map[string]*gpu.Hook
+	now    func() time.Time
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -53,10 +54,10 @@ func newWorld(t testing.TB, options placement.Options) *world {
 func (w *world) start(t testing.TB, options placement.Options) {
 	t.Helper()
 	w.client = fake.NewClientBuilder().WithScheme(scheme(t)).
-		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}).
+		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}, &egpu.GPU{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind}).Build()
 	shell, err := gpu.New(gpu.Options{
-		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Log: logr.Discard(),
+		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -28,10 +28,11 @@ func (s *Shell) sawGPU(gpu *egpu.GPU, gone bool) {
 	if on == "" {
 		return
 	}
-	s.changed[on] = true
+	s.touch(on)
 	if s.describe(on) {
 		s.requeue(true)
 	}
+	s.placeStrays(on) // its status may name them
 	for _, name := range slices.Sorted(maps.Keys(s.unplaced)) {
 		s.sawElasticGPU(s.unplaced[name], false)
 	}

@@ -98,6 +98,9 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 			}
 			return err
 		}
+		if err := request.CheckBinding(claim, device); err != nil {
+			return refuse("%v", err)
+		}
 		w.bound = append(w.bound, boundClaim{use.Container, device})
 		if affinity := device.Spec.NodeAffinity; affinity != nil {
 			w.ask.Affinity = both(w.ask.Affinity, request.Terms(affinity.Required))

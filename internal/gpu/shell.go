@@ -29,19 +29,23 @@ type Shell struct {
 	ready   chan struct{} // closed when the cache is complete
 	leads   chan struct{} // closed when this replica leads with a complete cache
 	ended   chan struct{} // closed when the loop is over
+	publish chan struct{} // allocations changed
 
 	// What follows belongs to the loop.
 	engine   *placement.Engine
 	nodes    *inventory.Nodes
 	pods     map[string]*tracked
-	devices  map[string]string                   // ElasticGPUs in the engine, each as it was applied
-	unplaced map[string]*egpu.ElasticGPU         // those whose cards are not known
-	strays   map[string]map[string]placement.Pod // by node and key
-	gangs    map[string]int                      // bound pods by gang
-	reserved map[string]time.Time                // gangs with reservations, until when
+	devices  map[string]string            // ElasticGPUs in the engine, each as it was applied
+	unplaced map[string]*egpu.ElasticGPU  // those whose cards are not known
+	strays   map[string]map[string]*stray // by node and key
+	gangs    map[string]int               // bound pods by gang
+	reserved map[string]time.Time         // gangs with reservations, until when
 	binding  map[string]*binding
+	attempts map[string]attempt             // binds that failed, by pod
 	refused  map[client.ObjectKey]time.Time // pods that no node could take, and when
 	changed  map[string]bool                // nodes whose allocations differ from what was published
+	// believeUntil is when a leader stops to take annotations for an earlier leader's word.
+	believeUntil time.Time
 
 	// Refused pods are about to be requeued, all of them or the latest; how often that was.
 	requeueing, requeueAll bool
@@ -78,10 +82,10 @@ func New(options Options) (*Shell, error) {
 	}
 	return &Shell{
 		options: options, engine: engine, inbox: inbox.New(about),
-		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}),
+		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}), publish: make(chan struct{}, 1),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
-		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]placement.Pod{},
-		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
+		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
+		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
 	}, nil
 }
 
@@ -226,12 +230,17 @@ func (s *Shell) Lead(ctx context.Context) error {
 		for i := range pods.Items {
 			s.sawPod(&pods.Items[i], false)
 		}
-		close(s.leads)
+		s.lead()
 	})
 	if err == nil {
 		s.options.Log.Info("leading", "pods", len(pods.Items))
 	}
 	return err
+}
+
+func (s *Shell) lead() {
+	s.believeUntil = s.options.Now().Add(believeFor)
+	close(s.leads)
 }
 
 // Leading is closed when this replica leads and its cache is complete.

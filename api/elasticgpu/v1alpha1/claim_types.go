@@ -25,12 +25,16 @@ type ElasticGPUClaim struct {
 }
 
 // ElasticGPUClaimSpec is what is asked for.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.elasticGPUName) || size(oldSelf.elasticGPUName) == 0 || (has(self.elasticGPUName) && self.elasticGPUName == oldSelf.elasticGPUName)",message="a claim stays with the ElasticGPU it has: delete it and make another"
 type ElasticGPUClaimSpec struct {
 	// Resources wanted: gpu-core and gpu-memory of one card, gpu for a number of whole cards, or tflops,
 	// each behind elasticgpu.io or the provisioner's name and a slash.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// ElasticGPUName is the ElasticGPU the claim has; a user may name one that is free.
+	// ElasticGPUName is the ElasticGPU the claim has; a user may name one that is free, of the claim's class and of
+	// the size that is asked for.
+	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ElasticGPUName string `json:"elasticGPUName,omitempty"`
 	// ElasticGPUClassName is the class of the claim.

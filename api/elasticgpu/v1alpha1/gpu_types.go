@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // GPU is a physical card.
@@ -88,7 +89,8 @@ type GPUStatus struct {
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 	// +optional
 	Allocatable corev1.ResourceList `json:"allocatable,omitempty"`
-	// Allocated is what pods have of the card, by the pod's namespace and name with a slash between.
+	// Allocated is what pods have of the card, by the pod's namespace and name with a slash between. The GPU
+	// scheduler writes it, and no tenant may: it is what the node's agent believes.
 	// +optional
 	Allocated map[string]*PodResource `json:"allocated,omitempty"`
 	// Load is measured, in percent.
@@ -129,6 +131,13 @@ type PodResource struct {
 	Namespace string `json:"namespace,omitempty"`
 	// +optional
 	Pod string `json:"pod,omitempty"`
+	// UID of the pod: another one of its name has none of this.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// Guessed says that another scheduler bound the pod: which card it has is not known, and it is counted on this
+	// one. The agent gives it nothing.
+	// +optional
+	Guessed bool `json:"guessed,omitempty"`
 	// +optional
 	Containers []ContainerResource `json:"containers,omitempty"`
 }

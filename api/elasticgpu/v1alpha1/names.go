@@ -62,6 +62,10 @@ const (
 	// indexes as "0,1".
 	DRACardsAnnotation = "elasticgpu.io/dra-cards"
 
+	// DeviceNamespace stands for the namespace in GPU.status.allocated where an ElasticGPU has the card and no pod
+	// does. No namespace can be called so.
+	DeviceNamespace = "elasticgpus.elasticgpu.io"
+
 	// ClaimProtection delays the deletion of a claim while pods use it.
 	ClaimProtection = "elasticgpu.io/claim-protection"
 )

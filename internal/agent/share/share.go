@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -29,6 +30,8 @@ type Share struct {
 	Parameters map[string]string
 	// Paths of a device that was made for the claim (qGPU).
 	Paths []string
+	// Device is the ElasticGPU of the container's claim; containers with one Device share its piece of the card.
+	Device string `json:",omitempty"`
 	// Claim is the ResourceClaim that it was prepared for; nil where the scheduler chose the cards.
 	Claim *Claim `json:",omitempty"`
 }
@@ -46,8 +49,19 @@ type Card struct {
 	Percent float64
 	// MemoryMB of its memory.
 	MemoryMB int64
+	// Reserved is what of it no other container may be given. What is not asked for is not limited, and not reserved.
+	Reserved Reserved
+	// Recorded are the pods, by UID, and the ElasticGPUs, by name, that have a part of the card now, as the scheduler
+	// recorded it.
+	Recorded map[string]bool `json:"-"`
 	// Instance is the part of it that was chosen already; nil leaves the choice to the backend.
 	Instance *Instance `json:",omitempty"`
+}
+
+// Reserved is a part of a card, in percent and MiB.
+type Reserved struct {
+	Percent  float64
+	MemoryMB int64
 }
 
 // Instance is a MIG profile at its place on a card.
@@ -66,22 +80,22 @@ type Resolver struct {
 	Client client.Reader
 }
 
-// Of is the share of a container. It is an error if the scheduler gave it none: a container for
-// which no cards were chosen gets none.
-func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, cards []discovery.Card) (Share, error) {
+// Of is the share of a container, by the node's GPU objects or by the ElasticGPU of its claim. What the pod itself
+// says of its cards is for people: its author can write it. A *NoRecord says that the scheduler has recorded none.
+func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, cards []discovery.Card, gpus []egpu.GPU) (Share, error) {
 	s := Share{Pod: client.ObjectKeyFromObject(pod), UID: pod.UID, Container: container}
-	text, given := pod.Annotations[egpu.ContainerPrefix+container]
-	if !given {
-		return s, fmt.Errorf("container %s of pod %s: no cards were chosen for it (annotation %s%s): is its scheduler asking elastic-gpu-scheduler?",
-			container, s.Pod, egpu.ContainerPrefix, container)
-	}
-	indexes, err := request.ParseCards(text)
+	asked, device, err := r.asked(ctx, pod, container, &s)
 	if err != nil {
 		return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
 	}
-	asked, err := r.asked(ctx, pod, container, &s)
+	var indexes []int
+	if device != nil {
+		indexes, err = cardsOf(device, pod.Spec.NodeName, gpus)
+	} else {
+		indexes, err = recorded(pod, container, asked, gpus)
+	}
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
 	}
 	for _, index := range indexes {
 		at := slices.IndexFunc(cards, func(c discovery.Card) bool { return c.Index == index })
@@ -92,6 +106,7 @@ func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, ca
 		if err != nil {
 			return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
 		}
+		card.Recorded = recordedOn(gpus, index)
 		s.Cards = append(s.Cards, card)
 	}
 	return s, nil
@@ -101,10 +116,12 @@ func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, ca
 func part(card discovery.Card, asked placement.CardRequest) (Card, error) {
 	c := Card{Card: card, Percent: 100, MemoryMB: card.MemoryMB}
 	if asked.Exclusive {
+		c.Reserved = Reserved{Percent: 100, MemoryMB: card.MemoryMB}
 		return c, nil
 	}
 	if asked.Core > 0 {
 		c.Percent = float64(asked.Core) / 10
+		c.Reserved.Percent = c.Percent
 	}
 	if asked.TFLOPS > 0 {
 		rating := placement.Rating(card.Model)
@@ -112,15 +129,20 @@ func part(card discovery.Card, asked placement.CardRequest) (Card, error) {
 			return c, fmt.Errorf("%g TFLOPS of a %q, whose rating is not known", asked.TFLOPS, card.Model)
 		}
 		c.Percent = min(math.Ceil(1000*asked.TFLOPS/rating)/10, 100)
+		c.Reserved.Percent = c.Percent
 	}
 	if asked.Memory > 0 {
 		c.MemoryMB = asked.Memory
+		c.Reserved.MemoryMB = asked.Memory
+	}
+	if c.MemoryMB > card.MemoryMB || c.Percent > 100 {
+		return c, fmt.Errorf("it asks for %g percent and %d MiB of card %d, which has %d MiB", c.Percent, c.MemoryMB, card.Index, card.MemoryMB)
 	}
 	return c, nil
 }
 
-// asked is what the container asks for itself, or by its claim.
-func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string, s *Share) (placement.CardRequest, error) {
+// asked is what the container asks for itself, or by its claim, which has a device.
+func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string, s *Share) (placement.CardRequest, *egpu.ElasticGPU, error) {
 	for _, group := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range group {
 			if group[i].Name != container {
@@ -130,7 +152,7 @@ func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string,
 				if pod.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap {
 					s.Parameters = map[string]string{"swap": "on"}
 				}
-				return asked, err
+				return asked, nil, err
 			}
 		}
 	}
@@ -139,32 +161,39 @@ func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string,
 			return r.claimed(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: use.Claim}, s)
 		}
 	}
-	return placement.CardRequest{}, fmt.Errorf("container %s of pod %s asks for no cards", container, s.Pod)
+	return placement.CardRequest{}, nil, errors.New("it asks for no cards")
 }
 
-func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) (placement.CardRequest, error) {
+func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) (placement.CardRequest, *egpu.ElasticGPU, error) {
 	claim, device, class := &egpu.ElasticGPUClaim{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClass{}
+	fail := func(err error) (placement.CardRequest, *egpu.ElasticGPU, error) {
+		return placement.CardRequest{}, nil, fmt.Errorf("claim %s: %w", key.Name, err)
+	}
 	if err := r.Client.Get(ctx, key, claim); err != nil {
-		return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+		return fail(err)
 	}
 	if claim.Spec.ElasticGPUName == "" {
-		return placement.CardRequest{}, fmt.Errorf("claim %s has no ElasticGPU", key.Name)
+		return fail(errors.New("it has no ElasticGPU"))
 	}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.ElasticGPUName}, device); err != nil {
-		return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+		return fail(err)
+	}
+	if err := request.CheckBinding(claim, device); err != nil {
+		return fail(err)
 	}
 	if name := claim.ClassName(); name != "" {
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class); client.IgnoreNotFound(err) != nil {
-			return placement.CardRequest{}, fmt.Errorf("claim %s: %w", key.Name, err)
+			return fail(err)
 		}
 		s.Parameters = class.Parameters
 	}
 	if device.Spec.QGPU != nil {
 		s.Paths = device.Spec.QGPU.Paths
 	}
+	s.Device = device.Name
 	asked, err := request.List(device.Spec.Capacity, request.Share)
 	if err != nil {
-		return asked, fmt.Errorf("ElasticGPU %s: %w", device.Name, err)
+		return fail(fmt.Errorf("ElasticGPU %s: %w", device.Name, err))
 	}
-	return asked, nil
+	return asked, device, nil
 }

@@ -52,22 +52,38 @@ var ErrNoContainer = errors.New("the kubelet says that no container has it")
 
 // Fill makes the share of the slot's container real and writes it down for the container runtime.
 func (s *Slots) Fill(ctx context.Context, id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	containers, err := s.Containers(ctx)
+	container, err := s.containerOf(ctx, id)
 	if err != nil {
 		return err
 	}
-	container, found := containers[id]
-	if !found {
-		return fmt.Errorf("slot %s: %w", id, ErrNoContainer)
-	}
+	// This may wait for the scheduler. Other containers do not wait with it.
 	what, err := s.Share(ctx, container)
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.containerOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	if now != container {
+		return fmt.Errorf("slot %s: container %s of pod %s/%s has it by now", id, now.Container, now.Namespace, now.Pod)
+	}
 	what.ID = id
 	return s.make(ctx, what)
+}
+
+func (s *Slots) containerOf(ctx context.Context, id string) (ContainerRef, error) {
+	containers, err := s.Containers(ctx)
+	if err != nil {
+		return ContainerRef{}, err
+	}
+	container, found := containers[id]
+	if !found {
+		return ContainerRef{}, fmt.Errorf("slot %s: %w", id, ErrNoContainer)
+	}
+	return container, nil
 }
 
 // Prepare makes a share real before it is known which container uses it, and says what it is called to the
@@ -102,7 +118,7 @@ func (s *Slots) make(ctx context.Context, what share.Share) error {
 	if err != nil {
 		return err
 	}
-	if err := s.checkPath(&what); err != nil {
+	if err := s.check(&what); err != nil {
 		return err
 	}
 	// What an earlier container left in any backend is gone before the next one comes. A backend that does

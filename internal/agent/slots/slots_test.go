@@ -239,3 +239,101 @@ func TestClaimsAndSlots(t *testing.T) {
 		t.Fatalf("the claim has gone, its share has not: %v", err)
 	}
 }
+
+// on a card are as many slots as the scheduler's record and the card allow.
+func TestCardIsNotGivenOutBeyondWhatItHas(t *testing.T) {
+	f := newFixture(t)
+	card := conformance.Subject{}.Share("", 0).Cards[0].Card
+	next := share.Share{}
+	f.Share = func(_ context.Context, c slots.ContainerRef) (share.Share, error) {
+		next.Pod, next.UID, next.Container = types.NamespacedName{Namespace: c.Namespace, Name: c.Pod}, types.UID("uid-"+c.Pod), c.Container
+		return next, nil
+	}
+	fill := func(id, pod, device string, percent float64, memory int64, recorded ...string) error {
+		t.Helper()
+		f.containers[id] = slots.ContainerRef{Namespace: "team", Pod: pod, Container: "main"}
+		on := map[string]bool{}
+		for _, name := range recorded {
+			on[name] = true
+		}
+		next = share.Share{Device: device, Cards: []share.Card{{
+			Card: card, Percent: max(percent, 1), MemoryMB: max(memory, 1), Reserved: share.Reserved{Percent: percent, MemoryMB: memory}, Recorded: on,
+		}}}
+		return f.Fill(t.Context(), id)
+	}
+	for _, step := range []struct {
+		what, id, pod, device string
+		percent               float64
+		memory                int64
+		recorded              []string
+		refused               bool
+	}{
+		{what: "the first", id: "1", pod: "a", percent: 60, memory: 1000, recorded: []string{"uid-a"}},
+		{what: "beyond the card's compute", id: "2", pod: "b", percent: 50, recorded: []string{"uid-a", "uid-b"}, refused: true},
+		{what: "beyond its memory", id: "2", pod: "b", memory: card.MemoryMB, recorded: []string{"uid-a", "uid-b"}, refused: true},
+		{what: "what is left", id: "2", pod: "b", percent: 40, memory: card.MemoryMB - 1000, recorded: []string{"uid-a", "uid-b"}},
+		{what: "nothing is reserved", id: "3", pod: "c", recorded: []string{"uid-a", "uid-b", "uid-c"}},
+		{what: "the first has left its card", id: "4", pod: "d", percent: 60, recorded: []string{"uid-b", "uid-c", "uid-d"}},
+		{what: "and starts again: it has what it had", id: "1", pod: "a", percent: 60, memory: 1000, recorded: []string{"uid-a", "uid-b", "uid-c", "uid-d"}},
+		{what: "with more", id: "1", pod: "a", percent: 61, memory: 1000, recorded: []string{"uid-a", "uid-b", "uid-c", "uid-d"}, refused: true},
+		{what: "another pod in its slot", id: "1", pod: "e", percent: 60, memory: 1000, recorded: []string{"uid-b", "uid-c", "uid-d", "uid-e"}, refused: true},
+	} {
+		err := fill(step.id, step.pod, step.device, step.percent, step.memory, step.recorded...)
+		if refused := err != nil && strings.Contains(err.Error(), "beyond what it has"); refused != step.refused || err != nil && !refused {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+	}
+}
+
+// Containers of one ElasticGPU share what it has; together with others they go no further than the card.
+func TestContainersOfOneElasticGPUShareIt(t *testing.T) {
+	f := newFixture(t)
+	card := conformance.Subject{}.Share("", 0).Cards[0].Card
+	device := "egpu"
+	f.Share = func(_ context.Context, c slots.ContainerRef) (share.Share, error) {
+		return share.Share{
+			Pod: types.NamespacedName{Namespace: c.Namespace, Name: c.Pod}, UID: types.UID("uid-" + c.Pod), Container: c.Container, Device: device,
+			Cards: []share.Card{{Card: card, Percent: 60, MemoryMB: 100, Reserved: share.Reserved{Percent: 60}, Recorded: map[string]bool{"egpu": true, "other": true}}},
+		}, nil
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		f.containers[id] = slots.ContainerRef{Namespace: "team", Pod: "p" + id, Container: "main"}
+		if err := f.Fill(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	device = "other"
+	f.containers["4"] = slots.ContainerRef{Namespace: "team", Pod: "p4", Container: "main"}
+	if err := f.Fill(t.Context(), "4"); err == nil || !strings.Contains(err.Error(), "120 percent") {
+		t.Fatalf("a second ElasticGPU of 60 percent: %v", err)
+	}
+}
+
+// A container without a record waits for it; containers beside it do not wait with it.
+func TestWaitingForARecordHoldsNobodyUp(t *testing.T) {
+	f := newFixture(t)
+	waits, answer := make(chan struct{}), make(chan error)
+	resolve := f.Share
+	f.Share = func(ctx context.Context, c slots.ContainerRef) (share.Share, error) {
+		if c.Pod == "slow" {
+			close(waits)
+			if err := <-answer; err != nil {
+				return share.Share{}, err
+			}
+		}
+		return resolve(ctx, c)
+	}
+	f.containers["1"] = slots.ContainerRef{Namespace: "team", Pod: "slow", Container: "main"}
+	filled := make(chan error)
+	go func() { filled <- f.Fill(t.Context(), "1") }()
+	<-waits
+	// The slow one's slot is another container's when the answer comes.
+	f.containers = map[string]slots.ContainerRef{"1": {Namespace: "team", Pod: "quick", Container: "main"}}
+	if err := f.Fill(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	answer <- nil
+	if err := <-filled; err == nil || !strings.Contains(err.Error(), "has it by now") {
+		t.Fatalf("a slot that another container has by now: %v", err)
+	}
+}

@@ -279,10 +279,42 @@ func (c *claimController) serveNamed(ctx context.Context, claim *egpu.ElasticGPU
 		return waiting("ElasticGPU " + name + " is gone")
 	case err != nil:
 		return err
-	case device.Spec.ClaimRef != nil && !refersTo(device.Spec.ClaimRef, claim):
-		return waiting(fmt.Sprintf("ElasticGPU %s belongs to claim %s/%s", name, device.Spec.ClaimRef.Namespace, device.Spec.ClaimRef.Name))
+	case device.DeletionTimestamp != nil:
+		return waiting("ElasticGPU " + name + " is being deleted")
+	}
+	if err := mayHave(claim, device); err != nil {
+		return waiting(err.Error())
 	}
 	return bind(ctx, c, claim, device)
+}
+
+// mayHave says why a claim does not get the ElasticGPU that its author names, or nil: another claim has it, or
+// it is not what the claim asks for, and so not what is counted in quota. One that names the claim was meant for
+// it by who made it.
+func mayHave(claim *egpu.ElasticGPUClaim, device *egpu.ElasticGPU) error {
+	if ref := device.Spec.ClaimRef; ref != nil {
+		if !refersTo(ref, claim) {
+			return fmt.Errorf("ElasticGPU %s belongs to claim %s/%s", device.Name, ref.Namespace, ref.Name)
+		}
+		return request.CheckClass(claim, device)
+	}
+	if device.Spec.ElasticGPUClassName != claim.ClassName() {
+		return fmt.Errorf("ElasticGPU %s is of class %q, and the claim of class %q", device.Name, device.Spec.ElasticGPUClassName, claim.ClassName())
+	}
+	has, err := request.List(device.Spec.Capacity, request.Share)
+	if err != nil {
+		return fmt.Errorf("ElasticGPU %s: %w", device.Name, err)
+	}
+	asked, err := request.Claim(claim, request.Share)
+	switch {
+	case err != nil:
+		return err
+	case !suffices(has, asked):
+		return fmt.Errorf("ElasticGPU %s has less than the claim asks for", device.Name)
+	case !suffices(asked, has):
+		return fmt.Errorf("ElasticGPU %s has more than the claim asks for: write its capacity into resources.requests, or leave elasticGPUName to be chosen", device.Name)
+	}
+	return nil
 }
 
 // refersTo: a reference without a UID was written by a person, and means any claim of that name.
@@ -313,7 +345,7 @@ func (c *claimController) find(ctx context.Context, claim *egpu.ElasticGPUClaim,
 		return nil, err
 	}
 	free := class == nil || class.EGPUBindingMode != egpu.BindWaitForFirstConsumer
-	asked, err := request.List(claim.Spec.Resources.Requests, request.Share)
+	asked, err := request.Claim(claim, request.Share)
 	if err != nil {
 		free = false
 	}

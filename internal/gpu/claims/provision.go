@@ -45,12 +45,8 @@ func InTree(name string) bool { _, ok := inTree[name]; return ok }
 
 // Cards that a claim asks for. The error says what to write instead.
 func Cards(claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass) (placement.CardRequest, error) {
-	list := claim.Spec.Resources.Requests
-	if len(list) == 0 {
-		list = claim.Spec.Resources.Limits
-	}
 	by := inTree[class.Provisioner]
-	r, err := request.List(list, by.mode)
+	r, err := request.Claim(claim, by.mode)
 	switch {
 	case err != nil:
 		return r, err
