@@ -107,6 +107,9 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 		}
 		return nil
 	}
+	if name := claim.Spec.ElasticGPUName; name != "" {
+		return refuse("it does not have the ElasticGPU %s that it names: %s", name, claim.Status.Message)
+	}
 	class := &egpu.ElasticGPUClass{}
 	if name := claim.ClassName(); name != "" {
 		if err := s.options.Client.Get(ctx, client.ObjectKey{Name: name}, class); client.IgnoreNotFound(err) != nil {

@@ -40,6 +40,11 @@ var asked = []struct {
 	{"RetainedElasticGPUIsOfferedAgain", retainedElasticGPUIsOfferedAgain},
 	{"ProvisionerOutOfTree", provisionerOutOfTree},
 	{"ClaimThatCannotBeServedSaysWhy", claimThatCannotBeServedSaysWhy},
+	{"ForgedCardsAreRefused", forgedCardsAreRefused},
+	{"PodThatNobodyBoundGetsNoRecord", podThatNobodyBoundGetsNoRecord},
+	{"ForeignElasticGPUIsRefused", foreignElasticGPUIsRefused},
+	{"ClaimStaysWithItsElasticGPU", claimStaysWithItsElasticGPU},
+	{"AgentWritesAboutItsNodeAlone", agentWritesAboutItsNodeAlone},
 }
 
 // kube-scheduler asks the program over HTTP.

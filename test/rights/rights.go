@@ -67,7 +67,7 @@ func Read(log io.Reader) ([]Use, error) {
 			continue // discovery, which is everybody's
 		}
 		use := Use{
-			Account: event.User.Username[strings.LastIndex(event.User.Username, ":")+1:],
+			Account: strings.TrimSuffix(event.User.Username[strings.LastIndex(event.User.Username, ":")+1:], simulated),
 			Verb:    event.Verb, Group: event.ObjectRef.APIGroup, Resource: event.ObjectRef.Resource,
 			Refused: event.Annotations["authorization.k8s.io/decision"] == "forbid",
 		}
@@ -81,6 +81,9 @@ func Read(log io.Reader) ([]Use, error) {
 	}
 	return sorted(seen), nil
 }
+
+// simulated ends the account of the agent of simulated nodes, which has the rights of the agent's.
+const simulated = "-simulated"
 
 // named are the resources that rules grant by name.
 var named = map[string]bool{"leases": true, "secrets": true, "mutatingwebhookconfigurations": true, "configmaps": true}

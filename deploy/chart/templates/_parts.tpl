@@ -2,6 +2,7 @@
 {{- define "elastic.manifest" -}}
 {{- $text := .text | replace "namespace: elastic-queue" (printf "namespace: %s" .namespace)
   | replace "[kube-system, elastic-queue]" (printf "[kube-system, %s]" .namespace)
+  | replace "elastic-queue:elastic-gpu-scheduler']" (printf "elastic-queue:elastic-gpu-scheduler'%s]" (include "elastic.users" .users))
   | replace "system:serviceaccount:elastic-queue:" (printf "system:serviceaccount:%s:" .namespace) }}
 {{- if .certManager }}
 {{- /* cert-manager writes the CA where the program would. */}}
@@ -9,6 +10,10 @@
 {{- end }}
 {{- regexReplaceAll "(?m)^( *)- elastic-queue$" $text (printf "${1}- %s" .namespace) }}
 {{ end }}
+
+{{- define "elastic.users" -}}
+{{- range . }}, '{{ . }}'{{ end }}
+{{- end }}
 
 {{/* All manifests of a folder, but for the namespace, which is the release's. */}}
 {{- define "elastic.folder" -}}
@@ -20,7 +25,7 @@
 {{- end }}
 {{- if ne (base $path) "namespace.yaml" }}
 ---
-{{ include "elastic.manifest" (dict "text" $text "namespace" $root.Release.Namespace "certManager" $root.Values.certManager.enabled) }}
+{{ include "elastic.manifest" (dict "text" $text "namespace" $root.Release.Namespace "certManager" $root.Values.certManager.enabled "users" $root.Values.gpuScheduler.users) }}
 {{- end }}
 {{- end }}
 {{- end }}

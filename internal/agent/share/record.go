@@ -103,7 +103,7 @@ func cardsOf(device *egpu.ElasticGPU, node string, gpus []egpu.GPU) ([]int, erro
 		}
 		cards = append(cards, gpus[at].Spec.Index)
 	}
-	if len(cards) == 0 {
+	if len(cards) == 0 && device.Spec.RemoteGPU == nil {
 		return nil, fmt.Errorf("ElasticGPU %s does not say which cards it has", device.Name)
 	}
 	return cards, nil

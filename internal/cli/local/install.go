@@ -97,10 +97,17 @@ func waitEstablished(ctx context.Context, c client.Client, objects []*unstructur
 const tokenLifetime = 365 * 24 * time.Hour
 
 // writeKubeconfig gives a program the rights of its service account, and no
-// others.
-func writeKubeconfig(ctx context.Context, c client.Client, admin *rest.Config, account client.ObjectKey, path string) error {
+// others. A token that is bound to a node says so, as that of a pod there does.
+func writeKubeconfig(ctx context.Context, c client.Client, admin *rest.Config, account client.ObjectKey, node, path string) error {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))},
+	}
+	if node != "" {
+		on := &corev1.Node{}
+		if err := c.Get(ctx, client.ObjectKey{Name: node}, on); err != nil {
+			return err
+		}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: on.UID}
 	}
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name}}
 	if err := c.SubResource("token").Create(ctx, sa, request); err != nil {

@@ -25,6 +25,7 @@ type program struct {
 	binary  string   // where it is not the name
 	folders []string // of its manifests
 	account client.ObjectKey
+	node    string // that its token is bound to, as a pod's is; empty for none
 	// webhook is the address it serves webhooks on, extender the one it answers
 	// kube-scheduler on; empty for none.
 	webhook, extender string
@@ -65,8 +66,8 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			},
 		},
 		{
-			name: "elastic-gpu-agent", folders: []string{"gpu-agent", "gpu-agent-dra"},
-			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
+			name: "elastic-gpu-agent", folders: []string{"gpu-agent", "gpu-agent-dra", "gpu-agent-simulated"},
+			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent-simulated"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUAgentConfiguration()
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
@@ -103,7 +104,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 // nodeAgent serves the real node, whose folders it shares with the kubelet and containerd there.
 func nodeAgent(node string) program {
 	return program{
-		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent",
+		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent", node: NodeName,
 		account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
 		config: func(p *program) any {
 			cfg := v1alpha1.NewGPUAgentConfiguration()
@@ -166,7 +167,7 @@ func (p *program) prepare(ctx context.Context, c client.Client, admin *rest.Conf
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	if err := writeKubeconfig(ctx, c, admin, p.account, p.kubeconfig()); err != nil {
+	if err := writeKubeconfig(ctx, c, admin, p.account, p.node, p.kubeconfig()); err != nil {
 		return err
 	}
 	data, err := yaml.Marshal(p.config(p))
