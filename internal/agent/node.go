@@ -132,7 +132,26 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 
 // Swapper moves what containers have to the host and back.
 func (n *Node) Swapper(c client.Client) *Swapper {
-	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares}
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard}
+}
+
+// onCard are the processes of a pod that the driver sees on a card.
+func (n *Node) onCard(ctx context.Context, uid types.UID, uuid string) ([]discovery.Process, error) {
+	all, err := n.Source.Processes(ctx, uuid)
+	if err != nil {
+		return nil, err
+	}
+	var ours []discovery.Process
+	for _, p := range all {
+		in, err := gpushare.InPod(p.PID, uid)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // one that has ended has left the card
+			return nil, err
+		}
+		if in {
+			ours = append(ours, p)
+		}
+	}
+	return ours, nil
 }
 
 // PIDReporter reports to processes under which pid the driver knows them.

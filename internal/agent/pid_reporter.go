@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
 // pidReportPeriod is how often new processes are looked for.
@@ -30,20 +33,28 @@ func (r *pidReporter) Start(ctx context.Context) error {
 			r.node.Log.Error(err, "reading what containers have")
 			continue
 		}
-		seen := map[string]bool{}
-		for _, grant := range grants {
-			if grant.Backend != r.node.shares.Name() {
-				continue
-			}
-			isNew := false
-			for _, socket := range r.node.shares.Sockets(grant.ID) {
-				seen[socket] = true
-				isNew = isNew || !r.known[socket]
-			}
-			if isNew {
-				_, _ = r.node.shares.Processes(ctx, grant.ID) // one that does not answer has ended
-			}
-		}
-		r.known = seen
+		r.report(ctx, grants)
 	}
+}
+
+// report to the processes that are new. All containers are asked at once: one that takes its time costs the others none.
+func (r *pidReporter) report(ctx context.Context, grants []slots.Grant) {
+	seen := map[string]bool{}
+	var asking sync.WaitGroup
+	for i := range grants {
+		if grants[i].Backend != r.node.shares.Name() {
+			continue
+		}
+		isNew := false
+		for _, socket := range r.node.shares.Sockets(grants[i].ID) {
+			seen[socket] = true
+			isNew = isNew || !r.known[socket]
+		}
+		if isNew {
+			// One that does not answer has ended.
+			asking.Go(func() { _, _ = r.node.shares.Processes(ctx, &grants[i].Share) })
+		}
+	}
+	asking.Wait()
+	r.known = seen
 }

@@ -10,13 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
@@ -26,9 +30,12 @@ type Swapper struct {
 	Client client.Client
 	Grants func() ([]slots.Grant, error)
 	Shares interface {
-		Out(ctx context.Context, id string) (int64, error)
-		In(ctx context.Context, id string) (int64, error)
+		Out(ctx context.Context, s *share.Share) (int64, error)
+		In(ctx context.Context, s *share.Share) (int64, error)
 	}
+	// OnCard lists what the driver sees of a pod's processes on a card. That they are out is their own word, and the
+	// cards of a pod that is out are given to others.
+	OnCard func(ctx context.Context, uid types.UID, uuid string) ([]discovery.Process, error)
 }
 
 // allocationPoll is when the GPU objects are read again.
@@ -40,11 +47,23 @@ const newProcessPoll = 5 * time.Second
 // retryPeriod is when a move that was refused is tried once more: what stood in its way may have gone.
 const retryPeriod = 30 * time.Second
 
+// movesAtOnce is more than a kubelet runs pods (110): one whose processes take their time keeps no other waiting.
+const movesAtOnce = 128
+
+// What may be left on a card of a process that is out, and of all of a container's: its context, which stays. The
+// largest that was measured is 524 MiB (H200).
+const (
+	contextMB = 1024
+	// leftShare of a share's memory may be contexts, where that is more than one.
+	leftShare = 4
+)
+
 // SetupWithManager watches the node's pods that have the annotation.
 func (s *Swapper) SetupWithManager(mgr ctrl.Manager) error {
 	asked := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[egpu.SwapAnnotation] != "" })
 	return ctrl.NewControllerManagedBy(mgr).Named("swapper").
 		For(&corev1.Pod{}, builder.WithPredicates(asked, predicate.AnnotationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: movesAtOnce}).
 		Complete(s)
 }
 
@@ -56,10 +75,7 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	move, status, reason, failed := s.Shares.In, corev1.ConditionFalse, egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn
 	// Where it stays if it cannot be moved.
-	stays := corev1.ConditionFalse
-	if isOut(pod) {
-		stays = corev1.ConditionTrue
-	}
+	stays := reported(pod)
 	switch where := pod.Annotations[egpu.SwapAnnotation]; where {
 	case egpu.SwapIn:
 	case egpu.SwapOut:
@@ -88,13 +104,19 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 			return ctrl.Result{RequeueAfter: allocationPoll}, nil
 		}
 	}
-	var back func(context.Context, string) (int64, error)
+	var back func(context.Context, *share.Share) (int64, error)
 	if status == corev1.ConditionTrue && stays == corev1.ConditionFalse {
 		back = s.Shares.In // all of a pod is out, or nothing
 	}
 	bytes, err := moveAll(ctx, mine, move, back)
 	if err != nil {
 		return refuse(retryPeriod, "%v", err)
+	}
+	if status == corev1.ConditionTrue {
+		if err := s.confirmOut(ctx, mine); err != nil {
+			stays = corev1.ConditionFalse // whatever was reported before: it has the card
+			return refuse(retryPeriod, "%v", errors.Join(err, moveBack(ctx, mine, back)))
+		}
 	}
 	result := ctrl.Result{}
 	if status == corev1.ConditionTrue {
@@ -120,22 +142,50 @@ func immovable(grants []slots.Grant) string {
 }
 
 // moveAll containers' shares; if one cannot be moved those before it are moved back.
-func moveAll(ctx context.Context, grants []slots.Grant, move, back func(context.Context, string) (int64, error)) (int64, error) {
+func moveAll(ctx context.Context, grants []slots.Grant, move, back func(context.Context, *share.Share) (int64, error)) (int64, error) {
 	var bytes int64
-	for i, g := range grants {
-		moved, err := move(ctx, g.ID)
-		if err == nil {
-			bytes += moved
-			continue
+	for i := range grants {
+		moved, err := move(ctx, &grants[i].Share)
+		if err != nil {
+			return 0, errors.Join(fmt.Errorf("container %s: %w", grants[i].Container, err), moveBack(ctx, grants[:i], back))
 		}
-		err = fmt.Errorf("container %s: %w", g.Container, err)
-		for j := 0; j < i && back != nil; j++ {
-			_, failed := back(ctx, grants[j].ID)
-			err = errors.Join(err, failed)
-		}
-		return 0, err
+		bytes += moved
 	}
 	return bytes, nil
+}
+
+// moveBack what was moved; nil is for a move that is not undone.
+func moveBack(ctx context.Context, grants []slots.Grant, back func(context.Context, *share.Share) (int64, error)) error {
+	var failed error
+	for i := 0; i < len(grants) && back != nil; i++ {
+		_, err := back(ctx, &grants[i].Share)
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// confirmOut asks the driver whether containers that say they are out have left their cards.
+func (s *Swapper) confirmOut(ctx context.Context, grants []slots.Grant) error {
+	for i := range grants {
+		g := &grants[i]
+		for _, card := range g.Cards {
+			processes, err := s.OnCard(ctx, g.UID, card.UUID)
+			if err != nil {
+				return fmt.Errorf("container %s says that it is out, which cannot be checked: %w", g.Container, err)
+			}
+			var all int64
+			for _, p := range processes {
+				all += p.MemoryMB
+				if p.MemoryMB > contextMB {
+					return fmt.Errorf("container %s says that it is out, and the driver sees %d MiB of process %d on card %d", g.Container, p.MemoryMB, p.PID, card.Index)
+				}
+			}
+			if all > max(contextMB, card.MemoryMB/leftShare) {
+				return fmt.Errorf("container %s says that it is out, and the driver sees %d MiB of %d processes on card %d", g.Container, all, len(processes), card.Index)
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {
@@ -143,11 +193,14 @@ func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {
 	return slices.DeleteFunc(grants, func(g slots.Grant) bool { return g.UID != pod.UID }), err
 }
 
-// isOut says the pod was last reported to be out.
-func isOut(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+// reported is where the pod was last reported to be.
+func reported(pod *corev1.Pod) corev1.ConditionStatus {
+	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == egpu.SwappedOut && c.Status == corev1.ConditionTrue
-	})
+	}) {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
 }
 
 // canReturn says whether the cards of a pod that is out have capacity for it. While it was out the scheduler could give

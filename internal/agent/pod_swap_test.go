@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +21,8 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
@@ -25,9 +30,18 @@ import (
 type shares struct {
 	out     map[string]bool
 	refused error
+	onCard  []discovery.Process // as the driver sees it
 }
 
-func (s *shares) Out(_ context.Context, id string) (int64, error) {
+func (s *shares) processes(_ context.Context, uid types.UID, uuid string) ([]discovery.Process, error) {
+	if uid != "uid-3" && uid != "uid" || uuid != conformance.Card(0).UUID {
+		return nil, fmt.Errorf("asked for pod %s on card %s", uid, uuid)
+	}
+	return s.onCard, nil
+}
+
+func (s *shares) Out(_ context.Context, of *share.Share) (int64, error) {
+	id := of.ID
 	if s.refused != nil {
 		return 0, s.refused
 	}
@@ -37,8 +51,9 @@ func (s *shares) Out(_ context.Context, id string) (int64, error) {
 	s.out[id] = true
 	return 512 << 20, nil
 }
-func (s *shares) In(_ context.Context, id string) (int64, error) {
-	delete(s.out, id)
+
+func (s *shares) In(_ context.Context, of *share.Share) (int64, error) {
+	delete(s.out, of.ID)
 	return 512 << 20, nil
 }
 
@@ -47,7 +62,7 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: grant.Pod.Namespace, Name: grant.Pod.Name, UID: grant.UID}}
 	c := fake.NewClientBuilder().WithObjects(pod).WithStatusSubresource(pod).Build()
 	moves := &shares{out: map[string]bool{}}
-	swapper := &agent.Swapper{Client: c, Shares: moves, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
+	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
 	// say sets the annotation and returns what the pod's condition says then.
 	say := func(word string) corev1.PodCondition {
 		t.Helper()
@@ -79,6 +94,31 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	if got := say("in"); got.Status != corev1.ConditionFalse || moves.out["3"] || got.Reason != "MovedIn" {
 		t.Fatalf("in: %+v", got)
 	}
+	// What its processes say frees nothing while the driver sees them on the card.
+	for _, forged := range []struct {
+		onCard []discovery.Process
+		words  string
+	}{
+		{[]discovery.Process{{PID: 7, MemoryMB: 524}, {PID: 8, MemoryMB: 30000}}, "30000 MiB of process 8"},
+		{slices.Repeat([]discovery.Process{{PID: 7, MemoryMB: 524}}, 3), "1572 MiB of 3 processes"},
+	} {
+		moves.onCard = forged.onCard
+		if got := say("out"); got.Status != corev1.ConditionFalse || got.Reason != egpu.ReasonCannotMoveOut || !strings.Contains(got.Message, forged.words) || moves.out["3"] {
+			t.Fatalf("forged: %+v, out %v", got, moves.out)
+		}
+	}
+	moves.onCard = []discovery.Process{{PID: 7, MemoryMB: 524}} // its context stays
+	if got := say("out"); got.Status != corev1.ConditionTrue {
+		t.Fatalf("out: %+v", got)
+	}
+	moves.onCard[0].MemoryMB = 20000
+	if got := say("out"); got.Status != corev1.ConditionFalse || got.Reason != egpu.ReasonCannotMoveOut {
+		t.Fatalf("it was out and took the card again: %+v", got)
+	}
+	moves.onCard = nil
+	if got := say("in"); got.Reason != egpu.ReasonMovedIn {
+		t.Fatalf("in: %+v", got)
+	}
 	moves.refused = errors.New("it has a memory pool")
 	if got := say("out"); got.Status != corev1.ConditionFalse || got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "memory pool") {
 		t.Fatalf("refused: %+v", got)
@@ -108,7 +148,7 @@ func TestPodComesBackWhereThereIsCapacity(t *testing.T) {
 	gpu := &egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: "n-0"}, Spec: egpu.GPUSpec{NodeName: "n", Memory: 40960}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod, gpu).WithStatusSubresource(pod, gpu).Build()
 	moves := &shares{out: map[string]bool{"3": true}}
-	swapper := &agent.Swapper{Client: c, Shares: moves, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
+	swapper := &agent.Swapper{Client: c, Shares: moves, OnCard: moves.processes, Grants: func() ([]slots.Grant, error) { return []slots.Grant{grant}, nil }}
 	holds := func(percent int64) *egpu.PodResource {
 		return &egpu.PodResource{UID: "uid", Containers: []egpu.ContainerResource{{Container: "main", Resource: corev1.ResourceList{
 			egpu.ResourceCore: *resource.NewQuantity(percent, resource.DecimalSI), egpu.ResourceMemory: resource.MustParse("1000"),

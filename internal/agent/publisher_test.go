@@ -32,6 +32,8 @@ func (c cards) Cards(context.Context, *corev1.Node) ([]discovery.Card, error) {
 }
 func (cards) Serves(*corev1.Node) bool { return true }
 
+func (cards) Processes(context.Context, string) ([]discovery.Process, error) { return nil, nil }
+
 // node with two cards, of which one is sick; slots is what the kubelet says it has of the device plugin.
 func publish(t *testing.T, slots string, pods ...client.Object) (gpus []egpu.GPU, node *corev1.Node) {
 	t.Helper()

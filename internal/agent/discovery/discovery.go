@@ -63,6 +63,8 @@ type Source interface {
 	Cards(ctx context.Context, node *corev1.Node) ([]Card, error)
 	// Serves says whether this source knows the node's cards.
 	Serves(node *corev1.Node) bool
+	// Processes that have something on a card. An error means nothing is known.
+	Processes(ctx context.Context, uuid string) ([]Process, error)
 }
 
 // products are the names cards go by, with the memory their maker advertises.

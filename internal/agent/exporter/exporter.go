@@ -13,6 +13,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
@@ -24,24 +25,17 @@ type Exporter struct {
 	Cards func(ctx context.Context) ([]discovery.Card, error)
 	// Grants are what containers have.
 	Grants func() ([]slots.Grant, error)
-	// Processes of a share under the library.
-	Processes func(ctx context.Context, id string) ([]gpushare.Process, error)
+	// Processes of a share under the library. They are the tenant's, and what they say is bounded here.
+	Processes func(ctx context.Context, s *share.Share) ([]gpushare.Process, error)
 	// Pod is found for its labels; nil if it is not there.
 	Pod func(ctx context.Context, key types.NamespacedName) *corev1.Pod
 	Log logr.Logger
+	// Now is the clock; time.Now where it is nil.
+	Now func() time.Time
 
 	mu     sync.Mutex
 	meters map[string]*meter // by slot
 }
-
-// meter adds up what the processes of a container have done, also those that have ended.
-type meter struct {
-	uid   types.UID
-	last  map[string]reading // by socket and card
-	total map[string]reading // by card
-}
-
-type reading struct{ busy, waited int64 }
 
 var (
 	cardLabels      = []string{"node", "card", "uuid", "model"}
@@ -96,12 +90,14 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 		e.Log.Error(err, "reading what containers have")
 	}
 	core, memory := map[string]float64{}, map[string]int64{}
+	processes := e.ask(ctx, grants)
+	now := e.now()
 	for i := range grants {
 		for _, c := range grants[i].Cards {
 			core[c.UUID] += c.Percent / 100
 			memory[c.UUID] += c.MemoryMB
 		}
-		e.container(ctx, out, &grants[i])
+		e.container(ctx, out, &grants[i], processes[i], now)
 	}
 	e.forget(grants)
 	cards, err := e.Cards(ctx)
@@ -131,18 +127,38 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// container reports one container, card by card.
-func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant) {
-	job, queue, clusterQueue := e.workload(ctx, g.Pod)
-	var processes []gpushare.Process
-	if g.Backend == "gpushare" {
-		var err error
-		if processes, err = e.Processes(ctx, g.ID); err != nil {
-			e.Log.Error(err, "asking a container", "pod", g.Pod.String(), "container", g.Container)
+// ask all containers at once: one that takes its time costs the others none.
+func (e *Exporter) ask(ctx context.Context, grants []slots.Grant) [][]gpushare.Process {
+	answers := make([][]gpushare.Process, len(grants))
+	var asking sync.WaitGroup
+	for i := range grants {
+		g := &grants[i]
+		if g.Backend != "gpushare" {
+			continue
 		}
+		asking.Go(func() {
+			var err error
+			if answers[i], err = e.Processes(ctx, &g.Share); err != nil {
+				e.Log.Error(err, "asking a container", "pod", g.Pod.String(), "container", g.Container)
+			}
+		})
 	}
+	asking.Wait()
+	return answers
+}
+
+func (e *Exporter) now() time.Time {
+	if e.Now == nil {
+		return time.Now()
+	}
+	return e.Now()
+}
+
+// container reports one container, card by card.
+func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant, processes []gpushare.Process, now time.Time) {
+	job, queue, clusterQueue := e.workload(ctx, g.Pod)
 	m := e.meter(g)
-	m.read(processes)
+	m.read(g.Cards, processes, now)
 	for _, card := range g.Cards {
 		labels := []string{e.Node, g.Pod.Namespace, g.Pod.Name, g.Container, job, queue, clusterQueue, g.Backend, strconv.Itoa(card.Index), card.UUID}
 		report := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
@@ -153,23 +169,13 @@ func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, 
 		if g.Backend != "gpushare" {
 			continue // nothing is in between that counts
 		}
-		var used, swapped int64
-		count := 0
-		for _, p := range processes {
-			for _, d := range p.Devices {
-				if d.UUID == card.UUID {
-					count++
-					used = max(used, d.Used)
-					swapped += d.Swapped
-				}
-			}
-		}
+		used, swapped, count := memoryOf(card, processes)
 		report(containerUsed, prometheus.GaugeValue, float64(used))
 		report(containerSwapped, prometheus.GaugeValue, float64(swapped))
 		report(containerRunning, prometheus.GaugeValue, float64(count))
 		total := m.total[card.UUID]
-		report(containerBusy, prometheus.CounterValue, time.Duration(total.busy).Seconds())
-		report(containerWaited, prometheus.CounterValue, time.Duration(total.waited).Seconds())
+		report(containerBusy, prometheus.CounterValue, total.busy.Seconds())
+		report(containerWaited, prometheus.CounterValue, total.waited.Seconds())
 	}
 }
 
@@ -198,7 +204,7 @@ func (e *Exporter) meter(g *slots.Grant) *meter {
 	}
 	m := e.meters[g.ID]
 	if m == nil || m.uid != g.UID {
-		m = &meter{uid: g.UID, last: map[string]reading{}, total: map[string]reading{}}
+		m = &meter{uid: g.UID}
 		e.meters[g.ID] = m
 	}
 	return m
@@ -215,22 +221,4 @@ func (e *Exporter) forget(grants []slots.Grant) {
 			delete(e.meters, id)
 		}
 	}
-}
-
-// read adds what has been done since the last time. A count that went back is another process's.
-func (m *meter) read(processes []gpushare.Process) {
-	seen := map[string]reading{}
-	for _, p := range processes {
-		for _, d := range p.Devices {
-			key, now := p.Socket+" "+d.UUID, reading{d.BusyNS, d.WaitedNS}
-			seen[key] = now
-			was := m.last[key]
-			if now.busy < was.busy || now.waited < was.waited {
-				was = reading{}
-			}
-			sum := m.total[d.UUID]
-			m.total[d.UUID] = reading{sum.busy + now.busy - was.busy, sum.waited + now.waited - was.waited}
-		}
-	}
-	m.last = seen
 }

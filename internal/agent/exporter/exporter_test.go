@@ -3,10 +3,12 @@ package exporter_test
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,6 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
@@ -26,6 +29,7 @@ import (
 type node struct {
 	grants    []slots.Grant
 	processes []gpushare.Process
+	now       time.Time
 }
 
 func (n *node) exporter() *exporter.Exporter {
@@ -37,7 +41,8 @@ func (n *node) exporter() *exporter.Exporter {
 			return []discovery.Card{c}, nil
 		},
 		Grants:    func() ([]slots.Grant, error) { return n.grants, nil },
-		Processes: func(context.Context, string) ([]gpushare.Process, error) { return n.processes, nil },
+		Processes: func(context.Context, *share.Share) ([]gpushare.Process, error) { return n.processes, nil },
+		Now:       func() time.Time { return n.now },
 		Pod: func(context.Context, types.NamespacedName) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 				"batch.kubernetes.io/job-name": "train", "kueue.x-k8s.io/local-queue-name": "main", "kueue.x-k8s.io/cluster-queue-name": "team",
@@ -47,7 +52,7 @@ func (n *node) exporter() *exporter.Exporter {
 }
 
 func process(socket string, busy, waited int64) gpushare.Process {
-	return gpushare.Process{Socket: socket, Devices: []gpushare.Device{{
+	return gpushare.Process{Socket: socket, PID: len(socket), Age: time.Minute, Devices: []gpushare.Device{{
 		UUID: conformance.Card(0).UUID, Used: 600 << 20, Swapped: 100 << 20, BusyNS: busy, WaitedNS: waited,
 	}}}
 }
@@ -104,15 +109,97 @@ func TestCountersNeverGoBack(t *testing.T) {
 		{nil, 5},
 		{[]gpushare.Process{process("b", 1e9, 0)}, 6},
 	} {
-		n.processes = step.processes
+		n.processes, n.now = step.processes, n.now.Add(time.Minute)
 		if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != step.want {
 			t.Errorf("step %d: %g seconds, want %g", i, got, step.want)
+		}
+	}
+	// One that does not answer once goes on from where it was.
+	for i, step := range []struct {
+		p    gpushare.Process
+		want float64
+	}{
+		{gpushare.Process{Socket: "b", Silent: true}, 6},
+		{process("b", 3e9, 0), 8},
+	} {
+		n.processes, n.now = []gpushare.Process{step.p}, n.now.Add(time.Minute)
+		if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != step.want {
+			t.Errorf("silent, step %d: %g seconds, want %g", i, got, step.want)
 		}
 	}
 	// Another pod in the same slot begins at zero.
 	n.grants[0].UID, n.processes = "another", nil
 	if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != 0 {
 		t.Errorf("another pod begins with %g seconds", got)
+	}
+}
+
+// A count that is forged is at most that of a container which has its card all the time, and never leaps.
+func TestForgedCountsAreBoundedByTime(t *testing.T) {
+	n := &node{grants: []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}}}
+	n.now = time.Now()
+	e := n.exporter()
+	forged := func(socket string, age time.Duration) gpushare.Process {
+		p := process(socket, math.MaxInt64, math.MaxInt64)
+		p.Age = age
+		p.Devices[0].Used, p.Devices[0].Swapped = math.MaxInt64, math.MaxInt64
+		p.Devices = append(p.Devices, gpushare.Device{UUID: "GPU-of-another", BusyNS: math.MaxInt64})
+		return p
+	}
+	n.processes = []gpushare.Process{forged("a", time.Minute), forged("b", 2*time.Minute)}
+	if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != 120 {
+		t.Errorf("processes of at most two minutes had the card for %g seconds", got)
+	}
+	if got := value(t, e, "elastic_gpu_container_memory_used_bytes"); got != 40960<<20 {
+		t.Errorf("it uses %g bytes of a card", got)
+	}
+	if got := value(t, e, "elastic_gpu_container_memory_swapped_bytes"); got != 40960<<20 {
+		t.Errorf("%g bytes of a card are on the host", got)
+	}
+	for _, step := range []struct {
+		passes time.Duration
+		want   float64
+	}{{15 * time.Second, 135}, {0, 135}, {-time.Hour, 135}, {time.Second, 136}} {
+		n.now = n.now.Add(step.passes)
+		if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != step.want {
+			t.Errorf("%s later: %g seconds, want %g", step.passes, got, step.want)
+		}
+	}
+}
+
+// What a process did is counted in full, also where a reading came a moment early.
+func TestHonestCountsAreComplete(t *testing.T) {
+	n := &node{grants: []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}}, now: time.Now()}
+	e := n.exporter()
+	p := process("a", 60e9, 0)
+	for _, step := range []struct {
+		passes time.Duration
+		busy   int64
+		want   float64
+	}{{0, 60e9, 60}, {10 * time.Second, 70_100e6, 70}, {10 * time.Second, 79_900e6, 79.9}} {
+		n.now = n.now.Add(step.passes)
+		p.Devices[0].BusyNS = step.busy
+		n.processes = []gpushare.Process{p}
+		if got := value(t, e, "elastic_gpu_container_compute_seconds_total"); got != step.want {
+			t.Errorf("%s later: %g seconds, want %g", step.passes, got, step.want)
+		}
+	}
+}
+
+// A container that does not answer costs the others nothing: they are asked at the same time.
+func TestContainersAreAskedAtOnce(t *testing.T) {
+	n := &node{grants: []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}, {Backend: "gpushare", Share: *conformance.Subject{}.Share("4", 0)}}}
+	e := n.exporter()
+	asked := make(chan struct{})
+	e.Processes = func(_ context.Context, s *share.Share) ([]gpushare.Process, error) {
+		if s.ID == "4" {
+			close(asked)
+		}
+		<-asked // the first one says nothing until the second is asked
+		return nil, nil
+	}
+	if got := value(t, e, "elastic_gpu_container_processes"); got != 0 {
+		t.Errorf("%g processes", got)
 	}
 }
 
@@ -127,7 +214,7 @@ func value(t *testing.T, e *exporter.Exporter, name string) float64 {
 	}
 	for _, f := range families {
 		if f.GetName() == name {
-			return f.GetMetric()[0].GetCounter().GetValue()
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
 	t.Fatalf("there is no %s", name)

@@ -6,16 +6,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
-	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+	"unicode"
+
+	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
-// Process under the library, as it says itself.
+// Process under the library, as it says itself. It is the tenant's: what it says is bounded, and believed of its own
+// container alone.
 type Process struct {
-	// Socket it listens on; a process of that name is the same one as long as it is there.
-	Socket  string
+	// Socket it listens on, and the pid by which the node knows it; both together are one process.
+	Socket string
+	PID    int `json:"-"`
+	// Age of the process by the kernel's word, not its own.
+	Age time.Duration `json:"-"`
+	// Silent says that it did not answer this time, or nothing to believe; the rest is not known then.
+	Silent  bool `json:"-"`
 	Out     bool // its memory is on the host
 	Devices []Device
 }
@@ -30,72 +41,169 @@ type Device struct {
 	WaitedNS                             int64 `json:"waited_ns"`
 }
 
-// answerTimeout of a process: it may be stopped.
-const answerTimeout = 2 * time.Second
+// Bounds on what a tenant can have the agent do. A share that goes beyond them is known less of, and no other is.
+const (
+	// maxSockets of a share that are asked: the processes that the library counts (MAX_PROCESSES).
+	maxSockets = 1024
+	// maxDevices of an answer (MAX_DEVICES), and maxAnswer its bytes: twice what the library's longest has.
+	maxDevices = 16
+	maxAnswer  = 16 << 10
+	// lanes are how many processes of one share are asked at a time.
+	lanes = 8
+	// answerTimeout of a process: it may be stopped. shareTimeout of all that are asked how they are.
+	answerTimeout = 2 * time.Second
+	shareTimeout  = 3 * time.Second
+	// moveTimeout of all that are moved: the bus carries some 50 GB a second.
+	moveTimeout = 2 * time.Minute
+	// abandonedAfter is when a socket that no process listens on is removed. A process listens as soon as it has one.
+	abandonedAfter = time.Minute
+)
 
 // Sockets of a share's processes; those of the dead may be among them.
 func (b *Backend) Sockets(id string) []string {
-	sockets, _ := filepath.Glob(filepath.Join(b.share(id), "run", "control", "*.sock")) // the pattern is good
-	return sockets
+	folder, err := openControl(b.run(id))
+	if err != nil {
+		return nil
+	}
+	defer folder.close()
+	names, _ := folder.names()
+	for i := range names {
+		names[i] = id + "/" + names[i]
+	}
+	return names
 }
 
 // Processes of a share that use its cards. Each gets the pid by which the driver knows it, so that what
 // it uses beyond its requests is counted.
-func (b *Backend) Processes(ctx context.Context, id string) ([]Process, error) {
-	var all []Process
-	for _, socket := range b.Sockets(id) {
-		answer := struct {
-			answer
-			Process
-		}{}
-		if err := ask(ctx, socket, answerTimeout, "hostpid", &answer); err != nil {
-			answer.Reason = ""
-			if err := ask(ctx, socket, answerTimeout, "stats", &answer); err != nil {
-				continue // it has ended, or is not one of ours
+func (b *Backend) Processes(ctx context.Context, s *share.Share) ([]Process, error) {
+	folder, err := openControl(b.run(s.ID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // none has used a card yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer folder.close()
+	return b.processes(ctx, folder, s)
+}
+
+func (b *Backend) processes(ctx context.Context, folder *controlFolder, s *share.Share) ([]Process, error) {
+	names, err := folder.names()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
+	defer cancel()
+	found := make([]*Process, len(names))
+	next := make(chan int)
+	var asking sync.WaitGroup
+	for range min(lanes, len(names)) {
+		asking.Go(func() {
+			for i := range next {
+				found[i] = b.describe(ctx, folder, s, names[i])
 			}
+		})
+	}
+	for i := range names {
+		next <- i
+	}
+	close(next)
+	asking.Wait()
+	var all []Process
+	for _, p := range found {
+		if p != nil {
+			all = append(all, *p)
 		}
-		answer.Socket = socket
-		all = append(all, answer.Process)
 	}
 	return all, nil
 }
 
-// Out moves the memory of a share's processes to the host, all or none, and says how much that is.
-func (b *Backend) Out(ctx context.Context, id string) (int64, error) {
-	return b.move(ctx, id, "out", "in")
+// describe the process behind a socket; nil if there is none.
+func (b *Backend) describe(ctx context.Context, folder *controlFolder, s *share.Share, name string) *Process {
+	reply := &description{}
+	peer, err := b.ask(ctx, folder, s, name, answerTimeout, "hostpid", reply)
+	if refusal := refusal(""); errors.As(err, &refusal) {
+		reply = &description{} // a library that takes no pid, or not from us
+		peer, err = b.ask(ctx, folder, s, name, answerTimeout, "stats", reply)
+	}
+	id := s.ID + "/" + name
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		folder.removeAbandoned(name)
+		return nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoSocket):
+		return nil
+	case err != nil:
+		return &Process{Socket: id, Silent: true}
+	}
+	reply.Socket, reply.PID, reply.Age = id, peer.pid, peer.age
+	return &reply.Process
+}
+
+// Out moves the memory of a share's processes to the host, all or none, and says how much that is. It is what they say:
+// whether they have left the card is the driver's to say.
+func (b *Backend) Out(ctx context.Context, s *share.Share) (int64, error) {
+	return b.move(ctx, s, "out", "in")
 }
 
 // In brings it back.
-func (b *Backend) In(ctx context.Context, id string) (int64, error) { return b.move(ctx, id, "in", "") }
+func (b *Backend) In(ctx context.Context, s *share.Share) (int64, error) {
+	return b.move(ctx, s, "in", "")
+}
 
-// moving takes its time: the bus carries some 50 GB a second.
-const moving = 2 * time.Minute
-
-func (b *Backend) move(ctx context.Context, id, how, back string) (int64, error) {
-	processes, err := b.Processes(ctx, id)
-	if err != nil {
+func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (int64, error) {
+	folder, err := openControl(b.run(s.ID))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
-	if how == "out" && len(processes) == 0 {
+	var listening []Process
+	if err == nil {
+		defer folder.close()
+		if listening, err = b.processes(ctx, folder, s); err != nil {
+			return 0, err
+		}
+	}
+	var names []string
+	for _, p := range listening {
+		if !p.Silent {
+			names = append(names, strings.TrimPrefix(p.Socket, s.ID+"/"))
+		}
+	}
+	if how == "out" && len(names) == 0 {
 		return 0, errors.New("nothing of it is on a card, and what came to be there now would not be held back")
 	}
-	var bytes int64
-	for i, p := range processes {
+	moving, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	var bytes, most int64
+	for _, c := range s.Cards {
+		most += c.MemoryMB << 20
+	}
+	for i, name := range names {
 		moved := struct {
 			answer
 			Bytes int64
 		}{}
-		if err := ask(ctx, p.Socket, moving, how, &moved); err != nil {
+		if _, err := b.ask(moving, folder, s, name, moveTimeout, how, &moved); err != nil {
 			if back != "" {
-				for _, done := range processes[:i] {
-					err = errors.Join(err, ask(ctx, done.Socket, moving, back, &answer{}))
-				}
+				err = errors.Join(err, b.undo(ctx, folder, s, names[:i], back))
 			}
 			return 0, err
 		}
-		bytes += moved.Bytes
+		bytes = min(bytes+min(max(moved.Bytes, 0), most), most)
 	}
 	return bytes, nil
+}
+
+// undo a move of some processes.
+func (b *Backend) undo(ctx context.Context, folder *controlFolder, s *share.Share, names []string, back string) error {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	var failed error
+	for _, name := range names {
+		_, err := b.ask(ctx, folder, s, name, moveTimeout, back, &answer{})
+		failed = errors.Join(failed, err)
+	}
+	return failed
 }
 
 // answer is what every reply begins with.
@@ -105,58 +213,119 @@ type answer struct {
 	Reason   string
 }
 
-func (a *answer) refused() error {
+// refusal of a process to do what it was asked, in its words.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func (a *answer) check() error {
 	switch {
 	case a.Reason != "":
-		return errors.New(a.Reason)
+		return refusal(shorten(a.Reason))
 	case !a.OK || a.Protocol > protocol:
 		return fmt.Errorf("it speaks version %d, we speak %d", a.Protocol, protocol)
 	}
 	return nil
 }
 
-const protocol = 1
-
-// ask a process one thing. A process that does not speak our version is left alone.
-func ask(ctx context.Context, socket string, wait time.Duration, request string, into interface{ refused() error }) error {
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	hello := &answer{}
-	if err := exchange(ctx, socket, fmt.Sprintf("hello %d", protocol), hello); err != nil {
-		return err
-	}
-	return exchange(ctx, socket, request, into)
+// description is the reply to stats and hostpid.
+type description struct {
+	answer
+	Process
 }
 
-// exchange one line for another.
-func exchange(ctx context.Context, socket, request string, into interface{ refused() error }) error {
-	connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	if err != nil {
+func (d *description) check() error {
+	if err := d.answer.check(); err != nil {
 		return err
+	}
+	if len(d.Devices) > maxDevices {
+		return fmt.Errorf("it says that it uses %d cards", len(d.Devices))
+	}
+	seen := map[string]bool{}
+	for _, c := range d.Devices {
+		if seen[c.UUID] || min(c.Limit, c.Used, c.Held, c.Overhead, c.Swapped, c.BusyNS, c.WaitedNS) < 0 {
+			return errors.New("what it says of its cards cannot be")
+		}
+		seen[c.UUID] = true
+	}
+	return nil
+}
+
+const protocol = 1
+
+// reply of a process that can be checked for what no process of ours says.
+type reply interface{ check() error }
+
+// ask a process one thing. A process that does not speak our version is left alone.
+func (b *Backend) ask(ctx context.Context, folder *controlFolder, s *share.Share, name string, wait time.Duration, request string, into reply) (*peer, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if _, err := b.exchange(ctx, folder, s, name, fmt.Sprintf("hello %d", protocol), &answer{}); err != nil {
+		return nil, err
+	}
+	return b.exchange(ctx, folder, s, name, request, into)
+}
+
+// exchange one line for another, with a process of the share's container.
+func (b *Backend) exchange(ctx context.Context, folder *controlFolder, s *share.Share, name, request string, into reply) (*peer, error) {
+	connection, err := folder.dial(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer func() { _ = connection.Close() }()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = connection.SetDeadline(deadline)
-	}
-	pid, err := peer(connection.(*net.UnixConn))
+	// Also one who answers a byte at a time is hung up on when the time is over.
+	stop := context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(0, 0)) })
+	defer stop()
+	who, err := b.peerOf(connection, s)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if request == "hostpid" {
-		request = fmt.Sprintf("hostpid %d", pid)
-		if pid == 0 {
-			request = "stats" // we do not see its pid: what it uses beyond requests stays an estimate
-		}
+		request = fmt.Sprintf("hostpid %d", who.pid)
 	}
 	if _, err := connection.Write([]byte(request + "\n")); err != nil {
-		return err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	line, err := bufio.NewReader(connection).ReadString('\n')
-	if err != nil && line == "" {
-		return fmt.Errorf("%s: no answer to %q: %w", filepath.Base(socket), request, err)
+	line, err := readLine(connection)
+	if err != nil {
+		return nil, fmt.Errorf("%s: no answer to %q: %w", name, request, err)
 	}
-	if err := json.Unmarshal([]byte(strings.TrimSpace(line)), into); err != nil {
-		return fmt.Errorf("%s: %q: %w", filepath.Base(socket), line, err)
+	if err := decode(line, into); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return into.refused()
+	return who, nil
+}
+
+// readLine is one line of bounded length.
+func readLine(connection net.Conn) ([]byte, error) {
+	line, err := bufio.NewReaderSize(connection, maxAnswer).ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, fmt.Errorf("it is longer than %d bytes", maxAnswer)
+	}
+	if err != nil && len(line) == 0 {
+		return nil, err
+	}
+	return line, nil
+}
+
+// decode an answer, and believe nothing that cannot be.
+func decode(line []byte, into reply) error {
+	if err := json.Unmarshal(line, into); err != nil {
+		return fmt.Errorf("it answers %q: %s", shorten(string(line)), shorten(err.Error()))
+	}
+	return into.check()
+}
+
+// maxWords is how much of a tenant's text goes into our logs and conditions.
+const maxWords = 200
+
+// shorten a tenant's text to one line that can be read.
+func shorten(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text[:min(len(text), maxWords)])
+	return strings.TrimSpace(text)
 }

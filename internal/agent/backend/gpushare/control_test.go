@@ -2,6 +2,7 @@ package gpushare_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +11,11 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
 // process speaks the library's side of the contract (native/cuda/README.md).
@@ -19,6 +24,16 @@ type process struct {
 	asked   []string
 	refuses string // reason to refuse to move
 	out     bool
+	moves   int64 // bytes that it says it moved; 500 where it is 0
+	// answered gets each request, once it is answered; may be nil.
+	answered chan string
+}
+
+// count of requests.
+func (p *process) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.asked)
 }
 
 func (p *process) answer(line string) string {
@@ -36,7 +51,7 @@ func (p *process) answer(line string) string {
 			return fmt.Sprintf(`{"ok":false,"reason":%q}`, p.refuses)
 		}
 		p.out = word == "out"
-		return `{"ok":true,"bytes":500,"copy_s":0.1,"total_s":0.2}`
+		return fmt.Sprintf(`{"ok":true,"bytes":%d,"copy_s":0.1,"total_s":0.2}`, cmp.Or(p.moves, 500))
 	}
 	return `{"ok":false,"reason":"unknown request"}`
 }
@@ -59,22 +74,37 @@ func (p *process) serve(t *testing.T, backend *gpushare.Backend, id, name string
 				return
 			}
 			line, _ := bufio.NewReader(c).ReadString('\n')
+			if line == "" {
+				_ = c.Close() // who connected has left
+				continue
+			}
 			_, _ = c.Write([]byte(p.answer(strings.TrimSpace(line)) + "\n"))
 			_ = c.Close()
+			if p.answered != nil {
+				p.answered <- line
+			}
 		}
 	}()
 }
 
-// short paths: sockets' are limited.
-func control(t *testing.T) *gpushare.Backend {
+// short path: sockets' are limited.
+func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "share-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &gpushare.Backend{Dir: dir}
+	return dir
 }
+
+func control(t *testing.T) *gpushare.Backend {
+	t.Helper()
+	return &gpushare.Backend{Dir: short(t), InPod: func(pid int, uid types.UID) (bool, error) { return pid == os.Getpid() && uid == "uid-3", nil }}
+}
+
+// three is the share whose processes are asked.
+func three() *share.Share { return conformance.Subject{}.Share("3", 0) }
 
 func TestProcessesTellWhatTheyUse(t *testing.T) {
 	b, p := control(t), &process{}
@@ -84,7 +114,7 @@ func TestProcessesTellWhatTheyUse(t *testing.T) {
 	if err := os.WriteFile(dead, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	all, err := b.Processes(t.Context(), "3")
+	all, err := b.Processes(t.Context(), three())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%+v %v", all, err)
 	}
@@ -102,14 +132,14 @@ func TestMoveIsAllOrNothing(t *testing.T) {
 	b, first, second := control(t), &process{}, &process{}
 	first.serve(t, b, "3", "1")
 	second.serve(t, b, "3", "2")
-	if bytes, err := b.Out(t.Context(), "3"); err != nil || bytes != 1000 || !first.out || !second.out {
+	if bytes, err := b.Out(t.Context(), three()); err != nil || bytes != 1000 || !first.out || !second.out {
 		t.Fatalf("out: %d %v", bytes, err)
 	}
-	if bytes, err := b.In(t.Context(), "3"); err != nil || bytes != 1000 || first.out || second.out {
+	if bytes, err := b.In(t.Context(), three()); err != nil || bytes != 1000 || first.out || second.out {
 		t.Fatalf("in: %d %v", bytes, err)
 	}
 	second.refuses = "it has a pool"
-	if _, err := b.Out(t.Context(), "3"); err == nil || !strings.Contains(err.Error(), "it has a pool") {
+	if _, err := b.Out(t.Context(), three()); err == nil || !strings.Contains(err.Error(), "it has a pool") {
 		t.Fatalf("out: %v", err)
 	}
 	if first.out {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
@@ -35,6 +36,8 @@ type Backend struct {
 	Driver backend.Driver
 	// Dir is ours alone; Library is libelasticgpu.so on the node.
 	Dir, Library string
+	// InPod says whether a process is a pod's, for what listens on the sockets; nil asks the kernel.
+	InPod func(pid int, uid types.UID) (bool, error)
 }
 
 // Name by which classes choose it.
@@ -106,6 +109,9 @@ func (b *Backend) Held(context.Context) ([]string, error) {
 }
 
 func (b *Backend) share(id string) string { return filepath.Join(b.Dir, "shares", filepath.Base(id)) }
+
+// run is the folder that a share's container writes to.
+func (b *Backend) run(id string) string { return filepath.Join(b.share(id), "run") }
 
 func mount(host, container, access string) *specs.Mount {
 	return &specs.Mount{HostPath: host, ContainerPath: container, Options: []string{access, "nosuid", "nodev", "bind"}}
