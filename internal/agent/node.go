@@ -116,8 +116,8 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 		n.instances = &mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")}
 		list = []backend.Backend{
 			n.shares, &whole.Backend{Driver: driver}, n.instances,
-			&mps.Backend{Driver: driver, Dir: state("mps"), Control: "nvidia-cuda-mps-control", Shm: "/dev/shm"},
-			&qgpu.Backend{Dir: state("qgpu")},
+			&mps.Backend{Driver: driver, Dir: state("mps"), Control: "nvidia-cuda-mps-control"},
+			&qgpu.Backend{Dir: state("qgpu"), Allowed: n.Config.QGPUDevices, Root: n.Config.DeviceRoot},
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Config.RemoteBackends)) {

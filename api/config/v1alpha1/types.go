@@ -293,6 +293,10 @@ type DevicePlugin struct {
 	WholeCards bool `json:"wholeCards,omitempty"`
 	// RemoteBackends are external ones, by the name that classes choose them by: the socket each listens on.
 	RemoteBackends map[string]string `json:"remoteBackends,omitempty"`
+	// QGPUDevices are patterns of the device paths that an ElasticGPU may name in spec.qGPU.paths.
+	QGPUDevices []string `json:"qgpuDevices,omitempty"`
+	// DeviceRoot is where the agent's container sees the node's /dev: the folder that has it. Empty is the root.
+	DeviceRoot string `json:"deviceRoot,omitempty"`
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue.
@@ -336,12 +340,13 @@ func NewGPUAgentConfiguration() *GPUAgentConfiguration {
 		TypeMeta: typeMeta("GPUAgentConfiguration"),
 		Common:   commonDefaults(":8084", ":8085"),
 		DevicePlugin: DevicePlugin{
-			Enabled:    &on,
-			KubeletDir: "/var/lib/kubelet",
-			CDIDir:     "/var/run/cdi",
-			DriverDirs: []string{"/etc/cdi", "/var/run/cdi"},
-			StateDir:   "/var/lib/elastic-gpu",
-			Library:    "/usr/lib/elastic-gpu/libelasticgpu.so",
+			Enabled:     &on,
+			KubeletDir:  "/var/lib/kubelet",
+			CDIDir:      "/var/run/cdi",
+			DriverDirs:  []string{"/etc/cdi", "/var/run/cdi"},
+			StateDir:    "/var/lib/elastic-gpu",
+			Library:     "/usr/lib/elastic-gpu/libelasticgpu.so",
+			QGPUDevices: []string{"/dev/qgpu*"},
 		},
 	}
 }

@@ -33,6 +33,8 @@ import (
 
 const resource = "elasticgpu.io/claim"
 
+func TestMain(m *testing.M) { conformance.Apart(m) }
+
 // node is a kubelet as far as device plugins see one: it registers them, gives out devices, says which container has
 // holds them, and calls before each start. It speaks the real protocols over real sockets.
 type node struct {
@@ -55,6 +57,7 @@ func newNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	conformance.UnmountAtEnd(t, dir)
 	n := &node{TB: t, dir: dir, registered: make(chan string, 10), containers: map[string]slots.ContainerRef{}}
 	for _, sub := range []string{"plugins", "cdi", "state"} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o750); err != nil {

@@ -19,6 +19,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
 
+func TestMain(m *testing.M) { conformance.Apart(m) }
+
 // fixture is a node with a kubelet that answers with containers.
 type fixture struct {
 	*slots.Slots
@@ -31,7 +33,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{containers: map[string]slots.ContainerRef{}, dir: t.TempDir()}
+	f := &fixture{containers: map[string]slots.ContainerRef{}, dir: conformance.Folder(t)}
 	library := filepath.Join(f.dir, "lib.so")
 	if err := os.WriteFile(library, nil, 0o600); err != nil {
 		t.Fatal(err)

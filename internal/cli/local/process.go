@@ -24,8 +24,9 @@ type child struct {
 }
 
 // startChild runs a program in a process group of its own, so that a Ctrl-C
-// at the terminal reaches us alone and we end the children in order.
-func startChild(name, path string, args []string, stdout, stderr io.Writer) (*child, error) {
+// at the terminal reaches us alone and we end the children in order. It has the
+// mounts of a process, or ours where that is 0.
+func startChild(name, path string, args []string, stdout, stderr io.Writer, mountsOf int) (*child, error) {
 	cmd := exec.Command(path, append(args, "--until-stdin-closes")...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -33,7 +34,7 @@ func startChild(name, path string, args []string, stdout, stderr io.Writer) (*ch
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startInMounts(cmd, mountsOf); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	c := &child{name: name, cmd: cmd, life: life, done: make(chan struct{})}

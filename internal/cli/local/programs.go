@@ -34,6 +34,8 @@ type program struct {
 
 	metrics, health string
 	dir             string
+	// mountsOf is the process whose mounts it has; 0 for ours.
+	mountsOf int
 }
 
 // programs lists what runs in a local cluster, each with addresses of its own.
@@ -101,10 +103,12 @@ func programs(dir string, options UpOptions) ([]program, error) {
 	return list, nil
 }
 
+const nodeAgentName = "elastic-gpu-agent-" + NodeName
+
 // nodeAgent serves the real node, whose folders it shares with the kubelet and containerd there.
 func nodeAgent(node string) program {
 	return program{
-		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent", node: NodeName,
+		name: nodeAgentName, binary: "elastic-gpu-agent", node: NodeName,
 		account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
 		config: func(p *program) any {
 			cfg := v1alpha1.NewGPUAgentConfiguration()
@@ -191,7 +195,7 @@ func (p *program) start() (*child, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the child has its own handle
-	return startChild(p.name, path, []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}, log, log)
+	return startChild(p.name, path, []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}, log, log, p.mountsOf)
 }
 
 // supervisor runs one program: like a kubelet it starts it again when it ends,

@@ -68,7 +68,7 @@ func (c *Cluster) startReporting(ctx context.Context, name, path string, args []
 	}
 	defer func() { _ = log.Close() }() // the child has its own handle
 	reader, writer := io.Pipe()
-	process, err := startChild(name, path, args, writer, log)
+	process, err := startChild(name, path, args, writer, log, 0)
 	if err != nil {
 		return nil, sandboxEvent{}, err
 	}

@@ -118,6 +118,12 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 			return err
 		}
 		defer node.stop(time.Minute)
+		// What the node's agent mounts is for the node's containers, and goes with the node.
+		for i := range list {
+			if list[i].name == nodeAgentName {
+				list[i].mountsOf = node.cmd.Process.Pid
+			}
+		}
 		r.say("Node %s is ready (%.1f s): its pods are real containers", NodeName, seconds)
 	}
 	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(ctx))

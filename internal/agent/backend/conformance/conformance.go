@@ -62,7 +62,7 @@ func Run(t *testing.T, s Subject) {
 		}
 	}
 	t.Run("a share shows its card and no other", func(t *testing.T) {
-		edits, err := s.New(t, t.TempDir()).Prepare(t.Context(), s.Share("1", 3))
+		edits, err := s.New(t, Folder(t)).Prepare(t.Context(), s.Share("1", 3))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func Run(t *testing.T, s Subject) {
 		}
 	})
 	t.Run("what is made is held until it is released", func(t *testing.T) {
-		b := s.New(t, t.TempDir())
+		b := s.New(t, Folder(t))
 		for i := range 3 {
 			if _, err := b.Prepare(t.Context(), s.Share(fmt.Sprint(i), i)); err != nil {
 				t.Fatal(err)
@@ -89,7 +89,7 @@ func Run(t *testing.T, s Subject) {
 		held(t, b, "0", "2")
 	})
 	t.Run("again is the same, also after a restart", func(t *testing.T) {
-		dir := t.TempDir()
+		dir := Folder(t)
 		first, err := s.New(t, dir).Prepare(t.Context(), s.Share("1", 0))
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func Run(t *testing.T, s Subject) {
 		held(t, b, "1")
 	})
 	t.Run("release of what is not there is fine", func(t *testing.T) {
-		b := s.New(t, t.TempDir())
+		b := s.New(t, Folder(t))
 		for range 2 {
 			if err := b.Release(t.Context(), "never"); err != nil {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func Run(t *testing.T, s Subject) {
 		held(t, b)
 	})
 	t.Run("a slot may go to another container", func(t *testing.T) {
-		b := s.New(t, t.TempDir())
+		b := s.New(t, Folder(t))
 		if _, err := b.Prepare(t.Context(), s.Share("1", 0)); err != nil {
 			t.Fatal(err)
 		}

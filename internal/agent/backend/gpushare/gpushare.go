@@ -29,7 +29,7 @@ const (
 // Backend has a folder per share below Dir:
 //
 //	shares/ID/etc/limits   what the share is
-//	shares/ID/run/         the container's shared file (region) and sockets
+//	shares/ID/run/         the container's shared file (region) and sockets; a tmpfs of its own
 //	cards/                 one file per card, shared by all containers
 //	ld.so.preload          one line
 type Backend struct {
@@ -57,7 +57,13 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 	// again while its container runs, which then stays with it.
 	before, err := os.ReadFile(filepath.Join(dir, "etc", "limits"))
 	if s.Claim == nil || err != nil || !bytes.Equal(before, limits) {
-		if err := os.RemoveAll(filepath.Join(dir, "run")); err != nil {
+		if err := b.clear(s.ID); err != nil {
+			return nil, err
+		}
+	}
+	// One that has a folder of the disk, from an agent that mounted none, stays with it.
+	if left, err := os.ReadDir(b.run(s.ID)); err != nil || len(left) == 0 {
+		if err := runFolder.Mount(b.run(s.ID)); err != nil {
 			return nil, err
 		}
 	}
@@ -92,8 +98,24 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 	return edits, nil
 }
 
+// runFolder has the container's file (0.7 MB) and a socket for each of its processes, of which the library counts 1,024.
+var runFolder = backend.Tmpfs{MB: 16, Inodes: 2 * maxSockets, Mode: 0o777}
+
+// clear away what a container wrote. It is unmounted first: what a tenant left there is not walked through.
+func (b *Backend) clear(id string) error {
+	if err := backend.Unmount(b.run(id)); err != nil {
+		return err
+	}
+	return os.RemoveAll(b.run(id))
+}
+
 // Release removes the share's folder.
-func (b *Backend) Release(_ context.Context, id string) error { return os.RemoveAll(b.share(id)) }
+func (b *Backend) Release(_ context.Context, id string) error {
+	if err := b.clear(id); err != nil {
+		return err
+	}
+	return os.RemoveAll(b.share(id))
+}
 
 // Held lists the folders that are there.
 func (b *Backend) Held(context.Context) ([]string, error) {

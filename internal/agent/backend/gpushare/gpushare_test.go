@@ -1,15 +1,21 @@
 package gpushare_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/share"
 )
+
+func TestMain(m *testing.M) { conformance.Apart(m) }
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Subject{
@@ -57,7 +63,7 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 
 // New limits of a running container replace the file, in the folder that is mounted.
 func TestLimitsChangeInPlace(t *testing.T) {
-	dir := t.TempDir()
+	dir := conformance.Folder(t)
 	b := newBackend(t, dir)
 	s := conformance.Subject{}.Share("1", 0)
 	edits, err := b.Prepare(t.Context(), s)
@@ -91,5 +97,48 @@ func TestWithoutTheLibraryNothingStarts(t *testing.T) {
 	}
 	if ids, err := b.Held(t.Context()); err != nil || len(ids) != 0 {
 		t.Fatalf("%v %v", ids, err)
+	}
+}
+
+// What a container writes is in a folder of its own size, which goes when the share does, and is found again by an agent
+// that was restarted.
+func TestContainersDoNotWriteToTheDisk(t *testing.T) {
+	dir := conformance.Folder(t)
+	b, s := newBackend(t, dir), conformance.Subject{}.Share("1", 0)
+	run := filepath.Join(dir, "shares", "1", "run")
+	prepare := func() {
+		t.Helper()
+		if _, err := newBackend(t, dir).Prepare(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if mounted := conformance.Mounted(t, dir); !slices.Equal(mounted, []string{run}) {
+			t.Fatalf("mounted are %v", mounted)
+		}
+	}
+	write := func(name string) error { return os.WriteFile(filepath.Join(run, name), make([]byte, 32<<20), 0o600) }
+	prepare()
+	if err := write("large"); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("a container wrote 32 MiB: %v", err)
+	}
+	prepare() // the next container in this place begins anew
+	if left, err := os.ReadDir(run); err != nil || len(left) != 0 {
+		t.Fatalf("left of the last container: %v %v", left, err)
+	}
+	s.Claim = &share.Claim{UID: "claim"}
+	prepare()
+	if err := os.WriteFile(filepath.Join(run, "region"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	prepare() // a claim is prepared again while its container runs
+	if _, err := os.Stat(filepath.Join(run, "region")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.Release(t.Context(), "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mounted := conformance.Mounted(t, dir); len(mounted) != 0 {
+		t.Errorf("mounted are %v", mounted)
 	}
 }

@@ -19,13 +19,22 @@ import (
 // Backend of shares by MPS.
 type Backend struct {
 	Driver backend.Driver
-	// Dir is ours alone; Control is nvidia-cuda-mps-control; Shm is the memory that daemons share with
-	// their clients.
-	Dir, Control, Shm string
+	// Dir is ours alone; Control is nvidia-cuda-mps-control.
+	Dir, Control string
 }
 
-// pipeDir is where programs in the container find the daemon.
-const pipeDir = "/run/nvidia-mps"
+// Each card's daemon has folders of its own, which it and its clients see and no others do: its pipes, and the memory
+// that they share, as large as what a container runtime gives each of 48 clients (64 MiB).
+var folders = map[string]backend.Tmpfs{
+	"pipe": {MB: 16, Inodes: 4096, Mode: 0o755},
+	"shm":  {MB: 48 * 64, Inodes: 1 << 16, Mode: 0o1777},
+}
+
+// pipeDir is where programs in the container find the daemon, shmDir where they and it share memory.
+const (
+	pipeDir = "/run/nvidia-mps"
+	shmDir  = "/dev/shm"
+)
 
 // Name by which classes choose it.
 func (*Backend) Name() string { return "mps" }
@@ -66,22 +75,24 @@ func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.Container
 	}
 	edits.Mounts = append(edits.Mounts,
 		&specs.Mount{HostPath: b.card(card.UUID, "pipe"), ContainerPath: pipeDir, Options: []string{"rw", "nosuid", "bind"}},
-		&specs.Mount{HostPath: b.Shm, ContainerPath: "/dev/shm", Options: []string{"rw", "nosuid", "nodev", "bind"}})
+		&specs.Mount{HostPath: b.card(card.UUID, "shm"), ContainerPath: shmDir, Options: []string{"rw", "nosuid", "nodev", "bind"}})
 	return edits, nil
 }
 
 // run the daemon of a card, unless it answers.
 func (b *Backend) run(ctx context.Context, uuid string) error {
-	for _, dir := range []string{b.card(uuid, "pipe"), b.card(uuid, "log")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // containers use it as any user
+	if err := os.MkdirAll(b.card(uuid, "log"), 0o750); err != nil {
+		return err
+	}
+	for name, folder := range folders {
+		if err := folder.Mount(b.card(uuid, name)); err != nil {
 			return err
 		}
 	}
 	if b.send(ctx, uuid, "get_server_list") == nil {
 		return nil
 	}
-	start := b.command(ctx, uuid, "-d")
-	if out, err := start.CombinedOutput(); err != nil {
+	if out, err := runWithShm(b.command(ctx, uuid, "-d"), b.card(uuid, "shm")); err != nil {
 		return fmt.Errorf("starting %s: %w: %s", b.Control, err, strings.TrimSpace(string(out)))
 	}
 	return b.send(ctx, uuid, "get_server_list")
@@ -121,6 +132,11 @@ func (b *Backend) Release(ctx context.Context, id string) error {
 		}
 		if b.send(ctx, uuid, "get_server_list") == nil {
 			if err := b.send(ctx, uuid, "quit"); err != nil {
+				return err
+			}
+		}
+		for name := range folders {
+			if err := backend.Unmount(b.card(uuid, name)); err != nil {
 				return err
 			}
 		}

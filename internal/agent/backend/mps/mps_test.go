@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
@@ -19,6 +22,7 @@ pipe=$CUDA_MPS_PIPE_DIRECTORY/control
 if [ "$1" = -d ]; then
 	[ -e "$pipe" ] && { echo "An instance of this daemon is already running"; exit 1; }
 	echo "$CUDA_VISIBLE_DEVICES" > "$pipe"
+	echo "$CUDA_VISIBLE_DEVICES" > /dev/shm/elastic-test-mps
 	exit 0
 fi
 read -r command
@@ -36,8 +40,10 @@ func newBackend(t *testing.T, dir string) *mps.Backend {
 	if err := os.WriteFile(program, []byte(control), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &mps.Backend{Driver: &backend.NodeDriver{Root: dir}, Dir: filepath.Join(dir, "state"), Control: program, Shm: filepath.Join(dir, "shm")}
+	return &mps.Backend{Driver: &backend.NodeDriver{Root: dir}, Dir: filepath.Join(dir, "state"), Control: program}
 }
+
+func TestMain(m *testing.M) { conformance.Apart(m) }
 
 func TestConformance(t *testing.T) {
 	conformance.Run(t, conformance.Subject{
@@ -50,7 +56,7 @@ func TestConformance(t *testing.T) {
 
 // The first share of a card starts its daemon, the last one ends it.
 func TestDaemonRunsWhileItIsNeeded(t *testing.T) {
-	dir := t.TempDir()
+	dir := conformance.Folder(t)
 	b := newBackend(t, dir)
 	running := func() int {
 		pipes, err := filepath.Glob(filepath.Join(dir, "state", "cards", "*", "pipe", "control"))
@@ -75,7 +81,7 @@ func TestDaemonRunsWhileItIsNeeded(t *testing.T) {
 }
 
 func TestLimitsAreInTheEnvironment(t *testing.T) {
-	b := newBackend(t, t.TempDir())
+	b := newBackend(t, conformance.Folder(t))
 	edits, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0))
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +100,7 @@ func TestLimitsAreInTheEnvironment(t *testing.T) {
 
 // A node without MPS says so, and leaves nothing.
 func TestWithoutMPS(t *testing.T) {
-	b := newBackend(t, t.TempDir())
+	b := newBackend(t, conformance.Folder(t))
 	b.Control += ".gone"
 	if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil {
 		t.Fatal("a container would start without its daemon")
@@ -104,5 +110,40 @@ func TestWithoutMPS(t *testing.T) {
 	}
 	if ids, err := b.Held(t.Context()); err != nil || len(ids) != 0 {
 		t.Fatalf("%v %v", ids, err)
+	}
+}
+
+// The memory that a daemon shares with its clients is its card's: neither the node's nor another card's is seen.
+func TestSharedMemoryIsTheCards(t *testing.T) {
+	dir := conformance.Folder(t)
+	b := newBackend(t, dir)
+	for card := range 2 {
+		s := conformance.Subject{}.Share(fmt.Sprint(card), card)
+		edits, err := b.Prepare(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := slices.IndexFunc(edits.Mounts, func(m *specs.Mount) bool { return m.ContainerPath == "/dev/shm" })
+		if at < 0 {
+			t.Fatalf("mounts %v", edits.Mounts)
+		}
+		made, err := os.ReadFile(filepath.Join(edits.Mounts[at].HostPath, "elastic-test-mps"))
+		if err != nil || strings.TrimSpace(string(made)) != s.Cards[0].UUID {
+			t.Errorf("what the daemon of card %d has in its shared memory: %q %v", card, made, err)
+		}
+	}
+	if _, err := os.Stat("/dev/shm/elastic-test-mps"); err == nil {
+		t.Error("a daemon has the node's shared memory")
+	}
+	if mounted := conformance.Mounted(t, dir); len(mounted) != 4 {
+		t.Errorf("mounted are %v", mounted)
+	}
+	for card := range 2 {
+		if err := b.Release(t.Context(), fmt.Sprint(card)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if mounted := conformance.Mounted(t, dir); len(mounted) != 0 {
+		t.Errorf("mounted are %v", mounted)
 	}
 }
