@@ -25,6 +25,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/panics"
 	"github.com/elastic-ai/elastic/internal/program"
 )
 
@@ -74,6 +75,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
+	if err := metrics.Registry.Register(panics.Total); err != nil {
+		return err
+	}
 	source := newSource(env, node, cfg.Simulate)
 	if source == nil {
 		return mgr.Start(ctx)
@@ -83,7 +87,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 		publisher.Capacity = func(cards []discovery.Card) corev1.ResourceList {
 			return agent.Capacity(cards, cfg.DevicePlugin.WholeCards)
 		}
-		here := &agent.Node{Name: node, Source: source, Config: cfg.DevicePlugin}
+		here := &agent.Node{Name: node, Source: source, Config: cfg.DevicePlugin, Events: publisher.Events}
 		if err := serve(mgr, env, here); err != nil {
 			return err
 		}

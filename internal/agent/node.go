@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -50,6 +51,8 @@ type Node struct {
 	API    client.Reader
 	Cache  client.Reader
 	Config v1alpha1.DevicePlugin
+	// Events of pods that a defect concerns; may be nil.
+	Events events.EventRecorder
 	Log    logr.Logger
 
 	shares    *gpushare.Backend
@@ -70,7 +73,7 @@ func (n *Node) DevicePlugin() (*kubelet.Plugin, error) {
 	}
 	n.changes = make(chan event.GenericEvent, 1)
 	n.slots = &slots.Slots{
-		Dir: n.Config.CDIDir, Log: n.Log, Containers: resources.Containers, Share: n.share, Gone: n.gone, Changed: n.changed, Backends: backends,
+		Dir: n.Config.CDIDir, Log: n.Log, Containers: resources.Containers, Share: n.share, Gone: n.gone, Changed: n.changed, Defective: n.defective, Backends: backends,
 	}
 	return &kubelet.Plugin{
 		Dir: filepath.Join(n.Config.KubeletDir, "device-plugins"), Resource: string(egpu.ResourceClaim), Log: n.Log, Slots: n.slots,
@@ -83,6 +86,18 @@ func (n *Node) changed() {
 	case n.changes <- event.GenericEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}}:
 	default:
 	}
+}
+
+// setAside is the event of a pod that a defect concerns.
+const setAside = "SetAside"
+
+// defective tells a pod of a defect.
+func (n *Node) defective(ctx context.Context, key types.NamespacedName, defect error) {
+	pod := &corev1.Pod{}
+	if n.Events == nil || n.API.Get(ctx, key, pod) != nil {
+		return
+	}
+	n.Events.Eventf(pod, nil, corev1.EventTypeWarning, setAside, "Allocate", "%v", defect)
 }
 
 // ClaimPlugin serves ResourceClaims, from the same slots.
@@ -132,7 +147,7 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 
 // Swapper moves what containers have to the host and back.
 func (n *Node) Swapper(c client.Client) *Swapper {
-	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard}
+	return &Swapper{Client: c, Grants: n.slots.Grants, Shares: n.shares, OnCard: n.onCard, Events: n.Events}
 }
 
 // onCard are the processes of a pod that the driver sees on a card.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // pidReportPeriod is how often new processes are looked for.
@@ -51,8 +52,13 @@ func (r *pidReporter) report(ctx context.Context, grants []slots.Grant) {
 			isNew = isNew || !r.known[socket]
 		}
 		if isNew {
-			// One that does not answer has ended.
-			asking.Go(func() { _, _ = r.node.shares.Processes(ctx, &grants[i].Share) })
+			asking.Go(func() {
+				// One that does not answer has ended.
+				_ = panics.Contain(r.node.Log, "pids", grants[i].Pod.String(), func() error {
+					_, err := r.node.shares.Processes(ctx, &grants[i].Share)
+					return err
+				})
+			})
 		}
 	}
 	asking.Wait()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,6 +24,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // Swapper moves the card memory of pods to the host and back, when their annotation says so.
@@ -36,6 +38,8 @@ type Swapper struct {
 	// OnCard lists what the driver sees of a pod's processes on a card. That they are out is their own word, and the
 	// cards of a pod that is out are given to others.
 	OnCard func(ctx context.Context, uid types.UID, uuid string) ([]discovery.Process, error)
+	// Events of pods that a defect concerns; may be nil.
+	Events events.EventRecorder
 }
 
 // allocationPoll is when the GPU objects are read again.
@@ -67,12 +71,33 @@ func (s *Swapper) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(s)
 }
 
-// Reconcile has a pod's memory where its annotation says. To move what is there already does nothing.
+// Reconcile has a pod's memory where its annotation says. A defect concerns the one pod, which stays where it is until
+// its annotation changes.
 func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := s.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	var result ctrl.Result
+	err := panics.Contain(ctrl.LoggerFrom(ctx), "swap", request.String(), func() (err error) {
+		result, err = s.move(ctx, pod)
+		return err
+	})
+	if !panics.Is(err) {
+		return result, err
+	}
+	reason := egpu.ReasonCannotMoveOut
+	if pod.Annotations[egpu.SwapAnnotation] == egpu.SwapIn {
+		reason = egpu.ReasonCannotMoveIn
+	}
+	if s.Events != nil {
+		s.Events.Eventf(pod, nil, corev1.EventTypeWarning, setAside, "Swap", "%v", err)
+	}
+	return ctrl.Result{}, s.report(ctx, pod, reported(pod), reason, err.Error())
+}
+
+// move a pod's memory to where its annotation says. To move what is there already does nothing.
+func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error) {
 	move, status, reason, failed := s.Shares.In, corev1.ConditionFalse, egpu.ReasonMovedIn, egpu.ReasonCannotMoveIn
 	// Where it stays if it cannot be moved.
 	stays := reported(pod)
@@ -83,15 +108,15 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	default:
 		return ctrl.Result{}, s.report(ctx, pod, stays, egpu.ReasonCannotMoveOut, fmt.Sprintf("annotation %s is %q: write out or in", egpu.SwapAnnotation, where))
 	}
-	refuse := func(later time.Duration, format string, words ...any) (ctrl.Result, error) {
-		return ctrl.Result{RequeueAfter: later}, s.report(ctx, pod, stays, failed, fmt.Sprintf(format, words...))
+	refuse := func(format string, words ...any) (ctrl.Result, error) {
+		return ctrl.Result{RequeueAfter: retryPeriod}, s.report(ctx, pod, stays, failed, fmt.Sprintf(format, words...))
 	}
 	mine, err := s.grantsOf(pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if why := immovable(mine); why != "" {
-		return refuse(retryPeriod, "%s", why)
+		return refuse("%s", why)
 	}
 	if status == corev1.ConditionFalse && stays == corev1.ConditionTrue {
 		known, full, err := s.canReturn(ctx, pod, mine)
@@ -99,7 +124,7 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		case err != nil:
 			return ctrl.Result{}, err
 		case full != "":
-			return refuse(retryPeriod, "%s", full)
+			return refuse("%s", full)
 		case !known:
 			return ctrl.Result{RequeueAfter: allocationPoll}, nil
 		}
@@ -110,12 +135,12 @@ func (s *Swapper) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 	}
 	bytes, err := moveAll(ctx, mine, move, back)
 	if err != nil {
-		return refuse(retryPeriod, "%v", err)
+		return refuse("%v", err)
 	}
 	if status == corev1.ConditionTrue {
 		if err := s.confirmOut(ctx, mine); err != nil {
 			stays = corev1.ConditionFalse // whatever was reported before: it has the card
-			return refuse(retryPeriod, "%v", errors.Join(err, moveBack(ctx, mine, back)))
+			return refuse("%v", errors.Join(err, moveBack(ctx, mine, back)))
 		}
 	}
 	result := ctrl.Result{}

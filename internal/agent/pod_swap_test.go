@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // shares that move, or refuse to.
@@ -129,6 +132,49 @@ func TestPodIsMovedWhenItIsSaid(t *testing.T) {
 	grant.Backend = "mig"
 	if got := say("out"); got.Reason != "CannotMoveOut" || !strings.Contains(got.Message, "by mig") {
 		t.Fatalf("another backend: %+v", got)
+	}
+}
+
+// A defect concerns the one pod: it stays where it is and says why, the others move.
+func TestDefectConcernsOnePod(t *testing.T) {
+	grants := []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}, {Backend: "gpushare", Share: *conformance.Subject{}.Share("4", 0)}}
+	var pods []client.Object
+	for _, g := range grants {
+		pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: g.Pod.Namespace, Name: g.Pod.Name, UID: g.UID, Annotations: map[string]string{egpu.SwapAnnotation: egpu.SwapOut},
+		}})
+	}
+	c := fake.NewClientBuilder().WithObjects(pods...).WithStatusSubresource(pods...).Build()
+	recorder := events.NewFakeRecorder(10)
+	moves := &shares{out: map[string]bool{}}
+	swapper := &agent.Swapper{
+		Client: c, Shares: moves, Events: recorder, Grants: func() ([]slots.Grant, error) { return slices.Clone(grants), nil },
+		OnCard: func(_ context.Context, uid types.UID, _ string) ([]discovery.Process, error) {
+			if uid == "uid-3" {
+				panic("no such thing")
+			}
+			return nil, nil
+		},
+	}
+	before := testutil.ToFloat64(panics.Total.WithLabelValues("swap"))
+	for i, want := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue} {
+		key := client.ObjectKeyFromObject(pods[i])
+		if _, err := swapper.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		now := &corev1.Pod{}
+		if err := c.Get(t.Context(), key, now); err != nil {
+			t.Fatal(err)
+		}
+		if got := now.Status.Conditions; len(got) != 1 || got[0].Status != want || strings.Contains(got[0].Message, "no such thing") != (i == 0) {
+			t.Errorf("pod %s: %+v", key, got)
+		}
+	}
+	if n := testutil.ToFloat64(panics.Total.WithLabelValues("swap")) - before; n != 1 {
+		t.Errorf("%g defects counted", n)
+	}
+	if said := <-recorder.Events; !strings.Contains(said, "SetAside") || !strings.Contains(said, "no such thing") {
+		t.Errorf("the event says %q", said)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/panics"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -101,11 +102,12 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 		stale[known.Items[i].Name] = &known.Items[i]
 	}
 	for _, card := range cards {
-		want := Object(node, card)
-		if err := p.bring(ctx, want, stale[want.Name]); err != nil {
-			return ctrl.Result{}, fmt.Errorf("GPU %s: %w", want.Name, err)
+		name := objectName(node.Name, card.Index)
+		err := panics.Contain(ctrl.LoggerFrom(ctx), "publish", name, func() error { return p.bring(ctx, Object(node, card), stale[name]) })
+		if err != nil && !panics.Is(err) {
+			return ctrl.Result{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
-		delete(stale, want.Name)
+		delete(stale, name) // also what a defect concerns is left as it is
 	}
 	for _, gone := range stale {
 		if err := p.Client.Delete(ctx, gone); client.IgnoreNotFound(err) != nil {

@@ -122,6 +122,29 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 	}
 }
 
+// A defect concerns one card, which is not used; the others are.
+func TestDefectConcernsOneCard(t *testing.T) {
+	server := dgxa100.New()
+	for i, device := range server.Devices {
+		complete(device.(*dgxa100.Device), server, i)
+	}
+	server.Devices[2].(*dgxa100.Device).GetNameFunc = func() (string, nvml.Return) { panic("no such thing") }
+	source, err := NewNVML("here", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	cards, err := source.Cards(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, card := range cards {
+		if card.Index != i || (card.Problem != "") != (i == 2) {
+			t.Errorf("card %d: %+v", i, card)
+		}
+	}
+}
+
 // A card that the driver complains of is avoided, and comes back when it has been well for a while.
 func TestCardFailsAndComesBack(t *testing.T) {
 	server := dgxa100.New()

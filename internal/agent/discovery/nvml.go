@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // NVML knows the cards of the node it runs on.
@@ -40,7 +43,7 @@ func (n *NVML) Close() { _ = n.lib.Shutdown() }
 func (n *NVML) Serves(node *corev1.Node) bool { return node.Name == n.node }
 
 // Cards asks the driver.
-func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
+func (n *NVML) Cards(ctx context.Context, _ *corev1.Node) ([]Card, error) {
 	count, ret := n.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("counting cards: %w", ret)
@@ -54,7 +57,12 @@ func (n *NVML) Cards(context.Context, *corev1.Node) ([]Card, error) {
 			continue
 		}
 		devices[i] = device
-		cards[i] = n.describe(i, device)
+		if err := panics.Contain(logr.FromContextOrDiscard(ctx), "discover", fmt.Sprintf("card %d", i), func() error {
+			cards[i] = n.describe(i, device)
+			return nil
+		}); err != nil {
+			cards[i] = Card{Index: i, Problem: err.Error()}
+		}
 		cards[i].Problem = cmp.Or(cards[i].Problem, n.health.of(cards[i].UUID))
 	}
 	n.link(cards, devices)

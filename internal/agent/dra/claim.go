@@ -27,6 +27,9 @@ type prepared struct {
 // shares of an allocated claim, one for each of its requests that this node serves. pods are those that it is
 // reserved for.
 func (c *catalog) shares(claim *resourceapi.ResourceClaim, node string, pods []corev1.Pod) ([]prepared, error) {
+	if claim.Status.Allocation == nil {
+		return nil, fmt.Errorf("claim %s is not allocated", claim.Name)
+	}
 	var list []prepared
 	for _, result := range claim.Status.Allocation.Devices.Results {
 		if result.Driver != Driver || result.Pool != node {

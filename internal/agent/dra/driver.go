@@ -20,6 +20,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/agent/backend/mig"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // Plugin is the driver on a node.
@@ -90,7 +91,11 @@ func (p *Plugin) publish(ctx context.Context) error {
 func (p *Plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	answers := map[types.UID]kubeletplugin.PrepareResult{}
 	for _, claim := range claims {
-		devices, err := p.prepare(ctx, claim)
+		var devices []kubeletplugin.Device
+		err := panics.Contain(p.Log, "claim", klog.KObj(claim).String(), func() (err error) {
+			devices, err = p.prepare(ctx, claim)
+			return err
+		})
 		if err != nil {
 			p.Log.Error(err, "a claim is not prepared", "claim", klog.KObj(claim))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // Exporter collects when it is asked.
@@ -97,11 +98,18 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 			core[c.UUID] += c.Percent / 100
 			memory[c.UUID] += c.MemoryMB
 		}
-		e.container(ctx, out, &grants[i], processes[i], now)
+		// One that cannot be reported is not there; the others are.
+		_ = panics.Contain(e.Log, "export", grants[i].Pod.String(), func() error {
+			e.container(ctx, out, &grants[i], processes[i], now)
+			return nil
+		})
 	}
 	e.forget(grants)
-	cards, err := e.Cards(ctx)
-	if err != nil {
+	var cards []discovery.Card
+	if err := panics.Contain(e.Log, "export", "the cards of node "+e.Node, func() (err error) {
+		cards, err = e.Cards(ctx)
+		return err
+	}); err != nil {
 		e.Log.Error(err, "reading the cards")
 	}
 	for _, c := range cards {
@@ -137,8 +145,10 @@ func (e *Exporter) ask(ctx context.Context, grants []slots.Grant) [][]gpushare.P
 			continue
 		}
 		asking.Go(func() {
-			var err error
-			if answers[i], err = e.Processes(ctx, &g.Share); err != nil {
+			if err := panics.Contain(e.Log, "ask", g.Pod.String(), func() (err error) {
+				answers[i], err = e.Processes(ctx, &g.Share)
+				return err
+			}); err != nil {
 				e.Log.Error(err, "asking a container", "pod", g.Pod.String(), "container", g.Container)
 			}
 		})

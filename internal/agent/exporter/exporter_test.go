@@ -23,6 +23,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/exporter"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // node has one card, of which one container has a share and another the rest without a library.
@@ -200,6 +201,45 @@ func TestContainersAreAskedAtOnce(t *testing.T) {
 	}
 	if got := value(t, e, "elastic_gpu_container_processes"); got != 0 {
 		t.Errorf("%g processes", got)
+	}
+}
+
+// A defect concerns one container, which is not reported in full; the others are.
+func TestDefectConcernsOneContainer(t *testing.T) {
+	for _, stage := range []string{"ask", "export"} {
+		n := &node{grants: []slots.Grant{{Backend: "gpushare", Share: *conformance.Subject{}.Share("3", 0)}, {Backend: "gpushare", Share: *conformance.Subject{}.Share("4", 0)}}}
+		e := n.exporter()
+		before := testutil.ToFloat64(panics.Total.WithLabelValues(stage))
+		processes, pod := e.Processes, e.Pod
+		e.Processes = func(ctx context.Context, s *share.Share) ([]gpushare.Process, error) {
+			if stage == "ask" && s.ID == "3" {
+				panic("no such thing")
+			}
+			return processes(ctx, s)
+		}
+		e.Pod = func(ctx context.Context, key types.NamespacedName) *corev1.Pod {
+			if stage == "export" && key.Name == "pod-3" {
+				panic("no such thing")
+			}
+			return pod(ctx, key)
+		}
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(e)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reported := false
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				for _, l := range m.GetLabel() {
+					reported = reported || l.GetValue() == "pod-4"
+				}
+			}
+		}
+		if n := testutil.ToFloat64(panics.Total.WithLabelValues(stage)) - before; !reported || n != 1 {
+			t.Errorf("%s: the other container is reported: %v; %g defects counted", stage, reported, n)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/share"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // Kind of our CDI devices.
@@ -24,6 +25,10 @@ const Kind = "elasticgpu.io/share"
 
 // ContainerRef is the container that has a slot, as the kubelet says.
 type ContainerRef struct{ Namespace, Pod, Container string }
+
+func (c ContainerRef) pod() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Pod}
+}
 
 // Slots of a node.
 type Slots struct {
@@ -39,9 +44,12 @@ type Slots struct {
 	Gone func(ctx context.Context, s *share.Share) (bool, error)
 	// Changed is called when a slot was filled or emptied; may be nil.
 	Changed func()
-	Log     logr.Logger
+	// Defective is called when a defect concerned a container's slot, which was set aside; may be nil.
+	Defective func(ctx context.Context, pod types.NamespacedName, err error)
+	Log       logr.Logger
 
-	mu sync.Mutex // one slot is made or unmade at a time
+	mu    sync.Mutex      // one slot is made or unmade at a time
+	aside map[string]bool // slots that are not emptied, as a defect prevents it, until they are filled again
 }
 
 // Device is a slot's name to the container runtime.
@@ -57,7 +65,7 @@ func (s *Slots) Fill(ctx context.Context, id string) error {
 		return err
 	}
 	// This may wait for the scheduler. Other containers do not wait with it.
-	what, err := s.Share(ctx, container)
+	what, err := s.resolve(ctx, container)
 	if err != nil {
 		return err
 	}
@@ -71,7 +79,35 @@ func (s *Slots) Fill(ctx context.Context, id string) error {
 		return fmt.Errorf("slot %s: container %s of pod %s/%s has it by now", id, now.Container, now.Namespace, now.Pod)
 	}
 	what.ID = id
-	return s.make(ctx, what)
+	return s.contain(ctx, "fill", id, container.pod(), func() error { return s.make(ctx, what) })
+}
+
+// resolve finds out what a container has.
+func (s *Slots) resolve(ctx context.Context, container ContainerRef) (what share.Share, err error) {
+	err = panics.Contain(s.Log, "resolve", "container "+container.Container+" of pod "+container.pod().String(), func() (err error) {
+		what, err = s.Share(ctx, container)
+		return err
+	})
+	if panics.Is(err) && s.Defective != nil {
+		s.Defective(ctx, container.pod(), err)
+	}
+	return what, err
+}
+
+// contain what concerns one slot: a defect is one container's.
+func (s *Slots) contain(ctx context.Context, stage, id string, pod types.NamespacedName, work func() error) error {
+	delete(s.aside, id)
+	err := panics.Contain(s.Log, stage, "slot "+id+" of pod "+pod.String(), work)
+	if panics.Is(err) {
+		if s.aside == nil {
+			s.aside = map[string]bool{}
+		}
+		s.aside[id] = true
+		if s.Defective != nil {
+			s.Defective(ctx, pod, err)
+		}
+	}
+	return err
 }
 
 func (s *Slots) containerOf(ctx context.Context, id string) (ContainerRef, error) {
@@ -91,7 +127,7 @@ func (s *Slots) containerOf(ctx context.Context, id string) (ContainerRef, error
 func (s *Slots) Prepare(ctx context.Context, what share.Share) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Device(what.ID), s.make(ctx, what)
+	return Device(what.ID), s.contain(ctx, "prepare", what.ID, what.Pod, func() error { return s.make(ctx, what) })
 }
 
 // Unprepare takes away what was prepared for a ResourceClaim.
@@ -105,7 +141,7 @@ func (s *Slots) Unprepare(ctx context.Context, claim types.UID) error {
 	var failed error
 	for i := range grants {
 		if grants[i].Claim != nil && grants[i].Claim.UID == claim {
-			failed = errors.Join(failed, s.empty(ctx, grants[i].ID))
+			failed = errors.Join(failed, s.contain(ctx, "unprepare", grants[i].ID, grants[i].Pod, func() error { return s.empty(ctx, grants[i].ID) }))
 		}
 	}
 	return failed
@@ -193,21 +229,34 @@ func (s *Slots) Clean(ctx context.Context) error {
 		}
 	}
 	for id, grant := range left {
-		if _, used := containers[id]; used {
+		if _, used := containers[id]; used || s.aside[id] {
 			continue
 		}
-		if grant != nil && (grant.Pod.Name != "" || grant.Claim != nil) {
-			gone, err := s.Gone(ctx, &grant.Share)
-			if err != nil {
+		pod := types.NamespacedName{}
+		if grant != nil {
+			pod = grant.Pod
+		}
+		known := true
+		failed = errors.Join(failed, s.contain(ctx, "clean", id, pod, func() error {
+			gone, err := s.gone(ctx, grant)
+			if known = err == nil; !known || !gone {
 				return err
 			}
-			if !gone {
-				continue
-			}
+			return s.empty(ctx, id)
+		}))
+		if !known {
+			return failed // without an answer from the API neither
 		}
-		failed = errors.Join(failed, s.empty(ctx, id))
 	}
 	return failed
+}
+
+// gone says whether what a slot was filled for is no longer there.
+func (s *Slots) gone(ctx context.Context, grant *Grant) (bool, error) {
+	if grant == nil || grant.Pod.Name == "" && grant.Claim == nil {
+		return true, nil
+	}
+	return s.Gone(ctx, &grant.Share)
 }
 
 // empty a slot: what it is made of goes before what says so.

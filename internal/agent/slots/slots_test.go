@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
@@ -17,6 +18,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 func TestMain(m *testing.M) { conformance.Apart(m) }
@@ -337,5 +339,75 @@ func TestWaitingForARecordHoldsNobodyUp(t *testing.T) {
 	answer <- nil
 	if err := <-filled; err == nil || !strings.Contains(err.Error(), "has it by now") {
 		t.Fatalf("a slot that another container has by now: %v", err)
+	}
+}
+
+// broken is a backend with a defect that concerns one slot.
+type broken struct {
+	backend.Backend
+	slot string
+	when string
+}
+
+func (b *broken) Prepare(ctx context.Context, s *share.Share) (*specs.ContainerEdits, error) {
+	b.check("prepare", s.ID)
+	return b.Backend.Prepare(ctx, s)
+}
+
+func (b *broken) Release(ctx context.Context, id string) error {
+	b.check("release", id)
+	return b.Backend.Release(ctx, id)
+}
+
+func (b *broken) check(when, id string) {
+	if b.slot == id && b.when == when {
+		panic("no such thing")
+	}
+}
+
+// A defect concerns one container: its slot is set aside and its pod gets to know, and the others go on.
+func TestDefectConcernsOneSlot(t *testing.T) {
+	f := newFixture(t)
+	bad := &broken{Backend: f.Backends[0], slot: "3", when: "prepare"}
+	f.Backends[0] = bad
+	var said []string
+	f.Defective = func(_ context.Context, pod types.NamespacedName, err error) {
+		said = append(said, pod.Name+": "+err.Error())
+	}
+	for _, id := range []string{"3", "4"} {
+		f.containers[id] = slots.ContainerRef{Namespace: "team", Pod: "p" + id, Container: "main"}
+	}
+	if err := f.Fill(t.Context(), "3"); !panics.Is(err) {
+		t.Fatalf("%v", err)
+	}
+	if err := f.Fill(t.Context(), "4"); err != nil {
+		t.Fatalf("the other one: %v", err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "p3: ") || !strings.Contains(said[0], "no such thing") {
+		t.Fatalf("said %q", said)
+	}
+	bad.when = ""
+	if err := f.Fill(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	// Both containers end. One cannot be taken away; it is tried once, and again when it was filled anew.
+	bad.when, said = "release", nil
+	clear(f.containers)
+	for i, want := range []bool{true, false} {
+		if err := f.Clean(t.Context()); panics.Is(err) != want {
+			t.Fatalf("clean %d: %v", i, err)
+		}
+	}
+	if f.there(t, "cdi/*.json") != 1 || len(said) != 1 {
+		t.Errorf("%d slots are left, said %q", f.there(t, "cdi/*.json"), said)
+	}
+	bad.when = ""
+	f.containers["3"] = slots.ContainerRef{Namespace: "team", Pod: "p3", Container: "main"}
+	if err := f.Fill(t.Context(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	clear(f.containers)
+	if err := f.Clean(t.Context()); err != nil || f.there(t, "cdi/*.json") != 0 {
+		t.Errorf("%v", err)
 	}
 }

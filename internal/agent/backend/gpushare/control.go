@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode"
@@ -95,20 +96,24 @@ func (b *Backend) processes(ctx context.Context, folder *controlFolder, s *share
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
 	found := make([]*Process, len(names))
-	next := make(chan int)
+	defects := make(chan any, lanes)
+	var next atomic.Int64
 	var asking sync.WaitGroup
 	for range min(lanes, len(names)) {
 		asking.Go(func() {
-			for i := range next {
+			defer func() { defects <- recover() }()
+			for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
 				found[i] = b.describe(ctx, folder, s, names[i])
 			}
 		})
 	}
-	for i := range names {
-		next <- i
-	}
-	close(next)
 	asking.Wait()
+	close(defects)
+	for defect := range defects {
+		if defect != nil {
+			panic(defect) // where it is contained, with the share that it concerns
+		}
+	}
 	var all []Process
 	for _, p := range found {
 		if p != nil {

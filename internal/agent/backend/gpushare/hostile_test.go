@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/panics"
 )
 
 // hostile listens in a share's folder and does as it likes with who connects.
@@ -246,5 +248,19 @@ func TestAbandonedSocketsAreRemoved(t *testing.T) {
 	}
 	if left := b.Sockets("3"); len(left) != 1 || left[0] != "3/2.sock" {
 		t.Errorf("left are %v", left)
+	}
+}
+
+// A defect while one process is asked reaches who asks, and ends no program.
+func TestDefectReachesWhoAsks(t *testing.T) {
+	b, p := control(t), &process{}
+	p.serve(t, b, "3", "7")
+	b.InPod = func(int, types.UID) (bool, error) { panic("no such thing") }
+	err := panics.Contain(logr.Discard(), "test", "3", func() error {
+		_, err := b.Processes(t.Context(), three())
+		return err
+	})
+	if !panics.Is(err) {
+		t.Errorf("%v", err)
 	}
 }
