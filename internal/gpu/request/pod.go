@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -45,10 +46,10 @@ func Pod(pod *corev1.Pod, modes Modes) (placement.Pod, error) {
 	}
 	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	p.Resources = map[string]int64{PodSlots: 1}
-	if cpu := requests.Cpu().MilliValue(); cpu > 0 {
+	if cpu := amount(*requests.Cpu(), resource.Milli); cpu > 0 {
 		p.Resources["cpu"] = cpu
 	}
-	if memory := requests.Memory().Value(); memory > 0 {
+	if memory := amount(*requests.Memory(), 0); memory > 0 {
 		p.Resources["memory"] = memory
 	}
 	if pod.Spec.NodeName == "" {
@@ -179,6 +180,9 @@ func Uses(pod *corev1.Pod) []Use {
 		}
 	}
 	slices.Sort(keys)
+	if len(pod.Spec.Containers) == 0 {
+		return nil // one that no API server takes
+	}
 	var uses []Use
 	for _, key := range keys {
 		word := strings.TrimPrefix(key, egpu.ClaimPrefix)

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/placement"
@@ -97,7 +99,7 @@ func Container(c *corev1.Container, modes Modes) (placement.CardRequest, error) 
 		for name, value := range list {
 			m, known := meanings[name]
 			if known && modes.has(m.mode) {
-				sums.set(m, value.Value())
+				sums.set(m, amount(value, 0))
 			}
 		}
 	}
@@ -131,7 +133,7 @@ func List(list corev1.ResourceList, mode Mode) (placement.CardRequest, error) {
 			return placement.CardRequest{}, &placement.RequestError{Problem: fmt.Sprintf(
 				"resource %s: write gpu-core, gpu-memory, gpu or tflops behind the slash", name)}
 		}
-		sums.set(m, value.Value())
+		sums.set(m, amount(value, 0))
 	}
 	return sums.request()
 }
@@ -156,6 +158,21 @@ func Quota(list corev1.ResourceList) corev1.ResourceList {
 		out[name] = sum
 	}
 	return out
+}
+
+// most of anything that can be counted, also times the largest scale and as percents of cards: no node has it.
+const most = math.MaxInt64 / 4 / 1024
+
+// amount of a quantity in a power of ten, from -1 to most. Quantity's own conversions give nonsense, even 0, for what an
+// int64 cannot hold.
+func amount(q resource.Quantity, scale resource.Scale) int64 {
+	switch {
+	case q.Sign() < 0:
+		return -1
+	case q.Cmp(*resource.NewScaledQuantity(most, scale)) >= 0:
+		return most
+	}
+	return q.ScaledValue(scale)
 }
 
 // sums of what one container asks for.

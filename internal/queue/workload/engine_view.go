@@ -64,7 +64,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	for _, reclaimable := range wl.Status.ReclaimablePods {
 		for i := range w.PodSets {
 			if w.PodSets[i].Name == string(reclaimable.Name) {
-				w.PodSets[i].Reclaimable = reclaimable.Count
+				w.PodSets[i].Reclaimable = min(max(reclaimable.Count, 0), w.PodSets[i].Count)
 			}
 		}
 	}
@@ -108,7 +108,7 @@ func admissionForEngine(wl *kueue.Workload) *admission.Admission {
 		}
 		a.PodSets = append(a.PodSets, admission.PodSetAssignment{
 			Name:    string(assigned.Name),
-			Count:   ptr.Deref(assigned.Count, 0),
+			Count:   max(ptr.Deref(assigned.Count, 0), 0),
 			Flavors: flavors,
 			Usage:   amounts(assigned.ResourceUsage),
 		})
@@ -139,8 +139,8 @@ func podSetForEngine(ps *kueue.PodSet, transformations *ResourceTransformations)
 	quota, pod := transformations.requests(PodRequests(spec))
 	return admission.PodSet{
 		Name:         string(ps.Name),
-		Count:        ps.Count,
-		MinCount:     ptr.Deref(ps.MinCount, 0),
+		Count:        max(ps.Count, 0),
+		MinCount:     max(ptr.Deref(ps.MinCount, 0), 0),
 		Requests:     quota,
 		NodeRequests: pod,
 		Group:        podSetGroup(ps.TopologyRequest),

@@ -19,10 +19,12 @@ var (
 )
 
 // Amount is a quantity in the unit the engine counts the resource in. Quantity's own conversions
-// give nonsense, even 0, for what an int64 cannot hold.
+// give nonsense, even 0, for what an int64 cannot hold. It is from 0 to largest.
 func Amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	cpu := name == corev1.ResourceCPU
 	switch {
+	case q.Sign() < 0:
+		return 0 // nobody gives by asking
 	case cpu && q.Cmp(*largestCPU) >= 0, !cpu && q.Cmp(*largestQuantity) >= 0:
 		return largest
 	case cpu:

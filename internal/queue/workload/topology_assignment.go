@@ -14,26 +14,59 @@ type Domain struct {
 	Count  int
 }
 
-// Domains lists the domains of a topology assignment, in the order of ranks.
+// Domains lists the domains of a topology assignment, in the order of ranks. A part of it that is not as it says it is
+// has none: the pods there get no node rather than a wrong one.
 func Domains(a *kueue.TopologyAssignment) []Domain {
 	var out []Domain
-	for _, part := range a.Slices {
-		for i := range int(part.DomainCount) {
-			d := Domain{Count: int(ptr.Deref(part.PodCounts.Universal, 0))}
-			if part.PodCounts.Universal == nil {
-				d.Count = int(part.PodCounts.Individual[i])
-			}
-			for _, level := range part.ValuesPerLevel {
-				value := ptr.Deref(level.Universal, "")
-				if v := level.Individual; v != nil {
-					value = ptr.Deref(v.Prefix, "") + v.Roots[i] + ptr.Deref(v.Suffix, "")
-				}
-				d.Values = append(d.Values, value)
-			}
-			out = append(out, d)
+	for i := range a.Slices {
+		if part := &a.Slices[i]; wellFormed(part, len(a.Levels)) {
+			out = append(out, domainsOf(part)...)
 		}
 	}
 	return out
+}
+
+func domainsOf(part *kueue.TopologyAssignmentSlice) []Domain {
+	out := make([]Domain, part.DomainCount)
+	for i := range out {
+		d := &out[i]
+		d.Count = int(ptr.Deref(part.PodCounts.Universal, 0))
+		if part.PodCounts.Universal == nil {
+			d.Count = int(part.PodCounts.Individual[i])
+		}
+		for _, level := range part.ValuesPerLevel {
+			value := ptr.Deref(level.Universal, "")
+			if v := level.Individual; v != nil {
+				value = ptr.Deref(v.Prefix, "") + v.Roots[i] + ptr.Deref(v.Suffix, "")
+			}
+			d.Values = append(d.Values, value)
+		}
+	}
+	return out
+}
+
+// wellFormed says that a part of an assignment has a value at each level and a number of pods for each of its domains.
+// Several domains differ in some value, so that there are no more of them than the object lists.
+func wellFormed(part *kueue.TopologyAssignmentSlice, levels int) bool {
+	count := int(part.DomainCount)
+	if count < 0 || len(part.ValuesPerLevel) != levels {
+		return false
+	}
+	differ := count <= 1
+	for _, level := range part.ValuesPerLevel {
+		if level.Individual != nil {
+			if differ = true; len(level.Individual.Roots) != count {
+				return false
+			}
+		}
+	}
+	pods := part.PodCounts.Individual
+	if universal := part.PodCounts.Universal; universal != nil {
+		pods = []int32{*universal}
+	} else if len(pods) != count {
+		return false
+	}
+	return differ && !slices.ContainsFunc(pods, func(n int32) bool { return n < 0 })
 }
 
 // DelayTopologyRequests leaves the topology assignment of pod sets to the second pass.
