@@ -90,7 +90,17 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		e.Log.Error(err, "reading what containers have")
 	}
-	core, memory := map[string]float64{}, map[string]int64{}
+	var cards []discovery.Card
+	if err := panics.Contain(e.Log, "export", "the cards of node "+e.Node, func() (err error) {
+		cards, err = e.Cards(ctx)
+		return err
+	}); err != nil {
+		e.Log.Error(err, "reading the cards")
+	}
+	core, memory, most := map[string]float64{}, map[string]int64{}, map[string]int64{}
+	for _, c := range cards {
+		most[c.UUID] = c.MemoryMB << 20
+	}
 	processes := e.ask(ctx, grants)
 	now := e.now()
 	for i := range grants {
@@ -100,18 +110,11 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 		}
 		// One that cannot be reported is not there; the others are.
 		_ = panics.Contain(e.Log, "export", grants[i].Pod.String(), func() error {
-			e.container(ctx, out, &grants[i], processes[i], now)
+			e.container(ctx, out, &grants[i], reported{processes[i], now, most})
 			return nil
 		})
 	}
 	e.forget(grants)
-	var cards []discovery.Card
-	if err := panics.Contain(e.Log, "export", "the cards of node "+e.Node, func() (err error) {
-		cards, err = e.Cards(ctx)
-		return err
-	}); err != nil {
-		e.Log.Error(err, "reading the cards")
-	}
 	for _, c := range cards {
 		report := func(d *prometheus.Desc, value float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, e.Node, strconv.Itoa(c.Index), c.UUID, c.Model)
@@ -164,11 +167,18 @@ func (e *Exporter) now() time.Time {
 	return e.Now()
 }
 
+// reported is what the processes of a container say, when, and the memory that each card has.
+type reported struct {
+	processes []gpushare.Process
+	at        time.Time
+	most      map[string]int64
+}
+
 // container reports one container, card by card.
-func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant, processes []gpushare.Process, now time.Time) {
+func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, g *slots.Grant, now reported) {
 	job, queue, clusterQueue := e.workload(ctx, g.Pod)
 	m := e.meter(g)
-	m.read(g.Cards, processes, now)
+	m.read(g.Cards, now.processes, now.at)
 	for _, card := range g.Cards {
 		labels := []string{e.Node, g.Pod.Namespace, g.Pod.Name, g.Container, job, queue, clusterQueue, g.Backend, strconv.Itoa(card.Index), card.UUID}
 		report := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
@@ -179,7 +189,7 @@ func (e *Exporter) container(ctx context.Context, out chan<- prometheus.Metric, 
 		if g.Backend != "gpushare" {
 			continue // nothing is in between that counts
 		}
-		used, swapped, count := memoryOf(card, processes)
+		used, swapped, count := memoryOf(card.UUID, max(now.most[card.UUID], card.MemoryMB<<20), now.processes)
 		report(containerUsed, prometheus.GaugeValue, float64(used))
 		report(containerSwapped, prometheus.GaugeValue, float64(swapped))
 		report(containerRunning, prometheus.GaugeValue, float64(count))

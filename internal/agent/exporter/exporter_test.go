@@ -41,7 +41,12 @@ func (n *node) exporter() *exporter.Exporter {
 			c.UsedMB, c.Load = 700, &discovery.Load{Core: 40, Power: 250}
 			return []discovery.Card{c}, nil
 		},
-		Grants:    func() ([]slots.Grant, error) { return n.grants, nil },
+		Grants: func() ([]slots.Grant, error) {
+			for _, g := range n.grants {
+				g.Cards[0].Card.MemoryMB = 0 // a grant that was written down has what the container got, not what the card has
+			}
+			return n.grants, nil
+		},
 		Processes: func(context.Context, *share.Share) ([]gpushare.Process, error) { return n.processes, nil },
 		Now:       func() time.Time { return n.now },
 		Pod: func(context.Context, types.NamespacedName) *corev1.Pod {

@@ -81,13 +81,12 @@ func onCard(p *gpushare.Process, uuid string) (reading, bool) {
 	return reading{}, false
 }
 
-// memoryOf a container on a card, by what its processes say and no more than there is: used, of that on the host, and
-// how many they are.
-func memoryOf(card share.Card, processes []gpushare.Process) (used, swapped int64, count int) {
-	most := card.Card.MemoryMB << 20
+// memoryOf a container on a card, by what its processes say and at most as much as there is: used, of that on the host,
+// and how many they are.
+func memoryOf(uuid string, most int64, processes []gpushare.Process) (used, swapped int64, count int) {
 	for _, p := range processes {
 		for _, d := range p.Devices {
-			if d.UUID == card.UUID {
+			if d.UUID == uuid {
 				count++
 				used = max(used, min(d.Used, most))
 				swapped = min(swapped+min(d.Swapped, most), most)
