@@ -94,6 +94,18 @@ test: build verify lint test-unit test-sandbox test-native test-e2e test-operato
 test-unit: ## Run the tests that need no cluster
 	go test $$(go list ./... | grep -v '/test/')
 
+# How long each fuzzer looks for something new; its seeds run in test-unit.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Run every Go fuzzer for FUZZTIME; what one finds is written to its testdata, to be committed with the fix
+	@grep -rl --include=*_test.go '^func Fuzz' internal | sort | while read -r file; do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$file); do \
+			echo "$$name of $$(dirname $$file)"; \
+			go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+		done; \
+	done
+
 .PHONY: test-sandbox
 test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with the plugin
 	cd sandbox && go test ./...

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -47,6 +48,12 @@ func (c *catalog) shares(claim *resourceapi.ResourceClaim, node string, pods []c
 		if !known {
 			return nil, fmt.Errorf("this node has no device %s", result.Device)
 		}
+		for name, q := range result.ConsumedCapacity {
+			// The scheduler allocates no more than a device has, and never less than nothing.
+			if q.Sign() < 0 || q.CmpInt64(mostOf(name, target)) > 0 {
+				return nil, fmt.Errorf("the claim was allocated %s of %s on device %s, which has %d", q.String(), name, result.Device, mostOf(name, target))
+			}
+		}
 		list[at].add(target, result)
 	}
 	for i := range list {
@@ -59,6 +66,17 @@ func (c *catalog) shares(claim *resourceapi.ResourceClaim, node string, pods []c
 		}
 	}
 	return list, nil
+}
+
+// mostOf a capacity that a device has.
+func mostOf(name resourceapi.QualifiedName, t target) int64 {
+	switch name {
+	case core:
+		return 100
+	case memory:
+		return t.card.MemoryMB << 20
+	}
+	return math.MaxInt64 // none of ours
 }
 
 func (*catalog) share(claim *resourceapi.ResourceClaim, request string) share.Share {

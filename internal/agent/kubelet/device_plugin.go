@@ -166,6 +166,9 @@ func (p *Plugin) Allocate(_ context.Context, request *deviceplugin.AllocateReque
 		if len(ids) != 1 {
 			return nil, fmt.Errorf("a container has %d of %s: write 1, or leave it to the webhook", len(ids), p.Resource)
 		}
+		if err := slots.CheckID(ids[0]); err != nil {
+			return nil, err
+		}
 		response.ContainerResponses = append(response.ContainerResponses, &deviceplugin.ContainerAllocateResponse{
 			CdiDevices: []*deviceplugin.CDIDevice{{Name: slots.Device(ids[0])}},
 		})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -50,6 +51,17 @@ type Slots struct {
 
 	mu    sync.Mutex      // one slot is made or unmade at a time
 	aside map[string]bool // slots that are not emptied, as a defect prevents it, until they are filled again
+}
+
+// slotID is what a slot can be called: it becomes part of paths and of a device's name.
+var slotID = regexp.MustCompile(`^[a-z0-9]{1,32}$`)
+
+// CheckID says why a slot cannot be called so.
+func CheckID(id string) error {
+	if !slotID.MatchString(id) {
+		return fmt.Errorf("%q is the name of no slot", id[:min(len(id), 64)])
+	}
+	return nil
 }
 
 // Device is a slot's name to the container runtime.
@@ -150,6 +162,9 @@ func (s *Slots) Unprepare(ctx context.Context, claim types.UID) error {
 // make a share real and write it down for the container runtime.
 func (s *Slots) make(ctx context.Context, what share.Share) error {
 	id := what.ID
+	if err := CheckID(id); err != nil {
+		return err
+	}
 	b, err := s.backendFor(&what)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,9 @@ var onOff = []string{"swap", "oversubscribe"}
 // Limits is the library's file for a share.
 func Limits(s *share.Share) ([]byte, error) {
 	var text bytes.Buffer
+	if !isWord(string(s.UID) + "/" + s.Container) {
+		return nil, fmt.Errorf("the container is %q of pod %q", s.Container, s.UID)
+	}
 	fmt.Fprintf(&text, "elastic-gpu 1\ncontainer %s/%s\n", s.UID, s.Container)
 	for _, name := range onOff {
 		switch value := s.Parameters[name]; value {
@@ -164,12 +168,20 @@ func Limits(s *share.Share) ([]byte, error) {
 		return nil, fmt.Errorf("the class's parameter lend is %q: write on or off", lend)
 	}
 	for _, c := range s.Cards {
-		if c.UUID == "" || strings.ContainsAny(c.UUID, " \n") {
+		if !isWord(c.UUID) {
 			return nil, fmt.Errorf("card %d has the UUID %q", c.Index, c.UUID)
+		}
+		if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {
+			return nil, fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
 		}
 		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend)
 	}
 	return text.Bytes(), nil
+}
+
+// isWord says that a text is one word of the library's file.
+func isWord(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // replace a file at once, so that no reader sees half of it. One that is right is left alone.
