@@ -202,6 +202,10 @@ bench-start: build-programs build-sandbox ## elastic-queue started beside 20,000
 bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20,000 waiting workloads in 300 namespaces
 	cd bench && go run ./queue -explain 20000
 
+.PHONY: bench-noisy
+bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,000 workloads of another
+	cd bench && go run ./queue -noisy $(or $(WORKLOADS),100000)
+
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)

@@ -26,6 +26,7 @@ func main() {
 	only := flag.String("only", "", "run one only: kueue, elastic, unlimited or floor")
 	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
 	explaining := flag.Int("explain", 0, "measure 'elastic explain' beside this many waiting jobs, and nothing else")
+	noise := flag.Int("noisy", 0, "measure one tenant's waits beside this many workloads of another, and nothing else")
 	flag.Parse()
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -35,6 +36,8 @@ func main() {
 	case err != nil:
 	case *starting > 0:
 		err = benchStart(ctx, s, *starting)
+	case *noise > 0:
+		err = benchNoisy(ctx, s, *noise)
 	case *explaining > 0:
 		err = benchExplain(ctx, s, *explaining)
 	default:
