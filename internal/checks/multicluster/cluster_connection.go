@@ -45,6 +45,8 @@ type connection struct {
 	// changed there.
 	changed func()
 	seen    func(types.NamespacedName)
+	// most is how many objects of ours the cluster may have.
+	most func() int
 
 	mu      sync.Mutex
 	config  string // it was made with
@@ -62,6 +64,7 @@ type session struct {
 	name, origin  string
 	seen          func(types.NamespacedName)
 	trouble       chan struct{}
+	held          *held
 
 	watching sync.Mutex
 	watched  map[schema.GroupVersionKind]cache.Informer
@@ -91,6 +94,7 @@ func (c *connection) connect(ctx context.Context, config *rest.Config, text stri
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 100, 200
+	config.Wrap(throttle)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	c.mu.Lock()
@@ -127,6 +131,9 @@ func (c *connection) reconnect(ctx context.Context, config *rest.Config) {
 		if found {
 			pause = firstPause
 		}
+		if errors.Is(err, errOverrun) {
+			pause = overrunPause
+		}
 		c.log.Info("a cluster does not answer, trying again", "cluster", c.name, "after", pause, "error", err.Error())
 		select {
 		case <-ctx.Done():
@@ -154,11 +161,11 @@ func (c *connection) setLost(why error) {
 
 // runSession opens a session that lasts until the cluster does not answer.
 func (c *connection) runSession(ctx context.Context, config *rest.Config) (found bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
-	s, err := c.open(ctx, config)
+	s, err := c.open(ctx, config, cancel)
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return false, err
 	}
 	go func() {
@@ -167,8 +174,11 @@ func (c *connection) runSession(ctx context.Context, config *rest.Config) (found
 			c.log.Error(err, "watching a cluster ended", "cluster", c.name)
 		}
 	}()
-	defer func() { cancel(); <-ended }()
+	defer func() { cancel(nil); <-ended }()
 	if err := s.watchWorkloads(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return false, err
 	}
 	c.mu.Lock()
@@ -178,7 +188,7 @@ func (c *connection) runSession(ctx context.Context, config *rest.Config) (found
 	for {
 		select {
 		case <-ctx.Done():
-			return true, ctx.Err()
+			return true, context.Cause(ctx)
 		case <-s.trouble:
 		case <-time.After(pingInterval):
 		}
@@ -189,7 +199,7 @@ func (c *connection) runSession(ctx context.Context, config *rest.Config) (found
 }
 
 // open makes the clients, and asks whether the cluster answers.
-func (c *connection) open(ctx context.Context, config *rest.Config) (*session, error) {
+func (c *connection) open(ctx context.Context, config *rest.Config, fail func(error)) (*session, error) {
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -200,6 +210,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 	}
 	s := &session{
 		name: c.name, origin: c.origin, seen: c.seen, trouble: make(chan struct{}, 1),
+		held:    &held{most: c.most, fail: fail, objects: map[types.UID]struct{}{}},
 		watched: map[schema.GroupVersionKind]cache.Informer{}, removed: map[types.UID]bool{},
 	}
 	if s.direct, err = client.New(config, client.Options{HTTPClient: transport, Scheme: c.scheme, Mapper: mapper}); err != nil {
@@ -211,7 +222,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config) (*session, e
 	s.cache, err = cache.New(config, cache.Options{
 		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{kueue.MultiKueueOriginLabel: c.origin}),
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     s.held.count,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			c.log.V(1).Info("a watch of a cluster broke", "cluster", c.name, "error", err.Error())
 			select {
@@ -274,6 +285,9 @@ func (s *session) watch(ctx context.Context, obj client.Object, gvk schema.Group
 	if informer := s.watched[gvk]; informer != nil {
 		return informer, nil
 	}
+	if len(s.watched) >= mostKinds {
+		return nil, fmt.Errorf("it has jobs of more than %d kinds", mostKinds)
+	}
 	informer, err := s.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -329,6 +343,7 @@ func (s *session) requeue(seen any, deleted bool) {
 }
 
 func (s *session) forget(uid types.UID) {
+	s.held.forget(uid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.removed, uid)

@@ -41,6 +41,15 @@ type clusters struct {
 	missing map[string]time.Time
 }
 
+// mostObjects is how many objects of ours a cluster may have.
+func (c *clusters) mostObjects() int {
+	list := &kueue.WorkloadList{}
+	if err := c.client.List(c.lead, list, client.UnsafeDisableDeepCopy); err != nil {
+		return spareObjects
+	}
+	return sparePerWorkload*len(list.Items) + spareObjects
+}
+
 // Reconcile connects to one cluster, and writes whether that succeeded.
 func (c *clusters) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	cluster := &kueue.MultiKueueCluster{}
@@ -95,7 +104,7 @@ func (c *clusters) connection(name string) *connection {
 	if known == nil {
 		known = &connection{
 			name: name, origin: c.origin, scheme: c.client.Scheme(), log: c.log, lost: time.Now(),
-			changed: func() { c.changed(name) }, seen: c.seen,
+			changed: func() { c.changed(name) }, seen: c.seen, most: c.mostObjects,
 		}
 		if since, asked := c.missing[name]; asked {
 			known.lost = since

@@ -195,7 +195,7 @@ func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *rem
 
 // finish copies how the workload ended there.
 func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.Condition) error {
-	done := wl.DeepCopy()
+	done, end := wl.DeepCopy(), believed(end)
 	if !workload.Finish(done, end.Reason, end.Message, w.now()) {
 		return nil
 	}
@@ -205,9 +205,10 @@ func (w *workloads) finish(ctx context.Context, wl *kueue.Workload, end *metav1.
 // progress copies how far the workload has come there, where its job here cannot show it.
 func (w *workloads) progress(ctx context.Context, wl, copied *kueue.Workload) error {
 	reported := wl.DeepCopy()
-	reported.Status.ReclaimablePods = copied.Status.ReclaimablePods
+	reported.Status.ReclaimablePods = reclaimable(wl, copied.Status.ReclaimablePods)
 	changed := !equality.Semantic.DeepEqual(reported.Status.ReclaimablePods, wl.Status.ReclaimablePods)
 	if ready := apimeta.FindStatusCondition(copied.Status.Conditions, kueue.WorkloadPodsReady); ready != nil {
+		ready = believed(ready)
 		changed = workload.PodsReady(reported, ready.Status == metav1.ConditionTrue, ready.Reason, ready.Message, w.now()) || changed
 	}
 	if !changed {

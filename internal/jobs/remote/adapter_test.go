@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -213,4 +214,33 @@ func ownedBy(version, kind string) *kueue.Workload {
 	wl := &kueue.Workload{}
 	wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "it"}}
 	return wl
+}
+
+// A pod's addresses in another cluster do not become those of the pod here: they would send the traffic of Services there.
+func TestAddressesStayInTheirCluster(t *testing.T) {
+	at := slices.IndexFunc(kinds.Table(), func(k *kinds.Kind) bool { return k.IsPod() })
+	pod := func(status string) *unstructured.Unstructured {
+		return fromYAML(t, "apiVersion: v1\nkind: Pod\nmetadata: {namespace: ns, name: web}\nspec: {nodeName: node-1, containers: []}\nstatus: "+status)
+	}
+	here := pod("{phase: Pending}")
+	c := fake.NewClientBuilder().WithObjects(here).WithStatusSubresource(here).Build()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
+		t.Fatal(err)
+	}
+	there := pod("{phase: Running, podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}], hostIP: 10.1.1.1, hostIPs: [{ip: 10.1.1.1}], conditions: [{type: Ready, status: 'True'}]}")
+	if _, err := (&Adapter{kinds.Table()[at]}).SyncStatus(t.Context(), c, here, there); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(here), here); err != nil {
+		t.Fatal(err)
+	}
+	status, _, _ := unstructured.NestedMap(here.Object, "status")
+	if status["phase"] != "Running" {
+		t.Errorf("the status is %v", status)
+	}
+	for _, name := range []string{"podIP", "podIPs", "hostIP", "hostIPs"} {
+		if _, found := status[name]; found {
+			t.Errorf("%s came along: %v", name, status[name])
+		}
+	}
 }

@@ -20,6 +20,7 @@ func (a *Adapter) SyncStatus(ctx context.Context, c client.Client, obj, copied *
 		if node, _, _ := unstructured.NestedString(copied.Object, "spec", "nodeName"); node == "" {
 			return false, nil // a copy that is pending there must not look like a pod that is pending here
 		}
+		copied = withoutAddresses(copied)
 	case a.Suspends() && a.Object(obj).IsSuspended() && !a.Object(copied).IsSuspended():
 		end, err := a.Object(copied).Finished()
 		if err != nil || !end.Ended {
@@ -27,6 +28,16 @@ func (a *Adapter) SyncStatus(ctx context.Context, c client.Client, obj, copied *
 		}
 	}
 	return false, a.writeStatus(ctx, c, obj, copied)
+}
+
+// withoutAddresses is a pod's copy without its addresses. They mean something else here, or nothing: with
+// them, another cluster would choose where the traffic of this one's Services goes.
+func withoutAddresses(copied *unstructured.Unstructured) *unstructured.Unstructured {
+	out := copied.DeepCopy()
+	for _, name := range []string{"podIP", "podIPs", "hostIP", "hostIPs"} {
+		unstructured.RemoveNestedField(out.Object, "status", name)
+	}
+	return out
 }
 
 // ForgetStatus removes from a job the status of a cluster that no longer runs it, and may not

@@ -1,0 +1,146 @@
+package multicluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Another cluster is somebody else's: it may be broken, or not mean well. What it sends is read at a
+// rate, and no more of it is held than this cluster can have sent there; what it says of a workload
+// counts within what the workload is.
+const (
+	readBurst     = 256 << 20 // bytes
+	readPerSecond = 16 << 20
+	// A cluster may have so many objects of ours more than there are workloads here: those of jobs in
+	// parts, and those that were deleted here meanwhile.
+	sparePerWorkload, spareObjects = 8, 10_000
+	mostKinds                      = 100
+	overrunPause                   = 5 * time.Minute
+	mostMessage                    = 32 << 10 // as the API server limits it
+)
+
+var errOverrun = errors.New("it has more objects of ours than it was sent")
+
+// throttle reads answers no faster than the rate.
+func throttle(next http.RoundTripper) http.RoundTripper {
+	return &throttled{next: next, limit: rate.NewLimiter(readPerSecond, readBurst)}
+}
+
+type throttled struct {
+	next  http.RoundTripper
+	limit *rate.Limiter
+}
+
+// RoundTrip is part of http.RoundTripper.
+func (t *throttled) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(request)
+	if err == nil && response.Body != nil {
+		response.Body = &throttledBody{ReadCloser: response.Body, ctx: request.Context(), limit: t.limit}
+	}
+	return response, err
+}
+
+type throttledBody struct {
+	io.ReadCloser
+	ctx   context.Context //nolint:containedctx // a body lives as long as its request
+	limit *rate.Limiter
+}
+
+// Read is part of io.Reader.
+func (b *throttledBody) Read(p []byte) (int, error) {
+	if len(p) > readBurst {
+		p = p[:readBurst]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		if waiting := b.limit.WaitN(b.ctx, n); waiting != nil {
+			return n, errors.Join(err, waiting)
+		}
+	}
+	return n, err
+}
+
+// held counts the objects of a cluster that are held here, and ends the session with one that has too
+// many.
+type held struct {
+	most func() int
+	fail func(error)
+
+	mu      sync.Mutex
+	objects map[types.UID]struct{}
+	allowed int
+}
+
+// count is a transform of the informers: it sees every object before it is held.
+func (h *held) count(obj any) (any, error) {
+	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	o, ok := obj.(client.Object)
+	if !ok {
+		return obj, nil
+	}
+	o.SetManagedFields(nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.objects[o.GetUID()] = struct{}{}; len(h.objects) > h.allowed {
+		if h.allowed = h.most(); len(h.objects) > h.allowed {
+			h.fail(fmt.Errorf("%w: more than %d; does another manager use the same multiKueue.origin?", errOverrun, h.allowed))
+			return nil, errOverrun
+		}
+	}
+	return obj, nil
+}
+
+func (h *held) forget(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.objects, uid)
+}
+
+var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,1000}[A-Za-z0-9_])?$`)
+
+// believed is a condition of a copy in a form that can be written here.
+func believed(c *metav1.Condition) *metav1.Condition {
+	out := c.DeepCopy()
+	if !reasonPattern.MatchString(out.Reason) {
+		out.Reason = "InOtherCluster"
+	}
+	if len(out.Message) > mostMessage {
+		out.Message = out.Message[:mostMessage-3] + "..."
+	}
+	return out
+}
+
+// reclaimable is how many pods of each set need no quota any more, as far as it can be true: sets that the
+// workload has, no more pods than they have, and never fewer than before.
+func reclaimable(wl *kueue.Workload, said []kueue.ReclaimablePod) []kueue.ReclaimablePod {
+	counts := map[kueue.PodSetReference]int32{}
+	for _, list := range [][]kueue.ReclaimablePod{wl.Status.ReclaimablePods, said} {
+		for _, r := range list {
+			counts[r.Name] = max(counts[r.Name], r.Count)
+		}
+	}
+	var out []kueue.ReclaimablePod
+	for i := range wl.Spec.PodSets {
+		set := &wl.Spec.PodSets[i]
+		if n := min(counts[set.Name], set.Count); n > 0 {
+			out = append(out, kueue.ReclaimablePod{Name: set.Name, Count: n})
+		}
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package multicluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A cluster that shows more objects than it can have been sent is left alone; what it has deleted does not count.
+func TestHostileClusterIsHeldToWhatItWasSent(t *testing.T) {
+	var failed error
+	sent := 10
+	h := &held{most: func() int { return sent }, fail: func(err error) { failed = err }, objects: map[types.UID]struct{}{}}
+	show := func(from, to int) (err error) {
+		for i := from; i < to; i++ {
+			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}}
+			for range 3 { // it changes, too
+				_, one := h.count(wl)
+				err = errors.Join(err, one)
+			}
+			if len(wl.ManagedFields) > 0 {
+				t.Fatal("fields that nobody reads are held")
+			}
+		}
+		return err
+	}
+	if err := errors.Join(show(0, 10), failed); err != nil {
+		t.Fatalf("as many as were sent: %v", err)
+	}
+	for i := range 5 {
+		h.forget(types.UID(fmt.Sprint(i)))
+	}
+	if err := errors.Join(show(10, 15), failed); err != nil {
+		t.Fatalf("others in the place of five: %v", err)
+	}
+	sent = 12
+	if err := errors.Join(show(15, 17), failed); err != nil {
+		t.Fatalf("more were sent: %v", err)
+	}
+	if err := show(17, 18); err == nil || !errors.Is(failed, errOverrun) {
+		t.Fatalf("one too many: %v, the session failed with %v", err, failed)
+	}
+	if len(h.objects) > 13 {
+		t.Errorf("%d objects are held", len(h.objects))
+	}
+}
+
+type answer struct{ body string }
+
+func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(a.body))}, nil
+}
+
+// What a cluster sends is read at a rate: an endless answer ends with its request.
+func TestAnswersAreReadAtARate(t *testing.T) {
+	transport := &throttled{next: answer{strings.Repeat("x", 1000)}, limit: rate.NewLimiter(1, 600)}
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://worker", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	part := make([]byte, 500)
+	if n, err := io.ReadFull(response.Body, part); n != 500 || err != nil {
+		t.Fatalf("%d bytes within the burst: %v", n, err)
+	}
+	cancel()
+	if rest, err := io.ReadAll(response.Body); err == nil || bytes.Count(rest, []byte("x")) > 500 {
+		t.Fatalf("%d bytes beyond the burst: %v", len(rest), err)
+	}
+}
+
+// What a cluster says of a workload counts as far as it can be true.
+func TestHostileClusterIsBelievedWithinReason(t *testing.T) {
+	wl := &kueue.Workload{}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}, {Name: "more", Count: 2}}
+	wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "more", Count: 1}}
+	said := []kueue.ReclaimablePod{{Name: "main", Count: 1 << 30}, {Name: "more", Count: -5}, {Name: "forged", Count: 7}, {Name: "main", Count: 1}}
+	want := []kueue.ReclaimablePod{{Name: "main", Count: 3}, {Name: "more", Count: 1}}
+	if got := reclaimable(wl, said); !reflect.DeepEqual(got, want) {
+		t.Errorf("reclaimable %v, want %v", got, want)
+	}
+	for name, c := range map[string]*metav1.Condition{
+		"an empty reason":  {},
+		"a reason of none": {Reason: "not a reason\n"},
+		"an endless one":   {Reason: strings.Repeat("a", 1<<20), Message: strings.Repeat("b", 1<<20)},
+	} {
+		got := believed(c)
+		if !reasonPattern.MatchString(got.Reason) || len(got.Reason) > 1024 || len(got.Message) > mostMessage {
+			t.Errorf("%s becomes %d bytes of reason, %d of message", name, len(got.Reason), len(got.Message))
+		}
+	}
+	if fine := (&metav1.Condition{Reason: "JobFinished", Message: "Job finished successfully"}); *believed(fine) != *fine {
+		t.Errorf("%+v became %+v", fine, believed(fine))
+	}
+}
