@@ -125,6 +125,25 @@ func TestThousandsOfSockets(t *testing.T) {
 	}
 }
 
+// A share of thousands of silent sockets is given up after a bounded time, and none of them is waited for on its own.
+func TestThousandsOfSilentSockets(t *testing.T) {
+	b := control(t)
+	first := filepath.Join(controlDir(b), "0.sock")
+	hostile(t, first, func(net.Conn) { <-t.Context().Done() })
+	for i := 1; i < 3000; i++ { // all of them the same one
+		mustDo(t, os.Link(first, filepath.Join(controlDir(b), fmt.Sprintf("%d.sock", i))))
+	}
+	all, err := b.Processes(t.Context(), three())
+	if err != nil || len(all) != 1024 {
+		t.Fatalf("%d processes: %v", len(all), err)
+	}
+	for _, p := range all {
+		if !p.Silent {
+			t.Fatalf("it is believed: %+v", p)
+		}
+	}
+}
+
 // What is not the tenant's own socket in its own folder is not connected to, however it is named there.
 func TestNothingOutsideIsReached(t *testing.T) {
 	outside := filepath.Join(short(t), "docker.sock")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,7 +21,12 @@ import (
 type Backend struct {
 	name   string
 	client wire.BackendClient
+	// Timeout of an answer. One that does not come stops the containers that need it, and no others.
+	Timeout time.Duration
 }
+
+// timeout is long: a backend may have to make a device.
+const timeout = 30 * time.Second
 
 // New is the backend behind a socket, under the name that classes choose it by. It need not be there yet.
 func New(name, socket string) (*Backend, error) {
@@ -28,7 +34,7 @@ func New(name, socket string) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("backend %s at %s: %w", name, socket, err)
 	}
-	return &Backend{name, wire.NewBackendClient(connection)}, nil
+	return &Backend{name, wire.NewBackendClient(connection), timeout}, nil
 }
 
 // Name by which classes choose it.
@@ -44,6 +50,8 @@ func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.Container
 			Index: int32(c.Index), Uuid: c.UUID, Model: c.Model, Path: c.Path, TotalMemoryMb: c.Card.MemoryMB, Percent: c.Percent, MemoryMb: c.MemoryMB,
 		})
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
+	defer cancel()
 	answer, err := b.client.Prepare(ctx, &wire.PrepareRequest{Share: out})
 	if err != nil {
 		return nil, fmt.Errorf("backend %s: %w", b.name, err)
@@ -57,12 +65,16 @@ func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.Container
 
 // Release asks it to take the share away.
 func (b *Backend) Release(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
+	defer cancel()
 	_, err := b.client.Release(ctx, &wire.ReleaseRequest{Id: id})
 	return err
 }
 
 // Held asks it what is there.
 func (b *Backend) Held(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
+	defer cancel()
 	answer, err := b.client.Held(ctx, &wire.HeldRequest{})
 	return answer.GetIds(), err
 }

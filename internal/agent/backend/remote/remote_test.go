@@ -1,12 +1,16 @@
 package remote_test
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	wire "github.com/elastic-ai/elastic/api/backend/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/backend"
@@ -59,5 +63,24 @@ func TestBackendThatIsNotThere(t *testing.T) {
 	}
 	if _, err := b.Held(t.Context()); err == nil {
 		t.Error("it is said to hold nothing, and that is not known")
+	}
+}
+
+// stuck is a backend that never answers.
+type stuck struct{ backend.Backend }
+
+func (stuck) Name() string { return "stuck" }
+
+func (stuck) Release(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// One that does not answer is not waited for without end: who asks holds the slots of all.
+func TestBackendThatDoesNotAnswer(t *testing.T) {
+	b := behind(t, stuck{}).(*remote.Backend)
+	b.Timeout = time.Millisecond
+	if err := b.Release(t.Context(), "1"); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v", err)
 	}
 }
