@@ -38,7 +38,8 @@ func (r *pidReporter) Start(ctx context.Context) error {
 	}
 }
 
-// report to the processes that are new. All containers are asked at once: one that takes its time costs the others none.
+// report to the processes that are new. All containers are asked at once, and none is waited for longer than a share's
+// processes may take in all.
 func (r *pidReporter) report(ctx context.Context, grants []slots.Grant) {
 	seen := map[string]bool{}
 	var asking sync.WaitGroup

@@ -63,7 +63,7 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		}
 	}
 	// One that has a folder of the disk, from an agent that mounted none, stays with it.
-	if left, err := os.ReadDir(b.run(s.ID)); err != nil || len(left) == 0 {
+	if isEmpty(b.run(s.ID)) {
 		if err := runFolder.Mount(b.run(s.ID)); err != nil {
 			return nil, err
 		}
@@ -101,6 +101,17 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 
 // runFolder has the container's file (0.7 MB) and a socket for each of its processes, of which the library counts 1,024.
 var runFolder = backend.Tmpfs{MB: 16, Inodes: 2 * maxSockets, Mode: 0o777}
+
+// isEmpty says whether there is nothing in a folder; of a full one no more than an entry is read.
+func isEmpty(dir string) bool {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = folder.Close() }()
+	names, _ := folder.Readdirnames(1)
+	return len(names) == 0
+}
 
 // clear away what a container wrote. It is unmounted first: what a tenant left there is not walked through.
 func (b *Backend) clear(id string) error {
