@@ -168,6 +168,7 @@ type seen struct {
 	Cards              int
 	TotalMB, LargestMB int
 	Backend            string
+	FilledMB, Sockets  int // by a hostile one
 	Stats              *struct {
 		Container string
 		Devices   []struct {

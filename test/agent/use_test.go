@@ -92,16 +92,24 @@ func TestExporter(t *testing.T) {
 	eventuallyMetric(t, "elastic_gpu_card_memory_bytes", nil, func(v float64) bool { return v == cardMB<<20 })
 }
 
-// On command a pod's memory leaves the card and comes back, and the pod says so.
-func TestSwapOnCommand(t *testing.T) {
-	ns := cluster.Namespace(t)
+// swapping is a pod of a class that may be swapped, with 200 MiB on its card.
+func swapping(t *testing.T, ns string) *corev1.Pod {
+	t.Helper()
 	class := &egpu.ElasticGPUClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Provisioner: egpu.ProvisionerShare, Parameters: map[string]string{"swap": "on"}}
 	claim := &egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "mine"}}
 	claim.Spec.ElasticGPUClassName = &class.Name
 	claim.Spec.Resources.Requests = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("30"), egpu.ResourceMemory: resource.MustParse("1000")}
+	cluster.Make(t, class, claim)
 	p := pod(ns, "moves", []string{"stay", "200"})
 	p.Annotations = map[string]string{egpu.ClaimPrefix + "main": "mine"}
-	cluster.Make(t, class, claim, p)
+	return p
+}
+
+// On command a pod's memory leaves the card and comes back, and the pod says so.
+func TestSwapOnCommand(t *testing.T) {
+	ns := cluster.Namespace(t)
+	p := swapping(t, ns)
+	cluster.Make(t, p)
 	probed(t, p)
 	eventuallyMetric(t, "elastic_gpu_container_memory_swapped_bytes", p, func(v float64) bool { return v == 0 })
 	say(t, p, "out", "MovedOut")

@@ -1,7 +1,7 @@
 /*
  * What a program in a container sees of its cards, as one line of JSON: through the driver's functions as any program
  * calls them, and through the library's own socket. Then it ends, or with "stay" waits until it is told to, with so
- * many MiB allocated.
+ * many MiB allocated. With "hostile" it does first what it can to its node by the folder that it may write to.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,8 +54,42 @@ static void stats(char *reply, size_t size)
 	close(fd);
 }
 
+/* How many MiB of 64 can be written to the library's folder. */
+static int fill(void)
+{
+	static char mib[1 << 20];
+	FILE *f = fopen("/run/elastic-gpu/fill", "w");
+	int n = 0;
+
+	while (f && n < 64 && fwrite(mib, sizeof mib, 1, f) == 1)
+		n++;
+	if (f)
+		fclose(f);
+	unlink("/run/elastic-gpu/fill");
+	return n;
+}
+
+/* A socket that takes connections and never answers, under as many of 4,000 names as there can be. */
+static int silence(void)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX, .sun_path = "/run/elastic-gpu/control/1000000.sock"};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), n = 0;
+	char name[100];
+
+	if (bind(fd, (struct sockaddr *)&a, sizeof a) != 0 || listen(fd, 4096) != 0)
+		return -1;
+	while (n < 4000) {
+		snprintf(name, sizeof name, "/run/elastic-gpu/control/%d.sock", 1000001 + n);
+		if (link(a.sun_path, name) != 0)
+			break;
+		n++;
+	}
+	return n;
+}
+
 int main(int argc, char **argv)
 {
+	int filled = 0, sockets = 0, hostile = argc > 1 && !strcmp(argv[1], "hostile");
 	char reply[8192];
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
 	int cards = 0, dev = 0;
@@ -84,11 +118,15 @@ int main(int argc, char **argv)
 		}
 	}
 	stats(reply, sizeof reply);
+	if (hostile) {
+		filled = fill();
+		sockets = silence();
+	}
 	const char *backend = getenv("ELASTIC_GPU_BACKEND");
-	printf("{\"cards\":%d,\"totalMB\":%zu,\"largestMB\":%zu,\"backend\":\"%s\",\"stats\":%s}\n", cards, total >> 20, most,
-		backend ? backend : "", *reply ? reply : "null");
+	printf("{\"cards\":%d,\"totalMB\":%zu,\"largestMB\":%zu,\"backend\":\"%s\",\"filledMB\":%d,\"sockets\":%d,\"stats\":%s}\n", cards,
+		total >> 20, most, backend ? backend : "", filled, sockets, *reply ? reply : "null");
 	fflush(stdout);
-	if (argc > 1 && !strcmp(argv[1], "stay")) {
+	if (hostile || (argc > 1 && !strcmp(argv[1], "stay"))) {
 		sigset_t end;
 		int which;
 		sigemptyset(&end);
