@@ -78,14 +78,16 @@ func Sample(name string) ([]*unstructured.Unstructured, error) {
 }
 
 // SchedulerConfiguration is kube-scheduler's, with the GPU scheduler as its
-// extender at a URL.
-func SchedulerConfiguration(base string) ([]byte, error) {
+// extender at a URL, asked with a certificate.
+func SchedulerConfiguration(base string, ca, certificate, key []byte) ([]byte, error) {
 	objects, err := readFile("gpu-scheduler/workload/kube-scheduler.yaml")
 	if err != nil {
 		return nil, err
 	}
 	for _, extender := range objects[0].Object["extenders"].([]any) {
-		extender.(map[string]any)["urlPrefix"] = strings.TrimSuffix(base, "/") + "/scheduler"
+		e := extender.(map[string]any)
+		e["urlPrefix"] = strings.TrimSuffix(base, "/") + "/scheduler"
+		e["tlsConfig"] = map[string]any{"caData": ca, "certData": certificate, "keyData": key}
 	}
 	return json.Marshal(objects[0].Object)
 }

@@ -75,6 +75,7 @@ func TestUpInstallsTheChart(t *testing.T) {
 		"ConfigMap elastic-queue/elastic-gpu-agent-configuration", "ConfigMap elastic-queue/elastic-gpu-scheduler-configuration",
 		"ConfigMap elastic-queue/elastic-queue-configuration", "DaemonSet elastic-queue/elastic-gpu-agent",
 		"Deployment elastic-queue/elastic-gpu-scheduler", "Deployment elastic-queue/elastic-queue-controller-manager",
+		"NetworkPolicy elastic-queue/elastic-gpu-scheduler",
 		"PodDisruptionBudget elastic-queue/elastic-gpu-scheduler", "PodDisruptionBudget elastic-queue/elastic-queue",
 		"Service elastic-queue/elastic-gpu-scheduler",
 	}

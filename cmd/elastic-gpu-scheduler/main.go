@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/gpu/extender"
 	"github.com/elastic-ai/elastic/internal/gpu/service"
 	"github.com/elastic-ai/elastic/internal/program"
@@ -94,9 +96,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	}
 	server := &extender.Server{Address: cfg.Extender.BindAddress, Handler: proxy, Log: env.Log.WithName("extender")}
 	if cfg.Extender.TLS {
-		if err := useTLS(s.Manager, cfg, server, proxy); err != nil {
+		if server.TLS, proxy.TLS, err = mutualTLS(ctx, s, env, cfg); err != nil {
 			return err
 		}
+	} else {
+		env.Log.Info("the extender answers anyone who reaches its address; set extender.tls", "address", cfg.Extender.BindAddress)
 	}
 	if err := s.Manager.Add(server); err != nil {
 		return err
@@ -117,26 +121,51 @@ func advertised(cfg v1alpha1.Extender) string {
 	return cfg.BindAddress
 }
 
-// useTLS serves with the webhook's certificate, and believes it of other replicas.
-func useTLS(mgr manager.Manager, cfg *v1alpha1.GPUSchedulerConfiguration, server *extender.Server, proxy *extender.LeaderProxy) error {
-	dir := cfg.Webhook.CertDir
+// mutualTLS is how the extender is served, and how other replicas are asked.
+func mutualTLS(ctx context.Context, s *service.Service, env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration) (server, proxy *tls.Config, err error) {
+	name := ""
+	if len(cfg.Webhook.DNSNames) > 0 {
+		name = cfg.Webhook.DNSNames[0]
+	}
+	if cfg.Extender.CertDir != "" {
+		return givenTLS(s.Manager, cfg.Extender.CertDir, name)
+	}
+	key := client.ObjectKey{Namespace: cfg.LeaderElection.Namespace, Name: cfg.Extender.SecretName}
+	m, err := certs.EnsureMutual(ctx, s.Direct, env.Log.WithName("certs"), key, env.Name, cfg.Webhook.DNSNames)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the extender's certificates: %w", err)
+	}
+	if server, err = m.Server(); err != nil {
+		return nil, nil, err
+	}
+	proxy, err = m.Client(name)
+	return server, proxy, err
+}
+
+// givenTLS takes certificates that someone else makes, and new ones as they come. Who signs them is read once.
+func givenTLS(mgr manager.Manager, dir, name string) (server, proxy *tls.Config, err error) {
 	watcher, err := certwatcher.New(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := mgr.Add(watcher); err != nil {
-		return err
+		return nil, nil, err
 	}
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	server.TLS = &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	proxy.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
-	if len(cfg.Webhook.DNSNames) > 0 {
-		proxy.TLS.ServerName = cfg.Webhook.DNSNames[0]
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, nil, fmt.Errorf("%s/ca.crt has no certificate", dir)
 	}
-	return nil
+	server = &tls.Config{
+		GetCertificate: watcher.GetCertificate, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}
+	proxy = &tls.Config{
+		RootCAs: pool, ServerName: name, MinVersion: tls.VersionTLS12,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watcher.GetCertificate(nil) },
+	}
+	return server, proxy, nil
 }

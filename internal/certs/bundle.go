@@ -29,23 +29,47 @@ type Bundle struct {
 // Make creates a certificate for the names (DNS names or addresses), signed by
 // a CA made for it alone.
 func Make(names []string, now time.Time) (Bundle, error) {
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := newAuthority("elastic-queue webhooks CA", now, lifetime)
 	if err != nil {
 		return Bundle{}, err
 	}
-	ca := template("elastic-queue webhooks CA", now)
-	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
+	certificate, key, err := ca.issue("elastic-queue webhooks", x509.ExtKeyUsageServerAuth, names, now, lifetime)
 	if err != nil {
 		return Bundle{}, err
 	}
+	return Bundle{Certificate: certificate, Key: key, CA: ca.pem}, nil
+}
+
+// authority signs certificates. Its key is in memory alone, and forgotten with it.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	pem         []byte
+}
+
+func newAuthority(name string, now time.Time, life time.Duration) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Bundle{}, err
+		return nil, err
 	}
-	leaf := template("elastic-queue webhooks", now)
+	ca := template(name, now, life)
+	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
+	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{ca, key, pemOf("CERTIFICATE", der)}, nil
+}
+
+// issue a certificate and its key, in PEM.
+func (a *authority) issue(name string, usage x509.ExtKeyUsage, names []string, now time.Time, life time.Duration) (certificate, key []byte, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	leaf := template(name, now, life)
 	leaf.KeyUsage = x509.KeyUsageDigitalSignature
-	leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	leaf.ExtKeyUsage = []x509.ExtKeyUsage{usage}
 	for _, name := range names {
 		if ip := net.ParseIP(name); ip != nil {
 			leaf.IPAddresses = append(leaf.IPAddresses, ip)
@@ -53,22 +77,18 @@ func Make(names []string, now time.Time) (Bundle, error) {
 			leaf.DNSNames = append(leaf.DNSNames, name)
 		}
 	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
+	der, err := x509.CreateCertificate(rand.Reader, leaf, a.certificate, private.Public(), a.key)
 	if err != nil {
-		return Bundle{}, err
+		return nil, nil, err
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return Bundle{}, err
+		return nil, nil, err
 	}
-	return Bundle{
-		Certificate: pemOf("CERTIFICATE", leafDER),
-		Key:         pemOf("PRIVATE KEY", keyDER),
-		CA:          pemOf("CERTIFICATE", caDER),
-	}, nil
+	return pemOf("CERTIFICATE", der), pemOf("PRIVATE KEY", keyDER), nil
 }
 
-func template(name string, now time.Time) *x509.Certificate {
+func template(name string, now time.Time, life time.Duration) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		panic(err) // the system has no randomness
@@ -77,7 +97,7 @@ func template(name string, now time.Time) *x509.Certificate {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name, Organization: []string{"elastic"}},
 		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(lifetime),
+		NotAfter:     now.Add(life),
 	}
 }
 

@@ -86,11 +86,13 @@ func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 				continue
 			}
 			for _, was := range entry.GPUs {
-				now := was.DeepCopy()
-				now.Status.Allocated = s.allocatedOf(status.Cards, was.Spec.Index)
-				if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {
-					list = append(list, gpuUpdate{was, now})
-				}
+				s.guard(stagePublish, was, func() {
+					now := was.DeepCopy()
+					now.Status.Allocated = s.allocatedOf(status.Cards, was.Spec.Index)
+					if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {
+						list = append(list, gpuUpdate{was, now})
+					}
+				})
 			}
 		}
 		clear(s.changed)

@@ -38,6 +38,9 @@ func (s *Shell) Bind(ctx context.Context, key client.ObjectKey, uid types.UID, n
 	if err != nil {
 		return err
 	}
+	if !s.Asks(pod) {
+		return fmt.Errorf("pod %s asks for no cards, and is not for us to bind: name the managedResources of the extender in kube-scheduler's configuration", key)
+	}
 	r, err := s.ReservePod(ctx, pod, node)
 	if err != nil {
 		return err
@@ -99,7 +102,7 @@ func (s *Shell) podToBind(ctx context.Context, key client.ObjectKey, uid types.U
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		if err == nil && (uid == "" || pod.UID == uid) {
+		if err == nil && pod.UID == uid {
 			return pod, nil
 		}
 	}
@@ -118,7 +121,7 @@ func (s *Shell) assign(ctx context.Context, w *podRequest, node string) (assignm
 	until := s.options.Now().Add(reserveFor)
 	ask := s.chosen(ctx, w, node)
 	var refused error
-	err = s.do(ctx, func() {
+	err = s.doFor(ctx, w.pod, func() {
 		for _, l := range w.unbound {
 			d := device{unboundClaim: l, key: deviceKey(claims.DeviceName(l.claim))}
 			if s.devices[d.key] != "" {
@@ -206,7 +209,7 @@ func (r *Reservation) isBound(ctx context.Context) bool {
 // settle enters what was bound, or releases the reservation.
 func (r *Reservation) settle(bound bool) error {
 	s := r.shell
-	return s.do(context.Background(), func() {
+	return s.doFor(context.Background(), r.want.pod, func() {
 		if r.settled {
 			return
 		}

@@ -22,7 +22,12 @@ func (s *Shell) Feed(gone bool, objects ...client.Object) {
 	inOrder(messages)
 	_ = s.do(context.Background(), func() {
 		for _, m := range messages {
-			s.handle(m)
+			s.handleSafely(m)
 		}
 	})
+}
+
+// FailFor has f called before each object is handled, asked about or published; what it panics with is a defect.
+func (s *Shell) FailFor(f func(stage string, object client.Object)) {
+	_ = s.do(context.Background(), func() { s.faults = f })
 }

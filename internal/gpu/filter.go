@@ -12,13 +12,21 @@ import (
 
 // Filter says of each node whether it can take the pod; a *Refused is meant for all of them.
 func (s *Shell) Filter(ctx context.Context, pod *corev1.Pod, names []string) ([]placement.Verdict, error) {
+	if !s.Asks(pod) {
+		// It has no business here: it fits as far as we know, and holds nothing.
+		verdicts := make([]placement.Verdict, len(names))
+		for i, name := range names {
+			verdicts[i] = placement.Verdict{Node: name, Reason: placement.Fits}
+		}
+		return verdicts, s.Ready()
+	}
 	w, err := s.readRequest(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	verdicts := make([]placement.Verdict, 0, len(names))
 	var refused error
-	err = s.do(ctx, func() {
+	err = s.doFor(ctx, pod, func() {
 		if refused = s.reserveGang(w.all); refused == nil {
 			verdicts, refused = s.engine.Filter(&w.ask, names, verdicts)
 		}
@@ -46,7 +54,7 @@ func (s *Shell) Score(ctx context.Context, pod *corev1.Pod, names []string) ([]i
 		return scores, nil
 	}
 	var refused error
-	if err := s.do(ctx, func() { scores, refused = s.engine.Score(&w.ask, names, scores) }); err != nil {
+	if err := s.doFor(ctx, pod, func() { scores, refused = s.engine.Score(&w.ask, names, scores) }); err != nil {
 		return nil, err
 	}
 	return scores, refused
@@ -59,22 +67,26 @@ func (s *Shell) Preempt(ctx context.Context, pod *corev1.Pod, victims map[string
 		return nil, err
 	}
 	fits := map[string]bool{}
-	err = s.do(ctx, func() {
+	err = s.doFor(ctx, pod, func() {
 		keys := make(map[types.UID]string, len(s.pods))
 		for key, t := range s.pods {
 			keys[t.uid] = key
 		}
 		for node, uids := range victims {
-			txn := s.engine.Begin()
-			for _, uid := range uids {
-				txn.Remove(keys[uid])
-			}
-			verdicts, err := s.engine.Filter(&w.ask, []string{node}, nil)
-			fits[node] = err == nil && verdicts[0].Reason == placement.Fits
-			txn.Rollback()
+			fits[node] = s.fitsWithout(w, node, uids, keys)
 		}
 	})
 	return fits, err
+}
+
+func (s *Shell) fitsWithout(w *podRequest, node string, victims []types.UID, keys map[types.UID]string) bool {
+	txn := s.engine.Begin()
+	defer txn.Rollback()
+	for _, uid := range victims {
+		txn.Remove(keys[uid])
+	}
+	verdicts, err := s.engine.Filter(&w.ask, []string{node}, nil)
+	return err == nil && verdicts[0].Reason == placement.Fits
 }
 
 // CacheBehind says whether the cache has a pod that is not among those that exist, as kube-scheduler

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,10 +37,12 @@ import (
 type world struct {
 	testing.TB
 	*gpu.Shell
-	client client.Client
-	url    string
-	hooks  map[string]*gpu.Hook
-	now    func() time.Time
+	client  client.Client
+	url     string
+	hooks   map[string]*gpu.Hook
+	now     func() time.Time
+	events  events.EventRecorder
+	metrics *gpu.Metrics
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -57,7 +60,7 @@ func (w *world) start(t testing.TB, options placement.Options) {
 		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}, &egpu.GPU{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind}).Build()
 	shell, err := gpu.New(gpu.Options{
-		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(),
+		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events, Metrics: w.metrics,
 	})
 	if err != nil {
 		t.Fatal(err)

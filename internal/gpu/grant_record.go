@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastic-ai/elastic/internal/gpu/request"
@@ -42,14 +44,17 @@ func (s *Shell) annotated(pod *corev1.Pod, p placement.Pod) []placement.Grant {
 	for i, g := range grants {
 		distinct := slices.Compact(indexes(g))
 		if len(distinct) != len(g.Cards) || len(distinct) != p.Containers[i].Cards.Count {
-			s.disbelieve(p.Key, "its annotation names another number of cards than it asks for")
+			s.disbelieve(p.Key, pod.UID, "its annotation names another number of cards than it asks for")
 			return nil
 		}
 	}
 	return grants
 }
 
-func (s *Shell) disbelieve(key, why string) {
+func (s *Shell) disbelieve(key string, uid types.UID, why string) {
+	namespace, name, _ := strings.Cut(key, "/")
+	s.event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid}}, "CardsNotGiven",
+		"It has no cards: %s. Leave the annotations of the GPU scheduler alone, and have it bind the pod", why)
 	s.options.Log.Info("a pod's cards are not what its annotation says; it is counted by guess, and its agent gives it none", "pod", key, "why", why)
 }
 
@@ -168,7 +173,7 @@ func (s *Shell) placeAnnotated(key, node string) {
 	if x.placed = s.haveFree(node, x.said); x.placed {
 		return
 	}
-	s.disbelieve(key, "the cards that its annotation names do not have that free")
+	s.disbelieve(key, uid, "the cards that its annotation names do not have that free")
 	s.bound(x.pod, tracked{uid: uid, node: node, guessed: true}, nil)
 	x.said = nil
 }

@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,15 +38,15 @@ func publishing(t *testing.T) (*world, *atomic.Int64) {
 }
 
 // record waits until a card's status names a pod, and returns what it says.
-func record(t *testing.T, w *world, gpu *egpu.GPU, key string) *egpu.PodResource {
+func record(t *testing.T, w *world, card *egpu.GPU, key string) *egpu.PodResource {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return get(w, gpu).Status.Allocated[key] != nil, nil
+		return get(w, card).Status.Allocated[key] != nil, nil
 	})
 	if err != nil {
-		t.Fatalf("the status of %s does not name %s: %v", gpu.Name, key, gpu.Status.Allocated)
+		t.Fatalf("the status of %s does not name %s: %v", card.Name, key, card.Status.Allocated)
 	}
-	return gpu.Status.Allocated[key]
+	return card.Status.Allocated[key]
 }
 
 // onNode is a pod that was bound by someone, with an annotation.
@@ -208,5 +209,22 @@ func TestNamespaceCannotTakeAnElasticGPUsPlace(t *testing.T) {
 	w.add(node("a", 1), device, hostile)
 	if c := w.card("a", 0); c.FreeCore != 40 {
 		t.Fatalf("card %+v", c)
+	}
+}
+
+// A pod that asks for no cards is not ours: it fits anywhere, holds nothing, and is bound by others.
+func TestPodWithoutCardsIsLeftAlone(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p := share("p", 1)
+	p.Spec.Containers[0].Resources.Limits = nil
+	w.add(node("a", 1), p)
+	if r := w.filter(p, "a", "ghost"); len(*r.NodeNames) != 2 {
+		t.Fatalf("filter %+v", r)
+	}
+	if err := w.bindTo(p, "a"); err == nil || !strings.Contains(err.Error(), "asks for no cards") {
+		t.Fatalf("bind: %v", err)
+	}
+	if get(w, p); p.Spec.NodeName != "" {
+		t.Fatalf("it is on node %s", p.Spec.NodeName)
 	}
 }

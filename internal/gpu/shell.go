@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -44,6 +45,8 @@ type Shell struct {
 	attempts map[string]attempt             // binds that failed, by pod
 	refused  map[client.ObjectKey]time.Time // pods that no node could take, and when
 	changed  map[string]bool                // nodes whose allocations differ from what was published
+	aside    map[string]aside               // objects that met a defect, as they were
+	faults   func(stage string, object client.Object)
 	// believeUntil is when a leader stops to take annotations for an earlier leader's word.
 	believeUntil time.Time
 
@@ -69,6 +72,9 @@ type Options struct {
 	Queue bool
 	Now   func() time.Time
 	Log   logr.Logger
+	// Events warn who has an object, and Metrics count; nil for none.
+	Events  events.EventRecorder
+	Metrics *Metrics
 }
 
 // New makes a Shell; the error is about the engine's options.
@@ -85,7 +91,7 @@ func New(options Options) (*Shell, error) {
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}), publish: make(chan struct{}, 1),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
-		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
+		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, aside: map[string]aside{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
 	}, nil
 }
 
@@ -134,7 +140,7 @@ func (s *Shell) loop(ctx context.Context) {
 		}
 		inOrder(messages)
 		for _, m := range messages {
-			s.handle(m)
+			s.handleSafely(m)
 		}
 	}
 }
@@ -186,16 +192,22 @@ var ErrNotReady = errors.New("the cache is not complete yet")
 var ErrEnded = errors.New("the program is ending")
 
 // do has the loop run f, and waits for it.
-func (s *Shell) do(ctx context.Context, f func()) error {
+func (s *Shell) do(ctx context.Context, f func()) error { return s.doFor(ctx, nil, f) }
+
+// doFor is do, for a question about an object. A panic is the answer ErrDefect.
+func (s *Shell) doFor(ctx context.Context, object client.Object, f func()) error {
 	select {
 	case <-s.ready:
 	default:
 		return ErrNotReady
 	}
-	done := make(chan struct{})
-	s.ask(func() { f(); close(done) })
+	done := make(chan bool, 1)
+	s.ask(func() { done <- s.guard(stageAsk, object, f) })
 	select {
-	case <-done:
+	case ended := <-done:
+		if !ended {
+			return ErrDefect
+		}
 		return nil
 	case <-s.ended:
 		return ErrEnded
@@ -228,7 +240,7 @@ func (s *Shell) Lead(ctx context.Context) error {
 	}
 	err := s.do(ctx, func() {
 		for i := range pods.Items {
-			s.sawPod(&pods.Items[i], false)
+			s.handleSafely(changed(&pods.Items[i], false))
 		}
 		s.lead()
 	})

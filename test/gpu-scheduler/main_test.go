@@ -50,6 +50,7 @@ var asked = []struct {
 // kube-scheduler asks the program over HTTP.
 func TestExtender(t *testing.T) {
 	byWayOf(t, local.AsExtender)
+	t.Run("StrangerIsNotAnswered", strangerIsNotAnswered)
 	t.Run("SecondReplicaTakesOver", secondReplicaTakesOver)
 }
 

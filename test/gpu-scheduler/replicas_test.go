@@ -2,6 +2,7 @@ package gpuscheduler
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -148,9 +150,19 @@ func portOf(t *testing.T, address string) int {
 	return tcp.Port
 }
 
+// read what a replica answers kube-scheduler, whose certificate is in the Secret.
 func read(t *testing.T, address, path string) string {
 	t.Helper()
-	response, err := http.Get("http://" + address + path)
+	secret := &corev1.Secret{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler-extender"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	config, err := certs.MutualOf(secret.Data).Client("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	response, err := asks.Get("https://" + address + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +172,19 @@ func read(t *testing.T, address, path string) string {
 		t.Fatalf("%s: %s %s %v", path, response.Status, body, err)
 	}
 	return string(body)
+}
+
+// A pod of the cluster that finds the extender cannot ask it.
+func strangerIsNotAnswered(t *testing.T) {
+	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a stranger minds nothing
+	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	for _, path := range []string{"/scheduler/status", "/version", "/debug/pprof/"} {
+		if response, err := stranger.Get("https://" + leader(t) + path); err == nil {
+			_ = response.Body.Close()
+			t.Errorf("%s: a stranger is answered: %s", path, response.Status)
+		}
+	}
+	read(t, leader(t), "/version")
 }
 
 // send the scheduler that "elastic up" runs a signal it cannot handle, and return its process.

@@ -248,8 +248,14 @@ type Extender struct {
 	BindAddress string `json:"bindAddress,omitempty"`
 	// AdvertiseAddress is where other replicas reach this one; empty takes $POD_IP, or the address itself.
 	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
-	// TLS serves with the webhook's certificate.
-	TLS bool `json:"tls,omitempty"`
+	// TLS answers those alone who have the client's certificate. Without it the extender answers anyone who reaches
+	// its address, and binds pods for them.
+	TLS bool `json:"tls"`
+	// SecretName is where replicas share the certificates, the client's included; in the namespace of the lease.
+	SecretName string `json:"secretName,omitempty"`
+	// CertDir has certificates that someone else makes: tls.crt and tls.key to serve with, which other replicas must
+	// accept as a client's, too, and in ca.crt who signs clients. Empty has the program make them.
+	CertDir string `json:"certDir,omitempty"`
 }
 
 // GPUAgentConfiguration is the file of elastic-gpu-agent.
@@ -327,7 +333,7 @@ func NewGPUSchedulerConfiguration() *GPUSchedulerConfiguration {
 			DNSNames:   []string{"elastic-gpu-scheduler.elastic-queue.svc"},
 			SecretName: "elastic-gpu-scheduler-webhooks",
 		},
-		Extender:     Extender{BindAddress: ":39999"},
+		Extender:     Extender{BindAddress: ":39999", TLS: true, SecretName: "elastic-gpu-scheduler-extender"},
 		HoldGangsFor: metav1.Duration{Duration: 2 * time.Minute},
 		Workers:      8,
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,7 +19,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/certs"
 )
 
 const fieldManager = "elastic-up"
@@ -46,10 +49,31 @@ func install(ctx context.Context, c client.Client, programs []program) error {
 			}
 		}
 	}
+	for _, p := range programs {
+		if p.extender == "" || p.mutual.CA == nil {
+			continue
+		}
+		secret, err := secretOf(p.mutual)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, secret)
+	}
 	if err := apply(ctx, c, objects); err != nil {
 		return err
 	}
 	return waitEstablished(ctx, c, objects)
+}
+
+// secretOf the extender's certificates, which kube-scheduler has already.
+func secretOf(m certs.Mutual) (*unstructured.Unstructured, error) {
+	cfg := v1alpha1.NewGPUSchedulerConfiguration()
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cfg.LeaderElection.Namespace, Name: cfg.Extender.SecretName},
+		Data:       m.Data(),
+	})
+	return &unstructured.Unstructured{Object: object}, err
 }
 
 // apply brings objects into the cluster, whatever was there before.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/certs"
 )
 
 // program is one of Elastic's daemons as it runs beside the sandbox.
@@ -29,6 +30,7 @@ type program struct {
 	// webhook is the address it serves webhooks on, extender the one it answers
 	// kube-scheduler on; empty for none.
 	webhook, extender string
+	mutual            certs.Mutual // of the extender and kube-scheduler
 	// config makes its configuration file.
 	config func(p *program) any
 

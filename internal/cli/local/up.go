@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
+	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -166,11 +168,21 @@ func (r *running) extendScheduler(list []program) error {
 			return nil
 		}
 	}
-	for _, p := range list {
+	for i := range list {
+		p := &list[i]
 		if p.extender == "" {
 			continue
 		}
-		config, err := deploy.SchedulerConfiguration("http://" + p.extender)
+		host, _, err := net.SplitHostPort(p.extender)
+		if err != nil {
+			return err
+		}
+		// kube-scheduler starts before the program does, so it is made here, and found there.
+		names := append([]string{host}, v1alpha1.NewGPUSchedulerConfiguration().Webhook.DNSNames...)
+		if p.mutual, err = certs.MakeMutual(p.name, names, time.Now()); err != nil {
+			return err
+		}
+		config, err := deploy.SchedulerConfiguration("https://"+p.extender, p.mutual.CA, p.mutual.ClientCertificate, p.mutual.ClientKey)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,10 @@
 // how good each of them is, what preemption would bring, and binding.
 //
 //	POST /scheduler/filter, /scheduler/priorities, /scheduler/preempt, /scheduler/bind
-//	GET  /scheduler/status, /version, /debug/pprof/
+//	GET  /scheduler/status, /version
 //
-// Requests carry node names (nodeCacheCapable), or whole nodes. A replica that does not lead passes
+// It answers those alone who have its client's certificate: who may ask may bind pods and hold cards.
+// Requests carry node names (nodeCacheCapable), or a few whole nodes. A replica that does not lead passes
 // requests on to the one that does.
 //
 // Words: docs/design/glossary.md.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/pprof"
 	"strconv"
 	"sync"
 	"time"
@@ -55,21 +53,25 @@ func NewHandler(scheduler Scheduler, metrics *Metrics, log logr.Logger) *Handler
 	h.mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, map[string]string{"version": version.String()})
 	})
-	h.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	h.mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	h.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	h.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	h.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return h
 }
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// mostBytes of a request: a pod is at most 1.5 MiB in etcd, 50,000 node names are some 3 MiB.
-const mostBytes = 64 << 20
+// mostBytes of a request: a pod is at most 1.5 MiB in etcd, and 50,000 node names are some 3 MiB.
+const mostBytes = 8 << 20
+
+// poolBytes is the largest buffer that is used again: a few large requests do not stay in memory.
+const poolBytes = 1 << 20
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func putBack(buffer *bytes.Buffer) {
+	if buffer.Cap() <= poolBytes {
+		buffers.Put(buffer)
+	}
+}
 
 // verb decodes the request, answers and encodes the answer.
 func verb[A, R any](h *Handler, name string, answer func(context.Context, *A) R) http.Handler {
@@ -77,10 +79,15 @@ func verb[A, R any](h *Handler, name string, answer func(context.Context, *A) R)
 		start := time.Now()
 		defer func() { h.metrics.seconds.WithLabelValues(name).Observe(time.Since(start).Seconds()) }()
 		buffer := buffers.Get().(*bytes.Buffer)
-		defer buffers.Put(buffer)
+		defer putBack(buffer)
 		buffer.Reset()
-		if _, err := buffer.ReadFrom(io.LimitReader(r.Body, mostBytes)); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
+		if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, mostBytes)); err != nil {
+			status := http.StatusBadRequest
+			if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+				status = http.StatusRequestEntityTooLarge
+				err = fmt.Errorf("a request has at most %d bytes: set nodeCacheCapable in kube-scheduler's configuration, so that it sends names of nodes", large.Limit)
+			}
+			http.Error(w, err.Error(), status)
 			return
 		}
 		args := new(A)
@@ -95,7 +102,7 @@ func verb[A, R any](h *Handler, name string, answer func(context.Context, *A) R)
 // reply with a length, so that the connection is used again.
 func reply(w http.ResponseWriter, answer any) {
 	buffer := buffers.Get().(*bytes.Buffer)
-	defer buffers.Put(buffer)
+	defer putBack(buffer)
 	buffer.Reset()
 	var err error
 	if large, ok := answer.(interface{ writeTo(*bytes.Buffer) error }); ok {
@@ -217,6 +224,9 @@ func (h *Handler) preempt(ctx context.Context, args *preemptArgs) *preemptResult
 
 func (h *Handler) bind(ctx context.Context, args *bindArgs) *bindResult {
 	key := client.ObjectKey{Namespace: args.PodNamespace, Name: args.PodName}
+	if args.PodUID == "" || args.Node == "" || key.Name == "" || key.Namespace == "" {
+		return &bindResult{Error: "the request names no pod by namespace, name and UID, or no node"}
+	}
 	if err := h.scheduler.Bind(ctx, key, args.PodUID, args.Node); err != nil {
 		h.metrics.binds.WithLabelValues("failed").Inc()
 		h.log.Info("binding failed", "pod", key.String(), "node", args.Node, "error", err.Error())

@@ -63,6 +63,7 @@ func (f *LeaderProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.proxy.Do(f.makeProxy)
+	r.Body = http.MaxBytesReader(w, r.Body, mostBytes)
 	f.pass.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), leaderKey{}, leader)))
 }
 

@@ -3,6 +3,7 @@ package extender
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -144,14 +145,25 @@ func (a *filterArgs) names() []string {
 
 // meta victims, whichever form the request has.
 func (a *preemptArgs) meta() map[string]*metaVictims {
-	if a.NodeNameToMetaVictims != nil {
-		return a.NodeNameToMetaVictims
-	}
 	out := map[string]*metaVictims{}
+	for node, v := range a.NodeNameToMetaVictims {
+		if v != nil {
+			v.Pods = slices.DeleteFunc(v.Pods, func(p *metaPod) bool { return p == nil })
+			out[node] = v
+		}
+	}
+	if a.NodeNameToMetaVictims != nil {
+		return out
+	}
 	for node, v := range a.NodeNameToVictims {
+		if v == nil {
+			continue
+		}
 		m := &metaVictims{NumPDBViolations: v.NumPDBViolations}
 		for _, pod := range v.Pods {
-			m.Pods = append(m.Pods, &metaPod{UID: pod.UID})
+			if pod != nil {
+				m.Pods = append(m.Pods, &metaPod{UID: pod.UID})
+			}
 		}
 		out[node] = m
 	}

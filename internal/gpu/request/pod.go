@@ -187,6 +187,9 @@ func Uses(pod *corev1.Pod) []Use {
 	for _, key := range keys {
 		word := strings.TrimPrefix(key, egpu.ClaimPrefix)
 		if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == word }) {
+			if len(pod.Spec.Containers) == 0 {
+				return nil // the API server takes no such pod, and an extender is sent what it is sent
+			}
 			word = pod.Spec.Containers[0].Name
 		}
 		uses = append(uses, Use{Container: word, Claim: pod.Annotations[key]})

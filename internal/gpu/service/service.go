@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -116,6 +117,7 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
 		Engine: placement.Options{Policy: cfg.Policy, Policies: policies(cfg), Ratings: cfg.Ratings},
 		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
+		Events: mgr.GetEventRecorder(env.Name), Metrics: gpu.NewMetrics(metrics.Registry),
 	})
 }
 
