@@ -86,7 +86,7 @@ func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 				continue
 			}
 			for _, was := range entry.GPUs {
-				s.guard(stagePublish, was, func() {
+				_ = s.guard(stagePublish, was, func() {
 					now := was.DeepCopy()
 					now.Status.Allocated = s.allocatedOf(status.Cards, was.Spec.Index)
 					if !equality.Semantic.DeepEqual(was.Status.Allocated, now.Status.Allocated) {

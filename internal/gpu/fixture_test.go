@@ -37,12 +37,11 @@ import (
 type world struct {
 	testing.TB
 	*gpu.Shell
-	client  client.Client
-	url     string
-	hooks   map[string]*gpu.Hook
-	now     func() time.Time
-	events  events.EventRecorder
-	metrics *gpu.Metrics
+	client client.Client
+	url    string
+	hooks  map[string]*gpu.Hook
+	now    func() time.Time
+	events events.EventRecorder
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -60,7 +59,7 @@ func (w *world) start(t testing.TB, options placement.Options) {
 		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}, &egpu.GPU{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind}).Build()
 	shell, err := gpu.New(gpu.Options{
-		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events, Metrics: w.metrics,
+		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events,
 	})
 	if err != nil {
 		t.Fatal(err)

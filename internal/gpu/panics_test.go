@@ -12,20 +12,23 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/gpu"
+	"github.com/elastic-ai/elastic/internal/panics"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
 // failing is a world in which what concerns one object, by name, panics.
-func failing(t *testing.T) (w *world, fail func(stage, name string), told *events.FakeRecorder, counted func(stage string) float64) {
+func failing(t *testing.T) (w *world, fail func(stage, name string), recorder *events.FakeRecorder, counted func(stage string) float64) {
 	t.Helper()
-	registry := prometheus.NewRegistry()
-	told = events.NewFakeRecorder(100)
-	w = &world{TB: t, events: told, metrics: gpu.NewMetrics(registry)}
+	recorder = events.NewFakeRecorder(100)
+	w = &world{TB: t, events: recorder}
 	w.start(t, placement.Options{})
+	was := map[string]float64{}
+	for _, stage := range []string{"handle", "ask", "publish"} {
+		was[stage] = testutil.ToFloat64(panics.Total.WithLabelValues(stage))
+	}
 	fail = func(stage, name string) {
 		w.FailFor(func(at string, object client.Object) {
 			if object != nil && at == stage && object.GetName() == name {
@@ -33,24 +36,12 @@ func failing(t *testing.T) (w *world, fail func(stage, name string), told *event
 			}
 		})
 	}
-	return w, fail, told, func(stage string) float64 {
-		total := 0.0
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			for _, m := range family.GetMetric() {
-				if m.GetLabel()[0].GetValue() == stage {
-					total += m.GetCounter().GetValue()
-				}
-			}
-		}
-		return total
+	return w, fail, recorder, func(stage string) float64 {
+		return testutil.ToFloat64(panics.Total.WithLabelValues(stage)) - was[stage]
 	}
 }
 
-// One object of each kind panics when it is taken in. It is counted and told of, and others come in
+// One object of each kind panics when it is taken in. It is counted and recorder of, and others come in
 // after it; when it changes it is looked at again.
 func TestPoisonObjectIsSetAside(t *testing.T) {
 	for kind, poison := range map[string]client.Object{
@@ -61,7 +52,7 @@ func TestPoisonObjectIsSetAside(t *testing.T) {
 		"workload":   &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "poison"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			w, fail, told, counted := failing(t)
+			w, fail, recorder, counted := failing(t)
 			fail("handle", "poison")
 			poison.SetResourceVersion("1")
 			p := share("p", 60)
@@ -70,7 +61,7 @@ func TestPoisonObjectIsSetAside(t *testing.T) {
 			if n := counted("handle"); n != 1 {
 				t.Fatalf("%v panics are counted, want 1", n)
 			}
-			if e := <-told.Events; !strings.Contains(e, "SetAside") || !strings.Contains(e, "poison in handle") {
+			if e := <-recorder.Events; !strings.Contains(e, "SetAside") || !strings.Contains(e, "poison in handle") {
 				t.Fatalf("event %q", e)
 			}
 			w.add(p)
@@ -95,7 +86,7 @@ func TestPoisonObjectIsSetAside(t *testing.T) {
 
 // A question that panics is answered with an error, and the next one as ever. What a pod had it has.
 func TestPoisonQuestionIsAnswered(t *testing.T) {
-	w, fail, told, counted := failing(t)
+	w, fail, recorder, counted := failing(t)
 	good, poison := share("good", 30), share("poison", 30)
 	w.add(node("a", 1), good, poison)
 	w.mustBind(good, "a")
@@ -112,7 +103,7 @@ func TestPoisonQuestionIsAnswered(t *testing.T) {
 	if n := counted("ask"); n != 3 {
 		t.Errorf("%v panics are counted, want 3", n)
 	}
-	if e := <-told.Events; !strings.Contains(e, "SetAside") {
+	if e := <-recorder.Events; !strings.Contains(e, "SetAside") {
 		t.Errorf("event %q", e)
 	}
 	other := share("other", 30)
@@ -154,11 +145,11 @@ func TestPoisonGPUIsLeftOut(t *testing.T) {
 	}
 }
 
-// What a tenant is told where an annotation is not believed.
+// What a tenant is recorder where an annotation is not believed.
 func TestForgedAnnotationIsTold(t *testing.T) {
-	w, _, told, _ := failing(t)
+	w, _, recorder, _ := failing(t)
 	w.add(node("a", 2), onNode("forged", 30, "a", "0,1"))
-	if e := <-told.Events; !strings.Contains(e, "CardsNotGiven") || !strings.Contains(e, "another number of cards") || !strings.Contains(e, corev1.EventTypeWarning) {
+	if e := <-recorder.Events; !strings.Contains(e, "CardsNotGiven") || !strings.Contains(e, "another number of cards") || !strings.Contains(e, corev1.EventTypeWarning) {
 		t.Fatalf("event %q", e)
 	}
 }

@@ -72,9 +72,8 @@ type Options struct {
 	Queue bool
 	Now   func() time.Time
 	Log   logr.Logger
-	// Events warn who has an object, and Metrics count; nil for none.
-	Events  events.EventRecorder
-	Metrics *Metrics
+	// Events warn who has an object; nil for none.
+	Events events.EventRecorder
 }
 
 // New makes a Shell; the error is about the engine's options.
@@ -194,21 +193,18 @@ var ErrEnded = errors.New("the program is ending")
 // do has the loop run f, and waits for it.
 func (s *Shell) do(ctx context.Context, f func()) error { return s.doFor(ctx, nil, f) }
 
-// doFor is do, for a question about an object. A panic is the answer ErrDefect.
+// doFor is do, for a question about an object. A panic is the answer, as an error.
 func (s *Shell) doFor(ctx context.Context, object client.Object, f func()) error {
 	select {
 	case <-s.ready:
 	default:
 		return ErrNotReady
 	}
-	done := make(chan bool, 1)
+	done := make(chan error, 1)
 	s.ask(func() { done <- s.guard(stageAsk, object, f) })
 	select {
-	case ended := <-done:
-		if !ended {
-			return ErrDefect
-		}
-		return nil
+	case err := <-done:
+		return err
 	case <-s.ended:
 		return ErrEnded
 	case <-ctx.Done():

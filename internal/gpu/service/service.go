@@ -32,6 +32,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/gpu/claims"
 	"github.com/elastic-ai/elastic/internal/gpu/podwebhook"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
+	"github.com/elastic-ai/elastic/internal/panics"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/program"
 )
@@ -76,6 +77,9 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err != nil {
 		return nil, err
 	}
+	if err := metrics.Registry.Register(panics.Total); err != nil {
+		return nil, err
+	}
 	shell, err := newShell(env, cfg, mgr, direct)
 	if err != nil {
 		return nil, err
@@ -117,7 +121,7 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 		Client: mgr.GetClient(), Direct: direct, Cache: mgr.GetCache(),
 		Engine: placement.Options{Policy: cfg.Policy, Policies: policies(cfg), Ratings: cfg.Ratings},
 		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
-		Events: mgr.GetEventRecorder(env.Name), Metrics: gpu.NewMetrics(metrics.Registry),
+		Events: mgr.GetEventRecorder(env.Name),
 	})
 }
 
