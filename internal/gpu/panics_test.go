@@ -145,8 +145,8 @@ func TestPoisonGPUIsLeftOut(t *testing.T) {
 	}
 }
 
-// What a tenant is recorder where an annotation is not believed.
-func TestForgedAnnotationIsTold(t *testing.T) {
+// Who has the pod reads why its annotation is not believed.
+func TestForgedAnnotationIsReported(t *testing.T) {
 	w, _, recorder, _ := failing(t)
 	w.add(node("a", 2), onNode("forged", 30, "a", "0,1"))
 	if e := <-recorder.Events; !strings.Contains(e, "CardsNotGiven") || !strings.Contains(e, "another number of cards") || !strings.Contains(e, corev1.EventTypeWarning) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -226,6 +227,24 @@ func agentWritesAboutItsNodeAlone(t *testing.T) {
 		} else if says != "" {
 			refused(t, "another node's pod", err, says)
 		}
+	}
+}
+
+// The queue makes one webhook while it runs. With its token nobody makes another, which would see every object.
+func queueMakesNoOtherWebhook(t *testing.T) {
+	config := rest.CopyConfig(cluster.REST)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:elastic-queue:elastic-queue"}
+	queue, err := client.New(config, client.Options{Scheme: cluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := &admissionregv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "elastic-queue-mine"}}
+	refused(t, "another webhook", queue.Create(t.Context(), hook), "and no other")
+	hook.Name = "elastic-queue-jobs-declared"
+	if err := queue.Create(t.Context(), hook); client.IgnoreAlreadyExists(err) != nil {
+		t.Errorf("its own webhook: %v", err)
+	} else if err == nil {
+		remove(t, hook)
 	}
 }
 

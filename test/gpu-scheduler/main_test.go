@@ -45,6 +45,7 @@ var asked = []struct {
 	{"ForeignElasticGPUIsRefused", foreignElasticGPUIsRefused},
 	{"ClaimStaysWithItsElasticGPU", claimStaysWithItsElasticGPU},
 	{"AgentWritesAboutItsNodeAlone", agentWritesAboutItsNodeAlone},
+	{"QueueMakesNoOtherWebhook", queueMakesNoOtherWebhook},
 }
 
 // kube-scheduler asks the program over HTTP.

@@ -86,7 +86,10 @@ func Read(log io.Reader) ([]Use, error) {
 const simulated = "-simulated"
 
 // named are the resources that rules grant by name.
-var named = map[string]bool{"leases": true, "secrets": true, "mutatingwebhookconfigurations": true, "configmaps": true}
+var named = map[string]bool{
+	"leases": true, "secrets": true, "configmaps": true, "mutatingwebhookconfigurations": true, "validatingwebhookconfigurations": true,
+	"apiservices": true, "customresourcedefinitions": true,
+}
 
 func sorted(uses map[Use]bool) []Use {
 	var list []Use

@@ -112,6 +112,11 @@ var kept = map[string]string{
 	"elastic-gpu-agent: patch elasticgpu.io/gpus":                                                                  "another card is in the place of one",
 	"elastic-gpu-agent: patch events.k8s.io/events":                                                                "an event that comes again is counted",
 	"elastic-gpu-scheduler: get pods":                                                                              "a pod is to be bound before its watch tells of it",
+	"elastic-gpu-scheduler: update secrets elastic-gpu-scheduler-extender":                                         "certificates are renewed after years",
+	"elastic-gpu-scheduler: patch events.k8s.io/events":                                                            "an event that comes again is counted",
+	"elastic-gpu-scheduler: create events.k8s.io/events":                                                           "a pod says it has cards that it was not given",
+	"elastic-queue: get coordination.k8s.io/leases c1f6bfd2.kueue.x-k8s.io":                                        "Kueue's configuration names its lease",
+	"elastic-queue: update coordination.k8s.io/leases c1f6bfd2.kueue.x-k8s.io":                                     "Kueue's configuration names its lease",
 	"elastic-gpu-scheduler: update secrets elastic-gpu-scheduler-webhooks":                                         "certificates are renewed after months",
 	"elastic-queue: get kueue.x-k8s.io/localqueues":                                                                "a job comes together with its queue",
 	"elastic-queue: get kueue.x-k8s.io/clusterqueues":                                                              "a job comes together with its queue",
@@ -121,6 +126,34 @@ var kept = map[string]string{
 	"elastic-queue: patch kueue.x-k8s.io/cohorts/status":                                                           "shares of cohorts are told with fair sharing on",
 	"elastic-queue: update secrets elastic-queue-webhooks":                                                         "certificates are renewed after months",
 	"elastic-queue: delete admissionregistration.k8s.io/mutatingwebhookconfigurations elastic-queue-jobs-declared": "the last declared kind went",
+}
+
+// unnamed are rights to objects of any name where names are fixed as a rule, with what needs them.
+var unnamed = map[string]string{
+	"elastic-queue: get apiextensions.k8s.io/customresourcedefinitions": "users declare kinds of jobs, whose CRDs have any name",
+	"elastic-queue: get secrets":                                        "kubeconfigs of other clusters have any name",
+}
+
+// anyName are the verbs whose rights cannot name objects: what is created has no name yet, and lists are of all.
+var anyName = []string{"create", "list", "watch"}
+
+// A right that could be narrower: of all objects of a resource whose names are known.
+func TestRightsNameTheirObjects(t *testing.T) {
+	wide := map[string]bool{}
+	for _, right := range granted(t) {
+		if !named[right.Resource] || right.Name != "" || slices.Contains(anyName, right.Verb) {
+			continue
+		}
+		wide[right.String()] = true
+		if unnamed[right.String()] == "" {
+			t.Errorf("%s: granted for any name; write resourceNames", right)
+		}
+	}
+	for name := range unnamed {
+		if !wide[name] {
+			t.Errorf("%s: excused and not granted", name)
+		}
+	}
 }
 
 // excused says that a right may be unused. For the one about finalizers an API server asks inside, where it is not logged, and
