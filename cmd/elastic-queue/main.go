@@ -146,6 +146,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
+	rules.Direct = mgr.GetAPIReader()
 	rules.Recorder, rules.Metrics, rules.Log = mgr.GetEventRecorder(env.Name), counts, env.Log.WithName("queue")
 	shell := queue.New(mgr.GetClient(), mgr.GetCache(), rules)
 	if err := errors.Join(mgr.AddHealthzCheck("loop", shell.Healthy), mgr.Add(shell)); err != nil {

@@ -92,6 +92,8 @@ type Options struct {
 	Features features.Set
 	// NoDecisions leaves admission and preemption to another scheduler.
 	NoDecisions bool
+	// Direct reads from the API server itself, not from a cache.
+	Direct client.Reader
 	// Placer knows nodes and cards; nil admits on quota alone.
 	Placer   *placer.Placer
 	Writers  int
@@ -170,8 +172,8 @@ func (s *Shell) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !complete {
-		return nil // stopped before the initial lists were complete
+	if !complete || !s.catchUp(ctx) {
+		return nil // stopped before all was known
 	}
 	s.work(ctx)
 	return nil

@@ -52,7 +52,11 @@ type change struct {
 // workloadDeleted handles the deletion of a workload.
 func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
-	if t := s.workloads[key]; t != nil {
+	t := s.workloads[key]
+	if t != nil && t.object.UID != wl.UID && !newer(wl, t.object) {
+		return // one of the same name that was created since is known already
+	}
+	if t != nil {
 		s.statuses.Usage().Move(t.counted, nil)
 		delete(s.workloads, key)
 		delete(s.secondPass, key)
@@ -74,6 +78,9 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 	key := workload.KeyOf(wl)
 	t := s.workloads[key]
 	if t == nil || t.object.UID != wl.UID {
+		if t != nil && !newer(wl, t.object) {
+			return // it was deleted since, and is known to have been created again
+		}
 		if t != nil {
 			s.workloadDeleted(t.object) // deleted and created again since
 		}
