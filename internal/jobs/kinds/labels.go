@@ -42,6 +42,9 @@ const (
 	LocalQueueLabel   = kueuelabels.LocalQueue
 	ClusterQueueLabel = kueuelabels.ClusterQueue
 
+	// StoppedAnnotation names the stop of a job that its controller confirmed, see Object.Restore.
+	StoppedAnnotation = "elasticai.io/stopped"
+
 	DefaultQueue = "default"
 )
 

@@ -72,10 +72,12 @@ func (j Object) Stop(ctx context.Context, c client.Client, _ string) error {
 	return j.patchTo(ctx, c, stopped)
 }
 
-// Restore resets the templates to what the user wrote.
-func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	restored := j.deepCopy()
-	if err := restored.setPodSetInfos(wl, nil); err != nil {
+// Restore resets the templates to what the user wrote, and marks the job as stopped. The mark differs
+// for each stop, so there is a write even if nothing else is to be reset: it fails if the job is not as
+// we know it, and after it a start that is still on its way fails. So a job that looks stopped is.
+func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload, mark string) error {
+	restored, err := j.restored(wl, mark)
+	if err != nil {
 		return err
 	}
 	if equality.Semantic.DeepEqual(restored.Object, j.Object) {
@@ -91,14 +93,19 @@ func (j Object) Restore(ctx context.Context, c client.Client, wl *kueue.Workload
 			if err := c.Status().Patch(ctx, cleared.Unstructured, OptimisticMerge(j.Unstructured)); err != nil {
 				return err
 			}
-			restored = cleared.deepCopy()
-			if err := restored.setPodSetInfos(wl, nil); err != nil {
+			if restored, err = cleared.restored(wl, mark); err != nil {
 				return err
 			}
 			j = cleared
 		}
 	}
 	return j.patchTo(ctx, c, restored)
+}
+
+func (j Object) restored(wl *kueue.Workload, mark string) (Object, error) {
+	restored := j.deepCopy()
+	SetAnnotation(restored, StoppedAnnotation, mark)
+	return restored, restored.setPodSetInfos(wl, nil)
 }
 
 // patchTo writes the difference between two versions of the job.

@@ -94,4 +94,4 @@ func (g *Group) Stop(ctx context.Context, c client.Client, why string) error {
 }
 
 // Restore has nothing to do: pods are not restored but replaced.
-func (g *Group) Restore(context.Context, client.Client, *kueue.Workload) error { return nil }
+func (g *Group) Restore(context.Context, client.Client, *kueue.Workload, string) error { return nil }

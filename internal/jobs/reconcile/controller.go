@@ -31,6 +31,8 @@ type controller struct {
 	now      func() time.Time
 	adapters *remote.Adapters
 	builder  kinds.WorkloadBuilder
+	identity string // of this process
+	catchUp  catchUp
 
 	noQueueLabels bool
 	requeuePods   bool

@@ -25,8 +25,9 @@ type GenericJob interface {
 
 	Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []kinds.PodSetInfo) error
 	Stop(ctx context.Context, c client.Client, why string) error
-	// Restore removes what Start added, once nothing runs.
-	Restore(ctx context.Context, c client.Client, wl *kueue.Workload) error
+	// Restore removes what Start added, once nothing runs, and leaves a mark of this stop. It fails if the
+	// job has been started since it was read.
+	Restore(ctx context.Context, c client.Client, wl *kueue.Workload, mark string) error
 	// CleanUp does what is left to do once the workload is up to date; nil stands for a job without one.
 	CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload) error
 }

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -35,5 +36,16 @@ func (c *controller) restore(ctx context.Context, j GenericJob, wl *kueue.Worklo
 	if o, ok := j.(kinds.Object); ok && o.HandedOver() {
 		return (&remote.Adapter{Kind: o.Row()}).ForgetStatus(ctx, c.client, o.Unstructured)
 	}
-	return j.Restore(ctx, c.client, wl)
+	return j.Restore(ctx, c.client, wl, c.stopMark(wl))
+}
+
+// stopMark is another one for each time that this process has a workload's job stopped.
+func (c *controller) stopMark(wl *kueue.Workload) string {
+	evictions := int32(0)
+	if stats := wl.Status.SchedulingStats; stats != nil {
+		for i := range stats.Evictions {
+			evictions += stats.Evictions[i].Count
+		}
+	}
+	return fmt.Sprintf("%s.%s.%d.%t", c.identity, wl.UID, evictions, wl.DeletionTimestamp != nil)
 }

@@ -24,11 +24,14 @@ type objectReconciler struct {
 
 // Reconcile brings one job and its workload together.
 func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if ready, err := c.caughtUp(ctx); !ready || err != nil {
+		return ctrl.Result{RequeueAfter: catchUpPause}, err
+	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(c.kind.GVK)
 	err := c.client.Get(ctx, request.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
-		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+		return c.deleteWorkloadsOfGone(ctx, c.kind, request)
 	}
 	if err != nil {
 		return ctrl.Result{}, err

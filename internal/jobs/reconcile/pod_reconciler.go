@@ -62,6 +62,9 @@ func requestForWorkload(obj client.Object) []reconcile.Request {
 
 // Reconcile brings one pod, or the pods of one group, and their workload together.
 func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if ready, err := c.caughtUp(ctx); !ready || err != nil {
+		return ctrl.Result{RequeueAfter: catchUpPause}, err
+	}
 	g, err := c.load(ctx, request)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -71,7 +74,7 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		if isGroup {
 			return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
 		}
-		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+		return c.deleteWorkloadsOfGone(ctx, c.kind, request)
 	}
 	wl, err := c.workloadOf(ctx, g)
 	if err != nil {

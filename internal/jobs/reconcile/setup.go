@@ -2,15 +2,18 @@ package reconcile
 
 import (
 	"context"
+	"crypto/rand"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
@@ -40,13 +43,23 @@ type Options struct {
 
 // Setup adds the registry, which starts a controller for each kind, to the manager.
 func Setup(mgr ctrl.Manager, options Options) error {
-	common := &controller{
-		client: mgr.GetClient(), pods: options.PodCache, filter: options.Filter, now: time.Now, adapters: options.Adapters,
-		recorder:      mgr.GetEventRecorder("elastic-queue-jobs"),
-		builder:       kinds.WorkloadBuilder{Client: mgr.GetClient(), CopyLabels: options.CopyLabels, NoSliceLayers: options.NoSliceLayers},
+	common := newController(mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-jobs"), time.Now, options)
+	return newRegistry(mgr, common, options).setup(mgr)
+}
+
+func newController(c client.Client, recorder events.EventRecorder, now func() time.Time, options Options) *controller {
+	return &controller{
+		client: c, pods: options.PodCache, filter: options.Filter, now: now, adapters: options.Adapters,
+		recorder: recorder, identity: rand.Text(),
+		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, NoSliceLayers: options.NoSliceLayers},
 		noQueueLabels: options.NoQueueLabels, requeuePods: options.RequeuePods, queued: options.Queued,
 	}
-	return newRegistry(mgr, common, options).setup(mgr)
+}
+
+// NewReconciler is the reconciler of one kind with a suspend flag, for a caller that has its own watches
+// and calls it when a job or its workload changed.
+func NewReconciler(kind *kinds.Kind, c client.Client, recorder events.EventRecorder, now func() time.Time, options Options) reconcile.Reconciler {
+	return &objectReconciler{controller: newController(c, recorder, now, options), kind: kind}
 }
 
 // NewPodCache watches the pods of managed jobs and no others: a cluster has many.

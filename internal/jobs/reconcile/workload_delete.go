@@ -17,6 +17,28 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
+// deleteWorkloadsOfGone deletes the workloads of a job that the cache does not have. After a restart the
+// cache of jobs may be behind that of workloads, so the API server itself is asked: a job that runs must
+// not lose its workload.
+func (c *controller) deleteWorkloadsOfGone(ctx context.Context, kind *kinds.Kind, request ctrl.Request) (ctrl.Result, error) {
+	owner := kinds.OwnerKey(kind.GVK.GroupKind(), request.Name)
+	list := &kueue.WorkloadList{}
+	err := c.client.List(ctx, list, client.InNamespace(request.Namespace), client.MatchingFields{kinds.OwnerNameIndex: owner})
+	if err != nil || len(list.Items) == 0 {
+		return ctrl.Result{}, err
+	}
+	job := &metav1.PartialObjectMetadata{}
+	job.SetGroupVersionKind(kind.GVK)
+	err = c.filter.Direct.Get(ctx, request.NamespacedName, job)
+	if err == nil {
+		return ctrl.Result{RequeueAfter: time.Second}, nil // its event triggers a reconciliation; this is the fallback
+	}
+	if !apierrors.IsNotFound(err) {
+		return ctrl.Result{}, err
+	}
+	return c.deleteWorkloadsOf(ctx, request.Namespace, owner)
+}
+
 // deleteWorkloadsOf deletes the workloads of a job that is gone: until the garbage collector did,
 // they would hold their quota. A workload that was orphaned is no longer the job's, although the
 // cache may be behind: that is why the resource version must match.

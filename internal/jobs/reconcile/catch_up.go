@@ -1,0 +1,100 @@
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A new leader's cache may be behind what the last one wrote: it would start a job whose workload has
+// released its quota since. So nothing is reconciled until the cache has the workloads as the API server
+// has them when this process begins to lead.
+
+const (
+	catchUpPage  = 500                    // workloads read at a time
+	catchUpPause = 100 * time.Millisecond // between two looks at the cache
+)
+
+type catchUp struct {
+	done   atomic.Bool
+	mu     sync.Mutex
+	listed bool
+	behind []metav1.PartialObjectMetadata // workloads that the cache has older, or not at all
+}
+
+// caughtUp says whether the cache is new enough to decide on.
+func (c *controller) caughtUp(ctx context.Context) (bool, error) {
+	u := &c.catchUp
+	if u.done.Load() {
+		return true, nil
+	}
+	if !u.mu.TryLock() {
+		return false, nil // another reconciliation is looking
+	}
+	defer u.mu.Unlock()
+	if !u.listed {
+		if err := c.listBehind(ctx); err != nil {
+			return false, err
+		}
+		u.listed = true
+	}
+	var failed error
+	u.behind = slices.DeleteFunc(u.behind, func(wl metav1.PartialObjectMetadata) bool {
+		seen, err := c.seen(ctx, &wl)
+		if err != nil {
+			failed = err
+		}
+		return seen
+	})
+	u.done.Store(len(u.behind) == 0)
+	return len(u.behind) == 0, failed
+}
+
+func (c *controller) listBehind(ctx context.Context) error {
+	c.catchUp.behind = nil
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
+	for {
+		if err := c.filter.Direct.List(ctx, list, client.Limit(catchUpPage), client.Continue(list.Continue)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if !c.cacheHas(ctx, &list.Items[i]) {
+				c.catchUp.behind = append(c.catchUp.behind, list.Items[i])
+			}
+		}
+		if list.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// seen: the cache has a workload at least as new, or it has been deleted.
+func (c *controller) seen(ctx context.Context, wl *metav1.PartialObjectMetadata) (bool, error) {
+	if c.cacheHas(ctx, wl) {
+		return true, nil
+	}
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
+	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
+	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+}
+
+func (c *controller) cacheHas(ctx context.Context, wl *metav1.PartialObjectMetadata) bool {
+	cached := &kueue.Workload{}
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(wl), cached, client.UnsafeDisableDeepCopy); err != nil {
+		return false
+	}
+	has, errHas := strconv.ParseUint(cached.ResourceVersion, 10, 64)
+	is, errIs := strconv.ParseUint(wl.ResourceVersion, 10, 64)
+	return errHas != nil || errIs != nil || has >= is
+}

@@ -1,0 +1,148 @@
+package reconcile
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+)
+
+func staleScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+func suspendedJob() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"namespace": "ns", "name": "train", "uid": "train"},
+		"spec": map[string]any{"suspend": true, "template": map[string]any{"spec": map[string]any{"containers": []any{}}}},
+	}}
+}
+
+func ownedWorkload() *kueue.Workload {
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "wl"}}
+	kinds.OwnWorkload(wl, suspendedJob(), kinds.Table()[0].GVK)
+	return wl
+}
+
+// indexed adds the indexes that the controllers list workloads by.
+func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
+	for _, field := range []string{kinds.OwnerNameIndex, kinds.OwnerUIDIndex} {
+		b = b.WithIndex(&kueue.Workload{}, field, func(obj client.Object) []string {
+			owner := metav1.GetControllerOf(obj)
+			if owner == nil {
+				return nil
+			}
+			if field == kinds.OwnerUIDIndex {
+				return []string{string(owner.UID)}
+			}
+			return []string{kinds.OwnerKey(kinds.Table()[0].GVK.GroupKind(), owner.Name)}
+		})
+	}
+	return b
+}
+
+// A job that looks stopped in the cache, and was started since, does not release its quota.
+func TestStoppedJobIsConfirmed(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(suspendedJob()).Build()
+	cached, started := suspendedJob(), suspendedJob()
+	for _, job := range []*unstructured.Unstructured{cached, started} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unstructured.SetNestedField(started.Object, false, "spec", "suspend"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), started); err != nil {
+		t.Fatal(err)
+	}
+	err := (&controller{client: c}).restore(t.Context(), kinds.Table()[0].Object(cached), ownedWorkload())
+	if !apierrors.IsConflict(err) {
+		t.Errorf("the job runs, and stopping it was confirmed: %v", err)
+	}
+}
+
+// A start that is still on its way when the job is confirmed as stopped does not arrive any more.
+func TestStartOnItsWayIsTooLate(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(suspendedJob()).Build()
+	job := suspendedJob()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	onItsWay := kinds.Table()[0].Object(job.DeepCopy())
+	if err := (&controller{client: c}).restore(t.Context(), kinds.Table()[0].Object(job), ownedWorkload()); err != nil {
+		t.Fatal(err)
+	}
+	if err := onItsWay.Start(t.Context(), c, ownedWorkload(), nil); !apierrors.IsConflict(err) {
+		t.Errorf("the job was started after its quota was released: %v", err)
+	}
+}
+
+// A job that the cache has not seen yet does not lose its workload.
+func TestJobMissingFromTheCacheIsLookedUp(t *testing.T) {
+	scheme := staleScheme(t)
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload())).Build()
+	for exists, direct := range map[bool]client.Client{
+		true:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(suspendedJob(), ownedWorkload()).Build(),
+		false: fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload()).Build(),
+	} {
+		r := &objectReconciler{controller: &controller{client: cached, filter: &managed.Filter{Direct: direct}}, kind: kinds.Table()[0]}
+		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, &kueue.Workload{})
+		if exists != (err == nil) {
+			t.Errorf("the job exists: %t; its workload: %v", exists, err)
+		}
+	}
+}
+
+// Nothing is reconciled on workloads that are older than those of the API server when it began to lead.
+func TestReconcilesOnceTheCacheHasCaughtUp(t *testing.T) {
+	scheme := staleScheme(t)
+	direct := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload()).Build()
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme)).Build()
+	c := &controller{client: cached, filter: &managed.Filter{Direct: direct}}
+	if ready, err := c.caughtUp(t.Context()); ready || err != nil {
+		t.Fatalf("the cache lacks a workload, and it is ready: %v", err)
+	}
+	if err := cached.Create(t.Context(), ownedWorkload()); err != nil {
+		t.Fatal(err)
+	}
+	wl := &kueue.Workload{}
+	for range 1000 { // until the cache's version is as new
+		if ready, err := c.caughtUp(t.Context()); err != nil {
+			t.Fatal(err)
+		} else if ready {
+			return
+		}
+		if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, wl); err != nil {
+			t.Fatal(err)
+		}
+		wl.Labels = map[string]string{"version": wl.ResourceVersion}
+		if err := cached.Update(t.Context(), wl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("it never caught up")
+}
