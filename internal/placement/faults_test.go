@@ -157,3 +157,17 @@ func TestCoreAndMemoryComeFromTheSameCard(t *testing.T) {
 		t.Fatalf("got %v", a.Grants)
 	}
 }
+
+// A node goes while others come: scores of nodes that are no longer there are not compared.
+func TestNodeGoesWhileOthersCome(t *testing.T) {
+	e := newEngine(t, Options{}, gpuNode("a", 1, "T4", 16000), gpuNode("b", 1, "T4", 16000))
+	pod := sharePod(t, "p", 20)
+	if _, err := e.Best(&pod); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, e, NodeChanged{gpuNode("c", 1, "T4", 16000)})
+	apply(t, e, NodeGone{"a"})
+	if best, err := e.Best(&pod); err != nil || best == "a" {
+		t.Errorf("the best node is %q, %v", best, err)
+	}
+}

@@ -28,7 +28,7 @@ func (e *Engine) refreshed(s *shape) *index {
 		stale = stale || x.demand != e.demand.version
 	}
 	x.demand = e.demand.version
-	x.grow(e)
+	grown := x.grow(e)
 	end := e.base + len(e.changes)
 	if !x.built || x.cursor < e.base {
 		clear(x.caps)
@@ -53,6 +53,10 @@ func (e *Engine) refreshed(s *shape) *index {
 			}
 		}
 		// Climbing compares neighbours, so all of them must be up to date first.
+		if grown {
+			x.rebuild(e)
+			changed = nil
+		}
 		for _, pos := range changed {
 			x.climb(e, pos)
 		}
@@ -88,8 +92,9 @@ func (e *Engine) rescore(s *shape, pos int32) {
 	}
 }
 
-// grow adds new positions; a larger tree is rebuilt from its leaves.
-func (x *index) grow(e *Engine) {
+// grow adds new positions, and says that the tree is larger: it is to be rebuilt from its leaves, once
+// their scores are up to date.
+func (x *index) grow(e *Engine) bool {
 	for len(x.scores) < len(e.nodes) {
 		x.scores = append(x.scores, noScore)
 		x.reasons = append(x.reasons, NodeUnknown)
@@ -101,10 +106,11 @@ func (x *index) grow(e *Engine) {
 	for leaves < len(e.nodes) {
 		leaves *= 2
 	}
-	if 2*leaves != len(x.tree) {
-		x.tree = make([]int32, 2*leaves)
-		x.rebuild(e)
+	if 2*leaves == len(x.tree) {
+		return false
 	}
+	x.tree = make([]int32, 2*leaves)
+	return true
 }
 
 func (x *index) rebuild(e *Engine) {
