@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +77,7 @@ func (s *Shell) publishNow(ctx context.Context) {
 
 type gpuUpdate struct{ was, now *egpu.GPU }
 
-// changedGPUs are the GPU objects whose allocations changed.
+// changedGPUs are the GPU objects whose allocations changed, by name.
 func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 	_ = s.do(ctx, func() {
 		for name := range s.changed {
@@ -97,6 +98,7 @@ func (s *Shell) changedGPUs(ctx context.Context) (list []gpuUpdate) {
 		}
 		clear(s.changed)
 	})
+	slices.SortFunc(list, func(a, b gpuUpdate) int { return strings.Compare(a.was.Name, b.was.Name) })
 	return list
 }
 
