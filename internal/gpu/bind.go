@@ -2,12 +2,16 @@ package gpu
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,6 +31,8 @@ var ErrNotLeading = errors.New("this replica is not the leader")
 const (
 	bindTimeout = 10 * time.Second
 	reserveFor  = 15 * time.Minute
+	// findOutPause is between two looks at whether a pod was bound after all.
+	findOutPause = time.Second
 )
 
 // Bind gives the pod cards on the node and binds it there.
@@ -80,15 +86,23 @@ func (s *Shell) ReservePod(ctx context.Context, pod *corev1.Pod, node string) (*
 }
 
 // Bind binds the pod in one write: either it is bound with its cards in its annotations, or nothing
-// happened and the reservation is released.
+// happened and the reservation is released. While neither is known, the cards stay reserved.
 func (r *Reservation) Bind(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
 	defer cancel()
 	err := r.write(ctx)
-	if err != nil && r.isBound(ctx) {
-		err = nil // the answer was lost, not the write
+	if err == nil {
+		return r.settle(true)
 	}
-	return errors.Join(err, r.settle(err == nil))
+	bound, known := r.outcome(err)
+	switch {
+	case !known:
+		go r.findOut(err)
+		return fmt.Errorf("whether the pod was bound is not known yet: %w", err)
+	case bound:
+		return r.settle(true) // the answer was lost, not the write
+	}
+	return errors.Join(err, r.settle(false))
 }
 
 // Release the reservation, unless the pod was bound.
@@ -122,6 +136,10 @@ func (s *Shell) assign(ctx context.Context, w *podRequest, node string) (assignm
 	ask := s.chosen(ctx, w, node)
 	var refused error
 	err = s.doFor(ctx, w.pod, func() {
+		if b := s.binding[ask.Key]; b != nil && b.uid == w.pod.UID {
+			refused = &Refused{Reason: "it is being bound, and how that ends is not known yet"}
+			return
+		}
 		for _, l := range w.unbound {
 			d := device{unboundClaim: l, key: deviceKey(claims.DeviceName(l.claim))}
 			if s.devices[d.key] != "" {
@@ -184,7 +202,7 @@ func (r *Reservation) write(ctx context.Context) error {
 	}
 	b := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID,
+			Namespace: w.pod.Namespace, Name: w.pod.Name, UID: w.pod.UID, ResourceVersion: w.pod.ResourceVersion,
 			Annotations: map[string]string{egpu.Assumed: "true"},
 			Labels:      map[string]string{egpu.Assumed: "true"},
 		},
@@ -193,17 +211,72 @@ func (r *Reservation) write(ctx context.Context) error {
 	for container, lists := range cards {
 		b.Annotations[egpu.ContainerPrefix+container] = strings.Join(lists, ",")
 	}
+	err := cluster.SubResource("binding").Create(ctx, w.pod, b)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	// It may have changed since it was read, as by a status of kube-scheduler's: once more, for its newest version.
+	now := &corev1.Pod{}
+	if again := r.shell.options.Direct.Get(ctx, client.ObjectKeyFromObject(w.pod), now); again != nil || now.UID != w.pod.UID || now.Spec.NodeName != "" {
+		return err
+	}
+	b.ResourceVersion = now.ResourceVersion
 	return cluster.SubResource("binding").Create(ctx, w.pod, b)
 }
 
-// isBound asks the API server itself whether the pod is on the node after all.
-func (r *Reservation) isBound(ctx context.Context) bool {
-	pod := &corev1.Pod{}
-	// The deadline may be what failed the write.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bindTimeout)
+// outcome of a bind that ended with an error. A refusal is final. After any other error the Binding may
+// still be on its way, so the pod gets a new version: a Binding names the version that it was made for,
+// and after this it is refused.
+func (r *Reservation) outcome(err error) (bound, known bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), bindTimeout) // the deadline may be what failed the write
 	defer cancel()
-	err := r.shell.options.Direct.Get(ctx, client.ObjectKeyFromObject(r.want.pod), pod)
-	return err == nil && pod.UID == r.want.pod.UID && pod.Spec.NodeName == r.node
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.want.pod.Namespace, Name: r.want.pod.Name}}
+	if isRefusal(err) {
+		err = r.shell.options.Direct.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+	} else {
+		err = r.shell.options.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, newVersion(r.want.pod.UID)))
+	}
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, and maybe another one has its name
+		return false, true
+	case err != nil:
+		return false, false
+	}
+	return pod.UID == r.want.pod.UID && pod.Spec.NodeName == r.node, true
+}
+
+// isRefusal: the API server has answered, and will not do it later.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
+}
+
+// newVersion of a pod: its retry label changes, so that kube-scheduler tries it again as well.
+func newVersion(uid types.UID) []byte {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid, "labels": map[string]string{RetryLabel: strings.ToLower(rand.Text())}}})
+	if err != nil {
+		panic(err) // strings in maps
+	}
+	return patch
+}
+
+// findOut whether the pod was bound, however long that takes.
+func (r *Reservation) findOut(err error) {
+	for {
+		select {
+		case <-r.shell.ended:
+			return
+		case <-time.After(findOutPause):
+		}
+		if bound, known := r.outcome(err); known {
+			_ = r.settle(bound) // its error is that the program ends
+			return
+		}
+	}
 }
 
 // settle enters what was bound, or releases the reservation.

@@ -119,6 +119,27 @@ func TestLostAnswerIsLookedUp(t *testing.T) {
 	}
 }
 
+// A Binding whose answer did not come in time may still be on its way: when its cards are given to
+// another pod, it must not arrive any more.
+func TestBindOnItsWayIsTooLate(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p, other := share("p", 60), share("other", 60)
+	w.add(node("a", 1), p, other)
+	var arrive func() error
+	w.onBind = func(_ client.ObjectKey, write func() error) error {
+		arrive = write
+		return context.DeadlineExceeded
+	}
+	if err := w.bindTo(p, "a"); err == nil {
+		t.Fatal("a bind without an answer succeeded")
+	}
+	w.onBind = nil
+	w.mustBind(other, "a")
+	if err := arrive(); err == nil {
+		t.Error("two pods have 60 of one card")
+	}
+}
+
 func TestPodDeletedWhileItIsBound(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	p := share("p", 60)

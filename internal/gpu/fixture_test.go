@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -94,8 +95,8 @@ func (w *world) bind(ctx context.Context, c client.Client, name string, object, 
 		if err := c.Get(ctx, key, pod); err != nil {
 			return err
 		}
-		if pod.Spec.NodeName != "" {
-			return fmt.Errorf("pod %s is already assigned to node %s", pod.Name, pod.Spec.NodeName)
+		if pod.Spec.NodeName != "" || b.ResourceVersion != "" && b.ResourceVersion != pod.ResourceVersion {
+			return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, fmt.Errorf("it is on node %q, at version %s", pod.Spec.NodeName, pod.ResourceVersion))
 		}
 		pod.Spec.NodeName = b.Target.Name
 		for k, v := range b.Annotations {

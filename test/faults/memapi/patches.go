@@ -280,7 +280,8 @@ func (s *Server) Bind(pod client.Object, b *corev1.Binding) error {
 	}
 	now := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(was.Content)}
 	node, _, _ := unstructured.NestedString(now.Object, "spec", "nodeName")
-	if node != "" || b.UID != "" && b.UID != now.GetUID() || now.GetDeletionTimestamp() != nil {
+	if node != "" || b.UID != "" && b.UID != now.GetUID() || b.ResourceVersion != "" && b.ResourceVersion != now.GetResourceVersion() ||
+		now.GetDeletionTimestamp() != nil {
 		return conflict(k, was.Key)
 	}
 	if err := unstructured.SetNestedField(now.Object, b.Target.Name, "spec", "nodeName"); err != nil {
