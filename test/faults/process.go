@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -210,7 +211,7 @@ func (w *World) watched(role string) []client.Object {
 func (w *World) log(p *process) logr.Logger {
 	return funcr.New(func(_, args string) {
 		if strings.Contains(args, "panic") {
-			w.breakInvariant(p.name + " contained a defect: " + args)
+			w.breakInvariant("defect: " + p.name + " contained " + args)
 		}
 	}, funcr.Options{})
 }
@@ -359,6 +360,11 @@ func (q *jobQueue) reconcile(name string) {
 	q.running[name] = true
 	w.mu.Unlock()
 	q.process.group.Go(func() {
+		defer func() {
+			if v := recover(); v != nil {
+				w.breakInvariant(fmt.Sprintf("defect: reconciling %s panics: %v\n%s", name, v, debug.Stack()))
+			}
+		}()
 		result, err := q.reconciler.Reconcile(q.process.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 		w.mu.Lock()
 		defer w.mu.Unlock()

@@ -83,20 +83,26 @@ func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workl
 			annotations = append(annotations, slices.Collect(maps.Keys(update.Annotations))...)
 		}
 	}
-	for _, part := range []struct {
-		of, before map[string]string
-		keys       []string
-	}{{template.Labels, written.Labels, labels}, {template.Annotations, written.Annotations, annotations}} {
-		for _, key := range part.keys {
-			delete(part.of, key)
-			if value, found := part.before[key]; found {
-				part.of[key] = value
-			}
-		}
-	}
+	reset(&template.Labels, written.Labels, labels)
+	reset(&template.Annotations, written.Annotations, annotations)
 	template.Spec.NodeSelector = written.Spec.NodeSelector
 	template.Spec.Tolerations = written.Spec.Tolerations
 	template.Spec.SchedulingGates = written.Spec.SchedulingGates
+}
+
+// reset some keys to what they were.
+func reset(of *map[string]string, before map[string]string, keys []string) {
+	for _, key := range keys {
+		delete(*of, key)
+		value, found := before[key]
+		if !found {
+			continue
+		}
+		if *of == nil {
+			*of = map[string]string{}
+		}
+		(*of)[key] = value
+	}
 }
 
 func merge(what string, to *map[string]string, from map[string]string) error {

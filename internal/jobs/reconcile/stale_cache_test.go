@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -100,11 +103,11 @@ func TestStartOnItsWayIsTooLate(t *testing.T) {
 // A job that the cache has not seen yet does not lose its workload.
 func TestJobMissingFromTheCacheIsLookedUp(t *testing.T) {
 	scheme := staleScheme(t)
-	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload())).Build()
 	for exists, direct := range map[bool]client.Client{
 		true:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(suspendedJob(), ownedWorkload()).Build(),
 		false: fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload()).Build(),
 	} {
+		cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload())).Build()
 		r := &objectReconciler{controller: &controller{client: cached, filter: &managed.Filter{Direct: direct}}, kind: kinds.Table()[0]}
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
 		if err != nil {
@@ -145,4 +148,29 @@ func TestReconcilesOnceTheCacheHasCaughtUp(t *testing.T) {
 		}
 	}
 	t.Error("it never caught up")
+}
+
+// A job that the cache shows with what its last admission added, and that was restored since, gets its
+// workload when the cache shows that.
+func TestWorkloadIsMadeFromTheRestoredJob(t *testing.T) {
+	scheme := staleScheme(t)
+	stale := suspendedJob()
+	if err := unstructured.SetNestedField(stale.Object, "last", "spec", "template", "metadata", "annotations", kueue.WorkloadAnnotation); err != nil {
+		t.Fatal(err)
+	}
+	restored := suspendedJob()
+	restored.SetResourceVersion("77")
+	c := &controller{
+		client: fake.NewClientBuilder().WithScheme(scheme).Build(), recorder: events.NewFakeRecorder(10), now: time.Now,
+		filter: &managed.Filter{Direct: fake.NewClientBuilder().WithScheme(scheme).WithObjects(restored).Build()},
+	}
+	stale.SetResourceVersion("76")
+	var later *requeueError
+	if err := c.create(t.Context(), kinds.Table()[0].Object(stale)); !errors.As(err, &later) {
+		t.Errorf("a workload was made from a job of the past: %v", err)
+	}
+	stale.SetResourceVersion("77")
+	if err := c.create(t.Context(), kinds.Table()[0].Object(stale)); err != nil {
+		t.Errorf("no workload was made of a job as it is: %v", err)
+	}
 }

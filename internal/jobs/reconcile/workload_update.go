@@ -2,10 +2,15 @@ package reconcile
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -16,6 +21,12 @@ func (c *controller) create(ctx context.Context, j GenericJob) error {
 	if err != nil {
 		return err
 	}
+	switch behind, err := c.looksStarted(ctx, j, wl); {
+	case err != nil:
+		return err
+	case behind:
+		return &requeueError{after: time.Second}
+	}
 	if err := c.client.Create(ctx, wl); err != nil {
 		return err
 	}
@@ -24,6 +35,18 @@ func (c *controller) create(ctx context.Context, j GenericJob) error {
 	}
 	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", wl.Namespace, wl.Name)
 	return nil
+}
+
+// looksStarted: the job's templates have what an admission added, and the API server has a newer job than
+// the cache. The stop of its last workload removed all that; a workload made from it would keep it for good.
+func (c *controller) looksStarted(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
+	if !slices.ContainsFunc(wl.Spec.PodSets, func(set kueue.PodSet) bool { return set.Template.Annotations[kueue.WorkloadAnnotation] != "" }) {
+		return false, nil
+	}
+	is := &metav1.PartialObjectMetadata{}
+	is.SetGroupVersionKind(j.Row().GVK)
+	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(j.Meta()), is)
+	return err == nil && is.ResourceVersion != j.Meta().GetResourceVersion(), client.IgnoreNotFound(err)
 }
 
 // updateWorkload applies changes of a job to its workload, and reports whether there were any.
