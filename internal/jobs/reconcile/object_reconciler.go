@@ -39,10 +39,17 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	managed, err := c.filter.Manages(ctx, c.kind, obj)
 	if err == nil && !managed && kinds.QueueName(obj) == "" && c.kind.Object(obj).IsSuspended() {
 		// The user removed its queue name: its pending workload would never be started.
-		return c.deleteWorkloadsOf(ctx, request.Namespace, kinds.OwnerKey(c.kind.GVK.GroupKind(), request.Name))
+		wls, err := c.workloadsNamed(ctx, c.kind, request.Namespace, request.Name)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		return c.deleteWorkloads(ctx, wls)
 	}
 	if err != nil || !managed {
 		return ctrl.Result{}, err
+	}
+	if again, err := c.deleteWorkloadsOfPredecessor(ctx, c.kind, obj); err != nil || again.RequeueAfter > 0 {
+		return again, err
 	}
 	wls, err := c.workloadsOf(ctx, obj)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -117,6 +118,24 @@ func TestJobMissingFromTheCacheIsLookedUp(t *testing.T) {
 		if exists != (err == nil) {
 			t.Errorf("the job exists: %t; its workload: %v", exists, err)
 		}
+	}
+}
+
+// A job that was deleted and created again under its name leaves no workload behind.
+func TestWorkloadOfAnEarlierJobOfThatName(t *testing.T) {
+	scheme := staleScheme(t)
+	again := suspendedJob()
+	again.SetUID("again")
+	again.SetLabels(map[string]string{kinds.QueueNameLabel: "main"})
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload(), again)).Build()
+	c := &controller{client: cached, filter: &managed.Filter{Direct: cached, Namespaces: labels.Everything(), Kinds: &kinds.InUse{}}, recorder: events.NewFakeRecorder(10), now: time.Now}
+	r := &objectReconciler{controller: c, kind: kinds.Table()[0]}
+	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, &kueue.Workload{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the workload of the job before it is still there: %v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,38 +18,56 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// deleteWorkloadsOfGone deletes the workloads of a job that the cache does not have. After a restart the
-// cache of jobs may be behind that of workloads, so the API server itself is asked: a job that runs must
-// not lose its workload.
+// deleteWorkloadsOfGone deletes the workloads of a job that the cache does not have.
 func (c *controller) deleteWorkloadsOfGone(ctx context.Context, kind *kinds.Kind, request ctrl.Request) (ctrl.Result, error) {
-	owner := kinds.OwnerKey(kind.GVK.GroupKind(), request.Name)
-	list := &kueue.WorkloadList{}
-	err := c.client.List(ctx, list, client.InNamespace(request.Namespace), client.MatchingFields{kinds.OwnerNameIndex: owner})
-	if err != nil || len(list.Items) == 0 {
+	list, err := c.workloadsNamed(ctx, kind, request.Namespace, request.Name)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	job := &metav1.PartialObjectMetadata{}
-	job.SetGroupVersionKind(kind.GVK)
-	err = c.filter.Direct.Get(ctx, request.NamespacedName, job)
-	if err == nil {
-		return ctrl.Result{RequeueAfter: time.Second}, nil // its event triggers a reconciliation; this is the fallback
-	}
-	if !apierrors.IsNotFound(err) {
-		return ctrl.Result{}, err
-	}
-	return c.deleteWorkloadsOf(ctx, request.Namespace, owner)
+	return c.deleteIfGone(ctx, kind, list)
 }
 
-// deleteWorkloadsOf deletes the workloads of a job that is gone: until the garbage collector did,
-// they would hold their quota. A workload that was orphaned is no longer the job's, although the
-// cache may be behind: that is why the resource version must match.
-func (c *controller) deleteWorkloadsOf(ctx context.Context, namespace, owner string) (ctrl.Result, error) {
-	list := &kueue.WorkloadList{}
-	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{kinds.OwnerNameIndex: owner}); err != nil {
+// deleteWorkloadsOfPredecessor deletes the workloads of a job that was deleted before this one was created
+// under its name: no other reconciliation would.
+func (c *controller) deleteWorkloadsOfPredecessor(ctx context.Context, kind *kinds.Kind, job client.Object) (ctrl.Result, error) {
+	list, err := c.workloadsNamed(ctx, kind, job.GetNamespace(), job.GetName())
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	for i := range list.Items {
-		wl := &list.Items[i]
+	return c.deleteIfGone(ctx, kind, slices.DeleteFunc(list, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, job) }))
+}
+
+// workloadsNamed are those of jobs of a name.
+func (c *controller) workloadsNamed(ctx context.Context, kind *kinds.Kind, namespace, name string) ([]kueue.Workload, error) {
+	list := &kueue.WorkloadList{}
+	err := c.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{kinds.OwnerNameIndex: kinds.OwnerKey(kind.GVK.GroupKind(), name)})
+	return list.Items, err
+}
+
+// deleteIfGone deletes workloads of which the cache has no job. After a restart the cache of jobs may be
+// behind that of workloads, so the API server itself is asked: a job that runs must not lose its workload.
+func (c *controller) deleteIfGone(ctx context.Context, kind *kinds.Kind, list []kueue.Workload) (ctrl.Result, error) {
+	for i := range list {
+		owner := metav1.GetControllerOf(&list[i])
+		job := &metav1.PartialObjectMetadata{}
+		job.SetGroupVersionKind(kind.GVK)
+		err := c.filter.Direct.Get(ctx, client.ObjectKey{Namespace: list[i].Namespace, Name: owner.Name}, job)
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+		if err == nil && job.UID == owner.UID {
+			return ctrl.Result{RequeueAfter: time.Second}, nil // its event triggers a reconciliation; this is the fallback
+		}
+	}
+	return c.deleteWorkloads(ctx, list)
+}
+
+// deleteWorkloads deletes the workloads of a job that is gone: until the garbage collector did,
+// they would hold their quota. A workload that was orphaned is no longer the job's, although the
+// cache may be behind: that is why the resource version must match.
+func (c *controller) deleteWorkloads(ctx context.Context, list []kueue.Workload) (ctrl.Result, error) {
+	for i := range list {
+		wl := &list[i]
 		err := c.client.Delete(ctx, wl.DeepCopy(), client.Preconditions{UID: &wl.UID, ResourceVersion: &wl.ResourceVersion})
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: time.Second}, nil
