@@ -92,7 +92,7 @@ test: build verify lint test-unit test-sandbox test-native test-e2e test-operato
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
-	go test $$(go list ./... | grep -v '/test/')
+	go test $$(go list ./... | grep -v '/test/') ./test/faults/...
 
 # How long each fuzzer looks for something new; its seeds run in test-unit.
 FUZZTIME ?= 30s
@@ -121,7 +121,7 @@ USES = $(CURDIR)/bin/uses
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/operators\|/test/migration\|/test/rights')
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights')
 
 .PHONY: test-rights
 test-rights: ## Compare what the programs did in the tests before with what they are allowed
@@ -149,6 +149,14 @@ build-kueue:
 .PHONY: test-images
 test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside
 	cd tools/images && go test -count=1 -timeout 30m .
+
+# Whole programs through faults that a seed chooses; docs/design/faults.md.
+FAULTS ?= 100000
+
+.PHONY: simulate-faults
+simulate-faults: ## Run whole programs through FAULTS faults; SEED=n replays one world, with SCHEDULE=file a shortened one
+	GOGC=400 go test -count=1 -timeout 24h ./test/faults -run 'TestFaults$$' -faults $(FAULTS) -v \
+		$(if $(SEED),-seed $(SEED)) $(if $(SCHEDULE),-schedule $(abspath $(SCHEDULE))) $(if $(TRACE),-trace)
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour

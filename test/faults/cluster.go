@@ -270,11 +270,9 @@ func (w *World) schedule(pod *corev1.Pod) {
 		}
 		return
 	}
-	var leader *process
-	for _, name := range w.running() {
-		if w.processes[name].role == roleGPU {
-			leader = w.processes[name]
-		}
+	leader := w.processes[roleGPU]
+	if old := w.processes[roleGPU+oldSuffix]; old != nil && len(pod.Name)%2 == 0 {
+		leader = old
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

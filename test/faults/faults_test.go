@@ -9,11 +9,12 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 0, "run the world of this seed alone")
-	stepsFlag    = flag.Int("steps", 400, "steps of a world before it is let come to rest")
-	faultsFlag   = flag.Int("faults", 5000, "go on until this many faults were survived")
-	traceFlag    = flag.Bool("trace", false, "with -seed: print every step")
-	scheduleFlag = flag.String("schedule", "", "with -seed: a file with the schedule to replay, instead of the seed's own")
 	firstFlag    = flag.Uint64("first", 1, "the first seed")
+	stepsFlag    = flag.Int("steps", 400, "steps of a world before it is let come to rest")
+	faultsFlag   = flag.Int("faults", 2000, "go on until this many faults were survived")
+	scheduleFlag = flag.String("schedule", "", "with -seed: a file with the schedule to replay, instead of the seed's own")
+	traceFlag    = flag.Bool("trace", false, "with -seed: print every step")
+	censusFlag   = flag.Bool("census", false, "go on after a broken invariant, and count them by kind")
 )
 
 // Worlds by their seeds, until enough faults were survived.
@@ -23,16 +24,26 @@ func TestFaults(t *testing.T) {
 		return
 	}
 	survived := 0
+	kinds := map[string][]uint64{}
 	for seed := *firstFlag; survived < *faultsFlag && !t.Failed(); seed++ {
+		if *censusFlag {
+			r := Run(t, seed, *stepsFlag)
+			survived += r.Faults
+			if r.Broken != "" {
+				kinds[kindOf(r.Broken)] = append(kinds[kindOf(r.Broken)], seed)
+			}
+			continue
+		}
 		survived += one(t, seed)
+		if seed%1000 == 0 {
+			fmt.Printf("worlds up to seed %d: %d faults survived\n", seed, survived)
+		}
 	}
-	for k, v := range census {
-		fmt.Println(len(v), k, v[:min(5, len(v))])
+	for kind, seeds := range kinds {
+		t.Errorf("%s: broken in %d worlds, by seeds %v", kind, len(seeds), seeds[:min(len(seeds), 10)])
 	}
 	fmt.Printf("figure faults_survived %d faults\n", survived)
 }
-
-var census = map[string][]uint64{}
 
 // one world; if an invariant breaks, the shortest schedule that breaks it is printed.
 func one(t *testing.T, seed uint64) int {
@@ -52,14 +63,53 @@ func one(t *testing.T, seed uint64) int {
 	if result.Broken == "" {
 		return result.Faults
 	}
-	if os.Getenv("CENSUS") != "" {
-		census[kindOf(result.Broken)] = append(census[kindOf(result.Broken)], seed)
-		return 0
-	}
 	if *scheduleFlag == "" {
 		result = Shrink(t, seed, result)
 	}
-	t.Errorf("seed %d, setting %+v: %s\n\nThe schedule, shortened to %d steps; to replay it, write it to a file and run\n  make simulate-faults SEED=%d SCHEDULE=file\n%s",
+	t.Errorf("seed %d, %+v: %s\n\nThe schedule, shortened to %d steps. To replay it, write it to a file and run\n  make simulate-faults SEED=%d SCHEDULE=file\n\n%s",
 		seed, newSetting(seed), result.Broken, len(result.Schedule), seed, FormatSchedule(result.Schedule))
 	return 0
+}
+
+// A seed, and the schedule that it led to, replay every step.
+func TestSeedReplaysExactly(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		first := Run(t, seed, 300)
+		again := Run(t, seed, 300)
+		if first.Trace != again.Trace {
+			t.Fatalf("seed %d leads elsewhere the second time, from\n%s", seed, firstDifference(first.Trace, again.Trace))
+		}
+		replayed := Replay(t, seed, ParseSchedule(FormatSchedule(first.Schedule)))
+		if first.Trace != replayed.Trace {
+			t.Fatalf("the schedule of seed %d leads elsewhere than the seed, from\n%s", seed, firstDifference(first.Trace, replayed.Trace))
+		}
+	}
+}
+
+func firstDifference(a, b string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return a[max(0, i-200):min(len(a), i+100)] + "\n- - -\n" + b[max(0, i-200):min(len(b), i+100)]
+		}
+	}
+	return "the end of the shorter one"
+}
+
+// A schedule that breaks an invariant is shortened to the steps that it takes: here somebody gives a
+// workload quota that its queue does not have.
+func TestShrinksToWhatItTakes(t *testing.T) {
+	const seed = 1
+	long := Run(t, seed, 60)
+	if long.Broken != "" {
+		t.Fatal(long.Broken)
+	}
+	forged := action("forge", "j1")
+	failing := Replay(t, seed, append(long.Schedule, action("submit", "j1", "q0", 0, 1, 1), action("forge", "j1")))
+	if kindOf(failing.Broken) != "quota" && kindOf(failing.Broken) != "conditions" {
+		t.Fatalf("quota out of nowhere was not noticed: %q", failing.Broken)
+	}
+	short := Shrink(t, seed, failing)
+	if len(short.Schedule) > 8 || short.Schedule[len(short.Schedule)-1].String() != forged.String() {
+		t.Errorf("it was shortened to\n%s", FormatSchedule(short.Schedule))
+	}
 }

@@ -64,11 +64,13 @@ type process struct {
 // pending is a call that waits for the schedule.
 type pending struct {
 	from   *process
-	name   string
 	call   *memapi.Call
 	answer chan error
 	late   bool // its client has given up
 }
+
+// name by which a schedule knows it.
+func (r *pending) name() string { return r.from.name + ":" + strings.ReplaceAll(r.call.Name, " ", ":") }
 
 var errKilled = errors.New("the process was killed")
 
@@ -80,7 +82,7 @@ func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 		w.mu.Unlock()
 		return errKilled
 	}
-	r := &pending{from: p, name: p.name + ":" + strings.ReplaceAll(call.Name, " ", ":"), call: call, answer: make(chan error, 1)}
+	r := &pending{from: p, call: call, answer: make(chan error, 1)}
 	w.requests = append(w.requests, r)
 	w.mu.Unlock()
 	select {
@@ -99,14 +101,14 @@ func (w *World) sortedRequests() []*pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	list := slices.Clone(w.requests)
-	slices.SortStableFunc(list, func(a, b *pending) int { return strings.Compare(a.name, b.name) })
+	slices.SortStableFunc(list, func(a, b *pending) int { return strings.Compare(a.name(), b.name()) })
 	return list
 }
 
 func (w *World) take(name string, late bool) *pending {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := slices.IndexFunc(w.requests, func(r *pending) bool { return r.name == name && r.late == late })
+	i := slices.IndexFunc(w.requests, func(r *pending) bool { return r.name() == name && r.late == late })
 	if i < 0 {
 		return nil
 	}
@@ -166,9 +168,25 @@ func (w *World) kill(name string, arrive int) {
 	delete(w.processes, name)
 }
 
+// oldSuffix is in the name of a process that still runs although another one leads.
+const oldSuffix = "-old"
+
+// overlap has another process lead while the one that led goes on as if nothing had happened.
+func (w *World) overlap(role string) {
+	p := w.processes[role]
+	if p == nil || w.processes[role+oldSuffix] != nil {
+		return
+	}
+	delete(w.processes, role)
+	p.name += oldSuffix
+	w.processes[p.name] = p
+	w.overlapped = true
+	w.start(role, 0)
+}
+
 // start a process with lists that miss some changes.
 func (w *World) start(role string, behind int) {
-	if role == roleGPU && !w.setting.Cards || w.isRunning(role) {
+	if role == roleGPU && !w.setting.Cards || w.processes[role] != nil {
 		return
 	}
 	p := &process{world: w, name: role, role: role}
@@ -260,7 +278,7 @@ func (w *World) startGPU(p *process) {
 			if err := run(p.ctx); err != nil && p.ctx.Err() == nil {
 				// A manager whose part ends with an error ends the program.
 				w.mu.Lock()
-				w.failed = append(w.failed, p.name)
+				w.failed = append(w.failed, p)
 				w.mu.Unlock()
 			}
 		})

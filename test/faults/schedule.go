@@ -64,7 +64,7 @@ var badEnds = []string{fails, timesOut, answerLost, late}
 // isFault says that an action is one of the faults that are counted.
 func (a Action) isFault() bool {
 	switch a.Op {
-	case "relist", "kill", "stall", "node-lost", "skew", "overlap", "starve":
+	case "relist", "kill", "stall", "node-lost", "skew", "overlap":
 		return true
 	case "answer":
 		return a.arg(1) != "ok"
@@ -108,6 +108,11 @@ func (c *chooser) next(w *World) (Action, bool) {
 	}
 	if running := w.runningPods(); len(running) > 0 && c.percent(4) {
 		return action("finish", c.oneOf(running)), true
+	}
+	for _, name := range w.running() {
+		if strings.HasSuffix(name, oldSuffix) && c.percent(5) {
+			return action("kill", name, c.IntN(4)), true
+		}
 	}
 	for _, role := range w.missing() {
 		if c.percent(30) {
@@ -159,7 +164,9 @@ func (c *chooser) fault(w *World) (Action, bool) {
 		}
 	case n < 94:
 		return action("skew", c.IntN(7)-3), true
-	case n < 97:
+	case n < 96 && w.setting.TwoLeaders:
+		return action("overlap", []string{roleQueue, roleGPU}[c.IntN(2)]), true
+	default:
 		if nodes := w.nodeNames(); len(nodes) > 1 {
 			return action("node-lost", c.oneOf(nodes)), true
 		}
@@ -176,7 +183,11 @@ func (c *chooser) user(w *World) (Action, bool) {
 			return Action{}, false
 		}
 		c.jobs++
-		return c.submit(w, fmt.Sprintf("j%d", c.jobs)), true
+		name := fmt.Sprintf("j%d", c.jobs)
+		if c.percent(20) { // the name of one that may have been deleted
+			name = fmt.Sprintf("j%d", 1+c.IntN(c.jobs))
+		}
+		return c.submit(w, name), true
 	case n < 75:
 		return action("delete-job", c.oneOf(jobs)), true
 	case n < 82:

@@ -27,6 +27,8 @@ type Setting struct {
 	Fair bool
 	// PodsReady evicts workloads whose pods do not become ready in time.
 	PodsReady bool
+	// TwoLeaders: it happens that a process goes on although another one leads.
+	TwoLeaders bool
 	// MostJobs that are submitted.
 	MostJobs int
 	Nodes    int
@@ -46,6 +48,7 @@ type queueSetting struct {
 func newSetting(seed uint64) Setting {
 	r := rand.New(rand.NewPCG(seed, 0x0a11))
 	s := Setting{Cards: r.IntN(2) == 0, Fair: r.IntN(4) == 0, PodsReady: r.IntN(4) == 0, MostJobs: 4 + r.IntN(8), Nodes: 2 + r.IntN(2)}
+	s.TwoLeaders = r.IntN(6) == 0
 	unit := 1
 	if s.Cards {
 		unit = 50

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/faults/memapi"
 )
@@ -34,9 +35,11 @@ type World struct {
 
 	mu        sync.Mutex
 	requests  []*pending
-	failed    []string // processes that ended by themselves
-	broken    string   // the first invariant that did not hold
+	failed    []*process // that ended by themselves
+	broken    string     // the first invariant that did not hold
 	processes map[string]*process
+	// overlapped: for a while two processes led, and each decided without knowing of the other.
+	overlapped bool
 
 	cluster cluster
 	checks  checks
@@ -156,8 +159,8 @@ func (w *World) do(a Action) {
 	w.steps++
 	w.take1(a)
 	synctest.Wait()
-	for _, name := range w.failed {
-		w.kill(name, 0)
+	for _, p := range w.failed {
+		w.kill(p.name, 0)
 		synctest.Wait()
 	}
 	w.failed = nil
@@ -173,6 +176,8 @@ func (w *World) take1(a Action) {
 	switch a.Op {
 	case "start":
 		w.start(a.arg(0), number(1))
+	case "overlap":
+		w.overlap(a.arg(0))
 	case "kill":
 		w.kill(a.arg(0), number(1))
 	case "deliver":
@@ -219,6 +224,15 @@ func (w *World) take1(a Action) {
 			now.Spec.StopPolicy = ptr.To(kueue.StopPolicy(a.arg(1)))
 			_, _ = w.api.Update(now, false)
 		}
+	case "forge": // what no program does: quota for a workload, beyond what there is
+		if wl := w.workloadOf(a.arg(0)); wl != nil {
+			now := wl.DeepCopy()
+			workload.Admit(now, &admission.Admission{Queue: w.setting.Queues[0].Name, PodSets: []admission.PodSetAssignment{{
+				Name: string(wl.Spec.PodSets[0].Name), Count: 1, Flavors: map[string]string{string(w.setting.resource()): "default"},
+				Usage: map[string]int64{string(w.setting.resource()): 1 << 40},
+			}}}, nil, time.Now())
+			_, _ = w.api.Update(now, true)
+		}
 	default:
 		w.takeInCluster(a)
 	}
@@ -248,7 +262,7 @@ func (w *World) waitingCalls() []string {
 	var names []string
 	for _, r := range w.sortedRequests() {
 		if !r.late {
-			names = append(names, r.name)
+			names = append(names, r.name())
 		}
 	}
 	return slices.Compact(names)
@@ -270,9 +284,9 @@ func (w *World) progress() []Action {
 	}
 	for _, r := range w.sortedRequests() {
 		if r.late {
-			list = append(list, action("arrive", r.name), action("forget", r.name))
+			list = append(list, action("arrive", r.name()), action("forget", r.name()))
 		} else {
-			list = append(list, action("answer", r.name, "ok"))
+			list = append(list, action("answer", r.name(), "ok"))
 		}
 	}
 	return append(list, w.clusterProgress()...)
@@ -313,6 +327,9 @@ func lastLines(text string, n int) string {
 // toTheEnd lets the world come to rest, restarts all programs, and then has all jobs run to their end.
 func (w *World) toTheEnd() {
 	w.skew = 0
+	for _, role := range []string{roleQueue, roleGPU} {
+		w.do(action("kill", role+oldSuffix, 0))
+	}
 	w.settle("after the schedule")
 	w.checkRest("at rest")
 	before := w.decisions()
