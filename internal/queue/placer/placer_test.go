@@ -437,3 +437,19 @@ func TestHugeWorkloadIsRefusedAtOnce(t *testing.T) {
 	exact := asking("exact", 2000, 1)
 	fits(t, p, exact)
 }
+
+// A pod that is bound elsewhere than where its workload had a place leaves that place to others: they are
+// to be looked at again.
+func TestPodBoundElsewhereMayHelpOthers(t *testing.T) {
+	p := cluster(t, 2)
+	fits(t, p, asking("a", 1, 3))
+	there := pod("a", 0, corev1.PodRunning)
+	for _, name := range []string{"n0", "n1"} {
+		if there.Spec.NodeName = name; p.reservations[gangKey(admission.Key{Namespace: "ns", Name: "a"})].free[place{"main", name}] == 0 {
+			break
+		}
+	}
+	if !p.Saw(there, false) {
+		t.Error("the node that was reserved is free, and nobody is looked at again")
+	}
+}

@@ -72,7 +72,8 @@ type bound struct {
 
 // bind enters a pod that is on a node into the engine. One that does not say
 // which cards it has is counted on those reserved for it, or on any that are free.
-func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []placement.Grant, said bool) {
+// It reports whether that left a node that was reserved for it.
+func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []placement.Grant, said bool) (left bool) {
 	if owner, known := p.jobs[job]; known && pod.Gang == "" {
 		pod.Gang, pod.PodSet = owner.gang, owner.podSet
 	}
@@ -91,7 +92,9 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
 	if r := p.reservations[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
 		p.reserveAgain(r)
+		return true
 	}
+	return false
 }
 
 // owner is the gang and pod set of a job's pods.

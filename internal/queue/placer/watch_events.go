@@ -98,12 +98,12 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	asks.Gang, asks.PodSet = workloadOf(pod), pod.Labels[kueuelabels.PodSet]
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
-	p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
+	left := p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
 	if b := p.pods[key]; pod.DeletionTimestamp != nil {
 		b.leaving = true
 		p.pods[key] = b
 	}
-	return false
+	return left
 }
 
 func controllerOf(pod *corev1.Pod) types.UID {
