@@ -45,9 +45,9 @@ type clusters struct {
 func (c *clusters) mostObjects() int {
 	list := &kueue.WorkloadList{}
 	if err := c.client.List(c.lead, list, client.UnsafeDisableDeepCopy); err != nil {
-		return spareObjects
+		return moreObjects
 	}
-	return sparePerWorkload*len(list.Items) + spareObjects
+	return objectsPerWorkload*len(list.Items) + moreObjects
 }
 
 // Reconcile connects to one cluster, and writes whether that succeeded.

@@ -27,7 +27,7 @@ const (
 	readPerSecond = 16 << 20
 	// A cluster may have so many objects of ours more than there are workloads here: those of jobs in
 	// parts, and those that were deleted here meanwhile.
-	sparePerWorkload, spareObjects = 8, 10_000
+	objectsPerWorkload, moreObjects = 8, 10_000
 	mostKinds                      = 100
 	overrunPause                   = 5 * time.Minute
 	mostMessage                    = 32 << 10 // as the API server limits it
