@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -79,11 +80,15 @@ func seenByTheNode(dir string) (bool, error) {
 	if nodes, err := os.Readlink("/proc/1/ns/mnt"); err != nil || nodes == ours {
 		return true, nil
 	}
+	at, err := filepath.EvalSymlinks(dir) // as the kernel names it
+	if err != nil {
+		return false, err
+	}
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(data)) {
 		// 36 35 98:0 /root /mount/point options shared:1 master:2 - type source
 		fields := strings.Fields(line)
-		if len(fields) > 6 && fields[4] == dir {
+		if len(fields) > 6 && fields[4] == at {
 			return strings.HasPrefix(fields[6], "shared:"), err
 		}
 	}

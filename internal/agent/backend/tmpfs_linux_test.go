@@ -74,3 +74,20 @@ func TestUnmount(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A state folder by way of a link is as good as another.
+func TestTmpfsByALink(t *testing.T) {
+	top := conformance.Folder(t)
+	if err := os.Mkdir(filepath.Join(top, "real"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", filepath.Join(top, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := (backend.Tmpfs{MB: 1, Inodes: 16, Mode: 0o777}).Mount(filepath.Join(top, "link", "run")); err != nil {
+		t.Fatal(err)
+	}
+	if mounted := conformance.Mounted(t, top); len(mounted) != 1 {
+		t.Errorf("mounted are %v", mounted)
+	}
+}
