@@ -28,9 +28,9 @@ const (
 	// A cluster may have so many objects of ours more than there are workloads here: those of jobs in
 	// parts, and those that were deleted here meanwhile.
 	objectsPerWorkload, moreObjects = 8, 10_000
-	mostKinds                      = 100
-	overrunPause                   = 5 * time.Minute
-	mostMessage                    = 32 << 10 // as the API server limits it
+	mostKinds                       = 100
+	overrunPause                    = 5 * time.Minute
+	mostMessage                     = 32 << 10 // as the API server limits it
 )
 
 var errOverrun = errors.New("it has more objects of ours than it was sent")
