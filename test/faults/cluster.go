@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -348,6 +349,17 @@ func (w *World) decisions() string {
 	}
 	for _, pod := range memapi.Objects[*corev1.Pod](w.api) {
 		fmt.Fprintf(&b, "%s on %q %s\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase)
+	}
+	return b.String()
+}
+
+// reasons why workloads wait, as they say.
+func (w *World) reasons() string {
+	var b strings.Builder
+	for _, wl := range memapi.Objects[*kueue.Workload](w.api) {
+		if c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Status == metav1.ConditionFalse {
+			fmt.Fprintf(&b, "%s waits: %s %s\n", wl.Name, c.Reason, c.Message)
+		}
 	}
 	return b.String()
 }

@@ -332,14 +332,14 @@ func (w *World) toTheEnd() {
 	}
 	w.settle("after the schedule")
 	w.checkRest("at rest")
-	before := w.decisions()
+	before, reasons := w.decisions(), w.reasons()
 	for _, name := range w.running() {
 		w.do(action("kill", name, 0))
 	}
 	w.settle("after a restart")
 	w.checkRest("at rest after a restart")
 	if after := w.decisions(); w.broken == "" && before != after {
-		w.breakInvariant("a restart at rest changed what was decided; before:\n" + before + "after:\n" + after)
+		w.breakInvariant("restart: a restart at rest changed what was decided; before:\n" + before + reasons + "after:\n" + after)
 	}
 	w.heal()
 	for range 200 {

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,7 @@ func (c *controller) caughtUp(ctx context.Context) (bool, error) {
 
 func (c *controller) listBehind(ctx context.Context) error {
 	c.catchUp.behind = nil
+	exist := map[types.UID]bool{}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
 	for {
@@ -68,33 +70,52 @@ func (c *controller) listBehind(ctx context.Context) error {
 			return err
 		}
 		for i := range list.Items {
-			if !c.cacheHas(ctx, &list.Items[i]) {
+			exist[list.Items[i].UID] = true
+			has := &kueue.Workload{}
+			err := c.client.Get(ctx, client.ObjectKeyFromObject(&list.Items[i]), has, client.UnsafeDisableDeepCopy)
+			if err != nil || !notOlder(has.ResourceVersion, list.Items[i].ResourceVersion) {
 				c.catchUp.behind = append(c.catchUp.behind, list.Items[i])
 			}
 		}
 		if list.Continue == "" {
-			return nil
+			break
 		}
 	}
+	cached := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, cached, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range cached.Items {
+		if wl := &cached.Items[i]; !exist[wl.UID] {
+			gone := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: wl.Name, ResourceVersion: never}}
+			c.catchUp.behind = append(c.catchUp.behind, gone)
+		}
+	}
+	return nil
 }
 
-// seen: the cache has a workload at least as new, or it has been deleted.
+// never is a version that a workload does not get: it was deleted, and the cache has yet to see that.
+const never = "18446744073709551615"
+
+// seen: the cache has a workload at least as new, or has seen its deletion.
 func (c *controller) seen(ctx context.Context, wl *metav1.PartialObjectMetadata) (bool, error) {
-	if c.cacheHas(ctx, wl) {
-		return true, nil
+	cached := &kueue.Workload{}
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(wl), cached, client.UnsafeDisableDeepCopy)
+	if err == nil {
+		return notOlder(cached.ResourceVersion, wl.ResourceVersion), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return false, err
 	}
 	is := &metav1.PartialObjectMetadata{}
 	is.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
-	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
+	err = c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
 	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 }
 
-func (c *controller) cacheHas(ctx context.Context, wl *metav1.PartialObjectMetadata) bool {
-	cached := &kueue.Workload{}
-	if err := c.client.Get(ctx, client.ObjectKeyFromObject(wl), cached, client.UnsafeDisableDeepCopy); err != nil {
-		return false
-	}
-	has, errHas := strconv.ParseUint(cached.ResourceVersion, 10, 64)
-	is, errIs := strconv.ParseUint(wl.ResourceVersion, 10, 64)
-	return errHas != nil || errIs != nil || has >= is
+// notOlder compares resource versions, which are increasing numbers.
+func notOlder(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
+	return errX != nil || errY != nil || x >= y
 }

@@ -193,3 +193,20 @@ func TestWorkloadIsMadeFromTheRestoredJob(t *testing.T) {
 		t.Errorf("no workload was made of a job as it is: %v", err)
 	}
 }
+
+// A workload that was deleted, and that the cache has still, is waited for as well.
+func TestReconcilesOnceTheCacheHasSeenDeletions(t *testing.T) {
+	scheme := staleScheme(t)
+	direct := fake.NewClientBuilder().WithScheme(scheme).Build()
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload())).Build()
+	c := &controller{client: cached, filter: &managed.Filter{Direct: direct}}
+	if ready, err := c.caughtUp(t.Context()); ready || err != nil {
+		t.Fatalf("the cache has a workload of the past, and it is ready: %v", err)
+	}
+	if err := cached.Delete(t.Context(), ownedWorkload()); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := c.caughtUp(t.Context()); !ready || err != nil {
+		t.Errorf("the cache has caught up, and it is not ready: %v", err)
+	}
+}

@@ -72,7 +72,7 @@ type bound struct {
 
 // bind enters a pod that is on a node into the engine. One that does not say
 // which cards it has is counted on those reserved for it, or on any that are free.
-// It reports whether that left a node that was reserved for it.
+// It reports whether it may have left a node or a card that was reserved for it.
 func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []placement.Grant, said bool) (left bool) {
 	if owner, known := p.jobs[job]; known && pod.Gang == "" {
 		pod.Gang, pod.PodSet = owner.gang, owner.podSet
@@ -90,11 +90,15 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	}
 	p.pods[pod.Key] = bound{pod: pod, gang: gang, job: job, node: node, grants: grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
-	if r := p.reservations[pod.Gang]; r != nil && !r.take(pod.PodSet, node) {
+	r := p.reservations[pod.Gang]
+	if r == nil {
+		return false
+	}
+	if !r.take(pod.PodSet, node) {
 		p.reserveAgain(r)
 		return true
 	}
-	return false
+	return len(pod.Containers) > 0 && said // on this node, but maybe on other cards
 }
 
 // owner is the gang and pod set of a job's pods.
