@@ -11,7 +11,7 @@ var (
 	seedFlag     = flag.Uint64("seed", 0, "run the world of this seed alone")
 	firstFlag    = flag.Uint64("first", 1, "the first seed")
 	stepsFlag    = flag.Int("steps", 400, "steps of a world before it is let come to rest")
-	faultsFlag   = flag.Int("faults", 2000, "go on until this many faults were survived")
+	faultsFlag   = flag.Int("faults", 1000, "go on until this many faults were survived")
 	scheduleFlag = flag.String("schedule", "", "with -seed: a file with the schedule to replay, instead of the seed's own")
 	traceFlag    = flag.Bool("trace", false, "with -seed: print every step")
 	censusFlag   = flag.Bool("census", false, "go on after a broken invariant, and count them by kind")
