@@ -177,7 +177,7 @@ func read(t *testing.T, address, path string) string {
 
 // A pod of the cluster that finds the extender cannot ask it.
 func strangerIsNotAnswered(t *testing.T) {
-	config := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // a stranger minds nothing
+	config := &tls.Config{InsecureSkipVerify: true} // a stranger minds nothing
 	stranger := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	for _, path := range []string{"/scheduler/status", "/version", "/debug/pprof/"} {
 		if response, err := stranger.Get("https://" + leader(t) + path); err == nil {
