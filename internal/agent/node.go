@@ -117,7 +117,7 @@ func (n *Node) AllocationPaths(claims *dra.Plugin, cards string) *AllocationPath
 // Backends of the node, the one for shares first. A new one is a line here.
 func (n *Node) Backends() ([]backend.Backend, error) {
 	state := func(name string) string { return filepath.Join(n.Config.StateDir, name) }
-	library, err := installLibrary(n.Config.Library, state("lib"))
+	library, err := installLibrary(n.Config.Library, filepath.Join(state("lib"), gpushare.Version))
 	if err != nil {
 		return nil, fmt.Errorf("installing the library that holds shares: %w", err)
 	}

@@ -1,6 +1,7 @@
 /*
  * Where launches wait for their process's turn. The launching thread's way is two atomic steps while the turn is held;
- * one thread per card asks for turns, watches the work in flight, and ends the turn when it is used up or idle.
+ * one thread per card asks the arbiter for turns, watches the work in flight, and gives the turn back when it is used up
+ * or idle. While there is no arbiter the processes of a container limit themselves to its share.
  */
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -12,9 +13,17 @@
 #include "system.h"
 
 #define TICK_NS (MS / 4)
-#define LINGER_NS MS           /* a pause shorter than this does not end a turn */
 #define STUCK_NS (100 * MS)    /* a drain that takes longer may be waiting for a launch we hold back */
 #define TRICKLE_NS (50 * MS)
+#define OWN_TURN 0             /* the number of a turn that no arbiter gave */
+
+static struct request *own_request(struct gate *g) { return &g->device->request->row[g->row]; }
+static struct decision *own_decision(struct gate *g) { return &g->device->decision->row[g->row]; }
+
+bool arbiter_there(struct device *d, int64_t now)
+{
+	return now - atomic_load(&d->decision->beat) < AWAY_NS;
+}
 
 static void set_state(struct gate *g, unsigned state)
 {
@@ -22,41 +31,72 @@ static void set_state(struct gate *g, unsigned state)
 	futex_wake(&g->state);
 }
 
-static void charge_time(struct gate *g, int64_t ns)
-{
-	struct card *c = g->device->card;
-	unsigned price = atomic_load(&c->price);
+/* ---- without an arbiter ---- */
 
-	card_charge(c, g->tenant, price > 10000 ? ns * price / 10000 : ns);
-	atomic_fetch_add(&c->busy, ns);
+/* The container's credit, which its processes earn and use together. */
+static int64_t own_credit(struct device *d, int64_t now)
+{
+	struct request_file *f = d->request;
+	int64_t since = atomic_load(&f->refilled), cap = credit_cap(atomic_load(&d->share)), credit;
+
+	if (now > since && atomic_compare_exchange_strong(&f->refilled, &since, now)) {
+		int64_t past = now - since < 1000 * MS ? now - since : 1000 * MS;
+		atomic_fetch_add(&f->credit, past * atomic_load(&d->share) / 10000);
+	}
+	credit = atomic_load(&f->credit);
+	while (credit > cap && !atomic_compare_exchange_weak(&f->credit, &credit, cap))
+		;
+	return credit > cap ? cap : credit;
+}
+
+/* ---- turns ---- */
+
+static void charge_time(struct gate *g, unsigned turn, int64_t ns)
+{
+	if (turn == OWN_TURN)
+		atomic_fetch_sub(&g->device->request->credit, ns);
 	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].busy_ns[g->device->index], (uint64_t)ns);
 }
 
-/* Sleeps until this process may launch; false if the gate was switched off meanwhile. */
-static bool take_turn(struct gate *g)
+static bool turn_over(struct gate *g, unsigned turn, int64_t now)
 {
-	struct card *c = g->device->card;
-	int64_t wait;
+	bool there = arbiter_there(g->device, now);
 
-	while (atomic_load(&g->on)) {
-		_Atomic unsigned *wake = &c->slot[g->slot].wake;
-		unsigned seen = atomic_load(wake);
-		if (card_take_turn(c, g->slot, now_ns(), &wait))
-			return true;
-		futex_wait(wake, seen, wait < 2 * MS ? wait : 2 * MS);
+	if (turn == OWN_TURN)
+		return there || own_credit(g->device, now) <= 0;
+	return !there || atomic_load(&own_decision(g)->turn) != turn;
+}
+
+/* Sleeps until this process may launch; false if the gate was switched off meanwhile. */
+static bool take_turn(struct gate *g, unsigned *turn)
+{
+	struct request *mine = own_request(g);
+	bool ok = false;
+
+	while (!ok && atomic_load(&g->on) && !atomic_load(&g->refusal)) {
+		int64_t now = now_ns();
+		unsigned seen = atomic_load(&own_decision(g)->turn);
+		bool there = arbiter_there(g->device, now);
+		atomic_store(&mine->wants, 1);
+		atomic_fetch_add(&mine->beat, 1);
+		*turn = there ? seen : OWN_TURN;
+		ok = there ? (seen & 1) && seen != atomic_load(&mine->released) : own_credit(g->device, now) >= TURN_NS;
+		if (!ok)
+			futex_wait(&own_decision(g)->turn, seen, 2 * MS);
 	}
-	return false;
+	atomic_store(&mine->wants, 0);
+	return ok;
 }
 
 /*
- * Opens the gate until the turn is used up, asked for by others, or not used. Returns the time up to which it was
- * charged. This thread may not be scheduled for long: it leaves out only time in which it saw that nothing ran.
+ * Opens the gate until the turn is over or not used. Returns the time up to which it was charged, and in *unused how long
+ * it had nothing to run. This thread may not be scheduled for long: it leaves out only time in which it saw that nothing
+ * ran.
  */
-static int64_t hold_turn(struct gate *g)
+static int64_t hold_turn(struct gate *g, unsigned turn, int64_t *unused)
 {
-	struct card *c = g->device->card;
 	uint64_t seen = atomic_load(&g->launches), launches;
-	int64_t begin = now_ns(), idle = begin, charged, now, entered;
+	int64_t taken = now_ns(), begin = taken, idle = begin, charged, now, entered;
 
 	atomic_store(&g->entered, 0);
 	set_state(g, GATE_OPEN);
@@ -69,31 +109,32 @@ static int64_t hold_turn(struct gate *g)
 	}
 	entered = atomic_load(&g->entered);
 	begin = charged = entered > idle ? entered : idle;
+	*unused = begin - taken;
 	for (;;) {
 		sleep_ns(TICK_NS);
 		now = now_ns();
-		charge_time(g, now - charged);
+		charge_time(g, turn, now - charged);
 		charged = now;
+		atomic_fetch_add(&own_request(g)->beat, 1);
 		launches = atomic_load(&g->launches);
 		if (launches != seen || atomic_load(&g->inside) || !streams_idle(g))
 			idle = 0;
 		else if (!idle)
 			idle = now;
 		seen = launches;
-		if (!atomic_load(&g->on) || card_should_yield(c, g->slot, now, now - begin))
+		if (!atomic_load(&g->on) || turn_over(g, turn, now))
 			return charged;
-		card_renew_turn(c, now);
 		if (idle && now - idle > LINGER_NS) {
-			charge_time(g, idle - now); /* the pause is not charged */
+			charge_time(g, turn, idle - now); /* the pause is not charged */
+			*unused += now - idle;
 			return charged;
 		}
 	}
 }
 
 /* No launch may be on its way and none in flight when the turn ends: the next process shall have the card alone. */
-static void drain_turn(struct gate *g, int64_t charged)
+static void drain_turn(struct gate *g, unsigned turn, int64_t charged)
 {
-	struct card *c = g->device->card;
 	int64_t now;
 	bool idle;
 
@@ -105,29 +146,27 @@ static void drain_turn(struct gate *g, int64_t charged)
 		if (!idle)
 			sleep_ns(MS / 50);
 		now = now_ns();
-		charge_time(g, now - charged);
+		charge_time(g, turn, now - charged);
 		charged = now;
-		if (card_has_turn(c, g->slot))
-			card_renew_turn(c, now);
+		atomic_fetch_add(&own_request(g)->beat, 1);
 	} while (!idle);
 	set_state(g, GATE_CLOSED);
 }
 
-static void end_turn(struct gate *g)
+static void give_back(struct gate *g, unsigned turn, int64_t unused)
 {
-	struct card *c = g->device->card;
-	int next = card_pass_turn(c, g->slot, now_ns());
-
-	if (next >= 0) {
-		atomic_fetch_add(&c->slot[next].wake, 1);
-		futex_wake(&c->slot[next].wake);
-	}
+	if (turn == OWN_TURN)
+		return;
+	atomic_store(&own_request(g)->unused_us, (unsigned)(unused / 1000));
+	atomic_store(&own_request(g)->released, turn);
 }
 
 static void *track(void *arg)
 {
 	struct gate *g = arg;
 	int relaxed = CU_STREAM_CAPTURE_MODE_RELAXED;
+	int64_t unused;
+	unsigned turn;
 
 	prctl(PR_SET_NAME, "elastic-turns");
 	prctl(PR_SET_TIMERSLACK, 1000UL);
@@ -138,12 +177,12 @@ static void *track(void *arg)
 			futex_wait(&g->want, 0, 1000 * MS);
 			continue;
 		}
-		if (!take_turn(g)) {
-			set_state(g, GATE_CLOSED); /* wakes the launches that wait: the gate is off */
+		if (!take_turn(g, &turn)) {
+			set_state(g, GATE_CLOSED); /* wakes the launches that wait: the gate is off, or refuses them */
 			continue;
 		}
-		drain_turn(g, hold_turn(g));
-		end_turn(g);
+		drain_turn(g, turn, hold_turn(g, turn, &unused));
+		give_back(g, turn, unused);
 	}
 	return NULL;
 }
@@ -161,11 +200,13 @@ static int wait_for_turn(struct gate *g, int pass)
 {
 	unsigned state;
 
-	if (!atomic_exchange(&g->tracked, true) && !thread_start(track, g)) {
+	if (!atomic_load(&g->refusal) && !atomic_exchange(&g->tracked, true) && !thread_start(track, g)) {
 		log_error("no thread for the turns on card %s", g->device->uuid);
 		atomic_store(&g->tracked, false);
 	}
 	for (;;) {
+		if (atomic_load(&g->refusal))
+			return pass | PASS_REFUSED;
 		atomic_fetch_add(&g->inside, 1);
 		state = atomic_load(&g->state);
 		if (state == GATE_OPEN || (state == GATE_CLOSING && trickle(g))) {
@@ -191,7 +232,9 @@ int launch_enter(struct device *d, CUstream stream)
 	int pass = memory_call_enter();
 	struct gate *g = d ? atomic_load_explicit(&d->gate, memory_order_acquire) : NULL;
 
-	if (!g || !atomic_load_explicit(&g->on, memory_order_relaxed) || stream_capturing(stream))
+	if (!g)
+		return d ? pass | PASS_REFUSED : pass;
+	if (!atomic_load_explicit(&g->on, memory_order_relaxed) || stream_capturing(stream))
 		return pass;
 	atomic_fetch_add(&g->inside, 1);
 	if (atomic_load(&g->state) == GATE_OPEN)
@@ -211,41 +254,80 @@ void launch_leave(struct device *d, CUstream stream, int pass)
 	memory_call_leave(pass);
 }
 
-static struct gate *make_gate(struct device *d, int tenant, int64_t now)
+/* ---- the gate of a card ---- */
+
+/* A row may have been another process's: what that one had, wanted and was asked for is over. */
+static void clear_row(struct gate *g)
+{
+	struct request *r = own_request(g);
+	struct memory_request *m = &g->device->request->memory[g->row];
+
+	atomic_store(&r->wants, 0);
+	atomic_store(&r->released, (atomic_load(&own_decision(g)->turn) - 1) | 1);
+	atomic_store(&m->resident, 0);
+	atomic_store(&m->missing, 0);
+	atomic_store(&m->runnable, 1);
+	atomic_store(&m->moved, atomic_load(&own_decision(g)->eviction));
+}
+
+static struct gate *make_gate(struct device *d)
 {
 	struct gate *g = calloc(1, sizeof *g), *none = NULL;
 
 	if (!g)
 		return NULL;
 	g->device = d;
-	g->tenant = (unsigned)tenant;
-	g->owner = hash_text(session.container_name) ^ ((uint64_t)getpid() << 32) ^ (uint64_t)now;
-	g->slot = card_slot_take(d->card, g->tenant, g->owner, now);
-	if (g->slot < 0 || !atomic_compare_exchange_strong(&d->gate, &none, g)) {
-		if (g->slot >= 0)
-			card_slot_leave(d->card, g->slot);
+	g->row = atomic_load(&session.process);
+	if (d->request && g->row < MAX_ROWS) {
+		atomic_store(&d->request->version, TURNS_VERSION);
+		clear_row(g);
+	}
+	if (!atomic_compare_exchange_strong(&d->gate, &none, g)) {
 		free(g);
 		return none;
 	}
 	return g;
 }
 
+/* What nothing can hold to its share gets no launches. */
+static const char *refusal(struct gate *g)
+{
+	if (!g->device->request)
+		return "its files for turns cannot be used";
+	if (g->row >= MAX_ROWS)
+		return "this container has more than 256 processes on it";
+	if (atomic_load(&g->device->decision->refused) == REFUSED_CONTAINERS)
+		return "more than 64 containers are on it";
+	return NULL;
+}
+
 void compute_limit_reload(struct device *d)
 {
-	int64_t now = now_ns();
-	int tenant = card_tenant(d->card, session.container_name, atomic_load(&d->share), atomic_load(&d->lend), now);
+	struct gate *g = atomic_load(&d->gate);
+	const char *why;
+
+	if (!g)
+		g = make_gate(d);
+	if (!g)
+		return; /* without a gate there are no launches */
+	why = refusal(g);
+	if (why && atomic_exchange(&g->refusal, why) != why)
+		log_error("card %s: %s: launches are refused", d->uuid, why);
+	atomic_store(&g->refusal, why);
+	if (!why)
+		atomic_fetch_add(&own_request(g)->beat, 1);
+	atomic_store(&g->on, why || atomic_load(&d->share) < 10000 || atomic_load(&d->decision->contended));
+	if (why)
+		set_state(g, GATE_CLOSED);
+}
+
+/* The process ends: what it had is free at once. */
+void compute_limit_end(struct device *d)
+{
 	struct gate *g = atomic_load(&d->gate);
 
-	if (tenant < 0) {
-		log_error("card %s: more than %d containers", d->uuid, MAX_TENANTS);
-		return;
-	}
-	if (!g)
-		g = make_gate(d, tenant, now);
-	if (!g)
-		return;
-	card_slot_renew(d->card, g->slot, now);
-	atomic_store(&g->on, atomic_load(&d->share) < 10000 || card_contended(d->card, g->tenant, now));
+	if (g && d->request && g->row < MAX_ROWS)
+		clear_row(g);
 }
 
 void compute_limit_fork_child(void)

@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include "driver_types.h"
 #include "memory_calls.h"
 #include "session.h"
@@ -18,9 +19,8 @@ struct gate {
 	_Atomic int64_t entered;      /* when the first that waited for this turn came in; 0 before */
 	_Atomic int64_t closing_since, trickled;
 	_Atomic bool tracked;
-	unsigned tenant;
-	int slot;
-	uint64_t owner;
+	_Atomic(const char *) refusal; /* why there are no launches; NULL: there are */
+	int row;                      /* in the request and decision files */
 	struct device *device;
 };
 enum { GATE_CLOSED, GATE_OPEN, GATE_CLOSING };
@@ -29,18 +29,21 @@ void compute_limit_reload(struct device *d);
 void compute_limit_fork_child(void);
 int launch_enter(struct device *d, CUstream stream);
 void launch_leave(struct device *d, CUstream stream, int pass);
-/* The slot of this process in the card's file; NULL before it has one. */
-static inline struct slot *own_slot(struct device *d)
+void compute_limit_end(struct device *d);
+/* Whether the arbiter has looked lately. */
+bool arbiter_there(struct device *d, int64_t now);
+/* What this process tells the arbiter about its memory; NULL before it can. */
+static inline struct memory_request *own_memory(struct device *d)
 {
 	struct gate *g = atomic_load(&d->gate);
-	return g ? &d->card->slot[g->slot] : NULL;
+	return g && d->request && g->row < MAX_ROWS ? &d->request->memory[g->row] : NULL;
 }
 
 #define LAUNCH(stream, call) do { \
 	struct device *device_ = device_current(); \
 	CUstream stream_ = (stream); \
 	int pass_ = launch_enter(device_, stream_); \
-	CUresult result_ = (call); \
+	CUresult result_ = pass_ & PASS_REFUSED ? CUDA_ERROR_NOT_PERMITTED : (call); \
 	if (pass_) \
 		launch_leave(device_, stream_, pass_); \
 	return result_; \

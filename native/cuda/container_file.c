@@ -108,8 +108,9 @@ int container_join(struct container_file *r)
 {
 	uint64_t me = owner_word(getpid());
 
+	/* The dead are cleared away before a row is taken that gets no compute. */
 	for (int pass = 0; pass < 2; pass++) {
-		for (int i = 0; i < MAX_PROCESSES; i++) {
+		for (int i = 0; i < (pass ? MAX_PROCESSES : LOW_PROCESSES); i++) {
 			struct container_process *p = &r->process[i];
 			uint64_t free_row = 0;
 			if (!atomic_compare_exchange_strong(&p->owner, &free_row, me | STARTING))

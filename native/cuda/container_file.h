@@ -10,6 +10,7 @@
 
 #define MAX_PROCESSES 1024
 #define MAX_EXPORTS 1024
+#define LOW_PROCESSES 256   /* rows that are filled first: each has its own in the request files */
 
 struct container_process {
 	_Atomic uint64_t owner;                   /* 0 free; else pid, start time and the starting bit */

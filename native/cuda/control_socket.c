@@ -22,7 +22,6 @@
 #include "oversubscribe.h"
 #include "paths.h"
 #include "pools.h"
-#include "power_price.h"
 #include "session.h"
 #include "swap.h"
 #include "system.h"
@@ -149,16 +148,11 @@ static void look_after(void)
 	ipc_imports_refresh();
 	for (int i = 0; i < session.devices; i++) {
 		struct device *d = &session.device[i];
-		struct gate *g = atomic_load(&d->gate);
 		compute_limit_reload(d);
 		if (atomic_load(&session.container->process[atomic_load(&session.process)].overhead[d->index])) {
 			pools_refresh(d, false);
 			overhead_refresh(d);
 		}
-		if (g)
-			card_slot_renew(d->card, g->slot, now_ns());
-		if (g && atomic_load(&g->on))
-			power_look(d);
 	}
 }
 
@@ -212,9 +206,6 @@ __attribute__((destructor)) static void control_end(void)
 		return;
 	snprintf(path, sizeof path, "%s/%d.sock", path_control(), (int)getpid());
 	unlink(path);
-	for (int i = 0; i < session.devices; i++) {
-		struct gate *g = atomic_load(&session.device[i].gate);
-		if (g)
-			card_slot_leave(session.device[i].card, g->slot);
-	}
+	for (int i = 0; i < session.devices; i++)
+		compute_limit_end(&session.device[i]);
 }

@@ -14,7 +14,7 @@ struct memory_calls {
 extern struct memory_calls memory_calls;
 
 /* What a call must undo when it leaves. */
-enum { PASS_MEMORY = 1, PASS_TURN = 2 };
+enum { PASS_MEMORY = 1, PASS_TURN = 2, PASS_REFUSED = 4 };
 int memory_call_wait(void);
 static inline int memory_call_enter(void)
 {

@@ -32,12 +32,12 @@ void blocks_fork_child(void)
 
 /* ---- chunks ---- */
 
-/* Neighbours see in our slot how much could be moved off the card. */
+/* The arbiter sees how much of ours could be moved off the card. */
 static void count_resident(struct device *d, int64_t delta)
 {
-	struct slot *s = own_slot(d);
-	if (s)
-		atomic_fetch_add(&s->resident, (uint64_t)delta);
+	struct memory_request *m = own_memory(d);
+	if (m)
+		atomic_fetch_add(&m->resident, (uint64_t)delta);
 }
 
 bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)

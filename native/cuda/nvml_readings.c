@@ -50,18 +50,3 @@ bool nvml_process_bytes(struct device *d, uint64_t *bytes)
 		}
 	return false;
 }
-
-bool nvml_power(struct device *d, double *joules, double *limit_watts)
-{
-	nvmlDevice dev = handle_of(d);
-	unsigned long long millijoules;
-	unsigned milliwatts;
-
-	if (!dev || !real_nvmlDeviceGetTotalEnergyConsumption || !real_nvmlDeviceGetEnforcedPowerLimit ||
-	    real_nvmlDeviceGetTotalEnergyConsumption(dev, &millijoules) != NVML_SUCCESS ||
-	    real_nvmlDeviceGetEnforcedPowerLimit(dev, &milliwatts) != NVML_SUCCESS)
-		return false;
-	*joules = (double)millijoules / 1000;
-	*limit_watts = (double)milliwatts / 1000;
-	return true;
-}

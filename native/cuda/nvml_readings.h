@@ -10,7 +10,5 @@ struct device;
 bool nvml_process_bytes(struct device *d, uint64_t *bytes);
 /* Inside a pid namespace only the agent can say under which pid NVML knows us. */
 void nvml_set_host_pid(unsigned pid);
-/* Energy used since the driver was loaded, and the power limit in force. */
-bool nvml_power(struct device *d, double *joules, double *limit_watts);
 
 #endif

@@ -5,7 +5,8 @@
 const char *path_limits(void);
 const char *path_container(void);
 const char *path_control(void);
-const char *path_cards(void);
+const char *path_turns(void);
+const char *path_requests(void);
 const char *path_pool(void);
 
 #endif

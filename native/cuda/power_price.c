@@ -3,10 +3,7 @@
  * have to, and does more in the same time. Such a container would get more than its share of what the card can do when
  * used all the time, and so pays more for the time: as much more as the clock would have to be lower.
  */
-#include "nvml_readings.h"
 #include "power_price.h"
-#include "session.h"
-#include "system.h"
 
 #define PAUSE_POWER 0.18 /* between turns the card draws about this part of its limit */
 
@@ -33,23 +30,4 @@ unsigned power_price(double busy, double watts, double limit)
 	if (busy > 1)
 		busy = 1;
 	return (unsigned)(10000 * speed_for_power((watts - pause * (1 - busy)) / busy / limit));
-}
-
-/* Called twice a second while turns are taken. */
-void power_look(struct device *d)
-{
-	static struct { int64_t at, busy; double joules; } last[MAX_DEVICES];
-	int64_t now = now_ns(), busy = atomic_load(&d->card->busy);
-	double joules, limit, seconds = (double)(now - last[d->index].at) / 1e9;
-	unsigned old = atomic_load(&d->card->price), new;
-
-	if (!nvml_power(d, &joules, &limit))
-		return;
-	if (last[d->index].at && seconds < 5) {
-		new = power_price((double)(busy - last[d->index].busy) / 1e9 / seconds, (joules - last[d->index].joules) / seconds, limit);
-		atomic_store(&d->card->price, old ? (old + new) / 2 : new);
-	}
-	last[d->index].at = now;
-	last[d->index].busy = busy;
-	last[d->index].joules = joules;
 }

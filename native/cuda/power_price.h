@@ -2,9 +2,7 @@
 #ifndef ELASTIC_POWER_PRICE_H
 #define ELASTIC_POWER_PRICE_H
 
-struct device;
 /* From the part of the time the card was busy, its average power and its power limit; in ten-thousandths. */
 unsigned power_price(double busy, double watts, double limit);
-void power_look(struct device *d);
 
 #endif

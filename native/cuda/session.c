@@ -95,18 +95,19 @@ static void name_device(struct device *d, const struct limits *l)
 	uuid_text(&uuid, "GPU-", d->uuid);
 }
 
-static struct card *open_card(struct device *d)
+/* The agent has made both files. Without them nothing can hold this process to its share: it gets no launches. */
+static void open_turns(struct device *d)
 {
 	char path[640], why[640];
-	struct card *c;
 
-	snprintf(path, sizeof path, "%s/%s", path_cards(), d->uuid);
-	c = shared_map(path, sizeof *c, why, sizeof why);
-	if (c)
-		return c;
-	/* No card directory: this container is alone with its cards as far as is known. */
-	snprintf(path, sizeof path, "%s-%s", path_container(), d->uuid);
-	return shared_map(path, sizeof *c, why, sizeof why);
+	snprintf(path, sizeof path, "%s/%s", path_requests(), d->uuid);
+	d->request = shared_map_made(path, sizeof *d->request, true, why, sizeof why);
+	snprintf(path, sizeof path, "%s/%s", path_turns(), d->uuid);
+	d->decision = d->request ? shared_map_made(path, sizeof *d->decision, false, why, sizeof why) : NULL;
+	if (d->decision)
+		return;
+	d->request = NULL;
+	log_error("%s: no compute is granted on this card; a container of an older agent has to be made anew", why);
 }
 
 static bool start_devices(const struct limits *l)
@@ -123,11 +124,12 @@ static bool start_devices(const struct limits *l)
 			return false;
 		name_device(d, l);
 		d->index = container_device(session.container, d->uuid);
-		d->card = open_card(d);
-		if (d->index < 0 || !d->card) {
-			log_error("card %s: no shared file", d->uuid);
+		if (d->index < 0) {
+			log_error("card %s: this container has more than %d cards", d->uuid, MAX_DEVICES);
 			return false;
 		}
+		if (!d->request) /* the child of a fork has the parent's */
+			open_turns(d);
 	}
 	session.devices = count;
 	return true;

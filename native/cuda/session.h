@@ -4,10 +4,10 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include "card_file.h"
 #include "container_file.h"
 #include "driver_types.h"
 #include "limits_file.h"
+#include "turn_files.h"
 
 struct gate;
 struct device {
@@ -17,7 +17,8 @@ struct device {
 	_Atomic uint64_t limit;
 	_Atomic unsigned share;
 	_Atomic bool lend;
-	struct card *card;
+	struct request_file *request; /* what we ask of the arbiter; NULL: there is no compute on this card */
+	struct decision_file *decision; /* what it answers; mapped read-only */
 	_Atomic(struct gate *) gate;
 	CUcontext primary;
 	_Atomic int retained;         /* how often the primary context was asked for */

@@ -35,3 +35,20 @@ void *shared_map(const char *path, size_t size, char *why, size_t why_size)
 	}
 	return p;
 }
+
+void *shared_map_made(const char *path, size_t size, bool writable, char *why, size_t why_size)
+{
+	void *p = MAP_FAILED;
+	int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW);
+	off_t length = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+
+	if (length == (off_t)size)
+		p = mmap(NULL, size, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, fd, 0);
+	if (length >= 0 && length != (off_t)size)
+		snprintf(why, why_size, "%s: it has %lld bytes, not %zu", path, (long long)length, size);
+	else if (p == MAP_FAILED)
+		snprintf(why, why_size, "%s: %s", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}

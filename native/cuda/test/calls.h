@@ -56,8 +56,8 @@ static size_t free_shown(void)
 struct way { const char *name; CUresult (*take)(uint64_t bytes, uint64_t *key); CUresult (*give)(uint64_t key); };
 
 static CUmemPool own_pool;
-static CUgraph graph;
-static CUstream stream;
+static __attribute__((unused)) CUgraph graph;
+static __attribute__((unused)) CUstream stream;
 
 static CUresult take_plain(uint64_t n, uint64_t *k) { CUdeviceptr p = 0; CUresult r = cuMemAlloc_v2(&p, n); *k = p; return r; }
 static CUresult give_plain(uint64_t k) { return cuMemFree_v2(k); }

@@ -8,6 +8,16 @@ static void launch(struct stub_kernel *k, CUstream s)
 	EQUAL(cuLaunchKernel(k, 1, 1, 1, 1, 1, 1, 0, s, NULL, NULL), 0);
 }
 
+/* As the arbiter has it. */
+static struct decision_file *decisions(const char *root)
+{
+	char path[600], why[700];
+	snprintf(path, sizeof path, "%s/etc/elastic-gpu/turns/%s", root, session.device[0].uuid);
+	struct decision_file *d = shared_map_made(path, sizeof *d, true, why, sizeof why);
+	CHECK(d);
+	return d;
+}
+
 static uint64_t launched(void) { return atomic_load((_Atomic uint64_t *)driver("stub_launched")); }
 
 static void every_launch_pays_and_gets_through(void)
@@ -55,8 +65,8 @@ static void full_share_and_no_neighbour_needs_no_turns(void)
 	for (int i = 0; i < 100; i++)
 		launch(&k, NULL);
 	EQUAL(atomic_load(&session.device[0].gate->tracked), false);
-	/* a neighbour sits down: from the next look on, turns are taken */
-	CHECK(card_tenant(session.device[0].card, "neighbour", 5000, false, now_ns()) >= 0);
+	/* a neighbour comes, says the arbiter: from the next look on, turns are taken */
+	atomic_store(&decisions(check_root)->contended, 1);
 	compute_limit_reload(&session.device[0]);
 	launch(&k, NULL);
 	EQUAL(atomic_load(&session.device[0].gate->tracked), true);
@@ -284,15 +294,14 @@ static void work_in_turns(const char *name, int rounds)
 
 static void two_share_a_card_too_small_for_both(void)
 {
-	char roots[2][300], command[1400];
+	char roots[2][300];
 	pid_t pids[2];
 
 	setenv("STUB_MEMORY", "671088640", 1);
+	check_arbiter();
 	for (int i = 0; i < 2; i++) {
 		snprintf(roots[i], sizeof roots[i], "%s/c%d", check_root, i);
-		snprintf(command, sizeof command, "mkdir -p %s/etc/elastic-gpu %s/run/elastic-gpu && ln -s %s/run/elastic-gpu/cards %s/run/elastic-gpu/cards",
-			roots[i], roots[i], check_root, roots[i]);
-		CHECK(system(command) == 0);
+		check_share(roots[i], i ? "b" : "a");
 		CHILD(pids[i], { setenv("ELASTICGPU_ROOT", roots[i], 1); work_in_turns(i ? "b" : "a", 60); });
 	}
 	check_exit(pids[0]);

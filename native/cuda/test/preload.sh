@@ -6,7 +6,10 @@ T=build/test
 export LD_LIBRARY_PATH="$PWD/$T"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-mkdir -p "$root/etc/elastic-gpu" "$root/run/elastic-gpu/cards"
+mkdir -p "$root/etc/elastic-gpu/turns" "$root/run/elastic-gpu" "$root/run/elastic-gpu-requests"
+card=GPU-11111111-1111-1111-1111-111111111120
+truncate -s 6208 "$root/etc/elastic-gpu/turns/$card"
+truncate -s 10304 "$root/run/elastic-gpu-requests/$card"
 printf 'elastic-gpu 1\ncontainer test\ndevice * memory 1000000000\n' > "$root/etc/elastic-gpu/limits"
 export ELASTICGPU_ROOT="$root" STUB_CARD="$root/card"
 fail() { echo "FAIL preload: $*"; exit 1; }

@@ -16,7 +16,8 @@ $(T)/libelasticgpu.so: $(SOURCES) hooks_dlsym.c $(HEADERS)
 	$(CC) -O2 -g $(TESTING) -shared -o $@ $(SOURCES) hooks_dlsym.c -ldl -pthread
 
 # Programs with the library linked in, which is how the sanitizers see it; its objects are built once for each of them.
-UNITS = unit calls_memory calls_turns fuzz
+UNITS = unit turns calls_memory calls_turns neighbours fuzz
+PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
 tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
@@ -24,8 +25,8 @@ define FLAVOUR
 $(T)/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -c -o $$@ $$<
-$(T)/$(1)/%: test/%.c test/check.h test/calls.h test/stub.h test/stub_card.c $(SOURCES:%.c=$(T)/$(1)/%.o)
-	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(SOURCES:%.c=$(T)/$(1)/%.o) -ldl -pthread
+$(T)/$(1)/%: test/%.c test/check.h test/calls.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o) -ldl -pthread
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 .SECONDARY:
@@ -33,8 +34,9 @@ $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 $(T)/preload: test/preload.c driver_types.h $(STUB)
 	$(CC) -O1 -g $(STRICT) -o $@ $< $(T)/libcuda.so.1 -ldl
 
-layers: $(SOURCES:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
+layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
+	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
 test: all layers $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done

@@ -22,17 +22,24 @@ import (
 const (
 	limitsDir   = "/etc/elastic-gpu"
 	runDir      = "/run/elastic-gpu"
-	cardsDir    = "/run/elastic-gpu/cards"
+	requestsDir = "/run/elastic-gpu-requests"
 	preloadFile = "/etc/ld.so.preload"
 	libraryFile = "/usr/lib/elastic-gpu/libelasticgpu.so"
 )
 
+// Version of what is mounted into containers. A container that an older agent prepared may start again with what that one
+// wrote down: the library of its version stays on the node for it.
+const Version = "2"
+
 // Backend has a folder per share below Dir:
 //
-//	shares/ID/etc/limits   what the share is
-//	shares/ID/run/         the container's shared file (region) and sockets; a tmpfs of its own
-//	cards/                 one file per card, shared by all containers
-//	ld.so.preload          one line
+//	shares/ID/etc/limits       what the share is
+//	shares/ID/etc/turns/UUID   what the node's arbiter decides for the container on a card
+//	shares/ID/requests/UUID    what the container asks of the arbiter; in a tmpfs of its own
+//	shares/ID/run/             the container's shared file (region) and sockets; a tmpfs of its own
+//	ld.so.preload              one line
+//
+// No two containers can write to the same file or folder.
 type Backend struct {
 	Driver backend.Driver
 	// Dir is ours alone; Library is libelasticgpu.so on the node.
@@ -68,17 +75,17 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 			return nil, err
 		}
 	}
-	// The library runs as the container's user: what it writes to is open to all users of the containers
-	// it is mounted into.
-	for path, mode := range map[string]fs.FileMode{
-		filepath.Join(dir, "etc"): 0o755, filepath.Join(dir, "run"): 0o777, filepath.Join(b.Dir, "cards"): 0o777,
-	} {
-		if err := os.MkdirAll(path, 0o750); err != nil {
+	if err := requestFolder.Mount(b.requests(s.ID)); err != nil {
+		return nil, err
+	}
+	// The library runs as the container's user: what it writes to is open to all users of its container.
+	for path, mode := range map[string]fs.FileMode{"etc": 0o755, "etc/turns": 0o755, "requests": 0o755, "run": 0o777} {
+		if err := makeFolder(filepath.Join(dir, path), mode); err != nil {
 			return nil, err
 		}
-		if err := os.Chmod(path, mode); err != nil {
-			return nil, err
-		}
+	}
+	if err := b.closeSharedFolder(); err != nil {
+		return nil, err
 	}
 	if err := replace(filepath.Join(b.Dir, "ld.so.preload"), []byte(libraryFile+"\n")); err != nil {
 		return nil, err
@@ -94,10 +101,55 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		mount(b.Library, libraryFile, "ro"),
 		mount(filepath.Join(b.Dir, "ld.so.preload"), preloadFile, "ro"),
 		mount(filepath.Join(dir, "etc"), limitsDir, "ro"),
-		mount(filepath.Join(dir, "run"), runDir, "rw"),
-		mount(filepath.Join(b.Dir, "cards"), cardsDir, "rw"))
+		mount(filepath.Join(dir, "run"), runDir, "rw"))
+	for _, c := range s.Cards {
+		request, decision := filepath.Join(b.requests(s.ID), c.UUID), filepath.Join(dir, "etc", "turns", c.UUID)
+		if err := errors.Join(makeFile(request, requestSize, 0o666), makeFile(decision, decisionSize, 0o644)); err != nil {
+			return nil, err
+		}
+		// The file and not its folder: a container can then change what is in it, and not what it is.
+		edits.Mounts = append(edits.Mounts, mount(request, filepath.Join(requestsDir, c.UUID), "rw"))
+	}
 	return edits, nil
 }
+
+// Sizes of the files that the library and the arbiter map (native/cuda/turn_files.h).
+const (
+	requestSize  = 10304
+	decisionSize = 6208
+)
+
+func makeFolder(path string, mode fs.FileMode) error {
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
+// makeFile of zeroes, unless it is there.
+func makeFile(path string, size int64, mode fs.FileMode) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Chmod(mode), file.Truncate(size), file.Close())
+}
+
+// closeSharedFolder that agents before this one mounted writable into all containers. Those that still run under the
+// library of that time have their files in it, and need no new ones.
+func (b *Backend) closeSharedFolder() error {
+	err := os.Chmod(filepath.Join(b.Dir, "cards"), 0o755) //nolint:gosec // any user reads it
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// requestFolder has a file of three pages for each card.
+var requestFolder = backend.Tmpfs{MB: 1, Inodes: 64, Mode: 0o755}
 
 // runFolder has the container's file (0.7 MB) and a socket for each of its processes, of which the library counts 1,024.
 var runFolder = backend.Tmpfs{MB: 16, Inodes: 2 * maxSockets, Mode: 0o777}
@@ -115,10 +167,15 @@ func isEmpty(dir string) bool {
 
 // clear away what a container wrote. It is unmounted first: what a tenant left there is not walked through.
 func (b *Backend) clear(id string) error {
-	if err := backend.Unmount(b.run(id)); err != nil {
-		return err
+	for _, folder := range []string{b.run(id), b.requests(id)} {
+		if err := backend.Unmount(folder); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
 	}
-	return os.RemoveAll(b.run(id))
+	return os.RemoveAll(filepath.Join(b.share(id), "etc", "turns"))
 }
 
 // Release removes the share's folder.
@@ -143,6 +200,9 @@ func (b *Backend) Held(context.Context) ([]string, error) {
 }
 
 func (b *Backend) share(id string) string { return filepath.Join(b.Dir, "shares", filepath.Base(id)) }
+
+// requests is the folder of the files in which a share's container asks for turns.
+func (b *Backend) requests(id string) string { return filepath.Join(b.share(id), "requests") }
 
 // run is the folder that a share's container writes to.
 func (b *Backend) run(id string) string { return filepath.Join(b.share(id), "run") }
@@ -179,7 +239,8 @@ func Limits(s *share.Share) ([]byte, error) {
 		return nil, fmt.Errorf("the class's parameter lend is %q: write on or off", lend)
 	}
 	for _, c := range s.Cards {
-		if !isWord(c.UUID) {
+		// It is a word of the file, and a file's name.
+		if !isWord(c.UUID) || c.UUID[0] == '.' || strings.Contains(c.UUID, "/") {
 			return nil, fmt.Errorf("card %d has the UUID %q", c.Index, c.UUID)
 		}
 		if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {

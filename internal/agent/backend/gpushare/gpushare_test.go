@@ -1,10 +1,14 @@
 package gpushare_test
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -105,13 +109,13 @@ func TestWithoutTheLibraryNothingStarts(t *testing.T) {
 func TestContainersDoNotWriteToTheDisk(t *testing.T) {
 	dir := conformance.Folder(t)
 	b, s := newBackend(t, dir), conformance.Subject{}.Share("1", 0)
-	run := filepath.Join(dir, "shares", "1", "run")
+	requests, run := filepath.Join(dir, "shares", "1", "requests"), filepath.Join(dir, "shares", "1", "run")
 	prepare := func() {
 		t.Helper()
 		if _, err := newBackend(t, dir).Prepare(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
-		if mounted := conformance.Mounted(t, dir); !slices.Equal(mounted, []string{run}) {
+		if mounted := conformance.Mounted(t, dir); !slices.Equal(mounted, []string{run, requests}) {
 			t.Fatalf("mounted are %v", mounted)
 		}
 	}
@@ -140,5 +144,115 @@ func TestContainersDoNotWriteToTheDisk(t *testing.T) {
 	}
 	if mounted := conformance.Mounted(t, dir); len(mounted) != 0 {
 		t.Errorf("mounted are %v", mounted)
+	}
+}
+
+// A container writes to its own folder and its own request files, and nothing that another container has.
+func TestNothingIsSharedWritable(t *testing.T) {
+	dir := conformance.Folder(t)
+	b := newBackend(t, dir)
+	// Agents before this one had a folder that all containers wrote to.
+	if err := os.Mkdir(filepath.Join(dir, "cards"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "cards"), 0o777); err != nil { //nolint:gosec // as it was
+		t.Fatal(err)
+	}
+	writable := map[string]string{}
+	for _, id := range []string{"1", "2"} {
+		s := conformance.Subject{}.Share(id, 0)
+		s.Cards = append(s.Cards, conformance.Subject{}.Share(id, 1).Cards...)
+		edits, err := b.Prepare(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := 0
+		for _, m := range edits.Mounts {
+			if m.Options[0] != "rw" {
+				continue
+			}
+			if other, shared := writable[m.HostPath]; shared {
+				t.Errorf("containers %s and %s both write to %s", other, id, m.HostPath)
+			}
+			writable[m.HostPath] = id
+			if info, err := os.Stat(m.HostPath); err != nil {
+				t.Error(err)
+			} else if strings.HasPrefix(m.ContainerPath, "/run/elastic-gpu-requests/GPU-") {
+				requests++
+				if !info.Mode().IsRegular() || info.Mode().Perm() != 0o666 || info.Size() != cSize(t, "request_file") {
+					t.Errorf("%s: %s, %d bytes", m.HostPath, info.Mode(), info.Size())
+				}
+				decision := filepath.Join(dir, "shares", id, "etc", "turns", filepath.Base(m.HostPath))
+				if info, err := os.Stat(decision); err != nil || info.Mode().Perm() != 0o644 || info.Size() != cSize(t, "decision_file") {
+					t.Errorf("%s: %v %v", decision, info, err)
+				}
+			}
+		}
+		if requests != 2 {
+			t.Errorf("%d request files for 2 cards", requests)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		own := strings.HasSuffix(path, "/run") || strings.Contains(path, "/requests/")
+		if err == nil && info.Mode().Perm()&0o002 != 0 && !own {
+			t.Errorf("%s is open to all: %s", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cSize of a structure, as the library's header has it.
+func cSize(t *testing.T, name string) int64 {
+	t.Helper()
+	header, err := os.ReadFile("../../../../native/cuda/turn_files.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`sizeof\(struct ` + name + `\) == (\d+)`).FindSubmatch(header)
+	if found == nil {
+		t.Fatalf("the header does not say how large %s is", name)
+	}
+	size, err := strconv.ParseInt(string(found[1]), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// A container that starts anew in the same place begins with empty files; a claim that is prepared again has what it had.
+func TestRequestFilesBeginEmpty(t *testing.T) {
+	dir := conformance.Folder(t)
+	b := newBackend(t, dir)
+	s := conformance.Subject{}.Share("1", 0)
+	request := filepath.Join(dir, "shares", "1", "requests", s.Cards[0].UUID)
+	written := func(prepare bool) bool {
+		t.Helper()
+		if prepare {
+			if _, err := b.Prepare(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := os.ReadFile(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data[0] != 0
+	}
+	for _, claim := range []*share.Claim{nil, {UID: "c"}} {
+		s.Claim = claim
+		written(true)
+		if err := os.WriteFile(request, bytes.Repeat([]byte{1}, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := written(true), claim != nil; got != want {
+			t.Errorf("with claim %v: what was written is there: %t, want %t", claim, got, want)
+		}
 	}
 }

@@ -1,0 +1,88 @@
+/* The turns on one card: containers, their processes, and who comes next. The arbiter's own; time is an argument. */
+#ifndef ELASTIC_CARD_TURNS_H
+#define ELASTIC_CARD_TURNS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "constants.h"
+#include "turn_files.h"
+
+#define MAX_TENANTS 64
+
+struct row {                    /* one process */
+	bool wants;             /* it waits for the turn */
+	bool overstays;         /* its turn was taken away, and it has not given it back */
+	unsigned turn;          /* as in its decision: odd while it has the turn */
+	unsigned beat;
+	int64_t alive;          /* when its beat last changed; 0: never */
+	int64_t since;          /* when it began to want */
+	uint64_t resident, missing;
+	bool runnable;
+	int64_t starved_since;  /* it waits for memory since then; 0 if not */
+	unsigned eviction;      /* number of the last request to move out */
+	uint64_t evict;         /* bytes it was asked for and has not answered; 0 if none */
+	uint64_t evict_from;    /* what it had when it was asked */
+	int64_t evict_since;
+	int64_t immovable_until; /* it was asked and did not move */
+};
+struct tenant {                 /* one container */
+	bool used;
+	unsigned share;         /* hundredths of a percent */
+	bool lend;
+	uint64_t memory;        /* its limit */
+	int64_t quantum;        /* how long it stays on an oversubscribed card */
+	int64_t credit;         /* ns of card time it may still use; negative is debt */
+	int64_t refilled;       /* when credit was last topped up */
+	int64_t had;            /* card time so far, in the measure of its share */
+	int rows;               /* those behind are not in use */
+	struct row row[MAX_ROWS];
+};
+struct current {                /* who has the turn */
+	int tenant, row;        /* -1: nobody */
+	int64_t granted;
+	int64_t yield_since;    /* it was asked to give the turn back then; 0: it was not */
+	unsigned beat;          /* its beat when it got the turn */
+	bool waited_for;        /* another container waited meanwhile */
+};
+struct card {
+	struct tenant tenant[MAX_TENANTS];
+	struct current current;
+	int64_t charged;        /* time up to which use is charged */
+	int64_t had;            /* the most any container has had */
+	int64_t busy;           /* card time used by all */
+	unsigned price;         /* of card time, in ten-thousandths: see power_price.c */
+	int evictor_tenant, evictor_row; /* the process that others move out for; -1: none */
+	int64_t evictor_since;
+	bool evictor_satisfied; /* it has what it waited for, and runs for its quantum */
+};
+#define LEASE_NS (200 * MS)     /* a process that has the turn and does not count on for so long has lost it */
+#define ACCEPT_NS (20 * MS)     /* a process that gets the turn takes it within this, or loses it */
+#define ASKING_NS (100 * MS)    /* a waiter that has not counted on for so long is not offered it */
+#define GRACE_NS (2000 * MS)    /* work in flight may take so long to end; then the next one begins beside it */
+#define PRESENT_NS (3000 * MS)  /* a process that has not counted on for so long is not there */
+
+void card_start(struct card *c, int64_t now);
+/* A container comes; -1 if there are too many. It leaves with all its processes. */
+int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now);
+void card_tenant_limits(struct card *c, int tenant, unsigned share, bool lend, uint64_t memory, int64_t quantum);
+void card_tenant_leave(struct card *c, int tenant);
+/* What a process has written: any number may be in any field. */
+struct said { unsigned wants, released, beat, unused_us; };
+void card_row_said(struct card *c, int tenant, int row, const struct said *said, int64_t now);
+/* Charges for the time since the last call and says who has the turn from now on. */
+void card_decide(struct card *c, int64_t now);
+bool card_row_present(const struct row *r, int64_t now);
+/* Whether another container is on this card. */
+bool card_contended(const struct card *c, int tenant, int64_t now);
+/* Whether anybody waits for the turn or has it. */
+bool card_active(const struct card *c, int64_t now);
+
+/* card_evictions.c: who moves out for whom. */
+struct said_memory { uint64_t resident, missing; unsigned runnable, moved; };
+void card_row_memory(struct card *c, int tenant, int row, const struct said_memory *said, int64_t now);
+void card_decide_evictions(struct card *c, int64_t now);
+/* Whether free memory on the card is this process's to take. */
+bool card_may_enter(const struct card *c, int tenant, int row, int64_t now);
+unsigned card_movable(const struct card *c, int64_t now);
+
+#endif
