@@ -55,7 +55,7 @@ build-node: ## Build what "elastic up --real-node" runs: kubelet, containerd, ru
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
-	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so bin/
+	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter bin/
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
 #   make images KO_DOCKER_REPO=registry.example.com/elastic PUSH=true

@@ -63,7 +63,7 @@ specification. Linux and root.`,
 	flags.Float64Var(&t.core, "core", 100, "percent of its compute")
 	flags.Int64Var(&t.memory, "memory", 0, "MiB of its memory; default: all of it")
 	flags.StringToStringVar(&t.parameters, "parameter", t.parameters, "parameter of a class, NAME=VALUE")
-	flags.StringVar(&t.cfg.Library, "library", t.cfg.Library, "libelasticgpu.so")
+	flags.StringVar(&t.cfg.Library, "library", t.cfg.Library, "libelasticgpu.so, with elastic-gpu-arbiter beside it")
 	flags.StringVar(&t.cfg.StateDir, "state-dir", "/var/lib/elastic-gpu-try", "folder for what is made")
 	return cmd
 }
@@ -107,9 +107,29 @@ func (t *try) run(cmd *cobra.Command, args []string) error {
 	if err := all.Fill(cmd.Context(), tried); err != nil {
 		return err
 	}
+	stop := t.arbiter(cmd)
 	err = t.command(cmd, args)
+	stop()
 	clear(held)
 	return errors.Join(err, all.Clean(context.WithoutCancel(cmd.Context())))
+}
+
+// arbiter gives out turns as on a node, if it lies beside the library; without it the command limits itself.
+func (t *try) arbiter(cmd *cobra.Command) (stop func()) {
+	shares := filepath.Join(t.cfg.StateDir, "gpushare")
+	if _, err := os.Stat(filepath.Join(shares, "shares", tried)); err != nil {
+		return func() {} // another backend made the share
+	}
+	turns := exec.CommandContext(cmd.Context(), filepath.Join(filepath.Dir(t.cfg.Library), "elastic-gpu-arbiter"), shares) //nolint:gosec // the caller's own file
+	turns.Stderr = cmd.ErrOrStderr()
+	if err := turns.Start(); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no arbiter, so the command limits itself to its share:", err)
+		return func() {}
+	}
+	return func() {
+		_ = turns.Process.Kill()
+		_ = turns.Wait()
+	}
 }
 
 // command runs what was asked for with what the container runtime would apply.

@@ -35,6 +35,7 @@
 #define AFTER_NS (1000 * MS)      /* "a while" */
 #define ROWS_NS (20 * MS)         /* between two looks for new processes and at memory */
 #define SCAN_NS (500 * MS)        /* between two looks for shares */
+#define STUCK_NS (10000 * MS)     /* an arbiter that has not looked for so long is stuck */
 #define MAX_CARDS 64
 
 struct client {                   /* a container on a card */
@@ -349,29 +350,61 @@ static void look_at_power(struct arbiter_card *a)
 	pthread_mutex_unlock(&a->lock);
 }
 
-int arbiter_run(const char *dir)
+/* The lock, and in it when shares were last looked for, which needs every card's thread to get on. */
+static int open_lock(const char *dir, int flags)
 {
 	char path[600];
 	int fd;
 
+	snprintf(path, sizeof path, "%s/arbiter.lock", dir);
+	fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		log_error("%s: %s", path, strerror(errno));
+	return fd;
+}
+
+int arbiter_run(const char *dir)
+{
+	int64_t now;
+	int fd;
+
 	snprintf(folder, sizeof folder, "%s", dir);
 	mkdir(folder, 0750); /* the agent makes it with the first share, which may come later */
-	snprintf(path, sizeof path, "%s/arbiter.lock", folder);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) {
-		log_error("%s: %s", path, strerror(errno));
+	fd = open_lock(folder, O_RDWR | O_CREAT);
+	if (fd < 0)
 		return 1;
-	}
 	/* Two arbiters would give the same turn twice: the one of an upgrade waits until the old one has ended. */
 	while (flock(fd, LOCK_EX) != 0)
 		if (errno != EINTR) {
-			log_error("%s: %s", path, strerror(errno));
+			log_error("%s/arbiter.lock: %s", folder, strerror(errno));
 			return 1;
 		}
 	for (;;) {
 		scan();
 		for (int i = 0; i < MAX_CARDS && cards[i]; i++)
 			look_at_power(cards[i]);
+		now = now_ns();
+		if (pwrite(fd, &now, sizeof now, 0) != sizeof now) {
+			log_error("%s/arbiter.lock: %s", folder, strerror(errno));
+			return 1;
+		}
 		sleep_ns(SCAN_NS);
 	}
+}
+
+int arbiter_check(const char *dir)
+{
+	int fd = open_lock(dir, O_RDONLY);
+	int64_t at = 0, past;
+
+	if (fd < 0)
+		return 1;
+	if (pread(fd, &at, sizeof at, 0) != sizeof at)
+		at = 0;
+	close(fd);
+	past = now_ns() - at;
+	if (at && past >= 0 && past < STUCK_NS)
+		return 0;
+	log_error("%s: the arbiter has not looked for shares for %lld s", dir, (long long)(past / 1000 / MS));
+	return 1;
 }

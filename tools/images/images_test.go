@@ -65,6 +65,11 @@ func TestImages(t *testing.T) {
 			linked(t, filepath.Join(root, entry), program == "elastic-gpu-agent")
 			if library := filepath.Join(root, "var/run/ko/libelasticgpu.so"); program == "elastic-gpu-agent" {
 				isLibrary(t, library)
+				arbiter := "/var/run/ko/elastic-gpu-arbiter"
+				linked(t, filepath.Join(root, arbiter), true)
+				if said := run(t, root, arbiter, "--help"); !strings.Contains(said, "usage: elastic-gpu-arbiter") {
+					t.Errorf("the arbiter in its own files says %q", said)
+				}
 			}
 			billOfMaterials(t, repository+"/"+program, image, built)
 			if said := run(t, root, entry, "--version"); !strings.HasPrefix(said, program+" version "+version) {

@@ -185,12 +185,18 @@ static void work_goes_on_while_there_is_no_arbiter(void)
 /* Two arbiters would give one turn twice: the second waits until the first has ended. */
 static void one_arbiter_at_a_time(void)
 {
-	pid_t first = check_arbiter(), second;
 	struct decision_file *d = decisions(check_root);
+	char node[400];
+	pid_t first, second;
 	int64_t beat;
+
+	snprintf(node, sizeof node, "%s/node", check_root);
+	EQUAL(arbiter_check(node), 1);
+	first = check_arbiter();
 
 	check_limits("", SHARE(30));
 	UNTIL(atomic_load(&d->beat));
+	UNTIL(arbiter_check(node) == 0);
 	second = check_arbiter();
 	check_stop(first);
 	beat = atomic_load(&d->beat);
