@@ -139,6 +139,28 @@ static void what_is_no_file_is_not_read(void)
 	CHECK(truncate(path, 100) == 0 && request_restore(fd) && !request_restore(fd));
 }
 
+/* What a container cut off its file is not there: those processes want nothing. */
+static void a_short_file_wants_nothing(void)
+{
+	struct card *c = calloc(1, sizeof *c);
+	struct request all[MAX_ROWS];
+	char path[600];
+	int fd;
+
+	for (unsigned i = 0; i < MAX_ROWS; i++)
+		all[i] = (struct request){.wants = 1, .beat = i + 1};
+	request_path(check_root, path, sizeof path);
+	fd = request_open(path);
+	CHECK(c && fd >= 0 && pwrite(fd, all, sizeof all, offsetof(struct request_file, row)) == sizeof all);
+	card_start(c, 1);
+	EQUAL(card_tenant_join(c, 3000, false, 1), 0);
+	CHECK(request_read(fd, c, 0, true, 2));
+	CHECK(c->tenant[0].rows == MAX_ROWS && c->tenant[0].row[0].wants && c->tenant[0].row[MAX_ROWS - 1].wants);
+	CHECK(ftruncate(fd, offsetof(struct request_file, row) + 10 * sizeof *all) == 0 && request_read(fd, c, 0, true, 3));
+	for (int i = 0; i < MAX_ROWS; i++)
+		EQUAL(c->tenant[0].row[i].wants, i < 10);
+}
+
 static void a_killed_process_does_not_stop_the_card(void)
 {
 	char roots[2][300];
@@ -291,6 +313,6 @@ static void without_its_files_a_container_gets_no_launches(void)
 	check_exit(pid);
 }
 
-MAIN(T(a_hostile_neighbour_stops_nobody), T(what_is_no_file_is_not_read), T(a_killed_process_does_not_stop_the_card),
+MAIN(T(a_hostile_neighbour_stops_nobody), T(what_is_no_file_is_not_read), T(a_short_file_wants_nothing), T(a_killed_process_does_not_stop_the_card),
 	T(work_goes_on_while_there_is_no_arbiter), T(one_arbiter_at_a_time), T(new_files_are_found), T(process_257_gets_no_launches),
 	T(container_65_gets_no_launches), T(without_its_files_a_container_gets_no_launches))

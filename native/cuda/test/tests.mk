@@ -21,6 +21,7 @@ PARTS = $(SOURCES) $(ARBITER)
 plain_FLAGS =
 asan_FLAGS = -fsanitize=address,undefined -fno-sanitize-recover=all
 tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
+cover_FLAGS = $(asan_FLAGS) -fsanitize-coverage=trace-pc
 define FLAVOUR
 $(T)/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
@@ -28,7 +29,7 @@ $(T)/$(1)/%.o: %.c $(HEADERS)
 $(T)/$(1)/%: test/%.c test/check.h test/calls.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o) -ldl -pthread
 endef
-$(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
+$(foreach f,plain asan tsan cover,$(eval $(call FLAVOUR,$(f))))
 .SECONDARY:
 
 $(T)/preload: test/preload.c driver_types.h $(STUB)
@@ -38,7 +39,7 @@ layers: $(PARTS:%.c=$(T)/plain/%.o) $(T)/plain/hooks_dlsym.o
 	@sh test/layers.sh $(T)/plain $(SOURCES) hooks_dlsym.c
 	@sh test/layers.sh $(T)/plain $(UTILITIES) $(ARBITER)
 
-test: all layers $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
+test: all layers fuzz $(STUB) $(UNITS:%=$(T)/plain/%) $(T)/libelasticgpu.so $(T)/preload
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) $(T)/plain/$$t || exit 1; done
 	@sh test/preload.sh
 
@@ -46,7 +47,11 @@ sanitize: all $(STUB) $(UNITS:%=$(T)/asan/%) $(UNITS:%=$(T)/tsan/%)
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/asan/$$t || exit 1; done
 	@for t in $(UNITS); do LD_LIBRARY_PATH=$(CURDIR)/$(T) TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/tsan/$$t || exit 1; done
 
+# Inputs from outside, under the sanitizers and guided by coverage: FUZZ_RUNS=1000000 FUZZ_SEED=1 make fuzz for a long run.
+fuzz: $(STUB) $(T)/cover/fuzz_inputs
+	@LD_LIBRARY_PATH=$(CURDIR)/$(T) ASAN_OPTIONS=detect_leaks=0 $(T)/cover/fuzz_inputs
+
 # The driver alone, for tests of the node's agent.
 stub: all $(STUB)
 
-.PHONY: layers test sanitize stub
+.PHONY: layers test sanitize fuzz stub
