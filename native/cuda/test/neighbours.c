@@ -200,7 +200,7 @@ static void work_goes_on_while_there_is_no_arbiter(void)
 	arbiter = check_arbiter();
 	UNTIL(arbiter_there(&session.device[0], now_ns()));
 	launch(200);
-	CHECK(atomic_load(turn) > before + 1);
+	UNTIL(atomic_load(turn) > before + 1); /* it had a turn, and gave it back */
 	check_stop(arbiter);
 }
 
