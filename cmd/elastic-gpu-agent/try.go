@@ -120,7 +120,7 @@ func (t *try) arbiter(cmd *cobra.Command) (stop func()) {
 	if _, err := os.Stat(filepath.Join(shares, "shares", tried)); err != nil {
 		return func() {} // another backend made the share
 	}
-	turns := exec.CommandContext(cmd.Context(), filepath.Join(filepath.Dir(t.cfg.Library), "elastic-gpu-arbiter"), shares) //nolint:gosec // the caller's own file
+	turns := exec.CommandContext(cmd.Context(), filepath.Join(filepath.Dir(t.cfg.Library), "elastic-gpu-arbiter"), shares)
 	turns.Stderr = cmd.ErrOrStderr()
 	if err := turns.Start(); err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), "no arbiter, so the command limits itself to its share:", err)

@@ -155,7 +155,7 @@ func TestNothingIsSharedWritable(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "cards"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(dir, "cards"), 0o777); err != nil { //nolint:gosec // as it was
+	if err := os.Chmod(filepath.Join(dir, "cards"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	writable := map[string]string{}
