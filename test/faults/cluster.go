@@ -139,6 +139,14 @@ func (w *World) takeInCluster(a Action) {
 		if pod := memapi.Object[*corev1.Pod](w.api, key); pod != nil && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			w.setPhase(pod, corev1.PodSucceeded)
 		}
+	default:
+		w.takeAsControlPlane(a)
+	}
+}
+
+// takeAsControlPlane does what garbage collection and nodes do.
+func (w *World) takeAsControlPlane(a Action) {
+	switch a.Op {
 	case "collect-garbage":
 		for _, orphan := range w.api.Orphans() {
 			_ = w.api.Delete(orphan, &metav1.Preconditions{UID: ptr.To(orphan.GetUID())})
@@ -160,26 +168,30 @@ func (w *World) takeInCluster(a Action) {
 	}
 }
 
-// jobStep is what Kubernetes' Job controller would do for a job; nil: nothing.
-func (w *World) jobStep(job *batchv1.Job) func() {
-	if jobEnded(job) || job.DeletionTimestamp != nil {
-		return nil
-	}
-	var active, ready, succeeded int32
-	var running []*corev1.Pod
+// countPods of a job: those that are not ended, how many of them run, and how many succeeded.
+func (w *World) countPods(job *batchv1.Job) (running []*corev1.Pod, ready, succeeded int32) {
 	for _, pod := range w.podsOf(job) {
 		switch {
 		case pod.Status.Phase == corev1.PodSucceeded:
 			succeeded++
 		case ended(pod) || pod.DeletionTimestamp != nil:
 		default:
-			active++
 			running = append(running, pod)
 			if pod.Status.Phase == corev1.PodRunning {
 				ready++
 			}
 		}
 	}
+	return running, ready, succeeded
+}
+
+// jobStep is what Kubernetes' Job controller would do for a job; nil: nothing.
+func (w *World) jobStep(job *batchv1.Job) func() {
+	if jobEnded(job) || job.DeletionTimestamp != nil {
+		return nil
+	}
+	running, ready, succeeded := w.countPods(job)
+	active := int32(len(running))
 	suspended := ptr.Deref(job.Spec.Suspend, false)
 	missing := min(*job.Spec.Parallelism, *job.Spec.Completions-succeeded) - active
 	switch {

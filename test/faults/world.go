@@ -204,6 +204,14 @@ func (w *World) take1(a Action) {
 		time.Sleep(time.Duration(number(0)) * time.Millisecond)
 	case "skew":
 		w.skew = time.Duration(number(0)) * time.Second
+	default:
+		w.takeAsUser(a, number)
+	}
+}
+
+// takeAsUser does what people do.
+func (w *World) takeAsUser(a Action, number func(int) int) {
+	switch a.Op {
 	case "submit":
 		_, _ = w.api.Create(w.setting.job(a.arg(0), a.arg(1), number(2), number(3), number(4)))
 	case "delete-job":

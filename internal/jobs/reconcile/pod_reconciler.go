@@ -83,28 +83,33 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	if g.Parent != nil {
 		c.adapters.JobChanged(g.Parent.Row(), wl)
 	}
-	next := func() error { return c.step(ctx, g, wl) }
-	if !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone {
-		next = func() error { // its workload is deleted with it
-			err := g.CleanUp(ctx, c.client, nil)
-			switch {
-			case err != nil || wl == nil:
-			case wl.DeletionTimestamp != nil:
-				err = c.stopDeleted(ctx, g, wl)
-			case !isGroup:
-				err = c.releaseDeletedPod(ctx, g, wl)
-			}
-			return err
-		}
+	switch {
+	case isGroup && wl != nil && wl.Annotations[kinds.IsGroupAnnotation] != "true" && metav1.GetControllerOf(wl) != nil:
+		err = c.refuseForeignWorkload(ctx, g, wl.Name)
+	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
+		err = c.cleanUpDeleted(ctx, g, wl, isGroup)
+	default:
+		err = c.step(ctx, g, wl)
 	}
-	if isGroup && wl != nil && wl.Annotations[kinds.IsGroupAnnotation] != "true" && metav1.GetControllerOf(wl) != nil {
-		next = func() error { return c.refuseForeignWorkload(ctx, g, wl.Name) }
-	}
-	result, err := c.result(g, next())
+	result, err := c.result(g, err)
 	if due := g.TerminationDue(); err == nil && result.RequeueAfter == 0 && due > 0 {
 		result.RequeueAfter = due
 	}
 	return result, err
+}
+
+// cleanUpDeleted is for pods that are deleted: their workload is deleted with them.
+func (c *podReconciler) cleanUpDeleted(ctx context.Context, g *podgroups.Group, wl *kueue.Workload, isGroup bool) error {
+	err := g.CleanUp(ctx, c.client, nil)
+	switch {
+	case err != nil || wl == nil:
+		return err
+	case wl.DeletionTimestamp != nil:
+		return c.stopDeleted(ctx, g, wl)
+	case !isGroup:
+		return c.releaseDeletedPod(ctx, g, wl)
+	}
+	return nil
 }
 
 // releaseDeletedPod releases the quota of an evicted pod as soon as it has stopped, or its node has
