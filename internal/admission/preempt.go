@@ -90,9 +90,13 @@ func (e *Engine) findVictims(a *assignment) {
 		a.mode = noCandidates
 		return
 	}
+	failed := a.failed
 	found := e.searchVictims(a, a.usage, a.need, e.opts.Placer != nil)
 	a.victims = append(a.victims[:0], found...)
 	if len(found) == 0 {
+		if failed != nil { // nodes on which it was tried meanwhile are not free
+			a.failed, a.placed = failed, nil
+		}
 		a.lacksReservedOnly = a.mode != noCandidates && e.scratch.search.lacksReservedOnly
 		a.mode = noCandidates
 		return
