@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -87,30 +86,36 @@ func (c *controller) listBehind(ctx context.Context) error {
 	}
 	for i := range cached.Items {
 		if wl := &cached.Items[i]; !exist[wl.UID] {
-			gone := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: wl.Name, ResourceVersion: never}}
+			gone := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: wl.Namespace, Name: wl.Name, UID: wl.UID}}
 			c.catchUp.behind = append(c.catchUp.behind, gone)
 		}
 	}
 	return nil
 }
 
-// never is a version that a workload does not get: it was deleted, and the cache has yet to see that.
-const never = "18446744073709551615"
-
-// seen: the cache has a workload at least as new, or has seen its deletion.
+// seen: the cache has a workload at least as new, or has seen its deletion. One without a version was not
+// listed: it was deleted, or came after the list.
 func (c *controller) seen(ctx context.Context, wl *metav1.PartialObjectMetadata) (bool, error) {
 	cached := &kueue.Workload{}
 	err := c.client.Get(ctx, client.ObjectKeyFromObject(wl), cached, client.UnsafeDisableDeepCopy)
-	if err == nil {
-		return notOlder(cached.ResourceVersion, wl.ResourceVersion), nil
-	}
-	if !apierrors.IsNotFound(err) {
+	if client.IgnoreNotFound(err) != nil {
 		return false, err
+	}
+	missing, listed := err != nil, wl.ResourceVersion != ""
+	switch {
+	case listed && !missing:
+		return notOlder(cached.ResourceVersion, wl.ResourceVersion), nil
+	case !listed && (missing || cached.UID != wl.UID):
+		return true, nil
 	}
 	is := &metav1.PartialObjectMetadata{}
 	is.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
 	err = c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
-	return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	gone := err != nil || is.UID != wl.UID
+	return gone == listed, nil
 }
 
 // notOlder compares resource versions, which are increasing numbers.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -210,3 +211,33 @@ func TestReconcilesOnceTheCacheHasSeenDeletions(t *testing.T) {
 		t.Errorf("the cache has caught up, and it is not ready: %v", err)
 	}
 }
+
+// A workload that was deleted and made again under its name, and one that came after the list, are not waited for.
+func TestReconcilesAlthoughNamesComeAgain(t *testing.T) {
+	scheme := staleScheme(t)
+	first, second := ownedWorkload(), ownedWorkload()
+	first.UID, second.UID = "first", "second"
+	direct := fake.NewClientBuilder().WithScheme(scheme).Build()
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(first.DeepCopy())).Build()
+	c := &controller{client: cached, filter: &managed.Filter{Direct: direct}}
+	if ready, err := c.caughtUp(t.Context()); ready || err != nil {
+		t.Fatalf("the cache has a workload of the past, and it is ready: %v", err)
+	}
+	if err := errors.Join(cached.Delete(t.Context(), first.DeepCopy()), cached.Create(t.Context(), second.DeepCopy()), direct.Create(t.Context(), second.DeepCopy())); err != nil {
+		t.Fatal(err)
+	}
+	if ready, err := c.caughtUp(t.Context()); !ready || err != nil {
+		t.Errorf("another workload has its name, and it is not ready: %v", err)
+	}
+
+	late := &lateReader{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(first.DeepCopy()).Build()}
+	c = &controller{client: indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(first.DeepCopy())).Build(), filter: &managed.Filter{Direct: late}}
+	if ready, err := c.caughtUp(t.Context()); !ready || err != nil {
+		t.Errorf("a workload came after the list, and it is not ready: %v", err)
+	}
+}
+
+// lateReader lists nothing of what is there by now.
+type lateReader struct{ client.Client }
+
+func (*lateReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
