@@ -98,6 +98,7 @@ func (p *Publisher) Publish(engine *admission.Engine, now time.Time) time.Time {
 		default:
 			left = true
 		}
+		a.changed = a.changed || a.inFlight
 	}
 	if wrote {
 		p.due = now.Add(statusInterval)
@@ -157,6 +158,9 @@ func (p *Publisher) compute(a *QueueUsage, engine *admission.Engine, now time.Ti
 	switch q := a.queue.(type) {
 	case *kueue.ClusterQueue:
 		status, _ := engine.Status(q.Name)
+		// A decision that the objects do not show yet is in one number and not in the other. If the
+		// workload ends meanwhile the objects never show it, and only the engine's number changes.
+		a.inFlight = status.Reserving != int(a.WithQuota)
 		n := p.clusterQueueStatus(q, a, status, now)
 		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
 	case *kueue.LocalQueue:

@@ -28,6 +28,7 @@ type QueueUsage struct {
 	Reserved, Used map[FlavorResource]int64
 
 	changed, writing bool
+	inFlight         bool          // the engine has decided what the objects do not show yet
 	changedAt        time.Time     // when it was noticed that the status is no longer true
 	queue            client.Object // as last looked at
 }
