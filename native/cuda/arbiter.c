@@ -29,7 +29,9 @@
 #include "system.h"
 
 #define LOOK_NS (MS / 4)          /* between two looks while somebody wants the turn */
-#define DRAIN_LOOK_NS (MS / 10)   /* while the turn is about to be given back */
+#define HANDOVER_LOOK_NS (MS / 40) /* while the turn is about to be given back: until we see that it was, the card rests */
+#define HANDOVER_NS (5 * MS)      /* as a rule it takes no longer than this; if it does, we look less often: */
+#define DRAIN_LOOK_NS (MS / 10)
 #define REST_LOOK_NS MS           /* while nobody has wanted it for a while */
 #define EMPTY_LOOK_NS (20 * MS)   /* while no process is there */
 #define AFTER_NS (1000 * MS)      /* "a while" */
@@ -117,7 +119,7 @@ static int64_t look(struct arbiter_card *a)
 	if (card_active(&a->turns, now))
 		a->active = now;
 	if (a->turns.current.yield_since)
-		return DRAIN_LOOK_NS;
+		return now - a->turns.current.yield_since < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
 	return now - a->active < AFTER_NS ? LOOK_NS : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
 }
 
