@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,6 +92,18 @@ func TestPodsWithoutAQueueWaitWhereOneIsNeeded(t *testing.T) {
 		cluster.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
 			cfg.ManageJobsWithoutQueueName, cfg.Integrations = was.ManageJobsWithoutQueueName, was.Integrations
 			cfg.ManagedJobsNamespaceSelector = &metav1.LabelSelector{}
+		})
+		sandbox.Eventually(t, "jobs of every namespace are sent to the webhook again", func(ctx context.Context) error {
+			hooks := &admissionregv1.MutatingWebhookConfiguration{}
+			if err := cluster.Get(ctx, client.ObjectKey{Name: "elastic-queue-jobs"}, hooks); err != nil {
+				return err
+			}
+			for _, hook := range hooks.Webhooks {
+				if len(hook.NamespaceSelector.MatchLabels) > 0 {
+					return fmt.Errorf("%s is for %v alone", hook.Name, hook.NamespaceSelector.MatchLabels)
+				}
+			}
+			return nil
 		})
 	})
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: map[string]string{"needs-a-queue": "yes"}}}
