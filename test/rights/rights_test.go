@@ -125,6 +125,7 @@ var kept = map[string]string{
 	"elastic-queue: patch events.k8s.io/events":                                                                    "an event that comes again is counted",
 	"elastic-queue: patch kueue.x-k8s.io/cohorts/status":                                                           "shares of cohorts are told with fair sharing on",
 	"elastic-queue: update secrets elastic-queue-webhooks":                                                         "certificates are renewed after months",
+	"elastic-queue: patch admissionregistration.k8s.io/mutatingwebhookconfigurations elastic-queue-jobs-declared":  "certificates are renewed after months",
 	"elastic-queue: delete admissionregistration.k8s.io/mutatingwebhookconfigurations elastic-queue-jobs-declared": "the last declared kind went",
 }
 
