@@ -7,7 +7,6 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +80,7 @@ func (s setup) noisy(ctx context.Context, c client.WithWatch, dir, kubeconfig st
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(ended(side)); err != nil {
+	if err := ended(side); err != nil {
 		return fmt.Errorf("elastic-queue ended: %w", err)
 	}
 	fmt.Printf("a tenant's %d workloads, one of them of %d pods, made in %.0f s beside another tenant\n", pending, math.MaxInt32, took.Seconds())
@@ -160,19 +159,10 @@ func submitNoise(ctx context.Context, c client.Client, pending int) error {
 	if err := c.Create(ctx, tenantWorkload(noisyTenant, "huge", math.MaxInt32, resource.NewMilliQuantity(1, resource.DecimalSI))); err != nil {
 		return err
 	}
-	const workers = 8
-	failed := make([]error, workers)
-	var making sync.WaitGroup
-	for w := range workers {
-		making.Go(func() {
-			for i := w; i < pending && failed[w] == nil; i += workers {
-				cpu := resource.NewMilliQuantity(int64(5000+i), resource.DecimalSI)
-				failed[w] = c.Create(ctx, tenantWorkload(noisyTenant, fmt.Sprintf("job-%06d", i), int32(1+i%8), cpu))
-			}
-		})
-	}
-	making.Wait()
-	return errors.Join(failed...)
+	return eightAtATime(pending, func(i int) error {
+		cpu := resource.NewMilliQuantity(int64(5000+i), resource.DecimalSI)
+		return c.Create(ctx, tenantWorkload(noisyTenant, fmt.Sprintf("job-%06d", i), int32(1+i%8), cpu))
+	})
 }
 
 // quiet is the other tenant.

@@ -169,17 +169,22 @@ func fill(ctx context.Context, c client.Client, pending int, waiting func(i int)
 			return err
 		}
 	}
+	return eightAtATime(pending, waiting)
+}
+
+// eightAtATime does something so many times, until it fails.
+func eightAtATime(times int, do func(i int) error) error {
 	const workers = 8
 	failed := make([]error, workers)
-	var making sync.WaitGroup
+	var doing sync.WaitGroup
 	for w := range workers {
-		making.Go(func() {
-			for i := w; i < pending && failed[w] == nil; i += workers {
-				failed[w] = waiting(i)
+		doing.Go(func() {
+			for i := w; i < times && failed[w] == nil; i += workers {
+				failed[w] = do(i)
 			}
 		})
 	}
-	making.Wait()
+	doing.Wait()
 	return errors.Join(failed...)
 }
 

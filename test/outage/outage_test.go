@@ -38,10 +38,7 @@ func TestMain(m *testing.M) {
 // When they go on, what ran still does, and what is submitted runs too.
 func TestAPIServerStandsStill(t *testing.T) {
 	ns := makeQueue(t)
-	runs := sandbox.Job(ns, "runs", "main", 1, "4")
-	runs.Spec.Template.Annotations[sandbox.RunFor] = "forever"
-	cluster.Make(t, runs)
-	before := runningPod(t, ns, "runs")
+	_, before := runningJob(t, ns, "4")
 
 	leader := cluster.Queue(t).PID
 	plane := planePID(t)
@@ -64,19 +61,14 @@ func TestAPIServerStandsStill(t *testing.T) {
 		return client.IgnoreAlreadyExists(cluster.Create(ctx, later))
 	})
 	runningPod(t, ns, "later")
-	if after := runningPod(t, ns, "runs"); after.UID != before.UID {
-		t.Error("the job that ran was started again")
-	}
+	stillRuns(t, before)
 }
 
 // While no replica of the queue answers, what it would have to hold back cannot be created: jobs of every kind in
 // managed namespaces, and pods that name a queue. All else can, and what runs goes on.
 func TestWebhooksAreDown(t *testing.T) {
 	ns := makeQueue(t)
-	runs := sandbox.Job(ns, "runs", "main", 1, "1")
-	runs.Spec.Template.Annotations[sandbox.RunFor] = "forever"
-	cluster.Make(t, runs)
-	before := runningPod(t, ns, "runs")
+	_, before := runningJob(t, ns, "1")
 
 	pid := cluster.Queue(t).PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -130,19 +122,14 @@ func TestWebhooksAreDown(t *testing.T) {
 		}
 	})
 	goOn()
-	if after := runningPod(t, ns, "runs"); after.UID != before.UID {
-		t.Error("the job that ran was started again")
-	}
+	stillRuns(t, before)
 }
 
 // A node that is lost, and said to be, takes its pods with it. Their job stays admitted and goes on
 // elsewhere; nothing is placed on the node until it is back.
 func TestNodeIsLost(t *testing.T) {
 	ns := makeQueue(t)
-	runs := sandbox.Job(ns, "runs", "main", 1, "4")
-	runs.Spec.Template.Annotations[sandbox.RunFor] = "forever"
-	cluster.Make(t, runs)
-	before := runningPod(t, ns, "runs")
+	runs, before := runningJob(t, ns, "4")
 	lost := before.Spec.NodeName
 	outOfService(t, lost, true)
 	t.Cleanup(func() { outOfService(t, lost, false) })
@@ -179,6 +166,23 @@ func TestNodeIsLost(t *testing.T) {
 	outOfService(t, lost, false)
 	if on := runningPod(t, ns, "whole").Spec.NodeName; on != lost {
 		t.Errorf("it runs on %s, not on %s", on, lost)
+	}
+}
+
+// runningJob is a job that does not end, called runs, and its pod.
+func runningJob(t *testing.T, ns, cards string) (*batchv1.Job, corev1.Pod) {
+	t.Helper()
+	job := sandbox.Job(ns, "runs", "main", 1, cards)
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	return job, runningPod(t, ns, "runs")
+}
+
+// stillRuns: the job was not started again.
+func stillRuns(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	if after := runningPod(t, pod.Namespace, "runs"); after.UID != pod.UID {
+		t.Error("the job that ran was started again")
 	}
 }
 

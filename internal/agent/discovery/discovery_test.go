@@ -35,11 +35,14 @@ func TestShortModel(t *testing.T) {
 	}
 }
 
-func TestNVMLOnADGX(t *testing.T) {
+// cardsOf are those of a DGX with something changed.
+func cardsOf(t *testing.T, change func(*dgxa100.Server)) []Card {
+	t.Helper()
 	server := dgxa100.New()
 	for i, device := range server.Devices {
 		complete(device.(*dgxa100.Device), server, i)
 	}
+	change(server)
 	source, err := NewNVML("here", server)
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +52,11 @@ func TestNVMLOnADGX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cards
+}
+
+func TestNVMLOnADGX(t *testing.T) {
+	cards := cardsOf(t, func(*dgxa100.Server) {})
 	if len(cards) != 8 {
 		t.Fatalf("%d cards, want 8", len(cards))
 	}
@@ -124,20 +132,9 @@ func complete(device *dgxa100.Device, server *dgxa100.Server, i int) {
 
 // A defect concerns one card, which is not used; the others are.
 func TestDefectConcernsOneCard(t *testing.T) {
-	server := dgxa100.New()
-	for i, device := range server.Devices {
-		complete(device.(*dgxa100.Device), server, i)
-	}
-	server.Devices[2].(*dgxa100.Device).GetNameFunc = func() (string, nvml.Return) { panic("no such thing") }
-	source, err := NewNVML("here", server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer source.Close()
-	cards, err := source.Cards(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cards := cardsOf(t, func(server *dgxa100.Server) {
+		server.Devices[2].(*dgxa100.Device).GetNameFunc = func() (string, nvml.Return) { panic("no such thing") }
+	})
 	for i, card := range cards {
 		if card.Index != i || (card.Problem != "") != (i == 2) {
 			t.Errorf("card %d: %+v", i, card)

@@ -45,7 +45,7 @@ func FuzzClaim(f *testing.F) {
 				},
 			).Fill(&claim.Status)
 		} else if json.Unmarshal([]byte(text), claim) != nil {
-			t.Skip()
+			return // the API server lets no such text through
 		}
 		pod := corev1.Pod{}
 		list, err := c.shares(claim, node, []corev1.Pod{pod})

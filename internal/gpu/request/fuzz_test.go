@@ -42,7 +42,7 @@ func FuzzPod(f *testing.F) {
 				},
 			).Fill(&pod.Spec)
 		} else if json.Unmarshal([]byte(text), pod) != nil {
-			t.Skip()
+			return // the API server lets no such text through
 		}
 		request.Uses(pod)
 		p, err := request.Pod(pod, nil)

@@ -70,25 +70,31 @@ func TestManagedJobsAreSuspended(t *testing.T) {
 				Cached: reader, Direct: reader, Kinds: inUse, WithoutQueueName: tc.withoutQueueName, Namespaces: labels.SelectorFromSet(takes),
 			}}}
 			tc.job.Name = "job"
-			job := &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: tc.job}
-			raw, err := json.Marshal(job)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-				Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Namespace: tc.job.Namespace,
-				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
-			}})
-			if !response.Allowed {
-				t.Fatalf("refused: %v", response.Result)
-			}
-			patch, err := json.Marshal(response.Patches)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Contains(string(patch), `"/spec/suspend"`); got != tc.want {
+			patch := created(t, h, &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: tc.job})
+			if got := strings.Contains(patch, `"/spec/suspend"`); got != tc.want {
 				t.Fatalf("suspended: %v, want %v (%s)", got, tc.want, patch)
 			}
 		})
 	}
+}
+
+// created is what the webhook changes of a new object, as JSON.
+func created(t *testing.T, h *defaulter, obj client.Object) string {
+	t.Helper()
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind(obj.GetObjectKind().GroupVersionKind()), Namespace: obj.GetNamespace(),
+		Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
+	}})
+	if !response.Allowed {
+		t.Fatalf("refused: %v", response.Result)
+	}
+	patch, err := json.Marshal(response.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(patch)
 }

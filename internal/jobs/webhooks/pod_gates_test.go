@@ -1,20 +1,18 @@
 package webhooks
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
@@ -24,7 +22,7 @@ import (
 func TestPodsAreGated(t *testing.T) {
 	queued := map[string]string{kinds.QueueNameLabel: "main"}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: "job", UID: "1", Labels: queued}}
-	replicas := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "3", Controller: new(bool)}}
+	replicas := []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "r", UID: "3", Controller: ptr.To(true)}}
 	for name, tc := range map[string]struct {
 		pod        metav1.ObjectMeta
 		everything bool // pods without a queue are managed too
@@ -53,22 +51,8 @@ func TestPodsAreGated(t *testing.T) {
 				Cached: reader, Direct: reader, Kinds: inUse, WithoutQueueName: tc.everything, PodsWithoutQueueName: tc.everything, Namespaces: labels.Everything(),
 			}}}
 			tc.pod.Namespace, tc.pod.Name = "in", "pod"
-			raw, err := json.Marshal(&corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: tc.pod})
-			if err != nil {
-				t.Fatal(err)
-			}
-			response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-				Kind: metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, Namespace: "in",
-				Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
-			}})
-			if !response.Allowed {
-				t.Fatalf("refused: %v", response.Result)
-			}
-			patch, err := json.Marshal(response.Patches)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Contains(string(patch), kinds.AdmissionGate); got != tc.want {
+			patch := created(t, h, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: tc.pod})
+			if got := strings.Contains(patch, kinds.AdmissionGate); got != tc.want {
 				t.Fatalf("gated: %v, want %v (%s)", got, tc.want, patch)
 			}
 		})

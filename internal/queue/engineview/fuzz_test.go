@@ -51,7 +51,7 @@ func FuzzObjects(f *testing.F) {
 				func(*metav1.FieldsV1, randfill.Continue) {},
 			).Fill(o)
 		} else if json.Unmarshal([]byte(text), o) != nil {
-			t.Skip()
+			return // the API server lets no such text through
 		}
 		decide(t, o)
 	})

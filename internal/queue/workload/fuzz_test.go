@@ -52,7 +52,7 @@ func FuzzWorkload(f *testing.F) {
 		if text == "" {
 			filled(data).Fill(wl)
 		} else if json.Unmarshal([]byte(text), wl) != nil {
-			t.Skip()
+			return // the API server lets no such text through
 		}
 		check(t, wl)
 	})

@@ -19,11 +19,7 @@ import (
 
 // Patch an object, or its status.
 func (s *Server) Patch(obj client.Object, kind types.PatchType, data []byte, manager string, status bool) (*Version, error) {
-	k, err := s.kindOf(obj)
-	if err != nil {
-		return nil, err
-	}
-	was, err := k.get(client.ObjectKeyFromObject(obj))
+	k, was, err := s.current(obj)
 	if err != nil {
 		return nil, err
 	}

@@ -240,13 +240,19 @@ func conflict(k *kindLog, key client.ObjectKey) error {
 	return apierrors.NewConflict(k.resource(), key.Name, fmt.Errorf("the object has been modified"))
 }
 
-// Update an object, or its status.
-func (s *Server) Update(obj client.Object, status bool) (*Version, error) {
+// current is an object as it is, among those of its kind.
+func (s *Server) current(obj client.Object) (*kindLog, *Version, error) {
 	k, err := s.kindOf(obj)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	was, err := k.get(client.ObjectKeyFromObject(obj))
+	return k, was, err
+}
+
+// Update an object, or its status.
+func (s *Server) Update(obj client.Object, status bool) (*Version, error) {
+	k, was, err := s.current(obj)
 	if err != nil {
 		return nil, err
 	}

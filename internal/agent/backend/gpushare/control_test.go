@@ -56,17 +56,23 @@ func (p *process) answer(line string) string {
 	return `{"ok":false,"reason":"unknown request"}`
 }
 
-func (p *process) serve(t *testing.T, backend *gpushare.Backend, id, name string) {
+// listen at a socket, until the test ends.
+func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
-	dir := filepath.Join(backend.Dir, "shares", id, "run", "control")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("unix", filepath.Join(dir, name+".sock"))
+	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+func (p *process) serve(t *testing.T, backend *gpushare.Backend, id, name string) {
+	t.Helper()
+	listener := listen(t, filepath.Join(backend.Dir, "shares", id, "run", "control", name+".sock"))
 	go func() {
 		for {
 			c, err := listener.Accept()

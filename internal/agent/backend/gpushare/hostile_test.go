@@ -23,14 +23,7 @@ import (
 // hostile listens in a share's folder and does as it likes with who connects.
 func hostile(t *testing.T, path string, with func(net.Conn)) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := listen(t, path)
 	go func() {
 		for {
 			c, err := listener.Accept()

@@ -1,6 +1,6 @@
 // Package qgpu gives containers qGPU devices: device nodes that the qGPU driver of the node has made, which an
-// ElasticGPU names. What holds the container to its share is behind them. Whoever may write an ElasticGPU names any
-// path: only those of an allow-list that are devices, and not links, are given.
+// ElasticGPU names. What holds the container to its share is behind them. An ElasticGPU can name any path:
+// only device nodes of an allow-list, and no links, are given to a container.
 //
 // Words: docs/design/glossary.md.
 package qgpu
