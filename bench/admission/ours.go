@@ -16,8 +16,11 @@ type ours struct {
 	wake  millis // when it wants to be asked again; 0: never
 }
 
-// preemptAfter is the product's default.
-const preemptAfter = time.Second
+// What the product recommends (QueueConfiguration.Recommend).
+const (
+	preemptAfter       = time.Second
+	preemptionCooldown = time.Minute
+)
 
 const (
 	namespace = "team"
@@ -26,7 +29,7 @@ const (
 
 func newOurs(w *work) *ours {
 	o := &ours{w: w}
-	options := admission.Options{PreemptionDelay: preemptAfter}
+	options := admission.Options{PreemptionDelay: preemptAfter, PreemptionCooldown: preemptionCooldown, NoRings: true}
 	if w.fair {
 		options.Policy = admission.PolicyDRF
 	}

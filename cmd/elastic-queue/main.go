@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -74,6 +75,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	cluster, err := kubernetes.NewForConfig(env.REST)
+	if err != nil {
+		return err
+	}
+	cfg.Placement.Enabled = ptr.To(considerNodes(ctx, cluster, cfg.Placement, env.Log))
 	rules, err := queueOptions(cfg, gates)
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func (e *Engine) contestants(a *assignment, contested []contestedQuota) []*equiv
 // fitsNominal: the class fits as things stand into its queue's nominal quota, and could reclaim it from w.
 func (e *Engine) fitsNominal(c *equivClass, w *workload) bool {
 	first := c.members[0]
-	if e.inCooldown(first) || w != nil && !c.queue.spec.Preemption.ReclaimWithinCohort.allows(first, w) {
+	if e.inCooldown(first, true) || w != nil && !c.queue.spec.Preemption.ReclaimWithinCohort.allows(first, w) {
 		return false
 	}
 	for _, u := range c.fixedUsage {

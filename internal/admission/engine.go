@@ -32,6 +32,12 @@ type Options struct {
 	// itself in that time costs nobody's work. Workloads that have only just started are safe as long (their
 	// minimum runtime). 0 preempts at once.
 	PreemptionDelay time.Duration
+	// PreemptionCooldown is how long a workload that another queue preempted preempts nobody in other queues beyond its
+	// own queue's nominal quota. 0: not at all.
+	PreemptionCooldown time.Duration
+	// NoRings preempts nobody who could come straight back, and lets no shares change places: Kueue's rules allow
+	// workloads that preempt each other for ever.
+	NoRings bool
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0

@@ -53,6 +53,10 @@ func (e *Engine) prospect(a *assignment, fr int32, val int64, level int, choice 
 		return flavorFit{preempt, level}
 	}
 	usage := []quota.Amount{{FR: fr, V: val}}
+	if how := a.how; q.spec.Fungibility.PreemptStay { // it waits for this flavor rather than take the next
+		a.how = afterDelay
+		defer func() { a.how = how }()
+	}
 	found := e.searchVictims(a, usage, []int32{fr}, false)
 	if len(found) == 0 {
 		return flavorFit{noCandidates, level}
@@ -199,6 +203,17 @@ func (s *search) underNominal() bool {
 	return true
 }
 
+// withinNominal says whether the preemptor's queue needs no more than its nominal quota of what is short.
+func (s *search) withinNominal() bool {
+	n := s.a.w.queue.node
+	for _, fr := range s.need {
+		if quota.AmountOf(s.usage, fr) > n.Cells[fr].Unused() {
+			return false
+		}
+	}
+	return true
+}
+
 // preemptUntilFits removes candidates until the preemptor fits.
 func (e *Engine) preemptUntilFits(s *search, borrow bool) bool {
 	for g := range s.cursors {
@@ -275,7 +290,7 @@ func (s *search) fitsQuota(borrow bool) bool {
 // preempt evicts a victim for w. An admission of this decision is revoked: nobody has heard of it yet.
 func (e *Engine) preempt(w *workload, v victim) {
 	if v.w.in.admitted == e.decision {
-		if w.queue != v.w.queue || e.inCooldown(w) {
+		if w.queue != v.w.queue || e.inCooldown(w, false) {
 			v.w.in.cooldown = e.decision
 		}
 		e.revokeAdmission(v.w)

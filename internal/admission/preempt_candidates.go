@@ -54,11 +54,14 @@ func (e *Engine) collect(s *search) {
 	if p.WithinQueue != PreemptNever {
 		s.cursors[withinQueue] = append(s.cursors[withinQueue], cursor{queue: q, list: s.candidates(q)})
 	}
-	if p.ReclaimWithinCohort == PreemptNever || e.checkCooldown(s.a) {
+	if p.ReclaimWithinCohort == PreemptNever {
 		return
 	}
 	s.rest = append(s.rest[:0], s.usage...)
 	right := s.covers(q.node)
+	if e.checkCooldown(s.a, right) {
+		return
+	}
 	skip := q.node
 	for n := q.node.Parent; n != nil; n = n.Parent {
 		s.gather(n, n, skip, right)

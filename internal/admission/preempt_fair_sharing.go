@@ -84,7 +84,7 @@ func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	}
 	// One at a time: while a workload of the queue is nominated, the next does not take from other
 	// queues. Shares even out by themselves as workloads end.
-	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a) {
+	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a, s.withinNominal()) {
 		for _, o := range h.tree.queues {
 			if o != q && !o.node.WithinNominal(s.need) && h.open(s, cursor{queue: o, list: s.candidates(o), lca: h.tree.root.Node}) {
 				found = true

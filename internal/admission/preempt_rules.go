@@ -70,40 +70,38 @@ func (w *workload) minRuntimeBinds(e *Engine) time.Time {
 	return w.preemptsFrom(e).Add(minRuntimeFactor * e.opts.PreemptionDelay)
 }
 
-// Preemption cooldown: Kueue's rules allow rings of workloads that preempt each other for ever. A
-// workload that was preempted preempts nobody in other queues for a minute, and for twice as long each time it happens.
+// Preemption cooldown: a workload that another queue preempted leaves other queues alone for a time, so that who
+// preempt each other in turn do so once in that time at most. Its queue's nominal quota it may reclaim all the same.
 
-const (
-	cooldown          = time.Minute
-	cooldownDoublings = 11
-)
-
-// cooldownEnds is when a preempted workload may preempt in other queues again.
-func (w *workload) cooldownEnds() time.Time {
-	if w.spec.EvictedBy != string(ReasonPreempted) {
+// cooldownEnds is when a preempted workload may preempt beyond its queue's nominal quota again.
+func (w *workload) cooldownEnds(e *Engine) time.Time {
+	if e.opts.PreemptionCooldown <= 0 || !w.spec.PreemptedByOthers {
 		return time.Time{}
 	}
-	return w.spec.EvictedAt.Add(cooldown << (min(max(w.spec.Preemptions, 1), cooldownDoublings) - 1))
+	return w.spec.EvictedAt.Add(e.opts.PreemptionCooldown)
 }
 
-// inCooldown says whether a workload must not preempt in other queues. Within a decision that also
-// goes for one whose admission another queue had revoked.
-func (e *Engine) inCooldown(w *workload) bool {
-	return w.in.cooldown == e.decision || e.at.Before(w.cooldownEnds())
+// inCooldown says whether a workload must not preempt in other queues, nominal says whether it needs no more than its
+// queue's nominal quota. A workload whose admission another queue had revoked in this decision must not in any case.
+func (e *Engine) inCooldown(w *workload, nominal bool) bool {
+	return w.in.cooldown == e.decision || !nominal && e.at.Before(w.cooldownEnds(e))
 }
 
 // checkCooldown is inCooldown, noted with the answer.
-func (e *Engine) checkCooldown(a *assignment) bool {
-	if e.at.Before(a.w.cooldownEnds()) {
+func (e *Engine) checkCooldown(a *assignment, nominal bool) bool {
+	if !nominal && e.at.Before(a.w.cooldownEnds(e)) {
 		a.refused.add(ruleCooldown)
 	}
-	return e.inCooldown(a.w)
+	return e.inCooldown(a.w, nominal)
 }
 
 // Futility: nobody is preempted who could come straight back on its queue's nominal quota.
 
 // futile says whether a victim, or a workload like it, could come straight back.
 func (e *Engine) futile(s *search) bool {
+	if !e.opts.NoRings {
+		return false
+	}
 	mark := e.tx.Checkpoint()
 	e.tx.Add(s.a.w.queue.node, s.usage, quota.Future)
 	back := slices.ContainsFunc(s.victims, func(v victim) bool {
@@ -146,14 +144,18 @@ func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
 	return lacks && reclaims
 }
 
-// Fair share: beyond Kueue's strategies, the tables must not turn. The preemptor ends up strictly
+// Fair share: Kueue's strategies, and with NoRings the tables must not turn. The preemptor then ends up strictly
 // below what the other had, and the other, unless it has no weight, not below what the preemptor
-// had. Both then end up between where they were, so there is an end to it.
+// had. Both end up between where they were, so there is an end to it.
 
 // fairShareAllows checks a strategy for one victim.
 func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStrategy) bool {
-	if x.then.Compare(x.theirs) >= 0 {
+	below := x.then.Compare(x.theirs) < 0
+	if !below && (e.opts.NoRings || strategy == LessThanInitialShare) {
 		return false
+	}
+	if !e.opts.NoRings && strategy == LessThanInitialShare {
+		return true
 	}
 	mark := e.tx.Checkpoint()
 	e.tx.Sub(w.queue.node, w.usage, quota.Future)

@@ -48,11 +48,16 @@ type worldConfig struct {
 	delay      time.Duration
 	weights    bool // fair-sharing weights, 0 among them
 	strategies []FairStrategy
+	rings      bool // Kueue's rules alone: workloads may preempt each other for ever
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	w := &world{shell: newShell(Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}), t: t, cfg: cfg}
+	options := Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}
+	if !cfg.rings {
+		options.NoRings, options.PreemptionCooldown = true, time.Minute
+	}
+	w := &world{shell: newShell(options), t: t, cfg: cfg}
 	w.namespace("default", nil)
 	for i := range cfg.flavors {
 		w.flavor(Flavor{Name: fmt.Sprintf("f%d", i)})
@@ -67,6 +72,12 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 		w.drawQueue(i)
 	}
 	return w
+}
+
+// settle is the shell's; where rings are allowed there need not be an end.
+func (w *world) settle(limit int) (plans []Plan, quiet bool) {
+	plans, quiet = w.shell.settle(limit)
+	return plans, quiet || w.cfg.rings
 }
 
 func (w *world) drawWeight(label string) *float64 {
@@ -221,6 +232,8 @@ var worldConfigs = map[string]worldConfig{
 	"delay":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, delay: time.Minute},
 	"blocked":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, block: true},
 	"delay-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, delay: time.Minute},
+	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
+	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
 }
 
 func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {
@@ -632,7 +645,7 @@ func TestPreemptionIsNeededAndEnough(t *testing.T) {
 // order, or may preempt it.
 func (w *world) outdone(p *workload, preemptors map[Key]bool) bool {
 	for _, o := range w.e.workloads {
-		better := queueOrder(o, p) < 0 || preemptors[o.spec.Key] || w.e.inCooldown(p)
+		better := queueOrder(o, p) < 0 || preemptors[o.spec.Key] || w.e.inCooldown(p, false)
 		if o != p && better && (o.phase == phaseNominated || o.in.admitted == w.e.decision) {
 			return true
 		}

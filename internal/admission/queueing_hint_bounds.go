@@ -24,7 +24,7 @@ type queueingHint struct {
 	reachable       int64 // at most what can be got hold of
 	afterMinRuntime int64 // the same, now
 	thisDecision    int64 // the same, within the preemption delay
-	ownQueueOnly    int64 // the same, in a preemption cooldown
+	inCooldown      int64 // the same, in a preemption cooldown
 	limit           int64 // from here on, refused already
 	improvements    uint64
 
@@ -75,7 +75,8 @@ func (h *queueingHint) forList(e *Engine, t *tree, q *queue, l *waitList) queuei
 	}
 	o := *h
 	all := h.preempting(l.ownQueue.all, h.others.all)
-	o.reachable, o.ownQueueOnly = with(all+ours), with(h.preempting(l.ownQueue.all, 0)+ours)
+	o.reachable = with(all + ours)
+	o.inCooldown = with(max(h.free, min(h.free+h.others.all, h.own)) + l.ownQueue.all + ours) // others' only within nominal quota
 	o.afterMinRuntime = with(h.preempting(l.ownQueue.afterMinRuntime, h.others.afterMinRuntime) + ours)
 	o.thisDecision = with(h.preempting(l.ownQueue.thisDecision, h.others.thisDecision) + ours)
 	o.overridable = ours+theirs > 0
@@ -142,7 +143,7 @@ func (h *queueingHint) worthwhile(e *Engine, c *equivClass, need int64) bool {
 		return false
 	case h.awaitsMinRuntime(e, c, need):
 		return false
-	case c.refused.by(ruleCooldown) && need > h.ownQueueOnly:
+	case c.refused.by(ruleCooldown) && need > h.inCooldown:
 		return false
 	case c.shape.simple && need > h.mayTake && need <= h.free:
 		c.refusedAt, h.skipped = h.improvements, true // as if it had yielded
@@ -198,7 +199,7 @@ func (e *Engine) registerWaits(c *equivClass, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile) &&
+	return a.shape.simple && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile) &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

@@ -169,7 +169,7 @@ func (e *Engine) reconsider(c *equivClass) {
 		e.requeue(c)
 		return
 	}
-	if !c.members[0].cooldownEnds().After(e.at) {
+	if !c.members[0].cooldownEnds(e).After(e.at) {
 		c.refused.remove(ruleCooldown)
 	}
 	c.refusedAt = 0

@@ -157,12 +157,16 @@ func (r *refFair) sides(queue string) (mine, theirs string) {
 	}
 }
 
-// poorer: the preemptor's side ends up below what the other had, and the other not below what the
-// preemptor's side had or, by the first rule, what it gets.
+// poorer: Kueue's rules and, unless rings are allowed, the preemptor's side ends up below what the other had, and the
+// other not below what the preemptor's side had or, by the first rule, what it gets.
 func (r *refFair) poorer(v Workload, rule FairStrategy) bool {
 	mine, theirs := r.sides(v.Admission.Queue)
 	mineThen, theirsNow := r.rank(mine), r.rank(theirs)
-	if compareRanks(mineThen, theirsNow) >= 0 {
+	rings := !r.s.opts.NoRings
+	if rings && rule == LessThanInitialShare {
+		return compareRanks(mineThen, theirsNow) < 0
+	}
+	if !rings && compareRanks(mineThen, theirsNow) >= 0 {
 		return false
 	}
 	r.gone[v.Key] = true
@@ -252,10 +256,12 @@ func (r *refFair) under(queue, root string) bool {
 // Under fair sharing, the victims agree with the slow search, one by one.
 func TestFairVictimsAgainstReference(t *testing.T) {
 	for name, cfg := range map[string]worldConfig{
-		"drf":    {flavors: 1, policy: PolicyDRF, preemption: true, weights: true},
-		"maxmin": {flavors: 1, policy: PolicyMaxMin, preemption: true, weights: true},
-		"final":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, strategies: []FairStrategy{LessThanOrEqualToFinalShare}},
-		"first":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, strategies: []FairStrategy{LessThanInitialShare}},
+		"drf":              {flavors: 1, policy: PolicyDRF, preemption: true, weights: true},
+		"rings":            {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
+		"maxmin":           {flavors: 1, policy: PolicyMaxMin, preemption: true, weights: true},
+		"final":            {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, strategies: []FairStrategy{LessThanOrEqualToFinalShare}},
+		"first":            {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, strategies: []FairStrategy{LessThanInitialShare}},
+		"first with rings": {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true, strategies: []FairStrategy{LessThanInitialShare}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compareVictims(t, cfg, func(r refVictims) []string {

@@ -207,10 +207,14 @@ func (r *refVictims) trim(taken []Workload, borrow bool) []string {
 
 // The victims agree with the slow search, one by one.
 func TestVictimsAgainstReference(t *testing.T) {
-	compareVictims(t, worldConfig{flavors: 1, policy: PolicyFIFO, preemption: true}, func(r refVictims) []string {
-		r.gone = map[Key]bool{}
-		return r.find()
-	})
+	for name, rings := range map[string]bool{"no rings": false, "rings": true} {
+		t.Run(name, func(t *testing.T) {
+			compareVictims(t, worldConfig{flavors: 1, policy: PolicyFIFO, preemption: true, rings: rings}, func(r refVictims) []string {
+				r.gone = map[Key]bool{}
+				return r.find()
+			})
+		})
+	}
 }
 
 // compareVictims looks for decisions in which one workload preempts others, and nothing else happens.
@@ -226,7 +230,7 @@ func compareVictims(t *testing.T, cfg worldConfig, find func(refVictims) []strin
 			p := w.decide()
 			if key, victims, ok := onePreemptor(p); ok && revokes == w.e.revokes {
 				in := w.e.workloads[key]
-				if len(in.nominatedUsage) == 1 && !w.e.inCooldown(in) && in.in.overridden != w.e.decision && len(in.queue.nominated) == 1 {
+				if len(in.nominatedUsage) == 1 && !w.e.inCooldown(in, false) && in.in.overridden != w.e.decision && len(in.queue.nominated) == 1 {
 					r := refVictims{model: newModel(&before), w: in.spec, queue: in.queue.name, v: in.nominatedUsage[0].V}
 					if want := find(r); fmt.Sprint(victims) != fmt.Sprint(want) {
 						t.Fatalf("%s preempts %v, the reference %v", key.Name, victims, want)

@@ -147,7 +147,7 @@ func (s *shell) admit(a Admit) {
 	}
 	w.Admission = a.Admission
 	w.StartedAt = s.now
-	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.Nominated = time.Time{}, "", "", false
+	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.PreemptedByOthers, w.Nominated = time.Time{}, "", "", false, false
 	s.workload(w)
 }
 
@@ -158,9 +158,7 @@ func (s *shell) evict(v Evict) {
 	}
 	w.Evicting = true
 	w.EvictedAt, w.EvictedBy, w.EvictedFor = s.now, string(v.Reason), v.PreemptorUID
-	if v.Reason == ReasonPreempted {
-		w.Preemptions++
-	}
+	w.PreemptedByOthers = v.Reason == ReasonPreempted && v.Preempted != ReasonInClusterQueue
 	s.workload(w)
 }
 

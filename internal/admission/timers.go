@@ -101,7 +101,7 @@ func (e *Engine) retryTime(c *equivClass) time.Time {
 		}
 	}
 	if c.refused.by(ruleCooldown) {
-		soon(first.cooldownEnds())
+		soon(first.cooldownEnds(e))
 	}
 	return next
 }

@@ -41,8 +41,8 @@ type Workload struct {
 	EvictedFor string
 	// Nominated: it was told to wait for quota that others free (WaitingForPreemptedWorkloads).
 	Nominated bool
-	// Preemptions is how often it was preempted so far: each time doubles its preemption cooldown.
-	Preemptions int32
+	// PreemptedByOthers: the last eviction made room for another queue's workload.
+	PreemptedByOthers bool
 
 	PodSets []PodSet
 

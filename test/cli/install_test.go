@@ -165,5 +165,12 @@ func readable(t *testing.T, config *unstructured.Unstructured) {
 		if err := program.DecodeStrict(doc, into); err != nil {
 			t.Errorf("%s of %s: %v", name, config.GetName(), err)
 		}
+		if cfg, ok := into.(*v1alpha1.QueueConfiguration); ok {
+			want := *cfg
+			want.Recommend()
+			if !reflect.DeepEqual(*cfg, want) {
+				t.Errorf("the chart does not set what is recommended: %s", text)
+			}
+		}
 	}
 }

@@ -104,8 +104,8 @@ type Webhook struct {
 
 // Placement is whether admission considers nodes beside quota.
 type Placement struct {
-	// Enabled is true by default. Switch it off where nodes are created only when pods wait for them:
-	// then nodes are considered only for flavors with a topology, as in Kueue.
+	// Enabled considers the nodes there are. Without it, nodes are considered only for flavors with a topology, as in
+	// Kueue. By default it is true, unless Karpenter or cluster-autoscaler make nodes when pods wait for them.
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
@@ -179,8 +179,14 @@ type QueueConfiguration struct {
 	// the nodes and cards there are.
 	Placement Placement `json:"placement,omitempty"`
 	// PreemptAfter is the preemption delay: how long a workload waits before it preempts running
-	// ones (default 1s). Capacity that becomes free in that time costs no running work.
+	// ones, at most 1h. Capacity that becomes free in that time costs no running work. Absent, it preempts at once, as in Kueue.
 	PreemptAfter *metav1.Duration `json:"preemptAfter,omitempty"`
+	// PreemptionCooldown is how long a workload that another queue preempted preempts nobody in other queues beyond its
+	// own queue's nominal quota, at most 1h. Absent, there is none, as in Kueue.
+	PreemptionCooldown *metav1.Duration `json:"preemptionCooldown,omitempty"`
+	// NoPreemptionRings preempts nobody who could come straight back, nor for a fair share that would make the other
+	// preempt in turn. Kueue's rules allow that.
+	NoPreemptionRings bool `json:"noPreemptionRings,omitempty"`
 	// NoDecisions runs everything, but leaves admission and preemption to another scheduler.
 	NoDecisions  bool         `json:"noDecisions,omitempty"`
 	Visibility   Visibility   `json:"visibility,omitempty"`
@@ -305,7 +311,14 @@ type DevicePlugin struct {
 	DeviceRoot string `json:"deviceRoot,omitempty"`
 }
 
-// NewQueueConfiguration returns the defaults of elastic-queue.
+// Recommend sets what goes beyond Kueue's rules and is recommended.
+func (c *QueueConfiguration) Recommend() {
+	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
+	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
+	c.NoPreemptionRings = true
+}
+
+// NewQueueConfiguration returns the defaults of elastic-queue: decisions are Kueue's.
 func NewQueueConfiguration() *QueueConfiguration {
 	return &QueueConfiguration{
 		TypeMeta:       typeMeta("QueueConfiguration"),

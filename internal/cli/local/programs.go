@@ -48,6 +48,7 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-queue"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
+				cfg.Recommend()
 				cfg.LeaderElection = quickElection(cfg.LeaderElection)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)

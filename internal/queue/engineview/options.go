@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 
@@ -14,9 +15,22 @@ import (
 
 // Options reads the engine's options from the configuration.
 func Options(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
-	options := admission.Options{PreemptionDelay: time.Second}
-	if wait := cfg.PreemptAfter; wait != nil {
-		options.PreemptionDelay = wait.Duration
+	options := admission.Options{NoRings: cfg.NoPreemptionRings}
+	for _, d := range []struct {
+		name string
+		from *metav1.Duration
+		into *time.Duration
+	}{
+		{"preemptAfter", cfg.PreemptAfter, &options.PreemptionDelay},
+		{"preemptionCooldown", cfg.PreemptionCooldown, &options.PreemptionCooldown},
+	} {
+		if d.from == nil {
+			continue
+		}
+		if d.from.Duration < 0 || d.from.Duration > time.Hour {
+			return options, fmt.Errorf("%s: %s must be at least 0s and at most 1h", d.name, d.from.Duration)
+		}
+		*d.into = d.from.Duration
 	}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		options.BlockUntilReady = ptr.Deref(wait.BlockAdmission, false)

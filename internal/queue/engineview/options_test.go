@@ -1,6 +1,7 @@
 package engineview
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 func TestEngineFollowsTheConfiguration(t *testing.T) {
 	cfg := v1alpha1.NewQueueConfiguration()
 	plain, err := Options(cfg, features.Set{})
-	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptionDelay != time.Second {
+	if err != nil || plain.Policy != admission.PolicyDefault || plain.BlockUntilReady || plain.PreemptionDelay != 0 || plain.PreemptionCooldown != 0 || plain.NoRings {
 		t.Fatalf("without a word it is Kueue's default: %+v, %v", plain, err)
 	}
 	cfg.FairSharing = &kueueconfig.FairSharing{PreemptionStrategies: []kueueconfig.PreemptionStrategy{kueueconfig.LessThanInitialShare}}
@@ -24,18 +25,31 @@ func TestEngineFollowsTheConfiguration(t *testing.T) {
 		BlockAdmission:    ptr.To(true),
 		RequeuingStrategy: &kueueconfig.RequeuingStrategy{Timestamp: ptr.To(kueueconfig.CreationTimestamp)},
 	}
-	cfg.PreemptAfter = &metav1.Duration{}
+	cfg.Recommend()
 	cfg.AdmissionFairSharing = &kueueconfig.AdmissionFairSharing{UsageHalfLifeTime: metav1.Duration{Duration: time.Hour}}
 	got, err := Options(cfg, features.Set{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.Policy != admission.PolicyDRF || len(got.FairStrategies) != 1 || got.FairStrategies[0] != admission.LessThanInitialShare ||
-		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour || got.PreemptionDelay != 0 {
+		!got.BlockUntilReady || !got.RequeueByCreation || got.UsageHalfLife != time.Hour ||
+		got.PreemptionDelay != time.Second || got.PreemptionCooldown != time.Minute || !got.NoRings {
 		t.Errorf("engine options %+v", got)
 	}
 	cfg.FairSharing.PreemptionStrategies = []kueueconfig.PreemptionStrategy{"Whatever"}
 	if _, err := Options(cfg, features.Set{}); err == nil {
 		t.Error("an unknown strategy must be an error")
+	}
+	for name, set := range map[string]func(*v1alpha1.QueueConfiguration, *metav1.Duration){
+		"preemptAfter":       func(c *v1alpha1.QueueConfiguration, d *metav1.Duration) { c.PreemptAfter = d },
+		"preemptionCooldown": func(c *v1alpha1.QueueConfiguration, d *metav1.Duration) { c.PreemptionCooldown = d },
+	} {
+		for _, d := range []time.Duration{-time.Second, 17 * time.Hour} {
+			cfg := v1alpha1.NewQueueConfiguration()
+			set(cfg, &metav1.Duration{Duration: d})
+			if _, err := Options(cfg, features.Set{}); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s %s: %v", name, d, err)
+			}
+		}
 	}
 }

@@ -40,15 +40,10 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
+		preempted := condition(wl, kueue.WorkloadPreempted)
+		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && preempted != nil && preempted.Reason != kueue.InClusterQueueReason
 		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
 			w.EvictedFor = preemptor(evicted.Message)
-		}
-	}
-	if stats := wl.Status.SchedulingStats; stats != nil {
-		for _, e := range stats.Evictions {
-			if e.Reason == kueue.WorkloadEvictedByPreemption {
-				w.Preemptions += e.Count
-			}
 		}
 	}
 	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil {
