@@ -54,7 +54,9 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	}
 	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, deleted)
 	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
+	was := s.objects.Known(obj)
 	s.objects.Set(obj, deleted)
+	s.options.Metrics.ObjectChanged(s.objects, was)
 	s.statuses.ObjectChanged(obj)
 	s.finalizers.objectChanged(obj, deleted)
 	switch o := obj.(type) {

@@ -129,6 +129,80 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// What a deleted queue or cohort counted goes with it: queues come and go by the hundred, and their
+// series would stay for the life of the process.
+func TestMetricsOfDeletedQueues(t *testing.T) {
+	p := newHarness(t)
+	namespace, flavor, org := &corev1.Namespace{}, &kueue.ResourceFlavor{}, named(&kueue.Cohort{}, "org")
+	namespace.Name, flavor.Name = "ns", "default"
+	p.see(namespace, flavor, org)
+	add := func(name, cohort string) (*kueue.ClusterQueue, *kueue.LocalQueue) {
+		lq := &kueue.LocalQueue{}
+		lq.Namespace, lq.Name, lq.UID, lq.Spec.ClusterQueue = "ns", "to-"+name, types.UID(name), kueue.ClusterQueueReference(name)
+		cq := queueObject(name, cohort, "")
+		p.see(cq, lq)
+		p.submit("low-"+name, lq.Name, "batch", 1, "4")
+		p.change("low-"+name, func(wl *kueue.Workload) { workload.PodsReady(wl, true, kueue.WorkloadStarted, "", p.time) })
+		p.submit("high-"+name, lq.Name, "batch", 9, "4")
+		p.change("low-"+name, func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
+		p.change("high-"+name, func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+		return cq, lq
+	}
+	series := func(label string) (found []string) {
+		for _, key := range slices.Sorted(keysOf(p.scrape())) {
+			if strings.Contains(key, label) {
+				found = append(found, key)
+			}
+		}
+		return found
+	}
+	remove := func(objects ...client.Object) {
+		for _, o := range objects {
+			p.turn([]message{{object: o, deleted: true}})
+		}
+	}
+	inOrg, toOrg := add("one", "org")
+	implied, _ := add("two", "implied")
+	add("three", "org")
+	for _, label := range []string{"cluster_queue=one,", "preempting_cluster_queue=one", "name=to-one,", "cohort=org,priority", "cohort=implied,priority"} {
+		if len(series(label)) == 0 {
+			t.Errorf("nothing is counted with %s", label)
+		}
+	}
+	remove(toOrg, inOrg)
+	if left := append(series("cluster_queue=one"), series("name=to-one,")...); left != nil {
+		t.Errorf("of deleted queues there is still %v", left)
+	}
+	for _, label := range []string{"admitted_workloads_total{cluster_queue=three,", "name=to-three,", "cohort=org,priority"} {
+		if len(series(label)) == 0 {
+			t.Errorf("the series of another queue with %s are gone, too", label)
+		}
+	}
+	// A late word about one of its workloads does not bring them back.
+	p.change("high-one", func(wl *kueue.Workload) {
+		wl.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}}
+	})
+	if back := series("cluster_queue=one"); back != nil {
+		t.Errorf("a deleted queue has %v again", back)
+	}
+	moved := implied.DeepCopy()
+	moved.Spec.CohortName = "org"
+	p.see(moved)
+	if left := series("cohort=implied"); left != nil {
+		t.Errorf("of a cohort that nothing is in there is still %v", left)
+	}
+	remove(org)
+	if left := series("admitted_workloads_total{cohort=org"); left != nil {
+		t.Errorf("of a deleted cohort there is still %v", left)
+	}
+	again := queueObject("three", "org", "")
+	again.UID = "three-again"
+	p.see(again)
+	if left := series("total{cluster_queue=three"); left != nil {
+		t.Errorf("a queue that was deleted and created again still counts %v", left)
+	}
+}
+
 func keysOf(m map[string]float64) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for key := range m {

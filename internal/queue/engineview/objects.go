@@ -54,6 +54,32 @@ func (o *Objects) Set(obj client.Object, deleted bool) {
 	}
 }
 
+// Known is the version stored of an object; nil if there is none.
+func (o *Objects) Known(obj client.Object) client.Object {
+	switch obj := obj.(type) {
+	case *kueue.ClusterQueue:
+		return stored(o.ClusterQueues, obj.Name)
+	case *kueue.LocalQueue:
+		return stored(o.LocalQueues, client.ObjectKeyFromObject(obj))
+	case *kueue.Cohort:
+		return stored(o.Cohorts, obj.Name)
+	case *kueue.ResourceFlavor:
+		return stored(o.Flavors, obj.Name)
+	case *kueue.AdmissionCheck:
+		return stored(o.Checks, obj.Name)
+	case *kueue.Topology:
+		return stored(o.Topologies, obj.Name)
+	}
+	return nil
+}
+
+func stored[K comparable, V client.Object](m map[K]V, key K) client.Object {
+	if obj, found := m[key]; found {
+		return obj
+	}
+	return nil
+}
+
 func store[K comparable, V any](m map[K]V, key K, value V, deleted bool) {
 	if deleted {
 		delete(m, key)
@@ -198,6 +224,24 @@ func (o *Objects) CohortsAbove(clusterQueue string) []string {
 		return nil
 	}
 	return o.CohortPath(string(cq.Spec.CohortName))
+}
+
+// HasCohort says that there is a cohort of that name: as an object, or because something is in it.
+func (o *Objects) HasCohort(name string) bool {
+	if o.Cohorts[name] != nil {
+		return true
+	}
+	for _, cq := range o.ClusterQueues {
+		if string(cq.Spec.CohortName) == name {
+			return true
+		}
+	}
+	for _, cohort := range o.Cohorts {
+		if string(cohort.Spec.ParentName) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // CohortPath is a cohort and those above it.

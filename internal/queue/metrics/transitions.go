@@ -23,6 +23,9 @@ func (m *Metrics) WorkloadChanged(objects *engineview.Objects, was, is *kueue.Wo
 	if admitted.Status.Admission == nil {
 		return // it has no quota in any queue
 	}
+	if objects.ClusterQueues[string(admitted.Status.Admission.ClusterQueue)] == nil {
+		return // its series went with the queue, and would not go away again
+	}
 	q := m.queueLabels(objects, admitted)
 	class := ""
 	if ref := is.Spec.PriorityClassRef; ref != nil {
@@ -97,7 +100,7 @@ func evictions(wl *kueue.Workload) []kueue.WorkloadSchedulingStatsEviction {
 
 // Preempted counts a preemption by the queue of the preemptor.
 func (m *Metrics) Preempted(objects *engineview.Objects, preemptor *kueue.Workload, rule string) {
-	if name := objects.ClusterQueueOf(preemptor); name != "" {
+	if name := objects.ClusterQueueOf(preemptor); objects.ClusterQueues[name] != nil {
 		m.Inc("kueue_preempted_workloads_total", name, rule)
 	}
 }
