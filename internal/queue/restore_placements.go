@@ -17,9 +17,18 @@ func (s *Shell) restoreLater(t *tracked, before *kueue.Workload) {
 	}
 }
 
+// restoreFewer notes a placed workload that needs other pods than before, most often fewer: what is reserved
+// for pods that have ended is free.
+func (s *Shell) restoreFewer(t *tracked, before *kueue.Workload) {
+	if s.gates.reclaim && s.options.Placer != nil && s.options.Placer.Reserves(workload.KeyOf(t.object)) &&
+		!slices.Equal(before.Status.ReclaimablePods, t.object.Status.ReclaimablePods) {
+		s.unplaced = append(s.unplaced, t)
+	}
+}
+
 // restorePlacements rebuilds the placements of workloads that were admitted before this process
-// started, or by someone else, from their pods and topology assignments. All nodes and pods are
-// known by now.
+// started, or by someone else, or that need fewer pods now, from their pods and topology assignments.
+// All nodes and pods are known by now.
 func (s *Shell) restorePlacements() {
 	if len(s.unplaced) == 0 {
 		return
@@ -49,6 +58,7 @@ func (s *Shell) restorePlacements() {
 			s.nodesToCheck[key] = true // its nodes may have been lost meanwhile
 		}
 	}
+	s.engine.Apply(admission.CapacityChanged{}) // they may have less than before
 	s.unplaced = later
 }
 

@@ -7,10 +7,12 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -84,6 +86,46 @@ func TestPodsThatDoNotNameTheirWorkload(t *testing.T) {
 	p.submit("not", "main", "batch", 1, "1")
 	if !workload.IsAdmitted(p.written["fits"]) || workload.IsAdmitted(p.written["not"]) {
 		t.Errorf("two CPUs of the node are left: fits is %v, not is %v", p.written["fits"].Status.Conditions, p.written["not"].Status.Conditions)
+	}
+}
+
+// Nodes of pods that ended and are not needed any more are free, whether this process saw the pods or
+// started after they had ended.
+func TestPlacementsShrinkWithReclaimablePods(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		p := onNodes(t)
+		p.gates.reclaim = true
+		p.oneQueue()
+		job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}
+		wl := p.workload("first", "main", "batch", 1, "1")
+		wl.OwnerReferences, wl.Spec.PodSets[0].Count = []metav1.OwnerReference{job}, 3
+		pod := func(name string, phase corev1.PodPhase) *corev1.Pod {
+			spec := *wl.Spec.PodSets[0].Template.Spec.DeepCopy()
+			spec.NodeName = "n"
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: name, UID: types.UID(name), OwnerReferences: []metav1.OwnerReference{job},
+				Annotations: map[string]string{kueue.WorkloadAnnotation: "first"}, Labels: map[string]string{kueuelabels.PodSet: "main"},
+			}, Spec: spec, Status: corev1.PodStatus{Phase: phase}}
+		}
+		if restarted {
+			workload.Admit(wl, &admission.Admission{Queue: "cq", PodSets: []admission.PodSetAssignment{{
+				Name: "main", Count: 3, Flavors: map[string]string{"cpu": "default"}, Usage: admission.Requests{"cpu": 3000},
+			}}}, nil, p.time)
+		}
+		p.see(wl)
+		for _, name := range []string{"a", "b", "c"} {
+			if !restarted {
+				p.see(pod(name, corev1.PodRunning))
+			}
+		}
+		p.see(pod("a", corev1.PodSucceeded), pod("b", corev1.PodSucceeded))
+		p.change("first", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 2}} })
+		p.submit("big", "main", "batch", 1, "3")
+		p.submit("small", "main", "batch", 1, "100m")
+		if !workload.IsAdmitted(p.written["big"]) || workload.IsAdmitted(p.written["small"]) {
+			t.Errorf("restarted %t: one pod of one CPU is left on a node of four: big is %v, small is %v", restarted,
+				p.written["big"].Status.Conditions, p.written["small"].Status.Conditions)
+		}
 	}
 }
 

@@ -119,8 +119,10 @@ func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
 		s.recordEvent(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 	}
+	before := t.object
 	t.object = wl
 	s.updateUsage(t)
+	s.restoreFewer(t, before)
 }
 
 // startDecision writes a decision of the engine into a workload's status, after the write that is

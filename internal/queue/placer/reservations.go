@@ -109,6 +109,9 @@ type owner struct{ gang, podSet string }
 // counted beside what is reserved for them.
 func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
 	gang := gangKey(workload)
+	if p.jobs[job] == (owner{gang, podSet}) {
+		return // its pods are known to be the workload's
+	}
 	p.jobs[job] = owner{gang, podSet}
 	p.owned[gang] = append(p.owned[gang], job)
 	for key, b := range p.pods {
@@ -117,6 +120,12 @@ func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
 			p.bind(b.pod, job, b.node, b.grants, true)
 		}
 	}
+}
+
+// Reserves says that nodes were reserved for a workload's pods, rather than quota alone.
+func (p *Placer) Reserves(workload admission.Key) bool {
+	r := p.reservations[gangKey(workload)]
+	return r != nil && len(r.gang.PodSets) > 0
 }
 
 // reserveAgain moves a workload's reservation after kube-scheduler put one of its
