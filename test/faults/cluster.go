@@ -29,14 +29,20 @@ type cluster struct {
 	refused    map[string]refusal // pods that it refused
 }
 
-// refusal is when and in which state of the cluster a pod was refused.
+// refusal is when and in which state of the cluster a pod was refused, and when it is tried again although
+// nothing changed.
 type refusal struct {
 	at      time.Time
 	version int64
+	again   time.Duration
 }
 
-// retryUnschedulable is how often kube-scheduler tries a pod again although nothing changed.
-const retryUnschedulable = 5 * time.Minute
+// When kube-scheduler tries a pod again: soon after an error, for which no change of the cluster need be the
+// cure, and rarely where no node fits.
+const (
+	retryAfterError    = 10 * time.Second
+	retryUnschedulable = 5 * time.Minute
+)
 
 // onNode is a finalizer of the simulation: a pod's containers end after its deletion.
 const onNode = "faults.test/on-node"
@@ -271,7 +277,7 @@ func (w *World) canSchedule(pod *corev1.Pod) bool {
 		return false
 	}
 	r, was := w.cluster.refused[pod.Name]
-	return !was || r.version != w.api.Version() || time.Since(r.at) >= retryUnschedulable
+	return !was || r.version != w.api.Version() || time.Since(r.at) >= r.again
 }
 
 // schedule asks the GPU scheduler, as kube-scheduler does: filter, and bind to a node that fits.
@@ -289,32 +295,38 @@ func (w *World) schedule(pod *corev1.Pod) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cluster.refused[pod.Name] = refusal{time.Now(), w.api.Version()}
+	refused := refusal{time.Now(), w.api.Version(), retryAfterError}
+	w.cluster.refused[pod.Name] = refused
 	if leader == nil {
 		return
 	}
 	w.cluster.scheduling[pod.Name] = true
 	leader.group.Go(func() {
-		w.scheduleAt(leader, pod, nodes)
+		err := w.scheduleAt(leader, pod, nodes)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		delete(w.cluster.scheduling, pod.Name)
+		if err == nil {
+			refused.again = retryUnschedulable
+			w.cluster.refused[pod.Name] = refused
+		}
 	})
 }
 
-func (w *World) scheduleAt(leader *process, pod *corev1.Pod, nodes []string) {
+// scheduleAt returns an error where kube-scheduler got no answer; that no node fits is one.
+func (w *World) scheduleAt(leader *process, pod *corev1.Pod, nodes []string) error {
 	ctx, cancel := context.WithTimeout(leader.ctx, 30*time.Second)
 	defer cancel()
 	verdicts, err := leader.gpu.Filter(ctx, pod, nodes)
 	if err != nil {
-		return
+		return err
 	}
 	for i, v := range verdicts {
 		if v.Reason == placement.Fits {
-			_ = leader.gpu.Bind(ctx, client.ObjectKeyFromObject(pod), pod.UID, nodes[i])
-			return
+			return leader.gpu.Bind(ctx, client.ObjectKeyFromObject(pod), pod.UID, nodes[i])
 		}
 	}
+	return nil
 }
 
 // heal undoes what users and nodes did, so that all jobs can run to their end.
