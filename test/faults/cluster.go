@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/gpu"
 	"github.com/elastic-ai/elastic/internal/placement"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/faults/memapi"
@@ -318,6 +320,9 @@ func (w *World) scheduleAt(leader *process, pod *corev1.Pod, nodes []string) err
 	ctx, cancel := context.WithTimeout(leader.ctx, 30*time.Second)
 	defer cancel()
 	verdicts, err := leader.gpu.Filter(ctx, pod, nodes)
+	if refused := (*gpu.Refused)(nil); errors.As(err, &refused) {
+		return nil // by all nodes
+	}
 	if err != nil {
 		return err
 	}
