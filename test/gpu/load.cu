@@ -187,7 +187,7 @@ int main(int argc, char **argv)
 		FILE *f = fopen(argv[3], "w");
 		if (f) fclose(f);
 	}
-	double begin = now(), warm = begin + (kind == "gemm" ? 1.0 : 0.3);
+	double begin = now(), warm = begin + (argc > 4 ? atof(argv[4]) : kind == "gemm" ? 1.0 : 0.3);
 	while (now() < warm) {
 		for (int i = 0; i < batch; i++) one();
 		OK(cudaDeviceSynchronize());
