@@ -137,6 +137,7 @@ type workload struct {
 	class       *equivClass
 	pos         int    // in class.members
 	heldBackWhy string // message of why it is held back
+	countedIn   *queue // held back, and counted in queue.heldBack
 	reported    Reason // what it was told last in this decision
 	published   Reason // what the last plan that said something told it
 

@@ -28,6 +28,7 @@ type queue struct {
 	active       index.Heap[*equivClass] // by the first member; in a StrictFIFO queue inadmissible ones too
 	inadmissible int                     // how many classes are inadmissible
 	pending      int                     // workloads in classes, nominated or revoked
+	heldBack     int                     // workloads that are held back and count as pending all the same
 	nominated    []*workload             // in the order of their nomination
 	volatile     []*equivClass           // inadmissible, and looked at after any change of usage
 	waits        [][]*waitList           // by flavor-resource: which classes wait for it

@@ -100,7 +100,8 @@ func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
 		e.explainPending(&x, w)
 	default:
 		x.State = StateHeldBack
-		x.Reason, x.Message = e.heldBack(w, w.local.queue)
+		why := e.heldBack(w, w.local.queue)
+		x.Reason, x.Message = why.reason, why.message
 	}
 	if w.waits() {
 		x.Position, x.Ahead = w.queue.position(w)

@@ -1,31 +1,39 @@
 package admission
 
-// heldBack says why a workload is not even considered.
-func (e *Engine) heldBack(w *workload, q *queue) (Reason, string) {
+// hold is why a workload is not even considered.
+type hold struct {
+	reason  Reason
+	message string
+	// blocked: by its queues or by what it refers to, not for a time or by its own choice.
+	blocked bool
+	// counted: it is in its ClusterQueue all the same, and one of its pending workloads.
+	counted bool
+}
+
+// heldBack says why a workload is not considered; the zero value if it is.
+func (e *Engine) heldBack(w *workload, q *queue) hold {
 	s := &w.spec
 	switch {
 	case s.Inactive:
-		return ReasonSuspended, "The workload is deactivated"
+		return hold{reason: ReasonDeactivated, message: "The workload is deactivated"}
 	case s.Gated:
-		return ReasonAdmissionGated, "The workload has a closed admission gate"
+		return hold{reason: ReasonAdmissionGated, message: "The workload has a closed admission gate"}
 	case s.Refused != "":
-		return ReasonMisconfigured, s.Refused
+		return hold{reason: ReasonMisconfigured, message: s.Refused, blocked: true}
 	case s.Unready != "":
-		return ReasonPending, s.Unready
+		return hold{reason: ReasonPending, message: s.Unready}
 	case !w.local.exists:
-		return ReasonMisconfigured, "LocalQueue " + s.LocalQueue + " doesn't exist"
+		return hold{reason: ReasonMisconfigured, message: "LocalQueue " + s.LocalQueue + " doesn't exist", blocked: true}
 	case w.local.spec.Stop != StopNone:
-		return ReasonSuspended, "LocalQueue " + s.LocalQueue + " is inactive"
+		return hold{reason: ReasonSuspended, message: "LocalQueue " + s.LocalQueue + " is inactive", blocked: true}
 	case !q.exists:
-		return ReasonMisconfigured, "ClusterQueue " + q.name + " doesn't exist"
-	case q.spec.Stop != StopNone:
-		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
-	case q.spec.Inactive:
-		return ReasonSuspended, "ClusterQueue " + q.name + " is inactive"
+		return hold{reason: ReasonMisconfigured, message: "ClusterQueue " + q.name + " doesn't exist", blocked: true}
+	case q.spec.Stop != StopNone || q.spec.Inactive:
+		return hold{reason: ReasonSuspended, message: "ClusterQueue " + q.name + " is inactive", blocked: true, counted: true}
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.Matches(e.namespaces[s.Namespace]):
-		return ReasonMisconfigured, "Workload namespace doesn't match ClusterQueue selector"
+		return hold{reason: ReasonMisconfigured, message: "Workload namespace doesn't match ClusterQueue selector", counted: true}
 	case s.RequeueAt.After(e.at):
-		return ReasonPending, "The workload is requeued after its backoff ends"
+		return hold{reason: ReasonPending, message: "The workload is requeued after its backoff ends", counted: true}
 	}
-	return "", ""
+	return hold{}
 }

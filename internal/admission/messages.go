@@ -35,9 +35,9 @@ func (e *Engine) message(a *assignment) string {
 	}
 	switch {
 	case len(a.victims) > 0:
-		b = fmt.Appendf(b, "Pending the preemption of %d workload(s)", len(a.victims))
+		b = fmt.Appendf(b, preemptingMessage+"%d workload(s)", len(a.victims))
 	case a.mode == deferred:
-		b = append(b, "It will fit once evicted workloads have left"...)
+		b = append(b, deferredMessage...)
 	}
 	e.scratch.text = b
 	return string(b)
@@ -73,6 +73,19 @@ func (e *Engine) appendMiss(b []byte, m *miss) []byte {
 	}
 	words("insufficient unused quota for ", res, " in flavor ", fl, ", ", e.opts.Format(res, m.amount), " more needed")
 	return b
+}
+
+// How the message of a nominated workload ends.
+const (
+	preemptingMessage = "Pending the preemption of "
+	deferredMessage   = "It will fit once evicted workloads have left"
+)
+
+// IsNominated says that a message is that of a nominated workload, where its reason does not tell.
+func IsNominated(message string) bool {
+	i := strings.LastIndex(message, preemptingMessage)
+	return strings.HasSuffix(message, deferredMessage) ||
+		i >= 0 && strings.HasSuffix(strings.TrimLeft(message[i+len(preemptingMessage):], "0123456789"), " workload(s)")
 }
 
 // overriddenMessage is for a nominated workload whose quota another one may take.

@@ -47,6 +47,8 @@ type Pending struct {
 	UID      string
 	Reason   Reason
 	Message  string
+	// Blocked: it is not considered, because of its queues or of what it refers to.
+	Blocked bool
 }
 
 // Reason is one of Kueue's tokens.

@@ -385,6 +385,7 @@ func checkCache(t *rapid.T, w *world) {
 	if len(e.workloads) != len(w.workloads) {
 		t.Fatalf("the engine knows %d workloads, there are %d", len(e.workloads), len(w.workloads))
 	}
+	heldBack := map[*queue]int{}
 	for k, wl := range w.workloads {
 		in := e.workloads[k]
 		lists := map[phase]bool{
@@ -400,8 +401,17 @@ func checkCache(t *rapid.T, w *world) {
 		if in.hasQuota() != (wl.Admission != nil) {
 			t.Fatalf("%s is %s; admitted %v", k, in.phase, wl.Admission != nil)
 		}
-		if reason, _ := e.heldBack(in, in.local.queue); !in.hasQuota() && (reason == "") != in.waits() {
-			t.Fatalf("%s is lost: held back %q, %s", k, reason, in.phase)
+		why := e.heldBack(in, in.local.queue)
+		if !in.hasQuota() && (why.reason == "") != in.waits() {
+			t.Fatalf("%s is lost: held back %q, %s", k, why.reason, in.phase)
+		}
+		if why.counted && in.phase == phaseHeldBack {
+			heldBack[in.local.queue]++
+		}
+	}
+	for _, q := range e.queues {
+		if q.heldBack != heldBack[q] {
+			t.Fatalf("queue %s counts %d workloads that are held back, not %d", q.name, q.heldBack, heldBack[q])
 		}
 	}
 	if e.tx.Checkpoint() != 0 {

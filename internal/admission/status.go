@@ -9,7 +9,7 @@ import (
 
 // QueueStatus is a queue's numbers, for status and metrics.
 type QueueStatus struct {
-	Pending   int // in the queue, nominated ones included
+	Pending   int // in the queue, nominated ones and those that the queue holds back included
 	Active    int // of those, not known to be inadmissible
 	Reserving int // workloads with quota reserved
 	Usage     []FlavorUsage
@@ -18,8 +18,8 @@ type QueueStatus struct {
 
 // FlavorUsage is one resource in one flavor.
 type FlavorUsage struct {
-	Flavor, Resource string
-	Used, Borrowed   int64
+	Flavor, Resource        string
+	Nominal, Used, Borrowed int64
 }
 
 // Status returns a ClusterQueue's numbers, false if there is no such queue.
@@ -29,18 +29,20 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 		return QueueStatus{}, false
 	}
 	e.rebuild()
-	s := QueueStatus{Pending: q.pending, Reserving: len(q.quotaReserved)}
-	for _, c := range q.active {
-		if !c.inadmissible {
+	s := QueueStatus{Pending: q.pending + q.heldBack, Reserving: len(q.quotaReserved), Active: len(q.nominated)}
+	for _, c := range q.classes {
+		if !c.isInadmissible() {
 			s.Active += len(c.members)
 		}
 	}
-	s.Active += len(q.nominated)
 	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.Cells[fr].Use[quota.Now] })
 	for i := range s.Usage {
 		u := &s.Usage[i]
 		c := &q.node.Cells[e.intern(u.Flavor, u.Resource)]
-		u.Borrowed = max(0, u.Used-c.Nominal)
+		u.Nominal = c.Nominal
+		if q.node.Parent != nil {
+			u.Borrowed = max(0, u.Used-c.Nominal)
+		}
 	}
 	s.FairShare = e.share(q.tree, q.node).Value()
 	return s, true
@@ -52,8 +54,12 @@ func (e *Engine) PendingIn(name string) (int, bool) {
 	if q == nil || !q.exists {
 		return 0, false
 	}
-	return q.pending, true
+	return q.pending + q.heldBack, true
 }
+
+// isInadmissible says that the workloads of a class wait until something changes. Those of a StrictFIFO
+// queue do not: the first of them is next, whatever changes.
+func (c *equivClass) isInadmissible() bool { return c.inadmissible && !c.queue.spec.StrictFIFO }
 
 // usageBy lists what a queue offers with the amounts given.
 func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
@@ -70,8 +76,8 @@ func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
 
 // LocalStatus is a LocalQueue's numbers.
 type LocalStatus struct {
-	Pending, Reserving int
-	Usage              []FlavorUsage
+	Pending, Active, Reserving int // as in QueueStatus
+	Usage                      []FlavorUsage
 	// Consumed is the decayed usage of admission fair sharing as it was noted last, at ConsumedAt, and Share
 	// what it weighed. Write it, and hand it back in LocalQueue after a restart: thousandths and seconds are enough.
 	Consumed   map[string]float64
@@ -96,6 +102,11 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 			}
 		case w.waits():
 			s.Pending++
+			if w.class == nil || !w.class.isInadmissible() {
+				s.Active++
+			}
+		case w.countedIn != nil:
+			s.Pending++
 		}
 	}
 	s.Usage = e.usageBy(l.queue, func(fr int32) int64 { return held[fr] })
@@ -113,8 +124,8 @@ type CohortStatus struct {
 	Subtree   []SubtreeUsage
 }
 
-// SubtreeUsage is one resource in one flavor over a whole subtree: what there
-// is, guaranteed parts of the children left out, and how much of that is used.
+// SubtreeUsage is one resource in one flavor over a whole subtree: what there is, guaranteed parts of the
+// children left out, and how much all queues below use, guaranteed parts included.
 type SubtreeUsage struct {
 	Flavor, Resource string
 	Quota, Used      int64
@@ -129,9 +140,9 @@ func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
 	}
 	s := CohortStatus{FairShare: e.share(n.top.tree, n.Node).Value()}
 	for fr := range n.Cells {
-		if c := &n.Cells[fr]; c.Subtree > 0 || c.Use[quota.Now] > 0 {
+		if subtree, used := n.Cells[fr].Subtree, n.Used(int32(fr), quota.Now); subtree > 0 || used > 0 {
 			k := e.frs[fr]
-			s.Subtree = append(s.Subtree, SubtreeUsage{e.flavors[k.Flavor].spec.Name, e.resources[k.Resource], c.Subtree, c.Use[quota.Now]})
+			s.Subtree = append(s.Subtree, SubtreeUsage{e.flavors[k.Flavor].spec.Name, e.resources[k.Resource], subtree, used})
 		}
 	}
 	return s, true

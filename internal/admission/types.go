@@ -3,6 +3,7 @@ package admission
 import (
 	"time"
 
+	"github.com/elastic-ai/elastic/internal/admission/quota"
 	"github.com/elastic-ai/elastic/internal/nodematch"
 )
 
@@ -89,6 +90,9 @@ type PodSet struct {
 
 // Left is how many pods have not finished for good.
 func (ps *PodSet) Left() int32 { return max(0, ps.Count-ps.Reclaimable) }
+
+// Asked is what the pods that are not done ask for of a resource, all together.
+func (ps *PodSet) Asked(resource string) int64 { return quota.Times(ps.Requests[resource], ps.Left()) }
 
 // OnNode is what one pod asks of its node.
 func (ps *PodSet) OnNode() Requests {

@@ -117,6 +117,10 @@ func (e *Engine) leave(w *workload) {
 	case phaseNominated:
 		e.removeNomination(w, false)
 	case phaseHeldBack:
+		if w.countedIn != nil {
+			w.countedIn.heldBack--
+			w.countedIn = nil
+		}
 		e.enter(w, phaseNew)
 	}
 	w.queue = nil
@@ -415,17 +419,20 @@ func (w *workload) classKey() string {
 // enqueueOrHoldBack puts a workload into its queue, or holds it back with a reason.
 func (e *Engine) enqueueOrHoldBack(w *workload) {
 	q := w.local.queue
-	reason, message := e.heldBack(w, q)
-	if reason != "" {
+	if why := e.heldBack(w, q); why.reason != "" {
 		if w.spec.RequeueAt.After(e.at) {
 			e.setTimer(w.spec.RequeueAt, w)
 		}
 		e.leave(w)
 		e.enter(w, phaseHeldBack)
-		if w.heldBackWhy != message { // the token alone does not tell one misconfiguration from another
-			w.reported, w.published, w.heldBackWhy = "", "", message
+		if why.counted {
+			w.countedIn = q
+			q.heldBack++
 		}
-		e.reportPending(w, reason, message)
+		if w.heldBackWhy != why.message { // the token alone does not tell one misconfiguration from another
+			w.reported, w.published, w.heldBackWhy = "", "", why.message
+		}
+		e.report(w, why)
 		return
 	}
 	if w.heldBackWhy != "" {
@@ -442,9 +449,13 @@ func (e *Engine) enqueueOrHoldBack(w *workload) {
 
 // reportPending notes a changed reason for the next plan.
 func (e *Engine) reportPending(w *workload, reason Reason, message string) {
-	if w.reported == reason {
+	e.report(w, hold{reason: reason, message: message})
+}
+
+func (e *Engine) report(w *workload, why hold) {
+	if w.reported == why.reason {
 		return
 	}
-	w.reported = reason
-	e.plan.Pending = append(e.plan.Pending, Pending{Workload: w.spec.Key, UID: w.spec.UID, Reason: reason, Message: message})
+	w.reported = why.reason
+	e.plan.Pending = append(e.plan.Pending, Pending{Workload: w.spec.Key, UID: w.spec.UID, Reason: why.reason, Message: why.message, Blocked: why.blocked})
 }

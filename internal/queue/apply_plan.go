@@ -119,7 +119,13 @@ func (s *Shell) setPending(p admission.Pending) *change {
 		onlyReason: true,
 		pending:    &p,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
-			return workload.SetPending(wl, string(p.Reason), p.Message, now)
+			changed := workload.SetPending(wl, p, s.options.Lifecycle.GranularReasons, now)
+			if !changed || p.Blocked || p.Reason == admission.ReasonAdmissionGated || p.Reason == admission.ReasonDeactivated {
+				return changed
+			}
+			workload.SetResourceRequests(wl, s.forEngineAlone(wl), s.options.quantity)
+			workload.SetChecks(wl, s.objects.QueuesOf(wl).Checks, now) // rather than in a write of its own
+			return true
 		},
 		done: func(wl *kueue.Workload) { s.pendingEvent(wl, p) },
 	}

@@ -155,7 +155,7 @@ func TestCostlySelectorsAreEvaluatedBesideTheLoop(t *testing.T) {
 
 	p.see(p.claiming("a", "cards"), p.workload("b", "main", "batch", 1, "1"))
 	condition := apimeta.FindStatusCondition(p.written["a"].Status.Conditions, kueue.WorkloadQuotaReserved)
-	if condition == nil || condition.Reason != "Pending" || !strings.Contains(condition.Message, "still being counted") {
+	if condition == nil || condition.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation || !strings.Contains(condition.Message, "still being counted") {
 		t.Errorf("its condition is %+v", condition)
 	}
 	if got := p.reserved("b"); got != "True QuotaReserved" {

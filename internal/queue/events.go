@@ -97,7 +97,7 @@ func (s *Shell) pendingEvent(wl *kueue.Workload, p admission.Pending) {
 		s.recordEvent(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
 		return
 	}
-	s.recordEvent(wl, corev1.EventTypeWarning, string(p.Reason), "%s", p.Message)
+	s.recordEvent(wl, corev1.EventTypeWarning, workload.PendingReason(p, s.options.Lifecycle.GranularReasons), "%s", p.Message)
 }
 
 // stepEvent tells of a step of the lifecycle that was taken.

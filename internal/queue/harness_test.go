@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // harness is a shell without an API server: what it writes comes back to it as if
@@ -38,7 +40,12 @@ type harness struct {
 
 func newHarness(t *testing.T) *harness {
 	p := &harness{t: t, time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), registry: prometheus.NewRegistry(), written: map[string]*kueue.Workload{}}
+	granular, err := features.New(map[string]bool{string(features.UnadmittedWorkloadsObservability): true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.Shell = New(nil, nil, Options{
+		Features: granular, Lifecycle: workload.Settings{GranularReasons: true},
 		Engine:   admission.Options{Policy: admission.PolicyDRF, UsageHalfLife: time.Hour, UsageSampling: time.Hour},
 		Recorder: events.NewFakeRecorder(1000), Log: logr.Discard(),
 		Metrics: metrics.New(p.registry, metrics.Options{

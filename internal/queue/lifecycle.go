@@ -55,6 +55,12 @@ func (s *Shell) takeStep(t *tracked) {
 		s.timers.set(workload.KeyOf(t.object), step.At)
 	case workload.SecondPassNow:
 		s.runSecondPass(t)
+	case workload.ResetChecks:
+		if !workload.HasReservation(t.object) {
+			s.checksDue = append(s.checksDue, t)
+			return
+		}
+		s.startWrite(t, s.step(step))
 	case workload.Deactivate:
 		s.startWrite(t, &change{write: writes.Deactivate})
 	case workload.DeleteNow:
@@ -62,8 +68,30 @@ func (s *Shell) takeStep(t *tracked) {
 	case workload.RemoveFinalizerNow:
 		s.startWrite(t, &change{write: removeFinalizer, last: true})
 	default:
-		s.startWrite(t, s.step(step))
+		c := s.step(step)
+		if step.ResetsRequeueState() && t.object.Status.RequeueState != nil {
+			c.write = writes.StatusWithoutRequeueState
+		}
+		s.startWrite(t, c)
 	}
+}
+
+// writeChecks writes the checks that pending workloads will have to pass. It comes after decisions and
+// reasons, which have the checks with them.
+func (s *Shell) writeChecks() {
+	for _, t := range s.checksDue {
+		if t.writing != nil || t.outdated || s.workloads[workload.KeyOf(t.object)] != t {
+			continue // the step is looked at again after the write
+		}
+		s.guard(stageStep, workload.KeyOf(t.object), func() {
+			step := workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
+			if step.Action == workload.ResetChecks {
+				s.startWrite(t, s.step(step))
+			}
+		})
+	}
+	clear(s.checksDue)
+	s.checksDue = s.checksDue[:0]
 }
 
 // step is the change that takes a step of the lifecycle.

@@ -13,7 +13,10 @@ import (
 
 // LifecycleSettings reads the rules of workloads' lifecycle from the configuration.
 func LifecycleSettings(cfg *v1alpha1.QueueConfiguration, gates features.Set) workload.Settings {
-	settings := workload.Settings{FinishOrphans: gates.Enabled(features.FinishOrphanedWorkloads)}
+	settings := workload.Settings{
+		FinishOrphans:   gates.Enabled(features.FinishOrphanedWorkloads),
+		GranularReasons: gates.Enabled(features.UnadmittedWorkloadsObservability),
+	}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		settings.PodsReady = podsReady(wait)
 	}

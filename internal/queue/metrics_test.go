@@ -108,10 +108,11 @@ func TestMetrics(t *testing.T) {
 		"kueue_local_queue_resource_reservation{flavor=default,name=main,namespace=ns,resource=cpu}":    4,
 		"kueue_cohort_subtree_admitted_active_workloads{cohort=org}":                                    1,
 		"kueue_unadmitted_workloads{cluster_queue=checked,reason=UnsatisfiedAdmissionChecks}":           1,
-		"kueue_unadmitted_workloads{cluster_queue=cq,reason=WaitingForQuota}":                           2,
-		"kueue_workload_creation_latency_seconds{job_kind=Job}":                                         0.25,
-		"kueue_pending_workloads{cluster_queue=cq,status=inadmissible}":                                 2,
-		"kueue_local_queue_pending_workloads{name=main,namespace=ns,status=inadmissible}":               2,
+
+		"kueue_unadmitted_workloads{cluster_queue=cq,reason=NoReservation,underlying_cause=WaitingForQuota}": 2,
+		"kueue_workload_creation_latency_seconds{job_kind=Job}":                                              0.25,
+		"kueue_pending_workloads{cluster_queue=cq,status=inadmissible}":                                      2,
+		"kueue_local_queue_pending_workloads{name=main,namespace=ns,status=inadmissible}":                    2,
 	} {
 		if value, there := got[key]; !there || value != want {
 			t.Errorf("%s is %v (there: %t), want %v", key, value, there, want)

@@ -99,7 +99,7 @@ func (s *Shell) setAside(wl *kueue.Workload, value any) {
 	message := fmt.Sprintf("A defect in the queue concerns this workload (%v). It is set aside until its spec changes", value)
 	s.recordEvent(wl, corev1.EventTypeWarning, "SetAside", "%s", message)
 	s.startDecision(key, string(wl.UID), s.setPending(admission.Pending{
-		Workload: key, UID: string(wl.UID), Reason: admission.ReasonMisconfigured, Message: message,
+		Workload: key, UID: string(wl.UID), Reason: admission.ReasonMisconfigured, Message: message, Blocked: true,
 	}))
 }
 

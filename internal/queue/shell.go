@@ -63,6 +63,8 @@ type Shell struct {
 	// allStepsDue adds those that depend on the state of their queues.
 	stepsDue    []*tracked
 	allStepsDue bool
+	// checksDue are pending workloads whose queue has other checks than they.
+	checksDue []*tracked
 	// unplaced are workloads with quota whose placement on nodes is not known yet.
 	unplaced []*tracked
 	// secondPass are workloads whose checks are ready and whose nodes have no capacity yet.
@@ -145,7 +147,8 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	if options.Devices != nil {
 		options.Devices.SearchInBackground(s.searchInBackground)
 	}
-	s.statuses = status.New(s.objects, s.statusWrites.submit, s.options.quantity, options.Engine)
+	s.statuses = status.New(s.objects, s.statusWrites.submit, s.options.quantity, options.Engine,
+		options.Features.Enabled(features.ReclaimablePods))
 	s.finalizers = newInUseFinalizers(s.inUse, s.finalizerWrites.submit)
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
@@ -241,7 +244,9 @@ func (s *Shell) turn(messages []message) time.Time {
 	if s.pacing.retry() {
 		plan.NextAt = inbox.Earlier(plan.NextAt, now.Add(status.RetryInterval))
 	}
-	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(s.writePendingReasons(), s.statuses.Publish(s.engine, now)))
+	reasonsAt := s.writePendingReasons()
+	s.writeChecks()
+	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(reasonsAt, s.statuses.Publish(s.engine, now)))
 }
 
 // longestTurn is more than any turn takes that comes to an end.

@@ -144,8 +144,12 @@ func (s *Shell) startWrite(t *tracked, c *change) {
 	wl := *t.object
 	wl.Status = *t.object.Status.DeepCopy()
 	// The API stores whole seconds, so remember no more than that.
-	if c.apply != nil && !c.apply(&wl, s.now().Truncate(time.Second)) {
+	now := s.now().Truncate(time.Second)
+	if c.apply != nil && !c.apply(&wl, now) {
 		return
+	}
+	if s.options.Lifecycle.GranularReasons {
+		workload.ExplainUnadmitted(&wl, now)
 	}
 	write := c.write
 	if write == nil {

@@ -82,7 +82,7 @@ var list = []example{
 	{file: "sample-validating-policy-binding.yaml", want: applies},
 	{file: "sample-validating-policy.yaml", want: applies},
 	{file: "serving-workloads/sample-deployment.yaml", with: single, want: admitted},
-	{file: "serving-workloads/sample-hami.yaml", want: waiting("TopologyPlacementFailed"), note: "until nodes offer nvidia.com/gpumem; where HAMi's scheduler counts it, set placement.enabled to false"},
+	{file: "serving-workloads/sample-hami.yaml", want: waiting("Pending"), note: "until nodes offer nvidia.com/gpumem; where HAMi's scheduler counts it, set placement.enabled to false"},
 	{file: "serving-workloads/sample-leaderworkerset-tas.yaml", with: site("tas/sample-gpu-queues.yaml"), want: applies, note: operator},
 	{file: "serving-workloads/sample-leaderworkerset.yaml", with: single, want: applies, note: operator},
 	{file: "serving-workloads/sample-statefulset.yaml", with: single, want: admitted},

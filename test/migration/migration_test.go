@@ -62,7 +62,7 @@ func TestThereAndBack(t *testing.T) {
 		return letProcessesIn(t.Context(), c)
 	}})
 	sandbox.Eventually(t, "Elastic has looked at the one that cannot fit", func(ctx context.Context) error {
-		return reason(ctx, cluster, "huge", "ExceedsMaxQuota")
+		return refusal(ctx, cluster, "huge", "> maximum capacity")
 	})
 	before.MustHold(t, cluster)
 	// What the page says to look at last: the one that cannot fit is a problem, and nothing else is.
@@ -303,12 +303,12 @@ func condition(ctx context.Context, c client.Client, name, kind string) error {
 }
 
 // reason is one that Elastic gives and Kueue does not.
-func reason(ctx context.Context, c client.Client, name, want string) error {
+func refusal(ctx context.Context, c client.Client, name, want string) error {
 	wl, err := workloadOf(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	if got := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); got == nil || got.Reason != want {
+	if got := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); got == nil || !strings.Contains(got.Message, want) {
 		return fmt.Errorf("%s waits for %v", name, got)
 	}
 	return nil

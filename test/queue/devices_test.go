@@ -136,7 +136,7 @@ func TestDeviceClaimsTakeQuota(t *testing.T) {
 	cluster.Make(t, first)
 	wl := cluster.WorkloadOf(t, first)
 	condition := waitCondition(t, wl, kueue.WorkloadQuotaReserved, false)
-	if condition.Reason != kueue.WorkloadQuotaReservedReasonMisconfigured || !strings.Contains(condition.Message, `ResourceClaimTemplate.resource.k8s.io "one" not found`) {
+	if condition.Reason != kueue.WorkloadInadmissible || !strings.Contains(condition.Message, `ResourceClaimTemplate.resource.k8s.io "one" not found`) {
 		t.Errorf("without its template it waits with %s: %s", condition.Reason, condition.Message)
 	}
 	cluster.Make(t, claimTemplate(ns, "one", "gpu.example.com", nil))
@@ -148,7 +148,7 @@ func TestDeviceClaimsTakeQuota(t *testing.T) {
 	cluster.Make(t, second)
 	waits := cluster.WorkloadOf(t, second)
 	condition = waitCondition(t, waits, kueue.WorkloadQuotaReserved, false)
-	if condition.Reason != kueue.WorkloadQuotaReservedReasonWaitingForQuota || !strings.Contains(condition.Message, "example.com/gpu") {
+	if condition.Reason != "Pending" || !strings.Contains(condition.Message, "example.com/gpu") {
 		t.Errorf("the second waits with %s: %s", condition.Reason, condition.Message)
 	}
 	if err := cluster.Delete(t.Context(), first, client.PropagationPolicy("Background")); err != nil {
@@ -168,7 +168,7 @@ func TestSelectorsWaitForDevices(t *testing.T) {
 	job := claimingJob(ns, "job", "one", 1)
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
-	if condition := waitCondition(t, wl, kueue.WorkloadQuotaReserved, false); condition.Reason != kueue.WorkloadQuotaReservedReasonMisconfigured {
+	if condition := waitCondition(t, wl, kueue.WorkloadQuotaReserved, false); condition.Reason != kueue.WorkloadInadmissible {
 		t.Errorf("it waits with %s: %s", condition.Reason, condition.Message)
 	}
 	offer(t, "")

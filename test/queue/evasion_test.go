@@ -120,7 +120,7 @@ func TestPodsWithoutAQueueWaitWhereOneIsNeeded(t *testing.T) {
 		}
 		return nil
 	})
-	waitReason(t, cluster.WorkloadOf(t, pod), kueue.WorkloadQuotaReserved, false, "Misconfigured")
+	waitReason(t, cluster.WorkloadOf(t, pod), kueue.WorkloadQuotaReserved, false, kueue.WorkloadInadmissible)
 	elsewhere := plainPod(cluster.Namespace(t), "bare", nil)
 	cluster.Make(t, elsewhere)
 	if len(elsewhere.Spec.SchedulingGates) > 0 {

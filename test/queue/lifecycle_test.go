@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -56,6 +57,21 @@ func waitReason(t *testing.T, wl *kueue.Workload, name string, value bool, reaso
 	})
 }
 
+// waitRefusal waits until a workload waits as pending, with a message that says why.
+func waitRefusal(t *testing.T, wl *kueue.Workload, why string) {
+	t.Helper()
+	sandbox.Eventually(t, fmt.Sprintf("%q of workload %s", why, wl.Name), func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		found := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+		if found == nil || found.Reason != "Pending" || !strings.Contains(found.Message, why) {
+			return fmt.Errorf("conditions are %v", wl.Status.Conditions)
+		}
+		return nil
+	})
+}
+
 // A drained queue stops what runs; started again it takes it back. So does a
 // LocalQueue.
 func TestStoppedAndRestarted(t *testing.T) {
@@ -74,7 +90,7 @@ func TestStoppedAndRestarted(t *testing.T) {
 		patch(t, test.queue, `{"spec":{"stopPolicy":"HoldAndDrain"}}`)
 		waitReason(t, wl, kueue.WorkloadEvicted, true, test.stopped)
 		waitReason(t, wl, kueue.WorkloadRequeued, false, test.stopped)
-		waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonSuspended)
+		waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadInadmissible)
 		patch(t, test.queue, `{"spec":{"stopPolicy":"None"}}`)
 		waitReason(t, wl, kueue.WorkloadRequeued, true, test.restarted)
 		waitCondition(t, wl, kueue.WorkloadAdmitted, true)
@@ -109,7 +125,7 @@ func TestMaximumExecutionTime(t *testing.T) {
 	ns := queueFor(t, "4")
 	_, wl := running(t, ns, "one", func(j *batchv1.Job) { j.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "1" })
 	waitReason(t, wl, kueue.WorkloadEvicted, true, "DeactivatedDueToMaximumExecutionTimeExceeded")
-	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonSuspended)
+	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, "Pending")
 	if ptr.Deref(wl.Spec.Active, true) {
 		t.Error("the workload must be inactive")
 	}
@@ -142,7 +158,7 @@ func TestRejectedByACheck(t *testing.T) {
 	wl = cluster.WorkloadOf(t, second)
 	waitCondition(t, wl, kueue.WorkloadQuotaReserved, true)
 	patch(t, cq, `{"spec":{"stopPolicy":"Hold"}}`)
-	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonSuspended)
+	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadInadmissible)
 	waitUsage(t, ns, "0")
 	// Without its check the queue admits at once.
 	patch(t, cq, `{"spec":{"stopPolicy":"None","admissionChecksStrategy":null}}`)
@@ -233,7 +249,7 @@ func TestQueueWithoutItsParts(t *testing.T) {
 	job := sandbox.Job(ns, "one", "main", 1, "1")
 	cluster.Make(t, job)
 	wl := cluster.WorkloadOf(t, job)
-	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonSuspended)
+	waitReason(t, wl, kueue.WorkloadQuotaReserved, false, kueue.WorkloadInadmissible)
 	cluster.Make(t, sandbox.Flavor(ns, nil))
 	waitActive(t, ns, kueue.ClusterQueueActiveReasonReady)
 	waitCondition(t, wl, kueue.WorkloadAdmitted, true)

@@ -103,7 +103,7 @@ func TestTopology(t *testing.T) {
 	job := sandbox.Job(ns, "too-large", "main", 9, "1")
 	job.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = rackLabel
 	cluster.Make(t, job)
-	waitReason(t, cluster.WorkloadOf(t, job), kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+	waitRefusal(t, cluster.WorkloadOf(t, job), "pods fit")
 }
 
 // layers asks for slices of pods in one rack, and slices of these on one host.
@@ -176,7 +176,7 @@ func TestTopologyAfterARestart(t *testing.T) {
 	}
 	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}},
 		fmt.Sprintf(`{"spec":{"resourceGroups":[{"coveredResources":[%q],"flavors":[{"name":%q,"resources":[{"name":%q,"nominalQuota":100}]}]}]}}`, sandbox.GPU, ns, sandbox.GPU))
-	waitReason(t, ask("third", 3), kueue.WorkloadQuotaReserved, false, kueue.WorkloadQuotaReservedReasonTopologyPlacementFailed)
+	waitRefusal(t, ask("third", 3), "pods fit")
 	if at := host(ask("fourth", 2)); at != "h100-80g-0" {
 		t.Errorf("the last two cards are on %s", at)
 	}

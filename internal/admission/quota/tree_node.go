@@ -171,6 +171,18 @@ func (n *Node) WithinNominal(frs []int32) bool {
 	return true
 }
 
+// Used is how much the queues in the node's subtree use, guaranteed quota included.
+func (n *Node) Used(fr int32, k View) int64 {
+	if n.Leaf {
+		return n.Cells[fr].Use[k]
+	}
+	used := int64(0)
+	for _, child := range n.Children {
+		used += child.Used(fr, k)
+	}
+	return used
+}
+
 // Under says whether the node lies in the subtree of top (or is it).
 func (n *Node) Under(top *Node) bool {
 	for ; n != nil; n = n.Parent {

@@ -211,7 +211,8 @@ func workloads(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 		if condition == nil || condition.Status == metav1.ConditionTrue || apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadFinished) {
 			continue
 		}
-		if !slices.Contains([]string{"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured"}, condition.Reason) {
+		why := neverStarts(condition)
+		if why == "" {
 			continue
 		}
 		if never++; never > most {
@@ -222,12 +223,35 @@ func workloads(ctx context.Context, c *cluster.Client) ([]Finding, error) {
 			name = strings.ToLower(wl.OwnerReferences[0].Kind) + "/" + wl.OwnerReferences[0].Name
 		}
 		job := name[strings.Index(name, "/")+1:]
-		found = append(found, Finding{Problem, fmt.Sprintf("%s in %s can never start (%s)", name, wl.Namespace, condition.Reason), fmt.Sprintf("elastic explain %s -n %s", job, wl.Namespace), name})
+		found = append(found, Finding{Problem, fmt.Sprintf("%s in %s can never start (%s)", name, wl.Namespace, why), fmt.Sprintf("elastic explain %s -n %s", job, wl.Namespace), name})
 	}
 	if never > most {
 		found = append(found, Finding{Problem, fmt.Sprintf("and %d more that can never start", never-most), "", ""})
 	}
 	return orOK(found, fmt.Sprintf("%d workloads can start in time", len(list.Items))), nil
+}
+
+// neverStarts says why a workload cannot start as things are; "" if it can. The granular reasons say it
+// themselves, and where they are not switched on the message does.
+func neverStarts(waits *metav1.Condition) string {
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(waits.Message, text) })
+	}
+	switch {
+	case slices.Contains([]string{"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured"}, waits.Reason):
+		return waits.Reason
+	case waits.Reason == kueue.WorkloadInadmissible && !says("is inactive", "is stopped"):
+		return "Misconfigured"
+	case waits.Reason != "Pending" || says("insufficient unused quota"):
+		return ""
+	case says("doesn't match ClusterQueue selector"):
+		return "Misconfigured"
+	case says("doesn't match node affinity", "untolerated taint", "unavailable in ClusterQueue"):
+		return "NoMatchingFlavor"
+	case says("> maximum capacity ("):
+		return "ExceedsMaxQuota"
+	}
+	return ""
 }
 
 func cards(ctx context.Context, c *cluster.Client) ([]Finding, error) {

@@ -138,11 +138,12 @@ func (o *Objects) QueuesOf(wl *kueue.Workload) workload.Queues {
 		q.Stopped = ptr.Deref(cq.Spec.StopPolicy, kueue.None) != kueue.None
 	}
 	switch {
-	case wl.Status.Admission == nil:
 	case cq == nil: // which checks apply is not known; the workload stays with the ones it has
 		for _, check := range wl.Status.AdmissionChecks {
 			q.Checks = append(q.Checks, string(check.Name))
 		}
+	case wl.Status.Admission == nil:
+		q.Checks = checksBeforeFlavors(cq, wl.Status.AdmissionChecks)
 	default:
 		q.Checks = ChecksFor(cq, func(flavor kueue.ResourceFlavorReference) bool {
 			for _, set := range wl.Status.Admission.PodSetAssignments {
@@ -208,6 +209,24 @@ func ChecksFor(cq *kueue.ClusterQueue, given func(kueue.ResourceFlavorReference)
 	return slices.Compact(checks)
 }
 
+// checksBeforeFlavors lists the admission checks of a workload that has no flavors yet: those it must
+// pass in any case. A check of some flavors stays if the workload has it from before: it knows how often
+// it was retried.
+func checksBeforeFlavors(cq *kueue.ClusterQueue, has []kueue.AdmissionCheckState) []string {
+	if cq.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	var checks []string
+	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		if len(rule.OnFlavors) == 0 || onAllFlavors(cq, rule) ||
+			slices.ContainsFunc(has, func(state kueue.AdmissionCheckState) bool { return state.Name == rule.Name && state.RetryCount != nil }) {
+			checks = append(checks, string(rule.Name))
+		}
+	}
+	slices.Sort(checks)
+	return slices.Compact(checks)
+}
+
 // ClusterQueueOf is the name of the ClusterQueue a workload waits in; "" if there is none.
 func (o *Objects) ClusterQueueOf(wl *kueue.Workload) string {
 	lq := o.LocalQueues[client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
@@ -226,22 +245,18 @@ func (o *Objects) CohortsAbove(clusterQueue string) []string {
 	return o.CohortPath(string(cq.Spec.CohortName))
 }
 
-// HasCohort says that there is a cohort of that name: as an object, or because something is in it.
-func (o *Objects) HasCohort(name string) bool {
-	if o.Cohorts[name] != nil {
-		return true
+// CohortNames are the cohorts that exist: as an object, or because something is in them.
+func (o *Objects) CohortNames() map[string]bool {
+	names := map[string]bool{}
+	for name, cohort := range o.Cohorts {
+		names[name] = true
+		names[string(cohort.Spec.ParentName)] = true
 	}
 	for _, cq := range o.ClusterQueues {
-		if string(cq.Spec.CohortName) == name {
-			return true
-		}
+		names[string(cq.Spec.CohortName)] = true
 	}
-	for _, cohort := range o.Cohorts {
-		if string(cohort.Spec.ParentName) == name {
-			return true
-		}
-	}
-	return false
+	delete(names, "")
+	return names
 }
 
 // CohortPath is a cohort and those above it.

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -101,7 +102,7 @@ func (g gauges) all() {
 			g.set("kueue_cluster_queue_info", 1, name, parent, root)
 		}
 		if g.Statuses.FairShares() {
-			g.set("kueue_cluster_queue_weighted_share", status.FairShare, name, string(cq.Spec.CohortName))
+			g.set("kueue_cluster_queue_weighted_share", weightedShare(status.FairShare), name, string(cq.Spec.CohortName))
 		}
 		if g.metrics.options.Resources {
 			g.resources(name, cq, a, status, tally)
@@ -163,17 +164,10 @@ func (g gauges) resources(name string, cq *kueue.ClusterQueue, a *status.QueueUs
 }
 
 func (g gauges) cohorts(admittedBelow map[string]int32) {
-	names := map[string]bool{}
-	for name := range admittedBelow {
-		names[name] = true
-	}
-	for name := range g.Objects.Cohorts {
-		names[name] = true
-	}
-	for name := range names {
+	for name := range g.Objects.CohortNames() {
 		status, exists := g.Engine.CohortStatus(name)
 		if exists && g.Statuses.FairShares() {
-			g.set("kueue_cohort_weighted_share", status.FairShare, name)
+			g.set("kueue_cohort_weighted_share", weightedShare(status.FairShare), name)
 		}
 		if !exists || !g.metrics.options.Cohorts {
 			continue
@@ -190,17 +184,21 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 		g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
 		for _, u := range status.Subtree {
 			res := corev1.ResourceName(u.Resource)
-			g.set("kueue_cohort_subtree_quota", plain(res, u.Quota), name, u.Flavor, u.Resource)
-			g.set("kueue_cohort_subtree_resource_reservations", plain(res, u.Used), name, u.Flavor, u.Resource)
+			if u.Quota > 0 {
+				g.set("kueue_cohort_subtree_quota", plain(res, u.Quota), name, u.Flavor, u.Resource)
+			}
+			if u.Used > 0 {
+				g.set("kueue_cohort_subtree_resource_reservations", plain(res, u.Used), name, u.Flavor, u.Resource)
+			}
 		}
 	}
 }
 
 func (g gauges) localQueue(key client.ObjectKey, lq *kueue.LocalQueue, tally *tally) {
 	a := g.Statuses.Usage().LocalQueue(key)
-	active := tally.active[key]
-	g.set("kueue_local_queue_pending_workloads", float64(active), key.Name, key.Namespace, "active")
-	g.set("kueue_local_queue_pending_workloads", float64(max(0, a.Pending-active)), key.Name, key.Namespace, "inadmissible")
+	engine, _ := g.Engine.LocalStatus(admission.Key{Namespace: key.Namespace, Name: key.Name})
+	g.set("kueue_local_queue_pending_workloads", float64(engine.Active), key.Name, key.Namespace, "active")
+	g.set("kueue_local_queue_pending_workloads", float64(engine.Pending-engine.Active), key.Name, key.Namespace, "inadmissible")
 	g.set("kueue_local_queue_reserving_active_workloads", float64(a.WithQuota), key.Name, key.Namespace)
 	g.set("kueue_local_queue_admitted_active_workloads", float64(a.Admitted), key.Name, key.Namespace)
 	g.set("kueue_local_queue_finished_workloads", float64(tally.finishedLocal[key]), key.Name, key.Namespace)
@@ -212,15 +210,13 @@ func (g gauges) localQueue(key client.ObjectKey, lq *kueue.LocalQueue, tally *ta
 		}
 		g.set("kueue_local_queue_status", value, key.Name, key.Namespace, string(status))
 	}
-	for _, fr := range status.Sorted(a.Reserved) {
+	for _, fr := range status.Offered(g.Objects.ClusterQueues[string(lq.Spec.ClusterQueue)]) {
 		labels := []string{key.Name, key.Namespace, string(fr.Flavor), string(fr.Resource)}
 		g.set("kueue_local_queue_resource_reservation", plain(fr.Resource, a.Reserved[fr]), labels...)
 		g.set("kueue_local_queue_resource_usage", plain(fr.Resource, a.Used[fr]), labels...)
 	}
 	if g.Statuses.SamplesUsage() {
-		if status, exists := g.Engine.LocalStatus(admission.Key{Namespace: key.Namespace, Name: key.Name}); exists {
-			g.set("kueue_local_queue_admission_fair_sharing_usage", status.Share, key.Name, key.Namespace, string(lq.Spec.ClusterQueue))
-		}
+		g.set("kueue_local_queue_admission_fair_sharing_usage", engine.Share, key.Name, key.Namespace, string(lq.Spec.ClusterQueue))
 	}
 }
 
@@ -233,14 +229,14 @@ type unadmittedAt struct {
 // tally is what has to be counted from the workloads themselves.
 type tally struct {
 	finished                    map[string]int32
-	finishedLocal, active       map[client.ObjectKey]int32
+	finishedLocal               map[client.ObjectKey]int32
 	asked                       map[string]admission.Requests
 	unadmitted, unadmittedLocal map[unadmittedAt]int
 }
 
 func (g gauges) countWorkloads() *tally {
 	t := &tally{
-		finished: map[string]int32{}, finishedLocal: map[client.ObjectKey]int32{}, active: map[client.ObjectKey]int32{},
+		finished: map[string]int32{}, finishedLocal: map[client.ObjectKey]int32{},
 		asked: map[string]admission.Requests{}, unadmitted: map[unadmittedAt]int{}, unadmittedLocal: map[unadmittedAt]int{},
 	}
 	for wl := range g.Workloads {
@@ -256,36 +252,29 @@ func (g gauges) countWorkloads() *tally {
 				t.finished[string(wl.Status.Admission.ClusterQueue)]++
 				t.finishedLocal[local]++
 			}
-		case !workload.IsActive(wl) || workload.IsAdmitted(wl):
-		default:
-			g.countUnadmitted(t, wl, unadmittedAt{clusterQueue: queue, localQueue: local}, g.metrics.hasMetrics(lq))
+		case !workload.IsAdmitted(wl) && wl.DeletionTimestamp == nil:
+			t.countUnadmitted(wl, unadmittedAt{clusterQueue: queue, localQueue: local}, g.metrics.hasMetrics(lq))
+			if workload.IsActive(wl) && !workload.HasReservation(wl) {
+				g.countAsked(t, queue, wl)
+			}
 		}
 	}
 	return t
 }
 
-func (g gauges) countUnadmitted(t *tally, wl *kueue.Workload, at unadmittedAt, local bool) {
-	at.reason = string(admission.ReasonPending)
-	condition := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if condition != nil {
-		at.reason = condition.Reason
+// countUnadmitted counts a workload by why it is not admitted and, if it has no quota, why.
+func (t *tally) countUnadmitted(wl *kueue.Workload, at unadmittedAt, local bool) {
+	if at.clusterQueue == "" {
+		return
 	}
-	if workload.HasReservation(wl) {
-		at.reason = "UnsatisfiedAdmissionChecks"
-	} else {
-		if at.reason == string(admission.ReasonPending) || at.reason == string(admission.ReasonWaitingForPreemptedWorkloads) {
-			t.active[at.localQueue]++
-		}
-		sums := t.asked[at.clusterQueue]
-		if sums == nil {
-			sums = admission.Requests{}
-			t.asked[at.clusterQueue] = sums
-		}
-		engine := g.ForEngine(wl)
-		for i := range engine.PodSets {
-			for name, amount := range engine.PodSets[i].Requests {
-				sums[name] += amount * int64(engine.PodSets[i].Count)
-			}
+	at.reason, at.cause = kueue.WorkloadAdmittedReasonNoReservation, kueue.WorkloadQuotaReservedReasonPendingEvaluation
+	if admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		at.reason = admitted.Reason
+	}
+	if reserved := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); reserved != nil {
+		at.cause = reserved.Reason
+		if reserved.Status == metav1.ConditionTrue {
+			at.cause = ""
 		}
 	}
 	if local {
@@ -293,6 +282,29 @@ func (g gauges) countUnadmitted(t *tally, wl *kueue.Workload, at unadmittedAt, l
 	}
 	at.localQueue = client.ObjectKey{}
 	t.unadmitted[at]++
+}
+
+// countAsked adds what a pending workload asks for.
+func (g gauges) countAsked(t *tally, queue string, wl *kueue.Workload) {
+	sums := t.asked[queue]
+	if sums == nil {
+		sums = admission.Requests{}
+		t.asked[queue] = sums
+	}
+	engine := g.ForEngine(wl)
+	for i := range engine.PodSets {
+		for name := range engine.PodSets[i].Requests {
+			sums[name] = min(sums[name]+engine.PodSets[i].Asked(name), math.MaxInt64/4) // as Asked saturates
+		}
+	}
+}
+
+// weightedShare is a share as a metric shows it: no number for a queue of weight zero that borrows.
+func weightedShare(share float64) float64 {
+	if math.IsInf(share, 1) {
+		return math.NaN()
+	}
+	return share
 }
 
 // ends of a chain of cohorts: the nearest and the root.

@@ -77,7 +77,7 @@ func Definitions() []Definition {
 	add("gauge", withLocalQueues, "kueue_local_queue_status", "1 for the status a LocalQueue has: True, False or Unknown.", "name", "namespace", "active")
 	add("gauge", withCohorts, "kueue_cluster_queue_info", "Where a ClusterQueue is in the tree of cohorts; always 1.", "cluster_queue", "parent_cohort", "root_cohort")
 	add("gauge", withCohorts, "kueue_cohort_info", "Where a cohort is in the tree; always 1.", "cohort", "parent_cohort", "root_cohort")
-	add("gauge", withUnadmitted, "kueue_unadmitted_workloads", "Workloads that are not admitted, by reason.", "cluster_queue", "reason", "underlying_cause")
+	add("gauge", withUnadmitted, "kueue_unadmitted_workloads", "Workloads that are not admitted, by the reason of their condition Admitted and, without quota, of QuotaReserved.", "cluster_queue", "reason", "underlying_cause")
 	add("gauge", withUnadmitted+", "+withLocalQueues, "kueue_local_queue_unadmitted_workloads", "The same per LocalQueue.", "name", "namespace", "cluster_queue", "reason", "underlying_cause")
 	quota := []string{"cohort", "cluster_queue", "flavor", "resource"}
 	add("gauge", withResources, "kueue_cluster_queue_resource_reservation", "Quota reserved.", quota...)
@@ -88,11 +88,11 @@ func Definitions() []Definition {
 	add("gauge", withResources, "kueue_cluster_queue_resource_pending", "What pending workloads ask for.", "cluster_queue", "resource")
 	add("gauge", withLocalQueues, "kueue_local_queue_resource_reservation", "Quota reserved, per LocalQueue.", "name", "namespace", "flavor", "resource")
 	add("gauge", withLocalQueues, "kueue_local_queue_resource_usage", "Quota used by admitted workloads, per LocalQueue.", "name", "namespace", "flavor", "resource")
-	add("gauge", withFairSharing, "kueue_cluster_queue_weighted_share", "Weighted share of a ClusterQueue.", "cluster_queue", "cohort")
-	add("gauge", withFairSharing, "kueue_cohort_weighted_share", "Weighted share of a cohort.", "cohort")
+	add("gauge", withFairSharing, "kueue_cluster_queue_weighted_share", "Weighted share of a ClusterQueue; NaN for one of weight zero that borrows.", "cluster_queue", "cohort")
+	add("gauge", withFairSharing, "kueue_cohort_weighted_share", "Weighted share of a cohort; NaN for one of weight zero that borrows.", "cohort")
 	add("gauge", withLocalQueues+", "+withFairSharing, "kueue_local_queue_admission_fair_sharing_usage", "What a LocalQueue's recent usage weighs.", "name", "namespace", "cluster_queue")
 	add("gauge", withCohorts, "kueue_cohort_subtree_quota", "Quota of a cohort with all below it.", "cohort", "flavor", "resource")
-	add("gauge", withCohorts, "kueue_cohort_subtree_resource_reservations", "Quota reserved in a cohort with all below it.", "cohort", "flavor", "resource")
+	add("gauge", withCohorts, "kueue_cohort_subtree_resource_reservations", "Quota reserved in a cohort with all below it, guaranteed quota included.", "cohort", "flavor", "resource")
 	add("gauge", withCohorts, "kueue_cohort_subtree_admitted_active_workloads", "Workloads admitted and not finished, in a cohort with all below it.", "cohort")
 
 	add("histogram", "", "elastic_decision_duration_seconds", "How long the engine took to decide once.").buckets = prometheus.ExponentialBuckets(0.00001, 4, 12)

@@ -42,7 +42,7 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was client.Object) 
 
 // dropEmptyCohort drops the series of a cohort that existed only because something was in it.
 func (m *Metrics) dropEmptyCohort(objects *engineview.Objects, name string) {
-	if name != "" && !objects.HasCohort(name) {
+	if name != "" && !objects.CohortNames()[name] {
 		m.drop(prometheus.Labels{"cohort": name})
 	}
 }

@@ -31,8 +31,12 @@ func (p *Publisher) clusterQueueStatus(cq *kueue.ClusterQueue, a *QueueUsage, en
 	}
 	for _, u := range engine.Usage {
 		flavor, name := kueue.ResourceFlavorReference(u.Flavor), corev1.ResourceName(u.Resource)
+		used, borrowed := a.Used[FlavorResource{flavor, name}], int64(0)
+		if cq.Spec.CohortName != "" {
+			borrowed = max(0, used-u.Nominal)
+		}
 		addUsage(&next.Status.FlavorsReservation, flavor, name, p.quantity(name, u.Used), p.quantity(name, u.Borrowed))
-		addUsage(&next.Status.FlavorsUsage, flavor, name, p.quantity(name, a.Used[FlavorResource{flavor, name}]), p.quantity(name, u.Borrowed))
+		addUsage(&next.Status.FlavorsUsage, flavor, name, p.quantity(name, used), p.quantity(name, borrowed))
 	}
 	return next
 }
@@ -54,13 +58,14 @@ func (p *Publisher) localQueueStatus(lq *kueue.LocalQueue, a *QueueUsage, now ti
 	switch {
 	case ptr.Deref(lq.Spec.StopPolicy, kueue.None) != kueue.None:
 		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "Stopped", "LocalQueue is stopped"
+		next.Status.PendingWorkloads = 0 // they are in no ClusterQueue meanwhile
 	case cq == nil:
 		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
 	case p.objects.ActiveCondition(cq).Status != metav1.ConditionTrue:
 		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue"
 	}
 	apimeta.SetStatusCondition(&next.Status.Conditions, active)
-	for _, key := range Sorted(a.Reserved) {
+	for _, key := range Offered(cq) {
 		addLocalUsage(&next.Status.FlavorsReservation, key, p.quantity(key.Resource, a.Reserved[key]))
 		addLocalUsage(&next.Status.FlavorsUsage, key, p.quantity(key.Resource, a.Used[key]))
 	}
@@ -84,15 +89,15 @@ func addLocalUsage(list *[]kueue.LocalQueueFlavorUsage, key FlavorResource, tota
 }
 
 // setUsage writes what a LocalQueue used lately; a new leader continues from there.
-func (p *Publisher) setUsage(lq *kueue.LocalQueue, engine *admission.Engine) {
-	cq := p.objects.ClusterQueues[string(lq.Spec.ClusterQueue)]
-	if cq == nil || cq.Spec.AdmissionScope == nil || cq.Spec.AdmissionScope.AdmissionMode != kueue.UsageBasedAdmissionFairSharing {
-		lq.Status.FairSharing = nil
-		return
-	}
+func (p *Publisher) setUsage(lq *kueue.LocalQueue, engine *admission.Engine, now time.Time) {
 	usage, _ := engine.LocalStatus(admission.Key{Namespace: lq.Namespace, Name: lq.Name})
-	if usage.ConsumedAt.IsZero() {
-		return // nothing was ever used
+	if usage.ConsumedAt.IsZero() { // nothing was ever used
+		if was := lq.Status.FairSharing; was == nil || was.AdmissionFairSharingStatus == nil {
+			lq.Status.FairSharing = &kueue.LocalQueueFairSharingStatus{
+				AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{LastUpdate: metav1.NewTime(now)},
+			}
+		}
+		return
 	}
 	consumed := corev1.ResourceList{}
 	for name, amount := range usage.Consumed {
@@ -112,5 +117,5 @@ func weighted(share float64) int64 {
 	if share >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return int64(share)
+	return int64(math.Ceil(share))
 }

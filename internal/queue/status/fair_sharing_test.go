@@ -25,7 +25,7 @@ func shared(t *testing.T, lq *kueue.LocalQueue) (*admission.Engine, *Publisher, 
 	engine := admission.New(options)
 	var written []client.Object
 	objects := engineview.NewObjects()
-	s := New(objects, func(o client.Object) { written = append(written, o) }, workload.Quantity, options)
+	s := New(objects, func(o client.Object) { written = append(written, o) }, workload.Quantity, options, true)
 	group := func(cards string) []kueue.ResourceGroup {
 		return []kueue.ResourceGroup{{
 			CoveredResources: []corev1.ResourceName{"nvidia.com/gpu"},

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,9 +41,10 @@ type Publisher struct {
 	quantity func(corev1.ResourceName, int64) resource.Quantity
 }
 
-// New makes a Publisher that hands statuses to write.
-func New(objects *engineview.Objects, write func(client.Object), quantity func(corev1.ResourceName, int64) resource.Quantity, engine admission.Options) *Publisher {
-	p := &Publisher{objects: objects, usage: newUsage(), budget: writes.StatusBudget(), write: write, quantity: quantity}
+// New makes a Publisher that hands statuses to write. With reclaim, pods that are done and will not be
+// replaced use no quota.
+func New(objects *engineview.Objects, write func(client.Object), quantity func(corev1.ResourceName, int64) resource.Quantity, engine admission.Options, reclaim bool) *Publisher {
+	p := &Publisher{objects: objects, usage: newUsage(reclaim), budget: writes.StatusBudget(), write: write, quantity: quantity}
 	p.fair = engine.Policy == admission.PolicyDRF || engine.Policy == admission.PolicyMaxMin
 	if engine.UsageHalfLife > 0 {
 		p.sampling = cmp.Or(engine.UsageSampling, 5*time.Minute)
@@ -68,11 +70,29 @@ func (p *Publisher) ObjectChanged(obj client.Object) {
 	switch o := obj.(type) {
 	case *kueue.ClusterQueue:
 		p.usage.ClusterQueue(o.Name).changed = true
+		if p.objects.ClusterQueues[o.Name] == nil {
+			p.localQueuesChanged(o.Name)
+		}
 	case *kueue.LocalQueue:
 		p.usage.LocalQueue(client.ObjectKeyFromObject(o)).changed = true
 	case *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
 		for name := range p.objects.ClusterQueues {
 			p.usage.ClusterQueue(name).changed = true
+		}
+	}
+}
+
+// shownToLocals is what the statuses of LocalQueues say of their ClusterQueue.
+type shownToLocals struct {
+	generation int64
+	active     metav1.ConditionStatus
+}
+
+// localQueuesChanged has the statuses of a ClusterQueue's LocalQueues computed again.
+func (p *Publisher) localQueuesChanged(clusterQueue string) {
+	for key, lq := range p.objects.LocalQueues {
+		if string(lq.Spec.ClusterQueue) == clusterQueue {
+			p.usage.LocalQueue(key).changed = true
 		}
 	}
 }
@@ -138,6 +158,10 @@ func (p *Publisher) changed(engine *admission.Engine, now time.Time) []*QueueUsa
 		a := p.usage.ClusterQueue(name)
 		pending, exists := engine.PendingIn(name)
 		if exists && !a.writing && (a.changed || int32(pending) != cq.Status.PendingWorkloads) {
+			if show := (shownToLocals{cq.Generation, p.objects.ActiveCondition(cq).Status}); show != a.shown {
+				a.shown = show
+				p.localQueuesChanged(name)
+			}
 			a.queue = cq
 			add(a)
 		}
@@ -166,7 +190,7 @@ func (p *Publisher) compute(a *QueueUsage, engine *admission.Engine, now time.Ti
 	case *kueue.LocalQueue:
 		n := p.localQueueStatus(q, a, now)
 		if p.sampling > 0 {
-			p.setUsage(n, engine)
+			p.setUsage(n, engine, now)
 		}
 		return n, !equality.Semantic.DeepEqual(q.Status, n.Status), !equality.Semantic.DeepEqual(q.Status.Conditions, n.Status.Conditions)
 	}

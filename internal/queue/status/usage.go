@@ -1,11 +1,11 @@
 package status
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +19,7 @@ type Usage struct {
 	clusterQueues map[string]*QueueUsage
 	localQueues   map[client.ObjectKey]*QueueUsage
 	cohorts       map[string]*QueueUsage
+	reclaim       bool // pods that are done and will not be replaced give their quota back
 }
 
 // QueueUsage is that of one queue.
@@ -31,6 +32,7 @@ type QueueUsage struct {
 	inFlight         bool          // the engine has decided what the objects do not show yet
 	changedAt        time.Time     // when it was noticed that the status is no longer true
 	queue            client.Object // as last looked at
+	shown            shownToLocals // of a ClusterQueue, as last looked at
 }
 
 // upToDate notes that the status is true.
@@ -42,8 +44,8 @@ type FlavorResource struct {
 	Resource corev1.ResourceName
 }
 
-func newUsage() *Usage {
-	return &Usage{clusterQueues: map[string]*QueueUsage{}, localQueues: map[client.ObjectKey]*QueueUsage{}, cohorts: map[string]*QueueUsage{}}
+func newUsage(reclaim bool) *Usage {
+	return &Usage{reclaim: reclaim, clusterQueues: map[string]*QueueUsage{}, localQueues: map[client.ObjectKey]*QueueUsage{}, cohorts: map[string]*QueueUsage{}}
 }
 
 // Move takes a workload out as it was (nil: new) and puts it in as it is (nil: deleted).
@@ -67,20 +69,33 @@ func (u *Usage) count(wl *kueue.Workload, sign int32) {
 	for _, a := range []*QueueUsage{local, u.ClusterQueue(string(wl.Status.Admission.ClusterQueue))} {
 		a.changed = true
 		a.WithQuota += sign
-		a.add(a.Reserved, wl, int64(sign))
+		u.add(a.Reserved, wl, int64(sign))
 		if workload.IsAdmitted(wl) {
 			a.Admitted += sign
-			a.add(a.Used, wl, int64(sign))
+			u.add(a.Used, wl, int64(sign))
 		}
 	}
 }
 
-func (a *QueueUsage) add(sums map[FlavorResource]int64, wl *kueue.Workload, sign int64) {
+func (u *Usage) add(sums map[FlavorResource]int64, wl *kueue.Workload, sign int64) {
 	for _, set := range wl.Status.Admission.PodSetAssignments {
 		for name, flavor := range set.Flavors {
-			sums[FlavorResource{flavor, name}] += sign * workload.Amount(name, set.ResourceUsage[name])
+			sums[FlavorResource{flavor, name}] += sign * u.amount(wl, &set, name)
 		}
 	}
+}
+
+// amount is what the pods of a set use, less those that are done and will not be replaced.
+func (u *Usage) amount(wl *kueue.Workload, set *kueue.PodSetAssignment, name corev1.ResourceName) int64 {
+	all, count := workload.Amount(name, set.ResourceUsage[name]), ptr.Deref(set.Count, 0)
+	left := count
+	if u.reclaim {
+		left = min(count, workload.PodsLeft(wl, set.Name)) // it may have been admitted for what was left then
+	}
+	if left == count || count <= 0 {
+		return all
+	}
+	return all / int64(count) * int64(left)
 }
 
 // ClusterQueue is the usage of one.
@@ -100,15 +115,20 @@ func usageOf[K comparable](usages map[K]*QueueUsage, key K) *QueueUsage {
 	return a
 }
 
-// Sorted lists the sums by flavor and resource, zeros included: a queue shows them until its flavors
-// change.
-func Sorted(sums map[FlavorResource]int64) []FlavorResource {
-	keys := make([]FlavorResource, 0, len(sums))
-	for key := range sums {
-		keys = append(keys, key)
+// Offered lists what a ClusterQueue has quota for, in the order of its spec and of the resources'
+// names; nothing if there is no such queue.
+func Offered(cq *kueue.ClusterQueue) []FlavorResource {
+	if cq == nil {
+		return nil
 	}
-	slices.SortFunc(keys, func(a, b FlavorResource) int {
-		return cmp.Or(cmp.Compare(a.Flavor, b.Flavor), cmp.Compare(a.Resource, b.Resource))
-	})
-	return keys
+	var list []FlavorResource
+	for _, group := range cq.Spec.ResourceGroups {
+		names := slices.Sorted(slices.Values(group.CoveredResources))
+		for _, flavor := range group.Flavors {
+			for _, name := range names {
+				list = append(list, FlavorResource{flavor.Name, name})
+			}
+		}
+	}
+	return list
 }

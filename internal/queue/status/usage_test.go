@@ -1,6 +1,7 @@
 package status
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ func draw(t *rapid.T) *kueue.Workload {
 // are deleted.
 func TestUsageByDifferencesIsUsageFromScratch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		updated := newUsage()
+		updated := newUsage(true)
 		world := map[int]*kueue.Workload{}
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			i := rapid.IntRange(0, 4).Draw(t, "workload")
@@ -56,7 +57,7 @@ func TestUsageByDifferencesIsUsageFromScratch(t *testing.T) {
 			updated.Move(world[i], next)
 			world[i] = next
 		}
-		fresh := newUsage()
+		fresh := newUsage(true)
 		for _, wl := range world {
 			fresh.Move(nil, wl)
 		}
@@ -64,7 +65,7 @@ func TestUsageByDifferencesIsUsageFromScratch(t *testing.T) {
 		for _, wl := range world {
 			updated.Move(wl, nil)
 		}
-		same(t, updated, newUsage())
+		same(t, updated, newUsage(true))
 	})
 }
 
@@ -84,10 +85,109 @@ func sameUsage(t *rapid.T, name string, a, b *QueueUsage) {
 	}
 }
 
+// Pods that are done and will not be replaced use no quota, unless that is switched off.
+func TestReclaimablePodsUseNothing(t *testing.T) {
+	wl := &kueue.Workload{}
+	wl.Namespace, wl.Spec.QueueName = "ns", "main"
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 4}}
+	workload.Admit(wl, &admission.Admission{Queue: "cq", PodSets: []admission.PodSetAssignment{{
+		Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}, Usage: admission.Requests{"nvidia.com/gpu": 8},
+	}}}, nil, when)
+	for reclaimable, want := range map[int32]int64{0: 8, 1: 6, 4: 0, 9: 0, -1: 8} {
+		wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: reclaimable}}
+		for reclaim, want := range map[bool]int64{true: want, false: 8} {
+			usage := newUsage(reclaim)
+			usage.Move(nil, wl)
+			h100, local := FlavorResource{"h100", "nvidia.com/gpu"}, usage.LocalQueue(client.ObjectKey{Namespace: "ns", Name: "main"})
+			if a := usage.ClusterQueue("cq"); a.Used[h100] != want || a.Reserved[h100] != want || local.Used[h100] != want {
+				t.Errorf("with %d of 4 pods done %d cards are used, want %d", reclaimable, a.Used[h100], want)
+			}
+		}
+	}
+}
+
+// A LocalQueue shows every flavor of its ClusterQueue, used or not, and follows it when it changes or goes.
+func TestLocalQueueStatus(t *testing.T) {
+	objects := engineview.NewObjects()
+	var written *kueue.LocalQueue
+	s := New(objects, nil, workload.Quantity, admission.Options{}, true)
+	s.write = func(o client.Object) {
+		if lq, ok := o.(*kueue.LocalQueue); ok {
+			written = lq
+		}
+		s.Written(o, nil)
+	}
+	engine, now := admission.New(admission.Options{}), when
+	see := func(obj client.Object, deleted bool) {
+		objects.Set(obj, deleted)
+		s.ObjectChanged(obj)
+		if cq, ok := obj.(*kueue.ClusterQueue); ok && !deleted {
+			engine.Apply(admission.QueueChanged{Queue: objects.Queue(cq)})
+		}
+		now = now.Add(time.Hour)
+		s.Publish(engine, now)
+	}
+	quotas := func(flavor kueue.ResourceFlavorReference) kueue.FlavorQuotas {
+		return kueue.FlavorQuotas{Name: flavor, Resources: []kueue.ResourceQuota{{Name: "memory"}, {Name: "cpu"}}}
+	}
+	cq := named(&kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{"memory", "cpu"}, Flavors: []kueue.FlavorQuotas{quotas("spot"), quotas("reserved")},
+	}}}}, "cq")
+	lq := named(&kueue.LocalQueue{Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}, "main")
+	lq.Namespace = "ns"
+	see(lq, false)
+	see(cq, false)
+	flavors := written.Status.FlavorsReservation
+	if len(flavors) != 2 || flavors[0].Name != "spot" || len(flavors[0].Resources) != 2 || flavors[0].Resources[0].Name != "cpu" ||
+		len(written.Status.FlavorsUsage) != 2 {
+		t.Errorf("flavors %+v", flavors)
+	}
+	reason := func() string { return written.Status.Conditions[0].Reason }
+	if reason() != "ClusterQueueIsInactive" {
+		t.Errorf("its ClusterQueue lacks flavors: %+v", written.Status.Conditions)
+	}
+	see(named(&kueue.ResourceFlavor{}, "spot"), false)
+	see(named(&kueue.ResourceFlavor{}, "reserved"), false)
+	if reason() != "Ready" {
+		t.Errorf("its ClusterQueue has its flavors: %+v", written.Status.Conditions)
+	}
+	fewer := cq.DeepCopy()
+	fewer.Generation, fewer.Spec.ResourceGroups[0].Flavors = 2, []kueue.FlavorQuotas{quotas("spot")}
+	see(fewer, false)
+	if len(written.Status.FlavorsUsage) != 1 {
+		t.Errorf("flavors %+v", written.Status.FlavorsUsage)
+	}
+	see(fewer, true)
+	if reason() != "ClusterQueueDoesNotExist" || written.Status.FlavorsUsage != nil {
+		t.Errorf("its ClusterQueue is gone: %+v", written.Status)
+	}
+}
+
+// What is borrowed is more than nominal quota, of what is reserved and of what is used each; shares are
+// rounded up, and without a cohort there is nothing to borrow.
+func TestBorrowedAndShares(t *testing.T) {
+	for cohort, want := range map[string]string{"team": "3 1", "": "0 0"} {
+		s := New(engineview.NewObjects(), nil, workload.Quantity, admission.Options{Policy: admission.PolicyDRF}, true)
+		cq := &kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort)}}
+		engine := admission.QueueStatus{FairShare: 428.1, Usage: []admission.FlavorUsage{{Flavor: "h100", Resource: "nvidia.com/gpu", Nominal: 8, Used: 11, Borrowed: 3}}}
+		if cohort == "" {
+			engine.Usage[0].Borrowed = 0
+		}
+		status := s.clusterQueueStatus(cq, &QueueUsage{Used: map[FlavorResource]int64{{"h100", "nvidia.com/gpu"}: 9}}, engine, when).Status
+		reserved, used := status.FlavorsReservation[0].Resources[0].Borrowed, status.FlavorsUsage[0].Resources[0].Borrowed
+		if got := reserved.String() + " " + used.String(); got != want || status.FairSharing.WeightedShare != 429 {
+			t.Errorf("in cohort %q: borrowed %s, want %s; share %+v", cohort, got, want, status.FairSharing)
+		}
+	}
+	if got := weighted(math.Inf(1)); got != math.MaxInt64 {
+		t.Errorf("a queue of no weight that borrows has a share of %d", got)
+	}
+}
+
 // What a queue would be shown of one admitted workload.
 func TestClusterQueueStatus(t *testing.T) {
 	objects := engineview.NewObjects()
-	s := New(objects, func(client.Object) {}, workload.Quantity, admission.Options{})
+	s := New(objects, func(client.Object) {}, workload.Quantity, admission.Options{}, true)
 	engine := admission.New(admission.Options{})
 	cq := &kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{{
 		CoveredResources: []corev1.ResourceName{"nvidia.com/gpu"},

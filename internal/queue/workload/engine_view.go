@@ -65,10 +65,26 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	}
 	if HasReservation(wl) {
 		w.Admission = admissionForEngine(wl)
-	} else if waits := condition(wl, kueue.WorkloadQuotaReserved); waits != nil {
-		w.Nominated = waits.Reason == string(admission.ReasonWaitingForPreemptedWorkloads)
+	} else {
+		w.Nominated = isNominated(wl)
 	}
 	return w
+}
+
+// PodsLeft is how many pods of a set are not done, or will be replaced.
+func PodsLeft(wl *kueue.Workload, set kueue.PodSetReference) int32 {
+	left := int32(0)
+	for i := range wl.Spec.PodSets {
+		if wl.Spec.PodSets[i].Name == set {
+			left = wl.Spec.PodSets[i].Count
+		}
+	}
+	for _, reclaimable := range wl.Status.ReclaimablePods {
+		if reclaimable.Name == set {
+			left -= max(reclaimable.Count, 0)
+		}
+	}
+	return max(left, 0)
 }
 
 // IsGated says that someone must agree before the workload is considered.

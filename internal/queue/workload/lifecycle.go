@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
@@ -24,6 +25,8 @@ type Settings struct {
 	RetainFinished, RetainDeactivated *time.Duration
 	// FinishOrphans finishes workloads whose job no longer exists.
 	FinishOrphans bool
+	// GranularReasons are those of Kueue's gate UnadmittedWorkloadsObservability.
+	GranularReasons bool
 	// Unmanaged says that jobs of an owner's kind have no controller here; nil: all have one.
 	Unmanaged func(metav1.OwnerReference) bool
 }
@@ -53,23 +56,23 @@ type Queues struct {
 	LocalGone, Gone bool
 	// LocalStopped and Stopped: by whichever stop policy.
 	LocalStopped, Stopped bool
-	// Checks the workload must pass in its ClusterQueue, if it has quota reserved.
+	// Checks the workload must pass in its ClusterQueue, as far as that is known before it has flavors.
 	Checks []string
 }
 
 // closed says why a workload loses quota it does not use yet.
-func (q Queues) closed() (reason, message string) {
+func (q Queues) closed() admission.Pending {
 	switch {
 	case q.LocalGone:
-		return kueue.WorkloadQuotaReservedReasonMisconfigured, "LocalQueue " + q.LocalQueue + " is terminating or missing"
+		return admission.Pending{Blocked: true, Reason: admission.ReasonMisconfigured, Message: "LocalQueue " + q.LocalQueue + " is terminating or missing"}
 	case q.LocalStopped:
-		return kueue.WorkloadQuotaReservedReasonSuspended, "LocalQueue " + q.LocalQueue + " is stopped"
+		return admission.Pending{Blocked: true, Reason: admission.ReasonSuspended, Message: "LocalQueue " + q.LocalQueue + " is stopped"}
 	case q.Gone:
-		return kueue.WorkloadQuotaReservedReasonMisconfigured, "ClusterQueue " + q.ClusterQueue + " is terminating or missing"
+		return admission.Pending{Blocked: true, Reason: admission.ReasonMisconfigured, Message: "ClusterQueue " + q.ClusterQueue + " is terminating or missing"}
 	case q.Stopped:
-		return kueue.WorkloadQuotaReservedReasonSuspended, "ClusterQueue " + q.ClusterQueue + " is stopped"
+		return admission.Pending{Blocked: true, Reason: admission.ReasonSuspended, Message: "ClusterQueue " + q.ClusterQueue + " is stopped"}
 	}
-	return "", ""
+	return admission.Pending{}
 }
 
 // Action is what a step of the lifecycle does.
@@ -127,7 +130,10 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	case isTrue(wl, kueue.WorkloadDeactivationTarget):
 		return Step{Action: Deactivate}
 	case !HasReservation(wl):
-		return requeueStep(wl, queues, now)
+		if step := requeueStep(wl, queues, now); step.Action != Wait || sameChecks(wl, queues.Checks) {
+			return step
+		}
+		return Step{Action: ResetChecks, Checks: queues.Checks}
 	case IsEvicted(wl):
 		return Step{} // its job is stopping
 	case !sameChecks(wl, queues.Checks):
@@ -137,8 +143,8 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	if IsAdmitted(wl) && step.Action == Wait {
 		return settings.PodsReady.step(wl, now)
 	}
-	if reason, message := queues.closed(); reason != "" && !IsAdmitted(wl) && step.Action != EvictNow && step.Action != MarkForDeactivation {
-		return Step{Action: ReleaseNow, Reason: reason, Message: message}
+	if why := queues.closed(); why.Reason != "" && !IsAdmitted(wl) && step.Action != EvictNow && step.Action != MarkForDeactivation {
+		return Step{Action: ReleaseNow, Reason: PendingReason(why, settings.GranularReasons), Message: why.Message}
 	}
 	return step
 }
@@ -165,10 +171,7 @@ func deactivatedStep(wl *kueue.Workload, settings Settings, now time.Time) Step 
 }
 
 // DependsOnQueues says that the next step depends on the state of the workload's queues.
-func DependsOnQueues(wl *kueue.Workload) bool {
-	requeued := condition(wl, kueue.WorkloadRequeued)
-	return HasReservation(wl) || (requeued != nil && requeued.Status == metav1.ConditionFalse)
-}
+func DependsOnQueues(wl *kueue.Workload) bool { return !IsFinished(wl) && IsActive(wl) }
 
 func sameChecks(wl *kueue.Workload, names []string) bool {
 	return slices.EqualFunc(wl.Status.AdmissionChecks, names, func(state kueue.AdmissionCheckState, name string) bool {
@@ -330,15 +333,16 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 		return set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	case EvictNow:
 		Evict(wl, s.Reason, s.Cause, s.Message, now)
-		if s.Reason == kueue.WorkloadDeactivated {
+		if s.ResetsRequeueState() {
 			resetRequeueState(wl)
 		}
 		s.delay(wl, now)
 		return true
 	case ReleaseNow:
+		restartChecks(wl, now)
 		return release(wl, s.Reason, s.Message, now)
 	case ResetChecks:
-		resetChecks(wl, s.Checks, now)
+		SetChecks(wl, s.Checks, now)
 		return true
 	case Requeue:
 		if state := wl.Status.RequeueState; state != nil {
@@ -360,6 +364,11 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 		return Finish(wl, s.Reason, s.Message, now)
 	}
 	return false
+}
+
+// ResetsRequeueState says that the step removes the requeue state, whoever wrote it.
+func (s Step) ResetsRequeueState() bool {
+	return s.Action == ResetRequeueState || s.Action == EvictNow && s.Reason == kueue.WorkloadDeactivated
 }
 
 // resetRequeueState lets a deactivated workload start from scratch if it is activated again.

@@ -68,6 +68,9 @@ func TestNext(t *testing.T) {
 		now    time.Time
 		want   Step
 	}{
+		"a new workload has its checks before it has quota": {
+			wl: &kueue.Workload{}, queues: Queues{Checks: checkNames(1)}, now: start, want: Step{Action: ResetChecks, Checks: checkNames(1)},
+		},
 		"a new workload waits for the engine": {wl: &kueue.Workload{}, now: start, want: Step{}},
 		"without checks it is admitted at once, then its pods have time": {
 			wl: admitted(), now: after(time.Minute), want: Step{At: after(5 * time.Minute)},
@@ -185,11 +188,11 @@ func TestNext(t *testing.T) {
 		},
 		"checks stand between, and the queue stops": {
 			wl: admitted(kueue.CheckStatePending), queues: Queues{ClusterQueue: "cq", Stopped: true, Checks: checkNames(1)}, now: start,
-			want: Step{Action: ReleaseNow, Reason: "Suspended", Message: "ClusterQueue cq is stopped"},
+			want: Step{Action: ReleaseNow, Reason: "Inadmissible", Message: "ClusterQueue cq is stopped"},
 		},
 		"checks stand between, and the local queue goes": {
 			wl: admitted(kueue.CheckStatePending), queues: Queues{LocalQueue: "lq", LocalGone: true, Checks: checkNames(1)}, now: start,
-			want: Step{Action: ReleaseNow, Reason: "Misconfigured", Message: "LocalQueue lq is terminating or missing"},
+			want: Step{Action: ReleaseNow, Reason: "Inadmissible", Message: "LocalQueue lq is terminating or missing"},
 		},
 		"a running workload goes on in a queue that is held": {
 			wl: admitted(), queues: Queues{ClusterQueue: "cq", Stopped: true}, now: after(time.Minute), want: Step{At: after(5 * time.Minute)},
@@ -302,7 +305,7 @@ func TestBackoffOfACheck(t *testing.T) {
 func TestChecksAfterAnEviction(t *testing.T) {
 	wl := admitted(kueue.CheckStateRetry, kueue.CheckStatePending, kueue.CheckStateReady)
 	wl.Status.AdmissionChecks[0].RetryCount = ptr.To(int32(1))
-	Release(wl, "", after(time.Minute))
+	Evict(wl, kueue.WorkloadEvictedByAdmissionCheck, "", "", after(time.Minute))
 	checks := wl.Status.AdmissionChecks
 	if *checks[0].RetryCount != 2 || checks[0].State != kueue.CheckStatePending || checks[0].Message != "Reset to Pending after eviction. Previously: Retry" {
 		t.Errorf("the one that wanted another try: %+v", checks[0])
@@ -365,9 +368,16 @@ func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 	if got := ForEngine(wl, nil); got.Nominated {
 		t.Error("it is not nominated")
 	}
-	SetPending(wl, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "", start)
-	if got := ForEngine(wl, nil); !got.Nominated {
-		t.Error("it is nominated: it waits for preempted workloads")
+	waits := admission.Pending{Reason: admission.ReasonWaitingForPreemptedWorkloads, Message: "insufficient quota. Pending the preemption of 2 workload(s)"}
+	for _, granular := range []bool{true, false} {
+		SetPending(wl, waits, granular, start)
+		if got := ForEngine(wl, nil); !got.Nominated {
+			t.Errorf("it is nominated: it waits for preempted workloads; granular reasons %t", granular)
+		}
+	}
+	SetPending(wl, admission.Pending{Reason: admission.ReasonWaitingForQuota, Message: "Pending the preemption of cards"}, false, start)
+	if got := ForEngine(wl, nil); got.Nominated {
+		t.Error("it is not nominated: it waits for quota")
 	}
 	if got := preemptor("Preempted by another"); got != "" {
 		t.Errorf("%q is no UID", got)

@@ -77,7 +77,7 @@ func truncate(message string) string {
 
 // Admit reserves quota in the status, and admits at once if there are no checks.
 func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time.Time) {
-	wl.Status.Admission = ForStatus(a)
+	wl.Status.Admission, wl.Status.ResourceRequests = ForStatus(a), nil
 	set(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+a.Queue, now)
 	for _, old := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
 		if was := condition(wl, old); was != nil && was.Status == metav1.ConditionTrue {
@@ -90,14 +90,7 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			set(wl, kueue.WorkloadRequeued, true, reason, message, now)
 		}
 	}
-	for i, check := range wl.Status.AdmissionChecks {
-		if check.State != kueue.CheckStatePending {
-			wl.Status.AdmissionChecks[i] = kueue.AdmissionCheckState{
-				Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now), RetryCount: check.RetryCount,
-			}
-		}
-	}
-	resetChecks(wl, checks, now) // retry counts are preserved
+	SetChecks(wl, checks, now) // retry counts are preserved
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
@@ -111,8 +104,8 @@ func SetTopologyAssignments(wl *kueue.Workload, assignments map[string]*kueue.To
 	}
 }
 
-// resetChecks makes the checks those of a list; the states of those that stay are preserved.
-func resetChecks(wl *kueue.Workload, names []string, now time.Time) {
+// SetChecks makes the checks those of a list; the states of those that stay are preserved.
+func SetChecks(wl *kueue.Workload, names []string, now time.Time) {
 	var checks []kueue.AdmissionCheckState
 	for _, name := range names {
 		i := slices.IndexFunc(wl.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return string(c.Name) == name })
@@ -127,11 +120,6 @@ func resetChecks(wl *kueue.Workload, names []string, now time.Time) {
 	wl.Status.AdmissionChecks = checks
 }
 
-// SetPending says why the workload waits and reports whether that changed anything.
-func SetPending(wl *kueue.Workload, reason, message string, now time.Time) bool {
-	return set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now)
-}
-
 // Evict tells the job to stop; the workload has its quota until it has. Cause is the underlying
 // cause, if there is more to say than the reason.
 func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
@@ -141,6 +129,26 @@ func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
 	}
 	set(wl, kueue.WorkloadEvicted, true, shown, message, now)
 	count(wl, reason, kueue.EvictionUnderlyingCause(cause))
+	restartChecks(wl, now)
+	wl.Status.UnhealthyNodes = nil
+}
+
+// restartChecks has the checks of a workload that loses its quota begin anew.
+func restartChecks(wl *kueue.Workload, now time.Time) {
+	for i, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStatePending {
+			continue
+		}
+		reset := kueue.AdmissionCheckState{
+			Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+			Message:             "Reset to Pending after eviction. Previously: " + string(check.State),
+			RequeueAfterSeconds: check.RequeueAfterSeconds,
+		}
+		if check.State == kueue.CheckStateRetry {
+			reset.RetryCount = ptr.To(ptr.Deref(check.RetryCount, 0) + 1)
+		}
+		wl.Status.AdmissionChecks[i] = reset
+	}
 }
 
 // Preempt is Evict in favour of another workload.
@@ -188,21 +196,7 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 		changed = set(wl, kueue.WorkloadRequeued, requeuesAtOnce(evicted.Reason), evicted.Reason, evicted.Message, now)
 		message = evicted.Message
 	}
-	for i, check := range wl.Status.AdmissionChecks {
-		if check.State == kueue.CheckStatePending {
-			continue
-		}
-		reset := kueue.AdmissionCheckState{
-			Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
-			Message:             "Reset to Pending after eviction. Previously: " + string(check.State),
-			RequeueAfterSeconds: check.RequeueAfterSeconds,
-		}
-		if check.State == kueue.CheckStateRetry {
-			reset.RetryCount = ptr.To(ptr.Deref(check.RetryCount, 0) + 1)
-		}
-		wl.Status.AdmissionChecks[i] = reset
-	}
-	return release(wl, kueue.WorkloadQuotaReservedReasonPendingEvaluation, message, now) || changed
+	return release(wl, reasonPending, message, now) || changed
 }
 
 // requeuesAtOnce says that nothing else has to happen before a workload with such an eviction is
@@ -230,20 +224,12 @@ func IsSinglePod(wl *kueue.Workload) bool {
 		wl.Annotations[GroupAnnotation] != "true"
 }
 
-// release takes the quota away, and adds up how long it was used.
+// release takes the quota away.
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
-	was := condition(wl, kueue.WorkloadAdmitted)
-	if was == nil {
-		return changed
-	}
-	if was.Status == metav1.ConditionTrue {
-		ran := int32(now.Sub(was.LastTransitionTime.Time).Seconds())
-		wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0) + ran)
-	}
-	return set(wl, kueue.WorkloadAdmitted, false, kueue.WorkloadAdmittedReasonNoReservation, "The workload has no reservation", now) || changed
+	return unadmit(wl, now) || changed
 }
 
 // backingOff says that the workload is not requeued yet.
@@ -271,12 +257,13 @@ func HadPodsReady(wl *kueue.Workload) bool {
 // version: if the status changed meanwhile that is a conflict, and the engine decides again.
 func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 	return patch(wl, kueue.WorkloadStatus{
-		Admission:       wl.Status.Admission,
-		Conditions:      pick(wl.Status.Conditions, admissionConditions),
-		RequeueState:    wl.Status.RequeueState,
-		SchedulingStats: wl.Status.SchedulingStats,
-		AdmissionChecks: wl.Status.AdmissionChecks,
-		UnhealthyNodes:  wl.Status.UnhealthyNodes,
+		Admission:        wl.Status.Admission,
+		Conditions:       pick(wl.Status.Conditions, admissionConditions),
+		RequeueState:     wl.Status.RequeueState,
+		ResourceRequests: wl.Status.ResourceRequests,
+		SchedulingStats:  wl.Status.SchedulingStats,
+		AdmissionChecks:  wl.Status.AdmissionChecks,
+		UnhealthyNodes:   wl.Status.UnhealthyNodes,
 		// Other controllers set these, but Kueue writes them under this field manager.
 		NominatedClusterNames: wl.Status.NominatedClusterNames,
 		ClusterName:           wl.Status.ClusterName,

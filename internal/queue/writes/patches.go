@@ -24,13 +24,33 @@ func WorkloadStatus(ctx context.Context, c client.Client, wl *kueue.Workload) (*
 	return apply(ctx, c, wl, patch, workload.AdmissionManager)
 }
 
-// apply asks for the metadata alone in return: the patch names the version it was made from, so
-// that the status is what was sent.
+// StatusWithoutRequeueState is WorkloadStatus for one that has no requeue state any more. An apply removes
+// a field only if nobody else wrote it.
+func StatusWithoutRequeueState(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	written, err := WorkloadStatus(ctx, c, wl)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": written.ResourceVersion},
+		"status":   map[string]any{"requeueState": nil},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return patchStatus(ctx, c, written, types.MergePatchType, patch, client.FieldOwner(workload.AdmissionManager))
+}
+
 func apply(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
+	return patchStatus(ctx, c, wl, types.ApplyYAMLPatchType, patch, client.FieldOwner(manager), client.ForceOwnership)
+}
+
+// patchStatus asks for the metadata alone in return: the patch names the version it was made from, so
+// that the status is what was sent.
+func patchStatus(ctx context.Context, c client.Client, wl *kueue.Workload, kind types.PatchType, patch []byte, options ...client.SubResourcePatchOption) (*kueue.Workload, error) {
 	written := &metav1.PartialObjectMetadata{TypeMeta: workloadType}
 	written.Namespace, written.Name = wl.Namespace, wl.Name
-	err := c.Status().Patch(ctx, written, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(manager), client.ForceOwnership, noFieldValidation)
-	if err != nil {
+	if err := c.Status().Patch(ctx, written, client.RawPatch(kind, patch), append(options, noFieldValidation)...); err != nil {
 		return nil, err
 	}
 	now := *wl
