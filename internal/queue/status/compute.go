@@ -94,7 +94,9 @@ func (p *Publisher) setUsage(lq *kueue.LocalQueue, engine *admission.Engine, now
 	if usage.ConsumedAt.IsZero() { // nothing was ever used
 		if was := lq.Status.FairSharing; was == nil || was.AdmissionFairSharingStatus == nil {
 			lq.Status.FairSharing = &kueue.LocalQueueFairSharingStatus{
-				AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{LastUpdate: metav1.NewTime(now)},
+				AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{
+					ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(now), // both are required
+				},
 			}
 		}
 		return

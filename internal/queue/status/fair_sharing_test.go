@@ -51,6 +51,11 @@ func shared(t *testing.T, lq *kueue.LocalQueue) (*admission.Engine, *Publisher, 
 func TestSharesAreShown(t *testing.T) {
 	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"}}
 	engine, s, written := shared(t, lq)
+	fresh := lq.DeepCopy()
+	s.setUsage(fresh, engine, when)
+	if share := fresh.Status.FairSharing; share == nil || share.AdmissionFairSharingStatus.ConsumedResources == nil || !share.AdmissionFairSharingStatus.LastUpdate.Time.Equal(when) {
+		t.Errorf("before anything was used it shows %+v", share)
+	}
 	engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{
 		Key: admission.Key{Namespace: "ns", Name: "wl"}, LocalQueue: "main",
 		PodSets: []admission.PodSet{{Name: "main", Count: 4, Requests: admission.Requests{"nvidia.com/gpu": 1}}},
