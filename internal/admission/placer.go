@@ -110,6 +110,10 @@ func (e *Engine) findPlacement(a *assignment) bool {
 	}
 	a.avoid = a.avoid[:0]
 	e.assign(a)
+	if a.mode == fit && e.placeableLater(a) {
+		a.mode, a.failed = deferred, first
+		return true
+	}
 	a.failed = first
 	if first.NeverFits || wanted < deferred {
 		a.mode, a.reason = noFit, ReasonTopologyPlacementFailed
@@ -127,6 +131,11 @@ func (e *Engine) placeable(a *assignment) bool {
 	if a.mode == fit {
 		return e.tryPlace(a)
 	}
+	return e.placeableLater(a)
+}
+
+// placeableLater checks it on the nodes as they will be once workloads that are being evicted have left.
+func (e *Engine) placeableLater(a *assignment) bool {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.removeEvicting()
