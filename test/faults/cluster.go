@@ -212,22 +212,28 @@ func (w *World) jobStep(job *batchv1.Job) func() {
 	case !suspended && missing > 0:
 		return func() { w.makePods(job, missing) }
 	}
+	done := succeeded == *job.Spec.Completions
+	if job.Status.Active == active && ptr.Deref(job.Status.Ready, 0) == ready && job.Status.Succeeded == succeeded &&
+		(job.Status.StartTime == nil) == suspended && !done {
+		return nil
+	}
+	return func() { w.updateJob(job, active, ready, succeeded, done) }
+}
+
+// updateJob writes the status of a job that had not ended so far.
+func (w *World) updateJob(job *batchv1.Job, active, ready, succeeded int32, done bool) {
 	now := job.DeepCopy()
 	now.Status.Active, now.Status.Ready, now.Status.Succeeded = active, ptr.To(ready), succeeded
 	switch {
-	case suspended:
+	case ptr.Deref(job.Spec.Suspend, false):
 		now.Status.StartTime = nil
 	case now.Status.StartTime == nil:
 		now.Status.StartTime = ptr.To(metav1.NewTime(w.clock().Truncate(time.Second)))
 	}
-	if succeeded == *job.Spec.Completions {
+	if done {
 		now.Status.Conditions = append(now.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue})
 	}
-	if now.Status.Active == job.Status.Active && ptr.Deref(job.Status.Ready, 0) == ready && job.Status.Succeeded == succeeded &&
-		(job.Status.StartTime == nil) == (now.Status.StartTime == nil) && len(now.Status.Conditions) == len(job.Status.Conditions) {
-		return nil
-	}
-	return func() { _, _ = w.api.Update(now, true) }
+	_, _ = w.api.Update(now, true)
 }
 
 func (w *World) makePods(job *batchv1.Job, n int32) {

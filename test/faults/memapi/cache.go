@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,13 +26,13 @@ type Cache struct {
 	server      *Server
 	mu          sync.Mutex
 	watches     map[schema.GroupKind]*watch
+	byName      []*watch
 	indexes     map[string]func(client.Object) []string
 }
 
 // watch of one kind, at some position of its log.
 type watch struct {
 	cache.Informer
-	of       *Cache
 	kind     *kindLog
 	at       int // events delivered
 	store    map[client.ObjectKey]*Version
@@ -52,8 +51,11 @@ func NewCache(server *Server, behind func(kind string, changes int) int, kinds .
 		if lag := min(behind(k.gvk.Kind, at), at); lag > 0 {
 			at -= lag
 		}
-		c.watches[k.gvk.GroupKind()] = &watch{of: c, kind: k, at: at, store: k.asOf(at)}
+		w := &watch{kind: k, at: at, store: k.asOf(at)}
+		c.watches[k.gvk.GroupKind()] = w
+		c.byName = append(c.byName, w)
 	}
+	slices.SortFunc(c.byName, func(a, b *watch) int { return strings.Compare(a.kind.gvk.Kind, b.kind.gvk.Kind) })
 	return c, nil
 }
 
@@ -73,14 +75,10 @@ func (k *kindLog) asOf(n int) map[client.ObjectKey]*Version {
 	return state
 }
 
-func (c *Cache) sortedWatches() []*watch {
-	return slices.SortedFunc(maps.Values(c.watches), func(a, b *watch) int { return strings.Compare(a.kind.gvk.Kind, b.kind.gvk.Kind) })
-}
-
 // Behind are the kinds whose watches have changes to deliver.
 func (c *Cache) Behind() []string {
 	var kinds []string
-	for _, w := range c.sortedWatches() {
+	for _, w := range c.byName {
 		if w.at < len(w.kind.events) {
 			kinds = append(kinds, w.kind.gvk.Kind)
 		}
@@ -91,7 +89,7 @@ func (c *Cache) Behind() []string {
 // Kinds that are watched.
 func (c *Cache) Kinds() []string {
 	var kinds []string
-	for _, w := range c.sortedWatches() {
+	for _, w := range c.byName {
 		kinds = append(kinds, w.kind.gvk.Kind)
 	}
 	return kinds
@@ -116,7 +114,7 @@ func (c *Cache) Deliver(kind string) bool {
 	w.at++
 	if e.deleted {
 		c.set(w, e.object.Key, nil)
-		w.notify(func(h toolscache.ResourceEventHandler) { h.OnDelete(w.typed(e.object)) })
+		w.notify(func(h toolscache.ResourceEventHandler) { h.OnDelete(e.object.Typed()) })
 		return true
 	}
 	was := c.set(w, e.object.Key, e.object)
@@ -143,7 +141,7 @@ func (c *Cache) Relist(kind string) bool {
 	}
 	for _, v := range sorted(before) {
 		if now[v.Key] == nil {
-			gone := toolscache.DeletedFinalStateUnknown{Key: v.Key.String(), Obj: w.typed(v)}
+			gone := toolscache.DeletedFinalStateUnknown{Key: v.Key.String(), Obj: v.Typed()}
 			w.notify(func(h toolscache.ResourceEventHandler) { h.OnDelete(gone) })
 		}
 	}
@@ -165,9 +163,9 @@ func (c *Cache) set(w *watch, key client.ObjectKey, v *Version) (was *Version) {
 func (w *watch) changed(was, now *Version) {
 	w.notify(func(h toolscache.ResourceEventHandler) {
 		if was == nil {
-			h.OnAdd(w.typed(now), false)
+			h.OnAdd(now.Typed(), false)
 		} else {
-			h.OnUpdate(w.typed(was), w.typed(now))
+			h.OnUpdate(was.Typed(), now.Typed())
 		}
 	})
 }
@@ -177,8 +175,6 @@ func (w *watch) notify(f func(toolscache.ResourceEventHandler)) {
 		f(h)
 	}
 }
-
-func (w *watch) typed(v *Version) client.Object { return w.of.server.Typed(w.kind.gvk, v) }
 
 // GetInformer implements cache.Cache.
 func (c *Cache) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
@@ -195,7 +191,7 @@ func (c *Cache) GetInformer(_ context.Context, obj client.Object, _ ...cache.Inf
 // AddEventHandler implements cache.Informer.
 func (w *watch) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	for _, v := range sorted(w.store) {
-		h.OnAdd(w.typed(v), true)
+		h.OnAdd(v.Typed(), true)
 	}
 	w.handlers = append(w.handlers, h)
 	return registration{}, nil
@@ -253,14 +249,14 @@ func (c *Cache) List(_ context.Context, list client.ObjectList, opts ...client.L
 			if index == nil {
 				return fmt.Errorf("memapi: there is no index %s", r.Field)
 			}
-			found = slices.DeleteFunc(found, func(v *Version) bool { return !slices.Contains(index(w.typed(v)), r.Value) })
+			found = slices.DeleteFunc(found, func(v *Version) bool { return !slices.Contains(index(v.Typed()), r.Value) })
 		}
 	}
-	return fill(c.server, k.gvk, found, list, opts)
+	return fill(found, list, opts)
 }
 
 // fill a list with the versions that its options select.
-func fill(s *Server, gvk schema.GroupVersionKind, found []*Version, list client.ObjectList, opts []client.ListOption) error {
+func fill(found []*Version, list client.ObjectList, opts []client.ListOption) error {
 	options := &client.ListOptions{}
 	options.ApplyOptions(opts)
 	var items []runtime.Object
@@ -282,7 +278,7 @@ func fill(s *Server, gvk schema.GroupVersionKind, found []*Version, list client.
 		case *unstructured.UnstructuredList:
 			items = append(items, &unstructured.Unstructured{Object: runtime.DeepCopyJSON(v.Content)})
 		default:
-			items = append(items, s.Typed(gvk, v).DeepCopyObject())
+			items = append(items, v.Typed().DeepCopyObject())
 		}
 	}
 	if items == nil {
@@ -299,9 +295,4 @@ func (l labelSet) Lookup(key string) (v string, ok bool) { v, ok = l[key]; retur
 
 func labelsOf(v *Version) labelSet {
 	return (&unstructured.Unstructured{Object: v.Content}).GetLabels()
-}
-
-func reset(obj client.Object) {
-	v := reflect.ValueOf(obj).Elem()
-	v.Set(reflect.Zero(v.Type()))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,11 +77,8 @@ func into(v *Version, obj client.Object) error {
 		o.Labels, o.Annotations = m.GetLabels(), m.GetAnnotations()
 		return nil
 	}
-	reset(obj)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(v.Content, obj); err != nil {
-		return err
-	}
-	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	is := v.Typed().DeepCopyObject()
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(is).Elem())
 	return nil
 }
 
@@ -151,13 +149,13 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	}
 	var found []*Version
 	err = c.gate(ctx, &Call{Name: "list " + k.gvk.Kind, Read: true, Do: func() error {
-		found = sorted(k.objects)
+		found = k.sorted()
 		return nil
 	}})
 	if err != nil {
 		return err
 	}
-	return fill(c.server, k.gvk, found, list, opts)
+	return fill(found, list, opts)
 }
 
 // Status implements client.Client.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,13 +32,20 @@ type Server struct {
 	version int64
 	made    int
 	kinds   map[schema.GroupKind]*kindLog
+	byName  []*kindLog
+	types   map[reflect.Type]*kindLog
+
+	orphans   []client.Object // as of
+	orphansAt int64
 }
 
 // kindLog has the objects of a kind, and all changes of them in order.
 type kindLog struct {
 	gvk     schema.GroupVersionKind
+	scheme  *runtime.Scheme
 	objects map[client.ObjectKey]*Version
 	events  []event
+	inOrder []*Version // the objects by name; nil: to be sorted again
 }
 
 type event struct {
@@ -49,15 +57,18 @@ type event struct {
 type Version struct {
 	Key     client.ObjectKey
 	Content map[string]any
-	number  int64
+	kind    *kindLog
 	uid     string
 	owned   map[string]map[string]bool // paths by field manager
+	owners  []metav1.OwnerReference
+	leaving bool // it is being deleted
+	decode  sync.Once
 	typed   client.Object
 }
 
 // NewServer is empty.
 func NewServer(scheme *runtime.Scheme, now func() time.Time, kinds ...client.Object) (*Server, error) {
-	s := &Server{Scheme: scheme, Now: now, kinds: map[schema.GroupKind]*kindLog{}}
+	s := &Server{Scheme: scheme, Now: now, kinds: map[schema.GroupKind]*kindLog{}, types: map[reflect.Type]*kindLog{}}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, scheme)
@@ -69,8 +80,13 @@ func NewServer(scheme *runtime.Scheme, now func() time.Time, kinds ...client.Obj
 			scope = meta.RESTScopeNamespace
 		}
 		mapper.Add(gvk, scope)
-		s.kinds[gvk.GroupKind()] = &kindLog{gvk: gvk, objects: map[client.ObjectKey]*Version{}}
+		k := &kindLog{gvk: gvk, scheme: scheme, objects: map[client.ObjectKey]*Version{}}
+		s.kinds[gvk.GroupKind()], s.types[reflect.TypeOf(kind)] = k, k
+		s.byName = append(s.byName, k)
 	}
+	slices.SortFunc(s.byName, func(a, b *kindLog) int {
+		return strings.Compare(a.gvk.GroupKind().String(), b.gvk.GroupKind().String())
+	})
 	s.Mapper = mapper
 	return s, nil
 }
@@ -79,6 +95,9 @@ func NewServer(scheme *runtime.Scheme, now func() time.Time, kinds ...client.Obj
 func (s *Server) Version() int64 { return s.version }
 
 func (s *Server) kindOf(obj runtime.Object) (*kindLog, error) {
+	if k := s.types[reflect.TypeOf(obj)]; k != nil {
+		return k, nil
+	}
 	gvk, err := apiutil.GVKForObject(obj, s.Scheme)
 	if err != nil {
 		return nil, err
@@ -107,16 +126,21 @@ func sorted(objects map[client.ObjectKey]*Version) []*Version {
 	return slices.SortedFunc(maps.Values(objects), func(a, b *Version) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 }
 
+// sorted objects as they are now.
+func (k *kindLog) sorted() []*Version {
+	if k.inOrder == nil {
+		k.inOrder = sorted(k.objects)
+	}
+	return k.inOrder
+}
+
 // Objects of a type as they are now, by name. They are shared: do not change them.
 func Objects[T client.Object](s *Server) []T {
 	var kind T
-	k, err := s.kindOf(reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.Object))
-	if err != nil {
-		panic(err)
-	}
+	k := s.types[reflect.TypeOf(kind)]
 	out := make([]T, 0, len(k.objects))
-	for _, v := range sorted(k.objects) {
-		out = append(out, s.Typed(k.gvk, v).(T))
+	for _, v := range k.sorted() {
+		out = append(out, v.Typed().(T))
 	}
 	return out
 }
@@ -124,30 +148,27 @@ func Objects[T client.Object](s *Server) []T {
 // Object of a type as it is now, or nil.
 func Object[T client.Object](s *Server, key client.ObjectKey) T {
 	var none T
-	k, err := s.kindOf(reflect.New(reflect.TypeOf(none).Elem()).Interface().(client.Object))
-	if err != nil {
-		panic(err)
-	}
+	k := s.types[reflect.TypeOf(none)]
 	v := k.objects[key]
 	if v == nil {
 		return none
 	}
-	return s.Typed(k.gvk, v).(T)
+	return v.Typed().(T)
 }
 
-// Typed is a version as the type that the scheme has for its kind.
-func (s *Server) Typed(gvk schema.GroupVersionKind, v *Version) client.Object {
-	if v.typed == nil {
-		obj, err := s.Scheme.New(gvk)
+// Typed is a version as the type that the scheme has for its kind. It is shared: do not change it.
+func (v *Version) Typed() client.Object {
+	v.decode.Do(func() {
+		obj, err := v.kind.scheme.New(v.kind.gvk)
 		if err != nil {
 			panic(err)
 		}
 		v.typed = obj.(client.Object)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(v.Content, v.typed); err != nil {
-			panic(fmt.Sprintf("%s %s: %v", gvk.Kind, v.Key, err))
+			panic(fmt.Sprintf("%s %s: %v", v.kind.gvk.Kind, v.Key, err))
 		}
 		v.typed.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as typed clients decode it
-	}
+	})
 	return v.typed
 }
 
@@ -185,10 +206,14 @@ func (s *Server) Create(obj client.Object) (*Version, error) {
 // store makes a version current.
 func (s *Server) store(k *kindLog, key client.ObjectKey, now map[string]any, owned map[string]map[string]bool) *Version {
 	s.version++
+	k.inOrder = nil
 	m := &unstructured.Unstructured{Object: now}
 	m.SetResourceVersion(strconv.FormatInt(s.version, 10))
-	v := &Version{Key: key, Content: now, number: s.version, uid: string(m.GetUID()), owned: owned}
-	if m.GetDeletionTimestamp() != nil && len(m.GetFinalizers()) == 0 {
+	v := &Version{
+		Key: key, Content: now, kind: k, uid: string(m.GetUID()), owned: owned,
+		owners: m.GetOwnerReferences(), leaving: m.GetDeletionTimestamp() != nil,
+	}
+	if v.leaving && len(m.GetFinalizers()) == 0 {
 		delete(k.objects, key)
 		k.events = append(k.events, event{v, true})
 		return v
@@ -290,26 +315,26 @@ func (s *Server) Delete(obj client.Object, preconditions *metav1.Preconditions) 
 
 // Orphans are objects whose owner no longer exists: the garbage collector deletes them.
 func (s *Server) Orphans() []client.Object {
+	if s.orphansAt == s.version {
+		return s.orphans
+	}
 	uids := map[string]bool{}
-	for _, k := range s.kinds {
+	for _, k := range s.byName {
 		for _, v := range k.objects {
 			uids[v.uid] = true
 		}
 	}
-	var out []client.Object
-	for _, gk := range slices.SortedFunc(maps.Keys(s.kinds), func(a, b schema.GroupKind) int { return strings.Compare(a.String(), b.String()) }) {
-		k := s.kinds[gk]
-		for _, v := range sorted(k.objects) {
-			m := &unstructured.Unstructured{Object: v.Content}
-			owners := m.GetOwnerReferences()
-			gone := len(owners) > 0 && m.GetDeletionTimestamp() == nil
-			for _, owner := range owners {
+	s.orphans, s.orphansAt = nil, s.version
+	for _, k := range s.byName {
+		for _, v := range k.sorted() {
+			gone := len(v.owners) > 0 && !v.leaving
+			for _, owner := range v.owners {
 				gone = gone && !uids[string(owner.UID)]
 			}
 			if gone {
-				out = append(out, m)
+				s.orphans = append(s.orphans, &unstructured.Unstructured{Object: v.Content})
 			}
 		}
 	}
-	return out
+	return s.orphans
 }
