@@ -255,12 +255,12 @@ func (w *World) startQueue(p *process) {
 		w.t.Fatal(err)
 	}
 	shell := queue.New(c, p.cache, options)
+	p.jobs = newJobQueue(p, c, direct) // before the shell runs: handlers are added one after the other
 	p.group.Go(func() {
 		if err := shell.Start(p.ctx); err != nil {
 			w.breakInvariant(fmt.Sprintf("%s ended: %v", p.name, err))
 		}
 	})
-	p.jobs = newJobQueue(p, c, direct)
 }
 
 func (w *World) startGPU(p *process) {
