@@ -138,7 +138,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	if gates.Enabled(features.MultiKueue) {
 		err := multicluster.Setup(mgr, multicluster.Options{
-			Config: cfg.MultiKueue, Namespace: namespaceOf(cfg), Features: gates, Copies: copies,
+			Config: cfg.MultiKueue, Namespace: namespaceOf(cfg), Features: gates, Copies: copies, Fence: env.Fence.Transport,
 			Dispatched: counts.Dispatched, Admitted: counts.AdmittedRemotely,
 		})
 		if err != nil {

@@ -3,7 +3,9 @@ package program
 import (
 	"cmp"
 	"fmt"
+	"os"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,7 +17,7 @@ import (
 
 // Manager makes the controller-runtime manager of a program: its metrics and
 // health endpoints are served, and leader election runs on a client of its own
-// so that a busy program cannot starve its lease.
+// so that a busy program cannot starve its lease. What a leader writes ends with its lease.
 func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) (manager.Manager, error) {
 	options.Logger = e.Log
 	options.Metrics = metricsServer(e.Common.Metrics)
@@ -24,10 +26,13 @@ func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) 
 	options.ReadinessEndpointName = e.Common.Health.ReadinessPath
 	options.PprofBindAddress = e.Common.Pprof.BindAddress
 	if election.Enabled != nil && *election.Enabled {
+		lock, err := e.lock(election)
+		if err != nil {
+			return nil, fmt.Errorf("setting up leader election: %w", err)
+		}
 		options.LeaderElection = true
 		options.LeaderElectionID = e.LeaseName(election)
-		options.LeaderElectionNamespace = election.Namespace
-		options.LeaderElectionConfig = rest.CopyConfig(e.REST)
+		options.LeaderElectionResourceLockInterface = lock
 		options.LeaseDuration = &election.LeaseDuration.Duration
 		options.RenewDeadline = &election.RenewDeadline.Duration
 		options.RetryPeriod = &election.RetryPeriod.Duration
@@ -48,10 +53,21 @@ func (e Env) LeaseName(election v1alpha1.LeaderElection) string {
 	return cmp.Or(election.Name, e.Name+"."+v1alpha1.Group)
 }
 
-// Lock is that lease, for a program whose replicas need to know the leader: the lease names it by
-// the identity given here.
-func (e Env) Lock(election v1alpha1.LeaderElection, identity string) (resourcelock.Interface, error) {
-	config := rest.AddUserAgent(rest.CopyConfig(e.REST), "leader-election")
-	return resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(election),
+// lock is that lease. Its own requests are not fenced.
+func (e Env) lock(election v1alpha1.LeaderElection) (resourcelock.Interface, error) {
+	config := rest.AddUserAgent(rest.CopyConfig(e.unfenced), "leader-election")
+	identity := e.Identity
+	if identity == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		identity = host + "_" + string(uuid.NewUUID())
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, election.Namespace, e.LeaseName(election),
 		resourcelock.ResourceLockConfig{Identity: identity}, config, election.RenewDeadline.Duration)
+	if err != nil {
+		return nil, err
+	}
+	return e.Fence.Lock(lock), nil
 }

@@ -41,10 +41,23 @@ type Program[C Configuration] struct {
 
 // Env is what a running program is given beside its configuration.
 type Env struct {
-	Name   string
-	Log    logr.Logger
+	Name string
+	// Identity of this replica in the leader's lease; empty takes one of its own.
+	Identity string
+	Log      logr.Logger
+	// REST is the cluster. What is written there passes the Fence.
 	REST   *rest.Config
 	Common *v1alpha1.Common
+	// Fence is for what is written elsewhere by a leader's decision.
+	Fence *Fence
+
+	unfenced *rest.Config // for the lease
+}
+
+func newEnv(name string, log logr.Logger, config *rest.Config, common *v1alpha1.Common) Env {
+	e := Env{Name: name, Log: log, REST: rest.CopyConfig(config), Common: common, Fence: NewFence(), unfenced: config}
+	e.REST.Wrap(e.Fence.Transport)
+	return e
 }
 
 // Main runs the program and exits: 0 after a stop that was asked for, 1 on
@@ -130,7 +143,7 @@ func command[C Configuration](p Program[C], stdin io.Reader, started *bool) *cob
 			ctx = untilClosed(ctx, stdin)
 		}
 		log.Info("starting", "program", p.Name, "version", version.String())
-		err = p.Run(ctx, Env{Name: p.Name, Log: log, REST: restConfig, Common: cfg.Shared()}, cfg)
+		err = p.Run(ctx, newEnv(p.Name, log, restConfig, cfg.Shared()), cfg)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}

@@ -138,6 +138,11 @@ type process struct {
 // from a folder, plain metrics.
 func launch(t *testing.T, flags ...string) *process {
 	t.Helper()
+	return launchWithLease(t, "leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s", flags...)
+}
+
+func launchWithLease(t *testing.T, lease string, flags ...string) *process {
+	t.Helper()
 	dir := t.TempDir()
 	bundle, err := certs.Make([]string{"127.0.0.1"}, time.Now())
 	if err != nil {
@@ -159,8 +164,8 @@ health: {healthProbeBindAddress: "0"}
 webhook: {host: 127.0.0.1, port: %s, certDir: %q}
 visibilityServer: {bindAddress: 127.0.0.1, bindPort: %s}
 internalCertManagement: {enable: false}
-leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, retryPeriod: 2s, resourceLock: leases, resourceName: "", resourceNamespace: ""}
-`, p.metrics, webhook, dir, visibility)
+leaderElection: {leaderElect: true, %s, resourceLock: leases, resourceName: "", resourceNamespace: ""}
+`, p.metrics, webhook, dir, visibility, lease)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -47,6 +48,8 @@ type connection struct {
 	seen    func(types.NamespacedName)
 	// most is how many objects of ours the cluster may have.
 	most func() int
+	// fence is around the cluster's transport; nil: none.
+	fence func(http.RoundTripper) http.RoundTripper
 
 	mu      sync.Mutex
 	config  string // it was made with
@@ -94,6 +97,7 @@ func (c *connection) connect(ctx context.Context, config *rest.Config, text stri
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 100, 200
+	config.Wrap(c.fence)
 	config.Wrap(throttle)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -2,6 +2,7 @@ package multicluster
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -34,6 +35,8 @@ type clusters struct {
 	// of which something changed in one.
 	changed func(name string)
 	seen    func(types.NamespacedName)
+	// fence is around the transports to clusters; nil: none.
+	fence func(http.RoundTripper) http.RoundTripper
 
 	mu    sync.Mutex
 	known map[string]*connection
@@ -104,7 +107,7 @@ func (c *clusters) connection(name string) *connection {
 	if known == nil {
 		known = &connection{
 			name: name, origin: c.origin, scheme: c.client.Scheme(), log: c.log, lost: time.Now(),
-			changed: func() { c.changed(name) }, seen: c.seen, most: c.mostObjects,
+			changed: func() { c.changed(name) }, seen: c.seen, most: c.mostObjects, fence: c.fence,
 		}
 		if since, asked := c.missing[name]; asked {
 			known.lost = since

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -41,6 +42,8 @@ type Options struct {
 	Features  features.Set
 	// Copies is how jobs are run in other clusters.
 	Copies *remote.Adapters
+	// Fence is what requests to other clusters pass, too: they follow from a leader's decisions.
+	Fence func(http.RoundTripper) http.RoundTripper
 	// Dispatched and Admitted are called for every copy that was created, and that won.
 	Dispatched, Admitted func(queue, cluster string)
 }
@@ -57,6 +60,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	requeues, connections := make(chan event.TypedGenericEvent[types.NamespacedName]), make(chan event.TypedGenericEvent[types.NamespacedName])
 	all := &clusters{
 		client: mgr.GetClient(), origin: settings.origin, log: mgr.GetLogger().WithName("multikueue"),
+		fence:   options.Fence,
 		sources: sources{reader: mgr.GetAPIReader(), namespace: options.Namespace},
 		known:   map[string]*connection{}, missing: map[string]time.Time{},
 	}

@@ -60,19 +60,15 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	if err := rotator.Ensure(ctx); err != nil {
 		return nil, err
 	}
-	lock, err := env.Lock(cfg.LeaderElection, identity)
-	if err != nil {
-		return nil, err
-	}
 	webhooks, err := certs.Server(cfg.Webhook)
 	if err != nil {
 		return nil, err
 	}
+	env.Identity = identity
 	mgr, err := env.Manager(manager.Options{
-		Scheme:                              scheme,
-		Cache:                               cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		WebhookServer:                       webhooks,
-		LeaderElectionResourceLockInterface: lock,
+		Scheme:        scheme,
+		Cache:         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		WebhookServer: webhooks,
 	}, cfg.LeaderElection)
 	if err != nil {
 		return nil, err
