@@ -38,11 +38,9 @@ func (w *World) checkStep() {
 	}
 	w.checks.version = w.api.Version()
 	workloads := memapi.Objects[*kueue.Workload](w.api)
-	always := []func([]*kueue.Workload) string{w.oneWorkloadPerJob, w.conditionsAgree, w.notePreemptions}
-	if !w.overlapped { // leases see to it that nobody else writes: two leaders do not know of each other
-		always = append(always, w.quotaWithinTree, w.startedWithQuota, w.cardsGivenOnce)
-	}
-	for _, check := range always {
+	for _, check := range []func([]*kueue.Workload) string{
+		w.oneWorkloadPerJob, w.conditionsAgree, w.notePreemptions, w.quotaWithinTree, w.startedWithQuota, w.cardsGivenOnce,
+	} {
 		if broken := check(workloads); broken != "" {
 			w.breakInvariant(broken)
 		}
@@ -308,7 +306,7 @@ func (w *World) statusesTrue(workloads []*kueue.Workload) string {
 // preemptorsGotIn: nobody was preempted for a workload that did not get in. Where cards decide, quota trees
 // compete for the same nodes, and nodes are reserved for a nominated workload against its own tree alone.
 func (w *World) preemptorsGotIn(workloads []*kueue.Workload) string {
-	if w.overlapped || w.setting.Cards {
+	if w.setting.Cards {
 		return ""
 	}
 	for _, wl := range workloads {

@@ -34,6 +34,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 	jobreconcile "github.com/elastic-ai/elastic/internal/jobs/reconcile"
 	"github.com/elastic-ai/elastic/internal/placement"
+	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -56,6 +57,10 @@ type process struct {
 	cancel context.CancelFunc
 	dead   bool
 	group  sync.WaitGroup
+	// fence is what its writes pass; nil where nobody takes a lease from another.
+	fence *program.Fence
+	// cutOff from its lease
+	cutOff bool
 
 	jobs *jobQueue  // of the queue
 	gpu  *gpu.Shell // of the GPU scheduler
@@ -67,6 +72,16 @@ type pending struct {
 	call   *memapi.Call
 	answer chan error
 	late   bool // its client has given up
+	// deadline after which the server does not carry it out; zero: none
+	deadline time.Time
+}
+
+// do has the server carry it out, unless its time is over.
+func (r *pending) do() error {
+	if !r.deadline.IsZero() && time.Now().After(r.deadline) {
+		return apierrors.NewTimeoutError("the request did not complete within its timeout", 0)
+	}
+	return r.call.Do()
 }
 
 // name by which a schedule knows it.
@@ -77,23 +92,34 @@ var errKilled = errors.New("the process was killed")
 // gate has a call wait until the schedule answers it, or its client gives up.
 func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 	w := p.world
+	r := &pending{from: p, call: call, answer: make(chan error, 1)}
+	var over <-chan time.Time
+	if p.fence != nil && !call.Read {
+		var err error
+		if r.deadline, err = p.fence.Deadline(); err != nil {
+			return err
+		}
+		over = time.After(time.Until(r.deadline))
+	}
 	w.mu.Lock()
 	if p.dead {
 		w.mu.Unlock()
 		return errKilled
 	}
-	r := &pending{from: p, call: call, answer: make(chan error, 1)}
 	w.requests = append(w.requests, r)
 	w.mu.Unlock()
+	err := context.DeadlineExceeded
 	select {
 	case err := <-r.answer:
 		return err
+	case <-over:
 	case <-ctx.Done():
-		w.mu.Lock()
-		r.late = true
-		w.mu.Unlock()
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	w.mu.Lock()
+	r.late = true
+	w.mu.Unlock()
+	return err
 }
 
 // sortedRequests of all processes, by name. Those of one name are equal to the schedule.
@@ -125,13 +151,13 @@ func (w *World) answer(name, end string) {
 	}
 	switch end {
 	case "ok":
-		r.answer <- r.call.Do()
+		r.answer <- r.do()
 	case fails:
 		r.answer <- apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
 	case timesOut:
 		r.answer <- apierrors.NewTimeoutError("the server did not answer in time", 1)
 	case answerLost:
-		_ = r.call.Do()
+		_ = r.do()
 		r.answer <- apierrors.NewTimeoutError("the server did not answer in time", 1)
 	case late:
 		r.answer <- apierrors.NewTimeoutError("the server did not answer in time", 1)
@@ -152,7 +178,7 @@ func (w *World) kill(name string, arrive int) {
 	for _, r := range w.sortedRequests() {
 		if r.from == p && arrive > 0 && !r.call.Read {
 			arrive--
-			_ = r.call.Do()
+			_ = r.do()
 		}
 	}
 	w.mu.Lock()
@@ -168,25 +194,27 @@ func (w *World) kill(name string, arrive int) {
 	delete(w.processes, name)
 }
 
-// oldSuffix is in the name of a process that still runs although another one leads.
+// oldSuffix is in the name of a process that goes on although it lost its lease.
 const oldSuffix = "-old"
 
-// overlap has another process lead while the one that led goes on as if nothing had happened.
+// overlap cuts the leader off from its lease: it goes on as if nothing had happened, and when the lease has
+// run out another process leads.
 func (w *World) overlap(role string) {
 	p := w.processes[role]
 	if p == nil || w.processes[role+oldSuffix] != nil {
 		return
 	}
+	w.mu.Lock()
+	p.cutOff = true
+	w.mu.Unlock()
 	delete(w.processes, role)
 	p.name += oldSuffix
 	w.processes[p.name] = p
-	w.overlapped = true
-	w.start(role, 0)
 }
 
 // start a process with lists that miss some changes.
 func (w *World) start(role string, behind int) {
-	if role == roleGPU && !w.setting.Cards || w.processes[role] != nil {
+	if role == roleGPU && !w.setting.Cards || w.processes[role] != nil || !w.leaseIsFree(role) {
 		return
 	}
 	p := &process{world: w, name: role, role: role}
@@ -205,6 +233,9 @@ func (w *World) start(role string, behind int) {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.processes[p.name] = p
+	if w.setting.TwoLeaders {
+		w.lead(p)
+	}
 	switch role {
 	case roleQueue:
 		w.startQueue(p)

@@ -38,8 +38,7 @@ type World struct {
 	failed    []*process // that ended by themselves
 	broken    string     // the first invariant that did not hold
 	processes map[string]*process
-	// overlapped: for a while two processes led, and each decided without knowing of the other.
-	overlapped bool
+	leases    map[string]time.Time // until when a role's is taken
 
 	cluster cluster
 	checks  checks
@@ -113,7 +112,7 @@ func run(t *testing.T, seed uint64, next func(*World) (Action, bool)) (result Re
 }
 
 func newWorld(t *testing.T, setting Setting) *World {
-	w := &World{t: t, setting: setting, processes: map[string]*process{}, cluster: newCluster(), checks: newChecks()}
+	w := &World{t: t, setting: setting, processes: map[string]*process{}, leases: map[string]time.Time{}, cluster: newCluster(), checks: newChecks()}
 	kinds := []client.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{},
 		&kueue.Topology{}, &kueue.WorkloadPriorityClass{},
@@ -246,19 +245,14 @@ func (w *World) takeAsUser(a Action, number func(int) int) {
 	}
 }
 
-// isRunning says whether there is a process of a role.
-func (w *World) isRunning(role string) bool {
-	return slices.ContainsFunc(w.running(), func(name string) bool { return w.processes[name].role == role })
-}
-
 // running processes, by name.
 func (w *World) running() []string { return slices.Sorted(maps.Keys(w.processes)) }
 
-// missing are the roles without a process.
+// missing are the roles that a process could take.
 func (w *World) missing() []string {
 	var list []string
 	for _, role := range []string{roleQueue, roleGPU} {
-		if !w.isRunning(role) && (role != roleGPU || w.setting.Cards) {
+		if w.processes[role] == nil && w.leaseIsFree(role) && (role != roleGPU || w.setting.Cards) {
 			list = append(list, role)
 		}
 	}
