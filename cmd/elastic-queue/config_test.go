@@ -181,6 +181,10 @@ func TestJobGates(t *testing.T) {
 		features.LWSImmutableGroupSize:    func(o jobs.Options) bool { return o.ResizableGroups },
 		features.SkipReassignment:         func(o jobs.Options) bool { return o.RequeuePods },
 		features.TASMultiLayerTopology:    func(o jobs.Options) bool { return o.NoSliceLayers },
+		features.TopologyAwareScheduling:  func(o jobs.Options) bool { return o.NoTopology },
+		features.AdmissionGatedBy:         func(o jobs.Options) bool { return o.NoGates },
+
+		features.ValidateRayAndSparkJobUpdates: func(o jobs.Options) bool { return o.RayAndSparkMayLeave },
 	} {
 		for _, on := range []bool{true, false} {
 			gates, err := features.New(map[string]bool{string(gate): on})

@@ -44,7 +44,9 @@ const (
 	TLSOptions                       Gate = "TLSOptions"
 	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
+	ValidateRayAndSparkJobUpdates    Gate = "ValidateRayAndSparkJobUpdates"
 	VisibilityOnDemand               Gate = "VisibilityOnDemand"
+	WorkloadPriorityClassDefaulting  Gate = "WorkloadPriorityClassDefaulting"
 
 	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
@@ -98,7 +100,9 @@ var gates = map[string]gate{
 	string(TLSOptions):                       {true, switches},
 	string(TopologyAwareScheduling):          {true, switches},
 	string(UnadmittedWorkloadsObservability): {false, switches},
+	string(ValidateRayAndSparkJobUpdates):    {true, switches},
 	string(VisibilityOnDemand):               {true, switches},
+	string(WorkloadPriorityClassDefaulting):  {false, switches},
 
 	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
@@ -123,7 +127,6 @@ var gates = map[string]gate{
 	"TASReplaceNodeOnNodeTaints":                  {true, always},
 	"TASReplaceNodeOnPodTermination":              {true, always},
 	"TASValidateWorkloadSliceSize":                {true, always},
-	"ValidateRayAndSparkJobUpdates":               {true, always},
 	"WorkloadIdentifierAnnotations":               {true, always},
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
@@ -145,7 +148,6 @@ var gates = map[string]gate{
 	"TASReplaceNodeDueToNotReadyOverFixedTime": {false, lacking},
 	"TASRespectNodeAffinityPreferred":          {false, lacking},
 	"UnadmittedWorkloadsExplicitStatus":        {false, lacking},
-	"WorkloadPriorityClassDefaulting":          {false, lacking},
 	"WorkloadRequestUseMergePatch":             {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},

@@ -46,8 +46,14 @@ type Options struct {
 	// ResizableGroups allows the groups of an object that is in a queue to change in size, although
 	// they were admitted with it.
 	ResizableGroups bool
-	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
-	NoSliceLayers bool
+	// NoTopology ignores topology annotations; NoSliceLayers refuses jobs that ask for slices of slices.
+	NoTopology, NoSliceLayers bool
+	// NoGates ignores who must agree before a job's workload is considered.
+	NoGates bool
+	// RayAndSparkMayLeave lets running jobs of these kinds give up their queue name.
+	RayAndSparkMayLeave bool
+	// DefaultPriorityClass gives jobs that name no WorkloadPriorityClass the one called "default".
+	DefaultPriorityClass bool
 	// RequeuePods requeues the workload of an evicted pod although it is deleted with that pod.
 	RequeuePods bool
 	// Queued, if set, is called with the kind of a job and its age when its workload was created.
@@ -80,7 +86,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 	}
 	webhooks.Register(mgr.GetWebhookServer(), webhooks.Options{
 		Filter: filter, Kinds: filter.Kinds, MultiKueue: options.MultiKueue,
-		ResizableGroups: options.ResizableGroups, NoSliceLayers: options.NoSliceLayers,
+		ResizableGroups: options.ResizableGroups, NoTopology: options.NoTopology, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates,
+		RayAndSparkMayLeave: options.RayAndSparkMayLeave, DefaultPriorityClass: options.DefaultPriorityClass,
 	})
 	return adapters, reconcile.Setup(mgr, reconcile.Options{
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
@@ -88,16 +95,14 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 		RequeuePods: options.RequeuePods, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,
-				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.PodsWithoutQueueName})
+				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.Pods})
 		},
 	})
 }
 
-// podsWithoutQueueName: as in Kueue, pods are asked for a queue only where "pod" is named among the
-// kinds. Most pods of a cluster are no jobs.
-func (o Options) podsWithoutQueueName() bool {
-	return o.ManageJobsWithoutQueueName && slices.Contains(o.BuiltIn, "pod")
-}
+// pods: as in Kueue, pods that name no queue are jobs only where "pod" is named among the kinds. Most
+// pods of a cluster are no jobs.
+func (o Options) pods() bool { return slices.Contains(o.BuiltIn, "pod") }
 
 func (o Options) filter(mgr ctrl.Manager) (*managed.Filter, error) {
 	namespaces := labels.Everything()
@@ -110,7 +115,7 @@ func (o Options) filter(mgr ctrl.Manager) (*managed.Filter, error) {
 	external, err := parseKinds(o.External)
 	return &managed.Filter{
 		Cached: mgr.GetClient(), Direct: mgr.GetAPIReader(), Kinds: &kinds.InUse{},
-		WithoutQueueName: o.ManageJobsWithoutQueueName, PodsWithoutQueueName: o.podsWithoutQueueName(), Namespaces: namespaces, External: external,
+		WithoutQueueName: o.ManageJobsWithoutQueueName, Pods: o.pods(), Namespaces: namespaces, External: external,
 	}, err
 }
 

@@ -102,6 +102,10 @@ type JobKindSpec struct {
 	// Skip is an expression for jobs that are not to be queued.
 	Skip string `json:"skip,omitempty"`
 
+	// Validations are what must hold for a job of the kind to be queued, beside
+	// what is checked for all kinds; a job for which one does not is refused.
+	Validations []Validation `json:"validations,omitempty"`
+
 	// Succeeded and Failed are expressions that become true when a job ends; a
 	// kind with neither never ends by itself, like a service. Message is an
 	// expression for the job's own message about its end.
@@ -134,6 +138,17 @@ type JobKindSpec struct {
 
 	// Pods says how the pods of a kind without Suspend are found and gated.
 	Pods *GatedPods `json:"pods,omitempty"`
+}
+
+// Validation is one rule for the jobs of a kind.
+type Validation struct {
+	// Rule is an expression that is true of a valid job. It also sees "oldObject",
+	// the job before a change; null, where it is created.
+	Rule string `json:"rule"`
+	// FieldPath is the field that the message is about: a path, which may end in the
+	// key of a label or an annotation, as in "metadata.annotations[example.com/key]".
+	FieldPath string `json:"fieldPath"`
+	Message   string `json:"message"`
 }
 
 // PodSet says where in a job a pod template is, and how many pods are made from it.

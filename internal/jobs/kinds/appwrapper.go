@@ -19,6 +19,8 @@ type appWrapper struct{}
 
 func (appWrapper) patchesWhileSuspended() bool { return false }
 
+func (appWrapper) prepare(*unstructured.Unstructured) error { return nil }
+
 func (appWrapper) podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error) {
 	var sets []kueue.PodSet
 	err := eachComponent(obj, func(i int, component map[string]any) error {

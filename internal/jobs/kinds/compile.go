@@ -36,6 +36,13 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 	for i, set := range spec.PodSets {
 		k.podSets = append(k.podSets, c.podSet(fmt.Sprintf("podSets[%d]", i), set))
 	}
+	for i, v := range spec.Validations {
+		at := fmt.Sprintf("validations[%d]", i)
+		k.validations = append(k.validations, validationRow{c.expr(at+".rule", v.Rule), c.plainPath(at+".fieldPath", v.FieldPath), v.Message})
+		if v.Rule == "" || v.FieldPath == "" || v.Message == "" {
+			c.fail(at, errors.New("needs rule, fieldPath and message"))
+		}
+	}
 	if pods := spec.Pods; pods != nil {
 		k.labels, k.annotations = c.paths("pods.labels", pods.Labels), c.paths("pods.annotations", pods.Annotations)
 		if g := pods.Group; g != nil {

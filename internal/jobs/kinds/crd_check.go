@@ -34,7 +34,7 @@ func (k *Kind) Check(crd *apiextensionsv1.CustomResourceDefinition) error {
 			root.Properties[field] = apiextensionsv1.JSONSchemaProps{}
 		}
 	}
-	c.vars = map[string]*apiextensionsv1.JSONSchemaProps{"object": root}
+	c.vars = map[string]*apiextensionsv1.JSONSchemaProps{"object": root, "oldObject": root}
 	c.row(k, root)
 	return errors.Join(c.errs...)
 }
@@ -78,6 +78,11 @@ func (c *checker) row(k *Kind, root *apiextensionsv1.JSONSchemaProps) {
 		"message": k.message, "ready": k.ready, "active": k.active,
 	} {
 		c.expr(field, e)
+	}
+	for i, v := range k.validations {
+		at := fmt.Sprintf("validations[%d]", i)
+		c.path(at+".fieldPath", root, v.path, "")
+		c.expr(at+".rule", v.rule)
 	}
 	for i := range k.podSets {
 		c.podSet(fmt.Sprintf("podSets[%d]", i), root, &k.podSets[i])
@@ -257,7 +262,7 @@ func (c *checker) follow(field string, e ast.Expr) known {
 func (c *checker) read(field string, of known, name string) known {
 	next, ok := child(of.schema, name)
 	if !ok {
-		c.fail(field, c.missing(of.schema, strings.TrimPrefix(of.name+"."+name, "object."), name))
+		c.fail(field, c.missing(of.schema, strings.TrimPrefix(strings.TrimPrefix(of.name+"."+name, "oldObject."), "object."), name))
 	}
 	return known{of.name + "." + name, next}
 }

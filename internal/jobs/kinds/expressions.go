@@ -21,7 +21,7 @@ type expr struct {
 }
 
 // variables of all expressions; which of them are set depends on the field.
-var variables = []string{"object", "item", "key", "pods", "pod", "owner"}
+var variables = []string{"object", "item", "key", "pods", "pod", "owner", "oldObject"}
 
 // baseEnv declares every variable with a dynamic type: the fields of a job are checked against its
 // CRD (crd_check.go), not again at every evaluation.

@@ -12,10 +12,10 @@ import (
 type FieldPath []segment
 
 // segment is one field name. With each it stands for every element of the list there; where an
-// optional field is absent, the path is ignored.
+// optional field is absent, the path is ignored. A key is that of a map, and may contain anything.
 type segment struct {
-	name           string
-	each, optional bool
+	name                string
+	each, optional, key bool
 }
 
 var fieldName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_$-]*$`)
@@ -26,7 +26,11 @@ func parsePath(text string) (FieldPath, error) {
 		return nil, nil
 	}
 	var p FieldPath
-	for part := range strings.SplitSeq(text, ".") {
+	fields, key := text, ""
+	if at := strings.Index(text, "["); at > 0 && strings.HasSuffix(text, "]") && !strings.Contains(text, "[*]") {
+		fields, key = text[:at], text[at+1:len(text)-1]
+	}
+	for part := range strings.SplitSeq(fields, ".") {
 		s := segment{name: part}
 		s.name, s.optional = strings.CutSuffix(s.name, "?")
 		s.name, s.each = strings.CutSuffix(s.name, "[*]")
@@ -34,6 +38,9 @@ func parsePath(text string) (FieldPath, error) {
 			return nil, fmt.Errorf("%q is not a path: %q is not a field name", text, part)
 		}
 		p = append(p, s)
+	}
+	if key != "" {
+		p = append(p, segment{name: key, key: true})
 	}
 	return p, nil
 }
@@ -49,18 +56,24 @@ func (p FieldPath) plain() bool {
 }
 
 func (p FieldPath) String() string {
-	var parts []string
-	for _, s := range p {
-		part := s.name
+	var text strings.Builder
+	for i, s := range p {
+		if s.key {
+			text.WriteString("[" + s.name + "]")
+			continue
+		}
+		if i > 0 {
+			text.WriteString(".")
+		}
+		text.WriteString(s.name)
 		if s.each {
-			part += "[*]"
+			text.WriteString("[*]")
 		}
 		if s.optional {
-			part += "?"
+			text.WriteString("?")
 		}
-		parts = append(parts, part)
 	}
-	return strings.Join(parts, ".")
+	return text.String()
 }
 
 func (p FieldPath) fields() []string {

@@ -24,6 +24,11 @@ const (
 	MaxExecTimeLabel   = "kueue.x-k8s.io/max-exec-time-seconds"
 	JobUIDLabel        = kueuelabels.JobUID
 	ElasticAnnotation  = kueuelabels.ElasticJob
+
+	// On batch Jobs: with how few pods one may start, and that its completions follow.
+	MinParallelismAnnotation  = "kueue.x-k8s.io/job-min-parallelism"
+	SyncCompletionsAnnotation = "kueue.x-k8s.io/job-completions-equal-parallelism"
+
 	ProvReqPrefix      = kueuelabels.ProvisioningParameterPrefix
 
 	ManagedLabel        = kueuelabels.Managed // also the pods' finalizer
@@ -45,7 +50,9 @@ const (
 	// StoppedAnnotation names the stop of a job that its controller confirmed, see Object.Restore.
 	StoppedAnnotation = "elasticai.io/stopped"
 
-	DefaultQueue = "default"
+	// DefaultQueue and DefaultPriorityClass are the names of what jobs get that name none.
+	DefaultQueue         = "default"
+	DefaultPriorityClass = "default"
 )
 
 // QueueName is the LocalQueue an object names; "" for none.

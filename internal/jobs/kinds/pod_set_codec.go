@@ -14,6 +14,8 @@ type podSetCodec interface {
 	podSets(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) ([]kueue.PodSet, error)
 	// setPodSetInfos writes what an admission adds to the pods; nil infos remove it.
 	setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, infos []PodSetInfo) error
+	// prepare does to a new object what has to be done before an admission can add to it.
+	prepare(obj *unstructured.Unstructured) error
 	// patchesWhileSuspended: the kind's API requires that to be written before the job is started, not
 	// together with it.
 	patchesWhileSuspended() bool

@@ -44,6 +44,17 @@ func (j Object) IsStarted() bool { return !j.IsSuspended() }
 
 func (j Object) Suspend(value bool) error { return j.kind.suspend.Set(j.Object, value) }
 
+// Hold suspends a new job and prepares it for its admission, as far as the kind's API wants that done at
+// creation.
+func (j Object) Hold() error {
+	if j.kind.codec != nil {
+		if err := j.kind.codec.prepare(j.Unstructured); err != nil {
+			return err
+		}
+	}
+	return j.Suspend(true)
+}
+
 // IsActive: pods of the job run. Of a job that is handed over none runs here, whatever its status
 // says.
 func (j Object) IsActive() (bool, error) {

@@ -36,8 +36,15 @@ type Kind struct {
 
 	priorityClass, skip, succeeded, failed, message, ready, active expr
 
+	validations         []validationRow
 	labels, annotations []FieldPath
 	group               *groupRow
+}
+
+type validationRow struct {
+	rule    expr
+	path    FieldPath
+	message string
 }
 
 type podSetRow struct {

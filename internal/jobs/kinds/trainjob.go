@@ -205,45 +205,62 @@ func (s trainJobSpec) pods(rt *trainingRuntime, rj replicatedJob) int32 {
 	return ptr.Deref(rj.Replicas, 1) * min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
 }
 
+// prepare adds our patch, still empty: patches are applied in order, and those that the user or another
+// controller adds later come after it.
+func (t trainJob) prepare(obj *unstructured.Unstructured) error {
+	return t.setPodSetInfos(obj, nil, []PodSetInfo{})
+}
+
+// setPodSetInfos leaves our patch where it is in the list, empty where there is nothing to add.
 func (trainJob) setPodSetInfos(obj *unstructured.Unstructured, base []kueue.PodSet, infos []PodSetInfo) error {
+	changes := map[string]any{}
+	for i := range base {
+		if infos == nil {
+			break
+		}
+		change, err := replicatedJobPatch(base[i].Name, infos[i])
+		if err != nil {
+			return err
+		}
+		list, _ := changes["replicatedJobs"].([]any)
+		changes["replicatedJobs"] = append(list, change)
+	}
+	patch := map[string]any{"manager": runtimePatchManager, "trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": changes}}}
 	spec, _ := obj.Object["spec"].(map[string]any)
 	patches, _ := spec["runtimePatches"].([]any)
-	patches = slices.DeleteFunc(slices.Clone(patches), func(p any) bool {
-		patch, ok := p.(map[string]any)
-		return ok && patch["manager"] == runtimePatchManager
+	at := slices.IndexFunc(patches, func(p any) bool {
+		fields, ok := p.(map[string]any)
+		return ok && fields["manager"] == runtimePatchManager
 	})
-	if infos != nil {
-		var changes []any
-		for i := range base {
-			info, err := infos[i].asMap()
-			if err != nil {
-				return err
-			}
-			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{}}
-			for name, value := range info {
-				part := "spec"
-				if name == "labels" || name == "annotations" {
-					part = "metadata"
-				}
-				template[part].(map[string]any)[name] = value
-			}
-			changes = append(changes, map[string]any{
-				"name": string(base[i].Name), "template": map[string]any{"spec": map[string]any{"template": template}},
-			})
-		}
-		patches = append(patches, map[string]any{
-			"manager": runtimePatchManager,
-			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{
-				"replicatedJobs": changes,
-			}}},
-		})
-	}
-	if len(patches) == 0 {
-		delete(spec, "runtimePatches")
+	switch {
+	case at >= 0:
+		patches = slices.Clone(patches)
+		patches[at] = patch
+	case infos == nil:
 		return nil
+	default:
+		patches = append(slices.Clip(patches), patch)
 	}
 	spec["runtimePatches"] = patches
 	return nil
+}
+
+// replicatedJobPatch is what an admission adds to the pods of one of the runtime's jobs.
+func replicatedJobPatch(name kueue.PodSetReference, info PodSetInfo) (any, error) {
+	fields, err := info.asMap()
+	if err != nil {
+		return nil, err
+	}
+	meta, spec := map[string]any{}, map[string]any{}
+	for name, value := range fields {
+		if name == "labels" || name == "annotations" {
+			meta[name] = value
+			continue
+		}
+		spec[name] = value
+	}
+	template := map[string]any{"metadata": meta, "spec": spec}
+	return map[string]any{"name": string(name), "template": map[string]any{"spec": map[string]any{"template": template}}}, nil
 }
 
 func convert(value any, into any) error {

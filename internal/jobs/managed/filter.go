@@ -23,8 +23,10 @@ type Filter struct {
 	Direct client.Reader // for owners, which may be of any kind
 	Kinds  *kinds.InUse
 
-	WithoutQueueName     bool
-	PodsWithoutQueueName bool // plain pods too, and those of objects that nothing queues
+	WithoutQueueName bool
+	// Pods that name no queue are managed like jobs that name none: in their namespace's default queue,
+	// and WithoutQueueName.
+	Pods bool
 	Namespaces           labels.Selector
 	External             map[schema.GroupKind]bool
 }
@@ -97,4 +99,15 @@ func (f *Filter) DefaultQueue(ctx context.Context, namespace string) (string, er
 		return "", nil
 	}
 	return kinds.DefaultQueue, err
+}
+
+// DefaultPriorityClass is that of jobs that name none: the WorkloadPriorityClass called "default", if it
+// exists.
+func (f *Filter) DefaultPriorityClass(ctx context.Context) (string, error) {
+	class := &kueue.WorkloadPriorityClass{}
+	err := f.Cached.Get(ctx, types.NamespacedName{Name: kinds.DefaultPriorityClass}, class)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return kinds.DefaultPriorityClass, err
 }

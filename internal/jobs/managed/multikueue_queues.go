@@ -12,6 +12,9 @@ import (
 
 // UsesMultiKueue: the queue has an admission check that sends its jobs to other clusters.
 func (f *Filter) UsesMultiKueue(ctx context.Context, namespace string, name kueue.LocalQueueName) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
 	local, queue := &kueue.LocalQueue{}, &kueue.ClusterQueue{}
 	if found, err := f.getPastCache(ctx, types.NamespacedName{Namespace: namespace, Name: string(name)}, local); err != nil || !found {
 		return false, err

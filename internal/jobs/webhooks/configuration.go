@@ -1,6 +1,8 @@
 package webhooks
 
 import (
+	"fmt"
+
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -68,8 +70,12 @@ func podConditions(all bool) []admissionregv1.MatchCondition {
 	if all {
 		return nil
 	}
-	return []admissionregv1.MatchCondition{{Name: "names-a-queue", Expression: "has(object.metadata.labels) && '" + kinds.QueueNameLabel +
-		"' in object.metadata.labels || has(object.metadata.annotations) && '" + kinds.QueueNameLabel + "' in object.metadata.annotations"}}
+	names := func(root string) string {
+		in := func(field string) string { return fmt.Sprintf("has(%[1]s) && '%[2]s' in %[1]s", root+".metadata."+field, kinds.QueueNameLabel) }
+		return in("labels") + " || " + in("annotations")
+	}
+	// One that gives its queue name up is sent too, so that it can be refused.
+	return []admissionregv1.MatchCondition{{Name: "names-a-queue", Expression: names("object") + " || oldObject != null && (" + names("oldObject") + ")"}}
 }
 
 // ruleFor selects the requests a webhook sees of a kind: creations, and updates of all but pods.

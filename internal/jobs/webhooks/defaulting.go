@@ -1,17 +1,16 @@
 package webhooks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ import (
 // defaulter suspends jobs as they are created, before their operators see them.
 type defaulter struct {
 	*validator
-	multiKueue, noSliceLayers bool
+	multiKueue, defaultPriorityClass bool
 }
 
 // Handle answers one admission request.
@@ -40,12 +39,18 @@ func (d *defaulter) Handle(ctx context.Context, request admission.Request) admis
 	var changed client.Object
 	var err error
 	if kind.IsPod() {
-		changed, err = d.defaultPod(ctx, request)
+		changed, err = d.defaultPod(ctx, kind, request)
 	} else {
 		changed, err = d.defaultObject(ctx, kind, request)
 	}
+	if refused := (refusal{}); errors.As(err, &refused) {
+		return respond(refused.ErrorList)
+	}
+	if apierrors.IsBadRequest(err) {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
 	if err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("queueing the %s: %w", kind.GVK.Kind, err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("queueing the %s: %w", kind.GVK.Kind, err))
 	}
 	if changed == nil {
 		return admission.Allowed("")
@@ -61,12 +66,12 @@ func (d *defaulter) Handle(ctx context.Context, request admission.Request) admis
 func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request admission.Request) (client.Object, error) {
 	job, err := decode(kind, request.Namespace, request.Object.Raw)
 	if err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	obj := job.Unstructured
 	creating := request.Operation == admissionv1.Create
-	if kinds.QueueName(obj) == "" && creating {
-		if err := d.setDefaultQueue(ctx, obj); err != nil {
+	if creating {
+		if err := d.setDefaults(ctx, obj); err != nil {
 			return nil, err
 		}
 	}
@@ -74,13 +79,8 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 	if err != nil || !managed {
 		return nil, err
 	}
-	if name := string(kinds.QueueName(obj)); name != "" {
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return nil, fmt.Errorf("%s: %q: %s", kinds.QueueNameLabel, name, strings.Join(problems, "; "))
-		}
-	}
 	if creating {
-		if err := d.validateSliceLayers(ctx, job, request.Object.Raw); err != nil {
+		if err := refuse(append(d.validateCreate(ctx, job, request.Object.Raw), job.Validate(nil)...)); err != nil {
 			return nil, err
 		}
 	}
@@ -88,22 +88,9 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 		if err := d.setManagedBy(ctx, job); err != nil {
 			return nil, err
 		}
-		return obj, job.Suspend(true)
+		return obj, job.Hold()
 	}
 	return obj, labelPods(kind, obj)
-}
-
-// validateSliceLayers refuses slices of slices that no topology can provide. A job that cannot be
-// read yet is left to its controller, which reports the problem as an event.
-func (d *defaulter) validateSliceLayers(ctx context.Context, j kinds.Object, raw []byte) error {
-	if !bytes.Contains(raw, []byte(kueue.PodSetSliceRequiredTopologyConstraintsAnnotation)) {
-		return nil
-	}
-	sets, err := j.PodSets(ctx, d.filter.Cached)
-	if err != nil {
-		return nil
-	}
-	return kinds.ValidateSliceLayers(sets, d.noSliceLayers).ToAggregate()
 }
 
 // setManagedBy hands a job over to MultiKueue if its queue sends jobs to other clusters and the
@@ -120,23 +107,43 @@ func (d *defaulter) setManagedBy(ctx context.Context, j kinds.Object) error {
 	return j.SetManagedBy(kueue.MultiKueueControllerName)
 }
 
-func (d *defaulter) setDefaultQueue(ctx context.Context, obj *unstructured.Unstructured) error {
-	queue, err := d.filter.DefaultQueue(ctx, obj.GetNamespace())
-	if err != nil || queue == "" {
-		return err
+// setDefaults gives an object of no owner that is managed in its place the namespace's default queue and
+// the default WorkloadPriorityClass, where there are such and it names none.
+func (d *defaulter) setDefaults(ctx context.Context, obj client.Object) error {
+	queue, class := "", ""
+	var err error
+	if kinds.QueueName(obj) == "" {
+		if queue, err = d.filter.DefaultQueue(ctx, obj.GetNamespace()); err != nil {
+			return err
+		}
+	}
+	if d.defaultPriorityClass && obj.GetLabels()[kinds.PriorityClassLabel] == "" {
+		if class, err = d.filter.DefaultPriorityClass(ctx); err != nil {
+			return err
+		}
+	}
+	if queue == "" && class == "" {
+		return nil
 	}
 	independent, err := d.filter.IsIndependent(ctx, obj, obj.GetNamespace())
 	if err != nil || !independent {
 		return err
 	}
-	kinds.SetLabel(obj, kinds.QueueNameLabel, queue)
+	for key, value := range map[string]string{kinds.QueueNameLabel: queue, kinds.PriorityClassLabel: class} {
+		if value != "" {
+			kinds.SetLabel(obj, key, value)
+		}
+	}
 	return nil
 }
 
 // labelPods writes onto an object's pod templates the labels and annotations by which its pods are
 // gated.
 func labelPods(kind *kinds.Kind, obj *unstructured.Unstructured) error {
-	labels := map[string]string{kinds.QueueNameLabel: string(kinds.QueueName(obj))}
+	labels := map[string]string{}
+	if queue := kinds.QueueName(obj); queue != "" {
+		labels[kinds.QueueNameLabel] = string(queue)
+	}
 	if class := obj.GetLabels()[kinds.PriorityClassLabel]; class != "" {
 		labels[kinds.PriorityClassLabel] = class
 	}

@@ -10,7 +10,9 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,37 +24,59 @@ import (
 )
 
 // defaultPod gates a pod if it, or the object it belongs to, names a queue, or if every pod needs one.
-func (d *defaulter) defaultPod(ctx context.Context, request admission.Request) (client.Object, error) {
+func (d *defaulter) defaultPod(ctx context.Context, kind *kinds.Kind, request admission.Request) (client.Object, error) {
 	if request.Operation != admissionv1.Create {
 		return nil, nil
 	}
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
-		return nil, err
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if kinds.QueueName(pod) == "" && !d.filter.PodsWithoutQueueName {
+	if kinds.QueueName(pod) == "" && !d.filter.Pods {
 		return nil, nil
 	}
 	parent := d.kinds.ByName(pod.Annotations[kinds.ParentAnnotation])
 	if parent == nil {
-		independent, err := d.filter.IsIndependent(ctx, pod, request.Namespace)
-		if err != nil || !independent {
+		if waits, err := d.isJob(ctx, pod, request.Namespace); err != nil || !waits {
 			return nil, err
 		}
+		// The pod must not vanish before its end has been read. Those of a parent are replaced.
+		controllerutil.AddFinalizer(pod, kinds.ManagedLabel)
 	}
-	if err := kinds.ValidateSliceLayers([]kueue.PodSet{kinds.PodSetOf(pod, kueue.DefaultPodSetName, math.MaxInt32)}, d.noSliceLayers).ToAggregate(); err != nil {
+	if err := refuse(d.validatePod(kind, parent, pod)); err != nil {
 		return nil, err
 	}
 	addGates(pod)
 	kinds.SetLabel(pod, kinds.ManagedLabel, "true")
-	if err := setGroup(parent, pod); err != nil {
-		return nil, err
+	return pod, setGroup(parent, pod)
+}
+
+// isJob: the pod is a job of its own, or one of a group that users wrote. It gets the defaults of jobs.
+func (d *defaulter) isJob(ctx context.Context, pod *corev1.Pod, namespace string) (bool, error) {
+	independent, err := d.filter.IsIndependent(ctx, pod, namespace)
+	if err != nil || !independent {
+		return false, err
 	}
-	if len(pod.OwnerReferences) == 0 {
-		// No controller replaces the pod, so it must not vanish before its end has been read.
-		controllerutil.AddFinalizer(pod, kinds.ManagedLabel)
+	pod.Namespace = namespace // which the request may leave out
+	if err := d.setDefaults(ctx, pod); err != nil {
+		return false, err
 	}
-	return pod, nil
+	return kinds.QueueName(pod) != "" || d.filter.WithoutQueueName, nil
+}
+
+// validatePod finds what makes a new pod invalid. The messages are Kueue's.
+func (d *defaulter) validatePod(kind, parent *kinds.Kind, pod *corev1.Pod) field.ErrorList {
+	errs := d.validateMeta(kind, pod)
+	if value, given := pod.Labels[kinds.ManagedLabel]; given && value != "true" {
+		errs = append(errs, field.Forbidden(labelsPath.Key(kinds.ManagedLabel), "managed label value can only be 'true'"))
+	}
+	if parent == nil || !parent.GroupsPods() {
+		errs = append(errs, validateGroup(pod)...)
+	}
+	if d.topology {
+		errs = append(errs, kinds.ValidateTopologyRequests([]kueue.PodSet{kinds.PodSetOf(pod, kueue.DefaultPodSetName, math.MaxInt32)}, d.noSliceLayers)...)
+	}
+	return errs
 }
 
 // addGates adds the gates a pod may need later: gates can be removed from a pod, never added. Nothing
@@ -66,10 +90,13 @@ func addGates(pod *corev1.Pod) {
 	}
 }
 
-// setGroup writes onto a pod which group it is in, or validates the group its user wrote.
+// setGroup writes onto a pod which group it is in, and which role it has there.
 func setGroup(parent *kinds.Kind, pod *corev1.Pod) error {
 	if parent == nil || !parent.GroupsPods() {
-		return validateGroup(pod)
+		if podgroups.GroupName(pod) != "" && pod.Annotations[kinds.GroupServing] != "true" {
+			kinds.SetAnnotation(pod, kinds.RoleAnnotation, podgroups.RoleHash(&pod.Spec))
+		}
+		return nil
 	}
 	group, found, err := parent.PodGroup(pod)
 	if err != nil || !found {
@@ -86,22 +113,34 @@ func setGroup(parent *kinds.Kind, pod *corev1.Pod) error {
 	return nil
 }
 
-func validateGroup(pod *corev1.Pod) error {
-	group, total := podgroups.GroupName(pod), pod.Annotations[kinds.GroupTotal]
-	switch {
-	case group == "" && total == "":
-		return nil
-	case group == "":
-		return fmt.Errorf("annotation %s needs the label %s", kinds.GroupTotal, kinds.GroupNameLabel)
-	case pod.Annotations[kinds.GroupServing] == "true":
+// validateGroup checks the group that a pod's user wrote.
+func validateGroup(pod *corev1.Pod) field.ErrorList {
+	group := podgroups.GroupName(pod)
+	total, counted := pod.Annotations[kinds.GroupTotal]
+	namePath := labelsPath.Key(kinds.GroupNameLabel)
+	detail := fmt.Sprintf("both the '%s' annotation and the '%s' label should be set", kinds.GroupTotal, kinds.GroupNameLabel)
+	if group == "" {
+		if counted {
+			return field.ErrorList{field.Required(namePath, detail)}
+		}
 		return nil
 	}
-	if n, err := strconv.Atoi(total); err != nil || n < 1 {
-		return fmt.Errorf("annotation %s: %q is not a number of pods", kinds.GroupTotal, total)
-	}
+	var errs field.ErrorList
 	if problems := validation.IsDNS1123Subdomain(group); len(problems) > 0 {
-		return fmt.Errorf("%s: %q: %s", kinds.GroupNameLabel, group, strings.Join(problems, "; "))
+		errs = append(errs, field.Invalid(namePath, group, strings.Join(problems, ",")))
 	}
-	kinds.SetAnnotation(pod, kinds.RoleAnnotation, podgroups.RoleHash(&pod.Spec))
-	return nil
+	if name := kinds.PrebuiltName(pod); name != "" && name != group {
+		errs = append(errs, field.Invalid(labelsPath.Key(kinds.PrebuiltLabel), name, "prebuilt workload and pod group should be equal"))
+	}
+	if pod.Annotations[kinds.GroupServing] == "true" {
+		return errs
+	}
+	path := annotationsPath.Key(kinds.GroupTotal)
+	if !counted {
+		return append(errs, field.Required(path, detail))
+	}
+	if n, err := strconv.ParseInt(total, 10, 32); err != nil || n < 1 {
+		errs = append(errs, field.Invalid(path, total, "should be a number of pods, at least 1"))
+	}
+	return errs
 }

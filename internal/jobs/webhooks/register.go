@@ -21,16 +21,26 @@ type Options struct {
 	MultiKueue bool
 	// ResizableGroups allows the groups of an object to change in size.
 	ResizableGroups bool
-	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
-	NoSliceLayers bool
+	// NoTopology ignores topology annotations; NoSliceLayers refuses jobs that ask for slices of slices.
+	NoTopology, NoSliceLayers bool
+	// NoGates ignores who must agree before a job's workload is considered.
+	NoGates bool
+	// RayAndSparkMayLeave lets running jobs of these kinds give up their queue name, as Kueue did before
+	// it validated their updates.
+	RayAndSparkMayLeave bool
+	// DefaultPriorityClass gives jobs that name no WorkloadPriorityClass the one called "default".
+	DefaultPriorityClass bool
 }
 
 // Register serves both webhooks at our path for all kinds, and at Kueue's paths, which name the
 // kind: where Kueue's webhooks are still configured, jobs are suspended all the same. A new job
 // that the validating webhook would refuse is corrected or refused by the defaulting one.
 func Register(server webhook.Server, options Options) {
-	validator := &validator{filter: options.Filter, kinds: options.Kinds, resizableGroups: options.ResizableGroups}
-	serve(server, &webhook.Admission{Handler: &defaulter{validator, options.MultiKueue, options.NoSliceLayers}}, &webhook.Admission{Handler: validator})
+	validator := &validator{
+		filter: options.Filter, kinds: options.Kinds, resizableGroups: options.ResizableGroups, rayAndSparkMayLeave: options.RayAndSparkMayLeave,
+		gatedBy: !options.NoGates, topology: !options.NoTopology, noSliceLayers: options.NoSliceLayers,
+	}
+	serve(server, &webhook.Admission{Handler: &defaulter{validator, options.MultiKueue, options.DefaultPriorityClass}}, &webhook.Admission{Handler: validator})
 }
 
 func serve(server webhook.Server, defaulting, validating http.Handler) {

@@ -86,6 +86,20 @@ func validateUpdate(before, after kinds.Object, hasDefaultQueue bool) field.Erro
 	return errs
 }
 
+// validateGatedUpdate finds what makes a change of an object invalid whose pods are gated: they stay in
+// the queue whose quota they use.
+func validateGatedUpdate(before, after kinds.Object) field.ErrorList {
+	runs, err := before.IsActive()
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("status"), err)}
+	}
+	var errs field.ErrorList
+	if runs || kinds.QueueName(after) == "" {
+		errs = append(errs, apivalidation.ValidateImmutableField(kinds.QueueName(after), kinds.QueueName(before), labelsPath.Key(kinds.QueueNameLabel))...)
+	}
+	return append(errs, validatePriorityClass(before, after, runs)...)
+}
+
 func validatePriorityClass(before, after client.Object, runs bool) field.ErrorList {
 	path, had, has := labelsPath.Key(kinds.PriorityClassLabel), before.GetLabels()[kinds.PriorityClassLabel], after.GetLabels()[kinds.PriorityClassLabel]
 	switch {

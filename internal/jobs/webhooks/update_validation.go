@@ -19,6 +19,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // validator refuses changes by which a running job would leave its queue, where nobody could stop
@@ -28,19 +29,24 @@ type validator struct {
 	kinds  *kinds.InUse
 	// resizableGroups allows the groups of an object to change in size.
 	resizableGroups bool
+	// rayAndSparkMayLeave leaves updates by which jobs of these kinds give up their queue name alone.
+	rayAndSparkMayLeave bool
+	// gatedBy, topology: the annotations of admission gates, and of topologies, are looked at.
+	gatedBy, topology, noSliceLayers bool
 }
 
 // validatedLabels and validatedAnnotations tie a job to its queue; a change of one of them is sent
 // to the webhook.
 var (
 	validatedLabels      = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.MaxExecTimeLabel, kinds.PriorityClassLabel}
-	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.ElasticAnnotation}
+	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.ElasticAnnotation, workload.GatedByAnnotation, kinds.MinParallelismAnnotation, kinds.SyncCompletionsAnnotation}
 )
 
-// changesValidated is the webhook's match condition in CEL: true of new objects, and of those
-// whose validated labels or annotations changed.
+// changesValidated is the webhook's match condition in CEL: true of new objects, of those whose
+// validated labels or annotations changed, and of specs that somebody else than the program changed.
 func changesValidated() string {
-	return "oldObject == null || " + differs("labels", validatedLabels) + " || " + differs("annotations", validatedAnnotations)
+	return "oldObject == null || " + differs("labels", validatedLabels) + " || " + differs("annotations", validatedAnnotations) +
+		" || object.spec != oldObject.spec && request.userInfo.username != 'system:serviceaccount:" + program + ":" + program + "'"
 }
 
 func differs(field string, keys []string) string {
@@ -54,7 +60,7 @@ func differs(field string, keys []string) string {
 // Handle allows or refuses an update and changes nothing.
 func (v *validator) Handle(ctx context.Context, request admission.Request) admission.Response {
 	kind := v.kinds.ByGVK(schema.GroupVersionKind(request.Kind))
-	if kind == nil || !kind.Suspends() && !kind.GroupsPods() || request.SubResource != "" || request.Operation != admissionv1.Update {
+	if kind == nil || kind.IsPod() || request.SubResource != "" || request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
 	before, errBefore := decode(kind, request.Namespace, request.OldObject.Raw)
@@ -70,14 +76,19 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if !was && !is {
+	if !was && !is || v.rayAndSparkMayLeave && !is && slices.Contains([]string{"ray.io", "sparkoperator.k8s.io"}, kind.GVK.Group) {
 		return admission.Allowed("")
 	}
+	errs := added(v.validateMeta(kind, after), v.validateMeta(kind, before))
+	if v.gatedBy {
+		errs = added(append(errs, workload.ValidateGates(after, before)...), workload.ValidateGates(before, nil))
+	}
 	if !kind.Suspends() {
-		if !is {
-			return admission.Allowed("")
+		errs = append(errs, validateGatedUpdate(before, after)...)
+		if is && kind.GroupsPods() {
+			errs = append(append(errs, v.validateGroupSize(before, after)...), validatePodTemplates(before, after)...)
 		}
-		return respond(append(v.validateGroupSize(before, after), validatePodTemplates(before, after)...))
+		return respond(errs)
 	}
 	if admitted, err := v.alreadyAdmitted(ctx, before, after); admitted || err != nil {
 		if err != nil {
@@ -89,7 +100,12 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return respond(validateUpdate(before, after, fallback != ""))
+	errs = append(errs, validateUpdate(before, after, fallback != "")...)
+	errs = append(errs, after.Validate(&before)...)
+	if after.IsSuspended() { // the pods of a running job are those that were admitted
+		errs = append(errs, added(v.validateTopology(ctx, after, request.Object.Raw), v.validateTopology(ctx, before, request.OldObject.Raw))...)
+	}
+	return respond(errs)
 }
 
 // decode reads a job from a request, which may leave its namespace out.

@@ -109,7 +109,8 @@ func TestValidateGroupSize(t *testing.T) {
 		"larger pods":               {after: set(3, 1, "2", "a", "main"), want: larger},
 		"the same in other words":   {after: set(3, 1, "1000m", "a", "main")},
 		"another image":             {after: set(3, 1, "1", "b", "main")},
-		"out of its queue":          {after: set(4, 1, "2", "a", "")},
+		"out of its queue":          {after: set(3, 1, "1", "a", ""), want: "metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: \"\": field is immutable"},
+		"into another queue":        {after: set(3, 1, "1", "a", "other")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inUse := &kinds.InUse{}

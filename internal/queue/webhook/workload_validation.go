@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,7 +24,6 @@ import (
 var (
 	specPath   = field.NewPath("spec")
 	statusPath = field.NewPath("status")
-	gatesPath  = field.NewPath("metadata", "annotations").Key(workload.GatedByAnnotation)
 	boostPath  = field.NewPath("metadata", "annotations").Key(workload.PriorityBoostAnnotation)
 )
 
@@ -44,7 +41,7 @@ func Workload(wl, old *kueue.Workload) field.ErrorList {
 		errs = append(errs, uncountable(wl)...) // one from before this check can still be changed, and deleted
 	}
 	if old == nil {
-		return append(errs, gates(wl.Annotations[workload.GatedByAnnotation])...)
+		return append(errs, workload.ValidateGates(wl, nil)...)
 	}
 	if reserved(old) {
 		errs = append(errs, samePodSets(wl, old)...)
@@ -55,7 +52,7 @@ func Workload(wl, old *kueue.Workload) field.ErrorList {
 	errs = append(errs, sameAdmission(wl.Status.Admission, old.Status.Admission)...)
 	errs = append(errs, sameCheckUpdates(wl, old)...)
 	errs = append(errs, clusterName(wl, old)...)
-	return append(errs, gatesUpdate(wl.Annotations[workload.GatedByAnnotation], old.Annotations[workload.GatedByAnnotation])...)
+	return append(errs, workload.ValidateGates(wl, old)...)
 }
 
 // warnings are about what a later release will reject.
@@ -343,50 +340,4 @@ func boost(wl *kueue.Workload) field.ErrorList {
 		return field.ErrorList{field.Invalid(boostPath, value, "must be a valid signed integer")}
 	}
 	return nil
-}
-
-// gates checks the list of gates that must open before admission.
-func gates(value string) field.ErrorList {
-	const longest = 63
-	if value == "" {
-		return nil
-	}
-	var errs field.ErrorList
-	names := gateNames(value)
-	for i, name := range names {
-		switch {
-		case name == "":
-			errs = append(errs, field.Invalid(gatesPath, value, "cannot contain empty gate names"))
-		case slices.Contains(names[:i], name):
-			errs = append(errs, field.Invalid(gatesPath, value, "duplicate gate name: "+name))
-		default:
-			errs = append(errs, utilvalidation.IsDomainPrefixedPath(gatesPath, name)...)
-			if len(name) > longest {
-				errs = append(errs, field.TooLong(gatesPath, "", longest))
-			}
-		}
-	}
-	return errs
-}
-
-func gatesUpdate(now, was string) field.ErrorList {
-	var errs field.ErrorList
-	if was == "" && now != "" {
-		errs = append(errs, field.Forbidden(gatesPath, "cannot add admission gate after creation"))
-	}
-	if was != "" && !sets.New(gateNames(was)...).HasAll(gateNames(now)...) {
-		errs = append(errs, field.Forbidden(gatesPath, "can only remove gates, not add new ones"))
-	}
-	return append(errs, gates(now)...)
-}
-
-func gateNames(value string) []string {
-	if strings.TrimSpace(value) == "" {
-		return nil
-	}
-	names := strings.Split(value, ",")
-	for i := range names {
-		names[i] = strings.TrimSpace(names[i])
-	}
-	return names
 }

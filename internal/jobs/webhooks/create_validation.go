@@ -1,0 +1,89 @@
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// refusal is an error that the user of a job can correct.
+type refusal struct{ field.ErrorList }
+
+func (r refusal) Error() string { return r.ToAggregate().Error() }
+
+// refuse is nil where there are no mistakes.
+func refuse(errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return refusal{errs}
+}
+
+// validateCreate finds what makes a job invalid, whatever it was before. The messages are Kueue's.
+func (v *validator) validateCreate(ctx context.Context, job kinds.Object, raw []byte) field.ErrorList {
+	errs := v.validateMeta(job.Row(), job)
+	return append(errs, v.validateTopology(ctx, job, raw)...)
+}
+
+// validateMeta checks the labels and annotations that any job, or pod, has for its queue.
+func (v *validator) validateMeta(kind *kinds.Kind, obj client.Object) field.ErrorList {
+	var errs field.ErrorList
+	isName := func(path *field.Path, name string, given bool) {
+		if problems := validation.IsDNS1123Subdomain(name); given && len(problems) > 0 {
+			errs = append(errs, field.Invalid(path, name, strings.Join(problems, ",")))
+		}
+	}
+	name, given := obj.GetLabels()[kinds.QueueNameLabel]
+	isName(labelsPath.Key(kinds.QueueNameLabel), name, given)
+	if name, given := obj.GetAnnotations()[kinds.PrebuiltLabel]; given {
+		isName(annotationsPath.Key(kinds.PrebuiltLabel), name, given)
+	} else if name, given := obj.GetLabels()[kinds.PrebuiltLabel]; given {
+		isName(labelsPath.Key(kinds.PrebuiltLabel), name, given)
+	}
+	if text, given := obj.GetLabels()[kinds.MaxExecTimeLabel]; given {
+		switch seconds, err := strconv.ParseInt(text, 10, 32); {
+		case err != nil:
+			errs = append(errs, field.Invalid(labelsPath.Key(kinds.MaxExecTimeLabel), text, "should be a number of seconds"))
+		case seconds <= 0:
+			errs = append(errs, field.Invalid(labelsPath.Key(kinds.MaxExecTimeLabel), seconds, "should be greater than 0"))
+		}
+	}
+	if hasElasticAnnotation(obj) && !kind.Spec.Elastic {
+		errs = append(errs, field.Forbidden(annotationsPath.Key(kinds.ElasticAnnotation), fmt.Sprintf("elastic job is not supported for %q", kind.GVK)))
+	}
+	if v.gatedBy {
+		errs = append(errs, workload.ValidateGates(obj, nil)...)
+	}
+	return errs
+}
+
+// validateTopology checks the topology annotations of a job's pod sets. A job that cannot be read yet
+// is left to its controller, which reports the problem as an event.
+func (v *validator) validateTopology(ctx context.Context, job kinds.Object, raw []byte) field.ErrorList {
+	if !v.topology || !bytes.Contains(raw, []byte("kueue.x-k8s.io/podset-")) {
+		return nil
+	}
+	sets, err := job.PodSets(ctx, v.filter.Cached)
+	if err != nil {
+		return nil
+	}
+	return kinds.ValidateTopologyRequests(sets, v.noSliceLayers)
+}
+
+// added are the mistakes that were not there before.
+func added(now, before field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(now, func(e *field.Error) bool {
+		return slices.ContainsFunc(before, func(old *field.Error) bool { return old.Error() == e.Error() })
+	})
+}
