@@ -50,10 +50,24 @@ func (s *Shell) recountDevices() {
 	if s.options.Devices == nil {
 		return
 	}
-	affected := s.options.Devices.Changed()
-	if affected == nil {
-		return
+	if affected := s.options.Devices.Changed(); affected != nil {
+		s.reapplyPending(affected)
 	}
+}
+
+// recountPods applies the pending workloads again whose pods other LimitRanges or RuntimeClasses apply to
+// now. What a workload has reserved stays.
+func (s *Shell) recountPods() {
+	if concerned := s.podsChanged; len(concerned) > 0 {
+		s.podsChanged = nil
+		s.reapplyPending(func(wl *kueue.Workload) bool {
+			return slices.ContainsFunc(concerned, func(concerns func(*kueue.Workload) bool) bool { return concerns(wl) })
+		})
+	}
+}
+
+// reapplyPending applies the affected workloads again that have no quota.
+func (s *Shell) reapplyPending(affected func(*kueue.Workload) bool) {
 	var keys []admission.Key
 	for key, t := range s.workloads {
 		if !workload.HasReservation(t.object) && !workload.IsFinished(t.object) && affected(t.object) {

@@ -52,6 +52,10 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 		s.gpuClaimChanged(claim, deleted)
 		return
 	}
+	if concerns := s.podResources.Set(obj, deleted); concerns != nil {
+		s.podsChanged = append(s.podsChanged, concerns)
+		return
+	}
 	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, deleted)
 	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
 	was := s.objects.Known(obj)

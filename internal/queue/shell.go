@@ -59,6 +59,8 @@ type Shell struct {
 	workloads    map[admission.Key]*tracked
 	replacements map[admission.Key]admission.Key // the workload slice that replaces another, by the one it replaces
 	gpuClaims    *gpuClaims
+	podResources *workload.PodResources
+	podsChanged  []func(*kueue.Workload) bool // which workloads LimitRanges and RuntimeClasses concern that changed
 	// stepsDue are the workloads whose lifecycle is looked at when all messages are handled;
 	// allStepsDue adds those that depend on the state of their queues.
 	stepsDue    []*tracked
@@ -135,6 +137,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		workloads:       map[admission.Key]*tracked{},
 		replacements:    map[admission.Key]admission.Key{},
 		gpuClaims:       newGPUClaims(),
+		podResources:    workload.NewPodResources(),
 		secondPass:      map[admission.Key]secondPass{},
 		nodesToCheck:    map[admission.Key]bool{},
 		aside:           map[admission.Key]aside{},
@@ -227,6 +230,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	for _, m := range messages {
 		s.handleSafely(m)
 	}
+	s.recountPods()
 	s.recountDevices()
 	s.updateImpliedTopologies()
 	s.restorePlacements()

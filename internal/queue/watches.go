@@ -2,6 +2,7 @@ package queue
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -16,6 +17,7 @@ func (s *Shell) kinds() ([]client.Object, error) {
 	kinds := []client.Object{
 		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
 		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
+		&corev1.LimitRange{}, &nodev1.RuntimeClass{},
 	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.placerKinds()...)

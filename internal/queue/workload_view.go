@@ -9,7 +9,11 @@ import (
 
 // forEngineAlone is a workload as the engine sees it, without regard to the one it replaces.
 func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
+	wl = s.podResources.Apply(wl)
 	w := workload.ForEngine(wl, s.options.Transformations)
+	if w.Admission == nil && !w.Finished {
+		w.Refused = s.podResources.Refusal(wl)
+	}
 	if s.gates.boost {
 		w.Priority += workload.PriorityBoost(wl)
 	}

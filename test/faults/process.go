@@ -22,6 +22,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -253,7 +254,7 @@ func (w *World) watched(role string) []client.Object {
 		return list
 	}
 	return append(list, &corev1.Namespace{}, &kueue.Cohort{}, &kueue.ClusterQueue{}, &kueue.LocalQueue{}, &kueue.AdmissionCheck{},
-		&kueue.Topology{}, &kueue.WorkloadPriorityClass{}, &batchv1.Job{})
+		&kueue.Topology{}, &kueue.WorkloadPriorityClass{}, &batchv1.Job{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{})
 }
 
 // log of a program: a defect that it contains is a broken invariant, whatever it does about it.

@@ -29,7 +29,7 @@ const (
 	MinParallelismAnnotation  = "kueue.x-k8s.io/job-min-parallelism"
 	SyncCompletionsAnnotation = "kueue.x-k8s.io/job-completions-equal-parallelism"
 
-	ProvReqPrefix      = kueuelabels.ProvisioningParameterPrefix
+	ProvReqPrefix = kueuelabels.ProvisioningParameterPrefix
 
 	ManagedLabel        = kueuelabels.Managed // also the pods' finalizer
 	AdmissionGate       = "kueue.x-k8s.io/admission"

@@ -26,9 +26,9 @@ type Filter struct {
 	WithoutQueueName bool
 	// Pods that name no queue are managed like jobs that name none: in their namespace's default queue,
 	// and WithoutQueueName.
-	Pods bool
-	Namespaces           labels.Selector
-	External             map[schema.GroupKind]bool
+	Pods       bool
+	Namespaces labels.Selector
+	External   map[schema.GroupKind]bool
 }
 
 // Manages: the job names a queue, its namespace is selected, and none of its owners is managed.

@@ -71,7 +71,9 @@ func podConditions(all bool) []admissionregv1.MatchCondition {
 		return nil
 	}
 	names := func(root string) string {
-		in := func(field string) string { return fmt.Sprintf("has(%[1]s) && '%[2]s' in %[1]s", root+".metadata."+field, kinds.QueueNameLabel) }
+		in := func(field string) string {
+			return fmt.Sprintf("has(%[1]s) && '%[2]s' in %[1]s", root+".metadata."+field, kinds.QueueNameLabel)
+		}
 		return in("labels") + " || " + in("annotations")
 	}
 	// One that gives its queue name up is sent too, so that it can be refused.

@@ -38,7 +38,9 @@ func Workload(wl, old *kueue.Workload) field.ErrorList {
 	errs = append(errs, checkUpdates(wl)...)
 	errs = append(errs, boost(wl)...)
 	if old == nil || !equality.Semantic.DeepEqual(wl.Spec.PodSets, old.Spec.PodSets) {
-		errs = append(errs, uncountable(wl)...) // one from before this check can still be changed, and deleted
+		for i := range wl.Spec.PodSets { // one from before this check can still be changed, and deleted
+			errs = append(errs, workload.ValidateCount(&wl.Spec.PodSets[i], specPath.Child("podSets").Index(i))...)
+		}
 	}
 	if old == nil {
 		return append(errs, workload.ValidateGates(wl, nil)...)
@@ -87,22 +89,6 @@ func podSets(wl *kueue.Workload) field.ErrorList {
 	}
 	if partial > 0 && elastic(wl) {
 		errs = append(errs, field.Invalid(path, partial, "partial admission and elastic job cannot be used together"))
-	}
-	return errs
-}
-
-// uncountable refuses what all pods of a set ask for together where no number holds it.
-func uncountable(wl *kueue.Workload) field.ErrorList {
-	var errs field.ErrorList
-	for i := range wl.Spec.PodSets {
-		set := &wl.Spec.PodSets[i]
-		requests := workload.PodRequests(&set.Template.Spec)
-		for _, name := range sets.List(sets.KeySet(requests)) {
-			if q := requests[name]; !workload.Countable(name, q, set.Count) {
-				errs = append(errs, field.Invalid(specPath.Child("podSets").Index(i).Child("count"), set.Count,
-					fmt.Sprintf("so many pods that ask for %s of %s each are more than can be counted", q.String(), name)))
-			}
-		}
 	}
 	return errs
 }

@@ -180,6 +180,9 @@ func DefaultRequests(spec *corev1.PodSpec) {
 			*containers = withRequestsFromLimits(*containers)
 		}
 	}
+	if pod := spec.Resources; pod != nil {
+		spec.Resources = &corev1.ResourceRequirements{Limits: pod.Limits, Requests: missing(pod.Requests, pod.Limits), Claims: pod.Claims}
+	}
 }
 
 func needsDefaulting(containers []corev1.Container) bool {

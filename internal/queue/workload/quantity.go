@@ -1,11 +1,16 @@
 package workload
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
 )
@@ -37,6 +42,19 @@ func Amount(name corev1.ResourceName, q resource.Quantity) int64 {
 func Countable(name corev1.ResourceName, q resource.Quantity, pods int32) bool {
 	amount := Amount(name, q)
 	return amount < largest && (pods <= 0 || amount <= largest/int64(pods))
+}
+
+// ValidateCount refuses what all pods of a set ask for together where no number holds it.
+func ValidateCount(set *kueue.PodSet, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	requests := PodRequests(&set.Template.Spec)
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		if q := requests[name]; !Countable(name, q, set.Count) {
+			errs = append(errs, field.Invalid(path.Child("count"), set.Count,
+				fmt.Sprintf("so many pods that ask for %s of %s each are more than can be counted", q.String(), name)))
+		}
+	}
+	return errs
 }
 
 // Quantity is the inverse of Amount, in the form people write the resource.
