@@ -50,6 +50,11 @@ func functions() []cel.EnvOption {
 				message, _ := condition["message"].(string)
 				return types.String(message)
 			}))),
+		cel.Function("indexes", cel.Overload("indexes_string_string_int", []*cel.Type{cel.StringType, cel.StringType, cel.IntType}, cel.IntType,
+			cel.FunctionBinding(func(args ...ref.Val) ref.Val {
+				below, _ := args[2].Value().(int64)
+				return types.Int(countIndexes(below, fmt.Sprint(args[0].Value()), fmt.Sprint(args[1].Value())))
+			}))),
 		cel.Function("sparkMemory", cel.Overload("sparkMemory_string_string_string",
 			[]*cel.Type{cel.StringType, cel.StringType, cel.StringType}, cel.StringType,
 			cel.FunctionBinding(func(args ...ref.Val) ref.Val {

@@ -44,50 +44,74 @@ func (f *Filter) Manages(ctx context.Context, kind *kinds.Kind, obj *unstructure
 
 // IsIndependent: the namespace is selected, and no owner of the object is managed in its place.
 func (f *Filter) IsIndependent(ctx context.Context, obj client.Object, namespace string) (bool, error) {
-	if !f.Namespaces.Empty() {
-		ns := &corev1.Namespace{}
-		if err := f.Cached.Get(ctx, types.NamespacedName{Name: namespace}, ns); err != nil {
-			return false, err
-		}
-		if !f.Namespaces.Matches(labels.Set(ns.Labels)) {
-			return false, nil
-		}
+	if selected, err := f.selects(ctx, namespace); err != nil || !selected {
+		return false, err
 	}
 	above, err := f.managedAncestor(ctx, obj, namespace)
-	return !above, err
+	return above == nil, err
+}
+
+// Ancestor is the owner of a job that is managed in its place; nil for none. The owners of an object
+// whose own owner is of a kind that is never queued are not read.
+func (f *Filter) Ancestor(ctx context.Context, obj client.Object) (client.Object, error) {
+	owner := metav1.GetControllerOf(obj)
+	if owner == nil || !f.queues(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()) {
+		return nil, nil
+	}
+	if selected, err := f.selects(ctx, obj.GetNamespace()); err != nil || !selected {
+		return nil, err
+	}
+	above, err := f.managedAncestor(ctx, obj, obj.GetNamespace())
+	if above == nil {
+		return nil, err
+	}
+	return above, err
+}
+
+func (f *Filter) selects(ctx context.Context, namespace string) (bool, error) {
+	if f.Namespaces.Empty() {
+		return true, nil
+	}
+	ns := &corev1.Namespace{}
+	err := f.Cached.Get(ctx, types.NamespacedName{Name: namespace}, ns)
+	return err == nil && f.Namespaces.Matches(labels.Set(ns.Labels)), err
+}
+
+// queues: objects of the kind can be jobs, with all that they own.
+func (f *Filter) queues(kind schema.GroupKind) bool {
+	row := f.Kinds.ByGroupKind(kind)
+	return row != nil && row.Suspends() || f.External[kind]
 }
 
 // managedAncestor walks up the chain of owners: a Job of a JobSet of a TrainJob is one job, the
 // TrainJob.
-func (f *Filter) managedAncestor(ctx context.Context, obj client.Object, namespace string) (bool, error) {
+func (f *Filter) managedAncestor(ctx context.Context, obj client.Object, namespace string) (*metav1.PartialObjectMetadata, error) {
 	const highest = 10
 	at := metav1.Object(obj)
 	for range highest {
 		owner := metav1.GetControllerOf(at)
 		if owner == nil {
-			return false, nil
+			return nil, nil
 		}
 		gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
 		parent := &metav1.PartialObjectMetadata{}
 		parent.SetGroupVersionKind(gvk)
 		err := f.Direct.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, parent)
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-			return false, nil // we queue nothing that we may not read
+			return nil, nil // we queue nothing that we may not read
 		}
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		if parent.UID != owner.UID {
-			return false, nil // it only claims to belong to that one
+			return nil, nil // it only claims to belong to that one
 		}
-		row := f.Kinds.ByGroupKind(gvk.GroupKind())
-		queued := row != nil && row.Suspends() || f.External[gvk.GroupKind()]
-		if queued && (kinds.QueueName(parent) != "" || f.WithoutQueueName) {
-			return true, nil
+		if f.queues(gvk.GroupKind()) && (kinds.QueueName(parent) != "" || f.WithoutQueueName) {
+			return parent, nil
 		}
 		at = parent
 	}
-	return false, nil
+	return nil, nil
 }
 
 // DefaultQueue is the queue of jobs that name none: the namespace's LocalQueue called "default", if

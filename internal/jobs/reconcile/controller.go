@@ -71,6 +71,9 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 		if err != nil {
 			return err
 		}
+		if !workload.IsFinished(wl) {
+			c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "FinishedWorkload", "Finish", "Workload '%s/%s' is declared finished", wl.Namespace, wl.Name)
+		}
 		return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
 	case workload.IsFinished(wl):
 		return c.stopFinished(ctx, j, wl)
@@ -147,6 +150,9 @@ func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *k
 
 func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	infos, err := c.podSetInfos(ctx, wl)
+	if conflict := (&kinds.PodSetConflictError{}); errors.As(err, &conflict) {
+		return c.finishFailedToStart(ctx, wl, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -160,10 +166,19 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 		markSwappable(j, infos)
 	}
 	if err := j.Start(ctx, c.client, wl, infos); err != nil {
+		if conflict := (&kinds.PodSetConflictError{}); errors.As(err, &conflict) {
+			return c.finishFailedToStart(ctx, wl, err)
+		}
 		return err
 	}
 	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "Started", "Start", "Admitted by clusterQueue %s", wl.Status.Admission.ClusterQueue)
 	return nil
+}
+
+// finishFailedToStart finishes the workload of a job that contradicts its admission: another try would
+// end the same way.
+func (c *controller) finishFailedToStart(ctx context.Context, wl *kueue.Workload, why error) error {
+	return c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, "FailedToStart", why.Error(), c.now()) })
 }
 
 // podSetInfos collects what the admission adds to each pod set: the node labels and tolerations of

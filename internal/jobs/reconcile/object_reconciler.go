@@ -3,9 +3,11 @@ package reconcile
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // objectReconciler reconciles the jobs of one kind that have a suspend flag.
@@ -46,7 +49,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		return c.deleteWorkloads(ctx, wls)
 	}
 	if err != nil || !managed {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, errors.Join(err, c.suspendChild(ctx, obj))
 	}
 	if again, err := c.deleteWorkloadsOfPredecessor(ctx, c.kind, obj); err != nil || again.RequeueAfter > 0 {
 		return again, err
@@ -71,6 +74,34 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 		err = c.ungateAdmitted(ctx, j, wl)
 	}
 	return c.result(j, err)
+}
+
+// suspendChild stops a job that is part of another, queued one which may not run.
+func (c *objectReconciler) suspendChild(ctx context.Context, obj *unstructured.Unstructured) error {
+	child := c.kind.Object(obj)
+	if end, err := child.Finished(); err != nil || end.Ended || child.IsSuspended() || obj.GetDeletionTimestamp() != nil {
+		return err
+	}
+	above, err := c.filter.Ancestor(ctx, obj)
+	if err != nil || above == nil {
+		return err
+	}
+	wls, err := c.workloadsOf(ctx, above)
+	if err != nil {
+		return err
+	}
+	wls = slices.DeleteFunc(wls, func(wl kueue.Workload) bool { return workload.IsFinished(&wl) })
+	elastic := above.GetAnnotations()[kinds.ElasticAnnotation] == "true" || obj.GetAnnotations()[kinds.ElasticAnnotation] == "true"
+	if slices.ContainsFunc(wls, func(wl kueue.Workload) bool {
+		return workload.IsAdmitted(&wl) || elastic && !workload.IsEvicted(&wl) // whose next slice may not be admitted yet
+	}) {
+		return nil
+	}
+	if err := child.Stop(ctx, c.client, ""); err != nil {
+		return err
+	}
+	c.recorder.Eventf(obj, nil, corev1.EventTypeNormal, "Suspended", "Suspend", "Kueue managed child job suspended")
+	return nil
 }
 
 // workloadsOf are the workloads a job owns, the oldest first.

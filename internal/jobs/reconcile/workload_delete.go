@@ -138,13 +138,10 @@ func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Wo
 	return workload.RemoveFinalizer(ctx, c.client, wl)
 }
 
-// releaseDeleted removes the finalizer of the deleted workloads of a job that is being deleted: its
-// deletion may wait for theirs.
+// releaseDeleted removes the finalizer of the workloads of a job that is being deleted: its deletion may
+// wait for theirs.
 func (c *controller) releaseDeleted(ctx context.Context, wls []kueue.Workload) error {
 	for i := range wls {
-		if wls[i].DeletionTimestamp == nil {
-			continue
-		}
 		if err := workload.RemoveFinalizer(ctx, c.client, &wls[i]); err != nil {
 			return err
 		}

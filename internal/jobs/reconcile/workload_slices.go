@@ -130,7 +130,16 @@ func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue
 	if err := c.restore(ctx, j, old); err != nil {
 		return err
 	}
-	return workload.Delete(ctx, c.client, wl)
+	return c.deleteNotMatching(ctx, j, wl)
+}
+
+// deleteNotMatching deletes a workload that does not describe its job.
+func (c *controller) deleteNotMatching(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	if err := workload.Delete(ctx, c.client, wl); err != nil {
+		return err
+	}
+	c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "DeletedWorkload", "Delete", "Deleted not matching Workload: %s/%s", wl.Namespace, wl.Name)
+	return nil
 }
 
 // createSlice creates the workload slice that requests the quota of the job's new size.
@@ -250,7 +259,7 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 			return nil, err
 		}
 		if !grew || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
-			if err := workload.Delete(ctx, c.client, wl); err != nil {
+			if err := c.deleteNotMatching(ctx, j, wl); err != nil {
 				return nil, err
 			}
 		}

@@ -66,24 +66,45 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	if equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}
-	return true, c.client.Update(ctx, wanted)
+	if err := c.client.Update(ctx, wanted); err != nil {
+		return true, err
+	}
+	if !equality.Semantic.DeepEqual(wanted.Spec.PodSets, wl.Spec.PodSets) {
+		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated not matching Workload for suspended job: %s/%s", wl.Namespace, wl.Name)
+	}
+	return true, nil
 }
 
 // updatePodSets applies what a suspended job requests now. A prebuilt workload cannot be changed:
-// it is finished instead, which the result reports.
+// it is finished instead, which the result reports. A job whose quota somebody else took away is
+// restored first: what its admission added is not what it requests.
 func (c *controller) updatePodSets(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if hasFixedPods(j) || !j.IsSuspended() {
 		return false, nil
 	}
 	sets, err := c.builder.PodSets(ctx, j)
-	if err != nil || kinds.SamePodSets(sets, wl.Spec.PodSets) {
+	if err != nil {
 		return false, err
+	}
+	if hasAdmissionOf(wl, sets) {
+		if active, err := j.IsActive(); err != nil || active {
+			return true, err
+		}
+		return true, c.restore(ctx, j, wl)
+	}
+	if kinds.SamePodSets(sets, wl.Spec.PodSets) {
+		return false, nil
 	}
 	if kinds.IsPrebuilt(j.Meta()) {
 		return true, c.finishOutOfSync(ctx, wl)
 	}
 	wl.Spec.PodSets = sets
 	return false, nil
+}
+
+// hasAdmissionOf: the pod sets of a job contain what an admission of the workload added.
+func hasAdmissionOf(wl *kueue.Workload, sets []kueue.PodSet) bool {
+	return slices.ContainsFunc(sets, func(set kueue.PodSet) bool { return set.Template.Annotations[kueue.WorkloadAnnotation] == wl.Name })
 }
 
 func (c *controller) finishOutOfSync(ctx context.Context, wl *kueue.Workload) error {

@@ -1,0 +1,246 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/managed"
+)
+
+// world is a cluster of Jobs and their workloads, and the controller of Jobs.
+type world struct {
+	t        *testing.T
+	client   client.Client
+	recorder *events.FakeRecorder
+	*objectReconciler
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	c := indexed(fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(objects...).WithStatusSubresource(&kueue.Workload{}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: createWithUID, SubResourcePatch: applyConditions})).Build()
+	inUse := &kinds.InUse{}
+	inUse.Set(kinds.Table())
+	w := &world{t: t, client: c, recorder: events.NewFakeRecorder(100)}
+	w.objectReconciler = &objectReconciler{kind: kinds.Table()[0], controller: &controller{
+		client: c, pods: c, recorder: w.recorder, now: time.Now, builder: kinds.WorkloadBuilder{Client: c},
+		filter: &managed.Filter{Cached: c, Direct: c, Kinds: inUse, Namespaces: labels.Everything()},
+	}}
+	return w
+}
+
+// createWithUID and applyConditions do what an API server does, and the fake client does not.
+func createWithUID(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.CreateOption) error {
+	obj.SetUID(types.UID(obj.GetName()))
+	return c.Create(ctx, obj, options...)
+}
+
+func applyConditions(ctx context.Context, c client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	data, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	applied, is := &kueue.Workload{}, &kueue.Workload{}
+	if err := errors.Join(yaml.Unmarshal(data, applied), c.Get(ctx, client.ObjectKeyFromObject(obj), is)); err != nil {
+		return err
+	}
+	for _, condition := range applied.Status.Conditions {
+		apimeta.SetStatusCondition(&is.Status.Conditions, condition)
+	}
+	return c.Status().Update(ctx, is)
+}
+
+// settle reconciles a job until that has nothing left to do.
+func (w *world) settle(name string) *unstructured.Unstructured {
+	w.t.Helper()
+	job := &unstructured.Unstructured{}
+	job.SetGroupVersionKind(w.kind.GVK)
+	for range 10 {
+		if _, err := w.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, job); err != nil {
+		w.t.Fatal(err)
+	}
+	return job
+}
+
+// recorded are the events so far, with their reasons and messages.
+func (w *world) recorded() []string {
+	var out []string
+	for len(w.recorder.Events) > 0 {
+		out = append(out, <-w.recorder.Events)
+	}
+	return out
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &obj.Object); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// workloadOf is the one workload of a job, with conditions that are true.
+func (w *world) workloadOf(job client.Object) *kueue.Workload {
+	w.t.Helper()
+	list := &kueue.WorkloadList{}
+	if err := w.client.List(w.t.Context(), list, client.MatchingFields{kinds.OwnerUIDIndex: string(job.GetUID())}); err != nil || len(list.Items) != 1 {
+		w.t.Fatalf("%d workloads, %v", len(list.Items), err)
+	}
+	return &list.Items[0]
+}
+
+func (w *world) admit(wl *kueue.Workload, admission *kueue.Admission) {
+	w.t.Helper()
+	wl.Status.Admission = admission
+	status := metav1.ConditionFalse
+	if admission != nil {
+		status = metav1.ConditionTrue
+	}
+	for _, condition := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: "Test"})
+	}
+	if err := w.client.Status().Update(w.t.Context(), wl); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func oneOf(queue kueue.ClusterQueueReference, count int32) *kueue.Admission {
+	return &kueue.Admission{ClusterQueue: queue, PodSetAssignments: []kueue.PodSetAssignment{{Name: "main", Count: &count}}}
+}
+
+const queuedJob = `
+apiVersion: batch/v1
+kind: Job
+metadata: {namespace: ns, name: job, uid: job, labels: {kueue.x-k8s.io/queue-name: main}, annotations: {kueue.x-k8s.io/job-min-parallelism: "1"}}
+spec: {suspend: true, parallelism: 5, completions: 6, template: {metadata: {labels: {team: a}}, spec: {containers: [{name: main}]}}}
+`
+
+// What a job's user is told: that its workload was made, that it was started, that it has ended.
+func TestEventsOfAJob(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	job := w.settle("job")
+	w.admit(w.workloadOf(job), oneOf("cq", 5))
+	job = w.settle("job")
+	job.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True"}}}
+	if err := w.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("job")
+	name := "ns/" + w.workloadOf(job).Name
+	want := []string{"Normal CreatedWorkload Created Workload: " + name, "Normal Started Admitted by clusterQueue cq", "Normal FinishedWorkload Workload '" + name + "' is declared finished"}
+	if got := w.recorded(); !slices.Equal(got, want) {
+		t.Errorf("events:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A suspended job that is changed has its workload changed, and its user is told.
+func TestChangedJobUpdatesItsWorkload(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	job := w.settle("job")
+	w.recorded()
+	if err := unstructured.SetNestedField(job.Object, int64(4), "spec", "parallelism"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("job")
+	wl := w.workloadOf(job)
+	if got := w.recorded(); wl.Spec.PodSets[0].Count != 4 || len(got) != 1 || got[0] != "Normal UpdatedWorkload Updated not matching Workload for suspended job: ns/"+wl.Name {
+		t.Errorf("%d pods, events %q", wl.Spec.PodSets[0].Count, got)
+	}
+}
+
+// A job whose quota somebody takes away, without an eviction, is stopped and becomes what its user wrote;
+// its workload does not take over what the admission added.
+func TestJobWithoutItsReservationIsRestored(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 2))
+	job := w.settle("job")
+	if n, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism"); n != 2 {
+		t.Fatalf("it runs with %d pods", n)
+	}
+	w.admit(w.workloadOf(job), nil)
+	job = w.settle("job")
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	pods, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
+	annotations, _, _ := unstructured.NestedMap(job.Object, "spec", "template", "metadata", "annotations")
+	if !suspended || pods != 5 || len(annotations) > 0 {
+		t.Errorf("suspended %t, %d pods, annotations %v", suspended, pods, annotations)
+	}
+	if set := w.workloadOf(job).Spec.PodSets[0]; set.Count != 5 || len(set.Template.Annotations) > 0 {
+		t.Errorf("its workload became %d pods, %v", set.Count, set.Template.Annotations)
+	}
+}
+
+// A job that contradicts its admission is not tried again: its workload is finished, and says why.
+func TestJobThatContradictsItsAdmission(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	wl := w.workloadOf(w.settle("job"))
+	wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{{
+		Name: "check", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{Name: "main", Labels: map[string]string{"team": "b"}}},
+	}}
+	w.admit(wl, oneOf("cq", 5))
+	job := w.settle("job")
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); !suspended {
+		t.Error("it was started")
+	}
+	finished := apimeta.FindStatusCondition(w.workloadOf(job).Status.Conditions, kueue.WorkloadFinished)
+	if finished == nil || finished.Reason != "FailedToStart" || !strings.Contains(finished.Message, "team") {
+		t.Errorf("finished: %v", finished)
+	}
+}
+
+// A job that a queued job owns runs only while that one may.
+func TestChildOfAJobThatMayNotRun(t *testing.T) {
+	child := strings.NewReplacer("name: job, uid: job, labels: {kueue.x-k8s.io/queue-name: main}",
+		"name: child, uid: child, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: job, uid: job, controller: true}]", "suspend: true", "suspend: false").Replace(queuedJob)
+	for name, tc := range map[string]struct {
+		parent    string
+		admission *kueue.Admission
+		want      bool
+	}{
+		"it is not admitted":   {parent: queuedJob, want: true},
+		"it is":                {parent: queuedJob, admission: oneOf("cq", 5)},
+		"it is in no queue":    {parent: strings.Replace(queuedJob, "labels: {kueue.x-k8s.io/queue-name: main}", "labels: {}", 1)},
+		"another of that name": {parent: strings.Replace(queuedJob, "uid: job", "uid: other", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, parse(t, tc.parent), parse(t, child))
+			parent := w.settle("job")
+			if tc.admission != nil {
+				w.admit(w.workloadOf(parent), tc.admission)
+			}
+			w.recorded()
+			suspended, _, _ := unstructured.NestedBool(w.settle("child").Object, "spec", "suspend")
+			events := w.recorded()
+			if suspended != tc.want || slices.Contains(events, "Normal Suspended Kueue managed child job suspended") != tc.want {
+				t.Errorf("suspended %t, events %q", suspended, events)
+			}
+		})
+	}
+}
