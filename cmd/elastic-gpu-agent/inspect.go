@@ -112,12 +112,7 @@ func metricsCommand() *cobra.Command {
 				return err
 			}
 			defer source.Close()
-			shares := &gpushare.Backend{Dir: filepath.Join(cfg.StateDir, "gpushare"), InPod: func(pid int, uid types.UID) (bool, error) {
-				if uid == "" {
-					return true, nil // made by "try", in no pod
-				}
-				return gpushare.InPod(pid, uid)
-			}}
+			shares := &gpushare.Backend{Dir: filepath.Join(cfg.StateDir, "gpushare"), InPod: ofTriedOrPod}
 			registry := prometheus.NewRegistry()
 			if err := registry.Register(&exporter.Exporter{
 				Node: node.Name, Log: logr.Discard(), Grants: (&slots.Slots{Dir: cfg.CDIDir}).Grants, Processes: shares.Processes,

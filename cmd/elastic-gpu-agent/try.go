@@ -18,6 +18,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
 	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -33,6 +34,17 @@ type try struct {
 }
 
 const tried = "try" // its slot
+
+// triedUID stands for a pod's UID, in a share that is in no pod. No pod has one like it.
+func triedUID(pid int) types.UID { return types.UID(fmt.Sprintf("%s-%d", tried, pid)) }
+
+// ofTriedOrPod says whether a process is a pod's, or one of a command that is tried: for that, no cgroup tells.
+func ofTriedOrPod(pid int, uid types.UID) (bool, error) {
+	if strings.HasPrefix(string(uid), tried+"-") {
+		return true, nil
+	}
+	return gpushare.InPod(pid, uid)
+}
 
 func tryCommand() *cobra.Command {
 	t := try{cfg: v1alpha1.NewGPUAgentConfiguration().DevicePlugin, parameters: map[string]string{}}
@@ -98,7 +110,7 @@ func (t *try) run(cmd *cobra.Command, args []string) error {
 		Containers: func(context.Context) (map[string]slots.ContainerRef, error) { return held, nil },
 		Share: func(context.Context, slots.ContainerRef) (share.Share, error) {
 			return share.Share{
-				Pod: types.NamespacedName{Namespace: self.Namespace, Name: self.Pod}, UID: types.UID(fmt.Sprint(os.Getpid())), Container: self.Container,
+				Pod: types.NamespacedName{Namespace: self.Namespace, Name: self.Pod}, UID: triedUID(os.Getpid()), Container: self.Container,
 				Cards: []share.Card{part}, Parameters: t.parameters,
 			}, nil
 		},
