@@ -141,7 +141,11 @@ func (sc *scenario) run(d *datadriven.TestData) string {
 		return formatExplanation(sc.shell.e.Explain(Key{"default", d.CmdArgs[0].Key}, sc.shell.now), sc.origin())
 	case "status":
 		s, _ := sc.shell.e.Status(d.CmdArgs[0].Key)
-		return formatStatus(s)
+		active := 0
+		for _, n := range sc.shell.e.Active(d.CmdArgs[0].Key) {
+			active += n
+		}
+		return formatStatus(s, active)
 	case "cohort":
 		s, _ := sc.shell.e.CohortStatus(d.CmdArgs[0].Key)
 		var b strings.Builder
@@ -575,9 +579,9 @@ func (sc *scenario) format(p Plan) string {
 	return b.String()
 }
 
-func formatStatus(s QueueStatus) string {
+func formatStatus(s QueueStatus, active int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pending=%d active=%d reserving=%d share=%.0f\n", s.Pending, s.Active, s.Reserving, s.FairShare)
+	fmt.Fprintf(&b, "pending=%d active=%d reserving=%d share=%.0f\n", s.Pending, active, s.Reserving, s.FairShare)
 	b.WriteString(formatUsage(s.Usage))
 	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 // QueueStatus is a queue's numbers, for status and metrics.
 type QueueStatus struct {
 	Pending   int // in the queue, nominated ones and those that the queue holds back included
-	Active    int // of those, not known to be inadmissible
 	Reserving int // workloads with quota reserved
 	Usage     []FlavorUsage
 	FairShare float64 // weighted share; +Inf when it borrows on no weight
@@ -29,12 +28,7 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 		return QueueStatus{}, false
 	}
 	e.rebuild()
-	s := QueueStatus{Pending: q.pending + q.heldBack, Reserving: len(q.quotaReserved), Active: len(q.nominated)}
-	for _, c := range q.classes {
-		if !c.isInadmissible() {
-			s.Active += len(c.members)
-		}
-	}
+	s := QueueStatus{Pending: q.pending + q.heldBack, Reserving: len(q.quotaReserved)}
 	s.Usage = e.usageBy(q, func(fr int32) int64 { return q.node.Cells[fr].Use[quota.Now] })
 	for i := range s.Usage {
 		u := &s.Usage[i]
@@ -57,10 +51,6 @@ func (e *Engine) PendingIn(name string) (int, bool) {
 	return q.pending + q.heldBack, true
 }
 
-// isInadmissible says that the workloads of a class wait until something changes. Those of a StrictFIFO
-// queue do not: the first of them is next, whatever changes.
-func (c *equivClass) isInadmissible() bool { return c.inadmissible && !c.queue.spec.StrictFIFO }
-
 // usageBy lists what a queue offers with the amounts given.
 func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
 	var list []FlavorUsage
@@ -76,8 +66,8 @@ func (e *Engine) usageBy(q *queue, used func(fr int32) int64) []FlavorUsage {
 
 // LocalStatus is a LocalQueue's numbers.
 type LocalStatus struct {
-	Pending, Active, Reserving int // as in QueueStatus
-	Usage                      []FlavorUsage
+	Pending, Reserving int // as in QueueStatus
+	Usage              []FlavorUsage
 	// Consumed is the decayed usage of admission fair sharing as it was noted last, at ConsumedAt, and Share
 	// what it weighed. Write it, and hand it back in LocalQueue after a restart: thousandths and seconds are enough.
 	Consumed   map[string]float64
@@ -102,9 +92,6 @@ func (e *Engine) LocalStatus(k Key) (LocalStatus, bool) {
 			}
 		case w.waits():
 			s.Pending++
-			if w.class == nil || !w.class.isInadmissible() {
-				s.Active++
-			}
 		case w.countedIn != nil:
 			s.Pending++
 		}

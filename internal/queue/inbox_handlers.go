@@ -60,7 +60,7 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
 	was := s.objects.Known(obj)
 	s.objects.Set(obj, deleted)
-	s.options.Metrics.ObjectChanged(s.objects, was)
+	s.options.Metrics.ObjectChanged(s.objects, was, obj)
 	s.statuses.ObjectChanged(obj)
 	s.finalizers.objectChanged(obj, deleted)
 	switch o := obj.(type) {

@@ -193,12 +193,15 @@ func TestMetricsOfDeletedQueues(t *testing.T) {
 		t.Errorf("of a cohort that nothing is in there is still %v", left)
 	}
 	remove(org)
-	if left := series("admitted_workloads_total{cohort=org"); left != nil {
+	if left := append(series("admitted_workloads_total{cohort=org"), series("subtree_quota{cohort=org")...); left != nil {
 		t.Errorf("of a deleted cohort there is still %v", left)
 	}
 	again := queueObject("three", "org", "")
 	again.UID = "three-again"
 	p.see(again)
+	if series("subtree_quota{cohort=org") == nil {
+		t.Error("a cohort that a queue is in shows its quota, object or not")
+	}
 	if left := series("total{cluster_queue=three"); left != nil {
 		t.Errorf("a queue that was deleted and created again still counts %v", left)
 	}

@@ -87,8 +87,13 @@ func (g gauges) all() {
 		if !exists {
 			continue
 		}
-		g.set("kueue_pending_workloads", float64(status.Active), name, "active")
-		g.set("kueue_pending_workloads", float64(status.Pending-status.Active), name, "inadmissible")
+		active := 0
+		for local, n := range g.Engine.Active(name) {
+			tally.active[local] = n
+			active += n
+		}
+		g.set("kueue_pending_workloads", float64(active), name, "active")
+		g.set("kueue_pending_workloads", float64(status.Pending-active), name, "inadmissible")
 		g.set("kueue_reserving_active_workloads", float64(a.WithQuota), name)
 		g.set("kueue_admitted_active_workloads", float64(a.Admitted), name)
 		g.set("kueue_finished_workloads", float64(tally.finished[name]), name)
@@ -182,6 +187,9 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 		}
 		g.set("kueue_cohort_info", 1, name, parent, root)
 		g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
+		if g.metrics.unquoted[name] {
+			continue
+		}
 		for _, u := range status.Subtree {
 			res := corev1.ResourceName(u.Resource)
 			if u.Quota > 0 {
@@ -196,9 +204,10 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 
 func (g gauges) localQueue(key client.ObjectKey, lq *kueue.LocalQueue, tally *tally) {
 	a := g.Statuses.Usage().LocalQueue(key)
-	engine, _ := g.Engine.LocalStatus(admission.Key{Namespace: key.Namespace, Name: key.Name})
-	g.set("kueue_local_queue_pending_workloads", float64(engine.Active), key.Name, key.Namespace, "active")
-	g.set("kueue_local_queue_pending_workloads", float64(engine.Pending-engine.Active), key.Name, key.Namespace, "inadmissible")
+	local := admission.Key{Namespace: key.Namespace, Name: key.Name}
+	engine, _ := g.Engine.LocalStatus(local)
+	g.set("kueue_local_queue_pending_workloads", float64(tally.active[local]), key.Name, key.Namespace, "active")
+	g.set("kueue_local_queue_pending_workloads", float64(engine.Pending-tally.active[local]), key.Name, key.Namespace, "inadmissible")
 	g.set("kueue_local_queue_reserving_active_workloads", float64(a.WithQuota), key.Name, key.Namespace)
 	g.set("kueue_local_queue_admitted_active_workloads", float64(a.Admitted), key.Name, key.Namespace)
 	g.set("kueue_local_queue_finished_workloads", float64(tally.finishedLocal[key]), key.Name, key.Namespace)
@@ -230,13 +239,14 @@ type unadmittedAt struct {
 type tally struct {
 	finished                    map[string]int32
 	finishedLocal               map[client.ObjectKey]int32
+	active                      map[admission.Key]int // of the pending ones, by LocalQueue
 	asked                       map[string]admission.Requests
 	unadmitted, unadmittedLocal map[unadmittedAt]int
 }
 
 func (g gauges) countWorkloads() *tally {
 	t := &tally{
-		finished: map[string]int32{}, finishedLocal: map[client.ObjectKey]int32{},
+		finished: map[string]int32{}, finishedLocal: map[client.ObjectKey]int32{}, active: map[admission.Key]int{},
 		asked: map[string]admission.Requests{}, unadmitted: map[unadmittedAt]int{}, unadmittedLocal: map[unadmittedAt]int{},
 	}
 	for wl := range g.Workloads {

@@ -11,11 +11,14 @@ import (
 
 // ObjectChanged drops the counters and histograms of a queue or cohort that no longer exists; gauges
 // are those of what exists at a scrape. It was as given, nil if it is new; objects have it as it is.
-func (m *Metrics) ObjectChanged(objects *engineview.Objects, was client.Object) {
+func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client.Object) {
+	is := objects.Known(changed)
+	if cq, ok := is.(*kueue.ClusterQueue); ok {
+		delete(m.unquoted, string(cq.Spec.CohortName))
+	}
 	if was == nil {
 		return
 	}
-	is := objects.Known(was)
 	gone := is == nil || is.GetUID() != was.GetUID()
 	switch was := was.(type) {
 	case *kueue.ClusterQueue:
@@ -29,6 +32,9 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was client.Object) 
 	case *kueue.Cohort:
 		if gone {
 			m.drop(prometheus.Labels{"cohort": was.Name})
+			if delete(m.unquoted, was.Name); is == nil && objects.CohortNames()[was.Name] {
+				m.unquoted[was.Name] = true
+			}
 		}
 		if gone || is.(*kueue.Cohort).Spec.ParentName != was.Spec.ParentName {
 			m.dropEmptyCohort(objects, string(was.Spec.ParentName))
@@ -44,6 +50,7 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was client.Object) 
 func (m *Metrics) dropEmptyCohort(objects *engineview.Objects, name string) {
 	if name != "" && !objects.CohortNames()[name] {
 		m.drop(prometheus.Labels{"cohort": name})
+		delete(m.unquoted, name)
 	}
 }
 
