@@ -42,7 +42,7 @@ type Workload struct {
 	EvictedFor string
 	// Nominated: it was told to wait for quota that others free (WaitingForPreemptedWorkloads).
 	Nominated bool
-	// PreemptedByOthers: the last eviction made room for another queue's workload.
+	// PreemptedByOthers: the last eviction was for another queue's workload.
 	PreemptedByOthers bool
 
 	PodSets []PodSet
