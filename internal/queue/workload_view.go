@@ -62,5 +62,6 @@ func (s *Shell) applyWorkload(wl *kueue.Workload) {
 func (s *Shell) tellEngine(wl *kueue.Workload) {
 	if !s.isAside(wl) {
 		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+		s.statuses.ObjectChanged(wl) // its usage there is the engine's, which may know it later than we
 	}
 }

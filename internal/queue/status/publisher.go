@@ -64,8 +64,8 @@ func (p *Publisher) FairShares() bool { return p.fair }
 // SamplesUsage says that the usage of LocalQueues counts over time.
 func (p *Publisher) SamplesUsage() bool { return p.sampling > 0 }
 
-// ObjectChanged has the statuses computed again that an object is part of: of the queue itself, or of
-// all queues if they may refer to it.
+// ObjectChanged has the statuses computed again that an object is part of: of the queue itself, of the one in
+// which a workload has quota, or of all queues if they may refer to it.
 func (p *Publisher) ObjectChanged(obj client.Object) {
 	switch o := obj.(type) {
 	case *kueue.ClusterQueue:
@@ -75,6 +75,10 @@ func (p *Publisher) ObjectChanged(obj client.Object) {
 		}
 	case *kueue.LocalQueue:
 		p.usage.LocalQueue(client.ObjectKeyFromObject(o)).changed = true
+	case *kueue.Workload:
+		if a := o.Status.Admission; a != nil {
+			p.usage.ClusterQueue(string(a.ClusterQueue)).changed = true
+		}
 	case *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
 		for name := range p.objects.ClusterQueues {
 			p.usage.ClusterQueue(name).changed = true

@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A change that comes while a workload is written gets to the engine when the write has ended, and then
+// into the status of its queue.
+func TestStatusOfWorkloadChangedWhileWritten(t *testing.T) {
+	p := newHarness(t)
+	p.gates.reclaim = true
+	p.oneQueue()
+	p.turn([]message{{statusWritten: &statusResult{queue: queueObject("cq", "", "")}}}) // see drops those writes
+	wl := p.workload("job", "main", "batch", 1, "1")
+	wl.ResourceVersion, wl.Spec.PodSets[0].Count = "1", 3
+	p.turn([]message{{object: wl}})
+	sent := p.workloadWrites.waiting[0]
+	p.workloadWrites.waiting = nil
+
+	// The write arrived, its answer did not, and one pod has ended since.
+	now := sent.workload.DeepCopy()
+	now.ResourceVersion, now.Status.ReclaimablePods = "3", []kueue.ReclaimablePod{{Name: "main", Count: 1}}
+	p.turn([]message{{object: now}})
+	for range 3 {
+		p.advance(time.Minute)
+		p.turn(p.writtenStatuses())
+	}
+	p.turn([]message{{written: &writeResult{sent: sent, err: apierrors.NewConflict(schema.GroupResource{}, "job", nil)}}})
+	for range 3 {
+		p.advance(time.Minute)
+		p.turn(p.writtenStatuses())
+	}
+	if got := p.objects.ClusterQueues["cq"].Status.FlavorsReservation[0].Resources[0].Total; got.Value() != 2 {
+		t.Errorf("the queue's status says that %s CPUs are reserved; two pods of one CPU are left", got.String())
+	}
+}
+
+// writtenStatuses answers the writes of statuses that are under way.
+func (p *harness) writtenStatuses() []message {
+	var messages []message
+	for _, queue := range p.statusWrites.waiting {
+		messages = append(messages, message{statusWritten: &statusResult{queue: queue}})
+	}
+	p.statusWrites.waiting = nil
+	return messages
+}
