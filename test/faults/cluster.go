@@ -388,6 +388,13 @@ func (w *World) decisions() string {
 	return b.String()
 }
 
+// awaitsPods: a workload is evicted by time alone, because its pods do not start.
+func (w *World) awaitsPods() bool {
+	return w.setting.PodsReady && slices.ContainsFunc(memapi.Objects[*kueue.Workload](w.api), func(wl *kueue.Workload) bool {
+		return workload.IsAdmitted(wl) && !workload.IsFinished(wl) && !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadPodsReady)
+	})
+}
+
 // reasons why workloads wait, as they say.
 func (w *World) reasons() string {
 	var b strings.Builder
