@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	kueuev1beta1 "sigs.k8s.io/kueue/apis/config/v1beta1"
 	kueuev1beta2 "sigs.k8s.io/kueue/apis/config/v1beta2"
 
@@ -90,6 +91,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		RequeuePods:                !gates.Enabled(features.SkipReassignment),
 		Concurrency:                cfg.Controllers.Concurrency,
 		MultiKueue:                 gates.Enabled(features.MultiKueue),
+		NoPodsReady:                !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),
 	}
 	if gates.Enabled(features.MultiKueueAdaptersForCustomJobs) {
 		for _, framework := range cfg.MultiKueue.ExternalFrameworks {

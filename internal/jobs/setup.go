@@ -54,6 +54,8 @@ type Options struct {
 	RayAndSparkMayLeave bool
 	// DefaultPriorityClass gives jobs that name no WorkloadPriorityClass the one called "default".
 	DefaultPriorityClass bool
+	// NoPodsReady does not report whether a workload's pods are ready.
+	NoPodsReady bool
 	// RequeuePods requeues the workload of an evicted pod although it is deleted with that pod.
 	RequeuePods bool
 	// Queued, if set, is called with the kind of a job and its age when its workload was created.
@@ -92,6 +94,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 	return adapters, reconcile.Setup(mgr, reconcile.Options{
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
 		CopyLabels: options.CopyLabels, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
+		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady,
 		RequeuePods: options.RequeuePods, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,

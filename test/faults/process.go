@@ -23,6 +23,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -254,7 +255,7 @@ func (w *World) watched(role string) []client.Object {
 		return list
 	}
 	return append(list, &corev1.Namespace{}, &kueue.Cohort{}, &kueue.ClusterQueue{}, &kueue.LocalQueue{}, &kueue.AdmissionCheck{},
-		&kueue.Topology{}, &kueue.WorkloadPriorityClass{}, &batchv1.Job{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{})
+		&kueue.Topology{}, &kueue.WorkloadPriorityClass{}, &batchv1.Job{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{}, &schedulingv1.PriorityClass{})
 }
 
 // log of a program: a defect that it contains is a broken invariant, whatever it does about it.

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -117,7 +118,7 @@ func newWorld(t *testing.T, setting Setting) *World {
 	kinds := []client.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{}, &kueue.AdmissionCheck{},
 		&kueue.Topology{}, &kueue.WorkloadPriorityClass{},
-		&nodev1.RuntimeClass{}, inNamespace(&corev1.LimitRange{}),
+		&nodev1.RuntimeClass{}, &schedulingv1.PriorityClass{}, inNamespace(&corev1.LimitRange{}),
 		inNamespace(&corev1.Pod{}), inNamespace(&kueue.LocalQueue{}), inNamespace(&kueue.Workload{}), inNamespace(&batchv1.Job{}),
 	}
 	if setting.Cards {

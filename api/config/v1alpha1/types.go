@@ -162,6 +162,9 @@ type Controllers struct {
 	// Concurrency is how many jobs are reconciled at once, by kind and group as "Job.batch"; 8 for a
 	// kind that is not named.
 	Concurrency map[string]int `json:"concurrency,omitempty"`
+	// ReportPodsReady says in the condition PodsReady of every Workload whether its pods are ready; absent
+	// means yes. Where waitForPodsReady is set they are reported in any case, and with Kueue's file only there.
+	ReportPodsReady *bool `json:"reportPodsReady,omitempty"`
 	// CacheSyncTimeout is how long the informers may take to sync.
 	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }

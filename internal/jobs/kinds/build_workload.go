@@ -28,6 +28,8 @@ type WorkloadBuilder struct {
 	CopyLabels []string
 	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
 	NoSliceLayers bool
+	// NoGates ignores who must agree before a job's workload is considered.
+	NoGates bool
 }
 
 // Build makes the workload of a job; the caller creates it.
@@ -49,6 +51,7 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 			SetAnnotation(wl, key, value)
 		}
 	}
+	b.SetGates(j, wl)
 	if text := obj.GetLabels()[MaxExecTimeLabel]; text != "" {
 		seconds, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
@@ -57,6 +60,20 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
 	}
 	return wl, b.SetPriority(ctx, j, wl)
+}
+
+// SetGates gives the workload the gates that are left on the job, and reports whether that changes it.
+func (b WorkloadBuilder) SetGates(j Job, wl *kueue.Workload) bool {
+	gates := j.Meta().GetAnnotations()[workload.GatedByAnnotation]
+	switch had := wl.Annotations[workload.GatedByAnnotation]; {
+	case b.NoGates || gates == had:
+		return false
+	case gates == "":
+		delete(wl.Annotations, workload.GatedByAnnotation)
+	default:
+		SetAnnotation(wl, workload.GatedByAnnotation, gates)
+	}
+	return true
 }
 
 // PodSets reads the job's pod sets and validates their topology requests.
@@ -80,7 +97,8 @@ func (b WorkloadBuilder) copyLabels(obj client.Object, wl *kueue.Workload) {
 }
 
 // SetPriority gives the workload its priority: that of the WorkloadPriorityClass the job names,
-// else of its pods' PriorityClass. A priority taken from the pods is not read again.
+// else of its pods' PriorityClass, else of the cluster's default. A priority taken from the pods is not
+// read again, as theirs does not change either.
 func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workload) error {
 	if name := j.Meta().GetLabels()[PriorityClassLabel]; name != "" {
 		if wl.Spec.PriorityClassRef != nil && wl.Spec.PriorityClassRef.Name == name && wl.Spec.Priority != nil {
@@ -98,17 +116,39 @@ func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workl
 		return nil
 	}
 	name, err := podPriorityClass(j, wl.Spec.PodSets)
-	if err != nil || name == "" {
-		wl.Spec.Priority = ptr.To(int32(0))
+	if err != nil {
 		return err
 	}
 	class := &schedulingv1.PriorityClass{}
-	if err := b.Client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
+	if name == "" {
+		if class, err = b.defaultPriorityClass(ctx); err != nil {
+			return err
+		}
+	} else if err := b.Client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
 		return fmt.Errorf("PriorityClass %s of the job's pods: %w", name, err)
 	}
-	wl.Spec.PriorityClassRef = kueue.NewPodPriorityClassRef(name)
-	wl.Spec.Priority = ptr.To(class.Value)
+	if class != nil {
+		wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewPodPriorityClassRef(class.Name), ptr.To(class.Value)
+		return nil
+	}
+	wl.Spec.Priority = ptr.To(int32(0))
 	return nil
+}
+
+// defaultPriorityClass is what the API server gives pods that name none: the default with the lowest
+// value; nil for none.
+func (b WorkloadBuilder) defaultPriorityClass(ctx context.Context) (*schedulingv1.PriorityClass, error) {
+	list := &schedulingv1.PriorityClassList{}
+	if err := b.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("the default PriorityClass: %w", err)
+	}
+	var chosen *schedulingv1.PriorityClass
+	for i := range list.Items {
+		if class := &list.Items[i]; class.GlobalDefault && (chosen == nil || class.Value < chosen.Value) {
+			chosen = class
+		}
+	}
+	return chosen, nil
 }
 
 func podPriorityClass(j Job, sets []kueue.PodSet) (string, error) {

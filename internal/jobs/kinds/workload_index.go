@@ -17,7 +17,19 @@ const (
 	OwnerNameIndex = "metadata.ownerReferences.name"
 )
 
-// IndexWorkloads adds the indexes of workloads by their controlling owner.
+// PriorityClassIndex finds the workloads of a WorkloadPriorityClass.
+const PriorityClassIndex = "spec.priorityClassRef.name"
+
+// PriorityClassOf is the WorkloadPriorityClass of a workload, as a value of PriorityClassIndex.
+func PriorityClassOf(obj client.Object) []string {
+	wl, ok := obj.(*kueue.Workload)
+	if !ok || wl.Spec.PriorityClassRef == nil || wl.Spec.PriorityClassRef.Kind != kueue.WorkloadPriorityClassKind {
+		return nil
+	}
+	return []string{wl.Spec.PriorityClassRef.Name}
+}
+
+// IndexWorkloads adds the indexes of workloads by their controlling owner, and by their class.
 func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, value := range map[string]func(*metav1.OwnerReference) string{
 		OwnerUIDIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
@@ -35,7 +47,7 @@ func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 			return err
 		}
 	}
-	return nil
+	return indexer.IndexField(ctx, &kueue.Workload{}, PriorityClassIndex, PriorityClassOf)
 }
 
 // OwnerKey is a job's key in OwnerNameIndex.

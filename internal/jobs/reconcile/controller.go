@@ -35,6 +35,7 @@ type controller struct {
 	catchUp  catchUp
 
 	noQueueLabels bool
+	noPodsReady   bool
 	requeuePods   bool
 	queued        func(kind string, after time.Duration)
 }

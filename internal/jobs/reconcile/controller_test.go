@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -242,5 +244,80 @@ func TestChildOfAJobThatMayNotRun(t *testing.T) {
 				t.Errorf("suspended %t, events %q", suspended, events)
 			}
 		})
+	}
+}
+
+// Who must agree before a job is considered is said on the job; a gate that goes there goes from the
+// workload.
+func TestGatesOfAJob(t *testing.T) {
+	gated := strings.Replace(queuedJob, "annotations: {", "annotations: {kueue.x-k8s.io/admission-gated-by: example.com/a, ", 1)
+	w := newWorld(t, parse(t, gated))
+	job := w.settle("job")
+	if got := w.workloadOf(job).Annotations["kueue.x-k8s.io/admission-gated-by"]; got != "example.com/a" {
+		t.Fatalf("the workload's gates: %q", got)
+	}
+	w.recorded()
+	annotations := job.GetAnnotations()
+	delete(annotations, "kueue.x-k8s.io/admission-gated-by")
+	job.SetAnnotations(annotations)
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("job")
+	_, left := w.workloadOf(job).Annotations["kueue.x-k8s.io/admission-gated-by"]
+	if got := w.recorded(); left || !slices.Equal(got, []string{`Normal UpdatedWorkload Updated workload AdmissionGatedBy to ""`}) {
+		t.Errorf("still gated: %t; events %q", left, got)
+	}
+}
+
+// The value of a class that changes is that of its workloads, but for those that have ended.
+func TestWorkloadPriorityClassChanges(t *testing.T) {
+	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7}
+	of := func(name string, ref *kueue.PriorityClassRef) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		wl.Spec.PriorityClassRef, wl.Spec.Priority = ref, ptr.To(int32(1))
+		return wl
+	}
+	ended := of("ended", kueue.NewWorkloadPriorityClassRef("high"))
+	ended.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	c := indexed(fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(class, ended, of("of-it", kueue.NewWorkloadPriorityClassRef("high")),
+		of("of-pods", kueue.NewPodPriorityClassRef("high")), of("of-another", kueue.NewWorkloadPriorityClassRef("low")))).
+		WithIndex(&kueue.Workload{}, kinds.PriorityClassIndex, kinds.PriorityClassOf).Build()
+	if _, err := (&priorityClassReconciler{c}).Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "high"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int32{"of-it": 7, "of-pods": 1, "of-another": 1, "ended": 1} {
+		wl := &kueue.Workload{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, wl); err != nil {
+			t.Fatal(err)
+		}
+		if *wl.Spec.Priority != want {
+			t.Errorf("%s has %d, want %d", name, *wl.Spec.Priority, want)
+		}
+	}
+}
+
+// A job that names no class has the priority that the API server will give its pods.
+func TestDefaultPriorityClassOfTheCluster(t *testing.T) {
+	class := func(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: isDefault}
+	}
+	w := newWorld(t, parse(t, queuedJob), class("a", 9, true), class("b", 5, true), class("c", 1, false))
+	wl := w.workloadOf(w.settle("job"))
+	if *wl.Spec.Priority != 5 || wl.Spec.PriorityClassRef == nil || wl.Spec.PriorityClassRef.Name != "b" {
+		t.Errorf("priority %d of %v", *wl.Spec.Priority, wl.Spec.PriorityClassRef)
+	}
+}
+
+// Without waitForPodsReady, Kueue's Workloads have no condition PodsReady.
+func TestPodsReadyIsNotReportedWhereNobodyWaits(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		w := newWorld(t, parse(t, queuedJob))
+		w.noPodsReady = silent
+		w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 5))
+		wl := w.workloadOf(w.settle("job"))
+		if reported := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady) != nil; reported == silent {
+			t.Errorf("silent %t, and reported %t", silent, reported)
+		}
 	}
 }

@@ -36,6 +36,8 @@ type Options struct {
 	CopyLabels    []string
 	NoQueueLabels bool
 	NoSliceLayers bool
+	NoGates       bool // ignores who must agree before a job's workload is considered
+	NoPodsReady   bool // does not report whether pods are ready
 	RequeuePods   bool
 	Queued        func(kind string, after time.Duration)
 	Concurrency   map[string]int
@@ -43,6 +45,9 @@ type Options struct {
 
 // Setup adds the registry, which starts a controller for each kind, to the manager.
 func Setup(mgr ctrl.Manager, options Options) error {
+	if err := (&priorityClassReconciler{mgr.GetClient()}).setup(mgr); err != nil {
+		return err
+	}
 	common := newController(mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-jobs"), time.Now, options)
 	return newRegistry(mgr, common, options).setup(mgr)
 }
@@ -51,8 +56,8 @@ func newController(c client.Client, recorder events.EventRecorder, now func() ti
 	return &controller{
 		client: c, pods: options.PodCache, filter: options.Filter, now: now, adapters: options.Adapters,
 		recorder: recorder, identity: rand.Text(),
-		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, NoSliceLayers: options.NoSliceLayers},
-		noQueueLabels: options.NoQueueLabels, requeuePods: options.RequeuePods, queued: options.Queued,
+		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates},
+		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, requeuePods: options.RequeuePods, queued: options.Queued,
 	}
 }
 

@@ -129,7 +129,7 @@ func TestWorkloadOfAnEarlierJobOfThatName(t *testing.T) {
 	again.SetUID("again")
 	again.SetLabels(map[string]string{kinds.QueueNameLabel: "main"})
 	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload(), again)).Build()
-	c := &controller{client: cached, filter: &managed.Filter{Direct: cached, Namespaces: labels.Everything(), Kinds: &kinds.InUse{}}, recorder: events.NewFakeRecorder(10), now: time.Now}
+	c := &controller{client: cached, filter: &managed.Filter{Direct: cached, Namespaces: labels.Everything(), Kinds: &kinds.InUse{}}, recorder: events.NewFakeRecorder(10), now: time.Now, builder: kinds.WorkloadBuilder{Client: cached}}
 	r := &objectReconciler{controller: c, kind: kinds.Table()[0]}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
 	if err != nil {
@@ -180,8 +180,9 @@ func TestWorkloadIsMadeFromTheRestoredJob(t *testing.T) {
 	}
 	restored := suspendedJob()
 	restored.SetResourceVersion("77")
+	empty := fake.NewClientBuilder().WithScheme(scheme).Build()
 	c := &controller{
-		client: fake.NewClientBuilder().WithScheme(scheme).Build(), recorder: events.NewFakeRecorder(10), now: time.Now,
+		client: empty, recorder: events.NewFakeRecorder(10), now: time.Now, builder: kinds.WorkloadBuilder{Client: empty},
 		filter: &managed.Filter{Direct: fake.NewClientBuilder().WithScheme(scheme).WithObjects(restored).Build()},
 	}
 	stale.SetResourceVersion("76")

@@ -33,6 +33,9 @@ func (c *controller) reportProgress(ctx context.Context, j GenericJob, wl *kueue
 
 func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
 	had := workload.HadPodsReady(wl)
+	if c.noPodsReady {
+		return false
+	}
 	switch was := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadPodsReady); {
 	case ready && had && was.Status == metav1.ConditionTrue:
 		return false

@@ -63,11 +63,15 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	} else if changed, err := c.followCounts(ctx, j, wl); changed || err != nil {
 		return changed, err
 	}
-	if equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
+	gates := c.builder.SetGates(j, wanted)
+	if !gates && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}
 	if err := c.client.Update(ctx, wanted); err != nil {
 		return true, err
+	}
+	if gates {
+		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated workload AdmissionGatedBy to %q", wanted.Annotations[workload.GatedByAnnotation])
 	}
 	if !equality.Semantic.DeepEqual(wanted.Spec.PodSets, wl.Spec.PodSets) {
 		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated not matching Workload for suspended job: %s/%s", wl.Namespace, wl.Name)

@@ -81,7 +81,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	cfg.QueueMetrics = v1alpha1.QueueMetrics{
 		ClusterQueueResources: in.Metrics.EnableClusterQueueResources, LocalQueues: in.Metrics.LocalQueueMetrics,
 	}
-	cfg.Controllers = v1alpha1.Controllers{}
+	cfg.Controllers = v1alpha1.Controllers{ReportPodsReady: ptr.To(false)}
 	if c := in.Controller; c != nil {
 		cfg.Controllers.Concurrency = c.GroupKindConcurrency
 		cfg.Controllers.CacheSyncTimeout = durationOf(c.CacheSyncTimeout)
