@@ -214,7 +214,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config, fail func(er
 	}
 	s := &session{
 		name: c.name, origin: c.origin, seen: c.seen, trouble: make(chan struct{}, 1),
-		held:    &held{most: c.most, fail: fail, objects: map[types.UID]struct{}{}},
+		held:    &held{most: c.most, fail: fail, objects: map[string]int{}},
 		watched: map[schema.GroupVersionKind]cache.Informer{}, removed: map[types.UID]bool{},
 	}
 	if s.direct, err = client.New(config, client.Options{HTTPClient: transport, Scheme: c.scheme, Mapper: mapper}); err != nil {
@@ -324,7 +324,7 @@ func (s *session) requeue(seen any, deleted bool) {
 		return
 	}
 	if deleted {
-		s.forget(obj.GetUID())
+		s.forget(obj)
 	}
 	key := client.ObjectKeyFromObject(obj)
 	if _, isWorkload := obj.(*kueue.Workload); isWorkload {
@@ -346,11 +346,15 @@ func (s *session) requeue(seen any, deleted bool) {
 	}
 }
 
-func (s *session) forget(uid types.UID) {
-	s.held.forget(uid)
+// forget an object that was deleted. One of its name may be held again by now.
+func (s *session) forget(obj client.Object) {
+	again := obj.DeepCopyObject().(client.Object)
+	if err := s.cache.Get(context.Background(), client.ObjectKeyFromObject(obj), again); err != nil {
+		s.held.forget(obj)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.removed, uid)
+	delete(s.removed, obj.GetUID())
 }
 
 // copyOf is the copy of a workload; nil: none.

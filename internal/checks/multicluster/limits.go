@@ -2,9 +2,11 @@ package multicluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"regexp"
 	"sync"
@@ -12,7 +14,6 @@ import (
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -25,17 +26,22 @@ import (
 const (
 	readBurst     = 256 << 20 // bytes
 	readPerSecond = 16 << 20
+	mostAnswer    = 128 << 20 // of one that is not a watch: it is read as a whole
 	// A cluster may have so many objects of ours more than there are workloads here: those of jobs in
 	// parts, and those that were deleted here meanwhile.
 	objectsPerWorkload, moreObjects = 8, 10_000
+	bytesPerObject                  = 8 << 10 // on average
 	mostKinds                       = 100
 	overrunPause                    = 5 * time.Minute
 	mostMessage                     = 32 << 10 // as the API server limits it
 )
 
-var errOverrun = errors.New("it has more objects of ours than it was sent")
+var (
+	errOverrun  = errors.New("it has more of our objects than it was sent")
+	errTooLarge = fmt.Errorf("it answers with more than %d MiB", mostAnswer>>20)
+)
 
-// throttle reads answers no faster than the rate.
+// throttle reads answers no faster than the rate, and none that is too large.
 func throttle(next http.RoundTripper) http.RoundTripper {
 	return &throttled{next: next, limit: rate.NewLimiter(readPerSecond, readBurst)}
 }
@@ -49,7 +55,11 @@ type throttled struct {
 func (t *throttled) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request)
 	if err == nil && response.Body != nil {
-		response.Body = &throttledBody{ReadCloser: response.Body, ctx: request.Context(), limit: t.limit}
+		body := &throttledBody{ReadCloser: response.Body, ctx: request.Context(), limit: t.limit, left: mostAnswer}
+		if request.URL.Query().Get("watch") == "true" {
+			body.left = math.MaxInt64 // each event has a limit of its own
+		}
+		response.Body = body
 	}
 	return response, err
 }
@@ -58,6 +68,7 @@ type throttledBody struct {
 	io.ReadCloser
 	ctx   context.Context //nolint:containedctx // a body lives as long as its request
 	limit *rate.Limiter
+	left  int64 // bytes that it may still have
 }
 
 // Read is part of io.Reader.
@@ -66,6 +77,9 @@ func (b *throttledBody) Read(p []byte) (int, error) {
 		p = p[:readBurst]
 	}
 	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
 	if n > 0 {
 		if waiting := b.limit.WaitN(b.ctx, n); waiting != nil {
 			return n, errors.Join(err, waiting)
@@ -75,13 +89,14 @@ func (b *throttledBody) Read(p []byte) (int, error) {
 }
 
 // held counts the objects of a cluster that are held here, and ends the session with one that has too
-// many.
+// many, or too large ones.
 type held struct {
 	most func() int
 	fail func(error)
 
 	mu      sync.Mutex
-	objects map[types.UID]struct{}
+	objects map[string]int // sizes, by what the cache knows them by: UIDs are the cluster's to choose
+	bytes   int
 	allowed int
 }
 
@@ -95,21 +110,46 @@ func (h *held) count(obj any) (any, error) {
 		return obj, nil
 	}
 	o.SetManagedFields(nil)
+	var size countingWriter
+	if err := json.NewEncoder(&size).Encode(o); err != nil {
+		return nil, err
+	}
+	key := heldKey(o)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.objects[o.GetUID()] = struct{}{}; len(h.objects) > h.allowed {
-		if h.allowed = h.most(); len(h.objects) > h.allowed {
-			h.fail(fmt.Errorf("%w: more than %d; does another manager use the same multiKueue.origin?", errOverrun, h.allowed))
+	h.bytes += int(size) - h.objects[key]
+	h.objects[key] = int(size)
+	if !h.within() {
+		if h.allowed = h.most(); !h.within() {
+			h.fail(fmt.Errorf("%w: more than %d, or %d MiB; does another manager use the same multiKueue.origin?",
+				errOverrun, h.allowed, h.allowed*bytesPerObject>>20))
 			return nil, errOverrun
 		}
 	}
 	return obj, nil
 }
 
-func (h *held) forget(uid types.UID) {
+func (h *held) within() bool {
+	return len(h.objects) <= h.allowed && h.bytes <= h.allowed*bytesPerObject
+}
+
+func (h *held) forget(o client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.objects, uid)
+	h.bytes -= h.objects[heldKey(o)]
+	delete(h.objects, heldKey(o))
+}
+
+func heldKey(o client.Object) string {
+	return fmt.Sprintf("%T %s %s/%s", o, o.GetObjectKind().GroupVersionKind().GroupKind(), o.GetNamespace(), o.GetName())
+}
+
+// countingWriter counts what is written.
+type countingWriter int
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	*w += countingWriter(len(p))
+	return len(p), nil
 }
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]{0,1000}[A-Za-z0-9_])?$`)

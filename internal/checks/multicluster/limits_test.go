@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -21,10 +20,10 @@ import (
 func TestHostileClusterIsHeldToWhatItWasSent(t *testing.T) {
 	var failed error
 	sent := 10
-	h := &held{most: func() int { return sent }, fail: func(err error) { failed = err }, objects: map[types.UID]struct{}{}}
+	h := &held{most: func() int { return sent }, fail: func(err error) { failed = err }, objects: map[string]int{}}
 	show := func(from, to int) (err error) {
 		for i := from; i < to; i++ {
-			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i)), ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}}
+			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: "all the same", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}}}
 			for range 3 { // it changes, too
 				_, one := h.count(wl)
 				err = errors.Join(err, one)
@@ -39,7 +38,7 @@ func TestHostileClusterIsHeldToWhatItWasSent(t *testing.T) {
 		t.Fatalf("as many as were sent: %v", err)
 	}
 	for i := range 5 {
-		h.forget(types.UID(fmt.Sprint(i)))
+		h.forget(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}})
 	}
 	if err := errors.Join(show(10, 15), failed); err != nil {
 		t.Fatalf("others in the place of five: %v", err)
@@ -53,6 +52,28 @@ func TestHostileClusterIsHeldToWhatItWasSent(t *testing.T) {
 	}
 	if len(h.objects) > 13 {
 		t.Errorf("%d objects are held", len(h.objects))
+	}
+}
+
+// Few objects that are large count as many.
+func TestHostileClusterIsHeldToSizes(t *testing.T) {
+	var failed error
+	h := &held{most: func() int { return 10 }, fail: func(err error) { failed = err }, objects: map[string]int{}}
+	grow := func(size int) error {
+		_, err := h.count(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"a": strings.Repeat("x", size)}}})
+		return err
+	}
+	for _, size := range []int{9 * bytesPerObject, 100, 9 * bytesPerObject} { // it is counted as it is now
+		if err := errors.Join(grow(size), failed); err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+	}
+	if err := grow(11 * bytesPerObject); !errors.Is(err, errOverrun) || !errors.Is(failed, errOverrun) {
+		t.Errorf("as much as eleven have, where ten may be: %v, the session failed with %v", err, failed)
+	}
+	h.forget(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	if h.bytes != 0 {
+		t.Errorf("%d bytes are left", h.bytes)
 	}
 }
 
@@ -84,6 +105,37 @@ func TestAnswersAreReadAtARate(t *testing.T) {
 		t.Fatalf("%d bytes beyond the burst: %v", len(rest), err)
 	}
 }
+
+// endless is a body without end.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) { e.read += int64(len(p)); return len(p), nil }
+func (e *endless) Close() error               { return nil }
+
+// An answer that is read as a whole has an end; a watch need not.
+func TestAnswersHaveAnEnd(t *testing.T) {
+	for query, want := range map[string]error{"": errTooLarge, "?limit=1": errTooLarge, "?watch=true": nil} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://worker/"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := &endless{}
+		from := &throttled{limit: rate.NewLimiter(rate.Inf, readBurst), next: roundTrip(func() *http.Response { return &http.Response{Body: body} })}
+		response, err := from.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, io.LimitReader(response.Body, mostAnswer+1<<20))
+		if !errors.Is(err, want) || want != nil && n > mostAnswer {
+			t.Errorf("%q: %d bytes, then %v", query, n, err)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+type roundTrip func() *http.Response
+
+func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) { return f(), nil }
 
 // What a cluster says of a workload counts as far as it can be true.
 func TestHostileClusterIsBelievedWithinReason(t *testing.T) {
