@@ -12,12 +12,15 @@ func (e *Engine) Active(name string) map[Key]int {
 	}
 	e.rebuild()
 	active := map[Key]int{}
+	// The first one is next whatever changes, and nobody is tried behind it, in a StrictFIFO queue and
+	// while victims leave for a workload of the queue.
+	first := q.spec.StrictFIFO || len(q.nominated) > 0
 	for _, w := range q.nominated {
 		active[w.local.spec.Key]++
 	}
 	for _, c := range q.classes {
-		if c.inadmissible && !q.spec.StrictFIFO && !e.competes(c) {
-			continue // in a StrictFIFO queue the first one is next, whatever changes
+		if c.inadmissible && !first && !e.competes(c) {
+			continue
 		}
 		for _, w := range c.members {
 			active[w.local.spec.Key]++

@@ -412,7 +412,7 @@ func (e *Engine) admit(a *assignment) {
 	e.setPreemptor(w, nil)
 	w.queue.tree.admittedIn = e.decision
 	usage := slices.Clone(a.usage)
-	if w.queue.spec.UsageFairSharing {
+	if e.samplesUsage(w.queue) {
 		w.local.usage.Note(&e.usageRules, e.at)
 		w.local.charge(e, usage, 1)
 	}

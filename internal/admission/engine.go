@@ -101,6 +101,7 @@ type Engine struct {
 	review    []*workload
 	timers    index.Heap[timer]
 	byUsage   []*queue  // whose order follows usage
+	sampled   []*queue  // whose LocalQueues' usage is noted
 	notesAt   time.Time // when usage is noted next; zero: to be seen
 	unready   int       // admitted workloads whose pods are awaited under BlockUntilReady
 

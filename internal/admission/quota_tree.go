@@ -133,11 +133,14 @@ func (e *Engine) rebuild() {
 	for _, t := range e.trees {
 		e.settleTree(t)
 	}
-	e.byUsage, e.notesAt = e.byUsage[:0], time.Time{}
+	e.byUsage, e.sampled, e.notesAt = e.byUsage[:0], e.sampled[:0], time.Time{}
 	for _, n := range nodes {
 		n.changed = false
 		if n.queue != nil && n.queue.spec.UsageFairSharing {
 			e.byUsage = append(e.byUsage, n.queue)
+		}
+		if n.queue != nil && e.samplesUsage(n.queue) {
+			e.sampled = append(e.sampled, n.queue)
 		}
 	}
 }

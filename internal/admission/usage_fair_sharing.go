@@ -9,7 +9,8 @@ import (
 
 // Admission fair sharing: where a queue says so, its workloads are ordered by what their LocalQueues
 // used lately. A note of that usage is taken when a workload is admitted and whenever UsageSampling
-// has passed; the shell writes it into the LocalQueue's status.
+// has passed; the shell writes it into the LocalQueue's status. With a half-life it is taken in all queues,
+// as in Kueue: one that is switched over later knows what was used.
 
 // usageSampling is how often usage is noted unless the options say otherwise.
 const usageSampling = 5 * time.Minute
@@ -50,14 +51,18 @@ func (l *localQueue) charge(e *Engine, usage []quota.Amount, sign int64) {
 
 // uncharge takes the charge for an admission back that did not come about.
 func (e *Engine) uncharge(w *workload) {
-	if w.queue.spec.UsageFairSharing {
+	if e.samplesUsage(w.queue) {
 		w.local.charge(e, w.usage, -1)
 	}
 }
 
+func (e *Engine) samplesUsage(q *queue) bool {
+	return q.spec.UsageFairSharing || e.opts.UsageHalfLife > 0
+}
+
 // noteUsage takes the notes that are due, and sets when the next one is.
 func (e *Engine) noteUsage() {
-	if len(e.byUsage) == 0 || e.notesAt.After(e.at) {
+	if len(e.sampled) == 0 || e.notesAt.After(e.at) {
 		return
 	}
 	every := usageSampling
@@ -65,7 +70,7 @@ func (e *Engine) noteUsage() {
 		every = e.opts.UsageSampling
 	}
 	e.notesAt = time.Time{}
-	for _, q := range e.byUsage {
+	for _, q := range e.sampled {
 		for _, l := range q.locals {
 			h := &l.usage
 			if h.Idle() {

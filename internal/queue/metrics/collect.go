@@ -171,6 +171,7 @@ func (g gauges) resources(name string, cq *kueue.ClusterQueue, a *status.QueueUs
 func (g gauges) cohorts(admittedBelow map[string]int32) {
 	for name := range g.Objects.CohortNames() {
 		status, exists := g.Engine.CohortStatus(name)
+		exists = exists && !g.metrics.hidden[name]
 		if exists && g.Statuses.FairShares() {
 			g.set("kueue_cohort_weighted_share", weightedShare(status.FairShare), name)
 		}
@@ -187,9 +188,6 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 		}
 		g.set("kueue_cohort_info", 1, name, parent, root)
 		g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
-		if g.metrics.unquoted[name] {
-			continue
-		}
 		for _, u := range status.Subtree {
 			res := corev1.ResourceName(u.Resource)
 			if u.Quota > 0 {

@@ -14,7 +14,7 @@ import (
 func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client.Object) {
 	is := objects.Known(changed)
 	if cq, ok := is.(*kueue.ClusterQueue); ok {
-		delete(m.unquoted, string(cq.Spec.CohortName))
+		delete(m.hidden, string(cq.Spec.CohortName))
 	}
 	if was == nil {
 		return
@@ -32,8 +32,8 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client
 	case *kueue.Cohort:
 		if gone {
 			m.drop(prometheus.Labels{"cohort": was.Name})
-			if delete(m.unquoted, was.Name); is == nil && objects.CohortNames()[was.Name] {
-				m.unquoted[was.Name] = true
+			if delete(m.hidden, was.Name); is == nil && objects.CohortNames()[was.Name] {
+				m.hidden[was.Name] = true
 			}
 		}
 		if gone || is.(*kueue.Cohort).Spec.ParentName != was.Spec.ParentName {
@@ -50,7 +50,7 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client
 func (m *Metrics) dropEmptyCohort(objects *engineview.Objects, name string) {
 	if name != "" && !objects.CohortNames()[name] {
 		m.drop(prometheus.Labels{"cohort": name})
-		delete(m.unquoted, name)
+		delete(m.hidden, name)
 	}
 }
 

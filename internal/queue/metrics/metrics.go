@@ -20,16 +20,16 @@ type Metrics struct {
 	histograms map[string]*prometheus.HistogramVec
 	gauges     map[string]*prometheus.Desc
 	source     Source
-	// unquoted are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
+	// hidden are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
 	// their ClusterQueues changes.
-	unquoted map[string]bool
+	hidden map[string]bool
 }
 
 // New makes the metrics and registers them.
 func New(registry prometheus.Registerer, options Options) *Metrics {
 	m := &Metrics{
 		options: options, counters: map[string]*prometheus.CounterVec{}, histograms: map[string]*prometheus.HistogramVec{},
-		gauges: map[string]*prometheus.Desc{}, unquoted: map[string]bool{},
+		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{},
 	}
 	for _, d := range Definitions() {
 		switch d.Type {

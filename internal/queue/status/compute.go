@@ -92,16 +92,15 @@ func addLocalUsage(list *[]kueue.LocalQueueFlavorUsage, key FlavorResource, tota
 func (p *Publisher) setUsage(lq *kueue.LocalQueue, engine *admission.Engine, now time.Time) {
 	usage, _ := engine.LocalStatus(admission.Key{Namespace: lq.Namespace, Name: lq.Name})
 	if usage.ConsumedAt.IsZero() { // nothing was ever used
-		if was := lq.Status.FairSharing; was == nil || was.AdmissionFairSharingStatus == nil {
-			lq.Status.FairSharing = &kueue.LocalQueueFairSharingStatus{
-				AdmissionFairSharingStatus: &kueue.LocalQueueAdmissionFairSharingStatus{
-					ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(now), // both are required
-				},
-			}
+		usage.ConsumedAt = now
+		if was := lq.Status.FairSharing; was != nil && was.AdmissionFairSharingStatus != nil {
+			usage.ConsumedAt = was.AdmissionFairSharingStatus.LastUpdate.Time
 		}
-		return
 	}
 	consumed := corev1.ResourceList{}
+	for _, key := range Offered(p.objects.ClusterQueues[string(lq.Spec.ClusterQueue)]) {
+		consumed[key.Resource] = resource.Quantity{}
+	}
 	for name, amount := range usage.Consumed {
 		consumed[corev1.ResourceName(name)] = workload.Fraction(corev1.ResourceName(name), amount)
 	}

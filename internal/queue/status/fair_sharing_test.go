@@ -53,7 +53,7 @@ func TestSharesAreShown(t *testing.T) {
 	engine, s, written := shared(t, lq)
 	fresh := lq.DeepCopy()
 	s.setUsage(fresh, engine, when)
-	if share := fresh.Status.FairSharing; share == nil || share.AdmissionFairSharingStatus.ConsumedResources == nil || !share.AdmissionFairSharingStatus.LastUpdate.Time.Equal(when) {
+	if share := fresh.Status.FairSharing; share == nil || len(share.AdmissionFairSharingStatus.ConsumedResources) != 1 || !share.AdmissionFairSharingStatus.LastUpdate.Time.Equal(when) {
 		t.Errorf("before anything was used it shows %+v", share)
 	}
 	engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{
