@@ -31,7 +31,7 @@ func (e *Engine) heldBack(w *workload, q *queue) hold {
 	case q.spec.Stop != StopNone || q.spec.Inactive:
 		return hold{reason: ReasonSuspended, message: "ClusterQueue " + q.name + " is inactive", blocked: true, counted: true}
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.Matches(e.namespaces[s.Namespace]):
-		return hold{reason: ReasonMisconfigured, message: "Workload namespace doesn't match ClusterQueue selector", counted: true}
+		return hold{reason: ReasonMisconfigured, message: "workload namespace doesn't match ClusterQueue selector", counted: true}
 	case s.RequeueAt.After(e.at):
 		return hold{reason: ReasonPending, message: "The workload is requeued after its backoff ends", counted: true}
 	}

@@ -88,5 +88,8 @@ func IsNominated(message string) bool {
 		i >= 0 && strings.HasSuffix(strings.TrimLeft(message[i+len(preemptingMessage):], "0123456789"), " workload(s)")
 }
 
+// NotEvaluated is the message of a workload that nothing is known of yet.
+const NotEvaluated = "Workload is pending evaluation in the scheduling queue"
+
 // overriddenMessage is for a nominated workload whose quota another one may take.
 const overriddenMessage = "Another workload took over the quota that was freed for it"

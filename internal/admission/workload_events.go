@@ -437,6 +437,9 @@ func (e *Engine) enqueueOrHoldBack(w *workload) {
 	}
 	if w.heldBackWhy != "" {
 		w.heldBackWhy, w.reported = "", "" // what held it back is no reason any more
+		if e.opts.EvictOnly {
+			e.reportPending(w, ReasonPending, NotEvaluated)
+		}
 	}
 	if w.queue == q && w.waits() {
 		return

@@ -48,6 +48,8 @@ const (
 	VisibilityOnDemand               Gate = "VisibilityOnDemand"
 	WorkloadPriorityClassDefaulting  Gate = "WorkloadPriorityClassDefaulting"
 
+	UnadmittedWorkloadsExplicitStatus Gate = "UnadmittedWorkloadsExplicitStatus"
+
 	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
 	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
@@ -104,6 +106,8 @@ var gates = map[string]gate{
 	string(VisibilityOnDemand):               {true, switches},
 	string(WorkloadPriorityClassDefaulting):  {false, switches},
 
+	string(UnadmittedWorkloadsExplicitStatus): {false, switches},
+
 	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
@@ -147,7 +151,6 @@ var gates = map[string]gate{
 	"TASBalancedPlacement":                     {false, lacking},
 	"TASReplaceNodeDueToNotReadyOverFixedTime": {false, lacking},
 	"TASRespectNodeAffinityPreferred":          {false, lacking},
-	"UnadmittedWorkloadsExplicitStatus":        {false, lacking},
 	"WorkloadRequestUseMergePatch":             {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
@@ -182,7 +185,7 @@ func New(given map[string]bool) (Set, error) {
 		case g.treatment == always && !given[name]:
 			problems = append(problems, fmt.Errorf("feature gate %s: elastic-queue cannot switch it off; remove it or set it to true", name))
 		}
-		if on, base := given[string(needs[Gate(name)])]; given[name] && base && !on {
+		if base, dependent := needs[Gate(name)]; given[name] && dependent && !(Set{given}).Enabled(base) {
 			problems = append(problems, fmt.Errorf("feature gate %s: %[1]s requires %s to be enabled", name, needs[Gate(name)]))
 		}
 	}
@@ -192,6 +195,7 @@ func New(given map[string]bool) (Set, error) {
 // needs is the gate without which another is off.
 var needs = map[Gate]Gate{
 	ConsumableCapacity: DeviceClaims, DeviceExtendedResources: DeviceClaims, PartitionableDevices: DeviceClaims,
+	UnadmittedWorkloadsExplicitStatus: UnadmittedWorkloadsObservability,
 }
 
 // Enabled says whether a gate is on.

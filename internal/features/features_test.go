@@ -77,21 +77,22 @@ func TestNew(t *testing.T) {
 		given map[string]bool
 		want  string // part of the error
 	}{
-		"nothing":                          {},
-		"a switch on":                      {given: map[string]bool{"PartialAdmission": true}},
-		"a switch off":                     {given: map[string]bool{"PartialAdmission": false}},
-		"what is not there, off":           {given: map[string]bool{"ConcurrentAdmission": false}},
-		"what is not there, on":            {given: map[string]bool{"ConcurrentAdmission": true}, want: "ConcurrentAdmission: elastic-queue does not have what it switches on"},
-		"what is always there, on":         {given: map[string]bool{"HierarchicalCohorts": true}},
-		"what is always there, off":        {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: elastic-queue cannot switch it off"},
-		"what means nothing here, on":      {given: map[string]bool{"TASCacheTopologyTree": true}},
-		"what means nothing here, off":     {given: map[string]bool{"TASCacheTopologyTree": false}},
-		"a name that is nearly one":        {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
-		"a name like no other":             {given: map[string]bool{"Zebra": true}, want: `"Zebra": there is none of that name`},
-		"two problems are both told":       {given: map[string]bool{"ConcurrentAdmission": true, "Zebra": true}, want: `"Zebra"`},
-		"on, without what it needs":        {given: map[string]bool{"KueueDRAIntegrationExtendedResource": true, "KueueDRAIntegration": false}, want: "KueueDRAIntegrationExtendedResource requires KueueDRAIntegration to be enabled"},
-		"off, with what needed it":         {given: map[string]bool{"KueueDRAIntegration": false}},
-		"a letter in the wrong case is no": {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
+		"nothing":                                 {},
+		"a switch on":                             {given: map[string]bool{"PartialAdmission": true}},
+		"a switch off":                            {given: map[string]bool{"PartialAdmission": false}},
+		"what is not there, off":                  {given: map[string]bool{"ConcurrentAdmission": false}},
+		"what is not there, on":                   {given: map[string]bool{"ConcurrentAdmission": true}, want: "ConcurrentAdmission: elastic-queue does not have what it switches on"},
+		"what is always there, on":                {given: map[string]bool{"HierarchicalCohorts": true}},
+		"what is always there, off":               {given: map[string]bool{"HierarchicalCohorts": false}, want: "HierarchicalCohorts: elastic-queue cannot switch it off"},
+		"what means nothing here, on":             {given: map[string]bool{"TASCacheTopologyTree": true}},
+		"what means nothing here, off":            {given: map[string]bool{"TASCacheTopologyTree": false}},
+		"a name that is nearly one":               {given: map[string]bool{"PartialAdmision": true}, want: "near it are PartialAdmission"},
+		"a name like no other":                    {given: map[string]bool{"Zebra": true}, want: `"Zebra": there is none of that name`},
+		"two problems are both told":              {given: map[string]bool{"ConcurrentAdmission": true, "Zebra": true}, want: `"Zebra"`},
+		"on, and what it needs is off by default": {given: map[string]bool{"UnadmittedWorkloadsExplicitStatus": true}, want: "UnadmittedWorkloadsExplicitStatus requires UnadmittedWorkloadsObservability to be enabled"},
+		"on, without what it needs":               {given: map[string]bool{"KueueDRAIntegrationExtendedResource": true, "KueueDRAIntegration": false}, want: "KueueDRAIntegrationExtendedResource requires KueueDRAIntegration to be enabled"},
+		"off, with what needed it":                {given: map[string]bool{"KueueDRAIntegration": false}},
+		"a letter in the wrong case is no":        {given: map[string]bool{"partialadmission": true}, want: "near it are PartialAdmission"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(tc.given)

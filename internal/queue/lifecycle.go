@@ -55,9 +55,9 @@ func (s *Shell) takeStep(t *tracked) {
 		s.timers.set(workload.KeyOf(t.object), step.At)
 	case workload.SecondPassNow:
 		s.runSecondPass(t)
-	case workload.ResetChecks:
+	case workload.ResetChecks, workload.ExplainNow:
 		if !workload.HasReservation(t.object) {
-			s.checksDue = append(s.checksDue, t)
+			s.explainDue = append(s.explainDue, t)
 			return
 		}
 		s.startWrite(t, s.step(step))
@@ -76,22 +76,22 @@ func (s *Shell) takeStep(t *tracked) {
 	}
 }
 
-// writeChecks writes the checks that pending workloads will have to pass. It comes after decisions and
-// reasons, which have the checks with them.
-func (s *Shell) writeChecks() {
-	for _, t := range s.checksDue {
+// explainPending writes which checks pending workloads will have to pass, and that they are not admitted.
+// It comes after decisions and reasons, which have that with them.
+func (s *Shell) explainPending() {
+	for _, t := range s.explainDue {
 		if t.writing != nil || t.outdated || s.workloads[workload.KeyOf(t.object)] != t {
 			continue // the step is looked at again after the write
 		}
 		s.guard(stageStep, workload.KeyOf(t.object), func() {
 			step := workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
-			if step.Action == workload.ResetChecks {
+			if step.Action == workload.ResetChecks || step.Action == workload.ExplainNow {
 				s.startWrite(t, s.step(step))
 			}
 		})
 	}
-	clear(s.checksDue)
-	s.checksDue = s.checksDue[:0]
+	clear(s.explainDue)
+	s.explainDue = s.explainDue[:0]
 }
 
 // step is the change that takes a step of the lifecycle.

@@ -16,6 +16,7 @@ func LifecycleSettings(cfg *v1alpha1.QueueConfiguration, gates features.Set) wor
 	settings := workload.Settings{
 		FinishOrphans:   gates.Enabled(features.FinishOrphanedWorkloads),
 		GranularReasons: gates.Enabled(features.UnadmittedWorkloadsObservability),
+		ExplicitStatus:  gates.Enabled(features.UnadmittedWorkloadsExplicitStatus),
 	}
 	if wait := cfg.WaitForPodsReady; wait != nil && !gates.Enabled(features.DisableWaitForPodsReady) {
 		settings.PodsReady = podsReady(wait)

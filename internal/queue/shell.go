@@ -65,8 +65,8 @@ type Shell struct {
 	// allStepsDue adds those that depend on the state of their queues.
 	stepsDue    []*tracked
 	allStepsDue bool
-	// checksDue are pending workloads whose queue has other checks than they.
-	checksDue []*tracked
+	// explainDue are pending workloads whose status lacks their checks, or that they are not admitted.
+	explainDue []*tracked
 	// unplaced are workloads with quota whose placement on nodes is not known yet.
 	unplaced []*tracked
 	// secondPass are workloads whose checks are ready and whose nodes have no capacity yet.
@@ -249,7 +249,7 @@ func (s *Shell) turn(messages []message) time.Time {
 		plan.NextAt = inbox.Earlier(plan.NextAt, now.Add(status.RetryInterval))
 	}
 	reasonsAt := s.writePendingReasons()
-	s.writeChecks()
+	s.explainPending()
 	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(reasonsAt, s.statuses.Publish(s.engine, now)))
 }
 

@@ -18,7 +18,7 @@ func TestNeverStarts(t *testing.T) {
 		{"Pending", missing + "insufficient quota for cpu in flavor f, previously considered podsets requests (0) + current podset request (9) > maximum capacity (4)", "ExceedsMaxQuota"},
 		{"Pending", missing + "untolerated taint {spot true NoSchedule} in flavor f", "NoMatchingFlavor"},
 		{"Pending", missing + "resource memory unavailable in ClusterQueue", "NoMatchingFlavor"},
-		{"Pending", "Workload namespace doesn't match ClusterQueue selector", "Misconfigured"},
+		{"Pending", "workload namespace doesn't match ClusterQueue selector", "Misconfigured"},
 		{"Inadmissible", "LocalQueue main doesn't exist", "Misconfigured"},
 		{"Inadmissible", "ClusterQueue cq is inactive", ""},
 		{"AdmissionGated", "Admission is gated by: example.com/gate", ""},

@@ -61,6 +61,7 @@ func (p *Publisher) localQueueStatus(lq *kueue.LocalQueue, a *QueueUsage, now ti
 		next.Status.PendingWorkloads = 0 // they are in no ClusterQueue meanwhile
 	case cq == nil:
 		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue"
+		next.Status.ReservingWorkloads, next.Status.AdmittedWorkloads = 0, 0
 	case p.objects.ActiveCondition(cq).Status != metav1.ConditionTrue:
 		active.Status, active.Reason, active.Message = metav1.ConditionFalse, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue"
 	}

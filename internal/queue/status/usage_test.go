@@ -157,8 +157,9 @@ func TestLocalQueueStatus(t *testing.T) {
 	if len(written.Status.FlavorsUsage) != 1 {
 		t.Errorf("flavors %+v", written.Status.FlavorsUsage)
 	}
+	s.Usage().LocalQueue(client.ObjectKeyFromObject(lq)).WithQuota = 3
 	see(fewer, true)
-	if reason() != "ClusterQueueDoesNotExist" || written.Status.FlavorsUsage != nil {
+	if reason() != "ClusterQueueDoesNotExist" || written.Status.FlavorsUsage != nil || written.Status.ReservingWorkloads != 0 {
 		t.Errorf("its ClusterQueue is gone: %+v", written.Status)
 	}
 }

@@ -27,6 +27,8 @@ type Settings struct {
 	FinishOrphans bool
 	// GranularReasons are those of Kueue's gate UnadmittedWorkloadsObservability.
 	GranularReasons bool
+	// ExplicitStatus writes that a workload is not admitted as soon as it is there, with GranularReasons.
+	ExplicitStatus bool
 	// Unmanaged says that jobs of an owner's kind have no controller here; nil: all have one.
 	Unmanaged func(metav1.OwnerReference) bool
 }
@@ -86,6 +88,7 @@ const (
 	EvictNow                          // its job has to stop
 	ReleaseNow                        // release quota it does not use yet
 	ResetChecks                       // its queue has other checks now
+	ExplainNow                        // it says that it is not admitted, before there is a reason
 	Requeue                           // it is pending again
 	ResetRequeueState                 // deactivated, it starts from scratch if it is activated again
 	MarkForDeactivation               // set the DeactivationTarget condition
@@ -130,10 +133,15 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	case isTrue(wl, kueue.WorkloadDeactivationTarget):
 		return Step{Action: Deactivate}
 	case !HasReservation(wl):
-		if step := requeueStep(wl, queues, now); step.Action != Wait || sameChecks(wl, queues.Checks) {
-			return step
+		step := requeueStep(wl, queues, now)
+		switch {
+		case step.Action != Wait:
+		case !sameChecks(wl, queues.Checks):
+			step = Step{Action: ResetChecks, Checks: queues.Checks}
+		case settings.ExplicitStatus && condition(wl, kueue.WorkloadQuotaReserved) == nil:
+			step = Step{Action: ExplainNow}
 		}
-		return Step{Action: ResetChecks, Checks: queues.Checks}
+		return step
 	case IsEvicted(wl):
 		return Step{} // its job is stopping
 	case !sameChecks(wl, queues.Checks):
@@ -143,7 +151,8 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	if IsAdmitted(wl) && step.Action == Wait {
 		return settings.PodsReady.step(wl, now)
 	}
-	if why := queues.closed(); why.Reason != "" && !IsAdmitted(wl) && step.Action != EvictNow && step.Action != MarkForDeactivation {
+	waits := step.Action == Wait || step.Action == SecondPassNow // one that waits for nothing is admitted, whatever its queues
+	if why := queues.closed(); why.Reason != "" && waits && !IsAdmitted(wl) {
 		return Step{Action: ReleaseNow, Reason: PendingReason(why, settings.GranularReasons), Message: why.Message}
 	}
 	return step
@@ -344,6 +353,8 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	case ResetChecks:
 		SetChecks(wl, s.Checks, now)
 		return true
+	case ExplainNow:
+		return SetPending(wl, admission.Pending{Reason: admission.ReasonPending, Message: admission.NotEvaluated}, true, now)
 	case Requeue:
 		if state := wl.Status.RequeueState; state != nil {
 			if state.RequeueAt = nil; state.Count == nil {

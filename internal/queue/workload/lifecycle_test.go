@@ -194,6 +194,10 @@ func TestNext(t *testing.T) {
 			wl: admitted(kueue.CheckStatePending), queues: Queues{LocalQueue: "lq", LocalGone: true, Checks: checkNames(1)}, now: start,
 			want: Step{Action: ReleaseNow, Reason: "Inadmissible", Message: "LocalQueue lq is terminating or missing"},
 		},
+		"quota that another scheduler reserved in a queue that is not there": {
+			wl: with(admitted(), func(wl *kueue.Workload) { wl.Status.Conditions = wl.Status.Conditions[:1] }), queues: Queues{LocalGone: true, Gone: true}, now: start,
+			want: Step{Action: AdmitNow},
+		},
 		"a running workload goes on in a queue that is held": {
 			wl: admitted(), queues: Queues{ClusterQueue: "cq", Stopped: true}, now: after(time.Minute), want: Step{At: after(5 * time.Minute)},
 		},
@@ -283,6 +287,21 @@ func TestEvictionAndBackoff(t *testing.T) {
 	}
 	if *wl.Status.RequeueState.Count != 1 || wl.Status.RequeueState.RequeueAt != nil {
 		t.Errorf("requeue state %+v: the count stays, the time goes", wl.Status.RequeueState)
+	}
+}
+
+// With Kueue's gate for it a workload says at once that it is not admitted.
+func TestExplicitStatus(t *testing.T) {
+	wl, settings := &kueue.Workload{}, Settings{GranularReasons: true, ExplicitStatus: true}
+	step := NextStep(wl, Queues{}, settings, start)
+	if step.Action != ExplainNow || !step.Apply(wl, start) {
+		t.Fatalf("step %+v", step)
+	}
+	if c := condition(wl, kueue.WorkloadQuotaReserved); c.Reason != "PendingEvaluation" || condition(wl, kueue.WorkloadAdmitted).Reason != "NoReservation" {
+		t.Errorf("conditions %+v", wl.Status.Conditions)
+	}
+	if step := NextStep(wl, Queues{}, settings, start); step.Action != Wait {
+		t.Errorf("then %+v", step)
 	}
 }
 
