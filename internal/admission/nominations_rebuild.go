@@ -169,10 +169,12 @@ func (t *tree) nominationsOutdated() bool {
 	return len(t.nominated) > 0 && t.nominatedAt != t.usageChanges
 }
 
-// capacityChanged makes nominations outdated after nodes or flavors changed.
+// capacityChanged makes nominations outdated after nodes or flavors changed: nodes may have come free for them.
 func (e *Engine) capacityChanged() {
 	for _, t := range e.trees {
-		t.nominatedAt = 0
+		if t.nominatedAt = 0; len(t.nominated) > 0 {
+			e.enlist(t)
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ type Placer interface {
 	Hold(workload Key, placement any)
 	// Remove frees what a workload holds. Removing twice is harmless.
 	Remove(workload Key)
+	// RemoveLeaving takes pods off their nodes, in a what-if, that are about to end and whose workloads hold
+	// nothing any more. It reports whether there are any.
+	RemoveLeaving() bool
 	// Checkpoint starts a what-if; Rollback undoes all changes since that mark.
 	// Marks nest and are rolled back in reverse order.
 	Checkpoint() (mark int)
@@ -78,12 +81,14 @@ func (e *Engine) tryPlace(a *assignment) bool {
 	return true
 }
 
-// removeEvicting takes workloads that are being evicted off their nodes (in a what-if).
-func (e *Engine) removeEvicting() {
+// removeEvicting takes workloads that are being evicted off their nodes, and pods of those that were (in a
+// what-if). It reports whether there are any.
+func (e *Engine) removeEvicting() bool {
 	e.tx.ChangeNodes()
 	for w := range e.evicting { // removal commutes; the order does not matter
 		e.opts.Placer.Remove(w.spec.Key)
 	}
+	return e.opts.Placer.RemoveLeaving() || len(e.evicting) > 0
 }
 
 // findPlacement looks for real nodes for an assignment that quota allows. If the nodes of a flavor
@@ -131,15 +136,17 @@ func (e *Engine) placeable(a *assignment) bool {
 	if a.mode == fit {
 		return e.tryPlace(a)
 	}
-	return e.placeableLater(a)
-}
-
-// placeableLater checks it on the nodes as they will be once workloads that are being evicted have left.
-func (e *Engine) placeableLater(a *assignment) bool {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.removeEvicting()
 	return e.tryPlace(a)
+}
+
+// placeableLater checks an assignment that found no nodes on those that are being left.
+func (e *Engine) placeableLater(a *assignment) bool {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	return e.removeEvicting() && e.tryPlace(a)
 }
 
 func (a *assignment) flavorOf(podSet string) int32 {

@@ -16,10 +16,12 @@ type testPlacer struct {
 }
 
 type testNode struct {
-	name   string
-	cards  int
-	used   int
-	labels map[string]string
+	name  string
+	cards int
+	used  int
+	// leaving cards are those of pods that are about to end, of workloads that hold nothing any more.
+	leaving int
+	labels  map[string]string
 }
 
 // testPlacement maps node to cards taken.
@@ -35,7 +37,8 @@ func (p testPlacement) String() string {
 
 type testUndo struct {
 	key  Key
-	held testPlacement // what was there before; nil: nothing
+	held testPlacement  // what was there before; nil: nothing
+	left map[string]int // instead: cards of leaving pods, by node
 }
 
 var _ Placer = (*testPlacer)(nil)
@@ -68,11 +71,22 @@ func (p *testPlacer) set(k Key, pl testPlacement) {
 
 func (p *testPlacer) Hold(k Key, placement any) {
 	pl, _ := placement.(testPlacement)
-	p.log = append(p.log, testUndo{k, p.held[k]})
+	p.log = append(p.log, testUndo{key: k, held: p.held[k]})
 	p.set(k, pl)
 }
 
 func (p *testPlacer) Remove(k Key) { p.Hold(k, nil) }
+
+func (p *testPlacer) RemoveLeaving() bool {
+	left := map[string]int{}
+	for name, n := range p.nodes {
+		if n.leaving > 0 {
+			left[name], n.leaving = n.leaving, 0
+		}
+	}
+	p.log = append(p.log, testUndo{left: left})
+	return len(left) > 0
+}
 
 func (p *testPlacer) Checkpoint() int { return len(p.log) }
 
@@ -80,14 +94,19 @@ func (p *testPlacer) Rollback(mark int) {
 	for len(p.log) > mark {
 		u := p.log[len(p.log)-1]
 		p.log = p.log[:len(p.log)-1]
-		p.set(u.key, u.held)
+		if u.left == nil {
+			p.set(u.key, u.held)
+		}
+		for name, cards := range u.left {
+			p.nodes[name].leaving = cards
+		}
 	}
 }
 
 func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	free := map[string]int{}
 	for n, node := range p.nodes {
-		free[n] = node.cards - node.used
+		free[n] = node.cards - node.used - node.leaving
 	}
 	placed := testPlacement{}
 	for _, ps := range r.PodSets {

@@ -378,6 +378,7 @@ func (sc *scenario) statement(f, more []string) {
 		s.namespace(name, labels(f[2:]))
 	case "node":
 		sc.placer.node(name, int(a.num("cards")), labels(a["label"]))
+		sc.placer.nodes[name].leaving = int(a.num("leaving"))
 		s.e.Apply(CapacityChanged{})
 	case "workload":
 		s.workload(sc.workloadStatement(name, a, more))

@@ -85,8 +85,8 @@ func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.Topology
 // living counts the pods of a set by node, without those that are ending.
 func (p *Placer) living(gang, podSet string) map[string]int {
 	there := map[string]int{}
-	for _, b := range p.pods {
-		if b.pod.Gang == gang && b.pod.PodSet == podSet && !b.leaving {
+	for key, b := range p.pods {
+		if b.pod.Gang == gang && b.pod.PodSet == podSet && !p.leaving[key] {
 			there[b.node]++
 		}
 	}

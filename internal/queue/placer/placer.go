@@ -43,6 +43,7 @@ type Placer struct {
 	open         []*placement.Txn // what-ifs under way
 	nodes        *inventory.Nodes
 	pods         map[string]bound        // bound pods
+	leaving      map[string]bool         // those that are being deleted
 	reservations map[string]*reservation // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
@@ -72,7 +73,7 @@ func New(options Options) (*Placer, error) {
 	}
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
-		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{},
+		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]bool{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
 	}, nil
 }
@@ -158,6 +159,20 @@ func (p *Placer) Remove(key admission.Key) {
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
 	txn.RemoveGang(gang)
+}
+
+// RemoveLeaving removes pods that are being deleted, in a what-if, unless others of their workload take their
+// places.
+func (p *Placer) RemoveLeaving() bool {
+	txn := p.engine.Begin()
+	defer txn.Commit(time.Time{})
+	removed := false
+	for _, key := range slices.Sorted(maps.Keys(p.leaving)) {
+		if p.reservations[p.pods[key].pod.Gang] == nil {
+			removed = txn.Remove(key) || removed
+		}
+	}
+	return removed
 }
 
 // Follow makes pods that carry one workload's name those of another, which has

@@ -102,6 +102,34 @@ func TestWhatIfLeavesNoTrace(t *testing.T) {
 	refused(t, p, asking("d", 1, 1))
 }
 
+// What pods that are being deleted have is free in a what-if, unless their workload still has it: others of its
+// pods will come.
+func TestLeavingPodsAreRemovedInAWhatIf(t *testing.T) {
+	p := cluster(t, 1)
+	fits(t, p, asking("a", 2, 1))
+	for i := range 2 {
+		leaving := pod("a", i, corev1.PodRunning)
+		p.Saw(leaving, false)
+		leaving = leaving.DeepCopy()
+		leaving.DeletionTimestamp = &metav1.Time{}
+		p.Saw(leaving, false)
+	}
+	for _, released := range []bool{false, true} {
+		if released {
+			p.Remove(admission.Key{Namespace: "ns", Name: "a"})
+		}
+		mark := p.Checkpoint()
+		_, before := p.Place(asking("b", 4, 1))
+		removed := p.RemoveLeaving()
+		_, after := p.Place(asking("b", 4, 1))
+		if before == nil || removed != released || (after == nil) != released {
+			t.Errorf("quota released %t: before %v, removed %t, after %v", released, before, removed, after)
+		}
+		p.Rollback(mark)
+		refused(t, p, asking("b", 4, 1))
+	}
+}
+
 // The pods of a workload take what was reserved for it, not more.
 func TestPodsTakeTheirWorkloadsReservation(t *testing.T) {
 	p := cluster(t, 1)

@@ -66,8 +66,6 @@ type bound struct {
 	job    types.UID // what controls it
 	node   string
 	grants []placement.Grant
-	// leaving: it is being deleted.
-	leaving bool
 }
 
 // bind enters a pod that is on a node into the engine. One that does not say

@@ -77,15 +77,15 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	known, isKnown := p.pods[key]
 	if ended || egpu.IsSwappedOut(pod) {
 		delete(p.pods, key)
+		delete(p.leaving, key)
 		if isKnown {
 			p.apply(placement.PodGone{Key: key})
 			p.podLeft(known)
 		}
 		return isKnown
 	}
-	if isKnown && pod.DeletionTimestamp != nil && !known.leaving {
-		known.leaving = true
-		p.pods[key] = known
+	if isKnown && pod.DeletionTimestamp != nil && !p.leaving[key] {
+		p.leaving[key] = true
 		p.podLeft(known)
 	}
 	if isKnown || pod.Spec.NodeName == "" {
@@ -99,9 +99,8 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	asks.Resources = inventory.PodResources(pod)
 	grants, said := request.Grants(pod, asks.Containers)
 	left := p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
-	if b := p.pods[key]; pod.DeletionTimestamp != nil {
-		b.leaving = true
-		p.pods[key] = b
+	if pod.DeletionTimestamp != nil {
+		p.leaving[key] = true
 	}
 	return left
 }
