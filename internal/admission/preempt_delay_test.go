@@ -9,6 +9,47 @@ import (
 	"pgregory.net/rapid"
 )
 
+// The API stores whole seconds: an object says that quota was reserved a little earlier than the engine knew. The
+// preemptor that waits for the minimum runtime is looked at all the same.
+func TestMinimumRuntimeEndsEarlierThanKnown(t *testing.T) {
+	s := newShell(Options{PreemptionDelay: time.Second})
+	s.flavor(Flavor{Name: "f"})
+	s.namespace("default", nil)
+	s.queue(Queue{
+		Name: "q", NamespaceSelector: &Term{}, Preemption: Preemption{WithinQueue: PreemptLowerPriority},
+		Groups: []ResourceGroup{{Resources: []string{"cpu"}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{"cpu": {Nominal: 4}}}}}},
+	})
+	s.local(LocalQueue{Key: Key{"default", "q"}, Queue: "q"})
+	come := func(name string, priority int64) {
+		s.workload(Workload{
+			Key: Key{"default", name}, UID: name, LocalQueue: "q", Created: s.now.Add(-time.Minute), Priority: priority,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"cpu": 4}}},
+		})
+	}
+	second := s.now.Truncate(time.Second)
+	s.now = second.Add(270 * time.Millisecond)
+	come("low", 0)
+	if p := s.e.Decide(s.now); len(p.Admit) != 1 {
+		t.Fatalf("plan %+v", p)
+	}
+	come("high", 1)
+	s.e.Decide(s.now)
+	low := s.workloads[Key{"default", "low"}]
+	low.Admission = &Admission{Queue: "q", ReservedAt: second, PodSets: []PodSetAssignment{{Name: "main", Count: 1, Flavors: map[string]string{"cpu": "f"}, Usage: Requests{"cpu": 4}}}}
+	s.workload(low)
+	for range 10 {
+		p := s.e.Decide(s.now)
+		if len(p.Evict) > 0 {
+			return
+		}
+		if p.NextAt.IsZero() {
+			t.Fatalf("at %s nothing is left to wait for", s.now)
+		}
+		s.now = p.NextAt
+	}
+	t.Error("it is never preempted")
+}
+
 // However much short work comes and goes, the workload of the highest priority starts on its queue's
 // nominal quota once its preemption delay and its victims' minimum runtime have passed and they have left.
 func TestPreemptionDelayStarvesNobody(t *testing.T) {

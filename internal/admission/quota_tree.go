@@ -63,6 +63,7 @@ type tree struct {
 
 	awaitsMinRuntime bool      // some class waits for minimum runtimes to end
 	minRuntimeAt     time.Time // when the next one does
+	minRuntimeSince  time.Time // as of when that was known
 }
 
 // newTree counts from where no other tree does: queues move from one tree to another with what they

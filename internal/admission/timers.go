@@ -119,7 +119,7 @@ func (e *Engine) setMinRuntimeTimer(t *tree) {
 	if !t.awaitsMinRuntime || t.minRuntimeAt.After(e.at) {
 		return
 	}
-	t.minRuntimeAt = e.nextMinRuntimeEnd(t, e.at)
+	t.minRuntimeAt, t.minRuntimeSince = e.nextMinRuntimeEnd(t, e.at), e.at
 	if t.awaitsMinRuntime = !t.minRuntimeAt.IsZero(); t.awaitsMinRuntime {
 		e.timers.Push(timer{at: t.minRuntimeAt, t: t})
 	}
@@ -138,9 +138,10 @@ func (e *Engine) nextMinRuntimeEnd(t *tree, after time.Time) time.Time {
 	return next
 }
 
-// minRuntimeEnded looks again at classes that wait for minimum runtimes, unless the workload whose ended is gone.
+// minRuntimeEnded looks again at classes that wait for minimum runtimes, unless the workload whose ended is gone. It
+// may have ended earlier than was known: objects say when quota was reserved in whole seconds.
 func (e *Engine) minRuntimeEnded(t *tree) {
-	end := e.nextMinRuntimeEnd(t, t.minRuntimeAt.Add(-1))
+	end := e.nextMinRuntimeEnd(t, t.minRuntimeSince)
 	t.minRuntimeAt = time.Time{}
 	if end.IsZero() || end.After(e.at) {
 		e.setMinRuntimeTimer(t)
