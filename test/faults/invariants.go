@@ -22,13 +22,13 @@ import (
 // checks is what the invariants remember between steps.
 type checks struct {
 	version int64
-	// preempted are preemptors by UID, and for whose sake of theirs a workload was preempted.
-	preempted map[string]string
+	// preempted are the UIDs of those that were preempted, by that of their preemptor.
+	preempted map[string][]string
 	admitted  map[string]bool // workloads that had quota in the last step, by UID
 }
 
 func newChecks() checks {
-	return checks{version: -1, preempted: map[string]string{}, admitted: map[string]bool{}}
+	return checks{version: -1, preempted: map[string][]string{}, admitted: map[string]bool{}}
 }
 
 // checkStep checks what holds at all times.
@@ -52,13 +52,11 @@ func (w *World) inUse(wl *kueue.Workload) int64 {
 	total := int64(0)
 	for _, set := range wl.Status.Admission.PodSetAssignments {
 		usage, count := set.ResourceUsage[w.setting.resource()], int64(ptr.Deref(set.Count, 1))
-		left := count
+		left := int64(wl.Spec.PodSets[0].Count) // it may have been admitted when some had ended already
 		for _, r := range wl.Status.ReclaimablePods {
-			if r.Name == set.Name {
-				left = max(0, left-int64(r.Count))
-			}
+			left = max(0, left-int64(r.Count))
 		}
-		total += usage.Value() / count * left
+		total += usage.Value() / count * min(left, count)
 	}
 	return total
 }
@@ -155,8 +153,8 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 		}
 		if _, after, ok := strings.Cut(c.Message, "(UID: "); ok {
 			uid, _, _ := strings.Cut(after, ",")
-			if !w.checks.admitted[uid] {
-				w.checks.preempted[uid] = wl.Name
+			if victims := w.checks.preempted[uid]; !w.checks.admitted[uid] && !slices.Contains(victims, string(wl.UID)) {
+				w.checks.preempted[uid] = append(victims, string(wl.UID))
 			}
 		}
 	}
@@ -310,9 +308,13 @@ func (w *World) preemptorsGotIn(workloads []*kueue.Workload) string {
 		return ""
 	}
 	for _, wl := range workloads {
-		victim := w.checks.preempted[string(wl.UID)]
-		if victim != "" && workload.IsActive(wl) && !workload.IsFinished(wl) && wl.DeletionTimestamp == nil && w.queueIsOpen(wl) {
-			return fmt.Sprintf("preempted: %s was preempted for %s, which did not get in", victim, wl.Name)
+		if !workload.IsActive(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil || !w.queueIsOpen(wl) {
+			continue
+		}
+		for _, victim := range workloads { // one that ended by itself meanwhile, or was deleted, lost nothing
+			if slices.Contains(w.checks.preempted[string(wl.UID)], string(victim.UID)) && !workload.IsFinished(victim) {
+				return fmt.Sprintf("preempted: %s was preempted for %s, which did not get in", victim.Name, wl.Name)
+			}
 		}
 	}
 	return ""
