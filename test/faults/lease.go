@@ -44,7 +44,9 @@ func (w *World) leaseIsFree(role string) bool {
 func (w *World) lead(p *process) {
 	p.fence = program.NewFence()
 	lock := p.fence.Lock(&lease{process: p})
-	renew := func() { _ = lock.Update(p.ctx, resourcelock.LeaderElectionRecord{HolderIdentity: p.name, LeaseDurationSeconds: leaseSeconds}) }
+	renew := func() {
+		_ = lock.Update(p.ctx, resourcelock.LeaderElectionRecord{HolderIdentity: p.name, LeaseDurationSeconds: leaseSeconds})
+	}
 	renew()
 	p.group.Go(func() {
 		for {

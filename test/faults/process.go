@@ -200,8 +200,8 @@ func (w *World) kill(name string, arrive int) {
 const oldSuffix = "-old"
 
 // overlap cuts the leader off from its lease: it goes on as if nothing had happened, and when the lease has
-// run out another process leads.
-func (w *World) overlap(role string) {
+// run out another process leads: at once, or when the schedule comes to it.
+func (w *World) overlap(role string, atOnce bool) {
 	p := w.processes[role]
 	if p == nil || w.processes[role+oldSuffix] != nil {
 		return
@@ -212,6 +212,10 @@ func (w *World) overlap(role string) {
 	delete(w.processes, role)
 	p.name += oldSuffix
 	w.processes[p.name] = p
+	if atOnce {
+		time.Sleep(leaseSeconds * time.Second)
+		w.start(role, 0)
+	}
 }
 
 // start a process with lists that miss some changes.

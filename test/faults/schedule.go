@@ -110,7 +110,7 @@ func (c *chooser) next(w *World) (Action, bool) {
 		return action("finish", c.oneOf(running)), true
 	}
 	for _, name := range w.running() {
-		if strings.HasSuffix(name, oldSuffix) && c.percent(5) {
+		if role, old := strings.CutSuffix(name, oldSuffix); old && w.processes[role] != nil && c.percent(5) {
 			return action("kill", name, c.IntN(4)), true
 		}
 	}
@@ -165,7 +165,7 @@ func (c *chooser) fault(w *World) (Action, bool) {
 	case n < 94:
 		return action("skew", c.IntN(7)-3), true
 	case n < 96 && w.setting.TwoLeaders:
-		return action("overlap", []string{roleQueue, roleGPU}[c.IntN(2)]), true
+		return action("overlap", []string{roleQueue, roleGPU}[c.IntN(2)], []string{"at-once", "later"}[c.IntN(2)]), true
 	default:
 		if nodes := w.nodeNames(); len(nodes) > 1 {
 			return action("node-lost", c.oneOf(nodes)), true

@@ -179,7 +179,7 @@ func (w *World) take1(a Action) {
 	case "start":
 		w.start(a.arg(0), number(1))
 	case "overlap":
-		w.overlap(a.arg(0))
+		w.overlap(a.arg(0), a.arg(1) == "at-once")
 	case "kill":
 		w.kill(a.arg(0), number(1))
 	case "deliver":
