@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"reflect"
 	"regexp"
 	"sync"
 	"time"
@@ -123,10 +124,19 @@ func (h *held) count(obj any) (any, error) {
 		if h.allowed = h.most(); !h.within() {
 			h.fail(fmt.Errorf("%w: more than %d, or %d MiB; does another manager use the same multiKueue.origin?",
 				errOverrun, h.allowed, h.allowed*bytesPerObject>>20))
-			return nil, errOverrun
+			return nothing(o), nil
 		}
 	}
 	return obj, nil
+}
+
+// nothing is an object in the place of another one until the session has ended. An error would be logged, with the
+// object as it was sent.
+func nothing(o client.Object) client.Object {
+	out := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
+	out.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	out.SetName("too-many")
+	return out
 }
 
 func (h *held) within() bool {

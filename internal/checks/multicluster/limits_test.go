@@ -47,7 +47,7 @@ func TestHostileClusterIsHeldToWhatItWasSent(t *testing.T) {
 	if err := errors.Join(show(15, 17), failed); err != nil {
 		t.Fatalf("more were sent: %v", err)
 	}
-	if err := show(17, 18); err == nil || !errors.Is(failed, errOverrun) {
+	if err := show(17, 18); err != nil || !errors.Is(failed, errOverrun) {
 		t.Fatalf("one too many: %v, the session failed with %v", err, failed)
 	}
 	if len(h.objects) > 13 {
@@ -60,7 +60,10 @@ func TestHostileClusterIsHeldToSizes(t *testing.T) {
 	var failed error
 	h := &held{most: func() int { return 10 }, fail: func(err error) { failed = err }, objects: map[string]int{}}
 	grow := func(size int) error {
-		_, err := h.count(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"a": strings.Repeat("x", size)}}})
+		out, err := h.count(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{"a": strings.Repeat("x", size)}}})
+		if wl := out.(*kueue.Workload); (wl.Annotations == nil) != (failed != nil) {
+			t.Errorf("with the session failed by %v, %s is held", failed, wl.Name)
+		}
 		return err
 	}
 	for _, size := range []int{9 * bytesPerObject, 100, 9 * bytesPerObject} { // it is counted as it is now
@@ -68,7 +71,7 @@ func TestHostileClusterIsHeldToSizes(t *testing.T) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 	}
-	if err := grow(11 * bytesPerObject); !errors.Is(err, errOverrun) || !errors.Is(failed, errOverrun) {
+	if err := grow(11 * bytesPerObject); err != nil || !errors.Is(failed, errOverrun) {
 		t.Errorf("as much as eleven have, where ten may be: %v, the session failed with %v", err, failed)
 	}
 	h.forget(&kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
