@@ -115,9 +115,7 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 		if err != nil {
 			return nil, &UnretryableError{err}
 		}
-		if set.Count > 0 {
-			sets = append(sets, set)
-		}
+		sets = append(sets, set) // one without pods too: an elastic job may grow there
 	}
 	if len(sets) == 0 {
 		return nil, &UnretryableError{errors.New("it has no pods")}

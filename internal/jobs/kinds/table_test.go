@@ -1,10 +1,13 @@
 package kinds
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
@@ -144,5 +147,43 @@ func TestNamesAreKueues(t *testing.T) {
 	}
 	if WorkloadName(Table()[0].GVK, long, "uid") != name || WorkloadName(Table()[0].GVK, long, "other") == name {
 		t.Fatal("a name must be the same for the same job and another for another")
+	}
+}
+
+// A Ray cluster's pod sets: groups without workers, which may grow later, and the autoscaler with what its
+// user gave it.
+func TestRayPodSets(t *testing.T) {
+	at := slices.IndexFunc(Table(), func(k *Kind) bool { return k.Name == "ray.io/raycluster" })
+	template := func(name string) map[string]any {
+		return map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": name}}}}
+	}
+	spec := map[string]any{
+		"headGroupSpec": map[string]any{"template": template("head")}, "enableInTreeAutoscaling": true,
+		"workerGroupSpecs": []any{
+			map[string]any{"groupName": "idle", "replicas": int64(0), "template": template("worker")},
+			map[string]any{"groupName": "busy", "replicas": int64(2), "numOfHosts": int64(4), "template": template("worker")},
+		},
+	}
+	job := Table()[at].Object(&unstructured.Unstructured{Object: map[string]any{"spec": spec}})
+	for cpu, options := range map[string]any{
+		"500m": map[string]any{},
+		"2":    map[string]any{"resources": map[string]any{"requests": map[string]any{"cpu": "2"}}},
+	} {
+		spec["autoscalerOptions"] = options
+		sets, err := job.PodSets(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, set := range sets {
+			got = append(got, fmt.Sprintf("%s %d", set.Name, set.Count))
+		}
+		if want := []string{"head 1", "idle 0", "busy 8"}; !slices.Equal(got, want) {
+			t.Errorf("pod sets %q, want %q", got, want)
+		}
+		containers := sets[0].Template.Spec.Containers
+		if q := containers[len(containers)-1].Resources.Requests.Cpu(); len(containers) != 2 || q.String() != cpu {
+			t.Errorf("the autoscaler has %s, want %s", q, cpu)
+		}
 	}
 }

@@ -66,7 +66,9 @@ func serving(j GenericJob) bool {
 func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool, err error) {
 	counts := map[kueue.PodSetReference]int32{}
 	for _, set := range sets {
-		counts[set.Name] = set.Count
+		if set.Count > 0 { // workloads from before pod sets without pods were in them lack those
+			counts[set.Name] = set.Count
+		}
 	}
 	var done map[kueue.PodSetReference]int32
 	o, isObject := j.(kinds.Object)
@@ -95,7 +97,7 @@ func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew,
 // the admission adds.
 func describesAll(wl *kueue.Workload, sets []kueue.PodSet) bool {
 	for _, set := range sets {
-		if !slices.ContainsFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == set.Name }) {
+		if set.Count > 0 && !slices.ContainsFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == set.Name }) {
 			return false
 		}
 	}
