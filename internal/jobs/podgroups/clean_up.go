@@ -27,6 +27,7 @@ func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload
 			if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
 				return err
 			}
+			g.event(pod, "ExcessPodDeleted", "Delete", "Excess pod deleted")
 		}
 		if over || pod.DeletionTimestamp != nil || slices.Contains(excess, pod) || g.replaced(pod) {
 			if err := releasePod(ctx, c, pod); err != nil {
@@ -39,10 +40,21 @@ func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload
 	}
 	owned := wl.DeepCopy()
 	g.SetOwner(owned)
-	if len(owned.OwnerReferences) == len(wl.OwnerReferences) {
+	added := len(owned.OwnerReferences) - len(wl.OwnerReferences)
+	if added == 0 {
 		return nil
 	}
-	return c.Update(ctx, owned)
+	if err := c.Update(ctx, owned); err != nil {
+		return err
+	}
+	g.event(wl, "OwnerReferencesAdded", "Update", "Added %d owner reference(s)", added)
+	return nil
+}
+
+func (g *Group) event(about client.Object, reason, action, note string, args ...any) {
+	if g.Recorder != nil {
+		g.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, note, args...)
+	}
 }
 
 // excess are the gated pods beyond the group's total, the newest ones.

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,8 @@ type Group struct {
 	Parent     *kinds.Object
 	ParentGone bool
 	Now        time.Time
+	// Recorder, if set, tells users what becomes of their pods.
+	Recorder events.EventRecorder
 }
 
 func (g *Group) Meta() client.Object { return g.Pods[0] }

@@ -83,6 +83,30 @@ func (g *Group) Finished() (kinds.Outcome, error) {
 	return kinds.Outcome{}, nil
 }
 
+// AbsentPods is how many pods a group lacks that its users, or their controllers, have to replace.
+func (g *Group) AbsentPods(wl *kueue.Workload) int32 {
+	if g.Name == "" || g.Serving() {
+		return 0
+	}
+	there := map[kueue.PodSetReference]int32{}
+	fast := false
+	for _, pod := range g.Pods {
+		fast = fast || pod.Annotations[kinds.GroupFastAdmission] == "true"
+		if pod.Status.Phase != corev1.PodFailed && (pod.DeletionTimestamp == nil || pod.Spec.NodeName != "") {
+			there[kueue.PodSetReference(RoleOf(pod))]++
+		}
+	}
+	absent := int32(0)
+	for _, set := range wl.Spec.PodSets {
+		lacks := max(0, set.Count-there[set.Name])
+		if fast && there[set.Name] > 0 { // the others may come later
+			lacks = 0
+		}
+		absent += lacks
+	}
+	return absent
+}
+
 func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
 	up := int64(0)
 	for _, pod := range g.Pods {

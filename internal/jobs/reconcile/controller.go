@@ -81,6 +81,9 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	case wl.DeletionTimestamp != nil:
 		return c.stopDeleted(ctx, j, wl)
 	}
+	if reported, err := c.reportAbsentPods(ctx, j, wl); reported || err != nil {
+		return err
+	}
 	if changed, err := c.updateWorkload(ctx, j, wl); changed || err != nil {
 		return err
 	}

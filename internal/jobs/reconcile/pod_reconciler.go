@@ -129,7 +129,7 @@ func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.
 
 // load reads the pods a request is about; nil if there are none.
 func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgroups.Group, error) {
-	g := &podgroups.Group{Kind: c.kind, Now: c.now()}
+	g := &podgroups.Group{Kind: c.kind, Now: c.now(), Recorder: c.recorder}
 	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
 	if isGroup {
 		list := &corev1.PodList{}

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -47,6 +48,17 @@ func (c *controller) reportReadiness(wl *kueue.Workload, ready bool) bool {
 		return workload.PodsReady(wl, false, kueue.WorkloadWaitForRecovery, "At least one pod has failed, waiting for recovery", c.now())
 	}
 	return c.notStarted(wl)
+}
+
+// reportAbsentPods says in a group's workload that pods have to be replaced before it can go on.
+func (c *controller) reportAbsentPods(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
+	g, ok := j.(*podgroups.Group)
+	if !ok || !workload.WaitForReplacementPods(wl.DeepCopy(), g.AbsentPods(wl) > 0, c.now()) {
+		return false, nil
+	}
+	return true, c.report(ctx, wl, func(wl *kueue.Workload) bool {
+		return workload.WaitForReplacementPods(wl, g.AbsentPods(wl) > 0, c.now())
+	})
 }
 
 // report writes the part of a workload's status that is the job's, if it changed.

@@ -30,7 +30,7 @@ var (
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
 		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget,
 	}
-	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady}
+	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
 )
 
 // IsActive says that the workload takes part in queueing.
@@ -245,6 +245,23 @@ func Finish(wl *kueue.Workload, reason, message string, now time.Time) bool {
 // PodsReady records whether the job's pods are all ready.
 func PodsReady(wl *kueue.Workload, ready bool, reason, message string, now time.Time) bool {
 	return set(wl, kueue.WorkloadPodsReady, ready, reason, message, now)
+}
+
+// WaitForReplacementPods records whether pods of a group have to be replaced, and why. The words are
+// Kueue's.
+func WaitForReplacementPods(wl *kueue.Workload, waits bool, now time.Time) bool {
+	const waiting = kueue.WorkloadWaitingForReplacementPods
+	switch evicted := condition(wl, kueue.WorkloadEvicted); {
+	case !waits && !isTrue(wl, waiting):
+		return false
+	case !waits:
+		return set(wl, waiting, false, kueue.WorkloadPodsReady, "No pods need replacement", now)
+	case evicted != nil && evicted.Status == metav1.ConditionTrue:
+		return set(wl, waiting, true, evicted.Reason, evicted.Message, now)
+	case isTrue(wl, waiting):
+		return false
+	}
+	return set(wl, waiting, true, "PodsFailed", "Some Failed pods need replacement", now)
 }
 
 // HadPodsReady says that the pods were all ready at some time since the admission.

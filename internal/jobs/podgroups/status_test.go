@@ -1,0 +1,80 @@
+package podgroups
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+func member(role string, change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kinds.RoleAnnotation: role}}}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// Which pods of a group have to be replaced before it can go on.
+func TestAbsentPods(t *testing.T) {
+	failed := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	succeeded := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+	stopping := func(pod *corev1.Pod) { deleted(pod); pod.Spec.NodeName = "node" }
+	fast := func(pod *corev1.Pod) { pod.Annotations[kinds.GroupFastAdmission] = "true" }
+	wl := &kueue.Workload{}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "a", Count: 1}, {Name: "b", Count: 2}}
+	for name, tc := range map[string]struct {
+		pods []*corev1.Pod
+		want int32
+	}{
+		"all there":               {pods: []*corev1.Pod{member("a", nil), member("b", nil), member("b", succeeded)}},
+		"one failed":              {pods: []*corev1.Pod{member("a", nil), member("b", nil), member("b", failed)}, want: 1},
+		"and was replaced":        {pods: []*corev1.Pod{member("a", nil), member("b", nil), member("b", failed), member("b", nil)}},
+		"by one of another role":  {pods: []*corev1.Pod{member("a", nil), member("a", nil), member("b", nil)}, want: 1},
+		"one that never ran goes": {pods: []*corev1.Pod{member("a", deleted), member("b", nil), member("b", nil)}, want: 1},
+		"one that runs still":     {pods: []*corev1.Pod{member("a", stopping), member("b", nil), member("b", nil)}},
+		"others may come later":   {pods: []*corev1.Pod{member("a", fast), member("b", nil)}},
+		"but one must be there":   {pods: []*corev1.Pod{member("a", fast)}, want: 2},
+	} {
+		if got := (&Group{Name: "g", Pods: tc.pods}).AbsentPods(wl); got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+	if got := (&Group{Pods: []*corev1.Pod{member("a", failed)}}).AbsentPods(wl); got != 0 {
+		t.Errorf("a pod of no group: %d", got)
+	}
+}
+
+// The condition comes with the first pod that is lacking, has the eviction's reason where there is one, and
+// stays false when all are there again.
+func TestWaitForReplacementPods(t *testing.T) {
+	wl := &kueue.Workload{}
+	is := func(status metav1.ConditionStatus, reason string) {
+		t.Helper()
+		c := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadWaitingForReplacementPods)
+		if c == nil || c.Status != status || c.Reason != reason {
+			t.Fatalf("%v, want %s %s", c, status, reason)
+		}
+	}
+	now := time.Unix(1, 0)
+	if workload.WaitForReplacementPods(wl, false, now) {
+		t.Fatal("it says what nobody asked")
+	}
+	workload.WaitForReplacementPods(wl, true, now)
+	is(metav1.ConditionTrue, "PodsFailed")
+	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted"})
+	workload.WaitForReplacementPods(wl, true, now)
+	is(metav1.ConditionTrue, "Preempted")
+	if workload.WaitForReplacementPods(wl, true, now) {
+		t.Error("it says it again")
+	}
+	workload.WaitForReplacementPods(wl, false, now)
+	is(metav1.ConditionFalse, "PodsReady")
+}
