@@ -87,6 +87,6 @@ func PodSetOf(pod *corev1.Pod, name kueue.PodSetReference, count int32) kueue.Po
 	template.Spec.SchedulingGates, template.Spec.NodeName = nil, ""
 	return kueue.PodSet{
 		Name: name, Count: count, Template: *normalizeTemplate(template),
-		TopologyRequest: TopologyRequest(&pod.ObjectMeta, pod.Annotations[kueue.PodGroupPodIndexLabelAnnotation], false, "", 0),
+		TopologyRequest: TopologyRequest(&pod.ObjectMeta, kueue.PodGroupPodIndexLabel, false, "", 0),
 	}
 }

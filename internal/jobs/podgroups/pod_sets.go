@@ -57,39 +57,47 @@ func RoleOf(pod *corev1.Pod) string {
 	return RoleHash(&pod.Spec)
 }
 
-// RoleHash is computed from everything in a pod's spec that matters to quota and scheduling. The
-// field names below are part of the hash.
+// RoleHash is computed from everything in a pod's spec that matters to quota and scheduling, as Kueue
+// does: it is the name of the pod set in workloads of either.
 func RoleHash(spec *corev1.PodSpec) string {
-	type container struct {
-		Resources corev1.ResourceRequirements
-		Ports     []corev1.ContainerPort
+	fields := map[string]any{
+		"initContainers": containerFields(spec.InitContainers), "containers": containerFields(spec.Containers),
+		"nodeSelector": spec.NodeSelector, "affinity": spec.Affinity, "tolerations": spec.Tolerations,
+		"runtimeClassName": spec.RuntimeClassName, "priority": spec.Priority, "topologySpreadConstraints": spec.TopologySpreadConstraints,
+		"overhead": spec.Overhead, "resourceClaims": spec.ResourceClaims,
 	}
-	var fields struct {
-		Init, Main                     []container
-		NodeSelector                   map[string]string
-		Affinity                       *corev1.Affinity
-		Tolerations                    []corev1.Toleration
-		RuntimeClass, Scheduler, Class string
-		Overhead                       corev1.ResourceList
-		Spread                         []corev1.TopologySpreadConstraint
-		Claims                         []corev1.PodResourceClaim
+	if spec.Resources != nil {
+		fields["resources"] = spec.Resources.Requests
 	}
-	for _, c := range spec.InitContainers {
-		fields.Init = append(fields.Init, container{c.Resources, c.Ports})
-	}
-	for _, c := range spec.Containers {
-		fields.Main = append(fields.Main, container{c.Resources, c.Ports})
-	}
-	fields.NodeSelector, fields.Affinity, fields.Tolerations = spec.NodeSelector, spec.Affinity, spec.Tolerations
-	if spec.RuntimeClassName != nil {
-		fields.RuntimeClass = *spec.RuntimeClassName
-	}
-	fields.Scheduler, fields.Class = spec.SchedulerName, spec.PriorityClassName
-	fields.Overhead, fields.Spread, fields.Claims = spec.Overhead, spec.TopologySpreadConstraints, spec.ResourceClaims
-	data, err := json.Marshal(fields)
+	data, err := json.Marshal(map[string]any{"spec": fields})
 	if err != nil {
 		panic(err) // every field is plain data
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])[:8]
+}
+
+func containerFields(containers []corev1.Container) []map[string]any {
+	var out []map[string]any
+	for _, c := range containers {
+		out = append(out, map[string]any{"resources": map[string]any{"requests": c.Resources.Requests}, "ports": c.Ports})
+	}
+	return out
+}
+
+// RoleIn is the pod set of a workload that a pod belongs to. The roles of a workload from before they
+// were Kueue's are compared by the pods they stand for.
+func RoleIn(wl *kueue.Workload, pod *corev1.Pod) string {
+	role := RoleOf(pod)
+	for i := range wl.Spec.PodSets {
+		if string(wl.Spec.PodSets[i].Name) == role {
+			return role
+		}
+	}
+	for i := range wl.Spec.PodSets {
+		if RoleHash(&wl.Spec.PodSets[i].Template.Spec) == role {
+			return string(wl.Spec.PodSets[i].Name)
+		}
+	}
+	return role
 }

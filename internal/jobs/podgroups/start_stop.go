@@ -31,7 +31,7 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 		if g.Name == "" {
 			return string(kueue.DefaultPodSetName)
 		}
-		return RoleOf(pod)
+		return RoleIn(wl, pod)
 	}
 	for _, pod := range g.Pods {
 		if !IsGated(pod) && (IsLive(pod) || pod.Status.Phase == corev1.PodSucceeded) {

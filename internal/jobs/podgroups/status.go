@@ -93,7 +93,7 @@ func (g *Group) AbsentPods(wl *kueue.Workload) int32 {
 	for _, pod := range g.Pods {
 		fast = fast || pod.Annotations[kinds.GroupFastAdmission] == "true"
 		if pod.Status.Phase != corev1.PodFailed && (pod.DeletionTimestamp == nil || pod.Spec.NodeName != "") {
-			there[kueue.PodSetReference(RoleOf(pod))]++
+			there[kueue.PodSetReference(RoleIn(wl, pod))]++
 		}
 	}
 	absent := int32(0)
@@ -137,7 +137,7 @@ func (g *Group) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, err
 	done := map[kueue.PodSetReference]int32{}
 	for _, pod := range g.Pods {
 		if pod.Status.Phase == corev1.PodSucceeded && !g.Serving() {
-			done[kueue.PodSetReference(RoleOf(pod))]++
+			done[kueue.PodSetReference(RoleIn(wl, pod))]++
 		}
 	}
 	if g.Parent != nil {

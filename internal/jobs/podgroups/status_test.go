@@ -1,12 +1,16 @@
 package podgroups
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
@@ -77,4 +81,31 @@ func TestWaitForReplacementPods(t *testing.T) {
 	}
 	workload.WaitForReplacementPods(wl, false, now)
 	is(metav1.ConditionFalse, "PodsReady")
+}
+
+// A pod's role is what Kueue calls it, so that groups which run can be taken over, and is found in
+// workloads that call it otherwise.
+func TestRoles(t *testing.T) {
+	spec := corev1.PodSpec{
+		Containers:   []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}}},
+		NodeSelector: map[string]string{"a": "b"},
+	}
+	// The JSON that is hashed is part of the format.
+	text := `{"spec":{"affinity":null,"containers":[{"ports":null,"resources":{"requests":{"cpu":"1"}}}],"initContainers":null,"nodeSelector":{"a":"b"},` +
+		`"overhead":null,"priority":null,"resourceClaims":null,"runtimeClassName":null,"tolerations":null,"topologySpreadConstraints":null}}`
+	sum := sha256.Sum256([]byte(text))
+	role := hex.EncodeToString(sum[:])[:8]
+	if got := RoleHash(&spec); got != role {
+		t.Errorf("role %s, want %s", got, role)
+	}
+	other := spec.DeepCopy()
+	other.Priority = ptr.To(int32(1))
+	wl := &kueue.Workload{}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "old-a", Template: corev1.PodTemplateSpec{Spec: *other}}, {Name: "old-b", Template: corev1.PodTemplateSpec{Spec: spec}}}
+	if got := RoleIn(wl, &corev1.Pod{Spec: spec}); got != "old-b" {
+		t.Errorf("in a workload with other names the role is %s", got)
+	}
+	if got := RoleIn(wl, member("old-a", nil)); got != "old-a" {
+		t.Errorf("a pod that says its role has %s", got)
+	}
 }

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,7 +123,9 @@ func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.
 	if err := g.ReleaseDeleted(ctx, c.client); err != nil {
 		return err
 	}
-	return &kinds.UnretryableError{Err: fmt.Errorf("a Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)}
+	c.recorder.Eventf(g.Meta(), nil, corev1.EventTypeWarning, "WorkloadNameConflict", "Admission",
+		"A Workload named %q already exists but is not a pod group workload; this pod group cannot be admitted", name)
+	return nil
 }
 
 // load reads the pods a request is about; nil if there are none.

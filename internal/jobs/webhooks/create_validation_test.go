@@ -272,3 +272,27 @@ func TestDefaultPriorityClass(t *testing.T) {
 		})
 	}
 }
+
+// Every pod in a queue is gated for a topology too, as its flavor may have one; without topologies none is.
+func TestPodsAreGatedForTopologies(t *testing.T) {
+	indexed := strings.Replace(queuedPod, "annotations: {a: b}", "annotations: {kueue.x-k8s.io/pod-group-pod-index-label: rank}", 1)
+	indexed = strings.Replace(indexed, "name: main}", `name: main, rank: "3"}`, 1)
+	for topology, gates := range map[bool]int{true: 2, false: 1} {
+		answer := handler(t, func(h *defaulter) { h.topology = topology }).Handle(t.Context(), request(t, "", indexed))
+		if !answer.Allowed {
+			t.Fatal(answer.Result.Message)
+		}
+		got, rank := 0, any(nil)
+		for _, patch := range answer.Patches {
+			switch patch.Path {
+			case "/spec/schedulingGates":
+				got = len(patch.Value.([]any))
+			case "/metadata/labels/kueue.x-k8s.io~1pod-group-pod-index":
+				rank = patch.Value
+			}
+		}
+		if got != gates || (rank == "3") != topology {
+			t.Errorf("topologies %t: %d gates, rank %v", topology, got, rank)
+		}
+	}
+}

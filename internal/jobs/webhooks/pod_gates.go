@@ -46,7 +46,7 @@ func (d *defaulter) defaultPod(ctx context.Context, kind *kinds.Kind, request ad
 	if err := refuse(d.validatePod(kind, parent, pod)); err != nil {
 		return nil, err
 	}
-	addGates(pod)
+	d.addGates(pod)
 	kinds.SetLabel(pod, kinds.ManagedLabel, "true")
 	return pod, setGroup(parent, pod)
 }
@@ -80,12 +80,19 @@ func (d *defaulter) validatePod(kind, parent *kinds.Kind, pod *corev1.Pod) field
 }
 
 // addGates adds the gates a pod may need later: gates can be removed from a pod, never added. Nothing
-// that its author wrote on the pod keeps them away.
-func addGates(pod *corev1.Pod) {
+// that its author wrote on the pod keeps them away. Whether its flavor has a topology is known when it is
+// admitted; the label numbers the pods of a group there.
+func (d *defaulter) addGates(pod *corev1.Pod) {
 	if !podgroups.IsGated(pod) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kinds.AdmissionGate})
 	}
-	if !podgroups.HasGate(pod, kueue.TopologySchedulingGate) && kinds.TopologyRequest(&pod.ObjectMeta, "", false, "", 0) != nil {
+	if !d.topology {
+		return
+	}
+	if label, given := pod.Annotations[kueue.PodGroupPodIndexLabelAnnotation]; given {
+		kinds.SetLabel(pod, kueue.PodGroupPodIndexLabel, pod.Labels[label])
+	}
+	if !podgroups.HasGate(pod, kueue.TopologySchedulingGate) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 	}
 }
@@ -130,7 +137,11 @@ func validateGroup(pod *corev1.Pod) field.ErrorList {
 		errs = append(errs, field.Invalid(namePath, group, strings.Join(problems, ",")))
 	}
 	if name := kinds.PrebuiltName(pod); name != "" && name != group {
-		errs = append(errs, field.Invalid(labelsPath.Key(kinds.PrebuiltLabel), name, "prebuilt workload and pod group should be equal"))
+		path := labelsPath.Key(kinds.PrebuiltLabel)
+		if pod.Annotations[kinds.PrebuiltLabel] != "" {
+			path = annotationsPath.Key(kinds.PrebuiltLabel)
+		}
+		errs = append(errs, field.Invalid(path, name, "prebuilt workload and pod group should be equal"))
 	}
 	if pod.Annotations[kinds.GroupServing] == "true" {
 		return errs
