@@ -158,6 +158,12 @@ simulate-faults: ## Run whole programs through FAULTS faults; SEED=n replays one
 	GOGC=400 go test -count=1 -timeout 24h ./test/faults -run 'TestFaults$$' -faults $(FAULTS) -v \
 		$(if $(SEED),-seed $(SEED)) $(if $(SCHEDULE),-schedule $(abspath $(SCHEDULE))) $(if $(TRACE),-trace)
 
+SUITE ?= singlecluster/webhook/core
+
+.PHONY: test-kueue
+test-kueue: build-programs build-sandbox ## Kueue's own suites against elastic-queue; SUITE=all|FOLDER,..., FOCUS=regexp, KUEUE=1 runs Kueue itself, WRITE=1 its page
+	cd test/kueue && go run . -suite '$(SUITE)' $(if $(FOCUS),-focus '$(FOCUS)') $(if $(KUEUE),-own) $(if $(WRITE),-write docs/reference/kueue-conformance.md)
+
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour
 	ELASTIC_RESTART_JOBS=5000 ELASTIC_RESTART_KILLS=25 go test -count=1 -timeout 60m ./test/queue -run KilledInALoop -v

@@ -9,8 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
 	"k8s.io/component-base/version"
 	kubectl "k8s.io/kubectl/pkg/cmd"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 
 	"github.com/elastic-ai/elastic/sandbox/internal/run"
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
@@ -23,12 +26,31 @@ const (
 )
 
 func main() {
-	// kubectl parses its own arguments, plugins included.
-	if len(os.Args) > 1 && os.Args[1] == "kubectl" || filepath.Base(os.Args[0]) == "kubectl" {
-		runKubectl()
-		return
+	if program, ok := standIns[filepath.Base(os.Args[0])]; ok {
+		os.Exit(program())
+	}
+	if len(os.Args) > 1 {
+		if program, ok := standIns[os.Args[1]]; ok {
+			os.Args = os.Args[1:]
+			os.Exit(program())
+		}
 	}
 	os.Exit(execute())
+}
+
+// standIns are Kubernetes' own programs, by the name they are called by or the first argument. They parse their arguments
+// themselves. kube-apiserver and etcd are for test suites that start a control plane of their own.
+var standIns = map[string]func() int{
+	"kubectl":        func() int { return exitCode(kubectl.NewDefaultKubectlCommand().Execute()) },
+	"kube-apiserver": func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+	"etcd":           func() int { etcdmain.Main(os.Args); return 0 },
+}
+
+func exitCode(err error) int {
+	if err != nil {
+		return exitFailed
+	}
+	return 0
 }
 
 func execute() int {
@@ -73,16 +95,5 @@ func newVersionCommand() *cobra.Command {
 			v := version.Get()
 			fmt.Fprintf(cmd.OutOrStdout(), "kubernetes %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
 		},
-	}
-}
-
-func runKubectl() {
-	args := os.Args
-	if len(args) > 1 && args[1] == "kubectl" {
-		args = append([]string{"kubectl"}, args[2:]...)
-		os.Args = args
-	}
-	if err := kubectl.NewDefaultKubectlCommand().Execute(); err != nil {
-		os.Exit(exitFailed)
 	}
 }

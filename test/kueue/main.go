@@ -1,0 +1,317 @@
+// Command kueue runs Kueue's own integration suites against elastic-queue, as an outside process, and says which specs do
+// not pass and why.
+//
+// Kueue's module comes from the registry. A copy of it is edited in a few places (edits.go), where it then calls packages
+// record and outside.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := command(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kueue:", err)
+		os.Exit(1)
+	}
+}
+
+// run is what the flags say.
+type run struct {
+	root    string // of the project
+	kueue   string // a copy of Kueue's module, edited
+	into    string // where everything is put
+	program string
+	own     bool
+	focus   string
+	limit   time.Duration
+	page    string
+}
+
+func command(ctx context.Context) error {
+	r := run{}
+	suite := flag.String("suite", "singlecluster/webhook/core", `folders under Kueue's test/integration, with commas between them; "all" for every one that is known`)
+	flag.StringVar(&r.root, "root", "../..", "the project")
+	flag.StringVar(&r.into, "into", "../../bin/kueue", "folder for what is built and reported")
+	flag.StringVar(&r.program, "program", "", "elastic-queue; default: the project's bin/elastic-queue")
+	flag.BoolVar(&r.own, "own", false, "run Kueue's own manager so, for comparison")
+	flag.StringVar(&r.focus, "focus", "", "run only specs whose text this regular expression matches")
+	flag.DurationVar(&r.limit, "limit", 40*time.Minute, "for each suite")
+	flag.StringVar(&r.page, "write", "", "page to write counts and reasons into")
+	flag.Parse()
+	suites := strings.Split(*suite, ",")
+	if *suite == "all" {
+		suites = known
+	}
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	causes, err := readCauses("causes.txt")
+	if err != nil {
+		return err
+	}
+	failed := 0
+	for _, name := range suites {
+		result, err := r.suite(ctx, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		failed += result.print(causes)
+		if r.page != "" {
+			if err := result.write(r.page, causes); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 && !r.own {
+		return fmt.Errorf("%d specs do not pass and causes.txt does not say why", failed)
+	}
+	return nil
+}
+
+// known are the suites that can be run so, in the order of the page.
+var known = []string{
+	"singlecluster/webhook/core", "singlecluster/webhook/jobs", "singlecluster/conversion", "singlecluster/scheduler",
+	"singlecluster/scheduler/fairsharing", "singlecluster/scheduler/podsready", "singlecluster/tas", "singlecluster/controller/core",
+	"singlecluster/controller/dra", "singlecluster/controller/admissionchecks/provisioning", "singlecluster/importer",
+	"singlecluster/controller/jobs/job", "singlecluster/controller/jobs/pod", "singlecluster/controller/jobs/jobset",
+	"singlecluster/controller/jobs/mpijob", "singlecluster/controller/jobs/pytorchjob", "singlecluster/controller/jobs/tfjob",
+	"singlecluster/controller/jobs/rayjob", "singlecluster/controller/jobs/raycluster", "multikueue",
+}
+
+// prepare makes what all suites need: Kueue's module, edited, a control plane, CRDs.
+func (r *run) prepare(ctx context.Context) error {
+	for _, path := range []*string{&r.root, &r.into} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = absolute
+	}
+	if r.page != "" {
+		r.page = filepath.Join(r.root, r.page)
+	}
+	if err := r.copyKueue(ctx); err != nil {
+		return err
+	}
+	if r.program == "" {
+		r.program = filepath.Join(r.root, "bin", "elastic-queue")
+	}
+	if r.own {
+		r.program = filepath.Join(r.into, "kueue")
+		if err := r.sh(ctx, "go", "build", "-modfile", r.modfile(), "-o", r.program, "sigs.k8s.io/kueue/cmd/kueue"); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(r.program); err != nil {
+		return fmt.Errorf("%w: build it first (make build)", err)
+	}
+	assets := filepath.Join(r.into, "assets")
+	if err := os.MkdirAll(assets, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"kube-apiserver", "etcd", "kubectl"} {
+		path := filepath.Join(assets, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(filepath.Join(r.root, "bin", "elastic-sandbox"), path); err != nil {
+			return err
+		}
+	}
+	return r.manifests(ctx)
+}
+
+// modfile is this module's go.mod with the copy in Kueue's place.
+func (r *run) modfile() string { return filepath.Join(r.into, "go.mod") }
+
+func (r *run) copyKueue(ctx context.Context) error {
+	r.kueue = filepath.Join(r.into, "module")
+	from, err := moduleDir(ctx, "sigs.k8s.io/kueue")
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(r.kueue); err != nil {
+		return err
+	}
+	for _, part := range []string{"apis", "client-go", "cmd", "config", "pkg", "test", "go.mod", "go.sum"} {
+		if err := copyTree(filepath.Join(from, part), filepath.Join(r.kueue, part)); err != nil {
+			return err
+		}
+	}
+	if err := apply(r.kueue); err != nil {
+		return err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if err := copyFile(name, filepath.Join(r.into, name)); err != nil {
+			return err
+		}
+	}
+	return r.sh(ctx, "go", "mod", "edit", "-replace=sigs.k8s.io/kueue="+r.kueue, r.modfile())
+}
+
+// operators are modules whose CRDs the suites install, and the folder each is looked for in.
+var operators = []struct{ module, files, folder string }{
+	{"github.com/kubeflow/mpi-operator", "manifests/base/*.yaml", "mpi-operator"},
+	{"github.com/kubeflow/training-operator", "manifests/base/crds/*.yaml", "training-operator-crds"},
+	{"github.com/kubeflow/trainer/v2", "manifests/base/crds/*.yaml", "kf-trainer-crds"},
+	{"github.com/kubeflow/trainer/v2", "manifests/base/runtimes/*_distributed.yaml", "kf-trainer-runtimes"},
+	{"github.com/ray-project/kuberay/ray-operator", "config/crd/bases/*.yaml", "ray-operator-crds"},
+	{"sigs.k8s.io/jobset", "config/components/crd/bases/*.yaml", "jobset-operator"},
+	{"k8s.io/autoscaler/cluster-autoscaler/apis", "config/crd/*.yaml", "cluster-autoscaler"},
+	{"github.com/project-codeflare/appwrapper", "config/crd/bases/*.yaml", "appwrapper-crds"},
+	{"sigs.k8s.io/lws", "config/crd/bases/*.yaml", "leaderworkerset-operator"},
+	{"sigs.k8s.io/cluster-inventory-api", "config/crd/bases/*.yaml", "clusterprofile"},
+	{"github.com/kubeflow/spark-operator/v2", "config/crd/bases/*.yaml", "spark-operator-crds"},
+}
+
+// manifests puts CRDs where the suites look for them, as Kueue's own make does.
+func (r *run) manifests(ctx context.Context) error {
+	crds := filepath.Join(r.kueue, "config", "components", "crd")
+	built, err := exec.CommandContext(ctx, filepath.Join(r.into, "assets", "kubectl"), "kustomize", crds).Output()
+	if err != nil {
+		return fmt.Errorf("building Kueue's CRDs: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(crds, "_output"), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(crds, "_output", "crds-with-webhooks.yaml"), built, 0o600); err != nil {
+		return err
+	}
+	for _, o := range operators {
+		dir, err := moduleDir(ctx, o.module)
+		if err != nil {
+			return err
+		}
+		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(o.files)))
+		if err != nil || len(files) == 0 {
+			return fmt.Errorf("%s has no %s: %w", o.module, o.files, err)
+		}
+		for _, file := range files {
+			if filepath.Base(file) == "kustomization.yaml" || o.folder == "training-operator-crds" && strings.Contains(file, "mpijobs") {
+				continue
+			}
+			if err := copyFile(file, filepath.Join(r.kueue, "dep-crds", o.folder, filepath.Base(file))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// frameworks are the kinds of jobs that a suite's own process has, whatever it enables.
+func frameworks(suite string) string {
+	const jobs = "batch/job pod jobset.x-k8s.io/jobset kubeflow.org/mpijob kubeflow.org/paddlejob kubeflow.org/pytorchjob " +
+		"kubeflow.org/tfjob kubeflow.org/xgboostjob kubeflow.org/jaxjob ray.io/rayjob ray.io/raycluster ray.io/rayservice " +
+		"trainer.kubeflow.org/trainjob workload.codeflare.dev/appwrapper"
+	switch {
+	case strings.HasSuffix(suite, "/webhook/jobs"):
+		return jobs + " deployment statefulset leaderworkerset.x-k8s.io/leaderworkerset sparkoperator.k8s.io/sparkapplication"
+	case strings.HasSuffix(suite, "/tas"):
+		return "batch/job pod"
+	case strings.HasPrefix(suite, "multikueue"):
+		return jobs
+	}
+	return ""
+}
+
+// suite builds and runs one.
+func (r *run) suite(ctx context.Context, name string) (*result, error) {
+	short := strings.ReplaceAll(strings.TrimPrefix(name, "singlecluster/"), "/", "-")
+	if r.own {
+		short += ".kueue"
+	}
+	binary, report := filepath.Join(r.into, short+".test"), filepath.Join(r.into, short+".json")
+	fmt.Fprintf(os.Stderr, "building %s\n", name)
+	if err := r.sh(ctx, "go", "test", "-c", "-modfile", r.modfile(), "-o", binary, "sigs.k8s.io/kueue/test/integration/"+name); err != nil {
+		return nil, err
+	}
+	for _, old := range []string{report, filepath.Join(r.into, short+".program.log")} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	log, err := os.Create(filepath.Join(r.into, short+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	fmt.Fprintf(os.Stderr, "running %s (%s at most); its log is %s\n", name, r.limit, log.Name())
+	// The suite cleans up when it is interrupted.
+	limited, cancel := context.WithTimeout(ctx, r.limit+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(limited, binary, "-ginkgo.json-report="+report, "-ginkgo.no-color", "-ginkgo.timeout="+r.limit.String(), "-ginkgo.focus="+r.focus)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	cmd.Dir = filepath.Join(r.kueue, "test", "integration", filepath.FromSlash(name))
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(),
+		"KUBEBUILDER_ASSETS="+filepath.Join(r.into, "assets"), "PROJECT_DIR="+r.kueue+"/", "ARTIFACTS="+filepath.Join(r.into, short+".artifacts"), "ENVTEST_K8S_VERSION=1.36",
+		"OUTSIDE_PROGRAM="+r.program, "OUTSIDE_LOG="+filepath.Join(r.into, short+".program.log"), "OUTSIDE_FRAMEWORKS="+frameworks(name))
+	if r.own {
+		cmd.Env = append(cmd.Env, "OUTSIDE_KUEUE=1")
+	}
+	if err := cmd.Run(); err != nil {
+		if _, missing := os.Stat(report); missing != nil {
+			return nil, fmt.Errorf("it reports nothing, and ended so: %w; see %s", err, log.Name())
+		}
+	}
+	return readReport(name, report)
+}
+
+// sh runs a command and shows what it says if it fails.
+func (r *run) sh(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+func moduleDir(ctx context.Context, path string) (string, error) {
+	if out, err := exec.CommandContext(ctx, "go", "mod", "download", path).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("module %s: %w: %s", path, err, out)
+	}
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", path).Output()
+	if err != nil {
+		return "", fmt.Errorf("module %s: %w", path, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// copyTree copies files; those of modules cannot be written to.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		return copyFile(path, filepath.Join(to, name))
+	})
+}
+
+func copyFile(from, to string) error {
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o600)
+}

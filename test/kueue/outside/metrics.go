@@ -1,0 +1,126 @@
+package outside
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/kueue/pkg/metrics"
+)
+
+// collecting is a registry that only notes what is registered.
+type collecting struct {
+	ctrlmetrics.RegistererGatherer
+	all []prometheus.Collector
+}
+
+func (c *collecting) MustRegister(vectors ...prometheus.Collector) { c.all = append(c.all, vectors...) }
+
+// vectors are those of Kueue's metrics, as Kueue registers them.
+func vectors() []prometheus.Collector {
+	real := ctrlmetrics.Registry
+	defer func() { ctrlmetrics.Registry = real }()
+	c := &collecting{RegistererGatherer: real}
+	ctrlmetrics.Registry = c
+	metrics.Register()
+	metrics.RegisterLQMetrics()
+	return c.all
+}
+
+// copyMetrics sets Kueue's vectors in this process to what the program serves.
+func copyMetrics(url string, into []prometheus.Collector) {
+	response, err := http.Get(url)
+	if err != nil {
+		return // it is just being started
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return
+	}
+	for _, vector := range into {
+		switch v := vector.(type) {
+		case *prometheus.GaugeVec:
+			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+				v.WithLabelValues(labels...).Set(m.GetGauge().GetValue())
+			})
+		case *prometheus.CounterVec:
+			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+				have, want := read(v.WithLabelValues(labels...)).GetCounter().GetValue(), m.GetCounter().GetValue()
+				if want < have { // the program started again
+					v.DeleteLabelValues(labels...)
+					have = 0
+				}
+				v.WithLabelValues(labels...).Add(want - have)
+			})
+		case *prometheus.HistogramVec: // the suites look at the number of samples alone
+			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+				have, want := read(v.WithLabelValues(labels...).(prometheus.Metric)).GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleCount()
+				if want < have {
+					v.DeleteLabelValues(labels...)
+					have = 0
+				}
+				for ; have < want; have++ {
+					v.WithLabelValues(labels...).Observe(0)
+				}
+			})
+		}
+	}
+}
+
+var description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+
+// copyVector sets the series of a vector to those of its family, and deletes the others.
+func copyVector(vector prometheus.Collector, drop func(...string) bool, families map[string]*dto.MetricFamily, set func([]string, *dto.Metric)) {
+	described := make(chan *prometheus.Desc, 1)
+	vector.Describe(described)
+	parts := description.FindStringSubmatch((<-described).String())
+	if parts == nil {
+		return
+	}
+	names := strings.FieldsFunc(parts[2], func(r rune) bool { return r == ',' })
+	served := map[string]bool{}
+	for _, m := range families[parts[1]].GetMetric() {
+		values := labelsOf(m, names)
+		served[strings.Join(values, "\x00")] = true
+		set(values, m)
+	}
+	series := make(chan prometheus.Metric)
+	go func() {
+		vector.Collect(series)
+		close(series)
+	}()
+	var stale [][]string
+	for m := range series {
+		if values := labelsOf(read(m), names); !served[strings.Join(values, "\x00")] {
+			stale = append(stale, values)
+		}
+	}
+	for _, values := range stale {
+		drop(values...)
+	}
+}
+
+func labelsOf(m *dto.Metric, names []string) []string {
+	values := make([]string, len(names))
+	for i, name := range names {
+		for _, label := range m.GetLabel() {
+			if label.GetName() == name {
+				values[i] = label.GetValue()
+			}
+		}
+	}
+	return values
+}
+
+func read(m prometheus.Metric) *dto.Metric {
+	into := &dto.Metric{}
+	_ = m.Write(into)
+	return into
+}
