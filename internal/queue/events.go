@@ -70,7 +70,9 @@ func (s *Shell) preemptedEvents(wl *kueue.Workload, e admission.Evict, message s
 	if wl.Status.Admission != nil {
 		queue = string(wl.Status.Admission.ClusterQueue)
 	}
-	s.recordEvent(by.object, corev1.EventTypeNormal, "PreemptedWorkload", "Preempted workload %s (UID: %s) in ClusterQueue %s%s",
+	preemptor := *by.object
+	preemptor.ResourceVersion = "" // all preemptions for it are one series, though its status changes meanwhile
+	s.recordEvent(&preemptor, corev1.EventTypeNormal, "PreemptedWorkload", "Preempted workload %s (UID: %s) in ClusterQueue %s%s",
 		workload.KeyOf(wl), wl.UID, queue, priorities)
 }
 

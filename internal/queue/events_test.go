@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -69,5 +71,34 @@ func TestEventsUnderPressure(t *testing.T) {
 	}
 	if left := p.scrape()["elastic_events_left_out_total{reason=QuotaReserved}"]; left != 2 {
 		t.Errorf("%v events about reserved quota were left out, want 2", left)
+	}
+}
+
+// regarding notes which objects events are about, by reason.
+type regarding struct {
+	*events.FakeRecorder
+	versions map[string][]string
+}
+
+func (r *regarding) Eventf(about, related runtime.Object, kind, reason, action, note string, args ...any) {
+	r.versions[reason] = append(r.versions[reason], about.(*kueue.Workload).ResourceVersion)
+	r.FakeRecorder.Eventf(about, related, kind, reason, action, note, args...)
+}
+
+// All preemptions for one workload are one series of events: a series is about one version of an object,
+// and the status of the preemptor changes meanwhile.
+func TestPreemptionsAreOneSeries(t *testing.T) {
+	p := newHarness(t)
+	recorder := &regarding{events.NewFakeRecorder(100), map[string][]string{}}
+	p.options.Recorder = recorder
+	p.oneQueue()
+	p.submit("one", "main", "batch", 1, "2")
+	p.submit("two", "main", "batch", 1, "2")
+	p.submit("high", "main", "urgent", 9, "4")
+	if got := recorder.versions["PreemptedWorkload"]; len(got) != 2 || got[0] != got[1] {
+		t.Errorf("the events are about the versions %q", got)
+	}
+	if got := recorder.versions["Preempted"]; len(got) != 2 || got[0] == "" {
+		t.Errorf("those of the preempted workloads are about the versions %q", got)
 	}
 }

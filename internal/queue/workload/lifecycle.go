@@ -133,15 +133,7 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	case isTrue(wl, kueue.WorkloadDeactivationTarget):
 		return Step{Action: Deactivate}
 	case !HasReservation(wl):
-		step := requeueStep(wl, queues, now)
-		switch {
-		case step.Action != Wait:
-		case !sameChecks(wl, queues.Checks):
-			step = Step{Action: ResetChecks, Checks: queues.Checks}
-		case settings.ExplicitStatus && condition(wl, kueue.WorkloadQuotaReserved) == nil:
-			step = Step{Action: ExplainNow}
-		}
-		return step
+		return pendingStep(wl, queues, settings, now)
 	case IsEvicted(wl):
 		return Step{} // its job is stopping
 	case !sameChecks(wl, queues.Checks):
@@ -154,6 +146,19 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	waits := step.Action == Wait || step.Action == SecondPassNow // one that waits for nothing is admitted, whatever its queues
 	if why := queues.closed(); why.Reason != "" && waits && !IsAdmitted(wl) {
 		return Step{Action: ReleaseNow, Reason: PendingReason(why, settings.GranularReasons), Message: why.Message}
+	}
+	return step
+}
+
+// pendingStep requeues a workload without quota when it is time, and has its status say what it waits for.
+func pendingStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Time) Step {
+	step := requeueStep(wl, queues, now)
+	switch {
+	case step.Action != Wait:
+	case !sameChecks(wl, queues.Checks):
+		return Step{Action: ResetChecks, Checks: queues.Checks}
+	case settings.ExplicitStatus && condition(wl, kueue.WorkloadQuotaReserved) == nil:
+		return Step{Action: ExplainNow}
 	}
 	return step
 }
