@@ -151,9 +151,13 @@ func (j Object) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, err
 			return nil, err
 		}
 		for i, set := range wl.Spec.PodSets {
-			// Reclaimed quota may be in use by others by now, so it must be requested again.
-			done[set.Name] = max(done[set.Name]+max(0, AdmittedCount(wl, i)-wanted[set.Name]), ReclaimedCount(wl, set.Name))
+			done[set.Name] += max(0, AdmittedCount(wl, i)-wanted[set.Name])
 		}
+	}
+	for _, set := range wl.Spec.PodSets {
+		// Reclaimed quota may be in use by others by now: an elastic job requests it again, and a job that shows fewer
+		// finished pods is seen as it was before.
+		done[set.Name] = max(done[set.Name], ReclaimedCount(wl, set.Name))
 	}
 	return ReclaimablePods(wl, done), nil
 }
