@@ -68,14 +68,7 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	}
 	switch {
 	case end.Ended:
-		err := c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, end.Reason, end.Message, c.now()) })
-		if err != nil {
-			return err
-		}
-		if !workload.IsFinished(wl) {
-			c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "FinishedWorkload", "Finish", "Workload '%s/%s' is declared finished", wl.Namespace, wl.Name)
-		}
-		return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
+		return c.finish(ctx, j, wl, end)
 	case workload.IsFinished(wl):
 		return c.stopFinished(ctx, j, wl)
 	case wl.DeletionTimestamp != nil:
@@ -103,6 +96,18 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 		return err
 	}
 	return j.CleanUp(ctx, c.client, wl)
+}
+
+// finish records in the workload how its job ended.
+func (c *controller) finish(ctx context.Context, j GenericJob, wl *kueue.Workload, end kinds.Outcome) error {
+	err := c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, end.Reason, end.Message, c.now()) })
+	if err != nil {
+		return err
+	}
+	if !workload.IsFinished(wl) {
+		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "FinishedWorkload", "Finish", "Workload '%s/%s' is declared finished", wl.Namespace, wl.Name)
+	}
+	return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
 }
 
 // withoutWorkload does the first step for a job that has no workload.

@@ -68,44 +68,58 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	was, err := v.filter.Manages(ctx, kind, before.Unstructured)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	is, err := v.filter.Manages(ctx, kind, after.Unstructured)
-	if err != nil {
+	was, errBefore := v.filter.Manages(ctx, kind, before.Unstructured)
+	is, errAfter := v.filter.Manages(ctx, kind, after.Unstructured)
+	if err := errors.Join(errBefore, errAfter); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	if !was && !is || v.rayAndSparkMayLeave && !is && slices.Contains([]string{"ray.io", "sparkoperator.k8s.io"}, kind.GVK.Group) {
 		return admission.Allowed("")
 	}
-	errs := added(v.validateMeta(kind, after), v.validateMeta(kind, before))
-	if v.gatedBy {
-		errs = added(append(errs, workload.ValidateGates(after, before)...), workload.ValidateGates(before, nil))
-	}
+	validate := v.validateJob
 	if !kind.Suspends() {
-		errs = append(errs, validateGatedUpdate(before, after)...)
-		if is && kind.GroupsPods() {
-			errs = append(append(errs, v.validateGroupSize(before, after)...), validatePodTemplates(before, after)...)
-		}
-		return respond(errs)
+		validate = v.validateGated
 	}
-	if admitted, err := v.alreadyAdmitted(ctx, before, after); admitted || err != nil {
-		if err != nil {
-			return admission.Errored(http.StatusInternalServerError, err)
-		}
-		return admission.Allowed("")
-	}
-	fallback, err := v.filter.DefaultQueue(ctx, request.Namespace)
+	errs, err := validate(ctx, request, before, after)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	errs = append(errs, validateUpdate(before, after, fallback != "")...)
+	return respond(errs)
+}
+
+// validateChangedMeta finds what is wrong with the labels and annotations that was not wrong before.
+func (v *validator) validateChangedMeta(before, after kinds.Object) field.ErrorList {
+	errs := added(v.validateMeta(after.Row(), after), v.validateMeta(before.Row(), before))
+	if v.gatedBy {
+		errs = added(append(errs, workload.ValidateGates(after, before)...), workload.ValidateGates(before, nil))
+	}
+	return errs
+}
+
+// validateGated is for objects whose pods are gated.
+func (v *validator) validateGated(_ context.Context, _ admission.Request, before, after kinds.Object) (field.ErrorList, error) {
+	errs := append(v.validateChangedMeta(before, after), validateGatedUpdate(before, after)...)
+	if (kinds.QueueName(after) != "" || v.filter.WithoutQueueName) && after.Row().GroupsPods() {
+		errs = append(append(errs, v.validateGroupSize(before, after)...), validatePodTemplates(before, after)...)
+	}
+	return errs, nil
+}
+
+// validateJob is for jobs with a suspend flag.
+func (v *validator) validateJob(ctx context.Context, request admission.Request, before, after kinds.Object) (field.ErrorList, error) {
+	if admitted, err := v.alreadyAdmitted(ctx, before, after); admitted || err != nil {
+		return nil, err
+	}
+	fallback, err := v.filter.DefaultQueue(ctx, request.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	errs := append(v.validateChangedMeta(before, after), validateUpdate(before, after, fallback != "")...)
 	errs = append(errs, after.Validate(&before)...)
 	if after.IsSuspended() { // the pods of a running job are those that were admitted
 		errs = append(errs, added(v.validateTopology(ctx, after, request.Object.Raw), v.validateTopology(ctx, before, request.OldObject.Raw))...)
 	}
-	return respond(errs)
+	return errs, nil
 }
 
 // decode reads a job from a request, which may leave its namespace out.
