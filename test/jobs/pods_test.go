@@ -468,7 +468,7 @@ func TestGroupSize(t *testing.T) {
 	if err := change(`{"spec":{"replicas":2}}`); err != nil {
 		t.Errorf("more groups: %v", err)
 	}
-	if err := change(`{"metadata":{"labels":null},"spec":{"leaderWorkerTemplate":{"size":5}}}`); err != nil {
+	if err := change(`{"metadata":{"labels":null},"spec":{"leaderWorkerTemplate":{"size":5}}}`); err == nil || !strings.Contains(err.Error(), "field is immutable") {
 		t.Errorf("larger groups, out of the queue: %v", err)
 	}
 }

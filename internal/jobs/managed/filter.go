@@ -51,7 +51,7 @@ func (f *Filter) IsIndependent(ctx context.Context, obj client.Object, namespace
 	return above == nil, err
 }
 
-// Ancestor is the owner of a job that is managed in its place; nil for none. The owners of an object
+// Ancestor is the highest owner of a job that is managed in its place; nil for none. The owners of an object
 // whose own owner is of a kind that is never queued are not read.
 func (f *Filter) Ancestor(ctx context.Context, obj client.Object) (client.Object, error) {
 	owner := metav1.GetControllerOf(obj)
@@ -61,11 +61,14 @@ func (f *Filter) Ancestor(ctx context.Context, obj client.Object) (client.Object
 	if selected, err := f.selects(ctx, obj.GetNamespace()); err != nil || !selected {
 		return nil, err
 	}
-	above, err := f.managedAncestor(ctx, obj, obj.GetNamespace())
-	if above == nil {
-		return nil, err
+	var top client.Object
+	for at := obj; ; {
+		above, err := f.managedAncestor(ctx, at, obj.GetNamespace())
+		if err != nil || above == nil {
+			return top, err
+		}
+		top, at = above, above // a part of a job may name a queue itself
 	}
-	return above, err
 }
 
 func (f *Filter) selects(ctx context.Context, namespace string) (bool, error) {

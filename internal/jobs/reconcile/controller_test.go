@@ -247,6 +247,19 @@ func TestChildOfAJobThatMayNotRun(t *testing.T) {
 	}
 }
 
+// A part of a part runs while the whole job may, whatever the part in between says of a queue.
+func TestChildOfAPart(t *testing.T) {
+	owned := func(name, by, labels string) string {
+		return strings.NewReplacer("name: job, uid: job, labels: {kueue.x-k8s.io/queue-name: main}", "name: "+name+", uid: "+name+", labels: {"+labels+
+			"}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: "+by+", uid: "+by+", controller: true}]", "suspend: true", "suspend: false").Replace(queuedJob)
+	}
+	w := newWorld(t, parse(t, queuedJob), parse(t, owned("part", "job", "kueue.x-k8s.io/queue-name: main")), parse(t, owned("child", "part", "")))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 5))
+	if suspended, _, _ := unstructured.NestedBool(w.settle("child").Object, "spec", "suspend"); suspended {
+		t.Error("it was suspended")
+	}
+}
+
 // Who must agree before a job is considered is said on the job; a gate that goes there goes from the
 // workload.
 func TestGatesOfAJob(t *testing.T) {
