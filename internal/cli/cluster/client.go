@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -145,6 +146,7 @@ func newMapper(config *rest.Config) (apimeta.RESTMapper, error) {
 		kueue.SchemeGroupVersion.WithKind("WorkloadPriorityClass"), kueue.SchemeGroupVersion.WithKind("AdmissionCheck"), kueue.SchemeGroupVersion.WithKind("Topology"),
 		egpu.GroupVersion.WithKind("GPU"), jobsv1alpha1.GroupVersion.WithKind("JobKind"),
 		corev1.SchemeGroupVersion.WithKind("Node"), corev1.SchemeGroupVersion.WithKind("Namespace"),
+		schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
 	} {
 		known.Add(gvk, apimeta.RESTScopeRoot)
 	}
