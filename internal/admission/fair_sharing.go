@@ -4,7 +4,7 @@ import "github.com/elastic-ai/elastic/internal/admission/quota"
 
 // share is a node's share in the future.
 func (e *Engine) share(t *tree, n *quota.Node) quota.Share {
-	return e.shares.Of(n, e.frs, t.policy == PolicyMaxMin)
+	return e.shares.Of(n, e.frs, t.policy == PolicyMaxMin, quota.Future)
 }
 
 // contender is the entry a subtree sends into the tournament, with the share

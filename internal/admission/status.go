@@ -38,8 +38,14 @@ func (e *Engine) Status(name string) (QueueStatus, bool) {
 			u.Borrowed = max(0, u.Used-c.Nominal)
 		}
 	}
-	s.FairShare = e.share(q.tree, q.node).Value()
+	s.FairShare = e.shareNow(q.tree, q.node)
 	return s, true
+}
+
+// shareNow is a share as people see it: with what evicted workloads still use, and without what is
+// nominated.
+func (e *Engine) shareNow(t *tree, n *quota.Node) float64 {
+	return e.shares.Of(n, e.frs, t.policy == PolicyMaxMin, quota.Now).Value()
 }
 
 // PendingIn is QueueStatus.Pending alone, which costs nothing.
@@ -125,7 +131,7 @@ func (e *Engine) CohortStatus(name string) (CohortStatus, bool) {
 	if n == nil {
 		return CohortStatus{}, false
 	}
-	s := CohortStatus{FairShare: e.share(n.top.tree, n.Node).Value()}
+	s := CohortStatus{FairShare: e.shareNow(n.top.tree, n.Node)}
 	for fr := range n.Cells {
 		if subtree, used := n.Cells[fr].Subtree, n.Used(int32(fr), quota.Now); subtree > 0 || used > 0 {
 			k := e.frs[fr]

@@ -73,7 +73,7 @@ func (s *scenario) run(d *datadriven.TestData) {
 		s.change(d, s.fits)
 	case "shares":
 		for _, n := range s.nodes {
-			share := s.shares.Of(n, s.frs, d.HasArg("all"))
+			share := s.shares.Of(n, s.frs, d.HasArg("all"), Future)
 			s.printf("%s %.0f borrowing=%t", n.Path(), share.Value(), share.Borrowing)
 		}
 	case "pair":

@@ -41,9 +41,9 @@ type Shares struct {
 	taken []int64
 }
 
-// Of is a node's share in the future. What counts is what the node borrows or, with all, everything
+// Of is a node's share, now or in the future. What counts is what the node borrows or, with all, everything
 // it uses (max-min fairness).
-func (s *Shares) Of(n *Node, frs []FlavorResource, all bool) Share {
+func (s *Shares) Of(n *Node, frs []FlavorResource, all bool, k View) Share {
 	share := Share{weight: n.Weight}
 	if n.Parent == nil {
 		return share
@@ -55,12 +55,12 @@ func (s *Shares) Of(n *Node, frs []FlavorResource, all bool) Share {
 	s.taken = taken
 	for fr := range n.Cells {
 		c := &n.Cells[fr]
-		over := c.Use[Future] - c.Subtree
+		over := c.Use[k] - c.Subtree
 		if over > 0 {
 			share.Borrowing = true
 		}
 		if all {
-			over = c.Use[Future]
+			over = c.Use[k]
 		}
 		if over > 0 {
 			taken[frs[fr].Resource] += over
