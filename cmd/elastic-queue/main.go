@@ -11,7 +11,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -75,11 +74,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	cluster, err := kubernetes.NewForConfig(env.REST)
-	if err != nil {
+	if err := considerNodes(ctx, env, &cfg.Placement); err != nil {
 		return err
 	}
-	cfg.Placement.Enabled = ptr.To(considerNodes(ctx, cluster, cfg.Placement, env.Log))
 	rules, err := queueOptions(cfg, gates)
 	if err != nil {
 		return err
@@ -113,10 +110,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(certificate); err != nil {
-		return err
-	}
-	if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
+	if err := errors.Join(mgr.Add(certificate), mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker())); err != nil {
 		return err
 	}
 	if err := conversion.Setup(mgr); err != nil {

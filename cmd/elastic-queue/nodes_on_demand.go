@@ -7,13 +7,25 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/program"
 )
 
-// considerNodes says whether to admit only what fits on the nodes there are. Where nodes are made when pods wait for
-// them, such a look would keep back the very jobs for which there should be more, so by default there is none then.
-func considerNodes(ctx context.Context, cluster kubernetes.Interface, cfg v1alpha1.Placement, log logr.Logger) bool {
+// considerNodes decides whether to admit only what fits on the nodes there are, where the configuration does not say.
+func considerNodes(ctx context.Context, env program.Env, cfg *v1alpha1.Placement) error {
+	cluster, err := kubernetes.NewForConfig(env.REST)
+	if err != nil {
+		return err
+	}
+	cfg.Enabled = ptr.To(nodesCount(ctx, cluster, *cfg, env.Log))
+	return nil
+}
+
+// nodesCount: where nodes are made when pods wait for them, a look at those there are would keep back the very jobs for
+// which there should be more, so by default there is none then.
+func nodesCount(ctx context.Context, cluster kubernetes.Interface, cfg v1alpha1.Placement, log logr.Logger) bool {
 	if cfg.Enabled != nil && !*cfg.Enabled {
 		return false
 	}

@@ -36,7 +36,7 @@ func TestNodesThatAreMadeOnDemandAreNotWaitedFor(t *testing.T) {
 			}
 			lines := 0
 			log := funcr.New(func(string, string) { lines++ }, funcr.Options{})
-			if got := considerNodes(t.Context(), cluster, v1alpha1.Placement{Enabled: c.enabled}, log); got != c.want || lines > 0 != c.said {
+			if got := nodesCount(t.Context(), cluster, v1alpha1.Placement{Enabled: c.enabled}, log); got != c.want || lines > 0 != c.said {
 				t.Errorf("considered: %v, lines logged: %d", got, lines)
 			}
 		})
