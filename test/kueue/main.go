@@ -146,7 +146,7 @@ func (r *run) copyKueue(ctx context.Context) error {
 	if err := os.RemoveAll(r.kueue); err != nil {
 		return err
 	}
-	for _, part := range []string{"apis", "client-go", "cmd", "config", "pkg", "test", "go.mod", "go.sum"} {
+	for _, part := range []string{"apis", "client-go", "cmd", "config", "hack", "pkg", "test", "go.mod", "go.sum"} {
 		if err := copyTree(filepath.Join(from, part), filepath.Join(r.kueue, part)); err != nil {
 			return err
 		}
