@@ -41,7 +41,7 @@ func TestPodsReady(t *testing.T) {
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)
 	next := cluster.WorkloadOf(t, job)
-	waitReason(t, next, kueue.WorkloadQuotaReserved, false, "WaitingForPodsReady")
+	waitReason(t, next, kueue.WorkloadQuotaReserved, false, "Waiting")
 
 	sandbox.Eventually(t, "the next second: who is evicted stands behind who came before it", func(context.Context) error {
 		if created := next.CreationTimestamp.Unix(); time.Now().Unix() <= created {
