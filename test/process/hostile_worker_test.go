@@ -64,13 +64,17 @@ func TestHostileWorkers(t *testing.T) {
 			show(claimed(t, ns))
 		}
 	}
-	p := launch(t)
-	p.scrape(t, `replica_role="leader"`)
+	secrets := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kueue-system"}} // elastic-queue's own, not yet there
+	if err := api.Create(t.Context(), secrets); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
 	for name, w := range workers {
 		w.serve(t, name)
 	}
 	sendTo(t, "elsewhere", "silent")
 	sendTo(t, "changed", "liar")
+	p := launch(t) // it knows the queues' checks before there is any workload
+	p.scrape(t, `replica_role="leader"`)
 	wls := map[string]*kueue.Workload{}
 	for _, ns := range []string{"elsewhere", "changed", "local"} {
 		wls[ns] = submit(t, ns)
