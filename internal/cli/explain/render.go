@@ -154,7 +154,8 @@ var because = map[string]string{
 	"WaitingForPodsReady":          "another job's pods have to come up first",
 	"TopologyPlacementFailed":      "quota is there, but nodes or cards for all its pods at once are not",
 	"Inadmissible":                 "it cannot be admitted as it is",
-	"Suspended":                    "someone suspended it",
+	"Deactivated":                  "someone suspended it, or it was given up",
+	"Suspended":                    "its queue is stopped or not ready",
 	"OnHold":                       "the queue is stopped",
 	"AdmissionGated":               "an admission gate is on it",
 	"Preempted":                    "another job preempted it",
@@ -294,7 +295,7 @@ func suggestions(a *Answer) []string {
 	list := slices.Clone(x.Suggestions)
 	name := a.Job[strings.Index(a.Job, "/")+1:]
 	switch x.Reason {
-	case "Suspended":
+	case "Deactivated":
 		list = append(list, "elastic resume "+name)
 	case "OnHold":
 		list = append(list, "elastic queue resume "+x.ClusterQueue+", or a LocalQueue that is not stopped")
