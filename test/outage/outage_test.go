@@ -158,7 +158,7 @@ func TestNodeIsLost(t *testing.T) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(waiting), waiting); err != nil {
 			return err
 		}
-		if c := apimeta.FindStatusCondition(waiting.Status.Conditions, kueue.WorkloadQuotaReserved); c == nil || !strings.Contains(c.Message, "pods fit") {
+		if c := apimeta.FindStatusCondition(waiting.Status.Conditions, kueue.WorkloadQuotaReserved); c == nil || !strings.Contains(c.Message, "fits nowhere") {
 			return fmt.Errorf("its condition is %v", c)
 		}
 		return nil

@@ -180,7 +180,7 @@ func describe(ctx context.Context, c client.Client, j *batchv1.Job) error {
 		return err
 	}
 	status := map[string]any{"conditions": []any{map[string]any{
-		"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "couldn't assign flavors", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": oldMessage, "lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
 	if !*j.Spec.Suspend {
 		conditions := []any{}
@@ -207,13 +207,17 @@ func apply(ctx context.Context, c client.Client, manager string, objects ...*uns
 	return nil
 }
 
+// oldMessage is what the older version wrote of a workload that waits.
+const oldMessage = "couldn't assign flavors"
+
+// is says whether a condition is as wanted, by this version's own word.
 func is(ctx context.Context, c client.Client, name, condition string, want metav1.ConditionStatus) error {
 	wl := &kueue.Workload{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: "job-" + name + "-0a1b2"}, wl); err != nil {
 		return err
 	}
 	got := apimeta.FindStatusCondition(wl.Status.Conditions, condition)
-	if got == nil || got.Status != want || got.Reason == "Pending" {
+	if got == nil || got.Status != want || got.Message == oldMessage {
 		return fmt.Errorf("%s has no such condition %s: %v", name, condition, wl.Status.Conditions)
 	}
 	return nil

@@ -90,6 +90,7 @@ var answers = map[string]*Answer{
 	}),
 	"Inadmissible": waiting("Inadmissible", "ClusterQueue team-a is inactive", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
 	"Deactivated":  waiting("Deactivated", "The workload is deactivated", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"Suspended":    waiting("Suspended", "LocalQueue main is inactive", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
 	"OnHold":       waiting("OnHold", "ClusterQueue team-a is stopped", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
 	"AdmissionGated": waiting("AdmissionGated", "The workload has admission gates", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "HeldBack", 0
