@@ -26,19 +26,19 @@ const (
 )
 
 func main() {
-	if program, ok := standIns[filepath.Base(os.Args[0])]; ok {
-		os.Exit(program())
-	}
 	if len(os.Args) > 1 {
 		if program, ok := standIns[os.Args[1]]; ok {
 			os.Args = os.Args[1:]
 			os.Exit(program())
 		}
 	}
+	if program, ok := standIns[filepath.Base(os.Args[0])]; ok {
+		os.Exit(program())
+	}
 	os.Exit(execute())
 }
 
-// standIns are Kubernetes' own programs, by the name they are called by or the first argument. They parse their arguments
+// standIns are Kubernetes' own programs, by the first argument or the name they are called by. They parse their arguments
 // themselves. kube-apiserver and etcd are for test suites that start a control plane of their own.
 var standIns = map[string]func() int{
 	"kubectl":        func() int { return exitCode(kubectl.NewDefaultKubectlCommand().Execute()) },
