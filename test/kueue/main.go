@@ -44,7 +44,7 @@ func command(ctx context.Context) error {
 	r := run{}
 	suite := flag.String("suite", "singlecluster/webhook/core", `folders under Kueue's test/integration, with commas between them; "all" for every one that is known`)
 	flag.StringVar(&r.root, "root", "../..", "the project")
-	flag.StringVar(&r.into, "into", "../../bin/kueue", "folder for what is built and reported")
+	flag.StringVar(&r.into, "into", "../../bin/kueue-suites", "folder for what is built and reported")
 	flag.StringVar(&r.program, "program", "", "elastic-queue; default: the project's bin/elastic-queue")
 	flag.BoolVar(&r.own, "own", false, "run Kueue's own manager so, for comparison")
 	flag.StringVar(&r.focus, "focus", "", "run only specs whose text this regular expression matches")
