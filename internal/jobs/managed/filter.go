@@ -62,13 +62,15 @@ func (f *Filter) Ancestor(ctx context.Context, obj client.Object) (client.Object
 		return nil, err
 	}
 	var top client.Object
-	for at := obj; ; {
+	at := obj
+	for range mostOwners {
 		above, err := f.managedAncestor(ctx, at, obj.GetNamespace())
 		if err != nil || above == nil {
 			return top, err
 		}
 		top, at = above, above // a part of a job may name a queue itself
 	}
+	return top, nil
 }
 
 func (f *Filter) selects(ctx context.Context, namespace string) (bool, error) {
@@ -86,12 +88,14 @@ func (f *Filter) queues(kind schema.GroupKind) bool {
 	return row != nil && row.Suspends() || f.External[kind]
 }
 
+// mostOwners are followed one above the other: users write them, and they may own each other.
+const mostOwners = 10
+
 // managedAncestor walks up the chain of owners: a Job of a JobSet of a TrainJob is one job, the
 // TrainJob.
 func (f *Filter) managedAncestor(ctx context.Context, obj client.Object, namespace string) (*metav1.PartialObjectMetadata, error) {
-	const highest = 10
 	at := metav1.Object(obj)
-	for range highest {
+	for range mostOwners {
 		owner := metav1.GetControllerOf(at)
 		if owner == nil {
 			return nil, nil

@@ -1,6 +1,8 @@
 package managed
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -10,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
@@ -30,5 +34,31 @@ func TestForgedOwnerIsNoOwner(t *testing.T) {
 		if err != nil || got != independent {
 			t.Errorf("owner with UID %q: independent %t, want %t (%v)", uid, got, independent, err)
 		}
+	}
+}
+
+// Users write owner references: jobs that own each other do not have their owners looked for without end.
+func TestJobsThatOwnEachOther(t *testing.T) {
+	inUse := &kinds.InUse{}
+	inUse.Set(kinds.Table())
+	job := func(name, owner string) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{kinds.QueueNameLabel: "main"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: owner, UID: types.UID(owner), Controller: ptr.To(true)}},
+		}}
+	}
+	a, b := job("a", "b"), job("b", "a")
+	reads := 0
+	direct := interceptor.NewClient(fake.NewClientBuilder().WithObjects(a, b).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if reads++; reads > 100 {
+				return errors.New("it reads on and on")
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	f := &Filter{Direct: direct, Kinds: inUse, Namespaces: labels.Everything()}
+	if above, err := f.Ancestor(t.Context(), a); err != nil || above == nil {
+		t.Errorf("its ancestor is %v, after %d reads: %v", above, reads, err)
 	}
 }
