@@ -151,11 +151,11 @@ func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
 // fairShareAllows checks a strategy for one victim.
 func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStrategy) bool {
 	below := x.then.Compare(x.theirs) < 0
-	if !below && (e.opts.NoRings || strategy == LessThanInitialShare) {
+	switch {
+	case e.opts.NoRings && !below:
 		return false
-	}
-	if !e.opts.NoRings && strategy == LessThanInitialShare {
-		return true
+	case !e.opts.NoRings && strategy == LessThanInitialShare:
+		return below
 	}
 	mark := e.tx.Checkpoint()
 	e.tx.Sub(w.queue.node, w.usage, quota.Future)

@@ -382,7 +382,7 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	return false
 }
 
-// ResetsRequeueState says that the step removes the requeue state, whoever wrote it.
+// ResetsRequeueState says that the step deletes status.requeueState, also what another field manager wrote there.
 func (s Step) ResetsRequeueState() bool {
 	return s.Action == ResetRequeueState || s.Action == EvictNow && s.Reason == kueue.WorkloadDeactivated
 }
