@@ -191,6 +191,7 @@ verify: generate ## Check that generated files and formatting are up to date
 
 # Where the openb traces are; see docs/benchmarks.md.
 TRACES ?= ../shared/data/openb
+JOB_TRACES ?= ../shared/data/traces
 
 .PHONY: bench
 bench: bench-admission bench-placement ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
@@ -223,6 +224,10 @@ bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)
+
+.PHONY: bench-simulate
+bench-simulate: ## Whole clusters replayed: published results to the second, policies on traces, speed
+	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES)
 
 .PHONY: clean
 clean: ## Remove what was built

@@ -64,6 +64,7 @@ func (k *keyWriter) podSet(ps *PodSet) {
 	}
 	k.constraints(ps)
 	k.topology(ps.Topology)
+	k.str(ps.Policy)
 }
 
 // constraints writes which nodes will do.

@@ -86,6 +86,7 @@ type PodSet struct {
 	Affinity     []Term // required node affinity: any one term must match
 	Tolerations  []Toleration
 	Topology     *TopologyRequest
+	Policy       string // placement policy of its pods; empty: the cluster's
 }
 
 // Left is how many pods have not finished for good.

@@ -62,12 +62,14 @@ type Options struct {
 	// FewHosts gives pods that may be anywhere in a topology as few hosts as
 	// possible, rather than those with the least free capacity.
 	FewHosts bool
+	// Policy of placement; empty: the engine's default.
+	Policy string
 }
 
 // New makes a Placer that knows no nodes yet.
 func New(options Options) (*Placer, error) {
 	topologies := map[string][]string{}
-	engine, err := placement.New(placement.Options{Topologies: topologies})
+	engine, err := placement.New(placement.Options{Topologies: topologies, Policy: options.Policy})
 	if err != nil {
 		return nil, err
 	}
@@ -246,6 +248,7 @@ func podOf(spec *admission.PodSet) (placement.Pod, error) {
 	asks := corev1.Container{Name: "pod", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
 	pod := placement.Pod{
 		Resources: map[string]int64{}, Selector: map[string]string{}, Affinity: spec.Affinity, Tolerations: slices.Clone(spec.Tolerations),
+		Policy: spec.Policy,
 	}
 	for name, amount := range spec.OnNode() {
 		if request.IsCard(corev1.ResourceName(name)) {

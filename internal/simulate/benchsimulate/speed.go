@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+// speed times a trace of invented jobs on 10,000 cards with the default policies, on one core, and measures what a
+// waiting job takes of memory.
+func speed(jobs int) error {
+	runtime.GOMAXPROCS(1)
+	if path := os.Getenv("CPUPROFILE"); path != "" {
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
+	var shares []world.Share
+	for i := range 10 {
+		shares = append(shares, world.Share{Queue: fmt.Sprintf("team-%d", i), Nodes: 125, Cards: 8})
+	}
+	trace := invented(jobs, 10_000, 10, 0.95)
+	start := time.Now()
+	r, err := run(trace, world.Pool(shares), world.Settings{})
+	if err != nil {
+		return err
+	}
+	took := time.Since(start)
+	fmt.Printf("figure simulated_jobs %d jobs\n", r.Ended)
+	fmt.Printf("figure simulation_time %.1f s\n", took.Seconds())
+	fmt.Printf("figure simulated_jobs_per_second %.0f jobs/s\n", float64(r.Ended)/took.Seconds())
+	fmt.Printf("figure simulated_cards_used %.1f %%\n", 100*r.CardsUsed)
+	return memory(min(jobs, 200_000), shares)
+}
+
+// memory of a cluster in which one job runs on every card and all others wait.
+func memory(jobs int, shares []world.Share) error {
+	trace := &world.Trace{Name: "waiting"}
+	for i := range jobs {
+		trace.Jobs = append(trace.Jobs, world.Job{ID: fmt.Sprint(i), Queue: shares[i%len(shares)].Queue, Duration: 1_000_000, Cards: 1 << (i % 4)})
+	}
+	before := heap()
+	w, err := world.New(trace, world.Pool(shares), world.Settings{Until: 1})
+	if err != nil {
+		return err
+	}
+	if _, err := w.Run(ctx); err != nil {
+		return err
+	}
+	grown := heap() - before
+	fmt.Printf("figure simulated_bytes_per_waiting_job %.0f B\n", float64(grown)/float64(w.Waiting()))
+	return nil
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// invented jobs: sizes as in published traces of GPU clusters, run times from seconds to days, arrivals at random so
+// that they ask for this part of the cards.
+func invented(jobs, cards, queues int, load float64) *world.Trace {
+	r := rand.New(rand.NewPCG(22, 1))
+	sizes := []int32{1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 16, 32}
+	trace := &world.Trace{Name: "invented", Jobs: make([]world.Job, jobs)}
+	var work float64
+	for i := range trace.Jobs {
+		j := &trace.Jobs[i]
+		j.ID, j.Queue = fmt.Sprintf("job-%07d", i), fmt.Sprintf("team-%d", r.IntN(queues))
+		j.Cards = sizes[r.IntN(len(sizes))]
+		j.Duration = 10 + int64(math.Min(math.Exp(6.5+2*r.NormFloat64()), 14*86400))
+		work += float64(j.Duration) * float64(j.Cards)
+	}
+	gap := work / load / float64(cards) / float64(jobs)
+	at := 0.0
+	for i := range trace.Jobs {
+		at += gap * r.ExpFloat64()
+		trace.Jobs[i].Submit = int64(at)
+	}
+	return trace
+}

@@ -1,0 +1,240 @@
+package world
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// Cluster is what jobs run on: queues and nodes, and the rules by which they are shared.
+type Cluster struct {
+	Options   admission.Options // without a Placer: Run makes one
+	Placement string            // policy of the placement engine; empty: its default
+	LastPod   string            // policy for the last pod of a gang, if it is smaller than the others; empty: the same
+	Cards     string            // resource that counts cards
+	Flavors   []admission.Flavor
+	Cohorts   []admission.Cohort
+	Queues    []admission.Queue
+	Nodes     []Node
+	// PerHour is what a card costs in an hour, by model; "" for every other.
+	PerHour map[string]float64
+}
+
+// Node of a cluster. One that does not say how much CPU or memory it has is not asked for any.
+type Node struct {
+	Name        string
+	Cards       int
+	Model       string
+	CPU, Memory int64 // thousandths, bytes
+	Labels      map[string]string
+}
+
+// CardResource is how Kubernetes counts whole cards.
+const CardResource = string(egpu.ResourceWhole)
+
+// partitionLabel names the queue whose nodes they are, where each queue has its own.
+const partitionLabel = "simulate.elasticai.io/queue"
+
+// Share is a queue's nodes, as a file of shapes has them.
+type Share struct {
+	Queue string
+	Nodes int
+	Cards int // of each node
+}
+
+// ReadShape reads a CSV file of queues with their nodes: queue,nodes,gpus_per_node. Another column may hold the number
+// of nodes.
+func ReadShape(path, column string) ([]Share, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var shares []Share
+	column = cmp.Or(column, "nodes")
+	err = readTable(f, path, []string{"queue", column, "gpus_per_node"}, func(l *line) {
+		shares = append(shares, Share{
+			Queue: l.name("queue"), Nodes: int(l.number(column, true, 1_000_000)), Cards: int(l.number("gpus_per_node", true, 1024)),
+		})
+	})
+	if err == nil && len(shares) == 0 {
+		err = fmt.Errorf("%s: no queue in it", path)
+	}
+	return shares, err
+}
+
+// Partitions gives each queue its own nodes and nobody else's: no borrowing.
+func Partitions(shares []Share) *Cluster {
+	c := &Cluster{Cards: CardResource}
+	for _, s := range shares {
+		labels := map[string]string{partitionLabel: s.Queue}
+		c.Flavors = append(c.Flavors, admission.Flavor{Name: s.Queue, NodeLabels: labels})
+		c.Queues = append(c.Queues, c.newQueue(s.Queue, s.Queue, int64(s.Nodes*s.Cards)))
+		c.addNodes(s.Nodes, s.Cards, "", s.Queue+"-", labels)
+	}
+	return c
+}
+
+// Pool puts all nodes into one cohort in which queues borrow from each other.
+func Pool(shares []Share) *Cluster {
+	c := &Cluster{Cards: CardResource, Flavors: []admission.Flavor{{Name: "default"}}, Cohorts: []admission.Cohort{{Name: "all"}}}
+	for _, s := range shares {
+		q := c.newQueue(s.Queue, "default", int64(s.Nodes*s.Cards))
+		q.Cohort = "all"
+		q.Preemption.ReclaimWithinCohort = admission.PreemptAny
+		c.Queues = append(c.Queues, q)
+		c.addNodes(s.Nodes, s.Cards, "", s.Queue+"-", nil)
+	}
+	return c
+}
+
+// ParseNodes reads a shape as "elastic up" takes it: "4x8:H100-80G,8x4:A100-40G". All nodes belong to one queue.
+func ParseNodes(shape, queue string) (*Cluster, error) {
+	c := &Cluster{Cards: CardResource, Flavors: []admission.Flavor{{Name: "default"}}}
+	if err := c.AddNodes(shape); err != nil {
+		return nil, err
+	}
+	c.Queues = append(c.Queues, c.newQueue(queue, "default", c.TotalCards()))
+	return c, nil
+}
+
+// AddNodes adds nodes of a shape.
+func (c *Cluster) AddNodes(shape string) error {
+	for word := range strings.SplitSeq(shape, ",") {
+		count, rest, ok := strings.Cut(strings.TrimSpace(word), "x")
+		cards, model, _ := strings.Cut(rest, ":")
+		n, err1 := strconv.Atoi(count)
+		k, err2 := strconv.Atoi(cards)
+		if !ok || err1 != nil || err2 != nil || n < 0 || n > 1_000_000 || k < 0 || k > 1024 {
+			return fmt.Errorf("nodes %q: want COUNTxCARDS:MODEL, as in 4x8:H100-80G", word)
+		}
+		c.addNodes(n, k, model, "node-", nil)
+	}
+	return nil
+}
+
+func (c *Cluster) addNodes(count, cards int, model, prefix string, labels map[string]string) {
+	for range count {
+		c.Nodes = append(c.Nodes, Node{Name: fmt.Sprintf("%s%05d", prefix, len(c.Nodes)), Cards: cards, Model: model, Labels: labels})
+	}
+}
+
+func (c *Cluster) newQueue(name, flavor string, cards int64) admission.Queue {
+	return admission.Queue{
+		Name: name, NamespaceSelector: &admission.Term{},
+		Groups: []admission.ResourceGroup{{Resources: []string{c.Cards}, Flavors: []admission.FlavorQuotas{{
+			Flavor: flavor, Quotas: map[string]admission.Quota{c.Cards: {Nominal: cards}},
+		}}}},
+	}
+}
+
+// TotalCards of all nodes.
+func (c *Cluster) TotalCards() int64 {
+	var sum int64
+	for i := range c.Nodes {
+		sum += int64(c.Nodes[i].Cards)
+	}
+	return sum
+}
+
+// mostCardsOnNode is how many cards a pod may have.
+func (c *Cluster) mostCardsOnNode() int {
+	most := 0
+	for i := range c.Nodes {
+		most = max(most, c.Nodes[i].Cards)
+	}
+	return most
+}
+
+// Has says whether the cluster has a queue of that name.
+func (c *Cluster) Has(queue string) bool {
+	return slices.ContainsFunc(c.Queues, func(q admission.Queue) bool { return q.Name == queue })
+}
+
+// Missing are queues of a trace that the cluster does not have.
+func (c *Cluster) Missing(t *Trace) []string {
+	return slices.DeleteFunc(t.Queues(), c.Has)
+}
+
+// clone is a copy whose settings may be changed apart.
+func (c *Cluster) clone() *Cluster {
+	out := *c
+	out.Flavors, out.Cohorts = slices.Clone(c.Flavors), slices.Clone(c.Cohorts)
+	out.Nodes = slices.Clone(c.Nodes)
+	out.Queues = slices.Clone(c.Queues)
+	for i := range out.Queues {
+		out.Queues[i].Groups = cloneGroups(out.Queues[i].Groups)
+	}
+	for i := range out.Cohorts {
+		out.Cohorts[i].Groups = cloneGroups(out.Cohorts[i].Groups)
+	}
+	return &out
+}
+
+func cloneGroups(in []admission.ResourceGroup) []admission.ResourceGroup {
+	out := slices.Clone(in)
+	for i := range out {
+		out[i].Flavors = slices.Clone(out[i].Flavors)
+		for j := range out[i].Flavors {
+			quotas := make(map[string]admission.Quota, len(out[i].Flavors[j].Quotas))
+			for name, q := range out[i].Flavors[j].Quotas {
+				quotas[name] = q
+			}
+			out[i].Flavors[j].Quotas = quotas
+		}
+	}
+	return out
+}
+
+// object is the node as the API server would show it.
+func (n *Node) object() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}}}
+	for key, value := range n.Labels {
+		node.Labels[key] = value
+	}
+	if n.Model != "" {
+		node.Labels[egpu.ModelLabel] = n.Model
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.Allocatable = corev1.ResourceList{egpu.ResourceWhole: *resource.NewQuantity(int64(n.Cards), resource.DecimalSI)}
+	if n.CPU > 0 {
+		node.Status.Allocatable[corev1.ResourceCPU] = *resource.NewMilliQuantity(n.CPU, resource.DecimalSI)
+	}
+	if n.Memory > 0 {
+		node.Status.Allocatable[corev1.ResourceMemory] = *resource.NewQuantity(n.Memory, resource.BinarySI)
+	}
+	return node
+}
+
+// check what makes no sense to simulate.
+func (c *Cluster) check() error {
+	switch {
+	case len(c.Queues) == 0:
+		return errors.New("the cluster has no queue")
+	case c.TotalCards() == 0:
+		return errors.New("the cluster has no cards")
+	}
+	return nil
+}
+
+// Helios is the cluster under the rules of the Helios replay (Hu et al., SC '21): the head of a queue blocks, a pod
+// takes the fullest node that has its cards, and the last pod of a gang over several nodes the emptiest.
+func (c *Cluster) Helios() *Cluster {
+	out := c.clone()
+	out.Placement, out.LastPod = "binpack", "spread"
+	for i := range out.Queues {
+		out.Queues[i].StrictFIFO = true
+	}
+	return out
+}

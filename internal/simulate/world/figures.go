@@ -1,0 +1,111 @@
+package world
+
+import "github.com/elastic-ai/elastic/internal/admission"
+
+// figures are sums over time, taken as the world goes on.
+type figures struct {
+	at      int64
+	cards   int64 // of all nodes
+	queues  map[string]*queueFigures
+	running int64 // cards
+	waiting int   // jobs
+
+	busy, free int64 // card-seconds
+	// fragments are card-seconds free on nodes that are in part used, while jobs wait.
+	fragments int64
+	redone    int64 // card-seconds run twice: restarts and lost work
+	faults    int
+
+	samples  []Sample
+	sampleAt int64
+	interval int64
+}
+
+type queueFigures struct {
+	nominal       int64
+	running, busy int64
+	over          int64 // card-seconds beyond nominal quota
+}
+
+// Sample is the state at a time.
+type Sample struct {
+	At      int64            `json:"at"`
+	Used    int64            `json:"used"`
+	Waiting int              `json:"waiting"`
+	Queues  map[string]int64 `json:"queues,omitempty"` // cards used
+}
+
+func (f *figures) begin(w *World) {
+	f.cards = w.cluster.TotalCards()
+	f.queues = map[string]*queueFigures{}
+	for i := range w.cluster.Queues {
+		q := &w.cluster.Queues[i]
+		f.queues[q.Name] = &queueFigures{nominal: nominalOf(q.Groups, w.cluster.Cards)}
+	}
+	if len(w.trace.Jobs) > 0 {
+		f.at = w.trace.Jobs[0].Submit
+		w.now, f.sampleAt = f.at, f.at
+	}
+	f.interval = 600
+}
+
+func nominalOf(groups []admission.ResourceGroup, resource string) int64 {
+	var sum int64
+	for _, g := range groups {
+		for _, fl := range g.Flavors {
+			sum += fl.Quotas[resource].Nominal
+		}
+	}
+	return sum
+}
+
+// pass the time from the last step to this one.
+func (f *figures) pass(w *World, to int64) {
+	d := to - f.at
+	if d <= 0 {
+		return
+	}
+	f.busy += d * f.running
+	f.free += d * (f.cards - f.running)
+	for _, q := range f.queues {
+		q.busy += d * q.running
+		q.over += d * max(0, q.running-q.nominal)
+	}
+	if f.waiting > 0 {
+		f.fragments += d * w.partlyFree
+	}
+	if f.sampleAt <= to {
+		f.sample()
+		f.sampleAt = to - to%f.interval + f.interval
+	}
+	f.at = to
+}
+
+// mostSamples bounds a curve: beyond it, every other point goes and the interval doubles.
+const mostSamples = 1024
+
+func (f *figures) sample() {
+	s := Sample{At: f.at, Used: f.running, Waiting: f.waiting, Queues: make(map[string]int64, len(f.queues))}
+	for name, q := range f.queues {
+		s.Queues[name] = q.running
+	}
+	if f.samples = append(f.samples, s); len(f.samples) > mostSamples {
+		for i := range mostSamples / 2 {
+			f.samples[i] = f.samples[2*i]
+		}
+		f.samples, f.interval = f.samples[:mostSamples/2], 2*f.interval
+	}
+}
+
+func (f *figures) start(w *World, i int) {
+	j := &w.trace.Jobs[i]
+	f.waiting--
+	f.running += int64(j.Cards)
+	f.queues[j.Queue].running += int64(j.Cards)
+}
+
+func (f *figures) stop(w *World, i int) {
+	j := &w.trace.Jobs[i]
+	f.running -= int64(j.Cards)
+	f.queues[j.Queue].running -= int64(j.Cards)
+}

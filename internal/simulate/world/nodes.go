@@ -1,0 +1,155 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
+)
+
+// nodeState is what runs on a node.
+type nodeState struct {
+	node *Node
+	at   int
+	used int
+	jobs []int
+	down bool
+}
+
+// occupy notes where a job runs.
+func (w *World) occupy(i int, nodes []placer.NodePlacement) {
+	w.placed[i] = nodes
+	for _, p := range nodes {
+		n := w.nodes[p.Node]
+		w.use(n, len(p.Cards))
+		if !slices.Contains(n.jobs, i) {
+			n.jobs = append(n.jobs, i)
+		}
+	}
+}
+
+// use counts cards of a node.
+func (w *World) use(n *nodeState, cards int) {
+	w.partlyFree -= n.partlyFree()
+	n.used += cards
+	w.partlyFree += n.partlyFree()
+}
+
+// partlyFree is how many of its cards are free, if others are used.
+func (n *nodeState) partlyFree() int64 {
+	if n.used == 0 {
+		return 0
+	}
+	return int64(n.node.Cards - n.used)
+}
+
+func (w *World) vacate(i int) {
+	for _, p := range w.placed[i] {
+		n := w.nodes[p.Node]
+		w.use(n, -len(p.Cards))
+		if at := slices.Index(n.jobs, i); at >= 0 {
+			n.jobs = slices.Delete(n.jobs, at, at+1)
+		}
+	}
+	delete(w.placed, i)
+}
+
+// Faults are nodes that are lost and come back.
+type Faults struct {
+	// Every is the mean time between losses of a node, over all nodes, in seconds; 0: none is lost.
+	Every int64
+	// Down is how long a lost node is away.
+	Down int64
+	Seed uint64
+}
+
+// schedule draws the first fault.
+func (f Faults) schedule(w *World) {
+	if f.Every <= 0 || len(w.order) == 0 {
+		return
+	}
+	w.random = rand.New(rand.NewPCG(f.Seed, 0x5eed))
+	w.drawFault()
+}
+
+func (w *World) drawFault() {
+	f := w.settings.Faults
+	at := w.now + 1 + int64(w.random.ExpFloat64()*float64(f.Every))
+	w.events.push(event{at: at, kind: nodeFails, of: int32(w.random.IntN(len(w.order)))})
+}
+
+// failNode loses a node: what runs there in part or in whole is evicted.
+func (w *World) failNode(at int) {
+	w.drawFault()
+	n := w.order[at]
+	if n.down {
+		return
+	}
+	n.down = true
+	w.figures.faults++
+	w.placer.Saw(n.node.object(), true)
+	for _, i := range slices.Clone(n.jobs) {
+		w.requeue(i, Moment{At: w.now, Job: i, What: Evicted, By: -1})
+	}
+	w.events.push(event{at: w.now + max(1, w.settings.Faults.Down), kind: nodeReturns, of: int32(at)})
+}
+
+func (w *World) returnNode(at int) {
+	n := w.order[at]
+	n.down = false
+	if w.placer.Saw(n.node.object(), false) {
+		w.engine.Apply(admission.CapacityChanged{})
+	}
+}
+
+// invariants that hold after every step, whatever the policies.
+func (w *World) invariants() error {
+	used := map[string]int64{}
+	for i, nodes := range w.placed {
+		cards := 0
+		for _, p := range nodes {
+			cards += len(p.Cards)
+			if w.nodes[p.Node].down {
+				return fmt.Errorf("at %d s: %s runs on %s, which is lost", w.now, w.trace.Jobs[i].ID, p.Node)
+			}
+		}
+		if cards != int(w.trace.Jobs[i].Cards) {
+			return fmt.Errorf("at %d s: %s has %d of its %d cards", w.now, w.trace.Jobs[i].ID, cards, w.trace.Jobs[i].Cards)
+		}
+		used[w.trace.Jobs[i].Queue] += int64(cards)
+	}
+	for _, n := range w.order {
+		if n.used > n.node.Cards || n.used < 0 {
+			return fmt.Errorf("at %d s: %d of %d cards of %s are used", w.now, n.used, n.node.Cards, n.node.Name)
+		}
+	}
+	for i := range w.cluster.Queues {
+		q := &w.cluster.Queues[i]
+		if most, limited := mostOf(q, w.cluster.Cards); limited && used[q.Name] > most {
+			return fmt.Errorf("at %d s: queue %s uses %d cards of at most %d", w.now, q.Name, used[q.Name], most)
+		}
+	}
+	return nil
+}
+
+// mostOf is how many cards a queue may use, if that is limited.
+func mostOf(q *admission.Queue, cards string) (int64, bool) {
+	var sum int64
+	for _, g := range q.Groups {
+		for _, f := range g.Flavors {
+			quota, ok := f.Quotas[cards]
+			if !ok {
+				continue
+			}
+			if sum += quota.Nominal; q.Cohort != "" {
+				if quota.BorrowingLimit == nil {
+					return 0, false
+				}
+				sum += *quota.BorrowingLimit
+			}
+		}
+	}
+	return sum, true
+}

@@ -1,0 +1,277 @@
+package world
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A format reads one line of a trace. Its columns tell it from the others.
+type format struct {
+	name     string
+	required []string
+	optional []string
+	read     func(*line, *Job) (skip string)
+}
+
+// formats, the first whose required columns are all there is taken.
+var formats = []format{
+	{
+		name:     "jobs",
+		required: []string{"job_id", "queue", "submit_s", "duration_s", "gpus"},
+		optional: []string{"user", "cpus", "memory_mib", "priority", "limit_s"},
+		read:     readJob,
+	},
+	{
+		name:     "openb",
+		required: []string{"name", "num_gpu", "gpu_milli", "creation_time", "deletion_time"},
+		optional: []string{"cpu_milli", "memory_mib", "qos"},
+		read:     readOpenb,
+	},
+	{
+		name:     "sacct",
+		required: []string{"JobID", "Submit", "Start", "End"},
+		optional: []string{"User", "Partition", "Account", "AllocTRES", "ReqTRES", "ElapsedRaw", "TimelimitRaw", "State", "Priority"},
+		read:     readSacct,
+	},
+}
+
+// ReadTraceFile reads a trace from a file; "-" is standard input.
+func ReadTraceFile(path string) (*Trace, error) {
+	if path == "-" {
+		return ReadTrace(os.Stdin, "standard input")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return ReadTrace(f, path)
+}
+
+// ReadTrace reads a trace in any of the formats: comma or, as sacct -P writes it, bar between fields. What cannot be
+// read is named with line and column.
+func ReadTrace(from io.Reader, name string) (*Trace, error) {
+	buffered, comma, err := peekSeparator(from)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	r := csv.NewReader(buffered)
+	r.Comma, r.ReuseRecord = comma, true
+	header, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: line 1: %w", name, err)
+	}
+	l, f, err := newLine(header)
+	if err != nil {
+		return nil, fmt.Errorf("%s: line 1: %w", name, err)
+	}
+	t := &Trace{Name: name, Skipped: map[string]int{}}
+	for {
+		l.fields, err = r.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err) // names line and column itself
+		}
+		var j Job
+		skip := f.read(l, &j)
+		if l.err != nil {
+			number, _ := r.FieldPos(0)
+			return nil, fmt.Errorf("%s: line %d, %w", name, number, l.err)
+		}
+		if skip != "" {
+			t.Skipped[skip]++
+			continue
+		}
+		t.Jobs = append(t.Jobs, j)
+	}
+	return t, t.check(f)
+}
+
+// readTable reads a CSV file with some columns, a line at a time.
+func readTable(from io.Reader, name string, columns []string, each func(*line)) error {
+	r := csv.NewReader(from)
+	header, err := r.Read()
+	if err != nil {
+		return fmt.Errorf("%s: line 1: %w", name, err)
+	}
+	l := &line{columns: map[string]int{}, texts: map[string]string{}}
+	for i, column := range header {
+		l.columns[strings.TrimSpace(column)] = i
+	}
+	for _, column := range columns {
+		if _, ok := l.columns[column]; !ok {
+			return fmt.Errorf("%s: line 1: no column %s", name, column)
+		}
+	}
+	for {
+		l.fields, err = r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if each(l); l.err != nil {
+			number, _ := r.FieldPos(0)
+			return fmt.Errorf("%s: line %d, %w", name, number, l.err)
+		}
+	}
+}
+
+// check what only all lines together tell.
+func (t *Trace) check(f *format) error {
+	if len(t.Jobs) == 0 {
+		return fmt.Errorf("%s: no job in it", t.Name)
+	}
+	first := int64(math.MaxInt64)
+	for i := range t.Jobs {
+		first = min(first, t.Jobs[i].Submit)
+	}
+	if f.name != "jobs" { // those count from an epoch
+		for i := range t.Jobs {
+			t.Jobs[i].Submit -= first
+		}
+	}
+	t.sort()
+	return nil
+}
+
+// line of a trace. The first problem is stored in err.
+type line struct {
+	columns map[string]int
+	fields  []string
+	texts   map[string]string // one copy of each text: users and queues are few
+	err     error
+}
+
+func newLine(header []string) (*line, *format, error) {
+	l := &line{columns: map[string]int{}, texts: map[string]string{}}
+	for i, name := range header {
+		l.columns[strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))] = i
+	}
+	for i := range formats {
+		if !slices.ContainsFunc(formats[i].required, func(c string) bool { _, ok := l.columns[c]; return !ok }) {
+			return l, &formats[i], nil
+		}
+	}
+	var known []string
+	for _, f := range formats {
+		known = append(known, f.name+" has "+strings.Join(f.required, ","))
+	}
+	return nil, nil, fmt.Errorf("columns %s are those of no known trace: %s",
+		strings.Join(slices.Sorted(maps.Keys(l.columns)), ","), strings.Join(known, "; "))
+}
+
+func (l *line) fail(column, format string, args ...any) {
+	if l.err == nil {
+		l.err = fmt.Errorf("column %d (%s): %s", l.columns[column]+1, column, fmt.Sprintf(format, args...))
+	}
+}
+
+// raw is a field as it is; empty where the trace has no such column.
+func (l *line) raw(column string) string {
+	i, ok := l.columns[column]
+	if !ok {
+		return ""
+	}
+	return strings.TrimSpace(l.fields[i])
+}
+
+// text is a field that outlives the line.
+func (l *line) text(column string) string {
+	raw := l.raw(column)
+	if text, ok := l.texts[raw]; ok {
+		return text
+	}
+	text := strings.Clone(raw)
+	if len(l.texts) < 1<<16 {
+		l.texts[text] = text
+	}
+	return text
+}
+
+// name is a text that must be there and is another one in each line.
+func (l *line) name(column string) string {
+	raw := l.raw(column)
+	if raw == "" {
+		l.fail(column, "is empty")
+	}
+	return strings.Clone(raw)
+}
+
+// mostSeconds is some 300 years: times add up without overflow.
+const mostSeconds = 10_000_000_000
+
+// number is a field from 0 to most. Some tools write 12.0 for 12. An empty field is 0 unless it must be there.
+func (l *line) number(column string, must bool, most int64) int64 {
+	raw := l.raw(column)
+	if raw == "" && !must {
+		return 0
+	}
+	v, err := strconv.ParseInt(strings.TrimSuffix(raw, ".0"), 10, 64)
+	if err != nil {
+		f, ferr := strconv.ParseFloat(raw, 64)
+		if ferr != nil || math.IsNaN(f) || math.Abs(f) > 1e15 {
+			l.fail(column, "%q is not a number", raw)
+			return 0
+		}
+		v = int64(f)
+	}
+	if v < 0 || v > most {
+		l.fail(column, "%s is not between 0 and %d", raw, most)
+		return 0
+	}
+	return v
+}
+
+const (
+	mostCards  = 1 << 20
+	mostCPUs   = 1 << 24
+	mostMemory = 1 << 40 // MiB
+)
+
+func readJob(l *line, j *Job) string {
+	j.ID, j.User, j.Queue = l.name("job_id"), l.text("user"), l.text("queue")
+	if j.Queue == "" {
+		l.fail("queue", "is empty")
+	}
+	j.Submit = l.number("submit_s", true, mostSeconds)
+	j.Duration = l.number("duration_s", true, mostSeconds)
+	j.Cards = int32(l.number("gpus", true, mostCards))
+	j.CPU = 1000 * l.number("cpus", false, mostCPUs)
+	j.Memory = l.number("memory_mib", false, mostMemory) << 20
+	j.Priority = l.number("priority", false, math.MaxInt32)
+	j.Limit = l.number("limit_s", false, mostSeconds)
+	return ""
+}
+
+func readOpenb(l *line, j *Job) string {
+	j.ID, j.Queue = l.name("name"), l.text("qos")
+	if j.Queue == "" {
+		j.Queue = "default"
+	}
+	created, deleted := l.number("creation_time", true, mostSeconds), l.number("deletion_time", false, mostSeconds)
+	if l.raw("deletion_time") == "" {
+		return "no end"
+	}
+	if deleted < created {
+		l.fail("deletion_time", "%d is before creation_time %d", deleted, created)
+	}
+	j.Submit, j.Duration = created, deleted-created
+	j.CPU, j.Memory = l.number("cpu_milli", false, 1000*mostCPUs), l.number("memory_mib", false, mostMemory)<<20
+	j.Cards = int32(l.number("num_gpu", true, mostCards))
+	if share := l.number("gpu_milli", false, 1000); j.Cards > 0 && share < 1000 {
+		return "asks for part of a card"
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Report is what came of a run. Times are seconds, parts are of 1.
+type Report struct {
+	Jobs     int   `json:"jobs"`
+	Ended    int   `json:"ended"`
+	Never    int   `json:"neverStarted"`
+	Makespan int64 `json:"makespanSeconds"`
+
+	JCT   Spread `json:"jobCompletionTime"`
+	Delay Spread `json:"queueingDelay"`
+	// Slowdown is completion time against run time, of jobs of a minute and more: what waiting made of it.
+	Slowdown Spread `json:"slowdown"`
+
+	BySize  []Group `json:"bySize"`
+	ByQueue []Group `json:"byQueue"`
+
+	Preemptions int     `json:"preemptions"`
+	Evictions   int     `json:"evictions"` // for faults and rules
+	Faults      int     `json:"nodesLost"`
+	LostHours   float64 `json:"workLostCardHours"`
+
+	CardsUsed    float64  `json:"cardsUsed"`
+	Fragmented   float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
+	CardHours    float64  `json:"cardHours"`
+	Money        float64  `json:"money,omitempty"`
+	Samples      []Sample `json:"samples,omitempty"`
+	JobsDetailed []JobEnd `json:"jobsDetailed,omitempty"`
+}
+
+// Spread of a quantity over jobs.
+type Spread struct {
+	Mean float64 `json:"mean"`
+	P50  float64 `json:"p50"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p999"`
+	Max  float64 `json:"max"`
+}
+
+// Group of jobs: those of a queue or of a size.
+type Group struct {
+	Name  string `json:"name"`
+	Jobs  int    `json:"jobs"`
+	JCT   Spread `json:"jobCompletionTime"`
+	Delay Spread `json:"queueingDelay"`
+	// For queues: the part of their quota in use, of the use beyond it, and of all cards used against that of all quota.
+	Quota    int64   `json:"quota,omitempty"`
+	Used     float64 `json:"quotaUsed,omitempty"`
+	Borrowed float64 `json:"borrowedCardHours,omitempty"`
+	Share    float64 `json:"shareOfUse,omitempty"`
+	Weight   float64 `json:"shareOfQuota,omitempty"`
+}
+
+// JobEnd is what became of one job.
+type JobEnd struct {
+	ID        string `json:"id"`
+	Queue     string `json:"queue"`
+	Cards     int32  `json:"cards"`
+	Submit    int64  `json:"submit"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	Delay     int64  `json:"delay"`
+	Preempted int32  `json:"preempted,omitempty"`
+	Evicted   int32  `json:"evicted,omitempty"`
+}
+
+// JobEnds lists every job of the trace, in its order.
+func (w *World) JobEnds() []JobEnd {
+	out := make([]JobEnd, len(w.jobs))
+	for i := range w.jobs {
+		j, s := &w.trace.Jobs[i], &w.jobs[i]
+		out[i] = JobEnd{ID: j.ID, Queue: j.Queue, Cards: j.Cards, Submit: j.Submit, Start: s.started, End: s.ended, Delay: w.delayOf(i), Preempted: s.preempted, Evicted: s.evicted}
+		if s.phase != over {
+			out[i].End = -1
+		}
+	}
+	return out
+}
+
+// delayOf is how long a job waited so far, before its first start and after evictions.
+func (w *World) delayOf(i int) int64 {
+	s := &w.jobs[i]
+	if s.phase == waiting {
+		return s.waited + w.now - s.since
+	}
+	return s.waited
+}
+
+func (w *World) report() *Report {
+	f := &w.figures
+	r := &Report{Jobs: len(w.jobs), Ended: w.ended, Faults: f.faults, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	if len(w.jobs) > 0 {
+		r.Makespan = w.now - w.trace.Jobs[0].Submit
+	}
+	if all := f.busy + f.free; all > 0 {
+		r.CardsUsed = float64(f.busy) / float64(all)
+	}
+	if f.free > 0 {
+		r.Fragmented = float64(f.fragments) / float64(f.free)
+	}
+	r.Money = w.money()
+	all, queues, sizes := &times{}, map[string]*times{}, map[string]*times{}
+	for i := range w.jobs {
+		s := &w.jobs[i]
+		r.Preemptions += int(s.preempted)
+		r.Evictions += int(s.evicted)
+		if s.phase != over {
+			if s.run == 0 {
+				r.Never++
+			}
+			continue
+		}
+		jct, delay := s.ended-w.trace.Jobs[i].Submit, s.waited
+		for _, t := range []*times{all, of(queues, w.trace.Jobs[i].Queue), of(sizes, sizeOf(w.trace.Jobs[i].Cards))} {
+			t.jct, t.delay = append(t.jct, float64(jct)), append(t.delay, float64(delay))
+		}
+		if d := w.trace.Jobs[i].Duration; d >= 60 {
+			all.slowdown = append(all.slowdown, float64(jct)/float64(d))
+		}
+	}
+	r.JCT, r.Delay, r.Slowdown = spreadOf(all.jct), spreadOf(all.delay), spreadOf(all.slowdown)
+	for _, size := range slices.Sorted(maps.Keys(sizes)) {
+		r.BySize = append(r.BySize, sizes[size].group(size))
+	}
+	r.ByQueue = w.byQueue(queues)
+	return r
+}
+
+// times of some jobs.
+type times struct{ jct, delay, slowdown []float64 }
+
+func of(groups map[string]*times, name string) *times {
+	if groups[name] == nil {
+		groups[name] = &times{}
+	}
+	return groups[name]
+}
+
+func (t *times) group(name string) Group {
+	return Group{Name: name, Jobs: len(t.jct), JCT: spreadOf(t.jct), Delay: spreadOf(t.delay)}
+}
+
+func (w *World) byQueue(queues map[string]*times) []Group {
+	f := &w.figures
+	var quota int64
+	for _, q := range f.queues {
+		quota += q.nominal
+	}
+	span := w.now - w.firstSubmit()
+	var out []Group
+	for _, name := range slices.Sorted(maps.Keys(f.queues)) {
+		t, q := queues[name], f.queues[name]
+		if t == nil {
+			t = &times{}
+		}
+		g := t.group(name)
+		g.Quota, g.Borrowed = q.nominal, hours(q.over)
+		if q.nominal > 0 && span > 0 {
+			g.Used = float64(q.busy) / float64(q.nominal*span)
+		}
+		if f.busy > 0 {
+			g.Share = float64(q.busy) / float64(f.busy)
+		}
+		if quota > 0 {
+			g.Weight = float64(q.nominal) / float64(quota)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// start of the trace.
+func (w *World) firstSubmit() int64 {
+	if len(w.trace.Jobs) == 0 {
+		return 0
+	}
+	return w.trace.Jobs[0].Submit
+}
+
+// money is what the nodes cost from the first job to the last end, used or not.
+func (w *World) money() float64 {
+	if len(w.cluster.PerHour) == 0 {
+		return 0
+	}
+	sum := 0.0
+	for i := range w.cluster.Nodes {
+		n := &w.cluster.Nodes[i]
+		price, ok := w.cluster.PerHour[n.Model]
+		if !ok {
+			price = w.cluster.PerHour[""]
+		}
+		sum += price * float64(n.Cards) * hours(w.now-w.firstSubmit())
+	}
+	return sum
+}
+
+func hours(seconds int64) float64 { return float64(seconds) / 3600 }
+
+// sizeOf names a class of sizes, so that names sort as sizes do.
+func sizeOf(cards int32) string {
+	switch {
+	case cards <= 1:
+		return "   1 card"
+	case cards <= 4:
+		return " 2-4 cards"
+	case cards <= 8:
+		return " 5-8 cards"
+	case cards <= 32:
+		return "9-32 cards"
+	}
+	return "> 32 cards"
+}
+
+// spreadOf sorts what it is given. A percentile is the value that this part of the jobs stays at or below.
+func spreadOf(values []float64) Spread {
+	if len(values) == 0 {
+		return Spread{}
+	}
+	slices.SortFunc(values, cmp.Compare)
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	at := func(part float64) float64 { return values[min(int(part*float64(len(values))), len(values)-1)] }
+	return Spread{Mean: sum / float64(len(values)), P50: at(0.5), P99: at(0.99), P999: at(0.999), Max: values[len(values)-1]}
+}
+
+// Index finds a job by its name.
+func (t *Trace) Index(id string) (int, error) {
+	if i := slices.IndexFunc(t.Jobs, func(j Job) bool { return j.ID == id }); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("%s has no job %q", t.Name, id)
+}

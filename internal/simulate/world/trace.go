@@ -1,0 +1,79 @@
+package world
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Job is one gang of a trace: all its cards start together. Times are seconds from the start of the trace.
+type Job struct {
+	ID, User, Queue string
+	Submit          int64
+	Duration        int64 // run time on cards of its own
+	Limit           int64 // declared maximum run time; 0: none
+	Cards           int32
+	CPU             int64 // thousandths, of the whole job
+	Memory          int64 // bytes, of the whole job
+	Priority        int64
+}
+
+// Trace is jobs in the order they were submitted.
+type Trace struct {
+	Name string
+	Jobs []Job
+	// Left out lines, with why, for formats that have lines which are no job's.
+	Skipped map[string]int
+}
+
+// sort brings the jobs into the order of submission, those of one second by their names.
+func (t *Trace) sort() {
+	slices.SortStableFunc(t.Jobs, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(a.Submit, b.Submit), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// Queues are the names of queues in the trace, sorted.
+func (t *Trace) Queues() []string {
+	seen := map[string]bool{}
+	var names []string
+	for i := range t.Jobs {
+		if q := t.Jobs[i].Queue; !seen[q] {
+			seen[q] = true
+			names = append(names, q)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Only is the part of the trace in some queues.
+func (t *Trace) Only(queues ...string) *Trace {
+	out := &Trace{Name: t.Name}
+	for i := range t.Jobs {
+		if slices.Contains(queues, t.Jobs[i].Queue) {
+			out.Jobs = append(out.Jobs, t.Jobs[i])
+		}
+	}
+	return out
+}
+
+// Map sends jobs of some queues to others; "*" stands for every queue that is not named and not in the cluster.
+func (t *Trace) Map(to map[string]string, known func(queue string) bool) {
+	for i := range t.Jobs {
+		j := &t.Jobs[i]
+		if target, ok := to[j.Queue]; ok {
+			j.Queue = target
+		} else if target, ok := to["*"]; ok && !known(j.Queue) {
+			j.Queue = target
+		}
+	}
+}
+
+// ShortestFirst puts jobs that run shortest before others by their priority. It knows what no queue does, and is
+// what policies are measured by.
+func (t *Trace) ShortestFirst() {
+	for i := range t.Jobs {
+		t.Jobs[i].Priority = -t.Jobs[i].Duration
+	}
+}

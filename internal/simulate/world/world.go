@@ -1,0 +1,421 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/placer"
+)
+
+// Settings of a run beside the trace and the cluster.
+type Settings struct {
+	// Restart is what an eviction costs: seconds of run time that the job has to run again.
+	Restart Restart
+	Faults  Faults
+	// Until ends the run early, in seconds; 0: when every job has ended.
+	Until int64
+	// Check holds the state against invariants after every step.
+	Check bool
+	// Watch is called with everything that happens to a job.
+	Watch func(Moment)
+	// Progress is called from time to time.
+	Progress func(ended, jobs int, at int64)
+}
+
+// Restart is what it costs a job to be stopped and started again, in seconds of its run time.
+type Restart struct {
+	OneNode, ManyNodes int64
+	// Checkpoint is how often work is saved: what a job did since is lost with it. 0: evicted jobs lose nothing.
+	Checkpoint int64
+}
+
+// Moment is something that happened to a job.
+type Moment struct {
+	At   int64
+	Job  int // in Trace.Jobs
+	What What
+	// Nodes on which it runs, for Started.
+	Nodes []placer.NodePlacement
+	// By is the job for which it was preempted, -1 for none.
+	By int
+}
+
+// What happens to jobs.
+type What uint8
+
+// The things that happen.
+const (
+	Submitted What = iota
+	Started
+	Preempted
+	Evicted // by a fault or a rule
+	Ended
+)
+
+var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended"}
+
+func (w What) String() string { return whatNames[w] }
+
+// MarshalText is for JSON.
+func (w What) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// state of a job.
+type state struct {
+	left      int64 // run time still to do, restarts included
+	ran       int64 // in earlier runs
+	waited    int64 // in earlier waits
+	since     int64 // when it began to wait or to run
+	started   int64 // first
+	ended     int64
+	run       int32
+	preempted int32
+	evicted   int32
+	phase     phase
+}
+
+type phase uint8
+
+const (
+	coming phase = iota
+	waiting
+	running
+	over
+)
+
+// World is a cluster at a time. It is for one goroutine.
+type World struct {
+	trace    *Trace
+	cluster  *Cluster
+	settings Settings
+	engine   *admission.Engine
+	placer   *placer.Placer
+	requests *requests
+
+	now    int64
+	next   int   // first job that was not submitted yet
+	timer  int64 // when the engine wants to look again
+	events eventHeap
+	jobs   []state
+	placed map[int][]placer.NodePlacement // of running jobs
+	nodes  map[string]*nodeState
+	order  []*nodeState
+	ended  int
+	// partlyFree is how many cards are free on nodes on which others are used.
+	partlyFree int64
+	figures    figures
+	random     *rand.Rand
+	err        error
+}
+
+// never is a time that does not come.
+const never = math.MaxInt64
+
+// epoch is second 0 of every trace.
+var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// clock is the engine's time of a second.
+func clock(at int64) time.Time { return epoch.Add(time.Duration(at) * time.Second) }
+
+// New world in which nothing happened yet.
+func New(t *Trace, c *Cluster, s Settings) (*World, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	if missing := c.Missing(t); len(missing) > 0 {
+		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing}
+	}
+	w := &World{
+		trace: t, cluster: c, settings: s, timer: never, requests: newRequests(c),
+		jobs: make([]state, len(t.Jobs)), placed: map[int][]placer.NodePlacement{}, nodes: map[string]*nodeState{},
+	}
+	p, err := placer.New(placer.Options{Policy: c.Placement})
+	if err != nil {
+		return nil, err
+	}
+	w.placer = p
+	options := c.Options
+	options.Placer = p
+	w.engine = admission.New(options)
+	w.describe()
+	w.figures.begin(w)
+	return w, nil
+}
+
+// MissingQueuesError names queues that the trace has and the cluster has not.
+type MissingQueuesError struct {
+	Trace  string
+	Queues []string
+}
+
+func (e *MissingQueuesError) Error() string {
+	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
+}
+
+// namespace of all simulated workloads.
+const namespace = "simulated"
+
+// describe the cluster to the engines.
+func (w *World) describe() {
+	w.engine.Apply(admission.NamespaceChanged{Name: namespace})
+	for i := range w.cluster.Nodes {
+		n := &w.cluster.Nodes[i]
+		w.placer.Saw(n.object(), false)
+		s := &nodeState{node: n, at: i}
+		w.nodes[n.Name] = s
+		w.order = append(w.order, s)
+	}
+	for _, f := range w.cluster.Flavors {
+		w.engine.Apply(admission.FlavorChanged{Flavor: f})
+	}
+	for _, c := range w.cluster.Cohorts {
+		w.engine.Apply(admission.CohortChanged{Cohort: c})
+	}
+	for _, q := range w.cluster.Queues {
+		q.NamespaceSelector = &admission.Term{}
+		w.engine.Apply(admission.QueueChanged{Queue: q})
+		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
+	}
+	w.settings.Faults.schedule(w)
+}
+
+// Run until every job has ended, or the end of the settings.
+func (w *World) Run(ctx context.Context) (*Report, error) {
+	steps := 0
+	for w.err == nil {
+		at := w.nextTime()
+		if at == never || w.settings.Until > 0 && at > w.settings.Until {
+			break
+		}
+		w.step(at)
+		if steps++; steps%4096 == 0 {
+			if w.err == nil {
+				w.err = ctx.Err()
+			}
+			if w.settings.Progress != nil {
+				w.settings.Progress(w.ended, len(w.jobs), w.now)
+			}
+		}
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	if w.settings.Until > 0 {
+		w.now = max(w.now, w.settings.Until)
+	}
+	return w.report(), nil
+}
+
+// nextTime is when something happens next. Faults alone do not make a world go on.
+func (w *World) nextTime() int64 {
+	at := w.timer
+	if w.next < len(w.jobs) {
+		at = min(at, w.trace.Jobs[w.next].Submit)
+	}
+	if len(w.events) > 0 && (w.ended < len(w.jobs)) {
+		at = min(at, w.events[0].at)
+	}
+	if w.ended == len(w.jobs) {
+		return never
+	}
+	return at
+}
+
+// step to a second, and do all that happens in it.
+func (w *World) step(at int64) {
+	w.figures.pass(w, at)
+	w.now = at
+	for len(w.events) > 0 && w.events[0].at <= at {
+		w.happen(w.events.pop())
+	}
+	for ; w.next < len(w.jobs) && w.trace.Jobs[w.next].Submit <= at; w.next++ {
+		w.submit(w.next)
+	}
+	w.decide()
+	if w.settings.Check && w.err == nil {
+		w.err = w.invariants()
+	}
+}
+
+func (w *World) happen(e event) {
+	switch e.kind {
+	case jobEnds:
+		if s := &w.jobs[e.of]; s.phase == running && s.run == e.run {
+			w.end(int(e.of))
+		}
+	case nodeFails:
+		w.failNode(int(e.of))
+	case nodeReturns:
+		w.returnNode(int(e.of))
+	}
+}
+
+// decide until the engine has nothing more to do in this second: what it evicts is gone at once, and lets in others.
+func (w *World) decide() {
+	for {
+		plan := w.engine.Decide(clock(w.now))
+		for i := range plan.Panics {
+			w.err = fmt.Errorf("the engine failed over %v: %v", plan.Panics[i].Workload, plan.Panics[i].Value)
+		}
+		for i := range plan.Admit {
+			w.start(&plan.Admit[i])
+		}
+		evicted := len(plan.Evict)
+		for i := range plan.Evict {
+			w.evict(&plan.Evict[i])
+		}
+		w.timer = never
+		if !plan.NextAt.IsZero() {
+			w.timer = max(w.now+1, ceilSeconds(plan.NextAt.Sub(epoch)))
+		}
+		if evicted == 0 || w.err != nil {
+			return
+		}
+	}
+}
+
+func ceilSeconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
+
+// submit a job.
+func (w *World) submit(i int) {
+	s := &w.jobs[i]
+	j := &w.trace.Jobs[i]
+	s.left, s.since, s.phase, s.started = j.Duration, w.now, waiting, -1
+	w.figures.waiting++
+	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
+	w.watch(Moment{At: w.now, Job: i, What: Submitted, By: -1})
+}
+
+// workload is a job's object while it waits.
+func (w *World) workload(i int) admission.Workload {
+	j, s := &w.trace.Jobs[i], &w.jobs[i]
+	name := w.requests.name(i)
+	wl := admission.Workload{
+		Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: j.Queue, Priority: j.Priority,
+		Created: clock(j.Submit), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
+		RanBefore: time.Duration(s.ran) * time.Second,
+	}
+	if s.preempted+s.evicted > 0 {
+		wl.EvictedAt, wl.EvictedBy = clock(s.since), string(admission.ReasonPreempted)
+	}
+	return wl
+}
+
+// jobOf is the job of a workload.
+func jobOf(key admission.Key) int {
+	i, err := strconv.Atoi(key.Name)
+	if err != nil {
+		return -1
+	}
+	return i
+}
+
+// start a job whose quota and nodes the engine reserved.
+func (w *World) start(a *admission.Admit) {
+	i := jobOf(a.Workload)
+	s := &w.jobs[i]
+	if s.phase != waiting {
+		w.err = fmt.Errorf("%s was admitted at %d s while it did not wait", w.trace.Jobs[i].ID, w.now)
+		return
+	}
+	wl := w.workload(i)
+	written := *a.Admission
+	written.Placement = nil // objects do not tell it; the engine knows
+	wl.Admission, wl.StartedAt, wl.PodsReady = &written, clock(w.now), true
+	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
+	s.waited += w.now - s.since
+	s.phase, s.since = running, w.now
+	if s.run++; s.started < 0 {
+		s.started = w.now
+	}
+	nodes := placer.NodePlacements(a.Admission.Placement)
+	w.occupy(i, nodes)
+	w.figures.start(w, i)
+	w.events.push(event{at: w.now + s.left, kind: jobEnds, of: int32(i), run: s.run})
+	w.watch(Moment{At: w.now, Job: i, What: Started, Nodes: nodes, By: -1})
+}
+
+// stop a running job's clock.
+func (w *World) stop(i int) {
+	s := &w.jobs[i]
+	w.vacate(i)
+	w.figures.stop(w, i)
+	ran := w.now - s.since
+	s.left -= ran
+	s.ran += ran
+	s.since = w.now
+}
+
+func (w *World) end(i int) {
+	w.stop(i)
+	s := &w.jobs[i]
+	s.phase, s.ended = over, w.now
+	w.ended++
+	name := w.requests.name(i)
+	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: w.trace.Jobs[i].Queue, Finished: true}})
+	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
+}
+
+// evict a job as the engine asks. One that ran as long as it may is over.
+func (w *World) evict(e *admission.Evict) {
+	i := jobOf(e.Workload)
+	if w.jobs[i].phase != running {
+		w.err = fmt.Errorf("%s was evicted at %d s while it did not run", w.trace.Jobs[i].ID, w.now)
+		return
+	}
+	if e.Reason == admission.ReasonMaxExecutionExceeded {
+		w.end(i)
+		return
+	}
+	m := Moment{At: w.now, Job: i, What: Evicted, By: -1}
+	if e.Reason == admission.ReasonPreempted {
+		m.What, m.By = Preempted, jobOf(e.Preemptor)
+	}
+	w.requeue(i, m)
+}
+
+// requeue an evicted job: it goes on from its last checkpoint once it is admitted again.
+func (w *World) requeue(i int, m Moment) {
+	s := &w.jobs[i]
+	started := s.since
+	w.stop(i)
+	r := w.settings.Restart
+	cost := r.OneNode
+	if int(w.trace.Jobs[i].Cards) > w.requests.perNode {
+		cost = r.ManyNodes
+	}
+	if r.Checkpoint > 0 {
+		cost += (w.now - started) % r.Checkpoint
+	}
+	s.left += cost
+	s.phase = waiting
+	if m.What == Preempted {
+		s.preempted++
+	} else {
+		s.evicted++
+	}
+	w.figures.redone += cost * int64(w.trace.Jobs[i].Cards)
+	w.figures.waiting++
+	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
+	w.watch(m)
+}
+
+func (w *World) watch(m Moment) {
+	if w.settings.Watch != nil {
+		w.settings.Watch(m)
+	}
+}
+
+// Explain says why a job waits, as the engine sees it now.
+func (w *World) Explain(job int) admission.Explanation {
+	return w.engine.Explain(admission.Key{Namespace: namespace, Name: w.requests.name(job)}, clock(w.now))
+}
+
+// Waiting is how many jobs wait now.
+func (w *World) Waiting() int { return w.figures.waiting }
