@@ -221,6 +221,31 @@ func TestGangStartsWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
+// What a replica answers before it leads reserves nothing: the leader before it may have given the cards to others,
+// which it reads when it takes over.
+func TestFollowerReservesNothing(t *testing.T) {
+	w := &world{TB: t, follows: true}
+	w.start(t, placement.Options{})
+	w.add(node("a", 2), workload(2))
+	first, other := member("first"), pod("other", egpu.ResourceWhole, 2)
+	w.add(first)
+	w.filter(first, "a")
+	other.Spec.NodeName = "a"
+	other.Annotations = map[string]string{egpu.Assumed: "true", "elasticgpu.io/container-main": "0,1"}
+	if err := w.client.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Lead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.filter(first, "a"); len(*r.NodeNames) != 0 {
+		t.Errorf("all cards have been given out: %+v", r)
+	}
+	if err := w.bindTo(first, "a"); err == nil {
+		t.Error("a card was given out twice")
+	}
+}
+
 // A pod that only says it is one of many has cards reserved for itself alone: how many pods a gang has,
 // and with which cards, is what was admitted.
 func TestForgedGangHoldsNothing(t *testing.T) {

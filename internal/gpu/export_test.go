@@ -8,8 +8,13 @@ import (
 
 // RunForTest runs the loop of a shell that tests feed by hand, as a leader.
 func (s *Shell) RunForTest(ctx context.Context) {
+	s.FollowForTest(ctx)
+	_ = s.do(ctx, s.lead)
+}
+
+// FollowForTest is RunForTest for a replica that does not lead.
+func (s *Shell) FollowForTest(ctx context.Context) {
 	close(s.ready)
-	s.lead()
 	go s.loop(ctx)
 }
 

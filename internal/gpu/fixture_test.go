@@ -38,11 +38,12 @@ import (
 type world struct {
 	testing.TB
 	*gpu.Shell
-	client client.Client
-	url    string
-	hooks  map[string]*gpu.Hook
-	now    func() time.Time
-	events events.EventRecorder
+	client  client.Client
+	url     string
+	hooks   map[string]*gpu.Hook
+	now     func() time.Time
+	events  events.EventRecorder
+	follows bool // it does not lead at first
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -66,7 +67,11 @@ func (w *world) start(t testing.TB, options placement.Options) {
 		t.Fatal(err)
 	}
 	w.Shell = shell
-	shell.RunForTest(t.Context())
+	if w.follows {
+		shell.FollowForTest(t.Context())
+	} else {
+		shell.RunForTest(t.Context())
+	}
 	server := httptest.NewServer(extender.NewHandler(shell, extender.NewMetrics(prometheus.NewRegistry()), logr.Discard()))
 	t.Cleanup(server.Close)
 	w.url = server.URL

@@ -151,7 +151,8 @@ func (s *Shell) podSet(ctx context.Context, wl *kueue.Workload, a *kueue.PodSetA
 }
 
 // reserveGang reserves for all pods of a gang that has not started. A gang that has started is not made
-// to wait for its full size again.
+// to wait for its full size again. A replica that does not lead reserves nothing: it does not know yet what the
+// leader before it has bound.
 func (s *Shell) reserveGang(all *placement.Gang) error {
 	if all == nil || s.gangs[all.Key] > 0 || !s.reserved[all.Key].IsZero() {
 		return nil
@@ -161,6 +162,9 @@ func (s *Shell) reserveGang(all *placement.Gang) error {
 	answer := txn.Place(all)
 	if !answer.Fits {
 		return &Refused{Reason: "the job's pods start together or not at all: " + answer.Refusal.Error()}
+	}
+	if !s.Leads() {
+		return nil
 	}
 	until := s.options.Now().Add(s.options.Hold)
 	txn.Commit(until)
