@@ -17,6 +17,8 @@ type scratch struct {
 	chosen      []int32
 	usage       []quota.Amount
 	entries     []*assignment
+	trees       []*tree
+	nominees    []nominee
 	free        []*assignment
 	pending     []Pending
 	search      search
@@ -57,7 +59,13 @@ func (e *Engine) Decide(at time.Time) Plan {
 
 // decideTrees decides every tree in which something changed.
 func (e *Engine) decideTrees() {
-	for len(e.work) > 0 && !e.opts.EvictOnly {
+	if e.opts.EvictOnly {
+		return
+	}
+	if e.opts.Placer != nil {
+		e.prepareTrees()
+	}
+	for len(e.work) > 0 {
 		if e.unsorted || e.opts.BlockUntilReady && e.unready == 0 {
 			slices.SortFunc(e.work, e.compareTrees)
 			e.unsorted = false
@@ -126,16 +134,11 @@ func (e *Engine) decideTree(t *tree) {
 		e.reportCycle(t)
 		return
 	}
-	for _, q := range t.queues {
-		e.refreshShares(q)
+	if !t.prepared {
+		e.prepare(t)
+		e.renominate(t)
 	}
-	for _, c := range slices.Clone(t.reservations) {
-		t.usageChanges++
-		e.requeue(c) // reservations are made anew in each decision
-	}
-	e.dropUnownedNominations(t)
-	e.renominate(t)
-	t.yielding = true
+	t.prepared, t.yielding = false, true
 	for {
 		e.admitNominated(t)
 		e.spreadHints(t)
@@ -144,6 +147,38 @@ func (e *Engine) decideTree(t *tree) {
 			return
 		}
 	}
+}
+
+// prepareTrees rebuilds the nominations of all trees before any of them is decided. Trees share no quota, but they
+// share nodes: what is nominated in one is not there for the others.
+func (e *Engine) prepareTrees() {
+	slices.SortFunc(e.work, e.compareTrees)
+	e.unsorted = false
+	trees := e.scratch.trees[:0]
+	for _, t := range slices.Backward(e.work) {
+		if t.root.tree == t && !t.cyclic {
+			e.prepare(t)
+			trees = append(trees, t)
+		}
+	}
+	e.renominate(trees...)
+	for _, t := range trees {
+		t.prepared = true
+	}
+	clear(trees)
+	e.scratch.trees = trees[:0]
+}
+
+// prepare takes out of the future what is found anew in each decision.
+func (e *Engine) prepare(t *tree) {
+	for _, q := range t.queues {
+		e.refreshShares(q)
+	}
+	for _, c := range slices.Clone(t.reservations) {
+		t.usageChanges++
+		e.requeue(c) // reservations are made anew in each decision
+	}
+	e.dropUnownedNominations(t)
 }
 
 // reportCycle: nothing can be decided in a cycle of cohorts.

@@ -115,15 +115,21 @@ func (h nominee) compare(o nominee) int {
 	return queueOrder(h.w, o.w)
 }
 
-// renominate rebuilds the nominations of a tree: each preemptor has the quota that its victims free,
+// renominate rebuilds the nominations of trees: each preemptor has the quota, and the nodes, that its victims free,
 // and nobody else's. Others get a hint only of nominations that changed; if nothing else
 // changed since the last time, none did.
-func (e *Engine) renominate(t *tree) {
-	if e.unready > 0 || len(t.toNominate) == 0 && !t.nominationsOutdated() {
+func (e *Engine) renominate(trees ...*tree) {
+	if e.unready > 0 {
 		return
 	}
-	t.nominatedAt, t.usageFreed = t.usageChanges, false
-	nominees := e.takeNominees(t)
+	nominees := e.scratch.nominees[:0]
+	for _, t := range trees {
+		if len(t.toNominate) > 0 || t.nominationsOutdated() {
+			t.nominatedAt, t.usageFreed = t.usageChanges, false
+			nominees = e.takeNominees(t, nominees)
+		}
+	}
+	e.scratch.nominees = nominees
 	for _, h := range nominees {
 		e.countVictims(h.w)
 	}
@@ -137,15 +143,17 @@ func (e *Engine) renominate(t *tree) {
 		for _, v := range h.w.victims {
 			v.queue.updateBorrowing(v.usage)
 		}
-		if q := h.w.queue; h.previous != nil && t.policy != PolicyFIFO && len(q.nominated) == 0 {
+		if q := h.w.queue; h.previous != nil && q.tree.policy != PolicyFIFO && len(q.nominated) == 0 {
 			q.requeueAll(e) // the next may preempt in other queues now
 		}
 	}
+	clear(nominees)
 }
 
-// takeNominees takes those to be nominated out of their queues, and nominations out of the future.
-func (e *Engine) takeNominees(t *tree) []nominee {
-	nominees := make([]nominee, 0, len(t.toNominate)+len(t.nominated))
+// takeNominees takes those to be nominated out of their queues, and nominations out of the future. They are added to
+// those of other trees, in order.
+func (e *Engine) takeNominees(t *tree, nominees []nominee) []nominee {
+	first := len(nominees)
 	for _, w := range t.toNominate {
 		if w.awaitsNomination = false; w.phase == phasePending && w.hasVictims() && w.queue.tree == t {
 			e.leaveQueue(w)
@@ -160,7 +168,7 @@ func (e *Engine) takeNominees(t *tree) []nominee {
 		e.enter(w, phaseNominating)
 	}
 	t.toNominate, t.nominated = t.toNominate[:0], t.nominated[:0]
-	slices.SortFunc(nominees, nominee.compare)
+	slices.SortFunc(nominees[first:], nominee.compare)
 	return nominees
 }
 

@@ -36,6 +36,8 @@ type tree struct {
 	policy CapacityPolicy
 	cyclic bool
 	listed bool // in Engine.work
+	// prepared: its nominations were rebuilt with those of all other trees, and it was not decided since.
+	prepared bool
 
 	// Counters of changes; Engine says what each makes void.
 	version      uint64

@@ -233,6 +233,11 @@ func (s *shell) settle(limit int) (plans []Plan, quiet bool) {
 // rebuilt is an engine after a restart: it gets the same objects, in another order.
 func (s *shell) rebuilt(o Options) *Engine {
 	e := New(o)
+	if p, ok := o.Placer.(*testPlacer); ok {
+		for k := range p.held {
+			p.Remove(k)
+		}
+	}
 	for _, k := range sortedKeys(s.workloads) {
 		e.Apply(WorkloadChanged{s.workloads[k]})
 	}
