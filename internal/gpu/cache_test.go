@@ -246,6 +246,40 @@ func TestFollowerReservesNothing(t *testing.T) {
 	}
 }
 
+// A replica's watch may be late: which pods are gone is read with those that exist when it takes over. What the watch
+// delivers from before that changes nothing.
+func TestNewLeaderDoesNotBelieveALateWatch(t *testing.T) {
+	w := &world{TB: t, follows: true}
+	w.start(t, placement.Options{})
+	w.versions = true
+	on := func(p *corev1.Pod, version, cards string) *corev1.Pod {
+		p.Spec.NodeName, p.ResourceVersion = "a", version
+		p.Annotations = map[string]string{egpu.Assumed: "true", "elasticgpu.io/container-main": cards}
+		return p
+	}
+	gone, late := on(pod("gone", egpu.ResourceWhole, 1), "3", "0"), on(pod("late", egpu.ResourceWhole, 1), "5", "1")
+	ended, is := on(pod("zzz-ended", egpu.ResourceWhole, 1), "4", "1"), on(pod("is", egpu.ResourceWhole, 2), "", "0,1")
+	w.add(node("a", 2))
+	w.Feed(false, gone.DeepCopy(), ended.DeepCopy())
+	ended.Status.Phase, ended.ResourceVersion = corev1.PodSucceeded, ""
+	for _, p := range []*corev1.Pod{ended, is} {
+		if err := w.client.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := get(w, is.DeepCopy())
+	w.Feed(false, seen) // while others seem to have its cards
+	if err := w.Lead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Feed(false, late)
+	for card := range 2 {
+		if c := w.card("a", card); c.FreeCore != 0 || len(c.Allocations) != 1 || c.Allocations[0].Pod != "ns/is" {
+			t.Errorf("card %d: %+v", card, c)
+		}
+	}
+}
+
 // A pod that only says it is one of many has cards reserved for itself alone: how many pods a gang has,
 // and with which cards, is what was admitted.
 func TestForgedGangHoldsNothing(t *testing.T) {

@@ -44,6 +44,8 @@ type world struct {
 	now     func() time.Time
 	events  events.EventRecorder
 	follows bool // it does not lead at first
+	// versions: lists have one, as an API server's.
+	versions bool
 	// onBind, where set, stands between a Binding and the API server.
 	onBind func(pod client.ObjectKey, write func() error) error
 }
@@ -59,7 +61,7 @@ func (w *world) start(t testing.TB, options placement.Options) {
 	t.Helper()
 	w.client = fake.NewClientBuilder().WithScheme(scheme(t)).
 		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}, &egpu.GPU{}).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind}).Build()
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind, List: w.list}).Build()
 	shell, err := gpu.New(gpu.Options{
 		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events,
 	})
@@ -86,6 +88,14 @@ func scheme(t testing.TB) *runtime.Scheme {
 		}
 	}
 	return s
+}
+
+func (w *world) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.List(ctx, list, opts...)
+	if w.versions {
+		list.SetResourceVersion("1000")
+	}
+	return err
 }
 
 // bind does what the API server does with a Binding: node, annotations and labels at once.

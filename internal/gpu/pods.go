@@ -15,9 +15,10 @@ import (
 
 // tracked is a pod that has a node.
 type tracked struct {
-	uid  types.UID
-	node string
-	gang string
+	uid     types.UID
+	version uint64 // in which it was found on its node
+	node    string
+	gang    string
 	// granted are the cards that the pod was given. They do not change while it lives, whatever its
 	// annotations say; while it is swapped out it has none of them.
 	granted []placement.Grant
@@ -57,8 +58,14 @@ func (s *Shell) sawPod(pod *corev1.Pod, gone bool) {
 		if b != nil {
 			b.gone = true
 		}
+		if s.endedMeanwhile != nil {
+			s.endedMeanwhile[pod.UID] = true
+		}
 		s.lost(key, pod.UID)
 		return
+	}
+	if v := version(pod.ResourceVersion); v > 0 && v <= s.listed {
+		return // a late watch: it was listed as it is since, or it is gone
 	}
 	t := s.pods[key]
 	if t != nil && t.uid != pod.UID {
@@ -111,15 +118,16 @@ func (s *Shell) swapped(pod *corev1.Pod, t *tracked) {
 // found a pod on a node that we did not bind, or not in this process's life.
 func (s *Shell) found(pod *corev1.Pod) {
 	p, node := s.read(pod), pod.Spec.NodeName
+	at := version(pod.ResourceVersion)
 	if len(p.Containers) == 0 {
-		s.bound(p, tracked{uid: pod.UID, node: node, out: egpu.IsSwappedOut(pod)}, nil)
+		s.bound(p, tracked{uid: pod.UID, version: at, node: node, out: egpu.IsSwappedOut(pod)}, nil)
 		return
 	}
 	if a, tried := s.attempts[p.Key]; tried && a.uid == pod.UID && a.node == node {
-		s.bound(p, tracked{uid: pod.UID, node: node, granted: a.grants}, a.grants)
+		s.bound(p, tracked{uid: pod.UID, version: at, node: node, granted: a.grants}, a.grants)
 		return
 	}
-	s.bound(p, tracked{uid: pod.UID, node: node, guessed: true}, nil)
+	s.bound(p, tracked{uid: pod.UID, version: at, node: node, guessed: true}, nil)
 	s.stray(p, node, s.annotated(pod, p))
 }
 
@@ -133,6 +141,9 @@ func (s *Shell) bound(p placement.Pod, t tracked, grants []placement.Grant) {
 	}
 	if old := s.pods[p.Key]; old != nil {
 		s.touch(old.node)
+		if t.version == 0 && t.uid == old.uid {
+			t.version = old.version
+		}
 	}
 	s.touch(t.node)
 	delete(s.attempts, p.Key)

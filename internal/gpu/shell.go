@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -47,6 +51,10 @@ type Shell struct {
 	changed  map[string]bool                // nodes whose allocations differ from what was published
 	aside    map[string]aside               // objects that met a defect, as they were
 	faults   func(stage string, object client.Object)
+	// listed is the version of the pods that this leader read when it took over, 0 before: what a watch delivers from
+	// before it is out of date. endedMeanwhile are pods that went while they were read; nil at other times.
+	listed         uint64
+	endedMeanwhile map[types.UID]bool
 	// believeUntil is when a leader stops to take annotations for an earlier leader's word.
 	believeUntil time.Time
 
@@ -222,28 +230,60 @@ func (s *Shell) Ready() error {
 	}
 }
 
-// Lead takes over: what an earlier leader bound and our watch has yet to deliver is read from the API
-// server itself. It is for a leader, once.
+// Lead takes over: what an earlier leader bound and our watch has yet to deliver, and which pods are gone that it
+// still has, is read from the API server itself. It is for a leader, once.
 func (s *Shell) Lead(ctx context.Context) error {
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
 		return nil
 	}
+	if err := s.do(ctx, func() { s.endedMeanwhile = map[types.UID]bool{} }); err != nil {
+		return err
+	}
 	pods := &corev1.PodList{}
 	if err := s.options.Direct.List(ctx, pods); err != nil {
 		return fmt.Errorf("reading all pods: %w", err)
 	}
 	err := s.do(ctx, func() {
-		for i := range pods.Items {
-			s.handleSafely(changed(&pods.Items[i], false))
-		}
+		s.takeOver(pods)
 		s.lead()
 	})
 	if err == nil {
 		s.options.Log.Info("leading", "pods", len(pods.Items))
 	}
 	return err
+}
+
+// takeOver has the pods that are listed, and no others. Those that have ended leave first: what they had may be
+// another's by now. Which cards a pod has that was only guessed is found out again, without them.
+func (s *Shell) takeOver(pods *corev1.PodList) {
+	exist := make(map[types.UID]bool, len(pods.Items))
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		exist[pod.UID] = !finished(pod) && !s.endedMeanwhile[pod.UID]
+	}
+	s.endedMeanwhile = nil
+	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
+		if t := s.pods[key]; (!exist[t.uid] || t.guessed) && t.version <= version(pods.ResourceVersion) {
+			s.lost(key, t.uid)
+		}
+	}
+	for i := range pods.Items {
+		if exist[pods.Items[i].UID] {
+			s.handleSafely(changed(&pods.Items[i], false))
+		}
+	}
+	s.listed = version(pods.ResourceVersion)
+}
+
+// version of an object or a list, as a number that grows with each change; 0 where it is none.
+func version(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 func (s *Shell) lead() {

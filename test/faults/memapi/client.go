@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -148,13 +149,15 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 		return err
 	}
 	var found []*Version
+	var version int64
 	err = c.gate(ctx, &Call{Name: "list " + k.gvk.Kind, Read: true, Do: func() error {
-		found = k.sorted()
+		found, version = k.sorted(), c.server.Version()
 		return nil
 	}})
 	if err != nil {
 		return err
 	}
+	list.SetResourceVersion(strconv.FormatInt(version, 10))
 	return fill(found, list, opts)
 }
 
