@@ -110,3 +110,34 @@ func (e *Engine) sortedHoldings() []*holding {
 	slices.SortFunc(out, func(a, b *holding) int { return strings.Compare(a.key, b.key) })
 	return out
 }
+
+// Crowded are the gangs with reservations on a node that count on what others have, too, by name: pods were bound
+// there beyond what was free.
+func (e *Engine) Crowded(node string) []string {
+	n := e.byName[node]
+	if n == nil || !n.known {
+		return nil
+	}
+	var gangs []string
+	for _, h := range n.holdings {
+		if h.placeholder && h.crowded() {
+			gangs = append(gangs, h.pod.Gang)
+		}
+	}
+	slices.Sort(gangs)
+	return slices.Compact(gangs)
+}
+
+// crowded says that the node, or a card, has less than it gives out of what the holding takes.
+func (h *holding) crowded() bool {
+	v := &h.node.view
+	for _, a := range h.shape.request.Need {
+		if a.Resource < len(v.Free) && v.Free[a.Resource] < 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(h.takes, func(t take) bool {
+		at := h.node.at(t.index)
+		return at >= 0 && (v.Cards[at].FreeCore < 0 || v.Cards[at].FreeMemory < 0)
+	})
+}

@@ -30,6 +30,7 @@ func (s *Shell) restoreFewer(t *tracked, before *kueue.Workload) {
 // started, or by someone else, or that need fewer pods now, from their pods and topology assignments.
 // All nodes and pods are known by now.
 func (s *Shell) restorePlacements() {
+	s.restoreOutdated()
 	if len(s.unplaced) == 0 {
 		return
 	}
@@ -60,6 +61,18 @@ func (s *Shell) restorePlacements() {
 	}
 	s.engine.Apply(admission.CapacityChanged{}) // they may have less than before
 	s.unplaced = later
+}
+
+// restoreOutdated notes workloads whose nodes may have gone to other pods.
+func (s *Shell) restoreOutdated() {
+	if s.options.Placer == nil {
+		return
+	}
+	for _, key := range s.options.Placer.Outdated() {
+		if t := s.workloads[key]; t != nil && workload.UsesQuota(t.object) && !workload.IsEvicted(t.object) && !slices.Contains(s.unplaced, t) {
+			s.unplaced = append(s.unplaced, t)
+		}
+	}
 }
 
 func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment {

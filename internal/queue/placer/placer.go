@@ -9,6 +9,7 @@
 //	placer.go                Place, Hold, Remove, Checkpoint, Rollback
 //	watch_events.go          nodes, GPUs, pods and topologies into the engine
 //	reservations.go          what is reserved for workloads, and their bound pods
+//	waiting_pods.go          pods of admitted workloads for which nothing is reserved
 //	restore.go               reservations of workloads admitted before a restart
 //	node_replacement.go      other nodes for pods whose node is lost
 //	topology_assignment.go   placements as status.admission writes them
@@ -50,6 +51,11 @@ type Placer struct {
 	jobs      map[types.UID]owner    // of pods that do not name their workload
 	owned     map[string][]types.UID // the same by gang
 	affected  map[string]bool        // gangs that may have lost a node
+	// waiting are gangs with pods for which nothing could be reserved; outdated are those whose reservations may
+	// have gone to other pods.
+	waiting, outdated map[string]bool
+	freed             bool // there may be capacity for those that wait
+	counted           int  // the what-if in which they are on nodes, from 1; 0: none
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -77,6 +83,7 @@ func New(options Options) (*Placer, error) {
 		engine: engine, topologies: topologies, options: options,
 		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]bool{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
+		waiting: map[string]bool{}, outdated: map[string]bool{},
 	}, nil
 }
 
@@ -89,12 +96,15 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	if refusal != nil {
 		return nil, refusal
 	}
+	p.countWaiting(gang.Key)
 	txn := p.engine.Begin()
 	answer := txn.Place(&gang)
 	if answer.Fits {
 		txn.Commit(time.Time{})
 		r := newReservation(gang, answer)
-		p.reservations[gang.Key] = r
+		if len(p.open) == 0 {
+			p.reserve(r)
+		}
 		return r, nil
 	}
 	txn.Rollback()
@@ -138,7 +148,9 @@ func (p *Placer) Hold(key admission.Key, held any) {
 	if !ok {
 		r = newReservation(placement.Gang{Key: gangKey(key)}, placement.Answer{}) // its bound pods say where it is
 	}
-	p.reservations[r.gang.Key] = r
+	if len(p.open) == 0 {
+		p.reserve(r)
+	}
 	if err := txn.Hold(&r.gang, &r.answer); err != nil {
 		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))
 	}
@@ -151,6 +163,8 @@ func (p *Placer) Remove(key admission.Key) {
 	if len(p.open) == 0 {
 		p.engine.Release(gang)
 		delete(p.reservations, gang)
+		delete(p.waiting, gang)
+		p.freed = true
 		maps.DeleteFunc(p.followers, func(_, by string) bool { return by == gang })
 		for _, job := range p.owned[gang] {
 			delete(p.jobs, job)
@@ -213,6 +227,9 @@ func (p *Placer) Rollback(mark int) {
 		last := len(p.open) - 1
 		p.open[last].Rollback()
 		p.open = p.open[:last]
+	}
+	if p.counted > mark {
+		p.counted = 0
 	}
 }
 

@@ -16,6 +16,7 @@ type reservation struct {
 	answer placement.Answer
 	free   map[place]int  // not taken by a pod yet
 	bound  map[string]int // pods on nodes, by pod set
+	lacks  map[string]int // pods for which nothing is reserved, by pod set
 }
 
 // place is a node for pods of a set.
@@ -88,12 +89,20 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	}
 	p.pods[pod.Key] = bound{pod: pod, gang: gang, job: job, node: node, grants: grants}
 	p.apply(placement.PodBound{Pod: pod, Node: node, Grants: grants})
+	for _, gang := range p.engine.Crowded(node) {
+		p.outdated[gang] = true
+	}
 	r := p.reservations[pod.Gang]
 	if r == nil {
 		return false
 	}
 	if !r.take(pod.PodSet, node) {
-		p.reserveAgain(r)
+		if r.lacks[pod.PodSet] > 0 {
+			r.lacks[pod.PodSet]-- // it waited for this
+			p.noteWaiting(r)
+		} else {
+			p.reserveAgain(r)
+		}
 		return true
 	}
 	return len(pod.Containers) > 0 && said // on this node, but maybe on other cards
@@ -128,7 +137,7 @@ func (p *Placer) Reserves(workload admission.Key) bool {
 
 // reserveAgain moves a workload's reservation after kube-scheduler put one of its
 // pods elsewhere: it covers the pods that are still to come, no more. Where they
-// do not fit, nothing is reserved for them.
+// do not fit, nothing is reserved for them until Outdated is asked for.
 func (p *Placer) reserveAgain(r *reservation) {
 	p.engine.Release(r.gang.Key)
 	rest := placement.Gang{Key: r.gang.Key}
@@ -142,8 +151,11 @@ func (p *Placer) reserveAgain(r *reservation) {
 	if !answer.Fits {
 		txn.Rollback()
 		r.move(placement.Answer{})
+		p.outdated[r.gang.Key] = true // some of them may fit
 		return
 	}
 	txn.Commit(time.Time{})
 	r.move(answer)
+	clear(r.lacks)
+	p.noteWaiting(r)
 }

@@ -52,6 +52,7 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 	}
 	p.Rollback(mark)
 	restored := newReservation(gang, answer)
+	restored.countLacking()
 	for at, n := range there {
 		for range n {
 			restored.take(at.podSet, at.node)

@@ -16,6 +16,7 @@ import (
 // Saw takes in an object that changed or went, and reports whether pods that did
 // not fit before may fit now.
 func (p *Placer) Saw(obj any, gone bool) (mayHelp bool) {
+	defer func() { p.freed = p.freed || mayHelp }()
 	switch o := obj.(type) {
 	case *corev1.Node:
 		p.nodes.SetNode(o, gone)
@@ -81,6 +82,9 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		if isKnown {
 			p.apply(placement.PodGone{Key: key})
 			p.podLeft(known)
+			if pod.Status.Phase != corev1.PodSucceeded && known.pod.Gang != "" {
+				p.outdated[known.pod.Gang] = true // another one will come for it
+			}
 		}
 		return isKnown
 	}
