@@ -154,9 +154,9 @@ test-images: build-native ## Build the images into a registry on this machine, r
 FAULTS ?= 100000
 
 .PHONY: simulate-faults
-simulate-faults: ## Run whole programs through FAULTS faults; SEED=n replays one world, with SCHEDULE=file a shortened one
+simulate-faults: ## Run whole programs through FAULTS faults, and name the seeds that break an invariant; SEED=n replays one world, with SCHEDULE=file a shortened one
 	GOGC=400 go test -count=1 -timeout 24h ./test/faults -run 'TestFaults$$' -faults $(FAULTS) -v \
-		$(if $(SEED),-seed $(SEED)) $(if $(SCHEDULE),-schedule $(abspath $(SCHEDULE))) $(if $(TRACE),-trace)
+		$(if $(SEED),-seed $(SEED),-census) $(if $(SCHEDULE),-schedule $(abspath $(SCHEDULE))) $(if $(TRACE),-trace)
 
 SUITE ?= singlecluster/webhook/core
 

@@ -165,6 +165,7 @@ func (w *World) takeAsControlPlane(a Action) {
 				_ = w.api.Delete(obj, nil)
 			}
 			w.cluster.lost = append(w.cluster.lost, a.arg(0))
+			clear(w.checks.preempted) // what they left may be where the lost node's pods go
 		}
 	case "node-back":
 		if i := slices.Index(w.cluster.lost, a.arg(0)); i >= 0 {

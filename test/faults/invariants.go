@@ -145,6 +145,7 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 		has := workload.HasReservation(wl)
 		if has && !had {
 			delete(w.checks.preempted, string(wl.UID))
+			w.noteTakenOver(wl, workloads)
 		}
 		w.checks.admitted[string(wl.UID)] = has
 		c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
@@ -159,6 +160,43 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 		}
 	}
 	return ""
+}
+
+// noteTakenOver forgets who was preempted for workloads that one which got in could have preempted: it may take over
+// their nominations, as if it were for its sake.
+func (w *World) noteTakenOver(by *kueue.Workload, workloads []*kueue.Workload) {
+	for _, wl := range workloads {
+		if w.mayPreempt(by, wl) {
+			delete(w.checks.preempted, string(wl.UID))
+		}
+	}
+}
+
+// mayPreempt says whether the policies of its queue let a workload preempt another.
+func (w *World) mayPreempt(by, wl *kueue.Workload) bool {
+	q, other := w.queueOf(by), w.queueOf(wl)
+	policy := q.Within
+	if q.Name != other.Name {
+		if policy = q.Reclaim; q.Cohort == "" || other.Cohort == "" || w.setting.Fair {
+			return false // where shares decide, nominations are taken over within a queue alone
+		}
+	}
+	switch policy {
+	case kueue.PreemptionPolicyAny:
+		return true
+	case kueue.PreemptionPolicyLowerPriority:
+		return ptr.Deref(by.Spec.Priority, 0) > ptr.Deref(wl.Spec.Priority, 0)
+	}
+	return false
+}
+
+func (w *World) queueOf(wl *kueue.Workload) queueSetting {
+	for _, q := range w.setting.Queues {
+		if q.Name == string(wl.Spec.QueueName) {
+			return q
+		}
+	}
+	return queueSetting{}
 }
 
 // cardsGivenOnce: what pods have of a card is no more than there is.
@@ -301,12 +339,8 @@ func (w *World) statusesTrue(workloads []*kueue.Workload) string {
 	return ""
 }
 
-// preemptorsGotIn: nobody was preempted for a workload that did not get in. Where cards decide, quota trees
-// compete for the same nodes, and nodes are reserved for a nominated workload against its own tree alone.
+// preemptorsGotIn: nobody was preempted for a workload that did not get in.
 func (w *World) preemptorsGotIn(workloads []*kueue.Workload) string {
-	if w.setting.Cards {
-		return ""
-	}
 	for _, wl := range workloads {
 		if !workload.IsActive(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil || !w.queueIsOpen(wl) {
 			continue
