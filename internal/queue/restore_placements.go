@@ -3,6 +3,7 @@ package queue
 import (
 	"maps"
 	"slices"
+	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -73,6 +74,18 @@ func (s *Shell) restoreOutdated() {
 			s.unplaced = append(s.unplaced, t)
 		}
 	}
+}
+
+// endOverdue no longer counts on the end of pods that should have ended by now, and returns when that is so for the next.
+func (s *Shell) endOverdue(now time.Time) time.Time {
+	if s.options.Placer == nil {
+		return time.Time{}
+	}
+	found, next := s.options.Placer.Overdue(now)
+	if found {
+		s.engine.Apply(admission.CapacityChanged{})
+	}
+	return next
 }
 
 func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -299,4 +300,30 @@ func TestReplaceNodes(t *testing.T) {
 			t.Errorf("it is at %s", got)
 		}
 	})
+}
+
+// A pod that is being deleted is about to leave its node, and nobody is preempted for what it has. One that does not
+// end holds nobody up for ever.
+func TestPodThatNeverEnds(t *testing.T) {
+	p := onNodes(t)
+	p.oneQueue()
+	stuck := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "stuck", UID: "stuck", DeletionTimestamp: ptr.To(metav1.NewTime(p.time.Add(time.Minute))), DeletionGracePeriodSeconds: ptr.To(int64(60)),
+	}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("2")}},
+	}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	p.see(stuck)
+	p.submit("low", "main", "batch", 0, "2")
+	p.submit("high", "main", "batch", 1, "2")
+	if !workload.IsAdmitted(p.written["low"]) || workload.IsEvicted(p.written["low"]) {
+		t.Fatalf("what high waits for is about to leave: low is %v", p.written["low"].Status.Conditions)
+	}
+	if next := p.turn(nil); next.IsZero() || next.After(p.time.Add(6*time.Minute)) {
+		t.Errorf("it looks again at %s, when the pod is overdue", next)
+	}
+	p.advance(6 * time.Minute)
+	p.see()
+	if !workload.IsEvicted(p.written["low"]) {
+		t.Errorf("the pod should have ended: low is %v, high is %v", p.written["low"].Status.Conditions, p.written["high"].Status.Conditions)
+	}
 }

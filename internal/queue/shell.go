@@ -238,6 +238,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.fireTimers()
 	s.takeSteps()
 	now := s.now()
+	overdueAt := s.endOverdue(now)
 	plan := s.plan(now)
 	for _, b := range s.budgets() {
 		b.Advance(now, s.pacing.underWay)
@@ -250,7 +251,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	reasonsAt := s.writePendingReasons()
 	s.explainPending()
-	return inbox.Earlier(inbox.Earlier(plan.NextAt, s.timers.next()), inbox.Earlier(reasonsAt, s.statuses.Publish(s.engine, now)))
+	return inbox.Earlier(inbox.Earlier(inbox.Earlier(plan.NextAt, overdueAt), s.timers.next()), inbox.Earlier(reasonsAt, s.statuses.Publish(s.engine, now)))
 }
 
 // longestTurn is more than any turn takes that comes to an end.

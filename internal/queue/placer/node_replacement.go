@@ -86,7 +86,7 @@ func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.Topology
 func (p *Placer) living(gang, podSet string) map[string]int {
 	there := map[string]int{}
 	for key, b := range p.pods {
-		if b.pod.Gang == gang && b.pod.PodSet == podSet && !p.leaving[key] {
+		if _, leaves := p.leaving[key]; !leaves && b.pod.Gang == gang && b.pod.PodSet == podSet {
 			there[b.node]++
 		}
 	}

@@ -9,6 +9,7 @@
 //	placer.go                Place, Hold, Remove, Checkpoint, Rollback
 //	watch_events.go          nodes, GPUs, pods and topologies into the engine
 //	reservations.go          what is reserved for workloads, and their bound pods
+//	leaving_pods.go          pods that are being deleted
 //	waiting_pods.go          pods of admitted workloads for which nothing is reserved
 //	restore.go               reservations of workloads admitted before a restart
 //	node_replacement.go      other nodes for pods whose node is lost
@@ -44,7 +45,7 @@ type Placer struct {
 	open         []*placement.Txn // what-ifs under way
 	nodes        *inventory.Nodes
 	pods         map[string]bound        // bound pods
-	leaving      map[string]bool         // those that are being deleted
+	leaving      map[string]time.Time    // those that are being deleted, and when they should have ended; zero: they should
 	reservations map[string]*reservation // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
@@ -81,7 +82,7 @@ func New(options Options) (*Placer, error) {
 	}
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
-		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]bool{},
+		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
 		waiting: map[string]bool{}, outdated: map[string]bool{},
 	}, nil
@@ -175,20 +176,6 @@ func (p *Placer) Remove(key admission.Key) {
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
 	txn.RemoveGang(gang)
-}
-
-// RemoveLeaving removes pods that are being deleted, in a what-if, unless others of their workload take their
-// places.
-func (p *Placer) RemoveLeaving() bool {
-	txn := p.engine.Begin()
-	defer txn.Commit(time.Time{})
-	removed := false
-	for _, key := range slices.Sorted(maps.Keys(p.leaving)) {
-		if p.reservations[p.pods[key].pod.Gang] == nil {
-			removed = txn.Remove(key) || removed
-		}
-	}
-	return removed
 }
 
 // Follow makes pods that carry one workload's name those of another, which has

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -127,6 +128,30 @@ func TestLeavingPodsAreRemovedInAWhatIf(t *testing.T) {
 		}
 		p.Rollback(mark)
 		refused(t, p, asking("b", 4, 1))
+	}
+}
+
+// A pod is overdue five minutes after its grace period, of which at most an hour counts, whatever its author wrote.
+func TestOverduePodsDoNotLeave(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for grace, after := range map[int64]time.Duration{
+		0: 5 * time.Minute, 30: 5*time.Minute + 30*time.Second, 3600: 65 * time.Minute, 30 * 24 * 3600: 65 * time.Minute, math.MaxInt64: 65 * time.Minute,
+	} {
+		p := cluster(t, 1)
+		leaving := pod("a", 0, corev1.PodRunning)
+		leaving.DeletionGracePeriodSeconds = &grace
+		leaving.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Duration(min(grace, 365*24*3600)) * time.Second)}
+		p.Saw(leaving, false)
+		removed := func() bool {
+			defer p.Rollback(p.Checkpoint())
+			return p.RemoveLeaving()
+		}
+		if found, next := p.Overdue(now); found || !next.Equal(now.Add(after)) || !removed() {
+			t.Errorf("grace %d s: overdue %t, at %s; want %s", grace, found, next, now.Add(after))
+		}
+		if found, next := p.Overdue(now.Add(after)); !found || !next.IsZero() || removed() {
+			t.Errorf("grace %d s: overdue after %s: %t, next %s", grace, after, found, next)
+		}
 	}
 }
 

@@ -88,8 +88,8 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		}
 		return isKnown
 	}
-	if isKnown && pod.DeletionTimestamp != nil && !p.leaving[key] {
-		p.leaving[key] = true
+	if _, leaves := p.leaving[key]; isKnown && pod.DeletionTimestamp != nil && !leaves {
+		p.leaving[key] = overdueAt(pod)
 		p.podLeft(known)
 	}
 	if isKnown || pod.Spec.NodeName == "" {
@@ -104,7 +104,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	grants, said := request.Grants(pod, asks.Containers)
 	left := p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
 	if pod.DeletionTimestamp != nil {
-		p.leaving[key] = true
+		p.leaving[key] = overdueAt(pod)
 	}
 	return left
 }

@@ -1,0 +1,61 @@
+package placer
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What pods have that are being deleted is about to come free, and a workload may be nominated for it. But a pod may
+// never end: its node is cut off, a finalizer stays, its processes hang. So it counts as leaving for a time only.
+
+const (
+	// overdueAfter is how long after its grace period a pod counts as leaving.
+	overdueAfter = 5 * time.Minute
+	// mostGrace is how much of the grace period counts: the pod's author writes it.
+	mostGrace = time.Hour
+)
+
+// overdueAt is when a pod that is being deleted should have ended.
+func overdueAt(pod *corev1.Pod) time.Time {
+	at := pod.DeletionTimestamp.Time // when its grace period is over
+	if s := pod.DeletionGracePeriodSeconds; s != nil {
+		grace := time.Duration(min(*s, int64(24*time.Hour*365/time.Second))) * time.Second
+		at = at.Add(min(grace, mostGrace) - grace)
+	}
+	return at.Add(overdueAfter)
+}
+
+// Overdue ends the leaving of pods that should have ended by now, and reports whether there are any, and when the next
+// one should have.
+func (p *Placer) Overdue(now time.Time) (found bool, next time.Time) {
+	for key, at := range p.leaving {
+		switch {
+		case at.IsZero():
+		case at.After(now):
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+		default:
+			p.leaving[key] = time.Time{}
+			found = true
+		}
+	}
+	return found, next
+}
+
+// RemoveLeaving removes pods that are being deleted, in a what-if, unless others of their workload take their
+// places, or they should have ended long ago.
+func (p *Placer) RemoveLeaving() bool {
+	txn := p.engine.Begin()
+	defer txn.Commit(time.Time{})
+	removed := false
+	for _, key := range slices.Sorted(maps.Keys(p.leaving)) {
+		if !p.leaving[key].IsZero() && p.reservations[p.pods[key].pod.Gang] == nil {
+			removed = txn.Remove(key) || removed
+		}
+	}
+	return removed
+}
