@@ -43,6 +43,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.again = e.again[:0]
 	e.noteUsage()
 	e.reorderByUsage()
+	e.updateRanks()
 	e.fireTimers(at)
 	e.reviewReserved(at)
 	e.collectNominees()
@@ -50,6 +51,9 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.superseded)
 	plan := e.plan
 	plan.NextAt = e.nextTimer()
+	if ranks := e.nextRankChange(); !ranks.IsZero() && (plan.NextAt.IsZero() || ranks.Before(plan.NextAt)) {
+		plan.NextAt = ranks
+	}
 	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
 		plan.NextAt = e.notesAt
 	}

@@ -43,7 +43,7 @@
 //	nominations*, reservations,   quota that is counted for workloads that wait
 //	borrower_yields
 //	equivalence_class,            pending workloads: their order, and when to look at them again
-//	queue_order, queueing_hint*, pending_demand, timers
+//	queue_order, attained_service, queueing_hint*, pending_demand, timers
 //	quota, index, usage           packages below: the arithmetic, the containers, the usage history
 //
 // # What the caller owes the engine

@@ -45,6 +45,8 @@ type Options struct {
 	UsageHalfLife time.Duration
 	UsageSampling time.Duration
 	UsageWeights  map[string]float64
+	// Service says what counts as service where a queue orders by it; a workload that asks for none of it counts as one card.
+	Service []CardsPerUnit
 	// Format prints an amount in messages; nil prints as Kubernetes would.
 	Format func(resource string, amount int64) string
 
@@ -100,10 +102,12 @@ type Engine struct {
 	retryNext []*equivClass // refused for what holds in this decision only
 	review    []*workload
 	timers    index.Heap[timer]
-	byUsage   []*queue  // whose order follows usage
-	sampled   []*queue  // whose LocalQueues' usage is noted
-	notesAt   time.Time // when usage is noted next; zero: to be seen
-	unready   int       // admitted workloads whose pods are awaited under BlockUntilReady
+	// rankTimers are of workloads whose level changes with time.
+	rankTimers index.Heap[rankTimer]
+	byUsage    []*queue  // whose order follows usage
+	sampled    []*queue  // whose LocalQueues' usage is noted
+	notesAt    time.Time // when usage is noted next; zero: to be seen
+	unready    int       // admitted workloads whose pods are awaited under BlockUntilReady
 
 	evicting          map[*workload]struct{}
 	unresolvedVictims []*workload // victims whose preemptor is known by UID only
@@ -130,7 +134,9 @@ type workload struct {
 	local    *localQueue
 	localPos int
 	queue    *queue
-	order    int64 // its age, for the queue's order
+	order    int64     // its age, for the queue's order
+	rank     int64     // its priority and level, for the queue's order
+	rankFrom time.Time // when its level changes; zero: never
 	timer    time.Time
 	reviewed bool // listed in Engine.review
 

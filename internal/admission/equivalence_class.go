@@ -101,6 +101,7 @@ func (w *workload) SetPos(at int) { w.pos = at }
 // enqueue puts a workload into its class, active unless the class knows its answer already.
 func (e *Engine) enqueue(w *workload) {
 	q := w.queue
+	e.setRank(w, q)
 	c := e.classFor(w)
 	q.pending++
 	first := len(c.members) == 0

@@ -4,9 +4,9 @@ import "encoding/binary"
 
 // classKey spells out everything that makes the answer to one workload the answer to another, the
 // request shape last. The bytes are valid until the next call.
-func (e *Engine) classKey(w *Workload, l *localQueue) (key, shape []byte) {
+func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []byte) {
 	k := keyWriter{e.scratch.key[:0], e.scratch.names}
-	k.num(w.Priority)
+	k.num(rank)
 	if l != nil && l.queue != nil && l.queue.spec.UsageFairSharing {
 		k.str(l.spec.Namespace)
 		k.str(l.spec.Name)

@@ -19,6 +19,8 @@ type Explanation struct {
 	Reason   Reason
 	Message  string
 
+	// Order says in words what its place follows from, where the queue orders by more than priority and age.
+	Order    string
 	Position int   // in its ClusterQueue, 1 is next; 0 when not pending
 	Ahead    []Key // those before it in its ClusterQueue, nearest last, at most 10
 	Missing  []Missing
@@ -105,6 +107,7 @@ func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
 	}
 	if w.waits() {
 		x.Position, x.Ahead = w.queue.position(w)
+		x.Order = e.explainOrder(w)
 		x.StartsAt = e.forecast(w, at)
 	}
 	return x

@@ -26,8 +26,8 @@ func (c *cursor) SetPos(int) {}
 // victimOrder orders workloads with quota reserved by which is preempted first: the lower priority,
 // then the latest admitted.
 func victimOrder(a, b *workload) int {
-	if a.spec.Priority != b.spec.Priority {
-		return cmp.Compare(a.spec.Priority, b.spec.Priority)
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
 	}
 	if a.reservedAt != b.reservedAt {
 		return cmp.Compare(b.reservedAt, a.reservedAt)

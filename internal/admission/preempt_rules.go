@@ -171,6 +171,9 @@ func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStr
 
 // allows says whether the policy lets w preempt v.
 func (p PreemptionPolicy) allows(w, v *workload) bool {
+	if w.queue == v.queue && w.queue.spec.Order == OrderLeastAttainedService && w.spec.Priority == v.spec.Priority {
+		return p != PreemptNever && mayPreemptByLevel(w, v)
+	}
 	equal := w.spec.Priority == v.spec.Priority && p == PreemptLowerOrNewerEqualPriority
 	return p.covers(w.spec.Priority, v.spec.Priority) && (!equal || w.order < v.order)
 }

@@ -38,7 +38,8 @@ func (ev QueueChanged) apply(e *Engine) {
 	if q.exists && reflect.DeepEqual(q.spec, ev.Queue) {
 		return
 	}
-	afs := q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
+	reorder := q.spec.Order != ev.Queue.Order
+	afs := reorder || q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
 	q.spec, q.exists = ev.Queue, true
 	if ev.Queue.Cohort != "" {
 		e.cohort(ev.Queue.Cohort)
@@ -47,6 +48,11 @@ func (ev QueueChanged) apply(e *Engine) {
 	e.setQuotas(q.at, ev.Queue.Groups)
 	q.compileGroups(e)
 	e.requeueMembers(q, afs)
+	if reorder {
+		for _, w := range slices.Clone(q.quotaReserved) {
+			e.rerankReserved(w)
+		}
+	}
 }
 
 func (ev QueueGone) apply(e *Engine) {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// queueOrder orders pending workloads: by priority, then by age, then by name so that the order never
-// depends on when we heard of them.
+// queueOrder orders pending workloads: by priority (and level, where a queue has them), then by age, then by name so
+// that the order never depends on when we heard of them.
 func queueOrder(a, b *workload) int {
-	if a.spec.Priority != b.spec.Priority {
-		return cmp.Compare(b.spec.Priority, a.spec.Priority)
+	if a.rank != b.rank {
+		return cmp.Compare(b.rank, a.rank)
 	}
 	if a.order != b.order {
 		return cmp.Compare(a.order, b.order)

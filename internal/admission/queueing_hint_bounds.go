@@ -64,9 +64,9 @@ func (e *Engine) hintFor(t *tree, q *queue, fr int32) *queueingHint {
 func (h *queueingHint) forList(e *Engine, t *tree, q *queue, l *waitList) queueingHint {
 	fr := h.fr
 	if !l.ownQueue.holds(e, q, fr, quota.Unlimited) {
-		l.ownQueue = e.preemptibleBy(q, fr, q.spec.Preemption.WithinQueue, l.priority, quota.Unlimited)
+		l.ownQueue = e.preemptibleBy(q, fr, q.spec.Preemption.WithinQueue, l.rank, quota.Unlimited)
 	}
-	ours, theirs := t.overridable(q, fr, l.priority)
+	ours, theirs := t.overridable(q, fr, l.rank)
 	with := func(v int64) int64 { // other queues' nominations: within nominal quota, unless it may preempt and borrow
 		if q.spec.Preemption.BorrowWithinCohort {
 			return v + theirs
@@ -106,7 +106,7 @@ func (e *Engine) nextHintedFor(t *tree, q *queue, fr int32, best *equivClass) *e
 	limit := int64(math.MaxInt64) // refused already for this priority or a higher one
 	for i := range q.waits[fr] {
 		l := q.waits[fr][i]
-		if best != nil && !q.spec.UsageFairSharing && l.priority < best.members[0].spec.Priority {
+		if best != nil && !q.spec.UsageFairSharing && l.rank < best.members[0].rank {
 			break // lists go down in priority: no class further on comes before it
 		}
 		if l.refusedAt == t.improvements {
@@ -204,13 +204,13 @@ func (e *Engine) monotone(a *assignment) bool {
 }
 
 // overridable is at most what could be overridden of nominations in the queue, and in other queues.
-func (t *tree) overridable(q *queue, fr int32, priority int64) (ours, theirs int64) {
+func (t *tree) overridable(q *queue, fr int32, rank int64) (ours, theirs int64) {
 	p := &q.spec.Preemption
 	for _, w := range t.nominated {
 		switch {
-		case w.queue == q && p.WithinQueue.covers(priority, w.spec.Priority):
+		case w.queue == q && p.WithinQueue.covers(rank, w.rank):
 			ours += quota.AmountOf(w.nominatedUsage, fr)
-		case w.queue != q && w.nomination.borrow > 0 && t.policy == PolicyFIFO && p.ReclaimWithinCohort.covers(priority, w.spec.Priority):
+		case w.queue != q && w.nomination.borrow > 0 && t.policy == PolicyFIFO && p.ReclaimWithinCohort.covers(priorityOf(rank), w.spec.Priority):
 			theirs += quota.AmountOf(w.nominatedUsage, fr)
 		}
 	}
@@ -250,11 +250,11 @@ func (e *Engine) preemptibleIn(t *tree, q *queue, fr int32) preemptible {
 	return q.preemptible
 }
 
-// preemptibleBy is at most what a queue could give up to a workload of a priority.
-func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, priority, over int64) preemptible {
+// preemptibleBy is at most what a queue could give up to a workload of a rank.
+func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, rank, over int64) preemptible {
 	y := preemptible{fr: fr, as: q.reservedChanges, in: e.decision, over: over}
 	for _, w := range q.quotaReserved {
-		if !policy.covers(priority, w.spec.Priority) {
+		if !policy.covers(rank, w.rank) {
 			break // the rest are more important
 		}
 		if w.phase == phaseEvicting {

@@ -28,14 +28,14 @@ func (w wait) Compare(o wait) int {
 // Size is the amount needed.
 func (w wait) Size() int64 { return w.need }
 
-// waitList has a queue's waits for one flavor-resource, of one priority, since that decides whom they
+// waitList has a queue's waits for one flavor-resource, of one rank, since that decides whom they
 // may preempt, and of one LocalQueue where usage decides the order. They stand in queue order: the
 // first that is worth another look is found without touching those that ask for too much.
 type waitList struct {
 	index.List[wait]
-	priority int64
-	by       *localQueue
-	complex  int // waits of classes that are not simple
+	rank    int64
+	by      *localQueue
+	complex int // waits of classes that are not simple
 
 	// A simple class that asked for this much was refused when tree.improvements was refusedAt;
 	// one that asks for more has no better chance.
@@ -87,19 +87,19 @@ func (l *waitList) refuse(need int64, improvements uint64) {
 	}
 }
 
-// waitsLike is the list in which a class waits for a flavor-resource. Higher priorities come first.
+// waitsLike is the list in which a class waits for a flavor-resource. Higher ranks come first.
 func (q *queue) waitsLike(c *equivClass, fr int32) *waitList {
 	for len(q.waits) <= int(fr) {
 		q.waits = append(q.waits, nil)
 	}
-	prio := c.lead.spec.Priority
-	i, _ := slices.BinarySearchFunc(q.waits[fr], prio, func(l *waitList, p int64) int { return cmp.Compare(p, l.priority) })
-	for ; i < len(q.waits[fr]) && q.waits[fr][i].priority == prio; i++ {
+	rank := c.lead.rank
+	i, _ := slices.BinarySearchFunc(q.waits[fr], rank, func(l *waitList, r int64) int { return cmp.Compare(r, l.rank) })
+	for ; i < len(q.waits[fr]) && q.waits[fr][i].rank == rank; i++ {
 		if q.waits[fr][i].by == c.by {
 			return q.waits[fr][i]
 		}
 	}
-	l := &waitList{priority: prio, by: c.by}
+	l := &waitList{rank: rank, by: c.by}
 	q.waits[fr] = slices.Insert(q.waits[fr], i, l)
 	return l
 }

@@ -97,7 +97,7 @@ func appendSorted[V any](names []string, m map[string]V) []string {
 // classFor finds or makes the class a pending workload belongs to.
 func (e *Engine) classFor(w *workload) *equivClass {
 	q := w.queue
-	key, like := e.classKey(&w.spec, w.local)
+	key, like := e.classKey(&w.spec, w.local, w.rank)
 	c := q.classes[string(key)]
 	if c == nil {
 		c = &equivClass{key: string(key), queue: q, pos: -1}

@@ -18,7 +18,7 @@ import (
 // TestScenarios runs testdata/*.txt. Directives:
 //
 //	options  policy=drf strategies=(final,initial) block backfill preemption-delay=1s no-rings cooldown=1m requeue=creation
-//	         undeclared=ignore halflife=1h sampling=5m weights=gpu:2 placer
+//	         undeclared=ignore halflife=1h sampling=5m weights=gpu:2 service=gpu placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", more of them, with evicted workloads released, until nothing
 //	         changes; with "unwritten", nothing of it reaches the objects; with "written=(a,b)", only what
@@ -34,7 +34,7 @@ import (
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
-//	      [delayed-placement=FLAVOR] [inactive]
+//	      [delayed-placement=FLAVOR] [inactive] [order=service]
 //	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of
 //	                                                resources starts a new group)
 //	local NAME queue=NAME [weight=N] [stop=..]
@@ -221,6 +221,8 @@ func (sc *scenario) options(d *datadriven.TestData) {
 				r, n, _ := strings.Cut(x, ":")
 				o.UsageWeights[r] = must(strconv.ParseFloat(n, 64))
 			}
+		case "service":
+			o.Service = []CardsPerUnit{{Resource: v, Cards: 1}}
 		case "placer":
 			o.Placer = sc.placer
 		default:
@@ -406,6 +408,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 	q := Queue{
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
 		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["delayed-placement"],
+		Order:       map[string]Order{"service": OrderLeastAttainedService}[a.str("order")],
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}
@@ -611,6 +614,9 @@ func formatExplanation(x Explanation, origin time.Time) string {
 			b.WriteString(" " + k.Name)
 		}
 		b.WriteString("\n")
+	}
+	if x.Order != "" {
+		fmt.Fprintf(&b, "%s\n", x.Order)
 	}
 	for _, m := range x.Missing {
 		if m.Resource == "" {

@@ -182,6 +182,9 @@ func (s *shell) noteUsage() {
 // release frees the quota of an evicted workload.
 func (s *shell) release(k Key) {
 	w := s.workloads[k]
+	if len(s.opts.Service) > 0 {
+		w.RanBefore += s.now.Sub(w.StartedAt)
+	}
 	w.Admission, w.Evicting, w.StartedAt = nil, false, time.Time{}
 	s.workload(w)
 }

@@ -224,6 +224,8 @@ type Queue struct {
 	DelayedPlacement []string
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
+	// Order of pending workloads of one priority.
+	Order Order
 }
 
 // PreemptionPolicy says whom a pending workload may preempt.

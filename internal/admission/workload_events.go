@@ -144,6 +144,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	w.spec, w.queue = spec, q
 	w.reservedAt = nanos(spec.Admission.ReservedAt)
 	w.order = e.orderTime(&spec)
+	e.setRank(w, q)
 	w.assumed, w.reported, w.published = false, "", ""
 	e.occupyQuota(w, slices.Clone(usage))
 	if e.opts.Placer != nil {
@@ -162,17 +163,19 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	if !spec.adoptPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
-	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || spec.Priority != w.spec.Priority {
+	rank, _ := e.rankOf(&spec, w.queue)
+	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank {
 		switch t := w.queue.tree; {
-		case spec.Priority < w.spec.Priority:
+		case rank < w.rank:
 			e.hintPreemptible(w)
-		case spec.Priority > w.spec.Priority && len(t.reservations) > 0:
+		case rank > w.rank && len(t.reservations) > 0:
 			e.enlist(t) // a workload with a reservation may not be able to preempt it any more
 		}
-		e.reorder(w, func() { w.reservedAt, w.spec.Priority = reserved, spec.Priority })
+		e.reorder(w, func() { w.reservedAt, w.rank = reserved, rank })
 	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)
+	e.setRank(w, w.queue)
 	e.awaitPods(w, !spec.PodsReady)
 	if spec.Evicting {
 		e.setEvicting(w, true)
@@ -392,9 +395,10 @@ func (e *Engine) setPending(w *workload, spec Workload) {
 	wasEvicted, p := w.hasQuota(), w.preemptor
 	e.releaseQuota(w)
 	order := e.orderTime(&spec)
-	same := !wasEvicted && w.order == order && w.spec.Priority == spec.Priority && w.waits()
+	rank, _ := e.rankOf(&spec, w.local.queue)
+	same := !wasEvicted && w.order == order && w.rank == rank && w.waits()
 	if same {
-		key, _ := e.classKey(&spec, w.local)
+		key, _ := e.classKey(&spec, w.local, rank)
 		same = w.classKey() == string(key)
 	}
 	if !same {
@@ -403,6 +407,7 @@ func (e *Engine) setPending(w *workload, spec Workload) {
 	w.spec, w.order = spec, order
 	if same {
 		w.spec.PodSets = w.shape().podSets
+		e.setRank(w, w.queue)
 	}
 	e.readPreemptor(w, p)
 	e.enqueueOrHoldBack(w)

@@ -19,7 +19,7 @@ var ctx = context.Background()
 
 func main() {
 	traces := flag.String("traces", "../shared/data/traces", "folder with the traces of jobs")
-	only := flag.String("only", "", "run one part alone: published or speed")
+	only := flag.String("only", "", "run one part alone: published, policies or speed")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
 	flag.Parse()
 	var errs []error
@@ -28,6 +28,7 @@ func main() {
 		run  func() error
 	}{
 		{"published", func() error { return published(*traces) }},
+		{"policies", func() error { return policies(*traces) }},
 		{"speed", func() error { return speed(*jobs) }},
 	} {
 		if *only == "" || *only == part.name {

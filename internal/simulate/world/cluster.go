@@ -238,3 +238,13 @@ func (c *Cluster) Helios() *Cluster {
 	}
 	return out
 }
+
+// LeastAttainedService is the cluster with queues that order by service, and preempt within themselves.
+func (c *Cluster) LeastAttainedService() *Cluster {
+	out := c.clone()
+	for i := range out.Queues {
+		out.Queues[i].Order = admission.OrderLeastAttainedService
+		out.Queues[i].Preemption.WithinQueue = admission.PreemptLowerPriority
+	}
+	return out
+}

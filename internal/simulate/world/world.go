@@ -140,6 +140,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.placer = p
 	options := c.Options
 	options.Placer = p
+	options.Service = []admission.CardsPerUnit{{Resource: c.Cards, Cards: 1}}
 	w.engine = admission.New(options)
 	w.describe()
 	w.figures.begin(w)

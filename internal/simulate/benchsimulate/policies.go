@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+// restart is what a preemption costs, as in the replay that policies are compared by.
+var restart = world.Restart{OneNode: 40, ManyNodes: 60}
+
+// replays are traces on which policies are compared: each queue alone, no borrowing.
+var replays = []struct {
+	name, trace, shape, nodes string
+	large                     bool
+}{
+	{name: "philly4", trace: "philly-oct-nov-2017-exact4.csv", shape: "philly-queues.csv"},
+	{name: "muri1", trace: "muri-trace1.csv", shape: "muri-queues.csv"},
+	{name: "muri3", trace: "muri-trace3.csv", shape: "muri-queues.csv"},
+	{name: "itp", trace: "itp-2021.csv", shape: "itp-queues.csv", nodes: "nodes_tight", large: true},
+	{name: "philly11", trace: "philly-oct-nov-2017.csv", shape: "philly-queues.csv", large: true},
+}
+
+// policies that know no run times, against the strict queue.
+func policies(traces string) error {
+	var errs []error
+	for _, replay := range replays {
+		trace, err := world.ReadTraceFile(filepath.Join(traces, replay.trace))
+		if err != nil {
+			return err
+		}
+		shares, err := world.ReadShape(filepath.Join(traces, replay.shape), replay.nodes)
+		if err != nil {
+			return err
+		}
+		cluster := world.Partitions(shares)
+		cluster.Placement = "binpack"
+		fifo, err := policy(replay.name, "fifo", trace, cluster.Helios(), nil)
+		if err != nil {
+			return err
+		}
+		if _, err := policy(replay.name, "besteffort", trace, cluster, fifo); err != nil {
+			return err
+		}
+		las, err := policy(replay.name, "las", trace, cluster.LeastAttainedService(), fifo)
+		if err != nil {
+			return err
+		}
+		if replay.name == "philly4" {
+			errs = append(errs, goal(las))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func policy(trace, name string, t *world.Trace, c *world.Cluster, fifo *world.Report) (*world.Report, error) {
+	start := time.Now()
+	r, err := run(t, c, world.Settings{Restart: restart})
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("figure jct_%s_%s %.2f h\n", trace, name, r.JCT.Mean/3600)
+	fmt.Printf("figure delay_%s_%s %.2f h\n", trace, name, r.Delay.Mean/3600)
+	fmt.Printf("figure delay_p999_%s_%s %.1f h\n", trace, name, r.Delay.P999/3600)
+	fmt.Printf("figure preemptions_per_job_%s_%s %.3f\n", trace, name, float64(r.Preemptions)/float64(r.Jobs))
+	if fifo != nil {
+		fmt.Printf("figure jct_ratio_%s_%s %.3f of fifo\n", trace, name, r.JCT.Mean/fifo.JCT.Mean)
+	}
+	fmt.Printf("figure replay_%s_%s %.1f s\n", trace, name, time.Since(start).Seconds())
+	return r, nil
+}
+
+// goal of an order that knows no run times, on the four queues whose jobs are known exactly: SJF's mean with an oracle,
+// FIFO's worst delays, and a third of a preemption a job.
+func goal(r *world.Report) error {
+	if jct, worst, per := r.JCT.Mean/3600, r.Delay.P999/3600, float64(r.Preemptions)/float64(r.Jobs); jct > 37.3 || worst > 174 || per > 0.35 {
+		return fmt.Errorf("least attained service on philly4: mean %.2f h (at most 37.3), p99.9 delay %.1f h (174), %.3f preemptions a job (0.35)", jct, worst, per)
+	}
+	return nil
+}
