@@ -18,11 +18,12 @@ func (s *Shell) FollowForTest(ctx context.Context) {
 	go s.loop(ctx)
 }
 
-// Feed hands objects to the shell, or that they are gone, all at once, and waits until it has them.
+// Feed hands objects to the shell, or that they are gone, all at once, and waits until it has them. As from a watch, they
+// are the shell's own: a test may read into its objects while the shell works on.
 func (s *Shell) Feed(gone bool, objects ...client.Object) {
 	var messages []message
 	for _, object := range objects {
-		messages = append(messages, message{object: object, gone: gone})
+		messages = append(messages, message{object: object.DeepCopyObject().(client.Object), gone: gone})
 	}
 	inOrder(messages)
 	_ = s.do(context.Background(), func() {
