@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -209,6 +210,56 @@ func TestNamespaceCannotTakeAnElasticGPUsPlace(t *testing.T) {
 	w.add(node("a", 1), device, hostile)
 	if c := w.card("a", 0); c.FreeCore != 40 {
 		t.Fatalf("card %+v", c)
+	}
+}
+
+// Who writes a claim may write into it that it has another's ElasticGPU, and even that it is bound. A pod with such a
+// claim fits nowhere, and is not bound.
+func TestForgedClaimHasNoCards(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ref  *corev1.ObjectReference
+		want string
+	}{
+		"its own":             {&corev1.ObjectReference{Namespace: "ns", Name: "mine", UID: "claim"}, ""},
+		"another namespace's": {&corev1.ObjectReference{Namespace: "other", Name: "mine", UID: "claim"}, "belongs to claim other/mine"},
+		"another claim's":     {&corev1.ObjectReference{Namespace: "ns", Name: "theirs", UID: "claim"}, "belongs to claim ns/theirs"},
+		"one's of before":     {&corev1.ObjectReference{Namespace: "ns", Name: "mine", UID: "before"}, "another claim that had this name"},
+		"one that nobody has": {nil, "given to no claim"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, placement.Options{})
+			device := &egpu.ElasticGPU{}
+			device.Name, device.Annotations = "egpu-1", map[string]string{egpu.CardsAnnotation: "0"}
+			device.Spec.Capacity = corev1.ResourceList{egpu.ResourceCore: quantity(50)}
+			device.Spec.ClaimRef = tc.ref
+			claim := &egpu.ElasticGPUClaim{}
+			claim.Namespace, claim.Name, claim.UID = "ns", "mine", "claim"
+			claim.Spec.ElasticGPUName, claim.Status.Phase = "egpu-1", egpu.ClaimBound
+			p := share("p", 1)
+			p.Spec.Containers[0].Resources.Limits = nil
+			p.Annotations = map[string]string{egpu.ClaimPrefix + "main": "mine"}
+			w.add(node("a", 1), device, p)
+			if err := w.client.Create(t.Context(), claim); err != nil {
+				t.Fatal(err)
+			}
+			claim.Status.Phase = egpu.ClaimBound
+			if err := w.client.Status().Update(t.Context(), claim); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.filter(p, "a"), w.bindTo(p, "a")
+			if tc.want == "" {
+				if r.Error != "" || len(*r.NodeNames) != 1 || err != nil {
+					t.Fatalf("filter %+v, bind %v", r, err)
+				}
+				return
+			}
+			if said := fmt.Sprint(r.Error, r.FailedAndUnresolvableNodes); !strings.Contains(said, tc.want) || r.NodeNames != nil && len(*r.NodeNames) != 0 {
+				t.Errorf("filter %+v, want %q", r, tc.want)
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("bind: %v, want %q", err, tc.want)
+			}
+		})
 	}
 }
 

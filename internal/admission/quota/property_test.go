@@ -2,6 +2,7 @@ package quota
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -182,4 +183,40 @@ func TestAddAmount(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Quotas so large that their sum is no number are as good as unlimited: one without any can borrow from them, and what
+// is used of them is given back.
+func TestQuotasBeyondCountingCanBeBorrowed(t *testing.T) {
+	root := &Node{Name: "all", Weight: 1}
+	for i := range 10 {
+		q := &Node{Name: fmt.Sprint("q", i), Leaf: true, Weight: 1, Parent: root}
+		q.Grow(1)
+		if i > 0 {
+			lent := int64(math.MaxInt64)
+			q.Cells[0].SetQuota(math.MaxInt64, &lent, &lent)
+		}
+		root.Children = append(root.Children, q)
+	}
+	root.Grow(1)
+	root.Settle([]FlavorResource{{0, 0}}, 1)
+	poor, rich := root.Children[0], root.Children[1]
+	for _, n := range []*Node{root, poor, rich} {
+		if c := n.Cells[0]; c.Max != Unlimited || n.Lendable[0] != Unlimited {
+			t.Errorf("%s could get %d, and %d can be lent to it", n.Name, c.Max, n.Lendable[0])
+		}
+	}
+	for _, q := range []*Node{poor, rich} {
+		if !q.Fits(0, 1000, Now) || q.Available(0, Now) < 1000 {
+			t.Errorf("1000 do not fit in %s, %d are available", q.Name, q.Available(0, Now))
+		}
+		q.Add(0, Unlimited/2, Now)
+	}
+	if poor.Fits(0, 2, Now) || root.Available(0, Now) != 1 { // Unlimited is odd
+		t.Errorf("all is used, and %d are available", root.Available(0, Now))
+	}
+	rich.Add(0, -Unlimited/2, Now)
+	if !poor.Fits(0, 1000, Now) {
+		t.Error("what was given back does not fit")
+	}
 }
