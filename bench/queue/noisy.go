@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// chartMemory is the memory limit of the queue's container in the chart, in MiB.
+// chartMemory is the memory limit of the queue's container in the chart, in MiB; the kernel holds the process to it.
 const chartMemory = 2048
 
 // A noisy tenant's workloads in all, each of another size, beside a quiet tenant that submits one workload at a time.
@@ -48,6 +48,9 @@ func (s setup) noisy(ctx context.Context, c client.WithWatch, dir, kubeconfig st
 		return err
 	}
 	defer func() { err = errors.Join(err, side.end()) }()
+	if err := side.holdTo(chartMemory); err != nil {
+		return fmt.Errorf("holding elastic-queue to its memory: %w", err)
+	}
 	q := &quiet{c: c}
 	if _, err := q.ask(ctx, 1); err != nil { // until it is up
 		return fmt.Errorf("%w (its log is in %s)", err, filepath.Join(dir, "elastic.log"))
@@ -90,10 +93,8 @@ func (s setup) noisy(ctx context.Context, c client.WithWatch, dir, kubeconfig st
 	fmt.Printf("figure noisy_tenant_meanwhile %.1f ms\n", ms(quantile(during, 0.5)))
 	fmt.Printf("figure noisy_tenant_afterwards %.1f ms\n", ms(quantile(beside, 0.5)))
 	fmt.Printf("figure noisy_tenant_afterwards_p99 %.1f ms\n", ms(quantile(beside, 0.99)))
+	fmt.Printf("elastic-queue ran to the end under a limit of %d MiB; at most it had\n", chartMemory)
 	fmt.Printf("figure noisy_tenant_memory %d MiB\n", side.peak())
-	if side.peak() > chartMemory {
-		return fmt.Errorf("it took %d MiB, more than the %d that its container may", side.peak(), chartMemory)
-	}
 	return nil
 }
 

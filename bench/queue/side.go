@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // surroundings is the environment of the control plane and of the harness, the
@@ -89,6 +91,13 @@ func (p *process) peak() (mebibytes int) {
 		}
 	}
 	return 0
+}
+
+// holdTo has the kernel refuse the process more memory of its own (RLIMIT_DATA: what it may write to and shares with
+// nobody, touched or not). A Go program that is refused memory ends.
+func (p *process) holdTo(mebibytes uint64) error {
+	limit := &unix.Rlimit{Cur: mebibytes << 20, Max: mebibytes << 20}
+	return unix.Prlimit(p.cmd.Process.Pid, unix.RLIMIT_DATA, limit, nil)
 }
 
 // controlPlane starts etcd and the API server, as the harness does by itself, and
