@@ -142,7 +142,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := setUpChecks(mgr, gates); err != nil {
 		return err
 	}
-	if err := topology.Setup(ctx, mgr); err != nil {
+	if err := topology.Setup(ctx, mgr, rules.NodeRules); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
@@ -172,9 +172,15 @@ func setUpChecks(mgr manager.Manager, gates features.Set) error {
 // queueOptions reads the options of the queue's loop from the configuration.
 func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
 	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Lifecycle: queue.LifecycleSettings(cfg, gates)}
+	options.NodeRules = workload.NodeRules{
+		AtOnce:        !gates.Enabled(features.TASReplaceOnPodTermination),
+		AfterNotReady: gates.Enabled(features.TASReplaceAfterNotReady),
+		IgnoreTaints:  !gates.Enabled(features.TASReplaceOnTaints),
+	}
 	var err error
 	if options.Placer, err = placer.New(placer.Options{
 		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed),
+		Encoding: workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
 	}); err != nil {
 		return options, err
 	}

@@ -41,6 +41,10 @@ const (
 	TASFailedNodeReplacementFailFast Gate = "TASFailedNodeReplacementFailFast"
 	TASMultiLayerTopology            Gate = "TASMultiLayerTopology"
 	TASProfileMixed                  Gate = "TASProfileMixed"
+	TASReplaceAfterNotReady          Gate = "TASReplaceNodeDueToNotReadyOverFixedTime"
+	TASReplaceOnTaints               Gate = "TASReplaceNodeOnNodeTaints"
+	TASReplaceOnPodTermination       Gate = "TASReplaceNodeOnPodTermination"
+	TASEncodeByHostnamePrefix        Gate = "TASAssignmentsEncodingByHostnamePrefix"
 	TLSOptions                       Gate = "TLSOptions"
 	TopologyAwareScheduling          Gate = "TopologyAwareScheduling"
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
@@ -99,6 +103,10 @@ var gates = map[string]gate{
 	string(TASFailedNodeReplacementFailFast): {true, switches},
 	string(TASMultiLayerTopology):            {true, switches},
 	string(TASProfileMixed):                  {true, switches},
+	string(TASReplaceAfterNotReady):          {false, switches},
+	string(TASReplaceOnTaints):               {true, switches},
+	string(TASReplaceOnPodTermination):       {true, switches},
+	string(TASEncodeByHostnamePrefix):        {true, switches},
 	string(TLSOptions):                       {true, switches},
 	string(TopologyAwareScheduling):          {true, switches},
 	string(UnadmittedWorkloadsObservability): {false, switches},
@@ -128,30 +136,27 @@ var gates = map[string]gate{
 	"PropagateBatchJobLabelsToWorkload":           {true, always},
 	"SkipFinalizersForPodsSuspendedByParent":      {true, always},
 	"TASHandleOverlappingFlavors":                 {true, always},
-	"TASReplaceNodeOnNodeTaints":                  {true, always},
-	"TASReplaceNodeOnPodTermination":              {true, always},
 	"TASValidateWorkloadSliceSize":                {true, always},
 	"WorkloadIdentifierAnnotations":               {true, always},
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"ConcurrentAdmission":                      {false, lacking},
-	"CustomMetricLabels":                       {false, lacking},
-	"ElasticJobsViaWorkloadSlicesWithTAS":      {false, lacking},
-	"FailureRecoveryPolicy":                    {false, lacking},
-	"FastQuotaReleaseInPodIntegration":         {false, lacking},
-	"MultiKueueAllowInsecureKubeconfigs":       {false, lacking},
-	"MultiKueueClusterProfile":                 {false, lacking},
-	"MultiKueueManagerQuotaAutomation":         {false, lacking},
-	"MultiKueueOrchestratedPreemption":         {false, lacking},
-	"PrioritizePreemptorWorkloads":             {false, lacking},
-	"RejectUpdatesToCQWithInvalidOnFlavors":    {false, lacking},
-	"SchedulerTimestampPreemptionBuffer":       {false, lacking},
-	"ShortWorkloadNames":                       {false, lacking},
-	"TASBalancedPlacement":                     {false, lacking},
-	"TASReplaceNodeDueToNotReadyOverFixedTime": {false, lacking},
-	"TASRespectNodeAffinityPreferred":          {false, lacking},
-	"WorkloadRequestUseMergePatch":             {false, lacking},
+	"ConcurrentAdmission":                   {false, lacking},
+	"CustomMetricLabels":                    {false, lacking},
+	"ElasticJobsViaWorkloadSlicesWithTAS":   {false, lacking},
+	"FailureRecoveryPolicy":                 {false, lacking},
+	"FastQuotaReleaseInPodIntegration":      {false, lacking},
+	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
+	"MultiKueueClusterProfile":              {false, lacking},
+	"MultiKueueManagerQuotaAutomation":      {false, lacking},
+	"MultiKueueOrchestratedPreemption":      {false, lacking},
+	"PrioritizePreemptorWorkloads":          {false, lacking},
+	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
+	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
+	"ShortWorkloadNames":                    {false, lacking},
+	"TASBalancedPlacement":                  {false, lacking},
+	"TASRespectNodeAffinityPreferred":       {false, lacking},
+	"WorkloadRequestUseMergePatch":          {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},
@@ -160,7 +165,6 @@ var gates = map[string]gate{
 	"SchedulerLongRequeueInterval":                    {false, idle},
 	"SchedulingEquivalenceHashing":                    {true, idle},
 	"SkipAncestorCheckForDeletedWorkloads":            {true, idle},
-	"TASAssignmentsEncodingByHostnamePrefix":          {true, idle},
 	"TASCacheNodeMatchResults":                        {true, idle},
 	"TASCacheTopologyTree":                            {false, idle},
 	"TASCachingRemainingResources":                    {true, idle},

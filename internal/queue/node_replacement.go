@@ -11,35 +11,55 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// An admission whose topology assignment names hosts depends on them. When one of them is lost, its
-// pods are assigned to another host near the rest; if there is none, or if more than one host is lost
-// at once, the workload is evicted.
+// An admission whose topology assignment names hosts depends on them. A host that is lost is noted in the workload's
+// status, and a moment later its pods are assigned to another one near the rest; if there is none, or if a second host
+// is lost meanwhile, the workload is evicted.
 
-// replaceNodes looks at the workloads that may have lost a host.
-func (s *Shell) replaceNodes() {
+// replaceAfter is how long a host has to come back before it is replaced.
+const replaceAfter = time.Second
+
+// nodeCheck is about a workload that may have lost a host.
+type nodeCheck struct {
+	replaceAt time.Time // zero: no host is noted as lost
+	again     time.Time // when to look again although nothing changes; zero: never
+}
+
+// replaceNodes looks at the workloads that may have lost a host. It returns when to look again although nothing
+// changes; zero: never.
+func (s *Shell) replaceNodes() (again time.Time) {
 	if !s.gates.replaceNodes {
-		return
+		return again
 	}
 	for _, key := range s.options.Placer.AffectedWorkloads() {
-		s.nodesToCheck[key] = true
+		s.checkNodes(key)
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(s.nodesToCheck), func(a, b admission.Key) int { return strings.Compare(a.String(), b.String()) }) {
-		t := s.workloads[key]
+		t, check := s.workloads[key], s.nodesToCheck[key]
 		if t != nil && (t.writing != nil || t.outdated) {
 			continue // after the write
 		}
-		if t == nil || !s.replaceLostNode(t) {
+		if t == nil || !s.replaceLostNode(t, check) {
 			delete(s.nodesToCheck, key)
+			continue
 		}
+		again = inbox.Earlier(again, check.again)
+	}
+	return again
+}
+
+// checkNodes notes a workload that may have lost a host.
+func (s *Shell) checkNodes(key admission.Key) {
+	if s.nodesToCheck[key] == nil {
+		s.nodesToCheck[key] = &nodeCheck{}
 	}
 }
 
-// replaceLostNode replaces a workload's lost host, or evicts it, and reports whether to try again
-// later.
-func (s *Shell) replaceLostNode(t *tracked) bool {
+// replaceLostNode replaces a workload's lost host, or evicts it, and reports whether to look at it again later.
+func (s *Shell) replaceLostNode(t *tracked, check *nodeCheck) bool {
 	wl := t.object
 	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
 		return false
@@ -47,31 +67,85 @@ func (s *Shell) replaceLostNode(t *tracked) bool {
 	if s.gates.skipReassignment && workload.IsSinglePod(wl) {
 		return false // its pod is not recreated
 	}
-	assigned := assignedTopologies(wl)
-	if len(assigned) == 0 {
-		return false
-	}
-	w := s.forEngine(wl)
-	request := s.placeRequest(&w, wl)
-	lost := s.options.Placer.Lost(request, assigned)
+	now := s.now()
+	var lost []string
+	lost, check.again = s.lostNodes(wl, now)
+	noted := unhealthyNodes(wl)
+	more := slices.DeleteFunc(slices.Clone(lost), func(host string) bool { return slices.Contains(noted, host) })
 	switch {
-	case len(lost) == 0:
-		s.setUnhealthyNodes(t, nil)
-		return false
 	case len(lost) > 1:
-		s.evictFromNodes(t, "Workload eviction triggered due to multiple TAS assigned node failures, including: "+strings.Join(lost, ", "))
+		there := slices.DeleteFunc(noted, func(host string) bool { return !slices.Contains(lost, host) })
+		s.evictFromNodes(t, "Workload eviction triggered due to multiple TAS assigned node failures, including: "+strings.Join(append(there, more...), ", "))
 		return false
+	case len(lost) == 0:
+		check.replaceAt = time.Time{}
+		s.setUnhealthyNodes(t, nil)
+		return !check.again.IsZero()
+	case len(more) > 0:
+		check.replaceAt = now.Add(replaceAfter)
+		s.setUnhealthyNodes(t, lost)
+		return true
 	}
-	if found := s.options.Placer.Replace(request, assigned, lost[0]); found != nil {
-		s.startWrite(t, s.replaceNode(lost[0], found))
+	if check.replaceAt.IsZero() { // noted by another process
+		check.replaceAt = now.Add(replaceAfter)
+	}
+	if now.Before(check.replaceAt) {
+		check.again = inbox.Earlier(check.again, check.replaceAt)
+		return true
+	}
+	return s.replaceOrEvict(t, lost[0])
+}
+
+// replaceOrEvict reports whether to try again later.
+func (s *Shell) replaceOrEvict(t *tracked, lost string) bool {
+	w := s.forEngine(t.object)
+	if found := s.options.Placer.Replace(s.placeRequest(&w, t.object), assignedTopologies(t.object), lost); found != nil {
+		s.startWrite(t, s.replaceNode(lost, found))
 		return false
 	}
 	if s.gates.failFast {
-		s.evictFromNodes(t, "Workload was evicted as there was no replacement for unhealthy node(s): "+lost[0])
+		s.evictFromNodes(t, "Workload was evicted as there was no replacement for unhealthy node(s): "+lost)
 		return false
 	}
-	s.setUnhealthyNodes(t, lost)
 	return true
+}
+
+// lostNodes are the hosts of an admission that are to be replaced, and when there may be more although nothing changes.
+func (s *Shell) lostNodes(wl *kueue.Workload, now time.Time) (lost []string, again time.Time) {
+	for _, a := range assignedTopologies(wl) {
+		for _, host := range workload.Hosts(a) {
+			tolerations, err := s.flavors().TolerationsOn(wl, host)
+			if err != nil {
+				continue // its flavor is gone: nothing is known of its nodes
+			}
+			node := s.options.Placer.Node(host)
+			health, then := s.options.NodeRules.Health(node, tolerations, now)
+			again = inbox.Earlier(again, then)
+			if health == workload.NodeLost || health == workload.NodeLeaving && !s.options.Placer.Runs(workload.KeyOf(wl), node.Name) {
+				lost = append(lost, host)
+			}
+		}
+	}
+	slices.Sort(lost)
+	return slices.Compact(lost), again
+}
+
+// flavors finds those that the loop knows.
+func (s *Shell) flavors() workload.Flavors {
+	return func(name kueue.ResourceFlavorReference) (*kueue.ResourceFlavor, error) {
+		if flavor := s.objects.Flavors[string(name)]; flavor != nil {
+			return flavor, nil
+		}
+		return nil, fmt.Errorf("there is no flavor %s", name)
+	}
+}
+
+func unhealthyNodes(wl *kueue.Workload) []string {
+	var names []string
+	for _, node := range wl.Status.UnhealthyNodes {
+		names = append(names, node.Name)
+	}
+	return names
 }
 
 func (s *Shell) evictFromNodes(t *tracked, message string) {
@@ -107,7 +181,7 @@ func hostsIn(found map[string]*kueue.TopologyAssignment) string {
 	return strings.Join(out, ", ")
 }
 
-// setUnhealthyNodes writes the hosts that are still to be replaced, if they changed.
+// setUnhealthyNodes writes the hosts that are to be replaced, if they changed.
 func (s *Shell) setUnhealthyNodes(t *tracked, hosts []string) {
 	var nodes []kueue.UnhealthyNode
 	for _, host := range hosts {

@@ -57,7 +57,7 @@ func (s *Shell) restorePlacements() {
 		w := s.forEngine(t.object)
 		if w.Admission.Placement = s.options.Placer.Restore(s.placeRequest(&w, t.object), bound, assignedTopologies(t.object)); w.Admission.Placement != nil {
 			s.engine.Apply(admission.WorkloadChanged{Workload: w})
-			s.nodesToCheck[key] = true // its nodes may have been lost meanwhile
+			s.checkNodes(key) // its nodes may have been lost meanwhile
 		}
 	}
 	s.engine.Apply(admission.CapacityChanged{}) // they may have less than before

@@ -210,9 +210,25 @@ func TestReplaceNodes(t *testing.T) {
 		p.recordedEvents()
 		return p, at
 	}
+	lose := func(p *harness, name string) {
+		p.see(host(name, corev1.ConditionFalse))
+		p.advance(replaceAfter)
+		p.see()
+	}
 	t.Run("another host is free", func(t *testing.T) {
 		p, at := start(t, true, "m")
 		p.see(host("n", corev1.ConditionFalse))
+		if got, noted := at(), p.written["job"].Status.UnhealthyNodes; got != "n (1)" || len(noted) != 1 || noted[0].Name != "n" {
+			t.Errorf("at first it is at %s and says %v of its hosts", got, noted)
+		}
+		if next := p.turn(nil); next.IsZero() || next.After(p.time.Add(replaceAfter)) {
+			t.Errorf("it is looked at again at %s", next)
+		}
+		p.advance(replaceAfter)
+		p.see()
+		if noted := p.written["job"].Status.UnhealthyNodes; len(noted) > 0 {
+			t.Errorf("it still says %v of its hosts", noted)
+		}
 		if got := at(); got != "m (1)" {
 			t.Errorf("it is at %s", got)
 		}
@@ -226,7 +242,7 @@ func TestReplaceNodes(t *testing.T) {
 	})
 	t.Run("no other host is free", func(t *testing.T) {
 		p, at := start(t, true)
-		p.see(host("n", corev1.ConditionFalse))
+		lose(p, "n")
 		if got := at(); got != "Workload was evicted as there was no replacement for unhealthy node(s): n" {
 			t.Errorf("it is at %s", got)
 		}
@@ -236,7 +252,7 @@ func TestReplaceNodes(t *testing.T) {
 	})
 	t.Run("no other host is free yet", func(t *testing.T) {
 		p, at := start(t, false)
-		p.see(host("n", corev1.ConditionFalse))
+		lose(p, "n")
 		if got := p.written["job"].Status.UnhealthyNodes; len(got) != 1 || got[0].Name != "n" || workload.IsEvicted(p.written["job"]) {
 			t.Errorf("it says %v of its hosts", got)
 		}
@@ -270,7 +286,7 @@ func TestReplaceNodes(t *testing.T) {
 					wl.Annotations = map[string]string{workload.GroupAnnotation: "true"}
 				}
 			})
-			p.see(host("n", corev1.ConditionFalse))
+			lose(p, "n")
 			if got := at(); got != test.want {
 				t.Errorf("it is at %s", got)
 			}
@@ -279,7 +295,7 @@ func TestReplaceNodes(t *testing.T) {
 	t.Run("switched off", func(t *testing.T) {
 		p, at := start(t, true, "m")
 		p.gates.replaceNodes = false
-		p.see(host("n", corev1.ConditionFalse))
+		lose(p, "n")
 		if got := at(); got != "n (1)" {
 			t.Errorf("it is at %s", got)
 		}

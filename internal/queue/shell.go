@@ -72,7 +72,7 @@ type Shell struct {
 	// secondPass are workloads whose checks are ready and whose nodes have no capacity yet.
 	secondPass map[admission.Key]secondPass
 	// nodesToCheck are workloads that may have lost a node.
-	nodesToCheck map[admission.Key]bool
+	nodesToCheck map[admission.Key]*nodeCheck
 	// impliedTopologies are those of the ClusterQueues that have flavors with a topology.
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
@@ -99,11 +99,13 @@ type Options struct {
 	// Direct reads from the API server itself, not from a cache.
 	Direct client.Reader
 	// Placer knows nodes and cards; nil admits on quota alone.
-	Placer   *placer.Placer
-	Writers  int
-	Recorder events.EventRecorder
-	Metrics  *metrics.Metrics // nil: not registered
-	Log      logr.Logger
+	Placer *placer.Placer
+	// NodeRules say when a node that a topology assignment names is lost.
+	NodeRules workload.NodeRules
+	Writers   int
+	Recorder  events.EventRecorder
+	Metrics   *metrics.Metrics // nil: not registered
+	Log       logr.Logger
 }
 
 func (o Options) engine() admission.Options {
@@ -139,7 +141,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		gpuClaims:       newGPUClaims(),
 		podResources:    workload.NewPodResources(),
 		secondPass:      map[admission.Key]secondPass{},
-		nodesToCheck:    map[admission.Key]bool{},
+		nodesToCheck:    map[admission.Key]*nodeCheck{},
 		aside:           map[admission.Key]aside{},
 		pacing:          pacing{writers: options.Writers},
 	}
@@ -234,7 +236,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.recountDevices()
 	s.updateImpliedTopologies()
 	s.restorePlacements()
-	s.replaceNodes()
+	nodesAt := s.replaceNodes()
 	s.fireTimers()
 	s.takeSteps()
 	now := s.now()
@@ -251,7 +253,15 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	reasonsAt := s.writePendingReasons()
 	s.explainPending()
-	return inbox.Earlier(inbox.Earlier(inbox.Earlier(plan.NextAt, overdueAt), s.timers.next()), inbox.Earlier(reasonsAt, s.statuses.Publish(s.engine, now)))
+	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, s.statuses.Publish(s.engine, now))
+}
+
+// earliest of times that are not zero.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		first = inbox.Earlier(first, t)
+	}
+	return first
 }
 
 // longestTurn is more than any turn takes that comes to an end.

@@ -53,44 +53,23 @@ func (p *Placer) AffectedWorkloads() []admission.Key {
 	return keys
 }
 
-// Lost lists the hosts of an admission that the workload's missing pods cannot use:
-// hosts that are gone, or that take no pods of it and run none of them. Where all
-// pods run on other hosts, none is lost.
-func (p *Placer) Lost(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment) []string {
-	gang, refusal := p.gangOf(r)
-	if refusal != nil {
-		return nil
+// Node is the node with a hostname; nil if there is none.
+func (p *Placer) Node(hostname string) *corev1.Node {
+	if entry := p.host(hostname); entry != nil {
+		return entry.Node
 	}
-	lost := map[string]bool{}
-	for _, set := range gang.PodSets {
-		a := named[set.Name]
-		if a == nil || !namesHosts(a.Levels) {
-			continue
-		}
-		there, wanted := p.living(gang.Key, set.Name), set.Count
-		for _, n := range there {
-			wanted -= n
-		}
-		for _, d := range workload.Domains(a) {
-			host := d.Values[len(d.Values)-1]
-			entry := p.host(host)
-			if wanted > 0 && (entry == nil || there[entry.Node.Name] == 0) && !takes(entry, set.Pod.Tolerations) {
-				lost[host] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(lost))
+	return nil
 }
 
-// living counts the pods of a set by node, without those that are ending.
-func (p *Placer) living(gang, podSet string) map[string]int {
-	there := map[string]int{}
+// Runs says that pods of a workload are on a node, not counting those that are ending.
+func (p *Placer) Runs(workload admission.Key, node string) bool {
+	gang := gangKey(workload)
 	for key, b := range p.pods {
-		if _, leaves := p.leaving[key]; !leaves && b.pod.Gang == gang && b.pod.PodSet == podSet {
-			there[b.node]++
+		if _, leaves := p.leaving[key]; !leaves && b.node == node && b.pod.Gang == gang {
+			return true
 		}
 	}
-	return there
+	return false
 }
 
 // host is the node with a hostname, which mostly is its name; nil if there is
@@ -116,8 +95,8 @@ func takes(e *inventory.Entry, tolerations []placement.Toleration) bool {
 
 // Replace finds other hosts for the pods that an admission puts on a lost one, as
 // close to the rest as the workload's topology request says. It returns the
-// admission's assignments with the new hosts in the order of the lost one, so that
-// all other ranks stay where they are; nil where the pods do not fit.
+// admission's assignments with the new hosts, in the topology's order; nil where
+// the pods do not fit.
 func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.TopologyAssignment, lost string) map[string]*kueue.TopologyAssignment {
 	gang, refusal := p.gangOf(r)
 	if refusal != nil {
@@ -139,26 +118,37 @@ func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.Topol
 		if found == nil {
 			return nil
 		}
-		out[set.Name] = spell(a.Levels[len(a.Levels)-1:], swap(domains, at, found))
+		var levels []string
+		if set.Topology != nil {
+			levels = p.topologies[set.Topology.Topology]
+		}
+		out[set.Name] = p.options.Encoding.Assignment(a.Levels[len(a.Levels)-1:], p.swap(domains, at, found, levels))
 	}
 	return out
 }
 
-// swap one host for others; one that is there already gets more pods.
-func swap(domains []workload.Domain, at int, found []workload.Domain) []workload.Domain {
-	out := slices.Clone(domains)
-	for i := range out {
-		out[i].Values = out[i].Values[len(out[i].Values)-1:]
-	}
-	var added []workload.Domain
-	for _, f := range found {
-		if i := slices.IndexFunc(out, func(d workload.Domain) bool { return slices.Equal(d.Values, f.Values) }); i >= 0 {
-			out[i].Count += f.Count
+// swap one host for others, in the order of a topology; one that is there already gets more pods.
+func (p *Placer) swap(domains []workload.Domain, at int, found []workload.Domain, levels []string) []workload.Domain {
+	var out []workload.Domain
+	for _, d := range slices.Concat(domains[:at], domains[at+1:], found) {
+		d.Values = d.Values[len(d.Values)-1:]
+		if i := slices.IndexFunc(out, func(o workload.Domain) bool { return slices.Equal(o.Values, d.Values) }); i >= 0 {
+			out[i].Count += d.Count
 		} else {
-			added = append(added, f)
+			out = append(out, d)
 		}
 	}
-	return slices.Replace(out, at, at+1, added...)
+	paths := map[string][]string{}
+	for _, d := range out {
+		host := d.Values[0]
+		if node := p.Node(host); node != nil {
+			for _, key := range levels {
+				paths[host] = append(paths[host], node.Labels[key])
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b workload.Domain) int { return slices.Compare(paths[a.Values[0]], paths[b.Values[0]]) })
+	return out
 }
 
 // instead looks for n placements of a set without the lost host: first in the domain

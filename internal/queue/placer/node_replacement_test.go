@@ -2,7 +2,6 @@ package placer
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +49,7 @@ func sends(text string) map[string]*kueue.TopologyAssignment {
 		_, _ = fmt.Sscanf(strings.Replace(word, ":", " ", 1), "%s %d", &d.Values[0], &d.Count)
 		domains = append(domains, d)
 	}
-	return map[string]*kueue.TopologyAssignment{"main": spell([]string{corev1.LabelHostname}, domains)}
+	return map[string]*kueue.TopologyAssignment{"main": workload.Encoding{}.Assignment([]string{corev1.LabelHostname}, domains)}
 }
 
 func said(named map[string]*kueue.TopologyAssignment) string {
@@ -78,16 +77,16 @@ func TestReplace(t *testing.T) {
 		taken   string // others' pods, of four cards or as many as said
 		want    string
 	}{
-		"in its rack":                       {inRack, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"in its rack":                       {inRack, "b1:4 b2:4", "b1", "", "b2:4 b3:4"},
 		"nowhere but in its rack":           {inRack, "b1:4 b2:4", "b1", "b3", "nowhere"},
-		"in its rack if it can be":          {nearby, "b1:4 b2:4", "b1", "", "b3:4 b2:4"},
+		"in its rack if it can be":          {nearby, "b1:4 b2:4", "b1", "", "b2:4 b3:4"},
 		"elsewhere if it must":              {nearby, "b1:4 b2:4", "b1", "b3 a1 a2", "a3:4 b2:4"},
 		"anywhere":                          {anywhere, "a1:4 b2:4", "b2", "a2 a3 b1", "a1:4 b3:4"},
 		"no pod is left to be near to":      {inRack, "b1:4", "b1", "b2 b3 a1 a2", "a3:4"},
 		"all in one rack, whichever":        {inRack, "b1:8", "b1", "b2 a1", "a2:4 a3:4"},
 		"more on a host that is there":      {inRack, "b1:2 b2:1", "b1", "b3", "b2:3"},
 		"the rest of a slice goes to it":    {sixes, "b1:2 b2:4", "b1", "b3", "nowhere"},
-		"the rest of a slice fits there":    {sixes, "b1:2 b2:4", "b1", "", "b3:2 b2:4"},
+		"the rest of a slice fits there":    {sixes, "b1:2 b2:4", "b1", "", "b2:4 b3:2"},
 		"of a slice's slices each is whole": {layers, "b1:2 b2:2", "b1", "b3:3", "b2:4"},
 		"a slice's slice stays with it":     {layers, "b1:2 b2:2", "b1", "b2:1 b3:3", "nowhere"},
 		"a whole slice can go anywhere":     {fours, "a1:4 b1:4", "b1", "b2 b3 a2", "a1:4 a3:4"},
@@ -112,18 +111,15 @@ func TestReplace(t *testing.T) {
 				other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
 				fits(t, p, other)
 			}
-			if lost := p.Lost(r, named); lost != nil {
-				t.Fatalf("%v are lost before anything happened", lost)
-			}
 			p.Saw(host4(test.lost), true)
 			if keys := p.AffectedWorkloads(); len(keys) != 1 || keys[0] != r.Workload {
 				t.Fatalf("affected are %v", keys)
 			}
-			if lost := p.Lost(r, named); !slices.Equal(lost, []string{test.lost}) {
-				t.Fatalf("lost are %v", lost)
+			if p.Node(test.lost) != nil {
+				t.Fatalf("%s is still there", test.lost)
 			}
 			moved := p.Replace(r, named, test.lost)
-			if got := said(moved); !sameWithin(got, test.want) {
+			if got := said(moved); got != test.want {
 				t.Fatalf("the pods go to %s, want %s", got, test.want)
 			}
 			if moved == nil {
@@ -145,72 +141,47 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// sameWithin compares; hosts of one lost place may come in any order.
-func sameWithin(a, b string) bool {
-	x, y := strings.Fields(a), strings.Fields(b)
-	slices.Sort(x)
-	slices.Sort(y)
-	return a == b || len(x) > 1 && slices.Equal(x, y)
-}
-
-func TestLost(t *testing.T) {
-	pod := func(name, node string, how func(*corev1.Pod)) *corev1.Pod {
+// Pods that run are counted, by whichever workload they name; those that end or are about to are not.
+func TestRuns(t *testing.T) {
+	pod := func(how func(*corev1.Pod)) *corev1.Pod {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{kueuelabels.PodSet: "main"},
-		}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
-		if how != nil {
-			how(pod)
-		}
+			Namespace: "ns", Name: "x", Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{kueuelabels.PodSet: "main"},
+		}, Spec: corev1.PodSpec{NodeName: "a1"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		how(pod)
 		return pod
 	}
-	leaving := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{} }
+	running, leaving := func(*corev1.Pod) {}, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{} }
 	over := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-	tainted := func(n *corev1.Node) {
-		n.Spec.Taints = []corev1.Taint{{Key: "repair", Effect: corev1.TaintEffectNoSchedule}}
-	}
 	for name, test := range map[string]struct {
-		host  func(*corev1.Node)
-		pods  []*corev1.Pod
-		count int32 // still wanted; 2 unless given
-		want  bool
+		pods []func(*corev1.Pod)
+		want bool
 	}{
-		"it is well":                                  {want: false},
-		"it is not ready and no pod is there":         {host: func(n *corev1.Node) { n.Status.Conditions = nil }, want: true},
-		"not ready, but a pod is there":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil)}},
-		"not ready, and the pod is leaving":           {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", leaving)}, want: true},
-		"not ready, and the pod leaves":               {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil), pod("x", "a1", leaving)}, want: true},
-		"not ready, and the pod has ended":            {host: func(n *corev1.Node) { n.Status.Conditions = nil }, pods: []*corev1.Pod{pod("x", "a1", nil), pod("x", "a1", over)}, want: true},
-		"cordoned":                                    {host: func(n *corev1.Node) { n.Spec.Unschedulable = true }, want: true},
-		"tainted":                                     {host: tainted, want: true},
-		"tainted, but a pod runs on":                  {host: tainted, pods: []*corev1.Pod{pod("x", "a1", nil)}},
-		"all that is wanted runs elsewhere":           {host: tainted, pods: []*corev1.Pod{pod("y", "a2", nil)}, count: 1},
-		"tainted in a way its pods bear":              {host: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "ours", Effect: "NoExecute"}} }},
-		"a taint that only asks to go elsewhere":      {host: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "x", Effect: "PreferNoSchedule"}} }},
-		"others' pods are there, none of its own are": {host: tainted, pods: []*corev1.Pod{pod("z", "a1", func(p *corev1.Pod) { p.Annotations = nil })}, want: true},
+		"none":                      {},
+		"one":                       {pods: []func(*corev1.Pod){running}, want: true},
+		"one that is leaving":       {pods: []func(*corev1.Pod){leaving}},
+		"one that leaves":           {pods: []func(*corev1.Pod){running, leaving}},
+		"one that has ended":        {pods: []func(*corev1.Pod){running, over}},
+		"one of another workload":   {pods: []func(*corev1.Pod){func(p *corev1.Pod) { p.Annotations = nil }}},
+		"one that names no pod set": {pods: []func(*corev1.Pod){func(p *corev1.Pod) { p.Labels = nil }}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := hall(t)
 			r := wants(2, admission.TopologyRequest{Mode: admission.TopologyUnconstrained})
-			r.PodSets[0].Spec.Tolerations = []admission.Toleration{{Key: "ours", Operator: "Exists"}}
-			if test.count > 0 {
-				r.PodSets[0].Count = test.count
+			p.Hold(r.Workload, p.Restore(r, nil, sends("a1:1 a2:1")))
+			n := host4("a1")
+			n.Spec.Taints = []corev1.Taint{{Key: "repair", Effect: corev1.TaintEffectNoSchedule}}
+			p.Saw(n, false)
+			if affected := p.AffectedWorkloads(); len(affected) != 1 {
+				t.Errorf("the workload on a tainted node is affected: %v", affected)
 			}
-			named := sends("a1:1 a2:1")
-			p.Hold(r.Workload, p.Restore(r, nil, named))
-			if test.host != nil {
-				n := host4("a1")
-				test.host(n)
-				p.Saw(n, false)
+			for _, how := range test.pods {
+				p.Saw(pod(how), false)
 			}
-			for _, pod := range test.pods {
-				p.Saw(pod, false)
+			if p.Runs(r.Workload, "a1") != test.want || p.Runs(r.Workload, "a2") {
+				t.Errorf("runs there: %t, want %t", !test.want, test.want)
 			}
-			lost := p.Lost(r, named)
-			if got := slices.Equal(lost, []string{"a1"}); got != test.want || len(lost) > 1 {
-				t.Errorf("lost are %v", lost)
-			}
-			if affected := p.AffectedWorkloads(); test.want && len(affected) != 1 {
-				t.Errorf("no workload is affected: %v", affected)
+			if affected := p.AffectedWorkloads(); len(test.pods) == 2 && len(affected) != 1 {
+				t.Errorf("the workload is affected when its last pod there leaves: %v", affected)
 			}
 		})
 	}
@@ -238,7 +209,7 @@ func TestReplaceInTheSameBlock(t *testing.T) {
 			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: "a2"}
 			fits(t, p, other) // what is left of the other block is as tight
 			p.Saw(host4("b1"), true)
-			if got := said(p.Replace(r, named, "b1")); got != "b3:2 b2:4" {
+			if got := said(p.Replace(r, named, "b1")); got != "b2:4 b3:2" {
 				t.Errorf("the pods go to %s", got)
 			}
 		})

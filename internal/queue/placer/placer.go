@@ -71,6 +71,8 @@ type Options struct {
 	FewHosts bool
 	// Policy of placement; empty: the engine's default.
 	Policy string
+	// Encoding of the assignments in statuses.
+	Encoding workload.Encoding
 }
 
 // New makes a Placer that knows no nodes yet.

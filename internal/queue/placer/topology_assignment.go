@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/placement"
@@ -24,7 +23,7 @@ func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 		if set.Topology == nil || i >= len(r.answer.PodSets) || len(r.answer.PodSets[i].Placed) == 0 {
 			continue
 		}
-		out[set.Name] = assignment(p.topologies[set.Topology.Topology], r.answer.PodSets[i].Placed)
+		out[set.Name] = p.assignment(p.topologies[set.Topology.Topology], r.answer.PodSets[i].Placed)
 	}
 	return out
 }
@@ -32,7 +31,7 @@ func (p *Placer) Assignments(placed any) map[string]*kueue.TopologyAssignment {
 // assignment writes placements in the order of their names, which is the order of
 // the pods' ranks: neighbours in rank are neighbours in the topology. Where the
 // narrowest level is the host, its name says all.
-func assignment(levels []string, placed []placement.Placed) *kueue.TopologyAssignment {
+func (p *Placer) assignment(levels []string, placed []placement.Placed) *kueue.TopologyAssignment {
 	first := 0
 	if namesHosts(levels) {
 		first = len(levels) - 1
@@ -48,40 +47,10 @@ func assignment(levels []string, placed []placement.Placed) *kueue.TopologyAssig
 		}
 		domains = append(domains, workload.Domain{Values: values, Count: at.Count})
 	}
-	return spell(levels[first:], domains)
+	return p.options.Encoding.Assignment(levels[first:], domains)
 }
 
 // namesHosts says that the narrowest of levels is the host.
 func namesHosts(levels []string) bool {
 	return len(levels) > 0 && levels[len(levels)-1] == corev1.LabelHostname
-}
-
-// spell is the opposite of workload.Domains.
-func spell(levels []string, domains []workload.Domain) *kueue.TopologyAssignment {
-	part := kueue.TopologyAssignmentSlice{DomainCount: int32(len(domains))}
-	for level := range levels {
-		part.ValuesPerLevel = append(part.ValuesPerLevel, valuesAt(domains, level))
-	}
-	same := !slices.ContainsFunc(domains, func(d workload.Domain) bool { return d.Count != domains[0].Count })
-	if same {
-		part.PodCounts.Universal = ptr.To(int32(domains[0].Count))
-	} else {
-		for _, d := range domains {
-			part.PodCounts.Individual = append(part.PodCounts.Individual, int32(d.Count))
-		}
-	}
-	return &kueue.TopologyAssignment{Levels: levels, Slices: []kueue.TopologyAssignmentSlice{part}}
-}
-
-// valuesAt are the domains' values at a level, said once where they are equal.
-func valuesAt(domains []workload.Domain, level int) kueue.TopologyAssignmentSliceLevelValues {
-	same := !slices.ContainsFunc(domains, func(d workload.Domain) bool { return d.Values[level] != domains[0].Values[level] })
-	if same {
-		return kueue.TopologyAssignmentSliceLevelValues{Universal: ptr.To(domains[0].Values[level])}
-	}
-	roots := make([]string, len(domains))
-	for i, d := range domains {
-		roots[i] = d.Values[level]
-	}
-	return kueue.TopologyAssignmentSliceLevelValues{Individual: &kueue.TopologyAssignmentSliceLevelIndividualValues{Roots: roots}}
 }

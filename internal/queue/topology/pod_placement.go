@@ -22,6 +22,16 @@ func gated(pod *corev1.Pod) bool {
 	return slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate})
 }
 
+// topologyAnnotations are what Kueue's webhooks put on pods that a topology assignment places.
+var topologyAnnotations = []string{
+	kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+	kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+}
+
+func isTopologyPod(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(topologyAnnotations, func(name string) bool { _, has := pod.Annotations[name]; return has })
+}
+
 // ungatedPending says that a pod was ungated and is not scheduled yet.
 func ungatedPending(pod *corev1.Pod) bool {
 	return !gated(pod) && pod.Spec.NodeName == "" && pod.Status.Phase == corev1.PodPending
@@ -50,12 +60,6 @@ func (s placedPodSet) place(pods []*corev1.Pod) []ungating {
 		}
 	}
 	return ungatings
-}
-
-// assignsTo says that a pod's node selector is one of the assigned domains.
-func (s placedPodSet) assignsTo(pod *corev1.Pod) bool {
-	a := s.assigned.TopologyAssignment
-	return slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(pod.Spec.NodeSelector, a.Levels) })
 }
 
 // domainOfRank is the domain of a rank.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,26 +26,77 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// workloadIndex finds the pods of a workload.
-const workloadIndex = "metadata.annotations." + kueue.WorkloadAnnotation
+// Indexes find the pods of a workload, and those that are sent to a host.
+const (
+	workloadIndex = "metadata.annotations." + kueue.WorkloadAnnotation
+	hostIndex     = "spec.nodeSelector." + corev1.LabelHostname
+)
 
 // Setup adds the controller to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, workloadIndex, func(obj client.Object) []string {
-		if name := obj.GetAnnotations()[kueue.WorkloadAnnotation]; name != "" {
-			return []string{name}
+func Setup(ctx context.Context, mgr ctrl.Manager, rules workload.NodeRules) error {
+	for index, value := range map[string]func(*corev1.Pod) string{
+		workloadIndex: func(pod *corev1.Pod) string { return pod.Annotations[kueue.WorkloadAnnotation] },
+		hostIndex:     func(pod *corev1.Pod) string { return pod.Spec.NodeSelector[corev1.LabelHostname] },
+	} {
+		err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, index, func(obj client.Object) []string {
+			if name := value(obj.(*corev1.Pod)); name != "" {
+				return []string{name}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	waits := predicate.NewPredicateFuncs(func(obj client.Object) bool { return gated(obj.(*corev1.Pod)) || ungatedPending(obj.(*corev1.Pod)) })
+	c := &controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology"), rules}
 	placed := predicate.NewPredicateFuncs(func(obj client.Object) bool { return isPlaced(obj.(*kueue.Workload)) })
 	return ctrl.NewControllerManagedBy(mgr).Named("topology").
 		For(&kueue.Workload{}, builder.WithPredicates(placed)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(workloadOf), builder.WithPredicates(waits)).
-		Complete(&controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology")})
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(workloadOf), builder.WithPredicates(podChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.workloadsOn), builder.WithPredicates(nodeChanges)).
+		Complete(c)
+}
+
+// podChanges are those of pods that wait, and the end of those that kept others waiting.
+var podChanges = predicate.Funcs{
+	CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
+	UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectNew) || ended(e.ObjectNew) && !ended(e.ObjectOld) },
+	DeleteFunc:  func(event.DeleteEvent) bool { return true },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+func waits(obj client.Object) bool {
+	return gated(obj.(*corev1.Pod)) || ungatedPending(obj.(*corev1.Pod))
+}
+
+func ended(obj client.Object) bool {
+	phase := obj.(*corev1.Pod).Status.Phase
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// nodeChanges leave out that a node is still alive.
+var nodeChanges = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return workload.IsReady(before) != workload.IsReady(after) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	},
+	DeleteFunc:  func(event.DeleteEvent) bool { return false }, // its pods are deleted with it
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// workloadsOn are those with pods that are sent to a node.
+func (c *controller) workloadsOn(ctx context.Context, node client.Object) []reconcile.Request {
+	list := &corev1.PodList{}
+	if err := c.client.List(ctx, list, client.MatchingFields{hostIndex: node.GetName()}); err != nil {
+		return nil
+	}
+	seen := map[reconcile.Request]bool{}
+	for i := range list.Items {
+		for _, request := range workloadOf(ctx, &list.Items[i]) {
+			seen[request] = true
+		}
+	}
+	return slices.Collect(maps.Keys(seen))
 }
 
 // workloadOf is the workload a pod belongs to.
@@ -63,38 +116,36 @@ func isPlaced(wl *kueue.Workload) bool {
 type controller struct {
 	client client.Client
 	events events.EventRecorder
+	rules  workload.NodeRules
 }
 
-// Reconcile ungates the pods of one workload, and fails those that were ungated for a domain which
-// is no longer assigned. A cache that lags behind may show a pod as gated that is not: the write is
-// a conflict then, and the workload is requeued.
+// Reconcile ungates the pods of one workload, and fails those that were ungated for a node they cannot use. A cache that
+// lags behind may show a pod as gated that is not: the write is a conflict then, and the workload is requeued.
 func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	wl := &kueue.Workload{}
-	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil || !isPlaced(wl) {
+	if err := c.client.Get(ctx, request.NamespacedName, wl); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	list := &corev1.PodList{}
 	if err := c.client.List(ctx, list, client.InNamespace(wl.Namespace), client.MatchingFields{workloadIndex: wl.Name}); err != nil {
 		return ctrl.Result{}, err
 	}
+	stays, err := c.failStrays(ctx, wl, list.Items)
+	if err != nil || !isPlaced(wl) {
+		return ctrl.Result{}, err
+	}
 	for _, s := range setsOf(wl) {
 		var pods []*corev1.Pod
-		for i := range list.Items {
-			pod := &list.Items[i]
-			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-			if pod.Labels[kueuelabels.PodSet] != string(s.assigned.Name) || ended {
-				continue
+		for _, pod := range stays {
+			if pod.Labels[kueuelabels.PodSet] == string(s.assigned.Name) && !ended(pod) {
+				pods = append(pods, pod)
 			}
-			if ungatedPending(pod) && !s.assignsTo(pod) {
-				if err := c.fail(ctx, pod); client.IgnoreNotFound(err) != nil {
-					return ctrl.Result{}, err
-				}
-				continue
-			}
-			pods = append(pods, pod)
 		}
 		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 		for _, m := range s.place(pods) {
+			if slices.Contains(wl.Status.UnhealthyNodes, kueue.UnhealthyNode{Name: m.labels[corev1.LabelHostname]}) {
+				continue // it will be sent to the node that comes in its place
+			}
 			err := c.ungate(ctx, m)
 			if apierrors.IsConflict(err) {
 				return ctrl.Result{RequeueAfter: time.Second}, nil // the pod's event comes first; this is the fallback
@@ -105,6 +156,51 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	return ctrl.Result{}, nil
+}
+
+// failStrays fails the pods that wait for a node they cannot use, and returns the others.
+func (c *controller) failStrays(ctx context.Context, wl *kueue.Workload, list []corev1.Pod) ([]*corev1.Pod, error) {
+	var stays []*corev1.Pod
+	for i := range list {
+		pod := &list[i]
+		stray, err := c.isStray(ctx, wl, pod)
+		if err != nil {
+			return nil, err
+		}
+		if !stray {
+			stays = append(stays, pod)
+			continue
+		}
+		if err := c.fail(ctx, pod); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+	}
+	return stays, nil
+}
+
+// isStray says that a pod waits for a node that its workload is not assigned to any more, or that takes no pods of it
+// now. Its job makes another one, which is sent elsewhere.
+func (c *controller) isStray(ctx context.Context, wl *kueue.Workload, pod *corev1.Pod) (bool, error) {
+	host := pod.Spec.NodeSelector[corev1.LabelHostname]
+	if host == "" || !ungatedPending(pod) || !isTopologyPod(pod) {
+		return false, nil
+	}
+	node := &corev1.Node{}
+	if err := c.client.Get(ctx, types.NamespacedName{Name: host}, node); err != nil {
+		return false, client.IgnoreNotFound(err) // with the node its pods are deleted
+	}
+	if !workload.SaysReadiness(node) {
+		return false, nil
+	}
+	if !workload.IsAssignedTo(wl, host) {
+		return !workload.IsFinished(wl) && !workload.IsEvicted(wl), nil
+	}
+	tolerations, err := workload.FlavorsIn(ctx, c.client).TolerationsOn(wl, host)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	health, _ := c.rules.Health(node, tolerations, time.Now())
+	return health == workload.NodeLeaving, nil
 }
 
 // ungate removes the scheduling gate of a pod and adds the node labels of its domain, in one write.
