@@ -61,7 +61,7 @@ func (e *Engine) someFlavorFits(c *equivClass, rg int32, total []podRequest) boo
 	for _, f := range q.groups[rg].flavors {
 		fits := true
 		for g := range c.shape.groups {
-			fits = fits && c.shape.refuses(e, f.flavor, g) == ""
+			fits = fits && c.shape.refuses(e, f.flavor, g, q.groups[rg].resources) == ""
 		}
 		for i, resource := range q.groups[rg].resources {
 			for _, t := range total {

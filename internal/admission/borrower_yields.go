@@ -82,7 +82,7 @@ func (e *Engine) fitsNominal(c *equivClass, w *workload) bool {
 	}
 	for g := range c.shape.groups {
 		for _, u := range c.fixedUsage {
-			if c.shape.refuses(e, e.frs[u.FR].Flavor, g) != "" {
+			if c.shape.refuses(e, e.frs[u.FR].Flavor, g, []int32{e.frs[u.FR].Resource}) != "" {
 				return false
 			}
 		}

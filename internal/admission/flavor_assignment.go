@@ -286,7 +286,7 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 	if slices.Contains(a.avoid, f.flavor) {
 		return flavorFit{noFit, 0}, ReasonTopologyPlacementFailed
 	}
-	if why := a.shape.refuses(e, f.flavor, g); why != "" {
+	if why := a.shape.refuses(e, f.flavor, g, grp.resources); why != "" {
 		a.miss(miss{reason: ReasonNoMatchingFlavor, podSet: first, flavor: f.flavor, resource: -1, fr: -1, text: why})
 		return flavorFit{noFit, 0}, ReasonNoMatchingFlavor
 	}

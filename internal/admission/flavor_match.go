@@ -14,8 +14,9 @@ type flavor struct {
 }
 
 // accepts says whether the flavor's nodes may run the pod set: "" or why not.
-// Only labels the flavor names are looked at; the rest is for the scheduler.
-func (f *flavor) accepts(ps *PodSet) string {
+// Only labels the flavor names are looked at; the rest is for the scheduler. A flavor
+// that has quota for nothing the pods ask of nodes needs no topology.
+func (f *flavor) accepts(ps *PodSet, quotaOnly bool) string {
 	name := f.spec.Name
 	if !f.exists {
 		return "flavor " + name + " not found"
@@ -23,7 +24,7 @@ func (f *flavor) accepts(ps *PodSet) string {
 	if len(ps.Flavors) > 0 && !slices.Contains(ps.Flavors, name) {
 		return "flavor " + name + " is not one of " + strings.Join(ps.Flavors, ", ")
 	}
-	if ps.Topology != nil && f.spec.Topology == "" {
+	if ps.Topology != nil && f.spec.Topology == "" && !quotaOnly {
 		return "flavor " + name + " does not support TopologyAwareScheduling"
 	}
 	for i := range f.spec.NodeTaints {

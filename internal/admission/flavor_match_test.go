@@ -20,9 +20,12 @@ func TestFlavorLooksAtItsOwnLabelsOnly(t *testing.T) {
 		{PodSet{Affinity: []Term{{in("kind", "x"), in("zone", "a")}}}, "flavor spot doesn't match node affinity"},
 		{PodSet{Topology: &TopologyRequest{}}, "flavor spot does not support TopologyAwareScheduling"},
 	} {
-		if got := f.accepts(&c.ps); got != c.want {
+		if got := f.accepts(&c.ps, false); got != c.want {
 			t.Errorf("%+v: %q", c.ps, got)
 		}
+	}
+	if got := f.accepts(&PodSet{Topology: &TopologyRequest{}}, true); got != "" {
+		t.Errorf("quota for what no node has needs no topology: %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -30,10 +31,12 @@ type podRequest struct {
 	v        int64
 }
 
-// flavorVerdict remembers, per group of pod sets, why a flavor is refused ("" accepted).
+// flavorVerdict remembers, per group of pod sets, why a flavor is refused ("" accepted), and why for resources that
+// the pods do not ask of nodes.
 type flavorVerdict struct {
-	version uint32 // of the flavor, plus one
-	why     []string
+	version   uint32 // of the flavor, plus one
+	why       []string
+	quotaOnly []string
 }
 
 func (e *Engine) newShape(podSets []PodSet) *requestShape {
@@ -65,25 +68,38 @@ func (e *Engine) newShape(podSets []PodSet) *requestShape {
 	return s
 }
 
-// refuses says why a flavor cannot serve a group of pod sets, "" if it can.
-func (s *requestShape) refuses(e *Engine, fl int32, g int) string {
+// refuses says why a flavor cannot serve a group of pod sets with some resources, "" if it can.
+func (s *requestShape) refuses(e *Engine, fl int32, g int, resources []int32) string {
 	f := e.flavors[fl]
 	for len(s.accepts) <= int(fl) {
 		s.accepts = append(s.accepts, flavorVerdict{})
 	}
 	known := &s.accepts[fl]
 	if known.version != f.version+1 {
-		*known = flavorVerdict{version: f.version + 1, why: make([]string, len(s.groups))}
+		*known = flavorVerdict{version: f.version + 1, why: make([]string, len(s.groups)), quotaOnly: make([]string, len(s.groups))}
 		for i, ids := range s.groups {
 			for _, id := range ids {
-				if why := f.accepts(&s.podSets[id]); why != "" {
-					known.why[i] = why
-					break
-				}
+				known.why[i] = cmp.Or(known.why[i], f.accepts(&s.podSets[id], false))
+				known.quotaOnly[i] = cmp.Or(known.quotaOnly[i], f.accepts(&s.podSets[id], true))
 			}
 		}
 	}
+	if known.why[g] != known.quotaOnly[g] && s.quotaOnly(e, g, resources) {
+		return known.quotaOnly[g]
+	}
 	return known.why[g]
+}
+
+// quotaOnly says that no pod of a group asks its node for one of the resources: transformations made them.
+func (s *requestShape) quotaOnly(e *Engine, g int, resources []int32) bool {
+	for _, id := range s.groups[g] {
+		for name := range s.podSets[id].OnNode() {
+			if slices.Contains(resources, e.resource(name)) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func appendSorted[V any](names []string, m map[string]V) []string {

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -233,13 +234,18 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		if err != nil {
 			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err.Error(), NeverFits: true}
 		}
-		topology := ""
+		topology, in := "", []string{}
 		for _, flavor := range set.Flavors {
 			for key, value := range flavor.NodeLabels {
 				pod.Selector[key] = value
 			}
 			pod.Tolerations = append(pod.Tolerations, flavor.Tolerations...)
-			topology = flavor.Topology
+			if flavor.Topology != "" {
+				topology, in = flavor.Topology, append(in, flavor.Name)
+			}
+		}
+		if len(in) > 1 && set.Spec.Topology != nil {
+			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: "more than one TAS flavor assigned: " + strings.Join(in, ", "), NeverFits: true}
 		}
 		gang.PodSets[i] = placement.PodSet{
 			Name: set.Spec.Name, Count: int(set.Count), Pod: pod, Topology: p.topologyOf(set.Spec, topology),

@@ -78,7 +78,8 @@ func ended(obj client.Object) bool {
 var nodeChanges = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return workload.IsReady(before) != workload.IsReady(after) || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+		return workload.IsReady(before) != workload.IsReady(after) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 	},
 	DeleteFunc:  func(event.DeleteEvent) bool { return false }, // its pods are deleted with it
 	GenericFunc: func(event.GenericEvent) bool { return false },
@@ -182,7 +183,7 @@ func (c *controller) failStrays(ctx context.Context, wl *kueue.Workload, list []
 // now. Its job makes another one, which is sent elsewhere.
 func (c *controller) isStray(ctx context.Context, wl *kueue.Workload, pod *corev1.Pod) (bool, error) {
 	host := pod.Spec.NodeSelector[corev1.LabelHostname]
-	if host == "" || !ungatedPending(pod) || !isTopologyPod(pod) {
+	if host == "" || !ungatedPending(pod) || !isTopologyPod(pod) && !isPlaced(wl) {
 		return false, nil
 	}
 	node := &corev1.Node{}

@@ -47,21 +47,28 @@ func (r NodeRules) Health(node *corev1.Node, tolerations [][]corev1.Toleration, 
 	if r.IgnoreTaints {
 		return NodeHealthy, again
 	}
-	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
+	for _, taint := range taintsOf(node) {
 		if taint.Effect != corev1.TaintEffectNoExecute && taint.Effect != corev1.TaintEffectNoSchedule {
 			continue
 		}
 		for _, list := range tolerations {
 			switch {
-			case !tolerated(taint, list) && r.AtOnce:
+			case !tolerated(&taint, list) && r.AtOnce:
 				return NodeLost, again
-			case !toleratedForever(taint, list):
+			case !toleratedForever(&taint, list):
 				health = NodeLeaving
 			}
 		}
 	}
 	return health, again
+}
+
+// taintsOf adds the taint that a cordoned node is about to have.
+func taintsOf(node *corev1.Node) []corev1.Taint {
+	if !node.Spec.Unschedulable {
+		return node.Spec.Taints
+	}
+	return append(slices.Clone(node.Spec.Taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 }
 
 func (r NodeRules) notReady(until, now time.Time) (NodeHealth, time.Time) {

@@ -54,6 +54,7 @@ func TestNodeHealth(t *testing.T) {
 		"tainted":                                {node: node(tainted("x", "NoSchedule")), want: workload.NodeLeaving},
 		"tainted, at once":                       {rules: atOnce, node: node(tainted("x", "NoExecute")), want: workload.NodeLost},
 		"tainted, and taints do not count":       {rules: untainted, node: node(tainted("x", "NoExecute")), want: workload.NodeHealthy},
+		"cordoned":                               {node: node(func(n *corev1.Node) { n.Spec.Unschedulable = true }), want: workload.NodeLeaving},
 		"a wish to go elsewhere":                 {node: node(tainted("x", "PreferNoSchedule")), want: workload.NodeHealthy},
 		"tolerated":                              {node: node(tainted("ours", "NoExecute")), tolerations: [][]corev1.Toleration{forever}, want: workload.NodeHealthy},
 		"tolerated for a while":                  {node: node(tainted("ours", "NoExecute")), tolerations: [][]corev1.Toleration{aWhile}, want: workload.NodeLeaving},
