@@ -77,12 +77,12 @@ func (k *keyWriter) constraints(ps *PodSet) {
 	}
 	k.num(int64(len(ps.Affinity)))
 	for _, t := range ps.Affinity {
-		k.num(int64(len(t)))
-		for _, r := range t {
-			k.str(r.Key)
-			k.str(r.Operator)
-			k.strs(r.Values)
-		}
+		k.term(t)
+	}
+	k.num(int64(len(ps.Preferences)))
+	for _, p := range ps.Preferences {
+		k.num(p.Weight)
+		k.term(p.Term)
 	}
 	k.num(int64(len(ps.Tolerations)))
 	for _, t := range ps.Tolerations {
@@ -90,6 +90,15 @@ func (k *keyWriter) constraints(ps *PodSet) {
 		k.str(t.Operator)
 		k.str(t.Value)
 		k.str(t.Effect)
+	}
+}
+
+func (k *keyWriter) term(t Term) {
+	k.num(int64(len(t)))
+	for _, r := range t {
+		k.str(r.Key)
+		k.str(r.Operator)
+		k.strs(r.Values)
 	}
 }
 

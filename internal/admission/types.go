@@ -83,7 +83,8 @@ type PodSet struct {
 	Flavors []string
 
 	NodeSelector map[string]string
-	Affinity     []Term // required node affinity: any one term must match
+	Affinity     []Term       // required node affinity: any one term must match
+	Preferences  []Preference // preferred node affinity, within a topology
 	Tolerations  []Toleration
 	Topology     *TopologyRequest
 	Policy       string // placement policy of its pods; empty: the cluster's
@@ -108,6 +109,7 @@ func (ps *PodSet) OnNode() Requests {
 type (
 	Term        = nodematch.Term
 	Requirement = nodematch.Requirement
+	Preference  = nodematch.Preference
 	Toleration  = nodematch.Toleration
 	Taint       = nodematch.Taint
 )

@@ -40,6 +40,7 @@ const (
 	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
 	TASFailedNodeReplacementFailFast Gate = "TASFailedNodeReplacementFailFast"
 	TASMultiLayerTopology            Gate = "TASMultiLayerTopology"
+	TASPreferredAffinity             Gate = "TASRespectNodeAffinityPreferred"
 	TASProfileMixed                  Gate = "TASProfileMixed"
 	TASReplaceAfterNotReady          Gate = "TASReplaceNodeDueToNotReadyOverFixedTime"
 	TASReplaceOnTaints               Gate = "TASReplaceNodeOnNodeTaints"
@@ -102,6 +103,7 @@ var gates = map[string]gate{
 	string(TASFailedNodeReplacement):         {true, switches},
 	string(TASFailedNodeReplacementFailFast): {true, switches},
 	string(TASMultiLayerTopology):            {true, switches},
+	string(TASPreferredAffinity):             {false, switches},
 	string(TASProfileMixed):                  {true, switches},
 	string(TASReplaceAfterNotReady):          {false, switches},
 	string(TASReplaceOnTaints):               {true, switches},
@@ -155,7 +157,6 @@ var gates = map[string]gate{
 	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
 	"ShortWorkloadNames":                    {false, lacking},
 	"TASBalancedPlacement":                  {false, lacking},
-	"TASRespectNodeAffinityPreferred":       {false, lacking},
 	"WorkloadRequestUseMergePatch":          {false, lacking},
 
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},

@@ -14,6 +14,23 @@ type Requirement struct {
 // Term is a list of requirements that must all hold.
 type Term []Requirement
 
+// Preference is a term that nodes had better match, and how much that is worth.
+type Preference struct {
+	Term   Term
+	Weight int64
+}
+
+// Score adds up the preferences that a node matches.
+func Score(preferences []Preference, name string, labels map[string]string) int64 {
+	score := int64(0)
+	for _, p := range preferences {
+		if p.Term.MatchesNode(name, labels) {
+			score += p.Weight
+		}
+	}
+	return score
+}
+
 // Matches reads the term as a label selector: an empty one matches everything.
 func (t Term) Matches(labels map[string]string) bool {
 	for i := range t {

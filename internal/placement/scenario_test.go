@@ -325,6 +325,11 @@ func topologyOf(t *testing.T, rest map[string]string) *TopologyRequest {
 			r.Slices = append(r.Slices, Slice{level, int(number(t, size))})
 		}
 	}
+	for wish := range strings.SplitSeq(rest["prefer"], "/") {
+		if part := strings.Split(wish, ":"); len(part) == 3 {
+			r.Preferences = append(r.Preferences, Preference{Term{{Key: part[0], Operator: "In", Values: []string{part[1]}}}, number(t, part[2])})
+		}
+	}
 	switch {
 	case rest["required"] != "":
 		r.Mode, r.Level = Required, rest["required"]

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/elastic-ai/elastic/internal/nodematch"
 )
 
 // tree of a topology's domains over the nodes that carry all of its labels.
@@ -26,6 +28,7 @@ type domain struct {
 	positions []int32 // nodes, at the narrowest level
 	pods      int     // pods of the present request that fit
 	fits      int     // those of them that can be here in the groups the request asks for
+	score     int64   // what the request prefers of its nodes
 }
 
 // topology is the tree under that name, rebuilt when labels changed.
@@ -113,16 +116,25 @@ func (e *Engine) capacity(s *shape, pos int32) int {
 func (e *Engine) measure(t *tree, s *shape, w resolvedTopology) {
 	for i := len(t.all) - 1; i >= 0; i-- {
 		d := t.all[i]
-		d.pods, d.fits = 0, 0
+		d.pods, d.fits, d.score = 0, 0, 0
 		for _, pos := range d.positions {
 			n := e.capacity(s, pos)
 			d.pods, d.fits = d.pods+n, d.fits+n
+			d.score += e.preferred(s, pos, w.preferences)
 		}
 		for _, c := range d.children {
-			d.pods, d.fits = d.pods+c.pods, d.fits+c.fits
+			d.pods, d.fits, d.score = d.pods+c.pods, d.fits+c.fits, d.score+c.score
 		}
 		d.fits -= d.fits % w.unit(d.level)
 	}
+}
+
+// preferred is what a node that the pods may use is worth to them.
+func (e *Engine) preferred(s *shape, pos int32, preferences []Preference) int64 {
+	if n := &e.nodes[pos].desc; len(preferences) > 0 && matches(&s.pod, n) == Fits {
+		return nodematch.Score(preferences, n.Name, n.Labels)
+	}
+	return 0
 }
 
 // resolvedTopology is a topology request in the numbers of a tree.
@@ -132,12 +144,14 @@ type resolvedTopology struct {
 	units   []int // how many pods stay together in a domain, by level from the root on
 	flat    bool  // nothing is said of any level
 	fullest bool
+
+	preferences []Preference
 }
 
 func (w *resolvedTopology) unit(level int) int { return w.units[level+1] }
 
 func (t *tree) resolve(r *TopologyRequest, count int) (resolvedTopology, error) {
-	w := resolvedTopology{level: -1, sliced: len(t.levels) - 1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0}
+	w := resolvedTopology{level: -1, sliced: len(t.levels) - 1, fullest: r.FullestFirst, flat: r.Mode == Unconstrained && len(r.Slices) == 0, preferences: r.Preferences}
 	if r.Mode != Unconstrained {
 		if w.level = slices.Index(t.levels, r.Level); w.level < 0 {
 			return w, fmt.Errorf("topology %q has no level %q", r.Topology, r.Level)
@@ -169,13 +183,20 @@ func (t *tree) resolve(r *TopologyRequest, count int) (resolvedTopology, error) 
 }
 
 // candidates are the domains that could hold the whole set, best first: of the wanted level before
-// wider ones, the fuller before the emptier.
+// wider ones, those with preferred nodes before others, the fuller before the emptier. A wider domain is better than
+// one with fewer preferred nodes, unless the level is required.
 func (t *tree) candidates(mode TopologyMode, w resolvedTopology, count int) []*domain {
 	var out []*domain
 	for level := w.level; level >= -1; level-- {
 		from := len(out)
+		most := int64(0)
 		for _, d := range t.all {
-			if d.level == level && d.fits >= count {
+			if d.level == level && mode != Required {
+				most = max(most, d.score)
+			}
+		}
+		for _, d := range t.all {
+			if d.level == level && d.fits >= count && d.score >= most {
 				out = append(out, d)
 			}
 		}
@@ -189,11 +210,11 @@ func (t *tree) candidates(mode TopologyMode, w resolvedTopology, count int) []*d
 
 // fullestFirst compares by the groups that fit, and then by what they would leave.
 func fullestFirst(a, b *domain) int {
-	return cmp.Or(a.fits-b.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
+	return cmp.Or(cmp.Compare(b.score, a.score), a.fits-b.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
 }
 
 func emptiestFirst(a, b *domain) int {
-	return cmp.Or(b.fits-a.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
+	return cmp.Or(cmp.Compare(b.score, a.score), b.fits-a.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
 }
 
 // portion is a number of pods for a domain.

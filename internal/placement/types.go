@@ -44,6 +44,7 @@ type Load struct{ Core, Memory float64 }
 type (
 	Term        = nodematch.Term
 	Requirement = nodematch.Requirement
+	Preference  = nodematch.Preference
 	Toleration  = nodematch.Toleration
 	Taint       = nodematch.Taint
 )
@@ -133,6 +134,8 @@ type TopologyRequest struct {
 	Slices []Slice
 	// FullestFirst fills the domains with the least free capacity first, rather than use few domains.
 	FullestFirst bool
+	// Preferences take nodes, and domains with more of them, before others.
+	Preferences []Preference
 	// Group ties pod sets to one domain: those of the same group go to the same one.
 	Group string
 }

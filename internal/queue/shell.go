@@ -44,7 +44,7 @@ type Shell struct {
 	events         writes.Budget // for events about what the status says as well
 	finalizers     *inUseFinalizers
 	now            func() time.Time
-	gates          struct{ partial, reclaim, topology, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment bool }
+	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment bool }
 
 	timers timers
 	// leading says that the loop runs and answers questions.
@@ -158,6 +158,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.partial = options.Features.Enabled(features.PartialAdmission)
 	s.gates.reclaim = options.Features.Enabled(features.ReclaimablePods)
 	s.gates.topology = options.Features.Enabled(features.TopologyAwareScheduling)
+	s.gates.preferences = options.Features.Enabled(features.TASPreferredAffinity)
 	s.gates.boost = options.Features.Enabled(features.PriorityBoost)
 	s.gates.gated = options.Features.Enabled(features.AdmissionGatedBy)
 	s.gates.replaceNodes = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)

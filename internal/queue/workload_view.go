@@ -31,6 +31,9 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 		if !s.gates.topology {
 			set.Topology = nil
 		}
+		if !s.gates.preferences {
+			set.Preferences = nil
+		}
 		implied.Apply(set)
 	}
 	return w

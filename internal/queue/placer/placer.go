@@ -295,6 +295,7 @@ func (p *Placer) topologyOf(spec *admission.PodSet, topology string) *placement.
 		}[spec.Topology.Mode],
 		Level:        spec.Topology.Level,
 		Group:        spec.Group,
+		Preferences:  spec.Preferences,
 		FullestFirst: spec.Topology.Mode == admission.TopologyUnconstrained && !p.options.FewHosts,
 	}
 	for _, slice := range spec.Topology.Slices {

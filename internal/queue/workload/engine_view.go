@@ -157,6 +157,7 @@ func podSetForEngine(ps *kueue.PodSet, transformations *ResourceTransformations)
 		Group:        podSetGroup(ps.TopologyRequest),
 		NodeSelector: spec.NodeSelector,
 		Affinity:     requiredAffinity(spec.Affinity),
+		Preferences:  preferredAffinity(spec.Affinity),
 		Tolerations:  Tolerations(spec.Tolerations),
 		Topology:     topologyForEngine(ps.TopologyRequest),
 	}
@@ -219,13 +220,30 @@ func requiredAffinity(affinity *corev1.Affinity) []admission.Term {
 	}
 	var terms []admission.Term
 	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		var t admission.Term
-		for _, r := range term.MatchExpressions {
-			t = append(t, admission.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
-		}
-		terms = append(terms, t)
+		terms = append(terms, affinityTerm(&term))
 	}
 	return terms
+}
+
+func affinityTerm(term *corev1.NodeSelectorTerm) (t admission.Term) {
+	for _, r := range term.MatchExpressions {
+		t = append(t, admission.Requirement{Key: r.Key, Operator: string(r.Operator), Values: r.Values})
+	}
+	return t
+}
+
+// preferredAffinity leaves out terms without expressions, which say nothing.
+func preferredAffinity(affinity *corev1.Affinity) []admission.Preference {
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return nil
+	}
+	var out []admission.Preference
+	for _, wish := range affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		if term := affinityTerm(&wish.Preference); len(term) > 0 {
+			out = append(out, admission.Preference{Term: term, Weight: int64(wish.Weight)})
+		}
+	}
+	return out
 }
 
 // Tolerations as the engine has them.
