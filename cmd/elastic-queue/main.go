@@ -142,7 +142,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := setUpChecks(mgr, gates); err != nil {
 		return err
 	}
-	if err := topology.Setup(ctx, mgr, rules.NodeRules); err != nil {
+	if err := topology.Setup(ctx, mgr, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()

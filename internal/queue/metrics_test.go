@@ -59,6 +59,9 @@ func TestMetrics(t *testing.T) {
 	p.submit("small", "quiet", "batch", 1, "500m")
 	p.change("small", func(wl *kueue.Workload) { workload.Finish(wl, kueue.WorkloadSliceReplaced, "", p.time) })
 	p.options.Metrics.JobQueued("Job", 250*time.Millisecond)
+	for _, wl := range p.written { // of those that are not admitted nothing is observed
+		p.options.Metrics.GateRemoved(kueue.TopologySchedulingGate, wl, false)
+	}
 	p.options.Metrics.Dispatched("cq", "east")
 	p.options.Metrics.AdmittedRemotely("cq", "east")
 	p.options.Metrics.Inc("elastic_explanations_total", "why")

@@ -50,6 +50,8 @@ func Definitions() []Definition {
 	}
 	add("counter", "", "kueue_admission_attempts_total", "Decisions, by whether they admitted a workload.", "result")
 	add("histogram", "", "kueue_admission_attempt_duration_seconds", "How long a decision took, by whether it admitted a workload.", "result").buckets = prometheus.DefBuckets
+	add("histogram", "", "kueue_pod_scheduling_gate_removal_seconds", "From a workload's admission to the removal of a scheduling gate from one of its pods.",
+		"name", "cluster_queue", "is_group").buckets = prometheus.DefBuckets
 	both("counter", "quota_reserved_workloads_total", "Workloads that had quota reserved", 0, "priority_class")
 	both("counter", "admitted_workloads_total", "Workloads admitted", 0, "priority_class")
 	both("counter", "finished_workloads_total", "Workloads that finished", 0, "priority_class")

@@ -3,9 +3,13 @@ package metrics
 import (
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,6 +92,16 @@ func (m *Metrics) JobQueued(kind string, after time.Duration) {
 	if m.options.CreationLatency {
 		m.Observe("kueue_workload_creation_latency_seconds", after.Seconds(), kind)
 	}
+}
+
+// GateRemoved observes how long after its workload's admission a pod lost a scheduling gate.
+func (m *Metrics) GateRemoved(gate string, wl *kueue.Workload, group bool) {
+	admitted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil || admitted.Status != metav1.ConditionTrue || wl.Status.Admission == nil {
+		return
+	}
+	m.Observe("kueue_pod_scheduling_gate_removal_seconds", time.Since(admitted.LastTransitionTime.Time).Seconds(),
+		gate, string(wl.Status.Admission.ClusterQueue), strconv.FormatBool(group))
 }
 
 // Dispatched counts a copy of a workload in another cluster.

@@ -21,8 +21,7 @@ Served at ` + "`metrics.bindAddress`" + `. Kueue's metrics have Kueue's names an
 (` + "`leader`, or `standalone`" + ` without leader election). What happens is counted as it happens; how things stand is
 looked up at each scrape, by the replica that leads.
 
-Of Kueue's, these are not there: ` + "`kueue_admission_cycle_preemption_skips`" + ` (there are no cycles),
-` + "`kueue_pod_scheduling_gate_removal_seconds`" + `, and MultiKueue's.
+Of Kueue's, these are not there: ` + "`kueue_admission_cycle_preemption_skips`" + ` (there are no cycles), and MultiKueue's.
 
 Made from internal/queue/metrics/definitions.go by: ` + "`go test ./internal/queue/metrics -run Reference -update`" + `
 

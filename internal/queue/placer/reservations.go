@@ -80,6 +80,9 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	if follower, followed := p.followers[gang]; followed {
 		pod.Gang = follower
 	}
+	if r := p.reservations[pod.Gang]; r != nil && pod.PodSet == "" && len(r.gang.PodSets) == 1 {
+		pod.PodSet = r.gang.PodSets[0].Name // which other could it be?
+	}
 	if len(pod.Containers) > 0 && !said {
 		cards := pod
 		cards.Resources = nil // it is there: only cards are in question

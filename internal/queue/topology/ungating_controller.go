@@ -32,8 +32,15 @@ const (
 	hostIndex     = "spec.nodeSelector." + corev1.LabelHostname
 )
 
+// Options of Setup.
+type Options struct {
+	NodeRules workload.NodeRules
+	// GateRemoved is called for each pod that lost its gate; group: it is one of a pod group.
+	GateRemoved func(gate string, wl *kueue.Workload, group bool)
+}
+
 // Setup adds the controller to the manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, rules workload.NodeRules) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	for index, value := range map[string]func(*corev1.Pod) string{
 		workloadIndex: func(pod *corev1.Pod) string { return pod.Annotations[kueue.WorkloadAnnotation] },
 		hostIndex:     func(pod *corev1.Pod) string { return pod.Spec.NodeSelector[corev1.LabelHostname] },
@@ -48,7 +55,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, rules workload.NodeRules) erro
 			return err
 		}
 	}
-	c := &controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology"), rules}
+	c := &controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology"), options}
 	placed := predicate.NewPredicateFuncs(func(obj client.Object) bool { return isPlaced(obj.(*kueue.Workload)) })
 	return ctrl.NewControllerManagedBy(mgr).Named("topology").
 		For(&kueue.Workload{}, builder.WithPredicates(placed)).
@@ -115,9 +122,9 @@ func isPlaced(wl *kueue.Workload) bool {
 }
 
 type controller struct {
-	client client.Client
-	events events.EventRecorder
-	rules  workload.NodeRules
+	client  client.Client
+	events  events.EventRecorder
+	options Options
 }
 
 // Reconcile ungates the pods of one workload, and fails those that were ungated for a node they cannot use. A cache that
@@ -153,6 +160,10 @@ func (c *controller) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			}
 			if client.IgnoreNotFound(err) != nil {
 				return ctrl.Result{}, err
+			}
+			if err == nil {
+				_, group := m.pod.Labels[kueuelabels.PodGroupName]
+				c.options.GateRemoved(kueue.TopologySchedulingGate, wl, group)
 			}
 		}
 	}
@@ -200,7 +211,7 @@ func (c *controller) isStray(ctx context.Context, wl *kueue.Workload, pod *corev
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	health, _ := c.rules.Health(node, tolerations, time.Now())
+	health, _ := c.options.NodeRules.Health(node, tolerations, time.Now())
 	return health == workload.NodeLeaving, nil
 }
 
