@@ -19,6 +19,7 @@ const (
 	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
 	CleanUpProvisioningRequests      Gate = "CleanupProvisioningRequestsOnEviction"
 	ConsumableCapacity               Gate = "KueueDRAIntegrationConsumableCapacity"
+	CustomMetricLabels               Gate = "CustomMetricLabels"
 	DeviceClaims                     Gate = "KueueDRAIntegration"
 	DeviceExtendedResources          Gate = "KueueDRAIntegrationExtendedResource"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
@@ -82,6 +83,7 @@ var gates = map[string]gate{
 	string(AssignQueueLabelsForPods):         {true, switches},
 	string(CleanUpProvisioningRequests):      {true, switches},
 	string(ConsumableCapacity):               {false, switches},
+	string(CustomMetricLabels):               {false, switches},
 	string(DeviceClaims):                     {true, switches},
 	string(DeviceExtendedResources):          {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
@@ -144,8 +146,6 @@ var gates = map[string]gate{
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
 	"ConcurrentAdmission":                   {false, lacking},
-	"CustomMetricLabels":                    {false, lacking},
-	"ElasticJobsViaWorkloadSlicesWithTAS":   {false, lacking},
 	"FailureRecoveryPolicy":                 {false, lacking},
 	"FastQuotaReleaseInPodIntegration":      {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
@@ -159,6 +159,7 @@ var gates = map[string]gate{
 	"TASBalancedPlacement":                  {false, lacking},
 	"WorkloadRequestUseMergePatch":          {false, lacking},
 
+	"ElasticJobsViaWorkloadSlicesWithTAS":             {false, idle},
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},
 	"RemoveFinalizersWithStrictPatch":                 {true, idle},

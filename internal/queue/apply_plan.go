@@ -71,7 +71,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 			}
 			workload.Admit(wl, given, checks, now)
 			s.options.formatUsage(wl.Status.Admission)
-			workload.SetTopologyAssignments(wl, assignments)
+			workload.SetTopologyAssignments(wl, s.wholeAssignments(wl, given, assignments))
 			workload.DelayTopologyRequests(wl, s.delayedPodSets(wl))
 			return true
 		},

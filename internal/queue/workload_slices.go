@@ -33,6 +33,9 @@ func (s *Shell) updateReplacement(old admission.Key) {
 		s.tellEngine(t.object)
 		s.followPods(t.object)
 	}
+	if s.options.Placer != nil && workload.UsesQuota(t.object) && s.replacedSlice(t.object) == nil {
+		s.unplaced = append(s.unplaced, t) // the places of the pods that it has taken over are its own now
+	}
 }
 
 // followPods tells the placer that a workload has taken over the pods of the one it replaced.
@@ -53,6 +56,31 @@ func (s *Shell) updateUsage(t *tracked) {
 	}
 	s.statuses.Usage().Move(t.counted, is)
 	t.counted = is
+}
+
+// wholeAssignments are the topology assignments to write with an admission: of one that replaces another, the pods of
+// that one stay where they are.
+func (s *Shell) wholeAssignments(wl *kueue.Workload, given *admission.Admission, more map[string]*kueue.TopologyAssignment) map[string]*kueue.TopologyAssignment {
+	old := s.replacedSlice(wl)
+	if old == nil || s.options.Placer == nil {
+		return more
+	}
+	had, whole := assignedTopologies(old), map[string]*kueue.TopologyAssignment{}
+	for _, set := range given.PodSets {
+		before := had[set.Name]
+		if before == nil {
+			whole[set.Name] = more[set.Name]
+			continue
+		}
+		topology := ""
+		for _, name := range set.Flavors {
+			if flavor := s.objects.Flavors[name]; flavor != nil && flavor.Spec.TopologyName != nil {
+				topology = string(*flavor.Spec.TopologyName)
+			}
+		}
+		whole[set.Name] = s.options.Placer.Extend(topology, before, more[set.Name], int(set.Count))
+	}
+	return whole
 }
 
 // wholeAdmission is the admission to write for one that the engine decided. It is nil if the

@@ -155,6 +155,9 @@ type QueueMetrics struct {
 	ClusterQueueResources bool `json:"clusterQueueResources,omitempty"`
 	// LocalQueues are those with metrics of their own: all, or some by label.
 	LocalQueues *kueueconfig.LocalQueueMetrics `json:"localQueues,omitempty"`
+	// CustomLabels are labels and annotations of ClusterQueues, LocalQueues, cohorts and workloads that metrics
+	// about them carry; with the gate CustomMetricLabels.
+	CustomLabels []kueueconfig.ControllerMetricsCustomLabel `json:"customLabels,omitempty"`
 }
 
 // Controllers is how the job controllers work.

@@ -79,7 +79,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 		cfg.Visibility = v1alpha1.Visibility{Host: ptr.Deref(server.BindAddress, ""), Port: int(*server.BindPort)}
 	}
 	cfg.QueueMetrics = v1alpha1.QueueMetrics{
-		ClusterQueueResources: in.Metrics.EnableClusterQueueResources, LocalQueues: in.Metrics.LocalQueueMetrics,
+		ClusterQueueResources: in.Metrics.EnableClusterQueueResources, LocalQueues: in.Metrics.LocalQueueMetrics, CustomLabels: in.Metrics.CustomLabels,
 	}
 	cfg.Controllers = v1alpha1.Controllers{ReportPodsReady: ptr.To(false)}
 	if c := in.Controller; c != nil {

@@ -35,7 +35,7 @@ var fields = map[string]string{
 	"metrics.enableClusterQueueResources":          honoured,
 	"metrics.localQueueMetrics.enable":             honoured,
 	"metrics.localQueueMetrics.localQueueSelector": honoured,
-	"metrics.customLabels":                         "metrics carry no labels of your own; join them on kueue_cluster_queue_info and remove it",
+	"metrics.customLabels":                         honoured,
 
 	"health.healthProbeBindAddress": honoured,
 	"health.readinessEndpointName":  honoured,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,6 +12,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +60,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	err := m.source.View(ctx, func(view View) {
 		g := gauges{view, m, func(name string, value float64, labels ...string) {
-			taken = append(taken, prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, m.labels(nil, labels)...))
+			taken = append(taken, prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, m.labels(name, nil, labels)...))
 		}}
 		g.all()
 	})
@@ -95,7 +97,7 @@ func (g gauges) all() {
 		g.set("kueue_pending_workloads", float64(active), name, "active")
 		g.set("kueue_pending_workloads", float64(status.Pending-active), name, "inadmissible")
 		g.set("kueue_reserving_active_workloads", float64(a.WithQuota), name)
-		g.set("kueue_admitted_active_workloads", float64(a.Admitted), name)
+		g.admittedActive(name, a.Admitted, tally)
 		g.set("kueue_finished_workloads", float64(tally.finished[name]), name)
 		g.clusterQueueStatus(name, cq)
 		above := g.Objects.CohortsAbove(name)
@@ -126,6 +128,17 @@ func (g gauges) all() {
 		for at, n := range tally.unadmittedLocal {
 			g.set("kueue_local_queue_unadmitted_workloads", float64(n), at.localQueue.Name, at.localQueue.Namespace, at.clusterQueue, at.reason, at.cause)
 		}
+	}
+}
+
+// admittedActive are divided by what their workloads' custom labels say, if there are any.
+func (g gauges) admittedActive(queue string, all int32, tally *tally) {
+	if len(g.metrics.custom.names(kueueconfig.SourceKindWorkload)) == 0 {
+		g.set(admittedActive, float64(all), queue)
+		return
+	}
+	for _, group := range tally.admitted[queue] {
+		g.set(admittedActive, float64(group.workloads), append([]string{queue}, group.labels...)...)
 	}
 }
 
@@ -240,12 +253,30 @@ type tally struct {
 	active                      map[admission.Key]int // of the pending ones, by LocalQueue
 	asked                       map[string]admission.Requests
 	unadmitted, unadmittedLocal map[unadmittedAt]int
+	admitted                    map[string][]labelled // by ClusterQueue, where workloads have custom labels
+}
+
+// labelled is a number of workloads with the same custom labels.
+type labelled struct {
+	labels    []string
+	workloads int
+}
+
+func (t *tally) countAdmitted(queue string, labels []string) {
+	groups := t.admitted[queue]
+	i := slices.IndexFunc(groups, func(g labelled) bool { return slices.Equal(g.labels, labels) })
+	if i < 0 {
+		i, groups = len(groups), append(groups, labelled{labels: labels})
+	}
+	groups[i].workloads++
+	t.admitted[queue] = groups
 }
 
 func (g gauges) countWorkloads() *tally {
 	t := &tally{
 		finished: map[string]int32{}, finishedLocal: map[client.ObjectKey]int32{}, active: map[admission.Key]int{},
 		asked: map[string]admission.Requests{}, unadmitted: map[unadmittedAt]int{}, unadmittedLocal: map[unadmittedAt]int{},
+		admitted: map[string][]labelled{},
 	}
 	for wl := range g.Workloads {
 		local := client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}
@@ -259,6 +290,10 @@ func (g gauges) countWorkloads() *tally {
 			if wl.Status.Admission != nil {
 				t.finished[string(wl.Status.Admission.ClusterQueue)]++
 				t.finishedLocal[local]++
+			}
+		case workload.IsAdmitted(wl) && wl.Status.Admission != nil:
+			if labels := g.metrics.custom.of(kueueconfig.SourceKindWorkload, wl); len(labels) > 0 {
+				t.countAdmitted(string(wl.Status.Admission.ClusterQueue), labels)
 			}
 		case !workload.IsAdmitted(wl) && wl.DeletionTimestamp == nil:
 			t.countUnadmitted(wl, unadmittedAt{clusterQueue: queue, localQueue: local}, g.metrics.hasMetrics(lq))

@@ -13,6 +13,7 @@ import (
 // are those of what exists at a scrape. It was as given, nil if it is new; objects have it as it is.
 func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client.Object) {
 	is := objects.Known(changed)
+	m.custom.note(changed, is == nil)
 	if cq, ok := is.(*kueue.ClusterQueue); ok {
 		delete(m.hidden, string(cq.Spec.CohortName))
 	}

@@ -3,12 +3,15 @@ package metrics
 import (
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +30,8 @@ type Metrics struct {
 	// hidden are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
 	// their ClusterQueues changes.
 	hidden map[string]bool
+	custom *customLabels
+	abouts map[string]about // what each metric is about
 }
 
 // New makes the metrics and registers them.
@@ -34,8 +39,13 @@ func New(registry prometheus.Registerer, options Options) *Metrics {
 	m := &Metrics{
 		options: options, counters: map[string]*prometheus.CounterVec{}, histograms: map[string]*prometheus.HistogramVec{},
 		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{},
+		custom: newCustomLabels(options.Custom), abouts: map[string]about{},
 	}
 	for _, d := range Definitions() {
+		if strings.HasPrefix(d.Name, "kueue_") {
+			m.abouts[d.Name] = aboutOf(d.Labels)
+		}
+		d.Labels = append(d.Labels, m.custom.names(m.kindsOf(d.Name)...)...)
 		switch d.Type {
 		case "counter":
 			m.counters[d.Name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.Name, Help: d.Help}, d.Labels)
@@ -60,31 +70,53 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 
 // count and observe take a name without "kueue_", and the labels between the queue's and the role.
 func (m *Metrics) count(name string, q queueLabels, labels ...string) {
-	m.counters["kueue_"+name].WithLabelValues(m.labels([]string{q.clusterQueue}, labels)...).Inc()
+	m.counters["kueue_"+name].WithLabelValues(m.labels("kueue_"+name, []string{q.clusterQueue}, labels)...).Inc()
 	if local := m.counters["kueue_local_queue_"+name]; local != nil && q.local {
-		local.WithLabelValues(m.labels([]string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Inc()
+		local.WithLabelValues(m.labels("kueue_local_queue_"+name, []string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Inc()
 	}
 }
 
 func (m *Metrics) observe(name string, q queueLabels, value time.Duration, labels ...string) {
-	m.histograms["kueue_"+name].WithLabelValues(m.labels([]string{q.clusterQueue}, labels)...).Observe(value.Seconds())
+	m.histograms["kueue_"+name].WithLabelValues(m.labels("kueue_"+name, []string{q.clusterQueue}, labels)...).Observe(value.Seconds())
 	if local := m.histograms["kueue_local_queue_"+name]; local != nil && q.local {
-		local.WithLabelValues(m.labels([]string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Observe(value.Seconds())
+		local.WithLabelValues(m.labels("kueue_local_queue_"+name, []string{q.localQueue.Name, q.localQueue.Namespace}, labels)...).Observe(value.Seconds())
 	}
 }
 
-func (m *Metrics) labels(first, rest []string) []string {
-	return append(append(first, rest...), m.options.Role)
+// labels are all values of a metric's labels, from those that its definition names.
+func (m *Metrics) labels(name string, first, rest []string) []string {
+	given := append(first, rest...)
+	var ofWorkload []string
+	if name == admittedActive {
+		given, ofWorkload = given[:1], given[1:]
+	}
+	all := append(slices.Clip(given), m.options.Role)
+	if a := m.abouts[name]; a.kind != "" {
+		all = append(all, m.custom.get(a.source(given))...)
+	}
+	return append(all, ofWorkload...)
 }
+
+// kindsOf are the kinds whose custom labels a metric carries.
+func (m *Metrics) kindsOf(name string) []kueueconfig.SourceKind {
+	kind := m.abouts[name].kind
+	if name == admittedActive {
+		return []kueueconfig.SourceKind{kind, kueueconfig.SourceKindWorkload}
+	}
+	return []kueueconfig.SourceKind{kind}
+}
+
+// admittedActive is the one metric of queues that custom labels of workloads divide.
+const admittedActive = "kueue_admitted_active_workloads"
 
 // Inc counts something that belongs to no queue.
 func (m *Metrics) Inc(name string, labels ...string) {
-	m.counters[name].WithLabelValues(m.labels(nil, labels)...).Inc()
+	m.counters[name].WithLabelValues(m.labels(name, nil, labels)...).Inc()
 }
 
 // Observe adds to a histogram of something that belongs to no queue.
 func (m *Metrics) Observe(name string, value float64, labels ...string) {
-	m.histograms[name].WithLabelValues(m.labels(nil, labels)...).Observe(value)
+	m.histograms[name].WithLabelValues(m.labels(name, nil, labels)...).Observe(value)
 }
 
 // JobQueued observes how long it took until the workload of a job was created.

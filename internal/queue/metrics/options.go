@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
+	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
@@ -22,6 +23,8 @@ type Options struct {
 	LocalQueue func(*kueue.LocalQueue) bool
 	// Cohorts, Unadmitted and CreationLatency are Kueue's gates for these.
 	Cohorts, Unadmitted, CreationLatency bool
+	// Custom are labels of objects that metrics about them carry.
+	Custom []kueueconfig.ControllerMetricsCustomLabel
 }
 
 // OptionsFrom reads which metrics there are from the configuration.
@@ -34,6 +37,12 @@ func OptionsFrom(cfg *v1alpha1.QueueConfiguration, gates features.Set) (Options,
 	}
 	if !ptr.Deref(cfg.LeaderElection.Enabled, false) {
 		options.Role = "standalone"
+	}
+	if gates.Enabled(features.CustomMetricLabels) {
+		options.Custom = cfg.QueueMetrics.CustomLabels
+	}
+	if err := validateCustomLabels(cfg.QueueMetrics.CustomLabels); err != nil {
+		return options, fmt.Errorf("queueMetrics.%w", err)
 	}
 	if local := cfg.QueueMetrics.LocalQueues; local != nil && local.Enable && gates.Enabled(features.LocalQueueMetrics) {
 		selector := labels.Everything()

@@ -129,25 +129,38 @@ func (p *Placer) Replace(r admission.PlaceRequest, named map[string]*kueue.Topol
 
 // swap one host for others, in the order of a topology; one that is there already gets more pods.
 func (p *Placer) swap(domains []workload.Domain, at int, found []workload.Domain, levels []string) []workload.Domain {
+	hosts := slices.Concat(domains[:at], domains[at+1:], found)
+	for i := range hosts {
+		hosts[i].Values = hosts[i].Values[len(hosts[i].Values)-1:]
+	}
+	return p.merge(hosts, levels)
+}
+
+// merge adds up the pods of each domain, in the order of a topology with these levels.
+func (p *Placer) merge(domains []workload.Domain, levels []string) []workload.Domain {
 	var out []workload.Domain
-	for _, d := range slices.Concat(domains[:at], domains[at+1:], found) {
-		d.Values = d.Values[len(d.Values)-1:]
+	for _, d := range domains {
 		if i := slices.IndexFunc(out, func(o workload.Domain) bool { return slices.Equal(o.Values, d.Values) }); i >= 0 {
 			out[i].Count += d.Count
 		} else {
 			out = append(out, d)
 		}
 	}
+	if !namesHosts(levels) {
+		slices.SortStableFunc(out, func(a, b workload.Domain) int { return slices.Compare(a.Values, b.Values) })
+		return out
+	}
 	paths := map[string][]string{}
 	for _, d := range out {
-		host := d.Values[0]
+		host := d.Values[len(d.Values)-1]
 		if node := p.Node(host); node != nil {
 			for _, key := range levels {
 				paths[host] = append(paths[host], node.Labels[key])
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b workload.Domain) int { return slices.Compare(paths[a.Values[0]], paths[b.Values[0]]) })
+	path := func(d workload.Domain) []string { return paths[d.Values[len(d.Values)-1]] }
+	slices.SortStableFunc(out, func(a, b workload.Domain) int { return slices.Compare(path(a), path(b)) })
 	return out
 }
 

@@ -50,6 +50,22 @@ func (p *Placer) assignment(levels []string, placed []placement.Placed) *kueue.T
 	return p.options.Encoding.Assignment(levels[first:], domains)
 }
 
+// Extend adds pods to those that an assignment of a pod set places already, which stay where they are; of fewer pods
+// than it places the first ones stay.
+func (p *Placer) Extend(topology string, had, more *kueue.TopologyAssignment, count int) *kueue.TopologyAssignment {
+	domains := workload.Domains(had)
+	if more != nil {
+		domains = append(domains, workload.Domains(more)...)
+	}
+	domains = p.merge(domains, p.topologies[topology])
+	for i := range domains {
+		domains[i].Count = min(domains[i].Count, count)
+		count -= domains[i].Count
+	}
+	domains = slices.DeleteFunc(domains, func(d workload.Domain) bool { return d.Count == 0 })
+	return p.options.Encoding.Assignment(had.Levels, domains)
+}
+
 // namesHosts says that the narrowest of levels is the host.
 func namesHosts(levels []string) bool {
 	return len(levels) > 0 && levels[len(levels)-1] == corev1.LabelHostname

@@ -63,7 +63,8 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 	if err != nil {
 		return err
 	}
-	restart := make(chan chan error)
+	restart, over := make(chan chan error), make(chan struct{})
+	defer close(over)
 	record.OnGates(func() {
 		done := make(chan error, 1)
 		select {
@@ -72,6 +73,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 				ginkgo.Fail(err.Error())
 			}
 		case <-ctx.Done():
+		case <-over: // it could not be started: the spec fails for that
 		}
 	})
 	if err := p.start(ctx); err != nil {
