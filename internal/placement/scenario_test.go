@@ -327,7 +327,7 @@ func topologyOf(t *testing.T, rest map[string]string) *TopologyRequest {
 	}
 	for wish := range strings.SplitSeq(rest["prefer"], "/") {
 		if part := strings.Split(wish, ":"); len(part) == 3 {
-			r.Preferences = append(r.Preferences, Preference{Term{{Key: part[0], Operator: "In", Values: []string{part[1]}}}, number(t, part[2])})
+			r.Preferences = append(r.Preferences, Preference{Term: Term{{Key: part[0], Operator: "In", Values: []string{part[1]}}}, Weight: number(t, part[2])})
 		}
 	}
 	switch {

@@ -162,39 +162,49 @@ func validateCustomLabels(specs []kueueconfig.ControllerMetricsCustomLabel) erro
 	}
 	names, kinds := map[string]bool{}, map[kueueconfig.SourceKind]int{}
 	for i, spec := range specs {
-		fail := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("%s[%d]: %w", customLabelsField, i, fmt.Errorf(format, args...)))
-		}
-		if !customLabelName.MatchString(spec.Name) || names[spec.Name] {
-			fail("the name %q is taken, or does not match %s", spec.Name, customLabelNameExpression)
-		}
-		names[spec.Name] = true
-		if spec.SourceLabelKey != "" && spec.SourceAnnotationKey != "" {
-			fail("sourceLabelKey and sourceAnnotationKey are mutually exclusive")
-		}
-		for _, key := range []string{spec.SourceLabelKey, spec.SourceAnnotationKey} {
-			if problems := validation.IsQualifiedName(key); key != "" && len(problems) > 0 {
-				fail("%q: %s", key, problems[0])
-			}
-		}
 		kind := ptr.Deref(spec.SourceKind, kueueconfig.DefaultCustomMetricLabelSourceKind)
 		kinds[kind]++
-		most, tracked := mostCustomLabelsOfKind, mostTrackedValues
-		switch kind {
-		case kueueconfig.SourceKindWorkload:
-			if most, tracked = mostCustomLabelsOfWork, mostTrackedValuesOfWork; len(spec.TrackedValues) == 0 {
-				fail("trackedValues must not be empty when sourceKind is 'Workload'")
-			}
-		case kueueconfig.SourceKindClusterQueue, kueueconfig.SourceKindLocalQueue, kueueconfig.SourceKindCohort:
-		default:
-			fail("unknown source kind: %s", kind)
+		problems := problemsOf(spec, kind, kinds[kind])
+		if names[spec.Name] {
+			problems = append(problems, fmt.Errorf("the name %q is taken", spec.Name))
 		}
-		if kinds[kind] > most {
-			fail("too many custom labels for source kind %s: more than %d", kind, most)
-		}
-		if len(spec.TrackedValues) > tracked || len(slices.Compact(slices.Sorted(slices.Values(spec.TrackedValues)))) < len(spec.TrackedValues) {
-			fail("trackedValues are more than %d, or one of them twice", tracked)
+		names[spec.Name] = true
+		for _, problem := range problems {
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", customLabelsField, i, problem))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// problemsOf one custom label, the nth of its kind.
+func problemsOf(spec kueueconfig.ControllerMetricsCustomLabel, kind kueueconfig.SourceKind, nth int) (errs []error) {
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !customLabelName.MatchString(spec.Name) {
+		fail("the name %q does not match %s", spec.Name, customLabelNameExpression)
+	}
+	if spec.SourceLabelKey != "" && spec.SourceAnnotationKey != "" {
+		fail("sourceLabelKey and sourceAnnotationKey are mutually exclusive")
+	}
+	for _, key := range []string{spec.SourceLabelKey, spec.SourceAnnotationKey} {
+		if problems := validation.IsQualifiedName(key); key != "" && len(problems) > 0 {
+			fail("%q: %s", key, problems[0])
+		}
+	}
+	most, tracked := mostCustomLabelsOfKind, mostTrackedValues
+	switch kind {
+	case kueueconfig.SourceKindWorkload:
+		if most, tracked = mostCustomLabelsOfWork, mostTrackedValuesOfWork; len(spec.TrackedValues) == 0 {
+			fail("trackedValues must not be empty when sourceKind is 'Workload'")
+		}
+	case kueueconfig.SourceKindClusterQueue, kueueconfig.SourceKindLocalQueue, kueueconfig.SourceKindCohort:
+	default:
+		fail("unknown source kind: %s", kind)
+	}
+	if nth > most {
+		fail("too many custom labels for source kind %s: more than %d", kind, most)
+	}
+	if len(spec.TrackedValues) > tracked || len(slices.Compact(slices.Sorted(slices.Values(spec.TrackedValues)))) < len(spec.TrackedValues) {
+		fail("trackedValues are more than %d, or one of them twice", tracked)
+	}
+	return errs
 }

@@ -34,7 +34,7 @@ func (p *Placer) nodeLost(node string) {
 // podLeft marks the workload of a pod that ended, or is about to, on a node that
 // would not take it again.
 func (p *Placer) podLeft(b bound) {
-	if b.pod.Gang != "" && !takes(p.nodes.Get(b.node), nil) {
+	if b.pod.Gang != "" && !takesPods(p.nodes.Get(b.node)) {
 		p.affected[b.pod.Gang] = true
 	}
 }
@@ -89,8 +89,8 @@ func (p *Placer) host(hostname string) *inventory.Entry {
 	return nil
 }
 
-func takes(e *inventory.Entry, tolerations []placement.Toleration) bool {
-	return e != nil && e.Applied != nil && e.Applied.Takes(tolerations)
+func takesPods(e *inventory.Entry) bool {
+	return e != nil && e.Applied != nil && e.Applied.Takes(nil)
 }
 
 // Replace finds other hosts for the pods that an admission puts on a lost one, as
