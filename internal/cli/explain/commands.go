@@ -58,12 +58,16 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 	if err != nil {
 		return nil, err
 	}
+	return About(ctx, c, found, &info)
+}
+
+// About a job that was found: what the queue says of it, and what its pods meet.
+func About(ctx context.Context, c *cluster.Client, found *job.Job, info *job.Info) (*Answer, error) {
 	answer := &Answer{Job: info.Type + "/" + info.Name, Namespace: info.Namespace, Status: info.Status}
 	if len(info.Instances) > 0 {
 		answer.Pods = fmt.Sprintf("%d of %d up", info.Up(), max(info.Pods, len(info.Instances)))
 	}
-	events, err := found.Events(ctx, c)
-	if err == nil {
+	if events, err := found.Events(ctx, c); err == nil {
 		answer.Warnings = warnings(events, found.Workload)
 	}
 	if found.Workload == nil {
@@ -73,8 +77,8 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 		return answer, nil
 	}
 	answer.Workload = found.Workload.Name
-	answer.Standing, err = job.Ask(ctx, c, found.Workload)
-	if err != nil {
+	var err error
+	if answer.Standing, err = job.Ask(ctx, c, found.Workload); err != nil {
 		answer.Note = fmt.Sprintf("the queue could not be asked (%v); this is what it wrote last", err)
 		answer.Standing = fromStatus(found.Workload)
 	}
@@ -110,7 +114,7 @@ func warnings(events []corev1.Event, wl *kueue.Workload) []string {
 		if e.Type != corev1.EventTypeWarning || wl != nil && e.InvolvedObject.UID == wl.UID {
 			continue
 		}
-		if old, seen := latest[e.Reason]; !seen || when(&old).Before(when(&e)) {
+		if old, seen := latest[e.Reason]; !seen || When(&old).Before(When(&e)) {
 			latest[e.Reason] = e
 		}
 	}
@@ -118,7 +122,7 @@ func warnings(events []corev1.Event, wl *kueue.Workload) []string {
 	for _, e := range latest {
 		list = append(list, e)
 	}
-	slices.SortFunc(list, func(a, b corev1.Event) int { return when(&b).Compare(when(&a)) })
+	slices.SortFunc(list, func(a, b corev1.Event) int { return When(&b).Compare(When(&a)) })
 	var out []string
 	for _, e := range list[:min(most, len(list))] {
 		out = append(out, fmt.Sprintf("%s/%s: %s: %s", strings.ToLower(e.InvolvedObject.Kind), e.InvolvedObject.Name, e.Reason, strings.TrimSpace(e.Message)))
@@ -126,7 +130,8 @@ func warnings(events []corev1.Event, wl *kueue.Workload) []string {
 	return out
 }
 
-func when(e *corev1.Event) time.Time {
+// When an event last happened.
+func When(e *corev1.Event) time.Time {
 	switch {
 	case e.Series != nil:
 		return e.Series.LastObservedTime.Time
@@ -178,27 +183,18 @@ written with flags: submit --check.`,
 func Plan(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error {
 	asked := 0
 	for _, object := range objects {
-		kind, err := job.KindOf(cmd.Context(), c, object)
+		name, plan, err := Consider(cmd.Context(), c, object)
 		if err != nil {
 			return err
 		}
-		if kind == nil {
+		if plan == nil {
 			continue // what goes with the job
-		}
-		wl, err := kind.PreviewWorkload(cmd.Context(), c, checked(cmd.Context(), c, object))
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-		name := strings.ToLower(object.GetKind()) + "/" + object.GetName()
-		plan, err := job.Plan(cmd.Context(), c, wl)
-		if err != nil {
-			return fmt.Errorf("asking the queue about %s: %w", name, err)
 		}
 		if asked++; asked > 1 && printer.Format == "" {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		err = printer.Print(cmd.OutOrStdout(), map[string]any{"job": name, "plan": plan.Status}, []string{name}, func(s output.Writer, _ bool) {
-			RenderPlan(s, name, plan.Status, time.Now())
+		err = printer.Print(cmd.OutOrStdout(), map[string]any{"job": name, "plan": plan}, []string{name}, func(s output.Writer, _ bool) {
+			RenderPlan(s, name, plan, time.Now())
 		})
 		if err != nil {
 			return err
@@ -208,6 +204,24 @@ func Plan(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, object
 		return errors.New("there is no job in it that the queue knows: docs/job-kinds.md lists the kinds")
 	}
 	return nil
+}
+
+// Consider asks the queue about an object that is not there; the answer is nil where it is no job.
+func Consider(ctx context.Context, c *cluster.Client, object *unstructured.Unstructured) (name string, plan *v1alpha1.PlanStatus, err error) {
+	kind, err := job.KindOf(ctx, c, object)
+	if err != nil || kind == nil {
+		return "", nil, err
+	}
+	name = strings.ToLower(object.GetKind()) + "/" + object.GetName()
+	wl, err := kind.PreviewWorkload(ctx, c, checked(ctx, c, object))
+	if err != nil {
+		return name, nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	answer, err := job.Plan(ctx, c, wl)
+	if err != nil {
+		return name, nil, fmt.Errorf("asking the queue about %s: %w", name, err)
+	}
+	return name, answer.Status, nil
 }
 
 // checked is the object as the API server would make it, or as it is where the

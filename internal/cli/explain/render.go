@@ -75,7 +75,7 @@ func wrap(text string, width int) []string {
 
 // Render writes an answer that fits a terminal.
 func Render(s output.Writer, a *Answer, now time.Time) {
-	fmt.Fprintln(s, headline(a))
+	fmt.Fprintln(s, Headline(a))
 	p := &page{out: s}
 	if x := a.Standing; x != nil {
 		fmt.Fprintln(s)
@@ -89,7 +89,7 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 		p.checks(x)
 		p.others("Held by", x.HeldBy)
 		p.others("Preempts", x.PreemptionTargets)
-		for _, suggestion := range suggestions(a) {
+		for _, suggestion := range Suggestions(a) {
 			p.say("Suggested", "%s", suggestion)
 		}
 		p.starts(x, now)
@@ -105,8 +105,8 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	}
 }
 
-// headline says where a job stands in one sentence.
-func headline(a *Answer) string {
+// Headline says where a job stands in one sentence.
+func Headline(a *Answer) string {
 	x := a.Standing
 	if x == nil {
 		return fmt.Sprintf("%s (%s) is in no queue: Elastic leaves it alone.", a.Job, strings.ToLower(a.Status))
@@ -143,8 +143,8 @@ func headline(a *Answer) string {
 // nodesToCome is the reason of a workload whose checks are ready, but whose nodes are not there yet.
 const nodesToCome = "PendingDelayedTopologyRequests"
 
-// because explains the reasons.
-var because = map[string]string{
+// Because explains the reasons.
+var Because = map[string]string{
 	"Pending":                      "it is waiting for its turn",
 	"Misconfigured":                "something it needs is not there, or not right",
 	"NoMatchingFlavor":             "no flavor of the queue is for pods like these",
@@ -166,10 +166,10 @@ func (p *page) why(x *v1alpha1.WorkloadStanding) {
 	switch {
 	case x.State == "Admitted" || x.State == "Finished" || x.Reason == "" && x.Message == "":
 		return
-	case because[x.Reason] != "" && x.Message != "":
-		p.say("Why", "%s (%s): %s", because[x.Reason], x.Reason, x.Message)
-	case because[x.Reason] != "":
-		p.say("Why", "%s (%s)", because[x.Reason], x.Reason)
+	case Because[x.Reason] != "" && x.Message != "":
+		p.say("Why", "%s (%s): %s", Because[x.Reason], x.Reason, x.Message)
+	case Because[x.Reason] != "":
+		p.say("Why", "%s (%s)", Because[x.Reason], x.Reason)
 	default:
 		p.say("Why", "%s: %s", x.Reason, x.Message)
 	}
@@ -289,8 +289,8 @@ func (p *page) checks(x *v1alpha1.WorkloadStanding) {
 	}
 }
 
-// suggestions adds what a person can do themselves to what the engine suggests.
-func suggestions(a *Answer) []string {
+// Suggestions adds what a person can do themselves to what the engine suggests.
+func Suggestions(a *Answer) []string {
 	x := a.Standing
 	list := slices.Clone(x.Suggestions)
 	name := a.Job[strings.Index(a.Job, "/")+1:]
@@ -324,7 +324,7 @@ func (p *page) starts(x *v1alpha1.WorkloadStanding, now time.Time) {
 
 // RenderPlan writes what would become of a job.
 func RenderPlan(s output.Writer, job string, status *v1alpha1.PlanStatus, now time.Time) {
-	fmt.Fprintln(s, planHeadline(job, status))
+	fmt.Fprintln(s, PlanHeadline(job, status))
 	fmt.Fprintln(s)
 	p := &page{out: s}
 	if !status.StartsNow && len(status.PreemptionTargets) == 0 {
@@ -343,7 +343,8 @@ func RenderPlan(s output.Writer, job string, status *v1alpha1.PlanStatus, now ti
 	}
 }
 
-func planHeadline(job string, status *v1alpha1.PlanStatus) string {
+// PlanHeadline says what would become of a job in one sentence.
+func PlanHeadline(job string, status *v1alpha1.PlanStatus) string {
 	where := "queue " + status.LocalQueue
 	if status.ClusterQueue != "" {
 		where += " (ClusterQueue " + status.ClusterQueue + ")"

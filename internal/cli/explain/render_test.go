@@ -165,7 +165,7 @@ func TestEveryRefusal(t *testing.T) {
 			if answers[reason] == nil {
 				t.Errorf("no golden file explains %s", reason)
 			}
-			if because[reason] == "" {
+			if Because[reason] == "" {
 				t.Errorf("%s has no plain words", reason)
 			}
 		}

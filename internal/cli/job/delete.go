@@ -26,7 +26,7 @@ func deleteCommand(flags *cluster.Flags) *cobra.Command {
 			defer progress.End()
 			var failed []error
 			for _, name := range args {
-				err := remove(cmd.Context(), c, name, typed)
+				err := Delete(cmd.Context(), c, name, typed)
 				progress.Step()
 				if err != nil {
 					failed = append(failed, err)
@@ -41,12 +41,14 @@ func deleteCommand(flags *cluster.Flags) *cobra.Command {
 	return cmd
 }
 
-func remove(ctx context.Context, c *cluster.Client, name, typed string) error {
+// Delete a job; its pods go with it.
+func Delete(ctx context.Context, c *cluster.Client, name, typed string, options ...client.DeleteOption) error {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
 		return err
 	}
-	return c.Delete(ctx, job.Object, client.PropagationPolicy("Background"), client.Preconditions{UID: ptr.To(job.Object.GetUID())})
+	options = append(options, client.PropagationPolicy("Background"), client.Preconditions{UID: ptr.To(job.Object.GetUID())})
+	return c.Delete(ctx, job.Object, options...)
 }
 
 func pruneCommand(flags *cluster.Flags) *cobra.Command {

@@ -28,7 +28,7 @@ func activeCommand(flags *cluster.Flags, use, short, done string, active bool) *
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: withCluster(flags, func(cmd *cobra.Command, c *cluster.Client, args []string) error {
 			for _, name := range args {
-				if err := setActive(cmd.Context(), c, name, typed, active); err != nil {
+				if err := SetActive(cmd.Context(), c, name, typed, active); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "The Job %s has been %s\n", name, done)
@@ -40,9 +40,9 @@ func activeCommand(flags *cluster.Flags, use, short, done string, active bool) *
 	return cmd
 }
 
-// setActive activates or deactivates the workload of a queued job, and sets the suspend flag of any
+// SetActive activates or deactivates the workload of a queued job, and sets the suspend flag of any
 // other.
-func setActive(ctx context.Context, c *cluster.Client, name, typed string, active bool) error {
+func SetActive(ctx context.Context, c *cluster.Client, name, typed string, active bool, options ...client.PatchOption) error {
 	job, err := find(ctx, c, name, typed)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func setActive(ctx context.Context, c *cluster.Client, name, typed string, activ
 	if wl != nil {
 		before := wl.DeepCopy()
 		wl.Spec.Active = ptr.To(active)
-		return c.Patch(ctx, wl, client.MergeFrom(before))
+		return c.Patch(ctx, wl, client.MergeFrom(before), options...)
 	}
 	if !job.Kind.Suspends() {
 		return fmt.Errorf("%s %s is in no queue, and its kind cannot be suspended", strings.ToLower(job.Kind.GVK.Kind), name)
@@ -63,5 +63,5 @@ func setActive(ctx context.Context, c *cluster.Client, name, typed string, activ
 	if err := job.Kind.Suspend(job.Object, !active); err != nil {
 		return err
 	}
-	return c.Patch(ctx, job.Object, client.MergeFrom(before))
+	return c.Patch(ctx, job.Object, client.MergeFrom(before), options...)
 }

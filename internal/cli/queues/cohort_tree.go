@@ -154,7 +154,7 @@ func leaf(cq *kueue.ClusterQueue, name corev1.ResourceName) *Node {
 	for _, group := range cq.Spec.ResourceGroups {
 		n.Nominal += nominal(group, name)
 		for _, flavor := range group.Flavors {
-			used, borrowed := usage(cq, flavor.Name, name)
+			used, borrowed := Usage(cq, flavor.Name, name)
 			n.Used += value(name, used)
 			n.Borrowed += value(name, borrowed)
 		}

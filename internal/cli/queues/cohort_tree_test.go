@@ -52,7 +52,7 @@ alone         [#####...............] 1 of 4, 3 idle
 func TestQueueTables(t *testing.T) {
 	q := queue("vision", "research", "8", "12", "4", 125)
 	local := kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "vision"}}
-	described := describe(&q, []kueue.LocalQueue{local})
+	described := Describe(&q, []kueue.LocalQueue{local})
 	var out strings.Builder
 	s := output.Writer{Writer: &out}
 	table([]Queue{described}).Print(s, true)

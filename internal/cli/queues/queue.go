@@ -83,7 +83,7 @@ func readOne(ctx context.Context, c *cluster.Client, name string) (*Queue, error
 	if err := c.List(ctx, localQueues); err != nil {
 		return nil, err
 	}
-	q := describe(cq, localQueues.Items)
+	q := Describe(cq, localQueues.Items)
 	return &q, nil
 }
 
@@ -152,18 +152,23 @@ func resumeCommand(flags *cluster.Flags) *cobra.Command {
 
 func setPolicy(cmd *cobra.Command, c *cluster.Client, names []string, policy kueue.StopPolicy, done string) error {
 	for _, name := range names {
-		cq, err := get(cmd.Context(), c, name)
-		if err != nil {
-			return err
-		}
-		before := cq.DeepCopy()
-		cq.Spec.StopPolicy = ptr.To(policy)
-		if err := c.Patch(cmd.Context(), cq, client.MergeFrom(before)); err != nil {
+		if _, err := SetPolicy(cmd.Context(), c, name, policy); err != nil {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "queue %s %s\n", name, done)
 	}
 	return nil
+}
+
+// SetPolicy stops a queue, or lets it admit again. It returns the queue as it is then.
+func SetPolicy(ctx context.Context, c *cluster.Client, name string, policy kueue.StopPolicy, options ...client.PatchOption) (*kueue.ClusterQueue, error) {
+	cq, err := get(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	before := cq.DeepCopy()
+	cq.Spec.StopPolicy = ptr.To(policy)
+	return cq, c.Patch(ctx, cq, client.MergeFrom(before), options...)
 }
 
 // creation is what the flags of create say.

@@ -52,7 +52,7 @@ func read(ctx context.Context, c *cluster.Client) ([]Queue, error) {
 	}
 	out := []Queue{}
 	for i := range list.Items {
-		out = append(out, describe(&list.Items[i], localQueues.Items))
+		out = append(out, Describe(&list.Items[i], localQueues.Items))
 	}
 	slices.SortFunc(out, func(a, b Queue) int {
 		return cmp.Or(strings.Compare(a.Cohort, b.Cohort), strings.Compare(a.Name, b.Name))
@@ -60,7 +60,8 @@ func read(ctx context.Context, c *cluster.Client) ([]Queue, error) {
 	return out, nil
 }
 
-func describe(cq *kueue.ClusterQueue, localQueues []kueue.LocalQueue) Queue {
+// Describe a ClusterQueue with the LocalQueues that lead to it.
+func Describe(cq *kueue.ClusterQueue, localQueues []kueue.LocalQueue) Queue {
 	q := Queue{
 		Name: cq.Name, Cohort: string(cq.Spec.CohortName), Strategy: string(cq.Spec.QueueingStrategy),
 		Status: "Active", Pending: cq.Status.PendingWorkloads, Admitted: cq.Status.AdmittedWorkloads, LocalQueues: []string{}, Quotas: []Quota{},
@@ -86,7 +87,7 @@ func describe(cq *kueue.ClusterQueue, localQueues []kueue.LocalQueue) Queue {
 	for _, group := range cq.Spec.ResourceGroups {
 		for _, flavor := range group.Flavors {
 			for _, r := range flavor.Resources {
-				used, borrowed := usage(cq, flavor.Name, r.Name)
+				used, borrowed := Usage(cq, flavor.Name, r.Name)
 				quota := Quota{Flavor: string(flavor.Name), Resource: string(r.Name), Nominal: r.NominalQuota.String(), Used: used.String(), Borrowed: borrowed.String()}
 				if r.BorrowingLimit != nil {
 					quota.CanTake = r.BorrowingLimit.String()
@@ -101,8 +102,8 @@ func describe(cq *kueue.ClusterQueue, localQueues []kueue.LocalQueue) Queue {
 	return q
 }
 
-// usage of a resource in a flavor, by what holds quota.
-func usage(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) (used, borrowed resource.Quantity) {
+// Usage of a resource in a flavor, by what holds quota.
+func Usage(cq *kueue.ClusterQueue, flavor kueue.ResourceFlavorReference, name corev1.ResourceName) (used, borrowed resource.Quantity) {
 	for _, f := range cq.Status.FlavorsReservation {
 		for _, r := range f.Resources {
 			if f.Name == flavor && r.Name == name {
