@@ -29,6 +29,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/migrate"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
 	"github.com/elastic-ai/elastic/internal/cli/uninstall"
+	"github.com/elastic-ai/elastic/internal/cli/web"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -87,7 +88,7 @@ func Root(called string) *cobra.Command {
 	add("jobs", job.Commands(explain.Plan)...)
 	add("jobs", explain.Command(), explain.PlanCommand())
 	add("cluster", queues.Commands()...)
-	add("cluster", gpu.Command(), topCommand(), doctor.Command(), migrate.Command(), uninstall.Command())
+	add("cluster", gpu.Command(), topCommand(), web.Command(), doctor.Command(), migrate.Command(), uninstall.Command())
 	add("local", local.Commands()...)
 	root.AddCommand(simulateCommand())
 	switch called {

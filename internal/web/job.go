@@ -1,0 +1,224 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/explain"
+	"github.com/elastic-ai/elastic/internal/cli/job"
+)
+
+// askWithin is how long a question may take.
+const askWithin = 20 * time.Second
+
+// jobView is all there is to say about a job.
+type jobView struct {
+	Record   jobRecord       `json:"record"`
+	Headline string          `json:"headline"`
+	Because  string          `json:"because,omitempty"`
+	Answer   *explain.Answer `json:"answer,omitempty"`
+	Info     *job.Info       `json:"info,omitempty"`
+	Asks     []ask           `json:"asks"`
+	Timeline []moment        `json:"timeline"`
+	// Problems are parts that could not be read.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// ask is what one pod set of a job asks for.
+type ask struct {
+	Name     string            `json:"name"`
+	Count    int32             `json:"count"`
+	Requests map[string]string `json:"requests"` // of one pod
+}
+
+// moment is something that happened to a job.
+type moment struct {
+	At      time.Time `json:"at"`
+	What    string    `json:"what"`
+	Message string    `json:"message,omitempty"`
+	About   string    `json:"about,omitempty"`
+	Warning bool      `json:"warning,omitempty"`
+	Count   int32     `json:"count,omitempty"`
+}
+
+// in is a client for one namespace.
+func in(c *cluster.Client, namespace string) *cluster.Client {
+	at := *c
+	at.Namespace = namespace
+	return &at
+}
+
+func (s *Server) job(w http.ResponseWriter, r *http.Request, p person) {
+	ctx, cancel := context.WithTimeout(r.Context(), askWithin)
+	defer cancel()
+	view, err := describeJob(ctx, in(p.client, r.PathValue("namespace")), r.PathValue("workload"))
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return
+	}
+	reply(w, http.StatusOK, view)
+}
+
+func describeJob(ctx context.Context, c *cluster.Client, workload string) (*jobView, error) {
+	wl := &kueue.Workload{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: workload}, wl); err != nil {
+		return nil, err
+	}
+	view := &jobView{Record: jobOf(wl), Asks: asks(wl)}
+	var events []corev1.Event
+	found, err := findJob(ctx, c, wl)
+	if err == nil {
+		var info job.Info
+		if info, err = found.Describe(ctx, c, time.Now()); err == nil {
+			view.Info = &info
+			view.Answer, err = explain.About(ctx, c, found, &info)
+		}
+		var eventsErr error
+		if events, eventsErr = found.Events(ctx, c); eventsErr != nil {
+			view.Problems = append(view.Problems, eventsErr.Error())
+		}
+	}
+	if err != nil {
+		view.Problems = append(view.Problems, err.Error())
+		view.Answer = &explain.Answer{Job: "workload/" + wl.Name, Namespace: wl.Namespace, Status: view.Record.State, Workload: wl.Name}
+		if view.Answer.Standing, err = job.Ask(ctx, c, wl); err != nil {
+			view.Problems = append(view.Problems, err.Error())
+		}
+	}
+	view.complete()
+	view.Timeline = timeline(wl, events)
+	return view, nil
+}
+
+// complete adds the words that the command line has for it.
+func (v *jobView) complete() {
+	v.Headline = explain.Headline(v.Answer)
+	if x := v.Answer.Standing; x != nil {
+		v.Because = explain.Because[x.Reason]
+		x.Suggestions = explain.Suggestions(v.Answer)
+		v.Record.Queue = cmp.Or(v.Record.Queue, x.ClusterQueue)
+	}
+}
+
+func findJob(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*job.Job, error) {
+	owner := controllerOf(wl)
+	if owner == nil {
+		return nil, errors.New("this workload was made for no job")
+	}
+	found, err := job.Get(ctx, c, owner.Name, strings.ToLower(owner.Kind))
+	if err != nil {
+		return nil, err
+	}
+	found.Workload = wl
+	return found, nil
+}
+
+func asks(wl *kueue.Workload) []ask {
+	list := []ask{}
+	for i := range wl.Spec.PodSets {
+		set := &wl.Spec.PodSets[i]
+		a := ask{Name: string(set.Name), Count: set.Count, Requests: map[string]string{}}
+		total := corev1.ResourceList{}
+		for _, container := range set.Template.Spec.Containers {
+			each := maps.Clone(container.Resources.Limits) // a limit without a request is both
+			if each == nil {
+				each = corev1.ResourceList{}
+			}
+			maps.Copy(each, container.Resources.Requests)
+			for name, quantity := range each {
+				sum := total[name]
+				sum.Add(quantity)
+				total[name] = sum
+			}
+		}
+		for name, quantity := range total {
+			a.Requests[string(name)] = quantity.String()
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+// mostMoments of a timeline, the newest.
+const mostMoments = 200
+
+// timeline is a job's life by its conditions and events, newest first.
+func timeline(wl *kueue.Workload, events []corev1.Event) []moment {
+	all := []moment{{At: wl.CreationTimestamp.Time, What: "Created", About: "workload"}}
+	for _, c := range wl.Status.Conditions {
+		m := moment{At: c.LastTransitionTime.Time, What: c.Type, Message: c.Message, About: "workload"}
+		switch {
+		case c.Type == kueue.WorkloadQuotaReserved && c.Status != metav1.ConditionTrue:
+			m.What = cmp.Or(c.Reason, "Waiting")
+		case c.Status != metav1.ConditionTrue:
+			continue
+		case c.Type == kueue.WorkloadEvicted || c.Type == kueue.WorkloadPreempted:
+			m.What, m.Warning = c.Type+" ("+c.Reason+")", true
+		}
+		all = append(all, m)
+	}
+	conditions := slices.Clone(all)
+	for i := range events {
+		e := &events[i]
+		// The condition and the event of one change say the same.
+		if slices.ContainsFunc(conditions, func(m moment) bool {
+			return m.Message == strings.TrimSpace(e.Message) && m.At.Sub(explain.When(e)).Abs() < 2*time.Second
+		}) {
+			continue
+		}
+		all = append(all, moment{
+			At: explain.When(e), What: e.Reason, Message: strings.TrimSpace(e.Message), Warning: e.Type == corev1.EventTypeWarning,
+			About: strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name, Count: e.Count,
+		})
+	}
+	slices.SortStableFunc(all, func(a, b moment) int { return a.At.Compare(b.At) })
+	slices.Reverse(all)
+	return all[:min(mostMoments, len(all))]
+}
+
+// logs of a pod, as they come.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request, p person) {
+	const tail = 500
+	options := &corev1.PodLogOptions{Container: r.URL.Query().Get("container"), TailLines: ptr.To(int64(tail)), Follow: r.URL.Query().Get("follow") != ""}
+	from, err := p.client.Core.CoreV1().Pods(r.PathValue("namespace")).GetLogs(r.PathValue("pod"), options).Stream(r.Context())
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return
+	}
+	defer func() { _ = from.Close() }()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no")
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Time{})
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return
+			}
+			_ = control.Flush()
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) && r.Context().Err() == nil {
+				_, _ = io.WriteString(w, "\n"+err.Error()+"\n")
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/elastic-ai/elastic/internal/version"
+)
+
+// Options of a server.
+type Options struct {
+	Access Access
+	// Pinned has sessions last as long as the server.
+	Pinned bool
+	// Cluster is its name, for the page's corner.
+	Cluster string
+	// Prices of one card for an hour, by model; empty where nothing is known of money.
+	Prices   map[string]float64
+	Currency string
+}
+
+// Server of the page. It ends with the context of New.
+type Server struct {
+	options  Options
+	sessions *sessions
+	mux      *http.ServeMux
+}
+
+// New makes a server.
+func New(ctx context.Context, options Options) *Server {
+	s := &Server{options: options, sessions: newSessions(ctx, options.Pinned), mux: http.NewServeMux()}
+	options.Access.open(s.mux)
+	s.mux.HandleFunc("GET /api/me", s.as(s.me))
+	s.mux.HandleFunc("GET /api/stream", s.as(s.stream))
+	s.mux.HandleFunc("GET /api/history", s.as(s.past))
+	s.mux.HandleFunc("GET /api/queues/{queue}/line", s.as(s.line))
+	s.mux.HandleFunc("GET /api/jobs/{namespace}/{workload}", s.as(s.job))
+	s.mux.HandleFunc("GET /api/logs/{namespace}/{pod}", s.as(s.logs))
+	s.mux.HandleFunc("POST /api/act", s.as(s.act))
+	s.mux.HandleFunc("GET /api/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s", r.URL.Path))
+	})
+	s.mux.Handle("GET /", newAssets())
+	return s
+}
+
+// policy allows the page its own origin, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	s.mux.ServeHTTP(w, r)
+}
+
+// as finds out who asks before a request is answered.
+func (s *Server) as(answer func(http.ResponseWriter, *http.Request, person)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		if !sameOrigin(r) {
+			fail(w, http.StatusForbidden, errForeign)
+			return
+		}
+		p, err := s.options.Access.who(r)
+		if err != nil {
+			w.Header().Set("X-Login", s.options.Access.loginAt())
+			fail(w, http.StatusUnauthorized, err)
+			return
+		}
+		answer(w, r, p)
+	}
+}
+
+var errForeign = errors.New("the request comes from another site")
+
+// sameOrigin refuses what another site's page sends: browsers say so themselves.
+func sameOrigin(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return r.Method == http.MethodGet || r.Header.Get("X-Elastic") != ""
+	}
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
+// fail answers with an error that the page shows.
+func fail(w http.ResponseWriter, code int, err error) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= 400 {
+		code = int(status.Status().Code)
+	}
+	reply(w, code, map[string]any{"error": err.Error(), "denied": apierrors.IsForbidden(err)})
+}
+
+func reply(w http.ResponseWriter, code int, answer any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		code, data = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(data)
+}
+
+// me says who looks, at what.
+func (s *Server) me(w http.ResponseWriter, r *http.Request, p person) {
+	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
+	defer cancel()
+	user, err := whoAmI(ctx, p.client)
+	if err != nil {
+		fail(w, http.StatusBadGateway, err)
+		return
+	}
+	reply(w, http.StatusOK, map[string]any{
+		"user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
+		"prices": s.options.Prices, "currency": s.options.Currency, "login": s.options.Access.loginAt() != "",
+	})
+}
+
+// namespaces that the page asks for besides the person's own.
+func namespacesOf(r *http.Request) []string {
+	const most = 50
+	var list []string
+	for name := range strings.SplitSeq(r.URL.Query().Get("namespaces"), ",") {
+		if name != "" && len(name) <= 63 && len(list) < most {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func (s *Server) past(w http.ResponseWriter, r *http.Request, p person) {
+	session, err := s.sessions.enter(p, namespacesOf(r))
+	if err != nil {
+		fail(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	defer s.sessions.leave(session)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(session.state.past(r.URL.Query().Get("queue")))
+}

@@ -1,0 +1,152 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+)
+
+// Session is one set of rights: a client with them, and what it sees.
+type Session struct {
+	*cluster.Client
+	state *State
+	ready <-chan struct{}
+	stop  context.CancelFunc
+
+	// guarded by the sessions' lock
+	tabs int
+	used time.Time
+}
+
+const (
+	mostSessions = 64
+	idleSession  = 10 * time.Minute
+	flushEvery   = 250 * time.Millisecond
+)
+
+// sessions by who is asking and for which namespaces.
+type sessions struct {
+	ctx context.Context
+	// pinned sessions never end: a laptop's has the history of six hours.
+	pinned bool
+
+	mu  sync.Mutex
+	all map[string]*Session
+}
+
+func newSessions(ctx context.Context, pinned bool) *sessions {
+	s := &sessions{ctx: ctx, pinned: pinned, all: map[string]*Session{}}
+	go s.tidy()
+	return s
+}
+
+// enter finds or begins a session, and counts a tab in it until leave.
+func (all *sessions) enter(who person, namespaces []string) (*Session, error) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	namespaces = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(namespaces), who.client.Namespace))))
+	key := who.key + " " + strings.Join(namespaces, ",")
+	s := all.all[key]
+	if s == nil {
+		if len(all.all) >= mostSessions && !all.endOldest() {
+			return nil, fmt.Errorf("%d people look at this server already: close a tab, or try again later", mostSessions)
+		}
+		s = begin(all.ctx, who.client, namespaces)
+		all.all[key] = s
+	}
+	s.tabs++
+	s.used = time.Now()
+	return s, nil
+}
+
+func (all *sessions) leave(s *Session) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	s.tabs--
+	s.used = time.Now()
+}
+
+// endOldest ends the session unused for longest; false where all are in use.
+func (all *sessions) endOldest() bool {
+	oldest := ""
+	for key, s := range all.all {
+		if s.tabs == 0 && (oldest == "" || s.used.Before(all.all[oldest].used)) {
+			oldest = key
+		}
+	}
+	if oldest == "" {
+		return false
+	}
+	all.all[oldest].stop()
+	delete(all.all, oldest)
+	return true
+}
+
+// tidy ends sessions that nobody looks at.
+func (all *sessions) tidy() {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-all.ctx.Done():
+			return
+		case now := <-tick.C:
+			all.mu.Lock()
+			for key, s := range all.all {
+				if !all.pinned && s.tabs == 0 && now.Sub(s.used) > idleSession {
+					s.stop()
+					delete(all.all, key)
+				}
+			}
+			all.mu.Unlock()
+		}
+	}
+}
+
+// begin watches with a client's rights.
+func begin(ctx context.Context, c *cluster.Client, namespaces []string) *Session {
+	ctx, stop := context.WithCancel(ctx)
+	s := &Session{Client: c, state: NewState(), stop: stop}
+	s.ready = s.state.follow(ctx, c, namespaces)
+	go s.run(ctx)
+	return s
+}
+
+// run sends changes and takes samples until the session ends.
+func (s *Session) run(ctx context.Context) {
+	flush, sample := time.NewTicker(flushEvery), time.NewTicker(sampleEvery)
+	defer flush.Stop()
+	defer sample.Stop()
+	select {
+	case <-s.ready:
+		s.state.sample(time.Now())
+	case <-ctx.Done():
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-flush.C:
+			s.state.flush()
+		case now := <-sample.C:
+			s.state.sample(now)
+		}
+	}
+}
+
+// whoAmI is the person's name as the API server knows it.
+func whoAmI(ctx context.Context, c *cluster.Client) (string, error) {
+	review, err := c.Core.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
+}

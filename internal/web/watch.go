@@ -1,0 +1,309 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
+)
+
+// source is a kind that is watched, and how its objects change the state.
+type source struct {
+	what       string
+	namespaced bool
+	object     client.Object
+	list       func() client.ObjectList
+	selector   string // only objects with this label
+	set        func(*State, client.Object)
+	drop       func(s *State, key string, object client.Object)
+}
+
+// sources in the order of what the page needs first.
+var sources = []source{
+	{
+		what: "clusterqueues", object: &kueue.ClusterQueue{}, list: func() client.ObjectList { return &kueue.ClusterQueueList{} },
+		set: func(s *State, o client.Object) {
+			s.queues[o.GetName()] = queueOf(o.(*kueue.ClusterQueue))
+			s.mark(kindQueues, o.GetName())
+		},
+		drop: func(s *State, key string, _ client.Object) { delete(s.queues, key); s.mark(kindQueues, key) },
+	},
+	{
+		what: "cohorts", object: &kueue.Cohort{}, list: func() client.ObjectList { return &kueue.CohortList{} },
+		set: func(s *State, o client.Object) {
+			s.cohorts[o.GetName()] = cohortOf(o.(*kueue.Cohort))
+			s.mark(kindCohorts, o.GetName())
+		},
+		drop: func(s *State, key string, _ client.Object) { delete(s.cohorts, key); s.mark(kindCohorts, key) },
+	},
+	{
+		what: "nodes", object: &corev1.Node{}, list: func() client.ObjectList { return &corev1.NodeList{} },
+		set:  func(s *State, o client.Object) { s.setNode(nodeOf(o.(*corev1.Node))) },
+		drop: func(s *State, key string, _ client.Object) { s.dropNode(key) },
+	},
+	{
+		what: "gpus", object: &egpu.GPU{}, list: func() client.ObjectList { return &egpu.GPUList{} },
+		set: func(s *State, o client.Object) {
+			g := o.(*egpu.GPU)
+			s.setCard(g.Spec.NodeName, cardOf(g))
+		},
+		drop: func(s *State, key string, _ client.Object) {
+			for name, n := range s.nodes {
+				if _, there := n.cards[key]; there {
+					s.dropCard(name, key)
+				}
+			}
+		},
+	},
+	{
+		what: "localqueues", namespaced: true, object: &kueue.LocalQueue{}, list: func() client.ObjectList { return &kueue.LocalQueueList{} },
+		set:  func(s *State, o client.Object) { s.setLocal(keyOf(o), string(o.(*kueue.LocalQueue).Spec.ClusterQueue)) },
+		drop: func(s *State, key string, _ client.Object) { s.setLocal(key, "") },
+	},
+	{
+		what: "workloads", namespaced: true, object: &kueue.Workload{}, list: func() client.ObjectList { return &kueue.WorkloadList{} },
+		set:  func(s *State, o client.Object) { s.setJob(jobOf(o.(*kueue.Workload))) },
+		drop: func(s *State, key string, _ client.Object) { s.dropJob(key) },
+	},
+	{
+		what: "pods", namespaced: true, selector: kueuelabels.PodSet, object: podMetadata(), list: podMetadataList,
+		set:  func(s *State, o client.Object) { s.setPod(keyOf(o), ownerOf(o.(*metav1.PartialObjectMetadata))) },
+		drop: func(s *State, key string, _ client.Object) { s.dropPod(key) },
+	},
+}
+
+func podMetadata() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+}
+
+func podMetadataList() client.ObjectList {
+	return &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+}
+
+func keyOf(o metav1.Object) string {
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// retryDenied is how long after a refusal the API server is asked again: roles change.
+const retryDenied = time.Minute
+
+// follow watches a source until the context ends: in all namespaces, or where that is denied in
+// those given. settled is called once it is known, or known not to be readable.
+func (src *source) follow(ctx context.Context, c *cluster.Client, s *State, namespaces []string, settled func()) {
+	for ctx.Err() == nil {
+		scopes := []string{metav1.NamespaceAll}
+		err := src.try(ctx, c, metav1.NamespaceAll)
+		if apierrors.IsForbidden(err) && src.namespaced && len(namespaces) > 0 {
+			s.problem(src.what, fmt.Errorf("%w; only %s is shown", err, strings.Join(namespaces, ", ")), "")
+			scopes, err = nil, nil
+			for _, namespace := range namespaces {
+				if err = src.try(ctx, c, namespace); err == nil {
+					scopes = append(scopes, namespace)
+				} else {
+					s.problem(src.what, err, namespace)
+				}
+			}
+		}
+		if err != nil && len(scopes) < 2 {
+			s.problem(src.what, err, "")
+			settled()
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryDenied):
+			}
+			continue
+		}
+		src.run(ctx, c, s, scopes, settled)
+		return
+	}
+}
+
+// try one small list: it says whether a watch may work.
+func (src *source) try(ctx context.Context, c *cluster.Client, namespace string) error {
+	return c.List(ctx, src.list(), client.InNamespace(namespace), client.Limit(1))
+}
+
+// run watches in namespaces until the context ends.
+func (src *source) run(ctx context.Context, c *cluster.Client, s *State, scopes []string, settled func()) {
+	waiting := make(chan struct{}, len(scopes))
+	for _, namespace := range scopes {
+		sink := &sink{source: src, state: s, namespace: namespace, keys: map[string]struct{}{}, filled: func() { waiting <- struct{}{} }}
+		quiet := logr.Discard()
+		reflector := cache.NewReflectorWithOptions(src.listWatch(c, s, namespace), src.object, sink, cache.ReflectorOptions{Name: src.what, Logger: &quiet})
+		go reflector.RunWithContext(ctx)
+	}
+	for range scopes {
+		select {
+		case <-waiting:
+		case <-ctx.Done():
+		}
+	}
+	settled()
+	<-ctx.Done()
+}
+
+func (src *source) listWatch(c *cluster.Client, s *State, namespace string) cache.ListerWatcher {
+	options := func(raw *metav1.ListOptions) *client.ListOptions {
+		o := &client.ListOptions{Namespace: namespace, Raw: raw}
+		if src.selector != "" {
+			has, err := labels.Parse(src.selector)
+			if err != nil {
+				panic(err) // a constant
+			}
+			o.LabelSelector = has
+		}
+		return o
+	}
+	note := func(err error) {
+		switch {
+		case err == nil:
+			s.problem(src.what, nil, namespace)
+		case !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsInvalid(err) && !errors.Is(err, context.Canceled):
+			s.problem(src.what, err, namespace)
+		}
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			list := src.list()
+			err := c.List(ctx, list, options(&raw))
+			note(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			w, err := c.Watch(ctx, src.list(), options(&raw))
+			note(err)
+			return w, err
+		},
+	}
+}
+
+// sink is the store of a reflector: it has the keys of what is there, no objects.
+type sink struct {
+	*source
+	state     *State
+	namespace string
+	keys      map[string]struct{}
+	filled    func()
+}
+
+func (k *sink) Add(object any) error    { return k.change(object, false) }
+func (k *sink) Update(object any) error { return k.change(object, false) }
+func (k *sink) Delete(object any) error { return k.change(object, true) }
+func (k *sink) Resync() error           { return nil }
+
+func (k *sink) change(object any, gone bool) error {
+	o, ok := object.(client.Object)
+	if !ok {
+		return fmt.Errorf("%s: a %s is no object", k.what, reflect.TypeOf(object))
+	}
+	k.state.mu.Lock()
+	defer k.state.mu.Unlock()
+	k.apply(o, gone)
+	return nil
+}
+
+func (k *sink) apply(o client.Object, gone bool) {
+	key := keyOf(o)
+	if gone {
+		delete(k.keys, key)
+		k.drop(k.state, key, o)
+		return
+	}
+	k.keys[key] = struct{}{}
+	k.set(k.state, o)
+}
+
+// Replace is called with everything there is.
+func (k *sink) Replace(list []any, _ string) error {
+	k.state.mu.Lock()
+	now := map[string]struct{}{}
+	for _, object := range list {
+		if o, ok := object.(client.Object); ok {
+			now[keyOf(o)] = struct{}{}
+			k.apply(o, false)
+		}
+	}
+	for key := range k.keys {
+		if _, there := now[key]; !there {
+			delete(k.keys, key)
+			k.drop(k.state, key, nil)
+		}
+	}
+	k.state.mu.Unlock()
+	if k.filled != nil {
+		k.filled()
+		k.filled = nil
+	}
+	return nil
+}
+
+// problem notes that a kind cannot be read, or, without an error, that it can.
+func (s *State) problem(what string, err error, namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := what
+	if namespace != "" {
+		key += "/" + namespace
+	}
+	if err == nil || apimeta.IsNoMatchError(err) || apierrors.IsNotFound(err) { // a cluster without GPU objects is no problem
+		delete(s.problems, key)
+	} else {
+		s.problems[key] = problemRecord{What: key, Denied: apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err), Message: err.Error()}
+	}
+	s.mark(kindProblems, key)
+	if what == "nodes" {
+		for name := range s.nodes {
+			s.mark(kindNodes, name)
+		}
+	}
+}
+
+// follow all sources until the context ends; ready is closed once each has said something.
+func (s *State) follow(ctx context.Context, c *cluster.Client, namespaces []string) (ready <-chan struct{}) {
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	settled := make(chan struct{}, len(sources))
+	for i := range sources {
+		done := false
+		go sources[i].follow(ctx, c, s, namespaces, func() {
+			if !done {
+				done = true
+				settled <- struct{}{}
+			}
+		})
+	}
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		for range sources {
+			select {
+			case <-settled:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return all
+}

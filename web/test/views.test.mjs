@@ -1,0 +1,257 @@
+// Each view in a real browser against a real cluster.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { readFileSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { accessible, kubectl, launch, open, serve } from "./browser.mjs";
+
+const data = process.env.ELASTIC_TESTDATA;
+const shots = process.env.ELASTIC_SHOTS;
+let browser, server, tab, page;
+const deadline = 30_000;
+
+const workload = (namespace, job) => kubectl(["get", "workloads", "-n", namespace, "-o", "name"]).split("\n").map((n) => n.split("/").pop()).find((n) => n.startsWith(`job-${job}-`));
+const view = async (path) => {
+  await page.goto(server.base + path);
+  await page.waitForSelector("[data-link=live]");
+};
+const text = (selector) => page.locator(selector).innerText();
+const eventually = async (what, check) => {
+  const end = Date.now() + deadline;
+  for (;;) {
+    if (await check()) return;
+    if (Date.now() > end) assert.fail(`waited in vain: ${what}`);
+    await page.waitForTimeout(100);
+  }
+};
+
+before(async () => {
+  kubectl(["create", "-f", join(data, "cluster.yaml")]);
+  browser = await launch();
+  server = await serve(["--price", "H100-80G=2.50", "--price", "A100-40G=1.10"]);
+  tab = await open(browser, server);
+  page = tab.page;
+  page.setDefaultTimeout(deadline);
+  // What runs comes first, so that what waits waits for it.
+  await view("/jobs?state=Running");
+  await eventually("nine jobs run", async () => (await page.locator(".t-jobs [role=rowgroup] .row").count()) === 9);
+  kubectl(["create", "-f", join(data, "waiting.yaml")]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.end();
+});
+
+test("changes are shown without a reload", async () => {
+  await view("/jobs?state=Waiting");
+  await page.evaluate(() => { window.notReloaded = true; });
+  await eventually("four jobs wait", async () => (await page.locator(".t-jobs [role=rowgroup] .row").count()) === 4);
+  assert.ok(await page.evaluate(() => window.notReloaded));
+});
+
+test("overview", async () => {
+  await view("/");
+  await page.locator("[data-node]").nth(6).waitFor();
+  assert.match(await text(".legend"), /team-vision\s*12[\s\S]*production\s*8[\s\S]*team-nlp\s*6[\s\S]*notebooks\s*1\.6/);
+  assert.match(await text("[data-node=h100-80g-2]"), /fragmented[\s\S]*6 free/);
+  assert.equal(await page.locator("[data-node=h100-80g-0] .card").count(), 8);
+  await page.getByLabel("Model").selectOption("A100-40G");
+  assert.equal(await page.locator("[data-node]").count(), 4);
+  assert.match(page.url(), /model=A100-40G/);
+  await page.getByLabel("State").selectOption("full");
+  assert.equal(await page.locator("[data-node]").count(), 2);
+  await page.getByRole("button", { name: "Load" }).click();
+  assert.match(page.url(), /by=load/);
+});
+
+test("queues, and who borrows", async () => {
+  await view("/queues");
+  const vision = page.getByRole("row").filter({ hasText: "team-vision" });
+  assert.deepEqual((await vision.getByRole("cell").allInnerTexts()).slice(2).map((s) => s.trim()), ["12", "8", "4", "–", "0", "–", "2", "1"]);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.getByRole("button", { name: "Copy as text" }).click();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  assert.match(copied, /^Queue\tUse of quota\tUsed/);
+  assert.match(copied, /team-vision\t12\/8\t12\t8\t4/);
+});
+
+test("a queue's order", async () => {
+  await view("/queues/team-nlp");
+  const rows = page.locator(".t-line [role=rowgroup] .row");
+  await rows.nth(1).waitFor();
+  assert.match(await rows.nth(0).innerText(), /1[\s\S]*llama-pretrain[\s\S]*16[\s\S]*in about[\s\S]*insufficient unused quota/);
+  assert.match(await text(".t-running"), /bert-distill/);
+});
+
+test("why a job waits", async () => {
+  await view(`/jobs/nlp/${workload("nlp", "llama-pretrain")}`);
+  await page.waitForSelector("[data-explanation]");
+  assert.match(await text("[data-headline]"), /waits in queue main \(ClusterQueue team-nlp\), at position 1/);
+  const shown = await text("[data-explanation]");
+  assert.match(shown, /quota is used up[\s\S]*WaitingForQuota/);
+  assert.match(shown, /2 × \(8 nvidia.com\/gpu\)/);
+  assert.match(shown, /12 nvidia.com\/gpu[\s\S]*cohort org/);
+  assert.match(shown, /resnet-sweep[\s\S]*What would help/);
+  assert.match(await text(".timeline"), /created/);
+});
+
+test("a job that runs, its pods, cost and log", async () => {
+  await view(`/jobs/vision/${workload("vision", "clip-finetune")}`);
+  await page.locator(".t-pods .tag", { hasText: "Running" }).waitFor();
+  assert.match(await text(".stats"), /Cost\s*[\d.]+ USD/);
+  await page.getByRole("button", { name: "Log" }).click();
+  await eventually("the log is shown", async () => /started|train/i.test(await text(".log")));
+});
+
+test("a node and a card", async () => {
+  await view("/nodes/a100-40g-2");
+  await page.getByText("notebook-").first().waitFor();
+  await page.locator(".t-cards a").first().click();
+  await page.waitForSelector(".big-card");
+  assert.match(await text(".t-shares"), /notebook-\w+/);
+});
+
+test("a check before a job is sent", async () => {
+  await view("/submit");
+  await page.getByLabel("Name").fill("from-the-page");
+  await page.getByLabel("Queue").selectOption("nlp/main");
+  await page.getByLabel("Cards", { exact: true }).fill("8");
+  await page.getByRole("button", { name: "Check" }).click();
+  await page.waitForSelector("[data-plan]");
+  assert.match(await text("[data-plan]"), /from-the-page would wait in queue main/);
+  assert.equal(kubectl(["get", "job", "-n", "nlp", "from-the-page", "--ignore-not-found"]), "");
+  await page.getByLabel("Cards", { exact: true }).fill("2");
+  await page.getByRole("button", { name: "Check" }).click();
+  await eventually("it would start", async () => /would start now[\s\S]*h100-80g-2/.test(await text("[data-plan]")));
+  await page.getByRole("button", { name: "Submit …" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await eventually("it runs", async () => /from-the-page[\s\S]*Running/.test(await text(".t-jobs")));
+});
+
+test("nothing is done without a confirmation", async () => {
+  const name = workload("nlp", "from-the-page");
+  const active = () => kubectl(["get", "workload", "-n", "nlp", name, "-o", "jsonpath={.spec.active}"]);
+  await view(`/jobs/nlp/${name}`);
+  await page.getByRole("button", { name: "Suspend" }).click();
+  await page.getByText("are free for others").waitFor();
+  await page.getByRole("button", { name: "Cancel" }).click();
+  assert.notEqual(active(), "false");
+  await page.getByRole("button", { name: "Suspend" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.locator("h1 .tag", { hasText: "Held back" }).waitFor();
+  assert.equal(active(), "false");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.locator("h1 .tag", { hasText: "Running" }).waitFor();
+  await page.getByRole("button", { name: "Priority" }).click();
+  await page.getByLabel("WorkloadPriorityClass").fill("urgent");
+  await page.getByRole("button", { name: "Go on" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.getByText("urgent (100)").waitFor();
+  await page.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("cannot be undone").waitFor();
+  await page.locator("[data-confirm]:enabled").click();
+  await eventually("it is gone", async () => kubectl(["get", "job", "-n", "nlp", "from-the-page", "--ignore-not-found"]) === "");
+});
+
+test("a queue is stopped and resumed", async () => {
+  await view("/queues/notebooks");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByText("admits nothing more").waitFor();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.locator("h1 .tag", { hasText: "Stopped" }).waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.locator("h1 .tag", { hasText: "Active" }).waitFor();
+});
+
+test("keys", async () => {
+  await view("/");
+  await page.locator("body").press("g");
+  await page.locator("body").press("j");
+  await page.getByRole("heading", { name: "Jobs", level: 1 }).waitFor();
+  await page.locator("body").press("/");
+  await page.keyboard.type("sam");
+  await eventually("one job is found", async () => (await page.locator(".t-jobs [role=rowgroup] .row").count()) === 1);
+});
+
+test("accessible in light and dark, and on a phone", async () => {
+  const waits = workload("nlp", "llama-pretrain");
+  const paths = { overview: "/", queues: "/queues", queue: "/queues/team-vision", jobs: "/jobs", job: `/jobs/nlp/${waits}`, node: "/nodes/a100-40g-2", card: "/nodes/a100-40g-2/a100-40g-2-0", submit: "/submit" };
+  if (shots) mkdirSync(shots, { recursive: true });
+  const found = [];
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [name, path] of Object.entries(paths)) {
+      await view(path);
+      if (name === "job") await page.waitForSelector("[data-explanation]");
+      if (name === "queue") await page.locator(".t-line .row").nth(1).waitFor();
+      for (const v of await accessible(page)) found.push(`${name}, ${colorScheme}: ${v}`);
+      if (shots && (colorScheme === "light" || name === "overview")) await page.screenshot({ path: join(shots, colorScheme === "light" ? `${name}.png` : `${name}-dark.png`) });
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 390, height: 800 });
+  for (const [name, path] of Object.entries(paths)) {
+    await view(path);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    if (wide > 0) found.push(`${name} is ${wide} pixels too wide on a phone`);
+    if (shots && name === "job") await page.screenshot({ path: join(shots, "phone.png") });
+  }
+  await page.setViewportSize({ width: 1360, height: 860 });
+  assert.deepEqual(found, []);
+});
+
+test("a tenant sees what they may, and who denied the rest", async () => {
+  kubectl(["apply", "-f", join(data, "tenant.yaml")]);
+  const token = kubectl(["create", "token", "-n", "nlp", "tenant"]).trim();
+  const admin = kubectl(["config", "view", "--raw", "--minify", "-o", "json"]);
+  const config = JSON.parse(admin);
+  config.users = [{ name: "tenant", user: { token } }];
+  for (const c of config.contexts) { c.context.user = "tenant"; c.context.namespace = "nlp"; }
+  const { mkdtempSync, writeFileSync } = await import("node:fs");
+  const { tmpdir } = await import("node:os");
+  const file = join(mkdtempSync(join(tmpdir(), "tenant-")), "kubeconfig");
+  writeFileSync(file, JSON.stringify(config), { mode: 0o600 });
+  const other = await serve(["--port", "0", "--kubeconfig", file]);
+  try {
+    const { page: theirs, bad } = await open(browser, other);
+    await theirs.getByRole("button", { name: "Who denied what" }).click();
+    const denied = await theirs.locator("[data-problems]").innerText();
+    assert.match(denied, /User "system:serviceaccount:nlp:tenant" cannot list resource "gpus"/);
+    await theirs.goto(`${other.base}/jobs`);
+    await theirs.getByText("llama-pretrain").waitFor();
+    assert.equal(await theirs.getByText("resnet-sweep").count(), 0);
+    // The explanation names their own job and only counts those of others.
+    await theirs.goto(`${other.base}/jobs/nlp/${workload("nlp", "llama-pretrain")}`);
+    await theirs.getByText("of namespaces you may not see").first().waitFor();
+    assert.equal(await theirs.getByText("resnet-sweep").count(), 0);
+    await theirs.getByRole("button", { name: "Delete" }).click();
+    await theirs.getByText("You may not do this.").waitFor();
+    assert.match(await theirs.locator("dialog").innerText(), /tenant" cannot delete resource "jobs"/);
+    assert.ok(await theirs.locator("[data-confirm]").isDisabled());
+    assert.deepEqual(bad, []);
+  } finally {
+    await other.end();
+  }
+});
+
+test("a server that is gone and comes back", async () => {
+  await view("/queues");
+  await page.evaluate(() => { window.notReloaded = true; });
+  await server.end();
+  await page.waitForSelector("[data-link=lost]");
+  await page.getByText("The connection is lost. This is how it was at").waitFor();
+  assert.match(await text(".t-queues"), /team-vision/);
+  server = await serve(["--port", server.port, "--price", "H100-80G=2.50"]);
+  await page.waitForSelector("[data-link=live]");
+  assert.equal(await page.getByText("The connection is lost").count(), 0);
+  assert.match(await text(".t-queues"), /team-vision/);
+  assert.ok(await page.evaluate(() => window.notReloaded));
+});
+
+test("no request leaves the origin", () => {
+  assert.deepEqual(tab.bad, []);
+  assert.doesNotMatch(readFileSync(new URL("../../internal/web/dist/assets/page.js", import.meta.url), "utf8"), /https?:\/\/(?!www\.w3\.org)/);
+});
