@@ -52,6 +52,10 @@ build-node: ## Build what "elastic up --real-node" runs: kubelet, containerd, ru
 	@echo "building a node's programs: minutes the first time, seconds after"
 	@sandbox/node/build.sh bin/node
 
+.PHONY: build-web
+build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
+	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --silent; } && npm run --silent build >/dev/null
+
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
@@ -87,7 +91,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-web test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit
@@ -121,7 +125,17 @@ USES = $(CURDIR)/bin/uses
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights')
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web')
+
+# Folder for images of the page's views; empty makes none.
+SHOTS ?=
+
+.PHONY: test-web
+test-web: build ## Build the page again and compare, then look at each view in a real browser; takes Node and Chromium, which on Debian root fetches
+	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
+	$(MAKE) --no-print-directory build-web && \
+	{ git diff --exit-code --stat -- internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
+	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
 
 .PHONY: test-rights
 test-rights: ## Compare what the programs did in the tests before with what they are allowed
