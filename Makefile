@@ -91,7 +91,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-web test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
+test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
 	@echo "all checks passed"
 
 .PHONY: test-unit

@@ -21,9 +21,8 @@ func browse(t *testing.T, file string, env ...string) {
 	cmd := exec.Command("node", "--test", "--test-reporter=spec", file)
 	cmd.Dir = filepath.Join(sandbox.Root(), "web", "test")
 	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
 		t.Error(err)
 	}
 }

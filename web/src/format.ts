@@ -5,7 +5,7 @@ export const byName = (a: string, b: string): number => collator.compare(a, b);
 export function amount(n: number): string {
   if (!Number.isFinite(n)) return "–";
   const r = Math.round(n * 100) / 100;
-  return r >= 10_000 ? r.toLocaleString("en") : String(r);
+  return r >= 1000 ? r.toLocaleString("en") : String(r);
 }
 
 export function bytes(n: number): string {
