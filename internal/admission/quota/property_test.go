@@ -193,8 +193,8 @@ func TestQuotasBeyondCountingCanBeBorrowed(t *testing.T) {
 		q := &Node{Name: fmt.Sprint("q", i), Leaf: true, Weight: 1, Parent: root}
 		q.Grow(1)
 		if i > 0 {
-			lent := int64(math.MaxInt64)
-			q.Cells[0].SetQuota(math.MaxInt64, &lent, &lent)
+			most := int64(math.MaxInt64)
+			q.Cells[0].SetQuota(math.MaxInt64, &most, &most)
 		}
 		root.Children = append(root.Children, q)
 	}
