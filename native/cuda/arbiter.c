@@ -28,8 +28,7 @@
 #include "request_reader.h"
 #include "system.h"
 
-#define LOOK_NS (MS / 4)          /* between two looks while somebody wants the turn */
-#define HANDOVER_LOOK_NS (MS / 40) /* while the turn is about to be given back: until we see that it was, the card rests */
+#define HANDOVER_LOOK_NS (MS / 40) /* between two looks while the turn is about to be given back: the card may rest until we see it */
 #define HANDOVER_NS (5 * MS)      /* as a rule it takes no longer than this; if it does, we look less often: */
 #define DRAIN_LOOK_NS (MS / 10)
 #define REST_LOOK_NS MS           /* while nobody has wanted it for a while */
@@ -89,8 +88,11 @@ static void publish(struct arbiter_card *a, bool memory, int64_t now)
 		atomic_store(&c->decision->refused, c->tenant < 0 ? REFUSED_CONTAINERS : REFUSED_NOT);
 		for (int row = 0; c->tenant >= 0 && row < a->turns.tenant[c->tenant].rows; row++)
 			publish_row(a, c, row, memory, now);
+		atomic_store(&c->decision->waited, a->turns.waited);
 		if (memory) {
-			atomic_store(&c->decision->contended, card_contended(&a->turns, c->tenant, now));
+			bool contended = card_contended(&a->turns, c->tenant, now);
+			atomic_store(&c->decision->contended, contended);
+			atomic_store(&c->decision->backlog_us, contended ? (unsigned)(a->turns.tuning.backlog / 1000) : 0);
 			atomic_store(&c->decision->movable, movable);
 		}
 		atomic_store(&c->decision->beat, now);
@@ -99,7 +101,7 @@ static void publish(struct arbiter_card *a, bool memory, int64_t now)
 
 static int64_t look(struct arbiter_card *a)
 {
-	int64_t now = now_ns();
+	int64_t now = now_ns(), handover;
 	bool rows = now - a->rows_read >= ROWS_NS, anybody = false;
 
 	for (struct client *c = a->clients; c; c = c->next) {
@@ -118,9 +120,10 @@ static int64_t look(struct arbiter_card *a)
 	publish(a, rows, now);
 	if (card_active(&a->turns, now))
 		a->active = now;
-	if (a->turns.current.yield_since)
-		return now - a->turns.current.yield_since < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
-	return now - a->active < AFTER_NS ? LOOK_NS : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
+	handover = card_handover(&a->turns);
+	if (handover && a->turns.current.tenant < 0)
+		return now - handover < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
+	return now - a->active < AFTER_NS ? a->turns.tuning.look : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
 }
 
 static void *serve_card(void *arg)
@@ -138,6 +141,37 @@ static void *serve_card(void *arg)
 	return NULL;
 }
 
+/* ELASTIC_ARBITER_SLICE_US and so on: to try out on a card what is right there. It is the node's environment. */
+static void tune(const char *name, int64_t *ns)
+{
+	char variable[64], *end;
+	const char *value;
+	long us;
+
+	snprintf(variable, sizeof variable, "ELASTIC_ARBITER_%s_US", name);
+	value = getenv(variable);
+	if (!value)
+		return;
+	us = strtol(value, &end, 10);
+	if (end == value || *end || us < 1 || us > 1000000)
+		log_error("%s is %s: a number of microseconds up to 1000000 is understood", variable, value);
+	else
+		*ns = us * (MS / 1000);
+}
+
+static void tune_all(struct tuning *t)
+{
+	const char *beside = getenv("ELASTIC_ARBITER_BESIDE");
+
+	tune("SLICE", &t->slice);
+	tune("LONG_SLICE", &t->long_slice);
+	tune("START", &t->start);
+	tune("LOOK", &t->look);
+	tune("BACKLOG", &t->backlog);
+	if (beside)
+		t->beside = strcmp(beside, "off") != 0;
+}
+
 static struct arbiter_card *card_of(const char *uuid)
 {
 	for (int i = 0; i < MAX_CARDS; i++) {
@@ -152,6 +186,7 @@ static struct arbiter_card *card_of(const char *uuid)
 		snprintf(a->uuid, sizeof a->uuid, "%s", uuid);
 		pthread_mutex_init(&a->lock, NULL);
 		card_start(&a->turns, now_ns());
+		tune_all(&a->turns.tuning);
 		if (!thread_start(serve_card, a)) {
 			log_error("card %s: no thread: its containers limit themselves", uuid);
 			free(a);
@@ -284,6 +319,8 @@ static void serve_share_card(const char *share, const char *uuid, const struct l
 			join(a, c, limit);
 		if (c->tenant >= 0)
 			card_tenant_limits(&a->turns, c->tenant, limit->compute, limit->lend, limit->memory, (int64_t)l->quantum_ms * MS);
+		if (c->tenant >= 0)
+			card_tenant_latency(&a->turns, c->tenant, limit->latency);
 	}
 	pthread_mutex_unlock(&a->lock);
 }

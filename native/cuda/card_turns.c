@@ -5,6 +5,9 @@
  * until the process has given the turn back. Each container earns credit at the rate of its share and pays for that
  * time; one that ran over waits longer the next time. What processes write decides only what is done for themselves: a
  * process that says it wants nothing gets nothing, and one that does not give its turn back pays until it does.
+ *
+ * A container that is below its share does not wait for work of others that is in flight: it begins beside it, and so
+ * does any while that work is about to end. The card then divides its time evenly among them, and so does the bill.
  */
 #include <string.h>
 #include "card_turns.h"
@@ -16,6 +19,7 @@ void card_start(struct card *c, int64_t now)
 	memset(c, 0, sizeof *c);
 	c->current.tenant = c->current.row = c->evictor_tenant = c->evictor_row = NOBODY;
 	c->charged = now;
+	c->tuning = (struct tuning){.slice = SLICE_NS, .long_slice = LONG_SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS, .beside = true};
 }
 
 int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now)
@@ -42,6 +46,11 @@ void card_tenant_limits(struct card *c, int tenant, unsigned share, bool lend, u
 	c->tenant[tenant].lend = lend;
 	c->tenant[tenant].memory = memory;
 	c->tenant[tenant].quantum = quantum;
+}
+
+void card_tenant_latency(struct card *c, int tenant, enum latency latency)
+{
+	c->tenant[tenant].latency = latency;
 }
 
 void card_tenant_leave(struct card *c, int tenant)
@@ -99,33 +108,40 @@ static void charge(struct card *c, struct tenant *t, int64_t ns)
 /* A container that comes back starts level with the others, or it would have the card alone until it has caught up. */
 static void start_level(struct card *c, struct tenant *t)
 {
-	if (t->had < c->had - 2 * TURN_NS)
-		t->had = c->had - 2 * TURN_NS;
+	t->behind = t->had <= c->had - LEVEL_NS / 2;
+	if (t->had < c->had - LEVEL_NS)
+		t->had = c->had - LEVEL_NS;
 }
 
-static void end_turn(struct card *c, bool given_back)
+static bool is_current(const struct card *c, int tenant, int row)
+{
+	return c->current.tenant == tenant && c->current.row == row;
+}
+
+/* The turn is over, or asked back: then work may still be in flight. */
+static void leave_turn(struct card *c, bool given_back, int64_t now)
 {
 	struct row *r = &c->tenant[c->current.tenant].row[c->current.row];
 
 	r->turn += r->turn & 1;
-	r->overstays = !given_back;
+	r->closing_since = given_back ? 0 : now;
 	c->current.tenant = c->current.row = NOBODY;
 }
 
 /* The process gave its turn back. What it says it did not use is believed only as far as nobody else waited for it. */
-static void take_back(struct card *c, struct tenant *t, unsigned unused_us, int64_t now)
+static void take_back(struct card *c, struct tenant *t, struct row *r, unsigned unused_us, int64_t now)
 {
-	int64_t unused = (int64_t)unused_us * 1000, used = now - c->current.granted;
+	int64_t unused = (int64_t)unused_us * 1000, used = now - r->granted;
 
 	if (unused > 2 * LINGER_NS)
 		unused = 2 * LINGER_NS;
 	if (unused > used)
 		unused = used;
-	if (!c->current.waited_for) {
+	if (!r->waited_for) {
 		charge(c, t, -unused);
 		c->busy -= unused;
 	}
-	end_turn(c, true);
+	r->closing_since = 0;
 }
 
 static void charge_until(struct card *c, int64_t now);
@@ -141,24 +157,28 @@ void card_row_said(struct card *c, int tenant, int row, const struct said *said,
 		r->alive = now;
 	}
 	if (said->released == granted) {
+		bool current = is_current(c, tenant, row);
 		r->overstays = false;
-		if (c->current.tenant == tenant && c->current.row == row) {
+		if (current || r->closing_since) {
 			charge_until(c, now);
-			take_back(c, t, said->unused_us, now);
+			take_back(c, t, r, said->unused_us, now);
 		}
+		if (current)
+			leave_turn(c, true, now);
 	}
-	if (said->wants == 1 && !r->wants) {
+	if (said->wants == SAYS_WANTS && !r->wants) {
 		r->since = now;
 		start_level(c, t);
 	}
-	r->wants = said->wants == 1;
+	r->wants = said->wants == SAYS_WANTS;
+	r->ending = said->wants == SAYS_ENDING;
 	if (r->alive && row >= t->rows)
 		t->rows = row + 1;
 }
 
 static bool asks(const struct row *r, int64_t now)
 {
-	return r->wants && !r->overstays && now - r->alive <= ASKING_NS;
+	return r->wants && !r->overstays && !r->closing_since && now - r->alive <= ASKING_NS;
 }
 
 /*
@@ -172,95 +192,175 @@ static int64_t priority(const struct tenant *t, int64_t credit)
 	return t->lend ? 0 : -1;
 }
 
-/* The highest priority among those that ask, without the one that has the turn. */
-static int64_t best(const struct card *c, int64_t now, int *tenant, int *row, bool *other_tenant)
-{
-	int64_t value = -1;
+/* Who comes next of those that ask: not the one that has the turn. */
+struct next {
+	int tenant, row;
+	int64_t priority;    /* negative: nobody */
+	bool other_tenant;   /* one that waits is of another container than the one that has the turn */
+};
 
-	*other_tenant = false;
+static struct next best(const struct card *c, int64_t now)
+{
+	struct next n = {NOBODY, NOBODY, -1, false};
+
 	for (int i = 0; i < MAX_TENANTS; i++) {
 		const struct tenant *t = &c->tenant[i];
 		for (int r = 0; t->used && r < t->rows; r++) {
-			int64_t v = asks(&t->row[r], now) ? priority(t, TURN_NS) : -1;
-			if (v < 0 || (i == c->current.tenant && r == c->current.row))
+			int64_t v = asks(&t->row[r], now) ? priority(t, c->tuning.start) : -1;
+			if (v < 0 || is_current(c, i, r))
 				continue;
-			*other_tenant |= i != c->current.tenant;
-			if (v > value || (v == value && t->row[r].since < c->tenant[*tenant].row[*row].since)) {
-				value = v;
-				*tenant = i;
-				*row = r;
+			n.other_tenant |= i != c->current.tenant;
+			if (v > n.priority || (v == n.priority && t->row[r].since < c->tenant[n.tenant].row[n.row].since)) {
+				n.priority = v;
+				n.tenant = i;
+				n.row = r;
 			}
 		}
 	}
-	return value;
+	return n;
 }
 
-/* Everybody earns, the one that has the turn pays, and so does one whose turn was taken away and that still runs. */
+/* It has credit, is below its share, and does not say that it can wait. */
+static bool comes_at_once(const struct card *c, const struct next *n)
+{
+	const struct tenant *t = &c->tenant[n->tenant];
+
+	return n->priority > 0 && t->behind && t->latency != LATENCY_THROUGHPUT;
+}
+
+/* A process that got the turn has not been seen since. */
+static bool never_took(const struct row *r, int64_t now)
+{
+	return r->beat == r->granted_beat && now - r->granted > ACCEPT_NS;
+}
+
+/* One that was asked to give its turn back has time for what is in flight; a dead one has nothing in flight. */
+static bool still_closing(struct row *r, int64_t now)
+{
+	if (never_took(r, now))
+		r->closing_since = 0;
+	if (r->closing_since && (now - r->closing_since > GRACE_NS || now - r->alive > LEASE_NS)) {
+		r->closing_since = 0;
+		r->overstays = true;
+	}
+	return r->closing_since != 0;
+}
+
+static bool shares_bill(const struct row *r, int64_t now) { return now - r->closing_since < BESIDE_NS; }
+
+/*
+ * Everybody earns. Who has the turn pays, and who was asked to give it back until it does; while several have work in
+ * flight each pays its part. One that does not for long pays in full, until it does.
+ */
 static void charge_until(struct card *c, int64_t now)
 {
 	int64_t ns = now - c->charged;
+	int in_flight = c->current.tenant != NOBODY;
 
 	if (ns <= 0)
 		return;
+	for (int i = 0; i < MAX_TENANTS; i++)
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
+			in_flight += still_closing(&c->tenant[i].row[r], now) && shares_bill(&c->tenant[i].row[r], now);
 	for (int i = 0; i < MAX_TENANTS; i++) {
 		struct tenant *t = &c->tenant[i];
-		bool waits = false, pays = i == c->current.tenant;
+		bool waits = false, overstays = false;
+		int pays = i == c->current.tenant;
 		for (int r = 0; t->used && r < t->rows; r++) {
 			waits |= asks(&t->row[r], now);
-			pays |= t->row[r].overstays && now - t->row[r].alive < LEASE_NS;
+			pays += t->row[r].closing_since && shares_bill(&t->row[r], now);
+			overstays |= t->row[r].closing_since && !shares_bill(&t->row[r], now);
+			overstays |= t->row[r].overstays && now - t->row[r].alive < LEASE_NS;
 		}
 		if (!t->used)
 			continue;
-		refill(t, i == c->current.tenant || (waits && t->credit >= TURN_NS), now);
-		if (pays)
+		refill(t, pays || overstays || (waits && t->credit >= c->tuning.start), now);
+		if (overstays)
 			charge(c, t, ns);
+		else if (pays)
+			charge(c, t, ns * pays / in_flight);
 	}
-	if (c->current.tenant != NOBODY)
-		c->busy += ns;
+	if (in_flight)
+		c->busy += ns; /* what goes on for longer than that is nobody's turn */
 	c->charged = now;
 }
 
-static bool should_yield(const struct card *c, int64_t other, int64_t now)
+static bool should_yield(const struct card *c, const struct next *n, int64_t now)
 {
 	const struct tenant *t = &c->tenant[c->current.tenant];
-	bool long_enough = now - c->current.granted >= 2 * TURN_NS;
+	bool can_wait = n->priority >= 0 && c->tenant[n->tenant].latency == LATENCY_THROUGHPUT, long_enough;
 
+	if (n->priority >= 0 && n->tenant != c->current.tenant && comes_at_once(c, n))
+		return true;
+	long_enough = now - t->row[c->current.row].granted >= (can_wait ? c->tuning.long_slice : c->tuning.slice);
 	if (t->credit <= 0)
-		return !t->lend || other > 0 || (other == 0 && long_enough);
-	return long_enough && other >= priority(t, 1);
+		return !t->lend || n->priority > 0 || (n->priority == 0 && long_enough);
+	return long_enough && n->priority >= priority(t, 1);
 }
 
-static void look_at_current(struct card *c, int64_t other, int64_t now)
+static void look_at_current(struct card *c, const struct next *n, int64_t now)
 {
 	struct row *r = &c->tenant[c->current.tenant].row[c->current.row];
 
-	if (now - c->current.granted > ACCEPT_NS && r->beat == c->current.beat) {
-		end_turn(c, true); /* it never took it */
-	} else if (now - (r->alive > c->current.granted ? r->alive : c->current.granted) > LEASE_NS ||
-		   (c->current.yield_since && now - c->current.yield_since > GRACE_NS)) {
-		end_turn(c, false);
-	} else if (!c->current.yield_since && should_yield(c, other, now)) {
-		c->current.yield_since = now;
-		r->turn++;
+	r->waited_for |= n->other_tenant;
+	if (never_took(r, now)) {
+		leave_turn(c, true, now);
+	} else if (now - (r->alive > r->granted ? r->alive : r->granted) > LEASE_NS) {
+		r->overstays = true;
+		leave_turn(c, true, now);
+	} else if (should_yield(c, n, now)) {
+		leave_turn(c, false, now);
 	}
+}
+
+/* Whether the next may begin although others have work in flight. */
+static bool may_begin(const struct card *c, const struct next *n)
+{
+	bool beside = comes_at_once(c, n) || (n->priority > 0 && c->tenant[n->tenant].latency == LATENCY_LOW), ok = true;
+
+	for (int i = 0; i < MAX_TENANTS; i++)
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
+			const struct row *other = &c->tenant[i].row[r];
+			if (other->closing_since && !(c->tuning.beside && (beside || other->ending)))
+				ok = false;
+		}
+	return ok;
 }
 
 void card_decide(struct card *c, int64_t now)
 {
-	int tenant = NOBODY, row = NOBODY;
-	bool other_tenant;
-	int64_t other;
+	struct next n;
+	struct tenant *t;
+	struct row *r;
 
 	charge_until(c, now);
-	other = best(c, now, &tenant, &row, &other_tenant);
-	if (c->current.tenant != NOBODY) {
-		c->current.waited_for |= other_tenant;
-		look_at_current(c, other, now);
-	}
-	if (c->current.tenant != NOBODY || other < 0)
+	n = best(c, now);
+	c->waited = n.priority >= 0;
+	if (c->current.tenant != NOBODY)
+		look_at_current(c, &n, now);
+	if (c->current.tenant != NOBODY || n.priority < 0 || !may_begin(c, &n))
 		return;
-	c->tenant[tenant].row[row].turn++;
-	c->current = (struct current){.tenant = tenant, .row = row, .granted = now, .beat = c->tenant[tenant].row[row].beat};
+	t = &c->tenant[n.tenant];
+	r = &t->row[n.row];
+	r->turn++;
+	r->granted = now;
+	r->waited_for = false;
+	if (t->behind && card_handover(c))
+		charge(c, t, SWITCH_NS);
+	t->behind = false;
+	r->granted_beat = r->beat;
+	c->current = (struct current){n.tenant, n.row};
+}
+
+int64_t card_handover(const struct card *c)
+{
+	int64_t since = 0;
+
+	for (int i = 0; c->waited && i < MAX_TENANTS; i++)
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
+			if (c->tenant[i].row[r].closing_since > since)
+				since = c->tenant[i].row[r].closing_since;
+	return since;
 }
 
 bool card_active(const struct card *c, int64_t now)
@@ -269,7 +369,7 @@ bool card_active(const struct card *c, int64_t now)
 		return true;
 	for (int i = 0; i < MAX_TENANTS; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
-			if (asks(&c->tenant[i].row[r], now))
+			if (c->tenant[i].row[r].closing_since || asks(&c->tenant[i].row[r], now))
 				return true;
 	return false;
 }

@@ -5,13 +5,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "constants.h"
+#include "limits_file.h"
 #include "turn_files.h"
 
 #define MAX_TENANTS 64
 
 struct row {                    /* one process */
 	bool wants;             /* it waits for the turn */
+	bool ending;            /* it launches no more, and what it has in flight is about to end */
 	bool overstays;         /* its turn was taken away, and it has not given it back */
+	int64_t closing_since;  /* it was asked to give its turn back then, and has not yet; 0: it was not */
+	int64_t granted;        /* when it got its last turn */
+	unsigned granted_beat;  /* and its beat then */
+	bool waited_for;        /* another container waited meanwhile */
 	unsigned turn;          /* as in its decision: odd while it has the turn */
 	unsigned beat;
 	int64_t alive;          /* when its beat last changed; 0: never */
@@ -29,6 +35,8 @@ struct tenant {                 /* one container */
 	bool used;
 	unsigned share;         /* hundredths of a percent */
 	bool lend;
+	enum latency latency;
+	bool behind;            /* it was below its share when it began to wait */
 	uint64_t memory;        /* its limit */
 	int64_t quantum;        /* how long it stays on an oversubscribed card */
 	int64_t credit;         /* ns of card time it may still use; negative is debt */
@@ -39,14 +47,21 @@ struct tenant {                 /* one container */
 };
 struct current {                /* who has the turn */
 	int tenant, row;        /* -1: nobody */
-	int64_t granted;
-	int64_t yield_since;    /* it was asked to give the turn back then; 0: it was not */
-	unsigned beat;          /* its beat when it got the turn */
-	bool waited_for;        /* another container waited meanwhile */
+};
+/* What can be tried out on a card without building anew; elastic-gpu-arbiter's environment may say it. */
+struct tuning {
+	int64_t slice;          /* a turn is offered to others after this */
+	int64_t long_slice;     /* the same where who waits asks for throughput */
+	int64_t start;          /* a turn begins with this much credit */
+	int64_t look;           /* between two looks of the arbiter while somebody wants the turn */
+	int64_t backlog;        /* work that a stream may have in flight while another container is there */
+	bool beside;            /* a turn may begin while work of the one before is in flight */
 };
 struct card {
 	struct tenant tenant[MAX_TENANTS];
+	struct tuning tuning;
 	struct current current;
+	bool waited;            /* somebody waits who may have the turn */
 	int64_t charged;        /* time up to which use is charged */
 	int64_t had;            /* the most any container has had */
 	int64_t busy;           /* card time used by all */
@@ -55,16 +70,23 @@ struct card {
 	int64_t evictor_since;
 	bool evictor_satisfied; /* it has what it waited for, and runs for its quantum */
 };
+#define SLICE_NS (5 * MS / 2)
+#define LONG_SLICE_NS (20 * MS)
+#define START_NS (5 * MS)
+#define LEVEL_NS (40 * MS)      /* so far behind the others a container that comes back may be, in the measure of its share */
+#define SWITCH_NS (MS / 10)     /* what it costs a container to come in between others */
 #define LEASE_NS (200 * MS)     /* a process that has the turn and does not count on for so long has lost it */
 #define ACCEPT_NS (20 * MS)     /* a process that gets the turn takes it within this, or loses it */
 #define ASKING_NS (100 * MS)    /* a waiter that has not counted on for so long is not offered it */
 #define GRACE_NS (2000 * MS)    /* work in flight may take so long to end; then the next one begins beside it */
+#define BESIDE_NS (100 * MS)    /* so long two with work in flight share the bill; then each pays in full */
 #define PRESENT_NS (3000 * MS)  /* a process that has not counted on for so long is not there */
 
 void card_start(struct card *c, int64_t now);
 /* A container comes; -1 if there are too many. It leaves with all its processes. */
 int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now);
 void card_tenant_limits(struct card *c, int tenant, unsigned share, bool lend, uint64_t memory, int64_t quantum);
+void card_tenant_latency(struct card *c, int tenant, enum latency latency);
 void card_tenant_leave(struct card *c, int tenant);
 /* What a process has written: any number may be in any field. */
 struct said { unsigned wants, released, beat, unused_us; };
@@ -74,6 +96,8 @@ void card_decide(struct card *c, int64_t now);
 bool card_row_present(const struct row *r, int64_t now);
 /* Whether another container is on this card. */
 bool card_contended(const struct card *c, int tenant, int64_t now);
+/* Since when somebody waits for a turn that was asked back; 0 if nobody does. */
+int64_t card_handover(const struct card *c);
 /* Whether anybody waits for the turn or has it. */
 bool card_active(const struct card *c, int64_t now);
 

@@ -3,6 +3,7 @@
  * one thread per card asks the arbiter for turns, watches the work in flight, and gives the turn back when it is used up
  * or idle. While there is no arbiter the processes of a container limit themselves to its share.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include "system.h"
 
 #define TICK_NS (MS / 4)
+#define WAITED_TICK_NS (MS / 20) /* while others wait for the turn */
+#define WAKE_NS (MS / 5)         /* it takes no longer for the thread that opens the gate to wake up, as a rule */
 #define STUCK_NS (100 * MS)    /* a drain that takes longer may be waiting for a launch we hold back */
 #define TRICKLE_NS (50 * MS)
 #define OWN_TURN 0             /* the number of a turn that no arbiter gave */
@@ -77,15 +80,26 @@ static bool take_turn(struct gate *g, unsigned *turn)
 		int64_t now = now_ns();
 		unsigned seen = atomic_load(&own_decision(g)->turn);
 		bool there = arbiter_there(g->device, now);
-		atomic_store(&mine->wants, 1);
+		if (seen && !(seen & 1))
+			atomic_store(&mine->released, seen - 1); /* it may have been given and asked back while we slept */
+		atomic_store(&mine->wants, SAYS_WANTS);
 		atomic_fetch_add(&mine->beat, 1);
 		*turn = there ? seen : OWN_TURN;
 		ok = there ? (seen & 1) && seen != atomic_load(&mine->released) : own_credit(g->device, now) >= TURN_NS;
 		if (!ok)
 			futex_wait(&own_decision(g)->turn, seen, 2 * MS);
 	}
-	atomic_store(&mine->wants, 0);
+	atomic_store(&mine->wants, SAYS_NOTHING);
 	return ok;
+}
+
+/* Sleeps for a moment, or until the turn is asked back. */
+static void rest_in_turn(struct gate *g, unsigned turn, int64_t ns)
+{
+	if (turn == OWN_TURN)
+		sleep_ns(ns);
+	else
+		futex_wait(&own_decision(g)->turn, turn, ns);
 }
 
 /*
@@ -111,7 +125,8 @@ static int64_t hold_turn(struct gate *g, unsigned turn, int64_t *unused)
 	begin = charged = entered > idle ? entered : idle;
 	*unused = begin - taken;
 	for (;;) {
-		sleep_ns(TICK_NS);
+		bool waited = turn != OWN_TURN && atomic_load(&g->device->decision->waited);
+		rest_in_turn(g, turn, waited ? WAITED_TICK_NS : TICK_NS);
 		now = now_ns();
 		charge_time(g, turn, now - charged);
 		charged = now;
@@ -124,7 +139,7 @@ static int64_t hold_turn(struct gate *g, unsigned turn, int64_t *unused)
 		seen = launches;
 		if (!atomic_load(&g->on) || turn_over(g, turn, now))
 			return charged;
-		if (idle && now - idle > LINGER_NS) {
+		if (idle && now - idle > (waited ? WAITED_LINGER_NS : LINGER_NS)) {
 			charge_time(g, turn, idle - now); /* the pause is not charged */
 			*unused += now - idle;
 			return charged;
@@ -142,7 +157,10 @@ static void drain_turn(struct gate *g, unsigned turn, int64_t charged)
 	atomic_store(&g->trickled, charged);
 	set_state(g, GATE_CLOSING);
 	do {
-		idle = !atomic_load(&g->inside) && streams_idle(g) && !atomic_load(&g->inside);
+		bool closed = !atomic_load(&g->inside);
+		idle = closed && streams_idle(g) && !atomic_load(&g->inside);
+		if (!idle && turn != OWN_TURN)
+			atomic_store(&own_request(g)->wants, closed && streams_ending(g, ENDING_NS) ? SAYS_ENDING : SAYS_NOTHING);
 		if (!idle)
 			sleep_ns(MS / 50);
 		now = now_ns();
@@ -150,6 +168,8 @@ static void drain_turn(struct gate *g, unsigned turn, int64_t charged)
 		charged = now;
 		atomic_fetch_add(&own_request(g)->beat, 1);
 	} while (!idle);
+	if (turn != OWN_TURN)
+		atomic_store(&own_request(g)->wants, SAYS_NOTHING);
 	set_state(g, GATE_CLOSED);
 }
 
@@ -196,6 +216,31 @@ static bool trickle(struct gate *g)
 		atomic_compare_exchange_strong(&g->trickled, &last, now);
 }
 
+/*
+ * Asks for the turn and sleeps for a while, or until the gate may be open. The arbiter's word wakes this thread and the
+ * one that opens the gate at once: this one then waits a moment for the other.
+ */
+static void sleep_at_gate(struct gate *g, unsigned state)
+{
+	_Atomic unsigned *turn = &own_decision(g)->turn;
+	unsigned seen = atomic_load(turn);
+	int64_t woken;
+
+	if (state == GATE_CLOSED && arbiter_there(g->device, now_ns()))
+		atomic_store(&own_request(g)->wants, SAYS_WANTS); /* the other thread may take a moment to wake up */
+	else
+		seen = 1;
+	if (!atomic_exchange(&g->want, 1))
+		futex_wake(&g->want);
+	if (seen & 1) {
+		futex_wait(&g->state, state, 10 * MS);
+		return;
+	}
+	futex_wait(turn, seen, 2 * MS);
+	for (woken = now_ns(); atomic_load(turn) != seen && atomic_load(&g->state) == state && now_ns() - woken < WAKE_NS;)
+		sched_yield();
+}
+
 static int wait_for_turn(struct gate *g, int pass)
 {
 	unsigned state;
@@ -218,10 +263,8 @@ static int wait_for_turn(struct gate *g, int pass)
 		if (!atomic_load(&g->on))
 			return pass;
 		memory_call_leave(pass); /* a swap must not wait for us */
-		if (!atomic_exchange(&g->want, 1))
-			futex_wake(&g->want);
 		int64_t since = now_ns();
-		futex_wait(&g->state, state, 10 * MS);
+		sleep_at_gate(g, state);
 		atomic_fetch_add(&g->waited_ns, (uint64_t)(now_ns() - since));
 		pass = memory_call_enter();
 	}
@@ -248,7 +291,7 @@ void launch_leave(struct device *d, CUstream stream, int pass)
 	if (pass & PASS_TURN) {
 		struct gate *g = atomic_load_explicit(&d->gate, memory_order_acquire);
 		atomic_store_explicit(&g->launches, atomic_load_explicit(&g->launches, memory_order_relaxed) + 1, memory_order_relaxed);
-		stream_launched(g, stream);
+		stream_launched(g, stream, (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000);
 		atomic_fetch_sub(&g->inside, 1);
 	}
 	memory_call_leave(pass);

@@ -42,6 +42,12 @@ static bool parse_percent(const char *s, unsigned *out)
 	return !*end && *out >= 1 && *out <= 10000;
 }
 
+static bool parse_latency(const char *s, enum latency *out)
+{
+	*out = !strcmp(s, "low") ? LATENCY_LOW : !strcmp(s, "throughput") ? LATENCY_THROUGHPUT : LATENCY_DEFAULT;
+	return *out != LATENCY_DEFAULT || !strcmp(s, "default");
+}
+
 static bool parse_device(char *rest, struct device_limit *d, char *why, size_t why_size)
 {
 	char *save = NULL, *uuid = strtok_r(rest, " \t", &save), *key;
@@ -55,7 +61,8 @@ static bool parse_device(char *rest, struct device_limit *d, char *why, size_t w
 		bool ok = value &&
 			(!strcmp(key, "memory") ? parse_bytes(value, &d->memory) :
 			 !strcmp(key, "compute") ? parse_percent(value, &d->compute) :
-			 !strcmp(key, "lend") ? parse_switch(value, &d->lend) : false);
+			 !strcmp(key, "lend") ? parse_switch(value, &d->lend) :
+			 !strcmp(key, "latency") ? parse_latency(value, &d->latency) : false);
 		if (!ok)
 			FAIL("device %s: bad %s", uuid, key);
 	}

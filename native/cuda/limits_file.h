@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include "constants.h"
 
+enum latency { LATENCY_DEFAULT, LATENCY_LOW, LATENCY_THROUGHPUT };
 struct device_limit {
 	char uuid[48];      /* "GPU-…", "MIG-…", or "*" */
 	uint64_t memory;    /* bytes */
 	unsigned compute;   /* hundredths of a percent of the card's time */
 	bool lend;          /* may use what neighbours leave */
+	enum latency latency; /* how soon it needs its turns */
 };
 struct limits {
 	char container[64];

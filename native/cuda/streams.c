@@ -28,6 +28,7 @@ struct stream {
 	bool based;                    /* the mark before the oldest is a valid start of time */
 	_Atomic unsigned unmarked, batch;
 	double launch_ns;              /* a launch's time on the card, on average */
+	int64_t begun;                 /* when the oldest mark that is waited for became the oldest */
 };
 
 static struct stream streams[STREAMS];
@@ -135,7 +136,24 @@ static void advance(struct stream *s)
 	while (s->waiting && real_cuEventQuery(s->event[(s->head - s->waiting) % (MARKS + 1)]) != CUDA_ERROR_NOT_READY) {
 		learn(s, s->head - s->waiting);
 		s->waiting--;
+		s->begun = now_ns();
 	}
+}
+
+/* How long what is marked goes on, about; 0 if there is nothing, or it should be over. Without experience it is long. */
+static int64_t remaining(struct stream *s)
+{
+	unsigned launches = 0;
+	int64_t past;
+
+	if (!s->waiting)
+		return 0;
+	if (s->launch_ns == 0)
+		return INT64_MAX;
+	for (unsigned i = s->head - s->waiting; i != s->head; i++)
+		launches += s->launches[i % (MARKS + 1)];
+	past = now_ns() - s->begun;
+	return launches * s->launch_ns > (double)past ? (int64_t)(launches * s->launch_ns) - past : 0;
 }
 
 static void mark(struct stream *s)
@@ -148,11 +166,18 @@ static void mark(struct stream *s)
 	s->launches[at] = n;
 	if (s->event[at] && real_cuEventRecord(s->event[at], s->handle) == CUDA_SUCCESS) {
 		s->head++;
-		s->waiting++;
+		if (!s->waiting++)
+			s->begun = now_ns();
 	}
 }
 
-void stream_launched(struct gate *g, CUstream stream)
+/* So much is in flight on a stream that it gets no more: by marks, and by time where the arbiter says how much that is. */
+static bool full(struct stream *s, int64_t most)
+{
+	return s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS) || (most && s->launch_ns > 0 && remaining(s) > most);
+}
+
+void stream_launched(struct gate *g, CUstream stream, int64_t most)
 {
 	static _Thread_local struct stream *last;
 	uintptr_t key = stream_key(stream);
@@ -169,7 +194,7 @@ void stream_launched(struct gate *g, CUstream stream)
 	pthread_mutex_lock(&s->lock);
 	advance(s);
 	mark(s);
-	while (s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS)) {
+	while (full(s, most)) {
 		int64_t now = now_ns();
 		if (!give_up)
 			give_up = now + BACKLOG_NS;
@@ -234,6 +259,23 @@ bool streams_idle(struct gate *g)
 			all = false;
 		else if (key == ((uintptr_t)s | ORPHAN))
 			forget(s);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return all;
+}
+
+bool streams_ending(struct gate *g, int64_t within)
+{
+	bool all = true;
+
+	for (int i = 0; i < STREAMS && all; i++) {
+		struct stream *s = &streams[i];
+		uintptr_t key = atomic_load_explicit(&s->key, memory_order_acquire);
+		if (!key || key == FORGOTTEN || atomic_load(&s->gate) != g || !atomic_load(&s->waiting))
+			continue;
+		pthread_mutex_lock(&s->lock);
+		if (atomic_load(&s->key) == key && remaining(s) > within)
+			all = false;
 		pthread_mutex_unlock(&s->lock);
 	}
 	return all;

@@ -3,10 +3,12 @@
 #define ELASTIC_STREAMS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "driver_types.h"
 
 struct gate;
-void stream_launched(struct gate *g, CUstream stream);
+/* Waits while the stream has more in flight than that many nanoseconds of work, if it is known; 0: or a few milliseconds. */
+void stream_launched(struct gate *g, CUstream stream, int64_t most);
 void stream_before_capture(CUstream stream);
 void stream_forget(CUstream stream);
 void context_forget(CUcontext ctx);
@@ -14,6 +16,8 @@ void capture_count(int delta);
 bool stream_capturing(CUstream stream);
 /* Whether all work seen on this gate's streams is done; marks what is not marked yet. */
 bool streams_idle(struct gate *g);
+/* Whether all work on this gate's streams ends within so many nanoseconds, as far as can be told. */
+bool streams_ending(struct gate *g, int64_t within);
 void streams_fork_child(void);
 static inline CUstream own_stream(CUstream s) { return s ? s : (CUstream)CU_STREAM_PER_THREAD; }
 

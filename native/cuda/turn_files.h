@@ -14,8 +14,13 @@
 
 #define MAX_ROWS 256                  /* processes of one container that may use a card */
 
+enum {
+	SAYS_NOTHING,
+	SAYS_WANTS,                   /* it waits for the turn */
+	SAYS_ENDING,                  /* it was asked to give its turn back: it launches no more, and what is in flight ends soon */
+};
 struct request {                      /* of one process; the arbiter reads these at every look */
-	_Atomic unsigned wants;       /* 1 while it waits for the turn */
+	_Atomic unsigned wants;       /* SAYS_* */
 	_Atomic unsigned released;    /* number of the turn it gave back last */
 	_Atomic unsigned beat;        /* counts on while the process lives */
 	_Atomic unsigned unused_us;   /* of the turn it gave back last: time in which it had nothing to run */
@@ -49,7 +54,9 @@ struct decision_file {
 	_Atomic unsigned contended;   /* 1: another container is on this card */
 	_Atomic unsigned refused;     /* REFUSED_*: why this container gets no turns */
 	_Atomic unsigned movable;     /* processes on this card with memory that can be moved */
-	unsigned unused[9];
+	_Atomic unsigned waited;      /* 1: somebody waits for the turn, who has it gives it back as soon as it rests */
+	_Atomic unsigned backlog_us;  /* work that a stream may have in flight; 0: as the library has it */
+	unsigned unused[7];
 	struct decision row[MAX_ROWS];
 };
 _Static_assert(sizeof(struct request_file) == 10304 && sizeof(struct decision_file) == 6208, "the agent makes files of these sizes; another layout is another version");
@@ -57,7 +64,9 @@ _Static_assert(sizeof(struct request_file) == 10304 && sizeof(struct decision_fi
 #define TURNS_VERSION ((uint64_t)0x454c415300000000 | 2)
 #define AWAY_NS (1000 * MS)           /* an arbiter that has not looked for so long is not there */
 #define LINGER_NS MS                  /* a pause shorter than this does not end a turn */
-#define TURN_NS (20 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
+#define WAITED_LINGER_NS (MS / 10)    /* the same while others wait */
+#define ENDING_NS MS                  /* what takes no longer ends soon */
+#define TURN_NS (20 * MS)             /* without an arbiter, a turn begins with this much credit */
 
 /* The most credit a container has of its own share (in hundredths of a percent) without having waited for a turn. */
 static inline int64_t credit_cap(unsigned share)

@@ -110,11 +110,14 @@ static void a_hostile_neighbour_stops_nobody(void)
 	EQUAL(waitpid(arbiter, &status, WNOHANG), 0);
 	for (int i = 0; i < 3; i++)
 		check_stop(hostile[i]);
-	/* their files have their size again, and one of them that behaves from now on works as before */
+	/* their files have their size again, and one that is made anew in the place of one of them, and behaves, owes nothing */
 	char path[600];
 	struct stat s;
 	request_path(roots[0], path, sizeof path);
 	UNTIL(stat(path, &s) == 0 && s.st_size == sizeof(struct request_file));
+	snprintf(path, sizeof path, "%s/etc/elastic-gpu/turns/%s", roots[0], card_name());
+	CHECK(unlink(path) == 0);
+	check_file(roots[0], "/etc/elastic-gpu/turns", 0, sizeof(struct decision_file));
 	CHILD(victim[0], { enter(roots[0]); launch(20); });
 	check_exit(victim[0]);
 }

@@ -238,6 +238,15 @@ func Limits(s *share.Share) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("the class's parameter lend is %q: write on or off", lend)
 	}
+	latency := s.Parameters["latency"]
+	switch latency {
+	case "", "default":
+		latency = "" // a library from before it was there reads the file, too
+	case "low", "throughput":
+		latency = " latency " + latency
+	default:
+		return nil, fmt.Errorf("the class's parameter latency is %q: write low, throughput or default", latency)
+	}
 	for _, c := range s.Cards {
 		// It is a word of the file, and a file's name.
 		if !isWord(c.UUID) || c.UUID[0] == '.' || strings.Contains(c.UUID, "/") {
@@ -246,7 +255,7 @@ func Limits(s *share.Share) ([]byte, error) {
 		if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {
 			return nil, fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
 		}
-		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend)
+		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s%s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend, latency)
 	}
 	return text.Bytes(), nil
 }

@@ -57,6 +57,14 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 	if string(text) != want {
 		t.Fatalf("got\n%s", text)
 	}
+	s.Parameters = map[string]string{"latency": "low"}
+	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off latency low\n") {
+		t.Errorf("%s %v", text, err)
+	}
+	s.Parameters = map[string]string{"latency": "none"}
+	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "low, throughput or default") {
+		t.Errorf("latency: %v", err)
+	}
 	for _, name := range []string{"lend", "swap", "oversubscribe"} {
 		s.Parameters = map[string]string{name: "perhaps"}
 		if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "write on or off") {
