@@ -4,6 +4,10 @@
 // load past SECONDS: empty kernels, in turn through cuLaunchKernel as a program finds it and past any library in between;
 // prints both rates, medians of many short windows in one process; what comes first in a window, such as asking for the
 // turn, is not in its time.
+// load steps KIND SECONDS READY-FILE GO-FILE PAUSE-MS: waits for the second file, works for a moment, then measures: steps
+// a second, how long each took (in ms, from asking for it to having it), and how many were done in each second. KIND is
+// decode (a graph of 20 kernels of ROUNDS, then a wait for it), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), or
+// small (queued ahead, too).
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -16,6 +20,7 @@
 #include <cstring>
 #include <chrono>
 #include <string>
+#include <unistd.h>
 
 #define OK(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
 	fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e_)); exit(1); } } while (0)
@@ -121,14 +126,15 @@ struct Gemm {
 	void *handle = nullptr;
 	gemm_t gemm = nullptr;
 	unsigned short *a, *b, *c;
-	static const int N = 8192;
-	void init()
+	int N = 8192;
+	void init(cudaStream_t s = nullptr)
 	{
 		void *lib = dlopen(getenv("CUBLAS"), RTLD_NOW);
 		if (!lib) { fprintf(stderr, "CUBLAS: %s\n", dlerror()); exit(1); }
 		gemm = (gemm_t)dlsym(lib, "cublasGemmEx");
 		if (((create_t)dlsym(lib, "cublasCreate_v2"))(&handle)) exit(1);
 		OK(cudaMalloc(&a, 2ull * N * N)); OK(cudaMalloc(&b, 2ull * N * N)); OK(cudaMalloc(&c, 2ull * N * N));
+		if (s) ((stream_t)dlsym(lib, "cublasSetStream_v2"))(handle, s);
 		noise<<<1024, 256>>>(a, (size_t)N * N); noise<<<1024, 256>>>(b, (size_t)N * N);
 		OK(cudaDeviceSynchronize());
 	}
@@ -141,14 +147,95 @@ struct Gemm {
 	}
 };
 
+static cudaGraphExec_t decode_graph(float *x, int blocks, int threads, int rounds, cudaStream_t s)
+{
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+	for (int i = 0; i < 20; i++)
+		grind<<<blocks, threads, 0, s>>>(x, rounds);
+	OK(cudaStreamEndCapture(s, &graph));
+	OK(cudaGraphInstantiate(&exec, graph, 0));
+	return exec;
+}
+
+static void print_steps(std::vector<double> &took, const std::vector<double> &ends, double begin, double seconds)
+{
+	std::vector<long> each((size_t)seconds);
+	double all = 0;
+
+	for (double e : ends)
+		if (e >= begin && e < begin + (size_t)seconds)
+			each[(size_t)(e - begin)]++, all++;
+	std::sort(took.begin(), took.end());
+	auto at = [&](double q) { return took.empty() ? 0 : took[std::min(took.size() - 1, (size_t)(q * took.size()))] * 1e3; };
+	printf("{\"rate\":%.3f,\"p50\":%.3f,\"p90\":%.3f,\"p99\":%.3f,\"max\":%.3f,\"each\":[", all / (size_t)seconds, at(.5), at(.9), at(.99), at(1));
+	for (size_t i = 0; i < each.size(); i++)
+		printf("%s%ld", i ? "," : "", each[i]);
+	printf("]}\n");
+}
+
+// Products and small kernels are queued two ahead, so that the card is never without work; a decode waits for its result.
+static int steps(int argc, char **argv)
+{
+	if (argc < 7) { fprintf(stderr, "steps KIND SECONDS READY GO PAUSE-MS\n"); return 2; }
+	std::string kind = argv[2];
+	double seconds = atof(argv[3]), pause = atof(argv[6]) / 1e3;
+	const int blocks = 132 * 4, threads = 256;
+	int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 4000;
+	float *x;
+	cudaStream_t s;
+	cudaEvent_t done[2];
+	cudaGraphExec_t exec = nullptr;
+	Gemm gemm;
+	std::vector<double> took, ends;
+
+	OK(cudaMalloc(&x, sizeof(float) * blocks * threads));
+	OK(cudaMemset(x, 0, sizeof(float) * blocks * threads));
+	OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+	for (auto &e : done) OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+	if (kind == "gemm16") gemm.N = 16384;
+	if (kind == "gemm" || kind == "gemm16") gemm.init(s);
+	if (kind == "decode") exec = decode_graph(x, blocks, threads, rounds, s);
+	auto launch = [&]() {
+		if (kind == "decode") OK(cudaGraphLaunch(exec, s));
+		else if (kind == "small") for (int i = 0; i < 16; i++) grind<<<blocks, threads, 0, s>>>(x, 4000);
+		else gemm.run();
+	};
+	for (int i = 0; i < 3; i++) launch();
+	OK(cudaDeviceSynchronize());
+	if (FILE *f = fopen(argv[4], "w")) fclose(f);
+	while (access(argv[5], F_OK)) usleep(1000);
+	double begin = now() + 1.5, end = begin + seconds;
+	for (long i = 0; now() < end + 0.5; i++) {
+		double asked = now();
+		launch();
+		if (kind == "decode") {
+			OK(cudaStreamSynchronize(s));
+		} else {
+			OK(cudaEventRecord(done[i & 1], s));
+			if (i) OK(cudaEventSynchronize(done[(i & 1) ^ 1]));
+		}
+		double t = now();
+		if (asked >= begin && t < end) took.push_back(t - asked);
+		ends.push_back(t);
+		if (pause > 0) usleep((useconds_t)(pause * 1e6));
+	}
+	OK(cudaDeviceSynchronize());
+	print_steps(took, ends, begin, seconds);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc > 1 && !strcmp(argv[1], "steps"))
+		return steps(argc, argv);
 	std::string kind = argv[1];
 	double seconds = atof(argv[2]);
 	const int blocks = 132 * 4, threads = 256;
 	float *x;
 	cudaStream_t s;
-	cudaGraph_t graph;
 	cudaGraphExec_t exec = nullptr;
 	Gemm gemm;
 	int rounds = 4000, batch = kind == "gemm" ? 4 : kind == "graph" ? 16 : 256;
@@ -160,13 +247,8 @@ int main(int argc, char **argv)
 		return past(seconds, x, s);
 	if (kind == "gemm")
 		gemm.init();
-	if (kind == "graph") {
-		OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
-		for (int i = 0; i < 20; i++)
-			grind<<<blocks, threads, 0, s>>>(x, rounds);
-		OK(cudaStreamEndCapture(s, &graph));
-		OK(cudaGraphInstantiate(&exec, graph, 0));
-	}
+	if (kind == "graph")
+		exec = decode_graph(x, blocks, threads, rounds, s);
 	auto one = [&]() {
 		if (kind == "launch") nothing<<<1, 32, 0, s>>>(x);
 		else if (kind == "small") grind<<<blocks, threads, 0, s>>>(x, rounds);
