@@ -43,6 +43,14 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	return nil
 }
 
+// backfillAgain searches once more behind the blocked head: a workload that came may pass it.
+func (e *Engine) backfillAgain(q *queue) {
+	if e.opts.Backfill && q.spec.StrictFIFO {
+		q.backfilled = 0
+		e.enlist(q.tree)
+	}
+}
+
 // endedBeforeHead lists the running workloads that end before the head can start at the latest, if
 // all stay within the time they declared; empty if the head still does not fit.
 func (e *Engine) endedBeforeHead(t *tree, head *workload) []ending {

@@ -132,6 +132,7 @@ func (e *Engine) enqueue(w *workload) {
 	default:
 		q.active.Fix(c.pos)
 	}
+	e.backfillAgain(q)
 	e.ready(q)
 }
 

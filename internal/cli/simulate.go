@@ -5,15 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	clisimulate "github.com/elastic-ai/elastic/internal/cli/simulate"
 	"github.com/elastic-ai/elastic/internal/simulate"
 )
 
 // simulateCommand drives the engines from traces.
 func simulateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "simulate",
-		Short: "Drive the engines from a trace: no cluster, the real decisions",
-	}
+	cmd := clisimulate.Command()
 	cmd.AddCommand(simulatePlacementCommand(), simulateReplayCommand())
 	return cmd
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -99,3 +100,5 @@ func join(names []string, most int) string {
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(slices.Clone(names[:most]), ", "), len(names)-most)
 }
+
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

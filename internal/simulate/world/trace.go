@@ -77,3 +77,12 @@ func (t *Trace) ShortestFirst() {
 		t.Jobs[i].Priority = -t.Jobs[i].Duration
 	}
 }
+
+// AssumeLimits gives jobs that declare no maximum run time one of so many times their run time; 0 gives none.
+func (t *Trace) AssumeLimits(factor float64) {
+	for i := range t.Jobs {
+		if j := &t.Jobs[i]; j.Limit == 0 && factor > 0 {
+			j.Limit = int64(min(float64(j.Duration)*factor, mostSeconds)) + 1
+		}
+	}
+}

@@ -308,8 +308,8 @@ func (w *World) workload(i int) admission.Workload {
 	return wl
 }
 
-// jobOf is the job of a workload.
-func jobOf(key admission.Key) int {
+// JobOf is the job of a workload, -1 for one that is none's.
+func JobOf(key admission.Key) int {
 	i, err := strconv.Atoi(key.Name)
 	if err != nil {
 		return -1
@@ -319,7 +319,7 @@ func jobOf(key admission.Key) int {
 
 // start a job whose quota and nodes the engine reserved.
 func (w *World) start(a *admission.Admit) {
-	i := jobOf(a.Workload)
+	i := JobOf(a.Workload)
 	s := &w.jobs[i]
 	if s.phase != waiting {
 		w.err = fmt.Errorf("%s was admitted at %d s while it did not wait", w.trace.Jobs[i].ID, w.now)
@@ -365,7 +365,7 @@ func (w *World) end(i int) {
 
 // evict a job as the engine asks. One that ran as long as it may is over.
 func (w *World) evict(e *admission.Evict) {
-	i := jobOf(e.Workload)
+	i := JobOf(e.Workload)
 	if w.jobs[i].phase != running {
 		w.err = fmt.Errorf("%s was evicted at %d s while it did not run", w.trace.Jobs[i].ID, w.now)
 		return
@@ -376,7 +376,7 @@ func (w *World) evict(e *admission.Evict) {
 	}
 	m := Moment{At: w.now, Job: i, What: Evicted, By: -1}
 	if e.Reason == admission.ReasonPreempted {
-		m.What, m.By = Preempted, jobOf(e.Preemptor)
+		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
 	w.requeue(i, m)
 }

@@ -1,0 +1,180 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastic-ai/elastic/internal/cli/output"
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+// Command is "elastic simulate".
+func Command() *cobra.Command {
+	in := &inputs{}
+	var printer output.Printer
+	var sets []string
+	var plot, timeline string
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Run a trace of jobs through the real engines: what would this cluster do?",
+		Long: `Run a trace of jobs through the engines that decide in a real cluster, on a virtual
+clock: what would become of these jobs on this cluster, with these queues?
+
+Each --set is a variant that is run beside the cluster as it is; a comma joins
+changes of one variant.
+
+  queue/NAME.quota=64                     nominal quota of cards
+  queue/NAME.borrowingLimit=8             how much it may borrow
+  queue/NAME.cohort=NAME                  whom it borrows from
+  queue/NAME.weight=2                     under fair sharing
+  queue/NAME.queueingStrategy=StrictFIFO  the head blocks; or BestEffortFIFO
+  queue/NAME.order=LeastAttainedService   who has used least goes first; or Age
+  queue/NAME.withinClusterQueue=LowerPriority, queue/NAME.reclaimWithinCohort=Any
+  cohort/NAME.fairSharing=drf             or maxmin, off; policy.fairSharing for all
+  policy.backfill=on                      jobs with a limit pass a blocked head
+  policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
+  policy.placement=binpack                which node a pod gets
+  +4x8:H100-80G                           more nodes; @QUEUE for one queue's own
+
+queue/* stands for every queue.`,
+		Example: `  # A trace on a cluster of 8 nodes, and the same with two nodes more
+  elastic simulate --trace jobs.csv --nodes 8x8:H100-80G --set +2x8:H100-80G
+
+  # Queues with their own nodes, and the same with borrowing
+  elastic simulate --trace jobs.csv --shape queues.csv
+  elastic simulate --trace jobs.csv --shape queues.csv --borrow --set cohort/all.fairSharing=drf
+
+  # Slurm's jobs of last month
+  sacct -a -P -S 2026-10-01 -o JobID,User,Partition,Submit,Start,End,AllocTRES,TimelimitRaw > jobs.txt
+  elastic simulate --trace jobs.txt --nodes 32x8:A100-80G --map '*=main'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			variants, err := in.compare(cmd, sets, timeline)
+			if err != nil {
+				return err
+			}
+			if plot != "" {
+				if err := writePlot(plot, variants); err != nil {
+					return err
+				}
+			}
+			names := make([]string, len(variants))
+			for i := range variants {
+				names[i] = variants[i].Name
+			}
+			return printer.Print(cmd.OutOrStdout(), variants, names, func(w output.Writer, wide bool) { printVariants(w, variants, wide) })
+		},
+	}
+	in.addTo(cmd)
+	cmd.Flags().StringArrayVar(&sets, "set", nil, "a variant: changes with commas between; may be given several times")
+	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use and jobs waiting over time into this SVG file")
+	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job, and where it ran, into this CSV file")
+	printer.AddTo(cmd)
+	cmd.AddCommand(explainCommand())
+	return cmd
+}
+
+// explainCommand is "elastic simulate explain".
+func explainCommand() *cobra.Command {
+	in := &inputs{}
+	var at time.Duration
+	var set string
+	cmd := &cobra.Command{
+		Use:   "explain JOB --at TIME",
+		Short: "Say why a job of the trace waits at a time of the simulation",
+		Example: `  elastic simulate explain job-17 --at 36h --trace jobs.csv --nodes 8x8:H100-80G
+  elastic simulate explain job-17 --at 36h --trace jobs.csv --shape queues.csv --set queue/a.quota=64`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if at <= 0 {
+				return errors.New("give --at: the time from the start of the trace, as 36h or 90m")
+			}
+			in.until = at
+			trace, cluster, settings, err := in.read()
+			if err != nil {
+				return err
+			}
+			if cluster, err = cluster.Set(set); err != nil {
+				return err
+			}
+			job, err := trace.Index(args[0])
+			if err != nil {
+				return err
+			}
+			w, err := world.New(trace, cluster, settings)
+			if err != nil {
+				return explained(err)
+			}
+			if _, err := w.Run(cmd.Context()); err != nil {
+				return err
+			}
+			printExplanation(output.To(cmd.OutOrStdout()), trace, w, job, at)
+			return nil
+		},
+	}
+	in.addTo(cmd)
+	cmd.Flags().DurationVar(&at, "at", 0, "time from the start of the trace")
+	cmd.Flags().StringVar(&set, "set", "", "changes of the cluster, a comma between")
+	return cmd
+}
+
+// compare runs the cluster as it is and every variant of it.
+func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string) ([]world.Variant, error) {
+	trace, cluster, settings, err := in.read()
+	if err != nil {
+		return nil, err
+	}
+	var out []world.Variant
+	for i, set := range append([]string{""}, sets...) {
+		changed, err := cluster.Set(set)
+		if err != nil {
+			return nil, err
+		}
+		name := set
+		if i == 0 {
+			name = "as it is"
+		}
+		run := settings
+		var log *timelineFile
+		if timeline != "" && i == 0 {
+			if log, err = newTimeline(timeline, trace); err != nil {
+				return nil, err
+			}
+			run.Watch = log.note
+		}
+		progress := newProgress(cmd.ErrOrStderr(), name)
+		run.Progress = progress.show
+		w, err := world.New(trace, changed, run)
+		if err != nil {
+			return nil, explained(err)
+		}
+		report, err := w.Run(cmd.Context())
+		progress.end()
+		if err = errors.Join(err, log.close()); err != nil {
+			return nil, err
+		}
+		out = append(out, world.Variant{Name: name, Report: report})
+	}
+	return out, nil
+}
+
+// explained adds what to do about an error.
+func explained(err error) error {
+	var missing *world.MissingQueuesError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("%w\nsay where they go: --map %s=QUEUE, or --map '*=QUEUE' for all of them", err, missing.Queues[0])
+	}
+	return err
+}
+
+func writePlot(path string, variants []world.Variant) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(world.Plot(f, variants), f.Close())
+}

@@ -1,0 +1,132 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+// inputs are the flags that name a trace and a cluster.
+type inputs struct {
+	trace       string
+	shape       string
+	column      string
+	borrow      bool
+	nodes       string
+	queue       string
+	maps        []string
+	prices      []string
+	restart     []string
+	checkpoint  time.Duration
+	faultEvery  time.Duration
+	faultDown   time.Duration
+	seed        uint64
+	until       time.Duration
+	limitFactor float64
+}
+
+func (in *inputs) addTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&in.trace, "trace", "", "file of jobs: CSV with job_id,queue,submit_s,duration_s,gpus; openb's pods; what sacct -P writes; - for standard input")
+	f.StringVar(&in.shape, "shape", "", "the cluster: CSV with queue,nodes,gpus_per_node; each queue has its own nodes")
+	f.StringVar(&in.column, "shape-column", "nodes", "column of --shape that has the number of nodes")
+	f.BoolVar(&in.borrow, "borrow", false, "with --shape: one cohort, in which queues borrow and reclaim")
+	f.StringVar(&in.nodes, "nodes", "", "the cluster: nodes as \"elastic up\" takes them, 4x8:H100-80G,8x4:A100-40G, and one queue")
+	f.StringVar(&in.queue, "queue", "main", "with --nodes: the name of the queue")
+	f.StringSliceVar(&in.maps, "map", nil, "send jobs of a queue to another: FROM=TO, *=TO for queues that the cluster does not have")
+	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour: MODEL=PRICE, or PRICE for all")
+	f.StringSliceVar(&in.restart, "restart", []string{"40s", "60s"}, "what an eviction costs a job on one node, and on several")
+	f.DurationVar(&in.checkpoint, "checkpoint", 0, "how often jobs save their work: evicted ones lose what they did since; 0 loses nothing")
+	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average; 0 for never")
+	f.DurationVar(&in.faultDown, "fault-down", time.Hour, "how long a lost node is away")
+	f.Uint64Var(&in.seed, "seed", 1, "seed of the faults")
+	f.DurationVar(&in.until, "until", 0, "stop at this time of the trace; 0 runs every job to its end")
+	f.Float64Var(&in.limitFactor, "assume-limits", 0, "give jobs without a limit one of this many times their run time, for backfill; 0 gives none")
+}
+
+// read the trace and the cluster.
+func (in *inputs) read() (*world.Trace, *world.Cluster, world.Settings, error) {
+	settings, err := in.settings()
+	if err != nil {
+		return nil, nil, settings, err
+	}
+	if in.trace == "" {
+		return nil, nil, settings, errors.New("give --trace: a file of jobs")
+	}
+	cluster, err := in.cluster()
+	if err != nil {
+		return nil, nil, settings, err
+	}
+	trace, err := world.ReadTraceFile(in.trace)
+	if err != nil {
+		return nil, nil, settings, err
+	}
+	maps := map[string]string{}
+	for _, pair := range in.maps {
+		from, to, ok := strings.Cut(pair, "=")
+		if !ok || !cluster.Has(to) {
+			return nil, nil, settings, fmt.Errorf("--map %s: want FROM=TO, where TO is a queue of the cluster", pair)
+		}
+		maps[from] = to
+	}
+	trace.Map(maps, cluster.Has)
+	trace.AssumeLimits(in.limitFactor)
+	return trace, cluster, settings, nil
+}
+
+func (in *inputs) cluster() (*world.Cluster, error) {
+	var c *world.Cluster
+	switch {
+	case (in.shape == "") == (in.nodes == ""):
+		return nil, errors.New("give the cluster: --shape FILE or --nodes SHAPE")
+	case in.nodes != "":
+		var err error
+		if c, err = world.ParseNodes(in.nodes, in.queue); err != nil {
+			return nil, err
+		}
+	default:
+		shares, err := world.ReadShape(in.shape, in.column)
+		if err != nil {
+			return nil, err
+		}
+		if c = world.Partitions(shares); in.borrow {
+			c = world.Pool(shares)
+		}
+	}
+	c.PerHour = map[string]float64{}
+	for _, text := range in.prices {
+		model, price, ok := strings.Cut(text, "=")
+		if !ok {
+			model, price = "", text
+		}
+		v, err := strconv.ParseFloat(price, 64)
+		if err != nil || !(v >= 0) {
+			return nil, fmt.Errorf("--price %s: want MODEL=PRICE or PRICE", text)
+		}
+		c.PerHour[model] = v
+	}
+	return c, nil
+}
+
+func (in *inputs) settings() (world.Settings, error) {
+	s := world.Settings{
+		Until:  int64(in.until / time.Second),
+		Faults: world.Faults{Every: int64(in.faultEvery / time.Second), Down: int64(in.faultDown / time.Second), Seed: in.seed},
+	}
+	s.Restart.Checkpoint = int64(in.checkpoint / time.Second)
+	for i, into := range []*int64{&s.Restart.OneNode, &s.Restart.ManyNodes} {
+		text := in.restart[min(i, len(in.restart)-1)]
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return s, fmt.Errorf("--restart %s: want a time, or two, as 40s,60s", text)
+		}
+		*into = int64(d / time.Second)
+	}
+	return s, nil
+}

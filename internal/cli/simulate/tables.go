@@ -1,0 +1,126 @@
+package simulate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/cli/output"
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+// printVariants prints the comparison and, for each variant, its queues and, with wide, its sizes.
+func printVariants(w output.Writer, variants []world.Variant, wide bool) {
+	table := output.Table{Columns: columns("VARIANT", "JOBS", "JCT MEAN", "P99", "DELAY MEAN", "P50", "P99", "P99.9", "MAKESPAN", "CARDS USED", "FRAGMENTED", "EVICTIONS", "LOST")}
+	money := false
+	for i := range variants {
+		money = money || variants[i].Money > 0
+	}
+	if money {
+		table.Columns = append(table.Columns, output.Column{Name: "MONEY"})
+	}
+	for _, v := range variants {
+		cells := []any{
+			v.Name, jobs(v.Report), hours(v.JCT.Mean), hours(v.JCT.P99), hours(v.Delay.Mean), hours(v.Delay.P50), hours(v.Delay.P99), hours(v.Delay.P999), hours(float64(v.Makespan)),
+			percent(v.CardsUsed), percent(v.Fragmented), v.Preemptions + v.Evictions, fmt.Sprintf("%.1f card-h", v.LostHours),
+		}
+		if money {
+			cells = append(cells, fmt.Sprintf("%.0f", v.Money))
+		}
+		table.Add(cells...)
+	}
+	table.Print(w, wide)
+	for _, v := range variants {
+		if len(v.ByQueue) > 1 || wide {
+			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
+			printQueues(w, v.ByQueue)
+		}
+		if wide {
+			fmt.Fprintf(w, "\n%s, by size:\n", v.Name)
+			printSizes(w, v.BySize)
+		}
+	}
+}
+
+func columns(names ...string) []output.Column {
+	out := make([]output.Column, len(names))
+	for i, name := range names {
+		out[i].Name = name
+	}
+	out[0].Cut = true
+	return out
+}
+
+func jobs(r *world.Report) string {
+	if r.Ended == r.Jobs {
+		return fmt.Sprint(r.Jobs)
+	}
+	return fmt.Sprintf("%d of %d", r.Ended, r.Jobs)
+}
+
+func printQueues(w output.Writer, groups []world.Group) {
+	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9", "QUOTA", "USED", "BORROWED", "SHARE OF USE", "OF QUOTA")}
+	for _, g := range groups {
+		table.Add(g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), g.Quota, percent(g.Used), fmt.Sprintf("%.0f card-h", g.Borrowed), percent(g.Share), percent(g.Weight))
+	}
+	table.Print(w, true)
+}
+
+func printSizes(w output.Writer, groups []world.Group) {
+	table := output.Table{Indent: "  ", Columns: columns("SIZE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9")}
+	for _, g := range groups {
+		table.Add(strings.TrimSpace(g.Name), g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999))
+	}
+	table.Print(w, true)
+}
+
+func hours(seconds float64) string { return fmt.Sprintf("%.2f h", seconds/3600) }
+
+func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
+
+// printExplanation says where a job stands.
+func printExplanation(w output.Writer, trace *world.Trace, run *world.World, job int, at time.Duration) {
+	j := &trace.Jobs[job]
+	x := run.Explain(job)
+	name := func(k admission.Key) string {
+		if i := world.JobOf(k); i >= 0 && i < len(trace.Jobs) {
+			return trace.Jobs[i].ID
+		}
+		return k.Name
+	}
+	fmt.Fprintf(w, "%s (%d cards, queue %s, submitted at %s) at %s: %s\n", j.ID, j.Cards, j.Queue, duration(j.Submit), at, standing(run, job, x.State))
+	if x.Message != "" {
+		fmt.Fprintf(w, "  %s\n", x.Message)
+	}
+	if x.Position > 0 {
+		fmt.Fprintf(w, "  position %d in its queue\n", x.Position)
+	}
+	if x.Order != "" {
+		fmt.Fprintf(w, "  %s\n", x.Order)
+	}
+	for _, b := range x.Blockers {
+		fmt.Fprintf(w, "  %s of queue %s has what is missing\n", name(b.Workload), b.Queue)
+	}
+	for _, b := range x.PreemptionTargets {
+		fmt.Fprintf(w, "  it would preempt %s of queue %s\n", name(b.Workload), b.Queue)
+	}
+	for _, s := range x.Suggestions {
+		fmt.Fprintf(w, "  would help: %s\n", s)
+	}
+}
+
+func standing(run *world.World, job int, state admission.State) string {
+	end := run.JobEnds()[job]
+	switch {
+	case state == admission.StateUnknown && end.End >= 0:
+		return fmt.Sprintf("ended at %s after %s of waiting", duration(end.End), duration(end.Delay))
+	case state == admission.StateUnknown:
+		return "not submitted yet"
+	case state == admission.StateReserved:
+		return fmt.Sprintf("runs, after %s of waiting", duration(end.Delay))
+	}
+	return fmt.Sprintf("waits since %s", duration(end.Delay))
+}
+
+func duration(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }

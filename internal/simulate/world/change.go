@@ -1,0 +1,209 @@
+package world
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// Set is the cluster with changes, a comma between:
+//
+//	queue/NAME.SETTING=VALUE   settings of a ClusterQueue; * stands for all
+//	cohort/NAME.SETTING=VALUE  settings of a Cohort
+//	policy.SETTING=VALUE       settings of all queues together
+//	+4x8:MODEL[@QUEUE]         more nodes; where each queue has its own, QUEUE's
+func (c *Cluster) Set(changes string) (*Cluster, error) {
+	out := c.clone()
+	for word := range strings.SplitSeq(changes, ",") {
+		if word = strings.TrimSpace(word); word == "" {
+			continue
+		}
+		if err := out.change(word); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (c *Cluster) change(word string) error {
+	if shape, ok := strings.CutPrefix(word, "+"); ok {
+		return c.more(shape)
+	}
+	left, value, ok := strings.Cut(word, "=")
+	of, setting, dotted := strings.Cut(left, ".")
+	kind, name, _ := strings.Cut(of, "/")
+	settings, known := kinds[kind]
+	if !ok || !dotted || !known {
+		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, policy.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
+	}
+	set, known := settings[strings.ToLower(setting)]
+	if !known {
+		return fmt.Errorf("%q: a %s has %s", word, kind, join(sortedKeys(settings), 20))
+	}
+	changed, err := set(c, name, value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q: %w", word, err)
+	case !changed:
+		return fmt.Errorf("%q: there is no %s %s", word, kind, name)
+	}
+	return nil
+}
+
+// more nodes.
+func (c *Cluster) more(shape string) error {
+	shape, queue, _ := strings.Cut(shape, "@")
+	before := len(c.Nodes)
+	if err := c.AddNodes(shape); err != nil {
+		return err
+	}
+	if queue == "" {
+		return nil
+	}
+	if !c.Has(queue) {
+		return fmt.Errorf("+%s@%s: there is no queue %s", shape, queue, queue)
+	}
+	for i := before; i < len(c.Nodes); i++ {
+		c.Nodes[i].Labels = map[string]string{partitionLabel: queue}
+	}
+	return nil
+}
+
+// A setter changes a setting of the objects of a name, and reports whether there are any.
+type setter func(c *Cluster, name, value string) (bool, error)
+
+var kinds = map[string]map[string]setter{
+	"queue": {
+		"quota":               ofQueues(setQuota),
+		"quota.gpu":           ofQueues(setQuota),
+		"borrowinglimit":      ofQueues(setBorrowingLimit),
+		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
+		"weight":              ofQueues(setWeight),
+		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
+		"order":               ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)),
+		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
+		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
+	},
+	"cohort": {
+		"fairsharing": setFairSharing,
+	},
+	"policy": {
+		"backfill":          ofOptions(func(o *admission.Options, v string) (err error) { o.Backfill, err = onOff(v); return err }),
+		"nopreemptionrings": ofOptions(func(o *admission.Options, v string) (err error) { o.NoRings, err = onOff(v); return err }),
+		"preemptafter": ofOptions(func(o *admission.Options, v string) (err error) {
+			o.PreemptionDelay, err = time.ParseDuration(v)
+			return err
+		}),
+		"preemptioncooldown": ofOptions(func(o *admission.Options, v string) (err error) {
+			o.PreemptionCooldown, err = time.ParseDuration(v)
+			return err
+		}),
+		"fairsharing": ofOptions(func(o *admission.Options, v string) error { return choose(&o.Policy, v, capacityPolicies) }),
+		"placement":   func(c *Cluster, _, v string) (bool, error) { c.Placement = v; return true, nil },
+	},
+}
+
+var (
+	orders      = map[string]admission.Order{"Age": admission.OrderByAge, "LeastAttainedService": admission.OrderLeastAttainedService}
+	preemptions = map[string]admission.PreemptionPolicy{
+		"Never": admission.PreemptNever, "LowerPriority": admission.PreemptLowerPriority,
+		"LowerOrNewerEqualPriority": admission.PreemptLowerOrNewerEqualPriority, "Any": admission.PreemptAny,
+	}
+	capacityPolicies = map[string]admission.CapacityPolicy{"off": admission.PolicyFIFO, "fifo": admission.PolicyFIFO, "drf": admission.PolicyDRF, "maxmin": admission.PolicyMaxMin}
+)
+
+func ofQueues(set func(*Cluster, *admission.Queue, string) error) setter {
+	return func(c *Cluster, name, value string) (bool, error) {
+		found := false
+		for i := range c.Queues {
+			if q := &c.Queues[i]; name == "*" || q.Name == name {
+				found = true
+				if err := set(c, q, value); err != nil {
+					return true, err
+				}
+			}
+		}
+		return found, nil
+	}
+}
+
+func ofOptions(set func(*admission.Options, string) error) setter {
+	return func(c *Cluster, _, value string) (bool, error) { return true, set(&c.Options, value) }
+}
+
+// choice sets one of some values.
+func choice[T any](set func(*admission.Queue, T), values map[string]T) func(*Cluster, *admission.Queue, string) error {
+	return func(_ *Cluster, q *admission.Queue, text string) error {
+		var v T
+		if err := choose(&v, text, values); err != nil {
+			return err
+		}
+		set(q, v)
+		return nil
+	}
+}
+
+func choose[T any](into *T, text string, values map[string]T) error {
+	v, ok := values[text]
+	if !ok {
+		return fmt.Errorf("%q is none of %s", text, join(sortedKeys(values), 20))
+	}
+	*into = v
+	return nil
+}
+
+func onOff(text string) (on bool, err error) {
+	return on, choose(&on, text, map[string]bool{"on": true, "off": false})
+}
+
+// setQuota sets the nominal quota of cards, of the first flavor that has any.
+func setQuota(c *Cluster, q *admission.Queue, text string) error {
+	return c.changeQuota(q, text, func(quota *admission.Quota, v int64) { quota.Nominal = v })
+}
+
+func setBorrowingLimit(c *Cluster, q *admission.Queue, text string) error {
+	return c.changeQuota(q, text, func(quota *admission.Quota, v int64) { quota.BorrowingLimit = &v })
+}
+
+func (c *Cluster) changeQuota(q *admission.Queue, text string, change func(*admission.Quota, int64)) error {
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is not a number from 0", text)
+	}
+	for _, g := range q.Groups {
+		for _, f := range g.Flavors {
+			if quota, ok := f.Quotas[c.Cards]; ok {
+				change(&quota, v)
+				f.Quotas[c.Cards] = quota
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("queue %s has no quota of %s", q.Name, c.Cards)
+}
+
+func setWeight(_ *Cluster, q *admission.Queue, text string) error {
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0) {
+		return fmt.Errorf("%q is not a weight", text)
+	}
+	q.FairWeight = &v
+	return nil
+}
+
+// setFairSharing sets how a tree of cohorts shares what can be borrowed.
+func setFairSharing(c *Cluster, name, value string) (bool, error) {
+	found := false
+	for i := range c.Cohorts {
+		if name == "*" || c.Cohorts[i].Name == name {
+			found = true
+			if err := choose(&c.Cohorts[i].Policy, value, capacityPolicies); err != nil {
+				return true, err
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,142 @@
+package world
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+func TestSetChangesACopy(t *testing.T) {
+	c := Pool([]Share{{"a", 2, 8}, {"b", 1, 8}})
+	got, err := c.Set("queue/a.quota=4, queue/*.order=LeastAttainedService,queue/b.borrowingLimit=2,cohort/all.fairSharing=drf,policy.backfill=on,+1x4:T4,queue/b.weight=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := got.Queues[0], got.Queues[1]
+	if nominalOf(a.Groups, got.Cards) != 4 || a.Order != admission.OrderLeastAttainedService || b.Order != a.Order || *b.FairWeight != 2 {
+		t.Errorf("%+v %+v", a, b)
+	}
+	if most, limited := mostOf(&b, got.Cards); most != 10 || !limited {
+		t.Errorf("b may use %d", most)
+	}
+	if got.Cohorts[0].Policy != admission.PolicyDRF || !got.Options.Backfill || got.TotalCards() != 28 || got.Nodes[3].Model != "T4" {
+		t.Errorf("%+v", got)
+	}
+	if nominalOf(c.Queues[0].Groups, c.Cards) != 16 || c.Queues[0].Order != admission.OrderByAge || c.TotalCards() != 24 || c.Options.Backfill {
+		t.Errorf("the cluster itself changed: %+v", c)
+	}
+	for set, want := range map[string]string{
+		"queue/x.quota=4":          "there is no queue x",
+		"queue/a.quota=-1":         `"-1" is not a number from 0`,
+		"queue/a.colour=red":       "a queue has borrowinglimit, cohort, order",
+		"queue/a.order=Best":       `"Best" is none of Age, LeastAttainedService`,
+		"nonsense":                 "want queue/NAME.SETTING=VALUE",
+		"+4":                       "want COUNTxCARDS:MODEL",
+		"+1x8@x":                   "there is no queue x",
+		"policy.backfill=yes":      `"yes" is none of off, on`,
+		"queue/a.weight=NaN":       "is not a weight",
+		"cohort/x.fairSharing=drf": "there is no cohort x",
+	} {
+		if _, err := c.Set(set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", set, err, want)
+		}
+	}
+}
+
+// More nodes help where a queue has its own, once they are its own and it has the quota.
+func TestMoreNodesForAQueue(t *testing.T) {
+	c := Partitions([]Share{{"q", 1, 8}, {"r", 1, 8}})
+	tr := trace(t, "a,,q,0,100,8,,,\nb,,q,0,100,8,,,\n")
+	more, err := c.Set("+1x8@q,queue/q.quota=16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, _ := simulate(t, tr, more, Settings{}); starts(w) != "a 0-100, b 0-100" {
+		t.Error(starts(w))
+	}
+}
+
+// A short job with a limit passes the blocked head that it cannot delay.
+func TestBackfill(t *testing.T) {
+	tr := trace(t, "a,,q,0,100,4,,,\nb,,q,10,50,8,,,\nc,,q,20,30,2,,,\nd,,q,20,200,2,,,\n")
+	tr.AssumeLimits(1)
+	c, err := Partitions([]Share{{"q", 1, 8}}).Helios().Set("policy.backfill=on")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := simulate(t, tr, c, Settings{})
+	if got, want := starts(w), "a 0-100, b 100-150, c 20-50, d 150-350"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Who has used least goes first: a short job does not wait for long ones, and they get through.
+func TestLeastAttainedService(t *testing.T) {
+	var lines strings.Builder
+	lines.WriteString("long,,q,0,20000,8,,,\n")
+	for i := range 10 {
+		fmt.Fprintf(&lines, "short%d,,q,%d,60,8,,,\n", i, 5000+1000*i)
+	}
+	c := Partitions([]Share{{"q", 1, 8}})
+	_, fifo := simulate(t, trace(t, lines.String()), c, Settings{Restart: Restart{OneNode: 40}})
+	w, las := simulate(t, trace(t, lines.String()), c.LeastAttainedService(), Settings{Restart: Restart{OneNode: 40}})
+	if las.Delay.Mean > 100 || fifo.Delay.Mean < 5000 || las.Preemptions != 10 || las.Ended != 11 {
+		t.Errorf("delay %v, before %v, %d preemptions", las.Delay.Mean, fifo.Delay.Mean, las.Preemptions)
+	}
+	if end := w.JobEnds()[0]; end.End != 20000+10*(60+40) || end.Delay != 600 {
+		t.Errorf("%+v", end)
+	}
+}
+
+func TestPlotIsXML(t *testing.T) {
+	_, r := simulate(t, trace(t, "a,,q,0,100,8,,,\nb,,q,10,50000,8,,,\n"), Partitions([]Share{{"q", 1, 8}}), Settings{})
+	var b bytes.Buffer
+	if err := Plot(&b, []Variant{{"as <it> is", r}, {"other", r}}); err != nil {
+		t.Fatal(err)
+	}
+	curves := 0
+	for d := xml.NewDecoder(&b); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "polyline" {
+			curves++
+		}
+	}
+	if curves != 4 {
+		t.Errorf("%d curves", curves)
+	}
+}
+
+// A busy cluster with every policy on: invariants hold at each step, and every job ends.
+func TestLongRunWithEveryPolicy(t *testing.T) {
+	var lines strings.Builder
+	sizes := []int{1, 2, 1, 4, 8, 1, 16, 2, 24, 1, 3}
+	for i := range 300 {
+		fmt.Fprintf(&lines, "j%04d,,%c,%d,%d,%d,,,\n", i, 'a'+i%3, 40*i, 30+(i*7919)%4000, sizes[i%len(sizes)])
+	}
+	for _, sharing := range []string{"fifo", "drf", "maxmin"} {
+		tr := trace(t, lines.String())
+		tr.AssumeLimits(2)
+		c, err := Pool([]Share{{"a", 4, 8}, {"b", 2, 8}, {"c", 2, 8}}).Set(
+			"queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.queueingStrategy=StrictFIFO," +
+				"policy.backfill=on,policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on,cohort/all.fairSharing=" + sharing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, r := simulate(t, tr, c, Settings{Restart: Restart{OneNode: 40, ManyNodes: 60}, Faults: Faults{Every: 1200, Down: 600, Seed: 3}})
+		if r.Ended != 300 || r.Faults == 0 {
+			t.Errorf("%s: %+v", sharing, r)
+		}
+	}
+}
