@@ -1,5 +1,5 @@
-// Command benchsimulate prints the simulator's figures: whether it reproduces published results to the second, and
-// how fast it is. It fails where a published figure is missed.
+// Command benchsimulate prints the simulator's figures: whether it reproduces published results to the second, what
+// policies and borrowing reach on traces, and how fast it is. It fails where a published figure is missed.
 //
 // Words: docs/design/glossary.md.
 package main
@@ -19,7 +19,7 @@ var ctx = context.Background()
 
 func main() {
 	traces := flag.String("traces", "../shared/data/traces", "folder with the traces of jobs")
-	only := flag.String("only", "", "run one part alone: published, policies or speed")
+	only := flag.String("only", "", "run one part alone: published, policies, borrowing or speed")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
 	flag.Parse()
 	var errs []error
@@ -29,6 +29,7 @@ func main() {
 	}{
 		{"published", func() error { return published(*traces) }},
 		{"policies", func() error { return policies(*traces) }},
+		{"borrowing", func() error { return borrowing(*traces) }},
 		{"speed", func() error { return speed(*jobs) }},
 	} {
 		if *only == "" || *only == part.name {

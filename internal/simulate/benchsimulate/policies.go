@@ -15,13 +15,12 @@ var restart = world.Restart{OneNode: 40, ManyNodes: 60}
 // replays are traces on which policies are compared: each queue alone, no borrowing.
 var replays = []struct {
 	name, trace, shape, nodes string
-	large                     bool
 }{
 	{name: "philly4", trace: "philly-oct-nov-2017-exact4.csv", shape: "philly-queues.csv"},
 	{name: "muri1", trace: "muri-trace1.csv", shape: "muri-queues.csv"},
 	{name: "muri3", trace: "muri-trace3.csv", shape: "muri-queues.csv"},
-	{name: "itp", trace: "itp-2021.csv", shape: "itp-queues.csv", nodes: "nodes_tight", large: true},
-	{name: "philly11", trace: "philly-oct-nov-2017.csv", shape: "philly-queues.csv", large: true},
+	{name: "itp", trace: "itp-2021.csv", shape: "itp-queues.csv", nodes: "nodes_tight"},
+	{name: "philly11", trace: "philly-oct-nov-2017.csv", shape: "philly-queues.csv"},
 }
 
 // policies that know no run times, against the strict queue.
@@ -80,4 +79,35 @@ func goal(r *world.Report) error {
 		return fmt.Errorf("least attained service on philly4: mean %.2f h (at most 37.3), p99.9 delay %.1f h (174), %.3f preemptions a job (0.35)", jct, worst, per)
 	}
 	return nil
+}
+
+// borrowing compares queues that each have their own nodes with the same queues in one cohort, on three quarters of the
+// published nodes. It is another experiment than the replays above: nobody may be worse off than alone.
+func borrowing(traces string) error {
+	trace, err := world.ReadTraceFile(filepath.Join(traces, "philly-oct-nov-2017.csv"))
+	if err != nil {
+		return err
+	}
+	shares, err := world.ReadShape(filepath.Join(traces, "philly-queues-tight.csv"), "")
+	if err != nil {
+		return err
+	}
+	alone, err := policy("tight", "alone", trace, world.Partitions(shares), nil)
+	if err != nil {
+		return err
+	}
+	together, err := policy("tight", "borrowing", trace, world.Pool(shares), nil)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	borrowed := 0.0
+	for i, g := range together.ByQueue {
+		borrowed += g.Borrowed
+		if was := alone.ByQueue[i]; g.JCT.Mean > was.JCT.Mean {
+			errs = append(errs, fmt.Errorf("queue %s is worse off with borrowing: %.2f h, alone %.2f h", g.Name, g.JCT.Mean/3600, was.JCT.Mean/3600))
+		}
+	}
+	fmt.Printf("figure borrowed_tight %.1f %%\n", 100*borrowed/together.CardHours)
+	return errors.Join(errs...)
 }

@@ -88,6 +88,7 @@ func (w *World) failNode(at int) {
 		return
 	}
 	n.down = true
+	w.lost++
 	w.figures.faults++
 	w.placer.Saw(n.node.object(), true)
 	for _, i := range slices.Clone(n.jobs) {
@@ -99,6 +100,7 @@ func (w *World) failNode(at int) {
 func (w *World) returnNode(at int) {
 	n := w.order[at]
 	n.down = false
+	w.lost--
 	if w.placer.Saw(n.node.object(), false) {
 		w.engine.Apply(admission.CapacityChanged{})
 	}

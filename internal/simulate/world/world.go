@@ -105,6 +105,7 @@ type World struct {
 	nodes  map[string]*nodeState
 	order  []*nodeState
 	ended  int
+	lost   int // nodes that are away
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
@@ -211,17 +212,19 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	return w.report(), nil
 }
 
-// nextTime is when something happens next. Faults alone do not make a world go on.
+// nextTime is when something happens next; never, once every job has ended or those that wait can never start: nothing
+// runs, nothing comes and no node is away. Faults and timers alone do not make a world go on.
 func (w *World) nextTime() int64 {
+	runs := w.next - w.ended - w.figures.waiting
+	if w.next == len(w.jobs) && runs == 0 && w.lost == 0 {
+		return never
+	}
 	at := w.timer
 	if w.next < len(w.jobs) {
 		at = min(at, w.trace.Jobs[w.next].Submit)
 	}
-	if len(w.events) > 0 && (w.ended < len(w.jobs)) {
+	if len(w.events) > 0 {
 		at = min(at, w.events[0].at)
-	}
-	if w.ended == len(w.jobs) {
-		return never
 	}
 	return at
 }

@@ -135,9 +135,12 @@ func TestQueuesThatAreMissing(t *testing.T) {
 
 // A job that no node can take waits for ever, and is counted.
 func TestJobsThatNeverStart(t *testing.T) {
-	_, r := simulate(t, trace(t, "a,,q,0,100,80,,,\nb,,q,0,100,4,,,\n"), Partitions([]Share{{"q", 1, 8}}), Settings{})
-	if r.Never != 1 || r.Ended != 1 {
-		t.Errorf("%+v", r)
+	c := Partitions([]Share{{"q", 1, 8}})
+	for _, c := range []*Cluster{c, c.LeastAttainedService()} {
+		_, r := simulate(t, trace(t, "a,,q,0,100,80,,,\nb,,q,0,100,4,,,\n"), c, Settings{})
+		if r.Never != 1 || r.Ended != 1 || r.Makespan != 100 {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 

@@ -1,0 +1,115 @@
+package simulate
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what commands print into the page")
+
+const page = "../../../docs/simulate.md"
+
+// TestCommandsOfThePage runs every command of docs/simulate.md and compares what it prints with what the page says.
+func TestCommandsOfThePage(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := filepath.Abs(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Dir(path))
+	parts := strings.Split(string(text), "```sh\n")
+	for i, part := range parts[1:] {
+		command, rest, _ := strings.Cut(part, "\n```\n```text\n")
+		said, after, found := strings.Cut(rest, "```\n")
+		if !found {
+			t.Fatalf("%s: no output follows", command)
+		}
+		got := run(t, words(command)...)
+		if got != said && !*rewrite {
+			t.Errorf("%s\nprints\n%s\nthe page says\n%s", command, got, said)
+		}
+		parts[i+1] = command + "\n```\n```text\n" + got + "```\n" + after
+	}
+	if len(parts) < 6 {
+		t.Errorf("%d commands: has the page changed its form?", len(parts)-1)
+	}
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(strings.Join(parts, "```sh\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// words of a command line after "elastic simulate".
+func words(command string) []string {
+	list := strings.Fields(command)
+	for i := range list {
+		list[i] = strings.Trim(list[i], "'")
+	}
+	return list[2:]
+}
+
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := try(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return out
+}
+
+func try(args ...string) (string, error) {
+	cmd := Command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+func TestOutputsAndErrors(t *testing.T) {
+	path, err := filepath.Abs(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := filepath.Dir(path)
+	t.Chdir(t.TempDir())
+	shape := []string{"--trace", docs + "/simulate/jobs.csv", "--shape", docs + "/simulate/queues.csv"}
+	if got := run(t, append(shape, "-o", "json", "--plot", "p.svg", "--timeline", "t.csv", "--price", "2")...); !strings.Contains(got, `"queueingDelay"`) || !strings.Contains(got, `"money"`) {
+		t.Errorf("json: %s", got)
+	}
+	timeline, err := os.ReadFile("t.csv")
+	if err != nil || !strings.Contains(string(timeline), "production-000,production,started,,production-0") {
+		t.Errorf("timeline: %.300s, %v", timeline, err)
+	}
+	if plot, err := os.ReadFile("p.svg"); err != nil || !strings.Contains(string(plot), "polyline") {
+		t.Errorf("plot: %v", err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{}, "give --trace"},
+		{[]string{"--trace", "x.csv"}, "give the cluster"},
+		{[]string{"--trace", "x.csv", "--nodes", "1x8"}, "no such file"},
+		{[]string{"--trace", "x.csv", "--nodes", "one"}, "want COUNTxCARDS"},
+		{[]string{"--trace", docs + "/simulate/jobs.csv", "--nodes", "1x8"}, "--map production=QUEUE"},
+		{append(shape, "--map", "a=b"), "TO is a queue of the cluster"},
+		{append(shape, "--restart", "soon"), "--restart soon"},
+		{append(shape, "--price", "cheap"), "--price cheap"},
+		{append(shape, "--set", "queue/x.quota=1"), "there is no queue x"},
+	} {
+		if _, err := try(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
