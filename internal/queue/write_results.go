@@ -91,8 +91,7 @@ func (s *Shell) writeFinished(r *writeResult) {
 			lost = t.next
 		}
 		t.next, t.lostReason = nil, lost.pending // decided on an old version
-		if !newer(t.object, r.sent.workload) {
-			t.outdated = true
+		if t.outdated = !newer(t.object, r.sent.workload); t.outdated {
 			return
 		}
 		s.engine.Apply(admission.DecisionDropped{Key: key})
@@ -112,6 +111,7 @@ func (s *Shell) writeFinished(r *writeResult) {
 	if !seen {
 		s.updateTracked(t, r.written)
 	}
+	t.outdated = false
 	if finished.done != nil {
 		finished.done(r.written)
 	}

@@ -1,12 +1,16 @@
 package queue
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // A change that comes while a workload is written gets to the engine when the write has ended, and then
@@ -37,6 +41,36 @@ func TestStatusOfWorkloadChangedWhileWritten(t *testing.T) {
 	}
 	if got := p.objects.ClusterQueues["cq"].Status.FlavorsReservation[0].Resources[0].Total; got.Value() != 2 {
 		t.Errorf("the queue's status says that %s CPUs are reserved; two pods of one CPU are left", got.String())
+	}
+}
+
+// Two writes meet a newer object, which is delivered between their answers: then there is nothing to wait for any more.
+func TestTwoWritesThatMetANewerObject(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	wl := p.workload("job", "main", "batch", 1, "1")
+	wl.ResourceVersion = "1"
+	p.turn([]message{{object: wl}})
+	outdated := func() message {
+		t.Helper()
+		if len(p.workloadWrites.waiting) != 1 {
+			t.Fatalf("%d writes are under way", len(p.workloadWrites.waiting))
+		}
+		sent := p.workloadWrites.waiting[0]
+		p.workloadWrites.waiting = nil
+		return message{written: &writeResult{sent: sent, err: apierrors.NewConflict(schema.GroupResource{}, "job", nil)}}
+	}
+	p.turn([]message{outdated()})
+	closed := queueObject("cq", "", "")
+	closed.Spec.StopPolicy = ptr.To(kueue.HoldAndDrain)
+	p.turn([]message{{object: closed}})
+	second := outdated()
+	now := wl.DeepCopy()
+	now.ResourceVersion, now.Spec.Active = "2", ptr.To(false)
+	p.turn([]message{{object: now}})
+	p.turn([]message{second})
+	if !slices.ContainsFunc(p.workloadWrites.waiting, func(w workloadWrite) bool { return workload.IsEvicted(w.workload) }) {
+		t.Errorf("the deactivated workload is not evicted: %v", p.workloadWrites.waiting)
 	}
 }
 
