@@ -119,6 +119,10 @@ func (s *Shell) setPending(p admission.Pending) *change {
 		onlyReason: true,
 		pending:    &p,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
+			if workload.HasReservation(wl) { // its pods are not gone yet
+				s.workloads[p.Workload].lostReason = &p
+				return false
+			}
 			changed := workload.SetPending(wl, p, s.options.Lifecycle.GranularReasons, now)
 			if !changed || p.Blocked || p.Reason == admission.ReasonAdmissionGated || p.Reason == admission.ReasonDeactivated {
 				return changed

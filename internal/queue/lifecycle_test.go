@@ -4,9 +4,13 @@ import (
 	"testing"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 func version(name, resourceVersion string) *kueue.Workload {
@@ -47,5 +51,38 @@ func TestAlarms(t *testing.T) {
 	}
 	if got, due := a.due(start.Add(2 * time.Hour)); due {
 		t.Errorf("%v rang twice", got)
+	}
+}
+
+// As in Kueue, a workload that is deactivated loses its quota when it is evicted, not only when its pods are gone.
+func TestDeactivatedWorkloadHoldsNoQuota(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("one", "main", "batch", 1, "4")
+	p.submit("two", "main", "batch", 1, "4")
+	if !workload.IsAdmitted(p.written["one"]) || workload.HasReservation(p.written["two"]) {
+		t.Fatal("one has all there is")
+	}
+	p.change("one", func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) })
+	if one := p.written["one"]; !workload.IsEvicted(one) || !workload.HasReservation(one) {
+		t.Errorf("it is evicted, and its pods are not gone: %v", one.Status.Conditions)
+	}
+	if !workload.IsAdmitted(p.written["two"]) {
+		t.Errorf("the other has to wait: %v", p.written["two"].Status.Conditions)
+	}
+	if usage := p.statuses.Usage().ClusterQueue("cq"); usage.WithQuota != 1 || usage.Admitted != 1 {
+		t.Errorf("%d have quota, %d are admitted", usage.WithQuota, usage.Admitted)
+	}
+	// Active again before its pods are gone, it waits for that, and for quota.
+	p.change("two", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+	p.change("one", func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(true) })
+	if one := p.written["one"]; !workload.IsEvicted(one) || p.statuses.Usage().ClusterQueue("cq").WithQuota != 0 {
+		t.Errorf("it has quota before its pods are gone: %v", one.Status.Conditions)
+	}
+	p.change("one", func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(false) })
+	p.change("one", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
+	reserved := apimeta.FindStatusCondition(p.written["one"].Status.Conditions, kueue.WorkloadQuotaReserved)
+	if reserved.Status != metav1.ConditionFalse || reserved.Reason != string(admission.ReasonDeactivated) {
+		t.Errorf("in the end it says %s %s: %s", reserved.Status, reserved.Reason, reserved.Message)
 	}
 }

@@ -123,6 +123,9 @@ func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	t.object = wl
 	s.updateUsage(t)
 	s.restoreFewer(t, before)
+	if workload.HasReservation(before) && !workload.HasReservation(wl) {
+		s.rewriteReason(t) // it could not be written before its pods were gone
+	}
 }
 
 // startDecision writes a decision of the engine into a workload's status, after the write that is

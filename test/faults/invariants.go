@@ -65,7 +65,7 @@ func (w *World) inUse(wl *kueue.Workload) int64 {
 func (w *World) quotaWithinTree(workloads []*kueue.Workload) string {
 	usage := map[string]int64{}
 	for _, wl := range workloads {
-		if workload.HasReservation(wl) && !workload.IsFinished(wl) {
+		if workload.UsesQuota(wl) {
 			usage[string(wl.Status.Admission.ClusterQueue)] += w.inUse(wl)
 		}
 	}
@@ -300,7 +300,7 @@ func (w *World) statusesTrue(workloads []*kueue.Workload) string {
 		var reserving, admitted int32
 		var used int64
 		for _, wl := range workloads {
-			if !workload.HasReservation(wl) || workload.IsFinished(wl) || string(wl.Status.Admission.ClusterQueue) != cq.Name {
+			if !workload.UsesQuota(wl) || string(wl.Status.Admission.ClusterQueue) != cq.Name {
 				continue
 			}
 			reserving++
@@ -323,7 +323,7 @@ func (w *World) statusesTrue(workloads []*kueue.Workload) string {
 	for _, lq := range memapi.Objects[*kueue.LocalQueue](w.api) {
 		var reserving, admitted int32
 		for _, wl := range workloads {
-			if string(wl.Spec.QueueName) != lq.Name || workload.IsFinished(wl) || !workload.HasReservation(wl) {
+			if string(wl.Spec.QueueName) != lq.Name || !workload.UsesQuota(wl) {
 				continue
 			}
 			reserving++

@@ -59,7 +59,7 @@ func (u *Usage) count(wl *kueue.Workload, sign int32) {
 		return
 	}
 	local := u.LocalQueue(client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)})
-	if !workload.HasReservation(wl) {
+	if !workload.HoldsReservation(wl) {
 		if workload.IsActive(wl) {
 			local.Pending += sign
 			local.changed = true

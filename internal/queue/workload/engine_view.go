@@ -63,10 +63,13 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 			}
 		}
 	}
-	if HasReservation(wl) {
+	if HoldsReservation(wl) {
 		w.Admission = admissionForEngine(wl)
 	} else {
 		w.Nominated = isNominated(wl)
+	}
+	if HasReservation(wl) && w.Admission == nil { // it may be active again by now
+		w.Unready = "Its pods have not ended yet"
 	}
 	return w
 }

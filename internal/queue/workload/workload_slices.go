@@ -28,7 +28,13 @@ func PodsNamedAfter(wl *kueue.Workload) admission.Key {
 }
 
 // UsesQuota says that the workload counts against quota.
-func UsesQuota(wl *kueue.Workload) bool { return HasReservation(wl) && !IsFinished(wl) }
+func UsesQuota(wl *kueue.Workload) bool { return HoldsReservation(wl) && !IsFinished(wl) }
+
+// HoldsReservation says that reserved quota is the workload's. One that was deactivated has lost it as soon as it is
+// evicted, as in Kueue, although its status has it until its pods are gone.
+func HoldsReservation(wl *kueue.Workload) bool {
+	return HasReservation(wl) && !(IsEvicted(wl) && strings.HasPrefix(condition(wl, kueue.WorkloadEvicted).Reason, kueue.WorkloadDeactivated))
+}
 
 // ReservedEarlier says that a had its quota reserved before b.
 func ReservedEarlier(a, b *kueue.Workload) bool {
