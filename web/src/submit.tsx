@@ -20,7 +20,7 @@ function manifest(f: Form): string {
     ...(Number(f.minutes) > 0 ? [`    kueue.x-k8s.io/max-exec-time-seconds: "${Math.round(Number(f.minutes) * 60)}"`] : []),
     "spec:", "  suspend: true", `  parallelism: ${f.pods}`, `  completions: ${f.pods}`, "  template:", "    spec:", "      restartPolicy: Never", "      containers:",
     "        - name: main", `          image: ${quote(f.image)}`, ...(f.command ? [`          command: ["sh", "-c", ${quote(f.command)}]`] : []),
-    "          resources:", "            requests:", "              cpu: 100m", ...(limits.length ? ["            limits:", ...limits.map((l) => `              ${l}`)] : []), "",
+    ...(limits.length ? ["          resources:", "            limits:", ...limits.map((l) => `              ${l}`)] : []), "",
   ].join("\n");
 }
 
