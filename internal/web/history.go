@@ -94,7 +94,7 @@ type past struct {
 	Queues map[string]*series `json:"queues"`
 }
 
-// Sample takes a sample now, and forgets what is too old to show.
+// sample takes a sample now, and forgets what is too old to show.
 func (s *State) sample(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -85,7 +85,7 @@ func forecast(ctx context.Context, c *cluster.Client, places []place) {
 		group.Go(func() error {
 			standing, err := job.Ask(ctx, c, &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}})
 			if err != nil {
-				return nil //nolint:nilerr // a place without a forecast is still one
+				return nil // a place without a forecast is still one
 			}
 			at.Reason, at.Message = standing.Reason, standing.Message
 			if standing.StartsAt != nil {

@@ -76,7 +76,6 @@ func (s *Server) as(answer func(http.ResponseWriter, *http.Request, person)) htt
 		}
 		p, err := s.options.Access.who(r)
 		if err != nil {
-			w.Header().Set("X-Login", s.options.Access.loginAt())
 			fail(w, http.StatusUnauthorized, err)
 			return
 		}
@@ -129,7 +128,7 @@ func (s *Server) me(w http.ResponseWriter, r *http.Request, p person) {
 	}
 	reply(w, http.StatusOK, map[string]any{
 		"user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
-		"prices": s.options.Prices, "currency": s.options.Currency, "login": s.options.Access.loginAt() != "",
+		"prices": s.options.Prices, "currency": s.options.Currency,
 	})
 }
 

@@ -104,24 +104,3 @@ func TestEveryViewIsALink(t *testing.T) {
 		t.Errorf("%v, then %d", w.Header(), again.Code)
 	}
 }
-
-// Without a token nothing is asked; with one, the person's session is theirs alone.
-func TestTokens(t *testing.T) {
-	access := NewToken(&rest.Config{Host: "http://127.0.0.1:1", BearerToken: "the server's own"})
-	who := func(change func(*http.Request)) (person, error) {
-		r := httptest.NewRequest("GET", "/api/me", nil)
-		change(r)
-		return access.who(r)
-	}
-	if _, err := who(func(*http.Request) {}); err == nil {
-		t.Error("a request without a token passes")
-	}
-	a, err := who(func(r *http.Request) { r.Header.Set("Authorization", "Bearer a") })
-	if err != nil || a.client.REST.BearerToken != "a" {
-		t.Errorf("%v %v", a, err)
-	}
-	b, err := who(func(r *http.Request) { r.AddCookie(&http.Cookie{Name: tokenCookie, Value: "b"}) })
-	if err != nil || a.key == b.key || b.client.REST.BearerToken != "b" {
-		t.Errorf("%v %v", b, err)
-	}
-}

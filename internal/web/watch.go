@@ -35,7 +35,7 @@ type source struct {
 	list       func() client.ObjectList
 	selector   string // only objects with this label
 	set        func(*State, client.Object)
-	drop       func(s *State, key string, object client.Object)
+	drop       func(s *State, key string)
 }
 
 // sources in the order of what the page needs first.
@@ -46,7 +46,7 @@ var sources = []source{
 			s.queues[o.GetName()] = queueOf(o.(*kueue.ClusterQueue))
 			s.mark(kindQueues, o.GetName())
 		},
-		drop: func(s *State, key string, _ client.Object) { delete(s.queues, key); s.mark(kindQueues, key) },
+		drop: func(s *State, key string) { delete(s.queues, key); s.mark(kindQueues, key) },
 	},
 	{
 		what: "cohorts", object: &kueue.Cohort{}, list: func() client.ObjectList { return &kueue.CohortList{} },
@@ -54,12 +54,12 @@ var sources = []source{
 			s.cohorts[o.GetName()] = cohortOf(o.(*kueue.Cohort))
 			s.mark(kindCohorts, o.GetName())
 		},
-		drop: func(s *State, key string, _ client.Object) { delete(s.cohorts, key); s.mark(kindCohorts, key) },
+		drop: func(s *State, key string) { delete(s.cohorts, key); s.mark(kindCohorts, key) },
 	},
 	{
 		what: "nodes", object: &corev1.Node{}, list: func() client.ObjectList { return &corev1.NodeList{} },
 		set:  func(s *State, o client.Object) { s.setNode(nodeOf(o.(*corev1.Node))) },
-		drop: func(s *State, key string, _ client.Object) { s.dropNode(key) },
+		drop: func(s *State, key string) { s.dropNode(key) },
 	},
 	{
 		what: "gpus", object: &egpu.GPU{}, list: func() client.ObjectList { return &egpu.GPUList{} },
@@ -67,7 +67,7 @@ var sources = []source{
 			g := o.(*egpu.GPU)
 			s.setCard(g.Spec.NodeName, cardOf(g))
 		},
-		drop: func(s *State, key string, _ client.Object) {
+		drop: func(s *State, key string) {
 			for name, n := range s.nodes {
 				if _, there := n.cards[key]; there {
 					s.dropCard(name, key)
@@ -78,17 +78,17 @@ var sources = []source{
 	{
 		what: "localqueues", namespaced: true, object: &kueue.LocalQueue{}, list: func() client.ObjectList { return &kueue.LocalQueueList{} },
 		set:  func(s *State, o client.Object) { s.setLocal(keyOf(o), string(o.(*kueue.LocalQueue).Spec.ClusterQueue)) },
-		drop: func(s *State, key string, _ client.Object) { s.setLocal(key, "") },
+		drop: func(s *State, key string) { s.setLocal(key, "") },
 	},
 	{
 		what: "workloads", namespaced: true, object: &kueue.Workload{}, list: func() client.ObjectList { return &kueue.WorkloadList{} },
 		set:  func(s *State, o client.Object) { s.setJob(jobOf(o.(*kueue.Workload))) },
-		drop: func(s *State, key string, _ client.Object) { s.dropJob(key) },
+		drop: func(s *State, key string) { s.dropJob(key) },
 	},
 	{
 		what: "pods", namespaced: true, selector: kueuelabels.PodSet, object: podMetadata(), list: podMetadataList,
 		set:  func(s *State, o client.Object) { s.setPod(keyOf(o), ownerOf(o.(*metav1.PartialObjectMetadata))) },
-		drop: func(s *State, key string, _ client.Object) { s.dropPod(key) },
+		drop: func(s *State, key string) { s.dropPod(key) },
 	},
 }
 
@@ -229,7 +229,7 @@ func (k *sink) apply(o client.Object, gone bool) {
 	key := keyOf(o)
 	if gone {
 		delete(k.keys, key)
-		k.drop(k.state, key, o)
+		k.drop(k.state, key)
 		return
 	}
 	k.keys[key] = struct{}{}
@@ -249,7 +249,7 @@ func (k *sink) Replace(list []any, _ string) error {
 	for key := range k.keys {
 		if _, there := now[key]; !there {
 			delete(k.keys, key)
-			k.drop(k.state, key, nil)
+			k.drop(k.state, key)
 		}
 	}
 	k.state.mu.Unlock()

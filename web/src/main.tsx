@@ -93,26 +93,7 @@ function Problems() {
 }
 
 function Refusal() {
-  const [error, setError] = useState("");
-  const login = async (e: SubmitEvent) => {
-    e.preventDefault();
-    const body = new URLSearchParams(new FormData(e.currentTarget as HTMLFormElement) as unknown as Record<string, string>);
-    const response = await fetch(live.login, { method: "POST", body, headers: { "X-Elastic": "page" } });
-    if (response.ok) location.reload();
-    else setError(((await response.json()) as { error: string }).error);
-  };
-  return (
-    <main class="refusal">
-      <h1>Elastic</h1>
-      <p>{live.refusal}</p>
-      {live.login && <form class="form" onSubmit={(e) => void login(e as unknown as SubmitEvent)}>
-        <label class="field"><span>Bearer token</span><input name="token" type="password" autocomplete="off" required /></label>
-        <button type="submit" class="primary">Log in</button>
-        <p class="dim">For example: <code>kubectl create token NAME</code>. It goes into a cookie that scripts cannot read, and to the API server.</p>
-      </form>}
-      {error && <p class="failed" role="alert">{error}</p>}
-    </main>
-  );
+  return <main class="refusal"><h1>Elastic</h1><p>{live.refusal}</p></main>;
 }
 
 // useKeys: g and a letter go to a view, / finds.

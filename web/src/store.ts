@@ -20,7 +20,6 @@ export const live = {
   loaded: false,
   at: 0, // when the server last said something
   refusal: "",
-  login: "",
   me: undefined as Me | undefined,
   // steps names kinds in which members came or went; sorted lists depend on it.
   members: { nodes: 0, queues: 0, cohorts: 0, jobs: 0, problems: 0 } as Record<Kind, number>,
@@ -161,7 +160,6 @@ export async function whoAmI(): Promise<void> {
     const response = await fetch("/api/me");
     if (response.status === 401) {
       live.link = "refused";
-      live.login = response.headers.get("X-Login") ?? "";
       live.refusal = ((await response.json()) as { error: string }).error;
     } else if (response.ok) {
       live.me = (await response.json()) as Me;

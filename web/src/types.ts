@@ -22,7 +22,7 @@ export interface Problem { what: string; denied?: boolean; message: string }
 
 export interface Me {
   user: string; cluster: string; namespace: string; version: string;
-  prices: Record<string, number> | null; currency: string; login: boolean;
+  prices: Record<string, number> | null; currency: string;
 }
 
 export interface Place {
