@@ -1,12 +1,11 @@
-// A large cluster: 5,000 nodes, 40,000 cards, 20,000 workloads. Figures are printed; what is asserted leaves a factor
-// for a busy computer, except memory, which no load changes.
+// A large cluster: 5,000 nodes, 40,000 cards, 20,000 workloads. Figures are printed as a person meets them, in time, and as
+// what the page's thread used of the processor. Only the latter and memory are asserted: no other load changes them.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { launch } from "./browser.mjs";
 
 const link = process.env.ELASTIC_LINK;
 const base = new URL(link).origin;
-const slack = 4;
 const figure = (name, value, unit) => console.log(`figure web-${name} ${Math.round(value)} ${unit}`);
 const change = (query) => fetch(`${process.env.ELASTIC_CHANGE}?${query}`);
 const all = "5,000 nodes with 40,000 cards";
@@ -34,14 +33,19 @@ test("a large cluster", async () => {
   await page.goto(link);
   await page.waitForURL(`${base}/`);
   figure("first-view-of-a-new-server", await first(), "ms");
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
+  const used = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "ThreadTime").value * 1000;
   const views = [];
   for (let i = 0; i < 3; i++) {
+    const began = await used();
     await page.goto(base + "/");
-    views.push(await first());
+    views.push({ time: await first(), used: (await used()) - began });
   }
-  views.sort((a, b) => a - b);
-  figure("first-view", views[1], "ms");
-  assert.ok(views[1] < 2000 * slack, `the first view took ${views[1]} ms`);
+  const least = (of) => Math.min(...views.map(of));
+  figure("first-view", least((v) => v.time), "ms");
+  figure("first-view-processor", least((v) => v.used), "ms");
+  assert.ok(least((v) => v.used) < 2000, "the first view takes more than two seconds of the processor");
 
   // A change of what is seen.
   const shown = [];
@@ -60,9 +64,7 @@ test("a large cluster", async () => {
     shown.push(await page.evaluate(() => window.seen));
   }
   figure("change-shown", Math.max(...shown), "ms");
-  assert.ok(Math.max(...shown) < 1000 * slack);
 
-  const cdp = await page.context().newCDPSession(page);
   const heap = async () => {
     await cdp.send("HeapProfiler.collectGarbage");
     await cdp.send("HeapProfiler.collectGarbage");
@@ -70,6 +72,7 @@ test("a large cluster", async () => {
   };
   const loaded = await page.evaluate(() => performance.now());
   const before = await heap();
+  await browser.startTracing(page, { categories: ["toplevel"] });
   // 10,000 changes while somebody scrolls.
   for (let i = 0; i < 50; i++) {
     await change("n=200");
@@ -78,12 +81,16 @@ test("a large cluster", async () => {
   }
   await page.evaluate(() => document.querySelector("main").scrollTo(0, 0));
   await page.waitForTimeout(1000);
+  const { traceEvents } = JSON.parse(String(await browser.stopTracing()));
+  const pageThread = traceEvents.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => `${e.pid} ${e.tid}`);
+  const tasks = traceEvents.filter((e) => e.ph === "X" && pageThread.includes(`${e.pid} ${e.tid}`)).map((e) => (e.tdur ?? 0) / 1000);
   const after = await heap();
   const longest = await page.evaluate((from) => Math.max(0, ...window.long.filter(([at]) => at > from).map(([, d]) => d)), loaded);
   figure("longest-task-after-load", longest, "ms");
+  figure("longest-task-after-load-processor", Math.max(...tasks), "ms");
   figure("memory-before", before / 1024 / 1024, "MiB");
   figure("memory-after-10000-changes", after / 1024 / 1024, "MiB");
-  assert.ok(longest < 200 * slack, `a task took ${longest} ms`);
+  assert.ok(tasks.length > 100 && Math.max(...tasks) < 200, `one of ${tasks.length} tasks used ${Math.max(...tasks)} ms of the processor`);
   assert.ok(after < before * 1.5, `memory grew from ${before} to ${after}`);
 
   // The list of all jobs, too.
