@@ -20,7 +20,7 @@ help: ## Show this help
 ##@ Use
 
 .PHONY: up
-up: build ## Build, start a local cluster in the background and send a first job through it
+up: build-first ## Build, start a local cluster in the background and send a first job through it
 	bin/elastic up --detach
 
 .PHONY: down
@@ -30,27 +30,40 @@ down: ## End the local cluster
 ##@ Build
 
 .PHONY: build
-build: build-programs build-sandbox build-scheduler build-native ## Build the programs into bin/
+# make test builds once, and says so to the parts that need it.
+ifndef BUILT
+build: build-first build-scheduler build-native
+endif
+build: ## Build the programs into bin/
 
+# What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
+# library and a node's programs for --real-node.
+.PHONY: build-first
+build-first: build-programs build-sandbox
+
+# go build that says how far it is.
+PROGRESS = bin/tools/progress
+$(PROGRESS): $(wildcard tools/progress/*)
+	@echo "preparing to build: a few seconds"
+	@cd tools/progress && GOGC=off go build -o $(CURDIR)/$@ .
+
+# The module after this one is downloaded while this one compiles.
 .PHONY: build-programs
-build-programs:
-	@mkdir -p bin
-	go build -o bin/ $(PROGRAMS:%=./cmd/%)
+build-programs: $(PROGRESS)
+	@$(PROGRESS) -say "Elastic's programs" -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(PROGRAMS:%=./cmd/%)
 	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
 
 .PHONY: build-sandbox
-build-sandbox:
-	@echo "building the sandbox (Kubernetes $(KUBERNETES)): minutes the first time, seconds after"
-	@cd sandbox && go build -ldflags "$$(cat ldflags)" -o ../bin/elastic-sandbox ./cmd/elastic-sandbox
+build-sandbox: $(PROGRESS)
+	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -ldflags "$$(cat sandbox/ldflags)" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
 
 .PHONY: build-scheduler
-build-scheduler:
-	@cd scheduler && go build -ldflags "$$(cat ../sandbox/ldflags)" -o ../bin/elastic-scheduler ./cmd/elastic-scheduler
+build-scheduler: $(PROGRESS)
+	@$(PROGRESS) -say "the scheduler with the plugin" -dir scheduler -ldflags "$$(cat sandbox/ldflags)" -o $(CURDIR)/bin/ ./cmd/elastic-scheduler
 
 .PHONY: build-node
-build-node: ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
-	@echo "building a node's programs: minutes the first time, seconds after"
-	@sandbox/node/build.sh bin/node
+build-node: $(PROGRESS) ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
+	@PROGRESS=$(CURDIR)/$(PROGRESS) sandbox/node/build.sh bin/node
 
 .PHONY: build-web
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
@@ -90,9 +103,25 @@ generate: ## Write the generated files again (CRDs, deep copies)
 
 ##@ Check
 
+# In this order: what says most in little time comes first.
+PARTS = build verify lint test-unit test-tools test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights
+
 .PHONY: test
-test: build verify lint test-unit test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights ## Run every test and check; what CI runs
+test: ## Run every test and check; what CI runs. Prints what each part took, and leaves nothing running
+	@tools/parts.sh $(PARTS)
 	@echo "all checks passed"
+
+.PHONY: test-quick
+test-quick: ## What an edit most likely breaks: formatting, vet, the tests that need no cluster. Minutes at most
+	@tools/parts.sh check-format test-unit
+
+.PHONY: check-format
+check-format:
+	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+
+.PHONY: test-tools
+test-tools: ## Run the tests of what builds and measures
+	cd tools/progress && go vet . && go test .
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
@@ -156,9 +185,8 @@ test-migration: build build-kueue ## Put Elastic into the place of a running Kue
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
 
 .PHONY: build-kueue
-build-kueue:
-	@echo "building Kueue: minutes the first time, seconds after"
-	@cd test/migration/kueue && go build -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
+build-kueue: $(PROGRESS)
+	@$(PROGRESS) -say "Kueue" -dir test/migration/kueue -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
 
 .PHONY: test-images
 test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside
@@ -183,10 +211,9 @@ test-restart: build ## Kill the queue's leader again and again during 5,000 jobs
 	ELASTIC_RESTART_JOBS=5000 ELASTIC_RESTART_KILLS=25 go test -count=1 -timeout 60m ./test/queue -run KilledInALoop -v
 
 .PHONY: build-operators
-build-operators:
-	@echo "building the operators of other projects' jobs: minutes the first time, seconds after"
-	@cd test/operators/jobset && go build -o $(CURDIR)/bin/operators/jobset sigs.k8s.io/jobset
-	@cd test/operators/training && go build -o $(CURDIR)/bin/operators/training github.com/kubeflow/training-operator/cmd/training-operator.v1
+build-operators: $(PROGRESS)
+	@$(PROGRESS) -say "JobSet's operator" -dir test/operators/jobset -o $(CURDIR)/bin/operators/jobset sigs.k8s.io/jobset
+	@$(PROGRESS) -say "Kubeflow's training operator" -dir test/operators/training -o $(CURDIR)/bin/operators/training github.com/kubeflow/training-operator/cmd/training-operator.v1
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity
@@ -195,8 +222,7 @@ lint: ## Check style, import rules and complexity
 	cd scheduler && go vet ./...
 
 .PHONY: verify
-verify: generate ## Check that generated files and formatting are up to date
-	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
+verify: generate check-format ## Check that generated files and formatting are up to date
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
 	cd tools/render && go test ./...
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done

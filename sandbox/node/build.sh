@@ -22,11 +22,18 @@ if ! pkg-config --exists libseccomp; then
 	seccomp=$(pkg-config --libs-only-L libseccomp)
 fi
 
-CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} ${seccomp:-}" go build -tags seccomp -ldflags "-s -w" -o "$out/" github.com/opencontainers/runc
-go build -ldflags "-s -w" -o "$out/" \
+# PROGRESS is go build that says how far it is, if it is there.
+build() {
+	what=$1
+	shift
+	if [ -n "${PROGRESS:-}" ]; then "$PROGRESS" -say "a node's $what" "$@"; else go build "$@"; fi
+}
+
+CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} ${seccomp:-}" build runc -tags seccomp -ldflags "-s -w" -o "$out/" github.com/opencontainers/runc
+build "containerd and network" -ldflags "-s -w" -o "$out/" \
 	github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 \
 	github.com/containerd/containerd/v2/cmd/ctr \
 	github.com/containernetworking/plugins/plugins/main/bridge github.com/containernetworking/plugins/plugins/main/loopback \
 	github.com/containernetworking/plugins/plugins/ipam/host-local
 CGO_ENABLED=0 go build -ldflags "-s -w" -o "$out/" ./pause
-cd .. && go build -ldflags "$(cat ldflags)" -o "$out/" k8s.io/kubernetes/cmd/kubelet
+cd .. && build kubelet -ldflags "$(cat ldflags)" -o "$out/" k8s.io/kubernetes/cmd/kubelet
