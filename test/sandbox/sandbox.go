@@ -45,7 +45,10 @@ import (
 
 // Timeout is how long a condition may take to come true. Nothing waits this
 // long unless it is broken.
-const Timeout = 60 * time.Second
+const Timeout = 2 * time.Minute
+
+// leaseDuration is short, as tests kill leaders, and long enough for a machine that runs many of them.
+const leaseDuration = 8 * time.Second
 
 // Options of a cluster.
 type Options struct {
@@ -179,7 +182,7 @@ func Start(options Options) (*Cluster, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan local.State, 1), make(chan error, 1)
 	go func() {
-		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, SandboxArgs: audited, Queue: options.Queue, Out: io.Discard}
+		up := local.UpOptions{Nodes: options.Nodes, RealNode: options.RealNode, GPUScheduler: options.GPUScheduler, Lease: leaseDuration, SandboxArgs: audited, Queue: options.Queue, Out: io.Discard}
 		ended <- cluster.Up(ctx, up, func(s local.State) { ready <- s })
 	}()
 	c := &Cluster{Dir: dir, stop: func() error { cancel(); return <-ended }}

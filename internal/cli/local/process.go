@@ -81,7 +81,7 @@ func isExecutable(path string) bool {
 // waitReady polls a readiness endpoint until it says yes, the process ends, or
 // ctx does.
 func waitReady(ctx context.Context, c *child, health string) error {
-	client := &http.Client{Timeout: time.Second}
+	client := &http.Client{Timeout: 10 * time.Second}
 	url := "http://" + health + "/readyz"
 	var last error
 	for {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -30,7 +32,8 @@ type program struct {
 	// webhook is the address it serves webhooks on, extender the one it answers
 	// kube-scheduler on; empty for none.
 	webhook, extender string
-	mutual            certs.Mutual // of the extender and kube-scheduler
+	mutual            certs.Mutual     // of the extender and kube-scheduler
+	lease             client.ObjectKey // of its leader, once it is configured; empty for none
 	// config makes its configuration file.
 	config func(p *program) any
 
@@ -49,12 +52,13 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			config: func(p *program) any {
 				cfg := v1alpha1.NewQueueConfiguration()
 				cfg.Recommend()
-				cfg.LeaderElection = quickElection(cfg.LeaderElection)
+				elect(&cfg.LeaderElection, options.Lease)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)
 				if options.Queue != nil {
 					options.Queue(cfg)
 				}
+				p.lease = p.leaseOf(cfg.LeaderElection)
 				return cfg
 			},
 		},
@@ -63,10 +67,11 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUSchedulerConfiguration()
-				cfg.LeaderElection = quickElection(cfg.LeaderElection)
+				elect(&cfg.LeaderElection, options.Lease)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				cfg.Extender.BindAddress = p.extender
 				p.serveWebhooks(&cfg.Webhook)
+				p.lease = p.leaseOf(cfg.LeaderElection)
 				return cfg
 			},
 		},
@@ -160,13 +165,27 @@ func (p *program) serveWebhooks(cfg *v1alpha1.Webhook) {
 	cfg.Port, _ = strconv.Atoi(port)
 }
 
-// quickElection: the only replica waits for no other but its own predecessor, and
-// on one machine no network delays a lease.
-func quickElection(election v1alpha1.LeaderElection) v1alpha1.LeaderElection {
-	election.LeaseDuration.Duration = 4 * time.Second
-	election.RenewDeadline.Duration = 3 * time.Second
-	election.RetryPeriod.Duration = time.Second
-	return election
+// elect gives a leader's lease a duration, where it is to have another than in production.
+func elect(election *v1alpha1.LeaderElection, lease time.Duration) {
+	if lease > 0 {
+		election.LeaseDuration.Duration = lease
+		election.RenewDeadline.Duration = lease * 3 / 4
+		election.RetryPeriod.Duration = lease / 8
+	}
+}
+
+func (p *program) leaseOf(election v1alpha1.LeaderElection) client.ObjectKey {
+	return client.ObjectKey{Namespace: election.Namespace, Name: cmp.Or(election.Name, p.name+"."+v1alpha1.Group)}
+}
+
+// forgetLeader deletes the lease of an earlier run: all its programs have ended, and waiting until it is over would
+// only delay this one.
+func (p *program) forgetLeader(ctx context.Context, c client.Client) error {
+	if p.lease.Name == "" {
+		return nil
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: p.lease.Namespace, Name: p.lease.Name}}
+	return client.IgnoreNotFound(c.Delete(ctx, lease))
 }
 
 // prepare writes what the program reads at its start.
@@ -181,6 +200,9 @@ func (p *program) prepare(ctx context.Context, c client.Client, admin *rest.Conf
 	if err != nil {
 		return err
 	}
+	if err := p.forgetLeader(ctx, c); err != nil {
+		return err
+	}
 	return os.WriteFile(p.configFile(), data, 0o600)
 }
 
@@ -188,8 +210,10 @@ func (p *program) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig"
 func (p *program) configFile() string { return filepath.Join(p.dir, "config.yaml") }
 func (p *program) logFile() string    { return filepath.Join(p.dir, "log") }
 
+func (p *program) path() (string, error) { return sibling(cmp.Or(p.binary, p.name)) }
+
 func (p *program) start() (*child, error) {
-	path, err := sibling(cmp.Or(p.binary, p.name))
+	path, err := p.path()
 	if err != nil {
 		return nil, err
 	}

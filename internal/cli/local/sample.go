@@ -34,7 +34,7 @@ func showSample(ctx context.Context, c client.Client, say func(string, ...any)) 
 	}
 	key := client.ObjectKeyFromObject(sample)
 	say("\nA first job: %s asks for 3 cards in the queue \"main\"", key.Name)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	last := ""
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {

@@ -97,7 +97,7 @@ func (c *Cluster) startReporting(ctx context.Context, name, path string, args []
 // waitForOrphan waits for the sandbox of a parent that was killed: it has seen
 // its parent go and is ending, but until it has it holds its folder.
 func waitForOrphan(ctx context.Context, dir string, progress func(string)) error {
-	const limit = 30 * time.Second
+	const limit = 2 * time.Minute
 	reported := false
 	for deadline := time.Now().Add(limit); ; {
 		release, err := lockFile(filepath.Join(dir, "lock"))

@@ -26,6 +26,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
+// startTimeout is for what takes seconds on an idle machine and minutes on a busy one.
+const startTimeout = 5 * time.Minute
+
 // UpOptions say what to start.
 type UpOptions struct {
 	Nodes  string
@@ -34,6 +37,8 @@ type UpOptions struct {
 	RealNode bool
 	// GPUScheduler is how pods with cards are scheduled; empty means AsExtender.
 	GPUScheduler GPUScheduler
+	// Lease is how long a leader's lease lasts; 0 takes production's, which a busy machine does not lose.
+	Lease time.Duration
 	// SandboxArgs go to elastic-sandbox as they are.
 	SandboxArgs []string
 	// Queue changes elastic-queue's configuration; nil leaves it as it is.
@@ -98,6 +103,11 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 	list, err := programs(c.path("programs"), r.options)
 	if err != nil {
 		return err
+	}
+	for i := range list {
+		if _, err := list[i].path(); err != nil {
+			return err // before anything is started
+		}
 	}
 	if err := r.extendScheduler(list); err != nil {
 		return err
@@ -199,13 +209,14 @@ func (r *running) startPrograms(ctx context.Context, cluster client.Client, admi
 	if err := install(ctx, cluster, list); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, p := range list {
+	for i := range list {
+		p := &list[i]
 		if err := p.prepare(ctx, cluster, admin); err != nil {
 			return err
 		}
-		k := &supervisor{program: p, report: r.say}
+		k := &supervisor{program: *p, report: r.say}
 		if err := k.startReady(ctx); err != nil {
 			return err
 		}

@@ -16,6 +16,9 @@ import (
 	"go.uber.org/zap"
 )
 
+// etcdTimeout is for a busy machine; it takes a fraction of a second on an idle one.
+const etcdTimeout = 2 * time.Minute
+
 // maxSocketPath is what the smallest of the supported systems allows.
 const maxSocketPath = 100
 
@@ -75,8 +78,8 @@ func StartEtcd(dir string, logger *zap.Logger) (*Etcd, error) {
 	case <-server.Server.ReadyNotify():
 		return e, nil
 	case err = <-server.Err():
-	case <-time.After(30 * time.Second):
-		err = errors.New("not ready after 30s")
+	case <-time.After(etcdTimeout):
+		err = fmt.Errorf("not ready after %s", etcdTimeout)
 	}
 	e.Stop()
 	return nil, err
