@@ -55,7 +55,7 @@ build-programs: $(PROGRESS)
 
 .PHONY: build-sandbox
 build-sandbox: $(PROGRESS)
-	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -ldflags "$$(cat sandbox/ldflags)" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
+	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -ldflags "-s -w" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
 
 .PHONY: build-scheduler
 build-scheduler: $(PROGRESS)
@@ -260,6 +260,10 @@ bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20
 .PHONY: bench-noisy
 bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,000 workloads of another
 	cd bench && go run ./queue -noisy $(or $(WORKLOADS),100000)
+
+.PHONY: coldstart
+coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches. Minutes of everything this machine has
+	@tools/coldstart.sh
 
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision

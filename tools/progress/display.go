@@ -52,5 +52,9 @@ func (d *display) print(line string) {
 	fmt.Fprintln(d.out, line)
 }
 
-// end with a line that stays.
-func (d *display) end(line string) { d.print(line) }
+// end with a line that stays, if there was anything to say before.
+func (d *display) end(line string) {
+	if d.shown && line != "" {
+		d.print(line)
+	}
+}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -12,7 +11,6 @@ type estimate struct {
 	graph    *graph
 	compiled map[string]bool // named by go
 	there    map[string]bool // named, or imported by one that is
-	last     string
 
 	total, compiledCost, thereCost float64
 }
@@ -28,20 +26,15 @@ func newEstimate(g *graph) *estimate {
 	return e
 }
 
-// started reads a line of "go build -v"; false says that it is something else.
-func (e *estimate) started(line string) bool {
-	name := strings.TrimSpace(line)
+// started says that a package is being compiled.
+func (e *estimate) started(name string) {
 	n, ok := e.graph.packages[name]
-	if !ok {
-		return false
+	if !ok || e.compiled[name] {
+		return
 	}
-	if !e.compiled[name] {
-		e.compiled[name] = true
-		e.compiledCost += cost(n)
-	}
-	e.last = name
+	e.compiled[name] = true
+	e.compiledCost += cost(n)
 	e.reach(name)
-	return true
 }
 
 func (e *estimate) reach(name string) {

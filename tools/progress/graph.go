@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,12 +9,11 @@ import (
 )
 
 // listFormat has a package a line: its name, folder, files and imports.
-const listFormat = `{{.ImportPath}}|{{.Dir}}|{{join .GoFiles " "}}|{{join .Imports " "}}|{{.Name}}`
+const listFormat = `{{.ImportPath}}|{{.Dir}}|{{join .GoFiles " "}}|{{join .Imports " "}}`
 
 // graph is what a build is made of.
 type graph struct {
 	packages map[string]*node
-	programs int
 }
 
 type node struct {
@@ -22,11 +22,11 @@ type node struct {
 	bytes int64
 }
 
-func readGraph(list, dir string) (*graph, error) {
+func readGraph(list string) (*graph, error) {
 	g := &graph{packages: map[string]*node{}}
 	for line := range strings.Lines(list) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "|")
-		if len(fields) != 5 {
+		if len(fields) != 4 {
 			return nil, fmt.Errorf("go list printed %q", line)
 		}
 		n := &node{imports: strings.Fields(fields[3])}
@@ -35,13 +35,10 @@ func readGraph(list, dir string) (*graph, error) {
 				n.bytes += info.Size()
 			}
 		}
-		if fields[4] == "main" {
-			g.programs++
-		}
 		g.packages[fields[0]] = n
 	}
 	if len(g.packages) == 0 {
-		return nil, fmt.Errorf("no packages in %s", dir)
+		return nil, errors.New("no packages")
 	}
 	return g, nil
 }

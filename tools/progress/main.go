@@ -2,7 +2,8 @@
 //
 //	progress -dir sandbox -say "the sandbox" -ldflags "-s -w" -o ../bin/ ./cmd/elastic-sandbox
 //
-// It depends on the standard library alone, so that it is there seconds after an empty cache.
+// It depends on the standard library alone, so that it is there seconds after an empty cache. Where there is nothing to
+// build it costs nothing.
 package main
 
 import (
@@ -39,112 +40,75 @@ func main() {
 		os.Exit(2)
 	}
 	signal.Notify(o.signals, os.Interrupt, syscall.SIGTERM)
-	if err := build(o, newDisplay(os.Stderr, time.Now)); err != nil {
+	if err := o.build(newDisplay(os.Stderr, time.Now)); err != nil {
 		fmt.Fprintln(os.Stderr, "building", o.say+":", err)
 		os.Exit(1)
 	}
 }
 
-// build downloads what is missing, then compiles and links.
-func build(o options, show *display) error {
-	began := time.Now()
-	wanted := modulesIn(o.dir)
-	downloaded := 0
-	list, err := o.run(show, func() string {
-		if downloaded == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%s: downloading modules, %d of at most %d", o.say, downloaded, wanted)
-	}, func(line string) bool {
-		if !strings.HasPrefix(line, "go: downloading ") {
-			return false
-		}
-		downloaded++
-		return true
-	}, "list", "-deps", "-f", listFormat)
+// build runs "go build -v" and shows where it stands, until it ends.
+func (o options) build(show *display) error {
+	cmd := o.command("build", "-v", "-o", o.out, "-ldflags", o.ldflags)
+	cmd.Env = append(os.Environ(), compilerMemory()...)
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
 	}
-	downloading := time.Since(began)
-	graph, err := readGraph(list, o.dir)
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	defer o.downloadNext()()
-	began = time.Now()
-	state := newEstimate(graph)
-	_, err = o.run(show, func() string {
-		line := state.line(time.Since(began))
-		if line == "" {
-			return ""
+	lines, tick := readLines(stderr), time.NewTicker(500*time.Millisecond)
+	defer tick.Stop()
+	state := &progress{say: o.say, modules: modulesIn(o.dir), began: time.Now()}
+	graphs := make(chan *graph, 1)
+	for {
+		select {
+		case line, more := <-lines:
+			if !more {
+				if err := cmd.Wait(); err != nil {
+					return err
+				}
+				show.end(state.done())
+				return nil
+			}
+			first := state.compiling.IsZero()
+			if !state.read(line) {
+				show.print(line)
+			}
+			if first && !state.compiling.IsZero() {
+				go func() { graphs <- o.graph() }()
+				defer o.downloadNext()()
+			}
+		case g := <-graphs:
+			state.know(g)
+		case s := <-o.signals:
+			_ = cmd.Process.Signal(s) // one that has ended needs none
+		case <-tick.C:
+			show.status(state.line(time.Now()))
 		}
-		return o.say + ": " + line
-	}, state.started, "build", "-v", "-o", o.out, "-ldflags", o.ldflags)
-	if err != nil {
-		return err
 	}
-	if show.shown {
-		words := ""
-		if downloaded > 0 {
-			words = fmt.Sprintf("%d modules in %s, ", downloaded, short(downloading))
-		}
-		show.end(fmt.Sprintf("%s: built, %s%d packages in %s", o.say, words, len(state.compiled), short(time.Since(began))))
-	}
-	return nil
 }
 
-// run runs go with the packages, shows what status says while it runs, and returns its output. Lines on its standard
-// error go to read first; what that does not know is printed.
-func (o options) run(show *display, status func() string, read func(string) bool, args ...string) (string, error) {
+func (o options) command(args ...string) *exec.Cmd {
 	if o.tags != "" {
 		args = append(args, "-tags", o.tags)
 	}
 	cmd := exec.Command("go", append(args, o.packages...)...)
 	cmd.Dir = o.dir
-	cmd.Env = append(os.Environ(), compilerMemory()...)
-	var out strings.Builder
-	cmd.Stdout = &out
-	pipe, err := cmd.StderrPipe()
+	return cmd
+}
+
+// graph of what is built; nil where go cannot say, which the build does better.
+func (o options) graph() *graph {
+	out, err := o.command("list", "-deps", "-f", listFormat).Output()
 	if err != nil {
-		return "", err
+		return nil
 	}
-	if err := cmd.Start(); err != nil {
-		return "", err
+	g, err := readGraph(string(out))
+	if err != nil {
+		return nil
 	}
-	lines := make(chan string)
-	go func() {
-		defer close(lines)
-		reader := bufio.NewReader(pipe)
-		for {
-			line, err := reader.ReadString('\n')
-			if line = strings.TrimSuffix(line, "\n"); line != "" {
-				lines <- line
-			}
-			if err != nil {
-				if err != io.EOF {
-					lines <- err.Error()
-				}
-				return
-			}
-		}
-	}()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case line, more := <-lines:
-			if !more {
-				return out.String(), cmd.Wait()
-			}
-			if !read(line) {
-				show.print(line)
-			}
-		case s := <-o.signals:
-			_ = cmd.Process.Signal(s) // one that has ended needs none
-		case <-tick.C:
-			show.status(status())
-		}
-	}
+	return g
 }
 
 // downloadNext begins to download what is built after this, and returns a function that waits for it. That it cannot be
@@ -160,6 +124,25 @@ func (o options) downloadNext() (wait func()) {
 		return func() {}
 	}
 	return func() { _ = cmd.Wait() }
+}
+
+// readLines sends what can be read, line by line, and closes the channel at the end.
+func readLines(r io.Reader) <-chan string {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		reader := bufio.NewReader(r)
+		for {
+			line, err := reader.ReadString('\n')
+			if line = strings.TrimSuffix(line, "\n"); line != "" {
+				lines <- line
+			}
+			if err != nil {
+				return // go has ended, or will say why not
+			}
+		}
+	}()
+	return lines
 }
 
 // modulesIn counts the modules whose files a module's go.sum has checksums of.

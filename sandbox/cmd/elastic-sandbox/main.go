@@ -15,6 +15,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 
+	_ "github.com/elastic-ai/elastic/sandbox/internal/kubeversion" // before anything asks which Kubernetes this is
 	"github.com/elastic-ai/elastic/sandbox/internal/run"
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
 )

@@ -35,12 +35,8 @@ func buildAndRun(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	flags, err := os.ReadFile("../../ldflags")
-	if err != nil {
-		panic(err)
-	}
 	binary = filepath.Join(dir, "elastic-sandbox")
-	build := exec.Command("go", "build", "-ldflags", strings.TrimSpace(string(flags)), "-o", binary, ".")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binary, ".")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		panic(err)
