@@ -69,6 +69,19 @@ build-node: $(PROGRESS) ## Build what "elastic up --real-node" runs: kubelet, co
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
 	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --silent; } && npm run --silent build >/dev/null
 
+# Platforms that the programs below build for as well. The agent and the GPU library are for Linux nodes.
+OTHERS = darwin/arm64 darwin/amd64 linux/arm64
+OTHER_PROGRAMS = .=./cmd/elastic,./cmd/elastic-queue,./cmd/elastic-gpu-scheduler sandbox=./cmd/elastic-sandbox
+comma := ,
+space := $(subst ,, )
+
+.PHONY: build-others
+build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
+	@for platform in $(OTHERS); do for module in $(OTHER_PROGRAMS); do \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -ldflags "-s -w" \
+			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
+	done; done
+
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
@@ -104,7 +117,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 # In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights
+PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights
 
 .PHONY: test
 test: ## Run every test and check; what CI runs. Prints what each part took, and leaves nothing running
@@ -120,8 +133,12 @@ check-format:
 	@test -z "$$(git ls-files '*.go' | xargs gofmt -l)" || { echo "run gofmt on:"; git ls-files '*.go' | xargs gofmt -l; exit 1; }
 
 .PHONY: test-tools
-test-tools: ## Run the tests of what builds and measures
-	cd tools/progress && go vet . && go test .
+test-tools: ## Run the tests of what builds, checks and releases
+	for tool in progress platforms; do (cd tools/$$tool && go vet . && go test .); done
+
+.PHONY: test-platforms
+test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it
+	cd tools/platforms && go run . -on $(subst $(space),$(comma),$(OTHERS)) $(OTHER_PROGRAMS:%=../../%)
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no cluster
@@ -181,12 +198,12 @@ test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
 
 .PHONY: test-migration
-test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and Kueue back into Elastic's
+test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and back; kueuectl's commands at both
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
 
 .PHONY: build-kueue
 build-kueue: $(PROGRESS)
-	@$(PROGRESS) -say "Kueue" -dir test/migration/kueue -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
+	@$(PROGRESS) -say "Kueue and kueuectl" -dir test/migration/kueue -ldflags "-s -w" -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue sigs.k8s.io/kueue/cmd/kueuectl
 
 .PHONY: test-images
 test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// module of one program, with files of the given names.
+func module(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files["go.mod"] = "module example.com/p\n\ngo 1.26\n"
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string // in an error; empty for none
+	}{
+		"the same everywhere": {files: map[string]string{"p.go": "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println() }\n"}},
+		"a file for each": {files: map[string]string{
+			"p.go": "package main\n\nfunc main() { act() }\n", "p_linux.go": "package main\n\nfunc act() {}\n", "p_darwin.go": "package main\n\nfunc act() {}\n",
+		}},
+		"a file of Linux alone": {want: "undefined: act", files: map[string]string{
+			"p.go": "package main\n\nfunc main() { act() }\n", "p_linux.go": "package main\n\nfunc act() {}\n",
+		}},
+		"a call of Linux alone": {want: "undefined: syscall.Unshare", files: map[string]string{
+			"p.go": "package main\n\nimport \"syscall\"\n\nfunc main() { _ = syscall.Unshare(0) }\n",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, errs := check("darwin/arm64", []string{module(t, test.files) + "=."})
+			switch {
+			case test.want == "" && len(errs) > 0:
+				t.Error(errs)
+			case test.want != "" && (len(errs) == 0 || !strings.Contains(errs[0].Error(), test.want)):
+				t.Errorf("%v do not name %q", errs, test.want)
+			}
+		})
+	}
+}
