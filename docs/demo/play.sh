@@ -16,7 +16,7 @@ say() {
 }
 
 trap 'elastic delete first second >/dev/null 2>&1 || true' EXIT
-queue=demo-$$
+queue=${QUEUE:-demo-$$}
 say "elastic queue create $queue --flavor $queue --node-label elasticgpu.io/gpu-model=H100-80G --quota nvidia.com/gpu=4"
 say "elastic submit job --name first --image example.com/train:1 --gpus 4 --queue main -a sandbox.elasticai.io/run-for=forever 'python train.py'"
 say "elastic wait first --for running"
