@@ -104,6 +104,23 @@ images: build-native ## Build the container images into bin/images, with SBOMs; 
 	KO_CONFIG_PATH=$(KO_CONFIGS) $(KO) $(filter-out ./cmd/elastic,$(PROGRAMS:%=./cmd/%))
 	cd scheduler && KO_CONFIG_PATH=$(KO_CONFIGS)/scheduler $(KO) ./cmd/elastic-scheduler
 
+# What is released: archives of this platform, and with RELEASE_OTHERS=1 of OTHERS, in bin/dist with SBOMs and checksums;
+# SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
+HOST = $(shell go env GOOS)-$(shell go env GOARCH)
+RELEASED = elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent elastic-scheduler elastic-sandbox libelasticgpu.so elastic-gpu-arbiter
+
+.PHONY: release
+release: release-archives images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key
+
+.PHONY: release-archives
+release-archives: VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
+release-archives: build $(if $(RELEASE_OTHERS),build-others)
+	@rm -rf bin/dist bin/released && mkdir -p bin/released/$(HOST)
+	@cp -L $(RELEASED:%=bin/%) bin/released/$(HOST)
+	cd tools/release && go run . -version $(VERSION) -out $(CURDIR)/bin/dist $(if $(SIGN_KEY),-key $(abspath $(SIGN_KEY))) \
+		$(HOST)=$(CURDIR)/bin/released/$(HOST) $(if $(RELEASE_OTHERS),$(foreach p,$(subst /,-,$(OTHERS)),$(p)=$(CURDIR)/bin/others/$(p)))
+	@cat bin/dist/SHA256SUMS
+
 .PHONY: generate
 generate: ## Write the generated files again (CRDs, deep copies)
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
@@ -134,7 +151,7 @@ check-format:
 
 .PHONY: test-tools
 test-tools: ## Run the tests of what builds, checks and releases
-	for tool in progress platforms; do (cd tools/$$tool && go vet . && go test .); done
+	for tool in progress platforms release; do (cd tools/$$tool && go vet . && go test .); done
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it

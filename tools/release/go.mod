@@ -1,0 +1,3 @@
+module github.com/elastic-ai/elastic/tools/release
+
+go 1.26.0
