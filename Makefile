@@ -15,7 +15,7 @@ MODULES := . sandbox scheduler
 
 .PHONY: help
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Use
 
@@ -134,7 +134,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 # In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-operators test-migration test-images test-node test-rights
+PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-clients test-operators test-migration test-images test-node test-rights
 
 .PHONY: test
 test: ## Run every test and check; what CI runs. Prints what each part took, and leaves nothing running
@@ -188,7 +188,7 @@ USES = $(CURDIR)/bin/uses
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web')
+	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
 
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=
@@ -217,6 +217,11 @@ test-operators: build build-operators ## Run real job operators beside Elastic
 .PHONY: test-migration
 test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and back; kueuectl's commands at both
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
+
+.PHONY: test-clients
+test-clients: build ## Run clients that others wrote: Kubernetes' Python client submits and watches
+	@why=$$(test/clients/fetch.sh $(CURDIR)/bin/python); if [ -n "$$why" ]; then echo "no Python client here: $$why"; exit 0; fi; \
+	ELASTIC_USES=$(USES) ELASTIC_PYTHON=$(CURDIR)/bin/python go test -count=1 ./test/clients
 
 .PHONY: build-kueue
 build-kueue: $(PROGRESS)

@@ -1,0 +1,2 @@
+// Package clients tests Elastic with clients that others wrote, as they are.
+package clients
