@@ -152,6 +152,7 @@ check-format:
 .PHONY: test-tools
 test-tools: ## Run the tests of what builds, checks and releases
 	for tool in progress platforms release; do (cd tools/$$tool && go vet . && go test .); done
+	tools/parts_test.sh
 
 .PHONY: test-platforms
 test-platforms: ## Check the types of what must build for other platforms, as each of them compiles it

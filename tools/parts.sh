@@ -13,7 +13,7 @@ left() { grep -lz "^$mark\$" /proc/[0-9]*/environ 2>/dev/null | sed 's,/proc/\([
 
 # clean gives them a while to end by themselves, as they do when what started them is gone, then ends and names them.
 clean() {
-  for _ in $(seq 150); do
+  for _ in $(seq "${GRACE_TICKS:-150}"); do
     [ -n "$(left)" ] || return 0
     sleep 0.2
   done
