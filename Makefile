@@ -266,6 +266,7 @@ verify: generate check-format ## Check that generated files and formatting are u
 	@git diff --exit-code -- deploy/crd deploy/install api || { echo "generated files changed: commit what 'make generate' wrote"; exit 1; }
 	cd tools/render && go test ./...
 	@for module in $(MODULES); do (cd $$module && go mod tidy -diff); done
+	@! grep -nE '^(replace|exclude)' go.mod sandbox/go.mod || { echo "go install takes no module with these lines"; exit 1; }
 
 ##@ Measure
 
