@@ -1,0 +1,190 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of QueuePolicy.
+var GroupVersion = schema.GroupVersion{Group: "elasticai.io", Version: "v1alpha1"}
+
+// AddToScheme makes QueuePolicy known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &QueuePolicy{}, &QueuePolicyList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// QueuePolicy says how its targets' queues behave beyond what Kueue's objects say. A field that no
+// policy sets is as elastic-queue's configuration says, and without that as in Kueue.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type QueuePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   QueuePolicySpec   `json:"spec"`
+	Status QueuePolicyStatus `json:"status,omitempty"`
+}
+
+// QueuePolicyList is a list of QueuePolicies.
+//
+// +kubebuilder:object:root=true
+type QueuePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []QueuePolicy `json:"items"`
+}
+
+// QueuePolicySpec is what a policy says, and of which queues.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.backfill) || has(self.capacity)",message="sets nothing: give it preemption, backfill or capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.backfill) || !has(self.backfill.enabled) || self.targetRefs.exists(t, t.kind != 'LocalQueue')",message="whether a queue backfills is the ClusterQueue's: target it, or a Cohort",fieldPath=".backfill"
+type QueuePolicySpec struct {
+	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
+	// nearer policy sets the same field. Of two policies with the same target, the older one counts.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(u, t.kind == u.kind && t.name == u.name && (has(t.__namespace__) ? t.__namespace__ : '') == (has(u.__namespace__) ? u.__namespace__ : '')))",message="the same target twice"
+	TargetRefs []TargetRef `json:"targetRefs"`
+
+	// Preemption in time.
+	Preemption *Preemption `json:"preemption,omitempty"`
+	// Backfill lets workloads start behind the blocked head of a StrictFIFO queue that they cannot delay.
+	Backfill *Backfill `json:"backfill,omitempty"`
+	// Capacity is how a tree of Cohorts hands out what can be borrowed: first come, first served (FIFO), by the
+	// weighted dominant share of what is borrowed (DRF, Kueue's fair sharing), or by that of all that is used (MaxMin).
+	// It is looked up at the root Cohort alone.
+	Capacity Capacity `json:"capacity,omitempty"`
+}
+
+// Capacity is how a tree of Cohorts is shared out.
+//
+// +kubebuilder:validation:Enum=FIFO;DRF;MaxMin
+type Capacity string
+
+// The capacity policies.
+const (
+	CapacityFIFO   Capacity = "FIFO"
+	CapacityDRF    Capacity = "DRF"
+	CapacityMaxMin Capacity = "MaxMin"
+)
+
+// TargetKind is a kind of object that policies are about.
+//
+// +kubebuilder:validation:Enum=Cohort;ClusterQueue;LocalQueue
+type TargetKind string
+
+// The kinds of targets.
+const (
+	KindCohort       TargetKind = "Cohort"
+	KindClusterQueue TargetKind = "ClusterQueue"
+	KindLocalQueue   TargetKind = "LocalQueue"
+)
+
+// TargetRef names an object that a policy is about.
+//
+// +kubebuilder:validation:XValidation:rule="(self.kind == 'LocalQueue') == has(self.__namespace__)",message="a LocalQueue needs a namespace, and nothing else has one"
+type TargetRef struct {
+	Kind TargetKind `json:"kind"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Namespace of a LocalQueue.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Preemption says when workloads preempt, and for how long they are not preempted. 0s is Kueue's behaviour.
+type Preemption struct {
+	// Delay is how long a workload waits, from its creation or its last eviction, before it preempts others. What
+	// comes free meanwhile is reserved for it.
+	Delay *Duration `json:"delay,omitempty"`
+	// MinRuntime is how long a workload that got its quota is not preempted.
+	MinRuntime *MinRuntime `json:"minRuntime,omitempty"`
+	// Cooldown is how long a workload that another ClusterQueue preempted preempts nothing in other ClusterQueues. The
+	// nominal quota of its own it reclaims all the same.
+	Cooldown *Duration `json:"cooldown,omitempty"`
+}
+
+// MinRuntime is how long a workload is not preempted, by the rule that would allow it.
+type MinRuntime struct {
+	// WithinClusterQueue protects it from workloads of its own ClusterQueue.
+	WithinClusterQueue *Duration `json:"withinClusterQueue,omitempty"`
+	// Reclaim protects it from workloads that reclaim their ClusterQueue's nominal quota.
+	Reclaim *Duration `json:"reclaim,omitempty"`
+	// Borrowed protects it from workloads that would borrow what it uses: borrowWithinCohort, fair sharing.
+	Borrowed *Duration `json:"borrowed,omitempty"`
+}
+
+// Backfill is EASY backfill: the head of a StrictFIFO queue has a reservation for when it can start at the latest, and
+// a workload behind it starts now if it ends before that, or leaves enough for it.
+type Backfill struct {
+	// Enabled switches it on for StrictFIFO ClusterQueues.
+	Enabled *bool `json:"enabled,omitempty"`
+	// DefaultRunTime is what a workload is taken to run for that does not say (maximumExecutionTimeSeconds). It is an
+	// estimate: nothing is stopped for it. Without one, such a workload passes nobody, and its end is not foreseen.
+	DefaultRunTime *Duration `json:"defaultRunTime,omitempty"`
+}
+
+// Duration is a time span as in Go: 90s, 10m, 36h.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be at least 0s and at most 720h"
+type Duration string
+
+// Accepted is the condition that says whether all of a policy is in force, and if not, why.
+const Accepted = "Accepted"
+
+// Reasons of the Accepted condition.
+const (
+	ReasonAccepted       = "Accepted"
+	ReasonInvalid        = "Invalid"        // a value is wrong; the message names the field
+	ReasonConflicted     = "Conflicted"     // an older policy has the same target
+	ReasonTargetNotFound = "TargetNotFound" // a target does not exist
+	ReasonNoEffect       = "NoEffect"       // a field means nothing at its targets
+)
+
+// QueuePolicyStatus says what of a policy is in force.
+type QueuePolicyStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Targets are the policy's targets, in their order.
+	//
+	// +listType=atomic
+	Targets []TargetStatus `json:"targets,omitempty"`
+}
+
+// TargetStatus is what is in force at a target.
+type TargetStatus struct {
+	// Target is its kind and name, as in Cohort/research or LocalQueue/vision/nightly.
+	Target string `json:"target"`
+	// Problem is why the policy does not count here; empty: it does.
+	Problem string `json:"problem,omitempty"`
+	// InForce are the values in force at the target, of whatever policy.
+	//
+	// +listType=atomic
+	InForce []Value `json:"inForce,omitempty"`
+}
+
+// Value is what a field is set to, and where that comes from.
+type Value struct {
+	// Field is a path within the spec: preemption.delay.
+	Field string `json:"field"`
+	Value string `json:"value"`
+	// Policy is the QueuePolicy that sets it, and From the target of that policy, as in Cohort/research.
+	Policy string `json:"policy"`
+	From   string `json:"from"`
+}

@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+)
+
+// The fields of a policy, by their paths in its spec.
+const (
+	Delay            = "preemption.delay"
+	MinRuntimeWithin = "preemption.minRuntime.withinClusterQueue"
+	MinReclaim       = "preemption.minRuntime.reclaim"
+	MinBorrowed      = "preemption.minRuntime.borrowed"
+	Cooldown         = "preemption.cooldown"
+	Backfill         = "backfill.enabled"
+	DefaultRunTime   = "backfill.defaultRunTime"
+	Capacity         = "capacity"
+)
+
+// longest is the longest time a policy may name: a longer one is a slip of the pen.
+const longest = 720 * time.Hour
+
+// field is one value that a policy may set.
+type field struct {
+	path string
+	// text is the value that a spec sets, "" if it sets none.
+	text func(*v1alpha1.QueuePolicySpec) string
+	// check says what is wrong with a value.
+	check func(text string) error
+	// from says at which targets the field means something; anywhere if nil.
+	from func(kind v1alpha1.TargetKind, root bool) bool
+	// where says that in words.
+	where string
+}
+
+// fields in the order in which they are shown.
+var fields = []field{
+	duration(Delay, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Delay }),
+	duration(MinRuntimeWithin, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).WithinClusterQueue }),
+	duration(MinReclaim, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Reclaim }),
+	duration(MinBorrowed, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Borrowed }),
+	duration(Cooldown, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Cooldown }),
+	{
+		path: Backfill,
+		text: func(s *v1alpha1.QueuePolicySpec) string {
+			if s.Backfill == nil || s.Backfill.Enabled == nil {
+				return ""
+			}
+			return strconv.FormatBool(*s.Backfill.Enabled)
+		},
+		check: func(string) error { return nil },
+		from:  func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue },
+		where: "at ClusterQueues and Cohorts",
+	},
+	duration(DefaultRunTime, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration {
+		if s.Backfill == nil {
+			return nil
+		}
+		return s.Backfill.DefaultRunTime
+	}),
+	{
+		path: Capacity,
+		text: func(s *v1alpha1.QueuePolicySpec) string { return string(s.Capacity) },
+		check: func(text string) error {
+			switch v1alpha1.Capacity(text) {
+			case v1alpha1.CapacityFIFO, v1alpha1.CapacityDRF, v1alpha1.CapacityMaxMin:
+				return nil
+			}
+			return fmt.Errorf("%q is none of FIFO, DRF, MaxMin", text)
+		},
+		from:  func(_ v1alpha1.TargetKind, root bool) bool { return root },
+		where: "at the root Cohort of a tree",
+	},
+}
+
+func preemption(s *v1alpha1.QueuePolicySpec) *v1alpha1.Preemption {
+	if s.Preemption == nil {
+		return &v1alpha1.Preemption{}
+	}
+	return s.Preemption
+}
+
+func minRuntime(s *v1alpha1.QueuePolicySpec) *v1alpha1.MinRuntime {
+	if s.Preemption == nil || s.Preemption.MinRuntime == nil {
+		return &v1alpha1.MinRuntime{}
+	}
+	return s.Preemption.MinRuntime
+}
+
+// duration is a field that is a time span.
+func duration(path string, get func(*v1alpha1.QueuePolicySpec) *v1alpha1.Duration) field {
+	return field{
+		path: path,
+		text: func(s *v1alpha1.QueuePolicySpec) string {
+			d := get(s)
+			if d == nil {
+				return ""
+			}
+			if *d == "" {
+				return `""` // set, and wrong
+			}
+			return string(*d)
+		},
+		check: func(text string) error {
+			_, err := parse(text)
+			return err
+		},
+	}
+}
+
+func parse(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is no time span such as 90s, 10m, 36h", text)
+	case d < 0 || d > longest:
+		return 0, fmt.Errorf("%s must be at least 0s and at most 720h", text)
+	}
+	return d, nil
+}

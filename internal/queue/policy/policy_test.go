@@ -1,0 +1,225 @@
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+)
+
+// The tree of the tests: LocalQueue team/main in ClusterQueue a in Cohort left below top; ClusterQueue b in top; c alone.
+func tree() World {
+	return World{
+		Cohorts:       map[string]string{"top": "", "left": "top", "x": "y", "y": "x"},
+		ClusterQueues: map[string]string{"a": "left", "b": "top", "c": "", "ring": "x"},
+		LocalQueues: map[types.NamespacedName]string{
+			{Namespace: "team", Name: "main"}: "a", {Namespace: "team", Name: "night"}: "a", {Namespace: "other", Name: "main"}: "b",
+			{Namespace: "lost", Name: "main"}: "gone",
+		},
+	}
+}
+
+// policy made from words: "Cohort/top", "LocalQueue/team/main", "delay=5m", "capacity=DRF", …
+func policy(name string, age int, words string) *v1alpha1.QueuePolicy {
+	p := &v1alpha1.QueuePolicy{}
+	p.Name, p.Generation = name, 7
+	p.CreationTimestamp = metav1.NewTime(time.Unix(int64(1000-age), 0))
+	for _, word := range strings.Fields(words) {
+		key, value, set := strings.Cut(word, "=")
+		if !set {
+			parts := strings.Split(word, "/")
+			ref := v1alpha1.TargetRef{Kind: v1alpha1.TargetKind(parts[0]), Name: parts[len(parts)-1]}
+			if len(parts) == 3 {
+				ref.Namespace = parts[1]
+			}
+			p.Spec.TargetRefs = append(p.Spec.TargetRefs, ref)
+			continue
+		}
+		assign(&p.Spec, key, value)
+	}
+	return p
+}
+
+func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
+	d := ptr.To(v1alpha1.Duration(value))
+	if spec.Preemption == nil {
+		spec.Preemption = &v1alpha1.Preemption{}
+	}
+	if spec.Backfill == nil {
+		spec.Backfill = &v1alpha1.Backfill{}
+	}
+	if spec.Preemption.MinRuntime == nil {
+		spec.Preemption.MinRuntime = &v1alpha1.MinRuntime{}
+	}
+	switch key {
+	case "delay":
+		spec.Preemption.Delay = d
+	case "cooldown":
+		spec.Preemption.Cooldown = d
+	case "within":
+		spec.Preemption.MinRuntime.WithinClusterQueue = d
+	case "reclaim":
+		spec.Preemption.MinRuntime.Reclaim = d
+	case "borrowed":
+		spec.Preemption.MinRuntime.Borrowed = d
+	case "backfill":
+		spec.Backfill.Enabled = ptr.To(value == "true")
+	case "run":
+		spec.Backfill.DefaultRunTime = d
+	case "capacity":
+		spec.Capacity = v1alpha1.Capacity(value)
+	default:
+		panic(key)
+	}
+}
+
+func show(s Settings) string {
+	var b strings.Builder
+	for _, v := range s {
+		fmt.Fprintf(&b, "%s=%s (%s, %s) ", v.Field, v.Value, v.Policy, v.From)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestNearestWinsFieldByField(t *testing.T) {
+	for name, test := range map[string]struct {
+		policies []string // name: words; the first is the oldest
+		at       string
+		want     string
+	}{
+		"none":                        {nil, "LocalQueue/team/main", ""},
+		"from the root":               {[]string{"p: Cohort/top delay=5m"}, "LocalQueue/team/main", "preemption.delay=5m (p, Cohort/top)"},
+		"nearer cohort":               {[]string{"p: Cohort/top delay=5m", "q: Cohort/left delay=1m"}, "LocalQueue/team/main", "preemption.delay=1m (q, Cohort/left)"},
+		"cluster queue before cohort": {[]string{"p: Cohort/left delay=5m", "q: ClusterQueue/a delay=0s"}, "LocalQueue/team/main", "preemption.delay=0s (q, ClusterQueue/a)"},
+		"local queue before all":      {[]string{"p: ClusterQueue/a delay=5m", "q: LocalQueue/team/main delay=1m"}, "LocalQueue/team/main", "preemption.delay=1m (q, LocalQueue/team/main)"},
+		"not its sibling's":           {[]string{"q: LocalQueue/team/main delay=1m"}, "LocalQueue/team/night", ""},
+		"not what is below":           {[]string{"q: LocalQueue/team/main delay=1m"}, "ClusterQueue/a", ""},
+		"field by field": {[]string{"p: Cohort/top delay=5m cooldown=10m within=1m", "q: ClusterQueue/a within=2m borrowed=3m", "r: LocalQueue/team/main delay=1m"}, "LocalQueue/team/main",
+			"preemption.delay=1m (r, LocalQueue/team/main) preemption.minRuntime.withinClusterQueue=2m (q, ClusterQueue/a) preemption.minRuntime.borrowed=3m (q, ClusterQueue/a) preemption.cooldown=10m (p, Cohort/top)"},
+		"the older of two":              {[]string{"q: Cohort/top delay=5m", "p: Cohort/top delay=1m cooldown=1m"}, "ClusterQueue/b", "preemption.delay=5m (q, Cohort/top)"},
+		"capacity at the root":          {[]string{"p: Cohort/top capacity=DRF"}, "LocalQueue/team/main", "capacity=DRF (p, Cohort/top)"},
+		"capacity below the root":       {[]string{"p: Cohort/left capacity=DRF", "q: Cohort/top capacity=MaxMin"}, "ClusterQueue/a", "capacity=MaxMin (q, Cohort/top)"},
+		"capacity of a lone queue":      {[]string{"p: ClusterQueue/c capacity=DRF"}, "ClusterQueue/c", ""},
+		"backfill not by local queue":   {[]string{"p: LocalQueue/team/main backfill=false run=1h", "q: ClusterQueue/a backfill=true"}, "LocalQueue/team/main", "backfill.enabled=true (q, ClusterQueue/a) backfill.defaultRunTime=1h (p, LocalQueue/team/main)"},
+		"a ring of cohorts":             {[]string{"p: Cohort/y delay=1m capacity=DRF"}, "ClusterQueue/ring", "preemption.delay=1m (p, Cohort/y)"},
+		"a queue that is gone":          {[]string{"p: ClusterQueue/gone delay=1m"}, "LocalQueue/lost/main", "preemption.delay=1m (p, ClusterQueue/gone)"},
+		"a wrong value leaves it above": {[]string{"p: Cohort/top delay=5m", "q: ClusterQueue/a delay=soon"}, "ClusterQueue/a", "preemption.delay=5m (p, Cohort/top)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Resolve(policies(test.policies), tree())
+			if got := show(r.at(targetOf(policy("", 0, test.at).Spec.TargetRefs[0]))); got != test.want {
+				t.Errorf("%s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func policies(lines []string) []*v1alpha1.QueuePolicy {
+	var list []*v1alpha1.QueuePolicy
+	for i, line := range lines {
+		name, words, _ := strings.Cut(line, ": ")
+		list = append(list, policy(name, len(lines)-i, words))
+	}
+	return list
+}
+
+func TestStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		policies        []string
+		reason, message string // of the last policy
+	}{
+		"accepted":          {[]string{"p: Cohort/top delay=5m"}, "Accepted", "In force at all targets"},
+		"no such target":    {[]string{"p: Cohort/top ClusterQueue/zz delay=5m"}, "TargetNotFound", "spec.targetRefs[1]: there is no ClusterQueue/zz"},
+		"another namespace": {[]string{"p: LocalQueue/nobody/main delay=5m"}, "TargetNotFound", "spec.targetRefs[0]: there is no LocalQueue/nobody/main"},
+		"conflict":          {[]string{"q: Cohort/top delay=5m", "p: Cohort/top Cohort/left delay=1m"}, "Conflicted", "spec.targetRefs[0]: Cohort/top has an older policy, q"},
+		"wrong value":       {[]string{"p: Cohort/top Cohort/zz delay=5x"}, "Invalid", `spec.preemption.delay: "5x" is no time span such as 90s, 10m, 36h; spec.targetRefs[1]: there is no Cohort/zz`},
+		"too long":          {[]string{"p: Cohort/top cooldown=721h"}, "Invalid", "spec.preemption.cooldown: 721h must be at least 0s and at most 720h"},
+		"negative":          {[]string{"p: Cohort/top reclaim=-1s"}, "Invalid", "spec.preemption.minRuntime.reclaim: -1s must be at least 0s and at most 720h"},
+		"empty":             {[]string{"p: Cohort/top run="}, "Invalid", `spec.backfill.defaultRunTime: "\"\"" is no time span such as 90s, 10m, 36h`},
+		"capacity":          {[]string{"p: Cohort/top capacity=Lottery"}, "Invalid", `spec.capacity: "Lottery" is none of FIFO, DRF, MaxMin`},
+		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
+		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := policies(test.policies)
+			targets, condition := Resolve(list, tree()).Status(list[len(list)-1])
+			if condition.Reason != test.reason || condition.Message != test.message {
+				t.Errorf("%s: %s\nwant %s: %s", condition.Reason, condition.Message, test.reason, test.message)
+			}
+			if accepted := condition.Status == metav1.ConditionTrue; accepted != (test.reason == "Accepted") || condition.ObservedGeneration != 7 {
+				t.Errorf("%+v", condition)
+			}
+			if len(targets) != len(list[len(list)-1].Spec.TargetRefs) {
+				t.Errorf("%d targets", len(targets))
+			}
+		})
+	}
+}
+
+// A policy is told what is in force at its target by whatever policy.
+func TestStatusShowsWhatIsInForce(t *testing.T) {
+	list := policies([]string{"p: Cohort/top cooldown=10m", "q: ClusterQueue/b delay=1m"})
+	targets, _ := Resolve(list, tree()).Status(list[1])
+	want := "preemption.delay=1m (q, ClusterQueue/b) preemption.cooldown=10m (p, Cohort/top)"
+	if got := show(targets[0].InForce); got != want || targets[0].Target != "ClusterQueue/b" {
+		t.Errorf("%s: %s\nwant %s", targets[0].Target, got, want)
+	}
+}
+
+// Whatever order policies come in, the same is in force and the same is told; and a value in force is that of the
+// nearest target which has one.
+func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
+	targets := []string{"Cohort/top", "Cohort/left", "Cohort/x", "Cohort/y", "ClusterQueue/a", "ClusterQueue/b", "ClusterQueue/ring", "LocalQueue/team/main", "LocalQueue/team/night", "LocalQueue/zz/zz"}
+	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "backfill=true", "backfill=false", "run=1h", "capacity=DRF", "capacity=MaxMin"}
+	rapid.Check(t, func(t *rapid.T) {
+		var list []*v1alpha1.QueuePolicy
+		for i := range rapid.IntRange(0, 6).Draw(t, "policies") {
+			words := append(rapid.SliceOfNDistinct(rapid.SampledFrom(targets), 1, 3, rapid.ID[string]).Draw(t, "targets"),
+				rapid.SliceOfN(rapid.SampledFrom(values), 1, 4).Draw(t, "values")...)
+			list = append(list, policy(fmt.Sprintf("p%d", i), rapid.IntRange(0, 2).Draw(t, "age"), strings.Join(words, " ")))
+		}
+		one, other := Resolve(list, tree()), Resolve(rapid.Permutation(list).Draw(t, "order"), tree())
+		for _, name := range targets {
+			at := targetOf(policy("", 0, name).Spec.TargetRefs[0])
+			if a, b := one.at(at), other.at(at); !reflect.DeepEqual(a, b) {
+				t.Fatalf("at %s: %s or %s", name, show(a), show(b))
+			}
+			nearest(t, one, at)
+		}
+		for _, p := range list {
+			a, ca := one.Status(p)
+			b, cb := other.Status(p)
+			if !reflect.DeepEqual(a, b) || ca != cb {
+				t.Fatalf("%s is told %v %v or %v %v", p.Name, a, ca, b, cb)
+			}
+		}
+	})
+}
+
+// nearest fails if a value in force at a target does not come from the nearest policy that sets it rightly.
+func nearest(t *rapid.T, r *Resolved, at target) {
+	path := r.path(at)
+	got := map[string]v1alpha1.Value{}
+	for _, v := range r.at(at) {
+		got[v.Field] = v
+	}
+	for _, f := range fields {
+		want := ""
+		for _, step := range path {
+			if p := r.counts[step]; want == "" && p != nil && r.means(&f, step) && f.text(&p.Spec) != "" && f.check(f.text(&p.Spec)) == nil {
+				want = step.String()
+			}
+		}
+		if got[f.path].From != want {
+			t.Fatalf("%s at %s comes from %q, not %q", f.path, at, got[f.path].From, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+)
+
+// problem is something that keeps a policy, or a part of it, from taking effect.
+type problem struct {
+	reason, message string
+}
+
+// reasons in the order in which they give the condition its name.
+var reasons = []string{
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonConflicted, v1alpha1.ReasonTargetNotFound, v1alpha1.ReasonNoEffect,
+}
+
+// Status is what to tell a policy about itself: what is in force at each target, and whether all of it is.
+func (r *Resolved) Status(p *v1alpha1.QueuePolicy) ([]v1alpha1.TargetStatus, metav1.Condition) {
+	problems := invalid(p)
+	var targets []v1alpha1.TargetStatus
+	for i, ref := range p.Spec.TargetRefs {
+		t := targetOf(ref)
+		status := v1alpha1.TargetStatus{Target: t.String(), InForce: r.at(t)}
+		found := r.problemAt(p, t)
+		for _, one := range found {
+			problems = append(problems, problem{one.reason, fmt.Sprintf("spec.targetRefs[%d]: %s", i, one.message)})
+		}
+		status.Problem = messages(found)
+		targets = append(targets, status)
+	}
+	condition := metav1.Condition{
+		Type: v1alpha1.Accepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+		Message: "In force at all targets", ObservedGeneration: p.Generation,
+	}
+	if len(problems) > 0 {
+		condition.Status, condition.Message = metav1.ConditionFalse, messages(problems)
+		condition.Reason = first(problems)
+	}
+	return targets, condition
+}
+
+// invalid are the values of a policy that are wrong: rules in the CRD refuse them, where it is the newest.
+func invalid(p *v1alpha1.QueuePolicy) []problem {
+	var found []problem
+	for i := range fields {
+		f := &fields[i]
+		if text := f.text(&p.Spec); text != "" {
+			if err := f.check(text); err != nil {
+				found = append(found, problem{v1alpha1.ReasonInvalid, "spec." + f.path + ": " + err.Error()})
+			}
+		}
+	}
+	return found
+}
+
+// problemAt is why a policy, or some of its fields, do not count at a target.
+func (r *Resolved) problemAt(p *v1alpha1.QueuePolicy, t target) []problem {
+	if has := r.counts[t]; has != nil && has.Name != p.Name {
+		return []problem{{v1alpha1.ReasonConflicted, fmt.Sprintf("%s has an older policy, %s", t, has.Name)}}
+	}
+	if !r.exists(t) {
+		return []problem{{v1alpha1.ReasonTargetNotFound, fmt.Sprintf("there is no %s", t)}}
+	}
+	var found []problem
+	for i := range fields {
+		f := &fields[i]
+		if f.text(&p.Spec) != "" && !r.means(f, t) && !r.meansElsewhere(p, f) {
+			found = append(found, problem{v1alpha1.ReasonNoEffect, fmt.Sprintf("spec.%s means something %s alone, and %s is none", f.path, f.where, t)})
+		}
+	}
+	return found
+}
+
+// meansElsewhere says whether a field of a policy means something at one of its targets: then it need not at the others.
+func (r *Resolved) meansElsewhere(p *v1alpha1.QueuePolicy, f *field) bool {
+	for _, ref := range p.Spec.TargetRefs {
+		if t := targetOf(ref); r.exists(t) && r.means(f, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func first(problems []problem) string {
+	for _, reason := range reasons {
+		for _, p := range problems {
+			if p.reason == reason {
+				return reason
+			}
+		}
+	}
+	return v1alpha1.ReasonInvalid
+}
+
+// longestMessage is the most that a condition may say.
+const longestMessage = 32768
+
+func messages(problems []problem) string {
+	texts := make([]string, len(problems))
+	for i, p := range problems {
+		texts[i] = p.message
+	}
+	text := strings.Join(texts, "; ")
+	return text[:min(len(text), longestMessage)]
+}
