@@ -74,8 +74,9 @@ const (
 //	tree.improvements      changes that may help a class     refusals
 //	queue.reservedChanges  changes of queue.quotaReserved    preemptible
 type Engine struct {
-	opts Options
-	at   time.Time // of the decision under way
+	opts   Options
+	timing Timing    // of queues that have none of their own
+	at     time.Time // of the decision under way
 
 	resources     []string
 	byName        []int32 // resources in order of their names
@@ -187,6 +188,7 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{
 		opts:          o,
+		timing:        o.timing(),
 		resourceIndex: map[string]int32{},
 		frIndex:       map[quota.FlavorResource]int32{},
 		flavorIndex:   map[string]int32{},

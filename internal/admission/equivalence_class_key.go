@@ -11,6 +11,12 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 		k.str(l.spec.Namespace)
 		k.str(l.spec.Name)
 	}
+	if l != nil && l.spec.Timing != nil { // members preempt at the same times
+		k.num(int64(l.spec.Timing.Delay) + 1)
+		k.num(int64(l.spec.Timing.Cooldown))
+	} else {
+		k.num(0)
+	}
 	if e.opts.Backfill {
 		k.num(int64(w.MaxRunTime - w.RanBefore))
 	}

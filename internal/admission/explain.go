@@ -143,6 +143,8 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.tx.Sub(w.queue.node, w.class.reservation, quota.Future)
+	defer func(own []quota.Amount) { w.class.reservation = own }(w.class.reservation)
+	w.class.reservation = nil // a search lifts reservations, and would lift this one twice
 	e.evaluate(w, w.class.shape, a, asIs)
 	for _, v := range a.victims {
 		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
@@ -161,7 +163,10 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 	x.Reason, x.Message = a.refusalReason(), e.message(a)
 	if a.refused.by(rulesOfTime) && e.wouldPreempt(w) {
-		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may preempt others")
+		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may preempt others"+e.whyNotNow(w, &a.refused))
+	}
+	if ends := w.cooldownEnds(e); a.refused.by(ruleCooldown) && ends.After(e.at) {
+		x.Suggestions = append(x.Suggestions, "waiting until "+ends.Format(time.RFC3339)+", when its preemption cooldown of "+w.timing(e).Cooldown.String()+" ends")
 	}
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])

@@ -25,6 +25,8 @@ type search struct {
 	headsReserved     bool           // blocked heads have reservations: the preemptor must fit beside them, but nobody borrows them
 	lacksReservedOnly bool
 	byUsage           bool // candidates were ordered by usage, which changes with time
+	pastMinRuntime    bool // those within their minimum runtime are passed over ...
+	skipped           bool // ... and some were
 	prio              int64
 	cursors           [candidateGroups][]cursor
 	walk              []cursor // the group under way
@@ -148,10 +150,20 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	e.liftReservations(t, ofDelayed)
 	s.headsReserved = e.liftReservations(t, ofHeads)
 	s.lacksReservedOnly = e.preemptorFits(s, true)
-	switch {
-	case s.lacksReservedOnly:
+	if s.lacksReservedOnly {
 		return nil
-	case t.policy == PolicyFIFO:
+	}
+	s.pastMinRuntime, s.skipped = true, false
+	found := e.searchByPolicy(t, s)
+	if len(found) > 0 || !s.skipped {
+		return found
+	}
+	s.pastMinRuntime, s.victims = false, s.victims[:0] // whom it will preempt once they had their minimum runtime
+	return e.searchByPolicy(t, s)
+}
+
+func (e *Engine) searchByPolicy(t *tree, s *search) []victim {
+	if t.policy == PolicyFIFO {
 		return e.searchClassic(s)
 	}
 	return e.searchFairSharing(t, s)
@@ -223,7 +235,7 @@ func (e *Engine) preemptUntilFits(s *search, borrow bool) bool {
 			v := c.at
 			why, ok := s.allowed(c, borrow)
 			s.advance()
-			if !ok {
+			if !ok || e.skips(s, victim{v, why}) {
 				continue
 			}
 			e.removeVictim(s, victim{v, why})

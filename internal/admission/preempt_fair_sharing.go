@@ -177,15 +177,21 @@ func (e *Engine) firstStrategy(s *search, h fairSearch, strategy FairStrategy) b
 		}
 		c := &q.fair.walk
 		w := s.peek(c)
+		v := victim{w, ReasonInClusterQueue}
 		switch {
-		case q == own:
+		case q != own && !entitled:
+			if !e.removeFairVictim(s, h, q, strategy) {
+				continue
+			}
+		case q != own:
+			v.why = ReasonInCohortReclamation
+			fallthrough
+		default:
 			c.next++
-			e.removeVictim(s, victim{w, ReasonInClusterQueue})
-		case entitled:
-			c.next++
-			e.removeVictim(s, victim{w, ReasonInCohortReclamation})
-		case !e.removeFairVictim(s, h, q, strategy):
-			continue
+			if e.skips(s, v) {
+				continue
+			}
+			e.removeVictim(s, v)
 		}
 		if e.preemptorFitsFairly(s) {
 			return true
@@ -201,8 +207,12 @@ func (e *Engine) removeFairVictim(s *search, h fairSearch, q *queue, strategy Fa
 	c := &q.fair.walk
 	for w := s.peek(c); w != nil; w = s.peek(c) {
 		c.next++
+		v := victim{w, ReasonInCohortFairSharing}
+		if e.skips(s, v) {
+			continue
+		}
 		if e.fairShareAllows(h.tree, w, sides, strategy) {
-			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})
+			e.removeVictim(s, v)
 			return true
 		}
 		q.fair.retry = append(q.fair.retry, w)

@@ -15,14 +15,19 @@ import (
 
 // preemptsFrom is when a workload's preemption delay has passed.
 func (w *workload) preemptsFrom(e *Engine) time.Time {
-	if e.opts.PreemptionDelay <= 0 {
+	delay := w.timing(e).Delay
+	if delay <= 0 {
 		return time.Time{}
 	}
-	since := w.spec.Created
-	if w.spec.EvictedAt.After(since) {
-		since = w.spec.EvictedAt
+	return w.waitsSince().Add(delay)
+}
+
+// waitsSince is when a pending workload was created, or evicted last.
+func (w *workload) waitsSince() time.Time {
+	if w.spec.EvictedAt.After(w.spec.Created) {
+		return w.spec.EvictedAt
 	}
-	return since.Add(e.opts.PreemptionDelay)
+	return w.spec.Created
 }
 
 // delayed says until when the preemption delay keeps an assignment from preempting; the past: not at all.
@@ -33,11 +38,11 @@ func (e *Engine) delayed(a *assignment) time.Time {
 	return a.w.preemptsFrom(e)
 }
 
-// Minimum runtime: workloads that have only just started are not preempted. Many end by themselves
-// in that time, and the preemptor reserves what they free.
+// Minimum runtime: workloads that have only just started are not preempted, by the rules that say so. If others do
+// not suffice, the preemptor waits: many end by themselves in that time, and it reserves what they free.
 
 const (
-	// minRuntimeFactor bounds how long a minimum runtime binds where nothing can be reserved, in preemption delays.
+	// minRuntimeFactor bounds how long minimum runtimes bind where nothing can be reserved, in the longest of the tree.
 	minRuntimeFactor = 8
 	// timeGrain is how much later than it says something may have happened: the API stores whole seconds.
 	timeGrain = time.Second
@@ -46,28 +51,61 @@ const (
 // minRuntimeUntil is until when the minimum runtime of victims protects them from a; the past: not at all.
 func (e *Engine) minRuntimeUntil(a *assignment, victims []victim) time.Time {
 	var until time.Time
-	if e.opts.PreemptionDelay <= 0 || a.how == afterDelay {
-		return until
-	}
 	for _, v := range victims {
-		if at := e.minRuntimeEnds(v.w); v.w.in.admitted != e.decision && at.After(until) {
+		if at := e.safeUntil(a, v); at.After(until) {
 			until = at
 		}
 	}
-	if last := a.w.minRuntimeBinds(e); !a.canReserve() && until.After(last) {
+	return until
+}
+
+// safeUntil is until when a victim's minimum runtime protects it from a; the past: not at all. An admission of this
+// decision is revoked, which costs nothing.
+func (e *Engine) safeUntil(a *assignment, v victim) time.Time {
+	run := v.w.timing(e).MinRuntime.by(v.why)
+	if run <= 0 || a.how == afterDelay || v.w.in.admitted == e.decision {
+		return time.Time{}
+	}
+	until := v.w.minRuntimeEnd(run)
+	if !until.After(e.at) || a.canReserve() {
+		return until
+	}
+	if last := a.w.minRuntimeBinds(e); until.After(last) {
 		return last
 	}
 	return until
 }
 
-// minRuntimeEnds is from when a running workload may be preempted.
-func (e *Engine) minRuntimeEnds(w *workload) time.Time {
-	return time.Unix(0, w.reservedAt).Add(e.opts.PreemptionDelay + timeGrain)
+// skips says whether a search passes over a victim that its minimum runtime protects.
+func (e *Engine) skips(s *search, v victim) bool {
+	if !s.pastMinRuntime || !e.safeUntil(s.a, v).After(e.at) {
+		return false
+	}
+	s.skipped = true
+	return true
+}
+
+// minRuntimeEnd is when a running workload has run for a minimum runtime; none at all ends before it begins.
+func (w *workload) minRuntimeEnd(run time.Duration) time.Time {
+	if run <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, w.reservedAt).Add(run + timeGrain)
+}
+
+// hadMinRuntime says whether a running workload may be preempted by some rule.
+func (e *Engine) hadMinRuntime(w *workload) bool {
+	for _, run := range w.timing(e).MinRuntime.all() {
+		if !w.minRuntimeEnd(run).After(e.at) {
+			return true
+		}
+	}
+	return false
 }
 
 // minRuntimeBinds is how long minimum runtimes bind a workload for which nothing can be reserved.
 func (w *workload) minRuntimeBinds(e *Engine) time.Time {
-	return w.preemptsFrom(e).Add(minRuntimeFactor * e.opts.PreemptionDelay)
+	return w.waitsSince().Add(w.timing(e).Delay + minRuntimeFactor*w.queue.tree.longestMinRuntime(e))
 }
 
 // Preemption cooldown: a workload that another queue preempted leaves other queues alone for a time, so that who
@@ -75,10 +113,11 @@ func (w *workload) minRuntimeBinds(e *Engine) time.Time {
 
 // cooldownEnds is when a preempted workload may preempt beyond its queue's nominal quota again.
 func (w *workload) cooldownEnds(e *Engine) time.Time {
-	if e.opts.PreemptionCooldown <= 0 || !w.spec.PreemptedByOthers {
+	cooldown := w.timing(e).Cooldown
+	if cooldown <= 0 || !w.spec.PreemptedByOthers {
 		return time.Time{}
 	}
-	return w.spec.EvictedAt.Add(e.opts.PreemptionCooldown)
+	return w.spec.EvictedAt.Add(cooldown)
 }
 
 // inCooldown says whether a workload must not preempt in other queues, nominal says whether it needs no more than its

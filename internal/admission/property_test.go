@@ -50,6 +50,7 @@ type worldConfig struct {
 	strategies []FairStrategy
 	rings      bool // Kueue's rules alone: workloads may preempt each other for ever
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
+	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
@@ -111,7 +112,7 @@ func (w *world) drawQueue(i int) {
 	q := Queue{
 		Name: name, Cohort: rapid.SampledFrom([]string{"", "top", "left", "left", "right"}).Draw(w.t, name+" cohort"),
 		Groups: w.drawGroups(name, 6), NamespaceSelector: &Term{}, UsageFairSharing: w.cfg.usage,
-		FairWeight: w.drawWeight(name),
+		FairWeight: w.drawWeight(name), Timing: w.drawTiming(name),
 	}
 	if w.cfg.strict {
 		q.StrictFIFO = rapid.Bool().Draw(w.t, name+" strict")
@@ -134,10 +135,24 @@ func (w *world) drawQueue(i int) {
 	}
 	w.queue(q)
 	if _, ok := w.locals[Key{"default", name}]; !ok {
-		w.local(LocalQueue{Key: Key{"default", name}, Queue: name})
-		if w.cfg.usage {
-			w.local(LocalQueue{Key: Key{"default", name + "-2"}, Queue: name})
+		w.local(LocalQueue{Key: Key{"default", name}, Queue: name, Timing: w.drawTiming(name + " local")})
+		if w.cfg.usage || w.cfg.timing {
+			w.local(LocalQueue{Key: Key{"default", name + "-2"}, Queue: name, Timing: w.drawTiming(name + " second local")})
 		}
+	}
+}
+
+// drawTiming draws a queue's own timing, or none.
+func (w *world) drawTiming(label string) *Timing {
+	if !w.cfg.timing || rapid.Bool().Draw(w.t, label+" has no timing") {
+		return nil
+	}
+	draw := func(what string) time.Duration {
+		return rapid.SampledFrom([]time.Duration{0, 0, 30 * time.Second, time.Minute, 5 * time.Minute}).Draw(w.t, label+" "+what)
+	}
+	return &Timing{
+		Delay: draw("delay"), Cooldown: draw("cooldown"),
+		MinRuntime: MinRuntime{draw("within"), draw("reclaim"), draw("borrowed")},
 	}
 }
 
@@ -172,6 +187,11 @@ func (w *world) drawWorkload() {
 func (w *world) step() {
 	keys := sortedKeys(w.workloads)
 	what := rapid.SampledFrom([]string{"new", "new", "new", "finish", "finish", "delete", "quota", "cohort", "priority", "deactivate", "reclaim", "later"}).Draw(w.t, "step")
+	if w.cfg.timing && rapid.IntRange(0, 9).Draw(w.t, "another timing") == 0 {
+		lq := w.locals[rapid.SampledFrom(sortedKeys(w.locals)).Draw(w.t, "whose")]
+		lq.Timing = w.drawTiming("again")
+		w.local(lq)
+	}
 	if len(keys) == 0 && what != "quota" && what != "cohort" {
 		what = "new"
 	}
@@ -232,6 +252,9 @@ var worldConfigs = map[string]worldConfig{
 	"delay":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, delay: time.Minute},
 	"blocked":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, block: true},
 	"delay-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, delay: time.Minute},
+	"timing":     {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, timing: true},
+	"timing2":    {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, delay: time.Minute},
+	"timing-drf": {flavors: 1, policy: PolicyDRF, preemption: true, timing: true},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
 }

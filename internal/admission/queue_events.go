@@ -111,10 +111,17 @@ func (ev LocalQueueChanged) apply(e *Engine) {
 		return
 	}
 	l.exists = true
+	retimed := !reflect.DeepEqual(l.spec.Timing, spec.Timing) || spec.Timing != nil && l.spec.Queue != spec.Queue
+	if retimed {
+		e.timingChanged(l)
+	}
 	l.setQueue(e.queue(ev.LocalQueue.Queue))
 	l.spec = ev.LocalQueue
 	l.seedUsage(e, ev.LocalQueue)
 	e.notesAt = time.Time{}
+	if retimed {
+		e.timingChanged(l)
+	}
 	e.requeueLocal(l)
 }
 
@@ -122,6 +129,9 @@ func (ev LocalQueueGone) apply(e *Engine) {
 	l := e.locals[ev.Key]
 	if l == nil {
 		return
+	}
+	if l.spec.Timing != nil {
+		e.timingChanged(l)
 	}
 	l.exists = false
 	l.spec = LocalQueue{Key: ev.Key}

@@ -253,6 +253,7 @@ func (e *Engine) preemptibleIn(t *tree, q *queue, fr int32) preemptible {
 // preemptibleBy is at most what a queue could give up to a workload of a rank.
 func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, rank, over int64) preemptible {
 	y := preemptible{fr: fr, as: q.reservedChanges, in: e.decision, over: over}
+	overPast := over // what it borrows while those within their minimum runtime are passed over
 	for _, w := range q.quotaReserved {
 		if !policy.covers(rank, w.rank) {
 			break // the rest are more important
@@ -262,18 +263,22 @@ func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, rank
 		}
 		v := quota.AmountOf(w.usage, fr)
 		y.all += v
-		if over <= 0 {
+		if over <= 0 && overPast <= 0 {
 			continue
 		}
-		switch {
-		case w.in.admitted == e.decision:
+		admittedNow := w.in.admitted == e.decision
+		past := admittedNow || e.hadMinRuntime(w)
+		if admittedNow && over > 0 {
 			y.thisDecision += v
-			y.afterMinRuntime += v
-		case e.opts.PreemptionDelay <= 0 || !e.minRuntimeEnds(w).After(e.at):
+		}
+		if past && overPast > 0 {
 			y.afterMinRuntime += v
 		}
 		if w.in.preempted != e.decision && w.preemptor == nil {
 			over -= v
+			if past {
+				overPast -= v
+			}
 		}
 	}
 	return y

@@ -66,6 +66,9 @@ type tree struct {
 	awaitsMinRuntime bool      // some class waits for minimum runtimes to end
 	minRuntimeAt     time.Time // when the next one does
 	minRuntimeSince  time.Time // as of when that was known
+
+	minRuntimeLongest time.Duration // of its queues and LocalQueues
+	minRuntimeKnown   bool          // and that is up to date
 }
 
 // newTree counts from where no other tree does: queues move from one tree to another with what they
@@ -152,8 +155,9 @@ func (e *Engine) rebuild() {
 func (e *Engine) settleTree(t *tree) {
 	t.root.Settle(e.frs, len(e.resources))
 	t.resetBorrowing(len(e.frs))
-	if t.root.changed {
-		t.dropNominations(e) // of a tree that others joined
+	if t.minRuntimeKnown = false; t.root.changed {
+		t.dropNominations(e)         // of a tree that others joined
+		t.minRuntimeAt = time.Time{} // minimum runtimes may be others now
 	}
 	for _, q := range t.queues {
 		q.lastHint.fr = -1

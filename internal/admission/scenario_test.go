@@ -333,6 +333,20 @@ func (a arguments) duration(k string) time.Duration {
 	return must(time.ParseDuration(a.str(k)))
 }
 
+// timing of a queue: delay, cooldown, and the minimum runtimes safe-within, safe-reclaim, safe-borrowed.
+func (a arguments) timing() *Timing {
+	t := Timing{
+		Delay: a.duration("delay"), Cooldown: a.duration("cooldown"),
+		MinRuntime: MinRuntime{a.duration("safe-within"), a.duration("safe-reclaim"), a.duration("safe-borrowed")},
+	}
+	for _, k := range []string{"delay", "cooldown", "safe-within", "safe-reclaim", "safe-borrowed"} {
+		if a.has(k) {
+			return &t
+		}
+	}
+	return nil
+}
+
 func labels(pairs []string) map[string]string {
 	m := map[string]string{}
 	for _, p := range pairs {
@@ -372,7 +386,7 @@ func (sc *scenario) statement(f, more []string) {
 		delete(s.queues, name)
 		s.e.Apply(QueueGone{name})
 	case "local":
-		s.local(LocalQueue{Key: key, Queue: a.str("queue"), FairWeight: a.weight(), Stop: stops[a.str("stop")]})
+		s.local(LocalQueue{Key: key, Queue: a.str("queue"), FairWeight: a.weight(), Stop: stops[a.str("stop")], Timing: a.timing()})
 	case "no-local":
 		delete(s.locals, key)
 		s.e.Apply(LocalQueueGone{key})
@@ -409,6 +423,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
 		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["delayed-placement"],
 		Order:       map[string]Order{"service": OrderLeastAttainedService}[a.str("order")],
+		Timing:      a.timing(),
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}

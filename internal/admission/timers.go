@@ -130,8 +130,13 @@ func (e *Engine) nextMinRuntimeEnd(t *tree, after time.Time) time.Time {
 	var next time.Time
 	for _, q := range t.queues {
 		for _, w := range q.quotaReserved {
-			if at := e.minRuntimeEnds(w); w.phase != phaseEvicting && at.After(after) && (next.IsZero() || at.Before(next)) {
-				next = at
+			if w.phase == phaseEvicting {
+				continue
+			}
+			for _, run := range w.timing(e).MinRuntime.all() {
+				if at := w.minRuntimeEnd(run); at.After(after) && (next.IsZero() || at.Before(next)) {
+					next = at
+				}
 			}
 		}
 	}

@@ -227,7 +227,8 @@ type Queue struct {
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
 	// Order of pending workloads of one priority.
-	Order Order
+	Order  Order
+	Timing *Timing // nil: as the options say
 }
 
 // PreemptionPolicy says whom a pending workload may preempt.
@@ -265,6 +266,7 @@ type LocalQueue struct {
 	Queue      string // ClusterQueue
 	Stop       StopPolicy
 	FairWeight *float64 // nil: 1
+	Timing     *Timing  // nil: its ClusterQueue's
 	// Consumed seeds the decayed usage after a restart: amounts as of ConsumedAt.
 	Consumed   map[string]float64
 	ConsumedAt time.Time
