@@ -28,6 +28,7 @@ import (
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/certs"
 	"github.com/elastic-ai/elastic/internal/checks/multicluster"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
@@ -238,7 +239,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
-		egpu.AddToScheme, provisioning.AddToScheme,
+		queuepolicy.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

@@ -188,7 +188,7 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{
 		opts:          o,
-		timing:        o.timing(),
+		timing:        o.Timing(),
 		resourceIndex: map[string]int32{},
 		frIndex:       map[quota.FlavorResource]int32{},
 		flavorIndex:   map[string]int32{},

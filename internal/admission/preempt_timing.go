@@ -35,8 +35,8 @@ func (m *MinRuntime) by(rule Reason) time.Duration {
 	return m.Borrowed
 }
 
-// timing of the engine's options, for queues that have none of their own.
-func (o *Options) timing() Timing {
+// Timing is that of queues which have none of their own.
+func (o *Options) Timing() Timing {
 	return Timing{
 		Delay: o.PreemptionDelay, Cooldown: o.PreemptionCooldown,
 		MinRuntime: MinRuntime{o.PreemptionDelay, o.PreemptionDelay, o.PreemptionDelay},

@@ -57,6 +57,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Worklo
 		standing = s.workloadStanding(&x)
 		standing.LocalQueue = string(t.object.Spec.QueueName)
 		standing.Devices = s.devicesOf(t.object)
+		standing.Policies = s.policiesOf(t.object)
 		s.addStatus(&standing, t.object)
 	})
 	if err == nil && !known {
@@ -75,6 +76,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 		status.WorkloadStanding = s.workloadStanding(&x)
 		status.LocalQueue = string(wl.Spec.QueueName)
 		status.Devices = s.devicesOf(wl)
+		status.Policies = s.policiesOf(wl)
 		status.StartsNow = x.Would != nil && x.StartsAt.Equal(now)
 	})
 	return status, err

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
@@ -20,6 +21,10 @@ func (s *Shell) handle(m message) {
 	case m.written != nil:
 		s.writeFinished(m.written)
 	case m.statusWritten != nil:
+		if p, ok := m.statusWritten.queue.(*queuepolicy.QueuePolicy); ok {
+			s.policyWritten(p, m.statusWritten.err)
+			return
+		}
 		s.statuses.Written(m.statusWritten.queue, m.statusWritten.err)
 	case m.found != nil:
 		s.options.Devices.SearchDone(m.found)
@@ -58,12 +63,14 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	}
 	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, deleted)
 	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
+	s.policies.changed = s.policies.changed || s.objects.ChangesPolicies(obj, deleted)
 	was := s.objects.Known(obj)
 	s.objects.Set(obj, deleted)
 	s.options.Metrics.ObjectChanged(s.objects, was, obj)
 	s.statuses.ObjectChanged(obj)
 	s.finalizers.objectChanged(obj, deleted)
 	switch o := obj.(type) {
+	case *queuepolicy.QueuePolicy: // see applyPolicies
 	case *kueue.ClusterQueue:
 		if deleted {
 			s.engine.Apply(admission.QueueGone{Name: o.Name})
@@ -106,7 +113,7 @@ func (s *Shell) applyQueue(cq *kueue.ClusterQueue) {
 // event is the engine's event for an object that was created or changed, as far as the feature
 // gates allow.
 func (s *Shell) event(obj client.Object) admission.Event {
-	event := engineview.ChangedEvent(obj)
+	event := s.objects.WithPolicy(engineview.ChangedEvent(obj))
 	if flavor, ok := event.(admission.FlavorChanged); ok && !s.gates.topology {
 		flavor.Flavor.Topology = ""
 		return flavor

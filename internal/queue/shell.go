@@ -76,6 +76,7 @@ type Shell struct {
 	// impliedTopologies are those of the ClusterQueues that have flavors with a topology.
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
+	policies          policies
 	// aside are workloads that a defect concerns.
 	aside map[admission.Key]aside
 	// turnBegan is when the turn under way began, in nanoseconds; 0: none is.
@@ -149,6 +150,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		s.options.Metrics = metrics.New(prometheus.NewRegistry(), metrics.Options{})
 	}
 	s.options.Metrics.CollectFrom(s)
+	s.objects.Timing = options.Engine.Timing()
 	if options.Devices != nil {
 		options.Devices.SearchInBackground(s.searchInBackground)
 	}
@@ -236,6 +238,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.recountPods()
 	s.recountDevices()
 	s.updateImpliedTopologies()
+	s.applyPolicies()
 	s.restorePlacements()
 	nodesAt := s.replaceNodes()
 	s.fireTimers()
@@ -254,7 +257,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	reasonsAt := s.writePendingReasons()
 	s.explainPending()
-	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, s.statuses.Publish(s.engine, now))
+	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, s.publishPolicies(now), s.statuses.Publish(s.engine, now))
 }
 
 // earliest of times that are not zero.

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
 
 // kinds are those the loop watches.
@@ -18,6 +19,9 @@ func (s *Shell) kinds() ([]client.Object, error) {
 		&corev1.Namespace{}, &kueue.ResourceFlavor{}, &kueue.Cohort{}, &kueue.ClusterQueue{},
 		&kueue.LocalQueue{}, &kueue.Workload{}, &kueue.AdmissionCheck{}, &kueue.Topology{},
 		&corev1.LimitRange{}, &nodev1.RuntimeClass{},
+	}
+	if s.servesPolicies() {
+		kinds = append(kinds, &queuepolicy.QueuePolicy{})
 	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.placerKinds()...)
@@ -58,4 +62,13 @@ func (s *Shell) deviceKinds() ([]client.Object, error) {
 		return nil, nil
 	}
 	return s.options.Devices.Kinds(), err
+}
+
+// servesPolicies says that the cluster has QueuePolicies. One that was upgraded in the wrong order does not.
+func (s *Shell) servesPolicies() bool {
+	_, err := s.client.RESTMapper().RESTMapping(queuepolicy.GroupVersion.WithKind("QueuePolicy").GroupKind(), queuepolicy.GroupVersion.Version)
+	if err != nil {
+		s.options.Log.Info("this cluster has no QueuePolicies: their CRD is not installed")
+	}
+	return err == nil
 }

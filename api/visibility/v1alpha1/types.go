@@ -70,6 +70,17 @@ type WorkloadStanding struct {
 	Devices []Device `json:"devices,omitempty"`
 	// Checks are the admission checks it waits for, or has passed.
 	Checks []Check `json:"checks,omitempty"`
+	// Policies are what QueuePolicies say of its queue.
+	Policies []PolicyValue `json:"policies,omitempty"`
+}
+
+// PolicyValue is what a QueuePolicy sets a field to.
+type PolicyValue struct {
+	Field string `json:"field"`
+	Value string `json:"value"`
+	// Policy is the QueuePolicy, and From its target, as in Cohort/research.
+	Policy string `json:"policy"`
+	From   string `json:"from"`
 }
 
 // Device is what devices count as in quota.

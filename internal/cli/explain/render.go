@@ -92,6 +92,7 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 		for _, suggestion := range Suggestions(a) {
 			p.say("Suggested", "%s", suggestion)
 		}
+		p.policies(x)
 		p.starts(x, now)
 	}
 	if a.Pods != "" {
@@ -303,6 +304,22 @@ func Suggestions(a *Answer) []string {
 		list = append(list, "elastic queue list shows the queues; elastic doctor looks for what is misconfigured")
 	}
 	return list
+}
+
+// policies says in a line for each target what QueuePolicies set.
+func (p *page) policies(x *v1alpha1.WorkloadStanding) {
+	var lines []string
+	values := map[string][]string{}
+	for _, v := range x.Policies {
+		line := "QueuePolicy " + v.Policy + " on " + v.From
+		if values[line] == nil {
+			lines = append(lines, line)
+		}
+		values[line] = append(values[line], v.Field+" "+v.Value)
+	}
+	for _, line := range lines {
+		p.say("Policy", "%s (%s)", strings.Join(values[line], ", "), line)
+	}
 }
 
 func (p *page) starts(x *v1alpha1.WorkloadStanding, now time.Time) {

@@ -50,6 +50,15 @@ var answers = map[string]*Answer{
 		x.PodSets = []v1alpha1.PodSet{{Name: "worker", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100", "cpu": "default"},
 			Nodes: []v1alpha1.Node{{Name: "n1", Pods: 2, Cards: []int{0, 1}}, {Name: "n2", Pods: 2, Cards: []int{4, 5}}}}}
 	}),
+	"WaitingForQuota-policy": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.HeldBy = []v1alpha1.WorkloadRef{mine}
+		x.Suggestions = []string{"waiting until 2026-01-01T12:05:00Z, when it may preempt others: its preemption delay is 10m0s"}
+		x.Policies = []v1alpha1.PolicyValue{
+			{Field: "preemption.delay", Value: "10m", Policy: "vision", From: "LocalQueue/nlp/main"},
+			{Field: "preemption.minRuntime.reclaim", Value: "30m", Policy: "research", From: "Cohort/research"},
+			{Field: "preemption.cooldown", Value: "5m", Policy: "research", From: "Cohort/research"},
+		}
+	}),
 	"Pending-preempts": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
 		victim := mine
 		victim.Rule = "InClusterQueue"

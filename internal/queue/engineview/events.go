@@ -76,6 +76,7 @@ func (o *Objects) Queue(cq *kueue.ClusterQueue) admission.Queue {
 	reason, _ := o.InactiveReason(cq)
 	q.DelayedPlacement = o.DelayedFlavors(cq)
 	q.Inactive = reason != "" && reason != kueue.ClusterQueueActiveReasonStopped
+	o.applyPolicy(&q)
 	return q
 }
 

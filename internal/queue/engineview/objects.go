@@ -10,6 +10,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -22,6 +25,11 @@ type Objects struct {
 	Flavors       map[string]*kueue.ResourceFlavor
 	Checks        map[string]*kueue.AdmissionCheck
 	Topologies    map[string]*kueue.Topology
+	Policies      map[string]*v1alpha1.QueuePolicy
+	// Timing is what holds where no policy says otherwise.
+	Timing admission.Timing
+
+	resolved *policy.Resolved // what policies say
 }
 
 // NewObjects makes an empty set.
@@ -33,6 +41,8 @@ func NewObjects() *Objects {
 		Flavors:       map[string]*kueue.ResourceFlavor{},
 		Checks:        map[string]*kueue.AdmissionCheck{},
 		Topologies:    map[string]*kueue.Topology{},
+		Policies:      map[string]*v1alpha1.QueuePolicy{},
+		resolved:      policy.Resolve(nil, policy.World{}),
 	}
 }
 
@@ -51,6 +61,8 @@ func (o *Objects) Set(obj client.Object, deleted bool) {
 		store(o.Checks, obj.Name, obj, deleted)
 	case *kueue.Topology:
 		store(o.Topologies, obj.Name, obj, deleted)
+	case *v1alpha1.QueuePolicy:
+		store(o.Policies, obj.Name, obj, deleted)
 	}
 }
 
@@ -69,6 +81,8 @@ func (o *Objects) Known(obj client.Object) client.Object {
 		return stored(o.Checks, obj.Name)
 	case *kueue.Topology:
 		return stored(o.Topologies, obj.Name)
+	case *v1alpha1.QueuePolicy:
+		return stored(o.Policies, obj.Name)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (g gauges) all() {
 			parent, root := ends(above)
 			g.set("kueue_cluster_queue_info", 1, name, parent, root)
 		}
-		if g.Statuses.FairShares() {
+		if g.Statuses.FairShares(name, "") {
 			g.set("kueue_cluster_queue_weighted_share", weightedShare(status.FairShare), name, string(cq.Spec.CohortName))
 		}
 		if g.metrics.options.Resources {
@@ -185,7 +185,7 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 	for name := range g.Objects.CohortNames() {
 		status, exists := g.Engine.CohortStatus(name)
 		exists = exists && !g.metrics.hidden[name]
-		if exists && g.Statuses.FairShares() {
+		if exists && g.Statuses.FairShares("", name) {
 			g.set("kueue_cohort_weighted_share", weightedShare(status.FairShare), name)
 		}
 		if !exists || !g.metrics.options.Cohorts {

@@ -10,14 +10,14 @@ import (
 
 // The fields of a policy, by their paths in its spec.
 const (
-	Delay            = "preemption.delay"
-	MinRuntimeWithin = "preemption.minRuntime.withinClusterQueue"
-	MinReclaim       = "preemption.minRuntime.reclaim"
-	MinBorrowed      = "preemption.minRuntime.borrowed"
-	Cooldown         = "preemption.cooldown"
-	Backfill         = "backfill.enabled"
-	DefaultRunTime   = "backfill.defaultRunTime"
-	Capacity         = "capacity"
+	Delay          = "preemption.delay"
+	MinWithin      = "preemption.minRuntime.withinClusterQueue"
+	MinReclaim     = "preemption.minRuntime.reclaim"
+	MinBorrowed    = "preemption.minRuntime.borrowed"
+	Cooldown       = "preemption.cooldown"
+	Backfill       = "backfill.enabled"
+	DefaultRunTime = "backfill.defaultRunTime"
+	Capacity       = "capacity"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -39,7 +39,7 @@ type field struct {
 // fields in the order in which they are shown.
 var fields = []field{
 	duration(Delay, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Delay }),
-	duration(MinRuntimeWithin, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).WithinClusterQueue }),
+	duration(MinWithin, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).WithinClusterQueue }),
 	duration(MinReclaim, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Reclaim }),
 	duration(MinBorrowed, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Borrowed }),
 	duration(Cooldown, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Cooldown }),

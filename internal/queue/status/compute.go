@@ -26,7 +26,7 @@ func (p *Publisher) clusterQueueStatus(cq *kueue.ClusterQueue, a *QueueUsage, en
 	active := p.objects.ActiveCondition(cq)
 	active.LastTransitionTime, active.ObservedGeneration = metav1.NewTime(now), cq.Generation
 	apimeta.SetStatusCondition(&next.Status.Conditions, active)
-	if p.fair {
+	if p.FairShares(cq.Name, "") {
 		next.Status.FairSharing = &kueue.FairSharingStatus{WeightedShare: weighted(engine.FairShare)}
 	}
 	for _, u := range engine.Usage {

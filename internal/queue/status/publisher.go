@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
@@ -58,8 +59,10 @@ func (p *Publisher) Usage() *Usage { return p.usage }
 // Budget bounds how many statuses are written.
 func (p *Publisher) Budget() *writes.Budget { return &p.budget }
 
-// FairShares says that the fair shares of queues and cohorts count.
-func (p *Publisher) FairShares() bool { return p.fair }
+// FairShares says that the fair share of a ClusterQueue counts, or that of a Cohort if there is no ClusterQueue.
+func (p *Publisher) FairShares(clusterQueue, cohort string) bool {
+	return p.objects.SharesFairly(clusterQueue, cohort, p.fair)
+}
 
 // SamplesUsage says that the usage of LocalQueues counts over time.
 func (p *Publisher) SamplesUsage() bool { return p.sampling > 0 }
@@ -79,7 +82,7 @@ func (p *Publisher) ObjectChanged(obj client.Object) {
 		if a := o.Status.Admission; a != nil {
 			p.usage.ClusterQueue(string(a.ClusterQueue)).changed = true
 		}
-	case *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology:
+	case *kueue.ResourceFlavor, *kueue.AdmissionCheck, *kueue.Topology, *queuepolicy.QueuePolicy:
 		for name := range p.objects.ClusterQueues {
 			p.usage.ClusterQueue(name).changed = true
 		}
@@ -210,10 +213,10 @@ func later(a, b time.Time) time.Time {
 
 // publishCohorts hands over the fair shares of cohorts that changed.
 func (p *Publisher) publishCohorts(engine *admission.Engine) (wrote, left bool) {
-	if !p.fair {
-		return false, false
-	}
 	for name, cohort := range p.objects.Cohorts {
+		if !p.FairShares("", name) {
+			continue
+		}
 		status, exists := engine.CohortStatus(name)
 		a := p.usage.cohort(name)
 		if !exists || a.writing {

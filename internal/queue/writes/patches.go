@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -67,7 +68,7 @@ const noFieldValidation = client.FieldValidation(metav1.FieldValidationIgnore)
 
 var workloadType = metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"}
 
-// QueueStatus writes the whole status of a ClusterQueue, LocalQueue or Cohort, so that what is no
+// QueueStatus writes the whole status of a ClusterQueue, LocalQueue, Cohort or QueuePolicy, so that what is no
 // longer true is removed.
 func QueueStatus(ctx context.Context, c client.Client, queue client.Object) error {
 	gvk, err := c.GroupVersionKindFor(queue)
@@ -81,6 +82,8 @@ func QueueStatus(ctx context.Context, c client.Client, queue client.Object) erro
 	case *kueue.LocalQueue:
 		status = q.Status
 	case *kueue.Cohort:
+		status = q.Status
+	case *queuepolicy.QueuePolicy:
 		status = q.Status
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -1,0 +1,145 @@
+package engineview
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
+)
+
+// ChangesPolicies says that an object changes what policies mean: a policy, or a queue or Cohort that is new, gone or
+// elsewhere in the tree while there are policies. Ask before Set.
+func (o *Objects) ChangesPolicies(obj client.Object, deleted bool) bool {
+	switch obj.(type) {
+	case *v1alpha1.QueuePolicy:
+	case *kueue.Cohort, *kueue.ClusterQueue, *kueue.LocalQueue:
+		if len(o.Policies) == 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	was := o.Known(obj)
+	return deleted || was == nil || was.GetGeneration() != obj.GetGeneration() || was.GetUID() != obj.GetUID()
+}
+
+// ResolvePolicies works out what the policies mean for all queues.
+func (o *Objects) ResolvePolicies() {
+	list := make([]*v1alpha1.QueuePolicy, 0, len(o.Policies))
+	for _, p := range o.Policies {
+		list = append(list, p)
+	}
+	o.resolved = policy.Resolve(list, o.world())
+}
+
+// world is the tree of Cohorts and queues by names. A Cohort that others name exists.
+func (o *Objects) world() policy.World {
+	w := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}, LocalQueues: map[types.NamespacedName]string{}}
+	for name := range o.CohortNames() {
+		w.Cohorts[name] = ""
+	}
+	for name, cohort := range o.Cohorts {
+		w.Cohorts[name] = string(cohort.Spec.ParentName)
+	}
+	for name, cq := range o.ClusterQueues {
+		w.ClusterQueues[name] = string(cq.Spec.CohortName)
+	}
+	for key, lq := range o.LocalQueues {
+		w.LocalQueues[key] = string(lq.Spec.ClusterQueue)
+	}
+	return w
+}
+
+// PolicyStatus is what to tell a policy about itself.
+func (o *Objects) PolicyStatus(p *v1alpha1.QueuePolicy) ([]v1alpha1.TargetStatus, metav1.Condition) {
+	return o.resolved.Status(p)
+}
+
+// InForce is what policies say at a LocalQueue.
+func (o *Objects) InForce(localQueue types.NamespacedName) policy.Settings {
+	return o.resolved.LocalQueue(localQueue)
+}
+
+// applyPolicy adds to a queue what policies say.
+func (o *Objects) applyPolicy(q *admission.Queue) {
+	if o.resolved.Any() {
+		q.Timing = o.timingOf(o.resolved.ClusterQueue(q.Name))
+	}
+}
+
+// WithPolicy adds to the event of a LocalQueue or Cohort what policies say.
+func (o *Objects) WithPolicy(event admission.Event) admission.Event {
+	switch e := event.(type) {
+	case admission.LocalQueueChanged:
+		if key := (types.NamespacedName{Namespace: e.LocalQueue.Namespace, Name: e.LocalQueue.Name}); o.resolved.Targets(key) {
+			e.LocalQueue.Timing = o.timingOf(o.resolved.LocalQueue(key))
+		}
+		return e
+	case admission.CohortChanged:
+		e.Cohort.Policy = capacityPolicies[o.resolved.Cohort(e.Cohort.Name).Text(policy.Capacity)]
+		return e
+	}
+	return event
+}
+
+// timingOf is the timing of preemption that policies ask for; nil: none does.
+func (o *Objects) timingOf(s policy.Settings) *admission.Timing {
+	if !slices.ContainsFunc(s, func(v v1alpha1.Value) bool { return strings.HasPrefix(v.Field, "preemption.") }) {
+		return nil
+	}
+	without := &o.Timing
+	return &admission.Timing{
+		Delay:    s.Duration(policy.Delay, without.Delay),
+		Cooldown: s.Duration(policy.Cooldown, without.Cooldown),
+		MinRuntime: admission.MinRuntime{
+			WithinQueue: s.Duration(policy.MinWithin, without.MinRuntime.WithinQueue),
+			Reclaim:     s.Duration(policy.MinReclaim, without.MinRuntime.Reclaim),
+			Borrowed:    s.Duration(policy.MinBorrowed, without.MinRuntime.Borrowed),
+		},
+	}
+}
+
+var capacityPolicies = map[string]admission.CapacityPolicy{
+	string(v1alpha1.CapacityFIFO): admission.PolicyFIFO, string(v1alpha1.CapacityDRF): admission.PolicyDRF, string(v1alpha1.CapacityMaxMin): admission.PolicyMaxMin,
+}
+
+// UndescribedCohorts are those that a policy says something of, although there is no object: others name them.
+func (o *Objects) UndescribedCohorts() []admission.Cohort {
+	var list []admission.Cohort
+	if !o.resolved.Any() {
+		return nil
+	}
+	for name := range o.CohortNames() {
+		if capacity := o.resolved.Cohort(name).Text(policy.Capacity); capacity != "" && o.Cohorts[name] == nil {
+			list = append(list, admission.Cohort{Name: name, Policy: capacityPolicies[capacity]})
+		}
+	}
+	return list
+}
+
+// SharesFairly says whether shares decide who borrows in the tree of a ClusterQueue or Cohort, unless a policy says
+// otherwise as by default.
+func (o *Objects) SharesFairly(clusterQueue, cohort string, byDefault bool) bool {
+	if !o.resolved.Any() {
+		return byDefault
+	}
+	settings := o.resolved.Cohort(cohort)
+	if clusterQueue != "" {
+		settings = o.resolved.ClusterQueue(clusterQueue)
+	}
+	switch v1alpha1.Capacity(settings.Text(policy.Capacity)) {
+	case v1alpha1.CapacityDRF, v1alpha1.CapacityMaxMin:
+		return true
+	case v1alpha1.CapacityFIFO:
+		return false
+	}
+	return byDefault
+}
