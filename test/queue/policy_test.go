@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+func queuePolicy(name string, targets ...v1alpha1.TargetRef) *v1alpha1.QueuePolicy {
+	p := &v1alpha1.QueuePolicy{}
+	p.Name, p.Spec.TargetRefs = name, targets
+	return p
+}
+
+func clusterQueueTarget(name string) v1alpha1.TargetRef {
+	return v1alpha1.TargetRef{Kind: v1alpha1.KindClusterQueue, Name: name}
+}
+
+// waitAccepted waits for a reason of the Accepted condition, and returns the policy.
+func waitAccepted(t *testing.T, name, reason string) *v1alpha1.QueuePolicy {
+	t.Helper()
+	p := &v1alpha1.QueuePolicy{}
+	sandbox.Eventually(t, "policy "+name+" is "+reason, func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
+			return err
+		}
+		c := apimeta.FindStatusCondition(p.Status.Conditions, v1alpha1.Accepted)
+		if c == nil || c.Reason != reason || c.ObservedGeneration != p.Generation {
+			return fmt.Errorf("condition is %+v", c)
+		}
+		return nil
+	})
+	return p
+}
+
+// With a delay a job of higher priority waits; once the policy is gone it preempts, as in Kueue.
+func TestPolicyHoldsPreemptionUp(t *testing.T) {
+	ns := preemptingQueueFor(t, "1")
+	policy := queuePolicy(ns, clusterQueueTarget(ns))
+	policy.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("1h"))}
+	cluster.Make(t, policy)
+	told := waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	want := []v1alpha1.Value{{Field: "preemption.delay", Value: "1h", Policy: ns, From: "ClusterQueue/" + ns}}
+	if got := told.Status.Targets; len(got) != 1 || got[0].Target != "ClusterQueue/"+ns || fmt.Sprint(got[0].InForce) != fmt.Sprint(want) {
+		t.Errorf("targets are %+v", got)
+	}
+	_, low := running(t, ns, "low")
+	class := &kueue.WorkloadPriorityClass{Value: 10}
+	class.Name = ns
+	cluster.Make(t, class)
+	job := sandbox.Job(ns, "high", "main", 1, "1")
+	job.Labels["kueue.x-k8s.io/priority-class"] = ns
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	high := cluster.WorkloadOf(t, job)
+	waitCondition(t, high, kueue.WorkloadQuotaReserved, false)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(low), low); err != nil || workload.IsEvicted(low) {
+		t.Fatalf("it was preempted before the delay had passed: %v", err)
+	}
+	if err := cluster.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	waitCondition(t, high, kueue.WorkloadAdmitted, true)
+}
+
+// A policy that is wrong is told so, and what is right of it counts.
+func TestPolicyIsToldWhatIsWrong(t *testing.T) {
+	ns := queueFor(t, "1")
+	first := queuePolicy(ns+"-a", clusterQueueTarget(ns))
+	first.Spec.Preemption = &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("1m"))}
+	cluster.Make(t, first)
+	waitAccepted(t, first.Name, v1alpha1.ReasonAccepted)
+	second := queuePolicy(ns+"-b", clusterQueueTarget(ns), v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
+	second.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("5m"))}
+	cluster.Make(t, second)
+	conflicted := waitAccepted(t, second.Name, v1alpha1.ReasonConflicted)
+	if got := conflicted.Status.Targets; len(got) != 2 || got[0].Problem == "" || got[1].Problem != "" || len(got[1].InForce) != 2 {
+		t.Errorf("targets are %+v", got)
+	}
+	if err := cluster.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	waitAccepted(t, second.Name, v1alpha1.ReasonAccepted)
+	lost := queuePolicy(ns+"-c", clusterQueueTarget(ns+"-nowhere"))
+	lost.Spec.Preemption = second.Spec.Preemption
+	cluster.Make(t, lost)
+	waitAccepted(t, lost.Name, v1alpha1.ReasonTargetNotFound)
+}
+
+// capacity on the root Cohort: its queues have fair shares, and without the policy none.
+func TestPolicyOnTheRootSharesTheTreeOut(t *testing.T) {
+	ns := queueFor(t, "1")
+	cq := &kueue.ClusterQueue{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
+		t.Fatal(err)
+	}
+	cq.Spec.CohortName = kueue.CohortReference(ns)
+	if err := cluster.Update(t.Context(), cq); err != nil {
+		t.Fatal(err)
+	}
+	policy := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindCohort, Name: ns})
+	policy.Spec.Capacity = v1alpha1.CapacityDRF
+	cluster.Make(t, policy)
+	shares := func(want bool) {
+		t.Helper()
+		sandbox.Eventually(t, fmt.Sprintf("the queue has a fair share: %v", want), func(ctx context.Context) error {
+			if err := cluster.Get(ctx, client.ObjectKey{Name: ns}, cq); err != nil {
+				return err
+			}
+			if has := cq.Status.FairSharing != nil; has != want {
+				return fmt.Errorf("it is %v", has)
+			}
+			return nil
+		})
+	}
+	shares(true)
+	if err := cluster.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	shares(false)
+}
+
+// What contradicts itself is refused when it is written.
+func TestPolicyIsRefused(t *testing.T) {
+	minute := &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("1m"))}
+	local := v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: "a", Name: "b"}
+	for want, spec := range map[string]v1alpha1.QueuePolicySpec{
+		"sets nothing":                        {TargetRefs: []v1alpha1.TargetRef{local}},
+		"spec.targetRefs":                     {Preemption: minute},
+		"a LocalQueue needs a namespace":      {TargetRefs: []v1alpha1.TargetRef{{Kind: v1alpha1.KindLocalQueue, Name: "b"}}, Preemption: minute},
+		"nothing else has one":                {TargetRefs: []v1alpha1.TargetRef{{Kind: v1alpha1.KindCohort, Namespace: "a", Name: "b"}}, Preemption: minute},
+		"the same target twice":               {TargetRefs: []v1alpha1.TargetRef{local, local}, Preemption: minute},
+		`supported values: "Cohort"`:          {TargetRefs: []v1alpha1.TargetRef{{Kind: "Pod", Name: "b"}}, Preemption: minute},
+		"spec.capacity":                       {TargetRefs: []v1alpha1.TargetRef{local}, Capacity: v1alpha1.CapacityDRF},
+		`supported values: "FIFO"`:            {TargetRefs: []v1alpha1.TargetRef{{Kind: v1alpha1.KindCohort, Name: "b"}}, Capacity: "Lottery"},
+		"spec.backfill":                       {TargetRefs: []v1alpha1.TargetRef{local}, Backfill: &v1alpha1.Backfill{Enabled: ptr.To(true)}},
+		"at least 0s":                         {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("-1s"))}},
+		"at most 720h":                        {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Reclaim: ptr.To(v1alpha1.Duration("721h"))}}},
+		"spec.preemption.minRuntime.borrowed": {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Borrowed: ptr.To(v1alpha1.Duration("soon"))}}},
+	} {
+		t.Run(want, func(t *testing.T) {
+			policy := queuePolicy("refused")
+			policy.Spec = spec
+			err := cluster.Create(t.Context(), policy)
+			if err == nil {
+				_ = cluster.Delete(t.Context(), policy)
+			}
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		})
+	}
+}
+
+// Administrators write policies; who has a namespace, or submits jobs, does not.
+func TestWhoMayWritePolicies(t *testing.T) {
+	ns := queueFor(t, "1")
+	for role, may := range map[string]bool{"kueue-batch-admin-role": true, "kueue-batch-user-role": false, "admin": false} {
+		t.Run(role, func(t *testing.T) {
+			where := ns
+			if may {
+				where = ""
+			}
+			policy := queuePolicy(ns+"-"+role, clusterQueueTarget(ns))
+			policy.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("0s"))}
+			err := as(t, ns+"-"+role, role, where).Create(t.Context(), policy, client.DryRunAll)
+			if may && err != nil || !may && !apierrors.IsForbidden(err) {
+				t.Errorf("creating a policy as %s: %v", role, err)
+			}
+		})
+	}
+}
