@@ -51,9 +51,9 @@ func TestPolicyHoldsPreemptionUp(t *testing.T) {
 	policy := queuePolicy(ns, clusterQueueTarget(ns))
 	policy.Spec.Preemption = &v1alpha1.Preemption{Delay: ptr.To(v1alpha1.Duration("1h"))}
 	cluster.Make(t, policy)
-	told := waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	accepted := waitAccepted(t, ns, v1alpha1.ReasonAccepted)
 	want := []v1alpha1.Value{{Field: "preemption.delay", Value: "1h", Policy: ns, From: "ClusterQueue/" + ns}}
-	if got := told.Status.Targets; len(got) != 1 || got[0].Target != "ClusterQueue/"+ns || fmt.Sprint(got[0].InForce) != fmt.Sprint(want) {
+	if got := accepted.Status.Targets; len(got) != 1 || got[0].Target != "ClusterQueue/"+ns || fmt.Sprint(got[0].InForce) != fmt.Sprint(want) {
 		t.Errorf("targets are %+v", got)
 	}
 	_, low := running(t, ns, "low")
@@ -76,7 +76,7 @@ func TestPolicyHoldsPreemptionUp(t *testing.T) {
 }
 
 // A policy that is wrong is told so, and what is right of it counts.
-func TestPolicyIsToldWhatIsWrong(t *testing.T) {
+func TestPolicyStatusSaysWhatIsWrong(t *testing.T) {
 	ns := queueFor(t, "1")
 	first := queuePolicy(ns+"-a", clusterQueueTarget(ns))
 	first.Spec.Preemption = &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("1m"))}
