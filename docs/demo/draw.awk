@@ -1,6 +1,6 @@
-# Draws a terminal session as an SVG. The picture in the README, of a cluster that "make up" made:
+# Draws a terminal session as an SVG. The one in the README, of a cluster that "make up" made:
 #   elastic up --detach --sample=false && export KUBECONFIG=$(elastic kubeconfig)
-#   PACE=0 QUEUE=team-a docs/demo/play.sh | awk -f docs/demo/picture.awk >docs/demo/session.svg
+#   PACE=0 QUEUE=team-a docs/demo/play.sh | awk -f docs/demo/draw.awk >docs/demo/session.svg
 BEGIN { wide = 118; y = 0 }
 
 function line(text, style) {
