@@ -1,0 +1,51 @@
+package local
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+)
+
+// A leader's lease lasts as in production, which a busy machine does not lose, unless it is asked for otherwise.
+func TestElect(t *testing.T) {
+	production := v1alpha1.NewQueueConfiguration().LeaderElection
+	for _, test := range []struct {
+		lease, duration, deadline, retry time.Duration
+	}{
+		{0, production.LeaseDuration.Duration, production.RenewDeadline.Duration, production.RetryPeriod.Duration},
+		{8 * time.Second, 8 * time.Second, 6 * time.Second, time.Second},
+	} {
+		election := production
+		elect(&election, test.lease)
+		if election.LeaseDuration.Duration != test.duration || election.RenewDeadline.Duration != test.deadline || election.RetryPeriod.Duration != test.retry {
+			t.Errorf("a lease of %s lasts %s, is renewed within %s, tried for every %s", test.lease,
+				election.LeaseDuration.Duration, election.RenewDeadline.Duration, election.RetryPeriod.Duration)
+		}
+	}
+}
+
+// The lease that is deleted at the start is the one that the program takes.
+func TestLeaseOf(t *testing.T) {
+	list, err := programs(t.TempDir(), UpOptions{Queue: func(cfg *v1alpha1.QueueConfiguration) { cfg.LeaderElection.Name = "ours" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"elastic-queue/ours", "elastic-queue/elastic-gpu-scheduler.elasticai.io", "/"} {
+		p := &list[i]
+		p.config(p)
+		if got := p.lease.String(); got != want {
+			t.Errorf("the lease of %s is %s, not %s", p.name, got, want)
+		}
+	}
+}
+
+// What was not built is named, with the way to build it.
+func TestMissingProgram(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	p := program{name: "elastic-gpu-scheduler", binary: "elastic-scheduler"}
+	if _, err := p.path(); err == nil || !strings.Contains(err.Error(), "elastic-scheduler is neither") || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}
