@@ -145,7 +145,6 @@ func TestPolicyIsRefused(t *testing.T) {
 		`supported values: "Cohort"`:          {TargetRefs: []v1alpha1.TargetRef{{Kind: "Pod", Name: "b"}}, Preemption: minute},
 		"spec.capacity":                       {TargetRefs: []v1alpha1.TargetRef{local}, Capacity: v1alpha1.CapacityDRF},
 		`supported values: "FIFO"`:            {TargetRefs: []v1alpha1.TargetRef{{Kind: v1alpha1.KindCohort, Name: "b"}}, Capacity: "Lottery"},
-		"spec.backfill":                       {TargetRefs: []v1alpha1.TargetRef{local}, Backfill: &v1alpha1.Backfill{Enabled: ptr.To(true)}},
 		"at least 0s":                         {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("-1s"))}},
 		"at most 720h":                        {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Reclaim: ptr.To(v1alpha1.Duration("721h"))}}},
 		"spec.preemption.minRuntime.borrowed": {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Borrowed: ptr.To(v1alpha1.Duration("soon"))}}},

@@ -44,9 +44,8 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.backfill) || has(self.capacity)",message="sets nothing: give it preemption, backfill or capacity"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity)",message="sets nothing: give it preemption or capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
-// +kubebuilder:validation:XValidation:rule="!has(self.backfill) || !has(self.backfill.enabled) || self.targetRefs.exists(t, t.kind != 'LocalQueue')",message="whether a queue backfills is the ClusterQueue's: target it, or a Cohort",fieldPath=".backfill"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
 	// nearer policy sets the same field. Of two policies with the same target, the older one counts.
@@ -59,8 +58,6 @@ type QueuePolicySpec struct {
 
 	// Preemption in time.
 	Preemption *Preemption `json:"preemption,omitempty"`
-	// Backfill lets workloads start behind the blocked head of a StrictFIFO queue that they cannot delay.
-	Backfill *Backfill `json:"backfill,omitempty"`
 	// Capacity is how a tree of Cohorts hands out what can be borrowed: first come, first served (FIFO), by the
 	// weighted dominant share of what is borrowed (DRF, Kueue's fair sharing), or by that of all that is used (MaxMin).
 	// It is looked up at the root Cohort alone.
@@ -126,16 +123,6 @@ type MinRuntime struct {
 	Reclaim *Duration `json:"reclaim,omitempty"`
 	// Borrowed protects it from workloads that would borrow what it uses: borrowWithinCohort, fair sharing.
 	Borrowed *Duration `json:"borrowed,omitempty"`
-}
-
-// Backfill is EASY backfill: the head of a StrictFIFO queue has a reservation for when it can start at the latest, and
-// a workload behind it starts now if it ends before that, or leaves enough for it.
-type Backfill struct {
-	// Enabled switches it on for StrictFIFO ClusterQueues.
-	Enabled *bool `json:"enabled,omitempty"`
-	// DefaultRunTime is what a workload is taken to run for that does not say (maximumExecutionTimeSeconds). It is an
-	// estimate: nothing is stopped for it. Without one, such a workload passes nobody, and its end is not foreseen.
-	DefaultRunTime *Duration `json:"defaultRunTime,omitempty"`
 }
 
 // Duration is a time span as in Go: 90s, 10m, 36h.

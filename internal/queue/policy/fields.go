@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
@@ -10,14 +9,12 @@ import (
 
 // The fields of a policy, by their paths in its spec.
 const (
-	Delay          = "preemption.delay"
-	MinWithin      = "preemption.minRuntime.withinClusterQueue"
-	MinReclaim     = "preemption.minRuntime.reclaim"
-	MinBorrowed    = "preemption.minRuntime.borrowed"
-	Cooldown       = "preemption.cooldown"
-	Backfill       = "backfill.enabled"
-	DefaultRunTime = "backfill.defaultRunTime"
-	Capacity       = "capacity"
+	Delay       = "preemption.delay"
+	MinWithin   = "preemption.minRuntime.withinClusterQueue"
+	MinReclaim  = "preemption.minRuntime.reclaim"
+	MinBorrowed = "preemption.minRuntime.borrowed"
+	Cooldown    = "preemption.cooldown"
+	Capacity    = "capacity"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -43,24 +40,6 @@ var fields = []field{
 	duration(MinReclaim, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Reclaim }),
 	duration(MinBorrowed, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Borrowed }),
 	duration(Cooldown, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Cooldown }),
-	{
-		path: Backfill,
-		text: func(s *v1alpha1.QueuePolicySpec) string {
-			if s.Backfill == nil || s.Backfill.Enabled == nil {
-				return ""
-			}
-			return strconv.FormatBool(*s.Backfill.Enabled)
-		},
-		check: func(string) error { return nil },
-		from:  func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue },
-		where: "at ClusterQueues and Cohorts",
-	},
-	duration(DefaultRunTime, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration {
-		if s.Backfill == nil {
-			return nil
-		}
-		return s.Backfill.DefaultRunTime
-	}),
 	{
 		path: Capacity,
 		text: func(s *v1alpha1.QueuePolicySpec) string { return string(s.Capacity) },

@@ -53,9 +53,6 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 	if spec.Preemption == nil {
 		spec.Preemption = &v1alpha1.Preemption{}
 	}
-	if spec.Backfill == nil {
-		spec.Backfill = &v1alpha1.Backfill{}
-	}
 	if spec.Preemption.MinRuntime == nil {
 		spec.Preemption.MinRuntime = &v1alpha1.MinRuntime{}
 	}
@@ -70,10 +67,6 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 		spec.Preemption.MinRuntime.Reclaim = d
 	case "borrowed":
 		spec.Preemption.MinRuntime.Borrowed = d
-	case "backfill":
-		spec.Backfill.Enabled = ptr.To(value == "true")
-	case "run":
-		spec.Backfill.DefaultRunTime = d
 	case "capacity":
 		spec.Capacity = v1alpha1.Capacity(value)
 	default:
@@ -108,7 +101,6 @@ func TestNearestWinsFieldByField(t *testing.T) {
 		"capacity at the root":          {[]string{"p: Cohort/top capacity=DRF"}, "LocalQueue/team/main", "capacity=DRF (p, Cohort/top)"},
 		"capacity below the root":       {[]string{"p: Cohort/left capacity=DRF", "q: Cohort/top capacity=MaxMin"}, "ClusterQueue/a", "capacity=MaxMin (q, Cohort/top)"},
 		"capacity of a lone queue":      {[]string{"p: ClusterQueue/c capacity=DRF"}, "ClusterQueue/c", ""},
-		"backfill not by local queue":   {[]string{"p: LocalQueue/team/main backfill=false run=1h", "q: ClusterQueue/a backfill=true"}, "LocalQueue/team/main", "backfill.enabled=true (q, ClusterQueue/a) backfill.defaultRunTime=1h (p, LocalQueue/team/main)"},
 		"a ring of cohorts":             {[]string{"p: Cohort/y delay=1m capacity=DRF"}, "ClusterQueue/ring", "preemption.delay=1m (p, Cohort/y)"},
 		"a queue that is gone":          {[]string{"p: ClusterQueue/gone delay=1m"}, "LocalQueue/lost/main", "preemption.delay=1m (p, ClusterQueue/gone)"},
 		"a wrong value leaves it above": {[]string{"p: Cohort/top delay=5m", "q: ClusterQueue/a delay=soon"}, "ClusterQueue/a", "preemption.delay=5m (p, Cohort/top)"},
@@ -143,7 +135,7 @@ func TestStatus(t *testing.T) {
 		"wrong value":       {[]string{"p: Cohort/top Cohort/zz delay=5x"}, "Invalid", `spec.preemption.delay: "5x" is no time span such as 90s, 10m, 36h; spec.targetRefs[1]: there is no Cohort/zz`},
 		"too long":          {[]string{"p: Cohort/top cooldown=721h"}, "Invalid", "spec.preemption.cooldown: 721h must be at least 0s and at most 720h"},
 		"negative":          {[]string{"p: Cohort/top reclaim=-1s"}, "Invalid", "spec.preemption.minRuntime.reclaim: -1s must be at least 0s and at most 720h"},
-		"empty":             {[]string{"p: Cohort/top run="}, "Invalid", `spec.backfill.defaultRunTime: "\"\"" is no time span such as 90s, 10m, 36h`},
+		"empty":             {[]string{"p: Cohort/top delay="}, "Invalid", `spec.preemption.delay: "\"\"" is no time span such as 90s, 10m, 36h`},
 		"capacity":          {[]string{"p: Cohort/top capacity=Lottery"}, "Invalid", `spec.capacity: "Lottery" is none of FIFO, DRF, MaxMin`},
 		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
 		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
@@ -178,7 +170,7 @@ func TestStatusShowsWhatIsInForce(t *testing.T) {
 // nearest target which has one.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	targets := []string{"Cohort/top", "Cohort/left", "Cohort/x", "Cohort/y", "ClusterQueue/a", "ClusterQueue/b", "ClusterQueue/ring", "LocalQueue/team/main", "LocalQueue/team/night", "LocalQueue/zz/zz"}
-	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "backfill=true", "backfill=false", "run=1h", "capacity=DRF", "capacity=MaxMin"}
+	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "capacity=DRF", "capacity=MaxMin"}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*v1alpha1.QueuePolicy
 		for i := range rapid.IntRange(0, 6).Draw(t, "policies") {
