@@ -28,6 +28,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/cli/migrate"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
+	clisimulate "github.com/elastic-ai/elastic/internal/cli/simulate"
 	"github.com/elastic-ai/elastic/internal/cli/uninstall"
 	"github.com/elastic-ai/elastic/internal/cli/web"
 	"github.com/elastic-ai/elastic/internal/version"
@@ -90,7 +91,7 @@ func Root(called string) *cobra.Command {
 	add("cluster", queues.Commands()...)
 	add("cluster", gpu.Command(), topCommand(), web.Command(), doctor.Command(), migrate.Command(), uninstall.Command())
 	add("local", local.Commands()...)
-	root.AddCommand(simulateCommand())
+	root.AddCommand(simulateCommand(), clisimulate.RecordCommand())
 	switch called {
 	case "arena":
 		asArena(root)

@@ -94,7 +94,7 @@ func explainCommand() *cobra.Command {
 				return errors.New("give --at: the time from the start of the trace, as 36h or 90m")
 			}
 			in.until = at
-			trace, cluster, settings, err := in.read()
+			trace, cluster, settings, err := in.read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func explainCommand() *cobra.Command {
 
 // compare runs the cluster as it is and every variant of it.
 func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string) ([]world.Variant, error) {
-	trace, cluster, settings, err := in.read()
+	trace, cluster, settings, err := in.read(cmd.Context())
 	if err != nil {
 		return nil, err
 	}

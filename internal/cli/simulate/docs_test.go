@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func try(args ...string) (string, error) {
 	cmd.SetErr(&out)
 	cmd.SetArgs(args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.Execute()
+	err := cmd.ExecuteContext(context.Background())
 	return out.String(), err
 }
 

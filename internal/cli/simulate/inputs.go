@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
 
@@ -19,6 +21,9 @@ type inputs struct {
 	column      string
 	borrow      bool
 	nodes       string
+	manifests   []string
+	fromCluster bool
+	from        cluster.Flags
 	queue       string
 	maps        []string
 	prices      []string
@@ -38,6 +43,11 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.StringVar(&in.column, "shape-column", "nodes", "column of --shape that has the number of nodes")
 	f.BoolVar(&in.borrow, "borrow", false, "with --shape: one cohort, in which queues borrow and reclaim")
 	f.StringVar(&in.nodes, "nodes", "", "the cluster: nodes as \"elastic up\" takes them, 4x8:H100-80G,8x4:A100-40G, and one queue")
+	f.StringSliceVar(&in.manifests, "manifests", nil, "the cluster: YAML files of Kueue's objects, and of Nodes unless --nodes gives them")
+	f.BoolVar(&in.fromCluster, "from-cluster", false, "the cluster: queues, cohorts, flavors and nodes of the one that kubectl talks to")
+	f.StringVar(&in.from.Kubeconfig, "kubeconfig", "", "with --from-cluster: its kubeconfig")
+	f.StringVar(&in.from.Context, "context", "", "with --from-cluster: context of the kubeconfig")
+	f.StringVar(&in.from.Local, "local", "", "with --from-cluster: a cluster that 'elastic up' made, by name")
 	f.StringVar(&in.queue, "queue", "main", "with --nodes: the name of the queue")
 	f.StringSliceVar(&in.maps, "map", nil, "send jobs of a queue to another: FROM=TO, *=TO for queues that the cluster does not have")
 	f.StringSliceVar(&in.prices, "price", nil, "what a card costs in an hour: MODEL=PRICE, or PRICE for all")
@@ -51,7 +61,7 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 }
 
 // read the trace and the cluster.
-func (in *inputs) read() (*world.Trace, *world.Cluster, world.Settings, error) {
+func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world.Settings, error) {
 	settings, err := in.settings()
 	if err != nil {
 		return nil, nil, settings, err
@@ -59,7 +69,7 @@ func (in *inputs) read() (*world.Trace, *world.Cluster, world.Settings, error) {
 	if in.trace == "" {
 		return nil, nil, settings, errors.New("give --trace: a file of jobs")
 	}
-	cluster, err := in.cluster()
+	cluster, err := in.cluster(ctx)
 	if err != nil {
 		return nil, nil, settings, err
 	}
@@ -75,29 +85,16 @@ func (in *inputs) read() (*world.Trace, *world.Cluster, world.Settings, error) {
 		}
 		maps[from] = to
 	}
+	trace.UseAliases(cluster)
 	trace.Map(maps, cluster.Has)
 	trace.AssumeLimits(in.limitFactor)
 	return trace, cluster, settings, nil
 }
 
-func (in *inputs) cluster() (*world.Cluster, error) {
-	var c *world.Cluster
-	switch {
-	case (in.shape == "") == (in.nodes == ""):
-		return nil, errors.New("give the cluster: --shape FILE or --nodes SHAPE")
-	case in.nodes != "":
-		var err error
-		if c, err = world.ParseNodes(in.nodes, in.queue); err != nil {
-			return nil, err
-		}
-	default:
-		shares, err := world.ReadShape(in.shape, in.column)
-		if err != nil {
-			return nil, err
-		}
-		if c = world.Partitions(shares); in.borrow {
-			c = world.Pool(shares)
-		}
+func (in *inputs) cluster(ctx context.Context) (*world.Cluster, error) {
+	c, err := in.described(ctx)
+	if err != nil {
+		return nil, err
 	}
 	c.PerHour = map[string]float64{}
 	for _, text := range in.prices {
@@ -112,6 +109,44 @@ func (in *inputs) cluster() (*world.Cluster, error) {
 		c.PerHour[model] = v
 	}
 	return c, nil
+}
+
+// described is the cluster by the one way in which it is given.
+func (in *inputs) described(ctx context.Context) (*world.Cluster, error) {
+	objects := len(in.manifests) > 0 || in.fromCluster
+	switch {
+	case in.shape != "" && !objects && in.nodes == "":
+		shares, err := world.ReadShape(in.shape, in.column)
+		if err != nil {
+			return nil, err
+		}
+		if in.borrow {
+			return world.Pool(shares), nil
+		}
+		return world.Partitions(shares), nil
+	case in.shape == "" && objects && (in.fromCluster != (len(in.manifests) > 0)):
+		return in.fromObjects(ctx)
+	case in.shape == "" && !objects && in.nodes != "":
+		return world.ParseNodes(in.nodes, in.queue)
+	}
+	return nil, errors.New("give the cluster in one way: --shape FILE, --nodes SHAPE, --manifests FILES or --from-cluster")
+}
+
+func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
+	read := in.readManifests
+	if in.fromCluster {
+		read = in.readCluster
+	}
+	objects, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := world.FromObjects(objects)
+	if err != nil || in.nodes == "" {
+		return c, err
+	}
+	c.Nodes = nil
+	return c, c.AddNodes(in.nodes)
 }
 
 func (in *inputs) settings() (world.Settings, error) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -27,6 +28,10 @@ type Cluster struct {
 	Cohorts   []admission.Cohort
 	Queues    []admission.Queue
 	Nodes     []Node
+	// Topologies that flavors name.
+	Topologies []*kueue.Topology
+	// Aliases are other names of queues: those of their LocalQueues.
+	Aliases map[string]string
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
 }
@@ -38,6 +43,7 @@ type Node struct {
 	Model       string
 	CPU, Memory int64 // thousandths, bytes
 	Labels      map[string]string
+	Taints      []corev1.Taint
 }
 
 // CardResource is how Kubernetes counts whole cards.
@@ -206,6 +212,7 @@ func (n *Node) object() *corev1.Node {
 	if n.Model != "" {
 		node.Labels[egpu.ModelLabel] = n.Model
 	}
+	node.Spec.Taints = n.Taints
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node.Status.Allocatable = corev1.ResourceList{egpu.ResourceWhole: *resource.NewQuantity(int64(n.Cards), resource.DecimalSI)}
 	if n.CPU > 0 {

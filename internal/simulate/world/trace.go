@@ -58,6 +58,15 @@ func (t *Trace) Only(queues ...string) *Trace {
 	return out
 }
 
+// UseAliases sends jobs of queues that go by another name in the cluster to where they belong.
+func (t *Trace) UseAliases(c *Cluster) {
+	for i := range t.Jobs {
+		if to, ok := c.Aliases[t.Jobs[i].Queue]; ok && !c.Has(t.Jobs[i].Queue) {
+			t.Jobs[i].Queue = to
+		}
+	}
+}
+
 // Map sends jobs of some queues to others; "*" stands for every queue that is not named and not in the cluster.
 func (t *Trace) Map(to map[string]string, known func(queue string) bool) {
 	for i := range t.Jobs {

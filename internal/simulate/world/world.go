@@ -171,6 +171,9 @@ func (w *World) describe() {
 		w.nodes[n.Name] = s
 		w.order = append(w.order, s)
 	}
+	for _, t := range w.cluster.Topologies {
+		w.placer.Saw(t, false)
+	}
 	for _, f := range w.cluster.Flavors {
 		w.engine.Apply(admission.FlavorChanged{Flavor: f})
 	}

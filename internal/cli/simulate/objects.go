@@ -1,0 +1,103 @@
+package simulate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kinds of objects that describe a cluster, by kind.
+var kinds = map[string]func() client.Object{
+	"ClusterQueue":   func() client.Object { return &kueue.ClusterQueue{} },
+	"LocalQueue":     func() client.Object { return &kueue.LocalQueue{} },
+	"Cohort":         func() client.Object { return &kueue.Cohort{} },
+	"ResourceFlavor": func() client.Object { return &kueue.ResourceFlavor{} },
+	"Topology":       func() client.Object { return &kueue.Topology{} },
+	"Node":           func() client.Object { return &corev1.Node{} },
+}
+
+// readManifests reads objects from YAML files; those of other kinds are no part of a cluster.
+func (in *inputs) readManifests(context.Context) ([]client.Object, error) {
+	var out []client.Object
+	for _, path := range in.manifests {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+		for number := 1; ; number++ {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err == nil {
+				out, err = decode(document, out)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: document %d: %w", path, number, err)
+			}
+		}
+	}
+	return out, nil
+}
+
+func decode(document []byte, into []client.Object) ([]client.Object, error) {
+	var head struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		return into, err
+	}
+	empty, known := kinds[head.Kind]
+	if !known {
+		return into, nil
+	}
+	obj := empty()
+	if want := kueue.SchemeGroupVersion.String(); head.Kind != "Node" && head.APIVersion != want {
+		return into, fmt.Errorf("%s of %s: want %s", head.Kind, head.APIVersion, want)
+	}
+	if err := yaml.UnmarshalStrict(document, obj); err != nil {
+		return into, fmt.Errorf("%s: %w", head.Kind, err)
+	}
+	return append(into, obj), nil
+}
+
+// readCluster reads objects from the API server.
+func (in *inputs) readCluster(ctx context.Context) ([]client.Object, error) {
+	c, err := in.from.Connect()
+	if err != nil {
+		return nil, err
+	}
+	var out []client.Object
+	for _, list := range []client.ObjectList{
+		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{},
+	} {
+		switch err := c.List(ctx, list); {
+		case apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err): // a cluster need not know every kind
+			continue
+		case err != nil:
+			return nil, err
+		}
+		items, err := apimeta.ExtractList(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range items {
+			if obj, ok := item.(client.Object); ok {
+				out = append(out, obj)
+			}
+		}
+	}
+	return out, nil
+}

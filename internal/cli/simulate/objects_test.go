@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+)
+
+const manifests = `
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: h100}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  queueingStrategy: StrictFIFO
+  admissionChecksStrategy: {admissionChecks: [{name: approval}]}
+  resourceGroups:
+  - coveredResources: [cpu, nvidia.com/gpu]
+    flavors:
+    - name: h100
+      resources: [{name: cpu, nominalQuota: 64}, {name: nvidia.com/gpu, nominalQuota: 8}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: lq, namespace: ns}
+spec: {clusterQueue: team}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: other}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status:
+  allocatable: {cpu: "32", memory: 256Gi, nvidia.com/gpu: "8"}
+`
+
+func TestManifests(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cluster.yaml", manifests)
+	write("jobs.csv", "job_id,queue,submit_s,duration_s,gpus,cpus\na,team,0,100,4,8\nb,lq,0,100,8,8\nc,ns/lq,0,100,1,40\n")
+	// b waits for a; c asks for more CPU than a node has, behind the head of a strict queue.
+	got := run(t, "--trace", "jobs.csv", "--manifests", "cluster.yaml")
+	if !strings.Contains(got, "2 of 3") {
+		t.Error(got)
+	}
+	got = run(t, "--trace", "jobs.csv", "--manifests", "cluster.yaml", "--nodes", "2x8:H100")
+	if !strings.Contains(got, "as it is  3 ") {
+		t.Error(got)
+	}
+	write("old.yaml", strings.ReplaceAll(manifests, "v1beta2", "v1alpha1"))
+	write("broken.yaml", strings.Replace(manifests, "queueingStrategy", "queuingStrategy", 1))
+	write("none.yaml", strings.ReplaceAll(manifests, "nvidia.com/gpu, nominalQuota: 8", "nvidia.com/gpu, nominalQuota: 0"))
+	for file, want := range map[string]string{
+		"old.yaml": "document 1: ResourceFlavor of kueue.x-k8s.io/v1alpha1: want", "broken.yaml": "document 2: ClusterQueue", "none.yaml": "no ClusterQueue has quota",
+	} {
+		if _, err := try("--trace", "jobs.csv", "--manifests", file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
+
+// What is recorded is a trace that can be simulated.
+func TestRecord(t *testing.T) {
+	at := func(minutes int) metav1.Time {
+		return metav1.NewTime(time.Date(2026, 1, 1, 0, minutes, 0, 0, time.UTC))
+	}
+	past, limit, priority := int32(30), int32(7200), int32(5)
+	ran := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "train", Namespace: "ns", CreationTimestamp: at(10)}}
+	ran.Spec.Priority, ran.Spec.MaximumExecutionTimeSeconds = &priority, &limit
+	ran.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceName(world.CardResource): resource.MustParse("4")}},
+	}}}}}}
+	ran.Status.Admission = &kueue.Admission{ClusterQueue: "team"}
+	ran.Status.AccumulatedPastExecutionTimeSeconds = &past
+	ran.Status.Conditions = []metav1.Condition{
+		{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: at(20)},
+		{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, LastTransitionTime: at(25)},
+	}
+	first := *ran.DeepCopy()
+	first.Name, first.CreationTimestamp = "first", at(5)
+	waits := kueue.Workload{ObjectMeta: metav1.ObjectMeta{Name: "waits", Namespace: "ns", CreationTimestamp: at(0)}}
+	var b bytes.Buffer
+	if err := writeTrace(&b, []kueue.Workload{ran, waits, first}, false); err != nil {
+		t.Fatal(err)
+	}
+	trace, err := world.ReadTrace(bytes.NewReader(b.Bytes()), "recorded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := world.Job{ID: "ns/train", User: "ns", Queue: "team", Submit: 300, Duration: 330, Limit: 7200, Cards: 8, Priority: 5}
+	if len(trace.Jobs) != 2 || trace.Jobs[0].ID != "ns/first" || trace.Jobs[1] != want {
+		t.Errorf("%+v", trace.Jobs)
+	}
+	b.Reset()
+	if err := writeTrace(&b, []kueue.Workload{ran}, true); err != nil || strings.Contains(b.String(), "train") || strings.Contains(b.String(), "ns") {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+	if err := writeTrace(&b, []kueue.Workload{waits}, true); err == nil {
+		t.Error("a trace without a job was written")
+	}
+}

@@ -1,0 +1,72 @@
+package world
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+)
+
+// FromObjects is the cluster that objects of Kubernetes and Kueue describe, read as elastic-queue reads them. Admission
+// checks are left out: in a simulation they answer at once.
+func FromObjects(objects []client.Object) (*Cluster, error) {
+	c := &Cluster{Cards: CardResource, Aliases: map[string]string{}}
+	known := engineview.NewObjects()
+	for _, obj := range objects {
+		known.Set(obj, false)
+	}
+	for _, obj := range objects {
+		switch o := obj.(type) {
+		case *corev1.Node:
+			if takesPods(o) {
+				c.Nodes = append(c.Nodes, nodeOf(o))
+			}
+		case *kueue.ClusterQueue:
+			q := known.Queue(o)
+			q.Inactive = false
+			c.Queues = append(c.Queues, q)
+		case *kueue.LocalQueue:
+			c.Aliases[o.Name] = string(o.Spec.ClusterQueue)
+			c.Aliases[o.Namespace+"/"+o.Name] = string(o.Spec.ClusterQueue)
+		case *kueue.Cohort, *kueue.ResourceFlavor:
+			switch event := engineview.ChangedEvent(o).(type) {
+			case admission.CohortChanged:
+				c.Cohorts = append(c.Cohorts, event.Cohort)
+			case admission.FlavorChanged:
+				c.Flavors = append(c.Flavors, event.Flavor)
+			}
+		case *kueue.Topology:
+			c.Topologies = append(c.Topologies, o)
+		}
+	}
+	for i := range c.Queues {
+		if nominalOf(c.Queues[i].Groups, c.Cards) > 0 {
+			return c, nil
+		}
+	}
+	return nil, errors.New("no ClusterQueue has quota for " + c.Cards + ": whole cards are what is simulated")
+}
+
+// takesPods says whether a node is there to be used: one that is cordoned, or says that it is not ready, is left out.
+func takesPods(o *corev1.Node) bool {
+	for _, condition := range o.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+			return false
+		}
+	}
+	return !o.Spec.Unschedulable
+}
+
+// nodeOf a Node object. Its taints and labels count; what runs on it does not.
+func nodeOf(o *corev1.Node) Node {
+	cards := o.Status.Allocatable[egpu.ResourceWhole]
+	return Node{
+		Name: o.Name, Cards: int(cards.Value()), Model: o.Labels[egpu.ModelLabel], Labels: o.Labels,
+		CPU: o.Status.Allocatable.Cpu().MilliValue(), Memory: o.Status.Allocatable.Memory().Value(), Taints: o.Spec.Taints,
+	}
+}
