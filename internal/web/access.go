@@ -73,7 +73,7 @@ func (k *Kubeconfig) open(mux *http.ServeMux) {
 			http.Error(w, errStranger.Error(), http.StatusForbidden)
 			return
 		}
-		http.SetCookie(w, &http.Cookie{Name: k.cookie, Value: k.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // loopback has no TLS
+		http.SetCookie(w, &http.Cookie{Name: k.cookie, Value: k.key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		// A redirect by the page itself: a browser that comes from elsewhere does not send a strict cookie along a redirect.
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(`<!doctype html><meta http-equiv="refresh" content="0; url=/"><title>Elastic</title>`))

@@ -21,8 +21,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p person) {
 	defer s.sessions.leave(session)
 	out := newEvents(w, r)
 	defer out.close()
-	out.send("begin", nil)
-	if !session.wait(r, out) {
+	if out.send("begin", nil) != nil || !session.wait(r, out) {
 		return
 	}
 	tab, all := session.state.subscribe()
