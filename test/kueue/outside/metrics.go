@@ -1,6 +1,7 @@
 package outside
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -32,8 +33,25 @@ func vectors() []prometheus.Collector {
 	return c.all
 }
 
+// copied is what the program served last of each counter and histogram, by labels. Only what was added since is copied,
+// as a spec may have reset its own.
+type copied map[prometheus.Collector]map[string]float64
+
+// added is how much a series has grown since it was last asked for.
+func (c copied) added(vector prometheus.Collector, labels []string, now float64) float64 {
+	if c[vector] == nil {
+		c[vector] = map[string]float64{}
+	}
+	key := strings.Join(labels, "\x00")
+	before := c[vector][key]
+	if c[vector][key] = now; now < before { // the program started again
+		return now
+	}
+	return now - before
+}
+
 // copyMetrics sets Kueue's vectors in this process to what the program serves.
-func copyMetrics(url string, into []prometheus.Collector) {
+func (c copied) copyMetrics(url string, into []prometheus.Collector) {
 	response, err := http.Get(url)
 	if err != nil {
 		return // it is just being started
@@ -47,26 +65,16 @@ func copyMetrics(url string, into []prometheus.Collector) {
 	for _, vector := range into {
 		switch v := vector.(type) {
 		case *prometheus.GaugeVec:
-			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
 				v.WithLabelValues(labels...).Set(m.GetGauge().GetValue())
 			})
 		case *prometheus.CounterVec:
-			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
-				have, want := read(v.WithLabelValues(labels...)).GetCounter().GetValue(), m.GetCounter().GetValue()
-				if want < have { // the program started again
-					v.DeleteLabelValues(labels...)
-					have = 0
-				}
-				v.WithLabelValues(labels...).Add(want - have)
+			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+				v.WithLabelValues(labels...).Add(c.added(v, labels, m.GetCounter().GetValue()))
 			})
 		case *prometheus.HistogramVec: // the suites look at the number of samples alone
-			copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
-				have, want := read(v.WithLabelValues(labels...).(prometheus.Metric)).GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleCount()
-				if want < have {
-					v.DeleteLabelValues(labels...)
-					have = 0
-				}
-				for ; have < want; have++ {
+			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+				for range int(c.added(v, labels, float64(m.GetHistogram().GetSampleCount()))) {
 					v.WithLabelValues(labels...).Observe(0)
 				}
 			})
@@ -77,7 +85,7 @@ func copyMetrics(url string, into []prometheus.Collector) {
 var description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
 // copyVector sets the series of a vector to those of its family, and deletes the others.
-func copyVector(vector prometheus.Collector, drop func(...string) bool, families map[string]*dto.MetricFamily, set func([]string, *dto.Metric)) {
+func (c copied) copyVector(vector prometheus.Collector, drop func(...string) bool, families map[string]*dto.MetricFamily, set func([]string, *dto.Metric)) {
 	described := make(chan *prometheus.Desc, 1)
 	vector.Describe(described)
 	parts := description.FindStringSubmatch((<-described).String())
@@ -91,6 +99,7 @@ func copyVector(vector prometheus.Collector, drop func(...string) bool, families
 		served[strings.Join(values, "\x00")] = true
 		set(values, m)
 	}
+	maps.DeleteFunc(c[vector], func(key string, _ float64) bool { return !served[key] })
 	series := make(chan prometheus.Metric)
 	go func() {
 		vector.Collect(series)

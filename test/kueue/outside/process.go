@@ -80,7 +80,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 		return unlessEnded(ctx, err)
 	}
 	defer p.stop()
-	series := vectors()
+	series, known := vectors(), copied{}
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
@@ -88,7 +88,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			copyMetrics(p.metrics, series)
+			known.copyMetrics(p.metrics, series)
 		case <-p.ended: // some specs wait for a restart
 			if err := p.start(ctx); err != nil {
 				return unlessEnded(ctx, err)
