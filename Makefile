@@ -67,7 +67,7 @@ build-node: $(PROGRESS) ## Build what "elastic up --real-node" runs: kubelet, co
 
 .PHONY: build-web
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
-	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm ci --silent; } && npm run --silent build >/dev/null
+	@cd web && { [ -d node_modules ] && [ node_modules -nt package-lock.json ] || npm install --silent --no-audit; } && npm run --silent build >/dev/null
 
 # Platforms that the programs below build for as well. The agent and the GPU library are for Linux nodes.
 OTHERS = darwin/arm64 darwin/amd64 linux/arm64
