@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,9 +32,7 @@ const (
 
 // TestScale shows 5,000 nodes with 40,000 cards and 20,000 workloads, and changes them 10,000 times.
 func TestScale(t *testing.T) {
-	if os.Getenv("ELASTIC_BROWSER") == "" {
-		t.Skip("no browser: 'make test-web' finds one")
-	}
+	needBrowser(t)
 	api := newAPI()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)

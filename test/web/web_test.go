@@ -11,13 +11,17 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
+// needBrowser skips a test where there is none.
+func needBrowser(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ELASTIC_BROWSER") == "" {
+		t.Skip("no browser: 'make test-web' finds one")
+	}
+}
+
 // browse runs one file of the browser's tests.
 func browse(t *testing.T, file string, env ...string) {
 	t.Helper()
-	browser := os.Getenv("ELASTIC_BROWSER")
-	if browser == "" {
-		t.Skip("no browser: 'make test-web' finds one")
-	}
 	cmd := exec.Command("node", "--test", "--test-reporter=spec", file)
 	cmd.Dir = filepath.Join(sandbox.Root(), "web", "test")
 	cmd.Env = append(os.Environ(), env...)
@@ -28,9 +32,7 @@ func browse(t *testing.T, file string, env ...string) {
 }
 
 func TestViews(t *testing.T) {
-	if os.Getenv("ELASTIC_BROWSER") == "" {
-		t.Skip("no browser: 'make test-web' finds one")
-	}
+	needBrowser(t)
 	cluster := sandbox.For(t, sandbox.Options{Nodes: "3x8:H100-80G,4x4:A100-40G"})
 	root := sandbox.Root()
 	browse(t, "views.test.mjs", "ELASTIC="+filepath.Join(root, "bin", "elastic"), "ELASTIC_CLUSTER=test", "KUBECONFIG="+cluster.Kubeconfig,
