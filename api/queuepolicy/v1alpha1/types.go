@@ -44,7 +44,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity)",message="sets nothing: give it preemption or capacity"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order)",message="sets nothing: give it preemption, capacity or order"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
@@ -62,7 +62,22 @@ type QueuePolicySpec struct {
 	// weighted dominant share of what is borrowed (DRF, Kueue's fair sharing), or by that of all that is used (MaxMin).
 	// It is looked up at the root Cohort alone.
 	Capacity Capacity `json:"capacity,omitempty"`
+	// Order is who of a ClusterQueue's workloads of one priority goes first: who came first (Age), or who has used
+	// least, in cards times execution time (LeastAttainedService). Where the queue preempts lower priorities, one that has
+	// used much less may then preempt one that has used more. It is looked up at the ClusterQueue and above.
+	Order Order `json:"order,omitempty"`
 }
+
+// Order is who goes first among workloads of one priority.
+//
+// +kubebuilder:validation:Enum=Age;LeastAttainedService
+type Order string
+
+// The orders.
+const (
+	OrderAge                  Order = "Age"
+	OrderLeastAttainedService Order = "LeastAttainedService"
+)
 
 // Capacity is how a tree of Cohorts is shared out.
 //

@@ -28,6 +28,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
@@ -116,7 +117,7 @@ func configured(rules *clientcmd.ClientConfigLoadingRules) bool {
 func Connect(config *rest.Config, namespace string) (*Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, kueue.AddToScheme, egpu.AddToScheme, jobsv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, kueue.AddToScheme, egpu.AddToScheme, jobsv1alpha1.AddToScheme, queuepolicy.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

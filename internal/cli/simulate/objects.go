@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
 
 // kinds of objects that describe a cluster, by kind.
@@ -26,6 +28,7 @@ var kinds = map[string]func() client.Object{
 	"Cohort":         func() client.Object { return &kueue.Cohort{} },
 	"ResourceFlavor": func() client.Object { return &kueue.ResourceFlavor{} },
 	"Topology":       func() client.Object { return &kueue.Topology{} },
+	"QueuePolicy":    func() client.Object { return &queuepolicy.QueuePolicy{} },
 	"Node":           func() client.Object { return &corev1.Node{} },
 }
 
@@ -64,7 +67,14 @@ func decode(document []byte, into []client.Object) ([]client.Object, error) {
 		return into, nil
 	}
 	obj := empty()
-	if want := kueue.SchemeGroupVersion.String(); head.Kind != "Node" && head.APIVersion != want {
+	want := kueue.SchemeGroupVersion.String()
+	switch head.Kind {
+	case "Node":
+		want = "v1"
+	case "QueuePolicy":
+		want = queuepolicy.GroupVersion.String()
+	}
+	if head.APIVersion != want {
 		return into, fmt.Errorf("%s of %s: want %s", head.Kind, head.APIVersion, want)
 	}
 	if err := yaml.UnmarshalStrict(document, obj); err != nil {
@@ -81,7 +91,7 @@ func (in *inputs) readCluster(ctx context.Context) ([]client.Object, error) {
 	}
 	var out []client.Object
 	for _, list := range []client.ObjectList{
-		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{},
+		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{}, &queuepolicy.QueuePolicyList{},
 	} {
 		switch err := c.List(ctx, list); {
 		case apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err): // a cluster need not know every kind

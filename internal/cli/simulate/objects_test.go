@@ -67,6 +67,12 @@ func TestManifests(t *testing.T) {
 	if !strings.Contains(got, "as it is  3 ") {
 		t.Error(got)
 	}
+	// Who has used least goes first, by a QueuePolicy: the explanation says so.
+	write("policy.yaml", "apiVersion: elasticai.io/v1alpha1\nkind: QueuePolicy\nmetadata: {name: p}\nspec: {order: LeastAttainedService, targetRefs: [{kind: ClusterQueue, name: team}]}\n")
+	got = run(t, "explain", "b", "--at", "50s", "--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml")
+	if !strings.Contains(got, "who has used least goes first") {
+		t.Error(got)
+	}
 	write("old.yaml", strings.ReplaceAll(manifests, "v1beta2", "v1alpha1"))
 	write("broken.yaml", strings.Replace(manifests, "queueingStrategy", "queuingStrategy", 1))
 	write("none.yaml", strings.ReplaceAll(manifests, "nvidia.com/gpu, nominalQuota: 8", "nvidia.com/gpu, nominalQuota: 0"))

@@ -9,13 +9,14 @@ import (
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
 )
 
 // Options reads the engine's options from the configuration.
 func Options(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
-	options := admission.Options{NoRings: cfg.NoPreemptionRings}
+	options := admission.Options{Service: service, NoRings: cfg.NoPreemptionRings}
 	for _, d := range []struct {
 		name string
 		from *metav1.Duration
@@ -67,6 +68,12 @@ func Options(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Op
 		}
 	}
 	return options, nil
+}
+
+// service is what counts as service where a queue orders by it.
+var service = []admission.CardsPerUnit{
+	{Resource: string(egpu.ResourceWhole), Cards: 1}, {Resource: string(egpu.ResourceCore), Cards: 0.01},
+	{Resource: string(egpu.ResourceCoreOld), Cards: 0.01}, {Resource: string(egpu.ResourceQGPUCore), Cards: 0.01},
 }
 
 var fairStrategies = map[kueueconfig.PreemptionStrategy]admission.FairStrategy{

@@ -71,7 +71,11 @@ func (o *Objects) InForce(localQueue types.NamespacedName) policy.Settings {
 // applyPolicy adds to a queue what policies say.
 func (o *Objects) applyPolicy(q *admission.Queue) {
 	if o.resolved.Any() {
-		q.Timing = o.timingOf(o.resolved.ClusterQueue(q.Name))
+		settings := o.resolved.ClusterQueue(q.Name)
+		q.Timing = o.timingOf(settings)
+		if settings.Text(policy.Order) == string(v1alpha1.OrderLeastAttainedService) {
+			q.Order = admission.OrderLeastAttainedService
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	MinBorrowed = "preemption.minRuntime.borrowed"
 	Cooldown    = "preemption.cooldown"
 	Capacity    = "capacity"
+	Order       = "order"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -52,6 +53,19 @@ var fields = []field{
 		},
 		from:  func(_ v1alpha1.TargetKind, root bool) bool { return root },
 		where: "at the root Cohort of a tree",
+	},
+	{
+		path: Order,
+		text: func(s *v1alpha1.QueuePolicySpec) string { return string(s.Order) },
+		check: func(text string) error {
+			switch v1alpha1.Order(text) {
+			case v1alpha1.OrderAge, v1alpha1.OrderLeastAttainedService:
+				return nil
+			}
+			return fmt.Errorf("%q is none of Age, LeastAttainedService", text)
+		},
+		from:  func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue },
+		where: "at a Cohort or a ClusterQueue",
 	},
 }
 

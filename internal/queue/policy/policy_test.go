@@ -69,6 +69,8 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 		spec.Preemption.MinRuntime.Borrowed = d
 	case "capacity":
 		spec.Capacity = v1alpha1.Capacity(value)
+	case "order":
+		spec.Order = v1alpha1.Order(value)
 	default:
 		panic(key)
 	}
@@ -101,6 +103,7 @@ func TestNearestWinsFieldByField(t *testing.T) {
 		"capacity at the root":          {[]string{"p: Cohort/top capacity=DRF"}, "LocalQueue/team/main", "capacity=DRF (p, Cohort/top)"},
 		"capacity below the root":       {[]string{"p: Cohort/left capacity=DRF", "q: Cohort/top capacity=MaxMin"}, "ClusterQueue/a", "capacity=MaxMin (q, Cohort/top)"},
 		"capacity of a lone queue":      {[]string{"p: ClusterQueue/c capacity=DRF"}, "ClusterQueue/c", ""},
+		"order from a cohort":           {[]string{"p: Cohort/top order=LeastAttainedService", "q: Cohort/left order=Age"}, "ClusterQueue/a", "order=Age (q, Cohort/left)"},
 		"a ring of cohorts":             {[]string{"p: Cohort/y delay=1m capacity=DRF"}, "ClusterQueue/ring", "preemption.delay=1m (p, Cohort/y)"},
 		"a queue that is gone":          {[]string{"p: ClusterQueue/gone delay=1m"}, "LocalQueue/lost/main", "preemption.delay=1m (p, ClusterQueue/gone)"},
 		"a wrong value leaves it above": {[]string{"p: Cohort/top delay=5m", "q: ClusterQueue/a delay=soon"}, "ClusterQueue/a", "preemption.delay=5m (p, Cohort/top)"},
@@ -137,6 +140,8 @@ func TestStatus(t *testing.T) {
 		"negative":          {[]string{"p: Cohort/top reclaim=-1s"}, "Invalid", "spec.preemption.minRuntime.reclaim: -1s must be at least 0s and at most 720h"},
 		"empty":             {[]string{"p: Cohort/top delay="}, "Invalid", `spec.preemption.delay: "\"\"" is no time span such as 90s, 10m, 36h`},
 		"capacity":          {[]string{"p: Cohort/top capacity=Lottery"}, "Invalid", `spec.capacity: "Lottery" is none of FIFO, DRF, MaxMin`},
+		"order":             {[]string{"p: Cohort/top order=Best"}, "Invalid", `spec.order: "Best" is none of Age, LeastAttainedService`},
+		"order too low":     {[]string{"p: LocalQueue/team/main order=Age"}, "NoEffect", "spec.targetRefs[0]: spec.order means something at a Cohort or a ClusterQueue alone, and LocalQueue/team/main is none"},
 		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
 		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
 	} {

@@ -12,7 +12,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 )
 
-// FromObjects is the cluster that objects of Kubernetes and Kueue describe, read as elastic-queue reads them. Admission
+// FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them. Admission
 // checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object) (*Cluster, error) {
 	c := &Cluster{Cards: CardResource, Aliases: map[string]string{}}
@@ -20,6 +20,8 @@ func FromObjects(objects []client.Object) (*Cluster, error) {
 	for _, obj := range objects {
 		known.Set(obj, false)
 	}
+	known.ResolvePolicies()
+	c.Cohorts = known.UndescribedCohorts()
 	for _, obj := range objects {
 		switch o := obj.(type) {
 		case *corev1.Node:
@@ -34,7 +36,7 @@ func FromObjects(objects []client.Object) (*Cluster, error) {
 			c.Aliases[o.Name] = string(o.Spec.ClusterQueue)
 			c.Aliases[o.Namespace+"/"+o.Name] = string(o.Spec.ClusterQueue)
 		case *kueue.Cohort, *kueue.ResourceFlavor:
-			switch event := engineview.ChangedEvent(o).(type) {
+			switch event := known.WithPolicy(engineview.ChangedEvent(o)).(type) {
 			case admission.CohortChanged:
 				c.Cohorts = append(c.Cohorts, event.Cohort)
 			case admission.FlavorChanged:
