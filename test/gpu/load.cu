@@ -4,6 +4,7 @@
 // load past SECONDS: empty kernels, in turn through cuLaunchKernel as a program finds it and past any library in between;
 // prints both rates, medians of many short windows in one process; what comes first in a window, such as asking for the
 // turn, is not in its time.
+// load serve KIND: for each line with a number of seconds works so long and prints operations a second.
 // load steps KIND SECONDS READY-FILE GO-FILE PAUSE-MS: waits for the second file, works for a moment, then measures: steps
 // a second, how long each took (in ms, from asking for it to having it), and how many were done in each second. KIND is
 // decode (a graph of 20 kernels of ROUNDS, then a wait for it), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), or
@@ -231,8 +232,9 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && !strcmp(argv[1], "steps"))
 		return steps(argc, argv);
-	std::string kind = argv[1];
-	double seconds = atof(argv[2]);
+	bool serve = !strcmp(argv[1], "serve");
+	std::string kind = argv[serve ? 2 : 1];
+	double seconds = serve ? 0 : atof(argv[2]);
 	const int blocks = 132 * 4, threads = 256;
 	float *x;
 	cudaStream_t s;
@@ -265,6 +267,23 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3 * batch; i++)
 		one();
 	OK(cudaDeviceSynchronize());
+	auto work = [&](double seconds) {
+		long ops = 0;
+		double begin = now();
+		while (now() < begin + seconds) {
+			for (int i = 0; i < batch; i++) one();
+			ops += batch;
+			OK(cudaDeviceSynchronize());
+		}
+		return ops / (now() - begin);
+	};
+	if (serve) {
+		puts("ready");
+		fflush(stdout);
+		for (char line[64]; fgets(line, sizeof line, stdin); fflush(stdout))
+			printf("%.3f\n", work(atof(line)));
+		return 0;
+	}
 	if (argc > 3) {
 		FILE *f = fopen(argv[3], "w");
 		if (f) fclose(f);
@@ -274,13 +293,6 @@ int main(int argc, char **argv)
 		for (int i = 0; i < batch; i++) one();
 		OK(cudaDeviceSynchronize());
 	}
-	long ops = 0;
-	begin = now();
-	while (now() < begin + seconds) {
-		for (int i = 0; i < batch; i++) one();
-		ops += batch;
-		OK(cudaDeviceSynchronize());
-	}
-	printf("%.3f\n", ops / (now() - begin));
+	printf("%.3f\n", work(seconds));
 	return 0;
 }
