@@ -41,7 +41,7 @@ static bool longest_starved(const struct card *c, int64_t now, int *tenant, int 
 {
 	int64_t since = INT64_MAX;
 
-	for (int i = 0; i < MAX_TENANTS; i++) {
+	for (int i = 0; i < c->tenants; i++) {
 		const struct tenant *t = &c->tenant[i];
 		for (int r = 0; t->used && r < t->rows; r++)
 			if (t->row[r].starved_since && t->row[r].starved_since < since && card_row_present(&t->row[r], now)) {
@@ -92,7 +92,7 @@ static struct row *victim(struct card *c, int64_t now)
 {
 	struct row *found = NULL;
 
-	for (int i = 0; i < MAX_TENANTS; i++) {
+	for (int i = 0; i < c->tenants; i++) {
 		struct tenant *t = &c->tenant[i];
 		for (int n = 0; t->used && n < t->rows; n++) {
 			struct row *r = &t->row[n];
@@ -136,7 +136,7 @@ unsigned card_movable(const struct card *c, int64_t now)
 {
 	unsigned n = 0;
 
-	for (int i = 0; i < MAX_TENANTS; i++)
+	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
 			n += c->tenant[i].row[r].resident && card_row_present(&c->tenant[i].row[r], now);
 	return n;

@@ -35,6 +35,8 @@ int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now)
 		t->credit = TURN_NS;
 		t->had = c->had;
 		t->refilled = now;
+		if (i >= c->tenants)
+			c->tenants = i + 1;
 		return i;
 	}
 	return -1;
@@ -56,6 +58,8 @@ void card_tenant_latency(struct card *c, int tenant, enum latency latency)
 void card_tenant_leave(struct card *c, int tenant)
 {
 	c->tenant[tenant].used = false;
+	while (c->tenants && !c->tenant[c->tenants - 1].used)
+		c->tenants--;
 	if (c->current.tenant == tenant)
 		c->current.tenant = c->current.row = NOBODY;
 	if (c->evictor_tenant == tenant)
@@ -69,7 +73,7 @@ bool card_row_present(const struct row *r, int64_t now)
 
 bool card_contended(const struct card *c, int tenant, int64_t now)
 {
-	for (int i = 0; i < MAX_TENANTS; i++) {
+	for (int i = 0; i < c->tenants; i++) {
 		const struct tenant *t = &c->tenant[i];
 		for (int r = 0; i != tenant && t->used && r < t->rows; r++)
 			if (card_row_present(&t->row[r], now))
@@ -203,7 +207,7 @@ static struct next best(const struct card *c, int64_t now)
 {
 	struct next n = {NOBODY, NOBODY, -1, false};
 
-	for (int i = 0; i < MAX_TENANTS; i++) {
+	for (int i = 0; i < c->tenants; i++) {
 		const struct tenant *t = &c->tenant[i];
 		for (int r = 0; t->used && r < t->rows; r++) {
 			int64_t v = asks(&t->row[r], now) ? priority(t, c->tuning.start) : -1;
@@ -259,10 +263,10 @@ static void charge_until(struct card *c, int64_t now)
 
 	if (ns <= 0)
 		return;
-	for (int i = 0; i < MAX_TENANTS; i++)
+	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
 			in_flight += still_closing(&c->tenant[i].row[r], now) && shares_bill(&c->tenant[i].row[r], now);
-	for (int i = 0; i < MAX_TENANTS; i++) {
+	for (int i = 0; i < c->tenants; i++) {
 		struct tenant *t = &c->tenant[i];
 		bool waits = false, overstays = false;
 		int pays = i == c->current.tenant;
@@ -318,7 +322,7 @@ static bool may_begin(const struct card *c, const struct next *n)
 {
 	bool beside = comes_at_once(c, n) || (n->priority > 0 && c->tenant[n->tenant].latency == LATENCY_LOW), ok = true;
 
-	for (int i = 0; i < MAX_TENANTS; i++)
+	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
 			const struct row *other = &c->tenant[i].row[r];
 			if (other->closing_since && !(c->tuning.beside && (beside || other->ending)))
@@ -356,7 +360,7 @@ int64_t card_handover(const struct card *c)
 {
 	int64_t since = 0;
 
-	for (int i = 0; c->waited && i < MAX_TENANTS; i++)
+	for (int i = 0; c->waited && i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
 			if (c->tenant[i].row[r].closing_since > since)
 				since = c->tenant[i].row[r].closing_since;
@@ -367,7 +371,7 @@ bool card_active(const struct card *c, int64_t now)
 {
 	if (c->current.tenant != NOBODY)
 		return true;
-	for (int i = 0; i < MAX_TENANTS; i++)
+	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
 			if (c->tenant[i].row[r].closing_since || asks(&c->tenant[i].row[r], now))
 				return true;

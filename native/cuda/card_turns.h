@@ -59,6 +59,7 @@ struct tuning {
 };
 struct card {
 	struct tenant tenant[MAX_TENANTS];
+	int tenants;            /* those behind are not in use */
 	struct tuning tuning;
 	struct current current;
 	bool waited;            /* somebody waits who may have the turn */

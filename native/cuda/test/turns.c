@@ -192,13 +192,13 @@ static void who_is_below_its_share_comes_at_once(void)
 	for (int lend = 0; lend < 2; lend++)
 		for (int k = 0; k < 3; k++) {
 			struct player p[] = {{.share = 5000, .lend = lend, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .pause = 10 * MS}, {.share = 5000, .lend = lend, .kernel = kernels[k]}};
-			simulate(card_here(), p, 2, 20 * SECOND);
+			simulate(card_here(), p, 2, 5 * SECOND);
 			CHECK(p[0].worst <= 3 * MS); /* twice the step, for the card divides its time, and a few looks */
-			CHECK(p[0].steps > 20 * SECOND / (13 * MS));
+			CHECK(p[0].steps > 5 * SECOND / (13 * MS));
 			if (lend)
-				CHECK(p[0].ran + p[1].ran > 20 * SECOND * 95 / 100);
+				CHECK(p[0].ran + p[1].ran > 5 * SECOND * 95 / 100);
 			else
-				NEAR(p[1].ran, 10 * SECOND, 0.05);
+				NEAR(p[1].ran, 5 * SECOND / 2, 0.05);
 		}
 }
 
@@ -206,12 +206,12 @@ static void who_is_below_its_share_comes_at_once(void)
 static void turns_are_short_where_both_want_the_card(void)
 {
 	struct player p[] = {{.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5}, {.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5}};
-	simulate(card_here(), p, 2, 20 * SECOND);
+	simulate(card_here(), p, 2, 5 * SECOND);
 	for (int i = 0; i < 2; i++) {
 		CHECK(p[i].worst <= 6 * MS);
 		NEAR(p[i].ran, p[1 - i].ran, 0.02);
 	}
-	CHECK(p[0].ran + p[1].ran > 20 * SECOND * 90 / 100); /* it rests for a step of the simulation after each of theirs */
+	CHECK(p[0].ran + p[1].ran > 5 * SECOND * 90 / 100); /* it rests for a step of the simulation after each of theirs */
 }
 
 /* Who asks for throughput waits for longer turns, and loses nothing of its share. */
@@ -219,14 +219,14 @@ static void who_can_wait_has_long_turns(void)
 {
 	struct card *c = card_here();
 	struct player p[] = {{.share = 5000, .kernel = MS, .latency = LATENCY_THROUGHPUT}, {.share = 5000, .kernel = MS, .latency = LATENCY_THROUGHPUT}};
-	simulate(c, p, 2, 20 * SECOND);
-	NEAR(p[0].ran, 10 * SECOND, 0.02);
-	CHECK(c->tenant[p[0].tenant].row[0].turn / 2 < 20 * SECOND / (35 * MS));
+	simulate(c, p, 2, 5 * SECOND);
+	NEAR(p[0].ran, 5 * SECOND / 2, 0.02);
+	CHECK(c->tenant[p[0].tenant].row[0].turn / 2 < 5 * SECOND / (35 * MS));
 	struct player low[] = {{.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .latency = LATENCY_LOW}, {.share = 5000, .kernel = 11 * MS}};
-	simulate(card_here(), low, 2, 20 * SECOND);
+	simulate(card_here(), low, 2, 5 * SECOND);
 	CHECK(low[0].worst <= 8 * MS); /* it never waits for a product to end */
-	NEAR(low[0].ran, 10 * SECOND, 0.05);
-	NEAR(low[1].ran, 10 * SECOND, 0.05);
+	NEAR(low[0].ran, 5 * SECOND / 2, 0.05);
+	NEAR(low[1].ran, 5 * SECOND / 2, 0.05);
 }
 
 /* ---- hostile neighbours ---- */
