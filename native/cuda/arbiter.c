@@ -28,7 +28,8 @@
 #include "request_reader.h"
 #include "system.h"
 
-#define HANDOVER_LOOK_NS (MS / 40) /* between two looks while the turn is about to be given back: the card may rest until we see it */
+#define LOOK_NS (MS / 4)          /* between two looks while somebody wants the turn */
+#define HANDOVER_LOOK_NS (MS / 40) /* while the turn is about to be given back: until we see that it was, the card may rest */
 #define HANDOVER_NS (5 * MS)      /* as a rule it takes no longer than this; if it does, we look less often: */
 #define DRAIN_LOOK_NS (MS / 10)
 #define REST_LOOK_NS MS           /* while nobody has wanted it for a while */
@@ -55,6 +56,7 @@ struct arbiter_card {
 	struct card turns;
 	struct power power;
 	int64_t rows_read, active;
+	bool low;                 /* a container that needs low latency is there */
 };
 
 static struct arbiter_card *cards[MAX_CARDS];
@@ -88,11 +90,10 @@ static void publish(struct arbiter_card *a, bool memory, int64_t now)
 		atomic_store(&c->decision->refused, c->tenant < 0 ? REFUSED_CONTAINERS : REFUSED_NOT);
 		for (int row = 0; c->tenant >= 0 && row < a->turns.tenant[c->tenant].rows; row++)
 			publish_row(a, c, row, memory, now);
-		atomic_store(&c->decision->waited, a->turns.waited);
+		atomic_store(&c->decision->waited, a->turns.waited_low);
 		if (memory) {
-			bool contended = card_contended(&a->turns, c->tenant, now);
-			atomic_store(&c->decision->contended, contended);
-			atomic_store(&c->decision->backlog_us, contended ? (unsigned)(a->turns.tuning.backlog / 1000) : 0);
+			atomic_store(&c->decision->contended, card_contended(&a->turns, c->tenant, now));
+			atomic_store(&c->decision->backlog_us, card_low(&a->turns, c->tenant, now) ? (unsigned)(a->turns.tuning.backlog / 1000) : 0);
 			atomic_store(&c->decision->movable, movable);
 		}
 		atomic_store(&c->decision->beat, now);
@@ -116,6 +117,7 @@ static int64_t look(struct arbiter_card *a)
 	if (rows) {
 		card_decide_evictions(&a->turns, now);
 		a->rows_read = now;
+		a->low = card_low(&a->turns, -1, now);
 	}
 	publish(a, rows, now);
 	if (card_active(&a->turns, now))
@@ -123,7 +125,7 @@ static int64_t look(struct arbiter_card *a)
 	handover = card_handover(&a->turns);
 	if (handover && a->turns.current.tenant < 0)
 		return now - handover < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
-	return now - a->active < AFTER_NS ? a->turns.tuning.look : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
+	return now - a->active < AFTER_NS ? (a->low ? a->turns.tuning.look : LOOK_NS) : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
 }
 
 static void *serve_card(void *arg)
@@ -164,7 +166,6 @@ static void tune_all(struct tuning *t)
 	const char *beside = getenv("ELASTIC_ARBITER_BESIDE");
 
 	tune("SLICE", &t->slice);
-	tune("LONG_SLICE", &t->long_slice);
 	tune("START", &t->start);
 	tune("LOOK", &t->look);
 	tune("BACKLOG", &t->backlog);

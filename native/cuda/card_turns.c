@@ -6,8 +6,8 @@
  * time; one that ran over waits longer the next time. What processes write decides only what is done for themselves: a
  * process that says it wants nothing gets nothing, and one that does not give its turn back pays until it does.
  *
- * A container that is below its share does not wait for work of others that is in flight: it begins beside it, and so
- * does any while that work is about to end. The card then divides its time evenly among them, and so does the bill.
+ * A container that needs low latency does not wait for work of others that is in flight: it begins beside it. The card
+ * then divides its time evenly among them, and so does the bill.
  */
 #include <string.h>
 #include "card_turns.h"
@@ -19,7 +19,7 @@ void card_start(struct card *c, int64_t now)
 	memset(c, 0, sizeof *c);
 	c->current.tenant = c->current.row = c->evictor_tenant = c->evictor_row = NOBODY;
 	c->charged = now;
-	c->tuning = (struct tuning){.slice = SLICE_NS, .long_slice = LONG_SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS, .beside = true};
+	c->tuning = (struct tuning){.slice = SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS, .beside = true};
 }
 
 int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now)
@@ -196,6 +196,10 @@ static int64_t priority(const struct tenant *t, int64_t credit)
 	return t->lend ? 0 : -1;
 }
 
+static bool is_low(const struct tenant *t) { return t->latency == LATENCY_LOW; }
+
+static int64_t start_credit(const struct card *c, const struct tenant *t) { return is_low(t) ? c->tuning.start : TURN_NS; }
+
 /* Who comes next of those that ask: not the one that has the turn. */
 struct next {
 	int tenant, row;
@@ -210,7 +214,7 @@ static struct next best(const struct card *c, int64_t now)
 	for (int i = 0; i < c->tenants; i++) {
 		const struct tenant *t = &c->tenant[i];
 		for (int r = 0; t->used && r < t->rows; r++) {
-			int64_t v = asks(&t->row[r], now) ? priority(t, c->tuning.start) : -1;
+			int64_t v = asks(&t->row[r], now) ? priority(t, start_credit(c, t)) : -1;
 			if (v < 0 || is_current(c, i, r))
 				continue;
 			n.other_tenant |= i != c->current.tenant;
@@ -224,12 +228,12 @@ static struct next best(const struct card *c, int64_t now)
 	return n;
 }
 
-/* It has credit, is below its share, and does not say that it can wait. */
+/* It needs low latency, has credit, and is below its share. */
 static bool comes_at_once(const struct card *c, const struct next *n)
 {
 	const struct tenant *t = &c->tenant[n->tenant];
 
-	return n->priority > 0 && t->behind && t->latency != LATENCY_THROUGHPUT;
+	return n->priority > 0 && is_low(t) && t->behind;
 }
 
 /* A process that got the turn has not been seen since. */
@@ -260,12 +264,16 @@ static void charge_until(struct card *c, int64_t now)
 {
 	int64_t ns = now - c->charged;
 	int in_flight = c->current.tenant != NOBODY;
+	bool busy = in_flight;
 
 	if (ns <= 0)
 		return;
 	for (int i = 0; i < c->tenants; i++)
-		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
-			in_flight += still_closing(&c->tenant[i].row[r], now) && shares_bill(&c->tenant[i].row[r], now);
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
+			bool closing = still_closing(&c->tenant[i].row[r], now);
+			busy |= closing;
+			in_flight += closing && shares_bill(&c->tenant[i].row[r], now);
+		}
 	for (int i = 0; i < c->tenants; i++) {
 		struct tenant *t = &c->tenant[i];
 		bool waits = false, overstays = false;
@@ -278,25 +286,25 @@ static void charge_until(struct card *c, int64_t now)
 		}
 		if (!t->used)
 			continue;
-		refill(t, pays || overstays || (waits && t->credit >= c->tuning.start), now);
+		refill(t, pays || overstays || (waits && t->credit >= start_credit(c, t)), now);
 		if (overstays)
 			charge(c, t, ns);
 		else if (pays)
 			charge(c, t, ns * pays / in_flight);
 	}
-	if (in_flight)
-		c->busy += ns; /* what goes on for longer than that is nobody's turn */
+	if (busy)
+		c->busy += ns;
 	c->charged = now;
 }
 
 static bool should_yield(const struct card *c, const struct next *n, int64_t now)
 {
 	const struct tenant *t = &c->tenant[c->current.tenant];
-	bool can_wait = n->priority >= 0 && c->tenant[n->tenant].latency == LATENCY_THROUGHPUT, long_enough;
+	bool low = is_low(t) || (n->priority >= 0 && is_low(&c->tenant[n->tenant])), long_enough; /* who has long turns waits long */
 
 	if (n->priority >= 0 && n->tenant != c->current.tenant && comes_at_once(c, n))
 		return true;
-	long_enough = now - t->row[c->current.row].granted >= (can_wait ? c->tuning.long_slice : c->tuning.slice);
+	long_enough = now - t->row[c->current.row].granted >= (low ? c->tuning.slice : 2 * TURN_NS);
 	if (t->credit <= 0)
 		return !t->lend || n->priority > 0 || (n->priority == 0 && long_enough);
 	return long_enough && n->priority >= priority(t, 1);
@@ -317,15 +325,24 @@ static void look_at_current(struct card *c, const struct next *n, int64_t now)
 	}
 }
 
+/* Another container waits while a turn that was asked back goes on. */
+static void note_waiting(struct card *c, const struct next *n)
+{
+	for (int i = 0; i < c->tenants; i++)
+		for (int r = 0; i != n->tenant && c->tenant[i].used && r < c->tenant[i].rows; r++)
+			c->tenant[i].row[r].waited_for |= c->tenant[i].row[r].closing_since != 0;
+}
+
 /* Whether the next may begin although others have work in flight. */
 static bool may_begin(const struct card *c, const struct next *n)
 {
-	bool beside = comes_at_once(c, n) || (n->priority > 0 && c->tenant[n->tenant].latency == LATENCY_LOW), ok = true;
+	const struct tenant *t = &c->tenant[n->tenant];
+	bool beside = c->tuning.beside && is_low(t) && n->priority > 0, ok = true;
 
 	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
 			const struct row *other = &c->tenant[i].row[r];
-			if (other->closing_since && !(c->tuning.beside && (beside || other->ending)))
+			if (other->closing_since && !beside && !(c->tuning.beside && is_low(t) && other->ending))
 				ok = false;
 		}
 	return ok;
@@ -340,8 +357,11 @@ void card_decide(struct card *c, int64_t now)
 	charge_until(c, now);
 	n = best(c, now);
 	c->waited = n.priority >= 0;
+	c->waited_low = c->waited && is_low(&c->tenant[n.tenant]);
 	if (c->current.tenant != NOBODY)
 		look_at_current(c, &n, now);
+	if (n.priority >= 0)
+		note_waiting(c, &n);
 	if (c->current.tenant != NOBODY || n.priority < 0 || !may_begin(c, &n))
 		return;
 	t = &c->tenant[n.tenant];
@@ -349,7 +369,7 @@ void card_decide(struct card *c, int64_t now)
 	r->turn++;
 	r->granted = now;
 	r->waited_for = false;
-	if (t->behind && card_handover(c))
+	if (is_low(t) && t->behind && card_handover(c))
 		charge(c, t, SWITCH_NS);
 	t->behind = false;
 	r->granted_beat = r->beat;
@@ -365,6 +385,15 @@ int64_t card_handover(const struct card *c)
 			if (c->tenant[i].row[r].closing_since > since)
 				since = c->tenant[i].row[r].closing_since;
 	return since;
+}
+
+bool card_low(const struct card *c, int tenant, int64_t now)
+{
+	for (int i = 0; i < c->tenants; i++)
+		for (int r = 0; i != tenant && c->tenant[i].used && is_low(&c->tenant[i]) && r < c->tenant[i].rows; r++)
+			if (card_row_present(&c->tenant[i].row[r], now))
+				return true;
+	return false;
 }
 
 bool card_active(const struct card *c, int64_t now)

@@ -49,20 +49,20 @@ struct current {                /* who has the turn */
 	int tenant, row;        /* -1: nobody */
 };
 /* What can be tried out on a card without building anew; elastic-gpu-arbiter's environment may say it. */
-struct tuning {
-	int64_t slice;          /* a turn is offered to others after this */
-	int64_t long_slice;     /* the same where who waits asks for throughput */
-	int64_t start;          /* a turn begins with this much credit */
+struct tuning {                 /* all of it for containers that need low latency */
+	int64_t slice;          /* a turn of others is offered to them after this */
+	int64_t start;          /* a turn of theirs begins with this much credit */
 	int64_t look;           /* between two looks of the arbiter while somebody wants the turn */
-	int64_t backlog;        /* work that a stream may have in flight while another container is there */
-	bool beside;            /* a turn may begin while work of the one before is in flight */
+	int64_t backlog;        /* work that a stream of another may have in flight */
+	bool beside;            /* their turn may begin while work of the one before is in flight */
 };
 struct card {
 	struct tenant tenant[MAX_TENANTS];
 	int tenants;            /* those behind are not in use */
 	struct tuning tuning;
 	struct current current;
-	bool waited;            /* somebody waits who may have the turn */
+	bool waited;            /* somebody waits who may have the turn, and */
+	bool waited_low;        /* needs low latency */
 	int64_t charged;        /* time up to which use is charged */
 	int64_t had;            /* the most any container has had */
 	int64_t busy;           /* card time used by all */
@@ -72,7 +72,6 @@ struct card {
 	bool evictor_satisfied; /* it has what it waited for, and runs for its quantum */
 };
 #define SLICE_NS (5 * MS / 2)
-#define LONG_SLICE_NS (20 * MS)
 #define START_NS (5 * MS)
 #define LEVEL_NS (40 * MS)      /* so far behind the others a container that comes back may be, in the measure of its share */
 #define SWITCH_NS (MS / 10)     /* what it costs a container to come in between others */
@@ -99,6 +98,8 @@ bool card_row_present(const struct row *r, int64_t now);
 bool card_contended(const struct card *c, int tenant, int64_t now);
 /* Since when somebody waits for a turn that was asked back; 0 if nobody does. */
 int64_t card_handover(const struct card *c);
+/* Whether another container than this one (-1: any) needs low latency, and is there. */
+bool card_low(const struct card *c, int tenant, int64_t now);
 /* Whether anybody waits for the turn or has it. */
 bool card_active(const struct card *c, int64_t now);
 

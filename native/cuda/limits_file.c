@@ -44,8 +44,8 @@ static bool parse_percent(const char *s, unsigned *out)
 
 static bool parse_latency(const char *s, enum latency *out)
 {
-	*out = !strcmp(s, "low") ? LATENCY_LOW : !strcmp(s, "throughput") ? LATENCY_THROUGHPUT : LATENCY_DEFAULT;
-	return *out != LATENCY_DEFAULT || !strcmp(s, "default");
+	*out = !strcmp(s, "low") ? LATENCY_LOW : LATENCY_THROUGHPUT;
+	return *out == LATENCY_LOW || !strcmp(s, "throughput");
 }
 
 static bool parse_device(char *rest, struct device_limit *d, char *why, size_t why_size)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include "constants.h"
 
-enum latency { LATENCY_DEFAULT, LATENCY_LOW, LATENCY_THROUGHPUT };
+enum latency { LATENCY_THROUGHPUT, LATENCY_LOW };
 struct device_limit {
 	char uuid[48];      /* "GPU-…", "MIG-…", or "*" */
 	uint64_t memory;    /* bytes */

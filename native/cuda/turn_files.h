@@ -54,7 +54,7 @@ struct decision_file {
 	_Atomic unsigned contended;   /* 1: another container is on this card */
 	_Atomic unsigned refused;     /* REFUSED_*: why this container gets no turns */
 	_Atomic unsigned movable;     /* processes on this card with memory that can be moved */
-	_Atomic unsigned waited;      /* 1: somebody waits for the turn, who has it gives it back as soon as it rests */
+	_Atomic unsigned waited;      /* 1: one that needs low latency waits: who has the turn gives it back as soon as it rests */
 	_Atomic unsigned backlog_us;  /* work that a stream may have in flight; 0: as the library has it */
 	unsigned unused[7];
 	struct decision row[MAX_ROWS];
@@ -66,7 +66,7 @@ _Static_assert(sizeof(struct request_file) == 10304 && sizeof(struct decision_fi
 #define LINGER_NS MS                  /* a pause shorter than this does not end a turn */
 #define WAITED_LINGER_NS (MS / 10)    /* the same while others wait */
 #define ENDING_NS MS                  /* what takes no longer ends soon */
-#define TURN_NS (20 * MS)             /* without an arbiter, a turn begins with this much credit */
+#define TURN_NS (20 * MS)             /* a turn begins with this much credit and is offered round after twice as much */
 
 /* The most credit a container has of its own share (in hundredths of a percent) without having waited for a turn. */
 static inline int64_t credit_cap(unsigned share)

@@ -65,7 +65,7 @@ static void behave(struct card *c, int tenant, struct said *s, int64_t *waits, i
 	s->wants = !has;
 	if (!has)
 		s->released = (r->turn - 1) | 1;
-	if (has || c->tenant[tenant].credit < START_NS)
+	if (has || c->tenant[tenant].credit < TURN_NS)
 		*waits = now;
 	CHECK(now - *waits < GRACE_NS + LEASE_NS + 200 * MS); /* it has credit, asks, and never waits longer */
 	card_row_said(c, tenant, 0, s, now);

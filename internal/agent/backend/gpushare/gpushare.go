@@ -240,12 +240,12 @@ func Limits(s *share.Share) ([]byte, error) {
 	}
 	latency := s.Parameters["latency"]
 	switch latency {
-	case "", "default":
+	case "", "throughput":
 		latency = "" // a library from before it was there reads the file, too
-	case "low", "throughput":
-		latency = " latency " + latency
+	case "low":
+		latency = " latency low"
 	default:
-		return nil, fmt.Errorf("the class's parameter latency is %q: write low, throughput or default", latency)
+		return nil, fmt.Errorf("the class's parameter latency is %q: write low or throughput", latency)
 	}
 	for _, c := range s.Cards {
 		// It is a word of the file, and a file's name.

@@ -62,7 +62,7 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 		t.Errorf("%s %v", text, err)
 	}
 	s.Parameters = map[string]string{"latency": "none"}
-	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "low, throughput or default") {
+	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "low or throughput") {
 		t.Errorf("latency: %v", err)
 	}
 	for _, name := range []string{"lend", "swap", "oversubscribe"} {
