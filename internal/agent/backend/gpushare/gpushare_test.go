@@ -61,6 +61,10 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off latency low\n") {
 		t.Errorf("%s %v", text, err)
 	}
+	s.Parameters = map[string]string{"latency": "throughput"}
+	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off\n") { // as a library without it reads it
+		t.Errorf("%s %v", text, err)
+	}
 	s.Parameters = map[string]string{"latency": "none"}
 	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "low or throughput") {
 		t.Errorf("latency: %v", err)
