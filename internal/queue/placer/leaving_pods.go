@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/elastic-ai/elastic/internal/placement"
 )
 
 // What pods have that are being deleted is about to come free, and a workload may be nominated for it. But a pod may
@@ -46,14 +48,29 @@ func (p *Placer) Overdue(now time.Time) (found bool, next time.Time) {
 	return found, next
 }
 
-// RemoveLeaving removes pods that are being deleted, in a what-if, unless others of their workload take their
-// places, or they should have ended long ago.
+// leave takes a pod that is being deleted out of its workload. It has its node until it ends, but where another one
+// comes for it, or its workload is admitted again, that needs a place of its own.
+func (p *Placer) leave(key string, b bound, pod *corev1.Pod) {
+	p.leaving[key] = overdueAt(pod)
+	if b.pod.Gang == "" {
+		return
+	}
+	p.outdated[b.pod.Gang] = true
+	if r := p.reservations[b.pod.Gang]; r != nil {
+		r.bound[b.pod.PodSet]--
+	}
+	b.pod.Gang, b.pod.PodSet = "", ""
+	p.pods[key] = b
+	p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
+}
+
+// RemoveLeaving removes pods that are being deleted, in a what-if, unless they should have ended long ago.
 func (p *Placer) RemoveLeaving() bool {
 	txn := p.engine.Begin()
 	defer txn.Commit(time.Time{})
 	removed := false
 	for _, key := range slices.Sorted(maps.Keys(p.leaving)) {
-		if !p.leaving[key].IsZero() && p.reservations[p.pods[key].pod.Gang] == nil {
+		if !p.leaving[key].IsZero() {
 			removed = txn.Remove(key) || removed
 		}
 	}

@@ -25,10 +25,21 @@ func (p *Placer) nodeLost(node string) {
 		}
 	}
 	for _, b := range p.pods {
-		if b.node == node && b.pod.Gang != "" {
-			p.affected[b.pod.Gang] = true
+		if gang := p.gangOfPod(b); b.node == node && gang != "" {
+			p.affected[gang] = true
 		}
 	}
+}
+
+// gangOfPod is the gang that a pod is of, or was before it was deleted.
+func (p *Placer) gangOfPod(b bound) string {
+	if b.pod.Gang != "" {
+		return b.pod.Gang
+	}
+	if follower, followed := p.followers[b.gang]; followed {
+		return follower
+	}
+	return b.gang
 }
 
 // podLeft marks the workload of a pod that ended, or is about to, on a node that

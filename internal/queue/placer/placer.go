@@ -188,7 +188,7 @@ func (p *Placer) Follow(name, by admission.Key) {
 	p.followers[from] = to
 	reserved, joined := p.reservations[to], false
 	for key, b := range p.pods {
-		if b.gang != from || b.pod.Gang == to {
+		if _, leaves := p.leaving[key]; leaves || b.gang != from || b.pod.Gang == to {
 			continue
 		}
 		p.apply(placement.PodGone{Key: key})

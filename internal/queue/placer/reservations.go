@@ -125,7 +125,7 @@ func (p *Placer) Own(job types.UID, workload admission.Key, podSet string) {
 	p.jobs[job] = owner{gang, podSet}
 	p.owned[gang] = append(p.owned[gang], job)
 	for key, b := range p.pods {
-		if b.job == job && b.pod.Gang == "" {
+		if _, leaves := p.leaving[key]; !leaves && b.job == job && b.pod.Gang == "" {
 			p.apply(placement.PodGone{Key: key})
 			p.bind(b.pod, job, b.node, b.grants, true)
 		}

@@ -89,8 +89,8 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		return isKnown
 	}
 	if _, leaves := p.leaving[key]; isKnown && pod.DeletionTimestamp != nil && !leaves {
-		p.leaving[key] = overdueAt(pod)
 		p.podLeft(known)
+		p.leave(key, known, pod)
 	}
 	if isKnown || pod.Spec.NodeName == "" {
 		return false
@@ -104,7 +104,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 	grants, said := request.Grants(pod, asks.Containers)
 	left := p.bind(asks, controllerOf(pod), pod.Spec.NodeName, grants, said)
 	if pod.DeletionTimestamp != nil {
-		p.leaving[key] = overdueAt(pod)
+		p.leave(key, p.pods[key], pod)
 	}
 	return left
 }
