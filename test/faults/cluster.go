@@ -396,12 +396,15 @@ func (w *World) awaitsPods() bool {
 	})
 }
 
-// reasons why workloads wait, as they say.
+// reasons why workloads wait or were evicted, as they say.
 func (w *World) reasons() string {
 	var b strings.Builder
 	for _, wl := range memapi.Objects[*kueue.Workload](w.api) {
 		if c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Status == metav1.ConditionFalse {
 			fmt.Fprintf(&b, "%s waits: %s %s\n", wl.Name, c.Reason, c.Message)
+		}
+		if c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+			fmt.Fprintf(&b, "%s was evicted: %s %s\n", wl.Name, c.Reason, c.Message)
 		}
 	}
 	return b.String()

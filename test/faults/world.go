@@ -321,7 +321,7 @@ func (w *World) settle(why string) {
 		idled += pause
 		pause = min(2*pause, time.Minute)
 	}
-	w.breakInvariant(fmt.Sprintf("%s: it does not come to rest; last steps:\n%s", why, lastLines(w.trace.String(), 30)))
+	w.breakInvariant(fmt.Sprintf("%s: it does not come to rest; last steps:\n%s\n%s%s", why, lastLines(w.trace.String(), 30), w.decisions(), w.reasons()))
 }
 
 func lastLines(text string, n int) string {
