@@ -1,5 +1,5 @@
 // Package web tests the page in a real browser, against a real cluster as "make up" starts it. The browser's side is in
-// web/test.
+// web/test. With ELASTIC_SHOTS it leaves images of the views in that folder.
 package web
 
 import (
