@@ -300,7 +300,11 @@ func printStatus(out io.Writer, rows []statusRow) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", row.Name, s.Phase, s.Nodes, s.Server, s.PID,
 			memory(s.PID), time.Since(s.Started).Round(time.Second))
 		for _, p := range s.Programs {
-			fmt.Fprintf(table, "  %s\trunning\t\tmetrics http://%s/metrics\t%d\t%s\t\n", p.Name, p.Metrics, p.PID, memory(p.PID))
+			metrics := "-"
+			if p.Metrics != "" {
+				metrics = "metrics http://" + p.Metrics + "/metrics"
+			}
+			fmt.Fprintf(table, "  %s\trunning\t\t%s\t%d\t%s\t\n", p.Name, metrics, p.PID, memory(p.PID))
 		}
 	}
 }

@@ -78,26 +78,30 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// waitReady polls a readiness endpoint until it says yes, the process ends, or
-// ctx does.
-func waitReady(ctx context.Context, c *child, health string) error {
-	client := &http.Client{Timeout: 10 * time.Second}
-	url := "http://" + health + "/readyz"
-	var last error
+// askReady asks a readiness endpoint.
+func askReady(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
+
+// waitReady asks until the answer is yes, the process ends, or ctx does.
+func waitReady(ctx context.Context, c *child, ready func(context.Context) error) error {
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
+		last := ready(ctx)
+		if last == nil {
+			return nil
 		}
-		response, err := client.Do(request)
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("%s answers %s", url, response.Status)
-		}
-		last = err
 		select {
 		case <-c.done:
 			return fmt.Errorf("%s ended while starting: %w", c.name, errors.Join(c.err, errEnded))

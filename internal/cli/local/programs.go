@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -36,10 +37,15 @@ type program struct {
 	lease             client.ObjectKey // of its leader, once it is configured; empty for none
 	// config makes its configuration file.
 	config func(p *program) any
+	// serves is the folder of shares that the arbiter serves, which is all it is told and all it can be asked about; empty
+	// for the other programs.
+	serves string
 
 	metrics, health string
 	dir             string
-	// mountsOf is the process whose mounts it has; 0 for ours.
+	// onNode says that what it mounts is for the real node's containers; mountsOf is the process whose mounts it has
+	// for that; 0 for ours.
+	onNode   bool
 	mountsOf int
 }
 
@@ -90,11 +96,15 @@ func programs(dir string, options UpOptions) ([]program, error) {
 		return nil, err
 	}
 	if options.RealNode {
-		list = append(list, nodeAgent(filepath.Join(filepath.Dir(dir), "node")))
+		node := filepath.Join(filepath.Dir(dir), "node")
+		list = append(list, nodeAgent(node), nodeArbiter(node))
 	}
 	for i := range list {
 		p := &list[i]
 		p.dir = filepath.Join(dir, p.name)
+		if p.serves != "" {
+			continue // it listens to nobody
+		}
 		wanted := []*string{&p.metrics, &p.health}
 		for _, address := range []*string{&p.webhook, &p.extender} {
 			if *address != "" {
@@ -111,19 +121,17 @@ func programs(dir string, options UpOptions) ([]program, error) {
 	return list, nil
 }
 
-const nodeAgentName = "elastic-gpu-agent-" + NodeName
-
 // nodeAgent serves the real node, whose folders it shares with the kubelet and containerd there.
 func nodeAgent(node string) program {
 	return program{
-		name: nodeAgentName, binary: "elastic-gpu-agent", node: NodeName,
+		name: "elastic-gpu-agent-" + NodeName, binary: "elastic-gpu-agent", node: NodeName, onNode: true,
 		account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-agent"},
 		config: func(p *program) any {
 			cfg := v1alpha1.NewGPUAgentConfiguration()
 			cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 			cfg.NodeName = NodeName
 			plugin := &cfg.DevicePlugin
-			plugin.KubeletDir, plugin.CDIDir, plugin.StateDir = filepath.Join(node, "kubelet"), filepath.Join(node, "cdi"), filepath.Join(node, "elastic-gpu")
+			plugin.KubeletDir, plugin.CDIDir, plugin.StateDir = filepath.Join(node, "kubelet"), filepath.Join(node, "cdi"), stateDir(node)
 			plugin.DriverDirs = append(plugin.DriverDirs, plugin.CDIDir)
 			plugin.WholeCards = true // no other plugin is there
 			cfg.DRA.Enabled = true   // which cards, an annotation of the node says
@@ -133,6 +141,15 @@ func nodeAgent(node string) program {
 			return cfg
 		},
 	}
+}
+
+// stateDir is where the real node's agent keeps what it makes.
+func stateDir(node string) string { return filepath.Join(node, "elastic-gpu") }
+
+// nodeArbiter gives out turns among the real node's containers. As in the agent's pod, it finds them by the agent's folder
+// and has no account.
+func nodeArbiter(node string) program {
+	return program{name: "elastic-gpu-arbiter", onNode: true, serves: filepath.Join(stateDir(node), "gpushare")}
 }
 
 // GPUScheduler is the way pods with cards are scheduled.
@@ -193,6 +210,9 @@ func (p *program) prepare(ctx context.Context, c client.Client, admin *rest.Conf
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
+	if p.serves != "" {
+		return os.MkdirAll(filepath.Dir(p.serves), 0o750)
+	}
 	if err := writeKubeconfig(ctx, c, admin, p.account, p.node, p.kubeconfig()); err != nil {
 		return err
 	}
@@ -222,7 +242,19 @@ func (p *program) start() (*child, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }() // the child has its own handle
-	return startChild(p.name, path, []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}, log, log, p.mountsOf)
+	args := []string{"--config", p.configFile(), "--kubeconfig", p.kubeconfig()}
+	if p.serves != "" {
+		args = []string{p.serves}
+	}
+	return startChild(p.name, path, args, log, log, p.mountsOf)
+}
+
+// ready says whether a program that runs is ready, and else why not.
+func (p *program) ready(ctx context.Context, running *child) error {
+	if p.serves != "" {
+		return exec.CommandContext(ctx, running.cmd.Path, "check", p.serves).Run()
+	}
+	return askReady(ctx, "http://"+p.health+"/readyz")
 }
 
 // supervisor runs one program: like a kubelet it starts it again when it ends,
@@ -250,7 +282,7 @@ func (s *supervisor) startReady(ctx context.Context) error {
 	s.mu.Lock()
 	s.process = process
 	s.mu.Unlock()
-	if err := waitReady(ctx, process, s.program.health); err != nil {
+	if err := waitReady(ctx, process, func(ctx context.Context) error { return s.program.ready(ctx, process) }); err != nil {
 		process.stop(5 * time.Second)
 		return fmt.Errorf("%w (%s)", err, s.program.logFile())
 	}

@@ -130,9 +130,8 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 			return err
 		}
 		defer node.stop(time.Minute)
-		// What the node's agent mounts is for the node's containers, and goes with the node.
 		for i := range list {
-			if list[i].name == nodeAgentName {
+			if list[i].onNode { // what it mounts goes with the node
 				list[i].mountsOf = node.cmd.Process.Pid
 			}
 		}

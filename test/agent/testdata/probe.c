@@ -1,7 +1,7 @@
 /*
  * What a program in a container sees of its cards, as one line of JSON: through the driver's functions as any program
  * calls them, and through the library's own socket. Then it ends, or with "stay" waits until it is told to, with so
- * many MiB allocated. With "hostile" it does first what it can to its node by the folder that it may write to.
+ * many MiB allocated, and with "work" launches kernels until then. With "hostile" it does first what it can to its node by the folder that it may write to.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef int (*init_fn)(unsigned);
@@ -20,6 +21,7 @@ typedef int (*total_fn)(size_t *, int);
 typedef int (*alloc_fn)(unsigned long long *, size_t);
 typedef int (*context_fn)(void **, int);
 typedef int (*current_fn)(void *);
+typedef int (*launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 
 /* The largest block of whole MiB that is granted, found by halving. */
 static size_t largest(alloc_fn alloc, int (*give)(unsigned long long), size_t most)
@@ -87,6 +89,19 @@ static int silence(void)
 	return n;
 }
 
+/* Launches kernels, one after the other, until it is told to end. */
+static void work(void *lib, const sigset_t *end)
+{
+	struct { long long ns; void (*body)(void **); } kernel = {200000, NULL}; /* as the tests' driver knows it */
+	launch_fn launch = (launch_fn)dlsym(lib, "cuLaunchKernel");
+	int (*synchronize)(void) = (int (*)(void))dlsym(lib, "cuCtxSynchronize");
+	struct timespec now = {0, 0};
+
+	while (launch(&kernel, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) == 0 && synchronize() == 0)
+		if (sigtimedwait(end, NULL, &now) > 0)
+			return;
+}
+
 int main(int argc, char **argv)
 {
 	int filled = 0, sockets = 0, hostile = argc > 1 && !strcmp(argv[1], "hostile");
@@ -126,13 +141,14 @@ int main(int argc, char **argv)
 	printf("{\"cards\":%d,\"totalMB\":%zu,\"largestMB\":%zu,\"backend\":\"%s\",\"filledMB\":%d,\"sockets\":%d,\"stats\":%s}\n", cards,
 		total >> 20, most, backend ? backend : "", filled, sockets, *reply ? reply : "null");
 	fflush(stdout);
-	if (hostile || (argc > 1 && !strcmp(argv[1], "stay"))) {
-		sigset_t end;
-		int which;
-		sigemptyset(&end);
-		sigaddset(&end, SIGTERM);
-		sigprocmask(SIG_BLOCK, &end, NULL);
+	sigset_t end;
+	int which;
+	sigemptyset(&end);
+	sigaddset(&end, SIGTERM);
+	sigprocmask(SIG_BLOCK, &end, NULL);
+	if (hostile || (argc > 1 && !strcmp(argv[1], "stay")))
 		sigwait(&end, &which);
-	}
+	else if (argc > 1 && !strcmp(argv[1], "work"))
+		work(lib, &end);
 	return 0;
 }
