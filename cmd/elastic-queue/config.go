@@ -89,6 +89,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		RayAndSparkMayLeave:        !gates.Enabled(features.ValidateRayAndSparkJobUpdates),
 		DefaultPriorityClass:       gates.Enabled(features.WorkloadPriorityClassDefaulting),
 		RequeuePods:                !gates.Enabled(features.SkipReassignment),
+		KeepOrphans:                !gates.Enabled(features.FinishOrphanedWorkloads),
 		Concurrency:                cfg.Controllers.Concurrency,
 		MultiKueue:                 gates.Enabled(features.MultiKueue),
 		NoPodsReady:                !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),

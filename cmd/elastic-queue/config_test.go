@@ -183,6 +183,7 @@ func TestJobGates(t *testing.T) {
 		features.TASMultiLayerTopology:    func(o jobs.Options) bool { return o.NoSliceLayers },
 		features.TopologyAwareScheduling:  func(o jobs.Options) bool { return o.NoTopology },
 		features.AdmissionGatedBy:         func(o jobs.Options) bool { return o.NoGates },
+		features.FinishOrphanedWorkloads:  func(o jobs.Options) bool { return o.KeepOrphans },
 
 		features.ValidateRayAndSparkJobUpdates: func(o jobs.Options) bool { return o.RayAndSparkMayLeave },
 	} {

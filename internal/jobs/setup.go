@@ -41,6 +41,8 @@ type Options struct {
 	Declared map[string]v1alpha1.JobKindSpec
 	// CopyLabels are the keys of labels that a job's workload gets too.
 	CopyLabels []string
+	// CopyAnnotations are the same of annotations.
+	CopyAnnotations []string
 	// NoQueueLabels leaves the queues' names off the pods.
 	NoQueueLabels bool
 	// ResizableGroups allows the groups of an object that is in a queue to change in size, although
@@ -58,6 +60,8 @@ type Options struct {
 	NoPodsReady bool
 	// RequeuePods requeues the workload of an evicted pod although it is deleted with that pod.
 	RequeuePods bool
+	// KeepOrphans does not finish the workloads of jobs that are gone.
+	KeepOrphans bool
 	// Queued, if set, is called with the kind of a job and its age when its workload was created.
 	Queued func(kind string, after time.Duration)
 	// Concurrency is how many jobs are reconciled at once, by "Kind.group".
@@ -93,9 +97,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 	})
 	return adapters, reconcile.Setup(mgr, reconcile.Options{
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
-		CopyLabels: options.CopyLabels, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
+		CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
 		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady,
-		RequeuePods: options.RequeuePods, Queued: options.Queued, Concurrency: options.Concurrency,
+		RequeuePods: options.RequeuePods, KeepOrphans: options.KeepOrphans, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,
 				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.Pods})

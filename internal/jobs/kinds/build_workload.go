@@ -26,6 +26,8 @@ type WorkloadBuilder struct {
 	Client client.Reader
 	// CopyLabels are the keys of the job's labels that the workload gets too.
 	CopyLabels []string
+	// CopyAnnotations are the same of annotations.
+	CopyAnnotations []string
 	// NoSliceLayers refuses jobs that ask for slices of slices in a topology.
 	NoSliceLayers bool
 	// NoGates ignores who must agree before a job's workload is considered.
@@ -45,21 +47,39 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 	}
 	j.SetOwner(wl)
 	workload.AddFinalizer(wl)
-	b.copyLabels(obj, wl)
+	if err := b.copyMetadata(j, wl); err != nil {
+		return nil, err
+	}
 	for key, value := range obj.GetAnnotations() {
 		if strings.HasPrefix(key, ProvReqPrefix) || key == ElasticAnnotation && IsElastic(j) {
 			SetAnnotation(wl, key, value)
 		}
 	}
+	if IsElastic(j) {
+		SetAnnotation(wl, kueue.WorkloadSliceNameAnnotation, wl.Name)
+	}
 	b.SetGates(j, wl)
-	if text := obj.GetLabels()[MaxExecTimeLabel]; text != "" {
-		seconds, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
-			return nil, &UnretryableError{fmt.Errorf("label %s: %q is not a number of seconds", MaxExecTimeLabel, text)}
-		}
-		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
+	if err := SetMaxExecTime(j, wl); err != nil {
+		return nil, err
 	}
 	return wl, b.SetPriority(ctx, j, wl)
+}
+
+// SetMaxExecTime gives the workload the time that the job may run at most.
+func SetMaxExecTime(j Job, wl *kueue.Workload) error {
+	text := j.Meta().GetLabels()[MaxExecTimeLabel]
+	if text == "" {
+		if !IsPrebuilt(j.Meta()) { // whose workload says so itself
+			wl.Spec.MaximumExecutionTimeSeconds = nil
+		}
+		return nil
+	}
+	seconds, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return &UnretryableError{fmt.Errorf("label %s: %q is not a number of seconds", MaxExecTimeLabel, text)}
+	}
+	wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(seconds))
+	return nil
 }
 
 // SetGates gives the workload the gates that are left on the job, and reports whether that changes it.
@@ -88,31 +108,48 @@ func (b WorkloadBuilder) PodSets(ctx context.Context, j Job) ([]kueue.PodSet, er
 	return sets, nil
 }
 
-func (b WorkloadBuilder) copyLabels(obj client.Object, wl *kueue.Workload) {
-	for _, key := range b.CopyLabels {
-		if value, has := obj.GetLabels()[key]; has {
-			SetLabel(wl, key, value)
+// copyMetadata copies labels and annotations from the job. Pods of a group must not contradict each other.
+func (b WorkloadBuilder) copyMetadata(j Job, wl *kueue.Workload) error {
+	for _, part := range []struct {
+		what string
+		keys []string
+		of   func(client.Object) map[string]string
+		set  func(client.Object, string, string)
+	}{
+		{"label", b.CopyLabels, client.Object.GetLabels, SetLabel},
+		{"annotation", b.CopyAnnotations, client.Object.GetAnnotations, SetAnnotation},
+	} {
+		for _, key := range part.keys {
+			copied := map[string]bool{}
+			for _, member := range j.Members() {
+				value, has := part.of(member)[key]
+				if !has {
+					continue
+				}
+				if copied[value] = true; len(copied) > 1 {
+					return &UnretryableError{fmt.Errorf("constructing workload: pods have different %s values", part.what)}
+				}
+				part.set(wl, key, value)
+			}
 		}
 	}
+	return nil
 }
 
 // SetPriority gives the workload its priority: that of the WorkloadPriorityClass the job names,
-// else of its pods' PriorityClass, else of the cluster's default. A priority taken from the pods is not
-// read again, as theirs does not change either.
+// else of its pods' PriorityClass, else of the cluster's default.
 func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workload) error {
-	if name := j.Meta().GetLabels()[PriorityClassLabel]; name != "" {
-		if wl.Spec.PriorityClassRef != nil && wl.Spec.PriorityClassRef.Name == name && wl.Spec.Priority != nil {
-			return nil
-		}
+	name := j.Meta().GetLabels()[PriorityClassLabel]
+	if wl.Spec.Priority != nil && !followsClass(wl, name) {
+		return nil
+	}
+	if name != "" {
 		class := &kueue.WorkloadPriorityClass{}
 		if err := b.Client.Get(ctx, types.NamespacedName{Name: name}, class); err != nil {
 			return fmt.Errorf("WorkloadPriorityClass %s of the job: %w", name, err)
 		}
 		wl.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(name)
 		wl.Spec.Priority = ptr.To(class.Value)
-		return nil
-	}
-	if wl.Spec.Priority != nil {
 		return nil
 	}
 	name, err := podPriorityClass(j, wl.Spec.PodSets)
@@ -131,8 +168,18 @@ func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workl
 		wl.Spec.PriorityClassRef, wl.Spec.Priority = kueue.NewPodPriorityClassRef(class.Name), ptr.To(class.Value)
 		return nil
 	}
-	wl.Spec.Priority = ptr.To(int32(0))
+	wl.Spec.PriorityClassRef, wl.Spec.Priority = nil, ptr.To(int32(0))
 	return nil
+}
+
+// followsClass: the job names another WorkloadPriorityClass than its workload has. A priority of the pods
+// stays, and the API server adds no class to a workload with quota.
+func followsClass(wl *kueue.Workload, name string) bool {
+	ref := wl.Spec.PriorityClassRef
+	if ref == nil {
+		return name != "" && !workload.HasReservation(wl)
+	}
+	return ref.Kind == kueue.WorkloadPriorityClassKind && ref.Name != name
 }
 
 // defaultPriorityClass is what the API server gives pods that name none: the default with the lowest
@@ -209,6 +256,7 @@ type singlePod struct {
 }
 
 func (p singlePod) Meta() client.Object            { return p.Pod }
+func (p singlePod) Members() []client.Object       { return []client.Object{p.Pod} }
 func (p singlePod) Row() *Kind                     { return p.kind }
 func (p singlePod) PriorityClass() (string, error) { return "", nil }
 func (p singlePod) HandedOver() bool               { return false }

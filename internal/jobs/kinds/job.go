@@ -14,6 +14,8 @@ import (
 // (podgroups.Group).
 type Job interface {
 	Meta() client.Object
+	// Members are the objects it consists of: itself, or pods.
+	Members() []client.Object
 	Row() *Kind
 	WorkloadName() string
 	// SetOwner makes the job the workload's owner, so that the workload is deleted with it.

@@ -88,8 +88,8 @@ func SetAnnotation(obj client.Object, key, value string) {
 
 // WorkloadName is readable, and the same at every attempt, so that no workload is created twice.
 // The form of the name is Kueue's.
-func WorkloadName(gvk schema.GroupVersionKind, name string, uid types.UID) string {
-	return ShortName(strings.ToLower(gvk.Kind)+"-"+name, gvk.Kind, gvk.Group, name, string(uid))
+func WorkloadName(gvk schema.GroupVersionKind, name string, uid types.UID, more ...string) string {
+	return ShortName(strings.ToLower(gvk.Kind)+"-"+name, append([]string{gvk.Kind, gvk.Group, name, string(uid)}, more...)...)
 }
 
 // ShortName fits a name into a label: its beginning, and five letters of a hash of all parts.

@@ -27,6 +27,10 @@ type PodSetInfo struct {
 // MergeInto adds the info to a pod's metadata and spec. Two different values for the same key are
 // an error that no retry solves.
 func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) error {
+	if info.Annotations[kueue.WorkloadSliceNameAnnotation] != "" { // an elastic job may have those of an earlier slice
+		delete(meta.Annotations, kueue.WorkloadSliceNameAnnotation)
+		delete(meta.Annotations, kueue.WorkloadAnnotation)
+	}
 	for _, part := range []struct {
 		what string
 		to   *map[string]string
@@ -76,7 +80,7 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 // since, so only those that an admission adds are reset.
 func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
-	annotations := []string{kueue.WorkloadAnnotation, egpu.OnPreemptionAnnotation}
+	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
 			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)

@@ -13,12 +13,13 @@ func AdmittedPods(wl *kueue.Workload) int64 {
 	return total
 }
 
-// AdmittedCount is how many pods of a set were admitted.
+// AdmittedCount is how many pods of a set were admitted, and are still in it: an elastic job may shrink.
 func AdmittedCount(wl *kueue.Workload, i int) int32 {
+	count := wl.Spec.PodSets[i].Count
 	if a := wl.Status.Admission; a != nil && i < len(a.PodSetAssignments) && a.PodSetAssignments[i].Count != nil {
-		return *a.PodSetAssignments[i].Count
+		count = min(count, *a.PodSetAssignments[i].Count)
 	}
-	return wl.Spec.PodSets[i].Count
+	return count
 }
 
 // ReclaimedCount is how many pods of a set the workload reports as reclaimable.

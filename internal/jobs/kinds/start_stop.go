@@ -28,6 +28,7 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 				return err
 			}
 			count := wl.Spec.PodSets[i].Count
+			partial := wl.Spec.PodSets[i].MinCount != nil
 			if infos == nil {
 				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, wl)
 			} else {
@@ -36,8 +37,10 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 				}
 				count = infos[i].Count
 			}
-			if err := p.setCountTo(count); err != nil {
-				return err
+			if partial { // otherwise the job's own count is the one it was admitted with, or grows into
+				if err := p.setCountTo(count); err != nil {
+					return err
+				}
 			}
 			if err := p.inject(template); err != nil {
 				return err
@@ -64,12 +67,13 @@ func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	return j.patchTo(ctx, c, started)
 }
 
-func (j Object) Stop(ctx context.Context, c client.Client, _ string) error {
+// Stop suspends the job.
+func (j Object) Stop(ctx context.Context, c client.Client, _ Stop) ([]client.Object, error) {
 	stopped := j.deepCopy()
 	if err := stopped.Suspend(true); err != nil {
-		return err
+		return nil, err
 	}
-	return j.patchTo(ctx, c, stopped)
+	return []client.Object{j.Unstructured}, j.patchTo(ctx, c, stopped)
 }
 
 // Restore resets the templates to what the user wrote, and marks the job as stopped. The mark differs

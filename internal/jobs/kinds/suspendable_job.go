@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,6 +22,8 @@ type Object struct {
 func (k *Kind) Object(obj *unstructured.Unstructured) Object { return Object{obj, k} }
 
 func (j Object) Meta() client.Object { return j.Unstructured }
+
+func (j Object) Members() []client.Object { return []client.Object{j.Unstructured} }
 
 func (j Object) Row() *Kind { return j.kind }
 
@@ -145,19 +148,12 @@ func (j Object) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, err
 	if err != nil {
 		return nil, err
 	}
-	if IsElastic(j) {
-		wanted, err := j.Counts()
-		if err != nil {
-			return nil, err
-		}
-		for i, set := range wl.Spec.PodSets {
-			done[set.Name] += max(0, AdmittedCount(wl, i)-wanted[set.Name])
-		}
-	}
 	for _, set := range wl.Spec.PodSets {
-		// Reclaimed quota may be in use by others by now: an elastic job requests it again, and a job that shows fewer
-		// finished pods is seen as it was before.
-		done[set.Name] = max(done[set.Name], ReclaimedCount(wl, set.Name))
+		// Reclaimed quota may be in use by others by now: a job that shows fewer finished pods is seen as it was
+		// before. Of an elastic job that became smaller they are others.
+		if !IsElastic(j) {
+			done[set.Name] = max(done[set.Name], ReclaimedCount(wl, set.Name))
+		}
 	}
 	return ReclaimablePods(wl, done), nil
 }
@@ -179,7 +175,13 @@ func (j Object) Counts() (map[kueue.PodSetReference]int32, error) {
 	return counts, nil
 }
 
-func (j Object) WorkloadName() string { return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID()) }
+// WorkloadName of an elastic job is another one for each of its sizes.
+func (j Object) WorkloadName() string {
+	if IsElastic(j) {
+		return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID(), strconv.FormatInt(j.GetGeneration(), 10))
+	}
+	return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID())
+}
 
 func (j Object) SetOwner(wl *kueue.Workload) {
 	OwnWorkload(wl, j.Unstructured, j.kind.GVK)

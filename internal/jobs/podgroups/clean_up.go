@@ -2,40 +2,40 @@ package podgroups
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// CleanUp removes the finalizer of pods that have been accounted for, deletes pods in excess of the
-// group's total, and completes the workload's list of owners.
+// CleanUp removes the finalizer of pods that have been accounted for, deletes those in excess, and
+// completes the workload's list of owners.
 func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload) error {
-	over := wl == nil || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished) != nil
-	excess, err := g.excess()
-	if err != nil {
+	if wl == nil || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished) != nil {
+		return releasePods(ctx, c, g.Pods, g.excess, g.replaced, g.strays)
+	}
+	if err := g.own(ctx, c, wl); err != nil {
 		return err
 	}
-	for _, pod := range g.Pods {
-		if slices.Contains(excess, pod) && pod.DeletionTimestamp == nil {
-			if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			g.event(pod, "ExcessPodDeleted", "Delete", "Excess pod deleted")
-		}
-		if over || pod.DeletionTimestamp != nil || slices.Contains(excess, pod) || g.replaced(pod) {
-			if err := releasePod(ctx, c, pod); err != nil {
-				return err
-			}
-		}
+	if err := g.deleteExcess(ctx, c); err != nil {
+		return err
 	}
-	if over || g.Name == "" && len(wl.OwnerReferences) > 0 {
+	if g.Name == "" || g.Parent != nil {
+		return g.ReleaseDeleted(ctx, c)
+	}
+	return releasePods(ctx, c, g.replaced)
+}
+
+// own makes all pods owners of the workload.
+func (g *Group) own(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	if g.Name == "" && len(wl.OwnerReferences) > 0 {
 		return nil
 	}
 	owned := wl.DeepCopy()
@@ -51,53 +51,21 @@ func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload
 	return nil
 }
 
+func releasePods(ctx context.Context, c client.Client, lists ...[]*corev1.Pod) error {
+	for _, pods := range lists {
+		for _, pod := range pods {
+			if err := releasePod(ctx, c, pod); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (g *Group) event(about client.Object, reason, action, note string, args ...any) {
 	if g.Recorder != nil {
 		g.Recorder.Eventf(about, nil, corev1.EventTypeNormal, reason, action, note, args...)
 	}
-}
-
-// excess are the gated pods beyond the group's total, the newest ones.
-func (g *Group) excess() ([]*corev1.Pod, error) {
-	if g.Name == "" || g.Serving() {
-		return nil, nil
-	}
-	total, err := g.total()
-	if err != nil {
-		return nil, err
-	}
-	var counted int
-	var out []*corev1.Pod
-	for _, waiting := range []bool{false, true} {
-		for _, pod := range g.Pods {
-			counts := IsLive(pod) || pod.Status.Phase == corev1.PodSucceeded
-			if !counts || (IsLive(pod) && IsGated(pod)) != waiting {
-				continue
-			}
-			if counted++; counted > total && waiting {
-				out = append(out, pod)
-			}
-		}
-	}
-	return out, nil
-}
-
-// replaced: a failed pod has a younger one in its place.
-func (g *Group) replaced(pod *corev1.Pod) bool {
-	if g.Name == "" || pod.Status.Phase != corev1.PodFailed {
-		return false
-	}
-	total, err := g.total()
-	if err != nil {
-		return false
-	}
-	others := 0
-	for _, other := range g.Pods {
-		if IsLive(other) || other.Status.Phase == corev1.PodSucceeded {
-			others++
-		}
-	}
-	return others >= total
 }
 
 // ReleaseDeleted removes the finalizer of deleted pods, where there is no workload to account for
@@ -114,12 +82,14 @@ func (g *Group) ReleaseDeleted(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// releasePod removes the finalizer that held the pod until its end was accounted for.
+// releasePod removes the finalizer that held the pod until its end was accounted for. It changes only that,
+// whatever else happens to the pod meanwhile.
 func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod) error {
-	if !controllerutil.ContainsFinalizer(pod, kinds.ManagedLabel) {
+	i := slices.Index(pod.Finalizers, kinds.ManagedLabel)
+	if i < 0 {
 		return nil
 	}
-	free := pod.DeepCopy()
-	controllerutil.RemoveFinalizer(free, kinds.ManagedLabel)
-	return client.IgnoreNotFound(c.Patch(ctx, free, kinds.OptimisticMerge(pod)))
+	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%[2]d"}]`,
+		pod.UID, i, kinds.ManagedLabel)
+	return client.IgnoreNotFound(c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch))))
 }

@@ -33,11 +33,20 @@ type Group struct {
 	Parent     *kinds.Object
 	ParentGone bool
 	Now        time.Time
+	surplus
 	// Recorder, if set, tells users what becomes of their pods.
 	Recorder events.EventRecorder
 }
 
 func (g *Group) Meta() client.Object { return g.Pods[0] }
+
+func (g *Group) Members() []client.Object {
+	out := make([]client.Object, len(g.Pods))
+	for i, pod := range g.Pods {
+		out[i] = pod
+	}
+	return out
+}
 
 func (g *Group) Row() *kinds.Kind { return g.Kind }
 
@@ -50,6 +59,11 @@ func (g *Group) PriorityClass() (string, error) { return "", nil }
 // Serving: the group belongs to an object that replaces its pods, and never ends.
 func (g *Group) Serving() bool {
 	return g.Parent != nil || g.Pods[0].Annotations[kinds.GroupServing] == "true"
+}
+
+// fast: the group may be admitted before all of its pods are there.
+func (g *Group) fast() bool {
+	return slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool { return pod.Annotations[kinds.GroupFastAdmission] == "true" })
 }
 
 // total is the number of pods the group is to have.

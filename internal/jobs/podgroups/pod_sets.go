@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +27,9 @@ func (g *Group) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	if err != nil {
 		return nil, err
 	}
-	members := slices.DeleteFunc(slices.Clone(g.Pods), func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
-	})
-	fast := slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool { return pod.Annotations[kinds.GroupFastAdmission] == "true" })
-	if len(members) == 0 || len(members) < total && !fast {
-		return nil, &kinds.UnretryableError{Err: fmt.Errorf("the group %s has %d of its %d pods", g.Name, len(members), total)}
+	members := slices.DeleteFunc(slices.Clone(g.Pods), func(pod *corev1.Pod) bool { return !mayCount(pod) })
+	if err := g.validate(members, total); err != nil {
+		return nil, err
 	}
 	var sets []kueue.PodSet
 	for _, pod := range members[:min(total, len(members))] {

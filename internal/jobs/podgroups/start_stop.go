@@ -74,23 +74,29 @@ func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, gate strin
 
 // Stop deletes the pods that run: a pod cannot be stopped otherwise. The controller that made them
 // may make new ones, which are gated again.
-func (g *Group) Stop(ctx context.Context, c client.Client, why string) error {
+func (g *Group) Stop(ctx context.Context, c client.Client, why kinds.Stop) ([]client.Object, error) {
+	var stopped []client.Object
+	forGood := why.Reason == kinds.StopWorkloadDeleted // with all that is left of it
 	for _, pod := range g.Pods {
-		if !IsLive(pod) || IsGated(pod) {
+		if pod.DeletionTimestamp != nil || !forGood && (hasEnded(pod) || IsGated(pod)) {
 			continue
 		}
 		marked := pod.DeepCopy()
 		marked.Status.Conditions = append(slices.Clone(marked.Status.Conditions), corev1.PodCondition{
-			Type: "TerminationTarget", Status: corev1.ConditionTrue, Reason: "StoppedByQueue", Message: why, LastTransitionTime: metav1.Now(),
+			Type: "TerminationTarget", Status: corev1.ConditionTrue, Reason: why.Reason, Message: why.Message, LastTransitionTime: metav1.Now(),
 		})
 		if err := c.Status().Patch(ctx, marked, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
-			return err
+			return stopped, err
 		}
 		if err := c.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); client.IgnoreNotFound(err) != nil {
-			return err
+			return stopped, err
 		}
+		stopped = append(stopped, pod)
 	}
-	return nil
+	if forGood {
+		return stopped, releasePods(ctx, c, g.Pods, g.excess, g.replaced, g.strays)
+	}
+	return stopped, nil
 }
 
 // Restore has nothing to do: pods are not restored but replaced.

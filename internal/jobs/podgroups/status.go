@@ -77,8 +77,8 @@ func (g *Group) Finished() (kinds.Outcome, error) {
 	switch {
 	case succeeded >= total:
 		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message}, nil
-	case !running && final:
-		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonFailed, Message: message}, nil
+	case !running && final: // Kueue's reason, too: the message says how many failed
+		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message}, nil
 	}
 	return kinds.Outcome{}, nil
 }
@@ -89,18 +89,16 @@ func (g *Group) AbsentPods(wl *kueue.Workload) int32 {
 		return 0
 	}
 	there := map[kueue.PodSetReference]int32{}
-	fast := false
 	for _, pod := range g.Pods {
-		fast = fast || pod.Annotations[kinds.GroupFastAdmission] == "true"
-		if pod.Status.Phase != corev1.PodFailed && (pod.DeletionTimestamp == nil || pod.Spec.NodeName != "") {
+		if mayCount(pod) {
 			there[kueue.PodSetReference(RoleIn(wl, pod))]++
 		}
 	}
 	absent := int32(0)
 	for _, set := range wl.Spec.PodSets {
 		lacks := max(0, set.Count-there[set.Name])
-		if fast && there[set.Name] > 0 { // the others may come later
-			lacks = 0
+		if g.fast() { // the others may come later
+			lacks = min(lacks, 1-min(1, there[set.Name]))
 		}
 		absent += lacks
 	}

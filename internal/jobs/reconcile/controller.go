@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -18,6 +18,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 	"github.com/elastic-ai/elastic/internal/jobs/remote"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -33,10 +34,12 @@ type controller struct {
 	builder  kinds.WorkloadBuilder
 	identity string // of this process
 	catchUp  catchUp
+	elastic  *elasticPods // nil: pods of elastic jobs are not ungated
 
 	noQueueLabels bool
 	noPodsReady   bool
 	requeuePods   bool
+	keepOrphans   bool
 	queued        func(kind string, after time.Duration)
 }
 
@@ -45,11 +48,15 @@ func (c *controller) result(j GenericJob, err error) (ctrl.Result, error) {
 	var unretryable *kinds.UnretryableError
 	var conflict *kinds.PodSetConflictError
 	var later *requeueError
+	var incomplete *podgroups.IncompleteError
 	switch {
 	case errors.As(err, &later):
 		return ctrl.Result{RequeueAfter: later.after}, nil // the awaited change triggers a reconciliation; this is the timeout
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: time.Second}, nil // the cache is behind; its next event triggers a reconciliation, this is the fallback
+	case errors.As(err, &incomplete):
+		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "ErrWorkloadCompose", "Queue", "%v", err)
+		return ctrl.Result{}, nil // until a pod comes
 	case errors.As(err, &unretryable), errors.As(err, &conflict):
 		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
 		return ctrl.Result{}, nil // until the job is changed
@@ -116,7 +123,7 @@ func (c *controller) withoutWorkload(ctx context.Context, j GenericJob, end kind
 	case end.Ended:
 		return j.CleanUp(ctx, c.client, nil)
 	case !j.IsSuspended():
-		return c.stop(ctx, j, "it was started without being admitted")
+		return c.stop(ctx, j, kinds.StopNoMatchingWorkload, "Missing Workload; unable to restore pod templates")
 	case isCopy(j):
 		return c.awaitPrebuilt(ctx, j)
 	}
@@ -130,13 +137,32 @@ func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *ku
 		return err
 	}
 	if !j.IsSuspended() {
-		why := "its workload is not admitted"
-		if evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted); evicted != nil && evicted.Status == metav1.ConditionTrue {
-			why = evicted.Message
+		if workload.IsEvicted(wl) {
+			evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
+			return c.stop(ctx, j, kinds.StopWorkloadEvicted+"DueTo"+evicted.Reason, evicted.Message)
 		}
-		return c.stop(ctx, j, why)
+		return c.stop(ctx, j, kinds.StopNotAdmitted, "Not admitted by cluster queue")
+	}
+	if workload.HasReservation(wl) && !workload.IsEvicted(wl) {
+		c.sayChecks(j, wl)
 	}
 	return c.releaseWhenStopped(ctx, j, wl, false)
+}
+
+// sayChecks tells the job what its admission checks wait for.
+func (c *controller) sayChecks(j GenericJob, wl *kueue.Workload) {
+	var messages []string
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStatePending && check.Message != "" {
+			messages = append(messages, string(check.Name)+": "+check.Message)
+		}
+	}
+	if len(messages) == 0 {
+		return
+	}
+	for _, member := range j.Members() {
+		c.recorder.Eventf(member, nil, corev1.EventTypeNormal, "UpdatedAdmissionCheck", "Check", "%s", eventNote(strings.Join(messages, "; ")))
+	}
 }
 
 // releaseWhenStopped releases an evicted workload's quota once none of the job's pods is left.
@@ -166,7 +192,7 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 		return err
 	}
 	if kinds.IsElastic(j) {
-		gateElasticPods(j, infos)
+		gateElasticPods(wl, infos)
 	}
 	if swapsOnPreemption(j) {
 		if ready, err := c.restartable(ctx, j, wl); !ready || err != nil {
@@ -188,6 +214,15 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 // end the same way.
 func (c *controller) finishFailedToStart(ctx context.Context, wl *kueue.Workload, why error) error {
 	return c.report(ctx, wl, func(wl *kueue.Workload) bool { return workload.Finish(wl, "FailedToStart", why.Error(), c.now()) })
+}
+
+// eventNote fits a message into an event.
+func eventNote(message string) string {
+	const most = 1024
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most-4], "") + " ..."
 }
 
 // podSetInfos collects what the admission adds to each pod set: the node labels and tolerations of
@@ -221,16 +256,26 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 			}
 		}
 		if assigned.TopologyAssignment != nil {
+			if !asksForTopology(wl.Spec.PodSets[i].TopologyRequest) { // its flavor has one all the same
+				info.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation] = "true"
+			}
 			info.SchedulingGates = []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}
 		}
 	}
 	return infos, nil
 }
 
-func (c *controller) stop(ctx context.Context, j GenericJob, why string) error {
-	if err := j.Stop(ctx, c.client, why); err != nil {
+func asksForTopology(request *kueue.PodSetTopologyRequest) bool {
+	return request != nil && (request.Required != nil || request.Preferred != nil || request.Unconstrained != nil)
+}
+
+func (c *controller) stop(ctx context.Context, j GenericJob, reason, message string) error {
+	stopped, err := j.Stop(ctx, c.client, kinds.Stop{Reason: reason, Message: message})
+	if err != nil {
 		return err
 	}
-	c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeNormal, "Stopped", "Stop", "The job is stopped: %s", why)
+	for _, obj := range stopped {
+		c.recorder.Eventf(obj, nil, corev1.EventTypeNormal, "Stopped", "Stop", "%s", eventNote(message))
+	}
 	return nil
 }

@@ -24,7 +24,8 @@ type GenericJob interface {
 	ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error)
 
 	Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []kinds.PodSetInfo) error
-	Stop(ctx context.Context, c client.Client, why string) error
+	// Stop returns what it stopped: the job, or pods.
+	Stop(ctx context.Context, c client.Client, why kinds.Stop) ([]client.Object, error)
 	// Restore removes what Start added, once nothing runs, and leaves a mark of this stop. It fails if the
 	// job has been started since it was read.
 	Restore(ctx context.Context, c client.Client, wl *kueue.Workload, mark string) error

@@ -88,6 +88,9 @@ func (r *registry) start(c *candidate) error {
 			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(r.jobsOfWorkload(kind))),
 			source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.jobOfPod(kind))),
 		}
+		if kind.Spec.Elastic {
+			sources = append(sources, r.common.elastic.source(kind, r.jobOfElasticPod(kind)))
+		}
 	case kind.GroupsPods():
 		// The object says how many pods its groups are to have.
 		reconciler = pods
@@ -157,11 +160,11 @@ func (r *registry) jobsOfWorkload(kind *kinds.Kind) handler.MapFunc {
 	}
 }
 
-// jobOfPod finds the job of a pod through the job's workloads. Only elastic and swappable jobs need
-// the events of their pods.
+// jobOfPod finds the job of a pod through the job's workloads. Only swappable jobs need
+// the events of these pods.
 func (r *registry) jobOfPod(kind *kinds.Kind) handler.MapFunc {
 	return func(ctx context.Context, pod client.Object) []reconcile.Request {
-		if how := pod.GetLabels()[kinds.ManagedLabel]; how != elasticPods && how != swapPods {
+		if pod.GetLabels()[kinds.ManagedLabel] != swapPods {
 			return nil
 		}
 		list := &kueue.WorkloadList{}

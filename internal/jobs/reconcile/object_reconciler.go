@@ -34,7 +34,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	obj.SetGroupVersionKind(c.kind.GVK)
 	err := c.client.Get(ctx, request.NamespacedName, obj)
 	if apierrors.IsNotFound(err) {
-		return c.deleteWorkloadsOfGone(ctx, c.kind, request)
+		return c.finishWorkloadsOfGone(ctx, c.kind, request)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -51,7 +51,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err != nil || !managed {
 		return ctrl.Result{}, errors.Join(err, c.suspendChild(ctx, obj))
 	}
-	if again, err := c.deleteWorkloadsOfPredecessor(ctx, c.kind, obj); err != nil || again.RequeueAfter > 0 {
+	if again, err := c.finishWorkloadsOfPredecessor(ctx, c.kind, obj); err != nil || again.RequeueAfter > 0 {
 		return again, err
 	}
 	wls, err := c.workloadsOf(ctx, obj)
@@ -97,7 +97,7 @@ func (c *objectReconciler) suspendChild(ctx context.Context, obj *unstructured.U
 	}) {
 		return nil
 	}
-	if err := child.Stop(ctx, c.client, ""); err != nil {
+	if _, err := child.Stop(ctx, c.client, kinds.Stop{Reason: kinds.StopNotAdmitted}); err != nil {
 		return err
 	}
 	c.recorder.Eventf(obj, nil, corev1.EventTypeNormal, "Suspended", "Suspend", "Kueue managed child job suspended")

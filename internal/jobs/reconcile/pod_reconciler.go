@@ -73,7 +73,7 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		if isGroup {
 			return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
 		}
-		return c.deleteWorkloadsOfGone(ctx, c.kind, request)
+		return c.finishWorkloadsOfGone(ctx, c.kind, request)
 	}
 	wl, err := c.workloadOf(ctx, g)
 	if err != nil {
@@ -87,6 +87,8 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		err = c.refuseForeignWorkload(ctx, g, wl.Name)
 	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
 		err = c.cleanUpDeleted(ctx, g, wl, isGroup)
+	case wl != nil && wl.DeletionTimestamp == nil && !g.Match(wl):
+		err = c.describeAnew(ctx, g, wl)
 	default:
 		err = c.step(ctx, g, wl)
 	}
@@ -109,6 +111,26 @@ func (c *podReconciler) cleanUpDeleted(ctx context.Context, g *podgroups.Group, 
 		return c.releaseDeletedPod(ctx, g, wl)
 	}
 	return nil
+}
+
+// describeAnew is for a workload that describes none of a group's pods.
+func (c *podReconciler) describeAnew(ctx context.Context, g *podgroups.Group, wl *kueue.Workload) error {
+	switch {
+	case !g.IsSuspended():
+		return c.stop(ctx, g, kinds.StopNoMatchingWorkload, "No matching Workload; restoring pod templates according to existent Workload")
+	case workload.HasReservation(wl) || workload.IsFinished(wl):
+		return c.deleteNotMatching(ctx, g, wl)
+	}
+	if err := g.Compose(ctx, c.client); err != nil {
+		return err
+	}
+	sets, err := c.builder.PodSets(ctx, g)
+	if err != nil {
+		return err
+	}
+	wanted := wl.DeepCopy()
+	wanted.Spec.PodSets = sets
+	return c.client.Update(ctx, wanted)
 }
 
 // releaseDeletedPod releases the quota of an evicted pod as soon as it has stopped, or its node has
@@ -167,8 +189,8 @@ func (c *podReconciler) workloadOf(ctx context.Context, g *podgroups.Group) (*ku
 	return wl, err
 }
 
-// deleteGroupWorkload deletes the workload of a group that has no pods left. New pods get a new
-// workload, at no worse a position in the queue: an evicted workload is ordered by the time of its
+// deleteGroupWorkload lets the workload of a group go that has no pods left. New pods of an object get a
+// new workload, at no worse a position in the queue: an evicted workload is ordered by the time of its
 // eviction.
 func (c *podReconciler) deleteGroupWorkload(ctx context.Context, namespace, group string) error {
 	wl := &kueue.Workload{}
@@ -178,7 +200,10 @@ func (c *podReconciler) deleteGroupWorkload(ctx context.Context, namespace, grou
 	if wl.Annotations[kinds.IsGroupAnnotation] != "true" || len(wl.OwnerReferences) == 0 {
 		return nil // its pods have yet to be created
 	}
-	if wl.Labels[kueue.MultiKueueOriginLabel] == "" || metav1.GetControllerOf(wl) == nil || wl.DeletionTimestamp != nil {
+	switch {
+	case metav1.GetControllerOf(wl) == nil: // the garbage collector deletes it, unless new pods come before
+		return workload.RemoveFinalizer(ctx, c.client, wl)
+	case wl.Labels[kueue.MultiKueueOriginLabel] == "" || wl.DeletionTimestamp != nil:
 		return workload.Delete(ctx, c.client, wl)
 	}
 	// The object will have new pods, and the cluster that dispatched the workload deletes it.

@@ -33,14 +33,16 @@ type Options struct {
 	// PublishWebhooks is called with the rows that are ready when these have changed.
 	PublishWebhooks func(ctx context.Context, ready []*kinds.Kind) error
 
-	CopyLabels    []string
-	NoQueueLabels bool
-	NoSliceLayers bool
-	NoGates       bool // ignores who must agree before a job's workload is considered
-	NoPodsReady   bool // does not report whether pods are ready
-	RequeuePods   bool
-	Queued        func(kind string, after time.Duration)
-	Concurrency   map[string]int
+	CopyLabels      []string
+	CopyAnnotations []string
+	NoQueueLabels   bool
+	NoSliceLayers   bool
+	NoGates         bool // ignores who must agree before a job's workload is considered
+	NoPodsReady     bool // does not report whether pods are ready
+	RequeuePods     bool
+	KeepOrphans     bool // does not finish the workloads of jobs that are gone
+	Queued          func(kind string, after time.Duration)
+	Concurrency     map[string]int
 }
 
 // Setup adds the registry, which starts a controller for each kind, to the manager.
@@ -48,7 +50,12 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := (&priorityClassReconciler{mgr.GetClient()}).setup(mgr); err != nil {
 		return err
 	}
+	elastic, err := newElasticPods(mgr)
+	if err != nil {
+		return err
+	}
 	common := newController(mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-jobs"), time.Now, options)
+	common.elastic = elastic
 	return newRegistry(mgr, common, options).setup(mgr)
 }
 
@@ -56,8 +63,8 @@ func newController(c client.Client, recorder events.EventRecorder, now func() ti
 	return &controller{
 		client: c, pods: options.PodCache, filter: options.Filter, now: now, adapters: options.Adapters,
 		recorder: recorder, identity: rand.Text(),
-		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates},
-		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, requeuePods: options.RequeuePods, queued: options.Queued,
+		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates},
+		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, requeuePods: options.RequeuePods, keepOrphans: options.KeepOrphans, queued: options.Queued,
 	}
 }
 
@@ -69,7 +76,7 @@ func NewReconciler(kind *kinds.Kind, c client.Client, recorder events.EventRecor
 
 // NewPodCache watches the pods of managed jobs and no others: a cluster has many.
 func NewPodCache(ctx context.Context, mgr ctrl.Manager) (cache.Cache, error) {
-	managed, err := labels.NewRequirement(kinds.ManagedLabel, selection.In, []string{"true", elasticPods, swapPods})
+	managed, err := labels.NewRequirement(kinds.ManagedLabel, selection.In, []string{"true", swapPods})
 	if err != nil {
 		return nil, err
 	}

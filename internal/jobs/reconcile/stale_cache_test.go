@@ -22,6 +22,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 func staleScheme(t *testing.T) *runtime.Scheme {
@@ -109,15 +110,18 @@ func TestJobMissingFromTheCacheIsLookedUp(t *testing.T) {
 		true:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(suspendedJob(), ownedWorkload()).Build(),
 		false: fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload()).Build(),
 	} {
-		cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload())).Build()
-		r := &objectReconciler{controller: &controller{client: cached, filter: &managed.Filter{Direct: direct}}, kind: kinds.Table()[0]}
+		cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload()).WithStatusSubresource(&kueue.Workload{})).Build()
+		r := &objectReconciler{controller: &controller{client: cached, filter: &managed.Filter{Direct: direct}, now: time.Now}, kind: kinds.Table()[0]}
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, &kueue.Workload{})
-		if exists != (err == nil) {
-			t.Errorf("the job exists: %t; its workload: %v", exists, err)
+		wl := &kueue.Workload{}
+		if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, wl); err != nil {
+			t.Fatal(err)
+		}
+		if exists == workload.IsFinished(wl) {
+			t.Errorf("the job exists: %t; its workload: %v", exists, wl.Status.Conditions)
 		}
 	}
 }
@@ -128,15 +132,16 @@ func TestWorkloadOfAnEarlierJobOfThatName(t *testing.T) {
 	again := suspendedJob()
 	again.SetUID("again")
 	again.SetLabels(map[string]string{kinds.QueueNameLabel: "main"})
-	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload(), again)).Build()
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ownedWorkload(), again).WithStatusSubresource(&kueue.Workload{})).Build()
 	c := &controller{client: cached, filter: &managed.Filter{Direct: cached, Namespaces: labels.Everything(), Kinds: &kinds.InUse{}}, recorder: events.NewFakeRecorder(10), now: time.Now, builder: kinds.WorkloadBuilder{Client: cached}}
 	r := &objectReconciler{controller: c, kind: kinds.Table()[0]}
 	_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "train"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, &kueue.Workload{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the workload of the job before it is still there: %v", err)
+	wl := &kueue.Workload{}
+	if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, wl); err != nil || !workload.IsFinished(wl) {
+		t.Errorf("the workload of the job before it is not finished: %v, %v", err, wl.Status.Conditions)
 	}
 }
 

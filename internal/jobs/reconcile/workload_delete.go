@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,23 +19,23 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// deleteWorkloadsOfGone deletes the workloads of a job that the cache does not have.
-func (c *controller) deleteWorkloadsOfGone(ctx context.Context, kind *kinds.Kind, request ctrl.Request) (ctrl.Result, error) {
+// finishWorkloadsOfGone finishes the workloads of a job that the cache does not have.
+func (c *controller) finishWorkloadsOfGone(ctx context.Context, kind *kinds.Kind, request ctrl.Request) (ctrl.Result, error) {
 	list, err := c.workloadsNamed(ctx, kind, request.Namespace, request.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return c.deleteIfGone(ctx, kind, list)
+	return c.finishIfGone(ctx, kind, list)
 }
 
-// deleteWorkloadsOfPredecessor deletes the workloads of a job that was deleted before this one was created
+// finishWorkloadsOfPredecessor finishes the workloads of a job that was deleted before this one was created
 // under its name: no other reconciliation would.
-func (c *controller) deleteWorkloadsOfPredecessor(ctx context.Context, kind *kinds.Kind, job client.Object) (ctrl.Result, error) {
+func (c *controller) finishWorkloadsOfPredecessor(ctx context.Context, kind *kinds.Kind, job client.Object) (ctrl.Result, error) {
 	list, err := c.workloadsNamed(ctx, kind, job.GetNamespace(), job.GetName())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return c.deleteIfGone(ctx, kind, slices.DeleteFunc(list, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, job) }))
+	return c.finishIfGone(ctx, kind, slices.DeleteFunc(list, func(wl kueue.Workload) bool { return metav1.IsControlledBy(&wl, job) }))
 }
 
 // workloadsNamed are those of jobs of a name.
@@ -44,9 +45,9 @@ func (c *controller) workloadsNamed(ctx context.Context, kind *kinds.Kind, names
 	return list.Items, err
 }
 
-// deleteIfGone deletes workloads of which the cache has no job. After a restart the cache of jobs may be
+// finishIfGone finishes workloads of which the cache has no job. After a restart the cache of jobs may be
 // behind that of workloads, so the API server itself is asked: a job that runs must not lose its workload.
-func (c *controller) deleteIfGone(ctx context.Context, kind *kinds.Kind, list []kueue.Workload) (ctrl.Result, error) {
+func (c *controller) finishIfGone(ctx context.Context, kind *kinds.Kind, list []kueue.Workload) (ctrl.Result, error) {
 	for i := range list {
 		owner := metav1.GetControllerOf(&list[i])
 		job := &metav1.PartialObjectMetadata{}
@@ -59,12 +60,36 @@ func (c *controller) deleteIfGone(ctx context.Context, kind *kinds.Kind, list []
 			return ctrl.Result{RequeueAfter: time.Second}, nil // its event triggers a reconciliation; this is the fallback
 		}
 	}
-	return c.deleteWorkloads(ctx, list)
+	return c.finishOrphans(ctx, list)
 }
 
-// deleteWorkloads deletes the workloads of a job that is gone: until the garbage collector did,
-// they would hold their quota. A workload that was orphaned is no longer the job's, although the
-// cache may be behind: that is why the resource version must match.
+// finishOrphans finishes the workloads of a job that is gone: until the garbage collector deletes them,
+// they would hold their quota. One that was orphaned is no longer the job's, although the cache may be
+// behind: that is why the resource version must match.
+func (c *controller) finishOrphans(ctx context.Context, list []kueue.Workload) (ctrl.Result, error) {
+	for i := range list {
+		err := c.finishOrphan(ctx, &list[i])
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: time.Second}, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// finishOrphan writes the end before the finalizer goes, with which the workload may go, too.
+func (c *controller) finishOrphan(ctx context.Context, wl *kueue.Workload) error {
+	if !c.keepOrphans && wl.DeletionTimestamp == nil && !workload.IsFinished(wl) {
+		return c.report(ctx, wl, func(wl *kueue.Workload) bool {
+			return workload.Finish(wl, kueue.WorkloadFinishedReasonOwnerNotFound, "The workload's owner no longer exists", c.now())
+		}) // which triggers another reconciliation
+	}
+	return workload.RemoveFinalizer(ctx, c.client, wl)
+}
+
+// deleteWorkloads deletes the workloads of a job that is no longer queued.
 func (c *controller) deleteWorkloads(ctx context.Context, list []kueue.Workload) (ctrl.Result, error) {
 	for i := range list {
 		wl := &list[i]
@@ -104,10 +129,10 @@ func (c *controller) releaseKind(ctx context.Context, kind *kinds.Kind) error {
 // stopFinished stops a job whose workload was finished by somebody else.
 func (c *controller) stopFinished(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if j.IsSuspended() {
-		return c.releaseFinished(ctx, wl)
+		return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
 	}
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return c.stop(ctx, j, finished.Message)
+	return c.stop(ctx, j, kinds.StopWorkloadFinished, finished.Message)
 }
 
 // releaseFinished removes the finalizer of a workload that the cache shows as finished. One that
@@ -122,8 +147,10 @@ func (c *controller) releaseFinished(ctx context.Context, wl *kueue.Workload) er
 // stopDeleted stops a job whose workload was deleted. The workload holds its quota until none of
 // the job's pods is left; then the job gets a new workload.
 func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
-	if !j.IsSuspended() {
-		return c.stop(ctx, j, "Workload is deleted")
+	if !j.IsSuspended() || hasFixedPods(j) {
+		if err := c.stop(ctx, j, kinds.StopWorkloadDeleted, "Workload is deleted"); err != nil || !hasFixedPods(j) {
+			return err
+		}
 	}
 	if remote.Dispatched(wl) {
 		return nil // until it has stopped there

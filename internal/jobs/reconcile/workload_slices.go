@@ -3,11 +3,11 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,12 +17,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// followCounts looks at a job with quota reserved whose number of pods has changed since. It
-// reports whether it changed the workload.
-//
-// An elastic job that became smaller has its reclaimable pods reported. One that became larger gets
-// a second workload, a slice, in its new size, which replaces the first when it is admitted; until
-// then its additional pods are gated. Any other job is stopped and requeued.
+// An elastic job may change its size while it runs. When it becomes smaller, so does its workload. When it
+// becomes larger it gets a second workload, a slice, in its new size, which replaces the first when it is
+// admitted; until then its additional pods are gated. Any other job that changes its size is stopped and
+// queued again.
+
+// followCounts looks at a job with quota reserved whose number of pods has changed since. It reports
+// whether it changed the workload.
 func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	if workload.IsEvicted(wl) || hasFixedPods(j) {
 		return false, nil
@@ -31,20 +32,18 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 	if err != nil {
 		return false, err
 	}
-	grew, shrank, err := compareCounts(j, wl, sets)
+	grew, shrank := compareCounts(j, wl, sets)
 	switch {
-	case err != nil:
-		return false, err
 	case !grew && !shrank:
 		return false, nil
 	case !grew && serving(j):
 		return false, nil // reportProgress reports its reclaimable pods
 	case kinds.IsPrebuilt(j.Meta()):
 		return true, c.finishOutOfSync(ctx, wl)
-	case !grew && kinds.IsElastic(j):
-		return false, nil
 	case !kinds.IsElastic(j) || j.IsSuspended() || !describesAll(wl, sets):
 		return true, c.requeueResized(ctx, j, wl)
+	case !grew:
+		return true, c.resize(ctx, wl, sets)
 	}
 	return false, c.createSlice(ctx, j, wl, sets)
 }
@@ -61,20 +60,12 @@ func serving(j GenericJob) bool {
 }
 
 // compareCounts tells in which direction a job's pod counts differ from those of its workload: the
-// requested counts while the job is suspended, the admitted ones while it runs, and for an elastic
-// job the admitted ones without its reclaimed pods: quota that was released is requested again.
-func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool, err error) {
+// requested counts while the job is suspended, the admitted ones while it runs.
+func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool) {
 	counts := map[kueue.PodSetReference]int32{}
 	for _, set := range sets {
 		if set.Count > 0 { // workloads from before pod sets without pods were in them lack those
 			counts[set.Name] = set.Count
-		}
-	}
-	var done map[kueue.PodSetReference]int32
-	o, isObject := j.(kinds.Object)
-	if isObject && kinds.IsElastic(j) {
-		if done, err = o.FinishedPods(); err != nil {
-			return false, false, err
 		}
 	}
 	for i, set := range wl.Spec.PodSets {
@@ -82,15 +73,10 @@ func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew,
 		if !j.IsSuspended() {
 			want = kinds.AdmittedCount(wl, i)
 		}
-		count := counts[set.Name]
+		grew, shrank = grew || counts[set.Name] > want, shrank || counts[set.Name] < want
 		delete(counts, set.Name)
-		if done != nil && !j.IsSuspended() {
-			want -= kinds.ReclaimedCount(wl, set.Name)
-			count = max(0, count-done[set.Name])
-		}
-		grew, shrank = grew || count > want, shrank || count < want
 	}
-	return grew || len(counts) > 0, shrank, nil
+	return grew || len(counts) > 0, shrank
 }
 
 // describesAll: the workload has all of the job's pod sets. The templates of others would lack what
@@ -104,11 +90,23 @@ func describesAll(wl *kueue.Workload, sets []kueue.PodSet) bool {
 	return true
 }
 
-// requeueResized stops a job that changed its size and has it queued again. Its templates are
-// restored first, but not its counts: those are what the user wants now.
+// resize gives a workload its job's counts.
+func (c *controller) resize(ctx context.Context, wl *kueue.Workload, sets []kueue.PodSet) error {
+	wanted := wl.DeepCopy()
+	for i := range wanted.Spec.PodSets {
+		for _, set := range sets {
+			if set.Name == wanted.Spec.PodSets[i].Name {
+				wanted.Spec.PodSets[i].Count = set.Count
+			}
+		}
+	}
+	return c.client.Update(ctx, wanted)
+}
+
+// requeueResized stops a job that changed its size and has it queued again, with its templates restored.
 func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if !j.IsSuspended() {
-		return c.stop(ctx, j, "its number of pods was changed")
+		return c.stop(ctx, j, kinds.StopNoMatchingWorkload, "No matching Workload; restoring pod templates according to existent Workload")
 	}
 	if _, runsElsewhere := staysGated(j, wl); runsElsewhere {
 		return c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}) // its finalizer holds it until the job has stopped there
@@ -117,17 +115,9 @@ func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue
 	if err != nil || active {
 		return err
 	}
-	sets, err := j.PodSets(ctx, c.client)
-	if err != nil {
-		return err
-	}
 	old := wl.DeepCopy()
 	for i := range old.Spec.PodSets {
-		for _, set := range sets {
-			if set.Name == old.Spec.PodSets[i].Name {
-				old.Spec.PodSets[i].Count = set.Count
-			}
-		}
+		old.Spec.PodSets[i].MinCount = nil // the count is what the user wants now
 	}
 	if err := c.restore(ctx, j, old); err != nil {
 		return err
@@ -144,31 +134,41 @@ func (c *controller) deleteNotMatching(ctx context.Context, j GenericJob, wl *ku
 	return nil
 }
 
+// sliceName is that of the first slice, which the pods of all carry.
+func sliceName(wl *kueue.Workload) string { return workload.PodsNamedAfter(wl).Name }
+
 // createSlice creates the workload slice that requests the quota of the job's new size.
 func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) error {
-	name := kinds.ShortName(j.WorkloadName(), j.WorkloadName(), strconv.FormatInt(j.Meta().GetGeneration(), 10))
-	slice := &kueue.Workload{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: wl.Namespace, Name: name}, slice)
-	if err == nil {
+	wls, err := c.workloadsOf(ctx, j.Meta())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(wls, func(other kueue.Workload) bool { return workload.Replaces(&other) == workload.KeyOf(wl) && !workload.IsFinished(&other) }) {
 		return nil // it is pending
 	}
-	if slice, err = c.builder.Build(ctx, j, name); err != nil {
+	slice, err := c.builder.Build(ctx, j, j.WorkloadName())
+	if err != nil {
 		return err
 	}
 	kinds.SetAnnotation(slice, workload.ReplacesAnnotation, wl.Namespace+"/"+wl.Name)
-	kinds.SetAnnotation(slice, kueue.WorkloadSliceNameAnnotation, wl.Name)
+	kinds.SetAnnotation(slice, kueue.WorkloadSliceNameAnnotation, sliceName(wl))
 	slice.Spec.PodSets = nil
 	for _, set := range sets {
-		if started := set.Template.Annotations[kueue.WorkloadAnnotation]; started != "" {
-			kinds.SetAnnotation(slice, kueue.WorkloadSliceNameAnnotation, started)
-		}
 		// The slice has the first workload's templates with other counts: the job's templates now
-		// carry what the admission added.
+		// carry what the admission added. That names the first slice, to which their pods belong.
 		for _, first := range wl.Spec.PodSets {
-			if first.Name == set.Name {
-				first.Count, first.MinCount = set.Count, nil
-				slice.Spec.PodSets = append(slice.Spec.PodSets, first)
+			if first.Name != set.Name {
+				continue
 			}
+			first.Count, first.MinCount = set.Count, nil
+			if name := set.Template.Annotations[kueue.WorkloadSliceNameAnnotation]; name != "" {
+				first.Template.Annotations = maps.Clone(first.Template.Annotations)
+				if first.Template.Annotations == nil {
+					first.Template.Annotations = map[string]string{}
+				}
+				first.Template.Annotations[kueue.WorkloadSliceNameAnnotation] = name
+			}
+			slice.Spec.PodSets = append(slice.Spec.PodSets, first)
 		}
 	}
 	if err := c.client.Create(ctx, slice); err != nil {
@@ -178,47 +178,16 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 	return nil
 }
 
-// elasticPods is the managed label's value on pods of elastic jobs: each is gated until the job has
-// quota for it.
-const elasticPods = "elastic"
-
-// gateElasticPods adds the gate of elastic jobs to every pod of a job.
-func gateElasticPods(j GenericJob, infos []kinds.PodSetInfo) {
+// gateElasticPods adds the gate of elastic jobs to every pod of a job, and the name by which they are found.
+func gateElasticPods(wl *kueue.Workload, infos []kinds.PodSetInfo) {
 	for i := range infos {
-		infos[i].Labels[kinds.ManagedLabel], infos[i].Labels[kinds.JobUIDLabel] = elasticPods, string(j.Meta().GetUID())
+		infos[i].Annotations[kueue.WorkloadSliceNameAnnotation] = sliceName(wl)
 		infos[i].SchedulingGates = append(infos[i].SchedulingGates, corev1.PodSchedulingGate{Name: kueue.ElasticJobSchedulingGate})
 	}
 }
 
-// ungateAdmitted removes the gate of as many pods of an elastic job as it has quota for, the oldest
-// first.
-func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, wl *kueue.Workload) error {
-	if !kinds.IsElastic(j) || wl == nil || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) {
-		return nil
-	}
-	list := &corev1.PodList{}
-	if err := c.pods.List(ctx, list, client.InNamespace(j.GetNamespace()), client.MatchingLabels{kinds.JobUIDLabel: string(j.GetUID())}); err != nil {
-		return err
-	}
-	free := map[string]int32{}
-	for i, set := range wl.Spec.PodSets {
-		free[string(set.Name)] = kinds.AdmittedCount(wl, i) - kinds.ReclaimedCount(wl, set.Name)
-	}
-	role := func(pod *corev1.Pod) string { return pod.Labels[kinds.PodSetLabel] }
-	var pods []*corev1.Pod
-	for i := range list.Items {
-		pod := &list.Items[i]
-		if pods = append(pods, pod); podgroups.IsLive(pod) && !podgroups.HasGate(pod, kueue.ElasticJobSchedulingGate) {
-			free[role(pod)]--
-		}
-	}
-	podgroups.SortOldestFirst(pods)
-	return podgroups.Ungate(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, free, nil)
-}
-
-// currentWorkload is the workload that counts for a job now. Of the slices of a job that grows it
-// is the newest admitted one, and those before it are finished; pending slices of a size the job no
-// longer wants are deleted.
+// currentWorkload is the workload that counts for a job now. Of the slices of a job that grows it is the
+// newest admitted one. Those before it are finished; a pending one follows the job's size.
 func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []kueue.Workload) (*kueue.Workload, error) {
 	var live []*kueue.Workload
 	for i := range wls {
@@ -230,53 +199,111 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 			return nil, err
 		}
 	}
-	if len(live) == 0 {
-		if len(wls) > 0 {
+	switch len(live) {
+	case 0:
+		if len(wls) > 0 && !kinds.IsElastic(j) {
 			return &wls[len(wls)-1], nil
 		}
-		return nil, nil
+		return nil, nil // another chain of slices begins
+	case 1:
+		return live[0], nil
 	}
+	if !kinds.IsElastic(j) {
+		return c.onlyMatching(ctx, j, live)
+	}
+	sortSlices(live)
 	chosen := live[0]
 	for _, wl := range live[1:] {
-		if workload.IsAdmitted(wl) && !workload.IsEvicted(wl) {
-			err := c.report(ctx, chosen, func(old *kueue.Workload) bool {
-				return workload.Finish(old, kueue.WorkloadSliceReplaced,
-					fmt.Sprintf("Replaced to accommodate a workload (UID: %s, JobUID: %s) due to workload slice aggregation", wl.UID, wl.Labels[kinds.JobUIDLabel]), c.now())
-			})
-			if err != nil {
+		// One that was evicted counts until the job has stopped, and has its quota until then.
+		replaced := workload.IsEvicted(chosen) && !workload.HasReservation(chosen)
+		admitted := workload.IsAdmitted(wl) && !workload.IsEvicted(wl)
+		if !replaced && !admitted {
+			if err := c.followPending(ctx, j, chosen, wl); err != nil {
 				return nil, err
 			}
-			chosen = wl
 			continue
 		}
-		if workload.HasReservation(wl) {
-			continue
-		}
-		sets, err := j.PodSets(ctx, c.client)
-		if err != nil {
+		if err := c.finishReplaced(ctx, chosen, wl); err != nil {
 			return nil, err
 		}
-		grew, _, err := compareCounts(j, chosen, sets)
-		if err != nil {
-			return nil, err
-		}
-		if !grew || !sameCounts(sets, wl.Spec.PodSets) || workload.IsEvicted(chosen) {
-			if err := c.deleteNotMatching(ctx, j, wl); err != nil {
-				return nil, err
-			}
-		}
+		chosen = wl
 	}
 	return chosen, nil
 }
 
-func sameCounts(a, b []kueue.PodSet) bool {
-	if len(a) != len(b) {
-		return false
+// sortSlices puts each slice behind the one that it replaces: several may be made within a second.
+func sortSlices(live []*kueue.Workload) {
+	replaces := map[string]string{}
+	for _, wl := range live {
+		replaces[wl.Name] = workload.Replaces(wl).Name
 	}
-	for i := range a {
-		if a[i].Name != b[i].Name || a[i].Count != b[i].Count {
-			return false
+	depth := func(wl *kueue.Workload) int {
+		n := 0
+		for name := replaces[wl.Name]; name != "" && n < len(live); name = replaces[name] {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(live, func(a, b *kueue.Workload) int { return depth(a) - depth(b) })
+}
+
+// onlyMatching deletes all workloads of a job but the one that describes it.
+func (c *controller) onlyMatching(ctx context.Context, j kinds.Object, live []*kueue.Workload) (*kueue.Workload, error) {
+	sets, err := j.PodSets(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	chosen := max(0, slices.IndexFunc(live, func(wl *kueue.Workload) bool { return sameCounts(sets, wl.Spec.PodSets) }))
+	for i, wl := range live {
+		if i == chosen || wl.DeletionTimestamp != nil {
+			continue
+		}
+		if err := c.deleteNotMatching(ctx, j, wl); err != nil {
+			return nil, err
 		}
 	}
-	return true
+	return live[chosen], nil
+}
+
+// finishReplaced finishes a slice that another one stands for now.
+func (c *controller) finishReplaced(ctx context.Context, old, by *kueue.Workload) error {
+	message := "Replaced to accommodate a new workload slice"
+	if workload.IsAdmitted(by) {
+		message = fmt.Sprintf("Replaced to accommodate a workload (UID: %s, JobUID: %s) due to workload slice aggregation", by.UID, by.Labels[kinds.JobUIDLabel])
+	}
+	return c.report(ctx, old, func(old *kueue.Workload) bool {
+		return workload.Finish(old, kueue.WorkloadSliceReplaced, message, c.now())
+	})
+}
+
+// followPending gives a pending slice the size and the priority that its job has now. One that the job no
+// longer needs is deleted.
+func (c *controller) followPending(ctx context.Context, j kinds.Object, current, pending *kueue.Workload) error {
+	if workload.HasReservation(pending) || workload.IsEvicted(current) || pending.DeletionTimestamp != nil {
+		return nil
+	}
+	sets, err := j.PodSets(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	if grew, _ := compareCounts(j, current, sets); !grew {
+		return c.deleteNotMatching(ctx, j, pending)
+	}
+	wanted := pending.DeepCopy()
+	if err := c.builder.SetPriority(ctx, j, wanted); err != nil {
+		return err
+	}
+	if sameCounts(sets, pending.Spec.PodSets) && samePriority(wanted, pending) {
+		return nil
+	}
+	return c.resize(ctx, wanted, sets)
+}
+
+func samePriority(a, b *kueue.Workload) bool {
+	return ptr.Equal(a.Spec.Priority, b.Spec.Priority) && (a.Spec.PriorityClassRef == nil) == (b.Spec.PriorityClassRef == nil) &&
+		(a.Spec.PriorityClassRef == nil || *a.Spec.PriorityClassRef == *b.Spec.PriorityClassRef)
+}
+
+func sameCounts(a, b []kueue.PodSet) bool {
+	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool { return a.Name == b.Name && a.Count == b.Count })
 }

@@ -8,15 +8,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 func (c *controller) create(ctx context.Context, j GenericJob) error {
+	if g, ok := j.(*podgroups.Group); ok {
+		if err := g.Compose(ctx, c.client); err != nil {
+			return err
+		}
+	}
 	wl, err := c.builder.Build(ctx, j, j.WorkloadName())
 	if err != nil {
 		return err
@@ -55,11 +62,16 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	if err := c.builder.SetPriority(ctx, j, wanted); err != nil {
 		return false, err
 	}
+	if err := kinds.SetMaxExecTime(j, wanted); err != nil {
+		return false, err
+	}
 	if !workload.HasReservation(wl) {
 		wanted.Spec.QueueName = kinds.QueueName(j.Meta())
 		if changed, err := c.updatePodSets(ctx, j, wanted); changed || err != nil {
 			return changed, err
 		}
+	} else if ptr.Deref(wanted.Spec.MaximumExecutionTimeSeconds, 0) != ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0) && !workload.IsEvicted(wl) && !serving(j) {
+		return true, c.requeueResized(ctx, j, wl)
 	} else if changed, err := c.followCounts(ctx, j, wl); changed || err != nil {
 		return changed, err
 	}
@@ -72,6 +84,9 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	}
 	if gates {
 		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated workload AdmissionGatedBy to %q", wanted.Annotations[workload.GatedByAnnotation])
+	}
+	if !samePriority(wanted, wl) {
+		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated workload priority class: %s/%s", wl.Namespace, wl.Name)
 	}
 	if !equality.Semantic.DeepEqual(wanted.Spec.PodSets, wl.Spec.PodSets) {
 		c.recorder.Eventf(j.Meta(), wl, corev1.EventTypeNormal, "UpdatedWorkload", "Update", "Updated not matching Workload for suspended job: %s/%s", wl.Namespace, wl.Name)
@@ -113,6 +128,6 @@ func hasAdmissionOf(wl *kueue.Workload, sets []kueue.PodSet) bool {
 
 func (c *controller) finishOutOfSync(ctx context.Context, wl *kueue.Workload) error {
 	return c.report(ctx, wl, func(wl *kueue.Workload) bool {
-		return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its job", c.now())
+		return workload.Finish(wl, kueue.WorkloadFinishedReasonOutOfSync, "The prebuilt workload is out of sync with its user job", c.now())
 	})
 }

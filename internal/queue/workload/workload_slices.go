@@ -110,19 +110,12 @@ func assignmentOf(wl *kueue.Workload, podSet string) *kueue.PodSetAssignment {
 	return nil
 }
 
-// podsWithQuota is the number of pods of a set that a workload uses quota for.
+// podsWithQuota is the number of pods of a set that a workload uses quota for: an elastic job may have shrunk
+// since it was admitted.
 func podsWithQuota(wl *kueue.Workload, podSet string) int32 {
 	assigned := assignmentOf(wl, podSet)
 	if assigned == nil {
 		return 0
 	}
-	count := ptr.Deref(assigned.Count, 0)
-	for _, done := range wl.Status.ReclaimablePods {
-		for _, set := range wl.Spec.PodSets {
-			if done.Name == set.Name && string(set.Name) == podSet {
-				count = min(count, set.Count-done.Count)
-			}
-		}
-	}
-	return max(0, count)
+	return max(0, min(ptr.Deref(assigned.Count, 0), PodsLeft(wl, assigned.Name)))
 }

@@ -1,0 +1,158 @@
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+var elasticJob = strings.NewReplacer("kueue.x-k8s.io/job-min-parallelism: \"1\"", "kueue.x-k8s.io/elastic-job: \"true\"",
+	"uid: job,", "uid: job, generation: 1,", "parallelism: 5", "parallelism: 3").Replace(queuedJob)
+
+func (w *world) resizeJob(pods, generation int64) *unstructured.Unstructured {
+	w.t.Helper()
+	job := w.settle("job")
+	if err := unstructured.SetNestedField(job.Object, pods, "spec", "parallelism"); err != nil {
+		w.t.Fatal(err)
+	}
+	job.SetGeneration(generation)
+	if err := w.client.Update(w.t.Context(), job); err != nil {
+		w.t.Fatal(err)
+	}
+	return w.settle("job")
+}
+
+func (w *world) slices() (live, finished []*kueue.Workload) {
+	w.t.Helper()
+	list := &kueue.WorkloadList{}
+	if err := w.client.List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if wl := &list.Items[i]; workload.IsFinished(wl) {
+			finished = append(finished, wl)
+		} else {
+			live = append(live, wl)
+		}
+	}
+	slices.SortFunc(live, func(a, b *kueue.Workload) int { return int(a.Spec.PodSets[0].Count - b.Spec.PodSets[0].Count) })
+	return live, finished
+}
+
+// An elastic job that becomes smaller keeps its workload, which becomes smaller with it.
+func TestElasticJobShrinks(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	first := w.workloadOf(w.settle("job"))
+	if first.Annotations[kueue.WorkloadSliceNameAnnotation] != first.Name {
+		t.Errorf("its annotations: %v", first.Annotations)
+	}
+	w.admit(first, oneOf("cq", 3))
+	job := w.resizeJob(1, 2)
+	wl := w.workloadOf(job)
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended || wl.UID != first.UID || wl.Spec.PodSets[0].Count != 1 || !workload.IsAdmitted(wl) {
+		t.Errorf("suspended %t, %s with %d pods", suspended, wl.Name, wl.Spec.PodSets[0].Count)
+	}
+}
+
+// One that becomes larger has a second slice, whose pods belong to the first. It follows the job's size while
+// it waits, takes over when it is admitted, and goes if it is no longer needed.
+func TestElasticJobGrows(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	first := w.workloadOf(w.settle("job"))
+	w.admit(first, oneOf("cq", 3))
+	job := w.settle("job")
+	name, _, _ := unstructured.NestedString(job.Object, "spec", "template", "metadata", "annotations", kueue.WorkloadSliceNameAnnotation)
+	if name != first.Name {
+		t.Fatalf("its pods belong to %q", name)
+	}
+	w.resizeJob(5, 2)
+	live, _ := w.slices()
+	if len(live) != 2 || live[1].Spec.PodSets[0].Count != 5 || live[1].Annotations[workload.ReplacesAnnotation] != "ns/"+first.Name ||
+		live[1].Annotations[kueue.WorkloadSliceNameAnnotation] != first.Name || live[1].Spec.PodSets[0].Template.Annotations[kueue.WorkloadSliceNameAnnotation] != first.Name {
+		t.Fatalf("slices: %v", live)
+	}
+	w.resizeJob(4, 3)
+	again, _ := w.slices()
+	if len(again) != 2 || again[1].UID != live[1].UID || again[1].Spec.PodSets[0].Count != 4 {
+		t.Fatalf("it did not follow: %v", again)
+	}
+	w.admit(again[1], oneOf("cq", 4))
+	job = w.settle("job")
+	live, finished := w.slices()
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended || len(live) != 1 || live[0].UID != again[1].UID || len(finished) != 1 || finished[0].UID != first.UID {
+		t.Errorf("suspended %t, live %v, finished %v", suspended, live, finished)
+	}
+	w.resizeJob(5, 4)
+	w.resizeJob(4, 5)
+	if live, _ := w.slices(); len(live) != 1 || live[0].UID != again[1].UID {
+		t.Errorf("a slice that nobody needs: %v", live)
+	}
+}
+
+// A slice that is evicted while another one waits is finished when its job has stopped, with its quota
+// released before.
+func TestElasticJobIsEvictedWhileItGrows(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 3))
+	w.resizeJob(5, 2)
+	live, _ := w.slices()
+	apimeta.SetStatusCondition(&live[0].Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "preempted"})
+	if err := w.client.Status().Update(t.Context(), live[0]); err != nil {
+		t.Fatal(err)
+	}
+	job := w.settle("job")
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	pods, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
+	left, finished := w.slices()
+	if !suspended || pods != 5 || len(left) != 1 || left[0].UID != live[1].UID || len(finished) != 1 || workload.HasReservation(finished[0]) {
+		t.Errorf("suspended %t, %d pods, live %v, finished %v", suspended, pods, left, finished)
+	}
+}
+
+// The workload of a job is the one that describes it; another one of its own goes, whichever is older.
+func TestSecondWorkloadOfAJob(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	job := w.settle("job")
+	first := w.workloadOf(job)
+	second := first.DeepCopy()
+	second.Name, second.ResourceVersion = "a-"+first.Name, ""
+	second.Spec.PodSets[0].Count++
+	if err := w.client.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	w.settle("job")
+	if wl := w.workloadOf(job); wl.Name != first.Name {
+		t.Errorf("it kept %s", wl.Name)
+	}
+}
+
+// A workload that has quota keeps the priority it got it with; without, it follows its job's class.
+func TestPriorityClassOfAWorkloadWithQuota(t *testing.T) {
+	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7}
+	for _, reserved := range []bool{false, true} {
+		w := newWorld(t, parse(t, queuedJob), class)
+		job := w.settle("job")
+		if reserved {
+			w.admit(w.workloadOf(job), oneOf("cq", 5))
+			job = w.settle("job")
+		}
+		kinds.SetLabel(job, kinds.PriorityClassLabel, "high")
+		if err := w.client.Update(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+		w.settle("job")
+		wl := w.workloadOf(job)
+		if has := wl.Spec.PriorityClassRef != nil; has == reserved || (*wl.Spec.Priority == 7) == reserved {
+			t.Errorf("with quota %t: %v, %d", reserved, wl.Spec.PriorityClassRef, *wl.Spec.Priority)
+		}
+	}
+}
