@@ -91,6 +91,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		RequeuePods:                !gates.Enabled(features.SkipReassignment),
 		KeepOrphans:                !gates.Enabled(features.FinishOrphanedWorkloads),
 		Concurrency:                cfg.Controllers.Concurrency,
+		WaitsForPods:               cfg.WaitForPodsReady != nil && !gates.Enabled(features.DisableWaitForPodsReady),
 		MultiKueue:                 gates.Enabled(features.MultiKueue),
 		NoPodsReady:                !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),
 	}

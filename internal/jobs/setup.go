@@ -58,6 +58,8 @@ type Options struct {
 	DefaultPriorityClass bool
 	// NoPodsReady does not report whether a workload's pods are ready.
 	NoPodsReady bool
+	// WaitsForPods says of pending workloads, too, that their pods are not ready.
+	WaitsForPods bool
 	// RequeuePods requeues the workload of an evicted pod although it is deleted with that pod.
 	RequeuePods bool
 	// KeepOrphans does not finish the workloads of jobs that are gone.
@@ -98,7 +100,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 	return adapters, reconcile.Setup(mgr, reconcile.Options{
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
 		CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
-		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady,
+		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady, WaitsForPods: options.WaitsForPods,
 		RequeuePods: options.RequeuePods, KeepOrphans: options.KeepOrphans, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,

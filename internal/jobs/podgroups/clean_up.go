@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -15,14 +16,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
-// CleanUp removes the finalizer of pods that have been accounted for, deletes those in excess, and
-// completes the workload's list of owners.
+// CleanUp removes the finalizer of pods that have been accounted for, and deletes those in excess.
 func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload) error {
 	if wl == nil || apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished) != nil {
 		return releasePods(ctx, c, g.Pods, g.excess, g.replaced, g.strays)
-	}
-	if err := g.own(ctx, c, wl); err != nil {
-		return err
 	}
 	if err := g.deleteExcess(ctx, c); err != nil {
 		return err
@@ -33,22 +30,22 @@ func (g *Group) CleanUp(ctx context.Context, c client.Client, wl *kueue.Workload
 	return releasePods(ctx, c, g.replaced)
 }
 
-// own makes all pods owners of the workload.
-func (g *Group) own(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+// Own makes all pods owners of the workload, and reports whether they were not.
+func (g *Group) Own(ctx context.Context, c client.Client, wl *kueue.Workload) (bool, error) {
 	if g.Name == "" && len(wl.OwnerReferences) > 0 {
-		return nil
+		return false, nil
 	}
 	owned := wl.DeepCopy()
 	g.SetOwner(owned)
 	added := len(owned.OwnerReferences) - len(wl.OwnerReferences)
 	if added == 0 {
-		return nil
+		return false, nil
 	}
 	if err := c.Update(ctx, owned); err != nil {
-		return err
+		return true, err
 	}
 	g.event(wl, "OwnerReferencesAdded", "Update", "Added %d owner reference(s)", added)
-	return nil
+	return true, nil
 }
 
 func releasePods(ctx context.Context, c client.Client, lists ...[]*corev1.Pod) error {
@@ -91,5 +88,9 @@ func releasePod(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 	}
 	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%[2]d"}]`,
 		pod.UID, i, kinds.ManagedLabel)
-	return client.IgnoreNotFound(c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch))))
+	err := c.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch)))
+	if apierrors.IsInvalid(err) {
+		return nil // it has other finalizers by now, and an event says so
+	}
+	return client.IgnoreNotFound(err)
 }

@@ -90,6 +90,9 @@ func RoleIn(wl *kueue.Workload, pod *corev1.Pod) string {
 			return role
 		}
 	}
+	if len(wl.Spec.PodSets) == 1 && pod.Annotations[kinds.RoleAnnotation] == "" {
+		return string(wl.Spec.PodSets[0].Name) // what it was started with changed its hash
+	}
 	for i := range wl.Spec.PodSets {
 		if RoleHash(&wl.Spec.PodSets[i].Template.Spec) == role {
 			return string(wl.Spec.PodSets[i].Name)

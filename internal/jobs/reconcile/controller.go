@@ -38,6 +38,7 @@ type controller struct {
 
 	noQueueLabels bool
 	noPodsReady   bool
+	waitsForPods  bool
 	requeuePods   bool
 	keepOrphans   bool
 	queued        func(kind string, after time.Duration)
@@ -86,6 +87,11 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	}
 	if changed, err := c.updateWorkload(ctx, j, wl); changed || err != nil {
 		return err
+	}
+	if c.waitsForPods && !workload.IsAdmitted(wl) {
+		if err := c.report(ctx, wl, c.notStarted); err != nil {
+			return err
+		}
 	}
 	switch gated, runsElsewhere := staysGated(j, wl); {
 	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):

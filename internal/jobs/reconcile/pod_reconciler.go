@@ -83,20 +83,35 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		c.adapters.JobChanged(g.Parent.Row(), wl)
 	}
 	switch {
-	case isGroup && wl != nil && wl.Annotations[kinds.IsGroupAnnotation] != "true" && metav1.GetControllerOf(wl) != nil:
+	case isGroup && wl != nil && isForeign(g, wl):
 		err = c.refuseForeignWorkload(ctx, g, wl.Name)
 	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
 		err = c.cleanUpDeleted(ctx, g, wl, isGroup)
 	case wl != nil && wl.DeletionTimestamp == nil && !g.Match(wl):
 		err = c.describeAnew(ctx, g, wl)
 	default:
-		err = c.step(ctx, g, wl)
+		err = c.ownAndStep(ctx, g, wl)
 	}
 	result, err := c.result(g, err)
 	if due := g.TerminationDue(); err == nil && result.RequeueAfter == 0 && due > 0 {
 		result.RequeueAfter = due
 	}
 	return result, err
+}
+
+// ownAndStep makes the pods owners of their workload first: its events then come here.
+func (c *podReconciler) ownAndStep(ctx context.Context, g *podgroups.Group, wl *kueue.Workload) error {
+	if wl != nil && wl.DeletionTimestamp == nil && !workload.IsFinished(wl) {
+		if added, err := g.Own(ctx, c.client, wl); added || err != nil {
+			return err
+		}
+	}
+	return c.step(ctx, g, wl)
+}
+
+// isForeign: the workload is not that of a group, and not one that its pods name.
+func isForeign(g *podgroups.Group, wl *kueue.Workload) bool {
+	return wl.Annotations[kinds.IsGroupAnnotation] != "true" && (metav1.GetControllerOf(wl) != nil || kinds.PrebuiltName(g.Pods[0]) != wl.Name)
 }
 
 // cleanUpDeleted is for pods that are deleted: their workload is deleted with them.

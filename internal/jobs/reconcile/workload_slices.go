@@ -143,7 +143,9 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(wls, func(other kueue.Workload) bool { return workload.Replaces(&other) == workload.KeyOf(wl) && !workload.IsFinished(&other) }) {
+	if slices.ContainsFunc(wls, func(other kueue.Workload) bool {
+		return workload.Replaces(&other) == workload.KeyOf(wl) && !workload.IsFinished(&other)
+	}) {
 		return nil // it is pending
 	}
 	slice, err := c.builder.Build(ctx, j, j.WorkloadName())

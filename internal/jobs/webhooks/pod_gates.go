@@ -100,7 +100,9 @@ func (d *defaulter) addGates(pod *corev1.Pod) {
 // setGroup writes onto a pod which group it is in, and which role it has there.
 func setGroup(parent *kinds.Kind, pod *corev1.Pod) error {
 	if parent == nil || !parent.GroupsPods() {
-		if podgroups.GroupName(pod) != "" && pod.Annotations[kinds.GroupServing] != "true" {
+		// Who makes the workload names its roles. Otherwise pods of one role are alike: the first stands for all.
+		given := kinds.PrebuiltName(pod) != "" && pod.Annotations[kinds.RoleAnnotation] != ""
+		if podgroups.GroupName(pod) != "" && !given {
 			kinds.SetAnnotation(pod, kinds.RoleAnnotation, podgroups.RoleHash(&pod.Spec))
 		}
 		return nil

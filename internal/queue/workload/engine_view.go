@@ -30,7 +30,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		LocalQueue: string(wl.Spec.QueueName),
 		Priority:   int64(ptr.Deref(wl.Spec.Priority, 0)),
 		Created:    wl.CreationTimestamp.Time,
-		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl) || requeuePrevented(wl),
+		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl) || requeuePrevented(wl) || waitsForJob(wl),
 		Gated:      IsGated(wl),
 		Finished:   IsFinished(wl),
 		Evicting:   IsEvicted(wl),
@@ -72,6 +72,14 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		w.Unready = "Its pods have not ended yet"
 	}
 	return w
+}
+
+// waitsForJob says that the job has to change before its workload may have quota again: pods of a group are to
+// be replaced, or there are none.
+func waitsForJob(wl *kueue.Workload) bool {
+	reserved := condition(wl, kueue.WorkloadQuotaReserved)
+	onHold := reserved != nil && reserved.Reason == kueue.WorkloadOnHold
+	return !HasReservation(wl) && (onHold || isTrue(wl, kueue.WorkloadWaitingForReplacementPods))
 }
 
 // PodsLeft is how many pods of a set are not done, or will be replaced.

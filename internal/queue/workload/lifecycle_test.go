@@ -424,3 +424,25 @@ func TestDepart(t *testing.T) {
 		}
 	}
 }
+
+// A workload whose job has to change first gets no quota.
+func TestWaitsForItsJob(t *testing.T) {
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"nothing holds it": {conditions: []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"}}},
+		"pods are missing": {conditions: []metav1.Condition{{Type: kueue.WorkloadWaitingForReplacementPods, Status: metav1.ConditionTrue}}, want: true},
+		"they have come":   {conditions: []metav1.Condition{{Type: kueue.WorkloadWaitingForReplacementPods, Status: metav1.ConditionFalse}}},
+		"it has no pods":   {conditions: []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: kueue.WorkloadOnHold}}, want: true},
+		"it has quota yet": {conditions: []metav1.Condition{
+			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadWaitingForReplacementPods, Status: metav1.ConditionTrue},
+		}},
+	} {
+		wl := &kueue.Workload{}
+		wl.Status.Admission, wl.Status.Conditions = &kueue.Admission{}, tc.conditions
+		if got := ForEngine(wl, nil).Inactive; got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

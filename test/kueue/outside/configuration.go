@@ -3,6 +3,7 @@ package outside
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -118,6 +119,17 @@ func setIntegrations(cfg *config.Configuration, asked record.Asked) {
 	if keys := asked.List("labelKeysToCopy"); len(keys) > 0 {
 		cfg.Integrations.LabelKeysToCopy = keys
 	}
+}
+
+// noPodsReady says that the suite's controllers of jobs are not told to wait for pods, which is the file's default.
+func noPodsReady(asked record.Asked) bool {
+	if _, ok := record.Value[*config.WaitForPodsReady](asked, "waitForPodsReady"); ok {
+		return false
+	}
+	given, _ := record.Value[*config.Configuration](asked, "configuration")
+	defaults := &config.Configuration{}
+	config.SetDefaults_Configuration(defaults)
+	return given == nil || given.WaitForPodsReady == nil || reflect.DeepEqual(given.WaitForPodsReady, defaults.WaitForPodsReady)
 }
 
 var selectorOperators = map[selection.Operator]metav1.LabelSelectorOperator{

@@ -52,6 +52,7 @@ type process struct {
 	serving string // its webhooks' address
 	metrics string
 	gates   string
+	always  []string // gates that the set-up says in other words
 	command *exec.Cmd
 	ended   chan struct{}
 	log     io.Writer
@@ -143,6 +144,9 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions) (*process,
 	if decides, _ := record.Value[bool](asked, "scheduler"); !decides && os.Getenv(envOwn) == "" {
 		p.args = append(p.args, "--no-decisions")
 	}
+	if noPodsReady(asked) {
+		p.always = append(p.always, "DisableWaitForPodsReady=true")
+	}
 	if p.log, err = os.OpenFile(os.Getenv(envLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
@@ -152,7 +156,7 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions) (*process,
 // start starts the program with the gates as they are, without those it does not know, and waits until it serves.
 func (p *process) start(ctx context.Context) error {
 	p.gates = gates()
-	given := strings.FieldsFunc(p.gates, func(r rune) bool { return r == ',' })
+	given := slices.Concat(p.always, strings.FieldsFunc(p.gates, func(r rune) bool { return r == ',' }))
 	for {
 		said, err := p.launch(ctx, given)
 		if err != nil {
