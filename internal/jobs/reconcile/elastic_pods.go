@@ -171,6 +171,14 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return podgroups.IsLive(pod) && podgroups.HasGate(pod, kueue.ElasticJobSchedulingGate)
+	}) {
+		return nil
+	}
+	if holds, err := c.stillHolds(ctx, wl); err != nil || !holds {
+		return err
+	}
 	free := map[string]int32{}
 	for i, set := range wl.Spec.PodSets {
 		free[string(set.Name)] = kinds.AdmittedCount(wl, i)
@@ -182,6 +190,13 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 		}
 	}
 	return podgroups.Ungate(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, free, nil)
+}
+
+// stillHolds asks the API server whether a workload has its quota: the cache may not have seen that it is gone.
+func (c *objectReconciler) stillHolds(ctx context.Context, wl *kueue.Workload) (bool, error) {
+	is := &kueue.Workload{}
+	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
+	return err == nil && is.UID == wl.UID && workload.IsAdmitted(is) && !workload.IsEvicted(is) && !workload.IsFinished(is), client.IgnoreNotFound(err)
 }
 
 // jobOfElasticPod finds the job of a pod by its owner, or by its workload.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -193,7 +194,7 @@ func gateElasticPods(wl *kueue.Workload, infos []kinds.PodSetInfo) {
 func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []kueue.Workload) (*kueue.Workload, error) {
 	var live []*kueue.Workload
 	for i := range wls {
-		if len(wls) == 1 || !workload.IsFinished(&wls[i]) {
+		if len(wls) == 1 && !wasReplaced(&wls[i]) || !workload.IsFinished(&wls[i]) {
 			live = append(live, &wls[i])
 			continue
 		}
@@ -231,6 +232,12 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 		chosen = wl
 	}
 	return chosen, nil
+}
+
+// wasReplaced: it ended because another slice stood for its job, which may be gone by now.
+func wasReplaced(wl *kueue.Workload) bool {
+	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return finished != nil && finished.Reason == kueue.WorkloadSliceReplaced
 }
 
 // sortSlices puts each slice behind the one that it replaces: several may be made within a second.
