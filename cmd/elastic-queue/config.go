@@ -89,7 +89,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		RayAndSparkMayLeave:        !gates.Enabled(features.ValidateRayAndSparkJobUpdates),
 		DefaultPriorityClass:       gates.Enabled(features.WorkloadPriorityClassDefaulting),
 		RequeuePods:                !gates.Enabled(features.SkipReassignment),
-		KeepOrphans:                !gates.Enabled(features.FinishOrphanedWorkloads),
+		LeaveOrphans:               !gates.Enabled(features.FinishOrphanedWorkloads),
 		Concurrency:                cfg.Controllers.Concurrency,
 		WaitsForPods:               cfg.WaitForPodsReady != nil && !gates.Enabled(features.DisableWaitForPodsReady),
 		MultiKueue:                 gates.Enabled(features.MultiKueue),
@@ -103,6 +103,9 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 	if in := cfg.Integrations; in != nil {
 		options.BuiltIn, options.External, options.CopyLabels = in.Frameworks, in.ExternalFrameworks, in.LabelKeysToCopy
 	}
+	if gates.Enabled(features.CustomMetricLabels) {
+		copyMetricLabels(&options, cfg.QueueMetrics.CustomLabels)
+	}
 	if on, given := gates.Given(features.SparkApplicationIntegration); given && !on {
 		if len(options.BuiltIn) == 0 {
 			options.BuiltIn = kinds.Names()
@@ -112,6 +115,20 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		})
 	}
 	return options
+}
+
+// copyMetricLabels has workloads carry what metrics show of them, which is said on jobs.
+func copyMetricLabels(options *jobs.Options, specs []kueuev1beta2.ControllerMetricsCustomLabel) {
+	options.CopyLabels = slices.Clone(options.CopyLabels)
+	for _, spec := range specs {
+		switch {
+		case ptr.Deref(spec.SourceKind, "") != kueuev1beta2.SourceKindWorkload:
+		case spec.SourceAnnotationKey != "":
+			options.CopyAnnotations = append(options.CopyAnnotations, spec.SourceAnnotationKey)
+		default:
+			options.CopyLabels = append(options.CopyLabels, cmp.Or(spec.SourceLabelKey, spec.Name))
+		}
+	}
 }
 
 // namespaceOf is where the program's own objects are.

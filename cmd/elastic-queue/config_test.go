@@ -183,7 +183,7 @@ func TestJobGates(t *testing.T) {
 		features.TASMultiLayerTopology:    func(o jobs.Options) bool { return o.NoSliceLayers },
 		features.TopologyAwareScheduling:  func(o jobs.Options) bool { return o.NoTopology },
 		features.AdmissionGatedBy:         func(o jobs.Options) bool { return o.NoGates },
-		features.FinishOrphanedWorkloads:  func(o jobs.Options) bool { return o.KeepOrphans },
+		features.FinishOrphanedWorkloads:  func(o jobs.Options) bool { return o.LeaveOrphans },
 
 		features.ValidateRayAndSparkJobUpdates: func(o jobs.Options) bool { return o.RayAndSparkMayLeave },
 	} {
@@ -247,6 +247,24 @@ func TestSparkGate(t *testing.T) {
 		kinds := jobOptions(cfg, gates).BuiltIn
 		if got := len(kinds) == 0 || slices.Contains(kinds, spark); got != want {
 			t.Errorf("with %q Spark is queued: %t", given, got)
+		}
+	}
+}
+
+// What metrics show of workloads is copied from their jobs.
+func TestCustomLabelsAreCopied(t *testing.T) {
+	cfg := v1alpha1.NewQueueConfiguration()
+	cfg.QueueMetrics.CustomLabels = []v1beta2.ControllerMetricsCustomLabel{
+		{Name: "team", SourceKind: ptr.To(v1beta2.SourceKindWorkload)}, {Name: "cost", SourceKind: ptr.To(v1beta2.SourceKindWorkload), SourceAnnotationKey: "example.com/cost"}, {Name: "other"},
+	}
+	for _, on := range []bool{false, true} {
+		gates, err := features.New(map[string]bool{string(features.CustomMetricLabels): on})
+		if err != nil {
+			t.Fatal(err)
+		}
+		options := jobOptions(cfg, gates)
+		if slices.Contains(options.CopyLabels, "team") != on || slices.Contains(options.CopyAnnotations, "example.com/cost") != on || slices.Contains(options.CopyLabels, "other") {
+			t.Errorf("with the gate %t: labels %v, annotations %v", on, options.CopyLabels, options.CopyAnnotations)
 		}
 	}
 }

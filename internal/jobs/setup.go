@@ -62,8 +62,8 @@ type Options struct {
 	WaitsForPods bool
 	// RequeuePods requeues the workload of an evicted pod although it is deleted with that pod.
 	RequeuePods bool
-	// KeepOrphans does not finish the workloads of jobs that are gone.
-	KeepOrphans bool
+	// LeaveOrphans does not finish the workloads of jobs that are gone.
+	LeaveOrphans bool
 	// Queued, if set, is called with the kind of a job and its age when its workload was created.
 	Queued func(kind string, after time.Duration)
 	// Concurrency is how many jobs are reconciled at once, by "Kind.group".
@@ -101,7 +101,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
 		CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
 		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady, WaitsForPods: options.WaitsForPods,
-		RequeuePods: options.RequeuePods, KeepOrphans: options.KeepOrphans, Queued: options.Queued, Concurrency: options.Concurrency,
+		RequeuePods: options.RequeuePods, LeaveOrphans: options.LeaveOrphans, Queued: options.Queued, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,
 				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.Pods})

@@ -54,6 +54,7 @@ const jobOptions = `		opt(&options)
 		record.Note("namespaceSelector", options.ManagedJobsNamespaceSelector)
 	}
 	record.Add("labelKeysToCopy", options.LabelKeysToCopy.UnsortedList()...)
+	record.Add("annotationsToCopy", options.AnnotationsToCopy.UnsortedList()...)
 	record.Add("frameworks", options.EnabledFrameworks.UnsortedList()...)
 	record.Add("externalFrameworks", options.EnabledExternalFrameworks.UnsortedList()...)
 	return options

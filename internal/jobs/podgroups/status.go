@@ -77,8 +77,8 @@ func (g *Group) Finished() (kinds.Outcome, error) {
 	switch {
 	case succeeded >= total:
 		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message}, nil
-	case !running && final: // Kueue's reason, too: the message says how many failed
-		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message}, nil
+	case !running && final:
+		return kinds.Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonFailed, Message: message}, nil
 	}
 	return kinds.Outcome{}, nil
 }

@@ -39,7 +39,7 @@ func (g *Group) Match(wl *kueue.Workload) bool {
 		return true
 	}
 	g.surplus = surplus{}
-	var kept []*corev1.Pod
+	var counted []*corev1.Pod
 	byRole := map[string][]*corev1.Pod{}
 	for _, pod := range g.Pods {
 		role := RoleIn(wl, pod)
@@ -66,21 +66,21 @@ func (g *Group) Match(wl *kueue.Workload) bool {
 			g.replaced = append(g.replaced, ended[len(ended)-n:]...)
 			ended = ended[:len(ended)-n]
 		}
-		kept = append(append(kept, live...), ended...)
+		counted = append(append(counted, live...), ended...)
 	}
-	if len(kept) == 0 {
+	if len(counted) == 0 {
 		g.surplus = surplus{}
 		return false
 	}
 	for _, pods := range byRole {
 		g.strays = append(g.strays, pods...)
 	}
-	SortOldestFirst(kept)
-	g.Pods = kept
+	SortOldestFirst(counted)
+	g.Pods = counted
 	return true
 }
 
-// sortLive puts the pods first that are to be kept: those with a finalizer, started ones, old ones.
+// sortLive puts the pods first that are to be counted: those with a finalizer, started ones, old ones.
 func sortLive(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(trueFirst(holds(a), holds(b)), trueFirst(!IsGated(a), !IsGated(b)),
@@ -88,7 +88,7 @@ func sortLive(pods []*corev1.Pod) {
 	})
 }
 
-// sortEnded puts the pods first that are to be kept: those with a finalizer, and those that ended last.
+// sortEnded puts the pods first that are to be counted: those with a finalizer, and those that ended last.
 func (g *Group) sortEnded(pods []*corev1.Pod) {
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(trueFirst(holds(a), holds(b)), g.lastActive(b).Compare(g.lastActive(a)),

@@ -40,7 +40,7 @@ type controller struct {
 	noPodsReady   bool
 	waitsForPods  bool
 	requeuePods   bool
-	keepOrphans   bool
+	leaveOrphans  bool
 	queued        func(kind string, after time.Duration)
 }
 

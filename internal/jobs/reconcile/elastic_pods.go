@@ -194,9 +194,11 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 
 // stillHolds asks the API server whether a workload has its quota: the cache may not have seen that it is gone.
 func (c *objectReconciler) stillHolds(ctx context.Context, wl *kueue.Workload) (bool, error) {
-	is := &kueue.Workload{}
-	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
-	return err == nil && is.UID == wl.UID && workload.IsAdmitted(is) && !workload.IsEvicted(is) && !workload.IsFinished(is), client.IgnoreNotFound(err)
+	list := &kueue.WorkloadList{}
+	err := c.filter.Direct.List(ctx, list, client.InNamespace(wl.Namespace), client.MatchingFields{"metadata.name": wl.Name})
+	return slices.ContainsFunc(list.Items, func(is kueue.Workload) bool {
+		return is.UID == wl.UID && workload.IsAdmitted(&is) && !workload.IsEvicted(&is) && !workload.IsFinished(&is)
+	}), err
 }
 
 // jobOfElasticPod finds the job of a pod by its owner, or by its workload.

@@ -41,7 +41,7 @@ type Options struct {
 	NoPodsReady     bool // does not report whether pods are ready
 	WaitsForPods    bool // says of pending workloads, too, that their pods are not ready
 	RequeuePods     bool
-	KeepOrphans     bool // does not finish the workloads of jobs that are gone
+	LeaveOrphans    bool // does not finish the workloads of jobs that are gone
 	Queued          func(kind string, after time.Duration)
 	Concurrency     map[string]int
 }
@@ -65,7 +65,7 @@ func newController(c client.Client, recorder events.EventRecorder, now func() ti
 		client: c, pods: options.PodCache, filter: options.Filter, now: now, adapters: options.Adapters,
 		recorder: recorder, identity: rand.Text(),
 		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates},
-		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, waitsForPods: options.WaitsForPods, requeuePods: options.RequeuePods, keepOrphans: options.KeepOrphans, queued: options.Queued,
+		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, waitsForPods: options.WaitsForPods, requeuePods: options.RequeuePods, leaveOrphans: options.LeaveOrphans, queued: options.Queued,
 	}
 }
 

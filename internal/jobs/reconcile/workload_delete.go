@@ -81,7 +81,7 @@ func (c *controller) finishOrphans(ctx context.Context, list []kueue.Workload) (
 
 // finishOrphan writes the end before the finalizer goes, with which the workload may go, too.
 func (c *controller) finishOrphan(ctx context.Context, wl *kueue.Workload) error {
-	if !c.keepOrphans && wl.DeletionTimestamp == nil && !workload.IsFinished(wl) {
+	if !c.leaveOrphans && wl.DeletionTimestamp == nil && !workload.IsFinished(wl) {
 		return c.report(ctx, wl, func(wl *kueue.Workload) bool {
 			return workload.Finish(wl, kueue.WorkloadFinishedReasonOwnerNotFound, "The workload's owner no longer exists", c.now())
 		}) // which triggers another reconciliation

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 	config "sigs.k8s.io/kueue/apis/config/v1beta2"
+	"sigs.k8s.io/kueue/pkg/features"
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastic-ai/elastic/test/kueue/record"
@@ -118,6 +119,14 @@ func setIntegrations(cfg *config.Configuration, asked record.Asked) {
 	}
 	if keys := asked.List("labelKeysToCopy"); len(keys) > 0 {
 		cfg.Integrations.LabelKeysToCopy = keys
+	}
+	if !features.Enabled(features.CustomMetricLabels) {
+		return
+	}
+	for i, key := range asked.List("annotationsToCopy") { // which the file says as labels of metrics
+		cfg.Metrics.CustomLabels = append(cfg.Metrics.CustomLabels, config.ControllerMetricsCustomLabel{
+			Name: fmt.Sprintf("copied%d", i), SourceKind: ptr.To(config.SourceKindWorkload), SourceAnnotationKey: key,
+		})
 	}
 }
 
