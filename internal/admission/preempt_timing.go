@@ -2,7 +2,7 @@ package admission
 
 import "time"
 
-// Timing is how preemption goes in time. The zero value is Kueue's: at once, and whoever it may be.
+// Timing is how preemption goes in time. The zero value is Kueue's: at once, whatever its victims have run.
 type Timing struct {
 	// Delay is how long a workload waits before it preempts others.
 	Delay time.Duration

@@ -27,7 +27,7 @@ type Access interface {
 
 var errStranger = errors.New("this page is not open to you: use the link that 'elastic web' printed")
 
-// Kubeconfig is the access on a laptop: one person, whoever has the key of the link.
+// Kubeconfig is the access on a laptop: one person, who has the key of the link.
 type Kubeconfig struct {
 	client *cluster.Client
 	key    string

@@ -138,7 +138,7 @@ func (s *serving) readPrices() (map[string]float64, error) {
 	return prices, nil
 }
 
-// show opens a link in the browser; whoever has none has the link.
+// show opens a link in the browser. Without a browser there is still the link.
 func show(link string) {
 	opener := "xdg-open"
 	if runtime.GOOS == "darwin" {

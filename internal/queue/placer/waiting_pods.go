@@ -10,7 +10,7 @@ import (
 
 // kube-scheduler puts pods where it likes. They may take what is reserved for other workloads, and then pods of an
 // admitted workload wait until something fits them. What comes free is theirs: they exist already, and are bound
-// before whoever is admitted next has pods. So reservations that other pods took are made again, and in every
+// before the next that is admitted has pods. So reservations that other pods took are made again, and in every
 // what-if those who wait are put on nodes first.
 
 // reserve notes what is held for a workload.

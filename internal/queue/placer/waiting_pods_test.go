@@ -11,7 +11,7 @@ import (
 
 func named(name string) admission.Key { return admission.Key{Namespace: "ns", Name: name} }
 
-// fill n0 with the pods of a workload, whoever it is reserved for.
+// fill n0 with the pods of a workload, although it may be reserved for another.
 func fill(p *Placer, workload string) {
 	for i := range 4 {
 		taken := pod(workload, i, corev1.PodRunning)
