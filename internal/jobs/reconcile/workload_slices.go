@@ -61,7 +61,7 @@ func serving(j GenericJob) bool {
 }
 
 // compareCounts tells in which direction a job's pod counts differ from those of its workload: the
-// requested counts while the job is suspended, the admitted ones while it runs.
+// requested counts, or the admitted ones where a job that runs may have been admitted in part.
 func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew, shrank bool) {
 	counts := map[kueue.PodSetReference]int32{}
 	for _, set := range sets {
@@ -71,7 +71,7 @@ func compareCounts(j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) (grew,
 	}
 	for i, set := range wl.Spec.PodSets {
 		want := set.Count
-		if !j.IsSuspended() {
+		if !j.IsSuspended() && set.MinCount != nil { // only then it was started with fewer
 			want = kinds.AdmittedCount(wl, i)
 		}
 		grew, shrank = grew || counts[set.Name] > want, shrank || counts[set.Name] < want

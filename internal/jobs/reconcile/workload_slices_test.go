@@ -48,6 +48,22 @@ func (w *world) slices() (live, finished []*kueue.Workload) {
 	return live, finished
 }
 
+// A job that is admitted again after some of its pods have ended has quota for the others. It still has its size.
+func TestJobAdmittedForItsLastPodsRuns(t *testing.T) {
+	w := newWorld(t, parse(t, strings.Replace(queuedJob, `kueue.x-k8s.io/job-min-parallelism: "1"`, `example.com/note: "1"`, 1)))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 3))
+	job := w.settle("job")
+	for range 3 {
+		if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
+			t.Fatal("it is stopped")
+		}
+		job = w.settle("job")
+	}
+	if pods, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism"); pods != 5 {
+		t.Errorf("it has %d pods", pods)
+	}
+}
+
 // An elastic job that becomes smaller keeps its workload, which becomes smaller with it.
 func TestElasticJobShrinks(t *testing.T) {
 	w := newWorld(t, parse(t, elasticJob))
