@@ -29,6 +29,8 @@ type catchUp struct {
 	mu     sync.Mutex
 	listed bool
 	behind []metav1.PartialObjectMetadata // workloads that the cache has older, or not at all
+	// listedAt is the version of the list. What the cache has from before it may be gone.
+	listedAt string
 }
 
 // caughtUp says whether the cache is new enough to decide on.
@@ -76,6 +78,7 @@ func (c *controller) listBehind(ctx context.Context) error {
 				c.catchUp.behind = append(c.catchUp.behind, list.Items[i])
 			}
 		}
+		c.catchUp.listedAt = list.ResourceVersion
 		if list.Continue == "" {
 			break
 		}
@@ -108,14 +111,25 @@ func (c *controller) seen(ctx context.Context, wl *metav1.PartialObjectMetadata)
 	case !listed && (missing || cached.UID != wl.UID):
 		return true, nil
 	}
+	gone, err := c.isGone(ctx, wl)
+	return err == nil && gone == listed, err
+}
+
+// isGone asks the API server.
+func (c *controller) isGone(ctx context.Context, wl client.Object) (bool, error) {
 	is := &metav1.PartialObjectMetadata{}
 	is.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
-	err = c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
-	if client.IgnoreNotFound(err) != nil {
-		return false, err
+	err := c.filter.Direct.Get(ctx, client.ObjectKeyFromObject(wl), is)
+	return err != nil || is.UID != wl.GetUID(), client.IgnoreNotFound(err)
+}
+
+// goneBefore: a workload was created and deleted before this process began to lead, and the watch, which is
+// late, has delivered only its creation yet.
+func (c *controller) goneBefore(ctx context.Context, wl *kueue.Workload) (bool, error) {
+	if at := c.catchUp.listedAt; at == "" || !notOlder(at, wl.ResourceVersion) {
+		return false, nil
 	}
-	gone := err != nil || is.UID != wl.UID
-	return gone == listed, nil
+	return c.isGone(ctx, wl)
 }
 
 // notOlder compares resource versions, which are increasing numbers.

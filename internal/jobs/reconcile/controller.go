@@ -190,6 +190,9 @@ func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *k
 }
 
 func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
+	if gone, err := c.goneBefore(ctx, wl); gone || err != nil {
+		return err // its deletion triggers a reconciliation
+	}
 	infos, err := c.podSetInfos(ctx, wl)
 	if conflict := (&kinds.PodSetConflictError{}); errors.As(err, &conflict) {
 		return c.finishFailedToStart(ctx, wl, err)

@@ -247,3 +247,20 @@ func TestReconcilesAlthoughNamesComeAgain(t *testing.T) {
 type lateReader struct{ client.Client }
 
 func (*lateReader) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// A late watch may deliver a workload that was created and deleted before this process began to lead. Its job is not
+// started.
+func TestWorkloadFromBeforeThatIsGoneStartsNothing(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 5))
+	is := w.filter.Direct
+	w.filter.Direct = fake.NewClientBuilder().WithScheme(staleScheme(t)).Build()
+	w.catchUp.listedAt = "1000000"
+	if suspended, _, _ := unstructured.NestedBool(w.settle("job").Object, "spec", "suspend"); !suspended {
+		t.Error("the job was started on quota that is released")
+	}
+	w.filter.Direct = is
+	if suspended, _, _ := unstructured.NestedBool(w.settle("job").Object, "spec", "suspend"); suspended {
+		t.Error("its workload exists, and it was not started")
+	}
+}
