@@ -134,7 +134,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 # In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-clients test-operators test-migration test-images test-node test-rights
+PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-web test-clients test-operators test-migration test-images test-node test-rights
 
 .PHONY: test
 test: ## Run every test and check; what CI runs. Prints what each part took, and leaves nothing running
