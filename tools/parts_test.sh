@@ -29,9 +29,10 @@ runs() { grep -qE '^State:[[:space:]]+[^ZX]' "/proc/$(cat left)/status" 2>/dev/n
 for _ in $(seq 50); do runs || break; sleep 0.1; done
 ! runs || { echo "what a part left still runs"; cat out; exit 1; }
 
-# A Ctrl-C reaches all processes of the terminal's group.
-set -m # gives it a group of its own, and does not have it ignore the signal
-tools/parts.sh slow good >out 2>&1 &
+# A Ctrl-C reaches all processes of the terminal's group. Where this test itself runs in the background the signal is
+# ignored, which children inherit.
+set -m # gives it a group of its own
+env --default-signal=INT tools/parts.sh slow good >out 2>&1 &
 group=$!
 until [ -e begun ]; do sleep 0.1; done
 kill -INT -- "-$group"
