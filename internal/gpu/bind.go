@@ -92,7 +92,7 @@ func (r *Reservation) Bind(ctx context.Context) error {
 	defer cancel()
 	err := r.write(ctx)
 	if err == nil {
-		return r.settle(true)
+		return r.enter()
 	}
 	bound, known := r.outcome(err)
 	switch {
@@ -100,7 +100,7 @@ func (r *Reservation) Bind(ctx context.Context) error {
 		go r.findOut(err)
 		return fmt.Errorf("whether the pod was bound is not known yet: %w", err)
 	case bound:
-		return r.settle(true) // the answer was lost, not the write
+		return r.enter() // the answer was lost, not the write
 	}
 	return errors.Join(err, r.settle(false))
 }
@@ -272,8 +272,52 @@ func (r *Reservation) findOut(err error) {
 			return
 		case <-time.After(findOutPause):
 		}
-		if bound, known := r.outcome(err); known {
-			_ = r.settle(bound) // its error is that the program ends
+		switch bound, known := r.outcome(err); {
+		case !known:
+			continue
+		case bound:
+			_ = r.enter() // its error is that the program ends
+		default:
+			_ = r.settle(false)
+		}
+		return
+	}
+}
+
+// enter what was bound. Where the cache does not have the pod yet, it is looked after: deleted before the watch
+// delivers it, no event would say so, and its cards would be its for ever.
+func (r *Reservation) enter() error {
+	err := r.settle(true)
+	if err == nil && !r.isIn(context.Background(), r.shell.options.Client) {
+		go r.awaitSeen()
+	}
+	return err
+}
+
+// isIn says whether a reader has the pod, or may have it.
+func (r *Reservation) isIn(ctx context.Context, reader client.Reader) bool {
+	pod := &corev1.Pod{}
+	err := reader.Get(ctx, client.ObjectKeyFromObject(r.want.pod), pod)
+	return client.IgnoreNotFound(err) != nil || err == nil && pod.UID == r.want.pod.UID
+}
+
+// awaitSeen waits until the cache has the pod, or the pod is gone.
+func (r *Reservation) awaitSeen() {
+	s := r.shell
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-time.After(findOutPause):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), bindTimeout)
+		seen, exists := r.isIn(ctx, s.options.Client), r.isIn(ctx, s.options.Direct)
+		cancel()
+		switch {
+		case seen:
+			return
+		case !exists:
+			_ = s.doFor(context.Background(), r.want.pod, func() { s.sawPod(r.want.pod, true) }) // its error is that the program ends
 			return
 		}
 	}

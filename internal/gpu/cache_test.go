@@ -399,3 +399,30 @@ func TestSwappedOutPodsHoldNoCards(t *testing.T) {
 		t.Fatalf("it comes back: %+v", c)
 	}
 }
+
+// A pod that was bound before the cache had it, and is deleted before the watch delivers it, leaves its cards.
+func TestPodThatTheCacheNeverHadLeavesItsCards(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	w.late = true
+	w.add(node("a", 1))
+	p := share("p", 30)
+	if err := w.client.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	w.mustBind(p, "a")
+	if c := w.card("a", 0); c.FreeCore != 70 {
+		t.Fatalf("%v of the card is free beside the pod", c.FreeCore)
+	}
+	if err := w.client.Delete(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for tick := time.Tick(50 * time.Millisecond); w.card("a", 0).FreeCore != 100; {
+		select {
+		case <-wait.Done():
+			t.Fatal("the card is still taken")
+		case <-tick:
+		}
+	}
+}

@@ -44,6 +44,7 @@ type world struct {
 	now     func() time.Time
 	events  events.EventRecorder
 	follows bool // it does not lead at first
+	late    bool // its cache has no pods yet
 	// versions: lists have one, as an API server's.
 	versions bool
 	// onBind, where set, stands between a Binding and the API server.
@@ -63,7 +64,7 @@ func (w *world) start(t testing.TB, options placement.Options) {
 		WithStatusSubresource(&egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}, &egpu.GPU{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: w.bind, List: w.list}).Build()
 	shell, err := gpu.New(gpu.Options{
-		Client: w.client, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events,
+		Client: cache{w.client, w}, Direct: w.client, Engine: options, Queue: true, Hooks: w.hooks, Hold: time.Hour, Now: w.now, Log: logr.Discard(), Events: w.events,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -77,6 +78,19 @@ func (w *world) start(t testing.TB, options placement.Options) {
 	server := httptest.NewServer(extender.NewHandler(shell, extender.NewMetrics(prometheus.NewRegistry()), logr.Discard()))
 	t.Cleanup(server.Close)
 	w.url = server.URL
+}
+
+// cache is the shell's cache of pods, which may be late.
+type cache struct {
+	client.Client
+	w *world
+}
+
+func (c cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, pod := obj.(*corev1.Pod); pod && c.w.late {
+		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return c.Client.Get(ctx, key, obj, opts...)
 }
 
 func scheme(t testing.TB) *runtime.Scheme {
