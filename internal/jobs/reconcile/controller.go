@@ -93,22 +93,27 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 			return err
 		}
 	}
-	switch gated, runsElsewhere := staysGated(j, wl); {
-	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
-		err = c.suspendAndRelease(ctx, j, wl)
-	case runsElsewhere: // the cluster that runs the job reports its progress
-	case !j.IsStarted() && !gated:
-		err = c.start(ctx, j, wl)
-	default:
-		if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
-			return err
-		}
-		err = c.reportProgress(ctx, j, wl)
-	}
-	if err != nil {
+	if waiting, err := c.follow(ctx, j, wl); waiting || err != nil {
 		return err
 	}
 	return j.CleanUp(ctx, c.client, wl)
+}
+
+// follow does with a job what the queue decided about its workload; waiting says that its pods are still being
+// swapped in.
+func (c *controller) follow(ctx context.Context, j GenericJob, wl *kueue.Workload) (waiting bool, err error) {
+	switch gated, runsElsewhere := staysGated(j, wl); {
+	case workload.IsEvicted(wl) || !workload.IsAdmitted(wl):
+		return false, c.suspendAndRelease(ctx, j, wl)
+	case runsElsewhere: // the cluster that runs the job reports its progress
+		return false, nil
+	case !j.IsStarted() && !gated:
+		return false, c.start(ctx, j, wl)
+	}
+	if waiting, err := c.swapIn(ctx, j, wl); waiting || err != nil {
+		return waiting, err
+	}
+	return false, c.reportProgress(ctx, j, wl)
 }
 
 // finish records in the workload how its job ended.

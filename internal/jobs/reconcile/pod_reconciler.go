@@ -69,10 +69,10 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, err
 	}
 	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
-	if g == nil {
-		if isGroup {
-			return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
-		}
+	switch {
+	case g == nil && isGroup:
+		return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
+	case g == nil:
 		return c.finishWorkloadsOfGone(ctx, c.kind, request)
 	}
 	wl, err := c.workloadOf(ctx, g)
@@ -82,21 +82,24 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	if g.Parent != nil {
 		c.adapters.JobChanged(g.Parent.Row(), wl)
 	}
-	switch {
-	case isGroup && wl != nil && isForeign(g, wl):
-		err = c.refuseForeignWorkload(ctx, g, wl.Name)
-	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
-		err = c.cleanUpDeleted(ctx, g, wl, isGroup)
-	case wl != nil && wl.DeletionTimestamp == nil && !g.Match(wl):
-		err = c.describeAnew(ctx, g, wl)
-	default:
-		err = c.ownAndStep(ctx, g, wl)
-	}
-	result, err := c.result(g, err)
+	result, err := c.result(g, c.stepPods(ctx, g, wl, isGroup))
 	if due := g.TerminationDue(); err == nil && result.RequeueAfter == 0 && due > 0 {
 		result.RequeueAfter = due
 	}
 	return result, err
+}
+
+// stepPods does what comes next for pods and their workload.
+func (c *podReconciler) stepPods(ctx context.Context, g *podgroups.Group, wl *kueue.Workload, isGroup bool) error {
+	switch {
+	case isGroup && wl != nil && isForeign(g, wl):
+		return c.refuseForeignWorkload(ctx, g, wl.Name)
+	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
+		return c.cleanUpDeleted(ctx, g, wl, isGroup)
+	case wl != nil && wl.DeletionTimestamp == nil && !g.Match(wl):
+		return c.describeAnew(ctx, g, wl)
+	}
+	return c.ownAndStep(ctx, g, wl)
 }
 
 // ownAndStep makes the pods owners of their workload first: its events then come here.

@@ -33,7 +33,8 @@ func UsesQuota(wl *kueue.Workload) bool { return HoldsReservation(wl) && !IsFini
 // HoldsReservation says that reserved quota is the workload's. One that was deactivated has lost it as soon as it is
 // evicted, as in Kueue, although its status has it until its pods are gone.
 func HoldsReservation(wl *kueue.Workload) bool {
-	return HasReservation(wl) && !(IsEvicted(wl) && strings.HasPrefix(condition(wl, kueue.WorkloadEvicted).Reason, kueue.WorkloadDeactivated))
+	deactivated := IsEvicted(wl) && strings.HasPrefix(condition(wl, kueue.WorkloadEvicted).Reason, kueue.WorkloadDeactivated)
+	return HasReservation(wl) && !deactivated
 }
 
 // ReservedEarlier says that a had its quota reserved before b.
