@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,5 +117,26 @@ func TestPolicyOnCohortWithoutObject(t *testing.T) {
 	p.turn([]message{{object: policy, deleted: true}})
 	if !p.statuses.FairShares("left", "") || len(p.policies.undescribed) > 0 {
 		t.Error("the policy is gone, and its effect is not")
+	}
+}
+
+// Where the queue orders by attained service, an explanation says what the workload's position follows from.
+func TestExplainSaysWhatTheOrderFollowsFrom(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("first", "main", "", 0, "4")
+	policy := named(&v1alpha1.QueuePolicy{}, "short-first")
+	policy.Generation, policy.Spec.Order = 1, v1alpha1.OrderLeastAttainedService
+	policy.Spec.TargetRefs = []v1alpha1.TargetRef{{Kind: v1alpha1.KindClusterQueue, Name: "cq"}}
+	p.see(policy)
+	p.submit("second", "main", "", 0, "4")
+	x := p.engine.Explain(admission.Key{Namespace: "ns", Name: "second"}, p.time)
+	if got := p.workloadStanding(&x).Order; !strings.HasPrefix(got, "who has used least goes first") {
+		t.Errorf("order: %q", got)
+	}
+	p.turn([]message{{object: policy, deleted: true}})
+	x = p.engine.Explain(admission.Key{Namespace: "ns", Name: "second"}, p.time)
+	if got := p.workloadStanding(&x).Order; got != "" {
+		t.Errorf("without the policy, order: %q", got)
 	}
 }

@@ -53,6 +53,8 @@ type WorkloadStanding struct {
 	// at most ten.
 	Position int           `json:"position,omitempty"`
 	Ahead    []WorkloadRef `json:"ahead,omitempty"`
+	// Order says in words what its position follows from, where the queue orders by more than priority and age.
+	Order string `json:"order,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
 	// HeldBy are running workloads that use what is missing; PreemptionTargets are those that it

@@ -177,6 +177,9 @@ func (p *page) why(x *v1alpha1.WorkloadStanding) {
 }
 
 func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
+	if x.Order != "" {
+		p.say("Order", "%s", x.Order)
+	}
 	if len(x.Ahead) == 0 {
 		return
 	}
