@@ -33,7 +33,7 @@ func (e *Engine) heldBack(w *workload, q *queue) hold {
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.Matches(e.namespaces[s.Namespace]):
 		return hold{reason: ReasonMisconfigured, message: "workload namespace doesn't match ClusterQueue selector", counted: true}
 	case s.RequeueAt.After(e.at):
-		return hold{reason: ReasonPending, message: "The workload is requeued after its backoff ends", counted: true}
+		return hold{reason: ReasonPending, message: BackingOff, counted: true}
 	}
 	return hold{}
 }

@@ -91,5 +91,8 @@ func IsNominated(message string) bool {
 // NotEvaluated is the message of a workload that nothing is known of yet.
 const NotEvaluated = "Workload is pending evaluation in the scheduling queue"
 
+// BackingOff is the message of a workload that is not requeued yet.
+const BackingOff = "The workload is requeued after its backoff ends"
+
 // overriddenMessage is for a nominated workload whose quota another one may take.
 const overriddenMessage = "Another workload took over the quota that was freed for it"

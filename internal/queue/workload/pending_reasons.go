@@ -96,8 +96,8 @@ func SetPending(wl *kueue.Workload, p admission.Pending, granular bool, now time
 	switch {
 	case p.Reason == admission.ReasonDeactivated && (!granular || IsActive(wl)):
 		return false // it says so itself, or waits to be deleted
-	case message == admission.NotEvaluated && !granular:
-		return false
+	case !granular && (message == admission.NotEvaluated || message == admission.BackingOff):
+		return false // there is nothing to say yet, or it says why it was evicted
 	case p.Reason == admission.ReasonAdmissionGated:
 		message = "Admission is gated by: " + wl.Annotations[GatedByAnnotation]
 	}

@@ -53,6 +53,21 @@ func TestDeactivatedHasAReasonOfItsOwn(t *testing.T) {
 	}
 }
 
+// While a workload backs off, its condition says why it was evicted; behind the gate that it is not evaluated yet.
+func TestBackoffLeavesTheEvictionsMessage(t *testing.T) {
+	wl := admitted()
+	Evict(wl, kueue.WorkloadEvictedByPodsReadyTimeout, "", "Exceeded the PodsReady timeout ns/w", start)
+	Release(wl, "", start)
+	why := admission.Pending{Reason: admission.ReasonPending, Message: admission.BackingOff}
+	if SetPending(wl, why, false, start) || condition(wl, kueue.WorkloadQuotaReserved).Message != "Exceeded the PodsReady timeout ns/w" {
+		t.Errorf("QuotaReserved is %+v", condition(wl, kueue.WorkloadQuotaReserved))
+	}
+	SetPending(wl, why, true, start)
+	if got := condition(wl, kueue.WorkloadQuotaReserved); got.Reason != "PendingEvaluation" || got.Message != admission.BackingOff {
+		t.Errorf("with granular reasons: %+v", got)
+	}
+}
+
 func TestGatedMessageNamesTheGates(t *testing.T) {
 	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{GatedByAnnotation: "example.com/a,example.com/b"}}}
 	SetPending(wl, admission.Pending{Reason: admission.ReasonAdmissionGated, Message: "gated"}, false, start)
