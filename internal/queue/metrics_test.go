@@ -133,6 +133,33 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// A workload that ends without quota is counted as Kueue counts it: for its LocalQueue, and for no ClusterQueue.
+func TestFinishedWithoutQuota(t *testing.T) {
+	p := newHarness(t)
+	namespace, lq := &corev1.Namespace{}, &kueue.LocalQueue{}
+	namespace.Name = "ns"
+	lq.Namespace, lq.Name, lq.UID, lq.Spec.ClusterQueue = "ns", "main", "main", "cq"
+	p.see(namespace, queueObject("cq", "", ""), lq)
+	for _, queue := range []string{"main", "missing"} {
+		p.submit(queue, queue, "batch", 1, "9")
+		p.change(queue, func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+	}
+	got := p.scrape()
+	for key, want := range map[string]float64{
+		"kueue_finished_workloads_total{priority_class=batch}":                                    2,
+		"kueue_local_queue_finished_workloads_total{name=main,namespace=ns,priority_class=batch}": 1,
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %v, want %v", key, got[key], want)
+		}
+	}
+	for key := range got {
+		if strings.Contains(key, "name=missing") {
+			t.Errorf("%s: there is no such LocalQueue", key)
+		}
+	}
+}
+
 // What a deleted queue or cohort counted goes with it: queues come and go by the hundred, and their
 // series would stay for the life of the process.
 func TestMetricsOfDeletedQueues(t *testing.T) {

@@ -20,17 +20,20 @@ func (m *Metrics) WorkloadChanged(objects *engineview.Objects, was, is *kueue.Wo
 	if is.Status.Admission == nil {
 		admitted = was
 	}
-	if admitted.Status.Admission == nil {
-		return // it has no quota in any queue
+	class := ""
+	if ref := is.Spec.PriorityClassRef; ref != nil {
+		class = ref.Name
+	}
+	if admitted.Status.Admission == nil { // it has no quota in any queue
+		if _, became := becameTrue(was, is, kueue.WorkloadFinished); became {
+			m.count("finished_workloads_total", m.queueLabels(objects, is), class)
+		}
+		return
 	}
 	if objects.ClusterQueues[string(admitted.Status.Admission.ClusterQueue)] == nil {
 		return // its series went with the queue, and would not go away again
 	}
 	q := m.queueLabels(objects, admitted)
-	class := ""
-	if ref := is.Spec.PriorityClassRef; ref != nil {
-		class = ref.Name
-	}
 	queued := QueuedSince(was)
 	if at, became := becameTrue(was, is, kueue.WorkloadQuotaReserved); became {
 		m.count("quota_reserved_workloads_total", q, class)
@@ -132,11 +135,11 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// queueLabels are those of a workload with quota.
+// queueLabels are those of a workload; without quota it is in no ClusterQueue.
 func (m *Metrics) queueLabels(objects *engineview.Objects, wl *kueue.Workload) queueLabels {
-	q := queueLabels{
-		clusterQueue: string(wl.Status.Admission.ClusterQueue),
-		localQueue:   client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)},
+	q := queueLabels{localQueue: client.ObjectKey{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}}
+	if given := wl.Status.Admission; given != nil {
+		q.clusterQueue = string(given.ClusterQueue)
 	}
 	q.local = m.hasMetrics(objects.LocalQueues[q.localQueue])
 	return q
