@@ -120,6 +120,10 @@ func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
 			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
 		}
 		s.recordEvent(wl, corev1.EventTypeWarning, reason, "%s", message)
+	case workload.FinishNow:
+		if step.Reason == kueue.WorkloadSliceReplaced {
+			s.recordEvent(wl, corev1.EventTypeNormal, step.Reason, "%s", step.Message)
+		}
 	case workload.DeleteNow:
 		if workload.IsFinished(wl) {
 			s.recordEvent(wl, corev1.EventTypeNormal, "Deleted", "Deleted finished workload due to elapsed retention")

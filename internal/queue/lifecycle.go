@@ -46,7 +46,10 @@ func (s *Shell) takeStep(t *tracked) {
 	if t.writing != nil || t.outdated {
 		return
 	}
-	step := workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
+	step := s.replacedStep(t.object)
+	if step.Action == workload.Wait {
+		step = workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
+	}
 	if step.Action != workload.SecondPassNow {
 		delete(s.secondPass, workload.KeyOf(t.object))
 	}

@@ -54,6 +54,38 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
+// As in Kueue, the queue itself finishes a slice whose replacement is admitted; then the new one counts alone,
+// and less when its job shrinks.
+func TestAdmittedSliceFinishesTheOneItReplaces(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("low", "main", "batch", 1, "1")
+	p.submit("old", "main", "batch", 5, "1")
+	p.submit("other", "main", "batch", 5, "1")
+	bigger := p.workload("new", "main", "batch", 5, "1")
+	bigger.Spec.PodSets[0].Count = 3
+	bigger.Annotations = map[string]string{workload.ReplacesAnnotation: "ns/old"}
+	p.see(bigger)
+	if workload.IsFinished(p.written["old"]) || workload.IsAdmitted(p.written["new"]) {
+		t.Fatal("the new one waits for what it preempts, and the old one runs on")
+	}
+	p.change("low", func(wl *kueue.Workload) { workload.Release(wl, "stopped", p.time) })
+	if !workload.IsAdmitted(p.written["new"]) {
+		t.Fatalf("the new one is not admitted: %+v", p.written["new"].Status.Conditions)
+	}
+	finished := apimeta.FindStatusCondition(p.written["old"].Status.Conditions, kueue.WorkloadFinished)
+	if finished == nil || finished.Reason != kueue.WorkloadSliceReplaced {
+		t.Fatalf("Finished of the old one is %+v", finished)
+	}
+	if workload.IsFinished(p.written["other"]) || workload.IsAdmitted(p.written["low"]) {
+		t.Error("others are as they were")
+	}
+	p.change("new", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 2 })
+	if !workload.IsAdmitted(p.written["low"]) {
+		t.Error("the quota of pods that the job no longer has is not free")
+	}
+}
+
 // As in Kueue, a workload that is deactivated loses its quota when it is evicted, not only when its pods are gone.
 func TestDeactivatedWorkloadHoldsNoQuota(t *testing.T) {
 	p := newHarness(t)

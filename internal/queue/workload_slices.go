@@ -58,6 +58,20 @@ func (s *Shell) updateUsage(t *tracked) {
 	t.counted = is
 }
 
+// replacedStep finishes a slice when the one that replaces it is admitted in the same queue, as Kueue's scheduler
+// does. The job may have no controller here.
+func (s *Shell) replacedStep(old *kueue.Workload) workload.Step {
+	t := s.workloads[s.replacements[workload.KeyOf(old)]]
+	if t == nil || s.options.NoDecisions || old.DeletionTimestamp != nil || !workload.UsesQuota(old) {
+		return workload.Step{}
+	}
+	if by := t.object; workload.UsesQuota(by) && workload.IsAdmitted(by) && !workload.IsEvicted(by) &&
+		by.Status.Admission.ClusterQueue == old.Status.Admission.ClusterQueue {
+		return workload.ReplacedBy(by)
+	}
+	return workload.Step{}
+}
+
 // wholeAssignments are the topology assignments to write with an admission: of one that replaces another, the pods of
 // that one stay where they are.
 func (s *Shell) wholeAssignments(wl *kueue.Workload, given *admission.Admission, more map[string]*kueue.TopologyAssignment) map[string]*kueue.TopologyAssignment {

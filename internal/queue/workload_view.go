@@ -56,6 +56,9 @@ func (s *Shell) applyWorkload(wl *kueue.Workload) {
 	s.tellEngine(wl)
 	s.followPods(wl)
 	s.updateReplacement(workload.KeyOf(wl))
+	if old := s.workloads[workload.Replaces(wl)]; old != nil {
+		s.scheduleStep(old) // it is finished once wl is admitted
+	}
 	for _, claim := range gpuClaimKeys(wl) {
 		s.reapplyUsers(claim, workload.KeyOf(wl))
 	}

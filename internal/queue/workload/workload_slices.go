@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 // Replaces is the workload slice that wl replaces; the zero key is none.
@@ -100,6 +102,14 @@ func AddReplaced(additional *admission.Admission, w admission.Workload, old *kue
 		whole.PodSets = append(whole.PodSets, assigned)
 	}
 	return whole
+}
+
+// ReplacedBy finishes a workload that another one replaces.
+func ReplacedBy(wl *kueue.Workload) Step {
+	return Step{
+		Action: FinishNow, Reason: kueue.WorkloadSliceReplaced,
+		Message: fmt.Sprintf("Replaced to accommodate a workload (UID: %s, JobUID: %s) due to workload slice aggregation", wl.UID, wl.Labels[kueuelabels.JobUID]),
+	}
 }
 
 func assignmentOf(wl *kueue.Workload, podSet string) *kueue.PodSetAssignment {
