@@ -107,9 +107,11 @@ test("a job that runs, its pods, cost and log", async () => {
 });
 
 test("a node and a card", async () => {
-  await view("/nodes/a100-40g-2");
+  // Whichever node and card the notebooks went to.
+  const [node, card] = kubectl(["get", "pods", "-n", "lab", "-l", "job-name=notebook-ada", "-o", "jsonpath={.items[0].spec.nodeName} {.items[0].metadata.annotations.elasticgpu\\.io/container-main}"]).split(" ");
+  await view(`/nodes/${node}`);
   await page.getByText("notebook-").first().waitFor();
-  await page.locator(".t-cards a").first().click();
+  await page.locator(".t-cards a").nth(Number(card)).click();
   await page.waitForSelector(".big-card");
   assert.match(await text(".t-shares"), /notebook-\w+/);
 });
@@ -147,7 +149,7 @@ test("nothing is done without a confirmation", async () => {
   await page.locator("[data-confirm]:enabled").click();
   await page.locator("h1 .tag", { hasText: "Running" }).waitFor();
   await page.getByRole("button", { name: "Priority" }).click();
-  await page.getByLabel("WorkloadPriorityClass").fill("urgent");
+  await page.getByRole("textbox", { name: "WorkloadPriorityClass" }).fill("urgent");
   await page.getByRole("button", { name: "Go on" }).click();
   await page.locator("[data-confirm]:enabled").click();
   await page.getByText("urgent (100)").waitFor();
