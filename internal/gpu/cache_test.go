@@ -117,6 +117,27 @@ func TestPodThatWasAskedAboutTooEarlyIsTriedAgain(t *testing.T) {
 	}
 }
 
+// kube-scheduler knows nothing of claims either: a pod that comes before its claim is bound is tried again then.
+func TestPodThatItsClaimRefusedIsTriedAgain(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	p := share("p", 0)
+	p.Annotations = map[string]string{egpu.ClaimPrefix + "main": "c"}
+	p.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	claim := &egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "c"}}
+	w.add(node("a", 1), p, claim)
+	if r := w.filter(p, "a"); r.NodeNames != nil && len(*r.NodeNames) != 0 {
+		t.Fatalf("a claim without an ElasticGPU: %+v", r)
+	}
+	claim.Status.Phase = egpu.ClaimBound
+	w.Feed(false, claim)
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return get(w, p).Labels[gpu.RetryLabel] != "", nil
+	})
+	if err != nil {
+		t.Fatalf("the pod is not tried again: %v", err)
+	}
+}
+
 func TestFinishedPodsHoldNothing(t *testing.T) {
 	w := newWorld(t, placement.Options{})
 	p := share("p", 60)

@@ -2,11 +2,13 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -21,6 +23,13 @@ func (s *Shell) Filter(ctx context.Context, pod *corev1.Pod, names []string) ([]
 		return verdicts, s.Ready()
 	}
 	w, err := s.readRequest(ctx, pod)
+	if refused := (*Refused)(nil); errors.As(err, &refused) && len(request.Uses(pod)) > 0 {
+		// A claim that changes after the second look finds the pod among those refused, and requeues it.
+		if err := s.doFor(ctx, pod, func() { s.refuse(pod) }); err != nil {
+			return nil, err
+		}
+		w, err = s.readRequest(ctx, pod)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,12 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
 // kube-scheduler sets a pod that no node can take aside until something changes that it knows of. It
 // knows nothing of GPU objects, ElasticGPUs and reservations, and when a pod goes it may see that first,
 // ask again and be refused before our watch reports it. So when there is more free capacity, pods that
-// were refused get a new label, which has kube-scheduler requeue them.
+// were refused get a new label, which has kube-scheduler requeue them; those that a claim refused, when it changes.
 
 // RetryLabel changes when a refused pod should be tried again.
 const RetryLabel = "elasticgpu.io/retry"
@@ -32,9 +35,33 @@ const (
 	justNow = 3 * time.Second
 )
 
+// refusal of a pod: when, and the claims that it uses.
+type refusal struct {
+	at     time.Time
+	claims []string
+}
+
 // refuse remembers that no node could take a pod.
 func (s *Shell) refuse(pod *corev1.Pod) {
-	s.refused[client.ObjectKeyFromObject(pod)] = s.options.Now()
+	r := refusal{at: s.options.Now()}
+	for _, use := range request.Uses(pod) {
+		r.claims = append(r.claims, use.Claim)
+	}
+	s.refused[client.ObjectKeyFromObject(pod)] = r
+}
+
+// sawClaim requeues the refused pods that use it. Who may change a claim may change these pods, too.
+func (s *Shell) sawClaim(claim *egpu.ElasticGPUClaim) {
+	used := false
+	for key, r := range s.refused {
+		if key.Namespace == claim.Namespace && slices.Contains(r.claims, claim.Name) {
+			r.at, used = s.options.Now(), true
+			s.refused[key] = r
+		}
+	}
+	if used {
+		s.requeue(false)
+	}
 }
 
 // requeue pods: all that were refused, or those refused so lately that the question may have come too
@@ -54,13 +81,13 @@ func (s *Shell) requeue(all bool) {
 func (s *Shell) requeueNow() {
 	since := s.options.Now().Add(-justNow)
 	var keys []client.ObjectKey
-	for key, at := range s.refused {
-		if s.requeueAll || at.After(since) {
+	for key, r := range s.refused {
+		if s.requeueAll || r.at.After(since) {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, func(a, b client.ObjectKey) int {
-		return cmp.Or(s.refused[a].Compare(s.refused[b]), cmp.Compare(a.String(), b.String()))
+		return cmp.Or(s.refused[a].at.Compare(s.refused[b].at), cmp.Compare(a.String(), b.String()))
 	})
 	keys = keys[:min(len(keys), mostRequeued)]
 	for _, key := range keys {

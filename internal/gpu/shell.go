@@ -46,10 +46,10 @@ type Shell struct {
 	gangs    map[string]int               // bound pods by gang
 	reserved map[string]time.Time         // gangs with reservations, until when
 	binding  map[string]*binding
-	attempts map[string]attempt             // binds that failed, by pod
-	refused  map[client.ObjectKey]time.Time // pods that no node could take, and when
-	changed  map[string]bool                // nodes whose allocations differ from what was published
-	aside    map[string]aside               // objects that met a defect, as they were
+	attempts map[string]attempt           // binds that failed, by pod
+	refused  map[client.ObjectKey]refusal // pods that no node could take
+	changed  map[string]bool              // nodes whose allocations differ from what was published
+	aside    map[string]aside             // objects that met a defect, as they were
 	faults   func(stage string, object client.Object)
 	// listed is the version of the pods that this leader read when it took over, 0 before: what a watch delivers from
 	// before it is out of date. endedMeanwhile are pods that went while they were read; nil at other times.
@@ -98,7 +98,7 @@ func New(options Options) (*Shell, error) {
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}), publish: make(chan struct{}, 1),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
 		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
-		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, aside: map[string]aside{}, refused: map[client.ObjectKey]time.Time{}, changed: map[string]bool{},
+		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, aside: map[string]aside{}, refused: map[client.ObjectKey]refusal{}, changed: map[string]bool{},
 	}, nil
 }
 
@@ -107,7 +107,7 @@ func (s *Shell) NeedLeaderElection() bool { return false }
 
 // Start runs until ctx ends.
 func (s *Shell) Start(ctx context.Context) error {
-	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}}
+	kinds := []client.Object{&corev1.Node{}, &corev1.Pod{}, &egpu.GPU{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{}}
 	if s.options.Queue {
 		kinds = append(kinds, &kueue.Workload{})
 	}
@@ -178,6 +178,8 @@ func (s *Shell) handle(m message) {
 		s.sawGPU(o, m.gone)
 	case *egpu.ElasticGPU:
 		s.sawElasticGPU(o, m.gone)
+	case *egpu.ElasticGPUClaim:
+		s.sawClaim(o)
 	case *kueue.Workload:
 		s.sawWorkload(o, m.gone)
 	}

@@ -253,7 +253,7 @@ func (w *World) start(role string, behind int) {
 func (w *World) watched(role string) []client.Object {
 	list := []client.Object{&kueue.Workload{}, &kueue.ResourceFlavor{}, &corev1.Node{}, &corev1.Pod{}}
 	if w.setting.Cards {
-		list = append(list, &egpu.GPU{}, &egpu.ElasticGPU{})
+		list = append(list, &egpu.GPU{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{})
 	}
 	if role == roleGPU {
 		return list

@@ -122,7 +122,7 @@ func newWorld(t *testing.T, setting Setting) *World {
 		inNamespace(&corev1.Pod{}), inNamespace(&kueue.LocalQueue{}), inNamespace(&kueue.Workload{}), inNamespace(&batchv1.Job{}),
 	}
 	if setting.Cards {
-		kinds = append(kinds, &egpu.GPU{}, &egpu.ElasticGPU{})
+		kinds = append(kinds, &egpu.GPU{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClaim{})
 	}
 	api, err := memapi.NewServer(scheme(), w.clock, kinds...)
 	if err != nil {
