@@ -97,6 +97,10 @@ func (s *Shell) evict(e admission.Evict) *change {
 			switch {
 			case workload.IsEvicted(wl):
 				return false // by someone else
+			case !workload.HasReservation(wl) && !s.workloads[e.Workload].outdated: // its admission was not written yet, and is not needed now
+				s.engine.Apply(admission.DecisionDropped{Key: e.Workload})
+				s.applyWorkload(wl)
+				return false
 			case e.Reason == admission.ReasonPreempted:
 				workload.Preempt(wl, string(e.Preempted), message, now)
 			default:

@@ -74,6 +74,38 @@ func TestTwoWritesThatMetANewerObject(t *testing.T) {
 	}
 }
 
+// A workload is admitted and preempted again while the reason why it waited is still being written: it never was
+// admitted, and holds nothing.
+func TestEvictionOfAnAdmissionThatWasNotWritten(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("first", "main", "batch", 1, "4")
+	low := p.workload("low", "main", "batch", 1, "4")
+	low.ResourceVersion = "100"
+	p.turn([]message{{object: low}})
+	if len(p.workloadWrites.waiting) != 1 {
+		t.Fatalf("%d writes are under way; want the reason of one", len(p.workloadWrites.waiting))
+	}
+	reason := p.workloadWrites.waiting[0]
+	p.workloadWrites.waiting = nil
+
+	p.turn([]message{{object: p.written["first"], deleted: true}})
+	high := p.workload("high", "main", "batch", 2, "4")
+	high.ResourceVersion = "102"
+	p.turn([]message{{object: high}})
+	written := reason.workload.DeepCopy()
+	written.ResourceVersion = "103"
+	p.version = 200
+	p.turn([]message{{written: &writeResult{sent: reason, written: written}}})
+	p.see()
+	if low := p.workloads[workload.KeyOf(low)].object; workload.IsEvicted(low) || workload.HasReservation(low) {
+		t.Errorf("the one that was never admitted: %+v", low.Status.Conditions)
+	}
+	if high := p.workloads[workload.KeyOf(high)].object; !workload.IsAdmitted(high) {
+		t.Errorf("the one that comes first: %+v", high.Status.Conditions)
+	}
+}
+
 // writtenStatuses answers the writes of statuses that are under way.
 func (p *harness) writtenStatuses() []message {
 	var messages []message
