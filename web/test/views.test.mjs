@@ -53,7 +53,7 @@ test("changes are shown without a reload", async () => {
 test("overview", async () => {
   await view("/");
   await page.locator("[data-node]").nth(6).waitFor();
-  assert.match(await text(".legend"), /team-vision\s*12[\s\S]*production\s*8[\s\S]*team-nlp\s*6[\s\S]*notebooks\s*1\.6/);
+  await eventually("the cards are with their queues", async () => /team-vision\s*12[\s\S]*production\s*8[\s\S]*team-nlp\s*6[\s\S]*notebooks\s*1\.6/.test(await text(".legend")));
   // Which node has what depends on which job came first; how much is free does not.
   assert.match(await text(".stats"), /Fragmented\s*6\s*too small for llama-pretrain/);
   assert.match(await page.locator("[data-node]", { hasText: "fragmented" }).first().innerText(), /h100[\s\S]*free/);
@@ -111,7 +111,7 @@ test("a node and a card", async () => {
   const [node, card] = kubectl(["get", "pods", "-n", "lab", "-l", "job-name=notebook-ada", "-o", "jsonpath={.items[0].spec.nodeName} {.items[0].metadata.annotations.elasticgpu\\.io/container-main}"]).split(" ");
   await view(`/nodes/${node}`);
   await page.getByText("notebook-").first().waitFor();
-  await page.locator(".t-cards a").nth(Number(card)).click();
+  await page.locator(".t-cards .name a").nth(Number(card)).click();
   await page.waitForSelector(".big-card");
   assert.match(await text(".t-shares"), /notebook-\w+/);
 });
@@ -145,18 +145,22 @@ test("nothing is done without a confirmation", async () => {
   await page.locator("[data-confirm]:enabled").click();
   await page.locator("h1 .tag", { hasText: "Held back" }).waitFor();
   assert.equal(active(), "false");
-  await page.getByRole("button", { name: "Resume" }).click();
-  await page.locator("[data-confirm]:enabled").click();
-  await page.locator("h1 .tag", { hasText: "Running" }).waitFor();
+  // A priority class can be added as long as the job does not run.
+  await eventually("the job is suspended", async () => kubectl(["get", "job", "-n", "nlp", "from-the-page", "-o", "jsonpath={.spec.suspend}"]) === "true");
   await page.getByRole("button", { name: "Priority" }).click();
   await page.getByRole("textbox", { name: "WorkloadPriorityClass" }).fill("urgent");
   await page.getByRole("button", { name: "Go on" }).click();
   await page.locator("[data-confirm]:enabled").click();
   await page.getByText("urgent (100)").waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator("[data-confirm]:enabled").click();
+  await page.locator("h1 .tag", { hasText: "Running" }).waitFor();
   await page.getByRole("button", { name: "Delete" }).click();
   await page.getByText("cannot be undone").waitFor();
   await page.locator("[data-confirm]:enabled").click();
   await eventually("it is gone", async () => kubectl(["get", "job", "-n", "nlp", "from-the-page", "--ignore-not-found"]) === "");
+  await page.waitForURL((url) => !url.pathname.includes(name)); // the page goes back by itself
+  await page.waitForSelector("[data-link=live]");
 });
 
 test("a queue is stopped and resumed", async () => {
