@@ -446,7 +446,7 @@ func (e *Engine) admit(a *assignment) {
 		e.dequeue(w)
 	}
 	w.spec.Admission, w.spec.PodsReady = adm, false // whatever it was when it ran before
-	w.reservedAt = nanos(e.at)
+	w.setVictimPlace(&w.spec, nanos(e.at))
 	w.assumed, w.in.admitted, w.reported, w.published = true, e.decision, "", ""
 	e.setPreemptor(w, nil)
 	w.queue.tree.admittedIn = e.decision

@@ -159,8 +159,10 @@ type workload struct {
 	// With quota reserved.
 	usage       []quota.Amount
 	reservedAt  int64
-	assumed     bool // admitted by us, not yet confirmed
-	podsAwaited bool // counted in Engine.unready
+	savedAt     int64 // what it did since would be lost: its last checkpoint, or reservedAt
+	safe        bool  // Workload.NeverPreempt, as its place among victims has it
+	assumed     bool  // admitted by us, not yet confirmed
+	podsAwaited bool  // counted in Engine.unready
 
 	// Evicted.
 	preemptor    *workload // for whom

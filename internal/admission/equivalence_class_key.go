@@ -17,6 +17,11 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
+	if w.NeverPreempt {
+		k.num(1)
+	} else {
+		k.num(0)
+	}
 	if e.opts.Backfill {
 		k.num(int64(w.MaxRunTime - w.RanBefore))
 	}

@@ -168,6 +168,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	if ends := w.cooldownEnds(e); a.refused.by(ruleCooldown) && ends.After(e.at) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+ends.Format(time.RFC3339)+", when its preemption cooldown of "+w.timing(e).Cooldown.String()+" ends")
 	}
+	e.explainNeverPreempt(x, w)
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])
 	}

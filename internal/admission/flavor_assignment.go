@@ -319,10 +319,14 @@ func (e *Engine) tryQuota(a *assignment, podSet int32, fr int32, v int64, choice
 	used := quota.AmountOf(a.usage, fr)
 	val := quota.Sum(used, v)
 	key := e.frs[fr]
-	if val > c.Max {
+	if most := a.w.mostOf(c); val > most {
 		a.miss(miss{reason: ReasonExceedsMaxQuota, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr,
-			amount: v, asked: used, limit: c.Max})
+			amount: v, asked: used, limit: most})
 		return flavorFit{noFit, 0}, ReasonExceedsMaxQuota
+	}
+	if short := a.w.beyondSafe(fr, val); short > 0 {
+		a.miss(miss{reason: ReasonWaitingForQuota, podSet: podSet, flavor: key.Flavor, resource: key.Resource, fr: fr, amount: short, at: n})
+		return flavorFit{noFit, 0}, ReasonWaitingForQuota
 	}
 	level, inside := n.BorrowLevel(fr, val, quota.Now)
 	at, _ := n.Blocked(fr, val, quota.Future)

@@ -23,16 +23,33 @@ func (c *cursor) Before(o *cursor) bool { return victimOrder(c.at, o.at) < 0 }
 // SetPos does nothing: no cursor leaves from the middle.
 func (c *cursor) SetPos(int) {}
 
-// victimOrder orders workloads with quota reserved by which is preempted first: the lower priority,
-// then the latest admitted.
+// victimOrder orders workloads with quota reserved by which is preempted first: the lower priority, then who loses
+// least work, which without checkpoints is the latest admitted. Who asked not to be preempted comes last.
 func victimOrder(a, b *workload) int {
+	if a.safe != b.safe {
+		return boolOrder(a.safe, b.safe)
+	}
 	if a.rank != b.rank {
 		return cmp.Compare(a.rank, b.rank)
+	}
+	if a.savedAt != b.savedAt {
+		return cmp.Compare(b.savedAt, a.savedAt)
 	}
 	if a.reservedAt != b.reservedAt {
 		return cmp.Compare(b.reservedAt, a.reservedAt)
 	}
 	return tieOrder(a, b)
+}
+
+// boolOrder puts false first.
+func boolOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // Candidates come in groups, one after the other, as in Kueue.
@@ -110,7 +127,9 @@ func (s *search) candidates(q *queue) []*workload {
 	}
 	s.byUsage = true
 	list := slices.Clone(q.quotaReserved)
-	slices.SortStableFunc(list, func(a, b *workload) int { return cmp.Compare(b.local.share, a.local.share) })
+	slices.SortStableFunc(list, func(a, b *workload) int {
+		return cmp.Or(boolOrder(a.safe, b.safe), cmp.Compare(b.local.share, a.local.share))
+	})
 	return list
 }
 
@@ -133,10 +152,10 @@ func (s *search) peek(c *cursor) *workload {
 	sorted := !c.queue.spec.UsageFairSharing // by priority
 	for ; c.next < len(c.list); c.next++ {
 		v := c.list[c.next]
-		if sorted && v.spec.Priority > s.prio && policy != PreemptAny {
+		if sorted && v.spec.Priority > s.prio && policy != PreemptAny && !c.queue.anySafe() {
 			return nil
 		}
-		if !policy.allows(w, v) {
+		if !policy.allows(w, v) || v.safe && c.lca == nil {
 			continue
 		}
 		if v.phase == phaseEvicting || v.preemptor != nil && v.preemptor != w || !v.uses(s.need) || s.thisDecisionOnly && v.in.admitted != s.decision {

@@ -50,6 +50,7 @@ type worldConfig struct {
 	strategies []FairStrategy
 	rings      bool // Kueue's rules alone: workloads may preempt each other for ever
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
+	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
@@ -166,6 +167,7 @@ func (w *world) drawWorkload() {
 		Priority: rapid.Int64Range(0, 2).Draw(w.t, "priority"),
 		Created:  w.now,
 	}
+	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
 	most := 2
 	if w.cfg.simple {
 		most = 1
@@ -191,6 +193,9 @@ func (w *world) step() {
 		lq := w.locals[rapid.SampledFrom(sortedKeys(w.locals)).Draw(w.t, "whose")]
 		lq.Timing = w.drawTiming("again")
 		w.local(lq)
+	}
+	if w.cfg.says && len(keys) > 0 && rapid.IntRange(0, 3).Draw(w.t, "says something") == 0 {
+		w.saysSomething(w.workloads[rapid.SampledFrom(keys).Draw(w.t, "who")])
 	}
 	if len(keys) == 0 && what != "quota" && what != "cohort" {
 		what = "new"
@@ -255,6 +260,10 @@ var worldConfigs = map[string]worldConfig{
 	"timing":     {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, timing: true},
 	"timing2":    {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, delay: time.Minute},
 	"timing-drf": {flavors: 1, policy: PolicyDRF, preemption: true, timing: true},
+	"says":       {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, says: true},
+	"says2":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, says: true},
+	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},
+	"says-usage": {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true, says: true, delay: time.Minute},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
 }

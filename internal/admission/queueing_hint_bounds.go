@@ -189,6 +189,9 @@ func (e *Engine) registerWaits(c *equivClass, a *assignment) {
 		}
 		lastFlavor = m.flavor
 		need := c.queue.node.Available(m.fr, quota.Future) + m.amount
+		if a.w.spec.NeverPreempt {
+			need = 1 // it may wait for others of its kind, whatever else is free
+		}
 		l := c.queue.waitFor(c, m.fr, need)
 		if e.monotone(a) {
 			l.refuse(need, c.refusedAt)
@@ -199,7 +202,7 @@ func (e *Engine) registerWaits(c *equivClass, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile) &&
+	return a.shape.simple && !a.w.spec.NeverPreempt && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile) &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 
@@ -256,7 +259,10 @@ func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, rank
 	overPast := over // what it borrows while those within their minimum runtime are passed over
 	for _, w := range q.quotaReserved {
 		if !policy.covers(rank, w.rank) {
-			break // the rest are more important
+			if !q.anySafe() {
+				break // the rest are more important
+			}
+			continue
 		}
 		if w.phase == phaseEvicting {
 			continue

@@ -41,12 +41,13 @@ import (
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
-//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD]
+//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
 //	crowd NAME n=N ...     N workloads, each asking for a thousandth of a cpu more than the one before
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
+//	saved NAME DURATION (after the start)    never-preempt NAME true|false
 //	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
 //	no-flavor|no-queue|no-cohort|no-local NAME
 func TestScenarios(t *testing.T) {
@@ -449,7 +450,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "flavors", "ns"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "flavors", "ns", "never-preempt"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
@@ -490,7 +491,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 	w := Workload{
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
-		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"),
+		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"),
 	}
 	if a.has("ns") {
 		w.Namespace = a.str("ns")
@@ -540,6 +541,12 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 		s.workload(w)
 	case "priority":
 		w.Priority = must(strconv.ParseInt(f[2], 10, 64))
+		s.workload(w)
+	case "saved":
+		w.CheckpointedAt = sc.origin().Add(must(time.ParseDuration(f[2])))
+		s.workload(w)
+	case "never-preempt":
+		w.NeverPreempt = f[2] == "true"
 		s.workload(w)
 	case "reclaim":
 		w.PodSets = slices.Clone(w.PodSets)

@@ -65,6 +65,11 @@ type Workload struct {
 	RanBefore       time.Duration // execution time used up in earlier admissions
 	ExpectedRunTime time.Duration // declared or learned, for the forecast; 0: unknown
 	StartedAt       time.Time     // when it was admitted (all checks ready); zero: not yet
+
+	// NeverPreempt: it asks not to be preempted, and its queue's policy honours that. Then it does not borrow either.
+	NeverPreempt bool
+	// CheckpointedAt is when it says that it last saved its work; zero: never.
+	CheckpointedAt time.Time
 }
 
 // PodSet is a number of equal pods.

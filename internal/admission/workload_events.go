@@ -142,7 +142,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	e.releaseQuota(w)
 	e.leave(w)
 	w.spec, w.queue = spec, q
-	w.reservedAt = nanos(spec.Admission.ReservedAt)
+	w.setVictimPlace(&spec, nanos(spec.Admission.ReservedAt))
 	w.order = e.orderTime(&spec)
 	e.setRank(w, q)
 	w.assumed, w.reported, w.published = false, "", ""
@@ -164,14 +164,17 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
 	}
 	rank, _ := e.rankOf(&spec, w.queue)
-	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank {
+	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank || spec.savedAt(reserved) != w.savedAt || spec.NeverPreempt != w.safe {
 		switch t := w.queue.tree; {
-		case rank < w.rank:
+		case rank < w.rank || w.safe && !spec.NeverPreempt:
 			e.hintPreemptible(w)
-		case rank > w.rank && len(t.reservations) > 0:
+		case (rank > w.rank || spec.NeverPreempt && !w.safe) && len(t.reservations) > 0:
 			e.enlist(t) // a workload with a reservation may not be able to preempt it any more
 		}
-		e.reorder(w, func() { w.reservedAt, w.rank = reserved, rank })
+		e.reorder(w, func() {
+			w.rank = rank
+			w.setVictimPlace(&spec, reserved)
+		})
 	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)
