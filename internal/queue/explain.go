@@ -129,6 +129,9 @@ func (s *Shell) workloadRef(b admission.Blocker) v1alpha1.WorkloadRef {
 		if t.object.Spec.Priority != nil {
 			out.Priority = int64(*t.object.Spec.Priority)
 		}
+		if at := workload.CheckpointedAt(t.object); b.Rule != "" && !at.IsZero() {
+			out.CheckpointedAt = &metav1.Time{Time: at}
+		}
 		for _, owner := range t.object.OwnerReferences {
 			out.Job = strings.ToLower(owner.Kind) + "/" + owner.Name
 			break
@@ -175,6 +178,8 @@ func (s *Shell) addStatus(out *v1alpha1.WorkloadStanding, wl *kueue.Workload) {
 		out.Reason, out.Message = kueue.WorkloadAdmittedReasonPendingDelayedTopologyRequests, waiting.reason
 	}
 	switch {
+	case workload.WasStoppedByPreemption(wl) && !workload.HasReservation(wl):
+		out.Message = "It was preempted, and asked not to be requeued then"
 	case workload.IsFinished(wl):
 		out.State = "Finished"
 	case workload.IsAdmitted(wl) && !workload.IsEvicted(wl):

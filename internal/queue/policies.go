@@ -12,6 +12,7 @@ import (
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	visibility "github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // policies is what the loop notes of QueuePolicies.
@@ -52,6 +53,11 @@ func (s *Shell) applyPolicies() {
 	s.applyQueues()
 	for _, lq := range s.objects.LocalQueues {
 		s.applyObject(lq, false)
+	}
+	for _, t := range s.workloads {
+		if workload.AsksNeverPreempt(t.object) {
+			s.tellEngine(t.object)
+		}
 	}
 }
 

@@ -140,3 +140,26 @@ func TestExplainSaysWhatTheOrderFollowsFrom(t *testing.T) {
 		t.Errorf("without the policy, order: %q", got)
 	}
 }
+
+// A workload that asks never to be preempted is preempted all the same, unless a policy honours it; and again once the
+// policy is gone.
+func TestPolicyHonorsNeverPreempt(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	policy := named(&v1alpha1.QueuePolicy{}, "steady")
+	policy.Generation, policy.Spec.Preemption = 1, &v1alpha1.Preemption{NeverPreempt: v1alpha1.NeverPreemptHonor}
+	policy.Spec.TargetRefs = []v1alpha1.TargetRef{{Kind: v1alpha1.KindLocalQueue, Namespace: "ns", Name: "main"}}
+	p.see(policy)
+	low := p.workload("low", "main", "", 0, "4")
+	low.Annotations = map[string]string{v1alpha1.NeverPreemptAnnotation: "true"}
+	p.see(low)
+	p.submit("high", "main", "", 5, "4")
+	if workload.IsEvicted(p.written["low"]) {
+		t.Fatal("it was preempted although the policy honours what it asks for")
+	}
+	p.turn([]message{{object: policy, deleted: true}})
+	p.see()
+	if !workload.IsEvicted(p.written["low"]) {
+		t.Error("the policy is gone, and the workload is still not preempted")
+	}
+}

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -18,6 +19,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 		w.Priority += workload.PriorityBoost(wl)
 	}
 	w.Gated = w.Gated && s.gates.gated
+	w.NeverPreempt = workload.AsksNeverPreempt(wl) && s.objects.HonorsNeverPreempt(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
 	s.countDevices(&w, wl)
 	implied := s.impliedTopologies[s.objects.ClusterQueueOf(wl)]
 	for i := range w.PodSets {

@@ -55,8 +55,10 @@ const (
 
 	// OnPreemptionAnnotation on a job says what becomes of it when another takes its place in the queue. With
 	// OnPreemptionSwap its pods stay, and what they have on cards is moved to the host until its turn comes again.
+	// With OnPreemptionStop it does not wait for another turn: its workload is deactivated.
 	OnPreemptionAnnotation = "elasticgpu.io/on-preemption"
 	OnPreemptionSwap       = "swap"
+	OnPreemptionStop       = "stop"
 
 	// DRACardsAnnotation on a node says which of its cards are given out by ResourceClaims: "all", "none", or
 	// indexes as "0,1".

@@ -9,6 +9,16 @@ import (
 // GroupVersion of QueuePolicy.
 var GroupVersion = schema.GroupVersion{Group: "elasticai.io", Version: "v1alpha1"}
 
+// What a job says of itself, by annotations.
+const (
+	// NeverPreemptAnnotation, "true": nobody is to preempt it. It counts where a policy honours it
+	// (preemption.neverPreempt), and from before its quota is reserved.
+	NeverPreemptAnnotation = "elasticai.io/never-preempt"
+	// CheckpointedAtAnnotation is when it last saved its work, as in 2026-01-02T15:04:05Z: of equal victims the one
+	// that loses least goes.
+	CheckpointedAtAnnotation = "elasticai.io/checkpointed-at"
+)
+
 // AddToScheme makes QueuePolicy known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &QueuePolicy{}, &QueuePolicyList{})
@@ -128,7 +138,22 @@ type Preemption struct {
 	// Cooldown is how long a workload that another ClusterQueue preempted preempts nothing in other ClusterQueues. The
 	// nominal quota of its own it reclaims all the same.
 	Cooldown *Duration `json:"cooldown,omitempty"`
+	// NeverPreempt says whether jobs that ask never to be preempted (annotation elasticai.io/never-preempt) get their way:
+	// Honor or Ignore. Those of a ClusterQueue that do have together at most its nominal quota; their own ClusterQueue never
+	// preempts them, and others only to get their nominal quota back where nothing else is left to preempt.
+	NeverPreempt NeverPreempt `json:"neverPreempt,omitempty"`
 }
+
+// NeverPreempt is what becomes of jobs that ask never to be preempted.
+//
+// +kubebuilder:validation:Enum=Honor;Ignore
+type NeverPreempt string
+
+// What becomes of them; Ignore without a policy.
+const (
+	NeverPreemptHonor  NeverPreempt = "Honor"
+	NeverPreemptIgnore NeverPreempt = "Ignore"
+)
 
 // MinRuntime is how long a workload is not preempted, by the rule that would allow it.
 type MinRuntime struct {

@@ -118,6 +118,8 @@ type WorkloadRef struct {
 	Priority     int64  `json:"priority"`
 	// Rule that allows preempting it.
 	Rule string `json:"rule,omitempty"`
+	// CheckpointedAt is when it last saved its work, as it says itself; for preemption targets.
+	CheckpointedAt *metav1.Time `json:"checkpointedAt,omitempty"`
 }
 
 // PodSet is where pods go.

@@ -214,6 +214,9 @@ func Describe(o *v1alpha1.WorkloadRef) string {
 	if o.Rule != "" {
 		text += ", by the rule " + o.Rule
 	}
+	if o.CheckpointedAt != nil {
+		text += ", which last saved its work at " + o.CheckpointedAt.UTC().Format("15:04 MST")
+	}
 	return text
 }
 

@@ -66,7 +66,7 @@ var answers = map[string]*Answer{
 	}),
 	"Pending-preempts": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
 		victim := mine
-		victim.Rule = "InClusterQueue"
+		victim.Rule, victim.CheckpointedAt = "InClusterQueue", at(-5*time.Minute)
 		x.PreemptionTargets = []v1alpha1.WorkloadRef{victim}
 	}),
 	"WaitingForQuota": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {

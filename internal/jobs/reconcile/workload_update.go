@@ -76,7 +76,8 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 		return changed, err
 	}
 	gates := c.builder.SetGates(j, wanted)
-	if !gates && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
+	wishes := kinds.SetPreemptionWishes(j, wanted)
+	if !gates && !wishes && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}
 	if err := c.client.Update(ctx, wanted); err != nil {

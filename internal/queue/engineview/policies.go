@@ -68,6 +68,11 @@ func (o *Objects) InForce(localQueue types.NamespacedName) policy.Settings {
 	return o.resolved.LocalQueue(localQueue)
 }
 
+// HonorsNeverPreempt says that policies let the jobs of a LocalQueue ask not to be preempted.
+func (o *Objects) HonorsNeverPreempt(localQueue types.NamespacedName) bool {
+	return o.resolved.Any() && o.InForce(localQueue).Text(policy.NeverPreempt) == string(v1alpha1.NeverPreemptHonor)
+}
+
 // applyPolicy adds to a queue what policies say.
 func (o *Objects) applyPolicy(q *admission.Queue) {
 	if o.resolved.Any() {
@@ -96,7 +101,9 @@ func (o *Objects) WithPolicy(event admission.Event) admission.Event {
 
 // timingOf is the timing of preemption that policies ask for; nil: none does.
 func (o *Objects) timingOf(s policy.Settings) *admission.Timing {
-	if !slices.ContainsFunc(s, func(v v1alpha1.Value) bool { return strings.HasPrefix(v.Field, "preemption.") }) {
+	if !slices.ContainsFunc(s, func(v v1alpha1.Value) bool {
+		return strings.HasPrefix(v.Field, "preemption.") && v.Field != policy.NeverPreempt
+	}) {
 		return nil
 	}
 	without := &o.Timing

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
@@ -9,13 +11,14 @@ import (
 
 // The fields of a policy, by their paths in its spec.
 const (
-	Delay       = "preemption.delay"
-	MinWithin   = "preemption.minRuntime.withinClusterQueue"
-	MinReclaim  = "preemption.minRuntime.reclaim"
-	MinBorrowed = "preemption.minRuntime.borrowed"
-	Cooldown    = "preemption.cooldown"
-	Capacity    = "capacity"
-	Order       = "order"
+	Delay        = "preemption.delay"
+	MinWithin    = "preemption.minRuntime.withinClusterQueue"
+	MinReclaim   = "preemption.minRuntime.reclaim"
+	MinBorrowed  = "preemption.minRuntime.borrowed"
+	Cooldown     = "preemption.cooldown"
+	NeverPreempt = "preemption.neverPreempt"
+	Capacity     = "capacity"
+	Order        = "order"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -42,28 +45,21 @@ var fields = []field{
 	duration(MinBorrowed, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return minRuntime(s).Borrowed }),
 	duration(Cooldown, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return preemption(s).Cooldown }),
 	{
-		path: Capacity,
-		text: func(s *v1alpha1.QueuePolicySpec) string { return string(s.Capacity) },
-		check: func(text string) error {
-			switch v1alpha1.Capacity(text) {
-			case v1alpha1.CapacityFIFO, v1alpha1.CapacityDRF, v1alpha1.CapacityMaxMin:
-				return nil
-			}
-			return fmt.Errorf("%q is none of FIFO, DRF, MaxMin", text)
-		},
+		path:  NeverPreempt,
+		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(preemption(s).NeverPreempt) },
+		check: oneOf(v1alpha1.NeverPreemptHonor, v1alpha1.NeverPreemptIgnore),
+	},
+	{
+		path:  Capacity,
+		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(s.Capacity) },
+		check: oneOf(v1alpha1.CapacityFIFO, v1alpha1.CapacityDRF, v1alpha1.CapacityMaxMin),
 		from:  func(_ v1alpha1.TargetKind, root bool) bool { return root },
 		where: "at the root Cohort of a tree",
 	},
 	{
-		path: Order,
-		text: func(s *v1alpha1.QueuePolicySpec) string { return string(s.Order) },
-		check: func(text string) error {
-			switch v1alpha1.Order(text) {
-			case v1alpha1.OrderAge, v1alpha1.OrderLeastAttainedService:
-				return nil
-			}
-			return fmt.Errorf("%q is none of Age, LeastAttainedService", text)
-		},
+		path:  Order,
+		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(s.Order) },
+		check: oneOf(v1alpha1.OrderAge, v1alpha1.OrderLeastAttainedService),
 		from:  func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue },
 		where: "at a Cohort or a ClusterQueue",
 	},
@@ -81,6 +77,20 @@ func minRuntime(s *v1alpha1.QueuePolicySpec) *v1alpha1.MinRuntime {
 		return &v1alpha1.MinRuntime{}
 	}
 	return s.Preemption.MinRuntime
+}
+
+// oneOf is the check of a field that is one of some words.
+func oneOf[T ~string](words ...T) func(string) error {
+	return func(text string) error {
+		if slices.Contains(words, T(text)) {
+			return nil
+		}
+		names := make([]string, len(words))
+		for i, word := range words {
+			names[i] = string(word)
+		}
+		return fmt.Errorf("%q is none of %s", text, strings.Join(names, ", "))
+	}
 }
 
 // duration is a field that is a time span.

@@ -37,6 +37,8 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
 		MaxRunTime: seconds(wl.Spec.MaximumExecutionTimeSeconds),
 		RanBefore:  seconds(wl.Status.AccumulatedPastExecutionTimeSeconds),
+
+		CheckpointedAt: CheckpointedAt(wl),
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason

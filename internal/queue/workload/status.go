@@ -155,6 +155,9 @@ func restartChecks(wl *kueue.Workload, now time.Time) {
 func Preempt(wl *kueue.Workload, rule, message string, now time.Time) {
 	Evict(wl, kueue.WorkloadEvictedByPreemption, "", message, now)
 	set(wl, kueue.WorkloadPreempted, true, rule, message, now)
+	if stopsWhenPreempted(wl) {
+		set(wl, kueue.WorkloadDeactivationTarget, true, kueue.WorkloadEvictedByPreemption, "being preempted, after which it asked not to be requeued", now)
+	}
 }
 
 // AddJobUID adds the job's UID to that of the workload in a preemption message, as Kueue writes it;

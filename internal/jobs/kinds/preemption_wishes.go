@@ -1,0 +1,55 @@
+package kinds
+
+import (
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// checkpointStep is how much later a job's checkpoint must be before its workload is updated: a job that saves its work
+// every second is no reason for a write every second.
+const checkpointStep = time.Minute
+
+// SetPreemptionWishes gives the workload what its job says of its own preemption, and reports whether that changes it.
+// Whether it may be preempted at all is settled when its quota is reserved.
+func SetPreemptionWishes(j Job, wl *kueue.Workload) bool {
+	if IsPrebuilt(j.Meta()) { // whose workload says so itself
+		return false
+	}
+	wants := j.Meta().GetAnnotations()
+	changed := false
+	follow := func(key, value string) {
+		if wl.Annotations[key] == value {
+			return
+		}
+		changed = true
+		if value == "" {
+			delete(wl.Annotations, key)
+			return
+		}
+		SetAnnotation(wl, key, value)
+	}
+	if !workload.HasReservation(wl) {
+		follow(v1alpha1.NeverPreemptAnnotation, only(wants[v1alpha1.NeverPreemptAnnotation], "true"))
+	}
+	follow(egpu.OnPreemptionAnnotation, only(wants[egpu.OnPreemptionAnnotation], egpu.OnPreemptionStop))
+	switch at, had := workload.CheckpointedAt(j.Meta()), workload.CheckpointedAt(wl); {
+	case at.IsZero():
+		follow(v1alpha1.CheckpointedAtAnnotation, "")
+	case !at.Before(had.Add(checkpointStep)):
+		follow(v1alpha1.CheckpointedAtAnnotation, at.UTC().Format(time.RFC3339))
+	}
+	return changed
+}
+
+// only is a value if it is the one that means something; "" for any other.
+func only(value, means string) string {
+	if value == means {
+		return value
+	}
+	return ""
+}
