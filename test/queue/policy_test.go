@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -179,5 +180,54 @@ func TestWhoMayWritePolicies(t *testing.T) {
 				t.Errorf("creating a policy as %s: %v", role, err)
 			}
 		})
+	}
+}
+
+// Of jobs that started one after the other, an urgent one preempts neither the last, which asked not to be and may, nor
+// the one before it, but the first, which has saved its work since; and that one is not requeued, as it asked.
+func TestJobsSayHowTheyArePreempted(t *testing.T) {
+	ns := preemptingQueueFor(t, "3")
+	policy := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: ns, Name: "main"})
+	policy.Spec.Preemption = &v1alpha1.Preemption{NeverPreempt: v1alpha1.NeverPreemptHonor}
+	cluster.Make(t, policy)
+	waitAccepted(t, ns, v1alpha1.ReasonAccepted)
+	workloads := map[string]*kueue.Workload{}
+	for _, name := range []string{"first", "second", "steady"} {
+		job := sandbox.Job(ns, name, "main", 1, "1")
+		job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+		job.Annotations = map[string]string{}
+		switch name {
+		case "first":
+			job.Annotations[egpu.OnPreemptionAnnotation] = egpu.OnPreemptionStop
+			job.Annotations[v1alpha1.CheckpointedAtAnnotation] = "2100-01-01T00:00:00Z"
+		case "steady":
+			job.Annotations[v1alpha1.NeverPreemptAnnotation] = "true"
+		}
+		cluster.Make(t, job)
+		workloads[name] = cluster.WorkloadOf(t, job)
+		waitCondition(t, workloads[name], kueue.WorkloadAdmitted, true)
+	}
+	class := &kueue.WorkloadPriorityClass{Value: 10}
+	class.Name = ns
+	cluster.Make(t, class)
+	urgent := sandbox.Job(ns, "urgent", "main", 1, "1")
+	urgent.Labels["kueue.x-k8s.io/priority-class"] = ns
+	urgent.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, urgent)
+	waitCondition(t, cluster.WorkloadOf(t, urgent), kueue.WorkloadAdmitted, true)
+	sandbox.Eventually(t, "the first is deactivated", func(ctx context.Context) error {
+		first := workloads["first"]
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(first), first); err != nil {
+			return err
+		}
+		if !workload.WasStoppedByPreemption(first) || workload.HasReservation(first) {
+			return fmt.Errorf("active is %v, conditions are %+v", ptr.Deref(first.Spec.Active, true), first.Status.Conditions)
+		}
+		return nil
+	})
+	for _, name := range []string{"second", "steady"} {
+		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(workloads[name]), workloads[name]); err != nil || workload.IsEvicted(workloads[name]) {
+			t.Errorf("%s was preempted: %v", name, err)
+		}
 	}
 }
