@@ -6,11 +6,16 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
+// backfills says whether workloads may pass the queue's blocked head.
+func (q *queue) backfills(e *Engine) bool {
+	return q.spec.StrictFIFO && (q.spec.Backfill || e.opts.Backfill)
+}
+
 // backfill looks, behind the blocked head of a StrictFIFO queue, for the first workload that fits
-// now and cannot delay the head (EASY): it declares to be over before the head can start, or leaves
+// now and cannot delay the head (EASY): it will be over before the head can start, or leaves
 // enough for the head when it starts.
 func (e *Engine) backfill(t *tree, q *queue) *assignment {
-	if !e.opts.Backfill || !q.spec.StrictFIFO || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
+	if !q.backfills(e) || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
 		return nil
 	}
 	q.backfilled = t.version
@@ -22,18 +27,13 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	if len(ended) == 0 {
 		return nil
 	}
-	start := ended[len(ended)-1].at
 	a := e.newAssignment()
 	for _, w := range q.afterHead(head) {
-		if w.runTime(false) <= 0 {
+		if w.runLimit() <= 0 {
 			continue
 		}
 		e.evals++
-		fits := e.fitsNow(w, w.class.shape, a) && (e.opts.Placer == nil || e.tryPlace(a))
-		if fits && w.runTime(false) > start.Sub(e.at) {
-			fits = e.headFitsBeside(t, head, a, ended)
-		}
-		if fits {
+		if e.passes(t, w, a, head, ended) {
 			a.backfill = true
 			a.version = t.version
 			return a
@@ -43,23 +43,32 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	return nil
 }
 
+// passes says whether w fits now and cannot delay the head, which starts once others have ended.
+func (e *Engine) passes(t *tree, w *workload, a *assignment, head *workload, ended []ending) bool {
+	if !e.fitsNow(w, w.class.shape, a) || e.opts.Placer != nil && !e.tryPlace(a) {
+		return false
+	}
+	start := ended[len(ended)-1].at
+	return w.runLimit() <= start.Sub(e.at) || e.headFitsBeside(t, head, a, ended)
+}
+
 // backfillAgain searches once more behind the blocked head: a workload that came may pass it.
 func (e *Engine) backfillAgain(q *queue) {
-	if e.opts.Backfill && q.spec.StrictFIFO {
+	if q.backfills(e) {
 		q.backfilled = 0
 		e.enlist(q.tree)
 	}
 }
 
-// endedBeforeHead lists the running workloads that end before the head can start at the latest, if
-// all stay within the time they declared; empty if the head still does not fit.
+// endedBeforeHead lists the running workloads that end before the head can start at the latest, if all stay within the
+// time they declared or that is expected of them; empty if the head still does not fit.
 func (e *Engine) endedBeforeHead(t *tree, head *workload) []ending {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	a := e.newAssignment()
 	defer e.recycle(a)
 	e.letEvictedLeave(t)
-	ends := t.endings(e.at, false)
+	ends := t.endings(e.at, (*workload).runLimit)
 	for i, end := range ends {
 		e.subBoth(end.queue, end.usage)
 		if e.fitsNow(head, head.class.shape, a) {

@@ -24,7 +24,7 @@ type Options struct {
 	// BlockUntilReady admits nobody while the pods of an admitted workload are not ready
 	// (Workload.PodsReady), and so one workload at a time.
 	BlockUntilReady bool
-	// Backfill lets a workload with MaxRunTime pass the blocked head of a StrictFIFO queue if it cannot delay it.
+	// Backfill is Queue.Backfill for all StrictFIFO queues.
 	Backfill bool
 	// EvictOnly admits and preempts nobody: another scheduler does. Workloads that may not go on are still evicted.
 	EvictOnly bool

@@ -22,8 +22,8 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	if e.opts.Backfill {
-		k.num(int64(w.MaxRunTime - w.RanBefore))
+	if l != nil && l.queue != nil && l.queue.backfills(e) {
+		k.num(int64(w.runLimit()))
 	}
 	from := len(k.b)
 	for i := range w.PodSets {

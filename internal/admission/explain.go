@@ -19,6 +19,8 @@ type Explanation struct {
 	Reason   Reason
 	Message  string
 
+	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
+	Backfill string
 	// Order says in words what its place follows from, where the queue orders by more than priority and age.
 	Order    string
 	Position int   // in its ClusterQueue, 1 is next; 0 when not pending
@@ -108,6 +110,7 @@ func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
 	if w.waits() {
 		x.Position, x.Ahead = w.queue.position(w)
 		x.Order = e.explainOrder(w)
+		x.Backfill = e.explainBackfill(w)
 		x.StartsAt = e.forecast(w, at)
 	}
 	return x

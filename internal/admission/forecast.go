@@ -18,39 +18,54 @@ type ending struct {
 
 func byEnd(a, b ending) int { return cmp.Compare(nanos(a.at), nanos(b.at)) }
 
-// endOf is when a running workload's time is up: by its declared maximum or, if guess is allowed,
-// by the run time expected of it. Zero: unknown.
-func (w *workload) endOf(guess bool) time.Time {
+// endOf is when a running workload's time is up, by a way to tell its run time. Zero: unknown.
+func (w *workload) endOf(runTime func(*workload) time.Duration) time.Time {
 	start := w.spec.StartedAt
 	if start.IsZero() && w.spec.Admission != nil {
 		start = w.spec.Admission.ReservedAt
 	}
-	run := w.runTime(guess)
+	run := runTime(w)
 	if run <= 0 {
 		return time.Time{}
 	}
 	return start.Add(run)
 }
 
-func (w *workload) runTime(guess bool) time.Duration {
-	if guess && w.spec.ExpectedRunTime > 0 {
+// runTime is how long a workload will most likely run; 0: unknown.
+func (w *workload) runTime() time.Duration {
+	if w.spec.ExpectedRunTime > 0 {
 		return w.spec.ExpectedRunTime
 	}
-	if w.spec.MaxRunTime > 0 {
-		return w.spec.MaxRunTime - w.spec.RanBefore
+	return w.spec.declaredRunTime()
+}
+
+// runLimit is how long a workload runs at most: as it declared, which is enforced, or as is expected of it.
+func (w *workload) runLimit() time.Duration { return w.spec.runLimit() }
+
+func (s *Workload) runLimit() time.Duration {
+	if declared := s.declaredRunTime(); declared > 0 {
+		return declared
 	}
-	return 0
+	return s.ExpectedRunTime
+}
+
+// declaredRunTime is what is left of the maximum execution time; 0: there is none.
+func (s *Workload) declaredRunTime() time.Duration {
+	if s.MaxRunTime <= 0 {
+		return 0
+	}
+	return s.MaxRunTime - s.RanBefore
 }
 
 // endings lists when the running workloads of a tree end, soonest first.
-func (t *tree) endings(at time.Time, guess bool) []ending {
+func (t *tree) endings(at time.Time, runTime func(*workload) time.Duration) []ending {
 	var list []ending
 	for _, q := range t.queues {
 		for _, w := range q.quotaReserved {
 			if w.phase == phaseEvicting {
 				continue
 			}
-			if end := w.endOf(guess); !end.IsZero() {
+			if end := w.endOf(runTime); !end.IsZero() {
 				if end.Before(at) {
 					end = at // overdue: any moment now
 				}
@@ -110,7 +125,7 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 	e.liftReservations(t, ofHeads)
 	e.liftReservations(t, ofDelayed)
 	e.letEvictedLeave(t)
-	ends := t.endings(at, true)
+	ends := t.endings(at, (*workload).runTime)
 	ahead := t.aheadOf(w)
 	a := e.newAssignment()
 	defer e.recycle(a)
@@ -153,7 +168,7 @@ func (e *Engine) playRound(pending []*workload, at time.Time, a *assignment, end
 		}
 		usage := slices.Clone(a.usage)
 		e.addBoth(p.queue, usage)
-		if run := p.runTime(true); run > 0 {
+		if run := p.runTime(); run > 0 {
 			end := ending{p.spec.Key, at.Add(run), p.queue, usage}
 			i, _ := slices.BinarySearchFunc(*ends, end, byEnd)
 			*ends = slices.Insert(*ends, i, end)

@@ -50,6 +50,7 @@ type worldConfig struct {
 	strategies []FairStrategy
 	rings      bool // Kueue's rules alone: workloads may preempt each other for ever
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
+	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
@@ -117,6 +118,7 @@ func (w *world) drawQueue(i int) {
 	}
 	if w.cfg.strict {
 		q.StrictFIFO = rapid.Bool().Draw(w.t, name+" strict")
+		q.Backfill = w.cfg.backfill && rapid.Bool().Draw(w.t, name+" backfill")
 	}
 	if w.cfg.preemption {
 		q.Preemption.WithinQueue = rapid.SampledFrom([]PreemptionPolicy{PreemptNever, PreemptLowerPriority, PreemptLowerOrNewerEqualPriority}).Draw(w.t, name+" within")
@@ -166,6 +168,10 @@ func (w *world) drawWorkload() {
 		Key: Key{"default", name}, UID: name, LocalQueue: lq.Name,
 		Priority: rapid.Int64Range(0, 2).Draw(w.t, "priority"),
 		Created:  w.now,
+	}
+	if w.cfg.backfill {
+		wl.ExpectedRunTime = rapid.SampledFrom([]time.Duration{0, time.Minute, 5 * time.Minute, time.Hour}).Draw(w.t, "expected")
+		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
 	most := 2
@@ -260,6 +266,8 @@ var worldConfigs = map[string]worldConfig{
 	"timing":     {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, timing: true},
 	"timing2":    {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, delay: time.Minute},
 	"timing-drf": {flavors: 1, policy: PolicyDRF, preemption: true, timing: true},
+	"backfill":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true},
+	"backfill2":  {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, backfill: true},
 	"says":       {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, says: true},
 	"says2":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, says: true},
 	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},

@@ -39,7 +39,7 @@ func (ev QueueChanged) apply(e *Engine) {
 		return
 	}
 	reorder := q.spec.Order != ev.Queue.Order
-	afs := reorder || q.spec.UsageFairSharing != ev.Queue.UsageFairSharing
+	reclass := reorder || q.spec.UsageFairSharing != ev.Queue.UsageFairSharing || q.spec.Backfill != ev.Queue.Backfill || q.spec.StrictFIFO != ev.Queue.StrictFIFO
 	q.spec, q.exists = ev.Queue, true
 	if ev.Queue.Cohort != "" {
 		e.cohort(ev.Queue.Cohort)
@@ -47,7 +47,8 @@ func (ev QueueChanged) apply(e *Engine) {
 	q.node.Weight = weight(ev.Queue.FairWeight)
 	e.setQuotas(q.at, ev.Queue.Groups)
 	q.compileGroups(e)
-	e.requeueMembers(q, afs)
+	q.backfilled = 0
+	e.requeueMembers(q, reclass)
 	if reorder {
 		for _, w := range slices.Clone(q.quotaReserved) {
 			e.rerankReserved(w)

@@ -34,7 +34,7 @@ import (
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
-//	      [delayed-placement=FLAVOR] [inactive] [order=service]
+//	      [delayed-placement=FLAVOR] [inactive] [order=service] [backfill]
 //	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of
 //	                                                resources starts a new group)
 //	local NAME queue=NAME [weight=N] [stop=..]
@@ -423,6 +423,7 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 	q := Queue{
 		Name: name, Cohort: a.str("cohort"), Groups: parseGroups(more), NamespaceSelector: sel, StrictFIFO: a.has("strict"),
 		Stop: stops[a.str("stop")], Inactive: a.has("inactive"), FairWeight: a.weight(), UsageFairSharing: a.has("usage"), DelayedPlacement: a["delayed-placement"],
+		Backfill:    a.has("backfill"),
 		Order:       map[string]Order{"service": OrderLeastAttainedService}[a.str("order")],
 		Timing:      a.timing(),
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
@@ -636,6 +637,9 @@ func formatExplanation(x Explanation, origin time.Time) string {
 			b.WriteString(" " + k.Name)
 		}
 		b.WriteString("\n")
+	}
+	if x.Backfill != "" {
+		fmt.Fprintf(&b, "backfill: %s\n", x.Backfill)
 	}
 	if x.Order != "" {
 		fmt.Fprintf(&b, "%s\n", x.Order)

@@ -231,6 +231,8 @@ type Queue struct {
 	DelayedPlacement []string
 	// UsageFairSharing orders the queue by its local queues' decayed usage (admission fair sharing).
 	UsageFairSharing bool
+	// Backfill lets a workload whose run time is known pass the blocked head of a StrictFIFO queue if it cannot delay it.
+	Backfill bool
 	// Order of pending workloads of one priority.
 	Order  Order
 	Timing *Timing // nil: as the options say
