@@ -10,6 +10,10 @@ PROGRAMS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 KUBERNETES := v1.37.1
 # go-nvml's bindings name functions that NVIDIA has since deprecated.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# Left out, since they keep the linker from leaving out what nobody calls: gRPC's pages of traces in Elastic's programs, and
+# kustomize's plugins written in Go in the sandbox's kubectl, for which all symbols would be kept by name.
+TAGS = grpcnotrace
+SANDBOX_TAGS = kustomize_disable_go_plugin_support
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 MODULES := . sandbox scheduler
 
@@ -50,12 +54,12 @@ $(PROGRESS): $(wildcard tools/progress/*)
 # The module after this one is downloaded while this one compiles.
 .PHONY: build-programs
 build-programs: $(PROGRESS)
-	@$(PROGRESS) -say "Elastic's programs" -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(PROGRAMS:%=./cmd/%)
+	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(PROGRAMS:%=./cmd/%)
 	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
 
 .PHONY: build-sandbox
 build-sandbox: $(PROGRESS)
-	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -ldflags "-s -w" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
+	@$(PROGRESS) -say "the sandbox (Kubernetes $(KUBERNETES))" -dir sandbox -tags $(SANDBOX_TAGS) -ldflags "-s -w" -o $(CURDIR)/bin/ ./cmd/elastic-sandbox
 
 .PHONY: build-scheduler
 build-scheduler: $(PROGRESS)
@@ -78,7 +82,7 @@ space := $(subst ,, )
 .PHONY: build-others
 build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin/others; minutes for each the first time
 	@for platform in $(OTHERS); do for module in $(OTHER_PROGRAMS); do \
-		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -ldflags "-s -w" \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} CGO_ENABLED=0 $(PROGRESS) -say "$${module##*/} for $$platform" -dir $${module%%=*} -tags $(TAGS),$(SANDBOX_TAGS) -ldflags "-s -w" \
 			-o $(CURDIR)/bin/others/$${platform/\//-}/ $$(tr , ' ' <<<"$${module#*=}"); \
 	done; done
 
@@ -176,7 +180,7 @@ fuzz: ## Run every Go fuzzer for FUZZTIME; what one finds is written to its test
 
 .PHONY: test-sandbox
 test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with the plugin
-	cd sandbox && go test ./...
+	cd sandbox && go test -tags $(SANDBOX_TAGS) ./...
 	cd scheduler && go test ./...
 
 .PHONY: test-native
@@ -266,7 +270,7 @@ build-operators: $(PROGRESS)
 .PHONY: lint
 lint: ## Check style, import rules and complexity
 	$(TOOL) golangci-lint run ./...
-	cd sandbox && go vet ./...
+	cd sandbox && go vet -tags $(SANDBOX_TAGS) ./...
 	cd scheduler && go vet ./...
 
 .PHONY: verify
