@@ -318,6 +318,10 @@ bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,
 coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches. Minutes of everything this machine has
 	@tools/coldstart.sh
 
+.PHONY: bench-local
+bench-local: build-first ## What the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
+	@JOBS=$(or $(JOBS),1000) tools/cost.sh
+
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)

@@ -17,7 +17,7 @@ git clone -q --no-hardlinks . "$home/elastic"
 GOROOT=$(go env GOROOT)
 export PATH=$GOROOT/bin:$PATH GOTOOLCHAIN=local
 export HOME=$home GOCACHE=$home/cache GOMODCACHE=$home/modules GOPATH=$home/go ELASTIC_HOME=$home/clusters
-unset GOGC GOMEMLIMIT
+unset GOFLAGS GOGC GOMEMLIMIT MAKEFLAGS MFLAGS MAKELEVEL
 cd "$home/elastic"
 echo "load before: $(uptime | sed 's/.*load average/load average/')"
 
@@ -28,7 +28,7 @@ up() {
   grep -E 'built,|is ready' "$home/$1.log"
   read -r wall user system <"$home/$1.time"
   echo "figure up_$1_seconds $wall s"
-  echo "figure up_$1_cpu_seconds $(echo "$user + $system" | bc) s"
+  echo "figure up_$1_cpu_seconds $(awk -v u="$user" -v s="$system" 'BEGIN {printf "%.1f", u + s}') s"
 }
 
 up cold
@@ -38,13 +38,5 @@ bin/elastic down >/dev/null
 up warm
 echo "figure sandbox_ready_seconds $(sed -n 's/^Kubernetes is ready .*(\(.*\) s)$/\1/p' "$home/warm.log") s"
 
-# All that the cluster runs, and the control plane of it.
-rss() { awk '/^VmRSS/ {printf "%.0f", $2 / 1024}' "/proc/$1/status"; }
-pid=$(sed -n 's/^  "pid": \([0-9]*\),/\1/p' "$ELASTIC_HOME/elastic/state.json")
-total=$(rss "$pid")
-for child in $(pgrep -P "$pid"); do
-  mib=$(rss "$child")
-  total=$((total + mib))
-  [ "$(basename "$(readlink "/proc/$child/exe")")" != elastic-sandbox ] || echo "figure sandbox_rss_mib $mib MiB"
-done
-echo "figure cluster_rss_mib $total MiB"
+# What the cluster takes of this machine, at rest and beside jobs that wait.
+tools/cost.sh
