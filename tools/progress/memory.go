@@ -11,8 +11,8 @@ import (
 // least memory for a process of the compiler, below which Go's own settings are best.
 const least = 512 << 20
 
-// compilerMemory has the compiler collect garbage only when it has used its part of the memory that is free: it saves a
-// quarter of the processor time. What the caller has set stays.
+// compilerMemory has the compiler collect garbage only when it has used its part of the memory that is free. For large
+// packages that saved a quarter to nearly half of the processor time (docs/benchmarks.md). What the caller has set stays.
 func compilerMemory() []string {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
