@@ -217,6 +217,11 @@ func emptiestFirst(a, b *domain) int {
 	return cmp.Or(cmp.Compare(b.score, a.score), b.fits-a.fits, a.pods-b.pods, strings.Compare(a.path, b.path))
 }
 
+// smallestFirst compares by the pods that fit, in whatever groups.
+func smallestFirst(a, b *domain) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), a.pods-b.pods, strings.Compare(a.path, b.path))
+}
+
 // portion is a number of pods for a domain.
 type portion struct {
 	at   *domain
@@ -247,14 +252,17 @@ func (d *domain) distribute(pods int, w resolvedTopology) []portion {
 }
 
 // split hands pods to children: to as few as possible, which is all of the emptiest and on, and the fullest that holds
-// what is left; or else to the fullest that holds all, if one of the widest does, or all of the fullest and on.
+// what is left; or else to the fullest that holds all, if one of the widest does, or all of the fullest and on. Within
+// the domain of a slice the smallest comes first, as in Kueue.
 func (d *domain) split(pods int, w resolvedTopology, out []portion) []portion {
-	children := slices.Clone(d.children)
-	if w.fullest {
-		slices.SortFunc(children, fullestFirst)
-	} else {
-		slices.SortFunc(children, emptiestFirst)
+	children, order := slices.Clone(d.children), emptiestFirst
+	switch {
+	case w.fullest:
+		order = fullestFirst
+	case d.level >= w.sliced:
+		order = smallestFirst
 	}
+	slices.SortFunc(children, order)
 	for i := 0; pods > 0 && i < len(children); i++ {
 		child, last := children[i], !w.fullest && children[i].fits >= pods
 		if last || w.fullest && d.level < 0 && i == 0 {
