@@ -247,11 +247,18 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		if len(in) > 1 && set.Spec.Topology != nil {
 			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: "more than one TAS flavor assigned: " + strings.Join(in, ", "), NeverFits: true}
 		}
-		gang.PodSets[i] = placement.PodSet{
-			Name: set.Spec.Name, Count: int(set.Count), Pod: pod, Topology: p.topologyOf(set.Spec, topology),
-		}
+		request := p.topologyOf(set.Spec, topology)
+		gang.PodSets[i] = placement.PodSet{Name: set.Spec.Name, Count: inSlices(int(set.Count), request), Pod: pod, Topology: request}
 	}
 	return gang, nil
+}
+
+// inSlices is how many pods of a set get a place: as in Kueue, those beyond the last whole slice get none.
+func inSlices(count int, request *placement.TopologyRequest) int {
+	if request != nil && len(request.Slices) > 0 && request.Slices[0].Size > 0 && request.Slices[0].Size <= count {
+		return count - count%request.Slices[0].Size
+	}
+	return count
 }
 
 // podOf is one pod of a set. Quota counts what a pod requests in all, not by

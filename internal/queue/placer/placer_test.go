@@ -15,6 +15,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // cluster is n nodes of four cards each.
@@ -473,6 +474,23 @@ func TestTopologyThatOthersFill(t *testing.T) {
 		if refused(t, p, r).NeverFits {
 			t.Errorf("%v: two pods are in the way", mode)
 		}
+	}
+}
+
+// Pods beyond the last whole slice get no place, as in Kueue; a set smaller than one slice does not fit.
+func TestPodsBeyondTheLastSlice(t *testing.T) {
+	p := hall(t)
+	r := wants(3, admission.TopologyRequest{Mode: admission.TopologyPreferred, Level: "rack", Slices: []admission.TopologySlice{{Level: corev1.LabelHostname, Size: 2}}})
+	placed := 0
+	for _, d := range workload.Domains(p.Assignments(fits(t, p, r))["main"]) {
+		placed += d.Count
+	}
+	if placed != 2 {
+		t.Errorf("%d pods have a place, want one slice of two", placed)
+	}
+	r.PodSets[0].Count = 1
+	if refusal := refused(t, p, r); !refusal.NeverFits {
+		t.Errorf("refusal %+v", refusal)
 	}
 }
 
