@@ -135,7 +135,7 @@ func NextStep(wl *kueue.Workload, queues Queues, settings Settings, now time.Tim
 	case !HasReservation(wl):
 		return pendingStep(wl, queues, settings, now)
 	case IsEvicted(wl):
-		return Step{} // its job is stopping
+		return evictedStep(wl, now)
 	case !sameChecks(wl, queues.Checks):
 		return Step{Action: ResetChecks, Checks: queues.Checks}
 	}
@@ -223,6 +223,20 @@ func requeueStep(wl *kueue.Workload, queues Queues, now time.Time) Step {
 	return Step{Action: Requeue, Reason: reason, Message: message}
 }
 
+// evictedStep ends the backoff of a workload whose job is still stopping, if it is marked as not requeued.
+func evictedStep(wl *kueue.Workload, now time.Time) Step {
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	if requeued == nil || requeued.Status != metav1.ConditionFalse || !endsByBackoff(requeued.Reason) {
+		return Step{}
+	}
+	return requeueStep(wl, Queues{}, now)
+}
+
+// endsByBackoff says that a workload with such an eviction is requeued after its backoff.
+func endsByBackoff(evicted string) bool {
+	return evicted == kueue.WorkloadEvictedByPodsReadyTimeout || evicted == kueue.WorkloadEvictedByAdmissionCheck
+}
+
 // requeueReason is why a workload that was evicted for some reason is requeued; "" while that
 // reason still holds.
 func requeueReason(evicted string, queues Queues) (reason, message string) {
@@ -233,7 +247,7 @@ func requeueReason(evicted string, queues Queues) (reason, message string) {
 		return kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped"
 	case evicted == kueue.WorkloadEvictedByLocalQueueStopped && !queues.LocalStopped && !queues.LocalGone:
 		return kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped"
-	case evicted == kueue.WorkloadEvictedByPodsReadyTimeout, evicted == kueue.WorkloadEvictedByAdmissionCheck:
+	case endsByBackoff(evicted):
 		return kueue.WorkloadBackoffFinished, "The workload backoff was finished"
 	}
 	return "", ""

@@ -224,6 +224,14 @@ func TestNext(t *testing.T) {
 			wl: evicted(kueue.WorkloadEvictedByAdmissionCheck), now: start,
 			want: Step{Action: Requeue, Reason: "BackoffFinished", Message: "The workload backoff was finished"},
 		},
+		"a backoff ends while the job is stopping": {
+			wl: with(admitted(), func(wl *kueue.Workload) {
+				Evict(wl, kueue.WorkloadEvictedByPodsReadyTimeout, "", "", start)
+				set(wl, kueue.WorkloadRequeued, false, kueue.WorkloadEvictedByPodsReadyTimeout, "", start)
+				wl.Status.RequeueState = &kueue.RequeueState{RequeueAt: ptr.To(metav1.NewTime(after(time.Minute)))}
+			}), now: after(time.Minute),
+			want: Step{Action: Requeue, Reason: "BackoffFinished", Message: "The workload backoff was finished"},
+		},
 		"a preempted workload is pending already": {wl: evicted(kueue.WorkloadEvictedByPreemption), now: start, want: Step{}},
 		"a finished workload is retained": {
 			wl: with(admitted(), func(wl *kueue.Workload) { Finish(wl, "Succeeded", "", start) }), now: after(time.Minute), want: Step{At: after(time.Hour)},
