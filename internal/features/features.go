@@ -152,7 +152,6 @@ var gates = map[string]gate{
 	"MultiKueueClusterProfile":              {false, lacking},
 	"MultiKueueManagerQuotaAutomation":      {false, lacking},
 	"MultiKueueOrchestratedPreemption":      {false, lacking},
-	"PrioritizePreemptorWorkloads":          {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
 	"ShortWorkloadNames":                    {false, lacking},
@@ -161,6 +160,7 @@ var gates = map[string]gate{
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":             {false, idle},
 	"FlavorFungibilityPreserveScanProgress":           {true, idle},
+	"PrioritizePreemptorWorkloads":                    {false, idle},
 	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},
 	"RemoveFinalizersWithStrictPatch":                 {true, idle},
 	"SchedulerLibraryIntegration":                     {false, idle},
