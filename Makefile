@@ -180,7 +180,7 @@ fuzz: ## Run every Go fuzzer for FUZZTIME; what one finds is written to its test
 
 .PHONY: test-sandbox
 test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with the plugin
-	cd sandbox && go test -tags $(SANDBOX_TAGS) ./...
+	cd sandbox && GOFLAGS="$$(go env GOFLAGS) -tags=$(SANDBOX_TAGS)" go test ./... # which build the sandbox, too
 	cd scheduler && go test ./...
 
 .PHONY: test-native
