@@ -50,7 +50,8 @@ func (s *Shell) refuse(pod *corev1.Pod) {
 	s.refused[client.ObjectKeyFromObject(pod)] = r
 }
 
-// sawClaim requeues the refused pods that use it. Who may change a claim may change these pods, too.
+// sawClaim requeues the refused pods that use it: the controller of claims labels them as soon as it has bound a claim,
+// and kube-scheduler may then ask before our cache has that. Who may change a claim may change these pods, too.
 func (s *Shell) sawClaim(claim *egpu.ElasticGPUClaim) {
 	used := false
 	for key, r := range s.refused {
