@@ -54,6 +54,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			return 130
 		}
 		fmt.Fprintln(stderr, root.Name()+":", err)
+		if end := (*job.ExitError)(nil); errors.As(err, &end) {
+			return end.Code
+		}
 		return 1
 	}
 	return 0

@@ -8,3 +8,9 @@ func TestJobs(t *testing.T) {
 	queues(t, ns, ns, "8")
 	session(t, ns, "jobs.txt")
 }
+
+func TestRun(t *testing.T) {
+	ns := cluster.Namespace(t)
+	queues(t, ns, ns, "8")
+	session(t, ns, "run.txt")
+}

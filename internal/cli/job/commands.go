@@ -19,7 +19,7 @@ func Commands(plan planner) []*cobra.Command {
 	var list []*cobra.Command
 	for _, make := range []func(*cluster.Flags) *cobra.Command{
 		func(f *cluster.Flags) *cobra.Command { return submitCommand(f, plan) },
-		listCommand, getCommand, logsCommand, attachCommand, deleteCommand, suspendCommand, resumeCommand, waitCommand, pruneCommand,
+		runCommand, listCommand, getCommand, logsCommand, attachCommand, deleteCommand, suspendCommand, resumeCommand, waitCommand, pruneCommand,
 		cronCommand, dataCommand, scaleInCommand, scaleOutCommand,
 	} {
 		flags := &cluster.Flags{}

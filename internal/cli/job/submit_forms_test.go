@@ -129,3 +129,16 @@ func TestSubmitRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestShellWords(t *testing.T) {
+	for want, args := range map[string][]string{
+		`python a.py && ls`:          {`python a.py && ls`},
+		`python a.py --n 3`:          {`python`, `a.py`, `--n`, `3`},
+		`echo 'a b' '$HOME' '' '"'`:  {`echo`, `a b`, `$HOME`, ``, `"`},
+		`echo 'it'\''s' 'x;rm -r /'`: {`echo`, `it's`, `x;rm -r /`},
+	} {
+		if got := shellWords(args); got != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
+	}
+}

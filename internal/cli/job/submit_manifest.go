@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -27,6 +28,7 @@ type flagSet = pflag.FlagSet
 type submission struct {
 	name, image, command, shell, workingDir string
 	gpus, workers, retry                    int
+	gpuPercent                              int // of --gpus below one
 	gpuMemory                               string
 	gpuCore                                 int
 	rdma, gang                              bool
@@ -64,11 +66,40 @@ type roleFlags struct {
 	selectors                                 []string
 }
 
+// cardsFlag is --gpus: whole cards, or hundredths of one.
+type cardsFlag struct{ s *submission }
+
+func (f cardsFlag) String() string {
+	switch {
+	case f.s == nil:
+		return "0"
+	case f.s.gpuPercent > 0:
+		return strconv.FormatFloat(float64(f.s.gpuPercent)/100, 'f', -1, 64)
+	}
+	return strconv.Itoa(f.s.gpus)
+}
+
+func (cardsFlag) Type() string { return "number" }
+
+func (f cardsFlag) Set(text string) error {
+	if n, err := strconv.Atoi(text); err == nil && n >= 0 {
+		f.s.gpus, f.s.gpuPercent = n, 0
+		return nil
+	}
+	share, err := strconv.ParseFloat(text, 64)
+	percent := math.Round(share * 100)
+	if err != nil || math.IsNaN(share) || percent < 1 || percent > 99 || math.Abs(share*100-percent) > 1e-9 {
+		return errors.New("write whole cards, as in 2, or hundredths of one, as in 0.25")
+	}
+	f.s.gpus, f.s.gpuPercent = 0, int(percent)
+	return nil
+}
+
 // addFlags adds the flags of a form to a submit command.
 func (s *submission) addFlags(f *form, flags *flagSet) {
 	flags.StringVar(&s.name, "name", "", "name of the job (required)")
 	flags.StringVar(&s.image, "image", "", "image of its containers")
-	flags.IntVar(&s.gpus, "gpus", 0, "whole cards for each worker")
+	flags.Var(cardsFlag{s}, "gpus", "cards for each worker: whole ones, or a share of one, as in 0.5")
 	flags.StringVar(&s.gpuMemory, "gpumemory", "", "memory of one card for each worker: 8 or 8Gi are GiB, 512Mi are MiB")
 	flags.IntVar(&s.gpuCore, "gpucore", 0, "percent of one card for each worker")
 	if f.kind != "sparkoperator.k8s.io/sparkapplication" {
@@ -170,6 +201,12 @@ func (s *submission) read(f *form, args []string) error {
 	}
 	if problems := validation.IsDNS1123Label(s.name); len(problems) > 0 {
 		return fmt.Errorf("%q cannot be a job's name: %s", s.name, problems[0])
+	}
+	if s.gpuPercent > 0 {
+		if s.gpuCore > 0 {
+			return errors.New("give either --gpus or --gpucore for a share of a card")
+		}
+		s.gpuCore = s.gpuPercent
 	}
 	if s.gpus > 0 && (s.gpuCore > 0 || s.gpuMemory != "") {
 		return errors.New("give either --gpus, for whole cards, or --gpucore and --gpumemory, for a share of one")
