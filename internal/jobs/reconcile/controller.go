@@ -191,6 +191,13 @@ func (c *controller) releaseWhenStopped(ctx context.Context, j GenericJob, wl *k
 	if workload.HadPodsReady(wl) { // the job is no longer ready; quota is released when that has been written
 		return c.report(ctx, wl, c.notStarted)
 	}
+	next, err := c.nextSlice(ctx, j, wl)
+	switch {
+	case err != nil:
+		return err
+	case next != nil:
+		return c.finishReplaced(ctx, wl, next) // which releases its quota, too
+	}
 	return c.releaseQuota(ctx, wl, forGood)
 }
 

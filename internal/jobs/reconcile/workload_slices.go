@@ -140,14 +140,8 @@ func sliceName(wl *kueue.Workload) string { return workload.PodsNamedAfter(wl).N
 
 // createSlice creates the workload slice that requests the quota of the job's new size.
 func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Workload, sets []kueue.PodSet) error {
-	wls, err := c.workloadsOf(ctx, j.Meta())
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(wls, func(other kueue.Workload) bool {
-		return workload.Replaces(&other) == workload.KeyOf(wl) && !workload.IsFinished(&other)
-	}) {
-		return nil // it is pending
+	if next, err := c.nextSlice(ctx, j, wl); next != nil || err != nil {
+		return err // it is pending
 	}
 	slice, err := c.builder.Build(ctx, j, j.WorkloadName())
 	if err != nil {
@@ -179,6 +173,21 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 	}
 	c.recorder.Eventf(j.Meta(), slice, corev1.EventTypeNormal, "CreatedWorkload", "Create", "Created Workload: %s/%s", slice.Namespace, slice.Name)
 	return nil
+}
+
+// nextSlice is the slice that is to replace a workload; nil for none.
+func (c *controller) nextSlice(ctx context.Context, j GenericJob, wl *kueue.Workload) (*kueue.Workload, error) {
+	if !kinds.IsElastic(j) {
+		return nil, nil
+	}
+	wls, err := c.workloadsOf(ctx, j.Meta())
+	i := slices.IndexFunc(wls, func(other kueue.Workload) bool {
+		return workload.Replaces(&other) == workload.KeyOf(wl) && !workload.IsFinished(&other)
+	})
+	if err != nil || i < 0 {
+		return nil, err
+	}
+	return &wls[i], nil
 }
 
 // gateElasticPods adds the gate of elastic jobs to every pod of a job, and the name by which they are found.

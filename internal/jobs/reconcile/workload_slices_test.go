@@ -114,8 +114,8 @@ func TestElasticJobGrows(t *testing.T) {
 	}
 }
 
-// A slice that is evicted while another one waits is finished when its job has stopped, with its quota
-// released before.
+// A slice that is evicted while another one waits is finished when its job has stopped, not sooner. It says in
+// which queue it was.
 func TestElasticJobIsEvictedWhileItGrows(t *testing.T) {
 	w := newWorld(t, parse(t, elasticJob))
 	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 3))
@@ -129,7 +129,7 @@ func TestElasticJobIsEvictedWhileItGrows(t *testing.T) {
 	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
 	pods, _, _ := unstructured.NestedInt64(job.Object, "spec", "parallelism")
 	left, finished := w.slices()
-	if !suspended || pods != 5 || len(left) != 1 || left[0].UID != live[1].UID || len(finished) != 1 || workload.HasReservation(finished[0]) {
+	if !suspended || pods != 5 || len(left) != 1 || left[0].UID != live[1].UID || len(finished) != 1 || !workload.HasReservation(finished[0]) {
 		t.Errorf("suspended %t, %d pods, live %v, finished %v", suspended, pods, left, finished)
 	}
 }
