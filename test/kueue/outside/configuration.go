@@ -124,6 +124,9 @@ func setIntegrations(cfg *config.Configuration, asked record.Asked) {
 		return
 	}
 	for i, key := range asked.List("annotationsToCopy") { // which the file says as labels of metrics
+		if slices.ContainsFunc(cfg.Metrics.CustomLabels, func(l config.ControllerMetricsCustomLabel) bool { return l.SourceAnnotationKey == key }) {
+			continue
+		}
 		cfg.Metrics.CustomLabels = append(cfg.Metrics.CustomLabels, config.ControllerMetricsCustomLabel{
 			Name: fmt.Sprintf("copied%d", i), SourceKind: ptr.To(config.SourceKindWorkload), SourceAnnotationKey: key,
 		})
