@@ -172,6 +172,9 @@ type PodSet struct {
 	// Sidecars is an expression for containers the operator adds to each pod, so
 	// that they are counted.
 	Sidecars string `json:"sidecars,omitempty"`
+	// AtLeast is an expression for requests that the first container counts with at
+	// least: the operator runs a pod of that size in its place later.
+	AtLeast string `json:"atLeast,omitempty"`
 	// Inject are paths for kinds that have these fields outside of the template.
 	Inject *Inject `json:"inject,omitempty"`
 
@@ -189,6 +192,9 @@ type PodSet struct {
 	// how they fall into equal parts.
 	PodIndexLabel string    `json:"podIndexLabel,omitempty"`
 	SubGroup      *SubGroup `json:"subGroup,omitempty"`
+	// PodIndexOffset is an expression for the number of the set's first pod, where
+	// that is not 0.
+	PodIndexOffset string `json:"podIndexOffset,omitempty"`
 }
 
 // SubGroup says how the pods of a set fall into equal parts.

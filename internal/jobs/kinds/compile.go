@@ -121,6 +121,8 @@ func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
 		count:       c.expr(field+".count", set.Count),
 		minCount:    c.expr(field+".minCount", set.MinCount),
 		reclaimable: c.expr(field+".reclaimable", set.Reclaimable),
+		atLeast:     c.expr(field+".atLeast", set.AtLeast),
+		indexOffset: c.expr(field+".podIndexOffset", set.PodIndexOffset),
 	}
 	for i, place := range set.SetCount {
 		at := fmt.Sprintf("%s.setCount[%d]", field, i)

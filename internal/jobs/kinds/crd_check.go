@@ -122,6 +122,7 @@ func (c *checker) podSet(field string, root *apiextensionsv1.JSONSchemaProps, ro
 	for name, e := range map[string]expr{
 		"when": row.when, "pod": row.pod, "sidecars": row.sidecars, "count": row.count,
 		"minCount": row.minCount, "reclaimable": row.reclaimable, "subGroup.count": row.subGroups,
+		"atLeast": row.atLeast, "podIndexOffset": row.indexOffset,
 	} {
 		c.expr(field+"."+name, e)
 	}

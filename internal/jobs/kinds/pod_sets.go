@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -184,6 +185,9 @@ func (p PodSetSource) PodTemplate() (*corev1.PodTemplateSpec, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw, template); err != nil {
 		return nil, fmt.Errorf("pod template of %s: %w", p.Name, err)
 	}
+	if err := p.countAtLeast(template); err != nil {
+		return nil, err
+	}
 	value, found, err := p.sidecars.value(p.vars)
 	if err != nil {
 		return nil, err
@@ -196,6 +200,54 @@ func (p PodSetSource) PodTemplate() (*corev1.PodTemplateSpec, error) {
 		template.Spec.Containers = append(template.Spec.Containers, added...)
 	}
 	return normalizeTemplate(template), nil
+}
+
+// countAtLeast raises the requests of the first container.
+func (p PodSetSource) countAtLeast(template *corev1.PodTemplateSpec) error {
+	value, found, err := p.atLeast.value(p.vars)
+	if err != nil || !found || len(template.Spec.Containers) == 0 {
+		return err
+	}
+	fields, err := plainMap(value)
+	if err != nil {
+		return err
+	}
+	first := &template.Spec.Containers[0].Resources
+	for name, text := range fields {
+		least, err := resource.ParseQuantity(fmt.Sprint(text))
+		if err != nil {
+			return fmt.Errorf("%s of at least %v: %w", name, text, err)
+		}
+		if is := first.Requests[corev1.ResourceName(name)]; is.Cmp(least) < 0 {
+			first.Requests = maps.Clone(first.Requests)
+			if first.Requests == nil {
+				first.Requests = corev1.ResourceList{}
+			}
+			first.Requests[corev1.ResourceName(name)] = least
+		}
+	}
+	return nil
+}
+
+// SetPodIndexOffsets says on the pod templates from which number their pods are counted.
+func (j Object) SetPodIndexOffsets() error {
+	sources, err := j.PodSetSources()
+	if err != nil {
+		return err
+	}
+	for _, p := range sources {
+		offset, err := p.indexOffset.number(p.vars, 0)
+		if err != nil {
+			return err
+		}
+		if offset == 0 || p.podSetRow.inject.annotations == nil {
+			continue
+		}
+		if err := p.podSetRow.inject.annotations.setKey(p.item, kueue.PodIndexOffsetAnnotation, strconv.FormatInt(offset, 10)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // normalizeTemplate makes a template valid in a Workload, whose lists with keys may contain each

@@ -85,6 +85,93 @@ func TestPodSets(t *testing.T) {
 	}
 }
 
+// variant is a sample with some fields changed, of which the paths have dots.
+func variant(t *testing.T, name string, fields map[string]any) Object {
+	t.Helper()
+	j, _ := sample(t, name)
+	for path, value := range fields {
+		if value == nil {
+			unstructured.RemoveNestedField(j.Object, strings.Split(path, ".")...)
+		} else if err := unstructured.SetNestedField(j.Object, value, strings.Split(path, ".")...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return j
+}
+
+// The pod that cleans up Redis after a Ray cluster is not larger than what the head counts with.
+func TestRayCountsThePodThatCleansUpRedis(t *testing.T) {
+	small := map[string]any{"requests": map[string]any{"cpu": "100m"}}
+	containers := []any{map[string]any{"name": "head", "image": "ray", "resources": small}}
+	redis := map[string]any{"redisAddress": "redis:6379"}
+	for kind, at := range map[string]string{"raycluster": "spec", "rayjob": "spec.rayClusterSpec", "rayservice": "spec.rayClusterConfig"} {
+		for name, fields := range map[string]map[string]any{
+			"head 1 cpu=100m;":             {},
+			"head 1 cpu=200m memory=256Mi": {at + ".gcsFaultToleranceOptions": redis},
+		} {
+			fields[at+".headGroupSpec.template.spec.containers"] = containers
+			j := variant(t, kind, fields)
+			sets, err := j.PodSets(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := describeSets(sets); !strings.HasPrefix(got, name) {
+				t.Errorf("%s requests %s, want %s", kind, got, name)
+			}
+		}
+	}
+	j := variant(t, "raycluster", map[string]any{"spec.headGroupSpec.template.spec.containers": containers})
+	j.SetAnnotations(map[string]string{"ray.io/ft-enabled": "True"})
+	if sets, err := j.PodSets(t.Context(), nil); err != nil || !strings.HasPrefix(describeSets(sets), "head 1 cpu=200m") {
+		t.Errorf("by its annotation: %v, %v", sets, err)
+	}
+}
+
+// Without a template of their own leaders are pods as the workers are, and all are one pod set.
+func TestLeaderWorkerSetWithoutLeaderTemplate(t *testing.T) {
+	for want, fields := range map[string]map[string]any{
+		"leader 1 cpu=1 memory=1Gi; worker 2 cpu=1 memory=1Gi nvidia.com/gpu=1": {},
+		"main 3 cpu=1 memory=1Gi nvidia.com/gpu=1":                              {"spec.leaderWorkerTemplate.leaderTemplate": nil},
+	} {
+		j := variant(t, "leaderworkerset", fields)
+		sets, err := j.PodSets(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := describeSets(sets); got != want {
+			t.Errorf("it requests %s, want %s", got, want)
+		}
+	}
+}
+
+// Where another pod set has number 0, the pods of a set are counted from 1.
+func TestPodIndexOffset(t *testing.T) {
+	const worker = "spec.mpiReplicaSpecs.Worker.template.metadata.annotations"
+	const lws = "spec.leaderWorkerTemplate.workerTemplate.metadata.annotations"
+	group := map[string]any{kueue.PodSetGroupName: "all"}
+	for name, tc := range map[string]struct {
+		kind   string
+		fields map[string]any
+		at     string
+		want   string
+	}{
+		"a launcher that only launches":    {"mpijob", nil, worker, ""},
+		"a launcher that works":            {"mpijob", map[string]any{"spec.runLauncherAsWorker": true}, worker, "1"},
+		"a launcher in the workers' group": {"mpijob", map[string]any{"spec.runLauncherAsWorker": true, "spec.mpiReplicaSpecs.Launcher.template.metadata.annotations": group}, worker, ""},
+		"workers beside a leader":          {"leaderworkerset", nil, lws, "1"},
+		"workers in the leader's group":    {"leaderworkerset", map[string]any{lws: group}, lws, ""},
+		"workers alone":                    {"leaderworkerset", map[string]any{"spec.leaderWorkerTemplate.leaderTemplate": nil}, lws, ""},
+	} {
+		j := variant(t, tc.kind, tc.fields)
+		if err := j.SetPodIndexOffsets(); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _ := unstructured.NestedString(j.Object, append(strings.Split(tc.at, "."), kueue.PodIndexOffsetAnnotation)...); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 func describeSets(sets []kueue.PodSet) string {
 	var out []string
 	for _, set := range sets {

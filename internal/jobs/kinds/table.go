@@ -54,7 +54,7 @@ type podSetRow struct {
 	instead                  []FieldPath
 	setCount                 []setCountRow
 
-	when, pod, sidecars, count, minCount, reclaimable, subGroups expr
+	when, pod, sidecars, count, minCount, reclaimable, subGroups, atLeast, indexOffset expr
 }
 
 type setCountRow struct {

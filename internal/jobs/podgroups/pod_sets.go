@@ -90,8 +90,8 @@ func RoleIn(wl *kueue.Workload, pod *corev1.Pod) string {
 			return role
 		}
 	}
-	if len(wl.Spec.PodSets) == 1 && pod.Annotations[kinds.RoleAnnotation] == "" {
-		return string(wl.Spec.PodSets[0].Name) // what it was started with changed its hash
+	if len(wl.Spec.PodSets) == 1 && (pod.Annotations[kinds.RoleAnnotation] == "" || pod.Annotations[kinds.ParentAnnotation] != "") {
+		return string(wl.Spec.PodSets[0].Name) // what it was started with changed its hash, or its parent makes all of them alike
 	}
 	for i := range wl.Spec.PodSets {
 		if RoleHash(&wl.Spec.PodSets[i].Template.Spec) == role {

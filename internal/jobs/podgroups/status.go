@@ -144,7 +144,9 @@ func (g *Group) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, err
 			return nil, err
 		}
 		for i, set := range wl.Spec.PodSets {
-			done[set.Name] = max(0, kinds.AdmittedCount(wl, i)-counts[set.Name])
+			if count, known := counts[set.Name]; known { // not of sets as they were once called
+				done[set.Name] = max(0, kinds.AdmittedCount(wl, i)-count)
+			}
 		}
 	}
 	return kinds.ReclaimablePods(wl, done), nil

@@ -84,6 +84,11 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 			return nil, err
 		}
 	}
+	if d.topology {
+		if err := job.SetPodIndexOffsets(); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
 	if kind.Suspends() {
 		if err := d.setManagedBy(ctx, job); err != nil {
 			return nil, err
