@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -107,5 +108,31 @@ func TestRoles(t *testing.T) {
 	}
 	if got := RoleIn(wl, member("old-a", nil)); got != "old-a" {
 		t.Errorf("a pod that says its role has %s", got)
+	}
+}
+
+// All pods of an object that makes them alike are of its one pod set. A workload with the sets it had before
+// loses nothing.
+func TestRolesOfAnObject(t *testing.T) {
+	leader := member("leader", func(pod *corev1.Pod) {
+		pod.Annotations[kinds.ParentAnnotation] = "leaderworkerset.x-k8s.io/leaderworkerset"
+	})
+	wl := &kueue.Workload{}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}}
+	if got := RoleIn(wl, leader); got != "main" {
+		t.Errorf("the leader is of %q", got)
+	}
+	if got := RoleIn(wl, member("leader", nil)); got != "leader" {
+		t.Errorf("a pod of another role is of %q", got)
+	}
+	kind, err := kinds.BuiltIn([]string{"leaderworkerset.x-k8s.io/leaderworkerset"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := kind[0].Object(&unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"leaderWorkerTemplate": map[string]any{"size": int64(3), "workerTemplate": map[string]any{}}}}})
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "leader", Count: 1}, {Name: "worker", Count: 2}}
+	if done, err := (&Group{Name: "g", Pods: []*corev1.Pod{leader}, Parent: &parent}).ReclaimablePods(wl); err != nil || len(done) > 0 {
+		t.Errorf("it gives up %v, %v", done, err)
 	}
 }

@@ -35,8 +35,8 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 	}
 	grew, shrank := compareCounts(j, wl, sets)
 	switch {
-	case !grew && !shrank:
-		return false, nil
+	case !grew && !shrank || serving(j) && !sharesSets(wl, sets):
+		return false, nil // in the latter case its sets had other names when it was admitted
 	case !grew && serving(j):
 		return false, nil // reportProgress reports its reclaimable pods
 	case kinds.IsPrebuilt(j.Meta()):
@@ -89,6 +89,13 @@ func describesAll(wl *kueue.Workload, sets []kueue.PodSet) bool {
 		}
 	}
 	return true
+}
+
+// sharesSets: some pod set of the job is one of the workload.
+func sharesSets(wl *kueue.Workload, sets []kueue.PodSet) bool {
+	return slices.ContainsFunc(sets, func(set kueue.PodSet) bool {
+		return slices.ContainsFunc(wl.Spec.PodSets, func(s kueue.PodSet) bool { return s.Name == set.Name })
+	})
 }
 
 // resize gives a workload its job's counts.
