@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -88,7 +89,10 @@ var known = []string{
 	"singlecluster/controller/dra", "singlecluster/controller/admissionchecks/provisioning", "singlecluster/importer",
 	"singlecluster/controller/jobs/job", "singlecluster/controller/jobs/pod", "singlecluster/controller/jobs/jobset",
 	"singlecluster/controller/jobs/mpijob", "singlecluster/controller/jobs/pytorchjob", "singlecluster/controller/jobs/tfjob",
-	"singlecluster/controller/jobs/rayjob", "singlecluster/controller/jobs/raycluster", "multikueue",
+	"singlecluster/controller/jobs/jaxjob", "singlecluster/controller/jobs/paddlejob", "singlecluster/controller/jobs/xgboostjob",
+	"singlecluster/controller/jobs/rayjob", "singlecluster/controller/jobs/raycluster", "singlecluster/controller/jobs/trainjob",
+	"singlecluster/controller/jobs/appwrapper", "singlecluster/controller/jobs/sparkapplication", "singlecluster/controller/jobs/statefulset",
+	"multikueue",
 }
 
 // prepare makes what all suites need: Kueue's module, edited, a control plane, CRDs.
@@ -223,6 +227,12 @@ func frameworks(suite string) string {
 		return "batch/job pod"
 	case strings.HasPrefix(suite, "multikueue"):
 		return jobs
+	case strings.Contains(suite, "/controller/jobs/"): // whose last part names its kind
+		for _, kind := range strings.Fields(jobs + " sparkoperator.k8s.io/sparkapplication") {
+			if path.Base(kind) == path.Base(suite) && strings.Contains(kind, ".") {
+				return kind
+			}
+		}
 	}
 	return ""
 }

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	config "sigs.k8s.io/kueue/apis/config/v1beta2"
 	utiltesting "sigs.k8s.io/kueue/pkg/util/testing"
 
 	"github.com/elastic-ai/elastic/test/kueue/record"
@@ -53,6 +54,7 @@ type process struct {
 	metrics string
 	gates   string
 	always  []string // gates that the set-up says in other words
+	queues  bool     // the set-up has controllers of queues
 	command *exec.Cmd
 	ended   chan struct{}
 	log     io.Writer
@@ -81,6 +83,12 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 		return unlessEnded(ctx, err)
 	}
 	defer p.stop()
+	release := func() {}
+	if !p.queues {
+		if release, err = releaser(ctx, cfg); err != nil {
+			return err
+		}
+	}
 	series, known := vectors(), copied{}
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
@@ -90,6 +98,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 			return nil
 		case <-ticker.C:
 			known.copyMetrics(p.metrics, series)
+			release()
 		case <-p.ended: // some specs wait for a restart
 			if err := p.start(ctx); err != nil {
 				return unlessEnded(ctx, err)
@@ -144,6 +153,7 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions) (*process,
 	if decides, _ := record.Value[bool](asked, "scheduler"); !decides && os.Getenv(envOwn) == "" {
 		p.args = append(p.args, "--no-decisions")
 	}
+	_, p.queues = record.Value[*config.Configuration](asked, "configuration")
 	if noPodsReady(asked) {
 		p.always = append(p.always, "DisableWaitForPodsReady=true")
 	}
