@@ -126,7 +126,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	counts := metrics.New(ctrlmetrics.Registry, metricsOptions)
 	options := jobOptions(cfg, gates)
-	options.Queued = counts.JobQueued
+	options.Queued, options.GateRemoved = counts.JobQueued, counts.GateRemoved
 	copies, err := jobs.Setup(ctx, mgr, options)
 	if err != nil {
 		return fmt.Errorf("setting up jobs: %w", err)

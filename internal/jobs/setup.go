@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -66,6 +67,8 @@ type Options struct {
 	LeaveOrphans bool
 	// Queued, if set, is called with the kind of a job and its age when its workload was created.
 	Queued func(kind string, after time.Duration)
+	// GateRemoved, if set, is called when a pod that was held is started.
+	GateRemoved func(gate string, wl *kueue.Workload, group bool)
 	// Concurrency is how many jobs are reconciled at once, by "Kind.group".
 	Concurrency map[string]int
 }
@@ -101,7 +104,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adap
 		Kinds: filter.Kinds, Fixed: fixed, Filter: filter, Adapters: adapters, PodCache: podCache,
 		CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoQueueLabels: options.NoQueueLabels, NoSliceLayers: options.NoSliceLayers,
 		NoGates: options.NoGates, NoPodsReady: options.NoPodsReady, WaitsForPods: options.WaitsForPods,
-		RequeuePods: options.RequeuePods, LeaveOrphans: options.LeaveOrphans, Queued: options.Queued, Concurrency: options.Concurrency,
+		RequeuePods: options.RequeuePods, LeaveOrphans: options.LeaveOrphans, Queued: options.Queued, GateRemoved: options.GateRemoved, Concurrency: options.Concurrency,
 		PublishWebhooks: func(ctx context.Context, ready []*kinds.Kind) error {
 			return webhooks.Publish(ctx, mgr.GetAPIReader(), mgr.GetClient(), ready,
 				webhooks.Scope{Namespaces: options.Namespaces, AllPods: filter.Pods})

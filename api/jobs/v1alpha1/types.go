@@ -245,4 +245,7 @@ type PodGroup struct {
 	// Fixed are the paths of fields that may not change while the object is in a
 	// queue: its groups were admitted with them.
 	Fixed []string `json:"fixed,omitempty"`
+	// Owned: the object owns the pods, which are one group. The workload is made
+	// from the object, before there are pods, and stays while there are none.
+	Owned bool `json:"owned,omitempty"`
 }

@@ -2,12 +2,18 @@ package kinds
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // GroupsPods: objects of the kind have no suspend flag, and their pods are held as groups.
@@ -15,6 +21,39 @@ func (k *Kind) GroupsPods() bool { return k.group != nil }
 
 // HasManyGroups: the pods of one object may form several groups, each with its own workload.
 func (k *Kind) HasManyGroups() bool { return k.group != nil && !k.group.key.isAbsent() }
+
+// OwnsGroup: the pods of an object are one group, and its workload is made from the object.
+func (k *Kind) OwnsGroup() bool { return k.group != nil && k.Spec.Pods.Group.Owned }
+
+// GroupName is the name of the group of an object that owns its pods, and of its workload. Where there is a
+// workload with a name of before, ours or Kueue's, which did not tell objects of one name apart, that goes on.
+func (k *Kind) GroupName(ctx context.Context, c client.Reader, object client.ObjectKey, uid types.UID) (string, error) {
+	for _, former := range []string{k.formerGroupName(object.Name), WorkloadName(k.GVK, object.Name, "")} {
+		wl := &kueue.Workload{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: former}, wl)
+		if client.IgnoreNotFound(err) != nil {
+			return "", err
+		}
+		owner := metav1.GetControllerOf(wl)
+		if err == nil && wl.Annotations[IsGroupAnnotation] == "true" && (owner == nil || owner.UID == uid) {
+			return former, nil
+		}
+	}
+	return WorkloadName(k.GVK, object.Name, uid), nil
+}
+
+func (k *Kind) formerGroupName(group string) string {
+	return ShortName(strings.ToLower(k.GVK.Kind)+"-"+group, k.GVK.Kind, k.GVK.Group, group)
+}
+
+// GroupNameOfPod is the name of the group of a pod of an object.
+func (k *Kind) GroupNameOfPod(ctx context.Context, c client.Reader, group PodGroup, pod *corev1.Pod) (string, error) {
+	owner := metav1.GetControllerOf(pod)
+	if !k.OwnsGroup() || owner == nil || owner.Kind != k.GVK.Kind || owner.Name != group.Name {
+		return k.formerGroupName(group.Name), nil
+	}
+	return k.GroupName(ctx, c, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, owner.UID)
+}
 
 // FixedGroupFields are the fields an object's groups were admitted with.
 func (k *Kind) FixedGroupFields() []FieldPath { return k.group.fixed }

@@ -36,11 +36,22 @@ type Group struct {
 	surplus
 	// Recorder, if set, tells users what becomes of their pods.
 	Recorder events.EventRecorder
+	// GateRemoved, if set, is called for each pod that is started.
+	GateRemoved func(gate string, wl *kueue.Workload, group bool)
 }
 
-func (g *Group) Meta() client.Object { return g.Pods[0] }
+// Meta is the oldest pod, or the object that has none yet.
+func (g *Group) Meta() client.Object {
+	if len(g.Pods) == 0 {
+		return g.Parent.Unstructured
+	}
+	return g.Pods[0]
+}
 
 func (g *Group) Members() []client.Object {
+	if len(g.Pods) == 0 {
+		return []client.Object{g.Parent.Unstructured}
+	}
 	out := make([]client.Object, len(g.Pods))
 	for i, pod := range g.Pods {
 		out[i] = pod
@@ -80,7 +91,7 @@ func (g *Group) total() (int, error) {
 }
 
 func (g *Group) WorkloadName() string {
-	if name := kinds.PrebuiltName(g.Pods[0]); name != "" {
+	if name := kinds.PrebuiltName(g.Meta()); name != "" {
 		return name
 	}
 	if g.Name != "" {

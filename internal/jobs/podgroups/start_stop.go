@@ -38,7 +38,12 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 			free[role(pod)]--
 		}
 	}
-	return Ungate(ctx, c, g.Pods, kinds.AdmissionGate, role, free, func(pod *corev1.Pod) error {
+	removed := func() {
+		if g.GateRemoved != nil {
+			g.GateRemoved(kinds.AdmissionGate, wl, g.Name != "")
+		}
+	}
+	return Ungate(ctx, c, g.Pods, Ungating{kinds.AdmissionGate, role, free, removed}, func(pod *corev1.Pod) error {
 		info := infos[index[role(pod)]]
 		if len(info.SchedulingGates) == 0 { // the flavor it got has no topology
 			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
@@ -49,25 +54,33 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	})
 }
 
+// Ungating says which gate is removed, and how many pods of each role are free to start.
+type Ungating struct {
+	Gate    string
+	Role    func(*corev1.Pod) string
+	Free    map[string]int32
+	Removed func() // called for each pod
+}
+
 // Ungate removes a gate from as many pods of each role as are free to start.
-func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, gate string, role func(*corev1.Pod) string,
-	free map[string]int32, change func(*corev1.Pod) error) error {
+func Ungate(ctx context.Context, c client.Client, pods []*corev1.Pod, u Ungating, change func(*corev1.Pod) error) error {
 	for _, pod := range pods {
-		name := role(pod)
-		if !IsLive(pod) || !HasGate(pod, gate) || free[name] <= 0 {
+		name := u.Role(pod)
+		if !IsLive(pod) || !HasGate(pod, u.Gate) || u.Free[name] <= 0 {
 			continue
 		}
-		free[name]--
+		u.Free[name]--
 		started := pod.DeepCopy()
 		if change != nil {
 			if err := change(started); err != nil {
 				return err
 			}
 		}
-		started.Spec.SchedulingGates = slices.DeleteFunc(started.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == gate })
+		started.Spec.SchedulingGates = slices.DeleteFunc(started.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == u.Gate })
 		if err := c.Patch(ctx, started, kinds.OptimisticMerge(pod)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
+		u.Removed()
 	}
 	return nil
 }

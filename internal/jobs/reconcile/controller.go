@@ -42,6 +42,7 @@ type controller struct {
 	requeuePods   bool
 	leaveOrphans  bool
 	queued        func(kind string, after time.Duration)
+	gateRemoved   func(gate string, wl *kueue.Workload, group bool)
 }
 
 // result turns the error of a step into a result: whether and when to try again.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
+	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 )
 
 // world is a cluster of Jobs and their workloads, and the controller of Jobs.
@@ -39,6 +41,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	c := indexed(fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(objects...).WithStatusSubresource(&kueue.Workload{}).
+		WithIndex(&corev1.Pod{}, groupIndex, func(pod client.Object) []string { return []string{podgroups.GroupName(pod)} }).
 		WithInterceptorFuncs(interceptor.Funcs{Create: createWithUID, SubResourcePatch: applyConditions})).Build()
 	inUse := &kinds.InUse{}
 	inUse.Set(kinds.Table())

@@ -189,7 +189,12 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 			free[role(pod)]--
 		}
 	}
-	return podgroups.Ungate(ctx, c.client, pods, kueue.ElasticJobSchedulingGate, role, free, nil)
+	removed := func() {
+		if c.gateRemoved != nil {
+			c.gateRemoved(kueue.ElasticJobSchedulingGate, wl, false)
+		}
+	}
+	return podgroups.Ungate(ctx, c.client, pods, podgroups.Ungating{Gate: kueue.ElasticJobSchedulingGate, Role: role, Free: free, Removed: removed}, nil)
 }
 
 // stillHolds asks the API server whether a workload has its quota: the cache may not have seen that it is gone.

@@ -91,6 +91,9 @@ func (r *registry) start(c *candidate) error {
 		if kind.Spec.Elastic {
 			sources = append(sources, r.common.elastic.source(kind, r.jobOfElasticPod(kind)))
 		}
+	case kind.OwnsGroup():
+		reconciler = &ownerReconciler{pods, kind}
+		sources = []source.Source{source.Kind(shared, client.Object(obj), &handler.EnqueueRequestForObject{})}
 	case kind.GroupsPods():
 		// The object says how many pods its groups are to have.
 		reconciler = pods

@@ -75,6 +75,12 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	case g == nil:
 		return c.finishWorkloadsOfGone(ctx, c.kind, request)
 	}
+	return c.reconcileGroup(ctx, g)
+}
+
+// reconcileGroup brings pods and their workload together.
+func (c *podReconciler) reconcileGroup(ctx context.Context, g *podgroups.Group) (ctrl.Result, error) {
+	isGroup := g.Name != ""
 	wl, err := c.workloadOf(ctx, g)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -96,6 +102,10 @@ func (c *podReconciler) stepPods(ctx context.Context, g *podgroups.Group, wl *ku
 		return c.refuseForeignWorkload(ctx, g, wl.Name)
 	case !isGroup && g.Pods[0].DeletionTimestamp != nil || g.ParentGone:
 		return c.cleanUpDeleted(ctx, g, wl, isGroup)
+	case g.Parent != nil && g.Parent.Row().OwnsGroup():
+		if done, err := c.followZero(ctx, g, wl); done || err != nil {
+			return err
+		}
 	case wl != nil && wl.DeletionTimestamp == nil && !g.Match(wl):
 		return c.describeAnew(ctx, g, wl)
 	}
@@ -114,7 +124,7 @@ func (c *podReconciler) ownAndStep(ctx context.Context, g *podgroups.Group, wl *
 
 // isForeign: the workload is not that of a group, and not one that its pods name.
 func isForeign(g *podgroups.Group, wl *kueue.Workload) bool {
-	return wl.Annotations[kinds.IsGroupAnnotation] != "true" && (metav1.GetControllerOf(wl) != nil || kinds.PrebuiltName(g.Pods[0]) != wl.Name)
+	return wl.Annotations[kinds.IsGroupAnnotation] != "true" && (metav1.GetControllerOf(wl) != nil || kinds.PrebuiltName(g.Meta()) != wl.Name)
 }
 
 // cleanUpDeleted is for pods that are deleted: their workload is deleted with them.
@@ -170,7 +180,7 @@ func (c *podReconciler) refuseForeignWorkload(ctx context.Context, g *podgroups.
 
 // load reads the pods a request is about; nil if there are none.
 func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgroups.Group, error) {
-	g := &podgroups.Group{Kind: c.kind, Now: c.now(), Recorder: c.recorder}
+	g := &podgroups.Group{Kind: c.kind, Now: c.now(), Recorder: c.recorder, GateRemoved: c.gateRemoved}
 	group, isGroup := strings.CutPrefix(request.Name, groupPrefix)
 	if isGroup {
 		list := &corev1.PodList{}
@@ -189,7 +199,7 @@ func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgro
 		g.Pods = []*corev1.Pod{pod}
 	}
 	if len(g.Pods) == 0 {
-		return nil, nil
+		return c.loadOwner(ctx, g, request.Namespace)
 	}
 	podgroups.SortOldestFirst(g.Pods)
 	if kind := c.kinds.ByName(g.Pods[0].Annotations[kinds.ParentAnnotation]); isGroup && kind != nil && kind.GroupsPods() {
@@ -200,7 +210,7 @@ func (c *podReconciler) load(ctx context.Context, request ctrl.Request) (*podgro
 
 func (c *podReconciler) workloadOf(ctx context.Context, g *podgroups.Group) (*kueue.Workload, error) {
 	wl := &kueue.Workload{}
-	err := c.client.Get(ctx, types.NamespacedName{Namespace: g.Pods[0].Namespace, Name: g.WorkloadName()}, wl)
+	err := c.client.Get(ctx, types.NamespacedName{Namespace: g.Meta().GetNamespace(), Name: g.WorkloadName()}, wl)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -43,6 +44,7 @@ type Options struct {
 	RequeuePods     bool
 	LeaveOrphans    bool // does not finish the workloads of jobs that are gone
 	Queued          func(kind string, after time.Duration)
+	GateRemoved     func(gate string, wl *kueue.Workload, group bool)
 	Concurrency     map[string]int
 }
 
@@ -65,7 +67,7 @@ func newController(c client.Client, recorder events.EventRecorder, now func() ti
 		client: c, pods: options.PodCache, filter: options.Filter, now: now, adapters: options.Adapters,
 		recorder: recorder, identity: rand.Text(),
 		builder:       kinds.WorkloadBuilder{Client: c, CopyLabels: options.CopyLabels, CopyAnnotations: options.CopyAnnotations, NoSliceLayers: options.NoSliceLayers, NoGates: options.NoGates},
-		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, waitsForPods: options.WaitsForPods, requeuePods: options.RequeuePods, leaveOrphans: options.LeaveOrphans, queued: options.Queued,
+		noQueueLabels: options.NoQueueLabels, noPodsReady: options.NoPodsReady, waitsForPods: options.WaitsForPods, requeuePods: options.RequeuePods, leaveOrphans: options.LeaveOrphans, queued: options.Queued, gateRemoved: options.GateRemoved,
 	}
 }
 

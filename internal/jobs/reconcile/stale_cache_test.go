@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
@@ -60,7 +61,7 @@ func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
 			if field == kinds.OwnerUIDIndex {
 				return []string{string(owner.UID)}
 			}
-			return []string{kinds.OwnerKey(kinds.Table()[0].GVK.GroupKind(), owner.Name)}
+			return []string{kinds.OwnerKey(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), owner.Name)}
 		})
 	}
 	return b

@@ -81,12 +81,19 @@ func (c *controller) notStarted(wl *kueue.Workload) bool {
 // releaseQuota releases an evicted workload's quota. The workload is requeued, unless it leaves for
 // good.
 func (c *controller) releaseQuota(ctx context.Context, wl *kueue.Workload, forGood bool) error {
+	return c.writeQuota(ctx, wl, func(wl *kueue.Workload) bool {
+		changed := workload.Release(wl, "The job has stopped", c.now())
+		if forGood {
+			changed = workload.PreventRequeue(wl, c.now()) || changed
+		}
+		return changed
+	})
+}
+
+// writeQuota writes the part of a workload's status that says which quota it has, if it changed.
+func (c *controller) writeQuota(ctx context.Context, wl *kueue.Workload, change func(*kueue.Workload) bool) error {
 	wl = wl.DeepCopy()
-	changed := workload.Release(wl, "The job has stopped", c.now())
-	if forGood {
-		changed = workload.PreventRequeue(wl, c.now()) || changed
-	}
-	if !changed {
+	if !change(wl) {
 		return nil
 	}
 	data, err := workload.AdmissionPatch(wl)

@@ -48,7 +48,8 @@ func (d *defaulter) defaultPod(ctx context.Context, kind *kinds.Kind, request ad
 	}
 	d.addGates(pod)
 	kinds.SetLabel(pod, kinds.ManagedLabel, "true")
-	return pod, setGroup(parent, pod)
+	pod.Namespace = request.Namespace // which the request may leave out
+	return pod, d.setGroup(ctx, parent, pod)
 }
 
 // isJob: the pod is a job of its own, or one of a group that users wrote. It gets the defaults of jobs.
@@ -98,7 +99,7 @@ func (d *defaulter) addGates(pod *corev1.Pod) {
 }
 
 // setGroup writes onto a pod which group it is in, and which role it has there.
-func setGroup(parent *kinds.Kind, pod *corev1.Pod) error {
+func (d *defaulter) setGroup(ctx context.Context, parent *kinds.Kind, pod *corev1.Pod) error {
 	if parent == nil || !parent.GroupsPods() {
 		// Who makes the workload names its roles. Otherwise pods of one role are alike: the first stands for all.
 		given := kinds.PrebuiltName(pod) != "" && pod.Annotations[kinds.RoleAnnotation] != ""
@@ -114,8 +115,11 @@ func setGroup(parent *kinds.Kind, pod *corev1.Pod) error {
 	if name := kinds.PrebuiltName(pod); name != "" {
 		kinds.SetAnnotation(pod, kinds.GroupNameLabel, name) // it may be too long for a label
 	} else {
-		prefix := strings.ToLower(parent.GVK.Kind) + "-" + group.Name
-		kinds.SetLabel(pod, kinds.GroupNameLabel, kinds.ShortName(prefix, parent.GVK.Kind, parent.GVK.Group, group.Name))
+		name, err := parent.GroupNameOfPod(ctx, d.filter.Cached, group, pod)
+		if err != nil {
+			return err
+		}
+		kinds.SetLabel(pod, kinds.GroupNameLabel, name)
 	}
 	kinds.SetAnnotation(pod, kinds.RoleAnnotation, group.PodSet)
 	kinds.SetAnnotation(pod, kinds.GroupServing, "true")

@@ -79,9 +79,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 // waitsForJob says that the job has to change before its workload may have quota again: pods of a group are to
 // be replaced, or there are none.
 func waitsForJob(wl *kueue.Workload) bool {
-	reserved := condition(wl, kueue.WorkloadQuotaReserved)
-	onHold := reserved != nil && reserved.Reason == kueue.WorkloadOnHold
-	return !HasReservation(wl) && (onHold || isTrue(wl, kueue.WorkloadWaitingForReplacementPods))
+	return !HasReservation(wl) && (IsOnHold(wl) || isTrue(wl, kueue.WorkloadWaitingForReplacementPods))
 }
 
 // PodsLeft is how many pods of a set are not done, or will be replaced.

@@ -202,6 +202,22 @@ func Release(wl *kueue.Workload, message string, now time.Time) bool {
 	return release(wl, reasonPending, message, now) || changed
 }
 
+// Hold takes the quota of a workload away whose job has no pods for now. It waits until Unhold.
+func Hold(wl *kueue.Workload, message string, now time.Time) bool {
+	return release(wl, kueue.WorkloadOnHold, message, now)
+}
+
+// Unhold has a workload considered again.
+func Unhold(wl *kueue.Workload, now time.Time) bool {
+	return set(wl, kueue.WorkloadQuotaReserved, false, reasonPending, "Workload no longer on hold; waiting for quota reservation", now)
+}
+
+// IsOnHold: the job has no pods, or cannot have any, and its workload waits for a change of it.
+func IsOnHold(wl *kueue.Workload) bool {
+	reserved := condition(wl, kueue.WorkloadQuotaReserved)
+	return reserved != nil && reserved.Status == metav1.ConditionFalse && reserved.Reason == kueue.WorkloadOnHold
+}
+
 // requeuesAtOnce says that nothing else has to happen before a workload with such an eviction is
 // requeued.
 func requeuesAtOnce(evicted string) bool {
