@@ -230,7 +230,7 @@ func frameworks(suite string) string {
 	case strings.Contains(suite, "/controller/jobs/"): // whose last part names its kind
 		for _, kind := range strings.Fields(jobs + " sparkoperator.k8s.io/sparkapplication") {
 			if path.Base(kind) == path.Base(suite) && strings.Contains(kind, ".") {
-				return kind
+				return kind + " batch/job" // of which some have children
 			}
 		}
 	}
