@@ -16,6 +16,7 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
+	"github.com/elastic-ai/elastic/internal/jobs/remote"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -115,16 +116,15 @@ func (c *podReconciler) followZero(ctx context.Context, g *podgroups.Group, wl *
 	for _, count := range counts {
 		wanted += count
 	}
-	over := wl == nil || wl.DeletionTimestamp != nil || workload.IsFinished(wl)
 	switch {
-	case wanted > 0 && (over || !workload.IsOnHold(wl)):
+	case wl == nil:
+		return wanted == 0, g.ReleaseDeleted(ctx, c.client)
+	case wl.DeletionTimestamp != nil || workload.IsFinished(wl) || !workload.IsActive(wl) || isCopy(g) || remote.Dispatched(wl):
 		return false, nil
-	case wanted > 0:
+	case wanted > 0 && workload.IsOnHold(wl):
 		return true, c.writeQuota(ctx, wl, func(wl *kueue.Workload) bool { return workload.Unhold(wl, c.now()) })
-	case wl == nil || over && len(g.Pods) > 0:
-		return wl == nil, g.ReleaseDeleted(ctx, c.client)
-	case over || !workload.HasReservation(wl) || workload.IsEvicted(wl) || !workload.IsActive(wl):
-		return workload.IsOnHold(wl), g.ReleaseDeleted(ctx, c.client)
+	case wanted > 0 || workload.IsEvicted(wl) && workload.HasReservation(wl):
+		return false, nil
 	}
 	message := fmt.Sprintf("%s scaled to zero; workload on hold", g.Parent.GetKind())
 	if err := c.writeQuota(ctx, wl, func(wl *kueue.Workload) bool { return workload.Hold(wl, message, c.now()) }); err != nil {

@@ -89,11 +89,15 @@ func TestStatefulSetHasItsWorkloadWithoutPods(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.workloadOf(set)
 	w.scaleSet(3)
 	settleSet(t, c)
 	if wl = w.workloadOf(set); workload.IsOnHold(wl) || wl.Spec.PodSets[0].Count != 3 {
 		t.Errorf("scaled up: %v, %d pods", wl.Status.Conditions, wl.Spec.PodSets[0].Count)
+	}
+	w.scaleSet(0) // before it has quota again
+	settleSet(t, c)
+	if wl = w.workloadOf(set); !workload.IsOnHold(wl) || wl.Spec.PodSets[0].Count != 3 {
+		t.Errorf("scaled to zero while it waits: %v, %d pods", wl.Status.Conditions, wl.Spec.PodSets[0].Count)
 	}
 	if err := w.client.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
