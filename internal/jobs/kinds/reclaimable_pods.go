@@ -36,7 +36,7 @@ func ReclaimedCount(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 func ReclaimablePods(wl *kueue.Workload, done map[kueue.PodSetReference]int32) []kueue.ReclaimablePod {
 	var out []kueue.ReclaimablePod
 	for i := range wl.Spec.PodSets {
-		if n := min(done[wl.Spec.PodSets[i].Name], AdmittedCount(wl, i)); n > 0 {
+		if n := min(done[wl.Spec.PodSets[i].Name], wl.Spec.PodSets[i].Count); n > 0 {
 			out = append(out, kueue.ReclaimablePod{Name: wl.Spec.PodSets[i].Name, Count: n})
 		}
 	}

@@ -35,3 +35,15 @@ func TestReclaimablePodsAreNotTakenBack(t *testing.T) {
 		wl.Status.ReclaimablePods = got
 	}
 }
+
+// A job that is admitted again for the pods that are left has as many finished ones as before.
+func TestReclaimablePodsOfAJobAdmittedForTheRest(t *testing.T) {
+	wl := &kueue.Workload{}
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "a", Count: 1}, {Name: "b", Count: 5}}
+	none, one := int32(0), int32(1)
+	wl.Status.Admission = &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{Name: "a", Count: &none}, {Name: "b", Count: &one}}}
+	want := []kueue.ReclaimablePod{{Name: "a", Count: 1}, {Name: "b", Count: 4}}
+	if got := ReclaimablePods(wl, map[kueue.PodSetReference]int32{"a": 1, "b": 4}); !slices.Equal(got, want) {
+		t.Errorf("reclaimable are %v, want %v", got, want)
+	}
+}
