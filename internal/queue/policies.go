@@ -23,6 +23,7 @@ type policies struct {
 	retryAt  time.Time       // after a write that failed
 	// undescribed are Cohorts without an object that the engine was told of for a policy's sake.
 	undescribed map[string]bool
+	estimates   bool // some policy says how long workloads are taken to run
 }
 
 // policyRetry is how long to wait after a status that could not be written.
@@ -54,6 +55,7 @@ func (s *Shell) applyPolicies() {
 	for _, lq := range s.objects.LocalQueues {
 		s.applyObject(lq, false)
 	}
+	s.estimatesChanged()
 	for _, t := range s.workloads {
 		if workload.AsksNeverPreempt(t.object) {
 			s.tellEngine(t.object)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -162,4 +164,44 @@ func TestPolicyHonorsNeverPreempt(t *testing.T) {
 	if !workload.IsEvicted(p.written["low"]) {
 		t.Error("the policy is gone, and the workload is still not preempted")
 	}
+}
+
+// Run times are learned from workloads that succeeded and exist, whether the policy or they were there first; otherwise
+// the policy's default counts.
+func TestRunTimesAreLearnedWherePoliciesSaySo(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	policy := named(&v1alpha1.QueuePolicy{}, "easy")
+	policy.Generation = 1
+	policy.Spec.Backfill = &v1alpha1.Backfill{Strategy: v1alpha1.BackfillEASY, RunTime: ptr.To(v1alpha1.Duration("4h")), Quantile: ptr.To(int32(100))}
+	policy.Spec.TargetRefs = []v1alpha1.TargetRef{{Kind: v1alpha1.KindClusterQueue, Name: "cq"}}
+	run := func(name string, minutes int) {
+		p.submit(name, "main", "", 0, "1")
+		p.advance(time.Duration(minutes) * time.Minute)
+		ended := p.written[name].DeepCopy()
+		workload.Finish(ended, kueue.WorkloadFinishedReasonSucceeded, "", p.time)
+		p.see(ended)
+	}
+	expect := func(want time.Duration) {
+		t.Helper()
+		w := p.forEngine(p.written["waits"])
+		if w.ExpectedRunTime != want {
+			t.Errorf("it is taken to run for %s, not %s", w.ExpectedRunTime, want)
+		}
+	}
+	for i, minutes := range []int{10, 20, 30, 40} {
+		run(fmt.Sprint(i), minutes)
+	}
+	p.submit("waits", "main", "", 0, "1")
+	expect(0)
+	p.see(policy)
+	expect(4 * time.Hour)
+	run("fifth", 16)
+	expect(2560 * time.Second)
+	p.turn([]message{{object: p.written["3"], deleted: true}})
+	expect(4 * time.Hour)
+	run("sixth", 17)
+	expect(1792*time.Second + 256*time.Second)
+	p.turn([]message{{object: policy, deleted: true}})
+	expect(0)
 }

@@ -77,6 +77,7 @@ type Shell struct {
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
 	policies          policies
+	runTimes          engineview.RunTimes
 	// aside are workloads that a defect concerns.
 	aside map[admission.Key]aside
 	// turnBegan is when the turn under way began, in nanoseconds; 0: none is.

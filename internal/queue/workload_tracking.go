@@ -64,6 +64,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 		if old := workload.Replaces(wl); s.replacements[old] == key {
 			delete(s.replacements, old)
 		}
+		s.unlearn(t.object)
 		s.gpuClaims.setUsed(wl, false)
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})

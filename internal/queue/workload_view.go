@@ -21,6 +21,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 	w.Gated = w.Gated && s.gates.gated
 	w.NeverPreempt = workload.AsksNeverPreempt(wl) && s.objects.HonorsNeverPreempt(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
 	s.countDevices(&w, wl)
+	w.ExpectedRunTime = s.expectedRunTime(&w)
 	implied := s.impliedTopologies[s.objects.ClusterQueueOf(wl)]
 	for i := range w.PodSets {
 		set := &w.PodSets[i]
@@ -69,7 +70,9 @@ func (s *Shell) applyWorkload(wl *kueue.Workload) {
 // tellEngine shows the engine a workload as it is, unless it is set aside.
 func (s *Shell) tellEngine(wl *kueue.Workload) {
 	if !s.isAside(wl) {
-		s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(wl)})
+		w := s.forEngine(wl)
+		s.engine.Apply(admission.WorkloadChanged{Workload: w})
+		s.learn(wl, &w)
 		s.statuses.ObjectChanged(wl) // its usage there is the engine's, which may know it later than we
 	}
 }

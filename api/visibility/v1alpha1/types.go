@@ -55,6 +55,8 @@ type WorkloadStanding struct {
 	Ahead    []WorkloadRef `json:"ahead,omitempty"`
 	// Order says in words what its position follows from, where the queue orders by more than priority and age.
 	Order string `json:"order,omitempty"`
+	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
+	Backfill string `json:"backfill,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
 	// HeldBy are running workloads that use what is missing; PreemptionTargets are those that it

@@ -180,6 +180,9 @@ func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 	if x.Order != "" {
 		p.say("Order", "%s", x.Order)
 	}
+	if x.Backfill != "" {
+		p.say("Backfill", "%s", x.Backfill)
+	}
 	if len(x.Ahead) == 0 {
 		return
 	}

@@ -59,6 +59,12 @@ var answers = map[string]*Answer{
 			{Field: "preemption.cooldown", Value: "5m", Policy: "research", From: "Cohort/research"},
 		}
 	}),
+	"WaitingForQuota-backfill": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.HeldBy = []v1alpha1.WorkloadRef{mine}
+		x.Backfill = "its quota is reserved from 2026-01-01T13:00:00Z on, when nlp/job-a-1 ends at the latest; started ahead of it, and do not delay it: nlp/job-b-2"
+		x.StartsAt = at(time.Hour)
+		x.Policies = []v1alpha1.PolicyValue{{Field: "backfill.strategy", Value: "EASY", Policy: "easy", From: "ClusterQueue/team-a"}}
+	}),
 	"WaitingForQuota-order": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
 		x.Position, x.Ahead = 2, []v1alpha1.WorkloadRef{mine}
 		x.Order = "who has used least goes first: it has used 2.0 card-hours, which is level 4, and waited 1h0m0s, which leads 0 up; in 47h0m0s it goes up one more"

@@ -73,6 +73,16 @@ func (o *Objects) HonorsNeverPreempt(localQueue types.NamespacedName) bool {
 	return o.resolved.Any() && o.InForce(localQueue).Text(policy.NeverPreempt) == string(v1alpha1.NeverPreemptHonor)
 }
 
+// EstimatesRunTimes says that some policy says how long workloads are taken to run.
+func (o *Objects) EstimatesRunTimes() bool {
+	for _, p := range o.Policies {
+		if b := p.Spec.Backfill; b != nil && (b.RunTime != nil || b.Quantile != nil) {
+			return true
+		}
+	}
+	return false
+}
+
 // applyPolicy adds to a queue what policies say.
 func (o *Objects) applyPolicy(q *admission.Queue) {
 	if o.resolved.Any() {
@@ -80,6 +90,9 @@ func (o *Objects) applyPolicy(q *admission.Queue) {
 		q.Timing = o.timingOf(settings)
 		if settings.Text(policy.Order) == string(v1alpha1.OrderLeastAttainedService) {
 			q.Order = admission.OrderLeastAttainedService
+		}
+		if settings.Text(policy.Backfill) == string(v1alpha1.BackfillEASY) {
+			q.Backfill, q.StrictFIFO = true, true
 		}
 	}
 }

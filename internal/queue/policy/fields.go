@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	NeverPreempt = "preemption.neverPreempt"
 	Capacity     = "capacity"
 	Order        = "order"
+	Backfill     = "backfill.strategy"
+	RunTime      = "backfill.runTime"
+	Quantile     = "backfill.quantile"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -60,9 +64,42 @@ var fields = []field{
 		path:  Order,
 		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(s.Order) },
 		check: oneOf(v1alpha1.OrderAge, v1alpha1.OrderLeastAttainedService),
-		from:  func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue },
+		from:  notLocal,
 		where: "at a Cohort or a ClusterQueue",
 	},
+	{
+		path:  Backfill,
+		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(backfill(s).Strategy) },
+		check: oneOf(v1alpha1.BackfillEASY, v1alpha1.BackfillNone),
+		from:  notLocal,
+		where: "at a Cohort or a ClusterQueue",
+	},
+	duration(RunTime, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return backfill(s).RunTime }),
+	{
+		path: Quantile,
+		text: func(s *v1alpha1.QueuePolicySpec) string {
+			if q := backfill(s).Quantile; q != nil {
+				return strconv.Itoa(int(*q))
+			}
+			return ""
+		},
+		check: func(text string) error {
+			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 100 {
+				return fmt.Errorf("%s must be at least 1 and at most 100", text)
+			}
+			return nil
+		},
+	},
+}
+
+// notLocal is of fields that are about a whole ClusterQueue.
+func notLocal(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue }
+
+func backfill(s *v1alpha1.QueuePolicySpec) *v1alpha1.Backfill {
+	if s.Backfill == nil {
+		return &v1alpha1.Backfill{}
+	}
+	return s.Backfill
 }
 
 func preemption(s *v1alpha1.QueuePolicySpec) *v1alpha1.Preemption {

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,22 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 		spec.Preemption.MinRuntime.Reclaim = d
 	case "borrowed":
 		spec.Preemption.MinRuntime.Borrowed = d
+	case "backfill", "runtime", "quantile":
+		if spec.Backfill == nil {
+			spec.Backfill = &v1alpha1.Backfill{}
+		}
+		switch key {
+		case "backfill":
+			spec.Backfill.Strategy = v1alpha1.BackfillStrategy(value)
+		case "runtime":
+			spec.Backfill.RunTime = d
+		default:
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				panic(err)
+			}
+			spec.Backfill.Quantile = ptr.To(int32(n))
+		}
 	case "never":
 		spec.Preemption.NeverPreempt = v1alpha1.NeverPreempt(value)
 	case "capacity":
@@ -94,6 +111,7 @@ func TestNearestWinsFieldByField(t *testing.T) {
 	}{
 		"none":                        {nil, "LocalQueue/team/main", ""},
 		"honoured here, not above":    {[]string{"p: Cohort/top never=Ignore", "q: LocalQueue/team/main never=Honor"}, "LocalQueue/team/main", "preemption.neverPreempt=Honor (q, LocalQueue/team/main)"},
+		"backfill":                    {[]string{"p: Cohort/top backfill=EASY runtime=4h", "q: LocalQueue/team/main quantile=90"}, "LocalQueue/team/main", "backfill.strategy=EASY (p, Cohort/top) backfill.runTime=4h (p, Cohort/top) backfill.quantile=90 (q, LocalQueue/team/main)"},
 		"from the root":               {[]string{"p: Cohort/top delay=5m"}, "LocalQueue/team/main", "preemption.delay=5m (p, Cohort/top)"},
 		"nearer cohort":               {[]string{"p: Cohort/top delay=5m", "q: Cohort/left delay=1m"}, "LocalQueue/team/main", "preemption.delay=1m (q, Cohort/left)"},
 		"cluster queue before cohort": {[]string{"p: Cohort/left delay=5m", "q: ClusterQueue/a delay=0s"}, "LocalQueue/team/main", "preemption.delay=0s (q, ClusterQueue/a)"},
@@ -178,7 +196,7 @@ func TestStatusShowsWhatIsInForce(t *testing.T) {
 // nearest target which has one.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	targets := []string{"Cohort/top", "Cohort/left", "Cohort/x", "Cohort/y", "ClusterQueue/a", "ClusterQueue/b", "ClusterQueue/ring", "LocalQueue/team/main", "LocalQueue/team/night", "LocalQueue/zz/zz"}
-	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "capacity=DRF", "capacity=MaxMin"}
+	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "backfill=EASY", "backfill=None", "runtime=1h", "quantile=101", "quantile=90", "capacity=DRF", "capacity=MaxMin"}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*v1alpha1.QueuePolicy
 		for i := range rapid.IntRange(0, 6).Draw(t, "policies") {

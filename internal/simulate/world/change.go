@@ -83,6 +83,7 @@ var kinds = map[string]map[string]setter{
 		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
 		"weight":              ofQueues(setWeight),
 		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
+		"backfill":            ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false})),
 		"order":               ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)),
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
@@ -114,6 +115,9 @@ var (
 	}
 	capacityPolicies = map[string]admission.CapacityPolicy{"off": admission.PolicyFIFO, "fifo": admission.PolicyFIFO, "drf": admission.PolicyDRF, "maxmin": admission.PolicyMaxMin}
 )
+
+// setBackfill as a QueuePolicy does: with backfill the queue is ordered strictly.
+func setBackfill(q *admission.Queue, easy bool) { q.Backfill, q.StrictFIFO = easy, easy || q.StrictFIFO }
 
 func ofQueues(set func(*Cluster, *admission.Queue, string) error) setter {
 	return func(c *Cluster, name, value string) (bool, error) {

@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// How long workloads are taken to run that do not say so themselves: what a QueuePolicy says is learned, or its default.
+
+// expectedRunTime is how long a workload is taken to run; 0: nobody knows.
+func (s *Shell) expectedRunTime(w *admission.Workload) time.Duration {
+	if !s.policies.estimates || w.Finished {
+		return 0
+	}
+	settings := s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue})
+	if percent := quantileIn(settings); percent > 0 {
+		if learned := s.runTimes.Quantile(w, percent); learned > 0 {
+			return learned
+		}
+	}
+	return settings.Duration(policy.RunTime, 0)
+}
+
+func quantileIn(settings policy.Settings) int {
+	percent, err := strconv.Atoi(settings.Text(policy.Quantile))
+	if err != nil {
+		return 0
+	}
+	return percent
+}
+
+// learn notes a workload that succeeded, and tells the engine of those like it if more is known of them now. It notes
+// others, too, whom that may concern.
+func (s *Shell) learn(wl *kueue.Workload, w *admission.Workload) {
+	if !s.policies.estimates {
+		return
+	}
+	percent := quantileIn(s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue}))
+	switch ran := workload.RanFor(wl); {
+	case percent == 0:
+		s.runTimes.Gone(w.Key)
+	case !w.Finished:
+		s.runTimes.Live(w)
+	case ran > 0:
+		before := s.runTimes.Quantile(w, percent)
+		if s.runTimes.Ended(w, ran); s.runTimes.Quantile(w, percent) != before {
+			s.expectAnew(s.runTimes.Others(w))
+		}
+	default:
+		s.runTimes.Gone(w.Key)
+	}
+}
+
+// unlearn forgets a workload that was deleted.
+func (s *Shell) unlearn(wl *kueue.Workload) {
+	if !s.policies.estimates {
+		return
+	}
+	w := s.forEngineAlone(wl)
+	percent := quantileIn(s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue}))
+	before := s.runTimes.Quantile(&w, percent)
+	if s.runTimes.Gone(w.Key); s.runTimes.Quantile(&w, percent) != before {
+		s.expectAnew(s.runTimes.Others(&w))
+	}
+}
+
+// expectAnew tells the engine of workloads whose expected run time changed.
+func (s *Shell) expectAnew(keys []admission.Key) {
+	for _, key := range keys {
+		if t := s.workloads[key]; t != nil && !s.isAside(t.object) {
+			s.engine.Apply(admission.WorkloadChanged{Workload: s.forEngine(t.object)})
+		}
+	}
+}
+
+// estimatesChanged learns everything anew once policies have changed that say how long workloads run.
+func (s *Shell) estimatesChanged() {
+	before := s.policies.estimates
+	s.policies.estimates = s.objects.EstimatesRunTimes()
+	if !before && !s.policies.estimates {
+		return
+	}
+	s.runTimes = engineview.RunTimes{}
+	for _, finished := range []bool{true, false} { // what is learned comes first
+		for _, t := range s.workloads {
+			if workload.IsFinished(t.object) == finished {
+				s.tellEngine(t.object)
+			}
+		}
+	}
+}
