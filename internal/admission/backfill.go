@@ -7,15 +7,13 @@ import (
 )
 
 // backfills says whether workloads may pass the queue's blocked head.
-func (q *queue) backfills(e *Engine) bool {
-	return q.spec.StrictFIFO && (q.spec.Backfill || e.opts.Backfill)
-}
+func (q *queue) backfills() bool { return q.spec.StrictFIFO && q.spec.Backfill }
 
 // backfill looks, behind the blocked head of a StrictFIFO queue, for the first workload that fits
 // now and cannot delay the head (EASY): it will be over before the head can start, or leaves
 // enough for the head when it starts.
 func (e *Engine) backfill(t *tree, q *queue) *assignment {
-	if !q.backfills(e) || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
+	if !q.backfills() || len(q.active) < 1 || !q.active[0].inadmissible || q.backfilled == t.version {
 		return nil
 	}
 	q.backfilled = t.version
@@ -45,7 +43,7 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 
 // passes says whether w fits now and cannot delay the head, which starts once others have ended.
 func (e *Engine) passes(t *tree, w *workload, a *assignment, head *workload, ended []ending) bool {
-	if !e.fitsNow(w, w.class.shape, a) || e.opts.Placer != nil && !e.tryPlace(a) {
+	if !e.fitsOnNodes(w, a) {
 		return false
 	}
 	start := ended[len(ended)-1].at
@@ -54,7 +52,7 @@ func (e *Engine) passes(t *tree, w *workload, a *assignment, head *workload, end
 
 // backfillAgain searches once more behind the blocked head: a workload that came may pass it.
 func (e *Engine) backfillAgain(q *queue) {
-	if q.backfills(e) {
+	if q.backfills() {
 		q.backfilled = 0
 		e.enlist(q.tree)
 	}
@@ -67,11 +65,11 @@ func (e *Engine) endedBeforeHead(t *tree, head *workload) []ending {
 	defer e.tx.Rollback(mark)
 	a := e.newAssignment()
 	defer e.recycle(a)
-	e.letEvictedLeave(t)
+	e.playEvictions(t)
 	ends := t.endings(e.at, (*workload).runLimit)
 	for i, end := range ends {
-		e.subBoth(end.queue, end.usage)
-		if e.fitsNow(head, head.class.shape, a) {
+		e.playEnd(end)
+		if e.fitsOnNodes(head, a) {
 			return ends[:i+1]
 		}
 	}
@@ -82,14 +80,30 @@ func (e *Engine) endedBeforeHead(t *tree, head *workload) []ending {
 func (e *Engine) headFitsBeside(t *tree, head *workload, a *assignment, ended []ending) bool {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
-	e.letEvictedLeave(t)
-	for _, end := range ended {
-		e.subBoth(end.queue, end.usage)
-	}
 	e.addBoth(a.w.queue, a.usage)
+	if !e.takeNodes(a) {
+		return false
+	}
+	e.playEvictions(t)
+	for _, end := range ended {
+		e.playEnd(end)
+	}
 	b := e.newAssignment()
 	defer e.recycle(b)
-	return e.fitsNow(head, head.class.shape, b)
+	return e.fitsOnNodes(head, b)
+}
+
+// fitsOnNodes says whether w fits as things stand, its pods on nodes included.
+func (e *Engine) fitsOnNodes(w *workload, a *assignment) bool {
+	return e.fitsNow(w, w.class.shape, a) && (e.opts.Placer == nil || e.tryPlace(a))
+}
+
+// playEvictions gives back what workloads that are being evicted still have (in a what-if).
+func (e *Engine) playEvictions(t *tree) {
+	if e.opts.Placer != nil {
+		e.removeEvicting()
+	}
+	e.letEvictedLeave(t)
 }
 
 // afterHead lists the queue's workloads after its head, one per class, in order.

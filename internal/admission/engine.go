@@ -24,8 +24,6 @@ type Options struct {
 	// BlockUntilReady admits nobody while the pods of an admitted workload are not ready
 	// (Workload.PodsReady), and so one workload at a time.
 	BlockUntilReady bool
-	// Backfill is Queue.Backfill for all StrictFIFO queues.
-	Backfill bool
 	// EvictOnly admits and preempts nobody: another scheduler does. Workloads that may not go on are still evicted.
 	EvictOnly bool
 	// PreemptionDelay is how long a workload waits before it preempts others: quota that comes free by

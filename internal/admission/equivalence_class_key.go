@@ -22,7 +22,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	if l != nil && l.queue != nil && l.queue.backfills(e) {
+	if l != nil && l.queue != nil && l.queue.backfills() {
 		k.num(int64(w.runLimit()))
 	}
 	from := len(k.b)

@@ -13,7 +13,7 @@ import (
 // who passed it, and whether w may; "" elsewhere.
 func (e *Engine) explainBackfill(w *workload) string {
 	q := w.queue
-	if w.phase != phasePending || !q.backfills(e) || len(q.active) == 0 || !q.active[0].inadmissible {
+	if w.phase != phasePending || !q.backfills() || len(q.active) == 0 || !q.active[0].inadmissible {
 		return ""
 	}
 	head := q.active[0].members[0]

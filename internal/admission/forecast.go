@@ -118,13 +118,10 @@ func (e *Engine) forecast(w *workload, at time.Time) time.Time {
 	t := w.queue.tree
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
-	if e.opts.Placer != nil {
-		e.removeEvicting()
-	}
 	e.liftNominations(t.nominated...) // they start in turn like everyone
 	e.liftReservations(t, ofHeads)
 	e.liftReservations(t, ofDelayed)
-	e.letEvictedLeave(t)
+	e.playEvictions(t)
 	ends := t.endings(at, (*workload).runTime)
 	ahead := t.aheadOf(w)
 	a := e.newAssignment()

@@ -17,7 +17,7 @@ import (
 
 // TestScenarios runs testdata/*.txt. Directives:
 //
-//	options  policy=drf strategies=(final,initial) block backfill preemption-delay=1s no-rings cooldown=1m requeue=creation
+//	options  policy=drf strategies=(final,initial) block preemption-delay=1s no-rings cooldown=1m requeue=creation
 //	         undeclared=ignore halflife=1h sampling=5m weights=gpu:2 service=gpu placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", more of them, with evicted workloads released, until nothing
@@ -206,8 +206,6 @@ func (sc *scenario) options(d *datadriven.TestData) {
 			o.NoRings = true
 		case "cooldown":
 			o.PreemptionCooldown = must(time.ParseDuration(v))
-		case "backfill":
-			o.Backfill = true
 		case "requeue":
 			o.RequeueByCreation = v == "creation"
 		case "undeclared":

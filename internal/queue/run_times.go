@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"strconv"
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
-	"github.com/elastic-ai/elastic/internal/queue/policy"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -20,21 +19,12 @@ func (s *Shell) expectedRunTime(w *admission.Workload) time.Duration {
 	if !s.policies.estimates || w.Finished {
 		return 0
 	}
-	settings := s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue})
-	if percent := quantileIn(settings); percent > 0 {
-		if learned := s.runTimes.Quantile(w, percent); learned > 0 {
-			return learned
-		}
-	}
-	return settings.Duration(policy.RunTime, 0)
+	percent, byDefault := s.estimatesOf(w)
+	return cmp.Or(s.runTimes.Quantile(w, percent), byDefault)
 }
 
-func quantileIn(settings policy.Settings) int {
-	percent, err := strconv.Atoi(settings.Text(policy.Quantile))
-	if err != nil {
-		return 0
-	}
-	return percent
+func (s *Shell) estimatesOf(w *admission.Workload) (percent int, byDefault time.Duration) {
+	return s.objects.RunTimesOf(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue})
 }
 
 // learn notes a workload that succeeded, and tells the engine of those like it if more is known of them now. It notes
@@ -43,7 +33,7 @@ func (s *Shell) learn(wl *kueue.Workload, w *admission.Workload) {
 	if !s.policies.estimates {
 		return
 	}
-	percent := quantileIn(s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue}))
+	percent, _ := s.estimatesOf(w)
 	switch ran := workload.RanFor(wl); {
 	case percent == 0:
 		s.runTimes.Gone(w.Key)
@@ -65,7 +55,7 @@ func (s *Shell) unlearn(wl *kueue.Workload) {
 		return
 	}
 	w := s.forEngineAlone(wl)
-	percent := quantileIn(s.objects.InForce(types.NamespacedName{Namespace: w.Namespace, Name: w.LocalQueue}))
+	percent, _ := s.estimatesOf(&w)
 	before := s.runTimes.Quantile(&w, percent)
 	if s.runTimes.Gone(w.Key); s.runTimes.Quantile(&w, percent) != before {
 		s.expectAnew(s.runTimes.Others(&w))

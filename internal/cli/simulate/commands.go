@@ -32,10 +32,10 @@ changes of one variant.
   queue/NAME.cohort=NAME                  whom it borrows from
   queue/NAME.weight=2                     under fair sharing
   queue/NAME.queueingStrategy=StrictFIFO  the head blocks; or BestEffortFIFO
+  queue/NAME.backfill=EASY                jobs with a limit pass a blocked head; or None
   queue/NAME.order=LeastAttainedService   who has used least goes first; or Age
   queue/NAME.withinClusterQueue=LowerPriority, queue/NAME.reclaimWithinCohort=Any
   cohort/NAME.fairSharing=drf             or maxmin, off; policy.fairSharing for all
-  policy.backfill=on                      jobs with a limit pass a blocked head
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
   +4x8:H100-80G                           more nodes; @QUEUE for one queue's own

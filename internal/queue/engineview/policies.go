@@ -2,7 +2,9 @@ package engineview
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,6 +83,17 @@ func (o *Objects) EstimatesRunTimes() bool {
 		}
 	}
 	return false
+}
+
+// RunTimesOf is from which quantile the run times of a LocalQueue's workloads are learned, in percent, 0 for not at all,
+// and what they are by default.
+func (o *Objects) RunTimesOf(localQueue types.NamespacedName) (percent int, byDefault time.Duration) {
+	settings := o.InForce(localQueue)
+	percent, err := strconv.Atoi(settings.Text(policy.Quantile))
+	if err != nil {
+		percent = 0
+	}
+	return percent, settings.Duration(policy.RunTime, 0)
 }
 
 // applyPolicy adds to a queue what policies say.

@@ -19,7 +19,7 @@ var ctx = context.Background()
 
 func main() {
 	traces := flag.String("traces", "../shared/data/traces", "folder with the traces of jobs")
-	only := flag.String("only", "", "run one part alone: published, policies, borrowing or speed")
+	only := flag.String("only", "", "run one part alone: published, policies, backfill, borrowing or speed")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
 	flag.Parse()
 	var errs []error
@@ -29,6 +29,7 @@ func main() {
 	}{
 		{"published", func() error { return published(*traces) }},
 		{"policies", func() error { return policies(*traces) }},
+		{"backfill", func() error { return backfill(*traces) }},
 		{"borrowing", func() error { return borrowing(*traces) }},
 		{"speed", func() error { return speed(*jobs) }},
 	} {

@@ -92,7 +92,6 @@ var kinds = map[string]map[string]setter{
 		"fairsharing": setFairSharing,
 	},
 	"policy": {
-		"backfill":          ofOptions(func(o *admission.Options, v string) (err error) { o.Backfill, err = onOff(v); return err }),
 		"nopreemptionrings": ofOptions(func(o *admission.Options, v string) (err error) { o.NoRings, err = onOff(v); return err }),
 		"preemptafter": ofOptions(func(o *admission.Options, v string) (err error) {
 			o.PreemptionDelay, err = time.ParseDuration(v)
@@ -117,7 +116,9 @@ var (
 )
 
 // setBackfill as a QueuePolicy does: with backfill the queue is ordered strictly.
-func setBackfill(q *admission.Queue, easy bool) { q.Backfill, q.StrictFIFO = easy, easy || q.StrictFIFO }
+func setBackfill(q *admission.Queue, easy bool) {
+	q.Backfill, q.StrictFIFO = easy, easy || q.StrictFIFO
+}
 
 func ofQueues(set func(*Cluster, *admission.Queue, string) error) setter {
 	return func(c *Cluster, name, value string) (bool, error) {

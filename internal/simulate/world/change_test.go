@@ -14,7 +14,7 @@ import (
 
 func TestSetChangesACopy(t *testing.T) {
 	c := Pool([]Share{{"a", 2, 8}, {"b", 1, 8}})
-	got, err := c.Set("queue/a.quota=4, queue/*.order=LeastAttainedService,queue/b.borrowingLimit=2,cohort/all.fairSharing=drf,policy.backfill=on,+1x4:T4,queue/b.weight=2")
+	got, err := c.Set("queue/a.quota=4, queue/*.order=LeastAttainedService,queue/b.borrowingLimit=2,cohort/all.fairSharing=drf,queue/b.backfill=EASY,+1x4:T4,queue/b.weight=2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +25,10 @@ func TestSetChangesACopy(t *testing.T) {
 	if most, limited := mostOf(&b, got.Cards); most != 10 || !limited {
 		t.Errorf("b may use %d", most)
 	}
-	if got.Cohorts[0].Policy != admission.PolicyDRF || !got.Options.Backfill || got.TotalCards() != 28 || got.Nodes[3].Model != "T4" {
+	if got.Cohorts[0].Policy != admission.PolicyDRF || !got.Queues[1].Backfill || !got.Queues[1].StrictFIFO || got.TotalCards() != 28 || got.Nodes[3].Model != "T4" {
 		t.Errorf("%+v", got)
 	}
-	if nominalOf(c.Queues[0].Groups, c.Cards) != 16 || c.Queues[0].Order != admission.OrderByAge || c.TotalCards() != 24 || c.Options.Backfill {
+	if nominalOf(c.Queues[0].Groups, c.Cards) != 16 || c.Queues[0].Order != admission.OrderByAge || c.TotalCards() != 24 || c.Queues[1].Backfill {
 		t.Errorf("the cluster itself changed: %+v", c)
 	}
 	for set, want := range map[string]string{
@@ -39,7 +39,7 @@ func TestSetChangesACopy(t *testing.T) {
 		"nonsense":                 "want queue/NAME.SETTING=VALUE",
 		"+4":                       "want COUNTxCARDS:MODEL",
 		"+1x8@x":                   "there is no queue x",
-		"policy.backfill=yes":      `"yes" is none of off, on`,
+		"queue/a.backfill=yes":     `"yes" is none of EASY, None`,
 		"queue/a.weight=NaN":       "is not a weight",
 		"cohort/x.fairSharing=drf": "there is no cohort x",
 	} {
@@ -66,7 +66,7 @@ func TestMoreNodesForAQueue(t *testing.T) {
 func TestBackfill(t *testing.T) {
 	tr := trace(t, "a,,q,0,100,4,,,\nb,,q,10,50,8,,,\nc,,q,20,30,2,,,\nd,,q,20,200,2,,,\n")
 	tr.AssumeLimits(1)
-	c, err := Partitions([]Share{{"q", 1, 8}}).Helios().Set("policy.backfill=on")
+	c, err := Partitions([]Share{{"q", 1, 8}}).Helios().Set("queue/*.backfill=EASY")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestLongRunWithEveryPolicy(t *testing.T) {
 		tr.AssumeLimits(2)
 		c, err := Pool([]Share{{"a", 4, 8}, {"b", 2, 8}, {"c", 2, 8}}).Set(
 			"queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.queueingStrategy=StrictFIFO," +
-				"policy.backfill=on,policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on,cohort/all.fairSharing=" + sharing)
+				"queue/*.backfill=EASY,policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on,cohort/all.fairSharing=" + sharing)
 		if err != nil {
 			t.Fatal(err)
 		}
