@@ -220,7 +220,7 @@ test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
 
 .PHONY: test-migration
-test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and Kueue back into Elastic's
+test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and back; kueuectl's commands at both
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration
 
 .PHONY: test-clients
@@ -230,7 +230,7 @@ test-clients: build ## Run clients that others wrote: Kubernetes' Python client 
 
 .PHONY: build-kueue
 build-kueue: $(PROGRESS)
-	@$(PROGRESS) -say "Kueue" -dir test/migration/kueue -ldflags "-s -w" -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue
+	@$(PROGRESS) -say "Kueue and kueuectl" -dir test/migration/kueue -ldflags "-s -w" -o $(CURDIR)/bin/kueue/ sigs.k8s.io/kueue/cmd/kueue sigs.k8s.io/kueue/cmd/kueuectl
 
 .PHONY: test-images
 test-images: build-native ## Build the images into a registry on this machine, read them and run what is inside
