@@ -48,6 +48,12 @@ func (e *Engine) joinNominated(w *workload) {
 	e.enter(w, phaseNominated)
 }
 
+// IsAwaited says that the preemptor of a workload that is evicted is still nominated: the eviction is not in vain.
+func (e *Engine) IsAwaited(victim Key) bool {
+	w := e.workloads[victim]
+	return w != nil && w.preemptor != nil && w.preemptor.nomination != nil
+}
+
 // dropUnownedNominations ends nominations for quota that others free for nobody in particular: they
 // last for one decision.
 func (e *Engine) dropUnownedNominations(t *tree) {

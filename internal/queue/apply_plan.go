@@ -97,7 +97,7 @@ func (s *Shell) evict(e admission.Evict) *change {
 			switch {
 			case workload.IsEvicted(wl):
 				return false // by someone else
-			case !workload.HasReservation(wl) && !s.workloads[e.Workload].outdated: // its admission was not written yet, and is not needed now
+			case s.isOutdated(e, wl):
 				s.engine.Apply(admission.DecisionDropped{Key: e.Workload})
 				s.applyWorkload(wl)
 				return false
@@ -116,6 +116,15 @@ func (s *Shell) evict(e admission.Evict) *change {
 			}
 		},
 	}
+}
+
+// isOutdated says that an eviction, which waited until another write of the workload had ended, is for nothing by now: the
+// admission that it was to end was not written, or whom it was to make room for has room, or none even so.
+func (s *Shell) isOutdated(e admission.Evict, wl *kueue.Workload) bool {
+	if s.workloads[e.Workload].outdated {
+		return false // there is a newer object, which the write will meet
+	}
+	return !workload.HasReservation(wl) || e.Reason == admission.ReasonPreempted && !s.engine.IsAwaited(e.Workload)
 }
 
 func (s *Shell) setPending(p admission.Pending) *change {

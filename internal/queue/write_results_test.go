@@ -106,6 +106,28 @@ func TestEvictionOfAnAdmissionThatWasNotWritten(t *testing.T) {
 	}
 }
 
+// A workload is preempted while its admission is still being written, and the preemptor is deleted before the eviction
+// can be: it is not evicted.
+func TestEvictionForOneThatIsGone(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	low, high := p.workload("low", "main", "batch", 1, "4"), p.workload("high", "main", "batch", 2, "4")
+	low.ResourceVersion, high.ResourceVersion = "100", "101"
+	p.turn([]message{{object: low}})
+	admission := p.workloadWrites.waiting[0]
+	p.workloadWrites.waiting = nil
+	p.turn([]message{{object: high}})
+	p.turn([]message{{object: high, deleted: true}})
+	written := admission.workload.DeepCopy()
+	written.ResourceVersion = "103"
+	p.version = 200
+	p.turn([]message{{written: &writeResult{sent: admission, written: written}}})
+	p.see()
+	if low := p.workloads[workload.KeyOf(low)].object; workload.IsEvicted(low) || !workload.IsAdmitted(low) {
+		t.Errorf("it was to make room for one that is gone: %+v", low.Status.Conditions)
+	}
+}
+
 // writtenStatuses answers the writes of statuses that are under way.
 func (p *harness) writtenStatuses() []message {
 	var messages []message
