@@ -119,7 +119,7 @@ func (s *Shell) evict(e admission.Evict) *change {
 }
 
 // isOutdated says that an eviction, which waited until another write of the workload had ended, is for nothing by now: the
-// admission that it was to end was not written, or whom it was to make room for has room, or none even so.
+// admission that it was to end was not written, or the one that it is for has quota, or gets none even so.
 func (s *Shell) isOutdated(e admission.Evict, wl *kueue.Workload) bool {
 	if s.workloads[e.Workload].outdated {
 		return false // there is a newer object, which the write will meet

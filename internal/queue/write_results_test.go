@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -106,7 +107,7 @@ func TestEvictionOfAnAdmissionThatWasNotWritten(t *testing.T) {
 	}
 }
 
-// A workload is preempted while its admission is still being written, and the preemptor is deleted before the eviction
+// A workload is preempted while its admission is written once more, after an error, and the preemptor is deleted before the eviction
 // can be: it is not evicted.
 func TestEvictionForOneThatIsGone(t *testing.T) {
 	p := newHarness(t)
@@ -116,7 +117,11 @@ func TestEvictionForOneThatIsGone(t *testing.T) {
 	p.turn([]message{{object: low}})
 	admission := p.workloadWrites.waiting[0]
 	p.workloadWrites.waiting = nil
+	p.turn([]message{{written: &writeResult{sent: admission, err: errors.New("no answer")}}}) // it is written again
 	p.turn([]message{{object: high}})
+	if p.workloads[workload.KeyOf(low)].next == nil {
+		t.Fatal("no eviction waits for the write of the admission")
+	}
 	p.turn([]message{{object: high, deleted: true}})
 	written := admission.workload.DeepCopy()
 	written.ResourceVersion = "103"
@@ -124,7 +129,7 @@ func TestEvictionForOneThatIsGone(t *testing.T) {
 	p.turn([]message{{written: &writeResult{sent: admission, written: written}}})
 	p.see()
 	if low := p.workloads[workload.KeyOf(low)].object; workload.IsEvicted(low) || !workload.IsAdmitted(low) {
-		t.Errorf("it was to make room for one that is gone: %+v", low.Status.Conditions)
+		t.Errorf("it was to free quota for one that is gone: %+v", low.Status.Conditions)
 	}
 }
 
