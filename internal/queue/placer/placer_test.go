@@ -422,6 +422,18 @@ func TestSwappedOutPodsTakeNothing(t *testing.T) {
 	fits(t, p, asking("b", 1, 4))
 }
 
+// What is nominated to a node that goes needs another, before others take it.
+func TestLostNodeChangesWherePodsFit(t *testing.T) {
+	p := cluster(t, 2)
+	gone := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}}
+	if !p.Saw(gone, true) {
+		t.Error("the queue is not told that a node is gone")
+	}
+	if p.Saw(gone, true) {
+		t.Error("it was gone before")
+	}
+}
+
 // What was said of jobs goes with their workload.
 func TestOwnersAreForgotten(t *testing.T) {
 	p := cluster(t, 1)

@@ -14,7 +14,7 @@ import (
 )
 
 // Saw takes in an object that changed or went, and reports whether pods that did
-// not fit before may fit now.
+// not fit before may fit now, or may have to be nominated elsewhere.
 func (p *Placer) Saw(obj any, gone bool) (mayHelp bool) {
 	defer func() { p.freed = p.freed || mayHelp }()
 	switch o := obj.(type) {
@@ -51,8 +51,9 @@ func describeNode(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	return n
 }
 
-// describe a node to the engine, and report whether there may be more free capacity now.
-func (p *Placer) describe(name string) (mayHelp bool) {
+// describe a node to the engine, and report whether it changed: there may be more free capacity now, and what was nominated
+// to one that is gone needs another.
+func (p *Placer) describe(name string) bool {
 	entry, now, changed := p.nodes.Describe(name)
 	if !changed {
 		return false
@@ -66,7 +67,7 @@ func (p *Placer) describe(name string) (mayHelp bool) {
 	if now == nil || !now.Takes(nil) {
 		p.nodeLost(name)
 	}
-	return now != nil
+	return true
 }
 
 // sawPod takes in pods that are on nodes.
