@@ -25,14 +25,29 @@ type checks struct {
 	// preempted are the UIDs of those that were preempted, by that of their preemptor.
 	preempted map[string][]string
 	admitted  map[string]bool // workloads that had quota in the last step, by UID
+	// unaware: in this step a request was carried out that was sent before its sender knew of the loss of a node.
+	// Whom it evicts is excused.
+	unaware bool
+	excused map[string]bool
 }
 
 func newChecks() checks {
-	return checks{version: -1, preempted: map[string][]string{}, admitted: map[string]bool{}}
+	return checks{version: -1, preempted: map[string][]string{}, admitted: map[string]bool{}, excused: map[string]bool{}}
+}
+
+// excuse those that are preempted by now: whom it was for may have lost a node.
+func (c *checks) excuse() {
+	for _, victims := range c.preempted {
+		for _, uid := range victims {
+			c.excused[uid] = true
+		}
+	}
+	clear(c.preempted)
 }
 
 // checkStep checks what holds at all times.
 func (w *World) checkStep() {
+	defer func() { w.checks.unaware = false }()
 	if w.checks.version == w.api.Version() {
 		return
 	}
@@ -150,11 +165,17 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 		w.checks.admitted[string(wl.UID)] = has
 		c := meta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != kueue.WorkloadEvictedByPreemption || !has {
+			delete(w.checks.excused, string(wl.UID))
 			continue
 		}
 		if _, after, ok := strings.Cut(c.Message, "(UID: "); ok {
 			uid, _, _ := strings.Cut(after, ",")
-			if victims := w.checks.preempted[uid]; !w.checks.admitted[uid] && !slices.Contains(victims, string(wl.UID)) {
+			victims := w.checks.preempted[uid]
+			switch {
+			case w.checks.admitted[uid] || slices.Contains(victims, string(wl.UID)) || w.checks.excused[string(wl.UID)]:
+			case w.checks.unaware:
+				w.checks.excused[string(wl.UID)] = true
+			default:
 				w.checks.preempted[uid] = append(victims, string(wl.UID))
 			}
 		}

@@ -63,6 +63,7 @@ type process struct {
 	fence *program.Fence
 	// cutOff from its lease
 	cutOff bool
+	losses int // of nodes, that its watch has delivered
 
 	jobs *jobQueue  // of the queue
 	gpu  *gpu.Shell // of the GPU scheduler
@@ -74,6 +75,7 @@ type pending struct {
 	call   *memapi.Call
 	answer chan error
 	late   bool // its client has given up
+	losses int  // of nodes, that who sent it knew of
 	// deadline after which the server does not carry it out; zero: none
 	deadline time.Time
 }
@@ -83,6 +85,13 @@ func (r *pending) do() error {
 	if !r.deadline.IsZero() && time.Now().After(r.deadline) {
 		return apierrors.NewTimeoutError("the request did not complete within its timeout", 0)
 	}
+	return r.arrive()
+}
+
+// arrive at the server, whatever the time.
+func (r *pending) arrive() error {
+	w := r.from.world
+	w.checks.unaware = w.checks.unaware || r.losses != w.cluster.losses
 	return r.call.Do()
 }
 
@@ -94,7 +103,7 @@ var errKilled = errors.New("the process was killed")
 // gate has a call wait until the schedule answers it, or its client gives up.
 func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 	w := p.world
-	r := &pending{from: p, call: call, answer: make(chan error, 1)}
+	r := &pending{from: p, call: call, answer: make(chan error, 1), losses: p.losses}
 	var over <-chan time.Time
 	if p.fence != nil && !call.Read {
 		var err error
@@ -122,6 +131,13 @@ func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 	r.late = true
 	w.mu.Unlock()
 	return err
+}
+
+// noteLosses of nodes that its watch has delivered.
+func (p *process) noteLosses() {
+	if !slices.Contains(p.cache.Behind(), "Node") {
+		p.losses = p.world.cluster.losses
+	}
 }
 
 // sortedRequests of all processes, by name. Those of one name are equal to the schedule.
@@ -223,7 +239,7 @@ func (w *World) start(role string, behind int) {
 	if role == roleGPU && !w.setting.Cards || w.processes[role] != nil || !w.leaseIsFree(role) {
 		return
 	}
-	p := &process{world: w, name: role, role: role}
+	p := &process{world: w, name: role, role: role, losses: w.cluster.losses}
 	var err error
 	lag := behind
 	p.cache, err = memapi.NewCache(w.api, func(kind string, _ int) int {

@@ -185,16 +185,18 @@ func (w *World) take1(a Action) {
 	case "deliver":
 		if p := w.processes[a.arg(0)]; p != nil {
 			p.cache.Deliver(a.arg(1))
+			p.noteLosses()
 		}
 	case "relist":
 		if p := w.processes[a.arg(0)]; p != nil {
 			p.cache.Relist(a.arg(1))
+			p.noteLosses()
 		}
 	case "answer":
 		w.answer(a.arg(0), a.arg(1))
 	case "arrive":
 		if r := w.take(a.arg(0), true); r != nil {
-			_ = r.call.Do()
+			_ = r.arrive()
 		}
 	case "forget":
 		w.take(a.arg(0), true)
