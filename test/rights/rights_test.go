@@ -120,6 +120,7 @@ var kept = map[string]string{
 	"elastic-gpu-scheduler: update secrets elastic-gpu-scheduler-webhooks":                                         "certificates are renewed after months",
 	"elastic-queue: get kueue.x-k8s.io/localqueues":                                                                "a job comes together with its queue",
 	"elastic-queue: get kueue.x-k8s.io/clusterqueues":                                                              "a job comes together with its queue",
+	"elastic-queue: get kueue.x-k8s.io/workloads":                                                                  "a new leader's cache is behind",
 	"elastic-queue: get kueue.x-k8s.io/admissionchecks":                                                            "a job comes together with its queue",
 	"elastic-queue: patch events.k8s.io/events":                                                                    "an event that comes again is counted",
 	"elastic-queue: patch kueue.x-k8s.io/cohorts/status":                                                           "shares of cohorts are told with fair sharing on",
