@@ -23,7 +23,8 @@ type tracked struct {
 	outdated bool
 	// stale: something it uses has changed since it was last applied to the engine.
 	stale bool
-	// lostReason was not written, as the object had changed meanwhile: it is written into the new one.
+	// lostReason was not written, as the object had changed meanwhile, or another decision took its place: if that is not
+	// written either, it is.
 	lostReason      *admission.Pending
 	failures        int
 	stepDue         bool
@@ -137,6 +138,12 @@ func (s *Shell) startDecision(key admission.Key, uid string, c *change) {
 		return // deleted meanwhile; the inbox has the message
 	}
 	c.decided = !c.onlyReason
+	switch {
+	case c.pending != nil:
+		t.lostReason = nil // it is not the last
+	case t.next != nil && t.next.pending != nil:
+		t.lostReason = t.next.pending
+	}
 	if t.writing != nil {
 		t.next = c
 		return

@@ -67,10 +67,28 @@ func (s *Shell) applyWorkload(wl *kueue.Workload) {
 	}
 }
 
+// willBeNominated says that a pending workload waits for others to leave, and its object does not say so yet. It must not
+// lose what they leave because a write is late.
+func (s *Shell) willBeNominated(wl *kueue.Workload) bool {
+	t := s.workloads[workload.KeyOf(wl)]
+	if t == nil || workload.HasReservation(wl) {
+		return false
+	}
+	reported := t.lostReason
+	switch {
+	case t.next != nil && t.next.pending != nil:
+		reported = t.next.pending
+	case reported == nil && t.writing != nil:
+		reported = t.writing.pending
+	}
+	return reported != nil && reported.Reason == admission.ReasonWaitingForPreemptedWorkloads
+}
+
 // tellEngine shows the engine a workload as it is, unless it is set aside.
 func (s *Shell) tellEngine(wl *kueue.Workload) {
 	if !s.isAside(wl) {
 		w := s.forEngine(wl)
+		w.Nominated = w.Nominated || s.willBeNominated(wl)
 		s.engine.Apply(admission.WorkloadChanged{Workload: w})
 		s.learn(wl, &w)
 		s.statuses.ObjectChanged(wl) // its usage there is the engine's, which may know it later than we

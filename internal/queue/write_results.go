@@ -86,11 +86,13 @@ func (s *Shell) writeFinished(r *writeResult) {
 	}
 	t.writing, t.failures = nil, 0
 	if r.err != nil {
-		lost := finished
-		if t.next != nil {
-			lost = t.next
+		if t.lostReason == nil {
+			t.lostReason = finished.pending
 		}
-		t.next, t.lostReason = nil, lost.pending // decided on an old version
+		if t.next != nil && t.next.pending != nil {
+			t.lostReason = t.next.pending
+		}
+		t.next = nil // decided on an old version
 		if t.outdated = !newer(t.object, r.sent.workload); t.outdated {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -115,21 +116,51 @@ func TestEvictionForOneThatIsGone(t *testing.T) {
 	low, high := p.workload("low", "main", "batch", 1, "4"), p.workload("high", "main", "batch", 2, "4")
 	low.ResourceVersion, high.ResourceVersion = "100", "101"
 	p.turn([]message{{object: low}})
-	admission := p.workloadWrites.waiting[0]
+	admitted := p.workloadWrites.waiting[0]
 	p.workloadWrites.waiting = nil
-	p.turn([]message{{written: &writeResult{sent: admission, err: errors.New("no answer")}}}) // it is written again
+	p.turn([]message{{written: &writeResult{sent: admitted, err: errors.New("no answer")}}}) // it is written again
 	p.turn([]message{{object: high}})
 	if p.workloads[workload.KeyOf(low)].next == nil {
 		t.Fatal("no eviction waits for the write of the admission")
 	}
 	p.turn([]message{{object: high, deleted: true}})
-	written := admission.workload.DeepCopy()
+	written := admitted.workload.DeepCopy()
 	written.ResourceVersion = "103"
 	p.version = 200
-	p.turn([]message{{written: &writeResult{sent: admission, written: written}}})
+	p.turn([]message{{written: &writeResult{sent: admitted, written: written}}})
 	p.see()
 	if low := p.workloads[workload.KeyOf(low)].object; workload.IsEvicted(low) || !workload.IsAdmitted(low) {
 		t.Errorf("it was to free quota for one that is gone: %+v", low.Status.Conditions)
+	}
+}
+
+// That a workload waits for those evicted for it is known although its admission took the place of the write that was to
+// say so: if the admission fails, it still waits for what they left.
+func TestNominationThatWasNotWritten(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("first", "main", "batch", 1, "4")
+	wl := p.workload("job", "main", "batch", 1, "4")
+	wl.ResourceVersion = "100"
+	p.turn([]message{{object: wl}})
+	key := workload.KeyOf(wl)
+	if tracked := p.workloads[key]; tracked.writing == nil || tracked.writing.pending == nil {
+		t.Fatal("the reason why it waits is not being written")
+	}
+	decide := func(c *change) bool {
+		p.startDecision(key, "job", c)
+		return p.willBeNominated(wl)
+	}
+	nominated := p.setPending(admission.Pending{Workload: key, UID: "job", Reason: admission.ReasonWaitingForPreemptedWorkloads})
+	other := p.setPending(admission.Pending{Workload: key, UID: "job", Reason: admission.ReasonWaitingForQuota})
+	if !decide(nominated) {
+		t.Error("about to be nominated")
+	}
+	if !decide(&change{}) {
+		t.Error("nominated, and about to be admitted")
+	}
+	if decide(other) {
+		t.Error("no longer nominated")
 	}
 }
 

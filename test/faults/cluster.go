@@ -27,7 +27,7 @@ import (
 type cluster struct {
 	podsMade   int
 	lost       []string           // nodes
-	losses     int                // of nodes, so far
+	moves      int                // nodes lost and pods bound, so far
 	scheduling map[string]bool    // pods that the GPU scheduler is being asked about
 	refused    map[string]refusal // pods that it refused
 }
@@ -166,8 +166,10 @@ func (w *World) takeAsControlPlane(a Action) {
 				_ = w.api.Delete(obj, nil)
 			}
 			w.cluster.lost = append(w.cluster.lost, a.arg(0))
-			w.cluster.losses++
-			w.checks.excuse() // what they left may be where the lost node's pods go
+			w.cluster.moves++
+			for uid := range w.checks.preempted {
+				w.checks.excuse(uid) // what its victims left may be where the lost node's pods go
+			}
 		}
 	case "node-back":
 		if i := slices.Index(w.cluster.lost, a.arg(0)); i >= 0 {

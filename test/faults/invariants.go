@@ -25,24 +25,23 @@ type checks struct {
 	// preempted are the UIDs of those that were preempted, by that of their preemptor.
 	preempted map[string][]string
 	admitted  map[string]bool // workloads that had quota in the last step, by UID
-	// unaware: in this step a request was carried out that was sent before its sender knew of the loss of a node.
+	// unaware: in this step a request was carried out that was sent before its sender knew that a node was lost or a pod
+	// bound.
 	// Whom it evicts is excused.
 	unaware bool
-	excused map[string]bool
+	excused map[string]bool // UIDs of those that are evicted
 }
 
 func newChecks() checks {
 	return checks{version: -1, preempted: map[string][]string{}, admitted: map[string]bool{}, excused: map[string]bool{}}
 }
 
-// excuse those that are preempted by now: whom it was for may have lost a node.
-func (c *checks) excuse() {
-	for _, victims := range c.preempted {
-		for _, uid := range victims {
-			c.excused[uid] = true
-		}
+// excuse what has been preempted for a workload until now.
+func (c *checks) excuse(preemptor string) {
+	for _, uid := range c.preempted[preemptor] {
+		c.excused[uid] = true
 	}
-	clear(c.preempted)
+	delete(c.preempted, preemptor)
 }
 
 // checkStep checks what holds at all times.
@@ -188,7 +187,7 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 func (w *World) noteTakenOver(by *kueue.Workload, workloads []*kueue.Workload) {
 	for _, wl := range workloads {
 		if w.mayPreempt(by, wl) {
-			delete(w.checks.preempted, string(wl.UID))
+			w.checks.excuse(string(wl.UID))
 		}
 	}
 }

@@ -63,7 +63,7 @@ type process struct {
 	fence *program.Fence
 	// cutOff from its lease
 	cutOff bool
-	losses int // of nodes, that its watch has delivered
+	moves  int // as of when its watches were last up to date
 
 	jobs *jobQueue  // of the queue
 	gpu  *gpu.Shell // of the GPU scheduler
@@ -75,7 +75,7 @@ type pending struct {
 	call   *memapi.Call
 	answer chan error
 	late   bool // its client has given up
-	losses int  // of nodes, that who sent it knew of
+	moves  int  // that who sent it knew of
 	// deadline after which the server does not carry it out; zero: none
 	deadline time.Time
 }
@@ -91,8 +91,12 @@ func (r *pending) do() error {
 // arrive at the server, whatever the time.
 func (r *pending) arrive() error {
 	w := r.from.world
-	w.checks.unaware = w.checks.unaware || r.losses != w.cluster.losses
-	return r.call.Do()
+	w.checks.unaware = w.checks.unaware || r.moves != w.cluster.moves
+	err := r.call.Do()
+	if err == nil && strings.HasPrefix(r.call.Name, "bind ") {
+		w.cluster.moves++
+	}
+	return err
 }
 
 // name by which a schedule knows it.
@@ -103,7 +107,7 @@ var errKilled = errors.New("the process was killed")
 // gate has a call wait until the schedule answers it, or its client gives up.
 func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 	w := p.world
-	r := &pending{from: p, call: call, answer: make(chan error, 1), losses: p.losses}
+	r := &pending{from: p, call: call, answer: make(chan error, 1), moves: p.moves}
 	var over <-chan time.Time
 	if p.fence != nil && !call.Read {
 		var err error
@@ -133,10 +137,10 @@ func (p *process) gate(ctx context.Context, call *memapi.Call) error {
 	return err
 }
 
-// noteLosses of nodes that its watch has delivered.
-func (p *process) noteLosses() {
-	if !slices.Contains(p.cache.Behind(), "Node") {
-		p.losses = p.world.cluster.losses
+// noteMoves that its watches have delivered.
+func (p *process) noteMoves() {
+	if behind := p.cache.Behind(); !slices.Contains(behind, "Node") && !slices.Contains(behind, "Pod") {
+		p.moves = p.world.cluster.moves
 	}
 }
 
@@ -239,7 +243,7 @@ func (w *World) start(role string, behind int) {
 	if role == roleGPU && !w.setting.Cards || w.processes[role] != nil || !w.leaseIsFree(role) {
 		return
 	}
-	p := &process{world: w, name: role, role: role, losses: w.cluster.losses}
+	p := &process{world: w, name: role, role: role}
 	var err error
 	lag := behind
 	p.cache, err = memapi.NewCache(w.api, func(kind string, _ int) int {
@@ -253,6 +257,7 @@ func (w *World) start(role string, behind int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	p.noteMoves()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	w.processes[p.name] = p
 	if w.setting.TwoLeaders {

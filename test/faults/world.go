@@ -185,12 +185,12 @@ func (w *World) take1(a Action) {
 	case "deliver":
 		if p := w.processes[a.arg(0)]; p != nil {
 			p.cache.Deliver(a.arg(1))
-			p.noteLosses()
+			p.noteMoves()
 		}
 	case "relist":
 		if p := w.processes[a.arg(0)]; p != nil {
 			p.cache.Relist(a.arg(1))
-			p.noteLosses()
+			p.noteMoves()
 		}
 	case "answer":
 		w.answer(a.arg(0), a.arg(1))

@@ -10,8 +10,9 @@ import (
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
-// What pods have that are being deleted is about to come free, and a workload may be nominated for it. But a pod may
-// never end: its node is cut off, a finalizer stays, its processes hang. So it counts as leaving for a time only.
+// What pods have that are being deleted is about to come free, and a workload may be nominated for it; so are the pods of a
+// workload that has lost its quota, before the controller of its job deletes them. But a pod may never end: its node is
+// cut off, a finalizer stays, its processes hang. So it counts as leaving for a time only.
 
 const (
 	// overdueAfter is how long after its grace period a pod counts as leaving.
@@ -45,6 +46,21 @@ func (p *Placer) Overdue(now time.Time) (found bool, next time.Time) {
 			found = true
 		}
 	}
+	for gang, at := range p.released {
+		switch {
+		case at.IsZero():
+			at = now.Add(overdueAfter)
+			p.released[gang] = at
+			fallthrough
+		case at.After(now):
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+		default:
+			delete(p.released, gang)
+			found = true
+		}
+	}
 	return found, next
 }
 
@@ -73,6 +89,9 @@ func (p *Placer) RemoveLeaving() bool {
 		if !p.leaving[key].IsZero() {
 			removed = txn.Remove(key) || removed
 		}
+	}
+	for _, gang := range slices.Sorted(maps.Keys(p.released)) {
+		removed = txn.RemoveGang(gang) > 0 || removed
 	}
 	return removed
 }

@@ -47,6 +47,7 @@ type Placer struct {
 	nodes        *inventory.Nodes
 	pods         map[string]bound        // bound pods
 	leaving      map[string]time.Time    // those that are being deleted, and when they should have ended; zero: they should
+	released     map[string]time.Time    // gangs that have pods and nothing reserved, and when those should have ended; zero: not known yet
 	reservations map[string]*reservation // by gang
 	// followers are gangs whose pods are those of another by now.
 	followers map[string]string
@@ -85,7 +86,7 @@ func New(options Options) (*Placer, error) {
 	}
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
-		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{},
+		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{}, released: map[string]time.Time{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
 		waiting: map[string]bool{}, outdated: map[string]bool{},
 	}, nil
@@ -154,6 +155,7 @@ func (p *Placer) Hold(key admission.Key, held any) {
 	}
 	if len(p.open) == 0 {
 		p.reserve(r)
+		delete(p.released, r.gang.Key)
 	}
 	if err := txn.Hold(&r.gang, &r.answer); err != nil {
 		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))
@@ -166,6 +168,9 @@ func (p *Placer) Remove(key admission.Key) {
 	gang := gangKey(key)
 	if len(p.open) == 0 {
 		p.engine.Release(gang)
+		if r := p.reservations[gang]; r != nil && r.hasPods() {
+			p.released[gang] = time.Time{}
+		}
 		delete(p.reservations, gang)
 		delete(p.waiting, gang)
 		p.freed = true

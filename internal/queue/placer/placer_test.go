@@ -157,6 +157,35 @@ func TestPodsOfTheLastRunLeave(t *testing.T) {
 	}
 }
 
+// The pods of a workload that has lost its quota leave, although the controller of its job has not deleted them yet: for
+// five minutes, and not if the workload is admitted again.
+func TestPodsOfAReleasedWorkloadLeave(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := cluster(t, 1)
+	a := asking("a", 1, 1)
+	held := fits(t, p, a)
+	p.Saw(pod("a", 0, corev1.PodRunning), false)
+	removed := func() bool {
+		defer p.Rollback(p.Checkpoint())
+		return p.RemoveLeaving()
+	}
+	p.Remove(a.Workload)
+	if !removed() {
+		t.Error("its pod does not leave")
+	}
+	p.Hold(a.Workload, held)
+	if removed() {
+		t.Error("the pod of a workload that is admitted again leaves")
+	}
+	p.Remove(a.Workload)
+	if found, next := p.Overdue(now); found || !next.Equal(now.Add(overdueAfter)) {
+		t.Errorf("overdue %t, the next at %s", found, next)
+	}
+	if found, _ := p.Overdue(now.Add(overdueAfter)); !found || removed() {
+		t.Error("a pod that never ends leaves for ever")
+	}
+}
+
 // A pod is overdue five minutes after its grace period, of which at most an hour counts, whatever its author wrote.
 func TestOverduePodsDoNotLeave(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -22,6 +22,16 @@ type reservation struct {
 // place is a node for pods of a set.
 type place struct{ podSet, node string }
 
+// hasPods: some of its pods are on nodes.
+func (r *reservation) hasPods() bool {
+	for _, n := range r.bound {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func newReservation(gang placement.Gang, answer placement.Answer) *reservation {
 	r := &reservation{gang: gang, bound: map[string]int{}}
 	r.move(answer)
