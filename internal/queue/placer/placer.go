@@ -155,7 +155,6 @@ func (p *Placer) Hold(key admission.Key, held any) {
 	}
 	if len(p.open) == 0 {
 		p.reserve(r)
-		delete(p.released, r.gang.Key)
 	}
 	if err := txn.Hold(&r.gang, &r.answer); err != nil {
 		panic(fmt.Sprintf("placer: a gang that was placed cannot be held: %v", err))

@@ -161,28 +161,35 @@ func TestPodsOfTheLastRunLeave(t *testing.T) {
 // five minutes, and not if the workload is admitted again.
 func TestPodsOfAReleasedWorkloadLeave(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	p := cluster(t, 1)
 	a := asking("a", 1, 1)
-	held := fits(t, p, a)
-	p.Saw(pod("a", 0, corev1.PodRunning), false)
-	removed := func() bool {
-		defer p.Rollback(p.Checkpoint())
-		return p.RemoveLeaving()
-	}
-	p.Remove(a.Workload)
-	if !removed() {
-		t.Error("its pod does not leave")
-	}
-	p.Hold(a.Workload, held)
-	if removed() {
-		t.Error("the pod of a workload that is admitted again leaves")
-	}
-	p.Remove(a.Workload)
-	if found, next := p.Overdue(now); found || !next.Equal(now.Add(overdueAfter)) {
-		t.Errorf("overdue %t, the next at %s", found, next)
-	}
-	if found, _ := p.Overdue(now.Add(overdueAfter)); !found || removed() {
-		t.Error("a pod that never ends leaves for ever")
+	for name, admitAgain := range map[string]func(*Placer, any){
+		"never":     nil,
+		"as it was": func(p *Placer, held any) { p.Hold(a.Workload, held) },
+		"anew":      func(p *Placer, _ any) { fits(t, p, a) },
+	} {
+		p := cluster(t, 1)
+		held := fits(t, p, a)
+		p.Saw(pod("a", 0, corev1.PodRunning), false)
+		removed := func() bool {
+			defer p.Rollback(p.Checkpoint())
+			return p.RemoveLeaving()
+		}
+		p.Remove(a.Workload)
+		if !removed() {
+			t.Errorf("admitted again %s: its pod does not leave", name)
+		}
+		if admitAgain != nil {
+			if admitAgain(p, held); removed() {
+				t.Errorf("admitted again %s: its pod leaves", name)
+			}
+			continue
+		}
+		if found, next := p.Overdue(now); found || !next.Equal(now.Add(overdueAfter)) {
+			t.Errorf("overdue %t, the next at %s", found, next)
+		}
+		if found, _ := p.Overdue(now.Add(overdueAfter)); !found || removed() {
+			t.Error("a pod that never ends leaves for ever")
+		}
 	}
 }
 

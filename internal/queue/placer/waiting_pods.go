@@ -16,6 +16,7 @@ import (
 // reserve notes what is held for a workload.
 func (p *Placer) reserve(r *reservation) {
 	p.reservations[r.gang.Key] = r
+	delete(p.released, r.gang.Key)
 	p.noteWaiting(r)
 }
 
