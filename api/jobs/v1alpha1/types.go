@@ -118,6 +118,9 @@ type JobKindSpec struct {
 	// Active is an expression: pods may still be running. The quota of a stopped
 	// job is released when it turns false.
 	Active string `json:"active,omitempty"`
+	// OnHold is an expression: the job cannot run as it is. It has no quota, and its
+	// workload waits, until it turns false.
+	OnHold string `json:"onHold,omitempty"`
 
 	// Elastic kinds may be scaled while they run, if the job says so with the
 	// annotation kueue.x-k8s.io/elastic-job.

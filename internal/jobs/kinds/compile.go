@@ -32,6 +32,7 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 		message:       c.expr("message", spec.Message),
 		ready:         c.expr("ready", spec.Ready),
 		active:        c.expr("active", spec.Active),
+		onHold:        c.expr("onHold", spec.OnHold),
 	}
 	for i, set := range spec.PodSets {
 		k.podSets = append(k.podSets, c.podSet(fmt.Sprintf("podSets[%d]", i), set))

@@ -67,6 +67,9 @@ func (j Object) IsActive() (bool, error) {
 	return j.kind.active.boolean(j.vars(), false)
 }
 
+// IsOnHold: the job cannot run as it is, and needs no quota until that changes.
+func (j Object) IsOnHold() (bool, error) { return j.kind.onHold.boolean(j.vars(), false) }
+
 func (j Object) Finished() (Outcome, error) {
 	var end Outcome
 	succeeded, err := j.kind.succeeded.boolean(j.vars(), false)

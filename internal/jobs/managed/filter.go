@@ -31,13 +31,18 @@ type Filter struct {
 	External   map[schema.GroupKind]bool
 }
 
-// Manages: the job names a queue, its namespace is selected, and none of its owners is managed.
+// Manages: the job is one of a queue, and its kind does not leave it alone.
 func (f *Filter) Manages(ctx context.Context, kind *kinds.Kind, obj *unstructured.Unstructured) (bool, error) {
-	if kinds.QueueName(obj) == "" && !f.WithoutQueueName {
-		return false, nil
-	}
 	if skip, err := kind.Object(obj).IsSkipped(); err != nil || skip {
 		return false, err
+	}
+	return f.IsQueued(ctx, obj)
+}
+
+// IsQueued: the job names a queue, its namespace is selected, and none of its owners is managed.
+func (f *Filter) IsQueued(ctx context.Context, obj *unstructured.Unstructured) (bool, error) {
+	if kinds.QueueName(obj) == "" && !f.WithoutQueueName {
+		return false, nil
 	}
 	return f.IsIndependent(ctx, obj, obj.GetNamespace())
 }

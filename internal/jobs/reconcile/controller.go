@@ -83,6 +83,9 @@ func (c *controller) step(ctx context.Context, j GenericJob, wl *kueue.Workload)
 	case wl.DeletionTimestamp != nil:
 		return c.stopDeleted(ctx, j, wl)
 	}
+	if onHold, err := c.followHold(ctx, j, wl); onHold || err != nil {
+		return err
+	}
 	if reported, err := c.reportAbsentPods(ctx, j, wl); reported || err != nil {
 		return err
 	}

@@ -36,6 +36,15 @@ func (v *validator) validateCreate(ctx context.Context, job kinds.Object, raw []
 	return append(errs, v.validateTopology(ctx, job, raw)...)
 }
 
+// validateSkipped finds what the kind's own rules refuse in a job of a queue that its kind leaves alone; before
+// is nil for a new one.
+func (v *validator) validateSkipped(ctx context.Context, before *kinds.Object, job kinds.Object) error {
+	if queued, err := v.filter.IsQueued(ctx, job.Unstructured); err != nil || !queued {
+		return err
+	}
+	return refuse(job.Validate(before))
+}
+
 // validateMeta checks the labels and annotations that any job, or pod, has for its queue.
 func (v *validator) validateMeta(kind *kinds.Kind, obj client.Object) field.ErrorList {
 	var errs field.ErrorList

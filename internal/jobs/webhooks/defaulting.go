@@ -76,6 +76,9 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 		}
 	}
 	managed, err := d.filter.Manages(ctx, kind, obj)
+	if err == nil && !managed && creating {
+		err = d.validateSkipped(ctx, nil, job)
+	}
 	if err != nil || !managed {
 		return nil, err
 	}

@@ -73,7 +73,10 @@ func (v *validator) Handle(ctx context.Context, request admission.Request) admis
 	if err := errors.Join(errBefore, errAfter); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	if !was && !is || v.rayAndSparkMayLeave && !is && slices.Contains([]string{"ray.io", "sparkoperator.k8s.io"}, kind.GVK.Group) {
+	if !was && !is {
+		return respondTo(v.validateSkipped(ctx, &before, after))
+	}
+	if v.rayAndSparkMayLeave && !is && slices.Contains([]string{"ray.io", "sparkoperator.k8s.io"}, kind.GVK.Group) {
 		return admission.Allowed("")
 	}
 	validate := v.validateJob
@@ -128,6 +131,17 @@ func decode(kind *kinds.Kind, namespace string, raw []byte) (kinds.Object, error
 	err := json.Unmarshal(raw, obj)
 	obj.SetNamespace(namespace)
 	return kind.Object(obj), err
+}
+
+// respondTo answers with an error that may be a refusal.
+func respondTo(err error) admission.Response {
+	if refused := (refusal{}); errors.As(err, &refused) {
+		return respond(refused.ErrorList)
+	}
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	return admission.Allowed("")
 }
 
 func respond(errs field.ErrorList) admission.Response {
