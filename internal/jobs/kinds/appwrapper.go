@@ -3,11 +3,14 @@ package kinds
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,7 +48,7 @@ func (appWrapper) podSets(ctx context.Context, c client.Reader, obj *unstructure
 				Name:            kueue.PodSetReference(fmt.Sprintf("%s-%d", obj.GetName(), len(sets))),
 				Template:        *normalizeTemplate(template),
 				Count:           int32(replicas),
-				TopologyRequest: TopologyRequest(&template.ObjectMeta, "", false, "", 0),
+				TopologyRequest: declaredTopology(&template.ObjectMeta, declared),
 			})
 		}
 		return nil
@@ -57,6 +60,29 @@ func (appWrapper) podSets(ctx context.Context, c client.Reader, obj *unstructure
 		return nil, &UnretryableError{err}
 	}
 	return sets, nil
+}
+
+// Annotations of a declared pod set that say how its pods are numbered.
+const (
+	appWrapperPodIndex      = "workload.codeflare.dev.appwrapper/tas-pod-index-label"
+	appWrapperSubGroupIndex = "workload.codeflare.dev.appwrapper/tas-sub-group-index-label"
+	appWrapperSubGroupCount = "workload.codeflare.dev.appwrapper/tas-sub-group-count"
+)
+
+// declaredTopology is what the pods of a declared pod set ask for. A count that is none is ignored, as Kueue does.
+func declaredTopology(meta *metav1.ObjectMeta, declared map[string]any) *kueue.PodSetTopologyRequest {
+	annotations, _, _ := unstructured.NestedStringMap(declared, "annotations")
+	request := TopologyRequest(meta, annotations[appWrapperPodIndex], false, "", 0)
+	if request == nil {
+		return nil
+	}
+	if label, found := annotations[appWrapperSubGroupIndex]; found {
+		request.SubGroupIndexLabel = &label
+	}
+	if count, err := strconv.ParseInt(annotations[appWrapperSubGroupCount], 10, 32); err == nil {
+		request.SubGroupCount = ptr.To(int32(count))
+	}
+	return request
 }
 
 // inferred are the pod sets of a component that declares none, read by the row of the kind it

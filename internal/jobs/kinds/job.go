@@ -40,6 +40,13 @@ type UnretryableError struct{ Err error }
 func (e *UnretryableError) Error() string { return e.Err.Error() }
 func (e *UnretryableError) Unwrap() error { return e.Err }
 
+// MissingError: something that the job names does not exist. The job gets an event, and is tried again: it
+// may be created later, or the cache may be behind.
+type MissingError struct{ Err error }
+
+func (e *MissingError) Error() string { return e.Err.Error() }
+func (e *MissingError) Unwrap() error { return e.Err }
+
 // IsElastic: the job may change its size while it runs. A job that another cluster runs does not.
 func IsElastic(j Job) bool {
 	return j.Row().Spec.Elastic && j.Meta().GetAnnotations()[ElasticAnnotation] == "true" && !j.HandedOver()

@@ -21,6 +21,12 @@ type podSetCodec interface {
 	patchesWhileSuspended() bool
 }
 
+// progressReader is a codec that also reads how far a job is, which its row cannot say: whether its pods are
+// ready, and how many of each set have finished for good.
+type progressReader interface {
+	progress(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) (ready bool, done map[kueue.PodSetReference]int32, err error)
+}
+
 // codecs by the name of the kind.
 var codecs = map[string]podSetCodec{
 	"trainer.kubeflow.org/trainjob":     trainJob{},

@@ -21,7 +21,7 @@ func TestReclaimablePodsAreNotTakenBack(t *testing.T) {
 		if err := unstructured.SetNestedField(job.Object, step.succeeded, "status", "succeeded"); err != nil {
 			t.Fatal(err)
 		}
-		got, err := job.ReclaimablePods(wl)
+		got, err := job.ReclaimablePods(t.Context(), nil, wl)
 		if err != nil {
 			t.Fatal(err)
 		}

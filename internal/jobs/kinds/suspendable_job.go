@@ -90,7 +90,11 @@ func (j Object) Finished() (Outcome, error) {
 	return Outcome{true, kueue.WorkloadFinishedReasonFailed, cmp.Or(message, "Job failed")}, nil
 }
 
-func (j Object) PodsReady(wl *kueue.Workload) (bool, error) {
+func (j Object) PodsReady(ctx context.Context, c client.Reader, wl *kueue.Workload) (bool, error) {
+	if reader, ok := j.kind.codec.(progressReader); ok {
+		ready, _, err := reader.progress(ctx, c, j.Unstructured)
+		return ready, err
+	}
 	vars := j.vars()
 	vars["pods"] = AdmittedPods(wl)
 	if IsElastic(j) {
@@ -130,7 +134,11 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 }
 
 // FinishedPods is how many pods of each set have finished for good.
-func (j Object) FinishedPods() (map[kueue.PodSetReference]int32, error) {
+func (j Object) FinishedPods(ctx context.Context, c client.Reader) (map[kueue.PodSetReference]int32, error) {
+	if reader, ok := j.kind.codec.(progressReader); ok {
+		_, done, err := reader.progress(ctx, c, j.Unstructured)
+		return done, err
+	}
 	places, err := j.PodSetSources()
 	if err != nil {
 		return nil, err
@@ -146,8 +154,8 @@ func (j Object) FinishedPods() (map[kueue.PodSetReference]int32, error) {
 	return done, nil
 }
 
-func (j Object) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
-	done, err := j.FinishedPods()
+func (j Object) ReclaimablePods(ctx context.Context, c client.Reader, wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+	done, err := j.FinishedPods(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,9 @@ const (
 	mpiLauncher      = "launcher"
 )
 
+// jobSetIndexLabel numbers the jobs of a replicated job.
+const jobSetIndexLabel = "jobset.sigs.k8s.io/job-index"
+
 // trainingRuntime is the part of a (Cluster)TrainingRuntime that describes its pods.
 type trainingRuntime struct {
 	MLPolicy *struct {
@@ -104,7 +107,7 @@ func (trainJob) podSets(ctx context.Context, c client.Reader, obj *unstructured.
 			Name:            kueue.PodSetReference(rj.Name),
 			Template:        *normalizeTemplate(&template),
 			Count:           spec.pods(rt, rj),
-			TopologyRequest: TopologyRequest(&template.ObjectMeta, batchv1.JobCompletionIndexAnnotation, false, "", 0),
+			TopologyRequest: TopologyRequest(&template.ObjectMeta, batchv1.JobCompletionIndexAnnotation, true, jobSetIndexLabel, ptr.Deref(rj.Replicas, 1)),
 		})
 	}
 	if len(sets) == 0 {
@@ -123,7 +126,7 @@ func runtimeOf(ctx context.Context, c client.Reader, obj *unstructured.Unstructu
 	}
 	err := c.Get(ctx, key, source)
 	if apierrors.IsNotFound(err) {
-		return nil, &UnretryableError{fmt.Errorf("%s %s does not exist", kind, key.Name)}
+		return nil, &MissingError{fmt.Errorf("%s %s does not exist", kind, key.Name)}
 	}
 	if err != nil {
 		return nil, err
@@ -203,6 +206,52 @@ func (s trainJobSpec) pods(rt *trainingRuntime, rj replicatedJob) int32 {
 	}
 	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
 	return ptr.Deref(rj.Replicas, 1) * min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+}
+
+// trainJobStatus is the part of a TrainJob that says how many jobs of each of its replicated jobs are how far.
+type trainJobStatus struct {
+	JobsStatus []struct {
+		Name      string `json:"name"`
+		Ready     int32  `json:"ready"`
+		Succeeded int32  `json:"succeeded"`
+	} `json:"jobsStatus"`
+}
+
+// progress counts the jobs of the runtime: all are ready or done, and the pods of those that succeeded have
+// finished.
+func (trainJob) progress(ctx context.Context, c client.Reader, obj *unstructured.Unstructured) (bool, map[kueue.PodSetReference]int32, error) {
+	var spec trainJobSpec
+	if err := convert(obj.Object["spec"], &spec); err != nil {
+		return false, nil, &UnretryableError{err}
+	}
+	status := trainJobStatus{}
+	if fields, found := obj.Object["status"].(map[string]any); found {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status); err != nil {
+			return false, nil, &UnretryableError{err}
+		}
+	}
+	if len(status.JobsStatus) == 0 {
+		return false, nil, nil
+	}
+	rt, err := runtimeOf(ctx, c, obj, spec)
+	if err != nil {
+		return false, nil, err
+	}
+	jobs, upOrDone := int32(0), int32(0)
+	done := map[kueue.PodSetReference]int32{}
+	for _, rj := range rt.Template.Spec.ReplicatedJobs {
+		replicas := ptr.Deref(rj.Replicas, 1)
+		jobs += replicas
+		for _, is := range status.JobsStatus {
+			if is.Name == rj.Name && is.Succeeded > 0 && is.Succeeded <= replicas {
+				done[kueue.PodSetReference(rj.Name)] = is.Succeeded * (spec.pods(rt, rj) / replicas)
+			}
+		}
+	}
+	for _, is := range status.JobsStatus {
+		upOrDone += is.Ready + is.Succeeded
+	}
+	return upOrDone == jobs, done, nil
 }
 
 // prepare adds our patch, still empty: patches are applied in order, and those that the user or another

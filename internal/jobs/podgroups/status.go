@@ -1,12 +1,15 @@
 package podgroups
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
@@ -105,7 +108,7 @@ func (g *Group) AbsentPods(wl *kueue.Workload) int32 {
 	return absent
 }
 
-func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
+func (g *Group) PodsReady(ctx context.Context, c client.Reader, wl *kueue.Workload) (bool, error) {
 	up := int64(0)
 	for _, pod := range g.Pods {
 		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -117,7 +120,7 @@ func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
 	}
 	want := kinds.AdmittedPods(wl)
 	if g.Parent != nil { // it may have become smaller
-		reclaimable, err := g.ReclaimablePods(wl)
+		reclaimable, err := g.ReclaimablePods(ctx, c, wl)
 		if err != nil {
 			return false, err
 		}
@@ -128,7 +131,7 @@ func (g *Group) PodsReady(wl *kueue.Workload) (bool, error) {
 	return up >= want, nil
 }
 
-func (g *Group) ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
+func (g *Group) ReclaimablePods(_ context.Context, _ client.Reader, wl *kueue.Workload) ([]kueue.ReclaimablePod, error) {
 	if g.Name == "" {
 		return nil, nil
 	}

@@ -132,7 +132,7 @@ func TestRolesOfAnObject(t *testing.T) {
 	parent := kind[0].Object(&unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"leaderWorkerTemplate": map[string]any{"size": int64(3), "workerTemplate": map[string]any{}}}}})
 	wl.Spec.PodSets = []kueue.PodSet{{Name: "leader", Count: 1}, {Name: "worker", Count: 2}}
-	if done, err := (&Group{Name: "g", Pods: []*corev1.Pod{leader}, Parent: &parent}).ReclaimablePods(wl); err != nil || len(done) > 0 {
+	if done, err := (&Group{Name: "g", Pods: []*corev1.Pod{leader}, Parent: &parent}).ReclaimablePods(t.Context(), nil, wl); err != nil || len(done) > 0 {
 		t.Errorf("it gives up %v, %v", done, err)
 	}
 }

@@ -49,6 +49,7 @@ type controller struct {
 func (c *controller) result(j GenericJob, err error) (ctrl.Result, error) {
 	var unretryable *kinds.UnretryableError
 	var conflict *kinds.PodSetConflictError
+	var missing *kinds.MissingError
 	var later *requeueError
 	var incomplete *podgroups.IncompleteError
 	switch {
@@ -59,6 +60,9 @@ func (c *controller) result(j GenericJob, err error) (ctrl.Result, error) {
 	case errors.As(err, &incomplete):
 		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "ErrWorkloadCompose", "Queue", "%v", err)
 		return ctrl.Result{}, nil // until a pod comes
+	case errors.As(err, &missing):
+		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
+		return ctrl.Result{}, err
 	case errors.As(err, &unretryable), errors.As(err, &conflict):
 		c.recorder.Eventf(j.Meta(), nil, corev1.EventTypeWarning, "Misconfigured", "Queue", "%v", err)
 		return ctrl.Result{}, nil // until the job is changed

@@ -20,8 +20,8 @@ type GenericJob interface {
 	IsStarted() bool
 	IsActive() (bool, error)
 	Finished() (kinds.Outcome, error)
-	PodsReady(wl *kueue.Workload) (bool, error)
-	ReclaimablePods(wl *kueue.Workload) ([]kueue.ReclaimablePod, error)
+	PodsReady(ctx context.Context, c client.Reader, wl *kueue.Workload) (bool, error)
+	ReclaimablePods(ctx context.Context, c client.Reader, wl *kueue.Workload) ([]kueue.ReclaimablePod, error)
 
 	Start(ctx context.Context, c client.Client, wl *kueue.Workload, infos []kinds.PodSetInfo) error
 	// Stop returns what it stopped: the job, or pods.

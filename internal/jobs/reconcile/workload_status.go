@@ -17,11 +17,11 @@ import (
 
 // reportProgress writes whether a running job's pods are ready, and which it no longer needs.
 func (c *controller) reportProgress(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
-	ready, err := j.PodsReady(wl)
+	ready, err := j.PodsReady(ctx, c.client, wl)
 	if err != nil {
 		return err
 	}
-	reclaimable, err := j.ReclaimablePods(wl)
+	reclaimable, err := j.ReclaimablePods(ctx, c.client, wl)
 	if err != nil {
 		return err
 	}
