@@ -226,6 +226,17 @@ func TestMetricsOfDeletedQueues(t *testing.T) {
 	if left := series("{cohort=org"); left != nil {
 		t.Errorf("of a deleted cohort there is still %v", left)
 	}
+	inThree := queueObject("three", "org", "")
+	inThree.Status.ReservingWorkloads = 1
+	p.see(inThree)
+	if left := series("admitted_active_workloads{cohort=org"); left != nil {
+		t.Errorf("a status brings back %v, where nothing was admitted since the cohort was deleted", left)
+	}
+	p.change("low-three", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+	p.submit("late", "to-three", "batch", 1, "1")
+	if got := p.scrape()["kueue_cohort_subtree_admitted_active_workloads{cohort=org}"]; got != 2 {
+		t.Errorf("after an admission %v are counted below the cohort, want 2", got)
+	}
 	again := queueObject("three", "org", "")
 	again.UID = "three-again"
 	p.see(again)

@@ -200,7 +200,9 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 			root = name
 		}
 		g.set("kueue_cohort_info", 1, name, parent, root)
-		g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
+		if !g.metrics.uncounted[name] {
+			g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
+		}
 		for _, u := range status.Subtree {
 			res := corev1.ResourceName(u.Resource)
 			if u.Quota > 0 {

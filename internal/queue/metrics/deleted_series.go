@@ -33,9 +33,9 @@ func (m *Metrics) ObjectChanged(objects *engineview.Objects, was, changed client
 	case *kueue.Cohort:
 		if gone {
 			m.drop(prometheus.Labels{"cohort": was.Name})
-			if delete(m.hidden, was.Name); is == nil && objects.CohortNames()[was.Name] {
-				m.hidden[was.Name] = true
-			}
+			implied := is == nil && objects.CohortNames()[was.Name]
+			setOrDelete(m.hidden, was.Name, implied)
+			setOrDelete(m.uncounted, was.Name, implied)
 		}
 		if gone || is.(*kueue.Cohort).Spec.ParentName != was.Spec.ParentName {
 			m.dropEmptyCohort(objects, string(was.Spec.ParentName))
@@ -52,6 +52,13 @@ func (m *Metrics) dropEmptyCohort(objects *engineview.Objects, name string) {
 	if name != "" && !objects.CohortNames()[name] {
 		m.drop(prometheus.Labels{"cohort": name})
 		delete(m.hidden, name)
+		delete(m.uncounted, name)
+	}
+}
+
+func setOrDelete(names map[string]bool, name string, in bool) {
+	if delete(names, name); in {
+		names[name] = true
 	}
 }
 

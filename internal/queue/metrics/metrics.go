@@ -30,15 +30,18 @@ type Metrics struct {
 	// hidden are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
 	// their ClusterQueues changes.
 	hidden map[string]bool
-	custom *customLabels
-	abouts map[string]about // what each metric is about
+	// uncounted are those of them below which nothing was admitted since: Kueue counts admitted workloads below a cohort
+	// with the next admission only.
+	uncounted map[string]bool
+	custom    *customLabels
+	abouts    map[string]about // what each metric is about
 }
 
 // New makes the metrics and registers them.
 func New(registry prometheus.Registerer, options Options) *Metrics {
 	m := &Metrics{
 		options: options, counters: map[string]*prometheus.CounterVec{}, histograms: map[string]*prometheus.HistogramVec{},
-		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{},
+		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{}, uncounted: map[string]bool{},
 		custom: newCustomLabels(options.Custom), abouts: map[string]about{},
 	}
 	for _, d := range Definitions() {

@@ -48,6 +48,7 @@ func (m *Metrics) WorkloadChanged(objects *engineview.Objects, was, is *kueue.Wo
 		if m.options.Cohorts {
 			for _, cohort := range objects.CohortsAbove(q.clusterQueue) {
 				m.Inc("kueue_cohort_subtree_admitted_workloads_total", cohort, class)
+				delete(m.uncounted, cohort)
 			}
 		}
 	}
