@@ -62,13 +62,15 @@ func (e *Engine) elect(t *tree, n *treeNode) {
 
 // weigh computes the share a node would have with its contender admitted.
 func (e *Engine) weigh(t *tree, n *treeNode) {
-	c := &n.contender
-	if c.entry == nil {
-		return
+	if n.contender.entry != nil {
+		e.weighFor(t, n.Node, &n.contender)
 	}
+}
+
+func (e *Engine) weighFor(t *tree, n *quota.Node, c *contender) {
 	mark := e.tx.Checkpoint()
 	e.tx.Add(c.entry.w.queue.node, c.entry.usage, quota.Future)
-	c.share, c.over = e.share(t, n.Node), false
+	c.share, c.over = e.share(t, n), false
 	for _, u := range c.entry.usage {
 		if n.Parent != nil && n.Borrowing(u.FR, 0, quota.Future) {
 			c.over = true

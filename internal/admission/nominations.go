@@ -235,6 +235,9 @@ func (e *Engine) attemptOverNominations(t *tree, a *assignment) {
 			return
 		}
 	}
+	if t.policy != PolicyFIFO && a.mode < deferred {
+		e.attemptOverLaterNominations(t, a)
+	}
 }
 
 // attemptWithoutNominations tries with some nominations out of the way. It adopts the result if that
