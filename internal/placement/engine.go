@@ -40,9 +40,10 @@ type Engine struct {
 	opts     Options
 	policies map[string]policy.Policy // "" is the cluster's
 
-	nodes  []*node // by pos; nil where free
-	free   []int32 // free positions
-	byName map[string]*node
+	nodes     []*node // by pos; nil where free
+	free      []int32 // free positions
+	byName    map[string]*node
+	unhealthy map[*node]bool // nodes with unhealthy cards
 
 	resources map[string]int // resource numbers
 	models    map[string]int32
@@ -122,6 +123,7 @@ func New(opts Options) (*Engine, error) {
 		named:     map[int32]string{},
 		pods:      map[string]*holding{},
 		gangs:     map[string][]*holding{},
+		unhealthy: map[*node]bool{},
 		shapes:    map[uint64][]*shape{},
 		trees:     map[string]*tree{},
 	}
@@ -186,11 +188,15 @@ func (e *Engine) forget(n *node) {
 // rebuild the view of a node from its description and its holdings.
 func (e *Engine) rebuild(n *node) {
 	n.gen++
+	delete(e.unhealthy, n)
 	v := &n.view
 	*v = policy.Node{Cards: make([]policy.Card, len(n.desc.Cards)), Total: e.amounts(n)}
 	v.Free = slices.Clone(v.Total)
 	for i := range n.desc.Cards {
 		c := &n.desc.Cards[i]
+		if c.Unhealthy != "" {
+			e.unhealthy[n] = true
+		}
 		v.Cards[i] = policy.Card{
 			Core: policy.Whole, FreeCore: policy.Whole, Memory: c.Memory, FreeMemory: c.Memory,
 			Model: e.model(c.Model), NUMA: int32(c.NUMA), Usable: c.Unhealthy == "",

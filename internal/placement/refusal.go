@@ -151,41 +151,55 @@ const mostNamed = 4
 // refuse sums up why no node takes the request shape.
 func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 	x := e.refreshed(s)
-	r := &Refusal{Count: 1, Nodes: map[Reason]int{}}
-	count := func(pos int32) {
-		n := e.nodes[pos]
-		if n == nil || !n.known {
-			return
-		}
-		reason := x.reasons[pos]
-		if reason == Fits {
-			return
-		}
-		r.Nodes[reason]++
-		r.RetryOn |= reason.RetryOn()
-		if reason == CardsUnhealthy || reason == FewCards {
-			for i := range n.desc.Cards {
-				if c := &n.desc.Cards[i]; c.Unhealthy != "" {
-					r.Unhealthy = append(r.Unhealthy, fmt.Sprintf("%s/%d (%s)", n.name, c.Index, c.Unhealthy))
-				}
-			}
-		}
-	}
+	counts := x.counts
 	if within != nil {
+		counts = [reasons]int{}
 		for _, pos := range within {
-			count(pos)
-		}
-	} else {
-		for pos := range e.nodes {
-			count(int32(pos))
+			counts[x.reasons[pos]]++
 		}
 	}
-	slices.Sort(r.Unhealthy)
-	if more := len(r.Unhealthy) - mostNamed; more > 0 {
-		r.Unhealthy = append(r.Unhealthy[:mostNamed], fmt.Sprintf("and %d more", more))
+	r := &Refusal{Count: 1, Nodes: map[Reason]int{}, Unhealthy: e.unhealthyCards(x, within)}
+	for reason, n := range counts {
+		if reason := Reason(reason); n > 0 && reason != Fits && reason != NodeUnknown {
+			r.Nodes[reason] = n
+			r.RetryOn |= reason.RetryOn()
+		}
 	}
 	if r.RetryOn == 0 {
 		r.RetryOn = OnNode
 	}
 	return r
+}
+
+// unhealthyCards names the first few unhealthy cards on nodes that refuse for want of cards.
+func (e *Engine) unhealthyCards(x *index, within []int32) []string {
+	if len(e.unhealthy) == 0 {
+		return nil
+	}
+	var names []string
+	add := func(n *node) {
+		if reason := x.reasons[n.pos]; reason != CardsUnhealthy && reason != FewCards {
+			return
+		}
+		for i := range n.desc.Cards {
+			if c := &n.desc.Cards[i]; c.Unhealthy != "" {
+				names = append(names, fmt.Sprintf("%s/%d (%s)", n.name, c.Index, c.Unhealthy))
+			}
+		}
+	}
+	for _, pos := range within {
+		if n := e.nodes[pos]; e.unhealthy[n] {
+			add(n)
+		}
+	}
+	if within == nil {
+		for n := range e.unhealthy { // sorted below
+			add(n)
+		}
+	}
+	slices.Sort(names)
+	if more := len(names) - mostNamed; more > 0 {
+		names = append(names[:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return names
 }

@@ -11,7 +11,8 @@ type index struct {
 	demand  uint64 // version of the demand the scores were made with
 	scores  []float64
 	reasons []Reason
-	gens    []uint32 // node.gen that matched was computed for
+	counts  [reasons]int // of nodes by reason
+	gens    []uint32     // node.gen that matched was computed for
 	matched []Reason
 	caps    []int32 // how many pods fit at once; 0 where not counted yet
 	tree    []int32 // positions; the root is tree[1], leaves start at len/2
@@ -71,7 +72,7 @@ func (e *Engine) rescore(s *shape, pos int32) {
 	x.scores[pos] = noScore
 	n := e.nodes[pos]
 	if n == nil {
-		x.reasons[pos] = NodeUnknown
+		x.setReason(pos, NodeUnknown)
 		x.gens[pos] = 0
 		return
 	}
@@ -86,10 +87,16 @@ func (e *Engine) rescore(s *shape, pos int32) {
 	if reason == Fits {
 		reason = e.pick.run(e, s, n, 0)
 	}
-	x.reasons[pos] = reason
+	x.setReason(pos, reason)
 	if reason == Fits {
 		x.scores[pos] = s.policy.Node.NodeScore(&e.pick.c)
 	}
+}
+
+func (x *index) setReason(pos int32, reason Reason) {
+	x.counts[x.reasons[pos]]--
+	x.counts[reason]++
+	x.reasons[pos] = reason
 }
 
 // grow adds new positions, and says that the tree is larger: it is to be rebuilt from its leaves, once
@@ -98,6 +105,7 @@ func (x *index) grow(e *Engine) bool {
 	for len(x.scores) < len(e.nodes) {
 		x.scores = append(x.scores, noScore)
 		x.reasons = append(x.reasons, NodeUnknown)
+		x.counts[NodeUnknown]++
 		x.gens = append(x.gens, 0)
 		x.matched = append(x.matched, NodeUnknown)
 		x.caps = append(x.caps, 0)
