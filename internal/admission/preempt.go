@@ -149,7 +149,7 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	}
 	e.liftReservations(t, ofDelayed)
 	s.headsReserved = e.liftReservations(t, ofHeads)
-	s.lacksReservedOnly = e.preemptorFits(s, true)
+	s.lacksReservedOnly = !(s.nodes && s.a.failed != nil) && e.preemptorFits(s, true) // nodes were lacking without the evicted, too
 	if s.lacksReservedOnly {
 		return nil
 	}
@@ -195,6 +195,9 @@ func (e *Engine) searchClassic(s *search) []victim {
 // searchGroups preempts candidates group by group and leaves in s.victims those that are needed; false if
 // that is not enough, or in vain.
 func (e *Engine) searchGroups(s *search, borrow bool) bool {
+	if !borrow && s.wouldBorrow() && !s.anyCandidate(withinQueue) {
+		return false // whatever others give up
+	}
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	if !e.preemptUntilFits(s, borrow) {
@@ -226,12 +229,25 @@ func (s *search) withinNominal() bool {
 	return true
 }
 
+// wouldBorrow says whether the request is beyond what its queue has of its own.
+func (s *search) wouldBorrow() bool {
+	n := s.a.w.queue.node
+	return n.Parent != nil && slices.ContainsFunc(s.usage, func(u quota.Amount) bool { return n.Borrowing(u.FR, u.V, quota.Future) })
+}
+
 // preemptUntilFits removes candidates until the preemptor fits.
 func (e *Engine) preemptUntilFits(s *search, borrow bool) bool {
 	for g := range s.cursors {
+		if g == reclaimByPriority && borrow && !s.a.w.queue.spec.Preemption.BorrowWithinCohort {
+			continue // nobody in it is allowed
+		}
 		s.merge(g)
 		for len(s.merged) > 0 {
 			c := s.merged[0]
+			if s.atNominal(c) { // and stays so: usage only falls
+				s.merged.Remove(0)
+				continue
+			}
 			v := c.at
 			why, ok := s.allowed(c, borrow)
 			s.advance()

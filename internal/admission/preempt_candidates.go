@@ -201,7 +201,7 @@ func (s *search) advance() {
 	s.merged.Fix(0)
 }
 
-// allowed checks a candidate against the tree as it is by now: no queue is pushed below its nominal quota.
+// allowed says by which rule a candidate may be preempted, if by any.
 func (s *search) allowed(c *cursor, borrow bool) (Reason, bool) {
 	if c.lca == nil {
 		return ReasonInClusterQueue, true
@@ -217,10 +217,16 @@ func (s *search) allowed(c *cursor, borrow bool) (Reason, bool) {
 			why = ReasonInCohortReclaimWhileBorrowing
 		}
 	}
-	for n := c.queue.node; n != c.lca; n = n.Parent {
+	return why, true
+}
+
+// atNominal says whether nobody of a queue is preempted any more: no queue is pushed below its nominal quota, and no
+// cohort between it and the preemptor.
+func (s *search) atNominal(c *cursor) bool {
+	for n := c.queue.node; c.lca != nil && n != c.lca; n = n.Parent {
 		if n.WithinNominal(s.need) {
-			return "", false
+			return true
 		}
 	}
-	return why, true
+	return false
 }
