@@ -154,7 +154,6 @@ var gates = map[string]gate{
 	"MultiKueueOrchestratedPreemption":      {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
-	"ShortWorkloadNames":                    {false, lacking},
 	"TASBalancedPlacement":                  {false, lacking},
 	"WorkloadRequestUseMergePatch":          {false, lacking},
 
@@ -166,6 +165,7 @@ var gates = map[string]gate{
 	"SchedulerLibraryIntegration":                     {false, idle},
 	"SchedulerLongRequeueInterval":                    {false, idle},
 	"SchedulingEquivalenceHashing":                    {true, idle},
+	"ShortWorkloadNames":                              {false, idle}, // they always fit into a label
 	"SkipAncestorCheckForDeletedWorkloads":            {true, idle},
 	"TASCacheNodeMatchResults":                        {true, idle},
 	"TASCacheTopologyTree":                            {false, idle},
