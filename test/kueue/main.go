@@ -223,7 +223,7 @@ func frameworks(suite string) string {
 	switch {
 	case strings.HasSuffix(suite, "/webhook/jobs"):
 		return jobs + " deployment statefulset leaderworkerset.x-k8s.io/leaderworkerset sparkoperator.k8s.io/sparkapplication"
-	case strings.HasSuffix(suite, "/tas"):
+	case strings.HasSuffix(suite, "/tas"), strings.HasSuffix(suite, "/importer"):
 		return "batch/job pod"
 	case strings.HasPrefix(suite, "multikueue"):
 		return jobs
