@@ -125,6 +125,9 @@ type JobKindSpec struct {
 	// Elastic kinds may be scaled while they run, if the job says so with the
 	// annotation kueue.x-k8s.io/elastic-job.
 	Elastic bool `json:"elastic,omitempty"`
+	// ScaledBy is the object that says how many pods a running elastic job has, where
+	// that is not the job itself.
+	ScaledBy *ScaledBy `json:"scaledBy,omitempty"`
 
 	// ManagedBy is the path of the field that hands a job to another controller,
 	// and Sync are the paths copied back from the cluster that runs it.
@@ -141,6 +144,17 @@ type JobKindSpec struct {
 
 	// Pods says how the pods of a kind without Suspend are found and gated.
 	Pods *GatedPods `json:"pods,omitempty"`
+}
+
+// ScaledBy is an object that a job's operator makes for it, and an autoscaler
+// changes. It is of a kind that is built in: its pod sets are those of the job that
+// have the same names.
+type ScaledBy struct {
+	Group   string `json:"group,omitempty"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+	// Name is an expression for the object's name; empty while there is none.
+	Name string `json:"name"`
 }
 
 // Validation is one rule for the jobs of a kind.

@@ -34,6 +34,12 @@ func (c *compiler) kind(name string, spec v1alpha1.JobKindSpec) (*Kind, error) {
 		active:        c.expr("active", spec.Active),
 		onHold:        c.expr("onHold", spec.OnHold),
 	}
+	if by := spec.ScaledBy; by != nil {
+		k.scaledBy = c.expr("scaledBy.name", by.Name)
+		if !spec.Elastic || by.Kind == "" || by.Version == "" || by.Name == "" {
+			c.fail("scaledBy", errors.New("needs version, kind and name, and a kind that is elastic"))
+		}
+	}
 	for i, set := range spec.PodSets {
 		k.podSets = append(k.podSets, c.podSet(fmt.Sprintf("podSets[%d]", i), set))
 	}

@@ -75,7 +75,7 @@ func (c *checker) row(k *Kind, root *apiextensionsv1.JSONSchemaProps) {
 	}
 	for field, e := range map[string]expr{
 		"priorityClass": k.priorityClass, "skip": k.skip, "succeeded": k.succeeded, "failed": k.failed,
-		"message": k.message, "ready": k.ready, "active": k.active, "onHold": k.onHold,
+		"message": k.message, "ready": k.ready, "active": k.active, "onHold": k.onHold, "scaledBy.name": k.scaledBy,
 	} {
 		c.expr(field, e)
 	}

@@ -130,7 +130,7 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	if len(sets) == 0 {
 		return nil, &UnretryableError{errors.New("it has no pods")}
 	}
-	return sets, nil
+	return sets, j.scale(ctx, c, sets)
 }
 
 // FinishedPods is how many pods of each set have finished for good.
@@ -192,6 +192,15 @@ func (j Object) WorkloadName() string {
 		return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID(), strconv.FormatInt(j.GetGeneration(), 10))
 	}
 	return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID())
+}
+
+// NextWorkloadName is the name of the slice that is to replace a workload. A job that another object scales
+// has several sizes in one generation.
+func (j Object) NextWorkloadName(replaced string) string {
+	if j.kind.Spec.ScaledBy == nil {
+		return j.WorkloadName()
+	}
+	return WorkloadName(j.kind.GVK, j.GetName(), j.GetUID(), strconv.FormatInt(j.GetGeneration(), 10), replaced)
 }
 
 func (j Object) SetOwner(wl *kueue.Workload) {

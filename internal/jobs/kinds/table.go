@@ -34,7 +34,7 @@ type Kind struct {
 	sync, grows []FieldPath
 	forward     []FieldPath
 
-	priorityClass, skip, succeeded, failed, message, ready, active, onHold expr
+	priorityClass, skip, succeeded, failed, message, ready, active, onHold, scaledBy expr
 
 	validations         []validationRow
 	labels, annotations []FieldPath

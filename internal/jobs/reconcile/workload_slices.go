@@ -150,7 +150,11 @@ func (c *controller) createSlice(ctx context.Context, j GenericJob, wl *kueue.Wo
 	if next, err := c.nextSlice(ctx, j, wl); next != nil || err != nil {
 		return err // it is pending
 	}
-	slice, err := c.builder.Build(ctx, j, j.WorkloadName())
+	name := j.WorkloadName()
+	if job, ok := j.(kinds.Object); ok {
+		name = job.NextWorkloadName(wl.Name)
+	}
+	slice, err := c.builder.Build(ctx, j, name)
 	if err != nil {
 		return err
 	}

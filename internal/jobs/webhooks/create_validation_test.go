@@ -129,7 +129,7 @@ func TestValidateCreate(t *testing.T) {
 		"time that is none":   {of: queuedJob, replace: "main}, ann", by: "main, kueue.x-k8s.io/max-exec-time-seconds: soon}, ann", want: `max-exec-time-seconds]: Invalid value: "soon"`},
 		"no time":             {of: queuedJob, replace: "main}, ann", by: `main, kueue.x-k8s.io/max-exec-time-seconds: "0"}, ann`, want: "max-exec-time-seconds]: Invalid value: 0: should be greater than 0"},
 		"gates":               {of: queuedJob, replace: "a: b", by: "kueue.x-k8s.io/admission-gated-by: plain", want: annotation + `admission-gated-by]: Invalid value: "plain"`},
-		"not elastic":         {of: queuedRayJob, replace: "main}", by: `main}, annotations: {kueue.x-k8s.io/elastic-job: "true"}`, want: `elastic job is not supported for "ray.io/v1, Kind=RayJob"`},
+		"elastic RayJob":      {of: queuedRayJob, replace: "main}}\nspec:\n  shutdownAfterJobFinishes: true\n  rayClusterSpec:", by: "main}, annotations: {kueue.x-k8s.io/elastic-job: \"true\"}}\nspec:\n  shutdownAfterJobFinishes: true\n  rayClusterSpec:\n    enableInTreeAutoscaling: true"},
 		"elastic Deployment":  {of: queuedDeployment, replace: "main}", by: `main}, annotations: {kueue.x-k8s.io/elastic-job: "true"}`, want: `elastic job is not supported for "apps/v1, Kind=Deployment"`},
 		"pod with a bad name": {of: queuedPod, replace: "main}, ann", by: "a_b}, ann", want: `queue-name]: Invalid value: "a_b"`},
 		"pod says it is not":  {of: queuedPod, replace: "main}, ann", by: `main, kueue.x-k8s.io/managed: "no"}, ann`, want: "managed label value can only be 'true'"},

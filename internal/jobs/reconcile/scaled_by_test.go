@@ -1,0 +1,98 @@
+package reconcile
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+const clusterOfRayJob = `
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {namespace: ns, name: made, uid: made, ownerReferences: [{apiVersion: ray.io/v1, kind: RayJob, name: ray, uid: ray, controller: true}]}
+spec:
+  headGroupSpec: {template: {spec: {containers: [{name: head}]}}}
+  workerGroupSpecs: [{groupName: workers, replicas: 1, template: {spec: {containers: [{name: worker}]}}}]
+`
+
+// scaleCluster is what Ray's autoscaler does.
+func (w *world) scaleCluster(replicas int64) {
+	w.t.Helper()
+	cluster := parse(w.t, clusterOfRayJob)
+	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+		w.t.Fatal(err)
+	}
+	groups, _, _ := unstructured.NestedSlice(cluster.Object, "spec", "workerGroupSpecs")
+	groups[0].(map[string]any)["replicas"] = replicas
+	if err := unstructured.SetNestedSlice(cluster.Object, groups, "spec", "workerGroupSpecs"); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.client.Update(w.t.Context(), cluster); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// slicesOf are the workers that a job's unfinished workloads ask for, and whether each has quota.
+func (w *world) slicesOf(job client.Object) map[int32]bool {
+	w.t.Helper()
+	wls, err := w.workloadsOf(w.t.Context(), job)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := map[int32]bool{}
+	for i := range wls {
+		if !workload.IsFinished(&wls[i]) {
+			at := slices.IndexFunc(wls[i].Spec.PodSets, func(set kueue.PodSet) bool { return set.Name == "workers" })
+			out[wls[i].Spec.PodSets[at].Count] = workload.HasReservation(&wls[i])
+		}
+	}
+	return out
+}
+
+// What Ray's autoscaler adds to an elastic RayJob's cluster waits for quota of its own; what it takes away is given
+// back.
+func TestElasticRayJobFollowsItsCluster(t *testing.T) {
+	text := strings.NewReplacer("queue-name: main}", `queue-name: main}, annotations: {kueue.x-k8s.io/elastic-job: "true"}`,
+		"  rayClusterSpec:\n", "  rayClusterSpec:\n    enableInTreeAutoscaling: true\n    workerGroupSpecs: [{groupName: workers, replicas: 1, template: {spec: {containers: [{name: worker}]}}}]\n").Replace(queuedRayJob)
+	w := rayWorld(t, parse(t, text))
+	w.admit(w.workloadOf(w.settle("ray")), &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{
+		{Name: "head", Count: ptr.To(int32(1))}, {Name: "workers", Count: ptr.To(int32(1))},
+	}})
+	job := w.settle("ray")
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
+		t.Fatal("it was not started")
+	}
+	if err := w.client.Create(t.Context(), parse(t, clusterOfRayJob)); err != nil {
+		t.Fatal(err)
+	}
+	job.Object["status"] = map[string]any{"jobDeploymentStatus": "Running", "rayClusterName": "made"}
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		replicas int64
+		want     map[int32]bool
+	}{
+		{1, map[int32]bool{1: true}},
+		{3, map[int32]bool{1: true, 3: false}}, // another slice waits
+		{4, map[int32]bool{1: true, 4: false}}, // which follows
+		{1, map[int32]bool{1: true}},           // and is not needed any more
+		{2, map[int32]bool{1: true, 2: false}},
+		{0, map[int32]bool{0: true}},
+	} {
+		w.scaleCluster(step.replicas)
+		w.settle("ray")
+		if got := w.slicesOf(job); !maps.Equal(got, step.want) {
+			t.Fatalf("%d workers: %v, want %v", step.replicas, got, step.want)
+		}
+	}
+}
