@@ -45,7 +45,9 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.reorderByUsage()
 	e.updateRanks()
 	e.fireTimers(at)
+	drainAt := e.drainBudgets()
 	e.reviewReserved(at)
+	e.retryOverBudget()
 	e.collectNominees()
 	e.decideTrees()
 	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.superseded)
@@ -56,6 +58,9 @@ func (e *Engine) Decide(at time.Time) Plan {
 	}
 	if !e.notesAt.IsZero() && (plan.NextAt.IsZero() || e.notesAt.Before(plan.NextAt)) {
 		plan.NextAt = e.notesAt
+	}
+	if !drainAt.IsZero() && (plan.NextAt.IsZero() || drainAt.Before(plan.NextAt)) {
+		plan.NextAt = drainAt
 	}
 	e.plan.Pending, e.scratch.pending = e.scratch.pending[:0], e.plan.Pending
 	return plan
@@ -345,7 +350,7 @@ func (e *Engine) newAssignment() *assignment {
 }
 
 func (e *Engine) recycle(a *assignment) {
-	a.w, a.shape, a.placed, a.failed = nil, nil, nil, nil
+	a.w, a.shape, a.placed, a.failed, a.over = nil, nil, nil, nil, nil
 	e.scratch.free = append(e.scratch.free, a)
 }
 
@@ -363,12 +368,18 @@ func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalM
 	e.evals++
 	t := w.queue.tree
 	a.reset(w, s, how)
+	if a.version = t.version; e.exhausted(a) {
+		return
+	}
 	e.attempt(a)
 	if !a.admissible() && s.shrinks {
 		e.attemptPartial(a)
 	}
 	if a.mode != fit || a.partial {
 		e.attemptOverNominations(t, a)
+	}
+	if !e.keepsBudgets(a) {
+		return
 	}
 	if e.borrowerYields(t, a) {
 		a.refused.add(ruleYields)

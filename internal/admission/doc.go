@@ -42,6 +42,7 @@
 //	preempt*, preempt_rules       who is preempted, under which rules
 //	nominations*, reservations,   quota that is counted for workloads that wait
 //	borrower_yields
+//	budgets                       what may be used of cards in a period
 //	equivalence_class,            pending workloads: their order, and when to look at them again
 //	queue_order, attained_service, queueing_hint*, pending_demand, timers
 //	quota, index, usage           packages below: the arithmetic, the containers, the usage history

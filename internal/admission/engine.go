@@ -108,6 +108,11 @@ type Engine struct {
 	notesAt    time.Time // when usage is noted next; zero: to be seen
 	unready    int       // admitted workloads whose pods are awaited under BlockUntilReady
 
+	budgets     map[string]*budget
+	budgeted    budgeted
+	overBudget  []*equivClass // refused for a budget
+	budgetFreed bool          // some of a budget may have come free since they were looked at
+
 	evicting          map[*workload]struct{}
 	unresolvedVictims []*workload // victims whose preemptor is known by UID only
 	toNominate        []*workload // workloads that may have to be nominated

@@ -118,7 +118,7 @@ func (e *Engine) enqueue(w *workload) {
 		c.unreported = append(c.unreported, w)
 	}
 	switch {
-	case c.inadmissible && c.members[0] == w && (c.refused.by(rulesOfTime|ruleCooldown) || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
+	case c.inadmissible && c.members[0] == w && (c.refused.by(rulesOfTime|ruleCooldown|ruleBudget) || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
 		e.requeue(c) // being older, it may preempt more or sooner than the others could
 	case c.inadmissible:
 		if c.pos >= 0 {
@@ -154,7 +154,7 @@ func (e *Engine) dequeue(w *workload) {
 	if c.pos >= 0 {
 		q.active.Fix(c.pos)
 	}
-	if wasFirst && c.inadmissible && c.refused.by(rulesOfTime|ruleCooldown) {
+	if wasFirst && c.inadmissible && c.refused.by(rulesOfTime|ruleCooldown|ruleBudget) {
 		e.requeue(c) // the next may preempt sooner
 	}
 	if wasFirst {

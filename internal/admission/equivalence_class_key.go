@@ -22,8 +22,12 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	if l != nil && l.queue != nil && l.queue.backfills() {
+	if e.budgeted.any() || l != nil && l.queue != nil && l.queue.backfills() {
 		k.num(int64(w.runLimit()))
+	}
+	if len(e.budgeted.locals) > 0 && l != nil {
+		k.str(l.spec.Namespace)
+		k.str(l.spec.Name)
 	}
 	from := len(k.b)
 	for i := range w.PodSets {

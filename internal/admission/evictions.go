@@ -41,6 +41,9 @@ func (e *Engine) mustLeave(w *workload, at time.Time) (Reason, string) {
 		return ReasonLocalQueueStopped, "The LocalQueue is stopped"
 	case w.queue.exists && w.queue.spec.Stop == StopHoldAndDrain:
 		return ReasonClusterQueueStopped, "The ClusterQueue is stopped"
+	case e.budgeted.any() && e.drainedFor(w) != nil:
+		b := &e.drainedFor(w).spec
+		return ReasonBudgetSpent, "The budget of " + b.On + " is spent: " + b.format(b.Amount) + " " + b.Unit + " " + b.Period
 	case s.MaxRunTime > 0 && !s.StartedAt.IsZero():
 		end := s.StartedAt.Add(s.MaxRunTime - s.RanBefore)
 		if !at.Before(end) {

@@ -111,7 +111,9 @@ func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
 		x.Position, x.Ahead = w.queue.position(w)
 		x.Order = e.explainOrder(w)
 		x.Backfill = e.explainBackfill(w)
-		x.StartsAt = e.forecast(w, at)
+		if x.StartsAt.IsZero() {
+			x.StartsAt = e.forecast(w, at)
+		}
 	}
 	return x
 }
@@ -171,6 +173,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	if ends := w.cooldownEnds(e); a.refused.by(ruleCooldown) && ends.After(e.at) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+ends.Format(time.RFC3339)+", when its preemption cooldown of "+w.timing(e).Cooldown.String()+" ends")
 	}
+	e.explainBudget(x, a)
 	e.explainNeverPreempt(x, w)
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])

@@ -51,6 +51,7 @@ type assignment struct {
 
 	refused           refusal
 	failed            *Refusal       // the Placer's
+	over              *overBudget    // the budget that it, or a flavor, is beyond
 	lacksReservedOnly bool           // it would fit without reservations for others
 	lacksNodes        bool           // it has quota, and lacks nodes
 	reservation       []quota.Amount // what is free of the quota it will have
@@ -290,6 +291,9 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 		a.miss(miss{reason: ReasonNoMatchingFlavor, podSet: first, flavor: f.flavor, resource: -1, fr: -1, text: why})
 		return flavorFit{noFit, 0}, ReasonNoMatchingFlavor
 	}
+	if e.flavorIsOver(a, grp, f, total) {
+		return flavorFit{noFit, 0}, ReasonWaitingForBudget
+	}
 	worst := flavorFit{fit, 0}
 	reason := Reason("")
 	for _, t := range total {
@@ -357,7 +361,7 @@ func severity(r Reason) int {
 	switch r {
 	case ReasonNoMatchingFlavor:
 		return 4
-	case ReasonExceedsMaxQuota:
+	case ReasonExceedsMaxQuota, ReasonWaitingForBudget:
 		return 3
 	case ReasonWaitingForQuota:
 		return 2

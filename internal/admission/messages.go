@@ -8,6 +8,9 @@ import (
 
 // message words a refusal as Kueue does.
 func (e *Engine) message(a *assignment) string {
+	if a.refused.by(ruleBudget) {
+		return a.over.words()
+	}
 	b := e.scratch.text[:0]
 	and := func(s string) {
 		if len(b) > 0 {

@@ -64,6 +64,7 @@ const (
 	ReasonWaitingForPreemptedWorkloads Reason = "WaitingForPreemptedWorkloads"
 	ReasonWaitingForPodsReady          Reason = "WaitingForPodsReady"
 	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
+	ReasonWaitingForBudget             Reason = "WaitingForBudget"
 	ReasonSuspended                    Reason = "Suspended"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
 )
@@ -75,6 +76,7 @@ const (
 	ReasonLocalQueueStopped    Reason = "LocalQueueStopped"
 	ReasonDeactivated          Reason = "Deactivated"
 	ReasonMaxExecutionExceeded Reason = "MaximumExecutionTimeExceeded"
+	ReasonBudgetSpent          Reason = "BudgetSpent"
 )
 
 // Which rule allowed a preemption.

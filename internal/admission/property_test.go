@@ -52,6 +52,7 @@ type worldConfig struct {
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
+	budgets    bool // workloads use budgets
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
@@ -73,6 +74,9 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "queues") {
 		w.drawQueue(i)
+	}
+	if cfg.budgets {
+		w.drawBudget("b0")
 	}
 	return w
 }
@@ -200,6 +204,9 @@ func (w *world) step() {
 		lq.Timing = w.drawTiming("again")
 		w.local(lq)
 	}
+	if w.cfg.budgets && rapid.IntRange(0, 7).Draw(w.t, "another budget") == 0 {
+		w.drawBudget(rapid.SampledFrom([]string{"b0", "b1"}).Draw(w.t, "which budget"))
+	}
 	if w.cfg.says && len(keys) > 0 && rapid.IntRange(0, 3).Draw(w.t, "says something") == 0 {
 		w.saysSomething(w.workloads[rapid.SampledFrom(keys).Draw(w.t, "who")])
 	}
@@ -247,6 +254,7 @@ func (w *world) step() {
 	case "later":
 		w.now = w.now.Add(time.Minute)
 	}
+	w.nextPeriods()
 }
 
 var worldConfigs = map[string]worldConfig{
@@ -271,6 +279,8 @@ var worldConfigs = map[string]worldConfig{
 	"says":       {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, says: true},
 	"says2":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, says: true},
 	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},
+	"budgets":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, budgets: true},
+	"budgets2":   {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, backfill: true, timing: true, budgets: true},
 	"says-usage": {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true, says: true, delay: time.Minute},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},

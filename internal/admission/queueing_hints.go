@@ -32,6 +32,10 @@ func (e *Engine) refuse(a *assignment) {
 		e.yieldClass(a)
 		return
 	}
+	if a.refused.by(ruleBudget) {
+		e.refuseForBudget(a)
+		return
+	}
 	c := a.w.class
 	t := c.queue.tree
 	v := verdict{reason: a.refusalReason()}
@@ -101,6 +105,9 @@ func (e *Engine) reportMembers(c *equivClass) {
 func (e *Engine) noteRefusal(c *equivClass, a *assignment) {
 	c.refused, c.canReserve = a.refused, a.canReserve()
 	e.setRetryTimer(c)
+	if a.over != nil {
+		e.noteOver(c, a.over)
+	}
 }
 
 // registerHints notes which changes may turn a refusal into an admission.
@@ -165,7 +172,7 @@ func (e *Engine) reconsider(c *equivClass) {
 	if !c.inadmissible {
 		return
 	}
-	if q.spec.StrictFIFO || c.volatile || len(c.awaits) > 0 || len(c.needs) == 0 {
+	if q.spec.StrictFIFO || c.refused.by(ruleBudget) || c.volatile || len(c.awaits) > 0 || len(c.needs) == 0 {
 		e.requeue(c)
 		return
 	}

@@ -14,6 +14,7 @@ const (
 	ruleCooldown                       // it was preempted lately: when its cooldown ends
 	ruleFutile                         // its victims would come straight back: after any change of usage
 	ruleThisDecision                   // what it would take was given in this decision: in the next one
+	ruleBudget                         // it would take a budget beyond its amount: at refusal.until, or when another uses less
 
 	// rulesOfTime: it will get in by preempting others once time has passed or reservations are gone.
 	rulesOfTime = ruleDelay | ruleMinRuntime | ruleReserved

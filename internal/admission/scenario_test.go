@@ -38,6 +38,8 @@ import (
 //	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of
 //	                                                resources starts a new group)
 //	local NAME queue=NAME [weight=N] [stop=..]
+//	budget NAME on=queue:Q|local:L|cohort:C hours=N [for=DURATION] [rate=FLAVOR:RESOURCE:N] [drain]   (from now on, in
+//	      hours of gpu, at 1 unless a rate says otherwise)
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
@@ -49,7 +51,7 @@ import (
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
 //	saved NAME DURATION (after the start)    never-preempt NAME true|false
 //	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
-//	no-flavor|no-queue|no-cohort|no-local NAME
+//	no-flavor|no-queue|no-cohort|no-local|no-budget NAME
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
 	for _, path := range files {
@@ -397,6 +399,11 @@ func (sc *scenario) statement(f, more []string) {
 		s.e.Apply(CapacityChanged{})
 	case "workload":
 		s.workload(sc.workloadStatement(name, a, more))
+	case "budget":
+		sc.budgetStatement(name, a)
+	case "no-budget":
+		delete(s.budgets, name)
+		s.apply(BudgetGone{name})
 	case "crowd":
 		n := a.num("n")
 		delete(a, "n")

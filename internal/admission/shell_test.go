@@ -19,6 +19,7 @@ type shell struct {
 	flavors    map[string]Flavor
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
+	budgets    map[string]Budget
 	failing    func() bool // whether the next write fails; nil: never
 	mirror     *Engine     // gets the same events; nil: there is none
 }
@@ -95,12 +96,14 @@ func (s *shell) workload(w Workload) {
 }
 
 func (s *shell) gone(k Key) {
+	s.spend(s.workloads[k])
 	delete(s.workloads, k)
 	s.apply(WorkloadGone{k})
 }
 
 func (s *shell) finish(k Key) {
 	w := s.workloads[k]
+	s.spend(w)
 	w.Finished = true
 	delete(s.workloads, k)
 	s.apply(WorkloadChanged{w})
@@ -182,6 +185,7 @@ func (s *shell) noteUsage() {
 // release frees the quota of an evicted workload.
 func (s *shell) release(k Key) {
 	w := s.workloads[k]
+	s.spend(w)
 	if len(s.opts.Service) > 0 {
 		w.RanBefore += s.now.Sub(w.StartedAt)
 	}
@@ -252,6 +256,9 @@ func (s *shell) rebuilt(o Options) *Engine {
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.cohorts)) {
 		e.Apply(CohortChanged{s.cohorts[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.budgets)) {
+		e.Apply(BudgetChanged{s.budgets[n]})
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
 		e.Apply(NamespaceChanged{n, s.namespaces[n]})

@@ -176,6 +176,9 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 			w.setVictimPlace(&spec, reserved)
 		})
 	}
+	if e.budgeted.any() && spec.runLimit() != w.spec.runLimit() {
+		e.budgetFreed = true
+	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)
 	e.setRank(w, w.queue)
@@ -235,6 +238,9 @@ func (e *Engine) occupyQuota(w *workload, usage []quota.Amount) {
 	if w.local != nil {
 		w.local.reserveUsage(e, usage, 1)
 	}
+	if e.budgeted.any() {
+		e.noteCommitted(w, 1)
+	}
 }
 
 // awaitPods counts admitted workloads whose pods are not ready; when there are none any more, the others go on.
@@ -262,6 +268,9 @@ func (e *Engine) releaseQuota(w *workload) {
 		return
 	}
 	q := w.queue
+	if e.budgeted.any() {
+		e.noteCommitted(w, -1)
+	}
 	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
 	q.quotaReserved = slices.Delete(q.quotaReserved, i, i+1)
 	q.reservedChanges++
@@ -293,7 +302,13 @@ func (e *Engine) setEvicting(w *workload, evicting bool) {
 	if w.phase == to {
 		return
 	}
+	if e.budgeted.any() && evicting {
+		e.noteCommitted(w, -1)
+	}
 	e.enter(w, to)
+	if e.budgeted.any() && !evicting {
+		e.noteCommitted(w, 1)
+	}
 	w.queue.reservedChanges++
 	if evicting {
 		e.evicting[w] = struct{}{}
