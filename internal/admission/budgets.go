@@ -340,8 +340,8 @@ func (e *Engine) exhausted(a *assignment) bool {
 	return a.refuseOver(e.beyondBudget(a.w, nil, func(b *budget) int64 { return e.leastPerSecond(b, q, a.shape) }))
 }
 
-// keepsBudgets refuses a workload that the flavors it would get take beyond a budget, and says whether it did not.
-func (e *Engine) keepsBudgets(a *assignment) bool {
+// staysWithinBudgets refuses a workload that the flavors it would get take beyond a budget, and says whether it did not.
+func (e *Engine) staysWithinBudgets(a *assignment) bool {
 	if !e.budgeted.any() {
 		return true
 	}

@@ -378,7 +378,7 @@ func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalM
 	if a.mode != fit || a.partial {
 		e.attemptOverNominations(t, a)
 	}
-	if !e.keepsBudgets(a) {
+	if !e.staysWithinBudgets(a) {
 		return
 	}
 	if e.borrowerYields(t, a) {

@@ -106,7 +106,7 @@ func (e *Engine) fitsNow(w *workload, s *requestShape, a *assignment) bool {
 	if a.mode != fit && s.shrinks {
 		e.attemptPartial(a)
 	}
-	return a.mode == fit && e.keepsBudgets(a)
+	return a.mode == fit && e.staysWithinBudgets(a)
 }
 
 // forecastLimit bounds how many workloads ahead a forecast plays through.
