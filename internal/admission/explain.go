@@ -180,7 +180,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 	if a.failed != nil {
 		x.Missing = append(x.Missing, Missing{PodSet: a.failed.PodSet, Reason: ReasonTopologyPlacementFailed})
-		x.Suggestions = append(x.Suggestions, "capacity on nodes for all its pods at once ("+a.failed.Reason+")")
+		x.Suggestions = append(x.Suggestions, "capacity on nodes for all its pods at once ("+a.failed.Reason.Error()+")")
 	}
 }
 

@@ -31,7 +31,7 @@ func (e *Engine) message(a *assignment) string {
 	}
 	if a.failed != nil {
 		and("; ")
-		b = append(b, a.failed.Reason...)
+		b = append(b, a.failed.Reason.Error()...)
 	}
 	if a.admissible() && a.mode != fit {
 		and(". ")

@@ -38,10 +38,11 @@ type PlacePodSet struct {
 	Flavors []*Flavor // distinct, in order of resource name; nodes must carry all their labels
 }
 
-// Refusal says why pods do not fit, in words for the user: "62 of 64 pods fit".
+// Refusal says why pods do not fit.
 type Refusal struct {
 	PodSet string
-	Reason string
+	// Reason in words for the user, "62 of 64 pods fit": made only for those who are told.
+	Reason error
 	// NeverFits: not even empty nodes would do, so nobody is preempted for it.
 	NeverFits bool
 }

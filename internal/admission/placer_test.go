@@ -153,7 +153,7 @@ func (p *testPlacer) placePods(ps PlacePodSet, per int, free map[string]int, pla
 		emptyMost = max(emptyMost, empty)
 	}
 	if most < int(ps.Count) {
-		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit", max(0, most), ps.Count), NeverFits: emptyMost < int(ps.Count)}
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Errorf("%d of %d pods fit", max(0, most), ps.Count), NeverFits: emptyMost < int(ps.Count)}
 	}
 	left := int(ps.Count)
 	for _, n := range domains[best] {
@@ -192,7 +192,7 @@ func (p *testPlacer) placeSlices(ps PlacePodSet, per int, nodes []string, free m
 		}
 	}
 	if left > 0 {
-		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Sprintf("%d of %d pods fit in slices of %d", fit, ps.Count, slice.Size)}
+		return &Refusal{PodSet: ps.Spec.Name, Reason: fmt.Errorf("%d of %d pods fit in slices of %d", fit, ps.Count, slice.Size)}
 	}
 	return nil
 }

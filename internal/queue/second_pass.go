@@ -79,7 +79,7 @@ func (s *Shell) runSecondPass(t *tracked) {
 			if _, reported := s.secondPass[key]; !reported {
 				s.recordEvent(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
 			}
-			s.secondPass[key] = secondPass{t, refusal.Reason}
+			s.secondPass[key] = secondPass{t, refusal.Reason.Error()}
 			return
 		}
 		assignments = s.options.Placer.Assignments(placed)

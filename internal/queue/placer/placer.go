@@ -20,6 +20,7 @@
 package placer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,7 +116,7 @@ func (p *Placer) Place(r admission.PlaceRequest) (any, *admission.Refusal) {
 	txn.Rollback()
 	return nil, &admission.Refusal{
 		PodSet: short(answer),
-		Reason: answer.Refusal.Error(),
+		Reason: answer.Refusal,
 		// Where only another node or card could help, no eviction does.
 		NeverFits: answer.Refusal.RetryOn&placement.OnPodGone == 0,
 	}
@@ -236,7 +237,7 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		set := &r.PodSets[i]
 		pod, err := podOf(set.Spec)
 		if err != nil {
-			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err.Error(), NeverFits: true}
+			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err, NeverFits: true}
 		}
 		topology, in := "", []string{}
 		for _, flavor := range set.Flavors {
@@ -249,7 +250,7 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 			}
 		}
 		if len(in) > 1 && set.Spec.Topology != nil {
-			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: "more than one TAS flavor assigned: " + strings.Join(in, ", "), NeverFits: true}
+			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: errors.New("more than one TAS flavor assigned: " + strings.Join(in, ", ")), NeverFits: true}
 		}
 		request := p.topologyOf(set.Spec, topology)
 		gang.PodSets[i] = placement.PodSet{Name: set.Spec.Name, Count: inSlices(int(set.Count), request), Pod: pod, Topology: request}

@@ -302,7 +302,7 @@ func TestBrokenCard(t *testing.T) {
 	p.Saw(gpu(2, egpu.GPUUnhealthy), false)
 	refusal := refused(t, p, asking("four", 4, 1))
 	for _, want := range []string{"3 of 4 pods fit", "n0/2 (fell off the bus)"} {
-		if !strings.Contains(refusal.Reason, want) {
+		if !strings.Contains(refusal.Reason.Error(), want) {
 			t.Errorf("reason %q must say %q", refusal.Reason, want)
 		}
 	}
@@ -575,7 +575,7 @@ func TestHugeWorkloadIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s: refusing it takes %.0f allocations", name, allocations)
 		}
 	}
-	if refusal := refused(t, p, asking("cards", math.MaxInt32, 1)); !strings.Contains(refusal.Reason, "2000 of 2147483647 pods fit") || refusal.NeverFits {
+	if refusal := refused(t, p, asking("cards", math.MaxInt32, 1)); !strings.Contains(refusal.Reason.Error(), "2000 of 2147483647 pods fit") || refusal.NeverFits {
 		t.Errorf("refusal %+v", refusal)
 	}
 	exact := asking("exact", 2000, 1)
