@@ -85,7 +85,9 @@ func command(ctx context.Context) error {
 // known are the suites that can be run so, in the order of the page.
 var known = []string{
 	"singlecluster/webhook/core", "singlecluster/webhook/jobs", "singlecluster/conversion", "singlecluster/scheduler",
-	"singlecluster/scheduler/fairsharing", "singlecluster/scheduler/podsready", "singlecluster/tas", "singlecluster/controller/core",
+	"singlecluster/scheduler/fairsharing", "singlecluster/scheduler/podsready", "singlecluster/scheduler/inadmissible",
+	"singlecluster/scheduler/delayedadmission", "singlecluster/scheduler/excluderesources", "singlecluster/scheduler/quotacheckstrategy",
+	"singlecluster/scheduler/resourcetransformations", "singlecluster/tas", "singlecluster/controller/core",
 	"singlecluster/controller/dra", "singlecluster/controller/admissionchecks/provisioning", "singlecluster/importer",
 	"singlecluster/controller/jobs/job", "singlecluster/controller/jobs/pod", "singlecluster/controller/jobs/jobset",
 	"singlecluster/controller/jobs/mpijob", "singlecluster/controller/jobs/pytorchjob", "singlecluster/controller/jobs/tfjob",
