@@ -40,6 +40,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/failurerecovery"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/stream"
@@ -145,6 +146,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	}
 	if err := topology.Setup(ctx, mgr, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return fmt.Errorf("setting up topologies: %w", err)
+	}
+	if gates.Enabled(features.FailureRecoveryPolicy) {
+		if err := failurerecovery.Setup(ctx, mgr); err != nil {
+			return fmt.Errorf("setting up failure recovery: %w", err)
+		}
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
 	rules.Direct = mgr.GetAPIReader()

@@ -23,6 +23,7 @@ const (
 	DeviceClaims                     Gate = "KueueDRAIntegration"
 	DeviceExtendedResources          Gate = "KueueDRAIntegrationExtendedResource"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
+	FailureRecoveryPolicy            Gate = "FailureRecoveryPolicy"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
 	RejectDeviceClaims               Gate = "KueueDRARejectWorkloadsWhenDRADisabled"
@@ -87,6 +88,7 @@ var gates = map[string]gate{
 	string(DeviceClaims):                     {true, switches},
 	string(DeviceExtendedResources):          {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
+	string(FailureRecoveryPolicy):            {false, switches},
 	string(FinishOrphanedWorkloads):          {true, switches},
 	string(LocalQueueMetrics):                {true, switches},
 	string(MetricForWorkloadCreationLatency): {true, switches},
@@ -146,7 +148,6 @@ var gates = map[string]gate{
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
 	"ConcurrentAdmission":                   {false, lacking},
-	"FailureRecoveryPolicy":                 {false, lacking},
 	"FastQuotaReleaseInPodIntegration":      {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
 	"MultiKueueClusterProfile":              {false, lacking},
