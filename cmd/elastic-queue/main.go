@@ -42,6 +42,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 	"github.com/elastic-ai/elastic/internal/queue/failurerecovery"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
+	"github.com/elastic-ai/elastic/internal/queue/nodequota"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/stream"
 	"github.com/elastic-ai/elastic/internal/queue/topology"
@@ -151,6 +152,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		if err := failurerecovery.Setup(ctx, mgr); err != nil {
 			return fmt.Errorf("setting up failure recovery: %w", err)
 		}
+	}
+	if err := nodequota.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up quotas from nodes: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
 	rules.Direct = mgr.GetAPIReader()

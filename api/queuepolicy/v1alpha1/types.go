@@ -54,7 +54,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill)",message="sets nothing: give it preemption, capacity, order or backfill"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota)",message="sets nothing: give it preemption, capacity, order, backfill or quota"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
@@ -78,6 +78,30 @@ type QueuePolicySpec struct {
 	Order Order `json:"order,omitempty"`
 	// Backfill is whether workloads may pass the blocked head of a ClusterQueue, and how long they are taken to run.
 	Backfill *Backfill `json:"backfill,omitempty"`
+	// Quota is how much of its flavors' nodes a ClusterQueue's nominal quota is. It is looked up at the ClusterQueue and
+	// above.
+	Quota *Quota `json:"quota,omitempty"`
+}
+
+// Quota makes nominal quotas follow the nodes. They are written to the ClusterQueue, so all that reads Kueue's objects
+// sees them; what was declared comes back when no policy asks for this any more.
+//
+// +kubebuilder:validation:MinProperties=1
+type Quota struct {
+	// ShareOfNodes, in percent, makes the nominal quota of every resource that nodes have this share of what the nodes of
+	// the flavor can allocate: nodes that are ready and not cordoned, with the flavor's labels and taints.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	ShareOfNodes *int32 `json:"shareOfNodes,omitempty"`
+	// Headroom, in percent of what the nodes have, is handed out to nobody: for DaemonSets, and for nodes that are lost.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=99
+	Headroom *int32 `json:"headroom,omitempty"`
+	// Grace is how long what nodes had still counts, 10m unless set: the quota is the most that they had at any time
+	// within it, so a node that goes and comes back changes nothing.
+	Grace *Duration `json:"grace,omitempty"`
 }
 
 // Backfill lets workloads pass the blocked head of a ClusterQueue if they cannot delay it.

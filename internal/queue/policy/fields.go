@@ -23,6 +23,9 @@ const (
 	Backfill     = "backfill.strategy"
 	RunTime      = "backfill.runTime"
 	Quantile     = "backfill.quantile"
+	ShareOfNodes = "quota.shareOfNodes"
+	Headroom     = "quota.headroom"
+	Grace        = "quota.grace"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -60,40 +63,57 @@ var fields = []field{
 		from:  func(_ v1alpha1.TargetKind, root bool) bool { return root },
 		where: "at the root Cohort of a tree",
 	},
-	{
+	aboveLocal(field{
 		path:  Order,
 		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(s.Order) },
 		check: oneOf(v1alpha1.OrderAge, v1alpha1.OrderLeastAttainedService),
-		from:  notLocal,
-		where: "at a Cohort or a ClusterQueue",
-	},
-	{
+	}),
+	aboveLocal(field{
 		path:  Backfill,
 		text:  func(s *v1alpha1.QueuePolicySpec) string { return string(backfill(s).Strategy) },
 		check: oneOf(v1alpha1.BackfillEASY, v1alpha1.BackfillNone),
-		from:  notLocal,
-		where: "at a Cohort or a ClusterQueue",
-	},
+	}),
 	duration(RunTime, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return backfill(s).RunTime }),
-	{
-		path: Quantile,
-		text: func(s *v1alpha1.QueuePolicySpec) string {
-			if q := backfill(s).Quantile; q != nil {
-				return strconv.Itoa(int(*q))
-			}
-			return ""
-		},
-		check: func(text string) error {
-			if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 100 {
-				return fmt.Errorf("%s must be at least 1 and at most 100", text)
-			}
-			return nil
-		},
-	},
+	percent(Quantile, 1, 100, func(s *v1alpha1.QueuePolicySpec) *int32 { return backfill(s).Quantile }),
+	aboveLocal(percent(ShareOfNodes, 1, 100, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).ShareOfNodes })),
+	aboveLocal(percent(Headroom, 0, 99, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).Headroom })),
+	aboveLocal(duration(Grace, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return quota(s).Grace })),
 }
 
 // notLocal is of fields that are about a whole ClusterQueue.
 func notLocal(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindLocalQueue }
+
+// aboveLocal is a field that is about a whole ClusterQueue.
+func aboveLocal(f field) field {
+	f.from, f.where = notLocal, "at a Cohort or a ClusterQueue"
+	return f
+}
+
+// percent is a field that is a whole number of percent.
+func percent(path string, least, most int, get func(*v1alpha1.QueuePolicySpec) *int32) field {
+	return field{
+		path: path,
+		text: func(s *v1alpha1.QueuePolicySpec) string {
+			if n := get(s); n != nil {
+				return strconv.Itoa(int(*n))
+			}
+			return ""
+		},
+		check: func(text string) error {
+			if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
+				return fmt.Errorf("%s must be at least %d and at most %d", text, least, most)
+			}
+			return nil
+		},
+	}
+}
+
+func quota(s *v1alpha1.QueuePolicySpec) *v1alpha1.Quota {
+	if s.Quota == nil {
+		return &v1alpha1.Quota{}
+	}
+	return s.Quota
+}
 
 func backfill(s *v1alpha1.QueuePolicySpec) *v1alpha1.Backfill {
 	if s.Backfill == nil {

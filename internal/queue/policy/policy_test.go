@@ -84,6 +84,19 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 			}
 			spec.Backfill.Quantile = ptr.To(int32(n))
 		}
+	case "share", "headroom", "grace":
+		if spec.Quota == nil {
+			spec.Quota = &v1alpha1.Quota{}
+		}
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "share":
+			spec.Quota.ShareOfNodes = ptr.To(int32(n))
+		case "headroom":
+			spec.Quota.Headroom = ptr.To(int32(n))
+		default:
+			spec.Quota.Grace = d
+		}
 	case "never":
 		spec.Preemption.NeverPreempt = v1alpha1.NeverPreempt(value)
 	case "capacity":
@@ -125,6 +138,7 @@ func TestNearestWinsFieldByField(t *testing.T) {
 		"capacity below the root":       {[]string{"p: Cohort/left capacity=DRF", "q: Cohort/top capacity=MaxMin"}, "ClusterQueue/a", "capacity=MaxMin (q, Cohort/top)"},
 		"capacity of a lone queue":      {[]string{"p: ClusterQueue/c capacity=DRF"}, "ClusterQueue/c", ""},
 		"order from a cohort":           {[]string{"p: Cohort/top order=LeastAttainedService", "q: Cohort/left order=Age"}, "ClusterQueue/a", "order=Age (q, Cohort/left)"},
+		"quota":                         {[]string{"p: Cohort/top share=50 headroom=10", "q: ClusterQueue/a share=25 grace=1h"}, "ClusterQueue/a", "quota.shareOfNodes=25 (q, ClusterQueue/a) quota.headroom=10 (p, Cohort/top) quota.grace=1h (q, ClusterQueue/a)"},
 		"a ring of cohorts":             {[]string{"p: Cohort/y delay=1m capacity=DRF"}, "ClusterQueue/ring", "preemption.delay=1m (p, Cohort/y)"},
 		"a queue that is gone":          {[]string{"p: ClusterQueue/gone delay=1m"}, "LocalQueue/lost/main", "preemption.delay=1m (p, ClusterQueue/gone)"},
 		"a wrong value leaves it above": {[]string{"p: Cohort/top delay=5m", "q: ClusterQueue/a delay=soon"}, "ClusterQueue/a", "preemption.delay=5m (p, Cohort/top)"},
@@ -163,6 +177,8 @@ func TestStatus(t *testing.T) {
 		"capacity":          {[]string{"p: Cohort/top capacity=Lottery"}, "Invalid", `spec.capacity: "Lottery" is none of FIFO, DRF, MaxMin`},
 		"order":             {[]string{"p: Cohort/top order=Best"}, "Invalid", `spec.order: "Best" is none of Age, LeastAttainedService`},
 		"order too low":     {[]string{"p: LocalQueue/team/main order=Age"}, "NoEffect", "spec.targetRefs[0]: spec.order means something at a Cohort or a ClusterQueue alone, and LocalQueue/team/main is none"},
+		"share":             {[]string{"p: Cohort/top share=101"}, "Invalid", "spec.quota.shareOfNodes: 101 must be at least 1 and at most 100"},
+		"share too low":     {[]string{"p: LocalQueue/team/main share=10"}, "NoEffect", "spec.targetRefs[0]: spec.quota.shareOfNodes means something at a Cohort or a ClusterQueue alone, and LocalQueue/team/main is none"},
 		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
 		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
 	} {
@@ -196,7 +212,7 @@ func TestStatusShowsWhatIsInForce(t *testing.T) {
 // nearest target which has one.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	targets := []string{"Cohort/top", "Cohort/left", "Cohort/x", "Cohort/y", "ClusterQueue/a", "ClusterQueue/b", "ClusterQueue/ring", "LocalQueue/team/main", "LocalQueue/team/night", "LocalQueue/zz/zz"}
-	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "backfill=EASY", "backfill=None", "runtime=1h", "quantile=101", "quantile=90", "capacity=DRF", "capacity=MaxMin"}
+	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "backfill=EASY", "backfill=None", "runtime=1h", "quantile=101", "quantile=90", "share=50", "share=0", "headroom=99", "grace=5m", "capacity=DRF", "capacity=MaxMin"}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*v1alpha1.QueuePolicy
 		for i := range rapid.IntRange(0, 6).Draw(t, "policies") {
