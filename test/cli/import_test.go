@@ -105,16 +105,12 @@ func TestImportCountsDevices(t *testing.T) {
 		}
 		return nil
 	})
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	group := &cq.Spec.ResourceGroups[0]
-	group.CoveredResources = []corev1.ResourceName{"example.com/gpu"}
-	group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/gpu", NominalQuota: resource.MustParse("3")}}
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	cluster.Change(t, cq, func() {
+		group := &cq.Spec.ResourceGroups[0]
+		group.CoveredResources = []corev1.ResourceName{"example.com/gpu"}
+		group.Flavors[0].Resources = []kueue.ResourceQuota{{Name: "example.com/gpu", NominalQuota: resource.MustParse("3")}}
+	})
 	session(t, ns, "import-devices.txt")
 	waitUsage(t, ns, 2, 3)
 	if now := uids(t, ns); !maps.Equal(now, before) {

@@ -48,10 +48,7 @@ func TestDeletedWorkloadStaysUntilItsJobStopped(t *testing.T) {
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil && pods[i].Status.Phase == corev1.PodRunning {
 			live++
-			pods[i].Annotations[sandbox.RunFor] = "0s"
-			if err := cluster.Update(t.Context(), &pods[i]); err != nil {
-				t.Fatal(err)
-			}
+			cluster.Change(t, &pods[i], func() { pods[i].Annotations[sandbox.RunFor] = "0s" })
 		}
 	}
 	if live != 1 {

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -103,14 +104,8 @@ func TestPolicyStatusSaysWhatIsWrong(t *testing.T) {
 // capacity on the root Cohort: its queues have fair shares, and without the policy none.
 func TestPolicyOnTheRootSharesTheTreeOut(t *testing.T) {
 	ns := queueFor(t, "1")
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	cq.Spec.CohortName = kueue.CohortReference(ns)
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	cluster.Change(t, cq, func() { cq.Spec.CohortName = kueue.CohortReference(ns) })
 	policy := queuePolicy(ns, v1alpha1.TargetRef{Kind: v1alpha1.KindCohort, Name: ns})
 	policy.Spec.Capacity = v1alpha1.CapacityDRF
 	cluster.Make(t, policy)

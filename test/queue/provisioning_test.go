@@ -251,10 +251,7 @@ func lifeOfARequest(t *testing.T) {
 	// The booking may expire once the pods are there.
 	says(t, r, provisioning.BookingExpired, true, "expired")
 	for _, pod := range podsOf(t, job) {
-		pod.Annotations[sandbox.RunFor] = "0s"
-		if err := cluster.Update(t.Context(), &pod); err != nil {
-			t.Fatal(err)
-		}
+		cluster.Change(t, &pod, func() { pod.Annotations[sandbox.RunFor] = "0s" })
 	}
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
 	cluster.WaitGone(t, r)

@@ -53,14 +53,10 @@ func queueFor(t *testing.T, cards string) string {
 func preemptingQueueFor(t *testing.T, cards string) string {
 	t.Helper()
 	ns := queueFor(t, cards)
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	cluster.Change(t, cq, func() {
+		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	})
 	return ns
 }
 
@@ -91,10 +87,7 @@ func TestJobGoesThroughTheQueue(t *testing.T) {
 
 	// The pods end when the test says so: the job finishes and the quota is back.
 	for i := range pods {
-		pods[i].Annotations[sandbox.RunFor] = "0s"
-		if err := cluster.Update(t.Context(), &pods[i]); err != nil {
-			t.Fatal(err)
-		}
+		cluster.Change(t, &pods[i], func() { pods[i].Annotations[sandbox.RunFor] = "0s" })
 	}
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
 	waitUsage(t, ns, "0")
@@ -223,16 +216,12 @@ func breakCard(t *testing.T, name, problem string) {
 func TestAdmissionCheck(t *testing.T) {
 	ns := queueFor(t, "4")
 	activeCheck(t, ns)
-	cq := &kueue.ClusterQueue{}
-	if err := cluster.Get(t.Context(), client.ObjectKey{Name: ns}, cq); err != nil {
-		t.Fatal(err)
-	}
-	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
-		AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(ns)}},
-	}
-	if err := cluster.Update(t.Context(), cq); err != nil {
-		t.Fatal(err)
-	}
+	cq := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	cluster.Change(t, cq, func() {
+		cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{
+			AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(ns)}},
+		}
+	})
 	job := sandbox.Job(ns, "checked", "main", 1, "1")
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	kueuev1beta1 "sigs.k8s.io/kueue/apis/kueue/v1beta1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -304,6 +305,21 @@ func (c *Cluster) Make(t *testing.T, objects ...client.Object) {
 				t.Errorf("deleting %T %s: %v", object, object.GetName(), err)
 			}
 		})
+	}
+}
+
+// Change changes an object as it is now, whoever else writes it meanwhile.
+func (c *Cluster) Change(t *testing.T, obj client.Object, change func()) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			return err
+		}
+		change()
+		return c.Update(t.Context(), obj)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
