@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	_ "time/tzdata" // time zones of windows, whatever the image has
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -42,7 +43,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 	"github.com/elastic-ai/elastic/internal/queue/failurerecovery"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
-	"github.com/elastic-ai/elastic/internal/queue/nodequota"
+	"github.com/elastic-ai/elastic/internal/queue/nominalquota"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 	"github.com/elastic-ai/elastic/internal/queue/stream"
 	"github.com/elastic-ai/elastic/internal/queue/topology"
@@ -153,7 +154,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 			return fmt.Errorf("setting up failure recovery: %w", err)
 		}
 	}
-	if err := nodequota.Setup(mgr); err != nil {
+	if err := nominalquota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up quotas from nodes: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,12 +79,12 @@ type QueuePolicySpec struct {
 	Order Order `json:"order,omitempty"`
 	// Backfill is whether workloads may pass the blocked head of a ClusterQueue, and how long they are taken to run.
 	Backfill *Backfill `json:"backfill,omitempty"`
-	// Quota is how much of its flavors' nodes a ClusterQueue's nominal quota is. It is looked up at the ClusterQueue and
-	// above.
+	// Quota is what a ClusterQueue's nominal quotas are: a share of what nodes have, or others at other times. It is looked
+	// up at the ClusterQueue and above.
 	Quota *Quota `json:"quota,omitempty"`
 }
 
-// Quota makes nominal quotas follow the nodes. They are written to the ClusterQueue, so all that reads Kueue's objects
+// Quota makes nominal quotas follow the nodes and the hour. They are written to the ClusterQueue, so all that reads Kueue's objects
 // sees them; what was declared comes back when no policy asks for this any more.
 //
 // +kubebuilder:validation:MinProperties=1
@@ -102,6 +103,61 @@ type Quota struct {
 	// Grace is how long what nodes had still counts, 10m unless set: the quota is the most that they had at any time
 	// within it, so a node that goes and comes back changes nothing.
 	Grace *Duration `json:"grace,omitempty"`
+	// Windows are times at which quotas are others. Of windows that are open at once, the first in the list that names a
+	// quota counts.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Windows []Window `json:"windows,omitempty"`
+}
+
+// Window is a time that comes again and again, and the quotas in it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.shareOfNodes) || has(self.quotas)",message="changes nothing: give it shareOfNodes or quotas"
+type Window struct {
+	// Name is for people.
+	//
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	Name string `json:"name"`
+	// Start is when it opens, as in a CronJob: minute, hour, day of the month, month, day of the week.
+	//
+	// +kubebuilder:validation:MinLength=9
+	// +kubebuilder:validation:MaxLength=128
+	Start string `json:"start"`
+	// Duration is how long it stays open.
+	//
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="must be at least 1m"
+	Duration Duration `json:"duration"`
+	// TimeZone is where the clock hangs, as in Europe/Berlin; UTC unless set.
+	//
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone,omitempty"`
+	// ShareOfNodes is in place of the one outside of windows, in percent.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	ShareOfNodes *int32 `json:"shareOfNodes,omitempty"`
+	// Quotas are nominal quotas while it is open.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=flavor
+	// +listMapKey=resource
+	Quotas []WindowQuota `json:"quotas,omitempty"`
+}
+
+// WindowQuota is one nominal quota in a window.
+type WindowQuota struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Flavor string `json:"flavor"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Resource string `json:"resource"`
+	NominalQuota resource.Quantity `json:"nominalQuota"`
 }
 
 // Backfill lets workloads pass the blocked head of a ClusterQueue if they cannot delay it.

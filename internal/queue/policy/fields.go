@@ -26,6 +26,7 @@ const (
 	ShareOfNodes = "quota.shareOfNodes"
 	Headroom     = "quota.headroom"
 	Grace        = "quota.grace"
+	Windows      = "quota.windows"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -38,10 +39,20 @@ type field struct {
 	text func(*v1alpha1.QueuePolicySpec) string
 	// check says what is wrong with a value.
 	check func(text string) error
+	// whole says it of a field whose text does not tell all, in place of check.
+	whole func(*v1alpha1.QueuePolicySpec) error
 	// from says at which targets the field means something; anywhere if nil.
 	from func(kind v1alpha1.TargetKind, root bool) bool
 	// where says that in words.
 	where string
+}
+
+// problem says what is wrong with what a spec sets the field to.
+func (f *field) problem(s *v1alpha1.QueuePolicySpec) error {
+	if f.whole != nil {
+		return f.whole(s)
+	}
+	return f.check(f.text(s))
 }
 
 // fields in the order in which they are shown.
@@ -78,6 +89,7 @@ var fields = []field{
 	aboveLocal(percent(ShareOfNodes, 1, 100, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).ShareOfNodes })),
 	aboveLocal(percent(Headroom, 0, 99, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).Headroom })),
 	aboveLocal(duration(Grace, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return quota(s).Grace })),
+	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
 }
 
 // notLocal is of fields that are about a whole ClusterQueue.

@@ -84,7 +84,7 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 			}
 			spec.Backfill.Quantile = ptr.To(int32(n))
 		}
-	case "share", "headroom", "grace":
+	case "share", "headroom", "grace", "window":
 		if spec.Quota == nil {
 			spec.Quota = &v1alpha1.Quota{}
 		}
@@ -94,8 +94,13 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 			spec.Quota.ShareOfNodes = ptr.To(int32(n))
 		case "headroom":
 			spec.Quota.Headroom = ptr.To(int32(n))
-		default:
+		case "grace":
 			spec.Quota.Grace = d
+		default: // start, duration and zone, with underscores for spaces
+			part := strings.SplitN(strings.ReplaceAll(value, "_", " "), ",", 3)
+			spec.Quota.Windows = append(spec.Quota.Windows, v1alpha1.Window{
+				Name: "w", Start: part[0], Duration: v1alpha1.Duration(part[1]), TimeZone: part[2], ShareOfNodes: ptr.To[int32](50),
+			})
 		}
 	case "never":
 		spec.Preemption.NeverPreempt = v1alpha1.NeverPreempt(value)
@@ -179,6 +184,12 @@ func TestStatus(t *testing.T) {
 		"order too low":     {[]string{"p: LocalQueue/team/main order=Age"}, "NoEffect", "spec.targetRefs[0]: spec.order means something at a Cohort or a ClusterQueue alone, and LocalQueue/team/main is none"},
 		"share":             {[]string{"p: Cohort/top share=101"}, "Invalid", "spec.quota.shareOfNodes: 101 must be at least 1 and at most 100"},
 		"share too low":     {[]string{"p: LocalQueue/team/main share=10"}, "NoEffect", "spec.targetRefs[0]: spec.quota.shareOfNodes means something at a Cohort or a ClusterQueue alone, and LocalQueue/team/main is none"},
+		"a window":          {[]string{"p: Cohort/top window=0_20_*_*_1-5,12h,Europe/Berlin"}, "Accepted", "In force at all targets"},
+		"no such time":      {[]string{"p: Cohort/top window=0_25_*_*_*,12h,"}, "Invalid", `spec.quota.windows: w: start: end of range (25) above maximum (23): 25`},
+		"no such zone":      {[]string{"p: Cohort/top window=0_20_*_*_*,12h,Mars/North"}, "Invalid", `spec.quota.windows: w: timeZone: unknown time zone Mars/North`},
+		"zone in the start": {[]string{"p: Cohort/top window=TZ=UTC_0_20_*_*_*,12h,"}, "Invalid", `spec.quota.windows: w: start: say the time zone in timeZone`},
+		"never":             {[]string{"p: Cohort/top window=0_0_31_2_*,12h,"}, "Invalid", `spec.quota.windows: w: start: 0 0 31 2 * never comes`},
+		"too short":         {[]string{"p: Cohort/top window=0_20_*_*_*,1s,"}, "Invalid", `spec.quota.windows: w: duration: 1s is less than a minute`},
 		"no effect":         {[]string{"p: Cohort/left capacity=DRF"}, "NoEffect", "spec.targetRefs[0]: spec.capacity means something at the root Cohort of a tree alone, and Cohort/left is none"},
 		"effect elsewhere":  {[]string{"p: Cohort/top Cohort/left capacity=DRF delay=1m"}, "Accepted", "In force at all targets"},
 	} {
@@ -248,7 +259,7 @@ func nearest(t *rapid.T, r *Resolved, at target) {
 	for _, f := range fields {
 		want := ""
 		for _, step := range path {
-			if p := r.counts[step]; want == "" && p != nil && r.means(&f, step) && f.text(&p.Spec) != "" && f.check(f.text(&p.Spec)) == nil {
+			if p := r.counts[step]; want == "" && p != nil && r.means(&f, step) && f.text(&p.Spec) != "" && f.problem(&p.Spec) == nil {
 				want = step.String()
 			}
 		}

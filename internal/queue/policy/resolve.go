@@ -124,7 +124,7 @@ func (r *Resolved) at(from target) Settings {
 			if p == nil || !r.means(f, t) {
 				continue
 			}
-			if text := f.text(&p.Spec); text != "" && f.check(text) == nil {
+			if text := f.text(&p.Spec); text != "" && f.problem(&p.Spec) == nil {
 				out = append(out, v1alpha1.Value{Field: f.path, Value: text, Policy: p.Name, From: t.String()})
 				break
 			}

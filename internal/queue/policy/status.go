@@ -49,8 +49,8 @@ func invalid(p *v1alpha1.QueuePolicy) []problem {
 	var found []problem
 	for i := range fields {
 		f := &fields[i]
-		if text := f.text(&p.Spec); text != "" {
-			if err := f.check(text); err != nil {
+		if f.text(&p.Spec) != "" {
+			if err := f.problem(&p.Spec); err != nil {
 				found = append(found, problem{v1alpha1.ReasonInvalid, "spec." + f.path + ": " + err.Error()})
 			}
 		}

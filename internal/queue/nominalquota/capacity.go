@@ -1,4 +1,4 @@
-package nodequota
+package nominalquota
 
 import (
 	"math/big"

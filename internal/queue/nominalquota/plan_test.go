@@ -1,4 +1,4 @@
-package nodequota
+package nominalquota
 
 import (
 	"fmt"
@@ -12,6 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
 )
 
 const gpu = corev1.ResourceName("nvidia.com/gpu")
@@ -74,6 +77,10 @@ func quotaOf(cq *kueue.ClusterQueue, flavor int) *kueue.ResourceQuota {
 	return &cq.Spec.ResourceGroups[0].Flavors[flavor].Resources[0]
 }
 
+func from(share int64, grace time.Duration) rule {
+	return rule{share: share, grace: grace, follows: true}
+}
+
 // look is one look at a queue at a time.
 func look(t interface{ Fatal(...any) }, cq *kueue.ClusterQueue, r rule, at time.Time, nodes []corev1.Node) (string, time.Time) {
 	changes, again, err := plan(cq, r, capacityOf(flavors, nodes), at)
@@ -101,7 +108,7 @@ func TestNodesThatCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cq := queue("100")
-			look(t, cq, rule{share: 100}, start, test.nodes)
+			look(t, cq, from(100, 0), start, test.nodes)
 			if h, s := quotaOf(cq, 0).NominalQuota.String(), quotaOf(cq, 1).NominalQuota.String(); h != test.h100 || s != test.spot {
 				t.Errorf("h100 %s, spot %s; want %s, %s", h, s, test.h100, test.spot)
 			}
@@ -131,7 +138,7 @@ func TestShareIsRoundedDown(t *testing.T) {
 
 // A node that goes and comes back changes nothing; one that stays away does when the grace ends, and not what went later.
 func TestGrace(t *testing.T) {
-	cq, r := queue("100"), rule{share: 100, grace: 10 * time.Minute}
+	cq, r := queue("100"), from(100, 10*time.Minute)
 	for _, step := range []struct {
 		minute     int
 		nodes      []corev1.Node
@@ -165,7 +172,7 @@ func TestDeclaredQuotaComesBack(t *testing.T) {
 	nodes := nodesOf("H100 8")
 	cq := queue("100")
 	quotaOf(cq, 0).LendingLimit = ptr.To(resource.MustParse("50"))
-	changes, _ := look(t, cq, rule{share: 50}, start, nodes)
+	changes, _ := look(t, cq, from(50, 0), start, nodes)
 	if want := "nvidia.com/gpu of h100: 4 instead of 100, nvidia.com/gpu of spot: 0 instead of 100"; changes != want {
 		t.Errorf("%s\nwant %s", changes, want)
 	}
@@ -173,7 +180,7 @@ func TestDeclaredQuotaComesBack(t *testing.T) {
 		t.Errorf("a lending limit of %s beside a quota of 4", limit)
 	}
 	quotaOf(cq, 1).NominalQuota = resource.MustParse("3") // by hand, and not in force
-	look(t, cq, rule{share: 50}, start, nodes)
+	look(t, cq, from(50, 0), start, nodes)
 	if got := quotaOf(cq, 1).NominalQuota.String(); got != "0" {
 		t.Errorf("%s by hand", got)
 	}
@@ -188,17 +195,17 @@ func TestDeclaredQuotaComesBack(t *testing.T) {
 
 // An annotation that somebody broke is none.
 func TestBrokenRecord(t *testing.T) {
-	for _, text := range []string{"{", "null", "[]", `{"h100":null}`, `{"h100":{"nvidia.com/gpu":null}}`, `{"h100":{"nvidia.com/gpu":{"now":"x"}}}`} {
+	for _, text := range []string{"{", "null", "[]", `{"h100":null}`, `{"h100":{"nvidia.com/gpu":null}}`, `{"h100":{"nvidia.com/gpu":{"nodes":{"now":"x"}}}}`} {
 		cq := queue("100")
 		cq.Annotations = map[string]string{Annotation: text}
-		if look(t, cq, rule{share: 100}, start, nodesOf("H100 8")); quotaOf(cq, 0).NominalQuota.String() != "8" {
+		if look(t, cq, from(100, 0), start, nodesOf("H100 8")); quotaOf(cq, 0).NominalQuota.String() != "8" {
 			t.Errorf("%s: %s", text, quotaOf(cq, 0).NominalQuota.String())
 		}
 	}
 	// Amounts that are held for a century are held for the grace.
 	cq := queue("1000")
-	cq.Annotations = map[string]string{Annotation: `{"h100":{"nvidia.com/gpu":{"declared":"5","now":"8","held":[{"amount":"1000","until":"2126-01-01T00:00:00Z"}]}}}`}
-	if _, again := look(t, cq, rule{share: 100, grace: time.Minute}, start, nodesOf("H100 8")); !again.Equal(start.Add(time.Minute)) {
+	cq.Annotations = map[string]string{Annotation: `{"h100":{"nvidia.com/gpu":{"declared":"5","written":"1k","nodes":{"now":"8","held":[{"amount":"1000","until":"2126-01-01T00:00:00Z"}]}}}}`}
+	if _, again := look(t, cq, from(100, time.Minute), start, nodesOf("H100 8")); !again.Equal(start.Add(time.Minute)) {
 		t.Errorf("again at %s", again)
 	}
 }
@@ -216,7 +223,7 @@ func TestQuotaIsTheMostWithinTheGrace(t *testing.T) {
 			at = at.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "pause")) * time.Second)
 			cards := rapid.IntRange(0, 9).Draw(t, "cards")
 			nodes := nodesOf(fmt.Sprintf("H100 %d", cards))
-			look(t, cq, rule{share: 100, grace: grace}, at, nodes)
+			look(t, cq, from(100, grace), at, nodes)
 			want := cards
 			for i, s := range gave {
 				// An amount is given until the look that sees another, and counts for the grace from then on.
@@ -233,7 +240,7 @@ func TestQuotaIsTheMostWithinTheGrace(t *testing.T) {
 				t.Fatalf("%d, want %d", got, want)
 			}
 			text := cq.Annotations[Annotation]
-			if changes, _ := look(t, cq, rule{share: 100, grace: grace}, at, nodes); changes != "" || cq.Annotations[Annotation] != text {
+			if changes, _ := look(t, cq, from(100, grace), at, nodes); changes != "" || cq.Annotations[Annotation] != text {
 				t.Fatalf("the same look again: %q", changes)
 			}
 		}
@@ -244,9 +251,52 @@ func TestQuotaIsTheMostWithinTheGrace(t *testing.T) {
 func TestRecordIsBounded(t *testing.T) {
 	cq := queue("0")
 	for i := range 1000 {
-		look(t, cq, rule{share: 100, grace: time.Hour}, start.Add(time.Duration(i)*time.Second), nodesOf(fmt.Sprintf("H100 %d", 1000-i)))
+		look(t, cq, from(100, time.Hour), start.Add(time.Duration(i)*time.Second), nodesOf(fmt.Sprintf("H100 %d", 1000-i)))
 	}
 	if got := quotaOf(cq, 0).NominalQuota.String(); got != "1k" || len(cq.Annotations[Annotation]) > 2048 {
 		t.Errorf("%s, %d bytes stored", got, len(cq.Annotations[Annotation]))
+	}
+}
+
+// Quotas of a window hold while it is open, in its time zone, and what nodes had is not held for the grace when it closes.
+func TestWindows(t *testing.T) {
+	spec := &v1alpha1.QueuePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.QueuePolicySpec{
+		TargetRefs: []v1alpha1.TargetRef{{Kind: v1alpha1.KindClusterQueue, Name: "a"}},
+		Quota: &v1alpha1.Quota{ShareOfNodes: ptr.To[int32](50), Windows: []v1alpha1.Window{
+			{Name: "deadline", Start: "0 21 17 11 *", Duration: "1h", Quotas: []v1alpha1.WindowQuota{{Flavor: "spot", Resource: string(gpu), NominalQuota: resource.MustParse("3")}}},
+			{Name: "nights", Start: "0 20 * * *", Duration: "10h", TimeZone: "Europe/Berlin", ShareOfNodes: ptr.To[int32](100), Quotas: []v1alpha1.WindowQuota{
+				{Flavor: "spot", Resource: string(gpu), NominalQuota: resource.MustParse("1")},
+				{Flavor: "spot", Resource: "example.com/licenses", NominalQuota: resource.MustParse("0")},
+			}},
+		}},
+	}}
+	resolved := policy.Resolve([]*v1alpha1.QueuePolicy{spec}, policy.World{ClusterQueues: map[string]string{"a": ""}})
+	r, err := ruleOf(resolved.ClusterQueue("a"), map[string]*v1alpha1.QueuePolicy{"p": spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq := queue("9")
+	hour := func(h, m int) time.Time { return start.Add(time.Duration(h)*time.Hour + time.Duration(m)*time.Minute) }
+	for _, step := range []struct {
+		at                   time.Time
+		h100, spot, licenses string
+		again                time.Time
+	}{
+		{hour(12, 0), "4", "0", "7", hour(19, 0)}, // 20:00 in Berlin is 19:00
+		{hour(19, 0), "8", "1", "0", hour(21, 0)},
+		{hour(21, 0), "8", "3", "0", hour(22, 0)},
+		{hour(22, 0), "8", "1", "0", hour(29, 0)},
+		{hour(28, 59), "8", "1", "0", hour(29, 0)},
+		{hour(29, 0), "4", "0", "7", hour(43, 0)},
+	} {
+		_, again := look(t, cq, r, step.at, nodesOf("H100 8"))
+		h, s, l := quotaOf(cq, 0).NominalQuota.String(), quotaOf(cq, 1).NominalQuota.String(), cq.Spec.ResourceGroups[0].Flavors[1].Resources[1].NominalQuota.String()
+		if h != step.h100 || s != step.spot || l != step.licenses || !again.Equal(step.again) {
+			t.Errorf("at %s: %s, %s, %s, again at %s; want %+v", step.at, h, s, l, again, step)
+		}
+	}
+	look(t, cq, rule{}, hour(30, 0), nodesOf("H100 8"))
+	if got := quotaOf(cq, 1).NominalQuota.String(); got != "9" || len(cq.Annotations) > 0 {
+		t.Errorf("%s comes back, %v", got, cq.Annotations)
 	}
 }

@@ -1,4 +1,4 @@
-package nodequota
+package nominalquota
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,9 +30,6 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/policy"
 )
 
-// defaultGrace is how long what nodes had still counts where a policy does not say.
-const defaultGrace = 10 * time.Minute
-
 // between is the least time between two looks: nodes report often, and a rack comes back node by node.
 const between = time.Second
 
@@ -42,7 +38,7 @@ func Setup(mgr ctrl.Manager) error {
 	q := &quotas{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("elastic-queue"), now: time.Now}
 	specs := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
-	c, err := ctrl.NewControllerManagedBy(mgr).Named("node-quota").
+	c, err := ctrl.NewControllerManagedBy(mgr).Named("nominal-quota").
 		Watches(&v1alpha1.QueuePolicy{}, all, specs).Watches(&kueue.Cohort{}, all, specs).
 		Watches(&kueue.ResourceFlavor{}, all, specs).Watches(&kueue.ClusterQueue{}, all, changed).
 		Build(q)
@@ -94,14 +90,20 @@ func (q *quotas) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		return reconcile.Result{}, err
 	}
 	queues.Items = slices.DeleteFunc(queues.Items, func(cq kueue.ClusterQueue) bool {
-		return rules[cq.Name].share == 0 && cq.Annotations[Annotation] == "" || !cq.DeletionTimestamp.IsZero()
+		r := rules[cq.Name]
+		return !r.asks() && cq.Annotations[Annotation] == "" || !cq.DeletionTimestamp.IsZero()
 	})
 	if len(queues.Items) == 0 {
 		return reconcile.Result{}, nil
 	}
-	nodes, err := q.capacity(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
+	nodes := capacity{}
+	for _, r := range rules {
+		if r.follows {
+			if nodes, err = q.capacity(ctx); err != nil {
+				return reconcile.Result{}, err
+			}
+			break
+		}
 	}
 	var again time.Time
 	var failed []error
@@ -122,9 +124,9 @@ func (q *quotas) rules(ctx context.Context, queues []kueue.ClusterQueue) (map[st
 	if err := errors.Join(q.client.List(ctx, policies), q.client.List(ctx, cohorts)); err != nil {
 		return nil, err
 	}
-	list := make([]*v1alpha1.QueuePolicy, 0, len(policies.Items))
+	byName := map[string]*v1alpha1.QueuePolicy{}
 	for i := range policies.Items {
-		list = append(list, &policies.Items[i])
+		byName[policies.Items[i].Name] = &policies.Items[i]
 	}
 	world := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}}
 	for i := range cohorts.Items {
@@ -133,24 +135,18 @@ func (q *quotas) rules(ctx context.Context, queues []kueue.ClusterQueue) (map[st
 	for i := range queues {
 		world.ClusterQueues[queues[i].Name] = string(queues[i].Spec.CohortName)
 	}
-	resolved := policy.Resolve(list, world)
+	resolved := policy.Resolve(slices.Collect(maps.Values(byName)), world)
 	rules := map[string]rule{}
 	for i := range queues {
-		settings := resolved.ClusterQueue(queues[i].Name)
-		if share := percent(settings, policy.ShareOfNodes); share > 0 {
-			rules[queues[i].Name] = rule{share, percent(settings, policy.Headroom), settings.Duration(policy.Grace, defaultGrace)}
+		r, err := ruleOf(resolved.ClusterQueue(queues[i].Name), byName)
+		if err != nil {
+			return nil, err
+		}
+		if r.asks() {
+			rules[queues[i].Name] = r
 		}
 	}
 	return rules, nil
-}
-
-// percent is a value of a policy that was checked; 0 without one.
-func percent(s policy.Settings, field string) int64 {
-	n, err := strconv.ParseInt(s.Text(field), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // capacity is what the nodes of each flavor have.
@@ -184,11 +180,7 @@ func (q *quotas) write(ctx context.Context, was *kueue.ClusterQueue, r rule, nod
 		return again, fmt.Errorf("writing the quota of ClusterQueue %s: %w", was.Name, err)
 	}
 	if len(changes) > 0 {
-		why := "no policy makes it follow the nodes any more"
-		if r.share > 0 {
-			why = fmt.Sprintf("%d %% of what the nodes of its flavors have", r.share)
-		}
-		q.recorder.Eventf(is, nil, corev1.EventTypeNormal, "QuotaFromNodes", "FollowNodes", "%s (%s)", strings.Join(changes, ", "), why)
+		q.recorder.Eventf(is, nil, corev1.EventTypeNormal, "NominalQuotaChanged", "SetNominalQuota", "As QueuePolicies say: %s", strings.Join(changes, ", "))
 	}
 	return again, nil
 }
