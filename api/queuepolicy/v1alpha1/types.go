@@ -156,7 +156,7 @@ type WindowQuota struct {
 	Flavor string `json:"flavor"`
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
-	Resource string `json:"resource"`
+	Resource     string            `json:"resource"`
 	NominalQuota resource.Quantity `json:"nominalQuota"`
 }
 
