@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -98,7 +99,7 @@ func (e *Engine) compareTrees(a, b *tree) int {
 		x, y := a.head(), b.head()
 		switch {
 		case x != nil && y != nil:
-			return queueOrder(y, x)
+			return cmp.Or(turnOrder(y.spec.AwaitsPods, x.spec.AwaitsPods), queueOrder(y, x))
 		case x != nil:
 			return 1
 		case y != nil:
@@ -116,7 +117,7 @@ func (t *tree) head() *workload {
 	}
 	for _, q := range t.queues {
 		for _, c := range q.classes { // the first is the first in any order
-			if w := c.members[0]; best == nil || queueOrder(w, best) < 0 {
+			if w := c.members[0]; best == nil || cmp.Or(turnOrder(w.spec.AwaitsPods, best.spec.AwaitsPods), queueOrder(w, best)) < 0 {
 				best = w
 			}
 		}
@@ -131,7 +132,8 @@ func (e *Engine) superseded(p Pending) bool {
 	if w == nil || w.hasQuota() || w.reported != p.Reason {
 		return true
 	}
-	w.spec.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads // as its object says from now on
+	// As its object says from now on.
+	w.spec.Nominated, w.spec.AwaitsPods = p.Reason == ReasonWaitingForPreemptedWorkloads, p.Reason == ReasonWaitingForPodsReady
 	same := w.published == p.Reason
 	w.published = p.Reason
 	return same

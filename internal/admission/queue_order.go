@@ -29,8 +29,26 @@ func tieOrder(a, b *workload) int {
 	return strings.Compare(a.spec.Name, b.spec.Name)
 }
 
-// entryOrder orders the entries of a round: nominal quota before borrowed, then as in a queue.
+// turnOrder: who was told to wait until pods are ready comes before whoever is pending since, as in Kueue, whose cycle
+// goes on with it.
+func turnOrder(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// hasTurn: it waited for pods, and has nothing else to wait for.
+func (a *assignment) hasTurn() bool { return a.w.spec.AwaitsPods && a.mode == fit }
+
+// entryOrder orders the entries of a round: whose turn it is, nominal quota before borrowed, then as in a queue.
 func entryOrder(a, b *assignment) int {
+	if c := turnOrder(a.hasTurn(), b.hasTurn()); c != 0 {
+		return c
+	}
 	if a.borrow != b.borrow {
 		return cmp.Compare(a.borrow, b.borrow)
 	}

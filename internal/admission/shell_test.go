@@ -150,7 +150,7 @@ func (s *shell) admit(a Admit) {
 	}
 	w.Admission = a.Admission
 	w.StartedAt = s.now
-	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.PreemptedByOthers, w.Nominated = time.Time{}, "", "", false, false
+	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.PreemptedByOthers, w.Nominated, w.AwaitsPods = time.Time{}, "", "", false, false, false
 	s.workload(w)
 }
 
@@ -168,7 +168,7 @@ func (s *shell) evict(v Evict) {
 // report writes down why a workload waits; the engine gets no event, as it knows.
 func (s *shell) report(p Pending) {
 	w := s.workloads[p.Workload]
-	w.Nominated = p.Reason == ReasonWaitingForPreemptedWorkloads
+	w.Nominated, w.AwaitsPods = p.Reason == ReasonWaitingForPreemptedWorkloads, p.Reason == ReasonWaitingForPodsReady
 	s.workloads[w.Key] = w
 }
 

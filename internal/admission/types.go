@@ -42,6 +42,8 @@ type Workload struct {
 	EvictedFor string
 	// Nominated: it was told to wait for quota that others free (WaitingForPreemptedWorkloads).
 	Nominated bool
+	// AwaitsPods: it was told to wait until the pods of others are ready (WaitingForPodsReady).
+	AwaitsPods bool
 	// PreemptedByOthers: the last eviction was for another queue's workload.
 	PreemptedByOthers bool
 

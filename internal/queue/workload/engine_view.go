@@ -68,7 +68,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	if HoldsReservation(wl) {
 		w.Admission = admissionForEngine(wl)
 	} else {
-		w.Nominated = isNominated(wl)
+		w.Nominated, w.AwaitsPods = isNominated(wl), awaitsPods(wl)
 	}
 	if HasReservation(wl) && w.Admission == nil { // it may be active again by now
 		w.Unready = "Its pods have not ended yet"

@@ -47,6 +47,13 @@ func isNominated(wl *kueue.Workload) bool {
 		waits.Reason == reasonPending && admission.IsNominated(waits.Message)
 }
 
+// awaitsPods says that the workload was told to wait until the pods of others are ready.
+func awaitsPods(wl *kueue.Workload) bool {
+	waits := condition(wl, kueue.WorkloadQuotaReserved)
+	return waits != nil && waits.Status == metav1.ConditionFalse &&
+		(waits.Reason == reasonWaiting || waits.Reason == string(admission.ReasonWaitingForPodsReady))
+}
+
 // ExplainUnadmitted says in the Admitted condition why the workload is not admitted, as Kueue does where
 // granular reasons are switched on, and reports whether that changed anything.
 func ExplainUnadmitted(wl *kueue.Workload, now time.Time) bool {
