@@ -330,6 +330,10 @@ bench-placement: ## Placement policies on the openb traces, and the time of one 
 bench-simulate: ## Whole clusters replayed: published results to the second, policies on traces, speed
 	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES)
 
+.PHONY: simulate-week
+simulate-week: ## A week of a cluster of 3,000 cards with every policy on and nodes that are lost, invariants checked at each step
+	go test -count=1 -timeout 4h ./internal/simulate/world -run TestWeekWithEveryPolicy -week-cards 3000 -v
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf bin

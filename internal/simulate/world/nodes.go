@@ -108,11 +108,17 @@ func (w *World) returnNode(at int) {
 
 // invariants that hold after every step, whatever the policies.
 func (w *World) invariants() error {
-	used := map[string]int64{}
+	used, cardsOf := map[string]int64{}, map[string]uint64{}
 	for i, nodes := range w.placed {
 		cards := 0
 		for _, p := range nodes {
 			cards += len(p.Cards)
+			for _, card := range p.Cards {
+				if cardsOf[p.Node]&(1<<card) != 0 {
+					return fmt.Errorf("at %d s: two jobs have card %d of %s, one of them %s", w.now, card, p.Node, w.trace.Jobs[i].ID)
+				}
+				cardsOf[p.Node] |= 1 << card
+			}
 			if w.nodes[p.Node].down {
 				return fmt.Errorf("at %d s: %s runs on %s, which is lost", w.now, w.trace.Jobs[i].ID, p.Node)
 			}

@@ -1,0 +1,57 @@
+package world
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+var weekCards = flag.Int("week-cards", 96, "cards of the cluster that lives through a week with every policy on")
+
+// A week of a busy cluster with every policy on, and nodes that are lost: invariants hold at each step, and every job ends.
+// With -week-cards 3000 it is a large one.
+func TestWeekWithEveryPolicy(t *testing.T) {
+	nodes := *weekCards / 8
+	shares := []Share{{"a", nodes / 2, 8}, {"b", nodes / 4, 8}, {"c", nodes - nodes/2 - nodes/4, 8}}
+	for _, sharing := range []string{"fifo", "drf", "maxmin"} {
+		t.Run(sharing, func(t *testing.T) {
+			c, err := Pool(shares).Set(
+				"queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
+					"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on,cohort/all.fairSharing=" + sharing)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := week(nodes * 8)
+			_, r := simulate(t, tr, c, Settings{
+				Restart: Restart{OneNode: 40, ManyNodes: 60, Checkpoint: 1800},
+				Faults:  Faults{Every: int64(86400 * 12 / nodes), Down: 3600, Seed: 3},
+			})
+			t.Logf("%d jobs, %.0f %% of cards used, %d preemptions, %d nodes lost, mean delay %.0f s", r.Ended, 100*r.CardsUsed, r.Preemptions, r.Faults, r.Delay.Mean)
+			if r.Ended != len(tr.Jobs) || r.Faults == 0 || r.Preemptions == 0 {
+				t.Errorf("%d of %d jobs ended, %d nodes lost, %d preemptions", r.Ended, len(tr.Jobs), r.Faults, r.Preemptions)
+			}
+		})
+	}
+}
+
+// week of jobs that ask for nine tenths of the cards, of two priorities; half of them declare a limit.
+func week(cards int) *Trace {
+	r := rand.New(rand.NewPCG(1, 2))
+	sizes := []int32{1, 2, 1, 4, 8, 1, 16, 2, 24, 1, 3}
+	tr := &Trace{Name: "week"}
+	for asked, most := 0.0, 0.9*float64(cards)*7*86400; asked < most; {
+		j := Job{
+			ID: fmt.Sprintf("j%06d", len(tr.Jobs)), Queue: string(rune('a' + r.IntN(3))), Submit: r.Int64N(7 * 86400),
+			Duration: 30 + int64(math.Min(math.Exp(8+1.5*r.NormFloat64()), 86400)), Cards: sizes[r.IntN(len(sizes))], Priority: r.Int64N(2),
+		}
+		if r.IntN(2) == 0 {
+			j.Limit = 2 * j.Duration
+		}
+		asked += float64(j.Duration) * float64(j.Cards)
+		tr.Jobs = append(tr.Jobs, j)
+	}
+	tr.sort()
+	return tr
+}
