@@ -38,6 +38,7 @@ changes of one variant.
   cohort/NAME.fairSharing=drf             or maxmin, off; policy.fairSharing for all
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
+  policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is about
   +4x8:H100-80G                           more nodes; @QUEUE for one queue's own
 
 queue/* stands for every queue.`,

@@ -73,6 +73,14 @@ func TestManifests(t *testing.T) {
 	if !strings.Contains(got, "who has used least goes first") {
 		t.Error(got)
 	}
+	// What the policy is about has other settings in a variant.
+	got = run(t, "--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml", "--set", "policy/p.queueingStrategy=StrictFIFO,policy/p.backfill=on")
+	if !strings.Contains(got, "policy/p.backfill=on") {
+		t.Error(got)
+	}
+	if _, err := try("--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml", "--set", "policy/x.backfill=on"); err == nil || !strings.Contains(err.Error(), "there is no policy x") {
+		t.Error(err)
+	}
 	write("old.yaml", strings.ReplaceAll(manifests, "v1beta2", "v1alpha1"))
 	write("broken.yaml", strings.Replace(manifests, "queueingStrategy", "queuingStrategy", 1))
 	write("none.yaml", strings.ReplaceAll(manifests, "nvidia.com/gpu, nominalQuota: 8", "nvidia.com/gpu, nominalQuota: 0"))

@@ -60,9 +60,10 @@ func jobs(r *world.Report) string {
 }
 
 func printQueues(w output.Writer, groups []world.Group) {
-	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9", "QUOTA", "USED", "BORROWED", "SHARE OF USE", "OF QUOTA")}
+	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9", "SLOWDOWN", "QUOTA", "USED", "BORROWED", "BELOW", "SHARE OF USE", "OF QUOTA")}
 	for _, g := range groups {
-		table.Add(g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), g.Quota, percent(g.Used), fmt.Sprintf("%.0f card-h", g.Borrowed), percent(g.Share), percent(g.Weight))
+		table.Add(g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
+			fmt.Sprintf("%.0f card-h", g.Borrowed), fmt.Sprintf("%.0f card-h", g.Below), percent(g.Share), percent(g.Weight))
 	}
 	table.Print(w, true)
 }

@@ -14,6 +14,7 @@ import (
 //	queue/NAME.SETTING=VALUE   settings of a ClusterQueue; * stands for all
 //	cohort/NAME.SETTING=VALUE  settings of a Cohort
 //	policy.SETTING=VALUE       settings of all queues together
+//	policy/NAME.SETTING=VALUE  settings of the queues that a QueuePolicy is about
 //	+4x8:MODEL[@QUEUE]         more nodes; where each queue has its own, QUEUE's
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
@@ -37,13 +38,22 @@ func (c *Cluster) change(word string) error {
 	kind, name, _ := strings.Cut(of, "/")
 	settings, known := kinds[kind]
 	if !ok || !dotted || !known {
-		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, policy.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
+		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, policy.SETTING=VALUE, policy/NAME.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
+	}
+	names := []string{name}
+	if kind == "policy" && name != "" {
+		settings, names = kinds["queue"], c.Policies[name]
 	}
 	set, known := settings[strings.ToLower(setting)]
 	if !known {
 		return fmt.Errorf("%q: a %s has %s", word, kind, join(sortedKeys(settings), 20))
 	}
-	changed, err := set(c, name, value)
+	changed, err := false, error(nil)
+	for _, name := range names {
+		if changed, err = set(c, name, value); err != nil || !changed {
+			break
+		}
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q: %w", word, err)
@@ -83,7 +93,7 @@ var kinds = map[string]map[string]setter{
 		"cohort":              ofQueues(func(_ *Cluster, q *admission.Queue, v string) error { q.Cohort = v; return nil }),
 		"weight":              ofQueues(setWeight),
 		"queueingstrategy":    ofQueues(choice(func(q *admission.Queue, v bool) { q.StrictFIFO = v }, map[string]bool{"StrictFIFO": true, "BestEffortFIFO": false})),
-		"backfill":            ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false})),
+		"backfill":            ofQueues(choice(setBackfill, map[string]bool{"EASY": true, "None": false, "on": true, "off": false})),
 		"order":               ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)),
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),

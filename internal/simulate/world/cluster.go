@@ -32,6 +32,8 @@ type Cluster struct {
 	Topologies []*kueue.Topology
 	// Aliases are other names of queues: those of their LocalQueues.
 	Aliases map[string]string
+	// Policies are the queues that each QueuePolicy is about.
+	Policies map[string][]string
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
 }

@@ -25,6 +25,8 @@ type queueFigures struct {
 	nominal       int64
 	running, busy int64
 	over          int64 // card-seconds beyond nominal quota
+	asked         int64 // cards that waiting jobs ask for
+	below         int64 // card-seconds of nominal quota not in use while jobs asked for them
 }
 
 // Sample is the state at a time.
@@ -70,6 +72,7 @@ func (f *figures) pass(w *World, to int64) {
 	for _, q := range f.queues {
 		q.busy += d * q.running
 		q.over += d * max(0, q.running-q.nominal)
+		q.below += d * max(0, min(q.nominal-q.running, q.asked))
 	}
 	if f.waiting > 0 {
 		f.fragments += d * w.partlyFree
@@ -97,9 +100,17 @@ func (f *figures) sample() {
 	}
 }
 
+// wait notes that a job waits from now on.
+func (f *figures) wait(w *World, i int) {
+	j := &w.trace.Jobs[i]
+	f.waiting++
+	f.queues[j.Queue].asked += int64(j.Cards)
+}
+
 func (f *figures) start(w *World, i int) {
 	j := &w.trace.Jobs[i]
 	f.waiting--
+	f.queues[j.Queue].asked -= int64(j.Cards)
 	f.running += int64(j.Cards)
 	f.queues[j.Queue].running += int64(j.Cards)
 }

@@ -2,12 +2,14 @@ package world
 
 import (
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 )
@@ -15,7 +17,7 @@ import (
 // FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them. Admission
 // checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object) (*Cluster, error) {
-	c := &Cluster{Cards: CardResource, Aliases: map[string]string{}}
+	c := &Cluster{Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}}
 	known := engineview.NewObjects()
 	for _, obj := range objects {
 		known.Set(obj, false)
@@ -42,6 +44,8 @@ func FromObjects(objects []client.Object) (*Cluster, error) {
 			case admission.FlavorChanged:
 				c.Flavors = append(c.Flavors, event.Flavor)
 			}
+		case *queuepolicy.QueuePolicy:
+			c.Policies[o.Name] = queuesUnder(known, o)
 		case *kueue.Topology:
 			c.Topologies = append(c.Topologies, o)
 		}
@@ -52,6 +56,21 @@ func FromObjects(objects []client.Object) (*Cluster, error) {
 		}
 	}
 	return nil, errors.New("no ClusterQueue has quota for " + c.Cards + ": whole cards are what is simulated")
+}
+
+// queuesUnder are the ClusterQueues that a policy names, or that are below a Cohort that it names.
+func queuesUnder(known *engineview.Objects, p *queuepolicy.QueuePolicy) []string {
+	var names []string
+	for name := range known.ClusterQueues {
+		above := known.CohortsAbove(name)
+		if slices.ContainsFunc(p.Spec.TargetRefs, func(t queuepolicy.TargetRef) bool {
+			return t.Kind == queuepolicy.KindClusterQueue && t.Name == name || t.Kind == queuepolicy.KindCohort && slices.Contains(above, t.Name)
+		}) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // takesPods says whether a node is there to be used: one that is cordoned, or says that it is not ready, is left out.

@@ -14,13 +14,14 @@ type Variant struct {
 }
 
 const (
-	plotWidth, plotHeight = 860, 520
+	plotWidth, plotHeight = 860, 770
 	plotLeft, plotRight   = 70, 840
 )
 
 var plotColors = []string{"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#7f7f7f"}
 
-// Plot draws, for each variant, cards in use and jobs that wait, over time.
+// Plot draws, for each variant, cards in use and jobs that wait, over time, and what each queue of the first one uses of its
+// quota.
 func Plot(to io.Writer, variants []Variant) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, plotHeight)
@@ -30,9 +31,32 @@ func Plot(to io.Writer, variants []Variant) error {
 	for i, v := range variants {
 		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>`+"\n", plotRight, 44+16*i, plotColors[i%len(plotColors)], html.EscapeString(v.Name))
 	}
+	drawQueues(&b, variants)
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(to, b.String())
 	return err
+}
+
+// drawQueues draws the use of each queue of the first variant as a part of its quota: who has more than its share, and when.
+func drawQueues(b *strings.Builder, variants []Variant) {
+	if len(variants) == 0 {
+		return
+	}
+	var queues []Variant
+	first := variants[0]
+	for _, g := range first.ByQueue {
+		if g.Quota == 0 {
+			continue
+		}
+		part := &Report{Samples: make([]Sample, len(first.Samples))}
+		for i, s := range first.Samples {
+			part.Samples[i] = Sample{At: s.At, Used: 100 * s.Queues[g.Name] / g.Quota}
+		}
+		at := len(queues)
+		queues = append(queues, Variant{Name: g.Name, Report: part})
+		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>`+"\n", plotRight, 544+16*at, plotColors[at%len(plotColors)], html.EscapeString(g.Name))
+	}
+	drawCurves(b, queues, "% of its quota, by queue", 530, 740, func(s *Sample) float64 { return float64(s.Used) })
 }
 
 func drawCurves(b *strings.Builder, variants []Variant, title string, top, bottom float64, of func(*Sample) float64) {

@@ -50,12 +50,16 @@ type Group struct {
 	Jobs  int    `json:"jobs"`
 	JCT   Spread `json:"jobCompletionTime"`
 	Delay Spread `json:"queueingDelay"`
+	// Slowdown as in Report: where queues differ in it, waiting is not shared out evenly.
+	Slowdown Spread `json:"slowdown"`
 	// For queues: the part of their quota in use, of the use beyond it, and of all cards used against that of all quota.
 	Quota    int64   `json:"quota,omitempty"`
 	Used     float64 `json:"quotaUsed,omitempty"`
 	Borrowed float64 `json:"borrowedCardHours,omitempty"`
-	Share    float64 `json:"shareOfUse,omitempty"`
-	Weight   float64 `json:"shareOfQuota,omitempty"`
+	// Below is how much of its own quota it did not have while its jobs asked for it.
+	Below  float64 `json:"belowQuotaCardHours,omitempty"`
+	Share  float64 `json:"shareOfUse,omitempty"`
+	Weight float64 `json:"shareOfQuota,omitempty"`
 }
 
 // JobEnd is what became of one job.
@@ -120,9 +124,9 @@ func (w *World) report() *Report {
 		jct, delay := s.ended-w.trace.Jobs[i].Submit, s.waited
 		for _, t := range []*times{all, of(queues, w.trace.Jobs[i].Queue), of(sizes, sizeOf(w.trace.Jobs[i].Cards))} {
 			t.jct, t.delay = append(t.jct, float64(jct)), append(t.delay, float64(delay))
-		}
-		if d := w.trace.Jobs[i].Duration; d >= 60 {
-			all.slowdown = append(all.slowdown, float64(jct)/float64(d))
+			if d := w.trace.Jobs[i].Duration; d >= 60 {
+				t.slowdown = append(t.slowdown, float64(jct)/float64(d))
+			}
 		}
 	}
 	r.JCT, r.Delay, r.Slowdown = spreadOf(all.jct), spreadOf(all.delay), spreadOf(all.slowdown)
@@ -144,7 +148,7 @@ func of(groups map[string]*times, name string) *times {
 }
 
 func (t *times) group(name string) Group {
-	return Group{Name: name, Jobs: len(t.jct), JCT: spreadOf(t.jct), Delay: spreadOf(t.delay)}
+	return Group{Name: name, Jobs: len(t.jct), JCT: spreadOf(t.jct), Delay: spreadOf(t.delay), Slowdown: spreadOf(t.slowdown)}
 }
 
 func (w *World) byQueue(queues map[string]*times) []Group {
@@ -161,7 +165,7 @@ func (w *World) byQueue(queues map[string]*times) []Group {
 			t = &times{}
 		}
 		g := t.group(name)
-		g.Quota, g.Borrowed = q.nominal, hours(q.over)
+		g.Quota, g.Borrowed, g.Below = q.nominal, hours(q.over), hours(q.below)
 		if q.nominal > 0 && span > 0 {
 			g.Used = float64(q.busy) / float64(q.nominal*span)
 		}

@@ -294,7 +294,7 @@ func (w *World) submit(i int) {
 	s := &w.jobs[i]
 	j := &w.trace.Jobs[i]
 	s.left, s.since, s.phase, s.started = j.Duration, w.now, waiting, -1
-	w.figures.waiting++
+	w.figures.wait(w, i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 	w.watch(Moment{At: w.now, Job: i, What: Submitted, By: -1})
 }
@@ -408,7 +408,7 @@ func (w *World) requeue(i int, m Moment) {
 		s.evicted++
 	}
 	w.figures.redone += cost * int64(w.trace.Jobs[i].Cards)
-	w.figures.waiting++
+	w.figures.wait(w, i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 	w.watch(m)
 }
