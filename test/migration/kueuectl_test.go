@@ -47,7 +47,7 @@ var typed = []struct{ command, says string }{
 	{"patch clusterqueue team --type merge -p {\"spec\":{\"queueingStrategy\":\"StrictFIFO\"}}", `team patched`},
 	{"get clusterqueue team -o jsonpath={.spec.queueingStrategy}", `StrictFIFO`},
 	{"stop workload WORKLOAD first", `stopped`},
-	{"list workload --status admitted", `job-second-xxxxx`},
+	{"list workload --status admitted", `\ANAME.*\njob-second-xxxxx.*\n\z`},
 	{"get workload WORKLOAD first -o jsonpath={.spec.active}", `^false$`},
 	{"resume workload WORKLOAD first", `resumed`},
 	{"list clusterqueue", `team +all +1 +1 +true`},
