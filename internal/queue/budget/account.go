@@ -1,0 +1,202 @@
+package budget
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Run is a time in which a workload had quota.
+type Run struct {
+	UID     string // of the workload
+	Start   time.Time
+	End     time.Time // zero: it goes on
+	Queue   string    // the ClusterQueue that the quota is of
+	Amounts []Amount
+}
+
+// Amount is what a run has of a resource.
+type Amount struct {
+	Flavor, Resource string
+	Units            int64
+}
+
+// over says that the run has ended.
+func (r *Run) over() bool { return !r.End.IsZero() }
+
+// Account is what a LocalQueue's workloads have used, as it is stored.
+type Account struct {
+	Sums []Sum `json:"sums,omitempty"`
+	// Settled are the runs that the sums have, and of which workloads may still tell.
+	Settled []Settled `json:"settled,omitempty"`
+}
+
+// Sum is what was used in a period.
+type Sum struct {
+	Window `json:",inline"`
+	Used   []Used `json:"used,omitempty"`
+}
+
+// Used is an amount of a resource in a flavor, times seconds.
+type Used struct {
+	Queue       string `json:"clusterQueue"`
+	Flavor      string `json:"flavor"`
+	Resource    string `json:"resource"`
+	UnitSeconds int64  `json:"unitSeconds"`
+}
+
+// Settled names a run, and says since when no workload tells of it; nil: one still may.
+type Settled struct {
+	UID   string     `json:"uid"`
+	Start time.Time  `json:"start"`
+	Gone  *time.Time `json:"gone,omitempty"`
+}
+
+const (
+	// remembered is how long an account names a run of which no workload tells any more: longer than a cache can still show
+	// one that is gone.
+	remembered = 10 * time.Minute
+	// late is how long after its end a period is stored at least: longer than clocks differ.
+	late = time.Hour
+)
+
+// settled says that the sums of an account have a run.
+func (a *Account) settled(r *Run) bool {
+	return slices.ContainsFunc(a.Settled, func(s Settled) bool { return s.UID == r.UID && s.Start.Unix() == r.Start.Unix() })
+}
+
+// Settle is the account with runs that are over added to it. Windows are the periods in force. Runs that it has already
+// are not added again. Tells says whether a workload still tells of a run.
+func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, start time.Time) bool, now time.Time) Account {
+	var out Account
+	for _, s := range a.Settled {
+		switch {
+		case tells(s.UID, s.Start):
+			s.Gone = nil
+		case s.Gone == nil:
+			s.Gone = &now
+		case now.Sub(*s.Gone) >= remembered:
+			continue
+		}
+		out.Settled = append(out.Settled, s)
+	}
+	for _, s := range a.Sums {
+		if now.Sub(s.Until) < late {
+			out.Sums = append(out.Sums, Sum{Window: s.Window, Used: slices.Clone(s.Used)})
+		}
+	}
+	for _, w := range windows {
+		out.open(w)
+	}
+	for i := range runs {
+		if r := &runs[i]; r.over() && !out.settled(r) {
+			out.add(r, windows, now)
+			out.Settled = append(out.Settled, Settled{UID: r.UID, Start: r.Start})
+		}
+	}
+	return out
+}
+
+// open adds a period that the account does not have yet.
+func (a *Account) open(w Window) {
+	if !slices.ContainsFunc(a.Sums, func(s Sum) bool { return s.same(w) }) {
+		a.Sums = append(a.Sums, Sum{Window: w})
+	}
+}
+
+// add counts a run in all periods. One that ends in the next, by a clock that is ahead, counts there as well, and in the
+// last one, if a clock that is behind may come back to it.
+func (a *Account) add(r *Run, windows []Window, now time.Time) {
+	for _, w := range windows {
+		if last := w.at(w.From.Add(-time.Second)); now.Sub(last.Until) < late && last.seconds(r.Start, r.End) > 0 {
+			a.open(last)
+		}
+		for w = w.at(w.Until); w.seconds(r.Start, r.End) > 0; w = w.at(w.Until) {
+			a.open(w)
+		}
+	}
+	for i := range a.Sums {
+		s := &a.Sums[i]
+		s.Used = addRun(s.Used, r, s.seconds(r.Start, r.End))
+	}
+}
+
+func addRun(used []Used, r *Run, seconds int64) []Used {
+	if seconds <= 0 {
+		return used
+	}
+	for _, m := range r.Amounts {
+		used = addUsed(used, Used{r.Queue, m.Flavor, m.Resource, times(m.Units, seconds)})
+	}
+	return used
+}
+
+// addUsed adds to a list that is in order, so that equal accounts are written alike.
+func addUsed(used []Used, u Used) []Used {
+	if u.UnitSeconds <= 0 {
+		return used
+	}
+	i, found := slices.BinarySearchFunc(used, u, func(a, b Used) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Flavor, b.Flavor), cmp.Compare(a.Resource, b.Resource))
+	})
+	if !found {
+		return slices.Insert(used, i, u)
+	}
+	if used[i].UnitSeconds > math.MaxInt64-u.UnitSeconds {
+		used[i].UnitSeconds = math.MaxInt64
+	} else {
+		used[i].UnitSeconds += u.UnitSeconds
+	}
+	return used
+}
+
+// times multiplies, saturating; less than nothing is nothing.
+func times(a, b int64) int64 {
+	switch {
+	case a <= 0 || b <= 0:
+		return 0
+	case a > math.MaxInt64/b:
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// Used is what was used in a period by runs that are over: those that the account has, and those that workloads tell of
+// and it does not name. What goes on is not among them.
+func (a *Account) Used(w Window, runs []Run) []Used {
+	var used []Used
+	for i := range a.Sums {
+		if a.Sums[i].same(w) {
+			used = slices.Clone(a.Sums[i].Used)
+		}
+	}
+	for i := range runs {
+		if r := &runs[i]; r.over() && !a.settled(r) {
+			used = addRun(used, r, w.seconds(r.Start, r.End))
+		}
+	}
+	return used
+}
+
+// Object is what a workload's object tells.
+type Object struct {
+	UID string
+	Run *Run // its last; nil: it had none
+	// Deleting: it was deleted, and waits for us.
+	Deleting bool
+	// Waits: it is pending, and may get quota, and so another run.
+	Waits bool
+}
+
+// Next says of a workload whether its last run must be in the account before it can go on, and whether it is let go: if
+// it was deleted, it may vanish, and if it waits, it may have quota.
+func (a *Account) Next(o *Object) (settle, release bool) {
+	switch {
+	case !o.Deleting && !o.Waits || o.Run != nil && !o.Run.over():
+		return false, false
+	case o.Run == nil || a.settled(o.Run):
+		return false, true
+	}
+	return true, false
+}

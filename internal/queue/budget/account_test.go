@@ -1,0 +1,242 @@
+package budget
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// cluster is what is stored: objects of workloads, and an account. A leader knows what it read, and writes.
+type cluster struct {
+	t       *rapid.T
+	now     time.Time // the time; leaders' clocks differ from it
+	skew    time.Duration
+	stored  []byte             // the account
+	objects map[string]*Object // workloads; those that are gone are not there
+	ghosts  []Object           // workloads that are gone, and that a cache may still show
+	gone    map[string]time.Time
+	runs    map[string]Run // all runs there ever were, by name
+	serial  int
+}
+
+// clock is what the leader's clock says.
+func (c *cluster) clock() time.Time { return c.now.Add(c.skew).Truncate(time.Second) }
+
+func (c *cluster) account() Account {
+	var a Account
+	if len(c.stored) > 0 {
+		if err := json.Unmarshal(c.stored, &a); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return a
+}
+
+func (c *cluster) store(a Account) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.stored = text
+}
+
+func name(r *Run) string { return fmt.Sprintf("%s since %d", r.UID, r.Start.Unix()) }
+
+// set stores a workload with its run.
+func (c *cluster) set(o *Object) {
+	c.objects[o.UID] = o
+	if o.Run != nil {
+		c.runs[name(o.Run)] = *o.Run
+	}
+}
+
+// sees is what a leader knows: the objects, and sometimes one that is gone already.
+func (c *cluster) sees() []Object {
+	var list []Object
+	for _, o := range c.objects {
+		list = append(list, *o)
+	}
+	for _, ghost := range c.ghosts {
+		if c.now.Sub(c.gone[ghost.UID]) < remembered/2 && rapid.Bool().Draw(c.t, "the cache is behind") {
+			list = append(list, ghost)
+		}
+	}
+	slices.SortFunc(list, func(a, b Object) int { return slices.Compare([]byte(a.UID), []byte(b.UID)) })
+	return list
+}
+
+func runsOf(objects []Object) []Run {
+	var list []Run
+	for _, o := range objects {
+		if o.Run != nil {
+			list = append(list, *o.Run)
+		}
+	}
+	return list
+}
+
+// lead is a turn of a leader, which may die after any write.
+func (c *cluster) lead(windows []Window) {
+	objects, a := c.sees(), c.account()
+	var settle []Run
+	for i := range objects {
+		if must, _ := a.Next(&objects[i]); must && rapid.IntRange(0, 3).Draw(c.t, "settled now") > 0 {
+			settle = append(settle, *objects[i].Run)
+		}
+	}
+	if len(settle) > 0 {
+		tells := func(uid string, start time.Time) bool {
+			o := c.objects[uid]
+			return o != nil && o.Run != nil && o.Run.Start.Unix() == start.Unix()
+		}
+		a = a.Settle(settle, windows, tells, c.clock())
+		if rapid.IntRange(0, 4).Draw(c.t, "the leader dies before it writes") == 0 {
+			return
+		}
+		c.store(a)
+	}
+	for i := range objects {
+		_, release := a.Next(&objects[i])
+		if o := c.objects[objects[i].UID]; release && o != nil && rapid.IntRange(0, 4).Draw(c.t, "the leader dies before it lets go") > 0 {
+			c.letGo(o)
+		}
+	}
+}
+
+// letGo has a workload vanish, or start anew.
+func (c *cluster) letGo(o *Object) {
+	if o.Deleting {
+		delete(c.objects, o.UID)
+		c.ghosts, c.gone[o.UID] = append(c.ghosts, *o), c.now
+		return
+	}
+	if start := c.clock(); o.Run == nil || start.After(o.Run.Start) { // a second start in the same second would be the same run
+		c.set(&Object{UID: o.UID, Run: c.drawRun(o.UID, start)})
+	}
+}
+
+func (c *cluster) drawRun(uid string, start time.Time) *Run {
+	r := &Run{UID: uid, Start: start, Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "queue")}
+	for _, flavor := range []string{"h100", "t4"} {
+		if n := rapid.Int64Range(0, 8).Draw(c.t, flavor); n > 0 {
+			r.Amounts = append(r.Amounts, Amount{flavor, "gpu", n})
+		}
+	}
+	return r
+}
+
+// happens is something that the leader does not decide: time passes, jobs come, end, are evicted and deleted, the leader
+// changes and its clock is another.
+func (c *cluster) happens() {
+	c.now = c.now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 5 * time.Hour}).Draw(c.t, "later"))
+	uids := make([]string, 0, len(c.objects))
+	for uid := range c.objects {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	what := rapid.SampledFrom([]string{"comes", "ends", "is evicted", "is evicted", "is deleted", "another leader"}).Draw(c.t, "what")
+	if what == "another leader" {
+		c.skew = time.Duration(rapid.IntRange(-90, 90).Draw(c.t, "skew")) * time.Second
+		return
+	}
+	if what == "comes" || len(uids) == 0 {
+		c.serial++
+		c.set(&Object{UID: fmt.Sprint("w", c.serial), Waits: true})
+		return
+	}
+	o := *c.objects[rapid.SampledFrom(uids).Draw(c.t, "who")]
+	if o.Run != nil && !o.Run.over() { // whatever becomes of it, its quota is given back
+		r := *o.Run
+		r.End = c.clock()
+		o.Run = &r
+		o.Waits = what == "is evicted" && !o.Deleting
+	}
+	o.Deleting = o.Deleting || what == "is deleted"
+	o.Waits = o.Waits && !o.Deleting
+	c.set(&o)
+}
+
+// What was used is what all runs that are over took, each once, at any time, whenever leaders die or change.
+func TestNothingIsLostOrCountedTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &cluster{t: t, now: time.Date(2026, 11, 20, 20, 0, 0, 0, time.UTC), objects: map[string]*Object{}, gone: map[string]time.Time{}, runs: map[string]Run{}}
+		zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin"}).Draw(t, "zone")
+		for range rapid.IntRange(1, 60).Draw(t, "times") {
+			c.happens()
+			windows := c.windows(zone, c.clock())
+			c.lead(windows)
+			c.check(windows)
+		}
+	})
+}
+
+func (c *cluster) windows(zone string, at time.Time) []Window {
+	var list []Window
+	for _, p := range []Period{Day, Week, Month} {
+		w, err := WindowAt(p, zone, at)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+func (c *cluster) check(windows []Window) {
+	a := c.account()
+	objects := c.sees()
+	for _, w := range windows {
+		var want []Used
+		for _, r := range c.runs {
+			if r.over() {
+				want = addRun(want, &r, w.seconds(r.Start, r.End))
+			}
+		}
+		if got := a.Used(w, runsOf(objects)); !slices.Equal(got, want) {
+			c.t.Fatalf("%s from %s: %v, not %v", w.Period, w.From, got, want)
+		}
+	}
+}
+
+// An account does not grow with the workloads that there were.
+func TestAccountsStaySmall(t *testing.T) {
+	now := time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC)
+	var a Account
+	for i := range 5000 {
+		now = now.Add(time.Minute)
+		w, err := WindowAt(Month, "UTC", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Run{UID: fmt.Sprint(i), Start: now.Add(-time.Minute), End: now, Queue: "q", Amounts: []Amount{{"h100", "gpu", 8}}}
+		a = a.Settle([]Run{r}, []Window{w}, func(string, time.Time) bool { return false }, now)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Settled) > 13 || len(a.Sums) != 1 || a.Sums[0].Used[0].UnitSeconds != 5000*60*8 {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}
+
+// Amounts that nobody has are no overflow.
+func TestSaturates(t *testing.T) {
+	w, err := WindowAt(Month, "UTC", time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge := func(uid string) Run {
+		return Run{UID: uid, Start: w.From, End: w.Until, Amounts: []Amount{{"f", "gpu", math.MaxInt64}}}
+	}
+	var a Account
+	a = a.Settle([]Run{huge("a"), huge("b")}, []Window{w}, func(string, time.Time) bool { return true }, w.Until)
+	if got := a.Used(w, []Run{huge("c")}); len(got) != 1 || got[0].UnitSeconds != math.MaxInt64 {
+		t.Error(got)
+	}
+}
