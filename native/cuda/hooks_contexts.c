@@ -1,4 +1,5 @@
 /* Hooks of cuInit, contexts and code. */
+#include "blocks.h"
 #include "driver_symbols.h"
 #include "handlers.h"
 #include "ledger.h"
@@ -74,7 +75,8 @@ static void collect_of_context(struct holding *h, void *arg)
 {
 	struct { CUcontext ctx; struct holding *own[64]; int n; } *gone = arg;
 
-	if (h->ctx != gone->ctx || h->kind == HOLD_VMM || h->kind == HOLD_MAP || h->kind == HOLD_POOL)
+	if (h->ctx != gone->ctx || h->kind == HOLD_VMM || h->kind == HOLD_MAP || h->kind == HOLD_POOL ||
+	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING)
 		return;
 	if (h->kind != HOLD_OWN)
 		holding_give_back(h);
@@ -97,6 +99,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 		for (int i = 0; i < gone.n; i++)
 			movable_free(gone.own[i]);
 	} while (gone.n);
+	blocks_forget_context(ctx);
 	overhead_refresh(d);
 }
 

@@ -8,7 +8,6 @@
 #include "pools.h"
 #include "start.h"
 #include "swap.h"
-#include "system.h"
 
 /* Charge, call, and write down or give back: the steps of every allocation. */
 #define TAKE(key, kind, size, call) do { \
@@ -39,17 +38,11 @@ static CUresult take_movable(CUdeviceptr *ptr, uint64_t bytes)
 	CUresult r;
 
 	/* On an oversubscribed card a neighbour moves out; meanwhile we may be moved ourselves. */
-	for (;;) {
+	do {
 		int pass_ = memory_call_enter();
 		r = movable_alloc(d, ptr, bytes, &card_full);
 		memory_call_leave(pass_);
-		if (!card_full || !atomic_load(&session.oversubscribe))
-			break;
-		alone = oversubscribe_ask(d, bytes) ? 0 : alone + 1;
-		if (alone > 50)
-			break; /* no neighbour has anything that could move: the card is really full */
-		sleep_ns(10 * MS);
-	}
+	} while (card_full && oversubscribe_wait(d, bytes, &alone));
 	oversubscribe_satisfied(d);
 	return r;
 }
@@ -105,7 +98,9 @@ CUresult on_cuMemFree(fn_cuMemFree_v2 real, CUdeviceptr ptr)
 
 CUresult on_cuMemGetAddressRange(fn_cuMemGetAddressRange_v2 real, CUdeviceptr *base, size_t *size, CUdeviceptr ptr)
 {
-	return movable_owns(ptr, base, size) ? CUDA_SUCCESS : real(base, size, ptr);
+	if (movable_owns(ptr, base, size))
+		return CUDA_SUCCESS;
+	MEMORY_CALL(real(base, size, ptr));
 }
 
 static uint64_t array_bytes(size_t width, size_t height, size_t depth, int format, unsigned channels)

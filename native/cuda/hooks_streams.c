@@ -1,5 +1,6 @@
 /* Hooks of streams and their capture into graphs. */
 #include "handlers.h"
+#include "memory_calls.h"
 #include "pools.h"
 #include "streams.h"
 
@@ -9,40 +10,32 @@ CUresult on_cuStreamDestroy(fn_cuStreamDestroy real, CUstream stream)
 	return real(stream);
 }
 
+/* A capture is counted from before it begins; none begins while the process is swapped out. */
+#define BEGIN_CAPTURE(stream, call) do { \
+	int pass_ = memory_call_enter(); \
+	CUresult r_; \
+	stream_before_capture(stream); \
+	capture_count(1); \
+	r_ = (call); \
+	if (r_ != CUDA_SUCCESS) \
+		capture_count(-1); \
+	memory_call_leave(pass_); \
+	return r_; \
+} while (0)
+
 CUresult on_cuStreamBeginCapture_v1(fn_cuStreamBeginCapture real, CUstream stream)
 {
-	CUresult r;
-
-	stream_before_capture(stream);
-	capture_count(1);
-	r = real(stream);
-	if (r != CUDA_SUCCESS)
-		capture_count(-1);
-	return r;
+	BEGIN_CAPTURE(stream, real(stream));
 }
 
 CUresult on_cuStreamBeginCapture(fn_cuStreamBeginCapture_v2 real, CUstream stream, int mode)
 {
-	CUresult r;
-
-	stream_before_capture(stream);
-	capture_count(1);
-	r = real(stream, mode);
-	if (r != CUDA_SUCCESS)
-		capture_count(-1);
-	return r;
+	BEGIN_CAPTURE(stream, real(stream, mode));
 }
 
 CUresult on_cuStreamBeginCaptureToGraph(fn_cuStreamBeginCaptureToGraph real, CUstream stream, CUgraph graph, const CUgraphNode *deps, const void *edges, size_t count, int mode)
 {
-	CUresult r;
-
-	stream_before_capture(stream);
-	capture_count(1);
-	r = real(stream, graph, deps, edges, count, mode);
-	if (r != CUDA_SUCCESS)
-		capture_count(-1);
-	return r;
+	BEGIN_CAPTURE(stream, real(stream, graph, deps, edges, count, mode));
 }
 
 /* Ends the capture also when it answers that the capture was spoilt; errors about the call itself leave it on. */

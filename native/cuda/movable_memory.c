@@ -1,10 +1,9 @@
 /*
  * Allocations that can be moved: a reserved range of addresses backed by chunks of up to 1 GiB. Small ones share a page.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "compute_limit.h"
+#include "blocks.h"
 #include "driver_symbols.h"
 #include "ledger.h"
 #include "memory_budget.h"
@@ -16,64 +15,6 @@
 #define GRAINS (PAGE / GRAIN)
 
 struct piece { struct block *block; uint64_t offset, size; };
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the list of blocks */
-struct block *blocks;
-
-void blocks_lock(void) { pthread_mutex_lock(&lock); }
-void blocks_unlock(void) { pthread_mutex_unlock(&lock); }
-
-/* The parent's memory is not the child's. */
-void blocks_fork_child(void)
-{
-	pthread_mutex_init(&lock, NULL);
-	blocks = NULL;
-}
-
-/* ---- chunks ---- */
-
-/* The arbiter sees how much of ours could be moved off the card. */
-static void count_resident(struct device *d, int64_t delta)
-{
-	struct memory_request *m = own_memory(d);
-	if (m)
-		atomic_fetch_add(&m->resident, (uint64_t)delta);
-}
-
-bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
-{
-	CUmemProp prop = {.type = CU_MEM_ALLOCATION_PINNED, .location = {CU_MEM_LOCATION_DEVICE, b->device->cu}};
-	CUmemAccess access[MAX_DEVICES] = {{prop.location, CU_MEM_ACCESS_READWRITE}};
-	size_t n = 1;
-	int can;
-
-	for (int i = 0; i < session.devices; i++) {
-		CUdevice peer = session.device[i].cu;
-		if (peer != b->device->cu && real_cuDeviceCanAccessPeer && real_cuDeviceCanAccessPeer(&can, peer, b->device->cu) == CUDA_SUCCESS && can)
-			access[n++] = (CUmemAccess){{CU_MEM_LOCATION_DEVICE, peer}, CU_MEM_ACCESS_READWRITE};
-	}
-	*r = real_cuMemCreate(&c->handle, c->size, &prop, 0);
-	if (*r != CUDA_SUCCESS)
-		return false;
-	*r = real_cuMemMap(at, c->size, 0, c->handle, 0);
-	if (*r == CUDA_SUCCESS) {
-		*r = real_cuMemSetAccess(at, c->size, access, n);
-		if (*r == CUDA_SUCCESS) {
-			count_resident(b->device, (int64_t)c->size);
-			return true;
-		}
-		real_cuMemUnmap(at, c->size);
-	}
-	real_cuMemRelease(c->handle);
-	return false;
-}
-
-void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
-{
-	real_cuMemUnmap(at, c->size);
-	real_cuMemRelease(c->handle);
-	count_resident(b->device, -(int64_t)c->size);
-}
 
 /* ---- blocks ---- */
 
@@ -100,6 +41,7 @@ static struct block *block_make(struct device *d, uint64_t bytes, CUresult *r)
 	if (!b)
 		return NULL;
 	b->device = d;
+	b->prop = (CUmemProp){.type = CU_MEM_ALLOCATION_PINNED, .location = {CU_MEM_LOCATION_DEVICE, d->cu}};
 	b->size = ROUND_UP(bytes, PAGE);
 	b->chunk = calloc((b->size + GiB - 1) / GiB, sizeof *b->chunk);
 	if (!b->chunk || !memory_charge(d, b->size)) {
@@ -123,21 +65,11 @@ static struct block *block_make(struct device *d, uint64_t bytes, CUresult *r)
 	return NULL;
 }
 
-static void block_link(struct block *b)
+static void link_block(struct block *b)
 {
 	blocks_lock();
-	b->next = blocks;
-	blocks = b;
+	block_link(b);
 	blocks_unlock();
-}
-
-static void block_unlink(struct block *b)
-{
-	for (struct block **p = &blocks; *p; p = &(*p)->next)
-		if (*p == b) {
-			*p = b->next;
-			return;
-		}
 }
 
 /* ---- small allocations share a block of one page ---- */
@@ -188,7 +120,7 @@ static CUresult take_small(struct device *d, struct piece *p, uint64_t bytes)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	grains_take(p->block, need, &p->offset);
-	block_link(p->block);
+	link_block(p->block);
 	return r;
 }
 
@@ -202,7 +134,7 @@ static CUresult take(struct device *d, struct piece *p, uint64_t bytes)
 	p->offset = 0;
 	p->size = bytes;
 	if (p->block)
-		block_link(p->block);
+		link_block(p->block);
 	return r;
 }
 

@@ -37,6 +37,17 @@ bool oversubscribe_ask(struct device *d, uint64_t bytes)
 	return movable > (atomic_load(&m->resident) ? 1 : 0);
 }
 
+bool oversubscribe_wait(struct device *d, uint64_t bytes, int *alone)
+{
+	if (!atomic_load(&session.oversubscribe))
+		return false;
+	*alone = oversubscribe_ask(d, bytes) ? 0 : *alone + 1;
+	if (*alone > 50)
+		return false; /* no neighbour has anything that could move: the card is really full */
+	sleep_ns(10 * MS);
+	return true;
+}
+
 static void serve_eviction(struct device *d, struct memory_request *m)
 {
 	unsigned number = atomic_load(&decision_for(d)->eviction);

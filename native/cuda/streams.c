@@ -40,6 +40,8 @@ void capture_count(int delta)
 	atomic_fetch_add(&captures, delta);
 }
 
+bool captures_open(void) { return atomic_load(&captures) > 0; }
+
 bool stream_capturing(CUstream stream)
 {
 	int status = CU_STREAM_CAPTURE_STATUS_NONE;

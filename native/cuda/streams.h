@@ -14,6 +14,8 @@ void stream_forget(CUstream stream);
 void context_forget(CUcontext ctx);
 void capture_count(int delta);
 bool stream_capturing(CUstream stream);
+/* Whether any stream of this process is being captured. */
+bool captures_open(void);
 /* Whether all work seen on this gate's streams is done; marks what is not marked yet. */
 bool streams_idle(struct gate *g);
 /* Whether all work on this gate's streams ends within so many nanoseconds, as far as can be told. */

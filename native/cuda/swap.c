@@ -5,12 +5,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "blocks.h"
 #include "driver_symbols.h"
 #include "host_pool.h"
 #include "ledger.h"
 #include "memory_calls.h"
-#include "movable_memory.h"
 #include "pools.h"
+#include "streams.h"
 #include "swap.h"
 #include "system.h"
 
@@ -36,8 +37,8 @@ static void find_unmovable(struct holding *h, void *arg)
 {
 	static const char *const names[] = {
 		[HOLD_PTR] = "memory from before swapping was allowed", [HOLD_ARRAY] = "arrays",
-		[HOLD_VMM] = "the program's own virtual memory management", [HOLD_POOL] = "memory pools",
-		[HOLD_IPC] = "memory of another process", [HOLD_EXTERNAL] = "external memory",
+		[HOLD_VMM] = "virtual memory of another process, or from before swapping was allowed", [HOLD_POOL] = "memory pools",
+		[HOLD_IPC] = "memory of another process", [HOLD_EXTERNAL] = "external memory", [HOLD_OWN] = NULL,
 	};
 	const char **why = arg;
 
@@ -78,10 +79,12 @@ static CUstream copy_stream(CUcontext ctx)
 
 static CUresult copy_chunk(struct block *b, struct chunk *c, CUdeviceptr at, bool out)
 {
-	CUstream stream = copy_stream(b->ctx);
-	CUresult r = CUDA_SUCCESS;
+	CUstream stream = copy_stream(block_context(b));
+	CUresult r = block_open(b);
 	uint64_t done = 0, n;
 
+	if (b->program)
+		at = b->base;
 	for (; r == CUDA_SUCCESS && done < c->size; done += n) {
 		void *host = host_piece(c->at + done, c->size - done, &n);
 		r = out ? real_cuMemcpyDtoHAsync_v2(host, at + done, n, stream) : real_cuMemcpyHtoDAsync_v2(at + done, host, n, stream);
@@ -94,7 +97,7 @@ static CUresult settle_copies(void)
 	CUresult r = CUDA_SUCCESS;
 
 	for (struct block *b = blocks; b && r == CUDA_SUCCESS; b = b->next)
-		r = real_cuStreamSynchronize(copy_stream(b->ctx));
+		r = real_cuStreamSynchronize(copy_stream(block_context(b)));
 	return r;
 }
 
@@ -104,11 +107,11 @@ static CUresult settle_contexts(void)
 	CUresult r = CUDA_SUCCESS;
 
 	for (struct block *b = blocks; b && r == CUDA_SUCCESS; b = b->next) {
-		if (b->ctx == done)
+		if (block_context(b) == done)
 			continue;
-		real_cuCtxSetCurrent(b->ctx);
+		done = block_context(b);
+		real_cuCtxSetCurrent(done);
 		r = real_cuCtxSynchronize();
-		done = b->ctx;
 	}
 	return r;
 }
@@ -118,21 +121,23 @@ static uint64_t copy_out(uint64_t want, struct swap_result *r)
 {
 	uint64_t chosen = 0;
 	int64_t begin = now_ns();
-	CUresult result = settle_contexts();
+	CUresult result = settle_contexts(), settled;
 
 	EACH_CHUNK(b, c, at) {
 		if (c->out || chosen >= want || result != CUDA_SUCCESS)
 			continue;
 		if (!host_take(c->size, &c->at)) {
 			fail(r, "no host memory");
+			settle_copies();
 			return 0;
 		}
 		result = copy_chunk(b, c, at, true);
 		c->out = true;
 		chosen += c->size;
 	}
+	settled = settle_copies(); /* also after a failure: what is on its way still uses that memory */
 	if (result == CUDA_SUCCESS)
-		result = settle_copies();
+		result = settled;
 	r->copy_s = (double)(now_ns() - begin) / 1e9;
 	if (result != CUDA_SUCCESS) {
 		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
@@ -163,7 +168,6 @@ static void release_chosen(void)
 		if (!c->out || !c->handle)
 			continue;
 		chunk_free(b, c, at);
-		c->handle = 0;
 		atomic_fetch_add(&out_bytes, c->size);
 		count_swapped(b->device, (int64_t)c->size);
 	}
@@ -173,8 +177,10 @@ static void unchoose(void)
 {
 	EACH_CHUNK(b, c, at) {
 		(void)at;
-		if (c->handle)
+		if (c->handle) {
 			c->out = false;
+			block_close(b);
+		}
 	}
 }
 
@@ -185,6 +191,27 @@ static void moved(void)
 	atomic_store(&busy, false);
 }
 
+/*
+ * Holds every call back at a moment when no graph is being captured: waiting for a context would spoil the capture. NULL,
+ * or why that moment did not come.
+ */
+static const char *quiet(int64_t deadline)
+{
+	const char *why;
+
+	for (;;) {
+		if (!memory_calls_hold(deadline))
+			return "calls into the driver did not end";
+		why = captures_open() ? "the capture of a graph did not end" : unmovable(); /* it may have changed meanwhile */
+		if (!why)
+			return NULL;
+		memory_calls_release();
+		if (!captures_open() || now_ns() > deadline)
+			return why;
+		sleep_ns(MS);
+	}
+}
+
 void swap_out(uint64_t bytes, struct swap_result *r)
 {
 	int64_t begin = now_ns();
@@ -193,10 +220,10 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	memset(r, 0, sizeof *r);
 	pthread_mutex_lock(&order);
 	why = unmovable();
+	if (!why && !swap_is_out())
+		why = quiet(begin + QUIET_NS);
 	if (why) {
 		fail(r, why);
-	} else if (!swap_is_out() && !memory_calls_hold(begin + QUIET_NS)) {
-		fail(r, "calls into the driver did not end");
 	} else {
 		uint64_t there = resident_bytes();
 		atomic_store(&busy, true);
@@ -223,7 +250,7 @@ static bool card_has(uint64_t bytes, uint64_t *missing)
 	size_t free_now = 0, total;
 
 	if (blocks)
-		real_cuCtxSetCurrent(blocks->ctx);
+		real_cuCtxSetCurrent(block_context(blocks));
 	if (!real_cuMemGetInfo_v2 || real_cuMemGetInfo_v2(&free_now, &total) != CUDA_SUCCESS)
 		return true; /* cannot be asked: try */
 	*missing = free_now < bytes + MARGIN ? bytes + MARGIN - free_now : 0;
@@ -232,28 +259,26 @@ static bool card_has(uint64_t bytes, uint64_t *missing)
 
 static CUresult copy_in(void)
 {
-	CUresult r = CUDA_SUCCESS;
+	CUresult r = CUDA_SUCCESS, settled;
 
 	EACH_CHUNK(b, c, at) {
 		if (!c->out || r != CUDA_SUCCESS)
 			continue;
-		real_cuCtxSetCurrent(b->ctx);
-		if (!chunk_make(b, c, at, &r)) {
-			c->handle = 0;
-			continue;
-		}
-		r = copy_chunk(b, c, at, false);
+		real_cuCtxSetCurrent(block_context(b));
+		if (chunk_make(b, c, at, &r))
+			r = copy_chunk(b, c, at, false);
 	}
+	settled = settle_copies();
 	if (r == CUDA_SUCCESS)
-		r = settle_copies();
+		r = settled;
 	EACH_CHUNK(b, c, at) {
 		if (!c->out || !c->handle)
 			continue;
 		if (r != CUDA_SUCCESS) { /* the host still has it all */
 			chunk_free(b, c, at);
-			c->handle = 0;
 		} else {
 			c->out = false;
+			block_close(b);
 			count_swapped(b->device, -(int64_t)c->size);
 		}
 	}
@@ -300,7 +325,7 @@ void swap_prepare(uint64_t bytes, struct swap_result *r)
 	memset(r, 0, sizeof *r);
 	pthread_mutex_lock(&order);
 	if (blocks)
-		real_cuCtxSetCurrent(blocks->ctx);
+		real_cuCtxSetCurrent(block_context(blocks));
 	if (!blocks)
 		fail(r, "no memory on the card yet");
 	else if (!(r->done = host_prepare(bytes)))

@@ -13,7 +13,7 @@ ENTRY(cuMemGetInfo); ENTRY(cuDeviceTotalMem_v2); ENTRY(cuDevicePrimaryCtxRetain)
 ENTRY(cuCtxCreate_v2); ENTRY(cuCtxCreate_v4); ENTRY(cuCtxDestroy_v2); ENTRY(cuArrayCreate_v2); ENTRY(cuArray3DCreate_v2); ENTRY(cuArrayDestroy);
 ENTRY(cuMipmappedArrayCreate); ENTRY(cuMipmappedArrayDestroy); ENTRY(cuMemAllocAsync); ENTRY(cuMemAllocAsync_ptsz); ENTRY(cuMemFreeAsync);
 ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy); ENTRY(cuMemPoolTrimTo); ENTRY(cuMemCreate); ENTRY(cuMemRelease);
-ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
+ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemSetAccess); ENTRY(cuMemGetAllocationPropertiesFromHandle); ENTRY(cuMemMapArrayAsync); ENTRY(cuMulticastBindMem); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
 ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
 ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
 ENTRY(cuLaunchKernel); ENTRY(cuLaunchKernel_ptsz); ENTRY(cuLaunchKernelEx); ENTRY(cuLaunchCooperativeKernel); ENTRY(cuStreamBeginCapture_v2); ENTRY(cuStreamEndCapture);
@@ -50,6 +50,20 @@ static size_t free_shown(void)
 	EQUAL(cuMemGetInfo_v2(&f, &t), 0);
 	EQUAL(t, LIMIT);
 	return f;
+}
+
+/* A word in each page of 4 KiB, by which it is known again. */
+static __attribute__((unused)) void fill(CUdeviceptr p, uint64_t n, unsigned seed)
+{
+	for (uint64_t i = 0; i < n; i += 4096)
+		*(unsigned *)(uintptr_t)(p + i) = seed + (unsigned)i;
+}
+static __attribute__((unused)) bool filled(CUdeviceptr p, uint64_t n, unsigned seed)
+{
+	for (uint64_t i = 0; i < n; i += 4096)
+		if (*(unsigned *)(uintptr_t)(p + i) != seed + (unsigned)i)
+			return false;
+	return true;
 }
 
 /* One way to take and give back a step of memory. */

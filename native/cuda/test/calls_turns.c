@@ -116,19 +116,6 @@ static void work_in_flight_may_wait_for_a_launch(void)
 
 /* ---- swap ---- */
 
-static void fill(CUdeviceptr p, uint64_t n, unsigned seed)
-{
-	for (uint64_t i = 0; i < n; i += 4096)
-		*(unsigned *)(uintptr_t)(p + i) = seed + (unsigned)i;
-}
-static bool filled(CUdeviceptr p, uint64_t n, unsigned seed)
-{
-	for (uint64_t i = 0; i < n; i += 4096)
-		if (*(unsigned *)(uintptr_t)(p + i) != seed + (unsigned)i)
-			return false;
-	return true;
-}
-
 static void memory_goes_out_and_comes_back(void)
 {
 	static const uint64_t sizes[] = {100, 5000, 700000, MiB, 3 * MiB, 40 * MiB, 100, 64 * MiB};
@@ -227,7 +214,7 @@ static void calls_wait_while_it_is_out(void)
 static void what_cannot_move_is_said_before_anything_moves(void)
 {
 	static const struct { unsigned way; const char *reason; } cases[] = {
-		{3, "pool"}, {6, "virtual memory"}, {7, "virtual memory"}, {8, "arrays"}, {11, "external"},
+		{3, "pool"}, {8, "arrays"}, {11, "external"},
 	};
 	CUdeviceptr p;
 	uint64_t key, missing;

@@ -16,6 +16,7 @@ struct object {
 	struct context *ctx;
 	struct object *link, *next;
 	uint64_t used, reserved; /* of a pool */
+	unsigned char access[4]; /* of a mapping */
 };
 
 static pthread_mutex_t objects_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -407,11 +408,37 @@ API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 	}
 	return r;
 }
+/* The host may read and write where the first card may. */
 API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccess *a, size_t n)
 {
-	(void)n;
-	return mprotect((void *)(uintptr_t)ptr, size, a->flags == CU_MEM_ACCESS_READWRITE ? PROT_READ | PROT_WRITE : PROT_NONE) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+	for (CUdeviceptr at = ptr; at < ptr + size;) {
+		struct object *m = object_find(IS_MAP, at);
+		if (!m)
+			return CUDA_ERROR_INVALID_VALUE;
+		for (size_t i = 0; i < n; i++)
+			m->access[a[i].location.id] = (unsigned char)a[i].flags;
+		if (mprotect((void *)(uintptr_t)at, m->bytes, m->access[0] == CU_MEM_ACCESS_READWRITE ? PROT_READ | PROT_WRITE : m->access[0] ? PROT_READ : PROT_NONE))
+			return CUDA_ERROR_INVALID_VALUE;
+		at += m->bytes;
+	}
+	return CUDA_SUCCESS;
 }
+API CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *l, CUdeviceptr ptr)
+{
+	struct object *m = object_find(IS_MAP, ptr);
+	if (!m)
+		return CUDA_ERROR_INVALID_VALUE;
+	*flags = m->access[l->id];
+	return CUDA_SUCCESS;
+}
+API CUresult cuMemMapArrayAsync(void *list, unsigned n, CUstream s) { (void)list, (void)n, (void)s; return CUDA_SUCCESS; }
+API CUresult cuMulticastBindMem(CUmemHandle m, size_t at, CUmemHandle h, size_t o, size_t n, unsigned long long f)
+{
+	(void)m, (void)at, (void)o, (void)n, (void)f;
+	return object_find(IS_VMM, h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr ptr) { (void)data, (void)attribute, (void)ptr; return CUDA_SUCCESS; }
+API CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr ptr) { (void)n, (void)attributes, (void)data, (void)ptr; return CUDA_SUCCESS; }
 API CUresult cuMemGetAllocationGranularity(size_t *g, const CUmemProp *p, int o) { (void)p, (void)o; *g = STUB_PAGE; return CUDA_SUCCESS; }
 API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemProp *p, CUmemHandle h)
 {

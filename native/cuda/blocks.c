@@ -1,0 +1,194 @@
+/*
+ * Memory that can be moved, as chunks behind addresses. A chunk leaves the card by being unmapped and released; it comes
+ * back as another piece of the card's memory, mapped at the same addresses.
+ */
+#include <pthread.h>
+#include "blocks.h"
+#include "compute_limit.h"
+#include "driver_symbols.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the list, and the program's mappings */
+struct block *blocks;
+
+void blocks_lock(void) { pthread_mutex_lock(&lock); }
+void blocks_unlock(void) { pthread_mutex_unlock(&lock); }
+
+/* The parent's memory is not the child's. */
+void blocks_fork_child(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	blocks = NULL;
+}
+
+void block_link(struct block *b)
+{
+	b->next = blocks;
+	b->link = &blocks;
+	if (blocks)
+		blocks->link = &b->next;
+	blocks = b;
+}
+
+void block_unlink(struct block *b)
+{
+	*b->link = b->next;
+	if (b->next)
+		b->next->link = b->link;
+}
+
+CUcontext block_context(const struct block *b) { return b->ctx ? b->ctx : b->device->primary; }
+
+void blocks_forget_context(CUcontext ctx)
+{
+	blocks_lock();
+	for (struct block *b = blocks; b; b = b->next)
+		if (b->program && b->ctx == ctx)
+			b->ctx = NULL;
+	blocks_unlock();
+}
+
+/* ---- chunks ---- */
+
+/* The arbiter sees how much of ours could be moved off the card. */
+static void count_resident(struct device *d, int64_t delta)
+{
+	struct memory_request *m = own_memory(d);
+	if (m)
+		atomic_fetch_add(&m->resident, (uint64_t)delta);
+}
+
+static CUresult map(CUdeviceptr at, uint64_t size, uint64_t offset, CUmemHandle handle, const CUmemAccess *access, size_t n)
+{
+	CUresult r = real_cuMemMap(at, size, offset, handle, 0);
+
+	if (r == CUDA_SUCCESS && n) {
+		r = real_cuMemSetAccess(at, size, access, n);
+		if (r != CUDA_SUCCESS)
+			real_cuMemUnmap(at, size);
+	}
+	return r;
+}
+
+/* What we map is for the card itself and those that reach it. */
+static CUresult map_ours(struct block *b, struct chunk *c, CUdeviceptr at)
+{
+	CUmemAccess access[MAX_DEVICES] = {{b->prop.location, CU_MEM_ACCESS_READWRITE}};
+	size_t n = 1;
+	int can;
+
+	for (int i = 0; i < session.devices; i++) {
+		CUdevice peer = session.device[i].cu;
+		if (peer != b->device->cu && real_cuDeviceCanAccessPeer && real_cuDeviceCanAccessPeer(&can, peer, b->device->cu) == CUDA_SUCCESS && can)
+			access[n++] = (CUmemAccess){{CU_MEM_LOCATION_DEVICE, peer}, CU_MEM_ACCESS_READWRITE};
+	}
+	return map(at, c->size, 0, c->handle, access, n);
+}
+
+static CUresult map_again(struct mapping *m, CUmemHandle handle)
+{
+	CUmemAccess access[MAX_DEVICES];
+	size_t n = 0;
+
+	for (int i = 0; i < session.devices; i++)
+		if (m->access[i])
+			access[n++] = (CUmemAccess){{CU_MEM_LOCATION_DEVICE, session.device[i].cu}, m->access[i]};
+	return map(m->at, m->size, m->offset, handle, access, n);
+}
+
+static void unmap_until(struct block *b, const struct mapping *end)
+{
+	for (struct mapping *m = b->maps; m != end; m = m->next)
+		real_cuMemUnmap(m->at, m->size);
+}
+
+static CUresult map_program(struct block *b, struct chunk *c)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	for (struct mapping *m = b->maps; m && r == CUDA_SUCCESS; m = m->next) {
+		r = map_again(m, c->handle);
+		if (r != CUDA_SUCCESS)
+			unmap_until(b, m);
+	}
+	return r;
+}
+
+bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r)
+{
+	*r = real_cuMemCreate(&c->handle, c->size, &b->prop, 0);
+	if (*r == CUDA_SUCCESS) {
+		*r = b->program ? map_program(b, c) : map_ours(b, c, at);
+		if (*r != CUDA_SUCCESS)
+			real_cuMemRelease(c->handle);
+	}
+	if (*r != CUDA_SUCCESS) {
+		c->handle = 0;
+		return false;
+	}
+	count_resident(b->device, (int64_t)c->size);
+	return true;
+}
+
+void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at)
+{
+	block_close(b);
+	if (b->program)
+		unmap_until(b, NULL);
+	else
+		real_cuMemUnmap(at, c->size);
+	real_cuMemRelease(c->handle);
+	c->handle = 0;
+	count_resident(b->device, -(int64_t)c->size);
+}
+
+/* ---- copies of what the program maps ---- */
+
+static void note_access(struct mapping *m)
+{
+	for (int i = 0; i < session.devices; i++) {
+		CUmemLocation location = {CU_MEM_LOCATION_DEVICE, session.device[i].cu};
+		unsigned long long flags = 0;
+		if (real_cuMemGetAccess(&flags, &location, m->at) == CUDA_SUCCESS)
+			m->access[i] = (unsigned char)flags;
+		else
+			m->access[i] = 0;
+	}
+}
+
+/* A copy goes by an address: the program's, where it can use all of the memory there, or one of our own. */
+CUresult block_open(struct block *b)
+{
+	CUresult r;
+
+	if (!b->program || b->base)
+		return CUDA_SUCCESS;
+	for (struct mapping *m = b->maps; m; m = m->next) {
+		note_access(m);
+		if (!b->base && !m->offset && m->size == b->size && m->access[b->device - session.device] == CU_MEM_ACCESS_READWRITE)
+			b->base = m->at;
+	}
+	if (b->base)
+		return CUDA_SUCCESS;
+	r = real_cuMemAddressReserve(&b->base, b->size, 0, 0, 0);
+	if (r == CUDA_SUCCESS) {
+		r = map_ours(b, b->chunk, b->base);
+		if (r != CUDA_SUCCESS)
+			real_cuMemAddressFree(b->base, b->size);
+	}
+	if (r != CUDA_SUCCESS)
+		b->base = 0;
+	b->window = r == CUDA_SUCCESS;
+	return r;
+}
+
+void block_close(struct block *b)
+{
+	if (!b->program)
+		return;
+	if (b->window) {
+		real_cuMemUnmap(b->base, b->size);
+		real_cuMemAddressFree(b->base, b->size);
+	}
+	b->window = false;
+	b->base = 0;
+}

@@ -1,0 +1,65 @@
+/* Memory on the card that can be moved to the host and back: what swap.c moves. */
+#ifndef ELASTIC_BLOCKS_H
+#define ELASTIC_BLOCKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "session.h"
+
+/* What the driver gives and takes back in one piece. */
+struct chunk {
+	CUmemHandle handle; /* 0 while it is not on the card */
+	uint64_t size;
+	bool out;
+	uint64_t at; /* in the host pool, while out */
+};
+
+/* Where the program has mapped memory of its own, and which cards may use it there. */
+struct mapping {
+	CUdeviceptr at;
+	uint64_t size, offset;
+	unsigned char access[MAX_DEVICES]; /* as it was when the memory left */
+	struct mapping *next;
+};
+
+/* Memory behind a range of addresses that we chose, or that the program maps itself. */
+struct block {
+	struct device *device;
+	CUcontext ctx;          /* for its copies; NULL: the card's primary one */
+	CUmemProp prop;
+	CUdeviceptr base;       /* of the program's own: where it can be copied, while it is open */
+	uint64_t size;
+	unsigned chunks;
+	struct chunk *chunk;
+	unsigned char *grains;  /* small allocations share a block: which grains are taken */
+	unsigned taken;
+	bool program;           /* the program made it, as one chunk, */
+	int refs;               /* holds on to its handle so many times, */
+	struct mapping *maps;   /* and has it mapped here */
+	bool window;            /* base is a mapping of ours, for the copy alone */
+	struct block *next, **link;
+};
+
+extern struct block *blocks;
+void blocks_lock(void);
+void blocks_unlock(void);
+/* Both with the lock held. */
+void block_link(struct block *b);
+void block_unlink(struct block *b);
+/* Memory behind a chunk's addresses; without it, *r says why. */
+bool chunk_make(struct block *b, struct chunk *c, CUdeviceptr at, CUresult *r);
+void chunk_free(struct block *b, struct chunk *c, CUdeviceptr at);
+/* Until it is closed again, all of a block lies at its base for a copy. */
+CUresult block_open(struct block *b);
+void block_close(struct block *b);
+CUcontext block_context(const struct block *b);
+/* The program's own memory outlives the context it was made in. */
+void blocks_forget_context(CUcontext ctx);
+void blocks_fork_child(void);
+
+#define EACH_CHUNK(b, c, ptr) \
+	for (struct block *b = blocks; b; b = b->next) \
+		for (CUdeviceptr ptr = b->base, step_ = 0; step_ < b->chunks; ptr += b->chunk[step_++].size) \
+			for (struct chunk *c = &b->chunk[step_]; c; c = NULL)
+
+#endif

@@ -1,0 +1,257 @@
+/* Memory that the program manages itself goes out and comes back, through the library, against the tests' driver. */
+#include "calls.h"
+#include "../blocks.h"
+
+static const CUmemAccess all_of_it = {{CU_MEM_LOCATION_DEVICE, 0}, CU_MEM_ACCESS_READWRITE};
+
+static void out(void)
+{
+	struct swap_result r;
+
+	swap_out(UINT64_MAX, &r);
+	if (!r.done)
+		fprintf(stderr, "out: %s\n", r.why);
+	CHECK(r.done);
+}
+
+static void in(void)
+{
+	struct swap_result r;
+	uint64_t missing;
+
+	swap_in(&r, &missing);
+	if (!r.done)
+		fprintf(stderr, "in: %s\n", r.why);
+	CHECK(r.done && !swap_is_out());
+}
+
+static void out_and_in(void)
+{
+	out();
+	in();
+}
+
+static CUdeviceptr reserve(uint64_t size)
+{
+	CUdeviceptr p;
+
+	EQUAL(real_cuMemAddressReserve(&p, size, 0, 0, 0), 0);
+	return p;
+}
+
+static CUmemHandle create(uint64_t size)
+{
+	CUmemHandle h;
+
+	EQUAL(cuMemCreate(&h, size, &on_device, 0), 0);
+	return h;
+}
+
+static void the_programs_own_memory_goes_out_and_comes_back(void)
+{
+	enum { N = 6 };
+	CUmemHandle h[N];
+	CUdeviceptr p;
+	uint64_t before;
+
+	begin_swap();
+	p = reserve(N * 20 * MiB); /* as PyTorch's expandable segments have it */
+	for (unsigned i = 0; i < N; i++) {
+		h[i] = create(20 * MiB);
+		EQUAL(cuMemMap(p + i * 20 * MiB, 20 * MiB, 0, h[i], 0), 0);
+	}
+	EQUAL(cuMemSetAccess(p, N * 20 * MiB, &all_of_it, 1), 0);
+	fill(p, N * 20 * MiB, 7);
+	before = used();
+	EQUAL(before, CONTEXT + N * 20 * MiB);
+	for (int round = 0; round < 10; round++) {
+		out();
+		EQUAL(stub_card_used(0), CONTEXT);
+		EQUAL(used(), before);
+		in();
+		EQUAL(stub_card_used(0), before);
+		CHECK(filled(p, N * 20 * MiB, 7 + (unsigned)round));
+		fill(p, N * 20 * MiB, 8 + (unsigned)round);
+	}
+	EQUAL(cuMemUnmap(p, 2 * 20 * MiB), 0); /* handles from before go on to be good */
+	EQUAL(cuMemMap(p, 20 * MiB, 0, h[1], 0), 0);
+	EQUAL(cuMemSetAccess(p, 20 * MiB, &all_of_it, 1), 0);
+	for (uint64_t at = 0; at < 20 * MiB; at += 4096)
+		EQUAL(*(unsigned *)(uintptr_t)(p + at), 17 + 20 * MiB + at);
+	EQUAL(cuMemUnmap(p, 20 * MiB), 0);
+	EQUAL(cuMemUnmap(p + 2 * 20 * MiB, (N - 2) * 20 * MiB), 0);
+	for (int i = 0; i < N; i++)
+		EQUAL(cuMemRelease(h[i]), 0);
+	EQUAL(cuMemRelease(h[0]), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(used(), CONTEXT);
+	EQUAL(stub_card_used(0), CONTEXT);
+	CHECK(!blocks);
+}
+
+/* Nothing mapped, mapped twice, in parts, for reading alone, and mapped without its handle. */
+static void however_it_is_mapped(void)
+{
+	CUmemAccess read_only = {{CU_MEM_LOCATION_DEVICE, 0}, 1};
+	CUmemHandle nowhere, twice, parts, alone, again;
+	CUdeviceptr p = 0, q = 0, r = 0, s = 0, t = 0;
+	uint64_t before;
+
+	begin_swap();
+	nowhere = create(4 * MiB), twice = create(8 * MiB), parts = create(8 * MiB), alone = create(2 * MiB);
+	p = reserve(8 * MiB), q = reserve(8 * MiB), r = reserve(8 * MiB), s = reserve(4 * MiB), t = reserve(2 * MiB);
+	EQUAL(cuMemMap(p, 8 * MiB, 0, twice, 0), 0);
+	EQUAL(cuMemMap(q, 8 * MiB, 0, twice, 0), 0);
+	EQUAL(cuMemSetAccess(p, 8 * MiB, &all_of_it, 1), 0);
+	EQUAL(cuMemSetAccess(q, 8 * MiB, &read_only, 1), 0);
+	EQUAL(cuMemMap(r + 4 * MiB, 4 * MiB, 0, parts, 0), 0); /* the halves the other way round */
+	EQUAL(cuMemMap(r, 4 * MiB, 4 * MiB, parts, 0), 0);
+	EQUAL(cuMemSetAccess(r, 8 * MiB, &all_of_it, 1), 0);
+	EQUAL(cuMemMap(s, 4 * MiB, 0, nowhere, 0), 0);
+	EQUAL(cuMemSetAccess(s, 4 * MiB, &all_of_it, 1), 0);
+	fill(p, 8 * MiB, 1);
+	fill(r, 8 * MiB, 2);
+	fill(s, 4 * MiB, 3);
+	EQUAL(cuMemUnmap(s, 4 * MiB), 0);
+	EQUAL(cuMemMap(t, 2 * MiB, 0, alone, 0), 0);
+	EQUAL(cuMemSetAccess(t, 2 * MiB, &all_of_it, 1), 0);
+	EQUAL(cuMemRelease(alone), 0);
+	fill(t, 2 * MiB, 4);
+	before = used();
+	out();
+	EQUAL(stub_card_used(0), CONTEXT);
+	in();
+	out_and_in();
+	EQUAL(stub_card_used(0), before);
+	CHECK(filled(p, 8 * MiB, 1) && filled(q, 8 * MiB, 1) && filled(r, 8 * MiB, 2) && filled(t, 2 * MiB, 4));
+	fill(p, MiB, 9);
+	CHECK(filled(q, MiB, 9)); /* the same memory at both addresses */
+	unsigned long long flags;
+	EQUAL(real_cuMemGetAccess(&flags, &read_only.location, q), 0);
+	EQUAL(flags, 1);
+	EQUAL(cuMemMap(s, 4 * MiB, 0, nowhere, 0), 0);
+	EQUAL(cuMemSetAccess(s, 4 * MiB, &all_of_it, 1), 0);
+	CHECK(filled(s, 4 * MiB, 3));
+	EQUAL(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(t + MiB)), 0);
+	EQUAL(again, alone);
+	EQUAL(cuMemUnmap(t, 2 * MiB), 0);
+	EQUAL(used(), before);
+	EQUAL(cuMemRelease(again), 0);
+	EQUAL(used(), before - 2 * MiB);
+}
+
+static void handles_are_told_apart(void)
+{
+	CUmemProp prop = {0};
+	CUmemHandle h, in_other;
+	struct swap_result r;
+	CUdeviceptr p;
+	int fd;
+
+	begin_swap();
+	EQUAL(cuMemRelease(12345), CUDA_ERROR_INVALID_VALUE); /* the driver's answer */
+	p = reserve(2 * MiB);
+	EQUAL(cuMemMap(p, 2 * MiB, 0, 12345, 0), CUDA_ERROR_INVALID_VALUE);
+	h = create(2 * MiB);
+	EQUAL(cuMemMap(p, 4 * MiB, 0, h, 0), CUDA_ERROR_INVALID_VALUE); /* more than it is */
+	out_and_in();
+	EQUAL(cuMemGetAllocationPropertiesFromHandle(&prop, h), 0);
+	EQUAL(prop.location.type, CU_MEM_LOCATION_DEVICE);
+	EQUAL(cuMemMapArrayAsync(NULL, 0, NULL), CUDA_ERROR_NOT_SUPPORTED);
+	EQUAL(cuMemExportToShareableHandle(&fd, h, 1, 0), 0);
+	swap_out(UINT64_MAX, &r);
+	CHECK(!r.done && !strcmp(r.why, "vmm-export")); /* somebody else may use it now */
+	EQUAL(cuMemImportFromShareableHandle(&in_other, (void *)(intptr_t)fd, 1), 0);
+	EQUAL(cuMemMap(p, 2 * MiB, 0, in_other, 0), 0);
+	EQUAL(used(), CONTEXT + 4 * MiB);
+	EQUAL(cuMemUnmap(p, 2 * MiB), 0);
+	EQUAL(cuMemRelease(in_other), 0);
+	EQUAL(cuMulticastBindMem(1, 0, h, 0, 2 * MiB, 0), 0);
+	EQUAL(cuMemRelease(h), 0);
+	EQUAL(used(), CONTEXT);
+}
+
+static void part_of_it_goes_and_a_full_card_changes_nothing(void)
+{
+	CUmemHandle h[4];
+	CUdeviceptr p;
+	struct swap_result r;
+	uint64_t missing;
+
+	begin_swap();
+	p = reserve(128 * MiB);
+	for (unsigned i = 0; i < 4; i++) {
+		h[i] = create(32 * MiB);
+		EQUAL(cuMemMap(p + i * 32 * MiB, 32 * MiB, 0, h[i], 0), 0);
+	}
+	EQUAL(cuMemSetAccess(p, 128 * MiB, &all_of_it, 1), 0);
+	fill(p, 128 * MiB, 5);
+	swap_out(40 * MiB, &r);
+	EQUAL(r.bytes, 64 * MiB);
+	EQUAL(stub_card_used(0), CONTEXT + 64 * MiB);
+	out();
+	setenv("STUB_MEMORY", "134217728", 1);
+	swap_in(&r, &missing);
+	CHECK(!r.done && missing > 0 && swap_is_out());
+	EQUAL(stub_card_used(0), CONTEXT);
+	setenv("STUB_MEMORY", "1073741824", 1);
+	in();
+	CHECK(filled(p, 128 * MiB, 5));
+}
+
+static void it_outlives_its_context_and_meets_the_limit(void)
+{
+	CUcontext second;
+	CUmemHandle h, more;
+	CUdeviceptr p;
+
+	begin_swap();
+	EQUAL(cuCtxCreate_v2(&second, 0, 0), 0);
+	h = create(32 * MiB);
+	p = reserve(32 * MiB);
+	EQUAL(cuMemMap(p, 32 * MiB, 0, h, 0), 0);
+	EQUAL(cuMemSetAccess(p, 32 * MiB, &all_of_it, 1), 0);
+	fill(p, 32 * MiB, 6);
+	EQUAL(cuCtxDestroy_v2(second), 0);
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	out_and_in();
+	CHECK(filled(p, 32 * MiB, 6));
+	EQUAL(cuMemCreate(&more, 512 * MiB, &on_device, 0), CUDA_ERROR_OUT_OF_MEMORY);
+	EQUAL(cuMemCreate(&more, 3 * MiB, &on_device, 0), CUDA_ERROR_INVALID_VALUE); /* as the driver has it */
+	EQUAL(cuMemUnmap(p, 32 * MiB), 0);
+	EQUAL(cuMemRelease(h), 0);
+	EQUAL(stub_card_used(0), CONTEXT);
+}
+
+static _Atomic bool captured;
+static void *end_capture(void *arg)
+{
+	CUdeviceptr p = *(CUdeviceptr *)arg;
+
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	while (!atomic_load(&memory_calls.held)) /* until it is asked to go out */
+		sched_yield();
+	EQUAL(cuMemsetD32Async(p, 1, 16, stream), 0); /* gets on although it was */
+	atomic_store(&captured, true);
+	EQUAL(cuStreamEndCapture(stream, &graph), 0);
+	return NULL;
+}
+
+static void a_capture_ends_before_anything_moves(void)
+{
+	CUdeviceptr p;
+	pthread_t t;
+
+	begin_swap();
+	EQUAL(cuMemAlloc_v2(&p, 2 * MiB), 0);
+	EQUAL(real_cuStreamCreate(&stream, 1), 0);
+	EQUAL(cuStreamBeginCapture_v2(stream, 0), 0);
+	EQUAL(pthread_create(&t, NULL, end_capture, &p), 0);
+	out();
+	CHECK(atomic_load(&captured));
+	EQUAL(pthread_join(t, NULL), 0);
+	in();
+}
+
+MAIN(T(the_programs_own_memory_goes_out_and_comes_back), T(however_it_is_mapped), T(handles_are_told_apart),
+	T(part_of_it_goes_and_a_full_card_changes_nothing), T(it_outlives_its_context_and_meets_the_limit),
+	T(a_capture_ends_before_anything_moves))
