@@ -6,6 +6,7 @@
 #include "memory_budget.h"
 #include "movable_memory.h"
 #include "overhead.h"
+#include "pool_memory.h"
 #include "start.h"
 #include "streams.h"
 #include "system.h"
@@ -76,7 +77,7 @@ static void collect_of_context(struct holding *h, void *arg)
 	struct { CUcontext ctx; struct holding *own[64]; int n; } *gone = arg;
 
 	if (h->ctx != gone->ctx || h->kind == HOLD_VMM || h->kind == HOLD_MAP || h->kind == HOLD_POOL ||
-	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING)
+	    h->kind == HOLD_PROGRAM || h->kind == HOLD_MAPPING || h->kind == HOLD_POOLED)
 		return;
 	if (h->kind != HOLD_OWN)
 		holding_give_back(h);
@@ -90,6 +91,7 @@ static void context_gone(struct device *d, CUcontext ctx)
 
 	if (!d || !ctx || atomic_load(&session.process) < 0)
 		return;
+	pooled_forget_context(ctx);
 	do {
 		gone.ctx = ctx;
 		gone.n = 0;

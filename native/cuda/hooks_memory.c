@@ -5,6 +5,7 @@
 #include "memory_calls.h"
 #include "movable_memory.h"
 #include "oversubscribe.h"
+#include "pool_memory.h"
 #include "pools.h"
 #include "start.h"
 #include "swap.h"
@@ -82,6 +83,7 @@ CUresult on_cuMemFree(fn_cuMemFree_v2 real, CUdeviceptr ptr)
 	own = ledger_find(ptr, HOLD_OWN);
 	ledger_unlock();
 	if (own) {
+		pooled_disown(ptr);
 		movable_free(own);
 		memory_call_leave(pass_);
 		return CUDA_SUCCESS;

@@ -1,6 +1,9 @@
 /* Hooks of stream-ordered pools. */
 #include "handlers.h"
 #include "memory_calls.h"
+#include "movable_memory.h"
+#include "oversubscribe.h"
+#include "pool_memory.h"
 #include "pools.h"
 #include "start.h"
 #include "streams.h"
@@ -21,6 +24,26 @@
 	return r_ == CUDA_SUCCESS ? (call) : r_; \
 } while (0)
 
+/* Whether allocations from this pool are ours, so that they can be moved. */
+static bool movable(CUmemPool pool) { return atomic_load(&session.swap) && !pooled_exported(pool); }
+
+static CUresult take_pooled(struct device *d, CUmemPool pool, CUdeviceptr *ptr, size_t bytes, CUstream stream)
+{
+	bool card_full;
+	int alone = 0;
+	CUresult r;
+
+	if (!bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	do {
+		int pass_ = memory_call_enter();
+		r = pooled_alloc(d, pool, ptr, bytes, stream, &card_full);
+		memory_call_leave(pass_);
+	} while (card_full && oversubscribe_wait(d, bytes, &alone));
+	oversubscribe_satisfied(d);
+	return r;
+}
+
 CUresult on_cuMemAllocAsync(fn_cuMemAllocAsync real, CUdeviceptr *ptr, size_t bytes, CUstream stream)
 {
 	struct device *d = device_ready();
@@ -30,6 +53,8 @@ CUresult on_cuMemAllocAsync(fn_cuMemAllocAsync real, CUdeviceptr *ptr, size_t by
 		return real(ptr, bytes, stream);
 	if (stream_capturing(stream))
 		NOTE_CAPTURED(d, bytes, stream, real(ptr, bytes, stream));
+	if (movable(pool))
+		return take_pooled(d, pool, ptr, bytes, real == real_cuMemAllocAsync_ptsz ? own_stream(stream) : stream);
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, stream));
 }
 
@@ -42,18 +67,36 @@ CUresult on_cuMemAllocFromPoolAsync(fn_cuMemAllocFromPoolAsync real, CUdeviceptr
 	d = pool_device(pool, d); /* it may be of another device than the current one */
 	if (stream_capturing(stream))
 		NOTE_CAPTURED(d, bytes, stream, real(ptr, bytes, pool, stream));
+	if (movable(pool))
+		return take_pooled(d, pool, ptr, bytes, real == real_cuMemAllocFromPoolAsync_ptsz ? own_stream(stream) : stream);
 	TAKE_FROM_POOL(d, pool, bytes, stream, real(ptr, bytes, pool, stream));
 }
 
 CUresult on_cuMemFreeAsync(fn_cuMemFreeAsync real, CUdeviceptr ptr, CUstream stream)
 {
-	MEMORY_CALL(real(ptr, stream));
+	struct holding *own;
+	CUresult r = CUDA_SUCCESS;
+
+	int pass_ = memory_call_enter();
+	if (!pooled_free(ptr, real == real_cuMemFreeAsync_ptsz ? own_stream(stream) : stream)) {
+		ledger_lock();
+		own = ledger_find(ptr, HOLD_OWN);
+		ledger_unlock();
+		if (own)
+			movable_free(own);
+		else
+			r = real(ptr, stream);
+	}
+	memory_call_leave(pass_);
+	return r;
 }
 
 CUresult on_cuMemPoolCreate(fn_cuMemPoolCreate real, CUmemPool *pool, const CUmemPoolProps *props)
 {
 	CUresult r = real(pool, props);
 
+	if (r == CUDA_SUCCESS && props->handle_types)
+		pooled_export(*pool);
 	if (r == CUDA_SUCCESS && library_start() && props->location.type == CU_MEM_LOCATION_DEVICE && device_of(props->location.id))
 		pool_created(*pool, device_of(props->location.id));
 	return r;
@@ -61,11 +104,35 @@ CUresult on_cuMemPoolCreate(fn_cuMemPoolCreate real, CUmemPool *pool, const CUme
 
 CUresult on_cuMemPoolDestroy(fn_cuMemPoolDestroy real, CUmemPool pool)
 {
-	return pool_destroy(real, pool);
+	CUresult r = pool_destroy(real, pool);
+
+	if (r == CUDA_SUCCESS)
+		pooled_destroy(pool);
+	return r;
+}
+
+CUresult on_cuMemPoolGetAttribute(fn_cuMemPoolGetAttribute real, CUmemPool pool, int attr, void *value)
+{
+	if (atomic_load(&session.swap) && pool && value && pooled_get(pool, attr, value))
+		return CUDA_SUCCESS;
+	return real(pool, attr, value);
+}
+
+CUresult on_cuMemPoolSetAttribute(fn_cuMemPoolSetAttribute real, CUmemPool pool, int attr, void *value)
+{
+	CUresult r = real(pool, attr, value);
+
+	if (r == CUDA_SUCCESS && atomic_load(&session.swap) && attr >= CU_MEMPOOL_THRESHOLD && attr <= CU_MEMPOOL_USED_HIGH)
+		pooled_set(pool, attr, *(uint64_t *)value);
+	return r;
 }
 
 CUresult on_cuMemPoolTrimTo(fn_cuMemPoolTrimTo real, CUmemPool pool, size_t retain)
 {
+	int pass_ = memory_call_enter();
+	if (pass_)
+		pooled_trim(pool, retain);
+	memory_call_leave(pass_);
 	CUresult r = real(pool, retain);
 	struct device *d = r == CUDA_SUCCESS ? device_ready() : NULL;
 

@@ -1,12 +1,14 @@
 /* Hooks of streams and their capture into graphs. */
 #include "handlers.h"
 #include "memory_calls.h"
+#include "pool_memory.h"
 #include "pools.h"
 #include "streams.h"
 
 CUresult on_cuStreamDestroy(fn_cuStreamDestroy real, CUstream stream)
 {
 	stream_forget(stream);
+	pooled_forget_stream(stream);
 	return real(stream);
 }
 

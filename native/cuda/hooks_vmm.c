@@ -177,28 +177,26 @@ CUresult on_cuMemImportFromShareableHandle(fn_cuMemImportFromShareableHandle rea
 	return r;
 }
 
-static CUresult map_counted(fn_cuMemMap real, CUdeviceptr ptr, size_t size, size_t offset, CUmemHandle handle, unsigned long long flags)
+/* What a mapping of an imported handle shows beyond what is charged for it; NULL if nothing. */
+static struct device *shows_more(CUmemHandle handle, uint64_t end, uint64_t *extra)
 {
-	struct holding *v, *m;
-	uint64_t extra = 0;
 	struct device *d = NULL;
-	CUresult r;
+	struct holding *v;
 
 	ledger_lock();
 	v = ledger_find(handle, HOLD_VMM);
-	if (v && v->link && offset + size > v->bytes) {
+	if (v && v->link && end > v->bytes) {
 		d = v->device;
-		extra = offset + size - v->bytes;
+		*extra = end - v->bytes;
 	}
 	ledger_unlock();
-	if (extra && !memory_charge(d, extra))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = real(ptr, size, offset, handle, flags);
-	if (r != CUDA_SUCCESS) {
-		if (extra)
-			memory_refund(d, extra);
-		return r;
-	}
+	return d;
+}
+
+static void map_counted(CUdeviceptr ptr, size_t size, CUmemHandle handle, uint64_t extra)
+{
+	struct holding *v, *m;
+
 	ledger_lock();
 	v = ledger_find(handle, HOLD_VMM);
 	if (v) {
@@ -211,18 +209,29 @@ static CUresult map_counted(fn_cuMemMap real, CUdeviceptr ptr, size_t size, size
 		}
 	}
 	ledger_unlock();
-	return r;
 }
 
 CUresult on_cuMemMap(fn_cuMemMap real, CUdeviceptr ptr, size_t size, size_t offset, CUmemHandle handle, unsigned long long flags)
 {
+	uint64_t extra = 0;
+	struct device *d;
 	CUresult r;
 
 	int pass_ = memory_call_enter();
-	blocks_lock();
-	if (!program_map(handle, ptr, size, offset, flags, &r))
-		r = map_counted(real, ptr, size, offset, handle, flags);
+	d = shows_more(handle, offset + size, &extra);
+	if (d && !memory_charge(d, extra)) {
+		memory_call_leave(pass_);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	blocks_lock(); /* around the call: the address may be mapped again as soon as it is free */
+	if (!program_map(handle, ptr, size, offset, flags, &r)) {
+		r = real(ptr, size, offset, handle, flags);
+		if (r == CUDA_SUCCESS)
+			map_counted(ptr, size, handle, extra);
+	}
 	blocks_unlock();
+	if (d && r != CUDA_SUCCESS)
+		memory_refund(d, extra);
 	memory_call_leave(pass_);
 	return r;
 }

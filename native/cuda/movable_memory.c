@@ -168,12 +168,17 @@ CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool 
 
 void movable_free(struct holding *h)
 {
+	if (real_cuCtxSynchronize)
+		real_cuCtxSynchronize();
+	movable_drop(h);
+}
+
+void movable_drop(struct holding *h)
+{
 	struct piece *p = h->own;
 	struct block *b = p->block;
 	bool empty = true;
 
-	if (real_cuCtxSynchronize)
-		real_cuCtxSynchronize(); /* as the driver's own free does: nothing may still be using it */
 	ledger_lock();
 	ledger_drop(h);
 	ledger_unlock();

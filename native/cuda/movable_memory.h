@@ -8,7 +8,9 @@
 #include "session.h"
 
 CUresult movable_alloc(struct device *d, CUdeviceptr *ptr, uint64_t bytes, bool *card_full);
+/* Waits as the driver does until nothing can use it; the second does not. */
 void movable_free(struct holding *h);
+void movable_drop(struct holding *h);
 bool movable_owns(CUdeviceptr ptr, CUdeviceptr *base, size_t *size);
 
 #endif

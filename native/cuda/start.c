@@ -3,15 +3,23 @@
 #include "control_socket.h"
 #include "memory_budget.h"
 #include "memory_calls.h"
+#include "pool_memory.h"
 #include "pools.h"
 #include "start.h"
 #include "swap.h"
+
+static void free_unused(struct device *d)
+{
+	pools_trim(d);
+	pooled_trim_all(true);
+}
 
 static void forked(void)
 {
 	memory_calls_fork_child();
 	compute_limit_fork_child();
 	swap_fork_child();
+	pooled_fork_child();
 	control_fork_child();
 }
 
@@ -23,6 +31,6 @@ static const struct session_parts parts = {
 
 bool library_register_and_start(void)
 {
-	memory_on_full(pools_trim);
+	memory_on_full(free_unused);
 	return session_start(&parts);
 }

@@ -10,6 +10,7 @@
 #include "host_pool.h"
 #include "ledger.h"
 #include "memory_calls.h"
+#include "pool_memory.h"
 #include "pools.h"
 #include "streams.h"
 #include "swap.h"
@@ -225,8 +226,11 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	if (why) {
 		fail(r, why);
 	} else {
-		uint64_t there = resident_bytes();
+		uint64_t there;
 		atomic_store(&busy, true);
+		if (!swap_is_out())
+			pooled_trim_all(true); /* what is only kept need not be copied */
+		there = resident_bytes();
 		blocks_lock();
 		r->bytes = copy_out(bytes < there ? bytes : there, r);
 		r->done = r->bytes || (!there && !*r->why);

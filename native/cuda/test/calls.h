@@ -12,7 +12,7 @@ ENTRY(cuMemAlloc_v2); ENTRY(cuMemAllocPitch_v2); ENTRY(cuMemAllocManaged); ENTRY
 ENTRY(cuMemGetInfo); ENTRY(cuDeviceTotalMem_v2); ENTRY(cuDevicePrimaryCtxRetain); ENTRY(cuDevicePrimaryCtxRelease_v2); ENTRY(cuDevicePrimaryCtxReset_v2);
 ENTRY(cuCtxCreate_v2); ENTRY(cuCtxCreate_v4); ENTRY(cuCtxDestroy_v2); ENTRY(cuArrayCreate_v2); ENTRY(cuArray3DCreate_v2); ENTRY(cuArrayDestroy);
 ENTRY(cuMipmappedArrayCreate); ENTRY(cuMipmappedArrayDestroy); ENTRY(cuMemAllocAsync); ENTRY(cuMemAllocAsync_ptsz); ENTRY(cuMemFreeAsync);
-ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy); ENTRY(cuMemPoolTrimTo); ENTRY(cuMemCreate); ENTRY(cuMemRelease);
+ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy); ENTRY(cuMemPoolTrimTo); ENTRY(cuMemPoolGetAttribute); ENTRY(cuMemPoolSetAttribute); ENTRY(cuMemFreeAsync_ptsz); ENTRY(cuMemCreate); ENTRY(cuMemRelease);
 ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemSetAccess); ENTRY(cuMemGetAllocationPropertiesFromHandle); ENTRY(cuMemMapArrayAsync); ENTRY(cuMulticastBindMem); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
 ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
 ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);

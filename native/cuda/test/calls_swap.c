@@ -1,4 +1,4 @@
-/* Memory that the program manages itself goes out and comes back, through the library, against the tests' driver. */
+/* Memory of pools, and memory that the program manages itself, goes out and comes back, through the library, against the tests' driver. */
 #include "calls.h"
 #include "../blocks.h"
 
@@ -252,6 +252,127 @@ static void a_capture_ends_before_anything_moves(void)
 	in();
 }
 
-MAIN(T(the_programs_own_memory_goes_out_and_comes_back), T(however_it_is_mapped), T(handles_are_told_apart),
+/* ---- pools ---- */
+
+static uint64_t pool_says(CUmemPool pool, int attribute)
+{
+	uint64_t n = 0;
+
+	EQUAL(cuMemPoolGetAttribute(pool, attribute, &n), 0);
+	return n;
+}
+
+static void memory_of_pools_goes_out_and_comes_back(void)
+{
+	static const uint64_t sizes[] = {100, 70000, MiB, 5 * MiB, 33 * MiB, 80 * MiB};
+	CUmemPoolProps props = {.type = 1, .location = {CU_MEM_LOCATION_DEVICE, 0}};
+	CUdeviceptr p[12], kept;
+	CUmemPool pool;
+
+	begin_swap();
+	EQUAL(cuMemPoolCreate(&pool, &props), 0);
+	for (unsigned i = 0; i < 12; i++) {
+		EQUAL(i % 2 ? cuMemAllocAsync(&p[i], sizes[i / 2], NULL) : cuMemAllocFromPoolAsync(&p[i], sizes[i / 2], pool, NULL), 0);
+		fill(p[i], sizes[i / 2], i);
+	}
+	EQUAL(cuMemAllocAsync(&kept, 40 * MiB, NULL), 0);
+	EQUAL(cuMemFreeAsync(kept, NULL), 0);
+	EQUAL(stub_card_used(0), used());
+	for (int round = 0; round < 10; round++) {
+		out();
+		EQUAL(stub_card_used(0), CONTEXT);
+		in();
+		for (unsigned i = 0; i < 12; i++)
+			CHECK(filled(p[i], sizes[i / 2], i));
+	}
+	EQUAL(cuMemFree_v2(p[0]), 0); /* all ways to free it */
+	EQUAL(cuMemFreeAsync_ptsz(p[1], NULL), 0);
+	for (unsigned i = 2; i < 12; i++)
+		EQUAL(cuMemFreeAsync(p[i], NULL), 0);
+	EQUAL(cuMemFreeAsync(p[5], NULL), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(cuMemPoolDestroy(pool), 0);
+	EQUAL(used(), CONTEXT);
+	EQUAL(stub_card_used(0), CONTEXT);
+}
+
+static void a_pool_gives_what_was_freed_to_who_may_have_it(void)
+{
+	static const struct stub_kernel slow = {.ns = 200 * MS};
+	CUstream one, two;
+	CUdeviceptr p, q, r;
+	CUmemPool pool;
+	uint64_t most = UINT64_MAX;
+
+	begin_swap();
+	EQUAL(real_cuDeviceGetMemPool(&pool, 0), 0);
+	EQUAL(cuMemPoolSetAttribute(pool, CU_MEMPOOL_THRESHOLD, &most), 0);
+	EQUAL(real_cuStreamCreate(&one, 1), 0);
+	EQUAL(real_cuStreamCreate(&two, 1), 0);
+	EQUAL(cuMemAllocAsync(&p, 32 * MiB, one), 0);
+	EQUAL(cuLaunchKernel((CUfunction)(uintptr_t)&slow, 1, 1, 1, 1, 1, 1, 0, one, NULL, NULL), 0);
+	EQUAL(cuMemFreeAsync(p, one), 0);
+	EQUAL(cuMemAllocAsync(&q, 32 * MiB, two), 0);
+	CHECK(q != p); /* the first stream still uses it */
+	EQUAL(cuMemAllocAsync(&r, 32 * MiB, one), 0);
+	EQUAL(r, p);   /* and may have it again */
+	EQUAL(pool_says(pool, CU_MEMPOOL_USED_CURRENT), 64 * MiB);
+	EQUAL(cuMemFreeAsync(r, one), 0);
+	EQUAL(real_cuStreamSynchronize(one), 0);
+	EQUAL(cuMemAllocAsync(&r, 32 * MiB, two), 0);
+	EQUAL(r, p);   /* it is over there now */
+	EQUAL(cuMemFreeAsync(r, two), 0);
+	EQUAL(cuMemFreeAsync(q, two), 0);
+	EQUAL(pool_says(pool, CU_MEMPOOL_USED_CURRENT), 0);
+	EQUAL(pool_says(pool, CU_MEMPOOL_USED_HIGH), 64 * MiB);
+	EQUAL(pool_says(pool, CU_MEMPOOL_RESERVED_CURRENT), 64 * MiB);
+	EQUAL(used(), CONTEXT + 64 * MiB);
+	EQUAL(cuMemAlloc_v2(&p, 440 * MiB), 0); /* what is kept gives way */
+	EQUAL(used(), CONTEXT + 440 * MiB);
+	EQUAL(cuMemAllocAsync(&q, 32 * MiB, two), CUDA_ERROR_OUT_OF_MEMORY);
+	EQUAL(cuMemFreeAsync(p, two), 0); /* no memory of a pool: freed all the same */
+	EQUAL(used(), CONTEXT);
+	EQUAL(cuMemAllocAsync(&q, 32 * MiB, two), 0);
+	EQUAL(cuMemFreeAsync(q, two), 0);
+	EQUAL(cuMemPoolTrimTo(pool, 0), 0);
+	EQUAL(used(), CONTEXT);
+}
+
+static void a_pool_that_is_exported_stays_the_drivers(void)
+{
+	CUmemPoolProps props = {.type = 1, .handle_types = 1, .location = {CU_MEM_LOCATION_DEVICE, 0}};
+	struct swap_result r;
+	CUdeviceptr p;
+	CUmemPool pool;
+
+	begin_swap();
+	EQUAL(cuMemPoolCreate(&pool, &props), 0);
+	EQUAL(cuMemAllocFromPoolAsync(&p, 32 * MiB, pool, NULL), 0);
+	swap_out(UINT64_MAX, &r);
+	CHECK(!r.done && strstr(r.why, "pools"));
+	EQUAL(cuMemFreeAsync(p, NULL), 0);
+	out_and_in();
+}
+
+static void a_pools_memory_goes_with_its_context(void)
+{
+	CUcontext second;
+	CUdeviceptr p, q;
+
+	begin_swap();
+	EQUAL(cuCtxCreate_v2(&second, 0, 0), 0);
+	EQUAL(cuMemAllocAsync(&p, 20 * MiB, NULL), 0);
+	EQUAL(cuMemAllocAsync(&q, 20 * MiB, NULL), 0);
+	EQUAL(cuMemFreeAsync(q, NULL), 0);
+	EQUAL(cuCtxDestroy_v2(second), 0);
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	out_and_in();
+	EQUAL(cuMemAllocAsync(&q, 20 * MiB, NULL), 0);
+	EQUAL(cuMemFreeAsync(q, NULL), 0);
+	EQUAL(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+}
+
+MAIN(T(memory_of_pools_goes_out_and_comes_back), T(a_pool_gives_what_was_freed_to_who_may_have_it),
+	T(a_pool_that_is_exported_stays_the_drivers), T(a_pools_memory_goes_with_its_context),
+	T(the_programs_own_memory_goes_out_and_comes_back), T(however_it_is_mapped), T(handles_are_told_apart),
 	T(part_of_it_goes_and_a_full_card_changes_nothing), T(it_outlives_its_context_and_meets_the_limit),
 	T(a_capture_ends_before_anything_moves))

@@ -214,7 +214,7 @@ static void calls_wait_while_it_is_out(void)
 static void what_cannot_move_is_said_before_anything_moves(void)
 {
 	static const struct { unsigned way; const char *reason; } cases[] = {
-		{3, "pool"}, {8, "arrays"}, {11, "external"},
+		{8, "arrays"}, {11, "external"},
 	};
 	CUdeviceptr p;
 	uint64_t key, missing;

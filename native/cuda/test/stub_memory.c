@@ -263,6 +263,7 @@ API CUresult cuMemPoolGetAttribute(CUmemPool pool, int attr, void *value)
 	LOCKED(*(uint64_t *)value = attr == CU_MEMPOOL_RESERVED_CURRENT ? o->reserved : attr == CU_MEMPOOL_USED_CURRENT ? o->used : 0);
 	return CUDA_SUCCESS;
 }
+API CUresult cuMemPoolSetAttribute(CUmemPool pool, int attr, void *value) { (void)pool, (void)attr, (void)value; return CUDA_SUCCESS; }
 API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemPool pool, CUstream s)
 {
 	struct object *o = pool, *n;
