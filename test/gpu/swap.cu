@@ -1,5 +1,8 @@
-// swap GIB STEPS [READY]: fills so much memory with a sequence, then adds one everywhere STEPS times, and checks every
-// word at the end. Swapped in between, it must come to the same result. With "stdin" as STEPS it steps until a line comes.
+// swap GIB STEPS [READY [HOW]]: fills so much memory with a sequence, then adds one everywhere STEPS times, and checks every
+// word at the end. Swapped in between, it must come to the same result. With "stdin" as STEPS it steps until a line comes. HOW it
+// takes its memory: by cudaMalloc, a GiB at a time; async: by cudaMallocAsync, the same; a number: by cuMemCreate, so many
+// MiB to a handle, mapped one behind the other.
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +13,9 @@
 
 #define OK(call) do { cudaError_t e_ = (call); if (e_ != cudaSuccess) { \
 	fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(e_)); exit(1); } } while (0)
+
+#define DRIVER(call) do { CUresult e_ = (call); if (e_ != CUDA_SUCCESS) { \
+	fprintf(stderr, "%s: %d\n", #call, (int)e_); exit(1); } } while (0)
 
 __global__ void start(unsigned long long *x, size_t n, unsigned long long base)
 {
@@ -25,6 +31,27 @@ __global__ void check(const unsigned long long *x, size_t n, unsigned long long 
 		if (x[i] != base + i * 7 + add) atomicAdd(bad, 1ull);
 }
 
+static unsigned long long *mapped(size_t bytes, size_t handle_bytes)
+{
+	CUmemAllocationProp prop = {};
+	CUmemAccessDesc access = {};
+	CUmemGenericAllocationHandle handle;
+	CUdeviceptr at;
+
+	prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+	prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+	access.location = prop.location;
+	access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+	DRIVER(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+	for (size_t done = 0, n; done < bytes; done += n) {
+		n = bytes - done < handle_bytes ? bytes - done : handle_bytes;
+		DRIVER(cuMemCreate(&handle, n, &prop, 0));
+		DRIVER(cuMemMap(at + done, n, 0, handle, 0));
+		DRIVER(cuMemSetAccess(at + done, n, &access, 1));
+	}
+	return (unsigned long long *)at;
+}
+
 static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 int main(int argc, char **argv)
@@ -34,12 +61,21 @@ int main(int argc, char **argv)
 	long steps = by_line ? 1l << 60 : atol(argv[2]), done = 0;
 	std::vector<unsigned long long *> x(gib);
 	unsigned long long *bad, found = 0;
+	const char *how = argc > 4 ? argv[4] : "malloc";
+	unsigned long long *all = nullptr;
 	double begin = now();
 
 	OK(cudaMalloc(&bad, 8));
 	OK(cudaMemset(bad, 0, 8));
+	if (atoi(how))
+		all = mapped(gib << 30, (size_t)atoi(how) << 20);
 	for (size_t i = 0; i < gib; i++) {
-		OK(cudaMalloc(&x[i], 1ull << 30));
+		if (all)
+			x[i] = all + i * n;
+		else if (!strcmp(how, "async"))
+			OK(cudaMallocAsync(&x[i], 1ull << 30, 0));
+		else
+			OK(cudaMalloc(&x[i], 1ull << 30));
 		start<<<1024, 256>>>(x[i], n, i << 40);
 	}
 	OK(cudaDeviceSynchronize());
