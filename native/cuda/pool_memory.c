@@ -1,7 +1,7 @@
 /*
  * Stream-ordered memory that can be moved. The driver's pools cannot be, so in a container that can be swapped an
- * allocation from a pool is one of ours. What is freed on a stream is kept: the same stream has it again at once, others
- * when that stream has got there. What is kept and not needed is let go when memory is short, when the program trims
+ * allocation from a pool is one of ours. What is freed on a stream is retained: the same stream has it again at once, others
+ * when that stream has got there. What is retained and not needed is let go when memory is short, when the program trims
  * the pool, above the pool's threshold, and before the process moves out.
  */
 #include <pthread.h>
@@ -13,18 +13,18 @@
 #include "streams.h"
 
 #define BUCKETS 1024
-#define SPARE (64 * MiB) /* kept beyond the threshold, which is 0 unless the program says otherwise */
+#define SLACK (64 * MiB) /* retained beyond the threshold, which is 0 unless the program says otherwise */
 
 struct pool {
 	CUmemPool key;           /* NULL when the program has destroyed it */
-	uint64_t used, kept, used_high, reserved_high, threshold;
+	uint64_t used, retained, used_high, reserved_high, threshold;
 	bool exported;
 	struct pool *next;
 };
 
 struct pooled {
 	CUdeviceptr ptr;
-	uint64_t size;           /* rounded: what is kept serves requests of just this size */
+	uint64_t size;           /* rounded: what is retained serves requests of just this size */
 	struct pool *pool;
 	struct device *device;
 	CUcontext ctx;
@@ -36,7 +36,7 @@ struct pooled {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *pools;
-static struct pooled *buckets[BUCKETS]; /* what is kept, by size */
+static struct pooled *buckets[BUCKETS]; /* what is retained, by size */
 static struct pooled *oldest, *newest;
 
 /* Eight sizes to a doubling up to 64 MiB, so that sizes that differ a little serve one another. */
@@ -59,7 +59,7 @@ static struct pool *pool_of(CUmemPool key)
 	struct pool *p, *free_one = NULL;
 
 	for (p = pools; p && p->key != key; p = p->next)
-		if (!p->key && !p->used && !p->kept)
+		if (!p->key && !p->used && !p->retained)
 			free_one = p;
 	if (p)
 		return p;
@@ -78,13 +78,13 @@ static void count_high(struct pool *p)
 {
 	if (p->used > p->used_high)
 		p->used_high = p->used;
-	if (p->used + p->kept > p->reserved_high)
-		p->reserved_high = p->used + p->kept;
+	if (p->used + p->retained > p->reserved_high)
+		p->reserved_high = p->used + p->retained;
 }
 
-/* ---- what is kept ---- */
+/* ---- what is retained ---- */
 
-static void keep(struct pooled *a)
+static void retain(struct pooled *a)
 {
 	a->next = *bucket(a->size);
 	*bucket(a->size) = a;
@@ -92,10 +92,10 @@ static void keep(struct pooled *a)
 	a->older = newest;
 	*(newest ? &newest->newer : &oldest) = a;
 	newest = a;
-	a->pool->kept += a->size;
+	a->pool->retained += a->size;
 }
 
-static void unkeep(struct pooled *a)
+static void unretain(struct pooled *a)
 {
 	struct pooled **p = bucket(a->size);
 
@@ -104,7 +104,7 @@ static void unkeep(struct pooled *a)
 	*p = a->next;
 	*(a->older ? &a->older->newer : &oldest) = a->newer;
 	*(a->newer ? &a->newer->older : &newest) = a->older;
-	a->pool->kept -= a->size;
+	a->pool->retained -= a->size;
 }
 
 /* While a stream is captured a thread may ask about events only if it says that it knows what it does. */
@@ -134,7 +134,7 @@ static bool is_over(struct pooled *a, bool wait)
 	return (wait ? real_cuEventSynchronize(a->freed) : real_cuEventQuery(a->freed)) == CUDA_SUCCESS;
 }
 
-static struct pooled *take_kept(struct device *d, struct pool *p, uint64_t size, CUcontext ctx, CUstream stream)
+static struct pooled *take_retained(struct device *d, struct pool *p, uint64_t size, CUcontext ctx, CUstream stream)
 {
 	struct pooled *found = NULL;
 
@@ -145,20 +145,20 @@ static struct pooled *take_kept(struct device *d, struct pool *p, uint64_t size,
 		if (a->size == size && a->pool == p && a->device == d && a->ctx == ctx && is_over(a, false))
 			found = a;
 	if (found)
-		unkeep(found);
+		unretain(found);
 	return found;
 }
 
-/* Takes out what is kept and over, oldest first, until the pool (NULL: each) has no more than that. They are freed later. */
-static struct pooled *take_spare(CUmemPool pool, uint64_t retain, bool wait)
+/* Takes out what is retained and over, oldest first, until the pool (NULL: each) has no more than that. They are freed later. */
+static struct pooled *take_unused(CUmemPool pool, uint64_t retain, bool wait)
 {
 	struct pooled *gone = NULL;
 
 	for (struct pooled *a = oldest, *newer; a; a = newer) {
 		newer = a->newer;
-		if ((pool && a->pool->key != pool) || a->pool->used + a->pool->kept <= retain || !is_over(a, wait))
+		if ((pool && a->pool->key != pool) || a->pool->used + a->pool->retained <= retain || !is_over(a, wait))
 			continue;
-		unkeep(a);
+		unretain(a);
 		a->next = gone;
 		gone = a;
 	}
@@ -195,7 +195,7 @@ static void trim(CUmemPool pool, uint64_t retain, bool wait)
 	struct pooled *gone;
 
 	pthread_mutex_lock(&lock);
-	gone = take_spare(pool, retain, wait);
+	gone = take_unused(pool, retain, wait);
 	pthread_mutex_unlock(&lock);
 	let_go(gone);
 	unrelax(relaxed);
@@ -257,7 +257,7 @@ CUresult pooled_alloc(struct device *d, CUmemPool pool, CUdeviceptr *ptr, uint64
 	real_cuCtxGetCurrent(&ctx);
 	pthread_mutex_lock(&lock);
 	p = pool_of(pool);
-	a = p ? take_kept(d, p, size, ctx, stream) : NULL;
+	a = p ? take_retained(d, p, size, ctx, stream) : NULL;
 	if (p)
 		p->used += size; /* so that it stays */
 	pthread_mutex_unlock(&lock);
@@ -313,10 +313,10 @@ bool pooled_free(CUdeviceptr ptr, CUstream stream)
 	pthread_mutex_lock(&lock);
 	a->stream = stream;
 	a->pool->used -= a->size;
-	keep(a);
+	retain(a);
 	pool = a->pool->key;
-	most = a->pool->threshold > UINT64_MAX - SPARE ? UINT64_MAX : a->pool->threshold + SPARE;
-	gone = a->pool->used + a->pool->kept > most ? take_spare(pool, most, false) : NULL;
+	most = a->pool->threshold > UINT64_MAX - SLACK ? UINT64_MAX : a->pool->threshold + SLACK;
+	gone = a->pool->used + a->pool->retained > most ? take_unused(pool, most, false) : NULL;
 	pthread_mutex_unlock(&lock);
 	let_go(gone);
 	return true;
@@ -363,7 +363,7 @@ bool pooled_get(CUmemPool pool, int attribute, uint64_t *value)
 	pthread_mutex_lock(&lock);
 	p = pool_of(pool);
 	if (p)
-		*value = attribute == CU_MEMPOOL_RESERVED_CURRENT ? p->used + p->kept : attribute == CU_MEMPOOL_RESERVED_HIGH ? p->reserved_high :
+		*value = attribute == CU_MEMPOOL_RESERVED_CURRENT ? p->used + p->retained : attribute == CU_MEMPOOL_RESERVED_HIGH ? p->reserved_high :
 			attribute == CU_MEMPOOL_USED_CURRENT ? p->used : p->used_high;
 	pthread_mutex_unlock(&lock);
 	return p != NULL;
@@ -376,7 +376,7 @@ void pooled_set(CUmemPool pool, int attribute, uint64_t value)
 	if (p && attribute == CU_MEMPOOL_THRESHOLD)
 		p->threshold = value;
 	if (p && attribute == CU_MEMPOOL_RESERVED_HIGH)
-		p->reserved_high = p->used + p->kept;
+		p->reserved_high = p->used + p->retained;
 	if (p && attribute == CU_MEMPOOL_USED_HIGH)
 		p->used_high = p->used;
 	pthread_mutex_unlock(&lock);
@@ -435,7 +435,7 @@ void pooled_forget_context(CUcontext ctx)
 		newer = a->newer;
 		if (a->ctx != ctx)
 			continue;
-		unkeep(a);
+		unretain(a);
 		a->next = c.gone;
 		c.gone = a;
 	}

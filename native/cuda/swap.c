@@ -229,7 +229,7 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 		uint64_t there;
 		atomic_store(&busy, true);
 		if (!swap_is_out())
-			pooled_trim_all(true); /* what is only kept need not be copied */
+			pooled_trim_all(true); /* what is only retained need not be copied */
 		there = resident_bytes();
 		blocks_lock();
 		r->bytes = copy_out(bytes < there ? bytes : there, r);

@@ -139,7 +139,7 @@ static void however_it_is_mapped(void)
 	EQUAL(used(), before - 2 * MiB);
 }
 
-static void handles_are_told_apart(void)
+static void only_its_own_handles_are_translated(void)
 {
 	CUmemProp prop = {0};
 	CUmemHandle h, in_other;
@@ -266,7 +266,7 @@ static void memory_of_pools_goes_out_and_comes_back(void)
 {
 	static const uint64_t sizes[] = {100, 70000, MiB, 5 * MiB, 33 * MiB, 80 * MiB};
 	CUmemPoolProps props = {.type = 1, .location = {CU_MEM_LOCATION_DEVICE, 0}};
-	CUdeviceptr p[12], kept;
+	CUdeviceptr p[12], freed;
 	CUmemPool pool;
 
 	begin_swap();
@@ -275,8 +275,8 @@ static void memory_of_pools_goes_out_and_comes_back(void)
 		EQUAL(i % 2 ? cuMemAllocAsync(&p[i], sizes[i / 2], NULL) : cuMemAllocFromPoolAsync(&p[i], sizes[i / 2], pool, NULL), 0);
 		fill(p[i], sizes[i / 2], i);
 	}
-	EQUAL(cuMemAllocAsync(&kept, 40 * MiB, NULL), 0);
-	EQUAL(cuMemFreeAsync(kept, NULL), 0);
+	EQUAL(cuMemAllocAsync(&freed, 40 * MiB, NULL), 0);
+	EQUAL(cuMemFreeAsync(freed, NULL), 0);
 	EQUAL(stub_card_used(0), used());
 	for (int round = 0; round < 10; round++) {
 		out();
@@ -326,7 +326,7 @@ static void a_pool_gives_what_was_freed_to_who_may_have_it(void)
 	EQUAL(pool_says(pool, CU_MEMPOOL_USED_HIGH), 64 * MiB);
 	EQUAL(pool_says(pool, CU_MEMPOOL_RESERVED_CURRENT), 64 * MiB);
 	EQUAL(used(), CONTEXT + 64 * MiB);
-	EQUAL(cuMemAlloc_v2(&p, 440 * MiB), 0); /* what is kept gives way */
+	EQUAL(cuMemAlloc_v2(&p, 440 * MiB), 0); /* what is freed gives way */
 	EQUAL(used(), CONTEXT + 440 * MiB);
 	EQUAL(cuMemAllocAsync(&q, 32 * MiB, two), CUDA_ERROR_OUT_OF_MEMORY);
 	EQUAL(cuMemFreeAsync(p, two), 0); /* no memory of a pool: freed all the same */
@@ -373,6 +373,6 @@ static void a_pools_memory_goes_with_its_context(void)
 
 MAIN(T(memory_of_pools_goes_out_and_comes_back), T(a_pool_gives_what_was_freed_to_who_may_have_it),
 	T(a_pool_that_is_exported_stays_the_drivers), T(a_pools_memory_goes_with_its_context),
-	T(the_programs_own_memory_goes_out_and_comes_back), T(however_it_is_mapped), T(handles_are_told_apart),
+	T(the_programs_own_memory_goes_out_and_comes_back), T(however_it_is_mapped), T(only_its_own_handles_are_translated),
 	T(part_of_it_goes_and_a_full_card_changes_nothing), T(it_outlives_its_context_and_meets_the_limit),
 	T(a_capture_ends_before_anything_moves))
