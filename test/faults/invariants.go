@@ -186,10 +186,46 @@ func (w *World) notePreemptions(workloads []*kueue.Workload) string {
 // their nominations, as if it were for its sake.
 func (w *World) noteTakenOver(by *kueue.Workload, workloads []*kueue.Workload) {
 	for _, wl := range workloads {
-		if w.mayPreempt(by, wl) {
+		if w.mayPreempt(by, wl) || w.mayComeFirst(by, wl, workloads) {
 			w.checks.excuse(string(wl.UID))
 		}
 	}
+}
+
+// mayComeFirst says whether, where shares decide, a workload of another queue takes over a nomination: if its part of the
+// tree, which it is in by now, borrows no more than the other's would.
+func (w *World) mayComeFirst(by, wl *kueue.Workload, workloads []*kueue.Workload) bool {
+	q, other := w.queueOf(by), w.queueOf(wl)
+	if !w.setting.Fair || q.Name == other.Name || q.Cohort == "" || other.Cohort == "" {
+		return false
+	}
+	mine, theirs := q.Name, other.Name
+	switch { // of a queue in the cohort below and one beside that, the cohort competes
+	case q.Cohort == other.Cohort:
+	case q.Cohort == "unit":
+		mine = "unit"
+	default:
+		theirs = "unit"
+	}
+	request := wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[w.setting.resource()]
+	return w.borrowed(mine, workloads, 0) <= w.borrowed(theirs, workloads, request.Value()*int64(wl.Spec.PodSets[0].Count))
+}
+
+// borrowed is what a queue or the lower cohort uses beyond its nominal quota, when those who are evicted have left and
+// with so much more.
+func (w *World) borrowed(of string, workloads []*kueue.Workload, more int64) int64 {
+	for _, q := range w.setting.Queues {
+		if q.Name != of && q.Cohort != of {
+			continue
+		}
+		more -= int64(q.Nominal)
+		for _, wl := range workloads {
+			if workload.UsesQuota(wl) && !meta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadEvicted) && string(wl.Status.Admission.ClusterQueue) == q.Name {
+				more += w.inUse(wl)
+			}
+		}
+	}
+	return max(0, more)
 }
 
 // mayPreempt says whether the policies of its queue let a workload preempt another.
@@ -198,7 +234,7 @@ func (w *World) mayPreempt(by, wl *kueue.Workload) bool {
 	policy := q.Within
 	if q.Name != other.Name {
 		if policy = q.Reclaim; q.Cohort == "" || other.Cohort == "" || w.setting.Fair {
-			return false // where shares decide, nominations are taken over within a queue alone
+			return false // where shares decide, mayComeFirst says so
 		}
 	}
 	switch policy {
