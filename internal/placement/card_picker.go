@@ -69,7 +69,7 @@ func (p *picker) quick(n *need) Reason {
 		if !n.accepts(p.after.Cards[i].Model) {
 			continue
 		}
-		core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i])
+		core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i], p.after.Cards[i].Memory)
 		if !ok {
 			continue
 		}
@@ -181,7 +181,7 @@ func (p *picker) candidate(u int, n *need, i int) (policy.Take, bool) {
 	if !card.Usable || !n.accepts(card.Model) {
 		return policy.Take{}, false
 	}
-	core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i])
+	core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i], p.after.Cards[i].Memory)
 	if !ok || !free(card, n, core, mem) || !p.arranged(u, i) {
 		return policy.Take{}, false
 	}

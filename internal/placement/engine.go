@@ -271,7 +271,7 @@ func (e *Engine) resolve(h *holding) {
 	for i := range h.takes {
 		t := &h.takes[i]
 		if at := h.node.at(t.index); t.need != nil && at >= 0 {
-			t.core, t.mem, _ = t.need.of(e, &h.node.desc.Cards[at])
+			t.core, t.mem, _ = t.need.of(e, &h.node.desc.Cards[at], h.node.desc.Cards[at].Memory)
 		}
 	}
 }

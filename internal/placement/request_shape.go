@@ -36,8 +36,9 @@ type need struct {
 // unit is one card of a need.
 type unit struct{ need int }
 
-// of is what the need takes from this card; ok is false where the card can never serve it.
-func (n *need) of(e *Engine, card *Card) (core, mem int64, ok bool) {
+// of is what the need takes from a card of this memory; ok is false where the card can never serve it. The card itself is
+// looked at for its rating alone: it is not where the views of cards are, one after the other.
+func (n *need) of(e *Engine, card *Card, memory int64) (core, mem int64, ok bool) {
 	core, mem = n.core, n.mem
 	if n.tflops > 0 {
 		rating := e.rating(card)
@@ -46,9 +47,9 @@ func (n *need) of(e *Engine, card *Card) (core, mem int64, ok bool) {
 		}
 		core = int64(math.Ceil(n.tflops * policy.Whole / rating))
 	}
-	ok = core <= policy.Whole && mem <= card.Memory
+	ok = core <= policy.Whole && mem <= memory
 	if n.exclusive {
-		core, mem = policy.Whole, card.Memory
+		core, mem = policy.Whole, memory
 	}
 	return core, mem, ok
 }
