@@ -129,7 +129,7 @@ func (t *tree) head() *workload {
 // noted, or it came to the same as before.
 func (e *Engine) superseded(p Pending) bool {
 	w := e.workloads[p.Workload]
-	if w == nil || w.hasQuota() || w.reported != p.Reason {
+	if w == nil || w.hasQuota() || w.reported != p.Reason || w.phase == phaseHeldBack && w.heldBackWhy != p.Message {
 		return true
 	}
 	// As its object says from now on.

@@ -32,6 +32,10 @@ func (e *Engine) heldBack(w *workload, q *queue) hold {
 		return hold{reason: ReasonSuspended, message: "ClusterQueue " + q.name + " is inactive", blocked: true, counted: true}
 	case q.spec.NamespaceSelector == nil || !q.spec.NamespaceSelector.Matches(e.namespaces[s.Namespace]):
 		return hold{reason: ReasonMisconfigured, message: "workload namespace doesn't match ClusterQueue selector", counted: true}
+	case s.AwaitsInVain:
+		return hold{reason: ReasonDependencyNeverSatisfied, message: s.Awaits, counted: true}
+	case s.Awaits != "":
+		return hold{reason: ReasonDependency, message: s.Awaits, counted: true}
 	case s.RequeueAt.After(e.at):
 		return hold{reason: ReasonPending, message: BackingOff, counted: true}
 	}

@@ -51,7 +51,12 @@ type Pending struct {
 	Blocked bool
 }
 
-// Reason is one of Kueue's tokens.
+// Awaits says that the workload waits for others to end.
+func (p Pending) Awaits() bool {
+	return p.Reason == ReasonDependency || p.Reason == ReasonDependencyNeverSatisfied
+}
+
+// Reason is one of Kueue's tokens, or of Slurm's where Kueue has none.
 type Reason string
 
 // Why a workload has no quota reserved.
@@ -67,6 +72,8 @@ const (
 	ReasonWaitingForBudget             Reason = "WaitingForBudget"
 	ReasonSuspended                    Reason = "Suspended"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
+	ReasonDependency                   Reason = "Dependency"
+	ReasonDependencyNeverSatisfied     Reason = "DependencyNeverSatisfied"
 )
 
 // Why a workload is evicted.

@@ -53,6 +53,7 @@ type worldConfig struct {
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	budgets    bool // workloads use budgets
+	after      bool // workloads wait for others to end before they are considered
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
@@ -178,6 +179,7 @@ func (w *world) drawWorkload() {
 		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
+	w.drawAwaits(&wl)
 	most := 2
 	if w.cfg.simple {
 		most = 1
@@ -195,6 +197,14 @@ func (w *world) drawWorkload() {
 	w.workload(wl)
 }
 
+// drawAwaits draws whether a workload waits for others to end, which says nothing of one that has its quota.
+func (w *world) drawAwaits(wl *Workload) {
+	if w.cfg.after {
+		wl.Awaits = rapid.SampledFrom([]string{"", "", "job/a", "job/b"}).Draw(w.t, "after")
+		wl.AwaitsInVain = wl.Awaits == "job/b"
+	}
+}
+
 // step makes one change that the engine did not decide.
 func (w *world) step() {
 	keys := sortedKeys(w.workloads)
@@ -209,6 +219,11 @@ func (w *world) step() {
 	}
 	if w.cfg.says && len(keys) > 0 && rapid.IntRange(0, 3).Draw(w.t, "says something") == 0 {
 		w.saysSomething(w.workloads[rapid.SampledFrom(keys).Draw(w.t, "who")])
+	}
+	if w.cfg.after && len(keys) > 0 && rapid.Bool().Draw(w.t, "another end") {
+		wl := w.workloads[rapid.SampledFrom(keys).Draw(w.t, "of what it waits for")]
+		w.drawAwaits(&wl)
+		w.workload(wl)
 	}
 	if len(keys) == 0 && what != "quota" && what != "cohort" {
 		what = "new"
@@ -282,6 +297,9 @@ var worldConfigs = map[string]worldConfig{
 	"budgets":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, budgets: true},
 	"budgets2":   {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, backfill: true, timing: true, budgets: true},
 	"says-usage": {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true, says: true, delay: time.Minute},
+	"after":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, after: true},
+	"after2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, timing: true, after: true},
+	"after-fill": {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, delay: time.Minute, after: true},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
 }

@@ -456,7 +456,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "flavors", "ns", "never-preempt"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
@@ -497,6 +497,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 	w := Workload{
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
+		Awaits: a.str("after"), AwaitsInVain: a.has("in-vain"),
 		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"),
 	}
 	if a.has("ns") {

@@ -49,11 +49,15 @@ type Workload struct {
 
 	PodSets []PodSet
 
-	Inactive  bool      // spec.active is false: not considered; evicted if it holds quota
-	Gated     bool      // an admission gate is closed: not considered yet
-	Refused   string    // what is wrong with it, in words for its user: not considered; "": nothing
-	Unready   string    // what it lacks before it is considered, in words for its user; "": nothing
-	RequeueAt time.Time // not considered before this time (backoff)
+	Inactive bool   // spec.active is false: not considered; evicted if it holds quota
+	Gated    bool   // an admission gate is closed: not considered yet
+	Refused  string // what is wrong with it, in words for its user: not considered; "": nothing
+	Unready  string // what it lacks before it is considered, in words for its user; "": nothing
+	// Awaits are the workloads that have to end before it is considered, in words for its user; "": none. AwaitsInVain
+	// says that as things are they never will, or not as it asks.
+	Awaits       string
+	AwaitsInVain bool
+	RequeueAt    time.Time // not considered before this time (backoff)
 
 	// Admission is the quota reserved for the workload; nil while pending.
 	Admission *Admission

@@ -136,6 +136,9 @@ func (s *Shell) setPending(p admission.Pending) *change {
 				s.workloads[p.Workload].lostReason = &p
 				return false
 			}
+			if p.Awaits() && s.dependencies.Of(p.Workload).Waits == "" {
+				return false // that has ended since
+			}
 			changed := workload.SetPending(wl, p, s.options.Lifecycle.GranularReasons, now)
 			if !changed || p.Blocked || p.Reason == admission.ReasonAdmissionGated || p.Reason == admission.ReasonDeactivated {
 				return changed

@@ -99,7 +99,11 @@ func (s *Shell) pendingEvent(wl *kueue.Workload, p admission.Pending) {
 		s.recordEvent(wl, corev1.EventTypeNormal, kueue.WorkloadAdmissionGated, "Workload admission is gated by: %s", wl.Annotations[workload.GatedByAnnotation])
 		return
 	}
-	s.recordEvent(wl, corev1.EventTypeWarning, workload.PendingReason(p, s.options.Lifecycle.GranularReasons), "%s", p.Message)
+	kind := corev1.EventTypeWarning
+	if p.Reason == admission.ReasonDependency {
+		kind = corev1.EventTypeNormal // as its user wants it
+	}
+	s.recordEvent(wl, kind, workload.PendingReason(p, s.options.Lifecycle.GranularReasons), "%s", p.Message)
 }
 
 // stepEvent tells of a step of the lifecycle that was taken.

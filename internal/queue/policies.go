@@ -56,6 +56,7 @@ func (s *Shell) applyPolicies() {
 		s.applyObject(lq, false)
 	}
 	s.estimatesChanged()
+	s.recheckDependencies()
 	for _, t := range s.workloads {
 		if workload.AsksNeverPreempt(t.object) {
 			s.tellEngine(t.object)

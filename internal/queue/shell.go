@@ -21,6 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/inbox"
+	"github.com/elastic-ai/elastic/internal/queue/dependencies"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
@@ -78,6 +79,8 @@ type Shell struct {
 	flavorsChanged    bool
 	policies          policies
 	runTimes          engineview.RunTimes
+	dependencies      dependencies.Index
+	waitersDue        []admission.Key // workloads for which something changed that they wait for
 	// aside are workloads that a defect concerns.
 	aside map[admission.Key]aside
 	// turnBegan is when the turn under way began, in nanoseconds; 0: none is.
@@ -240,6 +243,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.recountDevices()
 	s.updateImpliedTopologies()
 	s.applyPolicies()
+	s.updateWaiters()
 	s.restorePlacements()
 	nodesAt := s.replaceNodes()
 	s.fireTimers()

@@ -66,6 +66,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 			delete(s.replacements, old)
 		}
 		s.unlearn(t.object)
+		s.waitersDue = append(s.waitersDue, s.dependencies.Gone(key)...)
 		s.gpuClaims.setUsed(wl, false)
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})
@@ -92,6 +93,7 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 			s.replacements[old] = key
 		}
 		s.gpuClaims.setUsed(wl, true)
+		s.updateDependencies(wl)
 		s.updateUsage(t)
 		s.applyWorkload(wl)
 		s.scheduleStep(t)
@@ -123,6 +125,7 @@ func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	}
 	before := t.object
 	t.object = wl
+	s.updateDependencies(wl)
 	s.updateUsage(t)
 	s.restoreFewer(t, before)
 	if workload.HasReservation(before) && !workload.HasReservation(wl) {

@@ -22,6 +22,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 	w.NeverPreempt = workload.AsksNeverPreempt(wl) && s.objects.HonorsNeverPreempt(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
 	s.countDevices(&w, wl)
 	w.ExpectedRunTime = s.expectedRunTime(&w)
+	s.awaits(&w, wl)
 	implied := s.impliedTopologies[s.objects.ClusterQueueOf(wl)]
 	for i := range w.PodSets {
 		set := &w.PodSets[i]

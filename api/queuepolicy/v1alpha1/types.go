@@ -18,6 +18,12 @@ const (
 	// CheckpointedAtAnnotation is when it last saved its work, as in 2026-01-02T15:04:05Z: of equal victims the one
 	// that loses least goes.
 	CheckpointedAtAnnotation = "elasticai.io/checkpointed-at"
+	// AfterAnnotation names the jobs that have to end before it is considered, and how, as in
+	// "ok job/prepare, any job/clean"; of another namespace as in "ok job/data/prepare".
+	AfterAnnotation = "elasticai.io/after"
+	// AfterMetAnnotation is what of that has come true. The queue writes it on the workload, so that it stays true when
+	// the jobs are gone.
+	AfterMetAnnotation = "elasticai.io/after-met"
 )
 
 // AddToScheme makes QueuePolicy known to a scheme.
@@ -55,7 +61,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota)",message="sets nothing: give it preemption, capacity, order, backfill or quota"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies)",message="sets nothing: give it preemption, capacity, order, backfill, quota or dependencies"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
@@ -82,6 +88,21 @@ type QueuePolicySpec struct {
 	// Quota is what a ClusterQueue's nominal quotas are: a share of what nodes have, or others at other times. It is looked
 	// up at the ClusterQueue and above.
 	Quota *Quota `json:"quota,omitempty"`
+	// Dependencies is what jobs may wait for that come after others (annotation elasticai.io/after).
+	Dependencies *Dependencies `json:"dependencies,omitempty"`
+}
+
+// Dependencies is what jobs may wait for.
+type Dependencies struct {
+	// Namespaces whose jobs those of the targets may wait for, beside their own: names, or * for all. Who may wait for a
+	// job learns whether it exists, and how it ends.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?|\*)$`
+	// +listType=set
+	Namespaces []string `json:"namespaces"`
 }
 
 // Quota makes nominal quotas follow the nodes and the hour. They are written to the ClusterQueue, so all that reads Kueue's objects

@@ -159,6 +159,8 @@ var Because = map[string]string{
 	"Suspended":                    "its queue is stopped or not ready",
 	"OnHold":                       "the queue is stopped",
 	"AdmissionGated":               "an admission gate is on it",
+	"Dependency":                   "jobs that it comes after have to end first",
+	"DependencyNeverSatisfied":     "as things are, what it comes after never ends as it asks",
 	"Preempted":                    "another job preempted it",
 	nodesToCome:                    "the nodes that were made for it cannot take all its pods yet",
 }
@@ -309,6 +311,8 @@ func Suggestions(a *Answer) []string {
 		list = append(list, "elastic resume "+name)
 	case "OnHold":
 		list = append(list, "elastic queue resume "+x.ClusterQueue+", or a LocalQueue that is not stopped")
+	case "DependencyNeverSatisfied":
+		list = append(list, "running the job that it comes after again, under its name; or to start without: kubectl annotate "+a.Job+" -n "+a.Namespace+" elasticai.io/after-")
 	case "Misconfigured":
 		list = append(list, "elastic queue list shows the queues; elastic doctor looks for what is misconfigured")
 	}

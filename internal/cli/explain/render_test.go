@@ -115,7 +115,9 @@ var answers = map[string]*Answer{
 	"AdmissionGated": waiting("AdmissionGated", "The workload has admission gates", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "HeldBack", 0
 	}),
-	"Evicting": waiting("Preempted", "Preempted to accommodate a workload", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "Evicting", 0 }),
+	"Dependency":               waiting("Dependency", "It comes after ok job/prepare (has not ended), any job/clean (not in a queue)", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"DependencyNeverSatisfied": waiting("DependencyNeverSatisfied", "It comes after ok job/prepare (failed)", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "HeldBack", 0 }),
+	"Evicting":                 waiting("Preempted", "Preempted to accommodate a workload", func(x *v1alpha1.WorkloadStanding) { x.State, x.Position = "Evicting", 0 }),
 	"QuotaReserved": waiting("", "", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "QuotaReserved", 0
 		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}

@@ -60,6 +60,7 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 	}
 	b.SetGates(j, wl)
 	SetPreemptionWishes(j, wl)
+	SetAfter(j, wl)
 	if err := SetMaxExecTime(j, wl); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,11 @@ func (k *InUse) find(match func(*Kind) bool) *Kind {
 
 func (k *InUse) ByName(name string) *Kind {
 	return k.find(func(row *Kind) bool { return name != "" && row.Name == name })
+}
+
+// ByLowerCase finds a row by the name of its kind in lower case.
+func (k *InUse) ByLowerCase(kind string) *Kind {
+	return k.find(func(row *Kind) bool { return strings.EqualFold(row.GVK.Kind, kind) })
 }
 
 func (k *InUse) ByGVK(gvk schema.GroupVersionKind) *Kind {

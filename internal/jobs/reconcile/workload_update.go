@@ -76,8 +76,8 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 		return changed, err
 	}
 	gates := c.builder.SetGates(j, wanted)
-	wishes := kinds.SetPreemptionWishes(j, wanted)
-	if !gates && !wishes && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
+	wishes, after := kinds.SetPreemptionWishes(j, wanted), kinds.SetAfter(j, wanted)
+	if !gates && !wishes && !after && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}
 	if err := c.client.Update(ctx, wanted); err != nil {

@@ -74,7 +74,7 @@ func (v *validator) validateMeta(kind *kinds.Kind, obj client.Object) field.Erro
 	if v.gatedBy {
 		errs = append(errs, workload.ValidateGates(obj, nil)...)
 	}
-	return errs
+	return append(errs, v.validateAfter(kind, obj)...)
 }
 
 // validateTopology checks the topology annotations of a job's pod sets. A job that cannot be read yet

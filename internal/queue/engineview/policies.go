@@ -75,6 +75,11 @@ func (o *Objects) HonorsNeverPreempt(localQueue types.NamespacedName) bool {
 	return o.resolved.Any() && o.InForce(localQueue).Text(policy.NeverPreempt) == string(v1alpha1.NeverPreemptHonor)
 }
 
+// MayWaitFor says that policies let the jobs of a LocalQueue wait for those of another namespace.
+func (o *Objects) MayWaitFor(localQueue types.NamespacedName, namespace string) bool {
+	return o.resolved.Any() && o.InForce(localQueue).MayWaitFor(namespace)
+}
+
 // EstimatesRunTimes says that some policy says how long workloads are taken to run.
 func (o *Objects) EstimatesRunTimes() bool {
 	for _, p := range o.Policies {

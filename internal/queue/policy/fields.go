@@ -27,6 +27,7 @@ const (
 	Headroom     = "quota.headroom"
 	Grace        = "quota.grace"
 	Windows      = "quota.windows"
+	Namespaces   = "dependencies.namespaces"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -90,6 +91,7 @@ var fields = []field{
 	aboveLocal(percent(Headroom, 0, 99, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).Headroom })),
 	aboveLocal(duration(Grace, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return quota(s).Grace })),
 	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
+	dependencies,
 }
 
 // notLocal is of fields that are about a whole ClusterQueue.

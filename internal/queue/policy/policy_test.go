@@ -102,6 +102,8 @@ func assign(spec *v1alpha1.QueuePolicySpec, key, value string) {
 				Name: "w", Start: part[0], Duration: v1alpha1.Duration(part[1]), TimeZone: part[2], ShareOfNodes: ptr.To[int32](50),
 			})
 		}
+	case "namespaces":
+		spec.Dependencies = &v1alpha1.Dependencies{Namespaces: strings.Split(value, ",")}
 	case "never":
 		spec.Preemption.NeverPreempt = v1alpha1.NeverPreempt(value)
 	case "capacity":
@@ -223,7 +225,7 @@ func TestStatusShowsWhatIsInForce(t *testing.T) {
 // nearest target which has one.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	targets := []string{"Cohort/top", "Cohort/left", "Cohort/x", "Cohort/y", "ClusterQueue/a", "ClusterQueue/b", "ClusterQueue/ring", "LocalQueue/team/main", "LocalQueue/team/night", "LocalQueue/zz/zz"}
-	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "backfill=EASY", "backfill=None", "runtime=1h", "quantile=101", "quantile=90", "share=50", "share=0", "headroom=99", "grace=5m", "capacity=DRF", "capacity=MaxMin"}
+	values := []string{"delay=1m", "delay=2m", "cooldown=3m", "within=4m", "reclaim=0s", "borrowed=bad", "never=Honor", "never=Maybe", "namespaces=data", "namespaces=*", "namespaces=No!", "backfill=EASY", "backfill=None", "runtime=1h", "quantile=101", "quantile=90", "share=50", "share=0", "headroom=99", "grace=5m", "capacity=DRF", "capacity=MaxMin"}
 	rapid.Check(t, func(t *rapid.T) {
 		var list []*v1alpha1.QueuePolicy
 		for i := range rapid.IntRange(0, 6).Draw(t, "policies") {
@@ -265,6 +267,30 @@ func nearest(t *rapid.T, r *Resolved, at target) {
 		}
 		if got[f.path].From != want {
 			t.Fatalf("%s at %s comes from %q, not %q", f.path, at, got[f.path].From, want)
+		}
+	}
+}
+
+// Jobs may wait for those of namespaces that the nearest policy names.
+func TestMayWaitFor(t *testing.T) {
+	r := Resolve([]*v1alpha1.QueuePolicy{
+		policy("p", 2, "Cohort/top namespaces=data,ingest"), policy("q", 1, "ClusterQueue/b namespaces=*"), policy("r", 1, "ClusterQueue/c namespaces=No!"),
+	}, tree())
+	for _, test := range []struct {
+		settings  Settings
+		namespace string
+		want      bool
+	}{
+		{r.ClusterQueue("a"), "data", true},
+		{r.ClusterQueue("a"), "ingest", true},
+		{r.ClusterQueue("a"), "dat", false},
+		{r.ClusterQueue("a"), "*", false},
+		{r.ClusterQueue("b"), "anything", true},
+		{r.ClusterQueue("c"), "data", false},
+		{nil, "data", false},
+	} {
+		if got := test.settings.MayWaitFor(test.namespace); got != test.want {
+			t.Errorf("%v %s: %v", test.settings, test.namespace, got)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func PendingReason(p admission.Pending, granular bool) string {
 	switch {
 	case granular && p.Reason == admission.ReasonPending:
 		return kueue.WorkloadQuotaReservedReasonPendingEvaluation
-	case granular || p.Reason == admission.ReasonAdmissionGated:
+	case granular || p.Reason == admission.ReasonAdmissionGated || p.Awaits():
 		return string(p.Reason)
 	case p.Blocked:
 		return kueue.WorkloadInadmissible

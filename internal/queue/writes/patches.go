@@ -116,6 +116,19 @@ func Deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueu
 	return written, err
 }
 
+// Met writes what a workload says has come true of what it waits for.
+func Met(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": wl.ResourceVersion,
+		"annotations":     map[string]string{queuepolicy.AfterMetAnnotation: wl.Annotations[queuepolicy.AfterMetAnnotation]},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	written := wl.DeepCopy()
+	return written, c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(program))
+}
+
 // Delete deletes a workload whose retention has ended: a finished one alone, a deactivated one
 // with its job, which would only create another workload.
 func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
