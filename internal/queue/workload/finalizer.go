@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -30,8 +31,8 @@ func RemoveFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) e
 	if i < 0 {
 		return nil
 	}
-	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%d"}]`,
-		wl.UID, i, kueue.ResourceInUseFinalizerName, i)
+	patch := fmt.Sprintf(`[{"op":"test","path":"/metadata/uid","value":%q},{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%d"}%s]`,
+		wl.UID, i, kueue.ResourceInUseFinalizerName, i, stoppedPatch(wl, time.Now()))
 	return client.IgnoreNotFound(c.Patch(ctx, wl.DeepCopy(), client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 

@@ -28,7 +28,7 @@ const (
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
-		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget,
+		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
 )
@@ -246,6 +246,7 @@ func IsSinglePod(wl *kueue.Workload) bool {
 // release takes the quota away.
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
+	reportLastRun(wl, now)
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
 	return unadmit(wl, now) || changed
