@@ -4,6 +4,7 @@
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "blocks.h"
 #include "driver_symbols.h"
@@ -117,34 +118,111 @@ static CUresult settle_contexts(void)
 	return r;
 }
 
-/* Chooses chunks and copies them; they are on the host and on the card when this succeeds. */
-static uint64_t copy_out(uint64_t want, struct swap_result *r)
+/* ---- out: copies go ahead while what has been copied is given back, a batch behind them ---- */
+
+#define BATCH GiB
+struct part { struct block *block; struct chunk *chunk; CUdeviceptr at; };
+struct batch { unsigned first, end; CUevent over; };
+
+/* Chooses chunks, and host memory for all of them before any of them moves. */
+static unsigned choose(uint64_t want, struct part **parts, struct swap_result *r)
 {
 	uint64_t chosen = 0;
-	int64_t begin = now_ns();
-	CUresult result = settle_contexts(), settled;
+	unsigned n = 0;
 
 	EACH_CHUNK(b, c, at) {
-		if (c->out || chosen >= want || result != CUDA_SUCCESS)
+		(void)b, (void)c, (void)at;
+		n++;
+	}
+	*parts = calloc(n + 1, sizeof **parts);
+	n = 0;
+	EACH_CHUNK(b, c, at) {
+		if (c->out || chosen >= want || *r->why)
 			continue;
-		if (!host_take(c->size, &c->at)) {
+		if (!*parts || !host_take(c->size, &c->at)) {
 			fail(r, "no host memory");
-			settle_copies();
-			return 0;
+			continue;
 		}
-		result = copy_chunk(b, c, at, true);
+		(*parts)[n++] = (struct part){b, c, at};
 		c->out = true;
 		chosen += c->size;
 	}
-	settled = settle_copies(); /* also after a failure: what is on its way still uses that memory */
-	if (result == CUDA_SUCCESS)
-		result = settled;
-	r->copy_s = (double)(now_ns() - begin) / 1e9;
-	if (result != CUDA_SUCCESS) {
-		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
-		return 0;
+	return n;
+}
+
+static void count_swapped(struct device *d, int64_t delta)
+{
+	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].swapped[d->index], (uint64_t)delta);
+}
+
+/* handle 0 marks a chunk that has left the card; until then "out" only means chosen. */
+static void release(struct part *p)
+{
+	chunk_free(p->block, p->chunk, p->at);
+	atomic_fetch_add(&out_bytes, p->chunk->size);
+	count_swapped(p->block->device, (int64_t)p->chunk->size);
+}
+
+/* Begins to copy some chunks of one context. */
+static CUresult begin_batch(struct part *parts, unsigned n, struct batch *t)
+{
+	CUcontext ctx = block_context(parts[t->first].block);
+	CUresult r = CUDA_SUCCESS;
+	uint64_t bytes = 0;
+
+	for (t->end = t->first; t->end < n && bytes < BATCH && block_context(parts[t->end].block) == ctx; t->end++) {
+		struct part *p = &parts[t->end];
+		r = copy_chunk(p->block, p->chunk, p->at, true);
+		if (r != CUDA_SUCCESS)
+			return r;
+		bytes += p->chunk->size;
 	}
-	return chosen;
+	r = real_cuEventCreate(&t->over, CU_EVENT_NO_TIMING);
+	return r == CUDA_SUCCESS ? real_cuEventRecord(t->over, copy_stream(ctx)) : r;
+}
+
+static CUresult end_batch(struct part *parts, struct batch *t)
+{
+	CUresult r;
+
+	if (!t->over)
+		return CUDA_SUCCESS;
+	r = real_cuEventSynchronize(t->over);
+	for (unsigned i = t->first; r == CUDA_SUCCESS && i < t->end; i++)
+		release(&parts[i]);
+	real_cuEventDestroy_v2(t->over);
+	t->over = NULL;
+	return r;
+}
+
+/* An error of the driver in the middle leaves what is on the host there, for the way back. */
+static uint64_t move_out(uint64_t want, struct swap_result *r)
+{
+	uint64_t before = atomic_load(&out_bytes);
+	int64_t begin = now_ns();
+	CUresult result = settle_contexts();
+	struct part *parts = NULL;
+	unsigned n = result == CUDA_SUCCESS ? choose(want, &parts, r) : 0;
+	struct batch now = {0}, last = {0};
+
+	while (result == CUDA_SUCCESS && !*r->why && now.first < n) {
+		result = begin_batch(parts, n, &now);
+		if (result == CUDA_SUCCESS)
+			result = end_batch(parts, &last);
+		if (result != CUDA_SUCCESS)
+			break;
+		last = now;
+		now = (struct batch){.first = last.end};
+	}
+	if (result == CUDA_SUCCESS)
+		result = end_batch(parts, &last);
+	else
+		settle_copies(); /* what is on its way still uses that memory */
+	free(parts);
+	r->copy_s = (double)(now_ns() - begin) / 1e9;
+	if (result != CUDA_SUCCESS)
+		snprintf(r->why, sizeof r->why, "the driver answered %d", result);
+	return atomic_load(&out_bytes) - before;
 }
 
 static uint64_t resident_bytes(void)
@@ -155,23 +233,6 @@ static uint64_t resident_bytes(void)
 		sum += c->out ? 0 : c->size;
 	}
 	return sum;
-}
-
-static void count_swapped(struct device *d, int64_t delta)
-{
-	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].swapped[d->index], (uint64_t)delta);
-}
-
-/* handle 0 marks a chunk that has left the card; until then "out" only means chosen. */
-static void release_chosen(void)
-{
-	EACH_CHUNK(b, c, at) {
-		if (!c->out || !c->handle)
-			continue;
-		chunk_free(b, c, at);
-		atomic_fetch_add(&out_bytes, c->size);
-		count_swapped(b->device, (int64_t)c->size);
-	}
 }
 
 static void unchoose(void)
@@ -232,12 +293,9 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 			pooled_trim_all(true); /* what is only retained need not be copied */
 		there = resident_bytes();
 		blocks_lock();
-		r->bytes = copy_out(bytes < there ? bytes : there, r);
-		r->done = r->bytes || (!there && !*r->why);
-		if (r->done)
-			release_chosen();
-		else
-			unchoose();
+		r->bytes = move_out(bytes < there ? bytes : there, r);
+		r->done = !*r->why;
+		unchoose(); /* what was chosen and has not moved */
 		blocks_unlock();
 		moved();
 		if (!swap_is_out()) {
