@@ -67,11 +67,17 @@ func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	return j.patchTo(ctx, c, started)
 }
 
-// Stop suspends the job.
+// Stop suspends the job. What an admission added outside of its templates goes with that, as nobody would see
+// later that it is there.
 func (j Object) Stop(ctx context.Context, c client.Client, _ Stop) ([]client.Object, error) {
 	stopped := j.deepCopy()
 	if err := stopped.Suspend(true); err != nil {
 		return nil, err
+	}
+	if codec := j.kind.codec; codec != nil && !codec.patchesWhileSuspended() {
+		if err := codec.setPodSetInfos(stopped.Unstructured, nil, nil); err != nil {
+			return nil, err
+		}
 	}
 	return []client.Object{j.Unstructured}, j.patchTo(ctx, c, stopped)
 }

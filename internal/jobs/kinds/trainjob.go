@@ -204,8 +204,8 @@ func (s trainJobSpec) pods(rt *trainingRuntime, rj replicatedJob) int32 {
 	case mpi && rj.Name == trainerNode, rt.trains(rj):
 		return nodes
 	}
-	parallelism := ptr.Deref(rj.Template.Spec.Parallelism, 1)
-	return ptr.Deref(rj.Replicas, 1) * min(parallelism, ptr.Deref(rj.Template.Spec.Completions, parallelism))
+	// The trainer sets completions to the same.
+	return ptr.Deref(rj.Replicas, 1) * max(ptr.Deref(rj.Template.Spec.Parallelism, 1), 1)
 }
 
 // trainJobStatus is the part of a TrainJob that says how many jobs of each of its replicated jobs are how far.

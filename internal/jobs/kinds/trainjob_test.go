@@ -24,6 +24,7 @@ spec:
       replicatedJobs:
       - {name: prepare, replicas: 2, template: {spec: {parallelism: 4, completions: 8, template: {metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: rack}}, spec: {containers: [{name: main}]}}}}}
       - {name: train, replicas: 3, template: {spec: {parallelism: 4, completions: 4, template: {spec: {containers: [{name: main}]}}}}}
+      - {name: report, replicas: 1, template: {spec: {parallelism: 0, completions: 0, template: {spec: {containers: [{name: main}]}}}}}
 `
 
 const twoStepTrainJob = `
@@ -64,9 +65,9 @@ func TestProgressOfATrainJob(t *testing.T) {
 	}{
 		"nothing yet":      {},
 		"some jobs ready":  {status: []any{count("prepare", "ready", 2), count("train", "ready", 1)}},
-		"all jobs ready":   {status: []any{count("prepare", "ready", 2), count("train", "ready", 3)}, ready: true},
+		"all jobs ready":   {status: []any{count("prepare", "ready", 2), count("train", "ready", 3), count("report", "ready", 1)}, ready: true},
 		"some jobs ended":  {status: []any{count("prepare", "succeeded", 2), count("train", "succeeded", 1)}, done: map[kueue.PodSetReference]int32{"prepare": 8, "train": 4}},
-		"all of one ended": {status: []any{count("prepare", "succeeded", 2), count("train", "ready", 3)}, ready: true, done: map[kueue.PodSetReference]int32{"prepare": 8}},
+		"all of one ended": {status: []any{count("prepare", "succeeded", 2), count("train", "ready", 3), count("report", "ready", 1)}, ready: true, done: map[kueue.PodSetReference]int32{"prepare": 8}},
 		"more than it has": {status: []any{count("prepare", "succeeded", 3)}},
 	} {
 		job := jobIn(t, twoStepTrainJob)
@@ -90,7 +91,7 @@ func TestTopologyOfATrainJob(t *testing.T) {
 	}
 	request := sets[0].TopologyRequest
 	if request == nil || request.SubGroupCount == nil || *request.SubGroupCount != 2 || *request.SubGroupIndexLabel != "jobset.sigs.k8s.io/job-index" ||
-		*request.PodIndexLabel != "batch.kubernetes.io/job-completion-index" || sets[1].TopologyRequest != nil {
+		*request.PodIndexLabel != "batch.kubernetes.io/job-completion-index" || sets[1].TopologyRequest != nil || sets[2].Count != 1 {
 		t.Errorf("%+v, %+v", request, sets[1].TopologyRequest)
 	}
 }
