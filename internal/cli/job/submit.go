@@ -27,6 +27,7 @@ type sending struct {
 	dryRun bool
 	check  bool
 	wait   bool
+	after  []string
 	output output.Printer
 	// plan reports whether jobs would start now, instead of sending them.
 	plan func(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error
@@ -36,6 +37,7 @@ func (s *sending) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.dryRun, "dry-run", false, "only print what would be created; it is checked by the server where there is one")
 	cmd.Flags().BoolVar(&s.check, "check", false, "only say whether it would start now, where, and which workloads it would preempt")
 	cmd.Flags().BoolVarP(&s.wait, "wait", "w", false, "wait until it has ended, with a live status line")
+	cmd.Flags().StringArrayVar(&s.after, "after", nil, "start after JOB has succeeded, \"any JOB\" has ended, \"notok JOB\" has failed (repeatable)")
 	s.output.AddTo(cmd, "yaml", "json", "name")
 }
 
@@ -56,6 +58,9 @@ flags is the command, run by --shell in every pod that runs one.`,
 
   # Would it start now?
   elastic submit pytorchjob --name big --image example.com/torch:2 --workers 8 --gpus 8 --queue main --check "torchrun train.py"
+
+  # After another job has succeeded, and a third has ended
+  elastic submit job --name test --image example.com/train:1 --queue main --after train --after "any clean" "python test.py"
 
   # Anything else
   elastic submit -f job.yaml --queue main`,
@@ -127,6 +132,9 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 	if err != nil {
 		return err
 	}
+	if err := comeAfter(cmd.Context(), c, objects[:1], s.after); err != nil {
+		return err
+	}
 	if s.dryRun {
 		return s.show(cmd.OutOrStdout(), objects)
 	}
@@ -189,6 +197,9 @@ func (s *sending) files(cmd *cobra.Command, objects []*unstructured.Unstructured
 		return err
 	}
 	if err := Settle(c, objects, queue); err != nil {
+		return err
+	}
+	if err := comeAfter(cmd.Context(), c, objects, s.after); err != nil {
 		return err
 	}
 	if s.dryRun {

@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue"
@@ -64,6 +65,9 @@ func Plans(e Explainer, reader client.Reader) Resource {
 			// A unique name: several plans may be asked for at once.
 			wl.Namespace, wl.Name, wl.UID = q.Namespace, "plan-"+string(uuid.NewUUID()), types.UID("plan")
 			wl.CreationTimestamp = metav1.NewTime(time.Now())
+			if after := plan.Annotations[queuepolicy.AfterAnnotation]; after != "" {
+				wl.Annotations = map[string]string{queuepolicy.AfterAnnotation: after}
+			}
 			if len(wl.Spec.PodSets) == 0 {
 				return nil, apierrors.NewBadRequest("spec.workload.podSets is empty: nothing to plan for")
 			}
