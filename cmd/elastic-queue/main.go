@@ -146,13 +146,8 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := setUpChecks(mgr, gates); err != nil {
 		return err
 	}
-	if err := topology.Setup(ctx, mgr, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
-		return fmt.Errorf("setting up topologies: %w", err)
-	}
-	if gates.Enabled(features.FailureRecoveryPolicy) {
-		if err := failurerecovery.Setup(ctx, mgr); err != nil {
-			return fmt.Errorf("setting up failure recovery: %w", err)
-		}
+	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
+		return err
 	}
 	if err := nominalquota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up quotas from nodes: %w", err)
@@ -168,6 +163,20 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// setUpPods adds the controllers of pods that run, or are about to.
+func setUpPods(ctx context.Context, mgr manager.Manager, gates features.Set, options topology.Options) error {
+	if err := topology.Setup(ctx, mgr, options); err != nil {
+		return fmt.Errorf("setting up topologies: %w", err)
+	}
+	if !gates.Enabled(features.FailureRecoveryPolicy) {
+		return nil
+	}
+	if err := failurerecovery.Setup(ctx, mgr); err != nil {
+		return fmt.Errorf("setting up failure recovery: %w", err)
+	}
+	return nil
 }
 
 // setUpChecks starts the controllers of the admission checks that look at this cluster alone.
