@@ -149,7 +149,7 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	}
 	e.liftReservations(t, ofDelayed)
 	s.headsReserved = e.liftReservations(t, ofHeads)
-	s.lacksReservedOnly = !(s.nodes && s.a.failed != nil) && e.preemptorFits(s, true) // nodes were lacking without the evicted, too
+	s.lacksReservedOnly = (!s.nodes || s.a.failed == nil) && e.preemptorFits(s, true) // nodes were lacking without the evicted, too
 	if s.lacksReservedOnly {
 		return nil
 	}

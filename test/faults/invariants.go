@@ -200,12 +200,10 @@ func (w *World) mayComeFirst(by, wl *kueue.Workload, workloads []*kueue.Workload
 		return false
 	}
 	mine, theirs := q.Name, other.Name
-	switch { // of a queue in the cohort below and one beside that, the cohort competes
-	case q.Cohort == other.Cohort:
-	case q.Cohort == "unit":
-		mine = "unit"
-	default:
-		theirs = "unit"
+	if q.Cohort != other.Cohort { // of a queue in the cohort below and one beside that, the cohort competes
+		if mine = "unit"; q.Cohort != mine {
+			mine, theirs = q.Name, "unit"
+		}
 	}
 	request := wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[w.setting.resource()]
 	return w.borrowed(mine, workloads, 0) <= w.borrowed(theirs, workloads, request.Value()*int64(wl.Spec.PodSets[0].Count))
