@@ -143,14 +143,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 			return fmt.Errorf("setting up other clusters: %w", err)
 		}
 	}
-	if err := setUpChecks(mgr, gates); err != nil {
+	if err := setUpChecksAndQuotas(mgr, gates); err != nil {
 		return err
 	}
 	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return err
-	}
-	if err := nominalquota.Setup(mgr); err != nil {
-		return fmt.Errorf("setting up quotas from nodes: %w", err)
 	}
 	rules.Lifecycle.Unmanaged = options.Unmanaged()
 	rules.Direct = mgr.GetAPIReader()
@@ -179,13 +176,17 @@ func setUpPods(ctx context.Context, mgr manager.Manager, gates features.Set, opt
 	return nil
 }
 
-// setUpChecks starts the controllers of the admission checks that look at this cluster alone.
-func setUpChecks(mgr manager.Manager, gates features.Set) error {
+// setUpChecksAndQuotas starts the controllers of the admission checks that look at this cluster alone, and of nominal
+// quotas that policies set.
+func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set) error {
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}
 	if err := provisioning.Setup(mgr, gates.Enabled(features.CleanUpProvisioningRequests)); err != nil {
 		return fmt.Errorf("setting up the ProvisioningRequest check: %w", err)
+	}
+	if err := nominalquota.Setup(mgr); err != nil {
+		return fmt.Errorf("setting up nominal quotas: %w", err)
 	}
 	return nil
 }
