@@ -35,8 +35,12 @@ func queue(t *testing.T, ns string) {
 	}}
 	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(ns)}}
 	high := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: ns}, Value: 1000}
-	cluster.Make(t, flavor, cq, lq, high)
+	middle := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: middleOf(ns)}, Value: 500}
+	cluster.Make(t, flavor, cq, lq, high, middle)
 }
+
+// middleOf is the class of jobs that are more important than others, and less than those of the namespace's own.
+func middleOf(ns string) string { return ns + "-middle" }
 
 // queued is a job of one pod that has a card, with 200 MiB on it.
 func queued(ns, name string) *batchv1.Job {
@@ -80,13 +84,14 @@ func reported(t *testing.T, p *corev1.Pod, reason string) {
 	})
 }
 
-// Two jobs have the node's cards. One more important comes: the younger of them is moved to the host, with its
+// Two jobs have the node's cards. One more important comes: the less important of them is moved to the host, with its
 // pod, until the other has ended, and goes on then.
 func TestPreemptedJobIsSwapped(t *testing.T) {
 	ns := cluster.Namespace(t)
 	queue(t, ns)
 	stays, moves := queued(ns, "stays"), queued(ns, "moves")
 	moves.Annotations = map[string]string{egpu.OnPreemptionAnnotation: egpu.OnPreemptionSwap}
+	stays.Labels["kueue.x-k8s.io/priority-class"] = middleOf(ns)
 	cluster.Make(t, stays)
 	podOf(t, stays)
 	cluster.Make(t, moves)
