@@ -29,8 +29,8 @@ func tieOrder(a, b *workload) int {
 	return strings.Compare(a.spec.Name, b.spec.Name)
 }
 
-// turnOrder: who was told to wait until pods are ready comes before whoever is pending since, as in Kueue, whose cycle
-// goes on with it.
+// turnOrder puts a workload that was told to wait for others' pods before those that were not, as Kueue does, which goes
+// on with that workload as soon as the pods are ready.
 func turnOrder(a, b bool) int {
 	switch {
 	case a == b:

@@ -81,7 +81,8 @@ func (c *controller) podsOn(ctx context.Context, node client.Object) []reconcile
 	return requests
 }
 
-// Reconcile ends one pod: it has failed, for whoever counts it, and is deleted without its node's word.
+// Reconcile ends one pod: its phase becomes Failed, so that its job counts it, and it is deleted without waiting for the
+// node.
 func (c *controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pod, node := &corev1.Pod{}, &corev1.Node{}
 	if err := c.client.Get(ctx, request.NamespacedName, pod); err != nil {
