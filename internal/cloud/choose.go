@@ -1,0 +1,196 @@
+package cloud
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Action is what to do about a job's machines.
+type Action string
+
+// What a job can do.
+const (
+	Wait Action = "Wait" // have nothing, and look again
+	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, move there
+	Stay Action = "Stay" // go on where it runs
+)
+
+// Choice is what to do now.
+type Choice struct {
+	Action Action
+	Offer  *Offer    // with Buy
+	Until  time.Time // look again then; zero: when something changes
+	Cost   float64   // expected from here on, US dollars; infinite where no machines are sold
+	Reason string
+}
+
+const (
+	// margin is what a job in need of machines on demand has left for a failed try and for delays.
+	margin = 3 * time.Minute
+	// lookAgain is how often a job on demand that never saves its work asks whether spot pays.
+	lookAgain = 30 * time.Minute
+)
+
+// Choose says what is cheapest for a job now. Offers are those that it may use.
+func Choose(j *Job, offers []Offer, l *Learned, now time.Time) Choice {
+	s := survey(j, offers, l, now)
+	switch {
+	case s.onDemand == nil || j.Deadline.IsZero() && j.DelayPrice <= 0:
+		return s.cheapestOpen()
+	case j.On == nil:
+		return s.begin()
+	case j.On.Spot:
+		return s.stayOnSpot()
+	}
+	return s.backToSpot()
+}
+
+// sight is what a job sees of the offers.
+type sight struct {
+	j        *Job
+	l        *Learned
+	now      time.Time
+	onDemand *Offer // cheapest that is not closed
+	spot     *Offer // cheapest that is not closed
+	hidden   *Offer // cheapest on spot, closed or not
+	cost     map[bool]float64
+	back     float64   // rate at which any spot place comes back
+	none     float64   // chance that none but the cheapest sells spot machines
+	opens    time.Time // when the first closed place is tried again
+}
+
+func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
+	s := &sight{j: j, l: l, now: now, none: 1, cost: map[bool]float64{}}
+	hidden := math.Inf(1)
+	for i := range offers {
+		o := &offers[i]
+		seen := l.Of(o.Place)
+		cost := ExpectedCost(j, o, l)
+		if o.Spot {
+			s.back += seen.ReturnRate()
+			s.none *= 1 - seen.ChanceNow(now)
+			if cost < hidden {
+				hidden, s.hidden = cost, o
+			}
+		}
+		if until := seen.Closed(j.Machines, now); !until.IsZero() {
+			if s.opens.IsZero() || until.Before(s.opens) {
+				s.opens = until
+			}
+			continue
+		}
+		best := &s.onDemand
+		if o.Spot {
+			best = &s.spot
+		}
+		if *best == nil || cost < s.cost[o.Spot] {
+			*best, s.cost[o.Spot] = o, cost
+		}
+	}
+	return s
+}
+
+// cheapestOpen is for jobs for which nothing says how long to wait.
+func (s *sight) cheapestOpen() Choice {
+	if s.j.On != nil {
+		return Choice{Action: Stay, Cost: s.runOn(s.j.On), Reason: "no deadline"}
+	}
+	best := s.onDemand
+	if s.spot != nil && (best == nil || s.cost[true] <= s.cost[false]) {
+		best = s.spot
+	}
+	if best == nil {
+		return Choice{Action: Wait, Until: s.opens, Cost: math.Inf(1), Reason: "no place sells machines now"}
+	}
+	return Choice{Action: Buy, Offer: best, Cost: s.cost[best.Spot], Reason: "cheapest"}
+}
+
+// runOn is what it costs to run on to the end, if nothing happens.
+func (s *sight) runOn(o *Offer) float64 {
+	return (s.j.Left - s.j.Unsaved).Hours() * (float64(max(1, s.j.Machines))*o.Price + s.j.DelayPrice)
+}
+
+// begin: the job has nothing.
+func (s *sight) begin() Choice {
+	slack, left := s.slack(s.j.Left), s.j.Left.Hours()
+	o := s.spot
+	if o == nil {
+		o = s.hidden
+	}
+	if o == nil {
+		return Choice{Action: Buy, Offer: s.onDemand, Cost: s.cost[false], Reason: "no spot offer"}
+	}
+	f := s.forecast(o, slack, left)
+	buy := f.buy(slack, left)
+	if s.spot != nil {
+		if move := f.move(slack, left); move <= buy {
+			return Choice{Action: Buy, Offer: s.spot, Cost: move, Reason: fmt.Sprintf("spot; on demand %.2f", buy)}
+		}
+	}
+	wait := f.wait(slack, left)
+	spend := slack - f.startOnDemand - margin.Hours()
+	if spend <= 0 || wait >= buy {
+		return Choice{Action: Buy, Offer: s.onDemand, Cost: buy, Reason: "waiting for spot costs more"}
+	}
+	until := s.now.Add(time.Duration(min(spend, f.step) * float64(time.Hour)))
+	if !s.opens.IsZero() && s.opens.Before(until) {
+		until = s.opens
+	}
+	return Choice{Action: Wait, Until: until, Cost: wait, Reason: fmt.Sprintf("waits for spot; on demand now %.2f", buy)}
+}
+
+// stayOnSpot: a machine that is there is the best there is, unless its loss would make the job late.
+func (s *sight) stayOnSpot() Choice {
+	start := s.j.startUp(s.onDemand.Place, s.l)
+	if slack := s.slack(s.j.Left); slack >= start && slack < start+margin.Hours() {
+		return Choice{Action: Buy, Offer: s.onDemand, Cost: s.cost[false], Reason: "a loss would make it late"}
+	}
+	return Choice{Action: Stay, Cost: s.runOn(s.j.On), Reason: "spot"}
+}
+
+// backToSpot: on demand, it moves where that is expected to cost less than going on.
+func (s *sight) backToSpot() Choice {
+	again := s.j.Checkpoint - s.j.Unsaved
+	if again <= 0 {
+		again = lookAgain
+	}
+	stay := Choice{Action: Stay, Until: s.now.Add(again), Cost: s.runOn(s.j.On), Reason: "on demand"}
+	if s.spot == nil {
+		if s.opens.After(s.now) && s.opens.Before(stay.Until) {
+			stay.Until = s.opens
+		}
+		return stay
+	}
+	slack, left := s.slack(s.j.Left), s.j.Left.Hours()
+	f := s.forecast(s.spot, s.slack(s.j.Left-s.j.Unsaved), left)
+	goOn := f.at(f.paying, s.slack(s.j.Left-s.j.Unsaved), (s.j.Left - s.j.Unsaved).Hours())
+	stay.Cost = goOn
+	if move := f.move(slack, left); move < goOn {
+		return Choice{Action: Buy, Offer: s.spot, Until: stay.Until, Cost: move, Reason: fmt.Sprintf("back to spot; on demand %.2f", goOn)}
+	}
+	return stay
+}
+
+// slack is the time to the deadline less the time that is still to run. Without a deadline there is enough of it; what
+// waiting costs is the price of delay.
+func (s *sight) slack(left time.Duration) float64 {
+	if s.j.Deadline.IsZero() {
+		return 2*left.Hours() + 48
+	}
+	return (s.j.Deadline.Sub(s.now) - left).Hours()
+}
+
+func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
+	machines := float64(max(1, s.j.Machines))
+	seen := s.l.Of(spot.Place)
+	none := 1.0
+	if chance := seen.ChanceNow(s.now); chance < 1 {
+		none = s.none / (1 - chance)
+	}
+	return newForecast(market{
+		spot: machines * spot.Price, onDemand: machines * s.onDemand.Price,
+		startSpot: s.j.startUp(spot.Place, s.l), startOnDemand: s.j.startUp(s.onDemand.Place, s.l),
+		loss: seen.LossRate(), back: s.back, another: 1 - min(1, none), save: s.j.saveHours(), delay: s.j.DelayPrice,
+	}, slack, left)
+}

@@ -1,0 +1,280 @@
+package cloud_test
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastic-ai/elastic/internal/cloud"
+)
+
+var start = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+
+func place(zone string, spot bool) cloud.Place {
+	return cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: zone, InstanceType: "p3.2xlarge", Spot: spot}
+}
+
+func offers() []cloud.Offer {
+	return []cloud.Offer{
+		{Place: place("a", true), Price: 0.9},
+		{Place: place("b", true), Price: 1.0},
+		{Place: place("a", false), Price: 3},
+	}
+}
+
+func job(left, slack time.Duration) *cloud.Job {
+	return &cloud.Job{Machines: 1, Left: left, Checkpoint: 30 * time.Minute, StartUp: 13 * time.Minute, Deadline: start.Add(left + slack)}
+}
+
+// closed is what is known after both spot places refused at once.
+func closed() *cloud.Learned {
+	l := &cloud.Learned{}
+	l.StockOut(place("a", true), 1, start)
+	l.StockOut(place("b", true), 1, start)
+	return l
+}
+
+func TestCheapestSpotFirst(t *testing.T) {
+	c := cloud.Choose(job(8*time.Hour, 4*time.Hour), offers(), &cloud.Learned{}, start)
+	if c.Action != cloud.Buy || c.Offer.Place != place("a", true) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestAStockOutClosesThePlaceForTheNextJob(t *testing.T) {
+	l := &cloud.Learned{}
+	l.StockOut(place("a", true), 4, start)
+	c := cloud.Choose(job(8*time.Hour, 4*time.Hour), offers(), l, start)
+	if c.Action != cloud.Buy || c.Offer.Place != place("a", true) {
+		t.Errorf("one machine, after four were refused: %+v", c)
+	}
+	l.StockOut(place("a", true), 1, start)
+	if c = cloud.Choose(job(8*time.Hour, 4*time.Hour), offers(), l, start); c.Action != cloud.Buy || c.Offer.Place != place("b", true) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestALossyPlaceIsDearerThanItsPrice(t *testing.T) {
+	l := &cloud.Learned{}
+	for i := range 20 {
+		at := start.Add(time.Duration(i-20) * time.Hour)
+		l.Obtained(place("a", true), 1, at)
+		l.Lost(place("a", true), 1, at.Add(30*time.Minute))
+	}
+	if c := cloud.Choose(job(8*time.Hour, 4*time.Hour), offers(), l, start); c.Action != cloud.Buy || c.Offer.Place != place("b", true) {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestItWaitsWithSlackAndBuysOnDemandWithout(t *testing.T) {
+	c := cloud.Choose(job(4*time.Hour, 12*time.Hour), offers(), closed(), start)
+	if c.Action != cloud.Wait || !c.Until.After(start) || c.Until.After(start.Add(2*time.Minute)) {
+		t.Errorf("with slack: %+v", c)
+	}
+	c = cloud.Choose(job(4*time.Hour, 15*time.Minute), offers(), closed(), start)
+	if c.Action != cloud.Buy || c.Offer.Spot {
+		t.Errorf("without slack: %+v", c)
+	}
+}
+
+func TestWithoutADeadlineItTakesWhatIsThere(t *testing.T) {
+	j := job(4*time.Hour, 0)
+	j.Deadline = time.Time{}
+	if c := cloud.Choose(j, offers(), closed(), start); c.Action != cloud.Buy || c.Offer.Spot {
+		t.Errorf("no deadline: %+v", c)
+	}
+	j.DelayPrice = 0.01
+	if c := cloud.Choose(j, offers(), closed(), start); c.Action != cloud.Wait {
+		t.Errorf("delay costs little: %+v", c)
+	}
+	j.DelayPrice = 1000
+	if c := cloud.Choose(j, offers(), closed(), start); c.Action != cloud.Buy || c.Offer.Spot {
+		t.Errorf("delay costs much: %+v", c)
+	}
+}
+
+func TestBackToSpotWhenItPays(t *testing.T) {
+	list := offers()
+	j := job(8*time.Hour, 6*time.Hour)
+	j.On = &list[2]
+	if c := cloud.Choose(j, list, &cloud.Learned{}, start); c.Action != cloud.Buy || !c.Offer.Spot {
+		t.Errorf("much is left: %+v", c)
+	}
+	j = job(4*time.Minute, 6*time.Hour)
+	j.On = &list[2]
+	if c := cloud.Choose(j, list, &cloud.Learned{}, start); c.Action != cloud.Stay {
+		t.Errorf("little is left: %+v", c)
+	}
+}
+
+func TestNoOfferAtAll(t *testing.T) {
+	if c := cloud.Choose(job(time.Hour, time.Hour), nil, nil, start); c.Action != cloud.Wait || !math.IsInf(c.Cost, 1) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// drawLearned is a history of observations at random.
+func drawLearned(t *rapid.T) (*cloud.Learned, time.Time) {
+	l, now := &cloud.Learned{}, start
+	for range rapid.IntRange(0, 40).Draw(t, "observations") {
+		now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "minutes")) * time.Minute)
+		p := place(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "zone"), true)
+		machines := rapid.IntRange(1, 4).Draw(t, "machines")
+		switch rapid.IntRange(0, 4).Draw(t, "what") {
+		case 0:
+			l.Obtained(p, machines, now)
+		case 1:
+			l.Running(p, now)
+		case 2:
+			l.Lost(p, machines, now)
+		case 3:
+			l.StockOut(p, machines, now)
+		default:
+			l.Started(p, time.Duration(rapid.IntRange(1, 40).Draw(t, "start-up"))*time.Minute)
+		}
+	}
+	return l, now
+}
+
+func drawJob(t *rapid.T, list []cloud.Offer, now time.Time) *cloud.Job {
+	minutes := func(least, most int, what string) time.Duration {
+		return time.Duration(rapid.IntRange(least, most).Draw(t, what)) * time.Minute
+	}
+	j := &cloud.Job{Machines: rapid.IntRange(1, 4).Draw(t, "wants"), Left: minutes(1, 3000, "left"), Checkpoint: minutes(0, 120, "checkpoint"), StartUp: minutes(0, 30, "starts in")}
+	if rapid.Bool().Draw(t, "has a deadline") {
+		j.Deadline = now.Add(minutes(-100, 6000, "deadline"))
+	}
+	j.DelayPrice = rapid.SampledFrom([]float64{0, 0, 0.1, 5}).Draw(t, "delay price")
+	if at := rapid.IntRange(-1, len(list)-1).Draw(t, "on"); at >= 0 {
+		j.On = &list[at]
+		j.Unsaved = min(j.Left, minutes(0, 60, "unsaved"))
+	}
+	return j
+}
+
+// TestRestartChangesNoChoice: what was learned, written down and read again, leads to the same choice, now and after
+// whatever is seen next.
+func TestRestartChangesNoChoice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, now := drawLearned(t)
+		text, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &cloud.Learned{}
+		if err := json.Unmarshal(text, again); err != nil {
+			t.Fatal(err)
+		}
+		list := offers()
+		j := drawJob(t, list, now)
+		for _, known := range []*cloud.Learned{l, again} {
+			known.StockOut(place("b", true), 2, now.Add(time.Minute))
+		}
+		a, b := cloud.Choose(j, list, l, now.Add(time.Minute)), cloud.Choose(j, list, again, now.Add(time.Minute))
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("%+v, after a restart %+v", a, b)
+		}
+	})
+}
+
+// TestChoicesAreSafe: a closed place is not chosen, costs are numbers, waiting ends, and no job that can still be in time
+// waits or moves to spot so that it cannot.
+func TestChoicesAreSafe(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l, now := drawLearned(t)
+		list := offers()
+		j := drawJob(t, list, now)
+		c := cloud.Choose(j, list, l, now)
+		if math.IsNaN(c.Cost) || math.IsInf(c.Cost, 0) || c.Cost < 0 {
+			t.Fatalf("cost %v", c.Cost)
+		}
+		startUp := cmpOr(j.StartUp, 10*time.Minute)
+		slack := j.Deadline.Sub(now) - j.Left
+		switch c.Action {
+		case cloud.Buy:
+			if !l.Of(c.Offer.Place).Closed(j.Machines, now).IsZero() {
+				t.Fatalf("%v is closed", c.Offer.Place)
+			}
+			if save := saves(j); c.Offer.Spot && !j.Deadline.IsZero() && slack < 0+startUp+save {
+				t.Fatalf("slack %v, and on demand takes %v after the loss of %v", slack, startUp, save)
+			}
+		case cloud.Wait:
+			if j.On != nil {
+				t.Fatal("it waits, and runs")
+			}
+			if !c.Until.After(now) {
+				t.Fatalf("waits until %v", c.Until)
+			}
+			if !j.Deadline.IsZero() && j.Deadline.Sub(c.Until)-j.Left < startUp {
+				t.Fatalf("waits until %v, deadline %v, left %v", c.Until, j.Deadline, j.Left)
+			}
+		case cloud.Stay:
+			if j.On == nil {
+				t.Fatal("it stays nowhere")
+			}
+		}
+	})
+}
+
+func saves(j *cloud.Job) time.Duration {
+	if j.Checkpoint <= 0 {
+		return j.Left
+	}
+	return min(j.Checkpoint, j.Left)
+}
+
+func cmpOr(a, b time.Duration) time.Duration {
+	if a > 0 {
+		return a
+	}
+	return b
+}
+
+// TestOnlyWhatWasRefusedIsClosed, for longer each time, until machines are sold again.
+func TestOnlyWhatWasRefusedIsClosed(t *testing.T) {
+	l, p, now := &cloud.Learned{}, place("a", true), start
+	for _, want := range []time.Duration{2, 4, 8, 16, 16} {
+		l.StockOut(p, 2, now)
+		if got := l.Of(p).Closed(2, now).Sub(now); got != want*time.Minute {
+			t.Errorf("closed for %v, want %v minutes", got, int64(want))
+		}
+		if !l.Of(p).Closed(1, now).IsZero() {
+			t.Error("closed for a job that wants fewer")
+		}
+		now = now.Add(want * time.Minute)
+	}
+	l.Obtained(p, 2, now)
+	if s := l.Of(p); !s.Closed(2, now).IsZero() || s.Failures != 0 {
+		t.Errorf("after a sale: %+v", s)
+	}
+}
+
+// TestRatesFollowWhatIsSeen: 100 hours on a place that is up for 9 hours and down for 1.
+func TestRatesFollowWhatIsSeen(t *testing.T) {
+	l, p := &cloud.Learned{}, place("a", true)
+	for m := 0; m < 100*60; m += 5 {
+		now := start.Add(time.Duration(m) * time.Minute)
+		switch at := m % 600; {
+		case at == 0:
+			l.Obtained(p, 1, now)
+		case at < 540:
+			l.Running(p, now)
+		case at == 540:
+			l.Lost(p, 1, now)
+		default:
+			l.StockOut(p, 1, now)
+		}
+	}
+	s := l.Of(p)
+	if loss, back := s.LossRate(), s.ReturnRate(); math.Abs(loss-1.0/9) > 0.02 || back < 0.6 || back > 1.1 {
+		t.Errorf("lost %.3f times an hour, back %.3f times", loss, back)
+	}
+	end := start.Add(100 * time.Hour)
+	if soon, later := s.ChanceNow(end), s.ChanceNow(end.Add(50*time.Hour)); soon > 0.1 || math.Abs(later-0.88) > 0.08 {
+		t.Errorf("chance %.2f, later %.2f", soon, later)
+	}
+}

@@ -1,0 +1,22 @@
+// Package cloud decides where a job's machines are bought, and when: which offer of which cloud is cheapest for it now,
+// whether waiting for spot pays, and when a deadline says to buy on demand. Plain values, the standard library, no clock.
+//
+//	offers, bad, err := cloud.ReadPriceTable(file)      // what is sold: a bad row is named, the others count
+//	learned.StockOut(offer.Place, machines, now)        // what was seen, by all jobs
+//	choice := cloud.Choose(job, offers, learned, now)   // Buy this offer, Stay, or Wait until then, and what that costs
+//
+// # How it decides
+//
+// Expected cost is machines × price × (run time + start-up + losses × (start-up + half a checkpoint interval)), and what
+// waiting costs. That ranks offers (expected_cost.go). A deadline gives a job slack: time that it can waste and still
+// finish on machines on demand, which can always be had. Waiting for spot, start-ups and lost work spend it. What the
+// best use of slack costs from here on is a recursion over slack and run time left (deadline.go), with the rates at which
+// spot machines were lost and came back (learned.go). The cheapest first step is the choice (choose.go).
+//
+// No job is late by its own choice: spot machines are bought and kept only while a loss at the worst moment leaves enough
+// time to finish on demand.
+//
+// All that a choice depends on is in its arguments, and all of that can be written down: a restart changes no choice.
+//
+// Words: docs/design/glossary.md. Design: docs/design/clouds.md.
+package cloud

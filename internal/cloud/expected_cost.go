@@ -1,0 +1,54 @@
+package cloud
+
+import "time"
+
+// defaultStartUp is how long machines take to start where nobody said and nothing was seen.
+const defaultStartUp = 10 * time.Minute
+
+// Job is a job as far as buying machines for it is concerned.
+type Job struct {
+	Machines int // at least 1
+	// Left is how long it still has to run from what it last saved, Unsaved what it has run since.
+	Left, Unsaved time.Duration
+	// Checkpoint is how often it saves its work; 0: never.
+	Checkpoint time.Duration
+	// StartUp is how long machines take to start where that was never seen; 0: a default.
+	StartUp time.Duration
+	// Deadline is when it should be done; zero: it never waits for cheaper machines, unless DelayPrice says what for.
+	Deadline time.Time
+	// DelayPrice is what an hour until its end is worth, in US dollars.
+	DelayPrice float64
+	// On is where it runs; nil: nowhere.
+	On *Offer
+}
+
+// ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +
+// start-up + losses × (start-up + half a checkpoint interval)), and what that time is worth.
+func ExpectedCost(j *Job, o *Offer, l *Learned) float64 {
+	left, start, save := j.Left.Hours(), j.startUp(o.Place, l), j.saveHours()
+	losses := 0.0
+	if o.Spot {
+		losses = left * l.Of(o.Place).LossRate()
+	}
+	hours := left + start + losses*(start+save/2)
+	return hours * (float64(max(1, j.Machines))*o.Price + j.DelayPrice)
+}
+
+// startUp of machines at a place in hours: seen, or declared.
+func (j *Job) startUp(p Place, l *Learned) float64 {
+	if s := l.Of(p); s != nil && s.StartUpHours > 0 {
+		return s.StartUpHours
+	}
+	if j.StartUp > 0 {
+		return j.StartUp.Hours()
+	}
+	return defaultStartUp.Hours()
+}
+
+// saveHours is the most work that a loss costs.
+func (j *Job) saveHours() float64 {
+	if j.Checkpoint <= 0 {
+		return j.Left.Hours()
+	}
+	return min(j.Checkpoint, j.Left).Hours()
+}
