@@ -285,6 +285,7 @@ verify: generate check-format ## Check that generated files and formatting are u
 # Where the openb traces are; see docs/benchmarks.md.
 TRACES ?= ../shared/data/openb
 JOB_TRACES ?= ../shared/data/traces
+CLOUD_DATA ?= ../shared/data/cloud
 
 .PHONY: bench
 bench: bench-admission bench-placement ## Run the benchmarks; each prints lines "figure NAME VALUE UNIT"
@@ -328,7 +329,11 @@ bench-placement: ## Placement policies on the openb traces, and the time of one 
 
 .PHONY: bench-simulate
 bench-simulate: ## Whole clusters replayed: published results to the second, policies on traces, speed
-	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES)
+	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES) -clouds $(CLOUD_DATA)
+
+.PHONY: bench-simulate-cost
+bench-simulate-cost: ## What machines of clouds cost over a bound, on recorded prices and availability
+	go run ./internal/simulate/benchsimulate -only cost -clouds $(CLOUD_DATA)
 
 .PHONY: simulate-week
 simulate-week: ## A week of a cluster of 3,000 cards with every policy on and nodes that are lost, invariants checked at each step

@@ -75,7 +75,7 @@ queue/* stands for every queue.`,
 	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use and jobs waiting over time into this SVG file")
 	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job, and where it ran, into this CSV file")
 	printer.AddTo(cmd)
-	cmd.AddCommand(explainCommand())
+	cmd.AddCommand(explainCommand(), costCommand())
 	return cmd
 }
 

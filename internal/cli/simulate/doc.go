@@ -5,6 +5,7 @@
 //	inputs.go     trace and cluster, from whatever was given
 //	tables.go     what came of it, for people
 //	timeline.go   what happened to each job, as CSV
+//	cost.go       what machines of clouds would cost
 //
 // Words: docs/design/glossary.md.
 package simulate

@@ -19,7 +19,8 @@ var ctx = context.Background()
 
 func main() {
 	traces := flag.String("traces", "../shared/data/traces", "folder with the traces of jobs")
-	only := flag.String("only", "", "run one part alone: published, policies, backfill, borrowing or speed")
+	clouds := flag.String("clouds", "../shared/data/cloud", "folder with prices of clouds and when spot machines could be had")
+	only := flag.String("only", "", "run one part alone: published, policies, backfill, borrowing, speed or cost")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
 	flag.Parse()
 	var errs []error
@@ -32,6 +33,7 @@ func main() {
 		{"backfill", func() error { return backfill(*traces) }},
 		{"borrowing", func() error { return borrowing(*traces) }},
 		{"speed", func() error { return speed(*jobs) }},
+		{"cost", func() error { return money(*clouds) }},
 	} {
 		if *only == "" || *only == part.name {
 			errs = append(errs, part.run())

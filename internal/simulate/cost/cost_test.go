@@ -1,0 +1,164 @@
+package cost_test
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/elastic-ai/elastic/internal/cloud"
+	"github.com/elastic-ai/elastic/internal/simulate/cost"
+)
+
+// zone of some minutes: spot at 1 an hour, on demand at 3.
+func zone(name string, available ...int16) cost.Zone {
+	z := cost.Zone{Place: cloud.Place{Cloud: "aws", Region: "r", Zone: name, InstanceType: "t", Spot: true}, Available: available}
+	for range available {
+		z.Spot, z.OnDemand = append(z.Spot, 1), append(z.OnDemand, 3)
+	}
+	return z
+}
+
+func market(zones ...cost.Zone) *cost.Market {
+	return &cost.Market{Name: "test", Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Machines: 1, GPUs: 1, Zones: zones}
+}
+
+func spans(lengths ...int) []int16 {
+	var out []int16
+	for i, n := range lengths {
+		for range n {
+			out = append(out, int16(1-i%2))
+		}
+	}
+	return out
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+
+var settings = cost.Settings{StartUp: 10, Checkpoint: 30}
+
+func TestBoundByHand(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		zone     []int16
+		deadline int
+		want     float64 // minutes on spot and three times those on demand
+	}{
+		{"spot all the time", spans(300), 200, 10 + 60},
+		{"spot comes in time", spans(0, 50, 250), 130, 10 + 60},
+		{"it comes a minute too late", spans(0, 61, 239), 130, 3*(10+1) + 10 + 59},
+		{"it never comes", spans(0, 300), 130, 3 * (10 + 60)},
+		{"two pieces, a start-up each", spans(40, 10, 250), 200, 10 + 60},
+		{"two pieces with no time for one", spans(40, 10, 250), 90, 30 + 10 + 30 + 10},
+		{"spot first, the rest on demand", spans(40, 260), 100, 40 + 3*(10+30)},
+	} {
+		jobs := []cost.Job{{Work: 60, Deadline: c.deadline, Machines: 1}}
+		if got := cost.Bound(market(zone("a", c.zone...)), jobs, &settings) * 60; !near(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRulesByHand(t *testing.T) {
+	m := market(zone("a", spans(40, 60, 500)...), zone("b", spans(0, 45, 555)...))
+	jobs := []cost.Job{{Work: 60, Deadline: 300, Machines: 1}}
+	want := map[string]struct {
+		money float64
+		late  int
+	}{
+		"on-demand": {3 * 70, 0},
+		// 30 minutes of work are done at a's loss, and saved. b sells from the minute 45 on.
+		"spot":                {40 + 10 + 30, 0},
+		"spot-else-on-demand": {40 + 3*(10+30), 0},
+	}
+	for _, rule := range cost.Rules {
+		r := cost.Run(m, jobs, rule, &settings)
+		if w, ok := want[rule.Name]; ok && (!near(r.Money*60, w.money) || r.Late != w.late || r.Finished != 1) {
+			t.Errorf("%s: %+v, want %v", rule.Name, r, w)
+		}
+	}
+}
+
+// drawMarket is zones that go up and down at random.
+func drawMarket(t *rapid.T) *cost.Market {
+	var zones []cost.Zone
+	for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "zones")] {
+		var lengths []int
+		for range 20 {
+			lengths = append(lengths, rapid.IntRange(0, 200).Draw(t, "span"))
+		}
+		lengths = append(lengths, 2200)
+		available := spans(lengths...)[:2200]
+		zones = append(zones, zone(name, available...))
+	}
+	return market(zones...)
+}
+
+// TestElasticIsNeverLateAndNeverBelowTheBound on whatever markets: machines on demand can always be had.
+func TestElasticIsNeverLateAndNeverBelowTheBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMarket(t)
+		s := cost.Settings{StartUp: rapid.IntRange(1, 20).Draw(t, "start-up"), Checkpoint: rapid.IntRange(0, 60).Draw(t, "checkpoint"), DeadlineFactor: 1.5, DeadlineExtra: 60}
+		jobs, err := cost.Invented(2, m, &s, rapid.Uint64().Draw(t, "seed"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound := cost.Bound(m, jobs, &s)
+		for _, rule := range cost.Rules {
+			r := cost.Run(m, jobs, rule, &s)
+			if r.Finished == len(jobs) && r.Late == 0 && r.Money < bound-1e-9 {
+				t.Fatalf("%s costs %v, at least %v are needed", rule.Name, r.Money, bound)
+			}
+			if rule.Name == cost.Elastic.Name && r.Late > 0 {
+				t.Fatalf("late: %+v", r)
+			}
+		}
+	})
+}
+
+func write(t *testing.T, folder, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadSeries(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "spot-availability"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, folder, "spot-prices.csv", "time,zone,instance_type,spot_usd_hour,on_demand_usd_hour\n"+
+		"2023-01-01T00:00:00Z,z1,p3,1,3\n2023-02-15T00:12:00Z,z1,p3,1.5,3\n")
+	write(t, folder, "spot-series.csv", "file,kind,cloud,zone,zone_id,instance_type,gpu,gpus_per_instance,nodes_wanted,start_utc\n"+
+		"x.csv,availability,aws,us-east-1a,z1,p3,V100,8,4,2023-02-15T00:00:00Z\n"+
+		"y.csv,preemption,aws,us-east-1b,z9,r5,,0,1,2023-02-15T00:00:00Z\n")
+	write(t, folder, "spot-availability/x.csv", "seconds,available\n600,4\n795,0\n990,2\n")
+	markets, without, err := cost.Read(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(markets) != 1 || len(without) != 1 || without[0] != "aws-2023-02-15-r5-kept" {
+		t.Fatalf("%v, without prices %v", markets, without)
+	}
+	m := markets[0]
+	z := m.Zones[0]
+	if m.Name != "aws-2023-02-15-p3-x4" || m.Minutes() != 7 || m.Machines != 4 || m.GPUs != 8 || z.Region != "us-east-1" || !m.Start.Equal(time.Date(2023, 2, 15, 0, 10, 0, 0, time.UTC)) {
+		t.Errorf("%+v", m)
+	}
+	for i, want := range []int16{4, 4, 4, 0, 0, 0, 2} {
+		if z.Available[i] != want {
+			t.Errorf("minute %d: %d, want %d", i, z.Available[i], want)
+		}
+	}
+	if z.Spot[1] != 1 || z.Spot[2] != 1.5 || z.OnDemand[6] != 3 {
+		t.Errorf("prices %v", z.Spot)
+	}
+	write(t, folder, "spot-availability/x.csv", "seconds,available\n600,four\n")
+	if _, _, err := cost.Read(folder); err == nil {
+		t.Error("a series that is no series was read")
+	}
+}

@@ -1,0 +1,68 @@
+package cost
+
+import (
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/cloud"
+)
+
+// Rule says where a job goes. cloud.Choose is one.
+type Rule struct {
+	Name   string
+	Choose func(*cloud.Job, []cloud.Offer, *cloud.Learned, time.Time) cloud.Choice
+	// Shared: what one job saw, the others know.
+	Shared bool
+}
+
+// Elastic is the rule of the product.
+var Elastic = Rule{Name: "elastic", Choose: cloud.Choose, Shared: true}
+
+// Rules, the product's and those to compare it with.
+var Rules = []Rule{
+	{Name: "on-demand", Choose: onDemandOnly},
+	{Name: "spot", Choose: spotOnly},
+	{Name: "spot-else-on-demand", Choose: spotElseOnDemand},
+	Elastic,
+}
+
+func onDemandOnly(j *cloud.Job, offers []cloud.Offer, _ *cloud.Learned, _ time.Time) cloud.Choice {
+	if j.On != nil {
+		return cloud.Choice{Action: cloud.Stay}
+	}
+	return cloud.Choice{Action: cloud.Buy, Offer: cheapest(offers, func(o *cloud.Offer) bool { return !o.Spot })}
+}
+
+// spotOnly tries spot offers from the cheapest up, and begins again.
+func spotOnly(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
+	if j.On != nil {
+		return cloud.Choice{Action: cloud.Stay}
+	}
+	if o := openSpot(j, offers, l, now); o != nil {
+		return cloud.Choice{Action: cloud.Buy, Offer: o}
+	}
+	return cloud.Choice{Action: cloud.Wait, Until: now.Add(time.Minute)}
+}
+
+// spotElseOnDemand tries spot offers from the cheapest up, and then buys on demand.
+func spotElseOnDemand(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
+	if j.On == nil {
+		if o := openSpot(j, offers, l, now); o != nil {
+			return cloud.Choice{Action: cloud.Buy, Offer: o}
+		}
+	}
+	return onDemandOnly(j, offers, l, now)
+}
+
+func openSpot(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) *cloud.Offer {
+	return cheapest(offers, func(o *cloud.Offer) bool { return o.Spot && l.Of(o.Place).Closed(j.Machines, now).IsZero() })
+}
+
+func cheapest(offers []cloud.Offer, which func(*cloud.Offer) bool) *cloud.Offer {
+	var best *cloud.Offer
+	for i := range offers {
+		if o := &offers[i]; which(o) && (best == nil || o.Price < best.Price) {
+			best = o
+		}
+	}
+	return best
+}

@@ -1,0 +1,195 @@
+package cost
+
+import (
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/cloud"
+)
+
+// Result is what became of the jobs under one rule.
+type Result struct {
+	Rule     string  `json:"rule"`
+	Jobs     int     `json:"jobs"`
+	Finished int     `json:"finished"`
+	Late     int     `json:"late"` // finished after their deadline, or not at all
+	Money    float64 `json:"money"`
+	OnDemand float64 `json:"onDemandHours"` // machine-hours
+	Spot     float64 `json:"spotHours"`
+	Losses   int     `json:"losses"`
+	Tries    int     `json:"failedTries"`
+}
+
+// PerJob is the money for each job that finished.
+func (r *Result) PerJob() float64 { return r.Money / float64(max(1, r.Finished)) }
+
+// Run lets a rule decide for all jobs.
+func Run(m *Market, jobs []Job, rule Rule, s *Settings) *Result {
+	w := &run{m: m, rule: rule, s: s, shared: &cloud.Learned{}, out: &Result{Rule: rule.Name, Jobs: len(jobs)}}
+	for i := range jobs {
+		w.jobs = append(w.jobs, &runningJob{Job: &jobs[i], learned: w.shared})
+		if !rule.Shared {
+			w.jobs[i].learned = &cloud.Learned{}
+		}
+	}
+	for t := range m.Minutes() {
+		w.minute(t)
+	}
+	for _, j := range w.jobs {
+		if !j.done {
+			w.out.Late++
+		}
+	}
+	return w.out
+}
+
+type run struct {
+	m      *Market
+	rule   Rule
+	s      *Settings
+	jobs   []*runningJob
+	shared *cloud.Learned
+	offers []cloud.Offer // spot offers of zones in order, then those on demand
+	now    time.Time
+	t      int
+	out    *Result
+}
+
+type runningJob struct {
+	*Job
+	learned        *cloud.Learned
+	saved, unsaved int // minutes
+	on             int // index of the offer, plus 1; 0: none
+	starting       int // minutes until it runs
+	look           int // when to ask again
+	done           bool
+}
+
+func (w *run) minute(t int) {
+	w.t, w.now = t, w.m.Start.Add(time.Duration(t)*time.Minute)
+	w.setOffers()
+	for _, j := range w.jobs {
+		if j.done || t < j.Submit {
+			continue
+		}
+		w.checkLoss(j)
+		if t >= j.look {
+			w.ask(j)
+		}
+		w.pass(j)
+	}
+}
+
+// setOffers makes offers with the prices of this minute, where they changed.
+func (w *run) setOffers() {
+	zones := w.m.Zones
+	if len(w.offers) > 0 {
+		same := true
+		for i := range zones {
+			same = same && zones[i].Spot[w.t] == w.offers[i].Price && zones[i].OnDemand[w.t] == w.offers[len(zones)+i].Price
+		}
+		if same {
+			return
+		}
+	}
+	w.offers = make([]cloud.Offer, 2*len(zones))
+	for i := range zones {
+		w.offers[i] = cloud.Offer{Place: zones[i].Place, Price: zones[i].Spot[w.t]}
+		onDemand := zones[i].Place
+		onDemand.Spot = false
+		w.offers[len(zones)+i] = cloud.Offer{Place: onDemand, Price: zones[i].OnDemand[w.t]}
+	}
+}
+
+func (w *run) available(offer int, machines int) bool {
+	return offer >= len(w.m.Zones) || int(w.m.Zones[offer].Available[w.t]) >= machines
+}
+
+// checkLoss takes machines away that can no longer be had.
+func (w *run) checkLoss(j *runningJob) {
+	if j.on == 0 || j.on > len(w.m.Zones) {
+		return
+	}
+	place := w.m.Zones[j.on-1].Place
+	if w.available(j.on-1, j.Machines) {
+		if w.t%10 == 0 {
+			j.learned.Running(place, w.now)
+		}
+		return
+	}
+	j.learned.Lost(place, j.Machines, w.now)
+	j.on, j.unsaved, j.look = 0, 0, w.t
+	w.out.Losses++
+}
+
+// ask the rule, and do what it says: at most one try to buy in a minute.
+func (w *run) ask(j *runningJob) {
+	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
+	job := cloud.Job{
+		Machines: j.Machines, Left: minutes(j.Work - j.saved), Unsaved: minutes(j.unsaved),
+		Checkpoint: minutes(w.s.Checkpoint), StartUp: minutes(w.s.StartUp), Deadline: w.m.Start.Add(minutes(j.Deadline)),
+	}
+	if j.on > 0 {
+		job.On = &w.offers[j.on-1]
+	}
+	choice := w.rule.Choose(&job, w.offers, j.learned, w.now)
+	j.look = w.t + 1
+	if choice.Action != cloud.Buy {
+		j.lookAt(choice.Until, w)
+		return
+	}
+	at := w.index(choice.Offer)
+	if !w.available(at, j.Machines) {
+		j.learned.StockOut(choice.Offer.Place, j.Machines, w.now)
+		w.out.Tries++
+		return
+	}
+	j.learned.Obtained(choice.Offer.Place, j.Machines, w.now)
+	j.on, j.starting, j.unsaved = at+1, max(1, w.s.StartUp), 0
+	j.look = w.t + j.starting
+}
+
+func (j *runningJob) lookAt(until time.Time, w *run) {
+	if until.IsZero() {
+		j.look = len(w.m.Zones[0].Available) // asked again when its machines are lost
+		return
+	}
+	j.look = max(w.t+1, int(until.Sub(w.m.Start).Minutes()))
+}
+
+func (w *run) index(o *cloud.Offer) int {
+	for i := range w.offers {
+		if &w.offers[i] == o {
+			return i
+		}
+	}
+	panic("a rule chose an offer that is none")
+}
+
+// pass lets a minute pass.
+func (w *run) pass(j *runningJob) {
+	if j.on == 0 {
+		return
+	}
+	w.out.Money += w.offers[j.on-1].Price / 60 * float64(j.Machines)
+	hours := &w.out.OnDemand
+	if j.on <= len(w.m.Zones) {
+		hours = &w.out.Spot
+	}
+	*hours += float64(j.Machines) / 60
+	if j.starting > 0 {
+		j.starting--
+		return
+	}
+	j.unsaved++
+	if j.saved+j.unsaved >= j.Work {
+		j.done = true
+		w.out.Finished++
+		if w.t+1 > j.Deadline {
+			w.out.Late++
+		}
+		return
+	}
+	if w.s.Checkpoint > 0 && j.unsaved == w.s.Checkpoint {
+		j.saved, j.unsaved = j.saved+j.unsaved, 0
+	}
+}
