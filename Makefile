@@ -247,16 +247,16 @@ simulate-faults: ## Run whole programs through FAULTS faults, and name the seeds
 SUITE ?= singlecluster/webhook/core
 
 .PHONY: test-kueue
-test-kueue: build-programs build-sandbox ## Kueue's own suites against elastic-queue; SUITE=all|FOLDER,..., FOCUS=regexp, KUEUE=1 runs Kueue itself, WRITE=1 its page
-	cd test/kueue && go run . -suite '$(SUITE)' $(if $(FOCUS),-focus '$(FOCUS)') $(if $(KUEUE),-own) $(if $(WRITE),-write docs/reference/kueue-conformance.md)
+test-kueue: build-programs build-sandbox ## Kueue's own suites against elastic-queue; SUITE=all|FOLDER,..., FOCUS=regexp, REST=1 what did not pass yet, KUEUE=1 runs Kueue itself, WRITE=1 its page
+	cd test/kueue && go run . -suite '$(SUITE)' $(if $(FOCUS),-focus '$(FOCUS)') $(if $(REST),-rest) $(if $(LIMIT),-limit $(LIMIT)) $(if $(PROCESSES),-processes $(PROCESSES)) $(if $(KUEUE),-own) $(if $(WRITE),-write docs/reference/kueue-conformance.md)
 
 # A part of Kueue's suites that takes a few minutes: all of webhook/core, about half of scheduler.
 KUEUE_PART ?= Scheduler when (Scheduling|Using|Queueing|Reserving|Deleting|Cohort|Creating|Referencing|The workload)
 
 .PHONY: test-kueue-part
 test-kueue-part: build-programs build-sandbox ## A part of Kueue's own suites against elastic-queue, in a few minutes
-	cd test/kueue && go run . -suite singlecluster/webhook/core
-	cd test/kueue && go run . -suite singlecluster/scheduler -focus '$(KUEUE_PART)'
+	cd test/kueue && go run . -attempts 2 -suite singlecluster/webhook/core
+	cd test/kueue && go run . -attempts 2 -suite singlecluster/scheduler -focus '$(KUEUE_PART)'
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour

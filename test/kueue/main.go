@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -37,6 +38,9 @@ type run struct {
 	program string
 	own     bool
 	focus   string
+	rest    bool
+	procs   int
+	tries   int
 	limit   time.Duration
 	page    string
 }
@@ -49,6 +53,9 @@ func command(ctx context.Context) error {
 	flag.StringVar(&r.program, "program", "", "elastic-queue; default: the project's bin/elastic-queue")
 	flag.BoolVar(&r.own, "own", false, "run Kueue's own manager so, for comparison")
 	flag.StringVar(&r.focus, "focus", "", "run only specs whose text this regular expression matches")
+	flag.BoolVar(&r.rest, "rest", false, "run only specs that did not pass in earlier runs, which it counts together with this one")
+	flag.IntVar(&r.procs, "processes", 2, "in how many processes a suite's specs are run at the same time")
+	flag.IntVar(&r.tries, "attempts", 1, "how often a spec is run until it passes; those that pass late are named")
 	flag.DurationVar(&r.limit, "limit", 40*time.Minute, "for each suite")
 	flag.StringVar(&r.page, "write", "", "page to write counts and reasons into")
 	flag.Parse()
@@ -65,13 +72,13 @@ func command(ctx context.Context) error {
 	}
 	failed := 0
 	for _, name := range suites {
-		result, err := r.suite(ctx, name)
+		now, all, err := r.suite(ctx, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		failed += result.print(causes)
+		failed += now.print(causes)
 		if r.page != "" {
-			if err := result.write(r.page, causes); err != nil {
+			if err := all.write(r.page, causes); err != nil {
 				return err
 			}
 		}
@@ -94,7 +101,8 @@ var known = []string{
 	"singlecluster/controller/jobs/jaxjob", "singlecluster/controller/jobs/paddlejob", "singlecluster/controller/jobs/xgboostjob",
 	"singlecluster/controller/jobs/rayjob", "singlecluster/controller/jobs/raycluster", "singlecluster/controller/jobs/trainjob",
 	"singlecluster/controller/jobs/appwrapper", "singlecluster/controller/jobs/sparkapplication", "singlecluster/controller/jobs/statefulset",
-	"multikueue",
+	"singlecluster/controller/concurrentadmission", "singlecluster/controller/failurerecovery", "singlecluster/controller/jobframework/setup",
+	"multikueue", "multikueue/scheduler", "multikueue/tas",
 }
 
 // prepare makes what all suites need: Kueue's module, edited, a control plane, CRDs.
@@ -123,6 +131,9 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	if _, err := os.Stat(r.program); err != nil {
 		return fmt.Errorf("%w: build it first (make build)", err)
+	}
+	if err := r.sh(ctx, "go", "build", "-modfile", r.modfile(), "-o", r.ginkgo(), "github.com/onsi/ginkgo/v2/ginkgo"); err != nil {
+		return err
 	}
 	assets := filepath.Join(r.into, "assets")
 	if err := os.MkdirAll(assets, 0o755); err != nil {
@@ -239,49 +250,83 @@ func frameworks(suite string) string {
 	return ""
 }
 
-// suite builds and runs one.
-func (r *run) suite(ctx context.Context, name string) (*result, error) {
+// suite builds and runs one, and returns what came of this run, and of this and earlier ones together.
+func (r *run) suite(ctx context.Context, name string) (now, all *result, err error) {
 	short := strings.ReplaceAll(strings.TrimPrefix(name, "singlecluster/"), "/", "-")
 	if r.own {
 		short += ".kueue"
 	}
-	binary, report := filepath.Join(r.into, short+".test"), filepath.Join(r.into, short+".json")
+	files := filepath.Join(r.into, short)
+	dir := filepath.Join(r.kueue, "test", "integration", filepath.FromSlash(name))
+	binary := filepath.Join(dir, "suite.test") // a suite is run in its folder
 	fmt.Fprintf(os.Stderr, "building %s\n", name)
 	if err := r.sh(ctx, "go", "test", "-c", "-modfile", r.modfile(), "-o", binary, "sigs.k8s.io/kueue/test/integration/"+name); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, old := range []string{report, filepath.Join(r.into, short+".program.log")} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
+	var before []outcome
+	if r.rest || r.focus != "" {
+		if before, err = earlier(files + ".specs.json"); err != nil {
+			return nil, nil, err
 		}
 	}
-	log, err := os.Create(filepath.Join(r.into, short+".log"))
+	specs, setUp, err := r.specs(ctx, name, binary, files, before)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	merged := together(before, specs)
+	if err := writeOutcomes(files+".specs.json", merged); err != nil {
+		return nil, nil, err
+	}
+	if !slices.ContainsFunc(specs, outcome.ended) && len(setUp) == 0 && !r.rest {
+		return nil, nil, errors.New("no spec was run")
+	}
+	return sum(name, append(specs, setUp...)), sum(name, append(merged, setUp...)), nil
+}
+
+// specs runs those of a suite.
+func (r *run) specs(ctx context.Context, name, binary, files string, before []outcome) (specs, setUp []outcome, err error) {
+	report := files + ".json"
+	for _, old := range []string{report, files + ".program.log"} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, nil, err
+		}
+	}
+	log, err := os.Create(files + ".log")
+	if err != nil {
+		return nil, nil, err
 	}
 	defer log.Close()
 	fmt.Fprintf(os.Stderr, "running %s (%s at most); its log is %s\n", name, r.limit, log.Name())
-	// The suite cleans up when it is interrupted.
+	args := []string{"--json-report=" + report, "--no-color", "--timeout=" + r.limit.String(), fmt.Sprintf("--procs=%d", r.procs), fmt.Sprintf("--flake-attempts=%d", r.tries), "--focus=" + r.focus}
+	if these := done(before); r.rest && these != "" {
+		args = append(args, "--skip="+these)
+	}
 	limited, cancel := context.WithTimeout(ctx, r.limit+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(limited, binary, "-ginkgo.json-report="+report, "-ginkgo.no-color", "-ginkgo.timeout="+r.limit.String(), "-ginkgo.focus="+r.focus)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd := exec.CommandContext(limited, r.ginkgo(), append(args, binary)...)
+	// An interrupted suite cleans up. What it started is in its group, and ends with it in any case.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute
-	cmd.Dir = filepath.Join(r.kueue, "test", "integration", filepath.FromSlash(name))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(),
-		"KUBEBUILDER_ASSETS="+filepath.Join(r.into, "assets"), "PROJECT_DIR="+r.kueue+"/", "ARTIFACTS="+filepath.Join(r.into, short+".artifacts"), "ENVTEST_K8S_VERSION=1.36",
-		"OUTSIDE_PROGRAM="+r.program, "OUTSIDE_LOG="+filepath.Join(r.into, short+".program.log"), "OUTSIDE_FRAMEWORKS="+frameworks(name))
+		"KUBEBUILDER_ASSETS="+filepath.Join(r.into, "assets"), "PROJECT_DIR="+r.kueue+"/", "ARTIFACTS="+files+".artifacts", "ENVTEST_K8S_VERSION=1.36",
+		"OUTSIDE_PROGRAM="+r.program, "OUTSIDE_LOG="+files+".program.log", "OUTSIDE_FRAMEWORKS="+frameworks(name))
 	if r.own {
 		cmd.Env = append(cmd.Env, "OUTSIDE_KUEUE=1")
 	}
-	if err := cmd.Run(); err != nil {
-		if _, missing := os.Stat(report); missing != nil {
-			return nil, fmt.Errorf("it reports nothing, and ended so: %w; see %s", err, log.Name())
-		}
+	err = cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
-	return readReport(name, report)
+	if _, missing := os.Stat(report); missing != nil {
+		return nil, nil, fmt.Errorf("it reports nothing, and ended so: %w; see %s", err, log.Name())
+	}
+	return readReport(report)
 }
+
+// ginkgo is the program that runs a suite in several processes.
+func (r *run) ginkgo() string { return filepath.Join(r.into, "ginkgo") }
 
 // sh runs a command and shows what it says if it fails.
 func (r *run) sh(ctx context.Context, name string, args ...string) error {

@@ -11,11 +11,12 @@ import (
 	"strings"
 )
 
-// result is what a suite reported.
+// result is what became of a suite's specs.
 type result struct {
 	suite  string
 	passed int
 	failed []spec
+	left   int // were not run
 }
 
 // spec is one that did not pass.
@@ -62,11 +63,11 @@ func causeOf(all []cause, suite string, s spec) string {
 	return ""
 }
 
-// readReport reads ginkgo's.
-func readReport(suite, path string) (*result, error) {
+// readReport reads ginkgo's: each spec, and what of the set-up failed.
+func readReport(path string) (specs, setUp []outcome, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var reports []struct {
 		SpecReports []struct {
@@ -74,6 +75,7 @@ func readReport(suite, path string) (*result, error) {
 			LeafNodeType            string
 			LeafNodeText            string
 			State                   string
+			NumAttempts             int
 			Failure                 struct {
 				Message  string
 				Location struct {
@@ -84,27 +86,45 @@ func readReport(suite, path string) (*result, error) {
 		}
 	}
 	if err := json.Unmarshal(data, &reports); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r := &result{suite: suite}
 	for _, report := range reports {
 		for _, s := range report.SpecReports {
-			text := strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " ")
+			o := outcome{Text: strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "), State: s.State, Why: s.Failure.Message}
+			if file := s.Failure.Location.FileName; file != "" {
+				o.Where = fmt.Sprintf("%s:%d", file[strings.LastIndex(file, "/")+1:], s.Failure.Location.LineNumber)
+			}
 			switch {
-			case s.State == "skipped" || s.State == "pending":
-			case s.State == "passed":
-				if s.LeafNodeType == "It" {
-					r.passed++
+			case s.State == "pending":
+			case s.LeafNodeType == "It":
+				if s.State == passed && s.NumAttempts > 1 {
+					fmt.Printf("  %s\n    passed at attempt %d\n", o.Text, s.NumAttempts)
 				}
-			default:
-				where := s.Failure.Location.FileName
-				where = where[strings.LastIndex(where, "/")+1:]
-				r.failed = append(r.failed, spec{cmp.Or(text, s.LeafNodeType), fmt.Sprintf("%s:%d", where, s.Failure.Location.LineNumber), s.Failure.Message})
+				specs = append(specs, o)
+			case s.State != passed && s.State != "skipped":
+				o.Text = cmp.Or(o.Text, s.LeafNodeType)
+				setUp = append(setUp, o)
 			}
 		}
 	}
+	return specs, setUp, nil
+}
+
+// sum counts outcomes.
+func sum(suite string, all []outcome) *result {
+	r := &result{suite: suite}
+	for _, o := range all {
+		switch {
+		case o.State == passed:
+			r.passed++
+		case o.State == "skipped":
+			r.left++
+		default:
+			r.failed = append(r.failed, spec{o.Text, o.Where, o.Why})
+		}
+	}
 	slices.SortFunc(r.failed, func(a, b spec) int { return strings.Compare(a.text, b.text) })
-	return r, nil
+	return r
 }
 
 // print says how it went, and returns how many failures nothing explains.
@@ -120,8 +140,8 @@ func (r *result) print(causes []cause) (unexplained int) {
 		}
 		fmt.Printf("  %s\n    %s: %.240s\n", s.text, s.where, why)
 	}
-	fmt.Printf("figure kueue_suite %s: %d of %d specs pass, %d for a reason do not, %d without one\n",
-		r.suite, r.passed, r.passed+len(r.failed), len(r.failed)-unexplained, unexplained)
+	fmt.Printf("figure kueue_suite %s: %d of %d specs pass, %d for a reason do not, %d without one; %d were not run\n",
+		r.suite, r.passed, r.passed+len(r.failed), len(r.failed)-unexplained, unexplained, r.left)
 	return unexplained
 }
 
@@ -140,7 +160,11 @@ func (r *result) write(path string, causes []cause) error {
 	text, err := between(string(data), rowsBegin, rowsEnd, func(old string) string {
 		lines := strings.Split(strings.TrimSpace(old), "\n")
 		kept := slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "| `"+r.suite+"` |") })
-		kept = append(kept, fmt.Sprintf("| `%s` | %d | %d |", r.suite, r.passed, r.passed+len(r.failed)))
+		specs := fmt.Sprint(r.passed + len(r.failed) + r.left)
+		if r.left > 0 {
+			specs += fmt.Sprintf(", %d not run", r.left)
+		}
+		kept = append(kept, fmt.Sprintf("| `%s` | %d | %s |", r.suite, r.passed, specs))
 		slices.SortStableFunc(kept[2:], func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 		return "\n" + strings.Join(kept, "\n") + "\n"
 	})
