@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,11 +69,21 @@ func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 }
 
 // Stop suspends the job. What an admission added outside of its templates goes with that, as nobody would see
-// later that it is there.
-func (j Object) Stop(ctx context.Context, c client.Client, _ Stop) ([]client.Object, error) {
+// later that it is there. What it added to templates goes with that, too, unless the API server refuses it.
+func (j Object) Stop(ctx context.Context, c client.Client, why Stop) ([]client.Object, error) {
 	stopped := j.deepCopy()
 	if err := stopped.Suspend(true); err != nil {
 		return nil, err
+	}
+	if why.Workload != nil && j.restoredOnStop() {
+		restored := stopped.deepCopy()
+		err := restored.setPodSetInfos(why.Workload, nil)
+		if err == nil {
+			err = j.patchTo(ctx, c, restored)
+		}
+		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+			return []client.Object{j.Unstructured}, err
+		}
 	}
 	if codec := j.kind.codec; codec != nil && !codec.patchesWhileSuspended() {
 		if err := codec.setPodSetInfos(stopped.Unstructured, nil, nil); err != nil {
@@ -81,6 +92,9 @@ func (j Object) Stop(ctx context.Context, c client.Client, _ Stop) ([]client.Obj
 	}
 	return []client.Object{j.Unstructured}, j.patchTo(ctx, c, stopped)
 }
+
+// restoredOnStop: the kind's templates may change in the write that suspends it. Those of a Job may only afterwards.
+func (j Object) restoredOnStop() bool { return j.kind.codec == nil && len(j.kind.clearOnStop) == 0 }
 
 // Restore resets the templates to what the user wrote, and marks the job as stopped. The mark differs
 // for each stop, so there is a write even if nothing else is to be reset: it fails if the job is not as

@@ -142,7 +142,7 @@ func (c *controller) withoutWorkload(ctx context.Context, j GenericJob, end kind
 	case end.Ended:
 		return j.CleanUp(ctx, c.client, nil)
 	case !j.IsSuspended():
-		return c.stop(ctx, j, kinds.StopNoMatchingWorkload, "Missing Workload; unable to restore pod templates")
+		return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNoMatchingWorkload, Message: "Missing Workload; unable to restore pod templates"})
 	case isCopy(j):
 		return c.awaitPrebuilt(ctx, j)
 	}
@@ -158,9 +158,9 @@ func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *ku
 	if !j.IsSuspended() {
 		if workload.IsEvicted(wl) {
 			evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
-			return c.stop(ctx, j, kinds.StopWorkloadEvicted+"DueTo"+evicted.Reason, evicted.Message)
+			return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopWorkloadEvicted + "DueTo" + evicted.Reason, Message: evicted.Message, Workload: wl})
 		}
-		return c.stop(ctx, j, kinds.StopNotAdmitted, "Not admitted by cluster queue")
+		return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNotAdmitted, Message: "Not admitted by cluster queue", Workload: wl})
 	}
 	if workload.HasReservation(wl) && !workload.IsEvicted(wl) {
 		c.sayChecks(j, wl)
@@ -298,13 +298,13 @@ func asksForTopology(request *kueue.PodSetTopologyRequest) bool {
 	return request != nil && (request.Required != nil || request.Preferred != nil || request.Unconstrained != nil)
 }
 
-func (c *controller) stop(ctx context.Context, j GenericJob, reason, message string) error {
-	stopped, err := j.Stop(ctx, c.client, kinds.Stop{Reason: reason, Message: message})
+func (c *controller) stop(ctx context.Context, j GenericJob, why kinds.Stop) error {
+	stopped, err := j.Stop(ctx, c.client, why)
 	if err != nil {
 		return err
 	}
 	for _, obj := range stopped {
-		c.recorder.Eventf(obj, nil, corev1.EventTypeNormal, "Stopped", "Stop", "%s", eventNote(message))
+		c.recorder.Eventf(obj, nil, corev1.EventTypeNormal, "Stopped", "Stop", "%s", eventNote(why.Message))
 	}
 	return nil
 }

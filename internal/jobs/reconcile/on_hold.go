@@ -25,7 +25,7 @@ func (c *controller) followHold(ctx context.Context, j GenericJob, wl *kueue.Wor
 	case !onHold:
 		return false, nil
 	case !job.IsSuspended():
-		return true, c.stop(ctx, j, kinds.StopNotAdmitted, "Job is on hold")
+		return true, c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNotAdmitted, Message: "Job is on hold"})
 	}
 	return true, c.writeQuota(ctx, wl, func(wl *kueue.Workload) bool { return workload.Hold(wl, "Job is on hold", c.now()) })
 }

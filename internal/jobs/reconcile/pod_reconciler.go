@@ -145,7 +145,7 @@ func (c *podReconciler) cleanUpDeleted(ctx context.Context, g *podgroups.Group, 
 func (c *podReconciler) describeAnew(ctx context.Context, g *podgroups.Group, wl *kueue.Workload) error {
 	switch {
 	case !g.IsSuspended():
-		return c.stop(ctx, g, kinds.StopNoMatchingWorkload, "No matching Workload; restoring pod templates according to existent Workload")
+		return c.stop(ctx, g, kinds.Stop{Reason: kinds.StopNoMatchingWorkload, Message: "No matching Workload; restoring pod templates according to existent Workload"})
 	case workload.HasReservation(wl) || workload.IsFinished(wl):
 		return c.deleteNotMatching(ctx, g, wl)
 	}

@@ -20,7 +20,7 @@ import (
 func (c *controller) adoptPrebuilt(ctx context.Context, j GenericJob) error {
 	obj := j.Meta()
 	if !j.IsSuspended() {
-		return c.stop(ctx, j, kinds.StopNoMatchingWorkload, "missing workload")
+		return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNoMatchingWorkload, Message: "missing workload"})
 	}
 	wl := &kueue.Workload{}
 	err := c.client.Get(ctx, types.NamespacedName{Namespace: obj.GetNamespace(), Name: kinds.PrebuiltName(obj)}, wl)

@@ -144,7 +144,7 @@ func (c *controller) swapIn(ctx context.Context, j GenericJob, wl *kueue.Workloa
 		return true, &requeueError{left}
 	}
 	if refusal != "" {
-		return true, c.stop(ctx, j, kinds.StopNotAdmitted, "The job starts anew, as it cannot go on where it was: "+refusal)
+		return true, c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNotAdmitted, Message: "The job starts anew, as it cannot go on where it was: " + refusal})
 	}
 	for _, pod := range pods {
 		back := pod.DeepCopy()

@@ -132,7 +132,7 @@ func (c *controller) stopFinished(ctx context.Context, j GenericJob, wl *kueue.W
 		return errors.Join(j.CleanUp(ctx, c.client, wl), c.releaseFinished(ctx, wl))
 	}
 	finished := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
-	return c.stop(ctx, j, kinds.StopWorkloadFinished, finished.Message)
+	return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopWorkloadFinished, Message: finished.Message})
 }
 
 // releaseFinished removes the finalizer of a workload that the cache shows as finished. One that
@@ -148,7 +148,7 @@ func (c *controller) releaseFinished(ctx context.Context, wl *kueue.Workload) er
 // the job's pods is left; then the job gets a new workload.
 func (c *controller) stopDeleted(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if !j.IsSuspended() || hasFixedPods(j) {
-		if err := c.stop(ctx, j, kinds.StopWorkloadDeleted, "Workload is deleted"); err != nil || !hasFixedPods(j) {
+		if err := c.stop(ctx, j, kinds.Stop{Reason: kinds.StopWorkloadDeleted, Message: "Workload is deleted"}); err != nil || !hasFixedPods(j) {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (c *controller) resize(ctx context.Context, wl *kueue.Workload, sets []kueu
 // requeueResized stops a job that changed its size and has it queued again, with its templates restored.
 func (c *controller) requeueResized(ctx context.Context, j GenericJob, wl *kueue.Workload) error {
 	if !j.IsSuspended() {
-		return c.stop(ctx, j, kinds.StopNoMatchingWorkload, "No matching Workload; restoring pod templates according to existent Workload")
+		return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNoMatchingWorkload, Message: "No matching Workload; restoring pod templates according to existent Workload"})
 	}
 	if _, runsElsewhere := staysGated(j, wl); runsElsewhere {
 		return c.client.Delete(ctx, wl, client.Preconditions{UID: &wl.UID}) // its finalizer holds it until the job has stopped there
