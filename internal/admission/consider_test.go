@@ -92,3 +92,16 @@ func BenchmarkConsider20000Pending(b *testing.B) {
 		}
 	}
 }
+
+// A workload that comes after an equal one that does not fit is told only that, if explicit statuses are asked for.
+func TestSayBypassed(t *testing.T) {
+	for _, say := range []bool{false, true} {
+		e := considered(false, 1)
+		e.opts.SayBypassed = say
+		e.Apply(WorkloadChanged{Workload: wanting("equal", 3, 0, 50)})
+		plan := e.Decide(noon)
+		if len(plan.Pending) != 1 || plan.Pending[0].Reason != ReasonWaitingForQuota || (plan.Pending[0].Message == bypassedMessage) != say {
+			t.Errorf("%t: %+v", say, plan.Pending)
+		}
+	}
+}

@@ -36,6 +36,9 @@ type Options struct {
 	// NoRings preempts nobody who could come straight back, and lets no shares change places: Kueue's rules allow
 	// workloads that preempt each other for ever.
 	NoRings bool
+	// AwaitSharedVictims lets a workload preempt nobody while others are being evicted that it could have preempted, too:
+	// Kueue's way unless RecomputeAssignmentUponPreemptionTargetsOverlap is on.
+	AwaitSharedVictims bool
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0
@@ -45,6 +48,9 @@ type Options struct {
 	UsageWeights  map[string]float64
 	// Service says what counts as service where a queue orders by it; a workload that asks for none of it counts as one card.
 	Service []CardsPerUnit
+	// SayBypassed tells a workload that comes after equal ones that do not fit only that it is not evaluated, as Kueue does
+	// where statuses are explicit.
+	SayBypassed bool
 	// Format prints an amount in messages; nil prints as Kubernetes would.
 	Format func(resource string, amount int64) string
 

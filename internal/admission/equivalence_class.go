@@ -124,6 +124,9 @@ func (e *Engine) enqueue(w *workload) {
 		if c.pos >= 0 {
 			q.active.Fix(c.pos)
 		} else {
+			if e.opts.SayBypassed {
+				e.reportPending(w, c.verdict.reason, bypassedMessage)
+			}
 			e.reportMembers(c)
 			return
 		}

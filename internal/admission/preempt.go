@@ -107,6 +107,11 @@ func (e *Engine) findVictims(a *assignment) {
 		a.mode = noCandidates
 		return
 	}
+	if e.sharesVictims(a) {
+		a.refused.add(ruleShared)
+		a.victims, a.mode = a.victims[:0], noCandidates
+		return
+	}
 	a.mode, a.borrow = e.fitAfter(a.w.queue, a.usage, found)
 }
 

@@ -183,6 +183,29 @@ func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
 	return lacks && reclaims
 }
 
+// Shared victims: Kueue looks first at those that are being evicted already, so who could preempt them waits until they
+// have left for whoever preempted them.
+
+// sharesVictims says whether a waits so. One that has victims goes on, and admissions of this decision are revoked.
+func (e *Engine) sharesVictims(a *assignment) bool {
+	w := a.w
+	if !e.opts.AwaitSharedVictims || len(w.victims) > 0 || !slices.ContainsFunc(a.victims, func(v victim) bool { return v.w.in.admitted != e.decision }) {
+		return false
+	}
+	for _, p := range w.queue.tree.nominated {
+		for _, v := range p.victims {
+			policy := w.queue.spec.Preemption.ReclaimWithinCohort
+			if v.queue == w.queue {
+				policy = w.queue.spec.Preemption.WithinQueue
+			}
+			if policy.allows(w, v) && v.uses(a.need) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Fair share: Kueue's strategies, and with NoRings the tables must not turn. The preemptor then ends up strictly
 // below what the other had, and the other, unless it has no weight, not below what the preemptor
 // had. Both end up between where they were, so there is an end to it.

@@ -54,11 +54,12 @@ type worldConfig struct {
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	budgets    bool // workloads use budgets
 	after      bool // workloads wait for others to end before they are considered
+	shared     bool // who could preempt what is being evicted waits, as in Kueue
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
 }
 
 func drawWorld(t *rapid.T, cfg worldConfig) *world {
-	options := Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block}
+	options := Options{Policy: cfg.policy, UsageHalfLife: time.Hour, UsageSampling: 5 * time.Minute, PreemptionDelay: cfg.delay, FairStrategies: cfg.strategies, BlockUntilReady: cfg.block, AwaitSharedVictims: cfg.shared}
 	if !cfg.rings {
 		options.NoRings, options.PreemptionCooldown = true, time.Minute
 	}
@@ -302,6 +303,9 @@ var worldConfigs = map[string]worldConfig{
 	"after-fill": {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, delay: time.Minute, after: true},
 	"kueue":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true},
 	"kueue-drf":  {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true},
+	"shared":     {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, rings: true, shared: true},
+	"shared-drf": {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, rings: true, shared: true},
+	"shared-one": {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, shared: true},
 }
 
 func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {

@@ -202,7 +202,7 @@ func (e *Engine) registerWaits(c *equivClass, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && !a.w.spec.NeverPreempt && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile) &&
+	return a.shape.simple && !a.w.spec.NeverPreempt && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile|ruleShared) &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

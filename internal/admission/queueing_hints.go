@@ -117,7 +117,7 @@ func (e *Engine) registerHints(c *equivClass, a *assignment) {
 			e.flavors[f].awaitNodes(c)
 		}
 	}
-	if a.refused.by(ruleFutile) || len(a.shape.groups) > 1 && c.queue.choice {
+	if a.refused.by(ruleFutile|ruleShared) || len(a.shape.groups) > 1 && c.queue.choice {
 		e.watch(c)
 		return
 	}

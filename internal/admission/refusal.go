@@ -3,7 +3,7 @@ package admission
 import "time"
 
 // rules are what held up a workload that could otherwise have been admitted or have preempted.
-type rules uint8
+type rules uint16
 
 // Each rule, and what makes a refused workload worth another look.
 const (
@@ -14,6 +14,7 @@ const (
 	ruleCooldown                       // it was preempted lately: when its cooldown ends
 	ruleFutile                         // its victims would come straight back: after any change of usage
 	ruleThisDecision                   // what it would take was given in this decision: in the next one
+	ruleShared                         // it would preempt as others do that wait: after any change of usage
 	ruleBudget                         // it would take a budget beyond its amount: at refusal.until, or when another uses less
 
 	// rulesOfTime: it will get in by preempting others once time has passed or reservations are gone.
@@ -44,7 +45,7 @@ func (r *refusal) wait(rule rules, until time.Time) {
 
 // merge adds what an attempt that came to nothing says of later ones.
 func (r *refusal) merge(o refusal) {
-	r.add(o.rules & (ruleCooldown | ruleFutile | ruleThisDecision))
+	r.add(o.rules & (ruleCooldown | ruleFutile | ruleShared | ruleThisDecision))
 	if o.by(rulesOfTime) {
 		r.wait(o.rules&rulesOfTime, o.until)
 	}

@@ -37,6 +37,8 @@ const (
 	PriorityBoost                    Gate = "PriorityBoost"
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
+	RecomputeOnOverlap               Gate = "RecomputeAssignmentUponPreemptionTargetsOverlap"
+	SchedulingEquivalenceHashing     Gate = "SchedulingEquivalenceHashing"
 	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
 	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
@@ -102,6 +104,8 @@ var gates = map[string]gate{
 	string(QuotaCheckStrategy):               {true, switches},
 	string(RejectDeviceClaims):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
+	string(RecomputeOnOverlap):               {false, switches},
+	string(SchedulingEquivalenceHashing):     {true, switches},
 	string(SkipReassignment):                 {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
 	string(TASFailedNodeReplacement):         {true, switches},
@@ -158,21 +162,19 @@ var gates = map[string]gate{
 	"TASBalancedPlacement":                  {false, lacking},
 	"WorkloadRequestUseMergePatch":          {false, lacking},
 
-	"ElasticJobsViaWorkloadSlicesWithTAS":             {false, idle},
-	"FlavorFungibilityPreserveScanProgress":           {true, idle},
-	"PrioritizePreemptorWorkloads":                    {false, idle},
-	"RecomputeAssignmentUponPreemptionTargetsOverlap": {false, idle},
-	"RemoveFinalizersWithStrictPatch":                 {true, idle},
-	"SchedulerLibraryIntegration":                     {false, idle},
-	"SchedulerLongRequeueInterval":                    {false, idle},
-	"SchedulingEquivalenceHashing":                    {true, idle},
-	"ShortWorkloadNames":                              {false, idle}, // they always fit into a label
-	"SkipAncestorCheckForDeletedWorkloads":            {true, idle},
-	"TASCacheNodeMatchResults":                        {true, idle},
-	"TASCacheTopologyTree":                            {false, idle},
-	"TASCachingRemainingResources":                    {true, idle},
-	"TASRecomputeAssignmentWithinSchedulingCycle":     {true, idle},
-	"VectorizedResourceRequests":                      {true, idle},
+	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
+	"FlavorFungibilityPreserveScanProgress":       {true, idle},
+	"PrioritizePreemptorWorkloads":                {false, idle},
+	"RemoveFinalizersWithStrictPatch":             {true, idle},
+	"SchedulerLibraryIntegration":                 {false, idle},
+	"SchedulerLongRequeueInterval":                {false, idle},
+	"ShortWorkloadNames":                          {false, idle}, // they always fit into a label
+	"SkipAncestorCheckForDeletedWorkloads":        {true, idle},
+	"TASCacheNodeMatchResults":                    {true, idle},
+	"TASCacheTopologyTree":                        {false, idle},
+	"TASCachingRemainingResources":                {true, idle},
+	"TASRecomputeAssignmentWithinSchedulingCycle": {true, idle},
+	"VectorizedResourceRequests":                  {true, idle},
 }
 
 // Set is the gates as they were given; the zero value has Kueue's defaults.

@@ -322,6 +322,10 @@ func (c *QueueConfiguration) Recommend() {
 	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
 	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
 	c.NoPreemptionRings = true
+	if c.FeatureGates == nil {
+		c.FeatureGates = map[string]bool{}
+	}
+	c.FeatureGates["RecomputeAssignmentUponPreemptionTargetsOverlap"] = true
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue: decisions are Kueue's.

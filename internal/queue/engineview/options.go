@@ -16,7 +16,11 @@ import (
 
 // Options reads the engine's options from the configuration.
 func Options(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Options, error) {
-	options := admission.Options{Service: service, NoRings: cfg.NoPreemptionRings}
+	options := admission.Options{
+		Service: service, NoRings: cfg.NoPreemptionRings,
+		AwaitSharedVictims: !gates.Enabled(features.RecomputeOnOverlap),
+		SayBypassed:        gates.Enabled(features.UnadmittedWorkloadsExplicitStatus) && gates.Enabled(features.SchedulingEquivalenceHashing),
+	}
 	for _, d := range []struct {
 		name string
 		from *metav1.Duration
