@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -322,10 +323,9 @@ func (c *QueueConfiguration) Recommend() {
 	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
 	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
 	c.NoPreemptionRings = true
-	if c.FeatureGates == nil {
-		c.FeatureGates = map[string]bool{}
-	}
-	c.FeatureGates["RecomputeAssignmentUponPreemptionTargetsOverlap"] = true
+	gates := map[string]bool{"RecomputeAssignmentUponPreemptionTargetsOverlap": true}
+	maps.Copy(gates, c.FeatureGates)
+	c.FeatureGates = gates
 }
 
 // NewQueueConfiguration returns the defaults of elastic-queue: decisions are Kueue's.
