@@ -298,7 +298,7 @@ static struct client *client_of(struct arbiter_card *a, const char *share, const
 static void serve_share_card(const char *share, const char *uuid, const struct limits *l)
 {
 	const struct device_limit *limit = limits_for(l, uuid);
-	struct arbiter_card *a = card_of(uuid);
+	struct arbiter_card *a = limit->sharing == SHARING_SPACE ? NULL : card_of(uuid); /* in space there are no turns */
 	char request[1024], decision[1024];
 	struct client *c;
 

@@ -1,7 +1,8 @@
 /*
  * Where launches wait for their process's turn. The launching thread's way is two atomic steps while the turn is held;
  * one thread per card asks the arbiter for turns, watches the work in flight, and gives the turn back when it is used up
- * or idle. While there is no arbiter the processes of a container limit themselves to its share.
+ * or idle. While there is no arbiter the processes of a container limit themselves to its share. Where a card is shared in
+ * space launches do not wait: MPS holds the process to its share, and that thread counts what it uses.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -54,11 +55,16 @@ static int64_t own_credit(struct device *d, int64_t now)
 
 /* ---- turns ---- */
 
+static void count_busy(struct gate *g, int64_t ns)
+{
+	atomic_fetch_add(&session_row()->busy_ns[g->device->index], (uint64_t)ns);
+}
+
 static void charge_time(struct gate *g, unsigned turn, int64_t ns)
 {
 	if (turn == OWN_TURN)
 		atomic_fetch_sub(&g->device->request->credit, ns);
-	atomic_fetch_add(&session.container->process[atomic_load(&session.process)].busy_ns[g->device->index], (uint64_t)ns);
+	count_busy(g, ns);
 }
 
 static bool turn_over(struct gate *g, unsigned turn, int64_t now)
@@ -181,6 +187,38 @@ static void give_back(struct gate *g, unsigned turn, int64_t unused)
 	atomic_store(&own_request(g)->released, turn);
 }
 
+/* ---- in space ---- */
+
+/*
+ * Counts the time in which something is in flight, as the part of the card that the process has meanwhile. This thread may
+ * not be scheduled for long: what was in flight when it looked last is taken to have been so until it looks again.
+ */
+static void count_use(struct gate *g)
+{
+	int64_t now = now_ns(), counted = atomic_exchange(&g->entered, 0), idle = 0;
+
+	set_state(g, GATE_OPEN);
+	if (!counted)
+		counted = now;
+	while (atomic_load(&g->space) && (!idle || counted - idle < LINGER_NS)) {
+		uint64_t launches;
+		sleep_ns(TICK_NS);
+		now = now_ns();
+		if (!idle)
+			count_busy(g, (now - counted) * atomic_load(&g->device->share) / 10000);
+		counted = now;
+		launches = atomic_load(&g->launches);
+		if (launches != g->counted || atomic_load(&g->inside) || !streams_idle(g))
+			idle = 0;
+		else if (!idle)
+			idle = now;
+		g->counted = launches;
+	}
+	set_state(g, GATE_CLOSED);
+	if (atomic_load(&g->launches) != g->counted || atomic_load(&g->inside))
+		atomic_store(&g->want, 1);
+}
+
 static void *track(void *arg)
 {
 	struct gate *g = arg;
@@ -195,6 +233,10 @@ static void *track(void *arg)
 	for (;;) {
 		if (!atomic_exchange(&g->want, 0)) {
 			futex_wait(&g->want, 0, 1000 * MS);
+			continue;
+		}
+		if (atomic_load(&g->space)) {
+			count_use(g);
 			continue;
 		}
 		if (!take_turn(g, &turn)) {
@@ -241,14 +283,19 @@ static void sleep_at_gate(struct gate *g, unsigned state)
 		sched_yield();
 }
 
-static int wait_for_turn(struct gate *g, int pass)
+static void start_tracking(struct gate *g)
 {
-	unsigned state;
-
 	if (!atomic_load(&g->refusal) && !atomic_exchange(&g->tracked, true) && !thread_start(track, g)) {
 		log_error("no thread for the turns on card %s", g->device->uuid);
 		atomic_store(&g->tracked, false);
 	}
+}
+
+static int wait_for_turn(struct gate *g, int pass)
+{
+	unsigned state;
+
+	start_tracking(g);
 	for (;;) {
 		if (atomic_load(&g->refusal))
 			return pass | PASS_REFUSED;
@@ -282,6 +329,14 @@ int launch_enter(struct device *d, CUstream stream)
 	atomic_fetch_add(&g->inside, 1);
 	if (atomic_load(&g->state) == GATE_OPEN)
 		return pass | PASS_TURN;
+	if (atomic_load(&g->space) && !atomic_load(&g->refusal)) {
+		int64_t first = 0;
+		atomic_compare_exchange_strong(&g->entered, &first, now_ns());
+		start_tracking(g);
+		if (!atomic_exchange(&g->want, 1))
+			futex_wake(&g->want);
+		return pass | PASS_TURN;
+	}
 	atomic_fetch_sub(&g->inside, 1);
 	return wait_for_turn(g, pass);
 }
@@ -291,7 +346,10 @@ void launch_leave(struct device *d, CUstream stream, int pass)
 	if (pass & PASS_TURN) {
 		struct gate *g = atomic_load_explicit(&d->gate, memory_order_acquire);
 		atomic_store_explicit(&g->launches, atomic_load_explicit(&g->launches, memory_order_relaxed) + 1, memory_order_relaxed);
-		stream_launched(g, stream, (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000);
+		if (atomic_load_explicit(&g->space, memory_order_relaxed))
+			stream_counted(g, stream);
+		else
+			stream_launched(g, stream, (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000);
 		atomic_fetch_sub(&g->inside, 1);
 	}
 	memory_call_leave(pass);
@@ -339,6 +397,8 @@ static const char *refusal(struct gate *g)
 		return "its files for turns cannot be used";
 	if (g->row >= MAX_ROWS)
 		return "this container has more than 256 processes on it";
+	if (atomic_load(&g->device->space) && !g->device->mps)
+		return "it is shared in space, and this process has not found its MPS daemon";
 	if (atomic_load(&g->device->decision->refused) == REFUSED_CONTAINERS)
 		return "more than 64 containers are on it";
 	return NULL;
@@ -359,7 +419,8 @@ void compute_limit_reload(struct device *d)
 	atomic_store(&g->refusal, why);
 	if (!why)
 		atomic_fetch_add(&own_request(g)->beat, 1);
-	atomic_store(&g->on, why || atomic_load(&d->share) < 10000 || atomic_load(&d->decision->contended));
+	atomic_store(&g->space, atomic_load(&d->space));
+	atomic_store(&g->on, why || atomic_load(&d->space) || atomic_load(&d->share) < 10000 || atomic_load(&d->decision->contended));
 	if (why)
 		set_state(g, GATE_CLOSED);
 }

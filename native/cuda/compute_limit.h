@@ -15,9 +15,11 @@ struct gate {
 	_Atomic unsigned want;        /* launches are waiting; futex */
 	_Atomic unsigned inside;      /* launches between enter and leave */
 	_Atomic uint64_t launches;
+	uint64_t counted;             /* of those, by the thread that counts what is used */
 	_Atomic uint64_t waited_ns;   /* by launches, for the turn */
 	_Atomic int64_t entered;      /* when the first that waited for this turn came in; 0 before */
 	_Atomic int64_t closing_since, trickled;
+	_Atomic bool space;           /* launches do not wait: what is in flight is only counted */
 	_Atomic bool tracked;
 	_Atomic(const char *) refusal; /* why there are no launches; NULL: there are */
 	int row;                      /* in the request and decision files */

@@ -58,6 +58,7 @@ enum {
 	CU_GRAPH_MEM_RESERVED_CURRENT = 2,
 	CU_GRAPH_NODE_MEM_ALLOC = 10,
 	CU_GET_PROC_PER_THREAD = 2,
+	CU_DEVICE_ATTRIBUTE_MPS = 133,
 };
 
 typedef struct { unsigned char bytes[16]; } CUuuid;

@@ -5,6 +5,7 @@
 #include "ledger.h"
 #include "memory_budget.h"
 #include "movable_memory.h"
+#include "mps.h"
 #include "overhead.h"
 #include "pool_memory.h"
 #include "start.h"
@@ -18,6 +19,7 @@ CUresult on_cuInit(fn_cuInit real, unsigned flags)
 
 	if (!session_view(&l))
 		return CUDA_ERROR_NO_DEVICE; /* nothing granted: the driver is not even woken */
+	mps_before_init(&l);
 	r = real(flags);
 	if (r == CUDA_SUCCESS && !library_start())
 		return CUDA_ERROR_NO_DEVICE;

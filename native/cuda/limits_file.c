@@ -48,6 +48,12 @@ static bool parse_latency(const char *s, enum latency *out)
 	return *out == LATENCY_LOW || !strcmp(s, "throughput");
 }
 
+static bool parse_sharing(const char *s, enum sharing *out)
+{
+	*out = !strcmp(s, "space") ? SHARING_SPACE : SHARING_TIME;
+	return *out == SHARING_SPACE || !strcmp(s, "time");
+}
+
 static bool parse_device(char *rest, struct device_limit *d, char *why, size_t why_size)
 {
 	char *save = NULL, *uuid = strtok_r(rest, " \t", &save), *key;
@@ -62,7 +68,8 @@ static bool parse_device(char *rest, struct device_limit *d, char *why, size_t w
 			(!strcmp(key, "memory") ? parse_bytes(value, &d->memory) :
 			 !strcmp(key, "compute") ? parse_percent(value, &d->compute) :
 			 !strcmp(key, "lend") ? parse_switch(value, &d->lend) :
-			 !strcmp(key, "latency") ? parse_latency(value, &d->latency) : false);
+			 !strcmp(key, "latency") ? parse_latency(value, &d->latency) :
+			 !strcmp(key, "sharing") ? parse_sharing(value, &d->sharing) : false);
 		if (!ok)
 			FAIL("device %s: bad %s", uuid, key);
 	}
@@ -127,6 +134,9 @@ bool limits_parse(const char *text, struct limits *out, char *why, size_t why_si
 	}
 	if (!number || !*l.container)
 		FAIL("no container named");
+	for (int i = 0; i < l.devices; i++)
+		if (l.device[i].sharing == SHARING_SPACE && (l.devices > 1 || l.oversubscribe))
+			FAIL("sharing space is for one card, and without oversubscribe");
 	*out = l;
 	return true;
 }

@@ -7,12 +7,14 @@
 #include "constants.h"
 
 enum latency { LATENCY_THROUGHPUT, LATENCY_LOW };
+enum sharing { SHARING_TIME, SHARING_SPACE };
 struct device_limit {
 	char uuid[48];      /* "GPU-…", "MIG-…", or "*" */
 	uint64_t memory;    /* bytes */
-	unsigned compute;   /* hundredths of a percent of the card's time */
+	unsigned compute;   /* hundredths of a percent of the card's time, or of its processors */
 	bool lend;          /* may use what neighbours leave */
 	enum latency latency; /* how soon it needs its turns */
+	enum sharing sharing; /* by turns, or at once with others under MPS */
 };
 struct limits {
 	char container[64];

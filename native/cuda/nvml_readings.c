@@ -33,15 +33,12 @@ static nvmlDevice handle_of(struct device *d)
 	return dev;
 }
 
-/* Bytes the driver says this process uses on a card. NVML speaks of pids as the host sees them. */
-bool nvml_process_bytes(struct device *d, uint64_t *bytes)
+static bool own_bytes(nvmlReturn (*list)(nvmlDevice, unsigned *, nvmlProcessV2 *), nvmlDevice dev, uint64_t *bytes)
 {
-	nvmlDevice dev = handle_of(d);
 	nvmlProcessV2 infos[256];
 	unsigned count = 256, pid = atomic_load(&host_pid) ? atomic_load(&host_pid) : (unsigned)getpid();
 
-	if (!dev || !real_nvmlDeviceGetComputeRunningProcesses_v3 ||
-	    real_nvmlDeviceGetComputeRunningProcesses_v3(dev, &count, infos) != NVML_SUCCESS)
+	if (!list || list(dev, &count, infos) != NVML_SUCCESS)
 		return false;
 	for (unsigned i = 0; i < count; i++)
 		if (infos[i].pid == pid && infos[i].used != UINT64_MAX) {
@@ -49,4 +46,15 @@ bool nvml_process_bytes(struct device *d, uint64_t *bytes)
 			return true;
 		}
 	return false;
+}
+
+/* Bytes the driver says this process uses on a card. NVML speaks of pids as the host sees them; clients of MPS have a list of their own. */
+bool nvml_process_bytes(struct device *d, uint64_t *bytes)
+{
+	nvmlDevice dev = handle_of(d);
+
+	if (!dev)
+		return false;
+	return (d->mps && own_bytes(real_nvmlDeviceGetMPSComputeRunningProcesses_v3, dev, bytes)) ||
+		own_bytes(real_nvmlDeviceGetComputeRunningProcesses_v3, dev, bytes);
 }

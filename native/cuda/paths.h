@@ -7,6 +7,7 @@ const char *path_container(void);
 const char *path_control(void);
 const char *path_turns(void);
 const char *path_requests(void);
+const char *path_mps(void);
 const char *path_pool(void);
 
 #endif

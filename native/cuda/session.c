@@ -9,6 +9,7 @@
 #include "driver_symbols.h"
 #include "ledger.h"
 #include "log.h"
+#include "mps.h"
 #include "paths.h"
 #include "session.h"
 #include "shared_file.h"
@@ -50,6 +51,7 @@ static void apply(const struct limits *l)
 		atomic_store(&d->limit, g->memory);
 		atomic_store(&d->share, g->compute);
 		atomic_store(&d->lend, g->lend);
+		atomic_store(&d->space, g->sharing == SHARING_SPACE);
 		parts->limits_changed(d);
 	}
 }
@@ -123,6 +125,7 @@ static bool start_devices(const struct limits *l)
 		if (real_cuDeviceGet(&d->cu, i) != CUDA_SUCCESS)
 			return false;
 		name_device(d, l);
+		d->mps = mps_client(d->cu);
 		d->index = container_device(session.container, d->uuid);
 		if (d->index < 0) {
 			log_error("card %s: this container has more than %d cards", d->uuid, MAX_DEVICES);

@@ -17,6 +17,8 @@ struct device {
 	_Atomic uint64_t limit;
 	_Atomic unsigned share;
 	_Atomic bool lend;
+	_Atomic bool space;           /* it runs at once with others, under MPS, and takes no turns */
+	bool mps;                     /* what this process does on the card goes through MPS */
 	struct request_file *request; /* what we ask of the arbiter; NULL: there is no compute on this card */
 	struct decision_file *decision; /* what it answers; mapped read-only */
 	_Atomic(struct gate *) gate;

@@ -179,18 +179,45 @@ static bool full(struct stream *s, int64_t most)
 	return s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS) || (most && s->launch_ns > 0 && remaining(s) > most);
 }
 
-void stream_launched(struct gate *g, CUstream stream, int64_t most)
+/* NULL if there are more streams than we follow: their work is charged while others are in flight. */
+static struct stream *stream_found(struct gate *g, CUstream stream)
 {
 	static _Thread_local struct stream *last;
 	uintptr_t key = stream_key(stream);
 	struct stream *s = last && atomic_load_explicit(&last->key, memory_order_acquire) == key ? last : find(key);
-	int64_t give_up = 0;
 
 	if (!s)
 		s = add(key, stream, g);
+	if (s)
+		last = s;
+	return s;
+}
+
+/* The thread that watches the card puts the marks, but for streams that only their own thread can mark. */
+void stream_counted(struct gate *g, CUstream stream)
+{
+	struct stream *s = stream_found(g, stream);
+
+	if (!s || (atomic_fetch_add(&s->unmarked, 1), (uintptr_t)s->handle != CU_STREAM_PER_THREAD))
+		return;
+	pthread_mutex_lock(&s->lock);
+	advance(s);
+	if (s->waiting == MARKS) { /* the newest mark moves behind this launch */
+		s->head--;
+		s->waiting--;
+		atomic_fetch_add(&s->unmarked, s->launches[s->head % (MARKS + 1)]);
+	}
+	mark(s);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void stream_launched(struct gate *g, CUstream stream, int64_t most)
+{
+	struct stream *s = stream_found(g, stream);
+	int64_t give_up = 0;
+
 	if (!s)
-		return; /* more streams than we follow: their work is charged to the turn while others are in flight */
-	last = s;
+		return;
 	if (atomic_fetch_add(&s->unmarked, 1) + 1 < atomic_load_explicit(&s->batch, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&s->lock);

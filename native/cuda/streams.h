@@ -9,6 +9,8 @@
 struct gate;
 /* Waits while the stream has more in flight than that many nanoseconds of work, if it is known; 0: or a few milliseconds. */
 void stream_launched(struct gate *g, CUstream stream, int64_t most);
+/* The same without waiting: only what is in flight is to be known. */
+void stream_counted(struct gate *g, CUstream stream);
 void stream_before_capture(CUstream stream);
 void stream_forget(CUstream stream);
 void context_forget(CUcontext ctx);

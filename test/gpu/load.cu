@@ -7,8 +7,10 @@
 // load serve KIND: for each line with a number of seconds works so long and prints operations a second.
 // load steps KIND SECONDS READY-FILE GO-FILE PAUSE-MS: waits for the second file, works for a moment, then measures: steps
 // a second, how long each took (in ms, from asking for it to having it), and how many were done in each second. KIND is
-// decode (a graph of 20 kernels of ROUNDS, then a wait for it), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), or
+// decode (a graph of 20 kernels of ROUNDS, then a wait for it), llm (a token of a language model of 1.2 billion weights, as a
+// graph, then a wait for it: kernels that do not fill the card), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), or
 // small (queued ahead, too).
+// load fault SECONDS: small kernels for so long, then one that writes where it has no memory; prints what came of it.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -34,6 +36,49 @@ __global__ void grind(float *x, int rounds)
 	for (int i = 0; i < rounds; i++)
 		v = v * 1.0001f + 0.5f;
 	x[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+
+__global__ void wild() { *(volatile int *)0x10 = 1; }
+
+// One token of a language model: rows of weights times a vector, a warp to a row; a norm; attention, a block to a head.
+__global__ void rows(const uint4 *w, const float *x, float *y, int n)
+{
+	int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+	const uint4 *mine = w + (size_t)row * n / 8;
+	float sum = 0;
+
+	for (int i = lane; i < n / 8; i += 32) {
+		uint4 v = mine[i];
+		const unsigned part[4] = {v.x, v.y, v.z, v.w};
+		for (int k = 0; k < 4; k++)
+			sum += __uint_as_float(part[k] << 16) * x[i * 8 + 2 * k] + __uint_as_float(part[k] & 0xffff0000u) * x[i * 8 + 2 * k + 1];
+	}
+	for (int d = 16; d; d /= 2)
+		sum += __shfl_xor_sync(~0u, sum, d);
+	if (!lane)
+		y[row] = sum * 1e-3f;
+}
+
+__global__ void norm(float *x, int n)
+{
+	__shared__ float all;
+	float sum = 0;
+
+	if (!threadIdx.x) all = 0;
+	__syncthreads();
+	for (int i = threadIdx.x; i < n; i += blockDim.x) sum += x[i] * x[i];
+	atomicAdd(&all, sum);
+	__syncthreads();
+	for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] *= rsqrtf(all / n + 1e-5f);
+}
+
+__global__ void attention(const uint4 *kv, float *x, int tokens)
+{
+	const uint4 *mine = kv + (size_t)blockIdx.x * tokens * 16;
+	float sum = 0;
+
+	for (int i = threadIdx.x; i < tokens * 16; i += blockDim.x) sum += __uint_as_float(mine[i].x << 16);
+	x[blockIdx.x * 64 + threadIdx.x % 64] += sum * 1e-9f;
 }
 
 __global__ void noise(unsigned short *x, size_t n)
@@ -161,6 +206,42 @@ static cudaGraphExec_t decode_graph(float *x, int blocks, int threads, int round
 	return exec;
 }
 
+// 16 layers of 2048, with 8192 between them, 32 heads over 512 tokens, and 128256 words.
+static cudaGraphExec_t llm_graph(cudaStream_t s)
+{
+	const int hidden = 2048, between = 8192, heads = 32, tokens = 512, words = 128256, layers = 16;
+	const size_t layer = (size_t)hidden * (3072 + hidden + 2 * between + between), all = layer * layers + (size_t)hidden * words;
+	unsigned short *w;
+	uint4 *kv;
+	float *x, *y;
+	cudaGraph_t graph;
+	cudaGraphExec_t exec;
+
+	OK(cudaMalloc(&w, all * 2)); OK(cudaMalloc(&kv, (size_t)heads * tokens * 256)); OK(cudaMalloc(&x, sizeof(float) * 2 * between)); OK(cudaMalloc(&y, sizeof(float) * words));
+	noise<<<1024, 256, 0, s>>>(w, all);
+	OK(cudaMemsetAsync(kv, 0, (size_t)heads * tokens * 256, s)); OK(cudaMemsetAsync(x, 0, sizeof(float) * 2 * between, s)); OK(cudaMemsetAsync(y, 0, sizeof(float) * words, s));
+	OK(cudaStreamSynchronize(s));
+	OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+	auto times = [&](unsigned short *&at, float *in, float *out, int n, int to) {
+		rows<<<to / 8, 256, 0, s>>>((const uint4 *)at, in, out, n);
+		at += (size_t)n * to;
+	};
+	unsigned short *at = w;
+	for (int l = 0; l < layers; l++) {
+		norm<<<1, 1024, 0, s>>>(x, hidden);
+		times(at, x, y, hidden, 3072);
+		attention<<<heads, 128, 0, s>>>(kv, y, tokens);
+		times(at, y, x, hidden, hidden);
+		norm<<<1, 1024, 0, s>>>(x, hidden);
+		times(at, x, y, hidden, 2 * between);
+		times(at, y, x, between, hidden);
+	}
+	times(at, x, y, hidden, words);
+	OK(cudaStreamEndCapture(s, &graph));
+	OK(cudaGraphInstantiate(&exec, graph, 0));
+	return exec;
+}
+
 static void print_steps(std::vector<double> &took, const std::vector<double> &ends, double begin, double seconds)
 {
 	std::vector<long> each((size_t)seconds);
@@ -199,8 +280,9 @@ static int steps(int argc, char **argv)
 	if (kind == "gemm16") gemm.N = 16384;
 	if (kind == "gemm" || kind == "gemm16") gemm.init(s);
 	if (kind == "decode") exec = decode_graph(x, blocks, threads, rounds, s);
+	if (kind == "llm") exec = llm_graph(s);
 	auto launch = [&]() {
-		if (kind == "decode") OK(cudaGraphLaunch(exec, s));
+		if (exec) OK(cudaGraphLaunch(exec, s));
 		else if (kind == "small") for (int i = 0; i < 16; i++) grind<<<blocks, threads, 0, s>>>(x, 4000);
 		else gemm.run();
 	};
@@ -212,7 +294,7 @@ static int steps(int argc, char **argv)
 	for (long i = 0; now() < end + 0.5; i++) {
 		double asked = now();
 		launch();
-		if (kind == "decode") {
+		if (exec) {
 			OK(cudaStreamSynchronize(s));
 		} else {
 			OK(cudaEventRecord(done[i & 1], s));
@@ -251,6 +333,15 @@ int main(int argc, char **argv)
 		gemm.init();
 	if (kind == "graph")
 		exec = decode_graph(x, blocks, threads, rounds, s);
+	if (kind == "fault") {
+		for (double end = now() + seconds; now() < end;) {
+			grind<<<blocks, threads, 0, s>>>(x, rounds);
+			OK(cudaStreamSynchronize(s));
+		}
+		wild<<<1, 1, 0, s>>>();
+		printf("%s\n", cudaGetErrorString(cudaStreamSynchronize(s)));
+		return 0;
+	}
 	auto one = [&]() {
 		if (kind == "launch") nothing<<<1, 32, 0, s>>>(x);
 		else if (kind == "small") grind<<<blocks, threads, 0, s>>>(x, rounds);

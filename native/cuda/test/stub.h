@@ -14,6 +14,7 @@ struct stub_kernel {
 struct stub_card {
 	_Atomic uint64_t pid[STUB_PROCESSES];
 	_Atomic uint64_t used[STUB_PROCESSES][4];
+	_Atomic int mps[STUB_PROCESSES]; /* it is a client of MPS */
 };
 struct stub_card *stub_card(void);
 uint64_t stub_card_used(int dev);

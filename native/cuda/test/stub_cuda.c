@@ -1,6 +1,7 @@
 /* libcuda.so.1 for tests. Contexts, streams, events, graphs and code here; memory in stub_memory.c, which it includes. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sched.h>
@@ -49,7 +50,26 @@ static __thread int depth;
 
 static struct context *stub_current(void) { return depth ? stack[depth - 1] : NULL; }
 
-API CUresult cuInit(unsigned flags) { atomic_store(&initialized, 1); return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+static int mps;
+API char stub_mps_percent[16]; /* what the driver has taken from the environment */
+
+/* As the driver does: a daemon's pipe where the environment says, or no MPS. */
+static void find_daemon(void)
+{
+	const char *dir = getenv("CUDA_MPS_PIPE_DIRECTORY"), *percent = getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+	char control[512];
+
+	snprintf(control, sizeof control, "%s/control", dir ? dir : "/tmp/nvidia-mps");
+	mps = access(control, F_OK) == 0;
+	snprintf(stub_mps_percent, sizeof stub_mps_percent, "%s", mps && percent ? percent : "");
+}
+API CUresult cuInit(unsigned flags)
+{
+	if (!atomic_exchange(&initialized, 1))
+		find_daemon();
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+API CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice d) { (void)d; *value = attribute == CU_DEVICE_ATTRIBUTE_MPS ? mps : 0; return CUDA_SUCCESS; }
 API CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
 API CUresult cuDeviceGetCount(int *n) { *n = stub_device_count(); return atomic_load(&initialized) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 API CUresult cuDeviceGet(CUdevice *d, int i) { *d = i; return i >= 0 && i < stub_device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }

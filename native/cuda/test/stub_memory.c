@@ -42,6 +42,7 @@ static int my_row(void)
 			continue;
 		for (int d = 0; d < 4; d++)
 			atomic_store(&c->used[i][d], 0);
+		atomic_store(&c->mps[i], mps);
 		atomic_store(&of, getpid());
 		atomic_store(&row, i);
 		return i;

@@ -57,14 +57,14 @@ API nvmlReturn nvmlDeviceGetMemoryInfo_v2(nvmlDevice dev, nvmlMemoryV2 *m)
 	return NVML_SUCCESS;
 }
 
-API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos)
+static nvmlReturn list(nvmlDevice dev, int mps, unsigned *count, nvmlProcessV2 *infos)
 {
 	struct stub_card *c = stub_card();
 	unsigned n = 0, capacity = *count;
 
 	for (int i = 0; i < STUB_PROCESSES; i++) {
 		uint64_t used = atomic_load(&c->used[i][index_of(dev)]);
-		if (!atomic_load(&c->pid[i]) || !used)
+		if (!atomic_load(&c->pid[i]) || !used || atomic_load(&c->mps[i]) != mps)
 			continue;
 		if (n < capacity)
 			infos[n] = (nvmlProcessV2){(unsigned)atomic_load(&c->pid[i]), used, 0, 0};
@@ -73,6 +73,9 @@ API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice dev, unsigned 
 	*count = n;
 	return n > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
+
+API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos) { return list(dev, 0, count, infos); }
+API nvmlReturn nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos) { return list(dev, 1, count, infos); }
 
 API nvmlReturn nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice dev, unsigned *count, nvmlProcessV2 *infos)
 {
@@ -101,11 +104,10 @@ API nvmlReturn nvmlDeviceGetTotalEnergyConsumption(nvmlDevice dev, unsigned long
 }
 API nvmlReturn nvmlDeviceGetEnforcedPowerLimit(nvmlDevice dev, unsigned *mw) { (void)dev; *mw = 700000; return NVML_SUCCESS; }
 
-/* No graphics and no MPS on this card. */
+/* No graphics on this card, and nobody who asks for clients of MPS the old way. */
 #define NONE(name, type) API nvmlReturn name(nvmlDevice dev, unsigned *count, type *infos) { (void)dev, (void)infos; *count = 0; return NVML_SUCCESS; }
 NONE(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessV1)
 NONE(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessV2)
 NONE(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessV2)
 NONE(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessV1)
 NONE(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessV2)
-NONE(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessV2)

@@ -21,6 +21,9 @@ static void limits_are_read(void)
 	CHECK(limits_for(&l, "GPU-1")->lend);
 	EQUAL(limits_for(&l, "GPU-2")->memory, 7);
 	EQUAL(limits_for(&l, "GPU-2")->compute, 10000);
+	EQUAL(limits_for(&l, "GPU-1")->sharing, SHARING_TIME);
+	CHECK(parses("elastic-gpu 1\ncontainer a\nswap on\ndevice GPU-1 memory 5 compute 40 sharing space\n", &l));
+	EQUAL(limits_for(&l, "GPU-1")->sharing, SHARING_SPACE);
 }
 
 static void limits_not_understood_are_refused(void)
@@ -32,6 +35,8 @@ static void limits_not_understood_are_refused(void)
 		"elastic-gpu 1\ncontainer a\ndevice * memory 1x\n", "elastic-gpu 1\ncontainer a\ndevice * compute 0\n",
 		"elastic-gpu 1\ncontainer a\ndevice * compute 101\n", "elastic-gpu 1\ncontainer a\ndevice * compute 5.x\n",
 		"elastic-gpu 1\ncontainer a\ndevice * memory 99999999999999999999999\n", "elastic-gpu 1\ncontainer a\nquantum-ms 0\n",
+		"elastic-gpu 1\ncontainer a\ndevice * sharing both\n", "elastic-gpu 1\ncontainer a\noversubscribe on\ndevice * sharing space\n",
+		"elastic-gpu 1\ncontainer a\ndevice GPU-1 sharing space\ndevice GPU-2 sharing space\n",
 	};
 	struct limits l;
 	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
