@@ -57,6 +57,7 @@ type Node struct {
 
 	shares    *gpushare.Backend
 	instances *mig.Backend // nil where cards are not real
+	daemons   []*mps.Daemons
 	slots     *slots.Slots
 	changes   chan event.GenericEvent
 }
@@ -123,15 +124,18 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 	}
 	driver := &backend.NodeDriver{CDIDirs: n.Config.DriverDirs, Kind: "nvidia.com/gpu"}
 	n.shares = &gpushare.Backend{Driver: driver, Dir: state("gpushare"), Library: library}
+	const control = "nvidia-cuda-mps-control"
 	var list []backend.Backend
 	switch source := n.Source.(type) {
 	case discovery.Simulated:
 		list = []backend.Backend{&simulated.Backend{As: "simulated", Dir: state("simulated")}, &simulated.Backend{As: "whole", Dir: state("whole")}}
 	case *discovery.NVML:
+		space, alone := &mps.Daemons{Dir: state("space"), Control: control}, &mps.Daemons{Dir: state("mps"), Control: control}
+		n.shares.Space, n.daemons = space, []*mps.Daemons{space, alone}
 		n.instances = &mig.Backend{Driver: driver, Lib: source.Lib(), Dir: state("mig")}
 		list = []backend.Backend{
 			n.shares, &whole.Backend{Driver: driver}, n.instances,
-			&mps.Backend{Driver: driver, Dir: state("mps"), Control: "nvidia-cuda-mps-control"},
+			&mps.Backend{Driver: driver, Daemons: alone},
 			&qgpu.Backend{Dir: state("qgpu"), Allowed: n.Config.QGPUDevices, Root: n.Config.DeviceRoot},
 		}
 	}

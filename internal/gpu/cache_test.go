@@ -173,6 +173,28 @@ func TestElasticGPUTakesNoPodsPlace(t *testing.T) {
 	}
 }
 
+// A card that an ElasticGPU has in space takes no pods that take turns, and is theirs again when it has gone.
+func TestElasticGPUInSpace(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	device := &egpu.ElasticGPU{
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{egpu.CardsAnnotation: "0", egpu.SharingAnnotation: egpu.SharingSpace}},
+		Spec: egpu.ElasticGPUSpec{
+			Capacity: corev1.ResourceList{egpu.ResourceCore: quantity(10)},
+			NodeAffinity: &egpu.GPUNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"a"}}},
+			}}}},
+		},
+	}
+	w.add(node("a", 1), device)
+	if r := w.filter(share("p", 20), "a"); len(*r.NodeNames) != 0 || !strings.Contains(r.FailedNodes["a"], "in the other way") {
+		t.Fatalf("beside containers that run at once: %+v", r)
+	}
+	w.add(node("b", 1))
+	if r := w.filter(share("p", 20), "a", "b"); len(*r.NodeNames) != 1 || (*r.NodeNames)[0] != "b" {
+		t.Fatalf("%+v", r)
+	}
+}
+
 func workload(pods int32) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job"},

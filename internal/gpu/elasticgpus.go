@@ -50,6 +50,7 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 		return
 	}
 	cards.Count = len(indexes)
+	cards.Space = e.Annotations[egpu.SharingAnnotation] == egpu.SharingSpace && !cards.Exclusive
 	grant := placement.Grant{Container: deviceContainer}
 	for _, index := range indexes {
 		grant.Cards = append(grant.Cards, placement.CardGrant{Index: index})

@@ -64,7 +64,7 @@ func (p *picker) run(e *Engine, s *shape, n *node, salt uint64) Reason {
 
 // quick says why a need alone cannot be met, before any search.
 func (p *picker) quick(n *need) Reason {
-	now, healthy, fitting := 0, 0, 0
+	now, healthy, fitting, otherwise := 0, 0, 0, 0
 	for i := range p.after.Cards {
 		if !n.accepts(p.after.Cards[i].Model) {
 			continue
@@ -81,6 +81,8 @@ func (p *picker) quick(n *need) Reason {
 		healthy++
 		if free(card, n, core, mem) {
 			now++
+		} else if !n.exclusive && !card.Takes(n.space) && card.FreeCore >= core && card.FreeMemory >= mem {
+			otherwise++
 		}
 	}
 	switch {
@@ -90,6 +92,8 @@ func (p *picker) quick(n *need) Reason {
 		return CardsDiffer
 	case healthy < n.count:
 		return CardsUnhealthy
+	case now+otherwise >= n.count:
+		return SharedOtherwise
 	}
 	return FewCards
 }
@@ -99,7 +103,7 @@ func (n *need) accepts(model int32) bool {
 }
 
 func free(card *policy.Card, n *need, core, mem int64) bool {
-	return card.FreeCore >= core && card.FreeMemory >= mem && (!n.exclusive || card.Idle())
+	return card.FreeCore >= core && card.FreeMemory >= mem && card.Takes(n.space) && (!n.exclusive || card.Idle())
 }
 
 // unit gives cards to the unit u and all after it, the best-scored card first, and steps back where that leads nowhere.
@@ -217,8 +221,13 @@ func (p *picker) give(t policy.Take) {
 	card.FreeCore -= t.Core
 	card.FreeMemory -= t.Memory
 	card.Shares++
+	if p.spaceOf(t) {
+		card.InSpace++
+	}
 	p.c.Takes = append(p.c.Takes, t)
 }
+
+func (p *picker) spaceOf(t policy.Take) bool { return p.shape.needs[p.shape.units[t.Unit].need].space }
 
 // back returns all takes from position on.
 func (p *picker) back(from int) {
@@ -227,6 +236,9 @@ func (p *picker) back(from int) {
 		card.FreeCore += t.Core
 		card.FreeMemory += t.Memory
 		card.Shares--
+		if p.spaceOf(t) {
+			card.InSpace--
+		}
 	}
 	p.c.Takes = p.c.Takes[:from]
 }
@@ -239,7 +251,7 @@ func (p *picker) takes() []take {
 	out := make([]take, len(p.c.Takes))
 	for i, t := range p.c.Takes {
 		n := &p.shape.needs[p.shape.units[t.Unit].need]
-		out[i] = take{index: p.node.desc.Cards[t.Card].Index, container: n.container, need: n, core: t.Core, mem: t.Memory}
+		out[i] = take{index: p.node.desc.Cards[t.Card].Index, container: n.container, need: n, core: t.Core, mem: t.Memory, space: n.space}
 	}
 	return out
 }

@@ -21,6 +21,9 @@ type CardRequest struct {
 	Models []string
 	// Exclusive cards are not shared.
 	Exclusive bool
+	// Space says that the container runs at once with others of its card, instead of taking turns with them. A card is
+	// shared in one of the two ways at a time.
+	Space bool
 }
 
 // RequestError says what is wrong with a pod's request and what to write instead.

@@ -104,6 +104,7 @@ type take struct {
 	container int
 	need      *need // nil: the amounts are given
 	core, mem int64
+	space     bool
 }
 
 // change of the holdings, so that it can be undone.
@@ -293,6 +294,9 @@ func (h *holding) charge(v *policy.Node, sign int64) {
 		card.FreeCore -= sign * t.core
 		card.FreeMemory -= sign * t.mem
 		card.Shares += int32(sign)
+		if t.space {
+			card.InSpace += int32(sign)
+		}
 	}
 	if kind := h.shape.request.Kind; kind >= 0 {
 		v.Kinds[kind] += int32(sign)

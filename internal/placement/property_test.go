@@ -42,6 +42,7 @@ func drawPod(t *rapid.T, key string) Pod {
 			r.Core = rapid.SampledFrom([]int64{0, 100, 300, 500, 700, 1000}).Draw(t, "core")
 			r.Memory = rapid.SampledFrom([]int64{0, 2000, 9000, 20000}).Draw(t, "mem")
 			r.Exclusive = r.Core+r.Memory == 0 || rapid.IntRange(0, 5).Draw(t, "exclusive") == 0
+			r.Space = !r.Exclusive && rapid.IntRange(0, 3).Draw(t, "space") == 0
 			if rapid.IntRange(0, 4).Draw(t, "wantsModel") == 0 {
 				r.Models = []string{"A100"}
 			}
@@ -177,6 +178,9 @@ func checkCapacity(t *rapid.T, e *Engine) {
 		for _, c := range s.Cards {
 			core, memory := int64(1000), c.Memory
 			for _, h := range c.Allocations {
+				if h.Space != c.Allocations[0].Space {
+					t.Fatalf("node %s card %d is shared in time and in space", s.Name, c.Index)
+				}
 				core -= h.Core
 				memory -= h.Memory
 			}

@@ -22,6 +22,7 @@ const (
 	FewPods
 	FewOther
 	FewCards
+	SharedOtherwise
 	CardsDiffer
 	CardsUnhealthy
 	ReservedElsewhere
@@ -40,6 +41,7 @@ var reasonText = [reasons]string{
 	FewPods:           "too many pods",
 	FewOther:          "not enough of an extended resource",
 	FewCards:          "not enough free capacity on cards",
+	SharedOtherwise:   "cards are shared in the other way, in time or in space",
 	CardsDiffer:       "no card of the wanted model, memory or speed",
 	CardsUnhealthy:    "cards are unhealthy",
 	ReservedElsewhere: "the gang's reservation is on other nodes",
@@ -62,7 +64,7 @@ func (r Reason) RetryOn() RetryOn {
 	switch r {
 	case FewCPU, FewMemory, FewPods, FewOther:
 		return OnPodGone | OnNode
-	case FewCards, ReservedElsewhere:
+	case FewCards, SharedOtherwise, ReservedElsewhere:
 		return OnPodGone | OnNode | OnCard
 	case CardsDiffer, CardsUnhealthy:
 		return OnNode | OnCard
@@ -71,7 +73,7 @@ func (r Reason) RetryOn() RetryOn {
 }
 
 // HelpedByPreemption says whether the node could take the pod once others there have been preempted.
-func (r Reason) HelpedByPreemption() bool { return FewCPU <= r && r <= FewCards }
+func (r Reason) HelpedByPreemption() bool { return FewCPU <= r && r <= SharedOtherwise }
 
 func lacking(resource int) Reason {
 	switch resource {
@@ -178,7 +180,7 @@ func (e *Engine) unhealthyCards(x *index, within []int32) []string {
 	}
 	var names []string
 	add := func(n *node) {
-		if reason := x.reasons[n.pos]; reason != CardsUnhealthy && reason != FewCards {
+		if reason := x.reasons[n.pos]; reason != CardsUnhealthy && reason != FewCards && reason != SharedOtherwise {
 			return
 		}
 		for i := range n.desc.Cards {

@@ -31,6 +31,7 @@ type need struct {
 	tflops    float64
 	models    []int32
 	exclusive bool
+	space     bool
 }
 
 // unit is one card of a need.
@@ -136,7 +137,7 @@ func (e *Engine) compile(pod *Pod) (*shape, error) {
 		if r.Count == 0 {
 			continue
 		}
-		n := need{container: i, count: r.Count, core: r.Core, mem: r.Memory, tflops: r.TFLOPS, exclusive: r.Exclusive}
+		n := need{container: i, count: r.Count, core: r.Core, mem: r.Memory, tflops: r.TFLOPS, exclusive: r.Exclusive, space: r.Space}
 		for _, m := range r.Models {
 			n.models = append(n.models, e.model(m))
 		}
@@ -205,6 +206,9 @@ func hashPod(p *Pod) uint64 {
 		c := &p.Containers[i].Cards
 		h = hashInt(hashInt(hashInt(h, uint64(c.Count)), uint64(c.Core)), uint64(c.Memory))
 		h = hashInt(h, math.Float64bits(c.TFLOPS))
+		if c.Space {
+			h = hashInt(h, 1)
+		}
 		for _, m := range c.Models {
 			h = hashString(h, m)
 		}
@@ -252,7 +256,7 @@ func sameShape(a, b *Pod) bool {
 func sameContainer(a, b Container) bool {
 	x, y := &a.Cards, &b.Cards
 	return x.Count == y.Count && x.Core == y.Core && x.Memory == y.Memory && x.TFLOPS == y.TFLOPS &&
-		x.Exclusive == y.Exclusive && slices.Equal(x.Models, y.Models)
+		x.Exclusive == y.Exclusive && x.Space == y.Space && slices.Equal(x.Models, y.Models)
 }
 
 func sameTerm(a, b Term) bool {
@@ -273,7 +277,7 @@ func takesOf(s *shape, pod *Pod, grants []Grant) []take {
 			}
 		}
 		for _, c := range g.Cards {
-			t := take{index: c.Index, container: container, core: c.Core, mem: c.Memory}
+			t := take{index: c.Index, container: container, core: c.Core, mem: c.Memory, space: asked != nil && asked.space}
 			if c.Core == 0 && c.Memory == 0 || asked != nil && asked.exclusive {
 				t.need = asked
 			}

@@ -159,12 +159,13 @@ func (w *world) card(d *datadriven.TestData) {
 	w.must(w.e.Apply(CardChanged{Node: node, Card: c}))
 }
 
-// pod words: core=50 memory=4000 cards=2 cpu=4 tflops=30 model=(A100,H100) priority=5 pinned apart together
-// Several containers are written core=(50,20).
+// pod words: core=50 memory=4000 cards=2 cpu=4 tflops=30 model=(A100,H100) priority=5 pinned apart together space
+// Several containers are written core=(50,20); of those, space1 is for the second alone.
 func (w *world) pod(d *datadriven.TestData, key string) (Pod, map[string]string) {
 	p := Pod{Key: key, Resources: map[string]int64{}}
 	rest := map[string]string{}
 	var models []string
+	space := ""
 	requests := map[string][]string{}
 	for _, a := range d.CmdArgs[1:] {
 		v := ""
@@ -188,6 +189,8 @@ func (w *world) pod(d *datadriven.TestData, key string) (Pod, map[string]string)
 			p.Arrange = Apart
 		case "together":
 			p.Arrange = Together
+		case "space", "space1":
+			space = a.Key
 		case "gang":
 			at := strings.LastIndex(v, "/")
 			p.Gang, p.PodSet = v[:at], v[at+1:]
@@ -223,6 +226,7 @@ func (w *world) pod(d *datadriven.TestData, key string) (Pod, map[string]string)
 			r.Count, r.TFLOPS = max(r.Count, 1), float64(tflops)
 		}
 		r.Models = models
+		r.Space = space == "space" || space == "space1" && i == 1
 		p.Containers = append(p.Containers, Container{Name: fmt.Sprintf("c%d", i), Cards: r})
 	}
 	return p, rest

@@ -26,6 +26,7 @@ type CardAllocation struct {
 	Pod, Container string
 	Core, Memory   int64
 	Bound          bool // false: reserved
+	Space          bool // it runs at once with others, instead of taking turns
 }
 
 // PodStatus is a pod on a node, reserved or bound.
@@ -80,7 +81,7 @@ func (e *Engine) statusOf(n *node) NodeStatus {
 		for i := range h.takes {
 			t := &h.takes[i]
 			if at := n.at(t.index); at >= 0 {
-				share := CardAllocation{Pod: h.key, Core: t.core, Memory: t.mem, Bound: h.bound}
+				share := CardAllocation{Pod: h.key, Core: t.core, Memory: t.mem, Bound: h.bound, Space: t.space}
 				if t.container >= 0 {
 					share.Container = h.pod.Containers[t.container].Name
 				}

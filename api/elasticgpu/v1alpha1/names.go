@@ -41,6 +41,11 @@ const (
 
 	// CardsAnnotation on an ElasticGPU has the indexes of its cards on the node.
 	CardsAnnotation = "elasticgpu.io/cards"
+	// SharingAnnotation on an ElasticGPU says how its container shares the card: in turns, which is meant where it is not
+	// there, or at once with others (SharingSpace). It is what the class's parameter sharing said when it was made.
+	SharingAnnotation = "elasticgpu.io/sharing"
+	SharingTime       = "time"
+	SharingSpace      = "space"
 	// ProvisionerAnnotation on a claim names the provisioner that is asked to make an ElasticGPU for it,
 	// SelectedNodeAnnotation the node its first consumer goes to. For provisioners out of tree.
 	ProvisionerAnnotation  = "elasticgpu.io/provisioner"

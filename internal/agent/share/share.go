@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -164,6 +165,21 @@ func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string,
 	return placement.CardRequest{}, nil, errors.New("it asks for no cards")
 }
 
+// sharedAs are the parameters of a class with the way in which the scheduler has given out the card: it was chosen for
+// that, and the class may say otherwise by now.
+func sharedAs(device *egpu.ElasticGPU, parameters map[string]string) map[string]string {
+	sharing := device.Annotations[egpu.SharingAnnotation]
+	if parameters["sharing"] == sharing || parameters["backend"] == "mps" {
+		return parameters
+	}
+	now := maps.Clone(parameters)
+	if now == nil {
+		now = map[string]string{}
+	}
+	now["sharing"] = sharing
+	return now
+}
+
 func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) (placement.CardRequest, *egpu.ElasticGPU, error) {
 	claim, device, class := &egpu.ElasticGPUClaim{}, &egpu.ElasticGPU{}, &egpu.ElasticGPUClass{}
 	fail := func(err error) (placement.CardRequest, *egpu.ElasticGPU, error) {
@@ -185,7 +201,7 @@ func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) 
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class); client.IgnoreNotFound(err) != nil {
 			return fail(err)
 		}
-		s.Parameters = class.Parameters
+		s.Parameters = sharedAs(device, class.Parameters)
 	}
 	if device.Spec.QGPU != nil {
 		s.Paths = device.Spec.QGPU.Paths

@@ -135,12 +135,16 @@ func TestShareOfAClaim(t *testing.T) {
 		percent  float64
 		memory   int64
 		want     string
+		sharing  string
 	}{
 		"core and memory": {capacity: share30, percent: 30, memory: 1000},
 		"tflops":          {capacity: map[corev1.ResourceName]string{"elasticgpu.io/tflops": "100"}, percent: 32.1, memory: 40960}, // of 312
 		"whole cards":     {capacity: map[corev1.ResourceName]string{"elasticgpu.io/gpu": "1"}, percent: 100, memory: 40960},
 		"by its GPU object": {capacity: share30, percent: 30, memory: 1000, change: func(e *egpu.ElasticGPU) {
 			e.Annotations, e.Spec.GPUShare = nil, &egpu.GPUShareSource{GPUName: "n-1"}
+		}},
+		"in space, which the class says no more": {capacity: share30, percent: 30, memory: 1000, sharing: "space", change: func(e *egpu.ElasticGPU) {
+			e.Annotations[egpu.SharingAnnotation] = egpu.SharingSpace
 		}},
 		"free":             {capacity: share30, change: func(e *egpu.ElasticGPU) { e.Spec.ClaimRef = nil }, want: "given to no claim"},
 		"another's":        {capacity: share30, change: func(e *egpu.ElasticGPU) { e.Spec.ClaimRef.Namespace = "other" }, want: "belongs to claim other/mine"},
@@ -175,7 +179,7 @@ func TestShareOfAClaim(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := got.Cards[0]
-			if c.Index != 1 || c.Percent != tc.percent || c.MemoryMB != tc.memory || got.Parameters["lend"] != "on" || got.Device != "e" {
+			if c.Index != 1 || c.Percent != tc.percent || c.MemoryMB != tc.memory || got.Parameters["lend"] != "on" || got.Parameters["sharing"] != tc.sharing || got.Device != "e" {
 				t.Fatalf("share %+v", got)
 			}
 		})

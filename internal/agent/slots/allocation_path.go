@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"slices"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
-// check refuses a share of a card that is allocated on the other path, and one that goes beyond what the other slots
-// leave of the card. The schedulers see to both; this catches a path that was changed under running pods, decisions
+// check refuses a share of a card that is allocated on the other path or shared in the other way, and one that goes
+// beyond what the other slots leave of the card. The schedulers see to both; this catches a path that was changed under running pods, decisions
 // that were made at the same time, and a record that is wrong.
-func (s *Slots) check(what *share.Share) error {
+func (s *Slots) check(what *share.Share, by string) error {
 	grants, err := s.Grants()
 	if err != nil {
 		return err
@@ -19,7 +20,7 @@ func (s *Slots) check(what *share.Share) error {
 		return nil // a container that starts again has what it had, whatever others were given since
 	}
 	for i := range what.Cards {
-		if err := checkCard(what, &what.Cards[i], grants); err != nil {
+		if err := checkCard(&Grant{by, *what}, &what.Cards[i], grants); err != nil {
 			return err
 		}
 	}
@@ -32,7 +33,8 @@ func again(had, what *share.Share) bool {
 		slices.EqualFunc(had.Cards, what.Cards, func(a, b share.Card) bool { return a.UUID == b.UUID && a.Reserved == b.Reserved })
 }
 
-func checkCard(what *share.Share, card *share.Card, grants []Grant) error {
+func checkCard(new *Grant, card *share.Card, grants []Grant) error {
+	what := &new.Share
 	used, devices := reserved(what, card), map[string]bool{}
 	for i := range grants {
 		g := &grants[i]
@@ -49,6 +51,9 @@ func checkCard(what *share.Share, card *share.Card, grants []Grant) error {
 			if !counts(&g.Share, what, card, devices) {
 				continue
 			}
+			if sharing(g) != sharing(new) {
+				return fmt.Errorf("card %d is shared %s, by pod %s, and not %s: a card is shared in one way at a time", card.Index, sharing(g), g.Pod, sharing(new))
+			}
 			other := reserved(&g.Share, &g.Cards[j])
 			used.Percent += other.Percent
 			used.MemoryMB += other.MemoryMB
@@ -58,6 +63,18 @@ func checkCard(what *share.Share, card *share.Card, grants []Grant) error {
 		return fmt.Errorf("card %d would be given out beyond what it has: %g percent, %d MiB of %d", card.Index, used.Percent, used.MemoryMB, card.Card.MemoryMB)
 	}
 	return nil
+}
+
+// sharing is how a container has its part of a card. Programs under MPS run at once, beside which others have no turns,
+// and each backend has a daemon of its own.
+func sharing(g *Grant) string {
+	switch {
+	case g.Backend == "mps":
+		return "by MPS alone"
+	case g.Parameters["sharing"] == egpu.SharingSpace:
+		return "in space"
+	}
+	return "in time"
 }
 
 // reserved of a card. A ResourceClaim reserves what it limits.

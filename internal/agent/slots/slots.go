@@ -169,7 +169,7 @@ func (s *Slots) make(ctx context.Context, what share.Share) error {
 	if err != nil {
 		return err
 	}
-	if err := s.check(&what); err != nil {
+	if err := s.check(&what, b.Name()); err != nil {
 		return err
 	}
 	// What an earlier container left in any backend is gone before the next one comes. A backend that does

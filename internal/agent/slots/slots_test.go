@@ -15,6 +15,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
 	"github.com/elastic-ai/elastic/internal/agent/backend/whole"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
@@ -285,6 +286,43 @@ func TestCardIsNotGivenOutBeyondWhatItHas(t *testing.T) {
 		err := fill(step.id, step.pod, step.device, step.percent, step.memory, step.recorded...)
 		if refused := err != nil && strings.Contains(err.Error(), "beyond what it has"); refused != step.refused || err != nil && !refused {
 			t.Fatalf("%s: %v", step.what, err)
+		}
+	}
+}
+
+// A card is shared in turns or at once: what a scheduler that does not know, or a class that was changed, would put beside
+// the other kind does not start.
+func TestCardIsSharedInOneWay(t *testing.T) {
+	f := newFixture(t)
+	driver := &backend.NodeDriver{Root: f.dir}
+	f.Backends = []backend.Backend{&simulated.Backend{As: "simulated", Dir: filepath.Join(f.dir, "sim")}, &whole.Backend{Driver: driver}, &simulated.Backend{As: "mps", Dir: filepath.Join(f.dir, "mps")}}
+	fill := func(id string, card int, class map[string]string) error {
+		t.Helper()
+		f.containers[id] = slots.ContainerRef{Namespace: "team", Pod: "p" + id, Container: "main"}
+		f.Share = func(context.Context, slots.ContainerRef) (share.Share, error) {
+			s := conformance.Subject{}.Share(id, card)
+			s.Parameters, s.Cards[0].Recorded = class, map[string]bool{"uid-1": true, "uid-2": true, "uid-3": true, "uid-4": true}
+			return *s, nil
+		}
+		return f.Fill(t.Context(), id)
+	}
+	space, alone := map[string]string{"sharing": "space"}, map[string]string{"backend": "mps"}
+	for _, step := range []struct {
+		id      string
+		card    int
+		class   map[string]string
+		refused string
+	}{
+		{"1", 0, space, ""},
+		{"2", 0, nil, "card 0 is shared in space, by pod team/pod-1, and not in time"},
+		{"2", 0, alone, "card 0 is shared in space, by pod team/pod-1, and not by MPS alone"},
+		{"2", 1, nil, ""},
+		{"3", 1, space, "card 1 is shared in time"},
+		{"3", 0, space, ""},
+		{"4", 2, alone, ""},
+	} {
+		if err := fill(step.id, step.card, step.class); step.refused == "" && err != nil || step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)) {
+			t.Errorf("slot %s on card %d with %v: %v, want %q", step.id, step.card, step.class, err, step.refused)
 		}
 	}
 }

@@ -58,7 +58,22 @@ func Cards(claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass) (placement.
 		return r, &placement.RequestError{Problem: "class " + class.Name + " gives shares of one card: write gpu-core 100 at most, or use a class of " + egpu.ProvisionerWhole}
 	}
 	r.Models = request.Models(class.Parameters["models"])
-	return r, nil
+	if r.Space, err = inSpace(class); err == nil && r.Space && r.Exclusive {
+		err = &placement.RequestError{Problem: "class " + class.Name + " shares cards in space: write a share of one, gpu-core 99 at most"}
+	}
+	return r, err
+}
+
+// inSpace says whether containers of a class run at once on a card rather than in turns. MPS alone does that, too.
+func inSpace(class *egpu.ElasticGPUClass) (bool, error) {
+	switch sharing := class.Parameters["sharing"]; sharing {
+	case "", egpu.SharingTime:
+		return class.Parameters["backend"] == "mps", nil
+	case egpu.SharingSpace:
+		return true, nil
+	default:
+		return false, &placement.RequestError{Problem: fmt.Sprintf("class %s has the parameter sharing %q: its administrator writes %s or %s", class.Name, sharing, egpu.SharingTime, egpu.SharingSpace)}
+	}
 }
 
 // Policy that the class asks for; empty means the cluster's.
@@ -98,6 +113,9 @@ func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim
 		return nil, err
 	}
 	device.Spec.Capacity = capacity(asked)
+	if asked.Space {
+		device.Annotations[egpu.SharingAnnotation] = egpu.SharingSpace
+	}
 	if err := c.Create(ctx, device); apierrors.IsAlreadyExists(err) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(device), device); err != nil {
 			return nil, err

@@ -23,6 +23,7 @@ type Card struct {
 	Core, FreeCore     int64 // thousandths
 	Memory, FreeMemory int64 // MiB; 0 where the card does not report it
 	Shares             int32 // how many containers have a part of it
+	InSpace            int32 // how many of those run at once rather than in turns
 	Model              int32
 	NUMA               int32
 	Usable             bool // healthy, and in the node's present description
@@ -31,6 +32,11 @@ type Card struct {
 
 // Idle says whether no container has a part of the card.
 func (c *Card) Idle() bool { return c.Shares == 0 }
+
+// Takes says whether the card can be shared in this way: nobody has it, or all that do have it so.
+func (c *Card) Takes(space bool) bool {
+	return c.Shares == 0 || c.InSpace == 0 && !space || c.InSpace == c.Shares && space
+}
 
 // Left is how much of the card can still be given out, in thousandths: the scarcer of core and memory decides.
 func (c *Card) Left() int64 {

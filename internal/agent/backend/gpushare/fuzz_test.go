@@ -68,10 +68,11 @@ func FuzzLimits(f *testing.F) {
 	f.Add("uid", "main", "GPU-0", math.Inf(1), int64(math.MaxInt64), "")
 	f.Add("", "", "", 0.0, int64(0), "")
 	f.Add("uid", "main", "GPU-0", 30.0, int64(1000), "low")
-	grammar := regexp.MustCompile(`^elastic-gpu 1\ncontainer [!-~]+\n((swap|oversubscribe) (on|off)\n)*device [!-~]+ memory \d+ compute \d+\.\d\d lend (on|off)( latency low)?\n$`)
+	f.Add("uid", "main", "GPU-0", 30.0, int64(1000), "space")
+	grammar := regexp.MustCompile(`^elastic-gpu 1\ncontainer [!-~]+\n((swap|oversubscribe) (on|off)\n)*device [!-~]+ memory \d+ compute \d+\.\d\d lend (on|off)( latency low)?( sharing space)?\n$`)
 	f.Fuzz(func(t *testing.T, uid, container, uuid string, percent float64, memory int64, word string) {
 		s := &share.Share{UID: types.UID(uid), Container: container, Cards: []share.Card{{Card: discovery.Card{UUID: uuid}, Percent: percent, MemoryMB: memory}}}
-		s.Parameters = map[string]string{"swap": word, "lend": word, "oversubscribe": word, "latency": word}
+		s.Parameters = map[string]string{"swap": word, "lend": word, "oversubscribe": word, "latency": word, "sharing": word}
 		if text, err := Limits(s); err == nil && !grammar.Match(text) {
 			t.Errorf("limits %q", text)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"tags.cncf.io/container-device-interface/specs-go"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
@@ -44,15 +45,25 @@ type Backend struct {
 	Driver backend.Driver
 	// Dir is ours alone; Library is libelasticgpu.so on the node.
 	Dir, Library string
+	// Space has the daemons through which containers of a card run at once; nil where there are none.
+	Space Space
 	// InPod says whether a process is a pod's, for what listens on the sockets; nil asks the kernel.
 	InPod func(pid int, uid types.UID) (bool, error)
+}
+
+// Space runs a daemon for each card that is shared in space.
+type Space interface {
+	// Attach has the card's daemon run for a share, and says what of it the share's container must see.
+	Attach(ctx context.Context, id, uuid string) ([]*specs.Mount, error)
+	// Detach forgets a share. That it was never attached is no error.
+	Detach(ctx context.Context, id string) error
 }
 
 // Name by which classes choose it.
 func (*Backend) Name() string { return "gpushare" }
 
 // Prepare writes the limits and says what to mount.
-func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEdits, error) {
+func (b *Backend) Prepare(ctx context.Context, s *share.Share) (*specs.ContainerEdits, error) {
 	if _, err := os.Stat(b.Library); err != nil {
 		return nil, fmt.Errorf("the library that holds shares is not on this node: %w", err)
 	}
@@ -110,7 +121,27 @@ func (b *Backend) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 		// The file and not its folder: a container can then change what is in it, and not what it is.
 		edits.Mounts = append(edits.Mounts, mount(request, filepath.Join(requestsDir, c.UUID), "rw"))
 	}
-	return edits, nil
+	daemon, err := b.attach(ctx, s)
+	edits.Mounts = append(edits.Mounts, daemon...)
+	return edits, err
+}
+
+// attach a share that is in space to its card's daemon. The share itself the library tells the driver.
+func (b *Backend) attach(ctx context.Context, s *share.Share) ([]*specs.Mount, error) {
+	switch {
+	case s.Parameters["sharing"] != egpu.SharingSpace:
+		return nil, b.detach(ctx, s.ID)
+	case b.Space == nil:
+		return nil, errors.New("the class shares cards in space, and this node has no MPS")
+	}
+	return b.Space.Attach(ctx, s.ID, s.Cards[0].UUID)
+}
+
+func (b *Backend) detach(ctx context.Context, id string) error {
+	if b.Space == nil {
+		return nil
+	}
+	return b.Space.Detach(ctx, id)
 }
 
 // Sizes of the files that the library and the arbiter map (native/cuda/turn_files.h).
@@ -179,7 +210,10 @@ func (b *Backend) clear(id string) error {
 }
 
 // Release removes the share's folder.
-func (b *Backend) Release(_ context.Context, id string) error {
+func (b *Backend) Release(ctx context.Context, id string) error {
+	if err := b.detach(ctx, id); err != nil {
+		return err
+	}
 	if err := b.clear(id); err != nil {
 		return err
 	}
@@ -247,6 +281,10 @@ func Limits(s *share.Share) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("the class's parameter latency is %q: write low or throughput", latency)
 	}
+	sharing, err := sharingOf(s, lend, latency)
+	if err != nil {
+		return nil, err
+	}
 	for _, c := range s.Cards {
 		// It is a word of the file, and a file's name.
 		if !isWord(c.UUID) || c.UUID[0] == '.' || strings.Contains(c.UUID, "/") {
@@ -255,9 +293,24 @@ func Limits(s *share.Share) ([]byte, error) {
 		if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {
 			return nil, fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
 		}
-		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s%s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend, latency)
+		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s%s%s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend, latency, sharing)
 	}
 	return text.Bytes(), nil
+}
+
+// sharingOf a share, in the file's words. In space there are no turns to lend, to have soon, or to leave the card in.
+func sharingOf(s *share.Share, lend, latency string) (string, error) {
+	switch sharing := s.Parameters["sharing"]; {
+	case sharing == "" || sharing == egpu.SharingTime:
+		return "", nil
+	case sharing != egpu.SharingSpace:
+		return "", fmt.Errorf("the class's parameter sharing is %q: write %s or %s", sharing, egpu.SharingTime, egpu.SharingSpace)
+	case lend == "on" || latency != "" || s.Parameters["oversubscribe"] == "on":
+		return "", errors.New("the class shares cards in space, where nobody takes turns: leave out lend, latency and oversubscribe")
+	case len(s.Cards) != 1:
+		return "", fmt.Errorf("the class shares cards in space: a container has one card then, and not %d", len(s.Cards))
+	}
+	return " sharing space", nil
 }
 
 // isWord says that a text is one word of the library's file.

@@ -2,8 +2,10 @@ package gpushare_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/elastic-ai/elastic/internal/agent/backend"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
@@ -74,6 +78,65 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 		if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "write on or off") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// daemons writes down which shares were attached to which card.
+type daemons map[string]string
+
+func (d daemons) Attach(_ context.Context, id, uuid string) ([]*specs.Mount, error) {
+	d[id] = uuid
+	return []*specs.Mount{{HostPath: "/daemon/" + uuid, ContainerPath: "/run/nvidia-mps"}}, nil
+}
+
+func (d daemons) Detach(_ context.Context, id string) error {
+	delete(d, id)
+	return nil
+}
+
+// A share in space has its card's daemon, for as long as it is one.
+func TestSharesInSpace(t *testing.T) {
+	b := newBackend(t, conformance.Folder(t))
+	s := conformance.Subject{}.Share("7", 2)
+	s.Parameters = map[string]string{"sharing": "space", "swap": "on"}
+	if _, err := b.Prepare(t.Context(), s); err == nil || !strings.Contains(err.Error(), "no MPS") {
+		t.Fatalf("without daemons: %v", err)
+	}
+	all := daemons{}
+	b.Space = all
+	edits, err := b.Prepare(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(edits.Mounts, func(m *specs.Mount) bool { return m.HostPath == "/daemon/"+s.Cards[0].UUID }) || all["7"] != s.Cards[0].UUID {
+		t.Errorf("mounts %v, attached %v", edits.Mounts, all)
+	}
+	text, err := os.ReadFile(filepath.Join(b.Dir, "shares", "7", "etc", "limits"))
+	if err != nil || !strings.HasSuffix(string(text), " compute 30.00 lend off sharing space\n") {
+		t.Errorf("%s %v", text, err)
+	}
+	s.Parameters = map[string]string{"sharing": "time"}
+	if _, err := b.Prepare(t.Context(), s); err != nil || len(all) != 0 {
+		t.Errorf("in turns now: %v, attached %v", err, all)
+	}
+	s.Parameters = map[string]string{"sharing": "space"}
+	if _, err := b.Prepare(t.Context(), s); err != nil || len(all) != 1 {
+		t.Fatalf("%v, attached %v", err, all)
+	}
+	if err := b.Release(t.Context(), "7"); err != nil || len(all) != 0 {
+		t.Errorf("released: %v, attached %v", err, all)
+	}
+	for _, more := range []map[string]string{{"lend": "on"}, {"latency": "low"}, {"oversubscribe": "on"}, {"sharing": "both"}} {
+		s.Parameters = map[string]string{"sharing": "space"}
+		maps.Copy(s.Parameters, more)
+		if _, err := b.Prepare(t.Context(), s); err == nil || len(all) != 0 {
+			t.Errorf("%v: %v, attached %v", more, err, all)
+		}
+	}
+	s.Parameters = map[string]string{"sharing": "space"}
+	s.Cards = append(s.Cards, conformance.Subject{}.Share("7", 3).Cards...)
+	if _, err := b.Prepare(t.Context(), s); err == nil || !strings.Contains(err.Error(), "one card") {
+		t.Errorf("two cards: %v", err)
 	}
 }
 

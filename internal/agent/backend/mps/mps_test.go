@@ -21,6 +21,7 @@ const control = `#!/bin/sh
 pipe=$CUDA_MPS_PIPE_DIRECTORY/control
 if [ "$1" = -d ]; then
 	[ -e "$pipe" ] && { echo "An instance of this daemon is already running"; exit 1; }
+	[ "$2" = -multiuser-server ] || { echo "one user at a time"; exit 1; }
 	echo "$CUDA_VISIBLE_DEVICES" > "$pipe"
 	echo "$CUDA_VISIBLE_DEVICES" > /dev/shm/elastic-test-mps
 	exit 0
@@ -40,7 +41,7 @@ func newBackend(t *testing.T, dir string) *mps.Backend {
 	if err := os.WriteFile(program, []byte(control), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return &mps.Backend{Driver: &backend.NodeDriver{Root: dir}, Dir: filepath.Join(dir, "state"), Control: program}
+	return &mps.Backend{Driver: &backend.NodeDriver{Root: dir}, Daemons: &mps.Daemons{Dir: filepath.Join(dir, "state"), Control: program}}
 }
 
 func TestMain(m *testing.M) { conformance.Apart(m) }
@@ -80,6 +81,39 @@ func TestDaemonRunsWhileItIsNeeded(t *testing.T) {
 	}
 }
 
+// A daemon that died is started again while its card has shares, and not afterwards.
+func TestDaemonIsStartedAgain(t *testing.T) {
+	dir := conformance.Folder(t)
+	b := newBackend(t, dir)
+	restarted := func(want ...string) {
+		t.Helper()
+		if got, err := b.Daemons.Restart(t.Context()); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("started again: %v, want %v: %v", got, want, err)
+		}
+	}
+	restarted()
+	for card := range 2 {
+		if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share(fmt.Sprint(card), card)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarted()
+	died := filepath.Join(dir, "state", "cards", conformance.Card(1).UUID, "pipe", "control")
+	if err := os.Remove(died); err != nil {
+		t.Fatal(err)
+	}
+	restarted(conformance.Card(1).UUID)
+	restarted()
+	if err := b.Release(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	restarted()
+	b.Daemons.Control += ".gone"
+	if _, err := b.Daemons.Restart(t.Context()); err == nil {
+		t.Error("a daemon that cannot be started is no error")
+	}
+}
+
 func TestLimitsAreInTheEnvironment(t *testing.T) {
 	b := newBackend(t, conformance.Folder(t))
 	edits, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0))
@@ -101,7 +135,7 @@ func TestLimitsAreInTheEnvironment(t *testing.T) {
 // A node without MPS says so, and leaves nothing.
 func TestWithoutMPS(t *testing.T) {
 	b := newBackend(t, conformance.Folder(t))
-	b.Control += ".gone"
+	b.Daemons.Control += ".gone"
 	if _, err := b.Prepare(t.Context(), conformance.Subject{}.Share("1", 0)); err == nil {
 		t.Fatal("a container would start without its daemon")
 	}
