@@ -32,6 +32,7 @@ type scratch struct {
 func (e *Engine) Decide(at time.Time) Plan {
 	e.at = at
 	e.decision++
+	e.nodeChanges++
 	e.plan.Admit, e.plan.Evict, e.plan.Panics = e.plan.Admit[:0], e.plan.Evict[:0], e.plan.Panics[:0]
 	e.rebuild()
 	for _, c := range e.retryNext {
@@ -449,7 +450,7 @@ func (e *Engine) admit(a *assignment) {
 	w := a.w
 	adm := e.admissionOf(a)
 	if e.opts.Placer != nil {
-		placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
+		placed, refusal := e.place(a)
 		if refusal != nil {
 			return // another took the nodes since; next round
 		}

@@ -73,6 +73,8 @@ const (
 //	counter                counts                            makes void
 //	decision               decisions                         marks, queueingHint, preemptible: time has passed
 //	demandChanges          classes that came or went         queueingHint
+//	nodeChanges            decisions, lasting changes of     placements that were tried
+//	                       what is on nodes
 //	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill
 //	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
 //	tree.improvements      changes that may help a class     refusals
@@ -130,6 +132,7 @@ type Engine struct {
 	decision      uint64
 	treesMade     uint64
 	demandChanges uint64
+	nodeChanges   uint64
 	searches      uint64 // numbers searches for victims under fair sharing
 	volatiles     int    // classes listed in queue.volatile
 	evals         int64  // workloads evaluated, for tests of how little work is done

@@ -42,6 +42,7 @@ type assignment struct {
 	misses  []miss
 	reason  Reason
 	placed  any
+	onNodes uint64 // Engine.nodeChanges when that was found; 0: in a what-if
 	version uint64 // of the tree when this was computed
 
 	partial   bool

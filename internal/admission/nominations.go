@@ -80,7 +80,7 @@ func (e *Engine) setNomination(a *assignment) {
 		e.count(a.w.queue, u.FR, u.V, quota.Future)
 	}
 	if e.opts.Placer != nil {
-		e.opts.Placer.Hold(a.w.spec.Key, a.placed)
+		e.hold(a.w, a.placed)
 	}
 }
 
@@ -94,7 +94,7 @@ func (e *Engine) removeNomination(w *workload, quietly bool) {
 			e.count(q, u.FR, -u.V, quota.Future)
 		}
 		if e.opts.Placer != nil {
-			e.opts.Placer.Remove(w.spec.Key)
+			e.removePlacement(w)
 		}
 	}
 	q.pending--
@@ -118,7 +118,7 @@ func (e *Engine) uncountNomination(w *workload) {
 		w.queue.node.Add(u.FR, -u.V, quota.Future)
 	}
 	if e.opts.Placer != nil {
-		e.opts.Placer.Remove(w.spec.Key)
+		e.removePlacement(w)
 	}
 }
 
@@ -128,7 +128,7 @@ func (e *Engine) countNomination(w *workload) {
 		w.queue.node.Add(u.FR, u.V, quota.Future)
 	}
 	if e.opts.Placer != nil {
-		e.opts.Placer.Hold(w.spec.Key, w.nomination.placed)
+		e.hold(w, w.nomination.placed)
 	}
 }
 

@@ -70,16 +70,44 @@ func (e *Engine) placeRequest(a *assignment) PlaceRequest {
 
 // tryPlace asks the Placer without holding what it finds.
 func (e *Engine) tryPlace(a *assignment) bool {
+	asTheyAre := e.tx.NodesAsTheyAre()
 	mark := e.tx.Checkpoint()
 	e.tx.ChangeNodes()
 	placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
 	e.tx.Rollback(mark)
+	a.onNodes = 0
 	if refusal != nil {
 		a.failed = refusal
 		return false
 	}
-	a.placed, a.failed = placed, nil
+	if a.placed, a.failed = placed, nil; asTheyAre {
+		a.onNodes = e.nodeChanges
+	}
 	return true
+}
+
+// place holds nodes for an assignment: those that were found for it, unless something changed since.
+func (e *Engine) place(a *assignment) (any, *Refusal) {
+	if a.placed != nil && a.onNodes == e.nodeChanges {
+		e.hold(a.w, a.placed)
+		return a.placed, nil
+	}
+	placed, refusal := e.opts.Placer.Place(e.placeRequest(a))
+	if refusal == nil {
+		e.nodeChanges++
+	}
+	return placed, refusal
+}
+
+// hold and removePlacement change what is on nodes for good.
+func (e *Engine) hold(w *workload, placement any) {
+	e.nodeChanges++
+	e.opts.Placer.Hold(w.spec.Key, placement)
+}
+
+func (e *Engine) removePlacement(w *workload) {
+	e.nodeChanges++
+	e.opts.Placer.Remove(w.spec.Key)
 }
 
 // removeEvicting takes workloads that are being evicted off their nodes, and pods of those that were (in a

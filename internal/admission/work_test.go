@@ -176,3 +176,42 @@ func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 		})
 	}
 }
+
+// countingPlacer counts searches for nodes.
+type countingPlacer struct {
+	*testPlacer
+	places int
+}
+
+func (p *countingPlacer) Place(r PlaceRequest) (any, *Refusal) {
+	p.places++
+	return p.testPlacer.Place(r)
+}
+
+// Nodes are looked for once: what an evaluation found is what the admission holds.
+func TestNodesAreSoughtOnce(t *testing.T) {
+	p := &countingPlacer{testPlacer: newTestPlacer()}
+	for i := range 4 {
+		p.node(fmt.Sprint("n", i), 8, nil)
+	}
+	e := New(Options{Placer: p})
+	e.Apply(NamespaceChanged{Name: "ns"})
+	e.Apply(FlavorChanged{Flavor{Name: "f"}})
+	e.Apply(QueueChanged{Queue{Name: "q", NamespaceSelector: &Term{}, Groups: []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{"gpu": {Nominal: 64}}}}}}}})
+	e.Apply(LocalQueueChanged{LocalQueue{Key: Key{"ns", "lq"}, Queue: "q"}})
+	at := time.Unix(1_000_000, 0)
+	for i := range 5 {
+		name := fmt.Sprint("w", i)
+		e.Apply(WorkloadChanged{Workload{
+			Key: Key{"ns", name}, UID: name, LocalQueue: "lq", Created: at.Add(time.Duration(i) * time.Second),
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"gpu": 5}}},
+		}})
+		plan := e.Decide(at)
+		if i < 4 != (len(plan.Admit) == 1) || p.places != i+1 {
+			t.Fatalf("workload %d: %d admitted, %d searches", i, len(plan.Admit), p.places)
+		}
+		if i < 4 && fmt.Sprint(plan.Admit[0].Admission.Placement) != fmt.Sprintf("n%d:5", i) || len(p.held) != min(i+1, 4) {
+			t.Fatalf("%v, held %v", plan.Admit, p.held)
+		}
+	}
+}

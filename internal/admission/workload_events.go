@@ -148,7 +148,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	w.assumed, w.reported, w.published = false, "", ""
 	e.occupyQuota(w, slices.Clone(usage))
 	if e.opts.Placer != nil {
-		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
+		e.hold(w, spec.Admission.Placement)
 	}
 	if evicting {
 		e.setEvicting(w, true)
@@ -161,7 +161,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 // an admission of ours.
 func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	if !spec.adoptPlacement(w.spec.Admission) && e.opts.Placer != nil {
-		e.opts.Placer.Hold(spec.Key, spec.Admission.Placement)
+		e.hold(w, spec.Admission.Placement)
 	}
 	rank, _ := e.rankOf(&spec, w.queue)
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank || spec.savedAt(reserved) != w.savedAt || spec.NeverPreempt != w.safe {
@@ -284,7 +284,7 @@ func (e *Engine) releaseQuota(w *workload) {
 		w.local.reserveUsage(e, w.usage, -1)
 	}
 	if e.opts.Placer != nil {
-		e.opts.Placer.Remove(w.spec.Key)
+		e.removePlacement(w)
 		CapacityChanged{}.apply(e) // its nodes may be those of other flavors, too
 	}
 	e.awaitPods(w, false)

@@ -14,6 +14,7 @@ type Txn struct {
 	// Nodes, if set, changes together with usage.
 	Nodes Rollbacker
 	log   []change
+	marks int // of Nodes, in the log
 }
 
 // change is an amount added at a queue or, where node is nil, a mark of Nodes.
@@ -42,6 +43,7 @@ func (t *Txn) Rollback(mark int) {
 			c.node.Add(c.fr, -c.v, c.view)
 		} else {
 			t.Nodes.Rollback(int(c.v))
+			t.marks--
 		}
 		t.log = t.log[:len(t.log)-1]
 	}
@@ -69,4 +71,8 @@ func (t *Txn) add(n *Node, fr int32, v int64, view View) {
 // ChangeNodes has what Nodes changes from here on taken back with the rest.
 func (t *Txn) ChangeNodes() {
 	t.log = append(t.log, change{v: int64(t.Nodes.Checkpoint())})
+	t.marks++
 }
+
+// NodesAsTheyAre says that no change of Nodes is under way.
+func (t *Txn) NodesAsTheyAre() bool { return t.marks == 0 }
