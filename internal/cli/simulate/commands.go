@@ -18,6 +18,7 @@ func Command() *cobra.Command {
 	var printer output.Printer
 	var sets []string
 	var plot, timeline string
+	var alone bool
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Run a trace of jobs through the real engines: what would this cluster do?",
@@ -54,7 +55,7 @@ queue/* stands for every queue.`,
   elastic simulate --trace jobs.txt --nodes 32x8:A100-80G --map '*=main'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			variants, err := in.compare(cmd, sets, timeline)
+			variants, err := in.compare(cmd, sets, timeline, alone)
 			if err != nil {
 				return err
 			}
@@ -74,6 +75,7 @@ queue/* stands for every queue.`,
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "a variant: changes with commas between; may be given several times")
 	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use and jobs waiting over time into this SVG file")
 	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job, and where it ran, into this CSV file")
+	cmd.Flags().BoolVar(&alone, "alone", false, "also run each queue on its own quota, and say how much later or earlier its jobs end by sharing (finish-time fairness)")
 	printer.AddTo(cmd)
 	cmd.AddCommand(explainCommand(), costCommand())
 	return cmd
@@ -124,7 +126,7 @@ func explainCommand() *cobra.Command {
 }
 
 // compare runs the cluster as it is and every variant of it.
-func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string) ([]world.Variant, error) {
+func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string, alone bool) ([]world.Variant, error) {
 	trace, cluster, settings, err := in.read(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -147,20 +149,33 @@ func (in *inputs) compare(cmd *cobra.Command, sets []string, timeline string) ([
 			}
 			run.Watch = log.note
 		}
-		progress := newProgress(cmd.ErrOrStderr(), name)
-		run.Progress = progress.show
-		w, err := world.New(trace, changed, run)
-		if err != nil {
-			return nil, explained(err)
-		}
-		report, err := w.Run(cmd.Context())
-		progress.end()
+		w, report, err := simulated(cmd, name, trace, changed, run)
 		if err = errors.Join(err, log.close()); err != nil {
 			return nil, err
+		}
+		if alone {
+			apart, _, err := simulated(cmd, name+", each queue alone", trace, changed.Alone(), settings)
+			if err != nil {
+				return nil, err
+			}
+			w.Against(apart, report)
 		}
 		out = append(out, world.Variant{Name: name, Report: report})
 	}
 	return out, nil
+}
+
+// simulated runs a trace on a cluster, and says on a terminal how far it is.
+func simulated(cmd *cobra.Command, name string, trace *world.Trace, cluster *world.Cluster, settings world.Settings) (*world.World, *world.Report, error) {
+	progress := newProgress(cmd.ErrOrStderr(), name)
+	defer progress.end()
+	settings.Progress = progress.show
+	w, err := world.New(trace, cluster, settings)
+	if err != nil {
+		return nil, nil, explained(err)
+	}
+	report, err := w.Run(cmd.Context())
+	return w, report, err
 }
 
 // explained adds what to do about an error.

@@ -107,6 +107,9 @@ func TestOutputsAndErrors(t *testing.T) {
 		{append(shape, "--map", "a=b"), "TO is a queue of the cluster"},
 		{append(shape, "--restart", "soon"), "--restart soon"},
 		{append(shape, "--price", "cheap"), "--price cheap"},
+		{append(shape, "--spot", "often"), "--spot often: want EVERY"},
+		{append(shape, "--spot", "8h/-1m"), "--spot 8h/-1m: want EVERY"},
+		{append(shape, "--stock-out", "48h-24h@H100"), "--stock-out 48h-24h@H100: want FROM-TO"},
 		{append(shape, "--set", "queue/x.quota=1"), "there is no queue x"},
 	} {
 		if _, err := try(c.args...); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 )
@@ -23,6 +25,9 @@ type inputs struct {
 	nodes       string
 	manifests   []string
 	fromCluster bool
+	config      string
+	empty       bool
+	runningFor  time.Duration
 	from        cluster.Flags
 	queue       string
 	maps        []string
@@ -31,6 +36,8 @@ type inputs struct {
 	checkpoint  time.Duration
 	faultEvery  time.Duration
 	faultDown   time.Duration
+	spot        []string
+	stockOuts   []string
 	seed        uint64
 	until       time.Duration
 	limitFactor float64
@@ -44,7 +51,10 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.BoolVar(&in.borrow, "borrow", false, "with --shape: one cohort, in which queues borrow and reclaim")
 	f.StringVar(&in.nodes, "nodes", "", "the cluster: nodes as \"elastic up\" takes them, 4x8:H100-80G,8x4:A100-40G, and one queue")
 	f.StringSliceVar(&in.manifests, "manifests", nil, "the cluster: YAML files of Kueue's objects, and of Nodes unless --nodes gives them")
-	f.BoolVar(&in.fromCluster, "from-cluster", false, "the cluster: queues, cohorts, flavors and nodes of the one that kubectl talks to")
+	f.BoolVar(&in.fromCluster, "from-cluster", false, "the cluster: queues, cohorts, flavors, policies, nodes and what runs now of the one that kubectl talks to")
+	f.StringVar(&in.config, "config", "", "with --manifests or --from-cluster: elastic-queue's configuration (default that of the cluster, if it can be read, or else Kueue's rules)")
+	f.BoolVar(&in.empty, "empty", false, "with --from-cluster: leave out what runs now")
+	f.DurationVar(&in.runningFor, "running-for", 0, "how long what runs now goes on; 0 for as long again as it has run")
 	f.StringVar(&in.from.Kubeconfig, "kubeconfig", "", "with --from-cluster: its kubeconfig")
 	f.StringVar(&in.from.Context, "context", "", "with --from-cluster: context of the kubeconfig")
 	f.StringVar(&in.from.Local, "local", "", "with --from-cluster: a cluster that 'elastic up' made, by name")
@@ -55,6 +65,8 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.DurationVar(&in.checkpoint, "checkpoint", 0, "how often jobs save their work: evicted ones lose what they did since; 0 loses nothing")
 	f.DurationVar(&in.faultEvery, "fault-every", 0, "lose a node every so often, on average; 0 for never")
 	f.DurationVar(&in.faultDown, "fault-down", time.Hour, "how long a lost node is away")
+	f.StringSliceVar(&in.spot, "spot", nil, "nodes that their provider takes back: EVERY[/DOWN][@NODES], as 8h/10m@A100-40G; NODES is a model or a label, KEY=VALUE")
+	f.StringSliceVar(&in.stockOuts, "stock-out", nil, "a time in which no node comes, neither one that is away nor one of --set +...: FROM-TO[@NODES], as 24h-48h@H100-80G")
 	f.Uint64Var(&in.seed, "seed", 1, "seed of the faults")
 	f.DurationVar(&in.until, "until", 0, "stop at this time of the trace; 0 runs every job to its end")
 	f.Float64Var(&in.limitFactor, "assume-limits", 0, "give jobs without a limit one of this many times their run time, for backfill; 0 gives none")
@@ -88,7 +100,7 @@ func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world
 	trace.UseAliases(cluster)
 	trace.Map(maps, cluster.Has)
 	trace.AssumeLimits(in.limitFactor)
-	return trace, cluster, settings, nil
+	return trace.With(cluster.Running, int64(in.runningFor/time.Second)), cluster, settings, nil
 }
 
 func (in *inputs) cluster(ctx context.Context) (*world.Cluster, error) {
@@ -137,22 +149,49 @@ func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
 	if in.fromCluster {
 		read = in.readCluster
 	}
-	objects, err := read(ctx)
+	objects, config, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c, err := world.FromObjects(objects)
+	options, err := in.options(config)
+	if err != nil {
+		return nil, err
+	}
+	c, err := world.FromObjects(objects, options, time.Now())
 	if err != nil || in.nodes == "" {
 		return c, err
 	}
-	c.Nodes = nil
+	c.Nodes, c.Running, c.Pods = nil, nil, nil // what runs now does not run on these
 	return c, c.AddNodes(in.nodes)
+}
+
+// options of elastic-queue, by the file that was given or what the cluster has.
+func (in *inputs) options(config []byte) (admission.Options, error) {
+	from := "elastic-queue's configuration"
+	if in.config != "" {
+		from = in.config
+		var err error
+		if config, err = os.ReadFile(in.config); err != nil {
+			return admission.Options{}, err
+		}
+	}
+	if len(config) == 0 {
+		return admission.Options{}, nil
+	}
+	options, err := world.ReadOptions(config)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", from, err)
+	}
+	return options, err
 }
 
 func (in *inputs) settings() (world.Settings, error) {
 	s := world.Settings{
 		Until:  int64(in.until / time.Second),
 		Faults: world.Faults{Every: int64(in.faultEvery / time.Second), Down: int64(in.faultDown / time.Second), Seed: in.seed},
+	}
+	if err := errors.Join(in.readSpot(&s.Faults), in.readStockOuts(&s.Faults)); err != nil {
+		return s, err
 	}
 	s.Restart.Checkpoint = int64(in.checkpoint / time.Second)
 	for i, into := range []*int64{&s.Restart.OneNode, &s.Restart.ManyNodes} {

@@ -30,15 +30,17 @@ var kinds = map[string]func() client.Object{
 	"Topology":       func() client.Object { return &kueue.Topology{} },
 	"QueuePolicy":    func() client.Object { return &queuepolicy.QueuePolicy{} },
 	"Node":           func() client.Object { return &corev1.Node{} },
+	"Workload":       func() client.Object { return &kueue.Workload{} },
+	"Pod":            func() client.Object { return &corev1.Pod{} },
 }
 
 // readManifests reads objects from YAML files; those of other kinds are no part of a cluster.
-func (in *inputs) readManifests(context.Context) ([]client.Object, error) {
+func (in *inputs) readManifests(context.Context) ([]client.Object, []byte, error) {
 	var out []client.Object
 	for _, path := range in.manifests {
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 		for number := 1; ; number++ {
@@ -50,11 +52,11 @@ func (in *inputs) readManifests(context.Context) ([]client.Object, error) {
 				out, err = decode(document, out)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s: document %d: %w", path, number, err)
+				return nil, nil, fmt.Errorf("%s: document %d: %w", path, number, err)
 			}
 		}
 	}
-	return out, nil
+	return out, nil, nil
 }
 
 func decode(document []byte, into []client.Object) ([]client.Object, error) {
@@ -69,7 +71,7 @@ func decode(document []byte, into []client.Object) ([]client.Object, error) {
 	obj := empty()
 	want := kueue.SchemeGroupVersion.String()
 	switch head.Kind {
-	case "Node":
+	case "Node", "Pod":
 		want = "v1"
 	case "QueuePolicy":
 		want = queuepolicy.GroupVersion.String()
@@ -83,25 +85,29 @@ func decode(document []byte, into []client.Object) ([]client.Object, error) {
 	return append(into, obj), nil
 }
 
-// readCluster reads objects from the API server.
-func (in *inputs) readCluster(ctx context.Context) ([]client.Object, error) {
+// readCluster reads objects from the API server, and elastic-queue's configuration, if it is there.
+func (in *inputs) readCluster(ctx context.Context) ([]client.Object, []byte, error) {
 	c, err := in.from.Connect()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	lists := []client.ObjectList{
+		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{}, &queuepolicy.QueuePolicyList{},
+	}
+	if !in.empty {
+		lists = append(lists, &kueue.WorkloadList{}, &corev1.PodList{})
 	}
 	var out []client.Object
-	for _, list := range []client.ObjectList{
-		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{}, &queuepolicy.QueuePolicyList{},
-	} {
+	for _, list := range lists {
 		switch err := c.List(ctx, list); {
 		case apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err): // a cluster need not know every kind
 			continue
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		}
 		items, err := apimeta.ExtractList(list)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, item := range items {
 			if obj, ok := item.(client.Object); ok {
@@ -109,5 +115,14 @@ func (in *inputs) readCluster(ctx context.Context) ([]client.Object, error) {
 			}
 		}
 	}
-	return out, nil
+	return out, configurationOf(ctx, c), nil
+}
+
+// configurationOf is elastic-queue's configuration as the chart installs it; nil where it cannot be read.
+func configurationOf(ctx context.Context, c client.Client) []byte {
+	var maps corev1.ConfigMapList
+	if err := c.List(ctx, &maps, client.MatchingFields{"metadata.name": "elastic-queue-configuration"}); err != nil || len(maps.Items) != 1 {
+		return nil
+	}
+	return []byte(maps.Items[0].Data["queue.yaml"])
 }

@@ -81,6 +81,11 @@ func TestManifests(t *testing.T) {
 	if _, err := try("--trace", "jobs.csv", "--manifests", "cluster.yaml,policy.yaml", "--set", "policy/x.backfill=on"); err == nil || !strings.Contains(err.Error(), "there is no policy x") {
 		t.Error(err)
 	}
+	// elastic-queue's own settings count as they do in a cluster.
+	write("queue.yaml", "apiVersion: elasticai.io/v1alpha1\nkind: QueueConfiguration\npreemptAfter: 2h\n")
+	if _, err := try("--trace", "jobs.csv", "--manifests", "cluster.yaml", "--config", "queue.yaml"); err == nil || !strings.Contains(err.Error(), "queue.yaml: preemptAfter: 2h0m0s must be") {
+		t.Error(err)
+	}
 	write("old.yaml", strings.ReplaceAll(manifests, "v1beta2", "v1alpha1"))
 	write("broken.yaml", strings.Replace(manifests, "queueingStrategy", "queuingStrategy", 1))
 	write("none.yaml", strings.ReplaceAll(manifests, "nvidia.com/gpu, nominalQuota: 8", "nvidia.com/gpu, nominalQuota: 0"))

@@ -43,12 +43,12 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	}
 }
 
+// columns of a table; the first is what its rows are about.
 func columns(names ...string) []output.Column {
 	out := make([]output.Column, len(names))
 	for i, name := range names {
-		out[i].Name = name
+		out[i] = output.Column{Name: name, Cut: i == 0}
 	}
-	out[0].Cut = true
 	return out
 }
 
@@ -61,9 +61,19 @@ func jobs(r *world.Report) string {
 
 func printQueues(w output.Writer, groups []world.Group) {
 	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9", "SLOWDOWN", "QUOTA", "USED", "BORROWED", "BELOW", "SHARE OF USE", "OF QUOTA")}
+	alone := len(groups) > 0 && groups[0].Alone != nil
+	if alone {
+		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
+	}
 	for _, g := range groups {
-		table.Add(g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
-			fmt.Sprintf("%.0f card-h", g.Borrowed), fmt.Sprintf("%.0f card-h", g.Below), percent(g.Share), percent(g.Weight))
+		cells := []any{
+			g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
+			fmt.Sprintf("%.0f card-h", g.Borrowed), fmt.Sprintf("%.0f card-h", g.Below), percent(g.Share), percent(g.Weight),
+		}
+		if alone {
+			cells = append(cells, fmt.Sprintf("%.2f", g.Alone.Ratio.Mean), percent(g.Alone.Later), g.Alone.Never)
+		}
+		table.Add(cells...)
 	}
 	table.Print(w, true)
 }

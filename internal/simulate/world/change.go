@@ -70,6 +70,9 @@ func (c *Cluster) more(shape string) error {
 	if err := c.AddNodes(shape); err != nil {
 		return err
 	}
+	for i := before; i < len(c.Nodes); i++ {
+		c.Nodes[i].New = true
+	}
 	if queue == "" {
 		return nil
 	}

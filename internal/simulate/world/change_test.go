@@ -117,3 +117,27 @@ func TestPlotIsXML(t *testing.T) {
 		t.Errorf("%d curves", curves)
 	}
 }
+
+// The engine is told why a job was evicted: the cooldown holds up whom another queue preempted, and nobody else.
+func TestEvictionsAreTold(t *testing.T) {
+	tr := trace(t, "x,,a,0,1000,16,,,\ny,,b,10,1000,8,,,\nz,,b,20,1000,16,,,\n")
+	tr.Jobs[2].Priority = 1
+	c, err := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}}).Set("queue/*.withinClusterQueue=LowerPriority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := simulate(t, tr, c, Settings{Until: 30})
+	for job, want := range map[int]string{0: "10s Preempted true", 1: "20s Preempted false", 2: " false"} {
+		wl, at := w.workload(job), ""
+		if !wl.EvictedAt.IsZero() {
+			at = wl.EvictedAt.Sub(epoch).String() + " "
+		}
+		if got := fmt.Sprintf("%s%s %v", at, wl.EvictedBy, wl.PreemptedByOthers); got != want {
+			t.Errorf("job %d: %s, want %s", job, got, want)
+		}
+	}
+	w.failNode(w.nodes[w.placed[2][0].Node].at)
+	if wl := w.workload(2); wl.EvictedBy != "NodeFailures" || wl.PreemptedByOthers {
+		t.Errorf("after a fault: %+v", wl)
+	}
+}

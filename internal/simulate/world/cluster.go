@@ -34,6 +34,9 @@ type Cluster struct {
 	Aliases map[string]string
 	// Policies are the queues that each QueuePolicy is about.
 	Policies map[string][]string
+	// Running is what runs there now, and Pods those that are in no queue.
+	Running []Job
+	Pods    []*corev1.Pod
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
 }
@@ -46,6 +49,7 @@ type Node struct {
 	CPU, Memory int64 // thousandths, bytes
 	Labels      map[string]string
 	Taints      []corev1.Taint
+	New         bool // it is not there yet when the simulation begins, if there is a stock-out then
 }
 
 // CardResource is how Kubernetes counts whole cards.
@@ -206,7 +210,7 @@ func cloneGroups(in []admission.ResourceGroup) []admission.ResourceGroup {
 }
 
 // object is the node as the API server would show it.
-func (n *Node) object() *corev1.Node {
+func (n *Node) object(ready bool) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{corev1.LabelHostname: n.Name}}}
 	for key, value := range n.Labels {
 		node.Labels[key] = value
@@ -216,6 +220,9 @@ func (n *Node) object() *corev1.Node {
 	}
 	node.Spec.Taints = n.Taints
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	if !ready {
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	}
 	node.Status.Allocatable = corev1.ResourceList{egpu.ResourceWhole: *resource.NewQuantity(int64(n.Cards), resource.DecimalSI)}
 	if n.CPU > 0 {
 		node.Status.Allocatable[corev1.ResourceCPU] = *resource.NewMilliQuantity(n.CPU, resource.DecimalSI)

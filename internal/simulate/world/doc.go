@@ -3,8 +3,10 @@
 //
 //	trace      ReadTrace: jobs from CSV, sacct or what "elastic record" wrote
 //	cluster    Cluster: queues, cohorts, flavors and nodes; ReadShape, Pool, Partitions make one
-//	what-if    Change, Set: one setting of a cluster changed
+//	what-if    Set: settings of a cluster changed
+//	running    FromObjects, Trace.With: what runs in a cluster now
 //	world      Run: feeds events to the engine and carries out its plans
+//	faults     Faults: nodes that are lost, spot nodes, stock-outs
 //	report     Report: completion times, delays, utilisation, evictions, fairness
 //
 // A run has no randomness of its own: the same trace, cluster and seed of faults give the same report.

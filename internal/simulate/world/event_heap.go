@@ -6,15 +6,17 @@ type eventKind uint8
 const (
 	jobEnds eventKind = iota
 	nodeFails
+	nodeTaken
 	nodeReturns
 )
 
-// event is something that is to happen. Of a job it counts only if the job was not started anew since.
+// event is something that is to happen. Of a job it counts only if the job was not started anew since, of a spot node only
+// if no other came for it.
 type event struct {
 	at   int64
 	kind eventKind
 	of   int32 // job or node
-	run  int32 // the job's run
+	run  int32 // the job's, or the node's life
 }
 
 func (e event) before(o event) bool {

@@ -15,6 +15,7 @@ type figures struct {
 	fragments int64
 	redone    int64 // card-seconds run twice: restarts and lost work
 	faults    int
+	taken     int // spot nodes
 
 	samples  []Sample
 	sampleAt int64

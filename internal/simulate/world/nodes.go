@@ -2,7 +2,6 @@ package world
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -16,6 +15,7 @@ type nodeState struct {
 	used int
 	jobs []int
 	down bool
+	life int32 // how often it came back
 }
 
 // occupy notes where a job runs.
@@ -54,56 +54,6 @@ func (w *World) vacate(i int) {
 		}
 	}
 	delete(w.placed, i)
-}
-
-// Faults are nodes that are lost and come back.
-type Faults struct {
-	// Every is the mean time between losses of a node, over all nodes, in seconds; 0: none is lost.
-	Every int64
-	// Down is how long a lost node is away.
-	Down int64
-	Seed uint64
-}
-
-// schedule draws the first fault.
-func (f Faults) schedule(w *World) {
-	if f.Every <= 0 || len(w.order) == 0 {
-		return
-	}
-	w.random = rand.New(rand.NewPCG(f.Seed, 0x5eed))
-	w.drawFault()
-}
-
-func (w *World) drawFault() {
-	f := w.settings.Faults
-	at := w.now + 1 + int64(w.random.ExpFloat64()*float64(f.Every))
-	w.events.push(event{at: at, kind: nodeFails, of: int32(w.random.IntN(len(w.order)))})
-}
-
-// failNode loses a node: what runs there in part or in whole is evicted.
-func (w *World) failNode(at int) {
-	w.drawFault()
-	n := w.order[at]
-	if n.down {
-		return
-	}
-	n.down = true
-	w.lost++
-	w.figures.faults++
-	w.placer.Saw(n.node.object(), true)
-	for _, i := range slices.Clone(n.jobs) {
-		w.requeue(i, Moment{At: w.now, Job: i, What: Evicted, By: -1})
-	}
-	w.events.push(event{at: w.now + max(1, w.settings.Faults.Down), kind: nodeReturns, of: int32(at)})
-}
-
-func (w *World) returnNode(at int) {
-	n := w.order[at]
-	n.down = false
-	w.lost--
-	if w.placer.Saw(n.node.object(), false) {
-		w.engine.Apply(admission.CapacityChanged{})
-	}
 }
 
 // invariants that hold after every step, whatever the policies.

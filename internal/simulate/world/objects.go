@@ -3,26 +3,34 @@ package world
 import (
 	"errors"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 )
 
-// FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them. Admission
-// checks are left out: in a simulation they answer at once.
-func FromObjects(objects []client.Object) (*Cluster, error) {
-	c := &Cluster{Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}}
+// FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them
+// with these options, and what runs in it now. Admission checks are left out: in a simulation they answer at once.
+func FromObjects(objects []client.Object, options admission.Options, now time.Time) (*Cluster, error) {
+	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}}
 	known := engineview.NewObjects()
+	known.Timing = options.Timing()
 	for _, obj := range objects {
 		known.Set(obj, false)
 	}
 	known.ResolvePolicies()
+	var workloads []*kueue.Workload
+	var pods []*corev1.Pod
 	c.Cohorts = known.UndescribedCohorts()
 	for _, obj := range objects {
 		switch o := obj.(type) {
@@ -48,8 +56,13 @@ func FromObjects(objects []client.Object) (*Cluster, error) {
 			c.Policies[o.Name] = queuesUnder(known, o)
 		case *kueue.Topology:
 			c.Topologies = append(c.Topologies, o)
+		case *kueue.Workload:
+			workloads = append(workloads, o)
+		case *corev1.Pod:
+			pods = append(pods, o)
 		}
 	}
+	c.findRunning(workloads, pods, now)
 	for i := range c.Queues {
 		if nominalOf(c.Queues[i].Groups, c.Cards) > 0 {
 			return c, nil
@@ -83,11 +96,24 @@ func takesPods(o *corev1.Node) bool {
 	return !o.Spec.Unschedulable
 }
 
-// nodeOf a Node object. Its taints and labels count; what runs on it does not.
+// nodeOf a Node object.
 func nodeOf(o *corev1.Node) Node {
 	cards := o.Status.Allocatable[egpu.ResourceWhole]
 	return Node{
 		Name: o.Name, Cards: int(cards.Value()), Model: o.Labels[egpu.ModelLabel], Labels: o.Labels,
 		CPU: o.Status.Allocatable.Cpu().MilliValue(), Memory: o.Status.Allocatable.Memory().Value(), Taints: o.Spec.Taints,
 	}
+}
+
+// ReadOptions reads the engine's options from elastic-queue's configuration.
+func ReadOptions(document []byte) (admission.Options, error) {
+	cfg := v1alpha1.NewQueueConfiguration()
+	if err := yaml.UnmarshalStrict(document, cfg); err != nil {
+		return admission.Options{}, err
+	}
+	gates, err := features.New(cfg.FeatureGates)
+	if err != nil {
+		return admission.Options{}, err
+	}
+	return engineview.Options(cfg, gates)
 }

@@ -12,6 +12,7 @@ type Report struct {
 	Jobs     int   `json:"jobs"`
 	Ended    int   `json:"ended"`
 	Never    int   `json:"neverStarted"`
+	Found    int   `json:"foundRunning,omitempty"` // at the start; they are not among the jobs
 	Makespan int64 `json:"makespanSeconds"`
 
 	JCT   Spread `json:"jobCompletionTime"`
@@ -25,6 +26,7 @@ type Report struct {
 	Preemptions int     `json:"preemptions"`
 	Evictions   int     `json:"evictions"` // for faults and rules
 	Faults      int     `json:"nodesLost"`
+	SpotTaken   int     `json:"spotNodesTaken,omitempty"`
 	LostHours   float64 `json:"workLostCardHours"`
 
 	CardsUsed    float64  `json:"cardsUsed"`
@@ -60,6 +62,8 @@ type Group struct {
 	Below  float64 `json:"belowQuotaCardHours,omitempty"`
 	Share  float64 `json:"shareOfUse,omitempty"`
 	Weight float64 `json:"shareOfQuota,omitempty"`
+	// Alone compares with the queue on its own quota, if that was asked for.
+	Alone *Alone `json:"againstAlone,omitempty"`
 }
 
 // JobEnd is what became of one job.
@@ -99,7 +103,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs), Ended: w.ended, Faults: f.faults, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Found: w.found, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
@@ -115,6 +119,9 @@ func (w *World) report() *Report {
 		s := &w.jobs[i]
 		r.Preemptions += int(s.preempted)
 		r.Evictions += int(s.evicted)
+		if w.trace.Jobs[i].Found != nil {
+			continue
+		}
 		if s.phase != over {
 			if s.run == 0 {
 				r.Never++

@@ -52,6 +52,9 @@ func (r *requests) name(i int) string {
 
 // podSets of a job: as many pods with all cards of a node as it takes, and one with the rest.
 func (r *requests) podSets(j *Job) []admission.PodSet {
+	if j.Found != nil {
+		return j.Found.workload.PodSets
+	}
 	key := request{j.Cards, j.CPU, j.Memory}
 	if sets, ok := r.made[key]; ok {
 		return sets

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/placer"
 )
@@ -76,6 +78,8 @@ type state struct {
 	preempted int32
 	evicted   int32
 	phase     phase
+	byOthers  bool // the last eviction was for another queue's job
+	byFault   bool // it was for none's
 }
 
 type phase uint8
@@ -105,11 +109,14 @@ type World struct {
 	nodes  map[string]*nodeState
 	order  []*nodeState
 	ended  int
+	found  int // jobs that ran when it began
+	over   int // of those
 	lost   int // nodes that are away
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
-	random     *rand.Rand
+	random     *rand.Rand // of faults
+	spot       *rand.Rand // of spot nodes
 	err        error
 }
 
@@ -145,6 +152,8 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.engine = admission.New(options)
 	w.describe()
 	w.figures.begin(w)
+	w.settings.Faults.schedule(w)
+	w.findRunning()
 	return w, nil
 }
 
@@ -166,7 +175,7 @@ func (w *World) describe() {
 	w.engine.Apply(admission.NamespaceChanged{Name: namespace})
 	for i := range w.cluster.Nodes {
 		n := &w.cluster.Nodes[i]
-		w.placer.Saw(n.object(), false)
+		w.placer.Saw(n.object(true), false)
 		s := &nodeState{node: n, at: i}
 		w.nodes[n.Name] = s
 		w.order = append(w.order, s)
@@ -185,7 +194,9 @@ func (w *World) describe() {
 		w.engine.Apply(admission.QueueChanged{Queue: q})
 		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
 	}
-	w.settings.Faults.schedule(w)
+	for _, pod := range w.cluster.Pods {
+		w.placer.Saw(pod, false)
+	}
 }
 
 // Run until every job has ended, or the end of the settings.
@@ -215,11 +226,11 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	return w.report(), nil
 }
 
-// nextTime is when something happens next; never, once every job has ended or those that wait can never start: nothing
-// runs, nothing comes and no node is away. Faults and timers alone do not make a world go on.
+// nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
+// start: nothing runs, nothing comes and no node is away. Faults and timers alone do not make a world go on.
 func (w *World) nextTime() int64 {
 	runs := w.next - w.ended - w.figures.waiting
-	if w.next == len(w.jobs) && runs == 0 && w.lost == 0 {
+	if w.next == len(w.jobs) && (w.ended-w.over == len(w.jobs)-w.found || runs == 0 && w.lost == 0) {
 		return never
 	}
 	at := w.timer
@@ -256,6 +267,8 @@ func (w *World) happen(e event) {
 		}
 	case nodeFails:
 		w.failNode(int(e.of))
+	case nodeTaken:
+		w.takeNode(int(e.of), e.run)
 	case nodeReturns:
 		w.returnNode(int(e.of))
 	}
@@ -302,14 +315,20 @@ func (w *World) submit(i int) {
 // workload is a job's object while it waits.
 func (w *World) workload(i int) admission.Workload {
 	j, s := &w.trace.Jobs[i], &w.jobs[i]
-	name := w.requests.name(i)
+	name, created := w.requests.name(i), j.Submit
+	if j.Found != nil {
+		created -= j.Found.age
+	}
 	wl := admission.Workload{
 		Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: j.Queue, Priority: j.Priority,
-		Created: clock(j.Submit), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
+		Created: clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
 		RanBefore: time.Duration(s.ran) * time.Second,
 	}
 	if s.preempted+s.evicted > 0 {
-		wl.EvictedAt, wl.EvictedBy = clock(s.since), string(admission.ReasonPreempted)
+		wl.EvictedAt, wl.EvictedBy, wl.PreemptedByOthers = clock(s.since), kueue.WorkloadEvictedByPreemption, s.byOthers
+		if s.byFault {
+			wl.EvictedBy = kueue.WorkloadEvictedDueToNodeFailures
+		}
 	}
 	return wl
 }
@@ -338,7 +357,7 @@ func (w *World) start(a *admission.Admit) {
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
 	s.waited += w.now - s.since
 	s.phase, s.since = running, w.now
-	if s.run++; s.started < 0 {
+	if s.run++; s.run == 1 {
 		s.started = w.now
 	}
 	nodes := placer.NodePlacements(a.Admission.Placement)
@@ -363,7 +382,9 @@ func (w *World) end(i int) {
 	w.stop(i)
 	s := &w.jobs[i]
 	s.phase, s.ended = over, w.now
-	w.ended++
+	if w.ended++; w.trace.Jobs[i].Found != nil {
+		w.over++
+	}
 	name := w.requests.name(i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: w.trace.Jobs[i].Queue, Finished: true}})
 	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
@@ -384,6 +405,7 @@ func (w *World) evict(e *admission.Evict) {
 	if e.Reason == admission.ReasonPreempted {
 		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
+	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue
 	w.requeue(i, m)
 }
 
@@ -402,10 +424,11 @@ func (w *World) requeue(i int, m Moment) {
 	}
 	s.left += cost
 	s.phase = waiting
-	if m.What == Preempted {
-		s.preempted++
-	} else {
+	if s.byFault = m.What != Preempted; s.byFault {
 		s.evicted++
+		s.byOthers = false
+	} else {
+		s.preempted++
 	}
 	w.figures.redone += cost * int64(w.trace.Jobs[i].Cards)
 	w.figures.wait(w, i)

@@ -1,0 +1,76 @@
+package world
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Nodes that are new come after the stock-out, and one that was lost waits for its end.
+func TestStockOut(t *testing.T) {
+	jobs := "a,,q,0,100,8,,,\nb,,q,0,100,8,,,\n"
+	c, err := Partitions([]Share{{"q", 1, 8}}).Set("queue/q.quota=16,+1x8:H100@q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for nodes, want := range map[string]string{"H100": "a 0-100, b 50-150", "A100": "a 0-100, b 0-100", "": "a 0-100, b 50-150", partitionLabel + "=q": "a 0-100, b 50-150"} {
+		w, _ := simulate(t, trace(t, jobs), c, Settings{Faults: Faults{StockOuts: []StockOut{{Nodes: nodes, To: 50}}}})
+		if got := starts(w); got != want {
+			t.Errorf("stock-out of %q: got %s, want %s", nodes, got, want)
+		}
+	}
+	_, r := simulate(t, trace(t, "a,,q,0,500,8,,,\n"), Partitions([]Share{{"q", 1, 8}}), Settings{
+		Faults: Faults{Every: 60, Down: 10, Seed: 1, StockOuts: []StockOut{{To: 10_000}}},
+	})
+	if r.Ended != 1 || r.Faults == 0 || r.Makespan < 10_000 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Spot nodes are taken back, others are not; the same seed takes the same ones.
+func TestSpotNodesAreTaken(t *testing.T) {
+	var lines strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&lines, "j%02d,,q,%d,%d,8,,,\n", i, 10*i, 300)
+	}
+	c, err := ParseNodes("2x8:H100,2x8:A100", "q")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := map[string]bool{}
+	tr := trace(t, lines.String())
+	s := Settings{Faults: Faults{Seed: 1, Spot: []Spot{{Nodes: "A100", Every: 600, Down: 60}}}}
+	where := map[int]string{}
+	s.Watch = func(m Moment) {
+		switch m.What {
+		case Started:
+			where[m.Job] = m.Nodes[0].Node
+		case Evicted:
+			lost[where[m.Job]] = true
+		}
+	}
+	first, r := simulate(t, tr, c, s)
+	if r.Ended != 30 || r.SpotTaken < 2 || r.Faults != 0 || r.Evictions < 2 || !reflect.DeepEqual(lost, map[string]bool{"node-00002": true, "node-00003": true}) {
+		t.Errorf("%+v, lost %v", r, lost)
+	}
+	if again, _ := simulate(t, tr, c, s); !reflect.DeepEqual(first.JobEnds(), again.JobEnds()) {
+		t.Error("the same seed gave another world")
+	}
+}
+
+// Finish-time fairness: a, alone, would have ended its first two jobs one after the other; b waits for its reclaim.
+func TestAgainstAlone(t *testing.T) {
+	c := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}})
+	tr := trace(t, "a1,,a,0,100,8,,,\na2,,a,0,100,8,,,\nb1,,b,200,100,8,,,\nb2,,b,200,100,16,,,\n")
+	w, r := simulate(t, tr, c, Settings{})
+	apart, _ := simulate(t, tr, c.Alone(), Settings{})
+	w.Against(apart, r)
+	a, b := r.ByQueue[0].Alone, r.ByQueue[1].Alone
+	if a.Ratio.Mean != 0.75 || a.Later != 0 || a.Never != 0 {
+		t.Errorf("a: %+v", a)
+	}
+	if b.Never != 1 || b.Ratio.Mean != 1 || b.Later != 0 {
+		t.Errorf("b: %+v", b)
+	}
+}
