@@ -120,14 +120,14 @@ func TestPlotIsXML(t *testing.T) {
 
 // The engine is told why a job was evicted: the cooldown holds up whom another queue preempted, and nobody else.
 func TestEvictionsAreTold(t *testing.T) {
-	tr := trace(t, "x,,a,0,1000,16,,,\ny,,b,10,1000,8,,,\nz,,b,20,1000,16,,,\n")
-	tr.Jobs[2].Priority = 1
+	tr := trace(t, "x,,a,0,1000,16,,,\ny,,b,10,1000,8,,,\nv,,a,11,1000,8,,,\nz,,b,20,1000,8,,,\n")
+	tr.Jobs[3].Priority = 1
 	c, err := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}}).Set("queue/*.withinClusterQueue=LowerPriority")
 	if err != nil {
 		t.Fatal(err)
 	}
 	w, _ := simulate(t, tr, c, Settings{Until: 30})
-	for job, want := range map[int]string{0: "10s Preempted true", 1: "20s Preempted false", 2: " false"} {
+	for job, want := range map[int]string{0: "10s Preempted true", 1: "20s Preempted false", 2: " false", 3: " false"} {
 		wl, at := w.workload(job), ""
 		if !wl.EvictedAt.IsZero() {
 			at = wl.EvictedAt.Sub(epoch).String() + " "
@@ -136,8 +136,8 @@ func TestEvictionsAreTold(t *testing.T) {
 			t.Errorf("job %d: %s, want %s", job, got, want)
 		}
 	}
-	w.failNode(w.nodes[w.placed[2][0].Node].at)
-	if wl := w.workload(2); wl.EvictedBy != "NodeFailures" || wl.PreemptedByOthers {
+	w.failNode(w.nodes[w.placed[3][0].Node].at)
+	if wl := w.workload(3); wl.EvictedBy != "NodeFailures" || wl.PreemptedByOthers {
 		t.Errorf("after a fault: %+v", wl)
 	}
 }
