@@ -118,8 +118,8 @@ func TestPlotIsXML(t *testing.T) {
 	}
 }
 
-// The engine is told why a job was evicted: the cooldown holds up whom another queue preempted, and nobody else.
-func TestEvictionsAreTold(t *testing.T) {
+// The engine knows why a job was evicted: the cooldown holds up whom another queue preempted, and nobody else.
+func TestWhyJobsWereEvicted(t *testing.T) {
 	tr := trace(t, "x,,a,0,1000,16,,,\ny,,b,10,1000,8,,,\nv,,a,11,1000,8,,,\nz,,b,20,1000,8,,,\n")
 	tr.Jobs[3].Priority = 1
 	c, err := Pool([]Share{{"a", 1, 8}, {"b", 1, 8}}).Set("queue/*.withinClusterQueue=LowerPriority")
