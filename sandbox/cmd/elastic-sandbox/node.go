@@ -55,6 +55,7 @@ it but its folder. Stdout carries the same events as "run".`,
 	flags.StringVar(&options.SandboxDir, "sandbox-dir", "", "folder of the sandbox it joins")
 	flags.StringVar(&options.Bin, "bin", "bin/node", "folder with kubelet, containerd and the rest")
 	flags.StringVar(&options.Name, "name", "real", "the node's name")
+	flags.BoolVar(&options.HostImage, "host-image", false, "offer this machine's own root as the image "+realnode.HostImage)
 	flags.StringVar(&options.Labels, "labels", "", "labels it registers with, NAME=VALUE,...")
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "stop when stdin ends, and so with the program that started this one")
 	flags.DurationVar(&options.StartTimeout, "start-timeout", 2*time.Minute, "give up when not ready after this time")
@@ -79,7 +80,7 @@ func newImageCommand() *cobra.Command {
 				}
 				content[inside] = outside
 			}
-			return realnode.WriteImage(cmd.OutOrStdout(), args[0], content, args[1:])
+			return (&realnode.Image{Name: args[0], Files: content, Command: args[1:]}).Write(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringArrayVar(&files, "file", nil, "PATH=FILE: the path in the image, and the file on this machine (repeatable)")

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -42,14 +45,20 @@ func (n *node) removePods(ctx context.Context) error {
 	return failed
 }
 
+// unified is where version 2 of cgroups is, which is then the only one.
+const unified = "/sys/fs/cgroup"
+
 // hierarchies of cgroups on this machine: one, or one for each controller.
 func hierarchies() ([]string, error) {
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		return []string{"/sys/fs/cgroup"}, nil
+	if _, err := os.Stat(unified + "/cgroup.controllers"); err == nil {
+		return []string{unified}, nil
 	}
-	all, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	all, err := filepath.Glob(unified + "/*/cgroup.procs")
 	for i := range all {
 		all[i] = filepath.Dir(all[i])
+	}
+	if err == nil && len(all) == 0 {
+		err = errors.New("there are none in " + unified)
 	}
 	return all, err
 }
@@ -58,15 +67,45 @@ func hierarchies() ([]string, error) {
 func (n *node) makeCgroup() error {
 	all, err := hierarchies()
 	if err != nil {
-		return err
+		return fmt.Errorf("cgroups: %w", err)
 	}
 	for _, root := range all {
+		if root == unified {
+			if err := delegate(root); err != nil {
+				return err
+			}
+		}
 		if err := os.MkdirAll(filepath.Join(root, n.cgroup()), 0o755); err != nil {
 			return fmt.Errorf("making a cgroup: %w", err)
 		}
 	}
 	return nil
 }
+
+// delegate has a root's children have all its controllers, as systemd does where it runs: a kubelet asks for them.
+func delegate(root string) error {
+	offered, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	control := filepath.Join(root, "cgroup.subtree_control")
+	given, err := os.ReadFile(control)
+	if err != nil {
+		return err
+	}
+	for controller := range strings.FieldsSeq(string(offered)) {
+		if slices.Contains(strings.Fields(string(given)), controller) || !slices.Contains(wanted, controller) {
+			continue
+		}
+		if err := os.WriteFile(control, []byte("+"+controller), 0o644); err != nil {
+			return fmt.Errorf("controller %s for cgroups of %s: %w", controller, root, err)
+		}
+	}
+	return nil
+}
+
+// wanted are the controllers that a kubelet looks for, and those that limit devices' use.
+var wanted = []string{"cpu", "cpuset", "hugetlb", "io", "memory", "pids"}
 
 // removeCgroup removes the node's with all below it. The last processes may still be ending.
 func (n *node) removeCgroup() error {
@@ -110,13 +149,44 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// removeBridge takes the pods' bridge away: down, then deleted.
-func (n *node) removeBridge() error {
-	name := n.bridge()
-	if _, err := os.Stat("/sys/class/net/" + name); err != nil {
-		return nil
+// loopbackAlias is the name of the address that a node gives the loopback.
+const loopbackAlias = "lo:elastic"
+
+// setLoopbackAddress gives the loopback one more address.
+func setLoopbackAddress(ip net.IP) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
 	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	defer unix.Close(fd)
+	for _, set := range []struct {
+		request uint
+		value   net.IP
+	}{{unix.SIOCSIFADDR, ip}, {unix.SIOCSIFNETMASK, net.IPv4bcast.To4()}} {
+		request, err := unix.NewIfreq(loopbackAlias)
+		if err != nil {
+			return err
+		}
+		if err := request.SetInet4Addr(set.value); err != nil {
+			return err
+		}
+		if err := unix.IoctlIfreq(fd, set.request, request); err != nil {
+			return fmt.Errorf("giving the loopback %s: %w", ip, err)
+		}
+	}
+	return nil
+}
+
+// removeLoopbackAddress takes it away: an alias that is down is gone.
+func removeLoopbackAddress() error {
+	if err := takeDown(loopbackAlias); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return nil
+}
+
+func takeDown(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -129,6 +199,23 @@ func (n *node) removeBridge() error {
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
 		return fmt.Errorf("taking %s down: %w", name, err)
 	}
+	return nil
+}
+
+// removeBridge takes the pods' bridge away: down, then deleted.
+func (n *node) removeBridge() error {
+	name := n.bridge()
+	if _, err := os.Stat("/sys/class/net/" + name); err != nil {
+		return nil
+	}
+	if err := takeDown(name); err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
 	word, err := unix.BytePtrFromString(name)
 	if err != nil {
 		return err

@@ -120,16 +120,22 @@ func resolvConf() string {
 	return "/etc/resolv.conf"
 }
 
-// address of this machine that is not loopback, which a node may not have.
-func address() (net.IP, error) {
+// loopbackAddress is given to the loopback of a machine that has no other address: a node may not have 127.0.0.1.
+var loopbackAddress = net.IPv4(10, 127, 0, 1).To4()
+
+// address of this machine that a node may have, and what takes it away if it was made for this one.
+func (n *node) address() (net.IP, func() error, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, a := range addresses {
-		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
-			return network.IP, nil
+		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() && !network.IP.Equal(loopbackAddress) {
+			return network.IP, func() error { return nil }, nil
 		}
 	}
-	return nil, fmt.Errorf("this machine has no address but loopback's, and a node needs one: 'ip link add elastic0 type dummy; ip addr add 10.127.0.1/32 dev elastic0; ip link set elastic0 up' makes one")
+	if err := setLoopbackAddress(loopbackAddress); err != nil {
+		return nil, nil, fmt.Errorf("this machine has no address but 127.0.0.1, and a node needs one: %w", err)
+	}
+	return loopbackAddress, removeLoopbackAddress, nil
 }

@@ -5,6 +5,7 @@
 //	configs.go    what containerd, the kubelet and the pod network read
 //	namespace.go  mounts of its own, in which the kubelet's folder is ours
 //	supervisor.go processes that are started again when they end, and end with us
+//	host.go       this machine's own root as an image
 //	image.go      container images made of files, for machines without a registry
 //	clean.go      what pods leave on the machine
 //

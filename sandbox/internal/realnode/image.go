@@ -8,30 +8,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"runtime"
-	"sort"
+	"slices"
 	"strings"
 )
 
-// WriteImage writes an image as "docker save" does: one layer with the files, by their paths in it, and
-// what it runs.
-func WriteImage(w io.Writer, name string, files map[string]string, command []string) error {
-	layer, err := layerOf(files)
+// Image is what a container image made here has.
+type Image struct {
+	Name string
+	// Files of this machine by their paths in it, and symbolic links by theirs.
+	Files, Links map[string]string
+	// Command that it runs.
+	Command []string
+}
+
+// Write it as "docker save" does: one layer.
+func (i *Image) Write(w io.Writer) error {
+	layer, err := i.layer()
 	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(layer)
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Entrypoint": command, "Env": []string{"PATH=/usr/bin:/bin"}},
+		"config": map[string]any{"Entrypoint": i.Command, "Env": []string{"PATH=/usr/bin:/bin"}},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(sum[:])}},
 	})
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{i.Name}, "Layers": []string{"layer.tar"}}})
 	if err != nil {
 		return err
 	}
@@ -47,17 +56,12 @@ func WriteImage(w io.Writer, name string, files map[string]string, command []str
 	return out.Close()
 }
 
-func layerOf(files map[string]string) ([]byte, error) {
+func (i *Image) layer() ([]byte, error) {
 	var data bytes.Buffer
 	out := tar.NewWriter(&data)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	sort.Strings(names)
 	made := map[string]bool{}
-	for _, name := range names {
-		content, err := os.ReadFile(files[name])
+	for _, name := range slices.Sorted(maps.Keys(i.Files)) {
+		content, err := os.ReadFile(i.Files[name])
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +75,12 @@ func layerOf(files map[string]string) ([]byte, error) {
 			}
 		}
 		if err := add(out, inside, 0o755, content); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.Links)) {
+		inside := strings.TrimPrefix(path.Clean("/"+name), "/")
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: inside, Linkname: i.Links[name], Mode: 0o777}); err != nil {
 			return nil, err
 		}
 	}

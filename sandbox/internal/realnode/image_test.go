@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -38,7 +39,11 @@ func TestImageOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var image bytes.Buffer
-	if err := WriteImage(&image, "registry.local/x:1", map[string]string{"/usr/bin/x": file, "/y": file}, []string{"/usr/bin/x"}); err != nil {
+	made := &Image{
+		Name: "registry.local/x:1", Files: map[string]string{"/usr/bin/x": file, "/y": file},
+		Links: map[string]string{"/bin": "usr/bin"}, Command: []string{"/usr/bin/x"},
+	}
+	if err := made.Write(&image); err != nil {
 		t.Fatal(err)
 	}
 	outer, _ := parts(t, image.Bytes())
@@ -66,7 +71,7 @@ func TestImageOfFiles(t *testing.T) {
 	if string(inner["usr/bin/x"]) != "code" || string(inner["y"]) != "code" {
 		t.Errorf("files %v", order)
 	}
-	if want := []string{"usr/", "usr/bin/", "usr/bin/x", "y", "tmp/"}; len(order) != len(want) || order[0] != want[0] || order[1] != want[1] {
+	if want := []string{"usr/", "usr/bin/", "usr/bin/x", "y", "bin", "tmp/"}; !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
 }

@@ -42,6 +42,11 @@ func enter(dir string) error {
 			return fmt.Errorf("mounts of its own: %w", err)
 		}
 	}
+	if _, err := hierarchies(); err != nil { // a machine without systemd may have none mounted
+		if err := unix.Mount("elastic", unified, "cgroup2", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("mounting cgroups: %w", err)
+		}
+	}
 	if err := unix.Mount(dir, kubeletDir, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting %s: %w", kubeletDir, err)
 	}

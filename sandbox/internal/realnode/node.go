@@ -31,6 +31,8 @@ type Options struct {
 	Bin    string
 	Name   string
 	Labels string
+	// HostImage offers this machine's own root as an image.
+	HostImage bool
 	// StartTimeout is when to give up.
 	StartTimeout time.Duration
 }
@@ -41,6 +43,8 @@ type node struct {
 	server string
 	ip     net.IP
 	port   int
+	// host is this machine's root as containers may have it, where that is offered.
+	host *hostRoot
 }
 
 func (n *node) path(names ...string) string {
@@ -50,7 +54,7 @@ func (n *node) path(names ...string) string {
 func (n *node) socket() string { return n.path("containerd.sock") }
 
 // Run a node until ctx ends.
-func Run(ctx context.Context, o Options, events *run.Events) error {
+func Run(ctx context.Context, o Options, events *run.Events) (err error) {
 	began := time.Now()
 	if os.Geteuid() != 0 {
 		return errors.New("a real node takes root: it makes namespaces, mounts and cgroups")
@@ -73,9 +77,11 @@ func Run(ctx context.Context, o Options, events *run.Events) error {
 	}
 	defer dir.Close()
 	n := &node{Options: o, dir: absolute}
-	if n.ip, err = address(); err != nil {
+	var removeAddress func() error
+	if n.ip, removeAddress, err = n.address(); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, removeAddress()) }()
 	if n.port, err = freePort(n.ip); err != nil {
 		return err
 	}
@@ -93,6 +99,11 @@ func Run(ctx context.Context, o Options, events *run.Events) error {
 	}
 	if err := n.makeCgroup(); err != nil {
 		return err
+	}
+	if o.HostImage {
+		if n.host, err = n.mountHost(); err != nil {
+			return fmt.Errorf("this machine's root as an image: %w", err)
+		}
 	}
 	return n.run(ctx, client, began, events)
 }
@@ -117,12 +128,19 @@ func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.
 	starting, cancel := context.WithTimeoutCause(ctx, n.StartTimeout, fmt.Errorf("not ready after %s", n.StartTimeout))
 	defer cancel()
 	runtime.supervise(supervising)
-	if err := n.loadPause(starting); err != nil {
+	images := []Image{{Name: pauseImage, Files: map[string]string{"/pause": filepath.Join(n.Bin, "pause")}, Command: []string{"/pause"}}}
+	if n.host != nil {
+		images = append(images, Image{Name: HostImage, Links: n.host.links, Command: []string{"/bin/sh"}})
+	}
+	if err := n.load(starting, images); err != nil {
 		return n.unlessStopped(ctx, err)
 	}
 	events.Progress("containerd is ready")
 	kubelet.supervise(kubeletContext)
 	if err := n.awaitReady(starting, client, began); err != nil {
+		return n.unlessStopped(ctx, err)
+	}
+	if err := n.announceHost(starting, client); err != nil {
 		return n.unlessStopped(ctx, err)
 	}
 	events.Send(run.Event{Event: "ready", Message: "node " + n.Name, Seconds: float64(time.Since(began).Milliseconds()) / 1000})
@@ -153,20 +171,25 @@ func (n *node) kubeletCommand() *exec.Cmd {
 		"--cert-dir", n.path("pki"), "--hostname-override", n.Name, "--node-ip", n.ip.String(), "--node-labels", n.Labels, "-v=2")
 }
 
-// loadPause imports the image that holds pods together, once containerd answers.
-func (n *node) loadPause(ctx context.Context) error {
-	var image bytes.Buffer
-	if err := WriteImage(&image, pauseImage, map[string]string{"/pause": filepath.Join(n.Bin, "pause")}, []string{"/pause"}); err != nil {
-		return err
-	}
-	return poll(ctx, func() error {
-		cmd := n.program("ctr", "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
-		cmd.Stdin = bytes.NewReader(image.Bytes())
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("containerd takes no images: %w: %s", err, strings.TrimSpace(string(out)))
+// load imports images, once containerd answers.
+func (n *node) load(ctx context.Context, images []Image) error {
+	for i := range images {
+		var image bytes.Buffer
+		if err := images[i].Write(&image); err != nil {
+			return err
 		}
-		return nil
-	})
+		if err := poll(ctx, func() error {
+			cmd := n.program("ctr", "--address", n.socket(), "--namespace", "k8s.io", "images", "import", "-")
+			cmd.Stdin = bytes.NewReader(image.Bytes())
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("containerd takes no images: %w: %s", err, strings.TrimSpace(string(out)))
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitReady waits for what the kubelet says of the node; what an earlier one said does not count.
