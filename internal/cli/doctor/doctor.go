@@ -21,6 +21,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/cli/queues"
 	"github.com/elastic-ai/elastic/internal/version"
@@ -50,35 +51,63 @@ var errFound = errors.New("there are problems")
 func Command() *cobra.Command {
 	flags := &cluster.Flags{}
 	var printer output.Printer
+	var onlyMachine bool
+	examine := flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
+		progress := output.To(cmd.ErrOrStderr()).Start("examining the cluster", len(checks))
+		var found []Finding
+		for _, check := range checks {
+			list, err := check(cmd.Context(), c)
+			if err != nil {
+				list = append(list, Finding{Problem, err.Error(), "ask for the permission to read it, or mend the connection", ""})
+			}
+			found = append(found, list...)
+			progress.Step()
+		}
+		progress.End()
+		return show(cmd, &printer, found)
+	})
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look for what is misconfigured",
-		Long:    "Look for what is misconfigured, and say what would mend it. The exit code is 1 if there are problems.",
-		Example: "  elastic doctor\n  elastic doctor -o json",
+		Long: `Look for what is misconfigured, and say what would mend it. With --machine, look
+instead whether 'elastic up --cards' can use this machine's cards. The exit code is 1
+if there are problems.`,
+		Example: "  elastic doctor\n  elastic doctor -o json\n  elastic doctor --machine",
 		Args:    cobra.NoArgs,
-		RunE: flags.RunE(func(cmd *cobra.Command, c *cluster.Client, _ []string) error {
-			progress := output.To(cmd.ErrOrStderr()).Start("examining the cluster", len(checks))
-			var found []Finding
-			for _, check := range checks {
-				list, err := check(cmd.Context(), c)
-				if err != nil {
-					list = append(list, Finding{Problem, err.Error(), "ask for the permission to read it, or mend the connection", ""})
-				}
-				found = append(found, list...)
-				progress.Step()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if onlyMachine {
+				return show(cmd, &printer, machine(cmd.Context()))
 			}
-			progress.End()
-			if err := printer.Print(cmd.OutOrStdout(), found, objects(found), func(s output.Writer, wide bool) { table(found).Print(s, wide) }); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Problem }) {
-				return errFound
-			}
-			return nil
-		}),
+			return examine(cmd, args)
+		},
 	}
+	cmd.Flags().BoolVar(&onlyMachine, "machine", false, "whether 'elastic up --cards' can use this machine's cards, and what is missing")
 	printer.AddTo(cmd)
 	flags.AddTo(cmd)
 	return cmd
+}
+
+// show what was found; problems are an error.
+func show(cmd *cobra.Command, printer *output.Printer, found []Finding) error {
+	if err := printer.Print(cmd.OutOrStdout(), found, objects(found), func(s output.Writer, wide bool) { table(found).Print(s, wide) }); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Problem }) {
+		return errFound
+	}
+	return nil
+}
+
+// machine is what "elastic up --cards" would meet here.
+func machine(ctx context.Context) []Finding {
+	var found []Finding
+	for _, need := range local.MachineNeeds(ctx) {
+		level := Problem
+		if need.Met {
+			level = OK
+		}
+		found = append(found, Finding{level, need.What, need.Do, ""})
+	}
+	return found
 }
 
 // objects that something is to be done about.

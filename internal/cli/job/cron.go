@@ -132,6 +132,9 @@ func (s *sending) cron(cmd *cobra.Command, f *form, sub *submission, at *schedul
 	if c != nil {
 		namespace = c.Namespace
 	}
+	if err := sub.findHost(cmd.Context(), c); err != nil {
+		return err
+	}
 	objects, err := sub.objects(f, namespace)
 	if err != nil {
 		return err

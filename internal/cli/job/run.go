@@ -47,6 +47,9 @@ for another waits and begins again.`,
 			if err := s.read(f, []string{shellWords(args)}); err != nil {
 				return err
 			}
+			if err := s.findHost(cmd.Context(), c); err != nil {
+				return err
+			}
 			objects, err := s.objects(f, c.Namespace)
 			if err != nil {
 				return err

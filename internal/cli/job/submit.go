@@ -128,6 +128,9 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 	if c != nil {
 		namespace = c.Namespace
 	}
+	if err := sub.findHost(cmd.Context(), c); err != nil {
+		return err
+	}
 	objects, err := sub.objects(f, namespace)
 	if err != nil {
 		return err

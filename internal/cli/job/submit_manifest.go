@@ -24,6 +24,9 @@ import (
 
 type flagSet = pflag.FlagSet
 
+// defaultWorkingDir is arena's.
+const defaultWorkingDir = "/root"
+
 // submission holds the flags of a submit.
 type submission struct {
 	name, image, command, shell, workingDir string
@@ -42,6 +45,8 @@ type submission struct {
 	maxTime                                          time.Duration
 	tensorboard                                      bool
 	tensorboardImage, logdir                         string
+	person                                           string    // of --user
+	host                                             *hostRoot // of --image host
 
 	// by the prefix of a role's flags; "" for those without one.
 	roles map[string]*roleFlags
@@ -98,7 +103,8 @@ func (f cardsFlag) Set(text string) error {
 // addFlags adds the flags of a form to a submit command.
 func (s *submission) addFlags(f *form, flags *flagSet) {
 	flags.StringVar(&s.name, "name", "", "name of the job (required)")
-	flags.StringVar(&s.image, "image", "", "image of its containers")
+	flags.StringVar(&s.image, "image", "", "image of its containers; host is the root of this machine, where 'elastic up --cards' runs")
+	flags.StringVar(&s.person, "user", "", "with --image host, the person whose rights and home the job has (default the one who submits it)")
 	flags.Var(cardsFlag{s}, "gpus", "cards for each worker: whole ones, or a share of one, as in 0.5")
 	flags.StringVar(&s.gpuMemory, "gpumemory", "", "memory of one card for each worker: 8 or 8Gi are GiB, 512Mi are MiB")
 	flags.IntVar(&s.gpuCore, "gpucore", 0, "percent of one card for each worker")
@@ -106,7 +112,7 @@ func (s *submission) addFlags(f *form, flags *flagSet) {
 		flags.IntVar(&s.workers, "workers", 1, "number of workers")
 	}
 	flags.IntVar(&s.retry, "retry", 0, "how often to try again")
-	flags.StringVar(&s.workingDir, "working-dir", "/root", "directory the command runs in")
+	flags.StringVar(&s.workingDir, "working-dir", defaultWorkingDir, "directory the command runs in")
 	flags.StringVar(&s.shell, "shell", "sh", "shell that runs the command: sh or bash")
 	flags.BoolVar(&s.rdma, "rdma", false, "with an RDMA device in each pod")
 	flags.BoolVar(&s.gang, "gang", false, "all pods or none: always so in a queue")
@@ -191,6 +197,9 @@ func oldNames(_ *flagSet, name string) pflag.NormalizedName {
 // read takes the command in and checks what can be checked without a cluster.
 func (s *submission) read(f *form, args []string) error {
 	s.command = unquoted(strings.TrimSpace(strings.Join(args, " ")))
+	if err := s.settleHost(); err != nil {
+		return err
+	}
 	switch {
 	case s.name == "":
 		return errors.New("give the job a name with --name")
@@ -348,6 +357,9 @@ func (s *submission) template(f *form, r *role) map[string]any {
 		pod["restartPolicy"] = r.restart
 	}
 	s.podPlace(pod, own)
+	if s.host != nil {
+		s.host.apply(pod, container, s.envs)
+	}
 	template := map[string]any{"spec": pod}
 	metadata := map[string]any{}
 	setMap(metadata, "labels", pairs(s.labels))

@@ -54,7 +54,10 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
   elastic up --detach --name b
 
   # With a real kubelet and containers beside the simulated nodes (Linux, root)
-  make build-node && elastic up --real-node`,
+  make build-node && elastic up --real-node
+
+  # The cards of this machine, for several people (Linux, root)
+  make build-node && elastic up --detach --cards`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := Open(name)
@@ -62,14 +65,23 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 				return err
 			}
 			options.Out = cmd.OutOrStdout()
-			if detach {
+			if options.Cards && !cmd.Flags().Changed("nodes") {
+				options.Nodes = "" // none is simulated beside real cards
+			}
+			switch {
+			case detach:
 				err = cluster.detach(cmd.Context(), options)
-			} else {
-				err = cluster.Up(cmd.Context(), options, func(State) { cluster.next(options.Out) })
+			case options.Cards:
+				if err = options.useCards(cmd.Context()); err != nil {
+					return err
+				}
+				fallthrough
+			default:
+				err = cluster.Up(cmd.Context(), options, func(State) { cluster.next(options) })
 			}
 			if running := (*AlreadyRunning)(nil); errors.As(err, &running) {
 				fmt.Fprintf(options.Out, "Cluster %q: %v.\n", name, running)
-				cluster.next(options.Out)
+				cluster.next(options)
 				return nil
 			}
 			return err
@@ -80,20 +92,25 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "run in the background; end it with 'elastic down'")
 	cmd.Flags().StringVar((*string)(&options.GPUScheduler), "gpu-scheduler", string(AsExtender), "how pods with cards are scheduled: extender (kube-scheduler asks) or plugin (elastic-scheduler does)")
 	cmd.Flags().BoolVar(&options.RealNode, "real-node", false, "add a node whose pods are real containers, with this machine's cards; Linux, root, and 'make build-node' first")
+	cmd.Flags().BoolVar(&options.Cards, "cards", false, "use this machine's NVIDIA cards: a real node and a queue of them, and --image host for jobs on this machine's own programs; Linux, root, and 'make build-node' first")
 	cmd.Flags().BoolVar(&options.Sample, "sample", true, "set up a sample queue and send a job through it")
 	cmd.Flags().StringArrayVar(&options.SandboxArgs, "sandbox-arg", nil, "argument for elastic-sandbox, as it is (repeatable)")
 	return cmd
 }
 
 // next says what to type now.
-func (c *Cluster) next(out io.Writer) {
+func (c *Cluster) next(options UpOptions) {
+	job := `--name=mine --queue=main --gpus=4 --image=busybox "sleep 60"`
+	if options.Cards {
+		job = "--name=mine --gpus=0.3 --gpumemory=8Gi --image=host -- python3 train.py"
+	}
 	flag, local := "", ""
 	if c.Name != DefaultName {
 		flag, local = " --name "+c.Name, " --local "+c.Name
 	}
-	fmt.Fprintf(out, `
+	fmt.Fprintf(options.Out, `
 What to type next:
-  %[2]s submit job%[3]s --name=mine --queue=main --gpus=4 --image=busybox "sleep 60"
+  %[2]s submit job%[3]s %[4]s
   %[2]s list%[3]s
   %[2]s explain%[3]s mine                      # why a job waits, and what would let it in
   %[2]s queue list%[3]s
@@ -102,7 +119,7 @@ What to type next:
   export KUBECONFIG=$(%[2]s kubeconfig%[1]s)   # for your own tools
   %[2]s status
   %[2]s down%[1]s
-`, flag, typed(), local)
+`, flag, typed(), local, job)
 }
 
 // typed is how this program is called from here: by name where the PATH leads
@@ -143,7 +160,8 @@ func (c *Cluster) detach(ctx context.Context, options UpOptions) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample), fmt.Sprintf("--real-node=%t", options.RealNode)}
+	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample), fmt.Sprintf("--real-node=%t", options.RealNode),
+		fmt.Sprintf("--cards=%t", options.Cards)}
 	for _, arg := range options.SandboxArgs {
 		args = append(args, "--sandbox-arg="+arg)
 	}
@@ -318,15 +336,26 @@ func memory(pid int) string {
 }
 
 func kubeconfigCommand() *cobra.Command {
-	var name string
+	var name, person string
 	cmd := &cobra.Command{
-		Use:     "kubeconfig",
-		Short:   "Print the path of a local cluster's kubeconfig",
-		Example: "  export KUBECONFIG=$(elastic kubeconfig)",
+		Use:   "kubeconfig",
+		Short: "Print the path of a local cluster's kubeconfig, or the kubeconfig of a person who shares it",
+		Long: `Print the path of a local cluster's kubeconfig. With --for, print the kubeconfig of a
+person of this machine, who shares its cards by it: a namespace and a queue of their
+own, in which pods run as them and with no right that they do not have at a shell.`,
+		Example: "  export KUBECONFIG=$(elastic kubeconfig)\n  elastic kubeconfig --for alice | install -D -m 600 -o alice /dev/stdin ~alice/.kube/config",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := openRunning(name)
 			if err != nil {
+				return err
+			}
+			if person != "" {
+				text, err := cluster.personKubeconfig(cmd.Context(), person)
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), cluster.Kubeconfig())
@@ -334,6 +363,7 @@ func kubeconfigCommand() *cobra.Command {
 		},
 	}
 	addName(cmd, &name)
+	cmd.Flags().StringVar(&person, "for", "", "a person of this machine, who shares the cards that 'elastic up --cards' offers")
 	return cmd
 }
 

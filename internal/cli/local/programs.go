@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -61,6 +62,9 @@ func programs(dir string, options UpOptions) ([]program, error) {
 				elect(&cfg.LeaderElection, options.Lease)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				p.serveWebhooks(&cfg.Webhook)
+				if options.Cards {
+					countCards(cfg)
+				}
 				if options.Queue != nil {
 					options.Queue(cfg)
 				}
@@ -98,6 +102,10 @@ func programs(dir string, options UpOptions) ([]program, error) {
 	if options.RealNode {
 		node := filepath.Join(filepath.Dir(dir), "node")
 		list = append(list, nodeAgent(node), nodeArbiter(node))
+	}
+	if options.Nodes == "" && options.RealNode { // the agent of simulated nodes has none to serve; what it installs stays
+		list[3].folders = list[2].folders[:2]
+		list = slices.Delete(list, 2, 3)
 	}
 	for i := range list {
 		p := &list[i]

@@ -41,8 +41,9 @@ const NodeName = "real"
 // NodeDir is the folder of the real node.
 func (c *Cluster) NodeDir() string { return c.path("node") }
 
-// startNode starts a node with a kubelet and containers, beside the sandbox.
-func (c *Cluster) startNode(ctx context.Context, progress func(string)) (*child, float64, error) {
+// startNode starts a node with a kubelet and containers, beside the sandbox. With host its containers may have this
+// machine's own root.
+func (c *Cluster) startNode(ctx context.Context, host bool, progress func(string)) (*child, float64, error) {
 	path, err := sibling("elastic-sandbox")
 	if err != nil {
 		return nil, 0, err
@@ -55,6 +56,7 @@ func (c *Cluster) startNode(ctx context.Context, progress func(string)) (*child,
 	}
 	process, event, err := c.startReporting(ctx, "elastic-node", path, []string{
 		"node", "--dir", c.NodeDir(), "--sandbox-dir", c.path("sandbox"), "--name", NodeName, "--bin", filepath.Join(filepath.Dir(path), "node"),
+		fmt.Sprintf("--host-image=%t", host),
 	}, "starting the real node", progress)
 	return process, event.Seconds, err
 }

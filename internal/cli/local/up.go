@@ -35,6 +35,8 @@ type UpOptions struct {
 	Sample bool
 	// RealNode adds a node whose pods are real containers. Linux and root.
 	RealNode bool
+	// Cards has the real node offer this machine's cards and its own root as an image, and a queue of all of it.
+	Cards bool
 	// GPUScheduler is how pods with cards are scheduled; empty means AsExtender.
 	GPUScheduler GPUScheduler
 	// Lease is how long a leader's lease lasts; 0 takes production's, which a busy machine does not lose.
@@ -117,7 +119,11 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	defer sandbox.stop(15 * time.Second)
-	r.say("Kubernetes is ready with nodes %s (%.1f s)", r.options.Nodes, event.Seconds)
+	with := ""
+	if r.options.Nodes != "" {
+		with = " with nodes " + r.options.Nodes
+	}
+	r.say("Kubernetes is ready%s (%.1f s)", with, event.Seconds)
 
 	r.state.Server, r.state.Kubeconfig = event.Server, c.Kubeconfig()
 	admin, cluster, err := connect(c.Kubeconfig())
@@ -125,7 +131,7 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	if r.options.RealNode {
-		node, seconds, err := c.startNode(ctx, func(message string) { r.say("  %s", message) })
+		node, seconds, err := c.startNode(ctx, r.options.Cards, func(message string) { r.say("  %s", message) })
 		if err != nil {
 			return err
 		}
@@ -149,6 +155,11 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		supervised.Go(func() { k.supervise(supervising, r.saveState) })
 	}
 	r.say("Elastic is ready (%.1f s in all)", time.Since(began).Seconds())
+	if r.options.Cards {
+		if err := offerCards(ctx, cluster, r.say); err != nil {
+			return err
+		}
+	}
 	if r.options.Sample {
 		if err := showSample(ctx, cluster, r.say); err != nil {
 			return fmt.Errorf("the sample job: %w", err)
