@@ -107,7 +107,9 @@ func (n *node) kubelet(ca string, server pki.Pair) map[string]any {
 		"makeIPTablesUtilChains": false, "nodeStatusUpdateFrequency": "1s",
 		"podLogsDir": n.path("log", "pods"), "volumePluginDir": filepath.Join(kubeletDir, "volume-plugins"),
 		"resolvConf": resolvConf(),
-		// The machine is not ours alone: how full it is says nothing about our pods.
+		// The machine is not ours alone: how full it is says nothing about our pods, and some have more memory later
+		// than when the kubelet starts.
+		"enforceNodeAllocatable":      []string{"none"},
 		"evictionHard":                map[string]string{"memory.available": "1Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
 		"imageGCHighThresholdPercent": 100, "imageGCLowThresholdPercent": 99,
 	}
