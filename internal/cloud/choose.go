@@ -12,7 +12,7 @@ type Action string
 // What a job can do.
 const (
 	Wait Action = "Wait" // have nothing, and look again
-	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, move there
+	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started
 	Stay Action = "Stay" // go on where it runs
 )
 
@@ -66,9 +66,9 @@ func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
 	for i := range offers {
 		o := &offers[i]
 		seen := l.Of(o.Place)
-		cost := ExpectedCost(j, o, l)
+		cost := ExpectedCost(j, o, l, now)
 		if o.Spot {
-			s.back += seen.ReturnRate()
+			s.back += seen.ReturnRate(now, s.horizon())
 			s.none *= 1 - seen.ChanceNow(now)
 			if cost < hidden {
 				hidden, s.hidden = cost, o
@@ -90,6 +90,9 @@ func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
 	}
 	return s
 }
+
+// horizon is for how many hours a job could wait.
+func (s *sight) horizon() float64 { return max(0.5, min(24, s.slack(s.j.Left))) }
 
 // cheapestOpen is for jobs for which nothing says how long to wait.
 func (s *sight) cheapestOpen() Choice {
@@ -124,7 +127,7 @@ func (s *sight) begin() Choice {
 	f := s.forecast(o, slack, left)
 	buy := f.buy(slack, left)
 	if s.spot != nil {
-		if move := f.move(slack, left); move <= buy {
+		if move := f.moveTo(f.first, slack, left); move <= buy {
 			return Choice{Action: Buy, Offer: s.spot, Cost: move, Reason: fmt.Sprintf("spot; on demand %.2f", buy)}
 		}
 	}
@@ -149,7 +152,8 @@ func (s *sight) stayOnSpot() Choice {
 	return Choice{Action: Stay, Cost: s.runOn(s.j.On), Reason: "spot"}
 }
 
-// backToSpot: on demand, it moves where that is expected to cost less than going on.
+// backToSpot: on demand, it moves where that is expected to cost less than going on. Machines are ordered so that they have
+// started when it next saves its work.
 func (s *sight) backToSpot() Choice {
 	again := s.j.Checkpoint - s.j.Unsaved
 	if again <= 0 {
@@ -157,17 +161,24 @@ func (s *sight) backToSpot() Choice {
 	}
 	stay := Choice{Action: Stay, Until: s.now.Add(again), Cost: s.runOn(s.j.On), Reason: "on demand"}
 	if s.spot == nil {
-		if s.opens.After(s.now) && s.opens.Before(stay.Until) {
-			stay.Until = s.opens
-		}
+		stay.Until = s.opens
 		return stay
 	}
-	slack, left := s.slack(s.j.Left), s.j.Left.Hours()
-	f := s.forecast(s.spot, s.slack(s.j.Left-s.j.Unsaved), left)
-	goOn := f.at(f.paying, s.slack(s.j.Left-s.j.Unsaved), (s.j.Left - s.j.Unsaved).Hours())
-	stay.Cost = goOn
-	if move := f.move(slack, left); move < goOn {
-		return Choice{Action: Buy, Offer: s.spot, Until: stay.Until, Cost: move, Reason: fmt.Sprintf("back to spot; on demand %.2f", goOn)}
+	start := time.Duration(s.j.startUp(s.spot.Place, s.l) * float64(time.Hour))
+	if s.j.Checkpoint > start && again > start {
+		stay.Until = s.now.Add(again - start)
+		return stay
+	}
+	left := s.j.Left - s.j.Unsaved
+	lost := s.j.Unsaved + start // by then, unless it saves meanwhile
+	if s.j.Checkpoint > 0 {
+		lost %= s.j.Checkpoint
+	}
+	slack := s.slack(left)
+	f := s.forecast(s.spot, slack, left.Hours())
+	stay.Cost = f.at(f.paying, slack, left.Hours())
+	if move := f.goBack(f.first, f.firstStart, slack-lost.Hours(), (left + lost).Hours()); move < stay.Cost {
+		return Choice{Action: Buy, Offer: s.spot, Until: stay.Until, Cost: move, Reason: fmt.Sprintf("back to spot; on demand %.2f", stay.Cost)}
 	}
 	return stay
 }
@@ -188,9 +199,13 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 	if chance := seen.ChanceNow(s.now); chance < 1 {
 		none = s.none / (1 - chance)
 	}
+	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
 	return newForecast(market{
 		spot: machines * spot.Price, onDemand: machines * s.onDemand.Price,
-		startSpot: s.j.startUp(spot.Place, s.l), startOnDemand: s.j.startUp(s.onDemand.Place, s.l),
-		loss: seen.LossRate(), back: s.back, another: 1 - min(1, none), save: s.j.saveHours(), delay: s.j.DelayPrice,
+		startSpot: start, startOnDemand: s.j.startUp(s.onDemand.Place, s.l),
+		back: s.back, another: 1 - min(1, none), save: save, delay: s.j.DelayPrice,
+		fresh: seen.chanceOf(0, start+save), first: seen.chanceOf(seen.age(s.now), start+save),
+		freshStart: seen.chanceOf(0, start), firstStart: seen.chanceOf(seen.age(s.now), start),
+		loss: seen.rate(seen.age(s.now)+start+save, max(left, 1)),
 	}, slack, left)
 }

@@ -13,7 +13,11 @@ import "math"
 type market struct {
 	spot, onDemand           float64 // price
 	startSpot, startOnDemand float64
-	loss, back               float64 // rates at which spot machines go and come
+	back                     float64 // rate at which spot machines come back
+	fresh                    float64 // chance that machines of a place that just came back last until work was saved
+	first                    float64 // the same of the machines that can be bought now
+	freshStart, firstStart   float64 // chances that they last until they have started
+	loss                     float64 // rate at which machines that lasted so long are lost
 	another                  float64 // chance that another place sells spot machines when one is lost
 	save                     float64 // the most work that a loss costs
 	delay                    float64 // what an hour is worth
@@ -45,8 +49,8 @@ func newForecast(m market, slack, left float64) *forecast {
 	back, lost := -math.Expm1(-m.back*f.step), -math.Expm1(-m.loss*f.step)
 	for i := range f.rows {
 		f.fillNothing(i, back)
-		f.fillPaying(i, back)
 		f.fillRunning(i, lost)
+		f.fillPaying(i, back)
 	}
 	return f
 }
@@ -67,7 +71,7 @@ func (f *forecast) fillPaying(i int, back float64) {
 	for j := 1; j < f.cols; j++ {
 		at := i*f.cols + j
 		next := f.paying[at-1]
-		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.move(float64(i)*f.step, float64(j-1)*f.step))
+		f.paying[at] = (f.onDemand+f.delay)*f.step + (1-back)*next + back*min(next, f.goBack(f.fresh, f.freshStart, float64(i)*f.step, float64(j-1)*f.step))
 	}
 }
 
@@ -90,14 +94,33 @@ func (f *forecast) buy(slack, left float64) float64 {
 	return (f.onDemand+f.delay)*f.startOnDemand + f.at(f.paying, slack-max(f.startOnDemand, f.step), left)
 }
 
-// move to spot machines now. Not where the loss of all unsaved work would make the job late.
-func (f *forecast) move(slack, left float64) float64 {
-	after := slack - max(f.startSpot, f.step)
+// move to spot machines of a place that just came back.
+func (f *forecast) move(slack, left float64) float64 { return f.moveTo(f.fresh, slack, left) }
+
+// moveTo spot machines, of which a chance is known that they last until work was saved. Otherwise they are lost half-way.
+// Not where the loss of all unsaved work would make the job late.
+func (f *forecast) moveTo(chance, slack, left float64) float64 {
 	if slack-f.startSpot < f.startOnDemand+f.save {
 		return math.Inf(1)
 	}
-	stays := math.Exp(-f.loss * f.startSpot)
-	return (f.spot+f.delay)*f.startSpot + stays*f.at(f.running, after, left) + (1-stays)*f.at(f.nothing, after, left)
+	price, until := f.spot+f.delay, f.startSpot+f.save
+	well := price*until + f.at(f.running, slack-max(f.startSpot, f.step), left-f.save)
+	lost := price*until/2 + f.at(f.nothing, slack-max(until/2, f.step), left)
+	return chance*well + (1-chance)*lost
+}
+
+// goBack to spot machines from those on demand. The job goes on until the others have started, so that this costs money and
+// no slack; if they are lost before that, it stays.
+func (f *forecast) goBack(chance, started, slack, left float64) float64 {
+	if slack < f.startOnDemand+f.save || started <= 0 {
+		return math.Inf(1)
+	}
+	after := max(0, left-f.startSpot)
+	start := (f.spot + f.onDemand + f.delay) * min(left, f.startSpot)
+	price := f.spot + f.delay
+	well := price*min(after, f.save) + f.at(f.running, slack, after-f.save)
+	lost := price*min(after, f.save)/2 + f.at(f.nothing, slack-f.save/2, after)
+	return start + chance*well + (started-chance)*lost + (1-started)*f.at(f.paying, slack, after)
 }
 
 // wait for a step.

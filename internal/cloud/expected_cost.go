@@ -24,11 +24,12 @@ type Job struct {
 
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +
 // start-up + losses × (start-up + half a checkpoint interval)), and what that time is worth.
-func ExpectedCost(j *Job, o *Offer, l *Learned) float64 {
+func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
 	left, start, save := j.Left.Hours(), j.startUp(o.Place, l), j.saveHours()
 	losses := 0.0
 	if o.Spot {
-		losses = left * l.Of(o.Place).LossRate()
+		hours := max(left, 1)
+		losses = left * l.Of(o.Place).LossRate(now, hours)
 	}
 	hours := left + start + losses*(start+save/2)
 	return hours * (float64(max(1, j.Machines))*o.Price + j.DelayPrice)

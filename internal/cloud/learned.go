@@ -9,14 +9,21 @@ import (
 	"time"
 )
 
-// How fast what was seen is forgotten, and what is believed before anything was seen: weak, each worth one event.
+// A place that has sold spot machines for hours will probably go on; one that sells again only since minutes may stop as
+// soon; and likewise for one that does not. So the rate at which that changes falls with the time since it last did: it
+// is a factor of the place over that time and settling. In recorded series this holds for zones of all kinds, with factors
+// around 1.
 const (
-	halfLife    = 4 * 24 * time.Hour
-	priorUp     = 8.0 // hours that a spot machine lasts
-	priorDown   = 4.0 // hours until a place sells spot machines again
-	longestGap  = time.Hour
+	settling   = 0.4 // hours
+	unknownAge = 2.0 // hours since the last change, of a place of which nothing is known
+	priorEvent = 1.0 // what is believed before anything was seen: a factor of 1, worth one event
+)
+
+const (
+	halfLife    = 4 * 24 * time.Hour // how fast what was seen is forgotten
+	longestGap  = time.Hour          // between two observations that tell what happened between them
 	firstClosed = 2 * time.Minute
-	mostClosed  = 16 * time.Minute
+	mostClosed  = 8 * time.Minute
 )
 
 // Seen is what was learned of a place by all jobs that tried to buy there.
@@ -24,10 +31,14 @@ type Seen struct {
 	Place
 	At         time.Time `json:"at"`         // of the last observation
 	Obtainable bool      `json:"obtainable"` // then
+	Since      time.Time `json:"since"`      // when that last changed, as far as is known
 
-	// How long machines could be had and could not, and how often that changed, as far as it was seen.
+	// How long machines could be had and could not, and how often that changed, as far as it was seen. Spans are hours
+	// weighted by how likely a change was in them, at a factor of 1.
 	UpHours   float64 `json:"upHours,omitempty"`
 	DownHours float64 `json:"downHours,omitempty"`
+	UpSpan    float64 `json:"upSpan,omitempty"`
+	DownSpan  float64 `json:"downSpan,omitempty"`
 	Losses    float64 `json:"losses,omitempty"`
 	Returns   float64 `json:"returns,omitempty"`
 
@@ -112,68 +123,120 @@ func (s *Seen) refused(machines int, now time.Time) {
 // observe counts the time since the last observation, if it was watched, or is short enough to tell.
 func (s *Seen) observe(up, watched bool, now time.Time) {
 	gap := now.Sub(s.At)
-	if s.At.IsZero() || gap < 0 {
-		s.At, s.Obtainable = later(now, s.At), up
+	if s.At.IsZero() {
+		s.At, s.Since, s.Obtainable = now, now, up
 		return
 	}
-	if watched && !s.Obtainable {
-		watched = false // another job was refused meanwhile
+	if gap < 0 {
+		return // it is known what came later
 	}
+	watched = watched && s.Obtainable // otherwise another job was refused meanwhile
 	weight := math.Exp2(-gap.Hours() / halfLife.Hours())
-	s.UpHours, s.DownHours, s.Losses, s.Returns = s.UpHours*weight, s.DownHours*weight, s.Losses*weight, s.Returns*weight
+	for _, v := range []*float64{&s.UpHours, &s.DownHours, &s.UpSpan, &s.DownSpan, &s.Losses, &s.Returns} {
+		*v *= weight
+	}
+	changed := now
+	if up != s.Obtainable && !watched {
+		changed = s.At.Add(gap / 2)
+	}
 	if watched || gap <= longestGap {
-		s.count(up, watched, gap.Hours())
-	}
-	s.At, s.Obtainable = now, up
-}
-
-func (s *Seen) count(up, watched bool, hours float64) {
-	switch {
-	case s.Obtainable && up:
-		s.UpHours += hours
-	case s.Obtainable:
-		s.Losses++
-		if watched {
-			s.UpHours += hours
-		} else {
-			s.UpHours, s.DownHours = s.UpHours+hours/2, s.DownHours+hours/2
+		s.spend(s.Obtainable, s.At, changed)
+		if up != s.Obtainable {
+			s.count(up)
 		}
-	case up:
+	}
+	if up != s.Obtainable {
+		s.Since = changed
+	}
+	s.Obtainable = up
+	if changed.Before(now) && gap <= longestGap {
+		s.spend(up, changed, now)
+	}
+	s.At = now
+}
+
+// spend adds time in which machines could be had, or could not.
+func (s *Seen) spend(up bool, from, to time.Time) {
+	hours, span := &s.DownHours, &s.DownSpan
+	if up {
+		hours, span = &s.UpHours, &s.UpSpan
+	}
+	*hours += to.Sub(from).Hours()
+	*span += spanOf(from.Sub(s.Since).Hours(), to.Sub(from).Hours())
+}
+
+func (s *Seen) count(up bool) {
+	if up {
 		s.Returns++
-		s.UpHours, s.DownHours = s.UpHours+hours/2, s.DownHours+hours/2
-	default:
-		s.DownHours += hours
+	} else {
+		s.Losses++
 	}
 }
 
-// LossRate is how often an hour a machine there is lost.
-func (s *Seen) LossRate() float64 {
-	if s == nil {
-		return 1 / priorUp
-	}
-	return (s.Losses + 1) / (s.UpHours + priorUp)
+// spanOf is how many changes are expected in some hours after an age, at a factor of 1.
+func spanOf(age, hours float64) float64 {
+	age = max(0, age)
+	return math.Log((settling + age + hours) / (settling + age))
 }
 
-// ReturnRate is how often an hour the place sells again, once it does not.
-func (s *Seen) ReturnRate() float64 {
+// lossFactor and returnFactor are those of the place.
+func (s *Seen) lossFactor() float64 {
 	if s == nil {
-		return 1 / priorDown
+		return 1
 	}
-	return (s.Returns + 1) / (s.DownHours + priorDown)
+	return (s.Losses + priorEvent) / (s.UpSpan + priorEvent)
+}
+
+func (s *Seen) returnFactor() float64 {
+	if s == nil {
+		return 1
+	}
+	return (s.Returns + priorEvent) / (s.DownSpan + priorEvent)
+}
+
+// LossRate is how often an hour a machine that is bought there now, or runs there, is lost within some hours.
+func (s *Seen) LossRate(now time.Time, hours float64) float64 { return s.rate(s.age(now), hours) }
+
+// rate of losses within some hours after an age.
+func (s *Seen) rate(age, hours float64) float64 { return s.lossFactor() * spanOf(age, hours) / hours }
+
+// chanceOf no loss within some hours after an age.
+func (s *Seen) chanceOf(age, hours float64) float64 {
+	return math.Exp(-s.lossFactor() * spanOf(age, hours))
+}
+
+// age is for how many hours the place has sold machines, if it does now.
+func (s *Seen) age(now time.Time) float64 {
+	switch {
+	case s == nil:
+		return unknownAge
+	case s.Obtainable:
+		return now.Sub(s.Since).Hours()
+	}
+	return now.Sub(s.At).Hours() / 2 // it came back since it was last seen, if it did
+}
+
+// ReturnRate is how often an hour the place sells again within some hours, if it does not now.
+func (s *Seen) ReturnRate(now time.Time, hours float64) float64 {
+	age := settling
+	if s != nil && !s.Obtainable {
+		age = now.Sub(s.Since).Hours()
+	}
+	return s.returnFactor() * spanOf(age, hours) / hours
 }
 
 // ChanceNow that machines can be had: what was seen last, fading into the long-term share.
 func (s *Seen) ChanceNow(now time.Time) float64 {
-	loss, back := s.LossRate(), s.ReturnRate()
-	share := back / (loss + back)
-	if s == nil || s.At.IsZero() {
-		return share
+	if s == nil {
+		return 0.5
 	}
-	last := 0.0
+	share := (s.UpHours + 1) / (s.UpHours + s.DownHours + 2)
+	gap, age := max(0, now.Sub(s.At).Hours()), s.At.Sub(s.Since).Hours()
 	if s.Obtainable {
-		last = 1
+		same := math.Exp(-s.lossFactor() * spanOf(age, gap))
+		return same + (1-same)*share
 	}
-	return share + (last-share)*math.Exp(-(loss+back)*max(0, now.Sub(s.At).Hours()))
+	return (1 - math.Exp(-s.returnFactor()*spanOf(age, gap))) * share
 }
 
 // Closed says until when a job that wants so many machines does not try there; zero: it may now.
@@ -220,11 +283,4 @@ func (p Place) compare(q Place) int {
 	}
 	return cmp.Or(strings.Compare(p.Cloud, q.Cloud), strings.Compare(p.Region, q.Region), strings.Compare(p.Zone, q.Zone),
 		strings.Compare(p.InstanceType, q.InstanceType), kind)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -3,8 +3,8 @@ package cost
 import "math"
 
 // Bound is what the jobs cost at least: for each the cheapest schedule that ends by its deadline, chosen with the whole
-// future known, from all zones and from machines on demand. It pays for every start-up, and loses no work: it saves just
-// before it leaves. No rule can do better than that, and none that has to save its work now and then, or to try
+// future known, from all zones and from machines on demand. It pays for every start-up, may go on elsewhere meanwhile, and
+// loses no work: it saves just before it leaves. No rule can do better than that, and none that has to save its work now and then, or to try
 // before it knows, can do as well.
 func Bound(m *Market, jobs []Job, s *Settings) float64 {
 	b := newBounds(m)
@@ -66,7 +66,8 @@ func (b *bounds) until(zone, machines, from, to int) []int {
 }
 
 // least goes backwards in time. run[k][u][w] is the least that w more minutes of work cost from a minute on for a job that
-// runs on k; idle[w] likewise for one that has nothing. A purchase leads a start-up ahead, so that many minutes are kept.
+// runs on k; idle[w] likewise for one that has nothing, and arrive[w] for one that goes on elsewhere while machines start
+// that it has bought. A purchase leads a start-up ahead, so that many minutes are stored.
 func (b *bounds) least(j *Job, startUp int) float64 {
 	from, to, work := j.Submit, min(j.Deadline, b.m.Minutes()), j.Work
 	places := len(b.prices)
@@ -80,14 +81,18 @@ func (b *bounds) least(j *Job, startUp int) float64 {
 			run[k][u] = infinite(work)
 		}
 	}
-	idle := infinite(work)
+	idle, arrive := infinite(work), infinite(work)
 	for t := to - 1; t >= from; t-- {
 		least, most := max(1, work-(t-from)), min(work, to-t)
+		for w := least; w <= most; w++ {
+			arrive[w] = math.Inf(1)
+		}
 		for k := range places {
 			if start := t + startUp; until[k][t-from] >= start && start < to {
 				price, ahead := b.sums[k][start]-b.sums[k][t], run[k][start%ring]
 				for w := least; w <= most; w++ {
 					idle[w] = min(idle[w], price+ahead[w])
+					arrive[w] = min(arrive[w], price+ahead[max(0, w-startUp)])
 				}
 			}
 		}
@@ -100,6 +105,12 @@ func (b *bounds) least(j *Job, startUp int) float64 {
 			price := b.prices[k][t]
 			for w := least; w <= most; w++ {
 				now[w] = min(idle[w], price+next[w-1])
+			}
+			if start := t + startUp; until[k][t-from] >= start {
+				price = b.sums[k][start] - b.sums[k][t]
+				for w := least; w <= most; w++ {
+					now[w] = min(now[w], price+arrive[w])
+				}
 			}
 		}
 	}

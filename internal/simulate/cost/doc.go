@@ -10,7 +10,8 @@
 //
 // Machines are paid for from the order to the end, start-up included. A spot machine can be bought in minutes in which the
 // series says so, and is lost in the first in which it does not; what the job had not saved is lost with it. A try to buy
-// where there is nothing costs a minute and no money. Machines on demand can always be had. Jobs do not take machines
+// where there is nothing costs a minute and no money. A job that moves by choice goes on where it is until the other machines
+// have started, and both are paid for. Machines on demand can always be had. Jobs do not take machines
 // from each other: a series says whether one more could be had.
 //
 // Words: docs/design/glossary.md.

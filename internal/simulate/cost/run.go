@@ -60,6 +60,8 @@ type runningJob struct {
 	saved, unsaved int // minutes
 	on             int // index of the offer, plus 1; 0: none
 	starting       int // minutes until it runs
+	next           int // index of the offer it moves to, plus 1, once its machines have started; 0: none
+	nextIn         int // minutes until then
 	look           int // when to ask again
 	done           bool
 }
@@ -106,6 +108,11 @@ func (w *run) available(offer int, machines int) bool {
 
 // checkLoss takes machines away that can no longer be had.
 func (w *run) checkLoss(j *runningJob) {
+	if j.next > 0 && !w.available(j.next-1, j.Machines) {
+		j.learned.Lost(w.offers[j.next-1].Place, j.Machines, w.now)
+		j.next, j.look = 0, w.t
+		w.out.Losses++
+	}
 	if j.on == 0 || j.on > len(w.m.Zones) {
 		return
 	}
@@ -117,7 +124,8 @@ func (w *run) checkLoss(j *runningJob) {
 		return
 	}
 	j.learned.Lost(place, j.Machines, w.now)
-	j.on, j.unsaved, j.look = 0, 0, w.t
+	j.on, j.starting, j.unsaved, j.look = j.next, j.nextIn, 0, w.t+j.nextIn
+	j.next, j.nextIn = 0, 0
 	w.out.Losses++
 }
 
@@ -144,8 +152,13 @@ func (w *run) ask(j *runningJob) {
 		return
 	}
 	j.learned.Obtained(choice.Offer.Place, j.Machines, w.now)
-	j.on, j.starting, j.unsaved = at+1, max(1, w.s.StartUp), 0
-	j.look = w.t + j.starting
+	start := max(1, w.s.StartUp)
+	j.look = w.t + start
+	if j.on > 0 && j.starting == 0 { // it goes on until the others have started
+		j.next, j.nextIn = at+1, start
+		return
+	}
+	j.on, j.starting, j.unsaved = at+1, start, 0
 }
 
 func (j *runningJob) lookAt(until time.Time, w *run) {
@@ -167,19 +180,36 @@ func (w *run) index(o *cloud.Offer) int {
 
 // pass lets a minute pass.
 func (w *run) pass(j *runningJob) {
-	if j.on == 0 {
+	w.pay(j, j.next)
+	w.pay(j, j.on)
+	switch {
+	case j.on == 0:
+		return
+	case j.starting > 0:
+		j.starting--
+	default:
+		w.work(j)
+	}
+	if j.next > 0 && !j.done {
+		if j.nextIn--; j.nextIn == 0 {
+			j.on, j.next, j.starting, j.unsaved = j.next, 0, 0, 0
+		}
+	}
+}
+
+func (w *run) pay(j *runningJob, offer int) {
+	if offer == 0 {
 		return
 	}
-	w.out.Money += w.offers[j.on-1].Price / 60 * float64(j.Machines)
+	w.out.Money += w.offers[offer-1].Price / 60 * float64(j.Machines)
 	hours := &w.out.OnDemand
-	if j.on <= len(w.m.Zones) {
+	if offer <= len(w.m.Zones) {
 		hours = &w.out.Spot
 	}
 	*hours += float64(j.Machines) / 60
-	if j.starting > 0 {
-		j.starting--
-		return
-	}
+}
+
+func (w *run) work(j *runningJob) {
 	j.unsaved++
 	if j.saved+j.unsaved >= j.Work {
 		j.done = true
