@@ -116,7 +116,7 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 	if err != nil {
 		return err
 	}
-	runs := []manager.Runnable{plugin, node.PIDReporter(), node.DaemonWatch()}
+	runs := []manager.Runnable{plugin, node.PIDReporter(), node.DaemonWatch(), node.SwapReporter(mgr.GetClient())}
 	if listener, ok := node.Source.(manager.Runnable); ok {
 		runs = append(runs, listener)
 	}

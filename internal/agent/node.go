@@ -173,6 +173,11 @@ func (n *Node) onCard(ctx context.Context, uid types.UID, uuid string) ([]discov
 	return ours, nil
 }
 
+// SwapReporter says which pods could be swapped.
+func (n *Node) SwapReporter(c client.Client) manager.Runnable {
+	return &SwapReporter{Client: c, Grants: n.slots.Grants, Processes: n.shares.Processes, Log: n.Log}
+}
+
 // PIDReporter reports to processes under which pid the driver knows them.
 func (n *Node) PIDReporter() manager.Runnable { return &pidReporter{node: n} }
 

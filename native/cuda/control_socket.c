@@ -68,8 +68,9 @@ static int describe_swap(const struct swap_result *r, char *reply, size_t size)
 static int describe(char *reply, size_t size)
 {
 	struct container_process *p = &session.container->process[atomic_load(&session.process)];
-	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"prepared\":%llu,\"devices\":[",
-		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", (unsigned long long)host_prepared());
+	const char *stays = swap_refusal();
+	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"immovable\":\"%s\",\"prepared\":%llu,\"devices\":[",
+		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", stays ? stays : "", (unsigned long long)host_prepared());
 
 	container_reap(session.container);
 	for (int i = 0; i < session.devices && n < (int)size; i++) {

@@ -63,6 +63,7 @@ enum {
 
 typedef struct { unsigned char bytes[16]; } CUuuid;
 typedef struct { char reserved[64]; } CUipcMemHandle;
+typedef struct { char reserved[64]; } CUipcEventHandle;
 typedef struct { char reserved[64]; } CUmemPoolPtrExportData;
 
 typedef struct { size_t width, height; int format; unsigned channels; } CUarrayDesc;

@@ -64,6 +64,8 @@ static const char *unmovable(void)
 	return why;
 }
 
+const char *swap_refusal(void) { return swap_is_out() ? NULL : unmovable(); }
+
 /* One stream per context, made once; there are as many contexts as cards in all but odd programs. */
 static CUstream copy_stream(CUcontext ctx)
 {

@@ -14,6 +14,8 @@ void swap_out(uint64_t bytes, struct swap_result *r);
 /* Brings everything back. If the card has too little free memory nothing changes, and *missing says how much. */
 void swap_in(struct swap_result *r, uint64_t *missing);
 void swap_prepare(uint64_t bytes, struct swap_result *r);
+/* Why this process cannot be moved now; NULL: it can, as far as is known before it is tried. */
+const char *swap_refusal(void);
 bool swap_is_out(void);
 bool swap_is_busy(void);
 void swap_fork_child(void);

@@ -57,6 +57,9 @@ const (
 	SwapOut                                = "out"
 	SwapIn                                 = "in"
 	SwappedOut     corev1.PodConditionType = "elasticgpu.io/SwappedOut"
+	// Swappable is a condition of pods that are swapped when they are preempted: false, with the reason, where what they
+	// have on a card cannot be moved. The agent looks ahead of need.
+	Swappable corev1.PodConditionType = "elasticgpu.io/Swappable"
 
 	// OnPreemptionAnnotation on a job says what becomes of it when another takes its place in the queue. With
 	// OnPreemptionSwap its pods stay, and what they have on cards is moved to the host until its turn comes again.
@@ -98,6 +101,12 @@ const (
 	ReasonMovedIn       = "MovedIn"
 	ReasonCannotMoveOut = "CannotMoveOut"
 	ReasonCannotMoveIn  = "CannotMoveIn"
+)
+
+// Reasons of the condition Swappable.
+const (
+	ReasonMovable   = "Movable"
+	ReasonImmovable = "Immovable"
 )
 
 // IsSwappedOut says a pod has left its cards, and was not called back.

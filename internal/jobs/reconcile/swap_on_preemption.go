@@ -88,9 +88,11 @@ func (c *controller) swapOut(ctx context.Context, j GenericJob, wl *kueue.Worklo
 	if err != nil || len(pods) == 0 {
 		return false, err
 	}
-	out, refusal, err := c.move(ctx, pods, egpu.SwapOut)
-	if err != nil {
-		return false, err
+	refusal, out := immovable(pods), false
+	if refusal == "" {
+		if out, refusal, err = c.move(ctx, pods, egpu.SwapOut); err != nil {
+			return false, err
+		}
 	}
 	left := swapTimeout - c.now().Sub(evicted.LastTransitionTime.Time)
 	switch {
@@ -186,6 +188,23 @@ func (c *controller) move(ctx context.Context, pods []*corev1.Pod, where string)
 		done = done && hasSwapReason(pod, reached)
 	}
 	return done, "", nil
+}
+
+// immovable says why a job's pods are not even asked to move: an agent has said that one of them could not, and none has
+// been asked yet.
+func immovable(pods []*corev1.Pod) string {
+	why := ""
+	for _, pod := range pods {
+		if pod.Annotations[egpu.SwapAnnotation] != "" {
+			return ""
+		}
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; c.Type == egpu.Swappable && c.Status == corev1.ConditionFalse {
+				why = fmt.Sprintf("pod %s: %s", pod.Name, c.Message)
+			}
+		}
+	}
+	return why
 }
 
 func swapCondition(pod *corev1.Pod) *corev1.PodCondition {

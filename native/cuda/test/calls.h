@@ -14,7 +14,7 @@ ENTRY(cuCtxCreate_v2); ENTRY(cuCtxCreate_v4); ENTRY(cuCtxDestroy_v2); ENTRY(cuAr
 ENTRY(cuMipmappedArrayCreate); ENTRY(cuMipmappedArrayDestroy); ENTRY(cuMemAllocAsync); ENTRY(cuMemAllocAsync_ptsz); ENTRY(cuMemFreeAsync);
 ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy); ENTRY(cuMemPoolTrimTo); ENTRY(cuMemPoolGetAttribute); ENTRY(cuMemPoolSetAttribute); ENTRY(cuMemFreeAsync_ptsz); ENTRY(cuMemCreate); ENTRY(cuMemRelease);
 ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemSetAccess); ENTRY(cuMemGetAllocationPropertiesFromHandle); ENTRY(cuMemMapArrayAsync); ENTRY(cuMulticastBindMem); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
-ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
+ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcGetEventHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
 ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
 ENTRY(cuLaunchKernel); ENTRY(cuLaunchKernel_ptsz); ENTRY(cuLaunchKernelEx); ENTRY(cuLaunchCooperativeKernel); ENTRY(cuStreamBeginCapture_v2); ENTRY(cuStreamEndCapture);
 ENTRY(cuStreamDestroy_v2); ENTRY(cuMemcpyHtoD_v2); ENTRY(cuMemcpyDtoH_v2); ENTRY(cuMemsetD8_v2); ENTRY(cuMemsetD32Async); ENTRY(cuMemGetAddressRange_v2);

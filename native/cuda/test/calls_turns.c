@@ -241,6 +241,25 @@ static void what_cannot_move_is_said_before_anything_moves(void)
 	EQUAL(cuGraphicsGLRegisterBuffer(&g, 1, 0), 0);
 	swap_out(UINT64_MAX, &r);
 	CHECK(!r.done && !strcmp(r.why, "graphics"));
+	CHECK(!strcmp(swap_refusal(), "graphics"));
+}
+
+/* A stream of one process may wait for an event of another: what the other holds back would never come. */
+static void events_of_another_process_stay(void)
+{
+	struct swap_result r;
+	CUipcEventHandle h;
+	CUevent e;
+	CUdeviceptr p;
+
+	begin_swap();
+	EQUAL(cuMemAlloc_v2(&p, 8 * MiB), 0);
+	EQUAL(real_cuEventCreate(&e, 4), 0);
+	CHECK(!swap_refusal());
+	EQUAL(cuIpcGetEventHandle(&h, e), 0);
+	CHECK(!strcmp(swap_refusal(), "ipc-event"));
+	swap_out(UINT64_MAX, &r);
+	CHECK(!r.done && !strcmp(r.why, "ipc-event"));
 }
 
 static void without_leave_nothing_swaps(void)
@@ -317,6 +336,7 @@ static void the_agent_asks(void)
 	CHECK(answer("hello 1", false, "\"ok\":true,\"protocol\":1"));
 	CHECK(answer("hello 2", false, "\"ok\":false,\"protocol\":1"));
 	CHECK(answer("stats", false, "\"limit\":536870912,\"used\":100663296,\"held\":33554432,\"overhead\":67108864,\"swapped\":0"));
+	CHECK(answer("stats", false, "\"immovable\":\"\""));
 	CHECK(answer("out", false, "only the agent"));
 	CHECK(answer("in", false, "only the agent"));
 	CHECK(answer("prepare 1", false, "only the agent"));
@@ -361,5 +381,5 @@ static void the_driver_checkpoints_by_pid(void)
 
 MAIN(T(every_launch_pays_and_gets_through), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
 	T(work_in_flight_may_wait_for_a_launch), T(memory_goes_out_and_comes_back), T(part_of_it_can_go), T(calls_wait_while_it_is_out),
-	T(what_cannot_move_is_said_before_anything_moves), T(without_leave_nothing_swaps), T(two_share_a_card_too_small_for_both),
+	T(what_cannot_move_is_said_before_anything_moves), T(events_of_another_process_stay), T(without_leave_nothing_swaps), T(two_share_a_card_too_small_for_both),
 	T(the_agent_asks), T(the_socket_answers), T(only_the_agent_may_move_it), T(the_driver_checkpoints_by_pid))

@@ -27,9 +27,11 @@ type Process struct {
 	// Age of the process by the kernel's word, not its own.
 	Age time.Duration `json:"-"`
 	// Silent says that it did not answer this time, or nothing to believe; the rest is not known then.
-	Silent  bool `json:"-"`
-	Out     bool // its memory is on the host
-	Devices []Device
+	Silent bool `json:"-"`
+	Out    bool // its memory is on the host
+	// Immovable is why what it has could not be moved now; empty if it could, or is out.
+	Immovable string
+	Devices   []Device
 }
 
 // Device is what a process, or its whole container, has of a card.
@@ -177,6 +179,12 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 	if how == "out" && len(names) == 0 {
 		return 0, errors.New("nothing of it is on a card, and what came to be there now would not be held back")
 	}
+	// Those that say so ahead refuse for all, before anything moves.
+	for _, p := range listening {
+		if how == "out" && !p.Silent && p.Immovable != "" {
+			return 0, refusal(p.Immovable)
+		}
+	}
 	moving, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var bytes, most int64
@@ -246,6 +254,7 @@ func (d *description) check() error {
 	if len(d.Devices) > maxDevices {
 		return fmt.Errorf("it says that it uses %d cards", len(d.Devices))
 	}
+	d.Immovable = shorten(d.Immovable)
 	seen := map[string]bool{}
 	for _, c := range d.Devices {
 		if seen[c.UUID] || min(c.Limit, c.Used, c.Held, c.Overhead, c.Swapped, c.BusyNS, c.WaitedNS) < 0 {

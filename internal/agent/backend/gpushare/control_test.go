@@ -23,6 +23,7 @@ type process struct {
 	mu      sync.Mutex
 	asked   []string
 	refuses string // reason to refuse to move
+	stays   string // reason that it gives when it is asked how it is
 	out     bool
 	moves   int64 // bytes that it says it moved; 500 where it is 0
 	// answered gets each request, once it is answered; may be nil.
@@ -44,8 +45,8 @@ func (p *process) answer(line string) string {
 	case "hello":
 		return `{"ok":true,"protocol":1,"pid":7}`
 	case "hostpid", "stats":
-		return fmt.Sprintf(`{"ok":true,"protocol":1,"pid":7,"container":"u/main","out":%t,"prepared":0,"devices":[{"uuid":"GPU-0",`+
-			`"limit":1000,"used":600,"held":500,"overhead":100,"swapped":0,"compute":30.00,"busy_ns":2000000000,"waited_ns":500000000}]}`, p.out)
+		return fmt.Sprintf(`{"ok":true,"protocol":1,"pid":7,"container":"u/main","out":%t,"immovable":%q,"prepared":0,"devices":[{"uuid":"GPU-0",`+
+			`"limit":1000,"used":600,"held":500,"overhead":100,"swapped":0,"compute":30.00,"busy_ns":2000000000,"waited_ns":500000000}]}`, p.out, p.stays)
 	case "out", "in":
 		if p.refuses != "" {
 			return fmt.Sprintf(`{"ok":false,"reason":%q}`, p.refuses)
@@ -150,5 +151,30 @@ func TestMoveIsAllOrNothing(t *testing.T) {
 	}
 	if first.out {
 		t.Error("the first is left outside")
+	}
+}
+
+// One of several processes says ahead that it cannot be moved: none is asked to.
+func TestNothingMovesIfOneSaysThatItCannot(t *testing.T) {
+	b := newBackend(t, conformance.Folder(t))
+	b.InPod = func(int, types.UID) (bool, error) { return true, nil }
+	s := conformance.Subject{}.Share("1", 0)
+	if _, err := b.Prepare(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	first, second := &process{}, &process{stays: "arrays"}
+	first.serve(t, b, "1", "7")
+	second.serve(t, b, "1", "8")
+	if _, err := b.Out(t.Context(), s); err == nil || err.Error() != "arrays" {
+		t.Fatalf("%v", err)
+	}
+	for _, p := range []*process{first, second} {
+		p.mu.Lock()
+		for _, line := range p.asked {
+			if line == "out" || line == "in" {
+				t.Errorf("a process was asked to move %s", line)
+			}
+		}
+		p.mu.Unlock()
 	}
 }
