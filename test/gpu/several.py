@@ -1,0 +1,107 @@
+"""The section several of test/gpu/run: containers of several processes are moved together, or not at all."""
+import concurrent.futures, glob, json, os, subprocess, time
+
+GIB = 1 << 30
+
+
+def ask_all(t, c, word):
+    """As the agent does: first how they are, and nothing moves if one says that it cannot."""
+    pids = [os.path.basename(s)[:-5] for s in sorted(glob.glob(f"{c.dir}/run/control/*.sock"))]
+    answers = {pid: a for pid in pids if (a := c.ask("stats", pid=pid)).get("ok")}
+    stays = [a["immovable"] for a in answers.values() if a.get("immovable")]
+    if word == "out" and stays:
+        return {"ok": False, "reason": stays[0], "processes": len(answers)}
+    moved = [c.ask(word, pid=pid) for pid in answers]
+    bad = [m for m in moved if not m.get("ok")]
+    return bad[0] if bad else {"ok": True, "bytes": sum(m.get("bytes", 0) for m in moved), "processes": len(moved)}
+
+
+def begin(t, name, kind, container):
+    ready, stop = (os.path.join(t.WORK, f"{name}-{container is not None}.{x}") for x in ("ready", "stop"))
+    how = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if kind == "rank" else []
+    argv = ["python3", *how, f"{t.HERE}/several_work.py", kind, ready, stop]
+    env = dict(os.environ, OMP_NUM_THREADS="2")
+    p = container.start(*argv, env=env) if container else subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    t.started.append(p)
+    return p, ready, stop
+
+
+def plain(t, name, kind):
+    p, _, stop = begin(t, name, kind, None)
+    open(stop, "w").close()
+    out, err = p.communicate(timeout=120)
+    return out.strip() or err.strip()[-300:]
+
+
+def moved(t, name, kind):
+    c = t.Container("several-" + name, memory=20 * GIB, extra=("swap on",))
+    p, ready, stop = begin(t, name, kind, c)
+    t.wait_for(ready, 90)
+    answers = []
+    for _ in range(10):
+        answers += [ask_all(t, c, "out"), ask_all(t, c, "in")]
+        if not all(a.get("ok") for a in answers):
+            break
+    open(stop, "w").close()
+    out, err = p.communicate(timeout=120)
+    return out.strip() or err.strip()[-300:], answers
+
+
+def same(t, name, kind, what):
+    try:
+        want, (got, answers) = plain(t, name, kind), moved(t, name, kind)
+        bad = [a for a in answers if not a.get("ok")]
+        t.row(f"{what}: swapped {len(answers) // 2} times, same result", f"{want} without, {got} with {bad or ''}; {max(a.get('processes', 0) for a in answers)} processes, "
+              f"{max(a.get('bytes', 0) for a in answers) >> 20} MiB", not bad and "hash" in want and want == got)
+    except Exception as e:
+        t.row(what, f"{type(e).__name__}: {e}", False)
+
+
+def shared(t):
+    try:
+        want = plain(t, "shared", "shared")
+        held = t.Container("shared-held", memory=20 * GIB)
+        p, _, _ = begin(t, "shared-held", "shared", held)
+        out, err = p.communicate(timeout=90)
+        t.row("a tensor on the card is given to another process of the container", f"{want} without, {out.strip() or err[-200:]} with", out.strip() == want)
+        c = t.Container("shared-swap", memory=20 * GIB, extra=("swap on",))
+        p, _, _ = begin(t, "shared-swap", "shared", c)
+        out, err = p.communicate(timeout=90)
+        t.note("the same where it can be swapped", f"exit {p.returncode}: {out.strip() or (err.strip().splitlines() or [''])[-1][-200:]}")
+    except Exception as e:
+        t.row("a tensor on the card is given to another process of the container", f"{type(e).__name__}: {e}", False)
+
+
+GRAPH = r'''
+import ctypes, sys, torch
+rt = ctypes.CDLL([l.split()[-1] for l in open("/proc/self/maps") if "libcudart" in l][0])
+x = torch.zeros(1 << 26, device="cuda"); torch.cuda.synchronize()
+g, node, e = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+class Params(ctypes.Structure): _fields_ = [("b", ctypes.c_ubyte * 88), ("access", ctypes.c_void_p), ("n", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("ptr", ctypes.c_void_p)]
+p = Params()
+ctypes.memmove(p.b, (ctypes.c_int * 4)(1, 0, 1, 0), 16)
+p.bytes = 256 << 20
+r = [rt.cudaGraphCreate(ctypes.byref(g), 0), rt.cudaGraphAddMemAllocNode(ctypes.byref(node), g, None, 0, ctypes.byref(p)), rt.cudaGraphInstantiate(ctypes.byref(e), g, 0), rt.cudaGraphLaunch(e, None), rt.cudaDeviceSynchronize()]
+print(r, flush=True)
+sys.stdin.readline()
+'''
+
+
+def refused(t, what, code):
+    try:
+        c = t.Container("refused-" + "".join(x for x in what if x.isalnum()), memory=8 * GIB, extra=("swap on",))
+        p = c.start("python3", "-c", code, stdin=subprocess.PIPE)
+        said = p.stdout.readline().strip()
+        before, answer = c.ask("stats"), c.ask("out")
+        p.communicate("\n", timeout=60)
+        t.row(f"{what}: refused with the reason, known ahead", f"{said}; ahead: {before.get('immovable')!r}; {json.dumps(answer)}",
+              not answer.get("ok") and answer.get("reason") == before.get("immovable") != "")
+    except Exception as e:
+        t.row(what, f"{type(e).__name__}: {e}", False)
+
+
+def run(t):
+    work = [lambda: same(t, "ranks", "rank", "torchrun, two ranks on the card"), lambda: same(t, "loader", "loader", "PyTorch with four DataLoader workers"),
+            lambda: shared(t), lambda: refused(t, "arrays", t.ARRAY), lambda: refused(t, "a graph with a memory node", GRAPH)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda f: f(), work))
