@@ -3,6 +3,7 @@
 //
 //	GET  /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/explanations/WORKLOAD
 //	POST /apis/visibility.elasticai.io/v1alpha1/namespaces/NS/plans
+//	POST /apis/visibility.elasticai.io/v1alpha1/quotaplans
 //
 // Words: docs/design/glossary.md.
 package v1alpha1

@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -11,6 +12,7 @@ const (
 	Version      = "v1alpha1"
 	Explanations = "explanations"
 	Plans        = "plans"
+	QuotaPlans   = "quotaplans"
 )
 
 // Explanation is why one workload is where it is. It has the workload's name.
@@ -38,6 +40,51 @@ type PlanStatus struct {
 	// StartsNow: it would be admitted at once.
 	StartsNow        bool `json:"startsNow"`
 	WorkloadStanding `json:",inline"`
+}
+
+// QuotaPlan asks what would become of pending workloads with other quotas, and is answered by its status.
+type QuotaPlan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              QuotaPlanSpec    `json:"spec"`
+	Status            *QuotaPlanStatus `json:"status,omitempty"`
+}
+
+// QuotaPlanSpec is quotas that ClusterQueues do not have.
+type QuotaPlanSpec struct {
+	Quotas []PlannedQuota `json:"quotas"`
+	// Within is how far the answer looks ahead; default 24h, at most 168h.
+	Within metav1.Duration `json:"within,omitempty"`
+}
+
+// PlannedQuota is another nominal quota for what a ClusterQueue has one of.
+type PlannedQuota struct {
+	ClusterQueue string            `json:"clusterQueue"`
+	Flavor       string            `json:"flavor"`
+	Resource     string            `json:"resource"`
+	Nominal      resource.Quantity `json:"nominal"`
+}
+
+// QuotaPlanStatus is the answer: nobody is preempted in it, and workloads run as long as is known of them.
+type QuotaPlanStatus struct {
+	// Pending is how many workloads were looked at, and Complete says that no more are pending, and that all that could start
+	// was played through.
+	Pending  int  `json:"pending"`
+	Complete bool `json:"complete"`
+	// StartNow and WouldStart are how many start in that time, as things are and with these quotas.
+	StartNow   int `json:"startNow"`
+	WouldStart int `json:"wouldStart"`
+	// Sooner are those that would start sooner, or only so; Later are those that would start later, or not at all. At most
+	// 500 each.
+	Sooner []PlannedStart `json:"sooner,omitempty"`
+	Later  []PlannedStart `json:"later,omitempty"`
+}
+
+// PlannedStart is a pending workload and when it starts as things are, and would start; absent: not in that time.
+type PlannedStart struct {
+	WorkloadRef `json:",inline"`
+	StartsAt    *metav1.Time `json:"startsAt,omitempty"`
+	WouldStart  *metav1.Time `json:"wouldStart,omitempty"`
 }
 
 // WorkloadStanding is where a workload stands in its queue, and why.

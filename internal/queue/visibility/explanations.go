@@ -29,6 +29,7 @@ import (
 type Explainer interface {
 	Explain(ctx context.Context, workload admission.Key) (v1alpha1.WorkloadStanding, error)
 	Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, error)
+	PlanQuotas(ctx context.Context, spec *v1alpha1.QuotaPlanSpec) (v1alpha1.QuotaPlanStatus, error)
 }
 
 // Explanations serves why a workload waits.
@@ -40,7 +41,7 @@ func Explanations(e Explainer) Resource {
 			if err != nil {
 				return nil, wrap(err, v1alpha1.Explanations, q.Name)
 			}
-			if err := hide(ctx, q, &standing); err != nil {
+			if err := hide(ctx, q, refsOf(&standing)); err != nil {
 				return nil, err
 			}
 			return &v1alpha1.Explanation{
@@ -78,12 +79,58 @@ func Plans(e Explainer, reader client.Reader) Resource {
 			if err != nil {
 				return nil, wrap(err, v1alpha1.Plans, plan.Name)
 			}
-			if err := hide(ctx, q, &status.WorkloadStanding); err != nil {
+			if err := hide(ctx, q, refsOf(&status.WorkloadStanding)); err != nil {
 				return nil, err
 			}
 			plan.Status = &status
 			plan.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "Plan"}
 			plan.Namespace = q.Namespace
+			return plan, nil
+		},
+	}
+}
+
+// mostReviews are asked for at once.
+const mostReviews = 20
+
+// QuotaPlans serves what other quotas would change. The queue's loop answers one at a time: a question about thousands of
+// pending workloads takes it a moment, and each must not take the next one.
+func QuotaPlans(e Explainer) Resource {
+	turn := make(chan struct{}, 1)
+	return Resource{
+		Group: v1alpha1.Group, Version: v1alpha1.Version, Name: v1alpha1.QuotaPlans, Kind: "QuotaPlan", Verb: "create",
+		Handle: func(ctx context.Context, q *Request) (any, error) {
+			plan := &v1alpha1.QuotaPlan{}
+			if err := json.Unmarshal(q.Body, plan); err != nil {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is no QuotaPlan: %v", err))
+			}
+			if len(plan.Spec.Quotas) == 0 {
+				return nil, apierrors.NewBadRequest("spec.quotas is empty: nothing would change")
+			}
+			select {
+			case turn <- struct{}{}:
+				defer func() { <-turn }()
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			status, err := e.PlanQuotas(ctx, &plan.Spec)
+			if errors.Is(err, queue.ErrNotAsked) {
+				return nil, apierrors.NewBadRequest(err.Error())
+			}
+			if err != nil {
+				return nil, wrap(err, v1alpha1.QuotaPlans, plan.Name)
+			}
+			var refs []*v1alpha1.WorkloadRef
+			for _, list := range [][]v1alpha1.PlannedStart{status.Sooner, status.Later} {
+				for i := range list {
+					refs = append(refs, &list[i].WorkloadRef)
+				}
+			}
+			if err := hide(ctx, q, refs); err != nil {
+				return nil, err
+			}
+			plan.Status = &status
+			plan.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.Group + "/" + v1alpha1.Version, Kind: "QuotaPlan"}
 			return plan, nil
 		},
 	}
@@ -124,19 +171,28 @@ func wrap(err error, resource, name string) error {
 	return err
 }
 
-// hide removes the names of workloads in namespaces where the user may not list workloads. How many
-// there are, and in which queue, is no secret.
-func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) error {
-	may := map[string]bool{q.Namespace: true}
-	var refs []*v1alpha1.WorkloadRef
-	var asked []string
+// refsOf are the other workloads that a standing names.
+func refsOf(standing *v1alpha1.WorkloadStanding) (refs []*v1alpha1.WorkloadRef) {
 	for _, list := range [][]v1alpha1.WorkloadRef{standing.Ahead, standing.HeldBy, standing.PreemptionTargets} {
 		for i := range list {
 			refs = append(refs, &list[i])
-			if _, known := may[list[i].Namespace]; !known {
-				may[list[i].Namespace] = false
-				asked = append(asked, list[i].Namespace)
-			}
+		}
+	}
+	return refs
+}
+
+// hide removes the names of workloads in namespaces where the user may not list workloads. How many
+// there are, and in which queue, is no secret.
+func hide(ctx context.Context, q *Request, refs []*v1alpha1.WorkloadRef) error {
+	may := map[string]bool{}
+	if q.Namespace != "" {
+		may[q.Namespace] = true
+	}
+	var asked []string
+	for _, ref := range refs {
+		if _, known := may[ref.Namespace]; !known {
+			may[ref.Namespace] = false
+			asked = append(asked, ref.Namespace)
 		}
 	}
 	if len(asked) == 0 {
@@ -153,6 +209,7 @@ func hide(ctx context.Context, q *Request, standing *v1alpha1.WorkloadStanding) 
 	}
 	answers := make([]bool, len(asked))
 	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(mostReviews)
 	for i, namespace := range asked {
 		group.Go(func() (err error) {
 			answers[i], err = seen(ctx, namespace)

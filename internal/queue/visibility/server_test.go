@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,15 @@ func (stage) Plan(_ context.Context, wl *kueue.Workload) (v1alpha1.PlanStatus, e
 	return v1alpha1.PlanStatus{StartsNow: *wl.Spec.Priority == 7, WorkloadStanding: v1alpha1.WorkloadStanding{LocalQueue: string(wl.Spec.QueueName)}}, nil
 }
 
+func (stage) PlanQuotas(_ context.Context, spec *v1alpha1.QuotaPlanSpec) (v1alpha1.QuotaPlanStatus, error) {
+	if spec.Quotas[0].ClusterQueue == "nowhere" {
+		return v1alpha1.QuotaPlanStatus{}, fmt.Errorf("%w: there is no queue nowhere", queue.ErrNotAsked)
+	}
+	return v1alpha1.QuotaPlanStatus{Pending: 2, Sooner: []v1alpha1.PlannedStart{
+		{WorkloadRef: v1alpha1.WorkloadRef{Namespace: "mine", Name: "job-b", Job: "job/b"}}, {WorkloadRef: v1alpha1.WorkloadRef{Namespace: "theirs", Name: "job-c", Job: "job/c", ClusterQueue: "cq"}},
+	}}, nil
+}
+
 func TestServer(t *testing.T) {
 	api, stranger := newAuthority(t), newAuthority(t)
 	frontCert, _ := api.sign(t, "front-proxy", false)
@@ -112,15 +122,16 @@ func TestServer(t *testing.T) {
 	}
 	class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "seven"}, Value: 7}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(published, class).WithInterceptorFuncs(interceptor.Funcs{
-		// Ann may do what she likes in "mine", and nothing elsewhere; Eve may in all.
+		// Ann may do what she likes in "mine", and nothing elsewhere; Eve may in all. Max may ask about quotas, and see "mine".
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			review := obj.(*authorizationv1.SubjectAccessReview)
 			review.Status.Allowed = review.Spec.Extra["scopes/a"][0] == "x" &&
-				(review.Spec.User == "eve" || review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "mine")
+				(review.Spec.User == "eve" || review.Spec.User == "ann" && review.Spec.ResourceAttributes.Namespace == "mine" ||
+					review.Spec.User == "max" && (review.Spec.ResourceAttributes.Resource == "quotaplans" || review.Spec.ResourceAttributes.Namespace == "mine"))
 			return nil
 		},
 	}).Build()
-	server := New(c, c, Explanations(stage{}), Plans(stage{}, c))
+	server := New(c, c, Explanations(stage{}), Plans(stage{}, c), QuotaPlans(stage{}))
 	const base = "/apis/visibility.elasticai.io/v1alpha1"
 	for _, test := range []struct {
 		name         string
@@ -146,6 +157,10 @@ func TestServer(t *testing.T) {
 		{"plan", frontCert, "ann", "POST", "/namespaces/mine/plans", `{"spec":{"workload":{"queueName":"main","podSets":[{"name":"main","count":1}],"priorityClassRef":{"kind":"WorkloadPriorityClass","name":"seven"}}}}`, 201, `"status":{"startsNow":true,"state":"","localQueue":"main"}`},
 		{"plan with no such priority", frontCert, "ann", "POST", "/namespaces/mine/plans", `{"spec":{"workload":{"podSets":[{"name":"main","count":1}],"priorityClassRef":{"kind":"WorkloadPriorityClass","name":"eight"}}}}`, 400, "there is no WorkloadPriorityClass"},
 		{"empty plan", frontCert, "ann", "POST", "/namespaces/mine/plans", `{}`, 400, "nothing to plan for"},
+		{"quotas", frontCert, "max", "POST", "/quotaplans", `{"spec":{"quotas":[{"clusterQueue":"cq","nominal":"8"}]}}`, 201, `"sooner":[{"namespace":"mine","name":"job-b","job":"job/b","priority":0},{"clusterQueue":"cq","priority":0}]`},
+		{"quotas of a queue that is not there", frontCert, "max", "POST", "/quotaplans", `{"spec":{"quotas":[{"clusterQueue":"nowhere"}]}}`, 400, "there is no queue nowhere"},
+		{"no quotas", frontCert, "max", "POST", "/quotaplans", `{}`, 400, "nothing would change"},
+		{"a tenant's question about quotas", frontCert, "ann", "POST", "/quotaplans", `{"spec":{"quotas":[{"clusterQueue":"cq","nominal":"8"}]}}`, 403, "may not create"},
 		{"plan elsewhere", frontCert, "ann", "POST", "/namespaces/theirs/plans", `{}`, 403, "may not create"},
 	} {
 		request := httptest.NewRequest(test.method, base+test.path, strings.NewReader(test.body))
