@@ -36,12 +36,13 @@ down: ## End the local cluster
 .PHONY: build
 # make test builds once, and says so to the parts that need it.
 ifndef BUILT
-build: build-first build-scheduler build-native
+build: build-first build-rest build-scheduler build-native
 endif
 build: ## Build the programs into bin/
 
 # What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
-# library and a node's programs for --real-node.
+# library and a node's programs for --real-node, elastic-web in a cluster.
+REST := elastic-web
 .PHONY: build-first
 build-first: build-programs build-sandbox
 
@@ -54,8 +55,12 @@ $(PROGRESS): $(wildcard tools/progress/*)
 # The module after this one is downloaded while this one compiles.
 .PHONY: build-programs
 build-programs: $(PROGRESS)
-	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(PROGRAMS:%=./cmd/%)
+	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(patsubst %,./cmd/%,$(filter-out $(REST),$(PROGRAMS)))
 	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
+
+.PHONY: build-rest
+build-rest: $(PROGRESS)
+	@$(PROGRESS) -say "the page's server" -tags $(TAGS) -ldflags "-s -w" -o bin/ $(REST:%=./cmd/%)
 
 .PHONY: build-sandbox
 build-sandbox: $(PROGRESS)
@@ -111,7 +116,7 @@ images: build-native ## Build the container images into bin/images, with SBOMs; 
 # What is released: archives of this platform, and with RELEASE_OTHERS=1 of OTHERS, in bin/dist with SBOMs and checksums;
 # SIGN_KEY=FILE (PEM, Ed25519 or ECDSA) signs the checksums.
 HOST = $(shell go env GOOS)-$(shell go env GOARCH)
-RELEASED = elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent elastic-scheduler elastic-sandbox libelasticgpu.so elastic-gpu-arbiter
+RELEASED = elastic elastic-queue elastic-gpu-scheduler elastic-gpu-agent elastic-web elastic-scheduler elastic-sandbox libelasticgpu.so elastic-gpu-arbiter
 
 .PHONY: release
 release: release-archives images ## Archives and images of this version, with SBOMs, checksums, and signatures where SIGN_KEY names a key

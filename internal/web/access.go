@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 )
@@ -16,6 +17,8 @@ import (
 type person struct {
 	key    string
 	client *cluster.Client
+	// lasts is for how long a stream goes on before they must ask anew; 0: as long as who lets them in.
+	lasts time.Duration
 }
 
 // Access tells who made a request, and refuses strangers.
@@ -25,7 +28,25 @@ type Access interface {
 	open(mux *http.ServeMux)
 }
 
-var errStranger = errors.New("this page is not open to you: use the link that 'elastic web' printed")
+// stranger is an error that refuses someone; signIn: a token would let them in.
+type stranger struct {
+	text   string
+	signIn bool
+}
+
+func (e *stranger) Error() string { return e.text }
+
+// refuse answers someone who was not let in, or of whom it cannot be told.
+func refuse(w http.ResponseWriter, err error) {
+	var known *stranger
+	if !errors.As(err, &known) {
+		fail(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	reply(w, http.StatusUnauthorized, map[string]any{"error": known.text, "signIn": known.signIn})
+}
+
+var errStranger = &stranger{text: "this page is not open to you: use the link that 'elastic web' printed"}
 
 // Kubeconfig is the access on a laptop: one person, who has the key of the link.
 type Kubeconfig struct {
@@ -48,7 +69,7 @@ func NewKey() string {
 
 func (k *Kubeconfig) who(r *http.Request) (person, error) {
 	if !loopback(r.Host) {
-		return person{}, errors.New("the page is served to this computer alone, as localhost or 127.0.0.1")
+		return person{}, &stranger{text: "the page is served to this computer alone, as localhost or 127.0.0.1"}
 	}
 	cookie, err := r.Cookie(k.cookie)
 	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(k.key)) != 1 {

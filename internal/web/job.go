@@ -191,11 +191,20 @@ func timeline(wl *kueue.Workload, events []corev1.Event) []moment {
 	return all[:min(mostMoments, len(all))]
 }
 
+// followFor is how long a server for many people follows a log: the right to read it is asked for when it begins, never after.
+const followFor = 15 * time.Minute
+
 // logs of a pod, as they come.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request, p person) {
 	const tail = 500
+	ctx := r.Context()
+	if !s.options.Pinned {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, followFor)
+		defer cancel()
+	}
 	options := &corev1.PodLogOptions{Container: r.URL.Query().Get("container"), TailLines: ptr.To(int64(tail)), Follow: r.URL.Query().Get("follow") != ""}
-	from, err := p.client.Core.CoreV1().Pods(r.PathValue("namespace")).GetLogs(r.PathValue("pod"), options).Stream(r.Context())
+	from, err := p.client.Core.CoreV1().Pods(r.PathValue("namespace")).GetLogs(r.PathValue("pod"), options).Stream(ctx)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err)
 		return
@@ -215,7 +224,11 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, p person) {
 			_ = control.Flush()
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) && r.Context().Err() == nil {
+			switch {
+			case errors.Is(err, io.EOF) || r.Context().Err() != nil:
+			case ctx.Err() != nil:
+				_, _ = io.WriteString(w, "\nThis was followed for "+followFor.String()+". Open the log again.\n")
+			default:
 				_, _ = io.WriteString(w, "\n"+err.Error()+"\n")
 			}
 			return

@@ -45,6 +45,7 @@ func New(ctx context.Context, options Options) *Server {
 	s.mux.HandleFunc("GET /api/jobs/{namespace}/{workload}", s.as(s.job))
 	s.mux.HandleFunc("GET /api/logs/{namespace}/{pod}", s.as(s.logs))
 	s.mux.HandleFunc("POST /api/act", s.as(s.act))
+	s.mux.HandleFunc("POST /api/quota-plan", s.as(s.quotaPlan))
 	s.mux.HandleFunc("GET /api/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Errorf("there is no %s", r.URL.Path))
 	})
@@ -76,7 +77,7 @@ func (s *Server) as(answer func(http.ResponseWriter, *http.Request, person)) htt
 		}
 		p, err := s.options.Access.who(r)
 		if err != nil {
-			fail(w, http.StatusUnauthorized, err)
+			refuse(w, err)
 			return
 		}
 		answer(w, r, p)
@@ -85,9 +86,15 @@ func (s *Server) as(answer func(http.ResponseWriter, *http.Request, person)) htt
 
 var errForeign = errors.New("the request comes from another site")
 
-// sameOrigin refuses what another site's page sends: browsers say so themselves.
+// sameOrigin refuses what another site's page sends: browsers say so themselves, and no script can make them say otherwise.
 func sameOrigin(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "":
+	case "same-origin":
+		return true // by whatever name; a proxy may have given another one to the server
+	case "none": // typed, or a bookmark
+		return r.Method == http.MethodGet
+	default:
 		return false
 	}
 	origin := r.Header.Get("Origin")
@@ -126,8 +133,9 @@ func (s *Server) me(w http.ResponseWriter, r *http.Request, p person) {
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
+	_, err = r.Cookie(tokenCookie)
 	reply(w, http.StatusOK, map[string]any{
-		"user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
+		"signedIn": err == nil, "user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
 		"prices": s.options.Prices, "currency": s.options.Currency,
 	})
 }

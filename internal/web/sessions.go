@@ -17,6 +17,7 @@ import (
 // Session is one set of rights: a client with them, and what it sees.
 type Session struct {
 	*cluster.Client
+	who   string
 	state *State
 	ready <-chan struct{}
 	stop  context.CancelFunc
@@ -28,8 +29,10 @@ type Session struct {
 
 const (
 	mostSessions = 64
-	idleSession  = 10 * time.Minute
-	flushEvery   = 250 * time.Millisecond
+	// mostOfOne are one person's: each choice of namespaces is another session.
+	mostOfOne   = 4
+	idleSession = 10 * time.Minute
+	flushEvery  = 250 * time.Millisecond
 )
 
 // sessions by who is asking and for which namespaces.
@@ -56,10 +59,13 @@ func (all *sessions) enter(who person, namespaces []string) (*Session, error) {
 	key := who.key + " " + strings.Join(namespaces, ",")
 	s := all.all[key]
 	if s == nil {
-		if len(all.all) >= mostSessions && !all.endOldest() {
+		if all.of(who.key) >= mostOfOne && !all.endOldest(who.key) {
+			return nil, fmt.Errorf("you look at %d choices of namespaces already: close a tab", mostOfOne)
+		}
+		if len(all.all) >= mostSessions && !all.endOldest("") {
 			return nil, fmt.Errorf("%d people look at this server already: close a tab, or try again later", mostSessions)
 		}
-		s = begin(all.ctx, who.client, namespaces)
+		s = begin(all.ctx, who, namespaces)
 		all.all[key] = s
 	}
 	s.tabs++
@@ -74,11 +80,21 @@ func (all *sessions) leave(s *Session) {
 	s.used = time.Now()
 }
 
-// endOldest ends the session unused for longest; false where all are in use.
-func (all *sessions) endOldest() bool {
+// of counts the sessions of someone.
+func (all *sessions) of(who string) (n int) {
+	for _, s := range all.all {
+		if s.who == who {
+			n++
+		}
+	}
+	return n
+}
+
+// endOldest ends the session unused for longest, of one person or of all; false where all are in use.
+func (all *sessions) endOldest(who string) bool {
 	oldest := ""
 	for key, s := range all.all {
-		if s.tabs == 0 && (oldest == "" || s.used.Before(all.all[oldest].used)) {
+		if s.tabs == 0 && (who == "" || s.who == who) && (oldest == "" || s.used.Before(all.all[oldest].used)) {
 			oldest = key
 		}
 	}
@@ -111,11 +127,11 @@ func (all *sessions) tidy() {
 	}
 }
 
-// begin watches with a client's rights.
-func begin(ctx context.Context, c *cluster.Client, namespaces []string) *Session {
+// begin watches with a person's rights.
+func begin(ctx context.Context, who person, namespaces []string) *Session {
 	ctx, stop := context.WithCancel(ctx)
-	s := &Session{Client: c, state: NewState(), stop: stop}
-	s.ready = s.state.follow(ctx, c, namespaces)
+	s := &Session{Client: who.client, who: who.key, state: NewState(), stop: stop}
+	s.ready = s.state.follow(ctx, who.client, namespaces)
 	go s.run(ctx)
 	return s
 }

@@ -29,6 +29,8 @@ type State struct {
 
 	subscribers map[*subscriber]struct{}
 	history     *history
+
+	allowedEvery time.Duration
 }
 
 // nodeState is a node, and the cards that GPU objects put there.
@@ -59,7 +61,7 @@ func NewState() *State {
 		queues: map[string]queueRecord{}, cohorts: map[string]cohortRecord{}, locals: map[string]string{},
 		jobs: map[string]jobRecord{}, problems: map[string]problemRecord{},
 		records: map[string]map[string][]byte{}, dirty: map[ref]struct{}{}, subscribers: map[*subscriber]struct{}{},
-		history: newHistory(),
+		history: newHistory(), allowedEvery: allowedEvery,
 	}
 	for _, kind := range kindsInOrder {
 		s.records[kind] = map[string][]byte{}

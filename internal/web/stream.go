@@ -2,6 +2,7 @@ package web
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -36,22 +37,36 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, p person) {
 	}
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
+	var over <-chan time.Time
+	if p.lasts > 0 {
+		over = time.After(p.lasts)
+	}
 	for {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-s.sessions.ctx.Done():
 			return
+		case <-over:
+			_ = out.send("again", nil)
+			return
 		case message, open := <-tab.changes:
 			if !open || out.send("records", message) != nil {
 				return
 			}
 		case <-alive.C:
-			if out.send("alive", nil) != nil {
+			if s.refuses(r) || out.send("alive", nil) != nil {
 				return
 			}
 		}
 	}
+}
+
+// refuses says that someone who was let in would not be any more: their token has ended.
+func (s *Server) refuses(r *http.Request) bool {
+	_, err := s.options.Access.who(r)
+	var stranger *stranger
+	return errors.As(err, &stranger)
 }
 
 // wait until the session has read the cluster; false where the tab is gone before.

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -107,8 +108,8 @@ func keyOf(o metav1.Object) string {
 	return o.GetNamespace() + "/" + o.GetName()
 }
 
-// retryDenied is how long after a refusal the API server is asked again: roles change.
-const retryDenied = time.Minute
+// allowedEvery is how often the right to what is watched, or was denied, is asked for: roles change.
+const allowedEvery = time.Minute
 
 // follow watches a source until the context ends: in all namespaces, or where that is denied in
 // those given. settled is called once it is known, or known not to be readable.
@@ -132,12 +133,11 @@ func (src *source) follow(ctx context.Context, c *cluster.Client, s *State, name
 			settled()
 			select {
 			case <-ctx.Done():
-			case <-time.After(retryDenied):
+			case <-time.After(s.allowedEvery):
 			}
 			continue
 		}
 		src.run(ctx, c, s, scopes, settled)
-		return
 	}
 }
 
@@ -146,23 +146,52 @@ func (src *source) try(ctx context.Context, c *cluster.Client, namespace string)
 	return c.List(ctx, src.list(), client.InNamespace(namespace), client.Limit(1))
 }
 
-// run watches in namespaces until the context ends.
+// run watches in namespaces until the context ends, or one of them may not be read any more: what was seen is forgotten then.
+// A watch outlives the right to it by an hour, so the right is asked for from time to time.
 func (src *source) run(ctx context.Context, c *cluster.Client, s *State, scopes []string, settled func()) {
+	watching, stop := context.WithCancel(ctx)
+	var reflectors sync.WaitGroup
+	var sinks []*sink
 	waiting := make(chan struct{}, len(scopes))
 	for _, namespace := range scopes {
 		sink := &sink{source: src, state: s, namespace: namespace, keys: map[string]struct{}{}, filled: func() { waiting <- struct{}{} }}
+		sinks = append(sinks, sink)
 		quiet := logr.Discard()
 		reflector := cache.NewReflectorWithOptions(src.listWatch(c, s, namespace), src.object, sink, cache.ReflectorOptions{Name: src.what, Logger: &quiet})
-		go reflector.RunWithContext(ctx)
+		reflectors.Go(func() { reflector.RunWithContext(watching) })
 	}
 	for range scopes {
 		select {
 		case <-waiting:
 		case <-ctx.Done():
+		case <-time.After(s.allowedEvery): // denied since, perhaps
 		}
 	}
 	settled()
-	<-ctx.Done()
+	src.whileAllowed(ctx, c, scopes, s.allowedEvery)
+	stop()
+	reflectors.Wait()
+	for _, sink := range sinks {
+		_ = sink.Replace(nil, "")
+	}
+}
+
+// whileAllowed returns when the context ends or a namespace may not be read any more.
+func (src *source) whileAllowed(ctx context.Context, c *cluster.Client, scopes []string, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, namespace := range scopes {
+			if err := src.try(ctx, c, namespace); apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+				return
+			}
+		}
+	}
 }
 
 func (src *source) listWatch(c *cluster.Client, s *State, namespace string) cache.ListerWatcher {

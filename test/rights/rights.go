@@ -55,8 +55,10 @@ func Read(log io.Reader) ([]Use, error) {
 			return nil, err
 		}
 		var event struct {
-			Verb        string
-			User        struct{ Username string }
+			Verb string
+			User struct{ Username string }
+			// As is whom the account spoke for.
+			As          *struct{ Groups []string } `json:"impersonatedUser"`
 			ObjectRef   *struct{ Resource, Subresource, Namespace, Name, APIGroup string }
 			Annotations map[string]string
 		}
@@ -70,6 +72,14 @@ func Read(log io.Reader) ([]Use, error) {
 			Account: strings.TrimSuffix(event.User.Username[strings.LastIndex(event.User.Username, ":")+1:], simulated),
 			Verb:    event.Verb, Group: event.ObjectRef.APIGroup, Resource: event.ObjectRef.Resource,
 			Refused: event.Annotations["authorization.k8s.io/decision"] == "forbid",
+		}
+		if event.As != nil { // the rights are those of whom it speaks for
+			for _, what := range []string{"users", "groups"} {
+				if what == "users" || len(event.As.Groups) > 1 { // system:authenticated is there without asking
+					seen[Use{Account: use.Account, Verb: "impersonate", Resource: what}] = true
+				}
+			}
+			continue
 		}
 		if event.ObjectRef.Subresource != "" {
 			use.Resource += "/" + event.ObjectRef.Subresource

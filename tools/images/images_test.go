@@ -31,6 +31,7 @@ const project = "../.."
 var programs = map[string]string{
 	"elastic-queue":         "github.com/elastic-ai/elastic/cmd/elastic-queue",
 	"elastic-gpu-scheduler": "github.com/elastic-ai/elastic/cmd/elastic-gpu-scheduler",
+	"elastic-web":           "github.com/elastic-ai/elastic/cmd/elastic-web",
 	"elastic-gpu-agent":     "github.com/elastic-ai/elastic/cmd/elastic-gpu-agent",
 	"elastic-scheduler":     "github.com/elastic-ai/elastic/scheduler/cmd/elastic-scheduler",
 }
@@ -97,7 +98,7 @@ func chartsVersion(t *testing.T) string {
 // Every image that the chart can name is built, and no other.
 func TestChartsImages(t *testing.T) {
 	found := map[string]bool{}
-	for _, values := range []string{"{}", "gpuScheduler: {as: plugin}"} {
+	for _, values := range []string{"{}", "gpuScheduler: {as: plugin}", "web: {enabled: true}"} {
 		file := filepath.Join(t.TempDir(), "values.yaml")
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 			t.Fatal(err)

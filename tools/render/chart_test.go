@@ -154,3 +154,29 @@ func TestCertManager(t *testing.T) {
 		t.Error("an issuer that is given must be the one that is used")
 	}
 }
+
+// The page is asked for, and so is the right to speak for others.
+func TestPage(t *testing.T) {
+	without := rendered(t, "gpu-team", "")
+	alone := rendered(t, "gpu-team", "web: {enabled: true, hosts: [elastic.example.com]}")
+	proxied := rendered(t, "gpu-team", "web: {enabled: true, proxy: {enabled: true, caSecretName: proxy-ca, allowedNames: [front]}}\ncertManager: {enabled: true}")
+	for text, want := range map[string]struct{ there, never []string }{
+		without: {never: []string{"elastic-web", "impersonate"}},
+		alone: {
+			there: []string{"image: ghcr.io/elastic-ai/elastic-web:", "- elastic-web.gpu-team.svc\n    - elastic.example.com", "kind: WebConfiguration"},
+			never: []string{"impersonate", "/etc/elastic-certificate", "namespace: elastic-queue", "clientCAFile"},
+		},
+		proxied: {there: []string{"impersonate", "secretName: elastic-web\n", "secretName: proxy-ca", "clientCAFile: /etc/elastic-proxy/ca.crt", "- front", "certDir: /etc/elastic-certificate"}},
+	} {
+		for _, part := range want.there {
+			if !strings.Contains(text, part) {
+				t.Errorf("%q is not there", part)
+			}
+		}
+		for _, part := range want.never {
+			if strings.Contains(text, part) {
+				t.Errorf("nobody asked for %q", part)
+			}
+		}
+	}
+}

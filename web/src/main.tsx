@@ -8,14 +8,16 @@ import { Overview } from "./overview";
 import { Empty, Heading } from "./parts";
 import { Queues, QueueView } from "./queues";
 import { follow, go, useRoute } from "./router";
-import { connect, live, namespaces, useLive, whoAmI } from "./store";
+import { connect, live, namespaces, signIn, signOut, useLive, whoAmI } from "./store";
 import { Submit } from "./submit";
+import { WhatIf } from "./whatif";
 import "./style.css";
 
 const views: [string, string, string, string][] = [
   ["/", "Overview", "o", "M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z"],
   ["/queues", "Queues", "q", "M3 4h14v3H3zM6 8.5h11v3H6zM6 13h11v3H6z"],
   ["/jobs", "Jobs", "j", "M3 4h14v2H3zM3 9h14v2H3zM3 14h9v2H3z"],
+  ["/what-if", "What if", "w", "M3 6h7V4h3v6h-3V8H3zM15 6h2v2h-2zM3 13h2v-2h3v6H5v-2H3zM10 13h7v2h-7z"],
   ["/submit", "Submit", "s", "M10 2l6 6h-4v6H8V8H4zM3 16h14v2H3z"],
 ];
 
@@ -39,6 +41,7 @@ function Page() {
         <div class="who-am-i">
           <LinkState />
           {live.me && <p title={`${live.me.cluster} as ${live.me.user}`}><b>{live.me.user}</b><span>{live.me.cluster.replace(/^https?:\/\//, "")}</span></p>}
+          {live.me?.signedIn && <button type="button" class="small ghost" onClick={() => void signOut()}>Sign out</button>}
         </div>
       </nav>
       <main id="main" tabIndex={-1}>
@@ -57,6 +60,7 @@ function View({ path }: { path: string[] }) {
     case "nodes": return a ? <NodeView name={a} card={b} /> : <Overview />;
     case "queues": return a ? <QueueView name={a} key={a} /> : <Queues />;
     case "jobs": return a && b ? <JobView namespace={a} name={b} key={`${a}/${b}`} /> : <Jobs />;
+    case "what-if": return <WhatIf />;
     case "submit": return <Submit />;
   }
   return <><Heading title="Not found" /><Empty title="There is no such view"><a href="/">Overview</a></Empty></>;
@@ -93,7 +97,29 @@ function Problems() {
 }
 
 function Refusal() {
-  return <main class="refusal"><h1>Elastic</h1><p>{live.refusal}</p></main>;
+  return <main class="refusal"><h1>Elastic</h1>{live.signIn ? <SignIn /> : <p role="alert">{live.refusal}</p>}</main>;
+}
+
+function SignIn() {
+  const [token, setToken] = useState("");
+  const [error, setError] = useState("");
+  const send = async (e: Event) => {
+    e.preventDefault();
+    try {
+      await signIn(token);
+    } catch (err) {
+      setError((err as Error).message);
+    }
+  };
+  return (
+    <form class="form panel" onSubmit={(e) => void send(e)}>
+      <p>You see and do here what your own rights in the cluster allow.</p>
+      <label class="field"><span>Token of the cluster</span><input type="password" autocomplete="off" value={token} onInput={(e) => setToken(e.currentTarget.value)} /></label>
+      <p class="dim">Such as <code>kubectl create token NAME</code> prints.</p>
+      {error && <div class="failed" role="alert"><strong>Not signed in.</strong><span>{error}</span></div>}
+      <div class="actions"><button type="submit" class="primary" disabled={!token.trim()}>Sign in</button></div>
+    </form>
+  );
 }
 
 // useKeys: g and a letter go to a view, / finds.

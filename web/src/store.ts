@@ -20,6 +20,7 @@ export const live = {
   loaded: false,
   at: 0, // when the server last said something
   refusal: "",
+  signIn: false, // a token would let us in
   me: undefined as Me | undefined,
   // steps names kinds in which members came or went; sorted lists depend on it.
   members: { nodes: 0, queues: 0, cohorts: 0, jobs: 0, problems: 0 } as Record<Kind, number>,
@@ -124,6 +125,7 @@ export function connect(): void {
     if (!staged) tell();
   });
   es.addEventListener("alive", heard);
+  es.addEventListener("again", () => { if (es === source) connect(); });
   es.addEventListener("ready", () => {
     heard();
     swap();
@@ -160,7 +162,10 @@ export async function whoAmI(): Promise<void> {
     const response = await fetch("/api/me");
     if (response.status === 401) {
       live.link = "refused";
-      live.refusal = ((await response.json()) as { error: string }).error;
+      const said = (await response.json()) as { error: string; signIn?: boolean };
+      live.refusal = said.error;
+      live.signIn = said.signIn ?? false;
+      forget();
     } else if (response.ok) {
       live.me = (await response.json()) as Me;
     }
@@ -168,6 +173,31 @@ export async function whoAmI(): Promise<void> {
     // the server is gone; the stream's next try says more
   }
   tell();
+}
+
+// forget what was seen: who signs in next may be someone else.
+function forget(): void {
+  source?.close();
+  source = undefined;
+  clearTimeout(silence);
+  live.records = empty();
+  staged = undefined;
+  live.loaded = false;
+  live.me = undefined;
+}
+
+// signIn with a token; the server makes a cookie of it that no script reads.
+export async function signIn(token: string): Promise<void> {
+  await ask("/api/sign-in", { token });
+  live.link = "connecting";
+  live.refusal = "";
+  connect();
+  await whoAmI();
+}
+
+export async function signOut(): Promise<void> {
+  await ask("/api/sign-out", {});
+  await whoAmI();
 }
 
 export class Refused extends Error {

@@ -21,7 +21,7 @@ export interface Job {
 export interface Problem { what: string; denied?: boolean; message: string }
 
 export interface Me {
-  user: string; cluster: string; namespace: string; version: string;
+  user: string; signedIn: boolean; cluster: string; namespace: string; version: string;
   prices: Record<string, number> | null; currency: string;
 }
 
@@ -61,3 +61,7 @@ export interface Past {
   times: number[] | null;
   queues: Record<string, { used: number[]; nominal: number[]; waiting: number[]; running: number[]; evicted: number[] }>;
 }
+
+// What other quotas would change: api/visibility/v1alpha1.
+export interface PlannedStart extends WorkloadRef { startsAt?: string; wouldStart?: string }
+export interface QuotaPlan { pending: number; complete: boolean; startNow: number; wouldStart: number; sooner?: PlannedStart[]; later?: PlannedStart[] }

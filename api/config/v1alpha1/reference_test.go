@@ -16,7 +16,7 @@ func TestReferenceNamesEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	reference := string(data)
-	for _, file := range []any{QueueConfiguration{}, GPUSchedulerConfiguration{}, GPUAgentConfiguration{}} {
+	for _, file := range []any{QueueConfiguration{}, GPUSchedulerConfiguration{}, GPUAgentConfiguration{}, WebConfiguration{}} {
 		for _, path := range paths(reflect.TypeOf(file), "") {
 			if !strings.Contains(reference, "| `"+path+"` |") {
 				t.Errorf("%T: %s is not in docs/reference/configuration.md", file, path)

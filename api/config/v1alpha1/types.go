@@ -318,6 +318,38 @@ type DevicePlugin struct {
 	DeviceRoot string `json:"deviceRoot,omitempty"`
 }
 
+// WebConfiguration is the file of elastic-web.
+type WebConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+	Common          `json:",inline"`
+
+	// BindAddress is where the page is served, over TLS.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// CertDir has tls.crt and tls.key, which are read again when they change. Empty has the program make a
+	// certificate for DNSNames at each start, which no browser trusts.
+	CertDir  string   `json:"certDir,omitempty"`
+	DNSNames []string `json:"dnsNames,omitempty"`
+	// ClusterName is shown in the page's corner.
+	ClusterName string `json:"clusterName,omitempty"`
+	// Prices of one card for an hour, by model, in Currency.
+	Prices   map[string]float64 `json:"prices,omitempty"`
+	Currency string             `json:"currency,omitempty"`
+	// Proxy authenticates people in front of the page. Absent, they sign in with a token.
+	Proxy *AuthenticatingProxy `json:"proxy,omitempty"`
+}
+
+// AuthenticatingProxy says in headers who a person is, and proves itself by a client certificate.
+type AuthenticatingProxy struct {
+	// ClientCAFile has who signs the proxy's certificate, and AllowedNames the common names it may have.
+	ClientCAFile string   `json:"clientCAFile"`
+	AllowedNames []string `json:"allowedNames"`
+	// UserHeaders and GroupHeaders are where the user and the groups are; default X-Remote-User and X-Remote-Group.
+	UserHeaders  []string `json:"userHeaders,omitempty"`
+	GroupHeaders []string `json:"groupHeaders,omitempty"`
+	// GroupSeparator is between groups in one header; empty: a header has one group, and may come several times.
+	GroupSeparator string `json:"groupSeparator,omitempty"`
+}
+
 // Recommend sets what goes beyond Kueue's rules and is recommended.
 func (c *QueueConfiguration) Recommend() {
 	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
@@ -377,6 +409,14 @@ func NewGPUAgentConfiguration() *GPUAgentConfiguration {
 			Library:     "/usr/lib/elastic-gpu/libelasticgpu.so",
 			QGPUDevices: []string{"/dev/qgpu*"},
 		},
+	}
+}
+
+// NewWebConfiguration returns the defaults of elastic-web. It has no metrics of its own.
+func NewWebConfiguration() *WebConfiguration {
+	return &WebConfiguration{
+		TypeMeta: typeMeta("WebConfiguration"), Common: commonDefaults("0", ":8087"),
+		BindAddress: ":8443", DNSNames: []string{"elastic-web.elastic-queue.svc"}, ClusterName: "this cluster", Currency: "USD",
 	}
 }
 

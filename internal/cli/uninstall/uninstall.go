@@ -71,7 +71,7 @@ type remover struct {
 }
 
 // parts are the folders of the programs' manifests.
-var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra"}
+var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra", "web", "web-proxy"}
 
 // run deletes what the API server calls first, then the programs, then the finalizers they would
 // have removed, and their roles last.
@@ -97,17 +97,18 @@ func (r *remover) run(ctx context.Context, everything bool) error {
 		}
 	}
 	for _, kindName := range []string{
-		"Deployment/elastic-queue-controller-manager", "Deployment/elastic-gpu-scheduler", "Deployment/elastic-scheduler", "DaemonSet/elastic-gpu-agent",
+		"Deployment/elastic-queue-controller-manager", "Deployment/elastic-gpu-scheduler", "Deployment/elastic-scheduler", "DaemonSet/elastic-gpu-agent", "Deployment/elastic-web",
 	} {
 		kind, name, _ := strings.Cut(kindName, "/")
 		first = append(first, object("apps/v1", kind, r.Namespace, name))
 	}
-	for _, name := range []string{"elastic-queue-configuration", "elastic-gpu-scheduler-configuration", "elastic-scheduler-configuration", "elastic-gpu-agent-configuration"} {
+	for _, name := range []string{"elastic-queue-configuration", "elastic-gpu-scheduler-configuration", "elastic-scheduler-configuration", "elastic-gpu-agent-configuration", "elastic-web-configuration"} {
 		last = append(last, object("v1", "ConfigMap", r.Namespace, name))
 	}
 	for _, name := range []string{"elastic-queue", "elastic-gpu-scheduler"} {
 		last = append(last, object("policy/v1", "PodDisruptionBudget", r.Namespace, name))
 	}
+	last = append(last, object("v1", "Service", r.Namespace, "elastic-web"), object("networking.k8s.io/v1", "NetworkPolicy", r.Namespace, "elastic-web"))
 	if err := r.remove(ctx, first); err != nil {
 		return err
 	}
