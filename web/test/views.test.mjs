@@ -122,13 +122,13 @@ test("what if a team had other quota", async () => {
   await page.locator("[data-what-if][data-old=false]").waitFor();
   // Without these 10 the cohort has 12: llama-pretrain never gets its 16.
   const says = /If team-nlp had 10 less nvidia.com\/gpu, 1 job less would start within a day: 2 of 4 that wait, instead of 3\./;
-  assert.match(await text("[data-what-if] h2"), says);
+  assert.match(await text("[data-what-if] .panel h2"), says);
   assert.match(await page.locator(".t-starts", { hasText: "Later, or not at all" }).innerText(), /nlp\/llama-pretrain[\s\S]*not in that time/);
   // The link has the question in it, and nothing was written.
   assert.match(page.url(), /what-if\?team-nlp/);
   await page.reload();
   await page.locator("[data-what-if][data-old=false]").waitFor();
-  assert.match(await text("[data-what-if] h2"), says);
+  assert.match(await text("[data-what-if] .panel h2"), says);
   assert.equal(kubectl(["get", "clusterqueue", "team-nlp", "-o", "jsonpath={.metadata.generation}"]), "1");
   await page.getByRole("button", { name: "As it is" }).click();
   await page.getByText("Nothing is changed yet").waitFor();
