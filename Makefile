@@ -215,10 +215,11 @@ test-rights: ## Compare what the programs did in the tests before with what they
 	ELASTIC_USES=$(USES) go test -count=1 ./test/rights
 
 .PHONY: test-node
-test-node: build ## Run the agent on a real node with real containers; Linux and root
+test-node: build ## Run the agent on a real node with real containers, and the whole way of a workstation; Linux and root
 	@why=$$(sandbox/node/possible.sh); if [ -n "$$why" ]; then echo "no real node here: $$why"; exit 0; fi; \
 	$(MAKE) --no-print-directory build-node && $(MAKE) --no-print-directory -s -C native/cuda stub && \
-	ELASTIC_USES=$(USES) ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent
+	ELASTIC_USES=$(USES) ELASTIC_REAL_NODE=1 go test -count=1 ./test/agent && \
+	if [ -x /usr/bin/python3 ]; then test/gpu/cluster --stub; else echo "no /usr/bin/python3 here: the whole way is not run"; fi
 
 .PHONY: test-operators
 test-operators: build build-operators ## Run real job operators beside Elastic
