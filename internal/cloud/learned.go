@@ -205,15 +205,18 @@ func (s *Seen) chanceOf(age, hours float64) float64 {
 	return math.Exp(-s.lossFactor() * spanOf(age, hours))
 }
 
-// age is for how many hours the place has sold machines, if it does now.
+// age is for how many hours the place has sold machines, if it does now. The longer nobody looked, the less is known.
 func (s *Seen) age(now time.Time) float64 {
-	switch {
-	case s == nil:
+	if s == nil {
 		return unknownAge
-	case s.Obtainable:
-		return now.Sub(s.Since).Hours()
 	}
-	return now.Sub(s.At).Hours() / 2 // it came back since it was last seen, if it did
+	gap := max(0, now.Sub(s.At).Hours())
+	if !s.Obtainable {
+		return min(gap/2, unknownAge) // it came back since it was last seen, if it did
+	}
+	age := s.At.Sub(s.Since).Hours()
+	same := math.Exp(-s.lossFactor() * spanOf(age, gap))
+	return same*(age+gap) + (1-same)*min(gap/2, unknownAge)
 }
 
 // ReturnRate is how often an hour the place sells again within some hours, if it does not now.
