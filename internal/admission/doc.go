@@ -38,7 +38,7 @@
 //	engine, queue_events,         state, and how events change it
 //	workload_events, workload_phase, held_back
 //	flavor_assignment,            which flavors a workload gets
-//	flavor_combinations, partial_admission, request_shape, flavor_match
+//	flavor_combinations, flavor_prices, partial_admission, request_shape, flavor_match
 //	preempt*, preempt_rules       who is preempted, under which rules
 //	nominations*, reservations,   quota that is counted for workloads that wait
 //	borrower_yields

@@ -93,6 +93,7 @@ type Engine struct {
 
 	flavors     []*flavor
 	flavorIndex map[string]int32
+	priced      int // flavors with a price
 	cohorts     map[string]*treeNode
 	cohortSpecs map[string]Cohort
 	queues      map[string]*queue

@@ -25,6 +25,10 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	if e.budgeted.any() || l != nil && l.queue != nil && l.queue.backfills() {
 		k.num(int64(w.runLimit()))
 	}
+	if e.priced > 0 { // what it costs depends on these
+		k.num(int64(w.expectedRunTime()))
+		k.num(int64(w.CheckpointInterval))
+	}
 	if len(e.budgeted.locals) > 0 && l != nil {
 		k.str(l.spec.Namespace)
 		k.str(l.spec.Name)

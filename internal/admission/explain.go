@@ -21,6 +21,8 @@ type Explanation struct {
 
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string
+	// Cost says in words in which order its flavors are tried, where their nodes have prices.
+	Cost string
 	// Order says in words what its place follows from, where the queue orders by more than priority and age.
 	Order    string
 	Position int   // in its ClusterQueue, 1 is next; 0 when not pending
@@ -111,6 +113,7 @@ func (e *Engine) Explain(k Key, at time.Time) (x Explanation) {
 		x.Position, x.Ahead = w.queue.position(w)
 		x.Order = e.explainOrder(w)
 		x.Backfill = e.explainBackfill(w)
+		x.Cost = e.explainCost(w)
 		if x.StartsAt.IsZero() {
 			x.StartsAt = e.forecast(w, at)
 		}

@@ -169,16 +169,7 @@ func (e *Engine) assignGroups(a *assignment) {
 // assignGroup chooses flavors for one group of pod sets.
 func (e *Engine) assignGroup(a *assignment, g int) bool {
 	s, q := a.shape, a.w.queue
-	total := e.scratch.total[:0]
-	for _, id := range s.groups[g] {
-		for _, r := range s.requests[id] {
-			if r.resource == 0 && q.group(0) < 0 {
-				continue // pods are counted only where a queue lists them
-			}
-			total = addRequest(total, r.resource, quota.Times(r.v, a.counts[id]))
-		}
-	}
-	e.scratch.total = total
+	total := e.groupTotal(a, g)
 	chosen := e.scratch.chosen[:0]
 	for range total {
 		chosen = append(chosen, -1)
@@ -204,6 +195,21 @@ func (e *Engine) assignGroup(a *assignment, g int) bool {
 	}
 	e.addUsage(a, g, total, chosen)
 	return true
+}
+
+// groupTotal is what a group of pod sets asks for, by resource. It is valid until the next call.
+func (e *Engine) groupTotal(a *assignment, g int) []podRequest {
+	total := e.scratch.total[:0]
+	for _, id := range a.shape.groups[g] {
+		for _, r := range a.shape.requests[id] {
+			if r.resource == 0 && a.w.queue.group(0) < 0 {
+				continue // pods are counted only where a queue lists them
+			}
+			total = addRequest(total, r.resource, quota.Times(r.v, a.counts[id]))
+		}
+	}
+	e.scratch.total = total
+	return total
 }
 
 // addUsage notes the flavors chosen for a group of pod sets and what they take.
@@ -243,9 +249,14 @@ func (e *Engine) findFlavor(a *assignment, g int, rg int32, total []podRequest, 
 	fung := &q.spec.Fungibility
 	best, bestFlavor := flavorFit{noFit, 1 << 30}, -1
 	groupReason := Reason("")
-	for i := range grp.flavors {
-		if !a.picked(i, len(grp.flavors)) {
+	order := e.flavorOrder(a, grp, total)
+	for nth := range grp.flavors {
+		if !a.picked(nth, len(grp.flavors)) {
 			continue
+		}
+		i := nth
+		if order != nil {
+			i = order[nth]
 		}
 		f := &grp.flavors[i]
 		got, reason := e.tryFlavor(a, g, grp, f, total)

@@ -11,6 +11,7 @@ type flavor struct {
 	exists        bool
 	version       uint32
 	awaitingNodes []*equivClass // inadmissible because this flavor's nodes had no capacity
+	price         *FlavorPrice  // nil: its nodes cost nothing more
 }
 
 // accepts says whether the flavor's nodes may run the pod set: "" or why not.

@@ -53,6 +53,7 @@ type worldConfig struct {
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	budgets    bool // workloads use budgets
+	prices     bool // flavors have prices
 	after      bool // workloads wait for others to end before they are considered
 	shared     bool // who could preempt what is being evicted waits, as in Kueue
 	timing     bool // queues and LocalQueues have their own delays, minimum runtimes and cooldowns
@@ -218,6 +219,9 @@ func (w *world) step() {
 	if w.cfg.budgets && rapid.IntRange(0, 7).Draw(w.t, "another budget") == 0 {
 		w.drawBudget(rapid.SampledFrom([]string{"b0", "b1"}).Draw(w.t, "which budget"))
 	}
+	if w.cfg.prices && rapid.IntRange(0, 5).Draw(w.t, "another price") == 0 {
+		w.drawPrice()
+	}
 	if w.cfg.says && len(keys) > 0 && rapid.IntRange(0, 3).Draw(w.t, "says something") == 0 {
 		w.saysSomething(w.workloads[rapid.SampledFrom(keys).Draw(w.t, "who")])
 	}
@@ -297,6 +301,9 @@ var worldConfigs = map[string]worldConfig{
 	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},
 	"budgets":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, budgets: true},
 	"budgets2":   {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, backfill: true, timing: true, budgets: true},
+	"prices":     {flavors: 2, policy: PolicyFIFO, strict: true, partial: true, backfill: true, prices: true},
+	"prices2":    {flavors: 3, policy: PolicyFIFO, preemption: true, strict: true, timing: true, prices: true},
+	"prices-drf": {flavors: 2, policy: PolicyDRF, preemption: true, delay: time.Minute, prices: true},
 	"says-usage": {flavors: 1, policy: PolicyFIFO, preemption: true, usage: true, says: true, delay: time.Minute},
 	"after":      {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, after: true},
 	"after2":     {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, timing: true, after: true},

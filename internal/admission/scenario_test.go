@@ -31,6 +31,7 @@ import (
 // Statements (amounts: cpu in cores, memory with Ki/Mi/Gi; default namespace and local queue are implied):
 //
 //	flavor NAME [label=k:v] [taint=k:v:effect] [tolerate=k:v:effect] [topology=NAME]
+//	price FLAVOR gpu=N [start=DURATION] [losses=AN-HOUR] [closed=DURATION]   (N for a gpu and hour; closed from now on)
 //	cohort NAME [parent=NAME] [weight=N] [policy=fifo|drf|maxmin]
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
@@ -51,7 +52,7 @@ import (
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
 //	saved NAME DURATION (after the start)    never-preempt NAME true|false
 //	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
-//	no-flavor|no-queue|no-cohort|no-local|no-budget NAME
+//	no-flavor|no-price|no-queue|no-cohort|no-local|no-budget NAME
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
 	for _, path := range files {
@@ -373,6 +374,10 @@ func (sc *scenario) statement(f, more []string) {
 			fl.NodeTaints = append(fl.NodeTaints, Taint{Key: p[0], Value: p[1], Effect: p[2]})
 		}
 		s.flavor(fl)
+	case "price":
+		sc.priceStatement(name, a)
+	case "no-price":
+		s.noPrice(name)
 	case "no-flavor":
 		delete(s.flavors, name)
 		s.e.Apply(FlavorGone{name})
@@ -416,6 +421,17 @@ func (sc *scenario) statement(f, more []string) {
 	default:
 		sc.changeStatement(f, key, a)
 	}
+}
+
+func (sc *scenario) priceStatement(flavor string, a arguments) {
+	p := FlavorPrice{Flavor: flavor, Resource: "gpu", Price: must(strconv.ParseFloat(a.str("gpu"), 64)), StartUp: a.duration("start")}
+	if a.has("losses") {
+		p.LossRate = must(strconv.ParseFloat(a.str("losses"), 64))
+	}
+	if a.has("closed") {
+		p.ClosedUntil = sc.shell.now.Add(a.duration("closed"))
+	}
+	sc.shell.price(p)
 }
 
 func (sc *scenario) queueStatement(name string, a arguments, more []string) {
@@ -643,6 +659,9 @@ func formatExplanation(x Explanation, origin time.Time) string {
 			b.WriteString(" " + k.Name)
 		}
 		b.WriteString("\n")
+	}
+	if x.Cost != "" {
+		fmt.Fprintf(&b, "cost: %s\n", x.Cost)
 	}
 	if x.Backfill != "" {
 		fmt.Fprintf(&b, "backfill: %s\n", x.Backfill)

@@ -20,6 +20,7 @@ type shell struct {
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
 	budgets    map[string]Budget
+	prices     map[string]FlavorPrice
 	failing    func() bool // whether the next write fails; nil: never
 	mirror     *Engine     // gets the same events; nil: there is none
 }
@@ -61,7 +62,7 @@ func newShell(o Options) *shell {
 	return &shell{
 		opts: o, e: New(o), now: time.Unix(1_700_000_000, 0).UTC(),
 		cohorts: map[string]Cohort{}, queues: map[string]Queue{}, locals: map[Key]LocalQueue{},
-		flavors: map[string]Flavor{}, namespaces: map[string]map[string]string{}, workloads: map[Key]Workload{},
+		flavors: map[string]Flavor{}, prices: map[string]FlavorPrice{}, namespaces: map[string]map[string]string{}, workloads: map[Key]Workload{},
 	}
 }
 
@@ -73,6 +74,16 @@ func (s *shell) namespace(name string, labels map[string]string) {
 func (s *shell) flavor(f Flavor) {
 	s.flavors[f.Name] = f
 	s.apply(FlavorChanged{f})
+}
+
+func (s *shell) price(p FlavorPrice) {
+	s.prices[p.Flavor] = p
+	s.apply(FlavorPriceChanged{p})
+}
+
+func (s *shell) noPrice(flavor string) {
+	delete(s.prices, flavor)
+	s.apply(FlavorPriceGone{flavor})
 }
 
 func (s *shell) cohort(c Cohort) {
@@ -256,6 +267,9 @@ func (s *shell) rebuilt(o Options) *Engine {
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.cohorts)) {
 		e.Apply(CohortChanged{s.cohorts[n]})
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.prices)) {
+		e.Apply(FlavorPriceChanged{s.prices[n]})
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.budgets)) {
 		e.Apply(BudgetChanged{s.budgets[n]})

@@ -2,12 +2,13 @@ package admission
 
 import "time"
 
-// timer looks again at a time: at a workload whose backoff, run time or refusal ends, or at a tree
-// in which a minimum runtime ends.
+// timer looks again at a time: at a workload whose backoff, run time or refusal ends, at a tree
+// in which a minimum runtime ends, or at a flavor whose nodes may be had again.
 type timer struct {
 	at time.Time
 	w  *workload
 	t  *tree
+	f  *flavor
 }
 
 func (e *Engine) setTimer(at time.Time, w *workload) {
@@ -20,10 +21,15 @@ func (e *Engine) setTimer(at time.Time, w *workload) {
 
 // due is when the timer is to go off as things stand; zero: it is void.
 func (t timer) due() time.Time {
-	if t.w == nil {
+	switch {
+	case t.w != nil:
+		return t.w.due()
+	case t.t != nil:
 		return t.t.minRuntimeAt
+	case t.f.price != nil:
+		return t.f.price.ClosedUntil
 	}
-	return t.w.due()
+	return time.Time{}
 }
 
 // Before orders timers by time.
@@ -52,6 +58,8 @@ func (e *Engine) fireTimers(at time.Time) {
 		t := e.popTimer()
 		switch {
 		case !t.at.Equal(t.due()):
+		case t.f != nil:
+			e.flavorOrderChanged(t.f)
 		case t.w == nil:
 			e.minRuntimeEnded(t.t)
 		case t.w.hasQuota():

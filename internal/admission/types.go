@@ -76,6 +76,8 @@ type Workload struct {
 	NeverPreempt bool
 	// CheckpointedAt is when it says that it last saved its work; zero: never.
 	CheckpointedAt time.Time
+	// CheckpointInterval is how often it says that it saves its work; 0: never.
+	CheckpointInterval time.Duration
 }
 
 // PodSet is a number of equal pods.

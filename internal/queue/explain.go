@@ -86,7 +86,7 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStanding {
 	out := v1alpha1.WorkloadStanding{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
-		ClusterQueue: x.Queue, Position: x.Position, Order: x.Order, Backfill: x.Backfill, Suggestions: x.Suggestions,
+		ClusterQueue: x.Queue, Position: x.Position, Order: x.Order, Backfill: x.Backfill, Cost: x.Cost, Suggestions: x.Suggestions,
 	}
 	for _, key := range x.Ahead {
 		out.Ahead = append(out.Ahead, s.workloadRef(admission.Blocker{Workload: key, Queue: x.Queue}))

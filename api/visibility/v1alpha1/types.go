@@ -104,6 +104,8 @@ type WorkloadStanding struct {
 	Order string `json:"order,omitempty"`
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string `json:"backfill,omitempty"`
+	// Cost says in words in which order its flavors are tried, where their nodes have prices.
+	Cost string `json:"cost,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
 	// HeldBy are running workloads that use what is missing; PreemptionTargets are those that it

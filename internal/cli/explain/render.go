@@ -186,6 +186,9 @@ func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 	if x.Backfill != "" {
 		p.say("Backfill", "%s", x.Backfill)
 	}
+	if x.Cost != "" {
+		p.say("Cost", "%s", x.Cost)
+	}
 	if len(x.Ahead) == 0 {
 		return
 	}

@@ -70,6 +70,10 @@ var answers = map[string]*Answer{
 		x.Order = "who has used least goes first: it has used 2.0 card-hours, which is level 4, and waited 1h0m0s, which leads 0 up; in 47h0m0s it goes up one more"
 		x.Policies = []v1alpha1.PolicyValue{{Field: "order", Value: "LeastAttainedService", Policy: "short-first", From: "ClusterQueue/team-a"}}
 	}),
+	"WaitingForQuota-cost": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor spot, 2 more needed", func(x *v1alpha1.WorkloadStanding) {
+		x.Position = 1
+		x.Cost = "flavors in the order of expected cost for 10h0m0s: on-demand 325.33, spot 81.33 (not to be had until 2026-03-01T14:05:00Z)"
+	}),
 	"Pending-preempts": waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
 		victim := mine
 		victim.Rule, victim.CheckpointedAt = "InClusterQueue", at(-5*time.Minute)

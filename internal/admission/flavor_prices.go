@@ -1,0 +1,188 @@
+package admission
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Flavors whose nodes are bought have a price. Among flavors that Kueue's rules leave the choice between, the one that
+// is expected to cost the workload least goes first: flavors are tried in the order of cost, and not as written. Those
+// without a price are there anyway and cost nothing more; those whose nodes cannot be had now come last. Without prices
+// the order is Kueue's.
+
+// FlavorPrice is what nodes of a flavor cost, and how they fare.
+type FlavorPrice struct {
+	Flavor   string
+	Resource string  // that the price is for
+	Price    float64 // of one unit of it, as quota counts it, for an hour
+	StartUp  time.Duration
+	LossRate float64 // how often an hour a node is taken away
+	// ClosedUntil is when its nodes may be had again; zero: now.
+	ClosedUntil time.Time
+}
+
+type (
+	// FlavorPriceChanged describes a new or changed price of a flavor.
+	FlavorPriceChanged struct{ Price FlavorPrice }
+	// FlavorPriceGone says that a flavor has no price any more.
+	FlavorPriceGone struct{ Flavor string }
+)
+
+// unknownRunTime is assumed of workloads of which nothing is known.
+const unknownRunTime = time.Hour
+
+func (ev FlavorPriceChanged) apply(e *Engine) {
+	p := ev.Price
+	p.Price, p.LossRate, p.StartUp = atLeastZero(p.Price), atLeastZero(p.LossRate), max(0, p.StartUp)
+	e.setPrice(e.flavor(p.Flavor), &p)
+}
+
+func (ev FlavorPriceGone) apply(e *Engine) {
+	if i, ok := e.flavorIndex[ev.Flavor]; ok {
+		e.setPrice(i, nil)
+	}
+}
+
+// atLeastZero is 0 for what is no number.
+func atLeastZero(v float64) float64 {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0
+	}
+	return v
+}
+
+func (e *Engine) setPrice(i int32, p *FlavorPrice) {
+	f := e.flavors[i]
+	if p == f.price || p != nil && f.price != nil && *p == *f.price {
+		return
+	}
+	before := e.priced
+	switch {
+	case f.price == nil:
+		e.priced++
+	case p == nil:
+		e.priced--
+	}
+	f.price = p
+	if p != nil && !p.ClosedUntil.IsZero() {
+		e.timers.Push(timer{at: p.ClosedUntil, f: f})
+	}
+	if (before > 0) != (e.priced > 0) { // run times tell classes apart now, or no longer
+		for _, q := range e.queues { // each queue on its own; the order does not matter
+			e.requeueMembers(q, true)
+		}
+	}
+	e.flavorOrderChanged(f)
+}
+
+// flavorOrderChanged looks again at all that chose between a flavor and others.
+func (e *Engine) flavorOrderChanged(f *flavor) {
+	i := e.flavorIndex[f.spec.Name]
+	for _, q := range e.queues { // each queue on its own; the order does not matter
+		if q.choice && q.usesFlavor(i) {
+			q.tree.dropNominations(e)
+			q.requeueAll(e)
+		}
+	}
+}
+
+// flavorOrder is the order in which the flavors of a group are tried for a workload; nil: as written.
+func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []int {
+	if e.priced == 0 || len(grp.flavors) < 2 || !slices.ContainsFunc(grp.flavors, func(f groupFlavor) bool { return e.flavors[f.flavor].price != nil }) {
+		return nil
+	}
+	order := make([]int, len(grp.flavors))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		x, y := e.flavors[grp.flavors[i].flavor], e.flavors[grp.flavors[j].flavor]
+		return cmp.Or(compareBools(x.closed(e.at), y.closed(e.at)), cmp.Compare(e.expectedCost(a.w, x, total), e.expectedCost(a.w, y, total)))
+	})
+	return order
+}
+
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func (f *flavor) closed(at time.Time) bool { return f.price != nil && f.price.ClosedUntil.After(at) }
+
+// expectedCost of a workload on a flavor: amount × price × (run time + start-up + losses × (start-up + half of what it runs
+// between two times that it saves its work)).
+func (e *Engine) expectedCost(w *workload, f *flavor, total []podRequest) float64 {
+	p := f.price
+	if p == nil {
+		return 0
+	}
+	resource, known := e.resourceIndex[p.Resource]
+	i := slices.IndexFunc(total, func(t podRequest) bool { return t.resource == resource })
+	if !known || i < 0 {
+		return 0
+	}
+	run, start := w.spec.expectedRunTime().Hours(), p.StartUp.Hours()
+	lost := run
+	if w.spec.CheckpointInterval > 0 {
+		lost = min(run, w.spec.CheckpointInterval.Hours())
+	}
+	return float64(total[i].v) * p.Price * (run + start + run*p.LossRate*(start+lost/2))
+}
+
+// expectedRunTime is how long it will most likely run.
+func (s *Workload) expectedRunTime() time.Duration {
+	switch declared := s.declaredRunTime(); {
+	case s.ExpectedRunTime > 0:
+		return s.ExpectedRunTime
+	case declared > 0:
+		return declared
+	}
+	return unknownRunTime
+}
+
+// explainCost says in words in which order flavors are tried, where prices say so.
+func (e *Engine) explainCost(w *workload) string {
+	if e.priced == 0 {
+		return ""
+	}
+	a := e.newAssignment()
+	defer e.recycle(a)
+	a.reset(w, w.shape(), asIs)
+	var groups []string
+	for g := range a.shape.groups {
+		total := e.groupTotal(a, g)
+		for i := range w.queue.groups {
+			grp := &w.queue.groups[i]
+			if order := e.flavorOrder(a, grp, total); order != nil && asksFor(grp, total) {
+				groups = append(groups, e.costText(w, grp, order, total))
+			}
+		}
+	}
+	return strings.Join(slices.Compact(groups), "; ")
+}
+
+func asksFor(grp *group, total []podRequest) bool {
+	return slices.ContainsFunc(total, func(t podRequest) bool { return t.v > 0 && slices.Contains(grp.resources, t.resource) })
+}
+
+func (e *Engine) costText(w *workload, grp *group, order []int, total []podRequest) string {
+	var parts []string
+	for _, i := range order {
+		f := e.flavors[grp.flavors[i].flavor]
+		part := fmt.Sprintf("%s %.2f", f.spec.Name, e.expectedCost(w, f, total))
+		if f.closed(e.at) {
+			part += " (not to be had until " + f.price.ClosedUntil.UTC().Format(time.RFC3339) + ")"
+		}
+		parts = append(parts, part)
+	}
+	return fmt.Sprintf("flavors in the order of expected cost for %s: %s", w.spec.expectedRunTime(), strings.Join(parts, ", "))
+}

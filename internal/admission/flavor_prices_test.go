@@ -1,0 +1,66 @@
+package admission
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// drawPrice gives a flavor another price, or none.
+func (w *world) drawPrice() {
+	name := fmt.Sprintf("f%d", rapid.IntRange(0, w.cfg.flavors-1).Draw(w.t, "priced flavor"))
+	if rapid.IntRange(0, 3).Draw(w.t, "no price") == 0 {
+		w.noPrice(name)
+		return
+	}
+	p := FlavorPrice{
+		Flavor: name, Resource: CPU, Price: float64(rapid.IntRange(0, 3).Draw(w.t, "price")), LossRate: float64(rapid.IntRange(0, 2).Draw(w.t, "losses")),
+		StartUp: time.Duration(rapid.IntRange(0, 30).Draw(w.t, "start-up")) * time.Minute,
+	}
+	if rapid.Bool().Draw(w.t, "closed") {
+		p.ClosedUntil = w.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(w.t, "for")) * time.Minute)
+	}
+	w.price(p)
+}
+
+// TestEqualPricesAreKueuesOrder: where all flavors cost the same, or nothing asks for what is priced, every decision is the
+// one that is made without prices.
+func TestEqualPricesAreKueuesOrder(t *testing.T) {
+	for _, resource := range []string{CPU, "nothing"} {
+		rapid.Check(t, func(t *rapid.T) {
+			cfg := worldConfig{flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true}
+			w := drawWorld(t, cfg)
+			w.mirror = New(w.opts)
+			w.restartWithMirror()
+			for i := range cfg.flavors {
+				w.e.Apply(FlavorPriceChanged{FlavorPrice{Flavor: fmt.Sprintf("f%d", i), Resource: resource, Price: 2, StartUp: time.Minute, LossRate: 0.1}})
+			}
+			for range rapid.IntRange(1, 15).Draw(t, "steps") {
+				w.step()
+				plain := planText(w.mirror.Decide(w.now))
+				if got := planText(w.decide()); got != plain {
+					t.Fatalf("with prices\n%s\nwithout\n%s", got, plain)
+				}
+				w.releaseSome()
+			}
+		})
+	}
+}
+
+func TestPricesThatAreNoNumbersCountAsNone(t *testing.T) {
+	e := New(Options{})
+	e.Apply(FlavorPriceGone{"spot"})
+	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
+		e.Apply(FlavorPriceChanged{FlavorPrice{Flavor: "spot", Price: bad, LossRate: bad, StartUp: -1}})
+		if p := e.flavors[e.flavorIndex["spot"]].price; p.Price != 0 || p.LossRate != 0 || p.StartUp != 0 {
+			t.Errorf("%v: %+v", bad, p)
+		}
+	}
+	e.Apply(FlavorPriceGone{"spot"})
+	if e.priced != 0 {
+		t.Errorf("%d flavors have a price", e.priced)
+	}
+}
