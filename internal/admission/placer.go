@@ -33,7 +33,7 @@ type PlaceRequest struct {
 
 // PlacePodSet is a pod set with the flavors quota gave it.
 type PlacePodSet struct {
-	Spec    *PodSet
+	Spec    *PodSet // nobody changes it from here on: a Placer may go by its address
 	Count   int32
 	Flavors []*Flavor // distinct, in order of resource name; nodes must carry all their labels
 }

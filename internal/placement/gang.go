@@ -1,8 +1,8 @@
 package placement
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -142,7 +142,10 @@ func (e *Engine) placeFrom(g *Gang, set *PodSet, within []int32, first int) ([]*
 }
 
 // placeholderKey names a gang's pod that is not known yet. Numbers are padded so that they sort.
-func placeholderKey(gang, set string, i int) string { return fmt.Sprintf("%s[%s/%04d]", gang, set, i) }
+func placeholderKey(gang, set string, i int) string {
+	number := strconv.Itoa(i)
+	return gang + "[" + set + "/" + "0000"[min(len(number), 4):] + number + "]"
+}
 
 // hold reserves for a gang's pod on a node that is known to fit.
 func (e *Engine) hold(pod *Pod, s *shape, n *node, salt uint64) *holding {

@@ -58,8 +58,9 @@ type Placer struct {
 	// waiting are gangs with pods for which nothing could be reserved; outdated are those whose reservations may
 	// have gone to other pods.
 	waiting, outdated map[string]bool
-	freed             bool // there may be capacity for those that wait
-	counted           int  // the what-if in which they are on nodes, from 1; 0: none
+	known             map[*admission.PodSet]placement.Pod // pod sets that were asked for, which nobody changes
+	freed             bool                                // there may be capacity for those that wait
+	counted           int                                 // the what-if in which they are on nodes, from 1; 0: none
 }
 
 var _ admission.Placer = (*Placer)(nil)
@@ -89,7 +90,7 @@ func New(options Options) (*Placer, error) {
 		engine: engine, topologies: topologies, options: options,
 		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{}, released: map[string]time.Time{},
 		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
-		waiting: map[string]bool{}, outdated: map[string]bool{},
+		waiting: map[string]bool{}, outdated: map[string]bool{}, known: map[*admission.PodSet]placement.Pod{},
 	}, nil
 }
 
@@ -235,16 +236,17 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 	gang := placement.Gang{Key: gangKey(r.Workload), PodSets: make([]placement.PodSet, len(r.PodSets))}
 	for i := range r.PodSets {
 		set := &r.PodSets[i]
-		pod, err := podOf(set.Spec)
+		pod, err := p.podOf(set.Spec)
 		if err != nil {
 			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: err, NeverFits: true}
 		}
-		topology, in := "", []string{}
+		topology, in := "", []string(nil)
 		for _, flavor := range set.Flavors {
-			for key, value := range flavor.NodeLabels {
-				pod.Selector[key] = value
+			if len(flavor.NodeLabels) > 0 {
+				pod.Selector = maps.Clone(pod.Selector)
+				maps.Copy(pod.Selector, flavor.NodeLabels)
 			}
-			pod.Tolerations = append(pod.Tolerations, flavor.Tolerations...)
+			pod.Tolerations = append(slices.Clip(pod.Tolerations), flavor.Tolerations...)
 			if flavor.Topology != "" {
 				topology, in = flavor.Topology, append(in, flavor.Name)
 			}
@@ -266,9 +268,28 @@ func inSlices(count int, request *placement.TopologyRequest) int {
 	return count
 }
 
-// podOf is one pod of a set. Quota counts what a pod requests in all, not by
+// mostKnown bounds what is remembered of pod sets: those of admission's request shapes come again and again, others once.
+const mostKnown = 4096
+
+// podOf is one pod of a set; what it holds is shared with those who asked before.
+func (p *Placer) podOf(spec *admission.PodSet) (placement.Pod, error) {
+	if pod, known := p.known[spec]; known {
+		return pod, nil
+	}
+	pod, err := describePod(spec)
+	if err != nil {
+		return pod, err
+	}
+	if len(p.known) >= mostKnown {
+		clear(p.known)
+	}
+	p.known[spec] = pod
+	return pod, nil
+}
+
+// describePod is one pod of a set. Quota counts what a pod requests in all, not by
 // container: its cards are placed as if one container requested them.
-func podOf(spec *admission.PodSet) (placement.Pod, error) {
+func describePod(spec *admission.PodSet) (placement.Pod, error) {
 	asks := corev1.Container{Name: "pod", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
 	pod := placement.Pod{
 		Resources: map[string]int64{}, Selector: map[string]string{}, Affinity: spec.Affinity, Tolerations: slices.Clone(spec.Tolerations),

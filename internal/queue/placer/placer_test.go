@@ -331,12 +331,14 @@ func pod(workload string, i int, phase corev1.PodPhase) *corev1.Pod {
 // What quota counts a pod as is no concern of nodes.
 func TestPodsArePlacedByWhatTheyAskFor(t *testing.T) {
 	p := cluster(t, 1)
-	r := asking("five", 1, 5)
-	r.PodSets[0].Spec.NodeRequests = r.PodSets[0].Spec.Requests
-	r.PodSets[0].Spec.Requests = admission.Requests{"example.com/credits": 500}
-	refused(t, p, r) // no node has five cards, none has credits
-	r.PodSets[0].Spec.NodeRequests["nvidia.com/gpu"] = 4
-	fits(t, p, r)
+	counted := func(cards int64) admission.PlaceRequest {
+		r := asking("counted", 1, cards)
+		r.PodSets[0].Spec.NodeRequests = r.PodSets[0].Spec.Requests
+		r.PodSets[0].Spec.Requests = admission.Requests{"example.com/credits": 500}
+		return r
+	}
+	refused(t, p, counted(5)) // no node has five cards, none has credits
+	fits(t, p, counted(4))
 }
 
 // After a restart a workload has its reservation again: its pods are where they are,

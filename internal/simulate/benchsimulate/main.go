@@ -22,6 +22,7 @@ func main() {
 	clouds := flag.String("clouds", "../shared/data/cloud", "folder with prices of clouds and when spot machines could be had")
 	only := flag.String("only", "", "run one part alone: published, policies, backfill, borrowing, speed or cost")
 	jobs := flag.Int("jobs", 1_000_000, "jobs of the run that is timed")
+	load := flag.Float64("load", 0.95, "part of the cards that they ask for")
 	flag.Parse()
 	var errs []error
 	for _, part := range []struct {
@@ -32,7 +33,7 @@ func main() {
 		{"policies", func() error { return policies(*traces) }},
 		{"backfill", func() error { return backfill(*traces) }},
 		{"borrowing", func() error { return borrowing(*traces) }},
-		{"speed", func() error { return speed(*jobs) }},
+		{"speed", func() error { return speed(*jobs, *load) }},
 		{"cost", func() error { return money(*clouds) }},
 	} {
 		if *only == "" || *only == part.name {

@@ -16,7 +16,7 @@ import (
 
 // speed times a trace of invented jobs on 10,000 cards with the default policies, on one core, and measures what a
 // waiting job takes of memory.
-func speed(jobs int) error {
+func speed(jobs int, load float64) error {
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(400)
 	if path := os.Getenv("CPUPROFILE"); path != "" {
@@ -33,7 +33,7 @@ func speed(jobs int) error {
 	for i := range 10 {
 		shares = append(shares, world.Share{Queue: fmt.Sprintf("team-%d", i), Nodes: 125, Cards: 8})
 	}
-	trace := invented(jobs, 10_000, 10, 0.95)
+	trace := invented(jobs, 10_000, 10, load)
 	start, used := time.Now(), cpuTime()
 	r, err := run(trace, world.Pool(shares), world.Settings{})
 	if err != nil {
@@ -44,6 +44,7 @@ func speed(jobs int) error {
 	fmt.Printf("figure simulation_time %.1f s\n", took.Seconds())
 	fmt.Printf("figure simulated_jobs_per_second %.0f jobs/s\n", float64(r.Ended)/took.Seconds())
 	fmt.Printf("figure simulation_cpu_time %.1f s\n", (cpuTime() - used).Seconds())
+	fmt.Printf("figure simulation_cpu_time_per_job %.1f us\n", (cpuTime()-used).Seconds()*1e6/float64(r.Ended))
 	fmt.Printf("figure simulated_jobs_per_cpu_second %.0f jobs/s\n", float64(r.Ended)/(cpuTime()-used).Seconds())
 	fmt.Printf("figure simulated_cards_used %.1f %%\n", 100*r.CardsUsed)
 	return memory(min(jobs, 200_000), shares)
