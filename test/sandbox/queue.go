@@ -45,12 +45,10 @@ func (c *Cluster) queue(t *testing.T, was int) (runs local.ProgramState) {
 	return runs
 }
 
-// Reconfigure has elastic-queue start again with another configuration.
-func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
+// QueueConfiguration is what elastic-queue runs with.
+func (c *Cluster) QueueConfiguration(t *testing.T) *v1alpha1.QueueConfiguration {
 	t.Helper()
-	was := c.Queue(t)
-	file := filepath.Join(filepath.Dir(was.Log), "config.yaml")
-	data, err := os.ReadFile(file)
+	data, err := os.ReadFile(configurationFile(c.Queue(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +56,23 @@ func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfigura
 	if err := yaml.UnmarshalStrict(data, cfg); err != nil {
 		t.Fatal(err)
 	}
+	return cfg
+}
+
+func configurationFile(of local.ProgramState) string {
+	return filepath.Join(filepath.Dir(of.Log), "config.yaml")
+}
+
+// Reconfigure has elastic-queue start again with another configuration.
+func (c *Cluster) Reconfigure(t *testing.T, change func(*v1alpha1.QueueConfiguration)) {
+	t.Helper()
+	was, cfg := c.Queue(t), c.QueueConfiguration(t)
 	change(cfg)
-	if data, err = yaml.Marshal(cfg); err != nil {
+	data, err := yaml.Marshal(cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, data, 0o600); err != nil {
+	if err := os.WriteFile(configurationFile(was), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Kill(was.PID, syscall.SIGTERM); err != nil {

@@ -1,0 +1,322 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/simulate/world"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// simulatedJobs of two queues of four cards each, on one node of eight: they borrow, reclaim, preempt by priority, pass others
+// that do not fit, and come back. Which are evicted differs with fair sharing.
+const simulatedJobs = `job_id,queue,submit_s,duration_s,gpus,priority
+b1,b,0,311,1,0
+a2,a,10,72,1,0
+b3,b,20,203,1,10
+a4,a,30,294,1,10
+a5,a,40,225,1,10
+a6,a,50,176,1,10
+a7,a,60,77,1,10
+a8,a,70,108,2,10
+b9,b,80,209,6,10
+b10,b,90,211,2,10
+b11,b,100,312,1,10
+b12,b,110,133,1,10
+`
+
+// The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same
+// order in a real cluster, with elastic-queue set up as it is there.
+func TestSimulationTellsTheTruth(t *testing.T) {
+	for _, capacity := range []queuepolicy.Capacity{queuepolicy.CapacityFIFO, queuepolicy.CapacityDRF} {
+		t.Run(string(capacity), func(t *testing.T) {
+			ns := cluster.Namespace(t)
+			objects := simulatedQueues(ns, capacity)
+			trace, err := world.ReadTrace(strings.NewReader(simulatedJobs), "jobs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			steps := simulated(t, trace, objects)
+			for _, priority := range []int32{0, 10} {
+				class := &kueue.WorkloadPriorityClass{Value: priority}
+				class.Name = fmt.Sprintf("%s-%d", ns, priority)
+				objects = append(objects, class)
+			}
+			cluster.Make(t, objects...)
+			waitAccepted(t, ns, queuepolicy.ReasonAccepted)
+			replay(t, ns, trace, steps)
+		})
+	}
+}
+
+// simulatedQueues are the queues of the trace. Time does not decide in them: a step takes another time here and there.
+func simulatedQueues(ns string, capacity queuepolicy.Capacity) []client.Object {
+	policy := queuePolicy(ns, queuepolicy.TargetRef{Kind: queuepolicy.KindCohort, Name: ns})
+	policy.Spec.Capacity = capacity
+	policy.Spec.Preemption = &queuepolicy.Preemption{Delay: ptr.To(queuepolicy.Duration("0s")), Cooldown: ptr.To(queuepolicy.Duration("0s"))}
+	objects := []client.Object{sandbox.Flavor(ns, map[string]string{egpu.ModelLabel: "H100-80G"}), policy}
+	for _, name := range []string{"a", "b"} {
+		cq := sandbox.ClusterQueue(ns+"-"+name, ns, "4")
+		cq.Spec.CohortName = kueue.CohortReference(ns)
+		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+		objects = append(objects, cq, sandbox.LocalQueue(ns, name, cq.Name))
+	}
+	return objects
+}
+
+// A step is a job that is submitted or ends, and what comes of it: who is evicted, and who is admitted then.
+type step struct {
+	job     string
+	ends    bool
+	evicted []string // sorted: they are told at once
+	admits  []string
+}
+
+func (s step) String() string {
+	cause := "submitted"
+	if s.ends {
+		cause = "ended"
+	}
+	return fmt.Sprintf("%s %s: evicted %v, admitted %v", s.job, cause, s.evicted, s.admits)
+}
+
+// simulated runs the trace. Each second has one cause, and each cause one admission at most: times of the API are whole
+// seconds, and who of two that were admitted in one of them is the younger is nobody's to know.
+func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step {
+	t.Helper()
+	options, err := engineview.Options(cluster.QueueConfiguration(t), features.Set{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := world.FromObjects(objects, options, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AddNodes("1x8:H100-80G"); err != nil {
+		t.Fatal(err)
+	}
+	trace.UseAliases(c)
+	var steps []step
+	at, evictions := int64(-1), 0
+	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
+		name := trace.Jobs[m.Job].ID
+		if m.What == world.Submitted || m.What == world.Ended {
+			if m.At == at {
+				t.Fatalf("two things happen at %d s", m.At)
+			}
+			at = m.At
+			steps = append(steps, step{job: name, ends: m.What == world.Ended})
+			return
+		}
+		s := &steps[len(steps)-1]
+		if m.What == world.Started {
+			s.admits = append(s.admits, name)
+		} else {
+			evictions++
+			s.evicted = append(s.evicted, name)
+			slices.Sort(s.evicted)
+		}
+		if len(s.admits) > 1 {
+			t.Fatalf("at %d s: %s: two are admitted", m.At, *s)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := w.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Ended != len(trace.Jobs) || evictions < 2 {
+		t.Fatalf("%d jobs ended and %d evictions: too few to compare: %v", report.Ended, evictions, steps)
+	}
+	last := len(steps) // of those that anything comes of
+	for last > 0 && len(steps[last-1].evicted)+len(steps[last-1].admits) == 0 {
+		last--
+	}
+	return steps[:last]
+}
+
+// replay the steps in the cluster, and compare what comes of each.
+func replay(t *testing.T, ns string, trace *world.Trace, steps []step) {
+	t.Helper()
+	seen := watchWorkloads(t, ns)
+	jobs := map[string]*batchv1.Job{}
+	for i, want := range steps {
+		nextSecond(t)
+		seen.step = step{job: want.job, ends: want.ends}
+		if want.ends {
+			endPods(t, jobs[want.job])
+		} else {
+			jobs[want.job] = submit(t, ns, trace, want.job)
+		}
+		if err := seen.until(t.Context(), want); err != nil {
+			t.Fatalf("step %d: %v\nin the cluster:       %v\nin the simulation:    %v\nbefore, in both:      %v", i, err, seen.step, want, steps[:i])
+		}
+	}
+	sum, want := 0, 0
+	for name := range jobs {
+		sum += evictionsOf(t, ns, name)
+	}
+	for _, s := range steps {
+		want += len(s.evicted)
+	}
+	if sum != want {
+		t.Errorf("%d evictions are counted, in the simulation there are %d", sum, want)
+	}
+}
+
+func submit(t *testing.T, ns string, trace *world.Trace, name string) *batchv1.Job {
+	t.Helper()
+	at, err := trace.Index(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &trace.Jobs[at]
+	job := sandbox.Job(ns, j.ID, strings.TrimPrefix(j.Queue, ns+"-"), 1, strconv.Itoa(int(j.Cards)))
+	job.Labels["kueue.x-k8s.io/priority-class"] = fmt.Sprintf("%s-%d", ns, j.Priority)
+	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, job)
+	return job
+}
+
+// endPods ends the pod of a job that runs.
+func endPods(t *testing.T, job *batchv1.Job) {
+	t.Helper()
+	var pod corev1.Pod
+	sandbox.Eventually(t, job.Name+" has a pod that runs", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := cluster.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.DeletionTimestamp == nil && p.Status.Phase == corev1.PodRunning {
+				pod = *p
+				return nil
+			}
+		}
+		return fmt.Errorf("it has %d pods", len(pods.Items))
+	})
+	cluster.Change(t, &pod, func() { pod.Annotations[sandbox.RunFor] = "0s" })
+}
+
+// nextSecond waits for one: what happens then is later than what was, by the times of the API, too.
+func nextSecond(t *testing.T) {
+	t.Helper()
+	second := time.Now().Unix()
+	sandbox.Eventually(t, "another second begins", func(context.Context) error {
+		if time.Now().Unix() == second {
+			return fmt.Errorf("it is still %d", second)
+		}
+		return nil
+	})
+}
+
+// workloadWatch notes what happens to workloads, in the order of the API server.
+type workloadWatch struct {
+	events   watch.Interface
+	step     step // what came of the present one
+	reserved map[string]bool
+	evicted  map[string]bool
+	known    map[string]bool // has been looked at
+	finished map[string]bool
+}
+
+func watchWorkloads(t *testing.T, ns string) *workloadWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(cluster.REST, client.Options{Scheme: cluster.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := c.Watch(t.Context(), &kueue.WorkloadList{}, client.InNamespace(ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Stop)
+	return &workloadWatch{events: events, reserved: map[string]bool{}, evicted: map[string]bool{}, known: map[string]bool{}, finished: map[string]bool{}}
+}
+
+// until what came of a step is what should, or something else happens.
+func (w *workloadWatch) until(ctx context.Context, want step) error {
+	ctx, cancel := context.WithTimeout(ctx, sandbox.Timeout)
+	defer cancel()
+	for {
+		if done := w.known[want.job] && (!want.ends || w.finished[want.job]); done && slices.Equal(w.step.evicted, want.evicted) && slices.Equal(w.step.admits, want.admits) {
+			return nil
+		}
+		if len(w.step.evicted) > len(want.evicted) || len(w.step.admits) > len(want.admits) {
+			return fmt.Errorf("more happens")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain")
+		case event, open := <-w.events.ResultChan():
+			wl, ok := event.Object.(*kueue.Workload)
+			if !open || !ok {
+				return fmt.Errorf("the watch ended: %v", event)
+			}
+			w.note(wl)
+		}
+	}
+}
+
+func (w *workloadWatch) note(wl *kueue.Workload) {
+	owner := metav1.GetControllerOf(wl)
+	if owner == nil {
+		return
+	}
+	name := owner.Name
+	is := func(condition string) bool { return apimeta.IsStatusConditionTrue(wl.Status.Conditions, condition) }
+	w.known[name] = apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved) != nil
+	w.finished[name] = is(kueue.WorkloadFinished)
+	if evicted := is(kueue.WorkloadEvicted); evicted != w.evicted[name] {
+		if w.evicted[name] = evicted; evicted {
+			w.step.evicted = append(w.step.evicted, name)
+			slices.Sort(w.step.evicted)
+		}
+	}
+	if reserved := is(kueue.WorkloadQuotaReserved); reserved != w.reserved[name] {
+		if w.reserved[name] = reserved; reserved {
+			w.step.admits = append(w.step.admits, name)
+		}
+	}
+}
+
+// evictionsOf a job, as its workload counts them.
+func evictionsOf(t *testing.T, ns, name string) int {
+	t.Helper()
+	var list kueue.WorkloadList
+	if err := cluster.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for i := range list.Items {
+		wl := &list.Items[i]
+		if owner := metav1.GetControllerOf(wl); owner == nil || owner.Name != name || wl.Status.SchedulingStats == nil {
+			continue
+		}
+		for _, e := range wl.Status.SchedulingStats.Evictions {
+			sum += int(e.Count)
+		}
+	}
+	return sum
+}
