@@ -48,7 +48,7 @@ driver it says so and serves nothing.`,
 			cmd.Flags().StringVar(&cfg.NodeName, "node-name", cfg.NodeName, "the node this agent serves; default: the host's name")
 			cmd.Flags().BoolVar(&cfg.Simulate, "simulate", cfg.Simulate, "take the cards that nodes claim in their labels for real: those of the sandbox's simulated nodes, or of --node-name")
 		},
-		Commands: []*cobra.Command{inspectCommand(), metricsCommand(), tryCommand(), applyCommand()},
+		Commands: []*cobra.Command{inspectCommand(), metricsCommand(), tryCommand(), applyCommand(), releaseCommand()},
 		Run:      run,
 	})
 }

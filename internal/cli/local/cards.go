@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -73,6 +74,30 @@ func (o *UpOptions) useCards(ctx context.Context) error {
 		fmt.Fprintf(o.Out, "Card %d: %s, %d MiB\n", c.Index, c.Model, c.Memory)
 	}
 	o.RealNode, o.Sample = true, false
+	return nil
+}
+
+// releaseCards takes away what the node's agent has made of this machine's cards: MIG instances outlive it. No
+// container may run any more.
+func (c *Cluster) releaseCards() error {
+	state := stateDir(c.NodeDir())
+	if _, err := os.Stat(state); err != nil {
+		return nil //nolint:nilerr // there is no agent that made any
+	}
+	agent, err := sibling("elastic-gpu-agent")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := FindCards(ctx); err != nil {
+		return nil //nolint:nilerr // a node without cards
+	}
+	out, err := exec.CommandContext(ctx, agent, "release", "--state-dir", state, "--cdi-dir", filepath.Join(c.NodeDir(), "cdi"),
+		"--library", filepath.Join(filepath.Dir(agent), "libelasticgpu.so")).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("giving the cards back: %w: %s", err, strings.TrimSpace(string(out)))
+	}
 	return nil
 }
 

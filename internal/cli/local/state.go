@@ -201,6 +201,9 @@ func (c *Cluster) Delete() error {
 	if c.Running() {
 		return errRunning
 	}
+	if err := c.releaseCards(); err != nil { // of an "up" that was killed
+		return err
+	}
 	return os.RemoveAll(c.Dir)
 }
 

@@ -91,7 +91,7 @@ func (r *running) say(format string, args ...any) {
 	fmt.Fprintf(r.options.Out, format+"\n", args...)
 }
 
-func (r *running) start(ctx context.Context, ready func(State)) error {
+func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	c := r.cluster
 	for _, dir := range []string{c.path("log"), c.path("sandbox"), c.path("programs")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -131,11 +131,16 @@ func (r *running) start(ctx context.Context, ready func(State)) error {
 		return err
 	}
 	if r.options.RealNode {
-		node, seconds, err := c.startNode(ctx, r.options.Cards, func(message string) { r.say("  %s", message) })
-		if err != nil {
-			return err
+		node, seconds, failed := c.startNode(ctx, r.options.Cards, func(message string) { r.say("  %s", message) })
+		if failed != nil {
+			return failed
 		}
-		defer node.stop(time.Minute)
+		defer func() {
+			node.stop(time.Minute)
+			if r.options.Cards {
+				err = errors.Join(err, c.releaseCards())
+			}
+		}()
 		for i := range list {
 			if list[i].onNode { // what it mounts goes with the node
 				list[i].mountsOf = node.cmd.Process.Pid
