@@ -1,6 +1,6 @@
 """work.py KIND NAME STEPS [GIB]: a job's work for test/gpu/cluster; writes a line of JSON for each thing worth knowing.
 
-Kinds: torch trains a small transformer; driver launches kernels by the driver's own functions, so that the tests' driver
+Kinds: torch trains a small transformer; serve does a little every 10 ms, and says how long that took; driver launches kernels by the driver's own functions, so that the tests' driver
 does as well. With GIB so much more memory is filled, and changed with every step. A hash at the end says whether the
 result is the same as another run's, bit for bit. With "30s" as STEPS it works until 30 seconds after its start.
 """
@@ -52,6 +52,31 @@ def of_torch():
     return step, result, torch.cuda.get_device_properties(0).total_memory >> 20
 
 
+def serve():
+    """A server: a burst of products, a pause, and how long each burst took until its end."""
+    import torch
+
+    torch.manual_seed(1)
+    x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) / 64
+    took = []
+
+    def step(i):
+        time.sleep(0.01)
+        at = time.perf_counter()
+        y = x
+        for _ in range(4):
+            y = y @ x
+        torch.cuda.synchronize()
+        if i >= 50:
+            took.append((time.perf_counter() - at) * 1000)
+
+    def result():
+        took.sort()
+        say(event="served", n=len(took), p50=took[len(took) // 2], p99=took[int(len(took) * 0.99)], most=took[-1])
+        return "", "-"
+    return step, result, torch.cuda.get_device_properties(0).total_memory >> 20
+
+
 def of_driver():
     cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -80,7 +105,7 @@ def of_driver():
 
 
 say(event="start", uid=os.getuid(), cwd=os.getcwd())
-step, result, total = {"torch": of_torch, "driver": of_driver}[kind]()
+step, result, total = {"torch": of_torch, "serve": serve, "driver": of_driver}[kind]()
 step(0)
 say(event="first", total=total)
 begin = said = time.time()
