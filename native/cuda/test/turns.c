@@ -202,6 +202,28 @@ static void who_is_below_its_share_comes_at_once(void)
 		}
 }
 
+/*
+ * Ten of a tenth each, three with pauses. Those below their share wait for some steps and turns of others; those that want
+ * all they can get wait until they have earned a turn, START_NS over their share, so for 50 ms.
+ */
+static void ten_containers(void)
+{
+	static const struct { int64_t hog; int64_t paused, always; } cases[] = {{0, 15, 60}, {8 * MS / 5, 40, 80}, {64 * MS / 5, 20, 70}};
+	for (unsigned k = 0; k < 3; k++) {
+		struct player p[10];
+		for (int i = 0; i < 10; i++) {
+			bool hog = i >= 6 && cases[k].hog;
+			p[i] = (struct player){.share = 1000, .lend = true, .kernel = hog ? cases[k].hog : 23 * MS / 20,
+				.step = hog ? 0 : 23 * MS / 20, .pause = i < 3 ? 10 * MS : 0, .latency = hog ? LATENCY_THROUGHPUT : LATENCY_LOW};
+		}
+		simulate(card_here(), p, 10, 20 * SECOND);
+		for (int i = 0; i < 10; i++) {
+			CHECK(p[i].worst <= (i < 3 ? cases[k].paused : cases[k].always) * MS);
+			CHECK(i < 3 || p[i].ran > 20 * SECOND * 9 / 100);
+		}
+	}
+}
+
 /* Two that want all they can get, in short steps: neither waits for more than a slice and what is in flight. */
 static void turns_are_short_where_both_want_the_card(void)
 {
@@ -430,7 +452,7 @@ static void time_at_high_clocks_costs_what_it_gains(void)
 }
 
 MAIN(T(shares_hold_alone), T(shares_hold_side_by_side), T(shares_beyond_the_card_are_proportional), T(lent_time_is_used_and_taken_back),
-	T(who_is_below_its_share_comes_at_once), T(turns_are_short_where_both_want_the_card), T(turns_are_long_otherwise),
+	T(who_is_below_its_share_comes_at_once), T(ten_containers), T(turns_are_short_where_both_want_the_card), T(turns_are_long_otherwise),
 	T(a_neighbour_that_forges_its_requests_takes_nothing), T(a_neighbour_that_does_not_let_go_pays_for_it),
 	T(a_turn_that_is_never_given_back_is_taken), T(time_that_others_waited_for_is_not_refunded), T(unused_time_is_refunded_when_nobody_waits),
 	T(a_process_that_dies_loses_the_turn), T(a_waiter_that_died_has_the_turn_for_a_moment), T(tenants_are_counted_and_come_free),
