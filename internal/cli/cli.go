@@ -21,6 +21,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/elastic-ai/elastic/internal/cli/cost"
 	"github.com/elastic-ai/elastic/internal/cli/doctor"
 	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/gpu"
@@ -94,7 +95,7 @@ func Root(called string) *cobra.Command {
 	add("cluster", queues.Commands()...)
 	add("cluster", gpu.Command(), topCommand(), web.Command(), doctor.Command(), migrate.Command(), uninstall.Command())
 	add("local", local.Commands()...)
-	root.AddCommand(simulateCommand(), clisimulate.RecordCommand())
+	root.AddCommand(simulateCommand(), clisimulate.RecordCommand(), cost.Command())
 	switch called {
 	case "arena":
 		asArena(root)

@@ -150,7 +150,7 @@ func (t *table) add(line int, fields []string) {
 		row.fail(columnOnDemand, "no price, and no spot price either")
 	}
 	if earlier, twice := t.seen[o.Place]; row.err == nil && twice {
-		row.fail("", fmt.Sprintf("%s was sold by line %d already", strings.TrimSuffix(o.Place.String(), " on demand"), earlier))
+		row.fail("", fmt.Sprintf("%s was sold by line %d already", strings.TrimSuffix(o.String(), " on demand"), earlier))
 	}
 	if row.err != nil {
 		t.bad = append(t.bad, *row.err)

@@ -19,7 +19,7 @@ func TestPriceTableReadsOnDemandAndSpot(t *testing.T) {
 	}
 	var got []string
 	for _, o := range offers {
-		got = append(got, o.Place.String())
+		got = append(got, o.String())
 	}
 	want := "aws/eu-west-2/euw2-az3 p5.48xlarge on demand;aws/eu-west-2/euw2-az3 p5.48xlarge spot;gcp/us-central1 g2-standard-4 on demand;aws/us-east-1/use1-az1 p5e.48xlarge spot"
 	if strings.Join(got, ";") != want {

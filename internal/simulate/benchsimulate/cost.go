@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/elastic-ai/elastic/internal/simulate/cost"
 )
@@ -27,42 +28,80 @@ func money(folder string) error {
 	for _, name := range without {
 		fmt.Println("no prices:", name)
 	}
-	var errs []error
+	kinds := []*kind{{name: "plentiful", goal: goalPlentiful}, {name: "scarce", goal: goalScarce}}
 	for _, m := range markets {
-		errs = append(errs, moneyOf(m))
-		if scarce := m.Scarce(); scarce != nil {
-			errs = append(errs, moneyOf(scarce))
+		for _, m := range []*cost.Market{m, m.Scarce()} {
+			if m == nil {
+				continue
+			}
+			k := kinds[1]
+			if m.Share(1) >= plentifulShare {
+				k = kinds[0]
+			}
+			if err := k.add(m); err != nil {
+				return err
+			}
 		}
+	}
+	var errs []error
+	for _, k := range kinds {
+		errs = append(errs, k.check())
 	}
 	return errors.Join(errs...)
 }
 
-func moneyOf(m *cost.Market) error {
-	kind, goal := "scarce", goalScarce
-	if m.Share(1) >= plentifulShare {
-		kind, goal = "plentiful", goalPlentiful
-	}
-	fmt.Printf("market %s: %s, %d zones, spot %.1f %% of the time\n", m.Name, kind, len(m.Zones), 100*m.Share(1))
-	sums, late, jobs := map[string]float64{}, map[string]int{}, 0
+// kind of market, with what the product's rule came to in those of it.
+type kind struct {
+	name  string
+	goal  float64
+	over  []float64
+	worst string // what was furthest beyond the goals
+	late  int
+	jobs  int
+}
+
+func (k *kind) add(m *cost.Market) error {
+	fmt.Printf("market %s: %s, %d zones, spot %.1f %% of the time\n", m.Name, k.name, len(m.Zones), 100*m.Share(1))
+	sums, late := map[string]float64{}, map[string]int{}
 	for seed := range uint64(costSeeds) {
 		list, err := cost.Invented(costJobs, m, &cost.Default, seed)
 		if err != nil {
 			return err
 		}
-		c := cost.Compare(m, list, cost.Rules, &cost.Default)
-		jobs += costJobs
-		for _, r := range c.Results {
+		for _, r := range cost.Compare(m, list, cost.Rules, &cost.Default).Results {
 			sums[r.Rule] += r.OverBound / costSeeds
 			late[r.Rule] += r.Late
 		}
 	}
 	for _, rule := range cost.Rules {
 		fmt.Printf("figure cost_over_bound_%s_%s %.3f\n", m.Name, rule.Name, sums[rule.Name])
-		fmt.Printf("figure cost_late_%s_%s %.2f %%\n", m.Name, rule.Name, 100*float64(late[rule.Name])/float64(jobs))
+		fmt.Printf("figure cost_late_%s_%s %.2f %%\n", m.Name, rule.Name, 100*float64(late[rule.Name])/(costSeeds*costJobs))
 	}
-	ours, share := sums[cost.Elastic.Name], float64(late[cost.Elastic.Name])/float64(jobs)
-	if ours > goal || share > goalLate {
-		return fmt.Errorf("%s (%s): %.3f of the bound (at most %.2f), %.2f %% late (at most %.0f)", m.Name, kind, ours, goal, 100*share, 100*goalLate)
+	ours := sums[cost.Elastic.Name]
+	if len(k.over) == 0 || ours > slices.Max(k.over) {
+		k.worst = m.Name
+	}
+	k.over = append(k.over, ours)
+	k.late, k.jobs = k.late+late[cost.Elastic.Name], k.jobs+costSeeds*costJobs
+	return nil
+}
+
+// check every market of a kind against its goal.
+func (k *kind) check() error {
+	if len(k.over) == 0 {
+		return nil
+	}
+	sum := 0.0
+	for _, v := range k.over {
+		sum += v
+	}
+	worst, late := slices.Max(k.over), float64(k.late)/float64(k.jobs)
+	fmt.Printf("figure cost_over_bound_%s %.3f\n", k.name, sum/float64(len(k.over)))
+	fmt.Printf("figure cost_over_bound_%s_worst %.3f\n", k.name, worst)
+	fmt.Printf("figure cost_late_%s %.2f %%\n", k.name, 100*late)
+	if worst > k.goal || late > goalLate {
+		return fmt.Errorf("where spot is %s, jobs cost up to %.3f of the bound (%s; the goal is %.2f), and %.2f %% are late (the goal is %.0f)",
+			k.name, worst, k.worst, k.goal, 100*late, 100*goalLate)
 	}
 	return nil
 }

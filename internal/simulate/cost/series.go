@@ -147,11 +147,11 @@ func readAvailability(path string) (first int, minutes []int16, err error) {
 	last, value := -1, int16(0)
 	err = eachRow(path, func(row map[string]string) error {
 		seconds, err1 := strconv.Atoi(row["seconds"])
-		available, err2 := strconv.Atoi(row["available"])
+		available, err2 := strconv.ParseInt(row["available"], 10, 16)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		if seconds < 0 || available < 0 || available > math.MaxInt16 {
+		if seconds < 0 || available < 0 {
 			return fmt.Errorf("%d machines at second %d", available, seconds)
 		}
 		at := seconds / 60
