@@ -97,6 +97,8 @@ def together(t, seconds):
             f"{alone['rate']:.0f} a second); {words}", rate["space"] >= 1.3 * rate["turns"])
     a, b = t.Steps("both", seconds).add("llm", compute=100, lend="off", sharing="space").add("llm", compute=100, lend="off", sharing="space").run()
     t.note("the same tokens, 100 % each, at once", f"{a['rate'] + b['rate']:.0f} a second, {t.show(a)}")
+    if os.environ.get("BRIEF"):
+        return
     a, b = t.Steps("hog", seconds).add("decode", 10, compute=50, lend="off", sharing="space").add("gemm", compute=50, lend="off", sharing="space").run()
     t.note("decode with pauses of 10 ms at 50 % beside products of 8192^3 at 50 %, at once", f"{t.show(a)}; products {b['rate']:.0f} a second")
 
@@ -268,8 +270,8 @@ def daemon_gone(t):
 
 def run(t):
     seconds, budget = float(os.environ.get("SECONDS", "3")), time.time() + float(os.environ.get("BUDGET", "1e9"))
-    one = t.Steps("calibrate", 2).add("decode").run()[0]
-    os.environ["ROUNDS"] = str(int(4000 * 1.2 / one["p50"]))
+    if not os.environ.get("BRIEF"):
+        t.calibrate()
     parts = {"together": lambda d: together(t, seconds), "swaps": lambda d: swaps(t), "counted": lambda d: counted(t), "faults": lambda d: faults(t, d),
              "users": lambda d: users(t), "percentages": lambda d: percentages(t), "framework": lambda d: framework(t)}
     wanted = os.environ.get("PARTS", " ".join(parts)).split()
