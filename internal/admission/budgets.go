@@ -54,6 +54,7 @@ type budget struct {
 	rates    []int64 // by flavor-resource
 	decision uint64  // in which used was computed
 	used     int64   // spent and committed
+	spent    int64   // of that
 	drained  bool    // everything is spent, and what runs has to leave
 }
 
@@ -222,9 +223,23 @@ func (b *budget) within(from, to time.Time) int64 {
 	return max(0, min(to.Unix(), b.spec.Until.Unix())-max(from.Unix(), b.spec.From.Unix()))
 }
 
+// chargedFor is what a workload with quota is charged for: all that it was given, although some of its pods may be done.
+// What is left of its object when its run is over does not say when they were.
+func (e *Engine) chargedFor(w *workload) []quota.Amount {
+	if !slices.ContainsFunc(w.spec.PodSets, func(ps PodSet) bool { return ps.Reclaimable > 0 }) {
+		return w.usage
+	}
+	all := w.spec
+	all.PodSets = slices.Clone(all.PodSets)
+	for i := range all.PodSets {
+		all.PodSets[i].Reclaimable = 0
+	}
+	return e.usageOf(&all, nil)
+}
+
 // spentBy is what a workload with quota has spent so far.
 func (e *Engine) spentBy(b *budget, w *workload) int64 {
-	return times(e.perSecond(b, w.usage), b.within(w.spec.Admission.ReservedAt, e.at))
+	return times(e.perSecond(b, e.chargedFor(w)), b.within(w.spec.Admission.ReservedAt, e.at))
 }
 
 // committedTo is what a workload with quota will still spend, as far as that is known.
@@ -237,7 +252,7 @@ func (e *Engine) committedTo(b *budget, w *workload) int64 {
 	if start.IsZero() {
 		start = w.spec.Admission.ReservedAt
 	}
-	return times(e.perSecond(b, w.usage), b.within(e.at, start.Add(run)))
+	return times(e.perSecond(b, e.chargedFor(w)), b.within(e.at, start.Add(run)))
 }
 
 // usedOf is what is spent and committed as of this decision.
@@ -245,8 +260,12 @@ func (e *Engine) usedOf(b *budget) int64 {
 	if b.decision == e.decision && e.decision != noDecision {
 		return b.used
 	}
-	b.decision, b.used = e.decision, max(0, b.spec.Spent)
-	e.eachUser(b, func(w *workload) { b.used = quota.Sum(b.used, quota.Sum(e.spentBy(b, w), e.committedTo(b, w))) })
+	b.decision, b.spent = e.decision, max(0, b.spec.Spent)
+	committed := int64(0)
+	e.eachUser(b, func(w *workload) {
+		b.spent, committed = quota.Sum(b.spent, e.spentBy(b, w)), quota.Sum(committed, e.committedTo(b, w))
+	})
+	b.used = quota.Sum(b.spent, committed)
 	return b.used
 }
 
@@ -267,6 +286,7 @@ func (e *Engine) noteCommitted(w *workload, sign int64) {
 type overBudget struct {
 	budget      *budget
 	used, needs int64
+	spent       int64     // of what is used
 	until       time.Time // when it may fit
 }
 
@@ -294,7 +314,7 @@ func (e *Engine) beyondBudget(w *workload, victims []victim, cost func(*budget) 
 		if seconds := left / rate; left > 0 && seconds > 0 { // so long before the end it needs no more than is left
 			until = until.Add(-time.Duration(min(seconds, math.MaxInt64/int64(time.Second))) * time.Second)
 		}
-		over = &overBudget{budget: b, used: used, needs: needs, until: until}
+		over = &overBudget{budget: b, used: used, spent: b.spent, needs: needs, until: until}
 		return false
 	})
 	return over
@@ -478,7 +498,7 @@ func (e *Engine) spentOf(b *budget) (spent, rate int64) {
 	e.eachUser(b, func(w *workload) {
 		spent = quota.Sum(spent, e.spentBy(b, w))
 		if w.phase == phaseReserved {
-			rate = quota.Sum(rate, e.perSecond(b, w.usage))
+			rate = quota.Sum(rate, e.perSecond(b, e.chargedFor(w)))
 		}
 	})
 	return spent, rate
@@ -499,11 +519,17 @@ func (e *Engine) drainedFor(w *workload) *budget {
 // words say what a workload waits for.
 func (o *overBudget) words() string {
 	b := &o.budget.spec
-	text := fmt.Sprintf("waits for the budget of %s: %s of %s %s %s are used or committed", b.On, b.format(o.used), b.format(b.Amount), b.Unit, b.Period)
+	text := fmt.Sprintf("waits until %s for the budget of %s: of %s %s %s, %s are spent and %s committed",
+		calendar(o.until), b.On, b.format(b.Amount), b.Unit, b.Period, b.format(o.spent), b.format(max(0, o.used-o.spent)))
 	if o.needs > 0 {
 		text += ", and it needs " + b.format(o.needs)
 	}
-	return text + "; the next period begins " + b.Until.Format(time.RFC3339)
+	return text
+}
+
+// calendar is a time by the calendar that it is of.
+func calendar(at time.Time) string {
+	return at.Format("Mon 2 Jan 2006 15:04 ") + at.Location().String()
 }
 
 func (b *Budget) format(v int64) string {
@@ -517,9 +543,9 @@ func (e *Engine) explainBudget(x *Explanation, a *assignment) {
 	}
 	b := &a.over.budget.spec
 	if a.over.until.Before(b.Until) {
-		x.Suggestions = append(x.Suggestions, "waiting until "+a.over.until.Format(time.RFC3339)+", from when on what is left suffices until the period ends")
+		x.Suggestions = append(x.Suggestions, "waiting until "+calendar(a.over.until)+", from when on what is left suffices until the period ends")
 	} else {
-		x.Suggestions = append(x.Suggestions, "waiting until "+b.Until.Format(time.RFC3339)+", when the next period begins")
+		x.Suggestions = append(x.Suggestions, "waiting until "+calendar(b.Until)+", when the next period begins")
 	}
 	x.Suggestions = append(x.Suggestions, "a budget of "+b.format(quota.Sum(a.over.used, a.over.needs))+" "+b.Unit+" "+b.Period+" for "+b.On)
 	x.StartsAt = a.over.until

@@ -48,6 +48,7 @@ func (s *shell) spentIn(b *Budget, w Workload) int64 {
 				rates = b.Rates[""]
 			}
 			spec := w.PodSets[slices.IndexFunc(w.PodSets, func(p PodSet) bool { return p.Name == ps.Name })]
+			spec.Reclaimable = 0 // it is charged for all that it was given
 			sum += reservedAmount(&ps, &spec, res) * rates[res]
 		}
 	}

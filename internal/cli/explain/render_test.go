@@ -92,7 +92,7 @@ var answers = map[string]*Answer{
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "example.com/gpu", Flavor: "default", Amount: "1", ClusterQueue: "team-a", Reason: "WaitingForQuota"}}
 		x.Devices = []v1alpha1.Device{{PodSet: "main", Resource: "example.com/gpu", Amount: "2", From: "ResourceClaimTemplate two-cards, DeviceClass gpu.example.com"}}
 	}),
-	"WaitingForBudget": waiting("WaitingForBudget", "waits for the budget of ClusterQueue team-a: 96 of 100 card-hours a week are used or committed, and it needs 8; the next period begins 2026-01-05T00:00:00Z", func(x *v1alpha1.WorkloadStanding) {
+	"WaitingForBudget": waiting("WaitingForBudget", "waits until Mon 5 Jan 2026 00:00 Europe/Berlin for the budget of ClusterQueue/team-a: of 100 GPU-hours a week, 80 are spent and 16 committed, and it needs 8", func(x *v1alpha1.WorkloadStanding) {
 		x.Suggestions = []string{"the next period, which begins 2026-01-05T00:00:00Z"}
 	}),
 	"WaitingForQuota-unknown-end": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed", nil),
