@@ -26,9 +26,9 @@ const (
 	AfterMetAnnotation = "elasticai.io/after-met"
 )
 
-// AddToScheme makes QueuePolicy known to a scheme.
+// AddToScheme makes QueuePolicy and BudgetAccount known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &QueuePolicy{}, &QueuePolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &QueuePolicy{}, &QueuePolicyList{}, &BudgetAccount{}, &BudgetAccountList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
@@ -61,7 +61,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies)",message="sets nothing: give it preemption, capacity, order, backfill, quota or dependencies"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies or budgets"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
@@ -90,6 +90,14 @@ type QueuePolicySpec struct {
 	Quota *Quota `json:"quota,omitempty"`
 	// Dependencies is what jobs may wait for that come after others (annotation elasticai.io/after).
 	Dependencies *Dependencies `json:"dependencies,omitempty"`
+	// Budgets are what the workloads of a target may use in a period, all together: each target has its own, and those of a
+	// LocalQueue, its ClusterQueue and its Cohorts count side by side. What was used is counted from when the policy comes.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +listType=map
+	// +listMapKey=period
+	Budgets []Budget `json:"budgets,omitempty"`
 }
 
 // Dependencies is what jobs may wait for.
@@ -305,8 +313,13 @@ type MinRuntime struct {
 // +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="must be at least 0s and at most 720h"
 type Duration string
 
-// Accepted is the condition that says whether all of a policy is in force, and if not, why.
-const Accepted = "Accepted"
+// The conditions of a policy.
+const (
+	// Accepted says whether all of a policy is in force, and if not, why.
+	Accepted = "Accepted"
+	// BudgetsNearlySpent says whether more than warnAt of a budget is spent, and of which.
+	BudgetsNearlySpent = "BudgetsNearlySpent"
+)
 
 // Reasons of the Accepted condition.
 const (

@@ -22,7 +22,7 @@ import (
 func (o *Objects) ChangesPolicies(obj client.Object, deleted bool) bool {
 	switch obj.(type) {
 	case *v1alpha1.QueuePolicy:
-	case *kueue.Cohort, *kueue.ClusterQueue, *kueue.LocalQueue:
+	case *kueue.Cohort, *kueue.ClusterQueue, *kueue.LocalQueue, *kueue.ResourceFlavor:
 		if len(o.Policies) == 0 {
 			return false
 		}
@@ -44,7 +44,7 @@ func (o *Objects) ResolvePolicies() {
 
 // world is the tree of Cohorts and queues by names. A Cohort that others name exists.
 func (o *Objects) world() policy.World {
-	w := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}, LocalQueues: map[types.NamespacedName]string{}}
+	w := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}, LocalQueues: map[types.NamespacedName]string{}, Flavors: map[string]bool{}}
 	for name := range o.CohortNames() {
 		w.Cohorts[name] = ""
 	}
@@ -56,6 +56,9 @@ func (o *Objects) world() policy.World {
 	}
 	for key, lq := range o.LocalQueues {
 		w.LocalQueues[key] = string(lq.Spec.ClusterQueue)
+	}
+	for name := range o.Flavors {
+		w.Flavors[name] = true
 	}
 	return w
 }
@@ -99,6 +102,28 @@ func (o *Objects) RunTimesOf(localQueue types.NamespacedName) (percent int, byDe
 		percent = 0
 	}
 	return percent, settings.Duration(policy.RunTime, 0)
+}
+
+// Budgets are those in force.
+func (o *Objects) Budgets() []policy.Budget { return o.resolved.Budgets() }
+
+// BudgetTargets are what the budgets are on that a LocalQueue's workloads use.
+func (o *Objects) BudgetTargets(localQueue types.NamespacedName) []string {
+	return o.resolved.Above(localQueue)
+}
+
+// BudgetTargetsOf are what the budgets are on that those with quota of a ClusterQueue use, beside their LocalQueue's.
+func (o *Objects) BudgetTargetsOf(clusterQueue string) []string {
+	return o.resolved.AboveClusterQueue(clusterQueue)
+}
+
+// BudgetRates are what a unit of a resource costs a second.
+func BudgetRates(b *policy.Budget) map[string]map[string]int64 {
+	cards := map[string]float64{}
+	for _, s := range service {
+		cards[s.Resource] = s.Cards
+	}
+	return b.Rates(cards)
 }
 
 // applyPolicy adds to a queue what policies say.

@@ -28,6 +28,7 @@ const (
 	Grace        = "quota.grace"
 	Windows      = "quota.windows"
 	Namespaces   = "dependencies.namespaces"
+	Budgets      = "budgets"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -46,6 +47,8 @@ type field struct {
 	from func(kind v1alpha1.TargetKind, root bool) bool
 	// where says that in words.
 	where string
+	// sums: it is about all below its target together, so a nearer one does not take its place.
+	sums bool
 }
 
 // problem says what is wrong with what a spec sets the field to.
@@ -92,6 +95,7 @@ var fields = []field{
 	aboveLocal(duration(Grace, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return quota(s).Grace })),
 	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
 	dependencies,
+	{path: Budgets, text: budgetsText, whole: checkBudgets, sums: true},
 }
 
 // notLocal is of fields that are about a whole ClusterQueue.

@@ -16,6 +16,7 @@ type World struct {
 	Cohorts       map[string]string               // the parent of each Cohort; "" at a root
 	ClusterQueues map[string]string               // the Cohort of each ClusterQueue; "": none
 	LocalQueues   map[types.NamespacedName]string // the ClusterQueue of each LocalQueue
+	Flavors       map[string]bool                 // those that exist
 }
 
 // Settings are the values in force at an object, in the order of the fields.
@@ -126,7 +127,9 @@ func (r *Resolved) at(from target) Settings {
 			}
 			if text := f.text(&p.Spec); text != "" && f.problem(&p.Spec) == nil {
 				out = append(out, v1alpha1.Value{Field: f.path, Value: text, Policy: p.Name, From: t.String()})
-				break
+				if !f.sums {
+					break
+				}
 			}
 		}
 	}

@@ -21,7 +21,7 @@ var reasons = []string{
 
 // Status is what to tell a policy about itself: what is in force at each target, and whether all of it is.
 func (r *Resolved) Status(p *v1alpha1.QueuePolicy) ([]v1alpha1.TargetStatus, metav1.Condition) {
-	problems := invalid(p)
+	problems := append(invalid(p), r.unknownFlavors(p)...)
 	var targets []v1alpha1.TargetStatus
 	for i, ref := range p.Spec.TargetRefs {
 		t := targetOf(ref)
