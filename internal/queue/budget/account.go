@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -59,6 +60,9 @@ const (
 	remembered = 10 * time.Minute
 	// late is how long after its end a period is stored at least: longer than clocks differ.
 	late = time.Hour
+	// mostSettled is how many runs an account names at most, so that its object stays small: those beyond wait, and count
+	// by what their workloads tell.
+	mostSettled = 4096
 )
 
 // settled says that the sums of an account have a run.
@@ -89,18 +93,57 @@ func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, st
 	for _, w := range windows {
 		out.open(w)
 	}
+	named := out.names()
 	for i := range runs {
-		if r := &runs[i]; r.over() && !out.settled(r) {
-			out.add(r, windows, now)
-			out.Settled = append(out.Settled, Settled{UID: r.UID, Start: r.Start})
+		r := runs[i]
+		if !r.over() || named[runName(r.UID, r.Start)] || len(out.Settled) >= mostSettled {
+			continue
 		}
+		if most := now.Add(late); r.End.After(most) {
+			r.End = most // nobody runs in the future, and each period until then would be opened
+		}
+		out.add(&r, windows, now)
+		out.Settled = append(out.Settled, Settled{UID: r.UID, Start: r.Start})
+		named[runName(r.UID, r.Start)] = true
 	}
 	return out
 }
 
+// Names says that the account has a run.
+func (a *Account) Names(r *Run) bool { return a.settled(r) }
+
+// names are the runs that the account has.
+func (a *Account) names() map[string]bool {
+	named := make(map[string]bool, len(a.Settled))
+	for _, s := range a.Settled {
+		named[runName(s.UID, s.Start)] = true
+	}
+	return named
+}
+
+// runName names a run.
+func runName(uid string, start time.Time) string {
+	return uid + "@" + strconv.FormatInt(start.Unix(), 10)
+}
+
+// Expired says from when on nobody needs the account: its periods are over, by whichever clock.
+func (a *Account) Expired() (at time.Time) {
+	for i := range a.Sums {
+		if until := a.Sums[i].Until.Add(late); until.After(at) {
+			at = until
+		}
+	}
+	return at
+}
+
+// MayStart says from when on a workload may have another run: one that began in the same second would have the same name.
+func (a *Account) MayStart(uid string, now time.Time) bool {
+	return !slices.ContainsFunc(a.Settled, func(s Settled) bool { return s.UID == uid && s.Start.Unix() >= now.Unix() })
+}
+
 // open adds a period that the account does not have yet.
 func (a *Account) open(w Window) {
-	if !slices.ContainsFunc(a.Sums, func(s Sum) bool { return s.same(w) }) {
+	if !slices.ContainsFunc(a.Sums, func(s Sum) bool { return s.Same(w) }) {
 		a.Sums = append(a.Sums, Sum{Window: w})
 	}
 }
@@ -143,11 +186,7 @@ func addUsed(used []Used, u Used) []Used {
 	if !found {
 		return slices.Insert(used, i, u)
 	}
-	if used[i].UnitSeconds > math.MaxInt64-u.UnitSeconds {
-		used[i].UnitSeconds = math.MaxInt64
-	} else {
-		used[i].UnitSeconds += u.UnitSeconds
-	}
+	used[i].UnitSeconds = Plus(used[i].UnitSeconds, u.UnitSeconds)
 	return used
 }
 
@@ -167,30 +206,40 @@ func times(a, b int64) int64 {
 func (a *Account) Used(w Window, runs []Run) []Used {
 	var used []Used
 	for i := range a.Sums {
-		if a.Sums[i].same(w) {
+		if a.Sums[i].Same(w) {
 			used = slices.Clone(a.Sums[i].Used)
 		}
 	}
-	for i := range runs {
-		if r := &runs[i]; r.over() && !a.settled(r) {
-			used = addRun(used, r, w.seconds(r.Start, r.End))
-		}
+	for _, r := range a.Unsettled(runs) {
+		used = addRun(used, &r, w.seconds(r.Start, r.End))
 	}
 	return used
+}
+
+// Unsettled are the runs that are over, and that the account does not have.
+func (a *Account) Unsettled(runs []Run) []Run {
+	var list []Run
+	named := a.names()
+	for i := range runs {
+		if r := &runs[i]; r.over() && !named[runName(r.UID, r.Start)] {
+			list = append(list, *r)
+		}
+	}
+	return list
 }
 
 // Object is what a workload's object tells.
 type Object struct {
 	UID string
 	Run *Run // its last; nil: it had none
-	// Deleting: it was deleted, and waits for us.
+	// Deleting: it was deleted, and waits for us, or has finished: it will have no other run.
 	Deleting bool
 	// Waits: it is pending, and may get quota, and so another run.
 	Waits bool
 }
 
 // Next says of a workload whether its last run must be in the account before it can go on, and whether it is let go: if
-// it was deleted, it may vanish, and if it waits, it may have quota.
+// it will have no other run, it need not tell of the last any more, and may vanish; if it waits, it may have quota.
 func (a *Account) Next(o *Object) (settle, release bool) {
 	switch {
 	case !o.Deleting && !o.Waits || o.Run != nil && !o.Run.over():
@@ -199,4 +248,28 @@ func (a *Account) Next(o *Object) (settle, release bool) {
 		return false, true
 	}
 	return true, false
+}
+
+// Cost is what was used at rates by flavor and resource, "" for flavors that are not named. Counts says which
+// ClusterQueues' quota counts.
+func Cost(used []Used, rates map[string]map[string]int64, counts func(queue string) bool) int64 {
+	sum := int64(0)
+	for _, u := range used {
+		of, named := rates[u.Flavor]
+		if !named {
+			of = rates[""]
+		}
+		if rate := of[u.Resource]; rate > 0 && counts(u.Queue) {
+			sum = Plus(sum, times(u.UnitSeconds, rate))
+		}
+	}
+	return sum
+}
+
+// Plus adds, saturating.
+func Plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }

@@ -240,3 +240,58 @@ func TestSaturates(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Accounts come back from their objects as they were, and less than nothing is nothing.
+func TestStored(t *testing.T) {
+	w, err := WindowAt(Week, "Europe/Berlin", time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := w.From.Add(2 * time.Hour)
+	run := Run{UID: "a", Start: w.From, End: w.From.Add(time.Hour), Queue: "q", Amounts: []Amount{{"h100", "gpu", 8}}}
+	var a Account
+	a = a.Settle([]Run{run}, []Window{w}, func(string, time.Time) bool { return false }, now)
+	a = a.Settle(nil, []Window{w}, func(string, time.Time) bool { return false }, now) // nobody tells of it any more
+	status := a.Stored()
+	back := FromStored(&status)
+	if again := back.Stored(); fmt.Sprint(again) != fmt.Sprint(status) || !back.Names(&run) || back.Used(w, nil)[0].UnitSeconds != 8*3600 {
+		t.Errorf("%+v, not %+v", again, status)
+	}
+	status.Sums[0].Used[0].UnitSeconds = -1
+	back = FromStored(&status)
+	if used := back.Used(w, nil); len(used) != 0 {
+		t.Error(used)
+	}
+}
+
+// A run that claims to end in the far future, or more runs than an account may name, make no object that cannot be stored.
+func TestAccountsAreBounded(t *testing.T) {
+	w, err := WindowAt(Day, "UTC", time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := w.From.Add(12 * time.Hour)
+	tells := func(string, time.Time) bool { return true }
+	var a Account
+	forged := Run{UID: "forged", Start: now.Add(-time.Hour), End: now.AddDate(7000, 0, 0), Amounts: []Amount{{"f", "gpu", 1}}}
+	a = a.Settle([]Run{forged}, []Window{w}, tells, now)
+	if used := a.Used(w, nil); len(a.Sums) != 1 || used[0].UnitSeconds != 2*3600 {
+		t.Errorf("%d periods, %v", len(a.Sums), used)
+	}
+	runs := make([]Run, mostSettled+10)
+	for i := range runs {
+		runs[i] = Run{UID: fmt.Sprint(i), Start: now.Add(-time.Second), End: now, Amounts: []Amount{{"f", "gpu", 1}}}
+	}
+	a = Account{}
+	a = a.Settle(runs, []Window{w}, tells, now)
+	if len(a.Settled) != mostSettled || len(a.Unsettled(runs)) != 10 || a.Used(w, runs)[0].UnitSeconds != mostSettled+10 {
+		t.Errorf("%d named, %d not, %v", len(a.Settled), len(a.Unsettled(runs)), a.Used(w, runs))
+	}
+	if a.MayStart("5", now.Add(-time.Second)) || !a.MayStart("5", now) {
+		t.Error("a run may have the name of another, or none may begin")
+	}
+	if got := Cost([]Used{{"q", "f", "gpu", math.MaxInt64 / 2}, {"q", "g", "gpu", math.MaxInt64 / 2}, {"other", "f", "gpu", 1}},
+		map[string]map[string]int64{"": {"gpu": 1}, "g": {"gpu": 1000}}, func(q string) bool { return q == "q" }); got != math.MaxInt64 {
+		t.Error(got)
+	}
+}

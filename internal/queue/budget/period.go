@@ -59,8 +59,8 @@ func (w Window) at(other time.Time) Window {
 	return found
 }
 
-// same: two windows are one period.
-func (w Window) same(o Window) bool {
+// Same says that two windows are one period.
+func (w Window) Same(o Window) bool {
 	return w.Period == o.Period && w.Zone == o.Zone && w.From.Equal(o.From)
 }
 

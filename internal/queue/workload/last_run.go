@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
 
@@ -58,24 +56,45 @@ func LastRun(wl *kueue.Workload) (run *budget.Run, localQueue string) {
 	switch {
 	case IsFinished(wl):
 		run.End = condition(wl, kueue.WorkloadFinished).LastTransitionTime.Time
-	case wl.DeletionTimestamp != nil && !HasFinalizer(wl):
+	case IsGone(wl):
 		run.End = stoppedAt(wl)
 	}
 	return run, string(wl.Spec.QueueName)
 }
 
-// stoppedAt is when the job of a deleted workload had stopped: pods may take their time to end. Without one, when it was
-// deleted.
+// stoppedAt is when the job of a deleted workload had stopped: pods may take their time to end. Without one, or with one
+// that is earlier, when it was deleted.
 func stoppedAt(wl *kueue.Workload) time.Time {
-	if at, err := time.Parse(time.RFC3339, wl.Annotations[stoppedAnnotation]); err == nil {
+	if at, err := time.Parse(time.RFC3339, wl.Annotations[stoppedAnnotation]); err == nil && at.After(wl.DeletionTimestamp.Time) {
 		return at
 	}
 	return wl.DeletionTimestamp.Time
 }
 
+// TellsRuns says that a workload uses a budget, and tells of its runs.
+func TellsRuns(wl *kueue.Workload) bool {
+	return slices.Contains(wl.Finalizers, BudgetFinalizer)
+}
+
+// IsGone says that a workload is there for its budget alone: it was deleted, and its job has stopped.
+func IsGone(wl *kueue.Workload) bool {
+	return wl.DeletionTimestamp != nil && !HasFinalizer(wl) && TellsRuns(wl)
+}
+
+// TellsOfOther says that a workload without quota tells of the run that it had last. It may have none before that is in the
+// account.
+func TellsOfOther(wl *kueue.Workload) bool {
+	return !HasReservation(wl) && TellsRuns(wl) && isTrue(wl, lastRunCondition)
+}
+
+// ForgetLastRun has a workload tell of no run any more. The condition stays: an apply removes one only if nobody else wrote it.
+func ForgetLastRun(wl *kueue.Workload, now time.Time) bool {
+	return isTrue(wl, lastRunCondition) && set(wl, lastRunCondition, false, "Settled", "", now)
+}
+
 // stoppedPatch is the part of the patch that lets a workload go which says when that was, if it uses a budget.
 func stoppedPatch(wl *kueue.Workload, now time.Time) string {
-	if !controllerutil.ContainsFinalizer(wl, BudgetFinalizer) {
+	if !TellsRuns(wl) {
 		return ""
 	}
 	at := now.UTC().Format(time.RFC3339)
@@ -88,7 +107,7 @@ func stoppedPatch(wl *kueue.Workload, now time.Time) string {
 // reportedLastRun reads the condition. One that nobody can read tells of nothing.
 func reportedLastRun(wl *kueue.Workload) (*budget.Run, string) {
 	report := condition(wl, lastRunCondition)
-	if report == nil {
+	if report == nil || report.Status != metav1.ConditionTrue {
 		return nil, ""
 	}
 	var r reportedRun
@@ -105,7 +124,7 @@ func reportedLastRun(wl *kueue.Workload) (*budget.Run, string) {
 // reportLastRun notes the run of a workload whose quota is taken away now, in the same write: afterwards nothing else tells
 // of its flavors, or of when it began.
 func reportLastRun(wl *kueue.Workload, now time.Time) {
-	if !controllerutil.ContainsFinalizer(wl, BudgetFinalizer) || !HasReservation(wl) {
+	if !TellsRuns(wl) || !HasReservation(wl) {
 		return
 	}
 	run, localQueue := LastRun(wl)

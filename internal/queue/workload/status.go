@@ -221,7 +221,8 @@ func IsOnHold(wl *kueue.Workload) bool {
 // requeuesAtOnce says that nothing else has to happen before a workload with such an eviction is
 // requeued.
 func requeuesAtOnce(evicted string) bool {
-	return evicted == kueue.WorkloadEvictedByPreemption || evicted == kueue.WorkloadEvictedDueToNodeFailures
+	return evicted == kueue.WorkloadEvictedByPreemption || evicted == kueue.WorkloadEvictedDueToNodeFailures ||
+		evicted == string(admission.ReasonBudgetSpent) // the engine says until when it waits
 }
 
 // PreventRequeue leaves an evicted workload out of the queue: its pod is being deleted, and the

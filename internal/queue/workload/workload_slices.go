@@ -30,7 +30,9 @@ func PodsNamedAfter(wl *kueue.Workload) admission.Key {
 }
 
 // UsesQuota says that the workload counts against quota.
-func UsesQuota(wl *kueue.Workload) bool { return HoldsReservation(wl) && !IsFinished(wl) }
+func UsesQuota(wl *kueue.Workload) bool {
+	return HoldsReservation(wl) && !IsFinished(wl) && !IsGone(wl)
+}
 
 // HoldsReservation says that reserved quota is the workload's. One that was deactivated has lost it as soon as it is
 // evicted, as in Kueue, although its status has it until its pods are gone.

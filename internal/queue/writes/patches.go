@@ -129,6 +129,38 @@ func Met(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workl
 	return written, c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(program))
 }
 
+// Finalizers writes those of a workload. It names the version, so that nobody's are lost.
+func Finalizers(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": wl.ResourceVersion, "finalizers": wl.Finalizers}})
+	if err != nil {
+		return nil, err
+	}
+	written := wl.DeepCopy()
+	return written, c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(program))
+}
+
+// FinalizersAndStatus writes the finalizers of a workload, and its status only then.
+func FinalizersAndStatus(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	written, err := Finalizers(ctx, c, wl)
+	if err != nil {
+		return nil, err
+	}
+	written.Status = wl.Status
+	return WorkloadStatus(ctx, c, written)
+}
+
+// Account writes a LocalQueue's account, or deletes it if there is nothing in it. It names the version: of two leaders
+// one writes.
+func Account(ctx context.Context, c client.Client, account *queuepolicy.BudgetAccount) error {
+	switch {
+	case account.ResourceVersion == "":
+		return c.Create(ctx, account, client.FieldOwner(program))
+	case len(account.Status.Sums)+len(account.Status.Settled) == 0:
+		return c.Delete(ctx, account, client.Preconditions{UID: &account.UID, ResourceVersion: &account.ResourceVersion})
+	}
+	return c.Update(ctx, account, client.FieldOwner(program))
+}
+
 // Delete deletes a workload whose retention has ended: a finished one alone, a deactivated one
 // with its job, which would only create another workload.
 func Delete(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
