@@ -230,7 +230,7 @@ func informers(config *rest.Config, scheme *runtime.Scheme) func(toolscache.List
 
 // serveVisibility serves the visibility APIs, beside the webhooks.
 func serveVisibility(mgr manager.Manager, shell *queue.Shell, cfg *v1alpha1.QueueConfiguration, gates features.Set) error {
-	resources := []visibility.Resource{visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient()), visibility.QuotaPlans(shell)}
+	resources := []visibility.Resource{visibility.Explanations(shell), visibility.Plans(shell, mgr.GetClient()), visibility.QuotaPlans(shell), visibility.Budgets(shell)}
 	if gates.Enabled(features.VisibilityOnDemand) {
 		resources = append(resources, visibility.PendingWorkloads(shell)...)
 	}

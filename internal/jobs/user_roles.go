@@ -39,7 +39,8 @@ func Roles() []rbacv1.ClusterRole {
 		out = append(out, editor(singular(resource), group, resource, forAdmins), viewer(singular(resource), group, resource, forAdmins, toAdmin))
 	}
 	// What a queue does beyond Kueue is the administrators' alone: a tenant loosens nothing.
-	out = append(out, editor("queuepolicy", "elasticai.io", "queuepolicies", forAdmins), viewer("queuepolicy", "elasticai.io", "queuepolicies", forAdmins))
+	out = append(out, editor("queuepolicy", "elasticai.io", "queuepolicies", forAdmins), viewer("queuepolicy", "elasticai.io", "queuepolicies", forAdmins),
+		viewer("budgetaccount", "elasticai.io", "budgetaccounts", forAdmins))
 	for _, resource := range []string{"localqueues", "workloads"} {
 		out = append(out, editor(singular(resource), group, resource, forAdmins),
 			viewer(singular(resource), group, resource, forAdmins, forUsers, toView, toEdit, toAdmin))

@@ -61,7 +61,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 	if s.options.Placer != nil {
 		assignments = s.options.Placer.Assignments(a.Admission.Placement)
 	}
-	return &change{
+	return s.withinBudgets(a.Workload, &change{
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			given := s.wholeAdmission(wl, a.Admission)
 			if given == nil {
@@ -81,7 +81,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 				s.admittedEvent(wl)
 			}
 		},
-	}
+	})
 }
 
 func (s *Shell) evict(e admission.Evict) *change {

@@ -29,13 +29,16 @@ func (s *Shell) catchUp(ctx context.Context) bool {
 	for {
 		newer, err := s.readNewer(ctx)
 		if err == nil {
+			err = s.readAccounts(ctx)
+		}
+		if err == nil {
 			for _, wl := range newer {
 				s.handleSafely(message{object: wl})
 			}
 			return true
 		}
 		if ctx.Err() == nil {
-			s.options.Log.Error(err, "reading all workloads failed, trying again; nothing is decided before")
+			s.options.Log.Error(err, "reading all workloads and accounts failed, trying again; nothing is decided before")
 		}
 		select {
 		case <-ctx.Done():

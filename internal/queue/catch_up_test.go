@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -32,8 +33,10 @@ func (c readCache) List(ctx context.Context, list client.ObjectList, opts ...cli
 // it.
 func TestNewLeaderKnowsWhatItsCacheHasNotSeen(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := kueue.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	last := newHarness(t)
 	last.oneQueue()

@@ -191,7 +191,7 @@ func (s *Shell) addStatus(out *v1alpha1.WorkloadStanding, wl *kueue.Workload) {
 func (s *Shell) View(ctx context.Context, f func(metrics.View)) error {
 	return s.ask(ctx, func() {
 		f(metrics.View{
-			Engine: s.engine, Objects: s.objects, Statuses: s.statuses, ForEngine: s.forEngine, ReasonsUnwritten: len(s.pendingReasons.unwritten),
+			Engine: s.engine, Objects: s.objects, Statuses: s.statuses, ForEngine: s.forEngine, ReasonsUnwritten: len(s.pendingReasons.unwritten), Budgets: s.budgetUses,
 			Workloads: func(yield func(*kueue.Workload) bool) {
 				for _, t := range s.workloads {
 					if !yield(t.object) {

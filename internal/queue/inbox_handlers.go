@@ -21,11 +21,7 @@ func (s *Shell) handle(m message) {
 	case m.written != nil:
 		s.writeFinished(m.written)
 	case m.statusWritten != nil:
-		if p, ok := m.statusWritten.queue.(*queuepolicy.QueuePolicy); ok {
-			s.policyWritten(p, m.statusWritten.err)
-			return
-		}
-		s.statuses.Written(m.statusWritten.queue, m.statusWritten.err)
+		s.statusWritten(m.statusWritten)
 	case m.found != nil:
 		s.options.Devices.SearchDone(m.found)
 	case isWorkload && m.deleted:
@@ -38,6 +34,18 @@ func (s *Shell) handle(m message) {
 		s.options.Devices.ObjectChanged(m.object, m.deleted)
 	default:
 		s.queueObjectChanged(m.object, m.deleted)
+	}
+}
+
+// statusWritten handles the result of a write that is not a workload's.
+func (s *Shell) statusWritten(r *statusResult) {
+	switch o := r.queue.(type) {
+	case *queuepolicy.QueuePolicy:
+		s.policyWritten(o, r.err)
+	case *queuepolicy.BudgetAccount:
+		s.accountWritten(o, r.err)
+	default:
+		s.statuses.Written(r.queue, r.err)
 	}
 }
 
@@ -55,6 +63,10 @@ func (s *Shell) placerObjectChanged(obj client.Object, deleted bool) {
 func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	if claim, ok := obj.(*egpu.ElasticGPUClaim); ok {
 		s.gpuClaimChanged(claim, deleted)
+		return
+	}
+	if account, ok := obj.(*queuepolicy.BudgetAccount); ok {
+		s.accountChanged(account, deleted)
 		return
 	}
 	if concerns := s.podResources.Set(obj, deleted); concerns != nil {

@@ -43,7 +43,7 @@ func (s *Shell) takeSteps() {
 // ready, evicts when pods do not become ready, requeues, deactivates and deletes. While a write is
 // under way the step waits for its end.
 func (s *Shell) takeStep(t *tracked) {
-	if t.writing != nil || t.outdated || s.writeMet(t) {
+	if t.writing != nil || t.outdated || s.writeMet(t) || s.budgetStep(t) {
 		return
 	}
 	step := s.replacedStep(t.object)

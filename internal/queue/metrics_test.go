@@ -68,6 +68,7 @@ func TestMetrics(t *testing.T) {
 	p.options.Metrics.Inc("elastic_writes_total", "workload", "done")
 	p.options.Metrics.Inc("elastic_events_left_out_total", "Admitted")
 	p.reportPanics([]admission.Panic{{Value: "no such card"}})
+	p.see(cpuBudget("team", "500", onQueue))
 
 	got := p.scrape()
 	for _, d := range metrics.Definitions() {
@@ -115,6 +116,7 @@ func TestMetrics(t *testing.T) {
 		"kueue_unadmitted_workloads{cluster_queue=cq,reason=NoReservation,underlying_cause=WaitingForQuota}": 2,
 		"kueue_workload_creation_latency_seconds{job_kind=Job}":                                              0.25,
 		"kueue_pending_workloads{cluster_queue=cq,status=inadmissible}":                                      2,
+		"elastic_budget_amount{period=Day,target=ClusterQueue/cq,unit=CPU}":                                  500,
 		"kueue_local_queue_pending_workloads{name=main,namespace=ns,status=inadmissible}":                    2,
 	} {
 		if value, there := got[key]; !there || value != want {

@@ -55,6 +55,7 @@ func (s *Shell) applyPolicies() {
 	for _, lq := range s.objects.LocalQueues {
 		s.applyObject(lq, false)
 	}
+	s.resolveBudgets()
 	s.estimatesChanged()
 	s.recheckDependencies()
 	for _, t := range s.workloads {
@@ -82,6 +83,12 @@ func (s *Shell) publishPolicies(now time.Time) time.Time {
 		targets, accepted := s.objects.PolicyStatus(p)
 		accepted.LastTransitionTime = metav1.NewTime(now)
 		apimeta.SetStatusCondition(&next.Status.Conditions, accepted)
+		if spent := s.budgetCondition(p); spent != nil {
+			spent.LastTransitionTime = metav1.NewTime(now)
+			apimeta.SetStatusCondition(&next.Status.Conditions, *spent)
+		} else {
+			apimeta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.BudgetsNearlySpent)
+		}
 		if next.Status.Targets = targets; equality.Semantic.DeepEqual(p.Status, next.Status) {
 			continue
 		}

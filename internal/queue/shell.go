@@ -78,6 +78,7 @@ type Shell struct {
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
 	policies          policies
+	budgets           budgets
 	runTimes          engineview.RunTimes
 	dependencies      dependencies.Index
 	waitersDue        []admission.Key // workloads for which something changed that they wait for
@@ -249,9 +250,10 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.fireTimers()
 	s.takeSteps()
 	now := s.now()
+	budgetsAt := s.updateBudgets(now)
 	overdueAt := s.endOverdue(now)
 	plan := s.plan(now)
-	for _, b := range s.budgets() {
+	for _, b := range s.writeBudgets() {
 		b.Advance(now, s.pacing.underWay)
 		b.Decided(len(plan.Evict)+len(plan.Admit), s.pacing.underWay, now)
 	}
@@ -262,7 +264,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	reasonsAt := s.writePendingReasons()
 	s.explainPending()
-	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, s.publishPolicies(now), s.statuses.Publish(s.engine, now))
+	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, budgetsAt, s.publishPolicies(now), s.statuses.Publish(s.engine, now))
 }
 
 // earliest of times that are not zero.
@@ -303,7 +305,7 @@ func (s *Shell) plan(now time.Time) admission.Plan {
 	return plan
 }
 
-func (s *Shell) budgets() []*writes.Budget {
+func (s *Shell) writeBudgets() []*writes.Budget {
 	return []*writes.Budget{&s.pendingReasons.budget, s.statuses.Budget(), &s.events}
 }
 

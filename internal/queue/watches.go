@@ -23,6 +23,9 @@ func (s *Shell) kinds() ([]client.Object, error) {
 	if s.servesPolicies() {
 		kinds = append(kinds, &queuepolicy.QueuePolicy{})
 	}
+	if s.budgets.unserved = !s.servesAccounts(); !s.budgets.unserved {
+		kinds = append(kinds, &queuepolicy.BudgetAccount{})
+	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.placerKinds()...)
 	}
@@ -62,6 +65,15 @@ func (s *Shell) deviceKinds() ([]client.Object, error) {
 		return nil, nil
 	}
 	return s.options.Devices.Kinds(), err
+}
+
+// servesAccounts says that the cluster has BudgetAccounts.
+func (s *Shell) servesAccounts() bool {
+	_, err := s.client.RESTMapper().RESTMapping(queuepolicy.GroupVersion.WithKind("BudgetAccount").GroupKind(), queuepolicy.GroupVersion.Version)
+	if err != nil {
+		s.options.Log.Info("this cluster has no BudgetAccounts: their CRD is not installed, and budgets do not count")
+	}
+	return err == nil
 }
 
 // servesPolicies says that the cluster has QueuePolicies. One that was upgraded in the wrong order does not.

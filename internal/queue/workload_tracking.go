@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -29,6 +30,7 @@ type tracked struct {
 	failures        int
 	stepDue         bool
 	impliedTopology engineview.ImpliedTopology // as of when it was last applied
+	runOf           types.NamespacedName       // the LocalQueue of the run that it tells of; empty: of none
 }
 
 // change is a write of one workload that is under way or about to be.
@@ -65,6 +67,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 		if old := workload.Replaces(wl); s.replacements[old] == key {
 			delete(s.replacements, old)
 		}
+		s.noteRun(t, true)
 		s.unlearn(t.object)
 		s.waitersDue = append(s.waitersDue, s.dependencies.Gone(key)...)
 		s.gpuClaims.setUsed(wl, false)
@@ -95,6 +98,7 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 		s.gpuClaims.setUsed(wl, true)
 		s.updateDependencies(wl)
 		s.updateUsage(t)
+		s.noteRun(t, false)
 		s.applyWorkload(wl)
 		s.scheduleStep(t)
 		s.restoreLater(t, nil)
@@ -127,6 +131,7 @@ func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
 	t.object = wl
 	s.updateDependencies(wl)
 	s.updateUsage(t)
+	s.noteRun(t, false)
 	s.restoreFewer(t, before)
 	if workload.HasReservation(before) && !workload.HasReservation(wl) {
 		s.rewriteReason(t) // it could not be written before its pods were gone
@@ -179,10 +184,14 @@ func (s *Shell) startWrite(t *tracked, c *change) {
 // newer compares two versions of one object; the API server's resource versions are increasing
 // numbers.
 func newer(a, b *kueue.Workload) bool {
-	x, errX := strconv.ParseUint(a.ResourceVersion, 10, 64)
-	y, errY := strconv.ParseUint(b.ResourceVersion, 10, 64)
+	return newerVersion(a.ResourceVersion, b.ResourceVersion)
+}
+
+func newerVersion(a, b string) bool {
+	x, errX := strconv.ParseUint(a, 10, 64)
+	y, errY := strconv.ParseUint(b, 10, 64)
 	if errX != nil || errY != nil {
-		return a.ResourceVersion != b.ResourceVersion
+		return a != b
 	}
 	return x > y
 }

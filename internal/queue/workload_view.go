@@ -15,6 +15,9 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 	if w.Admission == nil && !w.Finished {
 		w.Refused = s.podResources.Refusal(wl)
 	}
+	if w.Admission == nil && w.Unready == "" && workload.TellsOfOther(wl) {
+		w.Unready = "Its last run is being added to the account of its LocalQueue"
+	}
 	if s.gates.boost {
 		w.Priority += workload.PriorityBoost(wl)
 	}

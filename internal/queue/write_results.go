@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/internal/queue/writes"
@@ -44,6 +45,10 @@ func (s *Shell) writeWorkload(ctx context.Context, w workloadWrite) {
 }
 
 func (s *Shell) writeStatus(ctx context.Context, queue client.Object) {
+	if account, ok := queue.(*queuepolicy.BudgetAccount); ok {
+		s.writeAccount(ctx, account)
+		return
+	}
 	err := writes.QueueStatus(ctx, s.client, queue)
 	s.options.Metrics.Inc("elastic_writes_total", "queue", outcome(err))
 	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {

@@ -8,11 +8,12 @@ import (
 
 // The group, its version and its resources.
 const (
-	Group        = "visibility.elasticai.io"
-	Version      = "v1alpha1"
-	Explanations = "explanations"
-	Plans        = "plans"
-	QuotaPlans   = "quotaplans"
+	Group         = "visibility.elasticai.io"
+	Version       = "v1alpha1"
+	Explanations  = "explanations"
+	Plans         = "plans"
+	QuotaPlans    = "quotaplans"
+	BudgetReports = "budgetreports"
 )
 
 // Explanation is why one workload is where it is. It has the workload's name.

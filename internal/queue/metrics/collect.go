@@ -43,6 +43,14 @@ type View struct {
 	ForEngine func(*kueue.Workload) admission.Workload
 	// ReasonsUnwritten is how many workloads' reasons to wait are not in their status yet.
 	ReasonsUnwritten int
+	// Budgets are how much is used of them.
+	Budgets func() []Budget
+}
+
+// Budget is how much is used of one, in its unit.
+type Budget struct {
+	Target, Period, Unit     string
+	Amount, Spent, Committed float64
 }
 
 // CollectFrom has gauges computed in the loop. Call it before the first scrape.
@@ -81,6 +89,11 @@ type gauges struct {
 
 func (g gauges) all() {
 	g.set("elastic_reasons_waiting", float64(g.ReasonsUnwritten))
+	for _, b := range g.Budgets() {
+		g.set("elastic_budget_amount", b.Amount, b.Target, b.Period, b.Unit)
+		g.set("elastic_budget_spent", b.Spent, b.Target, b.Period, b.Unit)
+		g.set("elastic_budget_committed", b.Committed, b.Target, b.Period, b.Unit)
+	}
 	tally := g.countWorkloads()
 	admittedBelow := map[string]int32{}
 	for name, cq := range g.Objects.ClusterQueues {

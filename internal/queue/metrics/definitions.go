@@ -26,6 +26,7 @@ const (
 	withUnadmitted  = "gate UnadmittedWorkloadsObservability"
 	withLatency     = "gate MetricForWorkloadCreationLatency"
 	withFairSharing = "fair sharing"
+	withBudgets     = "budgets of QueuePolicies"
 )
 
 // seconds are Kueue's buckets for waits: 1 s, 2.5 s, and on by doubling.
@@ -102,7 +103,11 @@ func Definitions() []Definition {
 	add("counter", "", "elastic_contained_panics_total", "Defects that concerned one object, which was set aside while the others went on, by stage.", "stage")
 	add("counter", "", "elastic_events_left_out_total", "Events not recorded because decisions had to be written; the status says the same.", "reason")
 	add("counter", "", "elastic_writes_total", "Writes to workloads and queues, by how they ended; over kueue_admitted_workloads_total they are the cost of an admission.", "object", "result")
-	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits (why), whether one would start (plan), which ones are pending in a queue (line).", "question")
+	add("counter", "", "elastic_explanations_total", "Questions answered by the engine: why a workload waits (why), whether one would start (plan), which ones are pending in a queue (line), how much is used of budgets (budget).", "question")
+	of := []string{"target", "period", "unit"}
+	add("gauge", withBudgets, "elastic_budget_amount", "A budget's amount, in its unit.", of...)
+	add("gauge", withBudgets, "elastic_budget_spent", "What is spent of a budget in its period.", of...)
+	add("gauge", withBudgets, "elastic_budget_committed", "What workloads with quota will still spend of a budget in its period, as far as their run times are known.", of...)
 	add("gauge", "", "elastic_reasons_waiting", "Workloads whose reason to wait is not in their status yet.")
 
 	all = append(all, Definition{Name: "kueue_build_info", Help: "Which build this is; always 1.", Type: "gauge",

@@ -102,6 +102,13 @@ func (stage) PlanQuotas(_ context.Context, spec *v1alpha1.QuotaPlanSpec) (v1alph
 	}}, nil
 }
 
+func (stage) Budgets(_ context.Context, localQueue admission.Key) ([]v1alpha1.Budget, error) {
+	if localQueue.Name != "main" {
+		return nil, queue.ErrUnknown
+	}
+	return []v1alpha1.Budget{{Target: "Cohort/org", Period: "Week", Spent: "3"}}, nil
+}
+
 func TestServer(t *testing.T) {
 	api, stranger := newAuthority(t), newAuthority(t)
 	frontCert, _ := api.sign(t, "front-proxy", false)
@@ -131,7 +138,7 @@ func TestServer(t *testing.T) {
 			return nil
 		},
 	}).Build()
-	server := New(c, c, Explanations(stage{}), Plans(stage{}, c), QuotaPlans(stage{}))
+	server := New(c, c, Explanations(stage{}), Plans(stage{}, c), QuotaPlans(stage{}), Budgets(stage{}))
 	const base = "/apis/visibility.elasticai.io/v1alpha1"
 	for _, test := range []struct {
 		name         string
@@ -148,6 +155,9 @@ func TestServer(t *testing.T) {
 		{"nobody", frontCert, "", "GET", "/namespaces/mine/explanations/job-a", "", 401, "does not name the user"},
 		{"her own", frontCert, "ann", "GET", "/namespaces/mine/explanations/job-a", "", 200, `"heldBy":[{"namespace":"mine","name":"job-b","job":"job/b","priority":0},{"clusterQueue":"cq","priority":0}]`},
 		{"one who sees all", frontCert, "eve", "GET", "/namespaces/mine/explanations/job-a", "", 200, `{"namespace":"theirs","name":"job-c","job":"job/c","clusterQueue":"cq","priority":0}`},
+		{"her LocalQueue's budgets", frontCert, "ann", "GET", "/namespaces/mine/budgetreports/main", "", 200, `"budgets":[{"target":"Cohort/org","period":"Week"`},
+		{"those of no LocalQueue", frontCert, "ann", "GET", "/namespaces/mine/budgetreports/other", "", 404, "not found"},
+		{"another's budgets", frontCert, "ann", "GET", "/namespaces/theirs/budgetreports/main", "", 403, "may not get it"},
 		{"another's", frontCert, "bob", "GET", "/namespaces/mine/explanations/job-a", "", 403, "may not get it"},
 		{"not hers", frontCert, "ann", "GET", "/namespaces/theirs/explanations/job-c", "", 403, "may not get it"},
 		{"unknown", frontCert, "ann", "GET", "/namespaces/mine/explanations/job-x", "", 404, "not found"},

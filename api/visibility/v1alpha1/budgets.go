@@ -1,0 +1,33 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// BudgetReport is how much is used of the budgets that a LocalQueue's workloads use. It has the LocalQueue's name.
+type BudgetReport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Budgets           []Budget `json:"budgets"`
+}
+
+// Budget is how much is used of one. Amounts are decimal numbers of its unit.
+type Budget struct {
+	// Target is what it is on, as in Cohort/research.
+	Target   string      `json:"target"`
+	Period   string      `json:"period"`
+	TimeZone string      `json:"timeZone"`
+	From     metav1.Time `json:"from"`
+	Until    metav1.Time `json:"until"`
+	// Unit is GPU-hours or a currency.
+	Unit   string `json:"unit"`
+	Amount string `json:"amount"`
+	// Spent is what all that use it have spent, Committed what those that run will still, as far as that is known.
+	Spent     string `json:"spent"`
+	Committed string `json:"committed"`
+	Left      string `json:"left"`
+	// SpentHere is what the LocalQueue's own workloads have spent of it.
+	SpentHere string `json:"spentHere,omitempty"`
+	WhenSpent string `json:"whenSpent"`
+	// NearlySpent: more is spent than where its policy warns.
+	NearlySpent bool   `json:"nearlySpent"`
+	Policy      string `json:"policy"`
+}
