@@ -22,10 +22,10 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/output"
 )
 
-// Commands are queue, cohort and flavor.
+// Commands are queue, cohort, flavor and budget.
 func Commands() []*cobra.Command {
 	var list []*cobra.Command
-	for _, make := range []func(*cluster.Flags) *cobra.Command{queueCommand, cohortCommand, flavorCommand} {
+	for _, make := range []func(*cluster.Flags) *cobra.Command{queueCommand, cohortCommand, flavorCommand, budgetCommand} {
 		flags := &cluster.Flags{}
 		cmd := make(flags)
 		flags.AddTo(cmd)
