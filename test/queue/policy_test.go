@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -144,6 +145,12 @@ func TestPolicyIsRefused(t *testing.T) {
 		"at least 0s":                         {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{Cooldown: ptr.To(v1alpha1.Duration("-1s"))}},
 		"at most 720h":                        {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Reclaim: ptr.To(v1alpha1.Duration("721h"))}}},
 		"spec.preemption.minRuntime.borrowed": {TargetRefs: []v1alpha1.TargetRef{local}, Preemption: &v1alpha1.Preemption{MinRuntime: &v1alpha1.MinRuntime{Borrowed: ptr.To(v1alpha1.Duration("soon"))}}},
+		"spec.budgets[0].amount":              {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay}}},
+		"more than 0":                         {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("-1")}}},
+		"at most 1000000000":                  {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1e30")}}},
+		"money needs rates":                   {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1"), Currency: "EUR"}}},
+		"Duplicate value":                     {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{hours(v1alpha1.PeriodDay, "1"), hours(v1alpha1.PeriodDay, "2")}},
+		"spec.budgets[0].rates[0].perHour":    {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1"), Rates: []v1alpha1.Rate{{Resource: "cpu", PerHour: resource.MustParse("-1")}}}}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			policy := queuePolicy("refused")
