@@ -150,7 +150,6 @@ func TestPolicyIsRefused(t *testing.T) {
 		"at most 1000000000":                  {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1e30")}}},
 		"money needs rates":                   {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1"), Currency: "EUR"}}},
 		"Duplicate value":                     {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{hours(v1alpha1.PeriodDay, "1"), hours(v1alpha1.PeriodDay, "2")}},
-		"spec.budgets[0].rates[0].perHour":    {TargetRefs: []v1alpha1.TargetRef{local}, Budgets: []v1alpha1.Budget{{Period: v1alpha1.PeriodDay, Amount: resource.MustParse("1"), Rates: []v1alpha1.Rate{{Resource: "cpu", PerHour: resource.MustParse("-1")}}}}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			policy := queuePolicy("refused")

@@ -54,9 +54,7 @@ type Rate struct {
 	// +kubebuilder:validation:MaxLength=316
 	// +kubebuilder:default="nvidia.com/gpu"
 	Resource string `json:"resource"`
-	// PerHour is the weight, or the price.
-	//
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1000000')) <= 0",message="must be at least 0 and at most 1000000"
+	// PerHour is the weight, or the price: at least 0 and at most 1000000, in steps of a millionth, and of a thousandth for cpu.
 	PerHour resource.Quantity `json:"perHour"`
 }
 
