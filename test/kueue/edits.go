@@ -21,7 +21,8 @@ type edit struct {
 // edits make the suites run an outside process. The calls note what a set-up asks for, which suites say in Go.
 var edits = []edit{
 	// The process instead of the manager, once that is set up.
-	{file: "test/integration/framework/framework.go", after: "err := mgr.Start(managerCtx)", insert: "err := outside.Run(managerCtx, cfg, webhookInstallOptions)", instead: true},
+	{file: "test/integration/framework/framework.go", after: "\t\tmanagerSetup(managerCtx, mgr)\n", insert: "\t\tasked := record.During(func() { managerSetup(managerCtx, mgr) })\n", instead: true},
+	{file: "test/integration/framework/framework.go", after: "err := mgr.Start(managerCtx)", insert: "err := outside.Run(managerCtx, cfg, webhookInstallOptions, asked)", instead: true},
 	{file: "test/integration/framework/framework.go", after: "}, util.Timeout, util.Interval).Should(gomega.Succeed())\n\t})\n}\n\nfunc (f *Framework) StopManager",
 		insert: "}, 4*util.Timeout, util.Interval).Should(gomega.Succeed())\n\t})\n}\n\nfunc (f *Framework) StopManager", instead: true},
 	// Specs that change gates.

@@ -61,8 +61,8 @@ type process struct {
 }
 
 // Run runs the program until the context ends.
-func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOptions) error {
-	p, err := prepare(cfg, serves)
+func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOptions, asked record.Asked) error {
+	p, err := prepare(cfg, serves, asked)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // prepare writes the files that the program reads.
-func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions) (*process, error) {
+func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions, asked record.Asked) (*process, error) {
 	dir, err := os.MkdirTemp("", "outside-")
 	if err != nil {
 		return nil, err
@@ -137,7 +137,6 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions) (*process,
 	if err != nil {
 		return nil, err
 	}
-	asked := record.Take()
 	file, err := configuration(asked, addresses{
 		webhookHost: serves.LocalServingHost, webhook: serves.LocalServingPort, certDir: serves.LocalServingCertDir,
 		metrics: ports[0], health: ports[1], visibility: ports[2],

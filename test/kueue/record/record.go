@@ -5,6 +5,8 @@ package record
 import "sync"
 
 var (
+	settingUp sync.Mutex
+
 	mu    sync.Mutex
 	asked = map[string]any{}
 	names = map[string][]string{}
@@ -25,14 +27,17 @@ func Add(name string, values ...string) {
 	names[name] = append(names[name], values...)
 }
 
-// Asked is what was remembered since the last call.
+// Asked is what was remembered.
 type Asked struct {
 	values map[string]any
 	lists  map[string][]string
 }
 
-// Take returns what was remembered, and forgets it.
-func Take() Asked {
+// During returns what was remembered while a manager was set up. Suites of several clusters set up some at the same time.
+func During(setup func()) Asked {
+	settingUp.Lock()
+	defer settingUp.Unlock()
+	setup()
 	mu.Lock()
 	defer mu.Unlock()
 	all := Asked{asked, names}
