@@ -123,8 +123,9 @@ type Engine struct {
 	budgetFreed bool          // some of a budget may have come free since they were looked at
 
 	evicting          map[*workload]struct{}
-	unresolvedVictims []*workload // victims whose preemptor is known by UID only
-	toNominate        []*workload // workloads that may have to be nominated
+	preemptors        map[*workload]struct{} // those with victims that have quota
+	unresolvedVictims []*workload            // victims whose preemptor is known by UID only
+	toNominate        []*workload            // workloads that may have to be nominated
 
 	tx            quota.Txn // tentative changes of usage and nodes; empty between evaluations
 	shares        quota.Shares
@@ -215,6 +216,7 @@ func New(o Options) *Engine {
 		workloads:     map[Key]*workload{},
 		shapes:        map[string]*requestShape{},
 		evicting:      map[*workload]struct{}{},
+		preemptors:    map[*workload]struct{}{},
 	}
 	e.tx.Nodes = o.Placer
 	e.usageRules = usage.Rules{HalfLife: o.UsageHalfLife, Sampling: o.UsageSampling}

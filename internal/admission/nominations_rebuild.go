@@ -32,7 +32,9 @@ func (e *Engine) setPreemptor(w, p *workload) {
 	case w.victimGone:
 		from.victimsGone--
 	default:
-		from.victims = without(from.victims, w)
+		if from.victims = without(from.victims, w); len(from.victims) == 0 {
+			delete(e.preemptors, from)
+		}
 	}
 	w.preemptor, w.victimGone, w.preemptorUID = p, !w.hasQuota(), ""
 	switch {
@@ -42,6 +44,7 @@ func (e *Engine) setPreemptor(w, p *workload) {
 		p.victimsGone++
 	default:
 		p.victims = append(p.victims, w)
+		e.preemptors[p] = struct{}{}
 	}
 	w.preemptorUID = p.spec.UID
 }

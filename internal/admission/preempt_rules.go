@@ -184,26 +184,31 @@ func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
 }
 
 // Shared victims: Kueue looks first at those that are being evicted already, so who could preempt them waits until they
-// have left for whoever preempted them.
+// have left for whoever is first by then. That may be another than they were preempted for.
 
-// sharesVictims says whether a waits so. One that has victims goes on, and admissions of this decision are revoked.
+// sharesVictims says whether a waits so. Admissions of this decision are revoked all the same.
 func (e *Engine) sharesVictims(a *assignment) bool {
-	w := a.w
-	if !e.opts.AwaitSharedVictims || len(w.victims) > 0 || !slices.ContainsFunc(a.victims, func(v victim) bool { return v.w.in.admitted != e.decision }) {
+	if !e.opts.AwaitSharedVictims || !slices.ContainsFunc(a.victims, func(v victim) bool { return v.w.in.admitted != e.decision }) {
 		return false
 	}
-	for _, p := range w.queue.tree.nominated {
-		for _, v := range p.victims {
-			policy := w.queue.spec.Preemption.ReclaimWithinCohort
-			if v.queue == w.queue {
-				policy = w.queue.spec.Preemption.WithinQueue
-			}
-			if policy.allows(w, v) && v.uses(a.need) {
-				return true
-			}
+	for p := range e.preemptors { // whether there is one: the order does not matter
+		if p.queue != nil && p.queue.tree == a.w.queue.tree && a.couldPreemptEvicted(p) {
+			return true
 		}
 	}
 	return false
+}
+
+// couldPreemptEvicted says whether a could have preempted one that is being evicted for p.
+func (a *assignment) couldPreemptEvicted(p *workload) bool {
+	policies := &a.w.queue.spec.Preemption
+	return slices.ContainsFunc(p.victims, func(v *workload) bool {
+		policy := policies.ReclaimWithinCohort
+		if v.queue == a.w.queue {
+			policy = policies.WithinQueue
+		}
+		return v.phase == phaseEvicting && policy.allows(a.w, v) && v.uses(a.need)
+	})
 }
 
 // Fair share: Kueue's strategies, and with NoRings the tables must not turn. The preemptor then ends up strictly
