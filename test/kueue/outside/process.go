@@ -49,6 +49,7 @@ const (
 
 // process is the program, and what it was started with.
 type process struct {
+	dir     string
 	args    []string
 	serving string // its webhooks' address
 	metrics string
@@ -66,6 +67,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(p.dir)
 	restart, over := make(chan chan error), make(chan struct{})
 	defer close(over)
 	record.OnGates(func() {
@@ -128,7 +130,6 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions, asked reco
 	if err != nil {
 		return nil, err
 	}
-	ginkgo.DeferCleanup(os.RemoveAll, dir)
 	kubeconfig, err := utiltesting.RestConfigToKubeConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -145,6 +146,7 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions, asked reco
 		return nil, err
 	}
 	p := &process{
+		dir:     dir,
 		args:    []string{"--config", filepath.Join(dir, "config.yaml"), "--kubeconfig", filepath.Join(dir, "kubeconfig")},
 		serving: net.JoinHostPort(serves.LocalServingHost, fmt.Sprint(serves.LocalServingPort)),
 		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[0]),
