@@ -276,6 +276,23 @@ static const char *quiet(int64_t deadline)
 	}
 }
 
+/*
+ * Host memory for what is to leave, before anything is held back: to touch and pin 60 GiB takes seconds, in which the
+ * program goes on. Where it falls short, the move itself asks for the rest, and says so.
+ */
+static void prepare_host(uint64_t bytes)
+{
+	uint64_t there;
+
+	blocks_lock();
+	there = resident_bytes();
+	blocks_unlock();
+	if (!blocks)
+		return;
+	real_cuCtxSetCurrent(block_context(blocks));
+	(void)host_prepare(bytes < there ? bytes : there);
+}
+
 void swap_out(uint64_t bytes, struct swap_result *r)
 {
 	int64_t begin = now_ns();
@@ -284,8 +301,10 @@ void swap_out(uint64_t bytes, struct swap_result *r)
 	memset(r, 0, sizeof *r);
 	pthread_mutex_lock(&order);
 	why = unmovable();
-	if (!why && !swap_is_out())
-		why = quiet(begin + QUIET_NS);
+	if (!why && !swap_is_out()) {
+		prepare_host(bytes);
+		why = quiet(now_ns() + QUIET_NS);
+	}
 	if (why) {
 		fail(r, why);
 	} else {

@@ -53,7 +53,7 @@ func FindCards(ctx context.Context) ([]Card, error) {
 	var cards []Card
 	for i := range list.Items {
 		spec := &list.Items[i].Spec
-		cards = append(cards, Card{Index: int(spec.Index), Model: spec.Model, Memory: int64(spec.Memory)})
+		cards = append(cards, Card{Index: spec.Index, Model: spec.Model, Memory: spec.Memory})
 	}
 	if len(cards) == 0 {
 		return nil, errors.New("the driver of this machine has no cards")

@@ -131,22 +131,11 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 		return err
 	}
 	if r.options.RealNode {
-		node, seconds, failed := c.startNode(ctx, r.options.Cards, func(message string) { r.say("  %s", message) })
+		stopNode, failed := r.startNode(ctx, list)
 		if failed != nil {
 			return failed
 		}
-		defer func() {
-			node.stop(time.Minute)
-			if r.options.Cards {
-				err = errors.Join(err, c.releaseCards())
-			}
-		}()
-		for i := range list {
-			if list[i].onNode { // what it mounts goes with the node
-				list[i].mountsOf = node.cmd.Process.Pid
-			}
-		}
-		r.say("Node %s is ready (%.1f s): its pods are real containers", NodeName, seconds)
+		defer func() { err = errors.Join(err, stopNode()) }()
 	}
 	supervising, stopSupervising := context.WithCancel(context.WithoutCancel(ctx))
 	var supervised sync.WaitGroup
@@ -160,15 +149,8 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 		supervised.Go(func() { k.supervise(supervising, r.saveState) })
 	}
 	r.say("Elastic is ready (%.1f s in all)", time.Since(began).Seconds())
-	if r.options.Cards {
-		if err := offerCards(ctx, cluster, r.say); err != nil {
-			return err
-		}
-	}
-	if r.options.Sample {
-		if err := showSample(ctx, cluster, r.say); err != nil {
-			return fmt.Errorf("the sample job: %w", err)
-		}
+	if err := r.setUp(ctx, cluster); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	r.state.Phase = PhaseReady
@@ -183,6 +165,40 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	case <-sandbox.done:
 		return fmt.Errorf("the sandbox ended (%w); its log is %s", errors.Join(sandbox.err, errEnded), c.path("log", "elastic-sandbox.log"))
 	}
+}
+
+// startNode starts the real node, whose mounts the programs have that serve it.
+func (r *running) startNode(ctx context.Context, list []program) (stop func() error, err error) {
+	node, seconds, err := r.cluster.startNode(ctx, r.options.Cards, func(message string) { r.say("  %s", message) })
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].onNode { // what it mounts goes with the node
+			list[i].mountsOf = node.cmd.Process.Pid
+		}
+	}
+	r.say("Node %s is ready (%.1f s): its pods are real containers", NodeName, seconds)
+	return func() error {
+		node.stop(time.Minute)
+		if !r.options.Cards {
+			return nil
+		}
+		return r.cluster.releaseCards()
+	}, nil
+}
+
+// setUp what people find in the cluster: a queue of this machine's cards, or a sample.
+func (r *running) setUp(ctx context.Context, cluster client.Client) error {
+	if r.options.Cards {
+		return offerCards(ctx, cluster, r.say)
+	}
+	if r.options.Sample {
+		if err := showSample(ctx, cluster, r.say); err != nil {
+			return fmt.Errorf("the sample job: %w", err)
+		}
+	}
+	return nil
 }
 
 // extendScheduler has kube-scheduler ask the programs that are extenders, unless
