@@ -1,6 +1,7 @@
 /* Memory of pools, and memory that the program manages itself, goes out and comes back, through the library, against the tests' driver. */
 #include "calls.h"
 #include "../blocks.h"
+#include "../host_pool.h"
 
 static const CUmemAccess all_of_it = {{CU_MEM_LOCATION_DEVICE, 0}, CU_MEM_ACCESS_READWRITE};
 
@@ -230,6 +231,7 @@ static void *end_capture(void *arg)
 	EQUAL(real_cuCtxSetCurrent(ctx), 0);
 	while (!atomic_load(&memory_calls.held)) /* until it is asked to go out */
 		sched_yield();
+	CHECK(host_prepared() >= 2 * MiB); /* before anything was held back */
 	EQUAL(cuMemsetD32Async(p, 1, 16, stream), 0); /* gets on although it was */
 	atomic_store(&captured, true);
 	EQUAL(cuStreamEndCapture(stream, &graph), 0);
