@@ -88,6 +88,9 @@ func TestOutputsAndErrors(t *testing.T) {
 	if got := run(t, append(shape, "-o", "json", "--plot", "p.svg", "--timeline", "t.csv", "--price", "2")...); !strings.Contains(got, `"queueingDelay"`) || !strings.Contains(got, `"money"`) {
 		t.Errorf("json: %s", got)
 	}
+	if got := run(t, append(shape, "-o", "wide")...); !strings.Contains(got, "JCT MEAN  P50     P99       P99.9     DELAY MEAN") || !strings.Contains(got, "by size:") {
+		t.Errorf("wide: %s", got)
+	}
 	timeline, err := os.ReadFile("t.csv")
 	if err != nil || !strings.Contains(string(timeline), "production-000,production,started,,production-0") {
 		t.Errorf("timeline: %.300s, %v", timeline, err)

@@ -12,7 +12,7 @@ import (
 
 // printVariants prints the comparison and, for each variant, its queues and, with wide, its sizes.
 func printVariants(w output.Writer, variants []world.Variant, wide bool) {
-	table := output.Table{Columns: columns("VARIANT", "JOBS", "JCT MEAN", "P99", "DELAY MEAN", "P50", "P99", "P99.9", "MAKESPAN", "CARDS USED", "FRAGMENTED", "EVICTIONS", "LOST")}
+	table := output.Table{Columns: columns("VARIANT", "JOBS", "JCT MEAN", "P50+", "P99", "P99.9+", "DELAY MEAN", "P50", "P99", "P99.9", "MAKESPAN", "CARDS USED", "FRAGMENTED", "EVICTIONS", "LOST")}
 	money := false
 	for i := range variants {
 		money = money || variants[i].Money > 0
@@ -22,7 +22,7 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	}
 	for _, v := range variants {
 		cells := []any{
-			v.Name, jobs(v.Report), hours(v.JCT.Mean), hours(v.JCT.P99), hours(v.Delay.Mean), hours(v.Delay.P50), hours(v.Delay.P99), hours(v.Delay.P999), hours(float64(v.Makespan)),
+			v.Name, jobs(v.Report), hours(v.JCT.Mean), hours(v.JCT.P50), hours(v.JCT.P99), hours(v.JCT.P999), hours(v.Delay.Mean), hours(v.Delay.P50), hours(v.Delay.P99), hours(v.Delay.P999), hours(float64(v.Makespan)),
 			percent(v.CardsUsed), percent(v.Fragmented), v.Preemptions + v.Evictions, fmt.Sprintf("%.1f card-h", v.LostHours),
 		}
 		if money {
@@ -34,7 +34,7 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
-			printQueues(w, v.ByQueue)
+			printQueues(w, v.ByQueue, wide)
 		}
 		if wide {
 			fmt.Fprintf(w, "\n%s, by size:\n", v.Name)
@@ -43,11 +43,12 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	}
 }
 
-// columns of a table; the first is what its rows are about.
+// columns of a table; the first is what its rows are about, and those with a + are shown with -o wide only.
 func columns(names ...string) []output.Column {
 	out := make([]output.Column, len(names))
 	for i, name := range names {
-		out[i] = output.Column{Name: name, Cut: i == 0}
+		name, wide := strings.CutSuffix(name, "+")
+		out[i] = output.Column{Name: name, Cut: i == 0, Wide: wide}
 	}
 	return out
 }
@@ -59,15 +60,16 @@ func jobs(r *world.Report) string {
 	return fmt.Sprintf("%d of %d", r.Ended, r.Jobs)
 }
 
-func printQueues(w output.Writer, groups []world.Group) {
-	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9", "SLOWDOWN", "QUOTA", "USED", "BORROWED", "BELOW", "SHARE OF USE", "OF QUOTA")}
+func printQueues(w output.Writer, groups []world.Group, wide bool) {
+	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "P50+", "P99+", "P99.9+", "DELAY MEAN", "P50+", "P99", "P99.9", "SLOWDOWN", "QUOTA", "USED", "BORROWED", "BELOW", "SHARE OF USE", "OF QUOTA")}
 	alone := len(groups) > 0 && groups[0].Alone != nil
 	if alone {
 		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
 	}
 	for _, g := range groups {
 		cells := []any{
-			g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999), fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
+			g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.JCT.P50), hours(g.JCT.P99), hours(g.JCT.P999), hours(g.Delay.Mean), hours(g.Delay.P50), hours(g.Delay.P99), hours(g.Delay.P999),
+			fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
 			fmt.Sprintf("%.0f card-h", g.Borrowed), fmt.Sprintf("%.0f card-h", g.Below), percent(g.Share), percent(g.Weight),
 		}
 		if alone {
@@ -75,13 +77,13 @@ func printQueues(w output.Writer, groups []world.Group) {
 		}
 		table.Add(cells...)
 	}
-	table.Print(w, true)
+	table.Print(w, wide)
 }
 
 func printSizes(w output.Writer, groups []world.Group) {
-	table := output.Table{Indent: "  ", Columns: columns("SIZE", "JOBS", "JCT MEAN", "DELAY MEAN", "P99", "P99.9")}
+	table := output.Table{Indent: "  ", Columns: columns("SIZE", "JOBS", "JCT MEAN", "P50", "P99", "P99.9", "DELAY MEAN", "P50", "P99", "P99.9")}
 	for _, g := range groups {
-		table.Add(strings.TrimSpace(g.Name), g.Jobs, hours(g.JCT.Mean), hours(g.Delay.Mean), hours(g.Delay.P99), hours(g.Delay.P999))
+		table.Add(strings.TrimSpace(g.Name), g.Jobs, hours(g.JCT.Mean), hours(g.JCT.P50), hours(g.JCT.P99), hours(g.JCT.P999), hours(g.Delay.Mean), hours(g.Delay.P50), hours(g.Delay.P99), hours(g.Delay.P999))
 	}
 	table.Print(w, true)
 }
