@@ -37,7 +37,7 @@ func spotOnly(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Tim
 	if j.On != nil {
 		return cloud.Choice{Action: cloud.Stay}
 	}
-	if o := openSpot(j, offers, l, now); o != nil {
+	if o := openSpot(offers, l, now); o != nil {
 		return cloud.Choice{Action: cloud.Buy, Offer: o}
 	}
 	return cloud.Choice{Action: cloud.Wait, Until: now.Add(time.Minute)}
@@ -46,15 +46,20 @@ func spotOnly(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Tim
 // spotElseOnDemand tries spot offers from the cheapest up, and then buys on demand.
 func spotElseOnDemand(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
 	if j.On == nil {
-		if o := openSpot(j, offers, l, now); o != nil {
+		if o := openSpot(offers, l, now); o != nil {
 			return cloud.Choice{Action: cloud.Buy, Offer: o}
 		}
 	}
 	return onDemandOnly(j, offers, l, now)
 }
 
-func openSpot(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) *cloud.Offer {
-	return cheapest(offers, func(o *cloud.Offer) bool { return o.Spot && l.Of(o.Place).Closed(j.Machines, now).IsZero() })
+// openSpot is the cheapest spot offer that did not refuse the job in its round of tries: each offer once, a minute each.
+func openSpot(offers []cloud.Offer, l *cloud.Learned, now time.Time) *cloud.Offer {
+	round := now.Add(-time.Duration(len(offers)/2) * time.Minute)
+	return cheapest(offers, func(o *cloud.Offer) bool {
+		seen := l.Of(o.Place)
+		return o.Spot && (seen == nil || seen.Obtainable || seen.At.Before(round))
+	})
 }
 
 func cheapest(offers []cloud.Offer, which func(*cloud.Offer) bool) *cloud.Offer {
