@@ -33,8 +33,8 @@ func again(had, what *share.Share) bool {
 		slices.EqualFunc(had.Cards, what.Cards, func(a, b share.Card) bool { return a.UUID == b.UUID && a.Reserved == b.Reserved })
 }
 
-func checkCard(new *Grant, card *share.Card, grants []Grant) error {
-	what := &new.Share
+func checkCard(coming *Grant, card *share.Card, grants []Grant) error {
+	what := &coming.Share
 	used, devices := reserved(what, card), map[string]bool{}
 	for i := range grants {
 		g := &grants[i]
@@ -51,8 +51,8 @@ func checkCard(new *Grant, card *share.Card, grants []Grant) error {
 			if !counts(&g.Share, what, card, devices) {
 				continue
 			}
-			if sharing(g) != sharing(new) {
-				return fmt.Errorf("card %d is shared %s, by pod %s, and not %s: a card is shared in one way at a time", card.Index, sharing(g), g.Pod, sharing(new))
+			if sharing(g) != sharing(coming) {
+				return fmt.Errorf("card %d is shared %s, by pod %s, and not %s: a card is shared in one way at a time", card.Index, sharing(g), g.Pod, sharing(coming))
 			}
 			other := reserved(&g.Share, &g.Cards[j])
 			used.Percent += other.Percent

@@ -286,16 +286,24 @@ func Limits(s *share.Share) ([]byte, error) {
 		return nil, err
 	}
 	for _, c := range s.Cards {
-		// It is a word of the file, and a file's name.
-		if !isWord(c.UUID) || c.UUID[0] == '.' || strings.Contains(c.UUID, "/") {
-			return nil, fmt.Errorf("card %d has the UUID %q", c.Index, c.UUID)
-		}
-		if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {
-			return nil, fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
+		if err := checkPart(&c); err != nil {
+			return nil, err
 		}
 		fmt.Fprintf(&text, "device %s memory %d compute %.2f lend %s%s%s\n", c.UUID, c.MemoryMB<<20, c.Percent, lend, latency, sharing)
 	}
 	return text.Bytes(), nil
+}
+
+// checkPart refuses a part of a card that cannot be.
+func checkPart(c *share.Card) error {
+	// It is a word of the file, and a file's name.
+	if !isWord(c.UUID) || c.UUID[0] == '.' || strings.Contains(c.UUID, "/") {
+		return fmt.Errorf("card %d has the UUID %q", c.Index, c.UUID)
+	}
+	if !(c.Percent >= 0 && c.Percent <= 100) || c.MemoryMB < 0 || c.MemoryMB > math.MaxInt64>>20 {
+		return fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
+	}
+	return nil
 }
 
 // sharingOf a share, in the file's words. In space there are no turns to lend, to have soon, or to leave the card in.
