@@ -30,7 +30,7 @@ func hours(period v1alpha1.BudgetPeriod, amount string) v1alpha1.Budget {
 func TestBudgetIsExactThroughARestart(t *testing.T) {
 	ns := queueFor(t, "3")
 	policy := queuePolicy(ns, clusterQueueTarget(ns))
-	policy.Spec.Budgets = []v1alpha1.Budget{hours(v1alpha1.PeriodMonth, "100")}
+	policy.Spec.Budgets = []v1alpha1.Budget{hours(v1alpha1.PeriodMonth, "5")}
 	cluster.Make(t, policy)
 	waitAccepted(t, ns, v1alpha1.ReasonAccepted)
 	a, b, large := bare(ns, "a", 2, 0), bare(ns, "b", 1, 0), bare(ns, "large", 3, 0)
@@ -38,7 +38,7 @@ func TestBudgetIsExactThroughARestart(t *testing.T) {
 	cluster.Make(t, a, b, large)
 	began := waitCondition(t, a, kueue.WorkloadQuotaReserved, true).LastTransitionTime.Time
 	beganB := waitCondition(t, b, kueue.WorkloadQuotaReserved, true).LastTransitionTime.Time
-	waitReason(t, large, kueue.WorkloadQuotaReserved, false, "WaitingForBudget")
+	waitRefusal(t, large, "for the budget of ClusterQueue/"+ns)
 	awaitSecond(t, began)
 
 	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
