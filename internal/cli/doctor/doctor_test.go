@@ -28,3 +28,16 @@ func TestNeverStarts(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a machine lacks, it is said how to get it.
+func TestWhatAMachineLacks(t *testing.T) {
+	found := machine(t.Context())
+	if len(found) == 0 {
+		t.Fatal("nothing is said of this machine")
+	}
+	for _, f := range found {
+		if f.What == "" || f.Level != OK && f.Do == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
