@@ -171,7 +171,11 @@ func (s *Shell) startWrite(t *tracked, c *change) {
 		workload.ExplainUnadmitted(&wl, now)
 	}
 	write := c.write
-	if write == nil {
+	switch {
+	case write != nil:
+	case len(t.object.Status.AdmissionChecks) > 0 && len(wl.Status.AdmissionChecks) == 0:
+		write = writes.StatusWithoutChecks
+	default:
 		write = writes.WorkloadStatus
 	}
 	t.writing = c

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -141,6 +142,20 @@ func TestLeaderWorkerSetWithoutLeaderTemplate(t *testing.T) {
 		if got := describeSets(sets); got != want {
 			t.Errorf("it requests %s, want %s", got, want)
 		}
+	}
+}
+
+// Labels that the API server gives a Job's pods for that one Job are none of its Workload's; the Job's name stays, as in Kueue.
+func TestPodSetsLeaveOutLabelsOfTheAPIServer(t *testing.T) {
+	j := variant(t, "job", map[string]any{"spec.template.metadata.labels": map[string]any{
+		"own": "x", "job-name": "j", "controller-uid": "u", batchv1.JobNameLabel: "j", batchv1.ControllerUidLabel: "u",
+	}})
+	sets, err := j.PodSets(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := sets[0].Template.Labels; len(got) != 2 || got["own"] != "x" || got[batchv1.JobNameLabel] != "j" {
+		t.Errorf("labels %v", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -111,6 +112,8 @@ func (j Object) PodsReady(ctx context.Context, c client.Reader, wl *kueue.Worklo
 	return j.kind.ready.boolean(vars, false)
 }
 
+var batchJob = batchv1.SchemeGroupVersion.WithKind("Job")
+
 func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, error) {
 	if j.kind.codec != nil {
 		return j.kind.codec.podSets(ctx, c, j.Unstructured)
@@ -124,6 +127,11 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 		set, err := p.podSet()
 		if err != nil {
 			return nil, &UnretryableError{err}
+		}
+		if j.kind.GVK == batchJob {
+			for _, label := range []string{"job-name", "controller-uid", batchv1.ControllerUidLabel} { // the API server's, for this Job alone
+				delete(set.Template.Labels, label)
+			}
 		}
 		sets = append(sets, set) // one without pods too: an elastic job may grow there
 	}

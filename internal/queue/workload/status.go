@@ -144,8 +144,11 @@ func restartChecks(wl *kueue.Workload, now time.Time) {
 			Message:             "Reset to Pending after eviction. Previously: " + string(check.State),
 			RequeueAfterSeconds: check.RequeueAfterSeconds,
 		}
-		if check.State == kueue.CheckStateRetry {
+		switch check.State {
+		case kueue.CheckStateRetry:
 			reset.RetryCount = ptr.To(ptr.Deref(check.RetryCount, 0) + 1)
+		case kueue.CheckStateRejected:
+			reset.RetryCount = check.RetryCount
 		}
 		wl.Status.AdmissionChecks[i] = reset
 	}

@@ -42,6 +42,23 @@ func StatusWithoutRequeueState(ctx context.Context, c client.Client, wl *kueue.W
 	return patchStatus(ctx, c, written, types.MergePatchType, patch, client.FieldOwner(workload.AdmissionManager))
 }
 
+// StatusWithoutChecks is WorkloadStatus for one that has no admission checks any more. Controllers of checks wrote them,
+// too: an apply that leaves all of them out would leave a list that is none.
+func StatusWithoutChecks(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": wl.ResourceVersion},
+		"status":   map[string]any{"admissionChecks": nil},
+	})
+	if err != nil {
+		return nil, err
+	}
+	written, err := patchStatus(ctx, c, wl, types.MergePatchType, patch, client.FieldOwner(workload.AdmissionManager))
+	if err != nil {
+		return nil, err
+	}
+	return WorkloadStatus(ctx, c, written)
+}
+
 func apply(ctx context.Context, c client.Client, wl *kueue.Workload, patch []byte, manager string) (*kueue.Workload, error) {
 	return patchStatus(ctx, c, wl, types.ApplyYAMLPatchType, patch, client.FieldOwner(manager), client.ForceOwnership)
 }
