@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -186,7 +187,7 @@ func accountName(localQueue types.NamespacedName) string {
 		return name
 	}
 	hash := fnv.New64a()
-	hash.Write([]byte(name)) //nolint:errcheck,gosec // a hash takes everything
+	fmt.Fprint(hash, name)
 	sum := strconv.FormatUint(hash.Sum64(), 36)
 	return name[:longestName-len(sum)-1] + "-" + sum
 }

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -51,7 +50,7 @@ func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alph
 	return v1alpha1.Budget{
 		Target: b.Target(), Period: string(b.Period), TimeZone: b.Zone(), From: metav1.NewTime(b.window.From), Until: metav1.NewTime(b.window.Until),
 		Unit: b.Unit(), Amount: decimal(amount, one), Spent: decimal(use.Spent, one), Committed: decimal(use.Committed, one),
-		Left: decimal(max(0, amount-min(used, math.MaxInt64)), one), SpentHere: decimal(here, one),
+		Left: decimal(max(0, amount-used), one), SpentHere: decimal(here, one),
 		WhenSpent: string(cmp.Or(b.WhenSpent, queuepolicy.WhenSpentWait)), NearlySpent: use.Spent >= b.WarnFrom(), Policy: b.Policy,
 	}
 }

@@ -392,3 +392,16 @@ func TestBudgetReport(t *testing.T) {
 		t.Errorf("%s, not %s", got, want)
 	}
 }
+
+// No two LocalQueues have one account, and every name can be stored.
+func TestAccountNames(t *testing.T) {
+	long := strings.Repeat("a", 252)
+	seen := map[string]bool{}
+	for _, name := range []types.NamespacedName{{Namespace: "ns", Name: "main"}, {Namespace: "ns", Name: "b.main"}, {Namespace: "b", Name: "ns.main"}, {Namespace: "ns", Name: long + "a"}, {Namespace: "ns", Name: long + "b"}} {
+		account := accountName(name)
+		if seen[account] || len(account) > longestName {
+			t.Errorf("%s has the account %s", name, account)
+		}
+		seen[account] = true
+	}
+}
