@@ -20,6 +20,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/certs"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/web"
 )
@@ -57,11 +58,24 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.WebConfiguration) e
 	if err != nil {
 		return err
 	}
+	prometheus, err := web.NewPrometheus(cfg.PrometheusURL)
+	if err != nil {
+		return err
+	}
+	var recorder *cluster.Client
+	if cfg.History {
+		if recorder, err = cluster.Connect(env.REST, ""); err != nil {
+			return err
+		}
+	}
 	listener, err := net.Listen("tcp", cfg.BindAddress)
 	if err != nil {
 		return err
 	}
-	page := web.New(ctx, web.Options{Access: web.NewInCluster(env.REST, proxy), Cluster: cfg.ClusterName, Prices: cfg.Prices, Currency: cfg.Currency})
+	page := web.New(ctx, web.Options{
+		Access: web.NewInCluster(env.REST, proxy), Recorder: recorder, Prometheus: prometheus,
+		Cluster: cfg.ClusterName, Prices: cfg.Prices, Currency: cfg.Currency,
+	})
 	server := &http.Server{
 		Handler: page, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		// A client certificate is asked for, and looked at where it speaks for people: everyone else has none.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,20 +23,21 @@ type history struct {
 	queues map[string]*series
 }
 
-// series is one queue over time.
+// series is one queue over time. Cost is of an hour, at what is used then.
 type series struct {
 	Used    []float32 `json:"used"`
 	Nominal []float32 `json:"nominal"`
 	Waiting []float32 `json:"waiting"`
 	Running []float32 `json:"running"`
 	Evicted []float32 `json:"evicted"`
+	Cost    []float32 `json:"cost,omitempty"`
 	missed  int       // samples since the queue was last there
 }
 
 func newHistory() *history { return &history{queues: map[string]*series{}} }
 
 // sample adds the queues' present state.
-func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted map[string]int32) {
+func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted map[string]int32, prices *priceList) {
 	h.times = shift(append(h.times, now.Unix()))
 	for name, q := range queues {
 		s := h.queues[name]
@@ -45,20 +47,21 @@ func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted m
 			}
 			s = &series{}
 			for range len(h.times) - 1 {
-				s.add(0, 0, 0, 0, 0)
+				s.add(nothing)
 			}
 			h.queues[name] = s
 		}
-		var used, nominal float64
+		at := moments{waiting: float64(q.Pending), running: float64(q.Admitted), evicted: float64(evicted[name])}
 		for _, quota := range q.Quotas {
-			used, nominal = used+cardsIn(quota.Resource, quota.Used), nominal+cardsIn(quota.Resource, quota.Nominal)
+			used := cardsIn(quota.Resource, quota.Used)
+			at.used, at.nominal, at.cost = at.used+used, at.nominal+cardsIn(quota.Resource, quota.Nominal), at.cost+used*prices.of(quota.Flavor)
 		}
 		s.missed = -1
-		s.add(float32(used), float32(nominal), float32(q.Pending), float32(q.Admitted), float32(evicted[name]))
+		s.add(at)
 	}
 	for name, s := range h.queues {
 		if s.missed++; s.missed > 0 {
-			s.add(0, 0, 0, 0, 0)
+			s.add(nothing)
 		}
 		if s.missed >= samples {
 			delete(h.queues, name)
@@ -66,10 +69,28 @@ func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted m
 	}
 }
 
-func (s *series) add(used, nominal, waiting, running, evicted float32) {
-	s.Used, s.Nominal = shift(append(s.Used, used)), shift(append(s.Nominal, nominal))
-	s.Waiting, s.Running = shift(append(s.Waiting, waiting)), shift(append(s.Running, running))
-	s.Evicted = shift(append(s.Evicted, evicted))
+// moments is a sample of one queue.
+type moments struct{ used, nominal, waiting, running, evicted, cost float64 }
+
+var nothing moments // of a queue that is not there
+
+func (s *series) add(at moments) {
+	s.Used, s.Nominal = shift(append(s.Used, float32(at.used))), shift(append(s.Nominal, float32(at.nominal)))
+	s.Waiting, s.Running = shift(append(s.Waiting, float32(at.waiting))), shift(append(s.Running, float32(at.running)))
+	s.Evicted, s.Cost = shift(append(s.Evicted, float32(at.evicted))), shift(append(s.Cost, float32(at.cost)))
+}
+
+// priceList is what one card of a flavor costs for an hour: by the flavor's name, or by the model of its nodes.
+type priceList struct {
+	prices map[string]float64
+	models map[string]string // by flavor
+}
+
+func (p *priceList) of(flavor string) float64 {
+	if price, named := p.prices[flavor]; named {
+		return price
+	}
+	return p.prices[p.models[flavor]]
 }
 
 // shift drops the oldest once there are enough. When the array is used up, append copies what is left into a new one.
@@ -103,19 +124,38 @@ func (s *State) sample(now time.Time) {
 	for _, job := range s.jobs {
 		evicted[job.Queue] += job.Evicted
 	}
-	s.history.sample(now, s.queues, evicted)
+	s.history.sample(now, s.queues, evicted, &s.prices)
 }
 
-// past of one queue, or of all; encoded, as samples go on.
-func (s *State) past(queue string) []byte {
+// past of these queues; encoded, as samples go on.
+func (s *State) past(names []string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := past{Times: s.history.times, Queues: s.history.queues}
-	if queue != "" {
-		out.Queues = map[string]*series{}
-		if one := s.history.queues[queue]; one != nil {
-			out.Queues[queue] = one
+	out := past{Times: s.history.times, Queues: map[string]*series{}}
+	for _, name := range names {
+		if one := s.history.queues[name]; one != nil {
+			out.Queues[name] = one
 		}
 	}
 	return encode(out)
+}
+
+// seenQueues are those of which the past may be shown: one, or all that are seen, or were in the time of the history.
+func (s *State) seenQueues(one string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for name := range s.queues {
+		names = append(names, name)
+	}
+	for name := range s.history.queues {
+		if _, there := s.queues[name]; !there {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if one != "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return name != one })
+	}
+	return names
 }

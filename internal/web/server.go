@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
@@ -20,6 +21,11 @@ type Options struct {
 	Access Access
 	// Pinned has sessions last as long as the server.
 	Pinned bool
+	// Recorder has rights to read queues and flavors, with which the server itself collects the history of all queues; nil:
+	// each session collects its own. Who sees a queue sees its history.
+	Recorder *cluster.Client
+	// Prometheus has a longer one; nil: there is none.
+	Prometheus *Prometheus
 	// Cluster is its name, for the page's corner.
 	Cluster string
 	// Prices of one card for an hour, by model; empty where nothing is known of money.
@@ -31,12 +37,16 @@ type Options struct {
 type Server struct {
 	options  Options
 	sessions *sessions
+	recorder *State // nil: there is none
 	mux      *http.ServeMux
 }
 
 // New makes a server.
 func New(ctx context.Context, options Options) *Server {
-	s := &Server{options: options, sessions: newSessions(ctx, options.Pinned), mux: http.NewServeMux()}
+	s := &Server{options: options, sessions: newSessions(ctx, options.Pinned, options.Prices), mux: http.NewServeMux()}
+	if options.Recorder != nil {
+		s.recorder = record(ctx, options.Recorder, options.Prices)
+	}
 	options.Access.open(s.mux)
 	s.mux.HandleFunc("GET /api/me", s.as(s.me))
 	s.mux.HandleFunc("GET /api/stream", s.as(s.stream))
@@ -136,7 +146,7 @@ func (s *Server) me(w http.ResponseWriter, r *http.Request, p person) {
 	_, err = r.Cookie(tokenCookie)
 	reply(w, http.StatusOK, map[string]any{
 		"signedIn": err == nil, "user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
-		"prices": s.options.Prices, "currency": s.options.Currency,
+		"prometheus": s.options.Prometheus != nil, "prices": s.options.Prices, "currency": s.options.Currency,
 	})
 }
 
@@ -159,6 +169,45 @@ func (s *Server) past(w http.ResponseWriter, r *http.Request, p person) {
 		return
 	}
 	defer s.sessions.leave(session)
+	names := session.state.seenQueues(r.URL.Query().Get("queue"))
+	if hours := number(r.URL.Query().Get("hours"), 0); hours > 0 && s.options.Prometheus != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), askWithin)
+		defer cancel()
+		longer, err := s.options.Prometheus.past(ctx, names, min(hours, mostHours), time.Now())
+		if err != nil {
+			fail(w, http.StatusBadGateway, err)
+			return
+		}
+		reply(w, http.StatusOK, longer)
+		return
+	}
+	from := session.state
+	if s.recorder != nil {
+		from = s.recorder
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(session.state.past(r.URL.Query().Get("queue")))
+	_, _ = w.Write(from.past(names))
+}
+
+// record collects the history of all queues until the context ends.
+func record(ctx context.Context, c *cluster.Client, prices map[string]float64) *State {
+	s := NewState()
+	s.prices.prices = prices
+	ready := s.follow(ctx, c, nil, "clusterqueues", "resourceflavors")
+	go func() {
+		tick := time.NewTicker(sampleEvery)
+		defer tick.Stop()
+		for at, next := time.Now(), ready; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-next: // the first sample does not wait for a tick
+				next = nil
+				s.sample(at)
+			case now := <-tick.C:
+				s.sample(now)
+			}
+		}
+	}()
+	return s
 }

@@ -40,13 +40,14 @@ type sessions struct {
 	ctx context.Context
 	// pinned sessions never end: a laptop's has the history of six hours.
 	pinned bool
+	prices map[string]float64
 
 	mu  sync.Mutex
 	all map[string]*Session
 }
 
-func newSessions(ctx context.Context, pinned bool) *sessions {
-	s := &sessions{ctx: ctx, pinned: pinned, all: map[string]*Session{}}
+func newSessions(ctx context.Context, pinned bool, prices map[string]float64) *sessions {
+	s := &sessions{ctx: ctx, pinned: pinned, prices: prices, all: map[string]*Session{}}
 	go s.tidy()
 	return s
 }
@@ -65,7 +66,7 @@ func (all *sessions) enter(who person, namespaces []string) (*Session, error) {
 		if len(all.all) >= mostSessions && !all.endOldest("") {
 			return nil, fmt.Errorf("%d people look at this server already: close a tab, or try again later", mostSessions)
 		}
-		s = begin(all.ctx, who, namespaces)
+		s = begin(all.ctx, who, namespaces, all.prices)
 		all.all[key] = s
 	}
 	s.tabs++
@@ -128,9 +129,10 @@ func (all *sessions) tidy() {
 }
 
 // begin watches with a person's rights.
-func begin(ctx context.Context, who person, namespaces []string) *Session {
+func begin(ctx context.Context, who person, namespaces []string, prices map[string]float64) *Session {
 	ctx, stop := context.WithCancel(ctx)
 	s := &Session{Client: who.client, who: who.key, state: NewState(), stop: stop}
+	s.state.prices.prices = prices
 	s.ready = s.state.follow(ctx, who.client, namespaces)
 	go s.run(ctx)
 	return s

@@ -29,6 +29,7 @@ type State struct {
 
 	subscribers map[*subscriber]struct{}
 	history     *history
+	prices      priceList
 
 	allowedEvery time.Duration
 }
@@ -61,7 +62,7 @@ func NewState() *State {
 		queues: map[string]queueRecord{}, cohorts: map[string]cohortRecord{}, locals: map[string]string{},
 		jobs: map[string]jobRecord{}, problems: map[string]problemRecord{},
 		records: map[string]map[string][]byte{}, dirty: map[ref]struct{}{}, subscribers: map[*subscriber]struct{}{},
-		history: newHistory(), allowedEvery: allowedEvery,
+		history: newHistory(), allowedEvery: allowedEvery, prices: priceList{models: map[string]string{}},
 	}
 	for _, kind := range kindsInOrder {
 		s.records[kind] = map[string][]byte{}

@@ -217,22 +217,22 @@ func TestHistoryIsBounded(t *testing.T) {
 	h, now := newHistory(), time.Unix(1_700_000_000, 0)
 	queues := map[string]queueRecord{}
 	for i := range sampledQueues + 10 {
-		queues[fmt.Sprintf("q%d", i)] = queueRecord{Quotas: []quotaRecord{{Resource: "nvidia.com/gpu", Used: 2, Nominal: 4}, {Resource: "elasticgpu.io/gpu-core", Used: 50, Nominal: 100}, {Resource: "cpu", Used: 9}}}
+		queues[fmt.Sprintf("q%d", i)] = queueRecord{Quotas: []quotaRecord{{Flavor: "h100", Resource: "nvidia.com/gpu", Used: 2, Nominal: 4}, {Resource: "elasticgpu.io/gpu-core", Used: 50, Nominal: 100}, {Resource: "cpu", Used: 9}}}
 	}
 	for i := range samples + 20 {
-		h.sample(now.Add(time.Duration(i)*sampleEvery), queues, nil)
+		h.sample(now.Add(time.Duration(i)*sampleEvery), queues, nil, &priceList{prices: map[string]float64{"h100": 2}})
 	}
 	if len(h.queues) != sampledQueues || len(h.times) != samples {
 		t.Errorf("%d queues, %d samples", len(h.queues), len(h.times))
 	}
 	for name, s := range h.queues {
-		if len(s.Used) != samples || s.Used[samples-1] != 2.5 || s.Nominal[samples-1] != 5 {
+		if len(s.Used) != samples || s.Used[samples-1] != 2.5 || s.Nominal[samples-1] != 5 || s.Cost[samples-1] != 4 {
 			t.Fatalf("%s: %d samples, last %v of %v", name, len(s.Used), s.Used[samples-1], s.Nominal[samples-1])
 		}
 	}
 	// A queue that was deleted goes once its last sample is six hours old.
 	for i := range samples {
-		h.sample(now.Add(time.Duration(samples+20+i)*sampleEvery), map[string]queueRecord{}, nil)
+		h.sample(now.Add(time.Duration(samples+20+i)*sampleEvery), map[string]queueRecord{}, nil, &priceList{})
 	}
 	if len(h.queues) != 0 {
 		t.Errorf("%d deleted queues are retained", len(h.queues))

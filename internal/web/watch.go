@@ -35,8 +35,10 @@ type source struct {
 	object     client.Object
 	list       func() client.ObjectList
 	selector   string // only objects with this label
-	set        func(*State, client.Object)
-	drop       func(s *State, key string)
+	// quiet: whoever may not read it misses little, and is not told.
+	quiet bool
+	set   func(*State, client.Object)
+	drop  func(s *State, key string)
 }
 
 // sources in the order of what the page needs first.
@@ -56,6 +58,13 @@ var sources = []source{
 			s.mark(kindCohorts, o.GetName())
 		},
 		drop: func(s *State, key string) { delete(s.cohorts, key); s.mark(kindCohorts, key) },
+	},
+	{
+		what: "resourceflavors", quiet: true, object: &kueue.ResourceFlavor{}, list: func() client.ObjectList { return &kueue.ResourceFlavorList{} },
+		set: func(s *State, o client.Object) {
+			s.prices.models[o.GetName()] = o.(*kueue.ResourceFlavor).Spec.NodeLabels[modelLabel]
+		},
+		drop: func(s *State, key string) { delete(s.prices.models, key) },
 	},
 	{
 		what: "nodes", object: &corev1.Node{}, list: func() client.ObjectList { return &corev1.NodeList{} },
@@ -118,18 +127,18 @@ func (src *source) follow(ctx context.Context, c *cluster.Client, s *State, name
 		scopes := []string{metav1.NamespaceAll}
 		err := src.try(ctx, c, metav1.NamespaceAll)
 		if apierrors.IsForbidden(err) && src.namespaced && len(namespaces) > 0 {
-			s.problem(src.what, fmt.Errorf("%w; only %s is shown", err, strings.Join(namespaces, ", ")), "")
+			src.problem(s, fmt.Errorf("%w; only %s is shown", err, strings.Join(namespaces, ", ")), "")
 			scopes, err = nil, nil
 			for _, namespace := range namespaces {
 				if err = src.try(ctx, c, namespace); err == nil {
 					scopes = append(scopes, namespace)
 				} else {
-					s.problem(src.what, err, namespace)
+					src.problem(s, err, namespace)
 				}
 			}
 		}
 		if err != nil && len(scopes) < 2 {
-			s.problem(src.what, err, "")
+			src.problem(s, err, "")
 			settled()
 			select {
 			case <-ctx.Done():
@@ -209,9 +218,9 @@ func (src *source) listWatch(c *cluster.Client, s *State, namespace string) cach
 	note := func(err error) {
 		switch {
 		case err == nil:
-			s.problem(src.what, nil, namespace)
+			src.problem(s, nil, namespace)
 		case !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsInvalid(err) && !errors.Is(err, context.Canceled):
-			s.problem(src.what, err, namespace)
+			src.problem(s, err, namespace)
 		}
 	}
 	return &cache.ListWatch{
@@ -289,6 +298,13 @@ func (k *sink) Replace(list []any, _ string) error {
 	return nil
 }
 
+// problem of a source that the page tells of.
+func (src *source) problem(s *State, err error, namespace string) {
+	if !src.quiet {
+		s.problem(src.what, err, namespace)
+	}
+}
+
 // problem notes that a kind cannot be read, or, without an error, that it can.
 func (s *State) problem(what string, err error, namespace string) {
 	s.mu.Lock()
@@ -310,13 +326,14 @@ func (s *State) problem(what string, err error, namespace string) {
 	}
 }
 
-// follow all sources until the context ends; ready is closed once each has said something.
-func (s *State) follow(ctx context.Context, c *cluster.Client, namespaces []string) (ready <-chan struct{}) {
+// follow all sources until the context ends, or those of some names; ready is closed once each has said something.
+func (s *State) follow(ctx context.Context, c *cluster.Client, namespaces []string, only ...string) (ready <-chan struct{}) {
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
-	settled := make(chan struct{}, len(sources))
-	for i := range sources {
+	followed := slices.DeleteFunc(slices.Clone(sources), func(src source) bool { return len(only) > 0 && !slices.Contains(only, src.what) })
+	settled := make(chan struct{}, len(followed))
+	for i := range followed {
 		done := false
-		go sources[i].follow(ctx, c, s, namespaces, func() {
+		go followed[i].follow(ctx, c, s, namespaces, func() {
 			if !done {
 				done = true
 				settled <- struct{}{}
@@ -326,7 +343,7 @@ func (s *State) follow(ctx context.Context, c *cluster.Client, namespaces []stri
 	all := make(chan struct{})
 	go func() {
 		defer close(all)
-		for range sources {
+		for range followed {
 			select {
 			case <-settled:
 			case <-ctx.Done():

@@ -91,10 +91,10 @@ func TestInCluster(t *testing.T) {
 	}
 }
 
-// serve starts the program with its own account and the right to impersonate, which is all that it has.
+// serve starts the program with its own account, and the rights to impersonate and to read queues, which are all that it has.
 func (p *page) serve(t *testing.T) {
 	t.Helper()
-	for _, folder := range []string{"web", "web-proxy"} {
+	for _, folder := range []string{"web", "web-proxy", "web-history"} {
 		objects, err := deploy.Program(folder)
 		if err != nil {
 			t.Fatal(err)
@@ -119,6 +119,7 @@ func (p *page) serve(t *testing.T) {
 	write("tls.key", p.mutual.ServerKey)
 	cfg := v1alpha1.NewWebConfiguration()
 	cfg.BindAddress, cfg.Health.BindAddress, cfg.CertDir = "127.0.0.1:0", "127.0.0.1:0", dir
+	cfg.History = true
 	cfg.Proxy = &v1alpha1.AuthenticatingProxy{ClientCAFile: write("ca.crt", p.mutual.CA), AllowedNames: []string{"kube-scheduler"}} // as MakeMutual calls the client
 	file, err := yaml.Marshal(cfg)
 	if err != nil {

@@ -159,14 +159,14 @@ func TestCertManager(t *testing.T) {
 func TestPage(t *testing.T) {
 	without := rendered(t, "gpu-team", "")
 	alone := rendered(t, "gpu-team", "web: {enabled: true, hosts: [elastic.example.com]}")
-	proxied := rendered(t, "gpu-team", "web: {enabled: true, proxy: {enabled: true, caSecretName: proxy-ca, allowedNames: [front]}}\ncertManager: {enabled: true}")
+	proxied := rendered(t, "gpu-team", "web: {enabled: true, history: true, proxy: {enabled: true, caSecretName: proxy-ca, allowedNames: [front]}}\ncertManager: {enabled: true}")
 	for text, want := range map[string]struct{ there, never []string }{
 		without: {never: []string{"elastic-web", "impersonate"}},
 		alone: {
 			there: []string{"image: ghcr.io/elastic-ai/elastic-web:", "- elastic-web.gpu-team.svc\n    - elastic.example.com", "kind: WebConfiguration"},
-			never: []string{"impersonate", "/etc/elastic-certificate", "namespace: elastic-queue", "clientCAFile"},
+			never: []string{"impersonate", "elastic-web-history", "/etc/elastic-certificate", "namespace: elastic-queue", "clientCAFile"},
 		},
-		proxied: {there: []string{"impersonate", "secretName: elastic-web\n", "secretName: proxy-ca", "clientCAFile: /etc/elastic-proxy/ca.crt", "- front", "certDir: /etc/elastic-certificate"}},
+		proxied: {there: []string{"impersonate", "name: elastic-web-history", "history: true", "secretName: elastic-web\n", "secretName: proxy-ca", "clientCAFile: /etc/elastic-proxy/ca.crt", "- front", "certDir: /etc/elastic-certificate"}},
 	} {
 		for _, part := range want.there {
 			if !strings.Contains(text, part) {

@@ -1,4 +1,5 @@
 // Queues: the cohort tree, and one queue with its order.
+import type { ComponentChildren } from "preact";
 import { act } from "./act";
 import { Chart } from "./chart";
 import { queueClass } from "./colors";
@@ -126,16 +127,32 @@ export function Queues() {
 
 // Hours shows all queues together over time.
 function Hours() {
-  const { answer } = useAsked<Past>("/api/history", 30_000);
+  const [hours, choice] = useHours();
+  const { answer, error } = useAsked<Past>(`/api/history?${hours}`, 30_000);
+  if (error && !answer) return <><div class="charts-head">{choice}</div><Failed error={error} what="the history of queues" /></>;
   if (!answer?.times || answer.times.length < 2) return <p class="dim pad">Use over time appears here as the server collects it: every 30 seconds, for six hours.</p>;
-  const total = (of: "used" | "nominal" | "waiting" | "running") =>
-    answer.times!.map((_, i) => Object.values(answer.queues).reduce((sum, q) => sum + (q[of][i] ?? 0), 0));
+  const total = (of: "used" | "nominal" | "waiting" | "running" | "evicted" | "cost") =>
+    answer.times!.map((_, i) => Object.values(answer.queues).reduce((sum, q) => sum + (q[of]?.[i] ?? 0), 0));
+  const cost = total("cost");
   return (
+    <>
+    <div class="charts-head">{choice}</div>
     <div class="charts">
       <Chart title="Cards in use against quota" times={answer.times} lines={[{ name: "quota", class: "line-quiet", values: total("nominal"), step: true }, { name: "used", class: "line-main", values: total("used"), fill: true }]} />
       <Chart title="Jobs" times={answer.times} lines={[{ name: "running", class: "line-good", values: total("running") }, { name: "waiting", class: "line-wait", values: total("waiting"), fill: true }]} />
+      <Chart title={hours ? "Evictions" : "Evictions of what is listed"} times={answer.times} lines={[{ name: "evictions", class: "line-bad", values: total("evicted"), step: true }]} />
+      {cost.some((c) => c > 0) && <Chart title={`Cost of an hour, ${live.me?.currency ?? ""}`} times={answer.times} lines={[{ name: "cost", class: "line-main", values: cost, fill: true }]} />}
     </div>
+    </>
   );
+}
+
+// useHours is how far back charts go: what the server has, or more where there is a Prometheus. It is in the link.
+function useHours(): [string, ComponentChildren] {
+  const { query } = useRoute();
+  if (!live.me?.prometheus) return ["", null];
+  const hours = query.get("hours") ?? "";
+  return [hours ? `hours=${encodeURIComponent(hours)}` : "", <Select key="hours" label="Over" value={hours} options={[["", "6 hours"], ["24", "a day"], ["168", "a week"]]} change={(v) => setQuery("hours", v)} />];
 }
 
 export function QueueView({ name }: { name: string }) {
@@ -144,7 +161,8 @@ export function QueueView({ name }: { name: string }) {
   const q = records.queues.get(name);
   const jobs = [...records.jobs.values()].filter((j) => j.queue === name);
   const line = useAsked<Place[]>(q ? `/api/queues/${encodeURIComponent(name)}/line?limit=200` : undefined, 5000, q?.pending);
-  const past = useAsked<Past>(`/api/history?queue=${encodeURIComponent(name)}`, 30_000);
+  const [hours, choice] = useHours();
+  const past = useAsked<Past>(`/api/history?queue=${encodeURIComponent(name)}&${hours}`, 30_000);
   if (!q) {
     return live.loaded ? <><Heading title={name} /><Empty title="There is no such queue, or you may not see it"><a href="/queues">All queues</a></Empty></> : <Heading title={name} />;
   }
@@ -168,10 +186,14 @@ export function QueueView({ name }: { name: string }) {
       </dl>
       <QuotaTable q={q} />
       {past.answer?.times && h && past.answer.times.length > 1 && (
+        <>
+        <div class="charts-head">{choice}</div>
         <div class="charts">
           <Chart title="Cards in use against quota" times={past.answer.times} lines={[{ name: "quota", class: "line-quiet", values: h.nominal, step: true }, { name: "used", class: "line-main", values: h.used, fill: true }]} />
           <Chart title="Waiting, and evictions of what is listed" times={past.answer.times} lines={[{ name: "waiting", class: "line-wait", values: h.waiting, fill: true }, { name: "evictions", class: "line-bad", values: h.evicted, step: true }]} />
+          {h.cost?.some((c) => c > 0) && <Chart title={`Cost of an hour, ${live.me?.currency ?? ""}`} times={past.answer.times} lines={[{ name: "cost", class: "line-main", values: h.cost, fill: true }]} />}
         </div>
+        </>
       )}
       {line.error ? <Failed error={line.error} what={`the order of ${name}`} /> : <Line places={line.answer ?? []} total={q.pending} loading={!line.answer} />}
       <RunningTable jobs={jobs.filter((j) => ["Running", "Starting", "Stopping"].includes(j.state))} />

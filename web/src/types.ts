@@ -21,7 +21,7 @@ export interface Job {
 export interface Problem { what: string; denied?: boolean; message: string }
 
 export interface Me {
-  user: string; signedIn: boolean; cluster: string; namespace: string; version: string;
+  user: string; signedIn: boolean; prometheus: boolean; cluster: string; namespace: string; version: string;
   prices: Record<string, number> | null; currency: string;
 }
 
@@ -59,7 +59,7 @@ export interface Outcome {
 }
 export interface Past {
   times: number[] | null;
-  queues: Record<string, { used: number[]; nominal: number[]; waiting: number[]; running: number[]; evicted: number[] }>;
+  queues: Record<string, { used: number[]; nominal: number[]; waiting: number[]; running: number[]; evicted: number[]; cost?: number[] }>;
 }
 
 // What other quotas would change: api/visibility/v1alpha1.

@@ -334,6 +334,11 @@ type WebConfiguration struct {
 	// Prices of one card for an hour, by model, in Currency.
 	Prices   map[string]float64 `json:"prices,omitempty"`
 	Currency string             `json:"currency,omitempty"`
+	// History has the program itself collect the last six hours of all queues, which takes the right to read ClusterQueues and
+	// ResourceFlavors; who sees a queue sees its history. Without it, history is of the time someone looks.
+	History bool `json:"history,omitempty"`
+	// PrometheusURL is of a Prometheus with elastic-queue's metrics, for more than six hours.
+	PrometheusURL string `json:"prometheusURL,omitempty"`
 	// Proxy authenticates people in front of the page. Absent, they sign in with a token.
 	Proxy *AuthenticatingProxy `json:"proxy,omitempty"`
 }

@@ -35,6 +35,8 @@ type serving struct {
 	browser  bool
 	prices   []string
 	currency string
+	// prometheus is the URL of one that has the queue's metrics.
+	prometheus string
 }
 
 // Command is "elastic web".
@@ -55,6 +57,7 @@ rights of your kubeconfig; nothing is installed in the cluster. It ends with Ctr
 	cmd.Flags().BoolVar(&s.browser, "browser", true, "open the page in the browser, from a terminal")
 	cmd.Flags().StringArrayVar(&s.prices, "price", nil, "what one card costs for an hour, MODEL=AMOUNT (repeatable)")
 	cmd.Flags().StringVar(&s.currency, "currency", "USD", "currency of the prices")
+	cmd.Flags().StringVar(&s.prometheus, "prometheus", "", "URL of a Prometheus with elastic-queue's metrics, for more than the last six hours")
 	flags.AddTo(cmd)
 	return cmd
 }
@@ -63,6 +66,10 @@ func (s *serving) run(cmd *cobra.Command, c *cluster.Client) error {
 	klog.SetOutput(discard{}) // the page says what cannot be read
 	klog.LogToStderr(false)
 	prices, err := s.readPrices()
+	if err != nil {
+		return err
+	}
+	prometheus, err := web.NewPrometheus(s.prometheus)
 	if err != nil {
 		return err
 	}
@@ -81,7 +88,7 @@ func (s *serving) run(cmd *cobra.Command, c *cluster.Client) error {
 	}
 	access := web.NewKubeconfig(c, key, port)
 	server := &http.Server{
-		Handler:           web.New(cmd.Context(), web.Options{Access: access, Pinned: true, Cluster: c.REST.Host, Prices: prices, Currency: s.currency}),
+		Handler:           web.New(cmd.Context(), web.Options{Access: access, Pinned: true, Cluster: c.REST.Host, Prices: prices, Currency: s.currency, Prometheus: prometheus}),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	link := fmt.Sprintf("http://%s/open?key=%s", address, key)
