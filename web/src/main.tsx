@@ -9,6 +9,7 @@ import { Empty, Heading } from "./parts";
 import { Queues, QueueView } from "./queues";
 import { follow, go, useRoute } from "./router";
 import { connect, live, namespaces, signIn, signOut, useLive, whoAmI } from "./store";
+import { Simulation } from "./simulation";
 import { Submit } from "./submit";
 import { WhatIf } from "./whatif";
 import "./style.css";
@@ -18,6 +19,7 @@ const views: [string, string, string, string][] = [
   ["/queues", "Queues", "q", "M3 4h14v3H3zM6 8.5h11v3H6zM6 13h11v3H6z"],
   ["/jobs", "Jobs", "j", "M3 4h14v2H3zM3 9h14v2H3zM3 14h9v2H3z"],
   ["/what-if", "What if", "w", "M3 6h7V4h3v6h-3V8H3zM15 6h2v2h-2zM3 13h2v-2h3v6H5v-2H3zM10 13h7v2h-7z"],
+  ["/simulation", "Simulation", "i", "M3 16V4h2v10h12v2zM7 12l3-5 3 2 3-5 1.6 1-4 6.6-3-2L8.7 13z"],
   ["/submit", "Submit", "s", "M10 2l6 6h-4v6H8V8H4zM3 16h14v2H3z"],
 ];
 
@@ -61,6 +63,7 @@ function View({ path }: { path: string[] }) {
     case "queues": return a ? <QueueView name={a} key={a} /> : <Queues />;
     case "jobs": return a && b ? <JobView namespace={a} name={b} key={`${a}/${b}`} /> : <Jobs />;
     case "what-if": return <WhatIf />;
+    case "simulation": return <Simulation />;
     case "submit": return <Submit />;
   }
   return <><Heading title="Not found" /><Empty title="There is no such view"><a href="/">Overview</a></Empty></>;

@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { readFileSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { accessible, kubectl, launch, open, serve } from "./browser.mjs";
+import { execFileSync } from "node:child_process";
+import { accessible, elastic, kubectl, launch, open, serve } from "./browser.mjs";
 
 const data = process.env.ELASTIC_TESTDATA;
 const shots = process.env.ELASTIC_SHOTS;
@@ -134,6 +135,19 @@ test("what if a team had other quota", async () => {
   await page.getByText("Nothing is changed yet").waitFor();
 });
 
+test("a result of a simulation", async () => {
+  const docs = new URL("../../docs/simulate/", import.meta.url).pathname;
+  const result = execFileSync(elastic, ["simulate", "--trace", join(docs, "jobs.csv"), "--shape", join(docs, "queues.csv"), "--set", "+1x8:H100-80G", "-o", "json"], { encoding: "utf8" });
+  await view("/simulation");
+  await page.getByText("No result is open").waitFor();
+  await page.getByLabel("Result").setInputFiles({ name: "bad.json", mimeType: "application/json", buffer: Buffer.from("[{}]") });
+  await page.getByText("bad.json is no result of a simulation").waitFor();
+  await page.getByLabel("Result").setInputFiles({ name: "result.json", mimeType: "application/json", buffer: Buffer.from(result) });
+  await page.locator(".t-variants .row").nth(2).waitFor();
+  assert.equal(await page.locator(".t-groups [role=rowgroup] .row").count(), JSON.parse(result)[0].byQueue.length);
+  assert.deepEqual(await accessible(page), []);
+});
+
 test("a check before a job is sent", async () => {
   await view("/submit");
   await page.getByLabel("Name").fill("from-the-page");
@@ -204,7 +218,7 @@ test("keys", async () => {
 
 test("accessible in light and dark, and on a phone", async () => {
   const waits = workload("nlp", "llama-pretrain");
-  const paths = { overview: "/", queues: "/queues", queue: "/queues/team-vision", jobs: "/jobs", job: `/jobs/nlp/${waits}`, node: "/nodes/a100-40g-2", card: "/nodes/a100-40g-2/a100-40g-2-0", submit: "/submit", "what-if": "/what-if?team-nlp%2Fh100%2Fnvidia.com%2Fgpu=0" };
+  const paths = { overview: "/", queues: "/queues", queue: "/queues/team-vision", jobs: "/jobs", job: `/jobs/nlp/${waits}`, node: "/nodes/a100-40g-2", card: "/nodes/a100-40g-2/a100-40g-2-0", submit: "/submit", simulation: "/simulation", "what-if": "/what-if?team-nlp%2Fh100%2Fnvidia.com%2Fgpu=0" };
   if (shots) mkdirSync(shots, { recursive: true });
   const found = [];
   for (const colorScheme of ["light", "dark"]) {
