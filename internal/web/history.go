@@ -14,6 +14,7 @@ const (
 	sampleEvery   = 30 * time.Second
 	samples       = int(6 * time.Hour / sampleEvery)
 	sampledQueues = 500
+	sampledCards  = 5000
 )
 
 // history is a ring of samples for each queue.
@@ -21,7 +22,16 @@ type history struct {
 	times []int64 // of the newest samples, oldest first
 	// queues by name, each with as many samples as there are times; 0 where it was not there.
 	queues map[string]*series
+	cards  map[string]*cardSeries
 }
+
+// cardSeries is one card over time, in percent: how busy it was, or unknown, and how much of its compute was given out.
+type cardSeries struct {
+	load, given []uint8
+	missed      int
+}
+
+const unknownLoad = 255
 
 // series is one queue over time. Cost is of an hour, at what is used then.
 type series struct {
@@ -34,7 +44,9 @@ type series struct {
 	missed  int       // samples since the queue was last there
 }
 
-func newHistory() *history { return &history{queues: map[string]*series{}} }
+func newHistory() *history {
+	return &history{queues: map[string]*series{}, cards: map[string]*cardSeries{}}
+}
 
 // sample adds the queues' present state.
 func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted map[string]int32, prices *priceList) {
@@ -67,6 +79,46 @@ func (h *history) sample(now time.Time, queues map[string]queueRecord, evicted m
 			delete(h.queues, name)
 		}
 	}
+}
+
+// sampleCards adds the cards' present state, after that of the queues.
+func (h *history) sampleCards(nodes map[string]*nodeState) {
+	for _, n := range nodes {
+		for name, card := range n.cards {
+			s := h.cards[name]
+			if s == nil {
+				if len(h.cards) >= sampledCards {
+					continue
+				}
+				s = &cardSeries{}
+				for range len(h.times) - 1 {
+					s.add(unknownLoad, 0)
+				}
+				h.cards[name] = s
+			}
+			given, load := int64(0), unknownLoad
+			for _, share := range card.Shares {
+				given += share.Core
+			}
+			if card.Load != nil {
+				load = min(max(*card.Load, 0), 100)
+			}
+			s.missed = -1
+			s.add(uint8(load), uint8(min(max(given, 0), 100)))
+		}
+	}
+	for name, s := range h.cards {
+		if s.missed++; s.missed > 0 {
+			s.add(unknownLoad, 0)
+		}
+		if s.missed >= samples {
+			delete(h.cards, name)
+		}
+	}
+}
+
+func (s *cardSeries) add(load, given uint8) {
+	s.load, s.given = shift(append(s.load, load)), shift(append(s.given, given))
 }
 
 // moments is a sample of one queue.
@@ -125,6 +177,7 @@ func (s *State) sample(now time.Time) {
 		evicted[job.Queue] += job.Evicted
 	}
 	s.history.sample(now, s.queues, evicted, &s.prices)
+	s.history.sampleCards(s.nodes)
 }
 
 // past of these queues; encoded, as samples go on.
@@ -135,6 +188,28 @@ func (s *State) past(names []string) []byte {
 	for _, name := range names {
 		if one := s.history.queues[name]; one != nil {
 			out.Queues[name] = one
+		}
+	}
+	return encode(out)
+}
+
+// pastOfCard is what the page draws of a card that is seen: null where the load was not known.
+func (s *State) pastOfCard(name string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := struct {
+		Times []int64 `json:"times"`
+		Load  []*int  `json:"load"`
+		Given []int   `json:"given"`
+	}{Times: s.history.times}
+	if card := s.history.cards[name]; card != nil {
+		for i, load := range card.load {
+			var known *int
+			if load != unknownLoad {
+				known = new(int)
+				*known = int(load)
+			}
+			out.Load, out.Given = append(out.Load, known), append(out.Given, int(card.given[i]))
 		}
 	}
 	return encode(out)

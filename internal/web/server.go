@@ -169,6 +169,11 @@ func (s *Server) past(w http.ResponseWriter, r *http.Request, p person) {
 		return
 	}
 	defer s.sessions.leave(session)
+	if card := r.URL.Query().Get("card"); card != "" {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(session.state.pastOfCard(card))
+		return
+	}
 	names := session.state.seenQueues(r.URL.Query().Get("queue"))
 	if hours := number(r.URL.Query().Get("hours"), 0); hours > 0 && s.options.Prometheus != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), askWithin)

@@ -239,6 +239,30 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+func TestHistoryOfCards(t *testing.T) {
+	s, now := NewState(), time.Unix(1_700_000_000, 0)
+	s.sample(now)
+	gpus := sinkOf(t, s, "gpus")
+	busy := card("n0-0", "n0", 0, "team/a", "team/b")
+	busy.Status.Load = &egpu.GPULoad{Core: 70}
+	must(t, gpus.Add(busy))
+	s.sample(now.Add(sampleEvery))
+	must(t, gpus.Delete(busy))
+	s.sample(now.Add(2 * sampleEvery))
+	if got, want := string(s.pastOfCard("n0-0")), `{"times":[1700000000,1700000030,1700000060],"load":[null,70,null],"given":[0,80,0]}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for i := range sampledCards + 10 {
+		must(t, gpus.Add(card(fmt.Sprintf("c%d", i), "n1", i)))
+	}
+	for i := range samples {
+		s.sample(now.Add(time.Duration(3+i) * sampleEvery))
+	}
+	if len(s.history.cards) > sampledCards || s.history.cards["n0-0"] != nil {
+		t.Errorf("%d cards are retained", len(s.history.cards))
+	}
+}
+
 func TestStanding(t *testing.T) {
 	yes := func(kind, reason string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now()}

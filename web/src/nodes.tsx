@@ -1,11 +1,12 @@
 // One node with its cards, and one card with its shares.
+import { Chart } from "./chart";
 import { heatClass, queueClass } from "./colors";
 import { mib, plural } from "./format";
 import { Bar, type Column, Empty, Heading, QueueName, Stat, Table, Tag } from "./parts";
 import { isFragmented, lostCard, memoryOf, usedOf } from "./overview";
 import { link } from "./router";
-import { live, useLive } from "./store";
-import type { Card, Node, Share } from "./types";
+import { live, useAsked, useLive } from "./store";
+import type { Card, Node, PastOfCard, Share } from "./types";
 
 export function NodeView({ name, card }: { name: string; card: string | undefined }) {
   const records = useLive();
@@ -41,6 +42,19 @@ function SharesBar({ card, of }: { card: Card; of: "core" | "memory" }) {
   return <span class="with-text"><Bar label={text} parts={(card.shares ?? []).map((s) => ({ size: ((of === "core" ? s.core : s.memory) / whole) * 100, class: queueClass(s.queue), title: s.pod }))} /><span>{text}</span></span>;
 }
 
+// CardHours is the card over the last six hours, as far as the server has collected.
+function CardHours({ card }: { card: Card }) {
+  const { answer } = useAsked<PastOfCard>(`/api/history?card=${encodeURIComponent(card.name)}`, 30_000);
+  if (!answer?.times || !answer.given || answer.times.length < 2) return null;
+  const load = answer.load ?? [];
+  return (
+    <div class="charts">
+      <Chart title="Compute given out, and load, %" times={answer.times} lines={[{ name: "given out", class: "line-main", values: answer.given, fill: true },
+        ...(load.some((l) => l !== null) ? [{ name: "load", class: "line-wait", values: load as number[] }] : [])]} />
+    </div>
+  );
+}
+
 function CardView({ node, card }: { node: Node; card: Card }) {
   const columns: Column<Share>[] = [
     { name: "Pod", class: "name", text: (s) => s.pod, show: (s) => (s.workload ? <a href={link.job(s.pod.split("/")[0] ?? "", s.workload)}>{s.pod}</a> : s.pod) },
@@ -62,6 +76,7 @@ function CardView({ node, card }: { node: Node; card: Card }) {
         <h2>Memory</h2><SharesBar card={card} of="memory" />
         {card.load !== undefined && <><h2>Load</h2><span class="with-text"><Bar label={`load ${card.load} %`} parts={[{ size: card.load, class: heatClass(card.load) }]} /><span>{card.load} %</span></span></>}
       </section>
+      <CardHours card={card} />
       <Table caption="Shares" columnsClass="t-shares" columns={columns} rows={card.shares ?? []} rowKey={(s) => s.pod} empty={<Empty title="Nothing uses this card">{lostCard(node, card) ? "It is lost: see its state above." : "A pod that asks for a card, or a part of one, can have it."}</Empty>} />
     </>
   );

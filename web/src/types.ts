@@ -57,6 +57,7 @@ export interface Outcome {
   says: string[] | null; done: boolean;
   plans?: { job: string; headline: string; because?: string; plan: Standing & { startsNow: boolean } }[];
 }
+export interface PastOfCard { times: number[] | null; load: (number | null)[] | null; given: number[] | null }
 export interface Past {
   times: number[] | null;
   queues: Record<string, { used: number[]; nominal: number[]; waiting: number[]; running: number[]; evicted: number[]; cost?: number[] }>;
