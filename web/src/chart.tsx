@@ -11,7 +11,13 @@ function color(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim() || "#888";
 }
 
-export function Chart(p: { title: string; times: number[]; lines: ChartLine[] }) {
+// ticks of the time axis: hours, days of the month, or days since the beginning of a simulation.
+const ticks = (times: number[], simulated?: boolean): uPlot.Axis.Values => {
+  if (simulated) return (_, at) => at.map((t) => `${Math.round((t / 86_400) * 10) / 10} d`);
+  return (times.at(-1) ?? 0) - (times[0] ?? 0) > 2 * 86_400 ? "{D} {MMM}" : "{HH}:{mm}";
+};
+
+export function Chart(p: { title: string; times: number[]; lines: ChartLine[]; simulated?: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>();
   const data: uPlot.AlignedData = [p.times, ...p.lines.map((l) => l.values)];
@@ -24,7 +30,7 @@ export function Chart(p: { title: string; times: number[]; lines: ChartLine[] })
       plot.current = new uPlot({
         width: at.clientWidth, height: 170, legend: { show: false }, cursor: { y: false, points: { show: false } }, padding: [8, 8, 0, 0],
         scales: { y: { range: (_, __, max) => [0, Math.max(1, max * 1.1)] } },
-        axes: [{ ...axis, values: "{HH}:{mm}" }, { ...axis, size: 44, values: (_, ticks) => ticks.map((v) => amount(v)) }],
+        axes: [{ ...axis, values: ticks(p.times, p.simulated) }, { ...axis, size: 44, values: (_, ticks) => ticks.map((v) => amount(v)) }],
         series: [{}, ...p.lines.map((l) => ({
           label: l.name, stroke: color(l.class), width: l.fill ? 1.75 : 1.5, points: { show: false }, ...(l.fill ? { fill: color(l.class) + "26" } : {}),
           ...(l.step ? { dash: [4, 3], paths: uPlot.paths.stepped!({ align: 1 }) } : {}),
@@ -42,7 +48,7 @@ export function Chart(p: { title: string; times: number[]; lines: ChartLine[] })
       plot.current?.destroy();
       plot.current = undefined;
     };
-  }, [p.lines.length]);
+  }, [p.lines.length, (p.times.at(-1) ?? 0) - (p.times[0] ?? 0) > 2 * 86_400]);
   useEffect(() => plot.current?.setData(data), [p.times.length, p.times.at(-1)]);
   const last = p.lines.map((l) => `${l.name} ${amount(l.values.at(-1) ?? 0)}`).join(", ");
   return (

@@ -77,8 +77,8 @@ function Hours({ v }: { v: Variant }) {
   const quota = (v.byQueue ?? []).reduce((sum, q) => sum + (q.quota ?? 0), 0);
   return (
     <div class="charts" key={v.name}>
-      <Chart title="Cards in use against quota" times={times} lines={[{ name: "quota", class: "line-quiet", values: times.map(() => quota), step: true }, { name: "used", class: "line-main", values: samples.map((s) => s.used), fill: true }]} />
-      <Chart title="Jobs that wait" times={times} lines={[{ name: "waiting", class: "line-wait", values: samples.map((s) => s.waiting), fill: true }]} />
+      <Chart title="Cards in use against quota" times={times} simulated lines={[{ name: "quota", class: "line-quiet", values: times.map(() => quota), step: true }, { name: "used", class: "line-main", values: samples.map((s) => s.used), fill: true }]} />
+      <Chart title="Jobs that wait" times={times} simulated lines={[{ name: "waiting", class: "line-wait", values: samples.map((s) => s.waiting), fill: true }]} />
     </div>
   );
 }
@@ -89,7 +89,7 @@ function Groups({ caption, list, queues }: { caption: string; list: Group[]; que
     { name: queues ? "Queue" : "Cards", class: "name", text: (g) => g.name, show: (g) => g.name },
     num("Jobs", (g) => amount(g.jobs)), num("Completion", (g) => span(g.jobCompletionTime.mean)), num("Wait, mean", (g) => span(g.queueingDelay.mean)), num("Wait, p99", (g) => span(g.queueingDelay.p99)),
     num("Slowdown", (g) => amount(g.slowdown.mean)),
-    ...(queues ? [num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed, card h", (g) => amount(g.borrowedCardHours ?? 0)), num("Below, card h", (g) => amount(g.belowQuotaCardHours ?? 0))] : []),
+    ...(queues ? [num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed", (g) => amount(g.borrowedCardHours ?? 0)), num("Below quota", (g) => amount(g.belowQuotaCardHours ?? 0))] : []),
   ];
   return <Table caption={caption} columnsClass={queues ? "t-groups" : "t-sizes"} columns={columns} rows={list} rowKey={(g) => g.name} />;
 }
