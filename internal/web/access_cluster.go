@@ -45,7 +45,7 @@ const (
 	// proxiedFor is how long a stream of someone whom a proxy named lasts: then the proxy has to let them in again.
 	proxiedFor = 15 * time.Minute
 
-	tokenCookie = "__Host-elastic-token" // which browsers take over TLS alone, and send to this host alone
+	signInCookie = "__Host-elastic-token" // which browsers take over TLS alone, and send to this host alone
 	// Browsers take no longer cookies, name and attributes included.
 	mostToken = 3800
 )
@@ -95,7 +95,7 @@ func tokenOf(r *http.Request) string {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
 		return strings.TrimSpace(token)
 	}
-	if cookie, err := r.Cookie(tokenCookie); err == nil {
+	if cookie, err := r.Cookie(signInCookie); err == nil {
 		return cookie.Value
 	}
 	return ""
@@ -202,7 +202,7 @@ func (a *InCluster) open(mux *http.ServeMux) {
 			fail(w, http.StatusBadRequest, err)
 			return
 		}
-		cookie := &http.Cookie{Name: tokenCookie, Value: strings.TrimSpace(given.Token), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+		cookie := &http.Cookie{Name: signInCookie, Value: strings.TrimSpace(given.Token), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
 		if cookie.Value == "" || len(cookie.Value) > mostToken || cookie.Valid() != nil {
 			fail(w, http.StatusBadRequest, errors.New("this is no token that a cookie can hold: have a proxy sign people in, or use a shorter one, as 'kubectl create token' makes it"))
 			return
@@ -219,7 +219,7 @@ func (a *InCluster) open(mux *http.ServeMux) {
 			fail(w, http.StatusForbidden, errForeign)
 			return
 		}
-		http.SetCookie(w, &http.Cookie{Name: tokenCookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.SetCookie(w, &http.Cookie{Name: signInCookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		reply(w, http.StatusOK, map[string]any{})
 	})
 }

@@ -100,9 +100,9 @@ func TestWhoMayComeIn(t *testing.T) {
 	}{
 		"nobody":                    {change: func(*http.Request) {}},
 		"a token":                   {change: func(r *http.Request) { bearer(r, "ada") }, user: "ada"},
-		"a token in a cookie":       {change: func(r *http.Request) { r.AddCookie(&http.Cookie{Name: tokenCookie, Value: "ada"}) }, user: "ada"},
+		"a token in a cookie":       {change: func(r *http.Request) { r.AddCookie(&http.Cookie{Name: signInCookie, Value: "ada"}) }, user: "ada"},
 		"no such token":             {change: func(r *http.Request) { bearer(r, "eve") }},
-		"no such token, cookie":     {change: func(r *http.Request) { r.AddCookie(&http.Cookie{Name: tokenCookie, Value: "eve"}) }},
+		"no such token, cookie":     {change: func(r *http.Request) { r.AddCookie(&http.Cookie{Name: signInCookie, Value: "eve"}) }},
 		"a token in the address":    {path: "?token=ada&access_token=ada&key=ada", change: func(*http.Request) {}},
 		"a password":                {change: func(r *http.Request) { r.SetBasicAuth("ada", "ada") }},
 		"forged headers":            {change: func(r *http.Request) { r.Header.Set("X-Remote-User", "ada") }},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -113,7 +114,7 @@ func (p *Prometheus) ask(ctx context.Context, query string, out *past, step time
 			at, isNumber := value[0].(float64)
 			text, isText := value[1].(string)
 			v, err := strconv.ParseFloat(text, 32)
-			if i := int((at - float64(out.Times[0])) / step.Seconds()); isNumber && isText && err == nil && i >= 0 && i < points && v == v {
+			if i := int((at - float64(out.Times[0])) / step.Seconds()); isNumber && isText && err == nil && i >= 0 && i < points && !math.IsNaN(v) {
 				values[i] = float32(v)
 			}
 		}

@@ -143,7 +143,7 @@ func (s *Server) me(w http.ResponseWriter, r *http.Request, p person) {
 		fail(w, http.StatusBadGateway, err)
 		return
 	}
-	_, err = r.Cookie(tokenCookie)
+	_, err = r.Cookie(signInCookie)
 	reply(w, http.StatusOK, map[string]any{
 		"signedIn": err == nil, "user": user, "cluster": s.options.Cluster, "namespace": p.client.Namespace, "version": version.String(),
 		"prometheus": s.options.Prometheus != nil, "prices": s.options.Prices, "currency": s.options.Currency,
