@@ -52,10 +52,12 @@ func (e *Engine) WhatIf(changes []QuotaChange, at, until time.Time) (starts []St
 	return starts, complete, nil
 }
 
-// Bounds of a what-if: pending workloads of a tree, and how often one is tried. The queue's loop stands still meanwhile.
+// Bounds of a what-if: pending workloads of a tree, and how often one is tried, where a look at the nodes counts as many. The
+// queue's loop stands still meanwhile.
 const (
 	whatIfPending = 2000
 	whatIfTries   = 20_000
+	lookAtNodes   = 20
 )
 
 // quotaOf finds the queue whose quota a change is about.
@@ -139,7 +141,11 @@ func (e *Engine) playStarts(t *tree, pending []*workload, at, until time.Time, s
 			if tries++; tries > whatIfTries {
 				return false
 			}
-			if !e.fitsNow(p, shape, a) || !e.takeNodes(a) {
+			fits := e.fitsNow(p, shape, a)
+			if fits && e.opts.Placer != nil {
+				tries += lookAtNodes
+			}
+			if !fits || !e.takeNodes(a) {
 				left = append(left, p)
 				refused[asked{p.queue, shape}] = true
 				if p.queue.spec.StrictFIFO {
