@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -198,7 +197,7 @@ func (a *InCluster) open(mux *http.ServeMux) {
 		var given struct {
 			Token string `json:"token"`
 		}
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 16<<10)).Decode(&given); err != nil {
+		if err := readBody(w, r, 16<<10, &given); err != nil {
 			fail(w, http.StatusBadRequest, err)
 			return
 		}

@@ -2,13 +2,10 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -76,14 +73,8 @@ const mostManifest = 1 << 20
 func (s *Server) act(w http.ResponseWriter, r *http.Request, p person) {
 	ctx, cancel := context.WithTimeout(r.Context(), askWithin)
 	defer cancel()
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(askWithin)) // not every writer has one
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifest))
-	_ = control.SetReadDeadline(time.Time{})
 	a := &action{}
-	if err == nil {
-		err = json.Unmarshal(data, a)
-	}
+	err := readBody(w, r, mostManifest, a)
 	do := verbs[a.Verb]
 	if err == nil && do == nil {
 		err = fmt.Errorf("%q is nothing that can be done", a.Verb)

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
@@ -15,16 +14,12 @@ func (s *Server) quotaPlan(w http.ResponseWriter, r *http.Request, p person) {
 	ctx, cancel := context.WithTimeout(r.Context(), askWithin)
 	defer cancel()
 	plan := &v1alpha1.QuotaPlan{}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
-	if err == nil {
-		err = json.Unmarshal(data, &plan.Spec)
-	}
-	if err != nil {
+	if err := readBody(w, r, most, &plan.Spec); err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
 	plan.APIVersion, plan.Kind = v1alpha1.Group+"/"+v1alpha1.Version, "QuotaPlan"
-	data, err = p.client.Core.CoreV1().RESTClient().Post().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, v1alpha1.QuotaPlans).
+	data, err := p.client.Core.CoreV1().RESTClient().Post().AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, v1alpha1.QuotaPlans).
 		SetHeader("Content-Type", "application/json").Body(encode(plan)).DoRaw(ctx)
 	if err == nil {
 		err = json.Unmarshal(data, plan)

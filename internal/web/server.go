@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -113,6 +114,18 @@ func sameOrigin(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err == nil && strings.EqualFold(u.Host, r.Host)
+}
+
+// readBody decodes what is sent, of at most so many bytes, in the time that an answer may take.
+func readBody(w http.ResponseWriter, r *http.Request, most int64, into any) error {
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(askWithin)) // not every writer has one
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if err != nil {
+		return err
+	}
+	_ = control.SetReadDeadline(time.Time{})
+	return json.Unmarshal(data, into)
 }
 
 // fail answers with an error that the page shows.
