@@ -46,7 +46,10 @@ func TestInCluster(t *testing.T) {
 	p.Make(t, sandbox.Flavor("any", nil), sandbox.ClusterQueue("red", "any", "2"), sandbox.ClusterQueue("blue", "any", "2"))
 	for _, team := range []string{"red", "blue"} {
 		p.Make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}, sandbox.LocalQueue(team, "main", team))
-		p.Make(t, sandbox.Job(team, team+"-secret", "main", 1, "1"), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "ada"}},
+		job := sandbox.Job(team, team+"-secret", "main", 1, "1")
+		p.Make(t, job)
+		p.WorkloadOf(t, job) // there is something to see
+		p.Make(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "ada"}},
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "look"}, Rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"kueue.x-k8s.io"}, Resources: []string{"workloads", "localqueues"}, Verbs: []string{"get", "list", "watch"}},
 				{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},

@@ -71,7 +71,7 @@ function Row({ s, slide }: { s: Slider; slide: (s: Slider, value: number) => voi
   const delta = s.value - s.nominal;
   return (
     <label class="slider">
-      <span class="who"><QueueName name={s.queue} /> <span class="dim">{s.flavor}</span></span>
+      <span class="quota-of"><QueueName name={s.queue} /> <span class="dim">{s.flavor}</span></span>
       <input type="range" min={0} max={most} step={step} value={s.value} aria-valuetext={`${inUnit(s.resource, s.value)} of ${s.resource} for ${s.queue}`}
         onInput={(e) => slide(s, Number(e.currentTarget.value))} />
       <output>{inUnit(s.resource, s.value)}{delta !== 0 && <b class={delta > 0 ? "good" : "bad"}> {delta > 0 ? "+" : "−"}{inUnit(s.resource, Math.abs(delta))}</b>} <span class="dim">{inUnit(s.resource, s.used)} used</span></output>
