@@ -1,5 +1,5 @@
 """The section several of test/gpu/run: containers of several processes are moved together, or not at all."""
-import concurrent.futures, glob, json, os, subprocess, time
+import concurrent.futures, glob, json, os, signal, subprocess
 
 GIB = 1 << 30
 
@@ -21,7 +21,8 @@ def begin(t, name, kind, container):
     how = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if kind == "rank" else []
     argv = ["python3", *how, f"{t.HERE}/several_work.py", kind, ready, stop]
     env = dict(os.environ, OMP_NUM_THREADS="2")
-    p = container.start(*argv, env=env) if container else subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    kw = dict(env=env, start_new_session=True)
+    p = container.start(*argv, **kw) if container else subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
     t.started.append(p)
     return p, ready, stop
 
@@ -68,9 +69,9 @@ def shared(t):
         p, _, _ = begin(t, "shared-swap", "shared", c)
         try:
             out, err = p.communicate(timeout=30)
-        except subprocess.TimeoutExpired:  # PyTorch says what is wrong in a thread, and waits
-            t.stop(p)
-            out, err = "", p.stderr.read() or "it waits for ever"
+        except subprocess.TimeoutExpired:  # PyTorch says what is wrong in a thread, and waits, as does its other process
+            os.killpg(p.pid, signal.SIGKILL)
+            out, err = "", p.communicate()[1]
         t.note("the same where it can be swapped", out.strip() or next((l for l in err.splitlines() if "rror" in l), err[-200:]))
     except Exception as e:
         t.row("a tensor on the card is given to another process of the container", f"{type(e).__name__}: {e}", False)
