@@ -282,15 +282,15 @@ static const char *quiet(int64_t deadline)
  */
 static void prepare_host(uint64_t bytes)
 {
+	CUcontext context;
 	uint64_t there;
 
-	blocks_lock();
+	blocks_lock(); /* the program goes on */
 	there = resident_bytes();
+	context = blocks ? block_context(blocks) : NULL;
 	blocks_unlock();
-	if (!blocks)
-		return;
-	real_cuCtxSetCurrent(block_context(blocks));
-	(void)host_prepare(bytes < there ? bytes : there);
+	if (context && real_cuCtxSetCurrent(context) == CUDA_SUCCESS)
+		(void)host_prepare(bytes < there ? bytes : there);
 }
 
 void swap_out(uint64_t bytes, struct swap_result *r)
