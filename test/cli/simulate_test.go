@@ -49,7 +49,7 @@ func TestSimulateFromTheCluster(t *testing.T) {
 	must(t, ns, "bin/elastic record --hash -f "+recorded)
 	out := must(t, ns, "bin/elastic simulate -o json --trace "+recorded+" --from-cluster --empty --map '*="+ns+"'")
 	var variants []world.Variant
-	if err := json.Unmarshal([]byte(out), &variants); err != nil || variants[0].Report.Ended == 0 {
+	if err := json.Unmarshal([]byte(out), &variants); err != nil || variants[0].Ended == 0 {
 		t.Errorf("%v: %s", err, out)
 	}
 }
