@@ -100,7 +100,7 @@ func TestSayBypassed(t *testing.T) {
 		e.opts.SayBypassed = say
 		e.Apply(WorkloadChanged{Workload: wanting("equal", 3, 0, 50)})
 		plan := e.Decide(noon)
-		if len(plan.Pending) != 1 || plan.Pending[0].Reason != ReasonWaitingForQuota || (plan.Pending[0].Message == bypassedMessage) != say {
+		if len(plan.Pending) != 1 || plan.Pending[0].Reason != ReasonWaitingForQuota || (plan.Pending[0].Message == equivalentFailed) != say {
 			t.Errorf("%t: %+v", say, plan.Pending)
 		}
 	}

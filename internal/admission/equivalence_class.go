@@ -125,7 +125,7 @@ func (e *Engine) enqueue(w *workload) {
 			q.active.Fix(c.pos)
 		} else {
 			if e.opts.SayBypassed {
-				e.reportPending(w, c.verdict.reason, bypassedMessage)
+				e.reportPending(w, c.verdict.reason, equivalentFailed)
 			}
 			e.reportMembers(c)
 			return

@@ -97,8 +97,8 @@ const NotEvaluated = "Workload is pending evaluation in the scheduling queue"
 // BackingOff is the message of a workload that is not requeued yet.
 const BackingOff = "The workload is requeued after its backoff ends"
 
-// bypassedMessage is for a workload like others that did not fit.
-const bypassedMessage = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+// equivalentFailed is for a workload like others that did not fit.
+const equivalentFailed = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 
 // overriddenMessage is for a nominated workload whose quota another one may take.
 const overriddenMessage = "Another workload took over the quota that was freed for it"
