@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 )
@@ -24,5 +26,22 @@ func TestPartsOfASuiteAddUp(t *testing.T) {
 	}
 	if r := sum("s", second); len(r.failed) != 1 {
 		t.Errorf("a spec that a run did not end is one that did not pass in it: %+v", r)
+	}
+}
+
+// A run that its time ended did not pass, although all specs that it came to did.
+func TestARunThatIsCutShortDoesNotPass(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	const report = `[{"SpecialSuiteFailureReasons": ["Suite Timeout Elapsed"], "SpecReports": [
+		{"LeafNodeType": "It", "LeafNodeText": "a", "State": "passed"}, {"LeafNodeType": "It", "LeafNodeText": "b", "State": "skipped"}]}]`
+	if err := os.WriteFile(path, []byte(report), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	specs, setUp, cut, err := readReport(path)
+	if err != nil || len(specs) != 2 || len(setUp) != 0 || len(cut) != 1 {
+		t.Fatalf("%v %v %v %v", specs, setUp, cut, err)
+	}
+	if unexplained := sum("s", append(specs, cut...)).print(nil); unexplained != 1 {
+		t.Errorf("%d failures that nothing explains", unexplained)
 	}
 }

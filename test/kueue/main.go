@@ -269,7 +269,7 @@ func (r *run) suite(ctx context.Context, name string) (now, all *result, err err
 			return nil, nil, err
 		}
 	}
-	specs, setUp, err := r.specs(ctx, name, binary, files, before)
+	specs, setUp, cut, err := r.specs(ctx, name, binary, files, before)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -280,20 +280,20 @@ func (r *run) suite(ctx context.Context, name string) (now, all *result, err err
 	if !slices.ContainsFunc(specs, outcome.ended) && len(setUp) == 0 && !r.rest {
 		return nil, nil, errors.New("no spec was run")
 	}
-	return sum(name, append(specs, setUp...)), sum(name, append(merged, setUp...)), nil
+	return sum(name, slices.Concat(specs, setUp, cut)), sum(name, slices.Concat(merged, setUp)), nil
 }
 
 // specs runs those of a suite.
-func (r *run) specs(ctx context.Context, name, binary, files string, before []outcome) (specs, setUp []outcome, err error) {
+func (r *run) specs(ctx context.Context, name, binary, files string, before []outcome) (specs, setUp, cut []outcome, err error) {
 	report := files + ".json"
 	for _, old := range []string{report, files + ".program.log"} {
 		if err := os.Remove(old); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	log, err := os.Create(files + ".log")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer log.Close()
 	fmt.Fprintf(os.Stderr, "running %s (%s at most); its log is %s\n", name, r.limit, log.Name())
@@ -320,7 +320,7 @@ func (r *run) specs(ctx context.Context, name, binary, files string, before []ou
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if _, missing := os.Stat(report); missing != nil {
-		return nil, nil, fmt.Errorf("it reports nothing, and ended so: %w; see %s", err, log.Name())
+		return nil, nil, nil, fmt.Errorf("it reports nothing, and ended so: %w; see %s", err, log.Name())
 	}
 	return readReport(report)
 }

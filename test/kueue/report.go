@@ -63,13 +63,15 @@ func causeOf(all []cause, suite string, s spec) string {
 	return ""
 }
 
-// readReport reads ginkgo's: each spec, and what of the set-up failed.
-func readReport(path string) (specs, setUp []outcome, err error) {
+// readReport reads ginkgo's: each spec, what of the set-up failed, and why the suite ended early, if it did.
+func readReport(path string) (specs, setUp, cut []outcome, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var reports []struct {
+		SpecialSuiteFailureReasons []string
+
 		SpecReports []struct {
 			ContainerHierarchyTexts []string
 			LeafNodeType            string
@@ -86,9 +88,12 @@ func readReport(path string) (specs, setUp []outcome, err error) {
 		}
 	}
 	if err := json.Unmarshal(data, &reports); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, report := range reports {
+		for _, why := range report.SpecialSuiteFailureReasons {
+			cut = append(cut, outcome{Text: "the suite", State: "interrupted", Why: why})
+		}
 		for _, s := range report.SpecReports {
 			o := outcome{Text: strings.Join(append(s.ContainerHierarchyTexts, s.LeafNodeText), " "), State: s.State, Why: s.Failure.Message}
 			if file := s.Failure.Location.FileName; file != "" {
@@ -107,7 +112,7 @@ func readReport(path string) (specs, setUp []outcome, err error) {
 			}
 		}
 	}
-	return specs, setUp, nil
+	return specs, setUp, cut, nil
 }
 
 // sum counts outcomes.
