@@ -32,7 +32,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		Created:    wl.CreationTimestamp.Time,
 		Inactive:   !IsActive(wl) || wl.DeletionTimestamp != nil && !HasReservation(wl) || requeuePrevented(wl) || waitsForJob(wl),
 		Gated:      IsGated(wl),
-		Finished:   IsFinished(wl) || IsGone(wl),
+		Finished:   hasEnded(wl),
 		Evicting:   IsEvicted(wl),
 		PodsReady:  isTrue(wl, kueue.WorkloadPodsReady),
 		MaxRunTime: seconds(wl.Spec.MaximumExecutionTimeSeconds),

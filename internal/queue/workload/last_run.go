@@ -81,6 +81,9 @@ func IsGone(wl *kueue.Workload) bool {
 	return wl.DeletionTimestamp != nil && !HasFinalizer(wl) && TellsRuns(wl)
 }
 
+// hasEnded says that a workload will not have quota any more.
+func hasEnded(wl *kueue.Workload) bool { return IsFinished(wl) || IsGone(wl) }
+
 // TellsOfOther says that a workload without quota tells of the run that it had last. It may have none before that is in the
 // account.
 func TellsOfOther(wl *kueue.Workload) bool {
