@@ -1,6 +1,6 @@
 # make        what there is to type
 # make up     Kubernetes with simulated GPU nodes and Elastic in it, on this machine
-# make test   everything CI checks
+# make test   the checks; make test-all has the slow ones too, as CI does
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -143,11 +143,18 @@ generate: ## Write the generated files again (CRDs, deep copies)
 ##@ Check
 
 # In this order: what says most in little time comes first.
-PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-web test-clients test-operators test-migration test-images test-node test-rights
+PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
+# What builds or starts much that is not Elastic's; each is a target of its own. test-rights reads what the others did.
+SLOW_PARTS = test-sanitizers test-operators test-kueue-part test-images test-node test-rights
 
 .PHONY: test
-test: ## Run every test and check; what CI runs. Prints what each part took, and leaves nothing running
+test: ## Run the tests and checks; a quarter of an hour once it is built. Prints what each part took, and leaves nothing running
 	@tools/parts.sh $(PARTS)
+	@echo "all checks passed"
+
+.PHONY: test-all
+test-all: ## The same and the slow parts: sanitizers, operators, Kueue's suites, images, a real node. What CI runs
+	@tools/parts.sh $(PARTS) $(SLOW_PARTS)
 	@echo "all checks passed"
 
 .PHONY: test-quick
@@ -189,8 +196,12 @@ test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with th
 	cd scheduler && go test ./...
 
 .PHONY: test-native
-test-native: ## Run the GPU library's tests against a stub driver, plain and under sanitizers
-	@$(MAKE) --no-print-directory -s -C native/cuda test sanitize
+test-native: ## Run the GPU library's tests against a stub driver
+	@$(MAKE) --no-print-directory -s -C native/cuda test
+
+.PHONY: test-sanitizers
+test-sanitizers: ## Run them again under the sanitizers
+	@$(MAKE) --no-print-directory -s -C native/cuda sanitize
 
 # What the programs' accounts did in the tests' clusters.
 USES = $(CURDIR)/bin/uses
