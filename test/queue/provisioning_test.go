@@ -287,9 +287,9 @@ func retriedAndRejected(t *testing.T) {
 	waitUsage(t, ns, "0")
 	cluster.WaitGone(t, second)
 
-	// Reactivated it begins anew.
+	// Reactivated it is tried again. Its check has not forgotten the retry, as in Kueue, so this is a second attempt.
 	patch(t, wl, `{"spec":{"active":true}}`)
-	says(t, request(t, wl, ns, 1), provisioning.Provisioned, true, "there you are")
+	says(t, request(t, wl, ns, 2), provisioning.Provisioned, true, "there you are")
 	waitCondition(t, wl, kueue.WorkloadFinished, true)
 }
 
