@@ -161,8 +161,8 @@ export async function whoAmI(): Promise<void> {
   try {
     const response = await fetch("/api/me");
     if (response.status === 401) {
-      live.link = "refused";
       const said = (await response.json()) as { error: string; signIn?: boolean };
+      live.link = "refused"; // only now: while the answer was read, the stream may have been lost
       live.refusal = said.error;
       live.signIn = said.signIn ?? false;
       forget();
