@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -17,18 +18,12 @@ const daemonPoll = 10 * time.Second
 // DaemonWatch starts daemons of MPS again that have died while containers need them.
 func (n *Node) DaemonWatch() manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
-		tick := time.NewTicker(daemonPoll)
-		defer tick.Stop()
-		for {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := panics.Contain(n.Log, "daemons", n.Name, func() error { return n.restartDaemons(ctx) }); err != nil && ctx.Err() == nil {
 				n.Log.Error(err, "a daemon of MPS does not run, and containers of its card get no launches")
 			}
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-tick.C:
-			}
-		}
+		}, daemonPoll)
+		return nil
 	})
 }
 

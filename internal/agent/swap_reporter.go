@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,18 +35,12 @@ type SwapReporter struct {
 
 // Start reports until ctx ends.
 func (r *SwapReporter) Start(ctx context.Context) error {
-	tick := time.NewTicker(swapReportPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.Report(ctx); err != nil && ctx.Err() == nil {
 			r.Log.Error(err, "reporting which pods could be swapped")
 		}
-	}
+	}, swapReportPeriod)
+	return nil
 }
 
 // Report on all pods once. One whose processes do not answer, or whose object is not to be had, is left as it is.
