@@ -183,8 +183,8 @@ func (s *search) comesBack(w *workload, usage []quota.Amount) bool {
 	return lacks && reclaims
 }
 
-// Shared victims: Kueue looks first at those that are being evicted already, so who could preempt them waits until they
-// have left for whoever is first by then. That may be another than they were preempted for.
+// Shared victims: Kueue looks first at those that are being evicted already, so a workload that could preempt them
+// waits until they have left. The first by then gets the quota, which may be another than they were preempted for.
 
 // sharesVictims says whether a waits so. Admissions of this decision are revoked all the same.
 func (e *Engine) sharesVictims(a *assignment) bool {

@@ -57,8 +57,8 @@ func TestAwaitSharedVictims(t *testing.T) {
 	}
 }
 
-// Shares of cohorts within cohorts come out even whichever workload asked first: what is being evicted is for whoever has
-// the lowest share when it has left.
+// Shares of cohorts within cohorts come out even whichever workload asked first: what is being evicted is for the
+// workload with the lowest share when it has left.
 func TestSharedVictimsGoToTheLowestShare(t *testing.T) {
 	s := newShell(Options{AwaitSharedVictims: true, Policy: PolicyDRF})
 	s.flavor(Flavor{Name: "f"})

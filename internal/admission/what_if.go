@@ -122,7 +122,7 @@ type asked struct {
 	shape *requestShape
 }
 
-// playStarts lets time pass: whoever fits starts, and gives back what it has at its end.
+// playStarts lets time pass: workloads that fit start, and give back what they have at their end.
 func (e *Engine) playStarts(t *tree, pending []*workload, at, until time.Time, starts map[*workload]time.Time) bool {
 	ends := t.endings(at, (*workload).runTime)
 	a := e.newAssignment()

@@ -333,7 +333,7 @@ func TestTwoBudgets(t *testing.T) {
 	}
 }
 
-// There is one warning a period, whoever leads.
+// There is one warning a period, also after a change of leader.
 func TestBudgetWarns(t *testing.T) {
 	policy := cpuBudget("team", "10", v1alpha1.TargetRef{Kind: v1alpha1.KindLocalQueue, Namespace: "ns", Name: "main"})
 	p, stored := withBudget(t, policy)

@@ -32,7 +32,7 @@ func (p *Proxy) sent(r *http.Request) bool {
 	return err == nil && slices.Contains(p.Names, shown[0].Subject.CommonName)
 }
 
-// reserved begins the names of Kubernetes' own users and groups. Whoever can choose a name at the proxy, or a group of a
+// reserved begins the names of Kubernetes' own users and groups. Someone who can choose a name at the proxy, or a group of a
 // directory, must not become one of them: system:masters may do anything.
 const reserved = "system:"
 

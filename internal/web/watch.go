@@ -35,7 +35,7 @@ type source struct {
 	object     client.Object
 	list       func() client.ObjectList
 	selector   string // only objects with this label
-	// quiet: whoever may not read it misses little, and is not told.
+	// quiet: people who may not read it miss little, and are not told.
 	quiet bool
 	set   func(*State, client.Object)
 	drop  func(s *State, key string)
