@@ -243,6 +243,16 @@ func TestForgedMove(t *testing.T) {
 	}
 }
 
+// So is the reason for which a process says ahead that it cannot be moved.
+func TestForgedReason(t *testing.T) {
+	b := control(t)
+	(&process{stays: "no\n\t" + strings.Repeat("x", 5000)}).serve(t, b, "3", "1")
+	all, err := b.Processes(t.Context(), three())
+	if err != nil || len(all) != 1 || all[0].Silent || !strings.HasPrefix(all[0].Immovable, "no") || len(all[0].Immovable) > 200 || strings.ContainsAny(all[0].Immovable, "\n\t") {
+		t.Errorf("%+v %v", all, err)
+	}
+}
+
 // A socket that nobody has listened on for long is removed; one that is new may be about to be listened on.
 func TestAbandonedSocketsAreRemoved(t *testing.T) {
 	b := control(t)
