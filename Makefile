@@ -14,6 +14,19 @@ export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 # kustomize's plugins written in Go in the sandbox's kubectl, for which all symbols would be kept by name.
 TAGS = grpcnotrace
 SANDBOX_TAGS = kustomize_disable_go_plugin_support
+# Programs for this machine are compiled without debug data, and others' code without inlining, apart from what is called
+# most: a third of the first build's time (docs/benchmarks.md). What is released or measured is compiled as Go does.
+AS_GO_DOES := images test-images release% build-others bench%
+INLINED := std github.com/elastic-ai/... k8s.io/apimachinery/... k8s.io/client-go/tools/... sigs.k8s.io/controller-runtime/... \
+	sigs.k8s.io/structured-merge-diff/... google.golang.org/protobuf/...
+ifndef GIVEN_GOFLAGS
+export GIVEN_GOFLAGS := $(shell go env GOFLAGS) # again in each make that a make starts
+endif
+ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
+export GOFLAGS := $(strip $(GIVEN_GOFLAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false))
+else
+export GOFLAGS := $(strip $(GIVEN_GOFLAGS))
+endif
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 MODULES := . sandbox scheduler
 
@@ -73,6 +86,10 @@ build-scheduler: $(PROGRESS)
 .PHONY: build-node
 build-node: $(PROGRESS) ## Build what "elastic up --real-node" runs: kubelet, containerd, runc
 	@PROGRESS=$(CURDIR)/$(PROGRESS) sandbox/node/build.sh bin/node
+
+.PHONY: print-goflags
+print-goflags: ## Print the flags that make gives to Go; with export GOFLAGS="$$(make -s print-goflags)" go test uses what make has built
+	@echo "$(GOFLAGS)"
 
 .PHONY: build-web
 build-web: ## Build the page into internal/web/dist, where it is committed; takes Node
@@ -332,7 +349,7 @@ bench-explain: build-programs build-sandbox ## "elastic explain" typed beside 20
 bench-noisy: build-programs build-sandbox ## How long a tenant waits beside 100,000 workloads of another
 	cd bench && go run ./queue -noisy $(or $(WORKLOADS),100000)
 
-.PHONY: coldstart
+.PHONY:
 coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, empty caches. Minutes of everything this machine has
 	@tools/coldstart.sh
 

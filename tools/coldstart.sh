@@ -17,7 +17,7 @@ git clone -q --no-hardlinks . "$home/elastic"
 GOROOT=$(go env GOROOT)
 export PATH=$GOROOT/bin:$PATH GOTOOLCHAIN=local
 export HOME=$home GOCACHE=$home/cache GOMODCACHE=$home/modules GOPATH=$home/go ELASTIC_HOME=$home/clusters
-unset GOFLAGS GOGC GOMEMLIMIT MAKEFLAGS MFLAGS MAKELEVEL
+unset GOFLAGS GIVEN_GOFLAGS GOGC GOMEMLIMIT MAKEFLAGS MFLAGS MAKELEVEL
 cd "$home/elastic"
 echo "load before: $(uptime | sed 's/.*load average/load average/')"
 
