@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,7 +20,8 @@ import (
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
-// A simulation from the cluster begins with what runs there, and what a cluster ran is a trace.
+// A simulation from the cluster begins with what runs and waits there, by elastic-queue's own configuration; and what a cluster
+// ran is a trace.
 func TestSimulateFromTheCluster(t *testing.T) {
 	ns := cluster.Namespace(t)
 	queues(t, ns, ns, "8")
@@ -45,12 +49,50 @@ func TestSimulateFromTheCluster(t *testing.T) {
 			t.Errorf("%s: %s", flags, out)
 		}
 	}
+	waitsNow(t, ns, trace)
+	readsConfiguration(t, ns, trace)
 	recorded := filepath.Join(t.TempDir(), "recorded.csv")
 	must(t, ns, "bin/elastic record --hash -f "+recorded)
 	out := must(t, ns, "bin/elastic simulate -o json --trace "+recorded+" --from-cluster --empty --map '*="+ns+"'")
 	var variants []world.Variant
 	if err := json.Unmarshal([]byte(out), &variants); err != nil || variants[0].Ended == 0 {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// waitsNow has a job wait in the cluster, which goes before those of the trace.
+func waitsNow(t *testing.T, ns, trace string) {
+	t.Helper()
+	waits := sandbox.Job(ns, "waits", "main", 1, "1")
+	cluster.Make(t, waits)
+	cluster.WorkloadOf(t, waits)
+	var variants []world.Variant
+	out := must(t, ns, "bin/elastic simulate -o json --trace "+trace+" --from-cluster --running-for 1h --waiting-for 10m")
+	if err := json.Unmarshal([]byte(out), &variants); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if r := variants[0].Report; r.Found == 0 || r.FoundWaiting == 0 || r.Jobs != 1 || r.Delay.Mean != 3600+600 {
+		t.Errorf("with a job that waits: %s", out)
+	}
+}
+
+// readsConfiguration has elastic-queue's configuration in the cluster, where the chart puts it.
+func readsConfiguration(t *testing.T, ns, trace string) {
+	t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "elastic-queue-configuration"}}
+	config.Data = map[string]string{"queue.yaml": "apiVersion: elasticai.io/v1alpha1\nkind: QueueConfiguration\npreemptAfter: 2h\n"}
+	cluster.Make(t, config)
+	simulate := "bin/elastic simulate --trace " + trace + " --from-cluster --empty"
+	if out, err := shell(t, ns, simulate); err == nil || !strings.Contains(out, "elastic-queue's configuration: preemptAfter: 2h0m0s must be") {
+		t.Errorf("a configuration that elastic-queue refuses: %v: %s", err, out)
+	}
+	config.Data["queue.yaml"] = strings.Replace(config.Data["queue.yaml"], "2h", "10m", 1)
+	if err := cluster.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	must(t, ns, simulate)
+	if err := cluster.Delete(t.Context(), config); err != nil {
+		t.Fatal(err)
 	}
 }
 

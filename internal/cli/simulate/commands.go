@@ -73,7 +73,7 @@ queue/* stands for every queue.`,
 	}
 	in.addTo(cmd)
 	cmd.Flags().StringArrayVar(&sets, "set", nil, "a variant: changes with commas between; may be given several times")
-	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use and jobs waiting over time into this SVG file")
+	cmd.Flags().StringVar(&plot, "plot", "", "also draw cards in use, jobs waiting and the use and shares of queues over time into this SVG file")
 	cmd.Flags().StringVar(&timeline, "timeline", "", "also write what happened to each job, and where it ran, into this CSV file")
 	cmd.Flags().BoolVar(&alone, "alone", false, "also run each queue on its own quota, and say how much later or earlier its jobs end by sharing (finish-time fairness)")
 	printer.AddTo(cmd)

@@ -28,6 +28,7 @@ type inputs struct {
 	config      string
 	empty       bool
 	runningFor  time.Duration
+	waitingFor  time.Duration
 	from        cluster.Flags
 	queue       string
 	maps        []string
@@ -51,10 +52,11 @@ func (in *inputs) addTo(cmd *cobra.Command) {
 	f.BoolVar(&in.borrow, "borrow", false, "with --shape: one cohort, in which queues borrow and reclaim")
 	f.StringVar(&in.nodes, "nodes", "", "the cluster: nodes as \"elastic up\" takes them, 4x8:H100-80G,8x4:A100-40G, and one queue")
 	f.StringSliceVar(&in.manifests, "manifests", nil, "the cluster: YAML files of Kueue's objects, and of Nodes unless --nodes gives them")
-	f.BoolVar(&in.fromCluster, "from-cluster", false, "the cluster: queues, cohorts, flavors, policies, nodes and what runs now of the one that kubectl talks to")
+	f.BoolVar(&in.fromCluster, "from-cluster", false, "the cluster: queues, cohorts, flavors, policies, nodes and what runs and waits now of the one that kubectl talks to")
 	f.StringVar(&in.config, "config", "", "with --manifests or --from-cluster: elastic-queue's configuration (default that of the cluster, if it can be read, or else Kueue's rules)")
-	f.BoolVar(&in.empty, "empty", false, "with --from-cluster: leave out what runs now")
+	f.BoolVar(&in.empty, "empty", false, "with --from-cluster: leave out what runs and waits now")
 	f.DurationVar(&in.runningFor, "running-for", 0, "how long what runs now goes on; 0 for as long again as it has run")
+	f.DurationVar(&in.waitingFor, "waiting-for", 0, "how long what waits now will run; 0 for as long as it may at most, or else as the trace's jobs do on average")
 	f.StringVar(&in.from.Kubeconfig, "kubeconfig", "", "with --from-cluster: its kubeconfig")
 	f.StringVar(&in.from.Context, "context", "", "with --from-cluster: context of the kubeconfig")
 	f.StringVar(&in.from.Local, "local", "", "with --from-cluster: a cluster that 'elastic up' made, by name")
@@ -100,7 +102,8 @@ func (in *inputs) read(ctx context.Context) (*world.Trace, *world.Cluster, world
 	trace.UseAliases(cluster)
 	trace.Map(maps, cluster.Has)
 	trace.AssumeLimits(in.limitFactor)
-	return trace.With(cluster.Running, int64(in.runningFor/time.Second)), cluster, settings, nil
+	left := world.Lengths{Running: int64(in.runningFor / time.Second), Waiting: int64(in.waitingFor / time.Second)}
+	return trace.With(cluster, left), cluster, settings, nil
 }
 
 func (in *inputs) cluster(ctx context.Context) (*world.Cluster, error) {
@@ -161,7 +164,7 @@ func (in *inputs) fromObjects(ctx context.Context) (*world.Cluster, error) {
 	if err != nil || in.nodes == "" {
 		return c, err
 	}
-	c.Nodes, c.Running, c.Pods = nil, nil, nil // what runs now does not run on these
+	c.Nodes, c.Running, c.Pods = nil, nil, nil // what runs now does not run on these, and what waits can
 	return c, c.AddNodes(in.nodes)
 }
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,9 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 		table.Add(cells...)
 	}
 	table.Print(w, wide)
+	if len(variants) > 0 && variants[0].Found+variants[0].FoundWaiting > 0 {
+		fmt.Fprintf(w, "\nof the cluster as it is now: %d jobs that run and %d that wait; they are not counted above\n", variants[0].Found, variants[0].FoundWaiting)
+	}
 	for _, v := range variants {
 		if len(v.ByQueue) > 1 || wide {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
@@ -62,6 +66,10 @@ func jobs(r *world.Report) string {
 
 func printQueues(w output.Writer, groups []world.Group, wide bool) {
 	table := output.Table{Indent: "  ", Columns: columns("QUEUE", "JOBS", "JCT MEAN", "P50+", "P99+", "P99.9+", "DELAY MEAN", "P50+", "P99", "P99.9", "SLOWDOWN", "QUOTA", "USED", "BORROWED", "BELOW", "SHARE OF USE", "OF QUOTA")}
+	fair := slices.ContainsFunc(groups, func(g world.Group) bool { return g.Fair != nil })
+	if fair {
+		table.Columns = append(table.Columns, output.Column{Name: "WEIGHT"}, output.Column{Name: "WEIGHTED SHARE"}, output.Column{Name: "MOST"})
+	}
 	alone := len(groups) > 0 && groups[0].Alone != nil
 	if alone {
 		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
@@ -72,12 +80,23 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 			fmt.Sprintf("%.1f", g.Slowdown.Mean), g.Quota, percent(g.Used),
 			fmt.Sprintf("%.0f card-h", g.Borrowed), fmt.Sprintf("%.0f card-h", g.Below), percent(g.Share), percent(g.Weight),
 		}
+		if fair {
+			cells = append(cells, fairShare(g.Fair)...)
+		}
 		if alone {
 			cells = append(cells, fmt.Sprintf("%.2f", g.Alone.Ratio.Mean), percent(g.Alone.Later), g.Alone.Never)
 		}
 		table.Add(cells...)
 	}
 	table.Print(w, wide)
+}
+
+// fairShare of a queue, in cells: its weight, and its weighted share over time and at most. A queue without a cohort has none.
+func fairShare(f *world.FairShare) []any {
+	if f == nil {
+		return []any{"-", "-", "-"}
+	}
+	return []any{fmt.Sprintf("%g", f.Weight), fmt.Sprintf("%.0f", f.Mean), fmt.Sprintf("%.0f", f.Most)}
 }
 
 func printSizes(w output.Writer, groups []world.Group) {

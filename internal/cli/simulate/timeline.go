@@ -57,11 +57,13 @@ type progress struct {
 	start time.Time
 	shown time.Time
 	live  bool
+	now   func() time.Time
 }
 
+// newProgress shows nothing in the first second: most runs are over by then.
 func newProgress(out io.Writer, name string) *progress {
 	now := time.Now()
-	p := &progress{out: out, name: name, start: now, shown: now.Add(time.Second)}
+	p := &progress{out: out, name: name, start: now, shown: now.Add(time.Second), now: time.Now}
 	if f, ok := out.(*os.File); ok {
 		info, err := f.Stat()
 		p.live = err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -70,7 +72,7 @@ func newProgress(out io.Writer, name string) *progress {
 }
 
 func (p *progress) show(ended, jobs int, at int64) {
-	now := time.Now()
+	now := p.now()
 	if !p.live || now.Sub(p.shown) < time.Second/4 {
 		return
 	}

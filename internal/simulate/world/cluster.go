@@ -34,9 +34,9 @@ type Cluster struct {
 	Aliases map[string]string
 	// Policies are the queues that each QueuePolicy is about.
 	Policies map[string][]string
-	// Running is what runs there now, and Pods those that are in no queue.
-	Running []Job
-	Pods    []*corev1.Pod
+	// Running and Waiting are the jobs that are there now, and Pods those that are in no queue.
+	Running, Waiting []Job
+	Pods             []*corev1.Pod
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
 }

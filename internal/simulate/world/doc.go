@@ -4,7 +4,7 @@
 //	trace      ReadTrace: jobs from CSV, sacct or what "elastic record" wrote
 //	cluster    Cluster: queues, cohorts, flavors and nodes; ReadShape, Pool, Partitions make one
 //	what-if    Set: settings of a cluster changed
-//	running    FromObjects, Trace.With: what runs in a cluster now
+//	found      FromObjects, Trace.With: what runs and waits in a cluster now
 //	world      Run: feeds events to the engine and carries out its plans
 //	faults     Faults: nodes that are lost, spot nodes, stock-outs
 //	report     Report: completion times, delays, utilisation, evictions, fairness

@@ -1,5 +1,67 @@
 package world
 
+import (
+	"math"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+)
+
+// FairShare is a queue's share of what its cohort can lend, against its weight, over the run. Under fair sharing those
+// who ask for more than they have come to equal ones.
+type FairShare struct {
+	Weight float64 `json:"weight"`
+	// Mean over time and Most of its weighted share, in thousandths, by samples.
+	Mean float64 `json:"mean"`
+	Most float64 `json:"most"`
+}
+
+// weightedShares of the queues that are in a cohort, as the engine has them now.
+func (w *World) weightedShares() map[string]float64 {
+	var out map[string]float64
+	for i := range w.cluster.Queues {
+		q := &w.cluster.Queues[i]
+		if q.Cohort == "" {
+			continue
+		}
+		if s, there := w.engine.Status(q.Name); there && !math.IsInf(s.FairShare, 1) {
+			if out == nil {
+				out = map[string]float64{}
+			}
+			out[q.Name] = s.FairShare
+		}
+	}
+	return out
+}
+
+// fairShare of a queue over the samples; nil for one that is in no cohort.
+func (w *World) fairShare(q *admission.Queue) *FairShare {
+	if q.Cohort == "" {
+		return nil
+	}
+	out := &FairShare{Weight: 1}
+	if q.FairWeight != nil {
+		out.Weight = *q.FairWeight
+	}
+	samples := w.figures.samples
+	var sum, time float64
+	for i := range samples {
+		share, there := samples[i].Shares[q.Name]
+		if !there {
+			continue
+		}
+		until := w.figures.at
+		if i+1 < len(samples) {
+			until = samples[i+1].At
+		}
+		d := float64(until - samples[i].At)
+		sum, time, out.Most = sum+d*share, time+d, max(out.Most, share)
+	}
+	if time > 0 {
+		out.Mean = sum / time
+	}
+	return out
+}
+
 // Alone is finish-time fairness: what sharing made of a queue's jobs, against the same jobs on the queue's own quota.
 type Alone struct {
 	// Ratio of completion times, shared against alone: above 1, sharing made it later.

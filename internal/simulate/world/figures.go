@@ -23,6 +23,7 @@ type figures struct {
 }
 
 type queueFigures struct {
+	queue         *admission.Queue
 	nominal       int64
 	running, busy int64
 	over          int64 // card-seconds beyond nominal quota
@@ -36,6 +37,9 @@ type Sample struct {
 	Used    int64            `json:"used"`
 	Waiting int              `json:"waiting"`
 	Queues  map[string]int64 `json:"queues,omitempty"` // cards used
+	// Shares are the weighted shares of queues in cohorts, as statuses of ClusterQueues have them: thousandths of what the
+	// cohort can lend that the queue borrows, over its weight. One that borrows on a weight of 0 is not there.
+	Shares map[string]float64 `json:"weightedShares,omitempty"`
 }
 
 func (f *figures) begin(w *World) {
@@ -43,7 +47,7 @@ func (f *figures) begin(w *World) {
 	f.queues = map[string]*queueFigures{}
 	for i := range w.cluster.Queues {
 		q := &w.cluster.Queues[i]
-		f.queues[q.Name] = &queueFigures{nominal: nominalOf(q.Groups, w.cluster.Cards)}
+		f.queues[q.Name] = &queueFigures{queue: q, nominal: nominalOf(q.Groups, w.cluster.Cards)}
 	}
 	if len(w.trace.Jobs) > 0 {
 		f.at = w.trace.Jobs[0].Submit
@@ -79,7 +83,7 @@ func (f *figures) pass(w *World, to int64) {
 		f.fragments += d * w.partlyFree
 	}
 	if f.sampleAt <= to {
-		f.sample()
+		f.sample(w)
 		f.sampleAt = to - to%f.interval + f.interval
 	}
 	f.at = to
@@ -88,11 +92,12 @@ func (f *figures) pass(w *World, to int64) {
 // mostSamples bounds a curve: beyond it, every other point goes and the interval doubles.
 const mostSamples = 1024
 
-func (f *figures) sample() {
+func (f *figures) sample(w *World) {
 	s := Sample{At: f.at, Used: f.running, Waiting: f.waiting, Queues: make(map[string]int64, len(f.queues))}
 	for name, q := range f.queues {
 		s.Queues[name] = q.running
 	}
+	s.Shares = w.weightedShares()
 	if f.samples = append(f.samples, s); len(f.samples) > mostSamples {
 		for i := range mostSamples / 2 {
 			f.samples[i] = f.samples[2*i]

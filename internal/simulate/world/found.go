@@ -19,11 +19,12 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Found is a job that runs when the simulation begins.
+// Found is a job that is there when the simulation begins: it runs, or it waits.
 type Found struct {
-	workload admission.Workload // as elastic-queue sees it, with its quota
-	on       []onNode           // where its pods are
-	age, ran int64              // seconds, since it was created and since it was admitted
+	workload admission.Workload // as elastic-queue sees it, with its quota if it has any
+	waits    bool
+	on       []onNode // where its pods are
+	age, ran int64    // seconds, since it was created and since it was admitted
 }
 
 // onNode is pods of a set on a node.
@@ -32,16 +33,20 @@ type onNode struct {
 	pods         int32
 }
 
-// findRunning takes from the objects of a cluster what runs there now: workloads that have quota, as jobs, and pods that
-// are in no queue, which have what they have to the end.
-func (c *Cluster) findRunning(workloads []*kueue.Workload, pods []*corev1.Pod, now time.Time) {
+// find takes from the objects of a cluster what is there now: workloads that have quota or wait for it, as jobs, and pods
+// that are in no queue, which have what they have to the end.
+func (c *Cluster) find(workloads []*kueue.Workload, pods []*corev1.Pod, now time.Time) {
 	names, owners := map[types.NamespacedName]*Found{}, map[types.UID]*Found{}
 	for _, wl := range workloads {
-		if !workload.UsesQuota(wl) || workload.IsFinished(wl) || workload.IsEvicted(wl) || !c.Has(string(wl.Status.Admission.ClusterQueue)) {
+		job, there := c.foundJob(wl, now)
+		if !there {
 			continue
 		}
-		job := foundJob(wl, c.Cards, now)
-		c.Running = append(c.Running, job)
+		if job.Found.waits {
+			c.Waiting = append(c.Waiting, job)
+		} else {
+			c.Running = append(c.Running, job)
+		}
 		names[types.NamespacedName{Namespace: wl.Namespace, Name: wl.Name}] = job.Found
 		for _, owner := range wl.OwnerReferences {
 			owners[owner.UID] = job.Found
@@ -49,6 +54,9 @@ func (c *Cluster) findRunning(workloads []*kueue.Workload, pods []*corev1.Pod, n
 	}
 	slices.SortFunc(c.Running, func(a, b Job) int {
 		return cmp.Or(b.Found.workload.Admission.ReservedAt.Compare(a.Found.workload.Admission.ReservedAt), strings.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(c.Waiting, func(a, b Job) int {
+		return cmp.Or(cmp.Compare(b.Found.age, a.Found.age), strings.Compare(a.ID, b.ID))
 	})
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -73,23 +81,32 @@ func controllerOf(pod *corev1.Pod) types.UID {
 	return pod.UID // one of its own is its job
 }
 
-func foundJob(wl *kueue.Workload, cards string, now time.Time) Job {
+// foundJob is a workload as a job of a queue that is simulated; false for one that has ended or that nobody lets start.
+func (c *Cluster) foundJob(wl *kueue.Workload, now time.Time) (Job, bool) {
 	f := &Found{workload: workload.ForEngine(wl, nil)}
 	w := &f.workload
-	since := w.StartedAt
-	if since.IsZero() {
-		since = w.Admission.ReservedAt
+	f.waits = !workload.UsesQuota(wl) || workload.IsEvicted(wl) // what is evicted comes back
+	since, queue := w.StartedAt, c.Aliases[wl.Namespace+"/"+string(wl.Spec.QueueName)]
+	if !f.waits {
+		queue = w.Admission.Queue
+		if since.IsZero() {
+			since = w.Admission.ReservedAt
+		}
+		f.ran = max(0, int64(now.Sub(since)/time.Second))
 	}
-	f.age, f.ran = max(0, int64(now.Sub(w.Created)/time.Second)), max(0, int64(now.Sub(since)/time.Second))
+	if w.Finished || !c.Has(queue) || f.waits && (w.Inactive || w.Gated) {
+		return Job{}, false
+	}
+	f.age = max(0, int64(now.Sub(w.Created)/time.Second))
 	j := Job{
-		ID: wl.Namespace + "/" + wl.Name, User: wl.Namespace, Queue: w.Admission.Queue, Priority: w.Priority,
+		ID: wl.Namespace + "/" + wl.Name, User: wl.Namespace, Queue: queue, Priority: w.Priority,
 		Limit: int64(w.MaxRunTime / time.Second), Found: f,
 	}
 	for i := range w.PodSets {
 		ps := &w.PodSets[i]
-		j.Cards = int32(min(int64(j.Cards)+ps.Asked(cards), mostCards))
+		j.Cards = int32(min(int64(j.Cards)+ps.Asked(c.Cards), mostCards))
 	}
-	return j
+	return j, true
 }
 
 // note where one of its pods is.
@@ -107,27 +124,51 @@ func (f *Found) note(pod *corev1.Pod) {
 	f.on = append(f.on, onNode{podSet: set, node: pod.Spec.NodeName, pods: 1})
 }
 
-// With is the trace with what runs in the cluster at its start. Nobody knows how long that goes on: so many seconds, or,
-// with 0, as long again as it has run so far.
-func (t *Trace) With(running []Job, left int64) *Trace {
+// Lengths are how long what is found in a cluster goes on, in seconds. Nobody knows it: with 0, what runs does so as long
+// again as it has run so far, and what waits will run as long as it may at most, or, if it does not say, as long as
+// the jobs of the trace do on average.
+type Lengths struct{ Running, Waiting int64 }
+
+// With is the trace with what is in the cluster at its start.
+func (t *Trace) With(c *Cluster, left Lengths) *Trace {
 	out := &Trace{Name: t.Name, Skipped: t.Skipped}
 	start := int64(0)
 	if len(t.Jobs) > 0 {
 		start = t.Jobs[0].Submit
 	}
-	for _, j := range running {
+	for _, j := range c.Running {
 		j.Submit = start
-		j.Duration = j.Found.ran + cmp.Or(left, max(j.Found.ran, 1))
+		j.Duration = j.Found.ran + cmp.Or(left.Running, max(j.Found.ran, 1))
+		out.Jobs = append(out.Jobs, j)
+	}
+	average := t.averageDuration()
+	for _, j := range c.Waiting {
+		j.Submit = start
+		j.Duration = cmp.Or(left.Waiting, j.Limit, average)
 		out.Jobs = append(out.Jobs, j)
 	}
 	out.Jobs = append(out.Jobs, t.Jobs...)
 	return out
 }
 
-// findRunning begins with the jobs that run already, which come first in the trace.
-func (w *World) findRunning() {
+// averageDuration of the jobs, at least a second.
+func (t *Trace) averageDuration() int64 {
+	var sum int64
+	for i := range t.Jobs {
+		sum += t.Jobs[i].Duration
+	}
+	return max(1, sum/int64(max(1, len(t.Jobs))))
+}
+
+// findJobs begins with the jobs that are there already, which come first in the trace.
+func (w *World) findJobs() {
 	for ; w.next < len(w.jobs) && w.trace.Jobs[w.next].Found != nil; w.next++ {
-		w.find(w.next)
+		if w.found++; w.trace.Jobs[w.next].Found.waits {
+			w.foundWaiting++
+			w.submit(w.next)
+		} else {
+			w.find(w.next)
+		}
 	}
 }
 
@@ -147,7 +188,6 @@ func (w *World) find(i int) {
 		w.occupy(i, placer.NodePlacements(placed))
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
-	w.found++
 	w.figures.wait(w, i)
 	w.figures.start(w, i)
 	w.events.push(event{at: w.now + max(1, s.left-f.ran), kind: jobEnds, of: int32(i), run: s.run})

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -86,7 +87,7 @@ func TestWhatRunsNow(t *testing.T) {
 	c := fromLive(t, kueue.BestEffortFIFO)
 	jobs := trace(t, "a,,q,0,100,6,,,\nb,,q,0,100,8,,,\n")
 	for left, want := range map[int64]string{0: "a 0-100, b 600-700", 40: "a 0-100, b 40-140"} {
-		w, r := simulate(t, jobs.With(c.Running, left), c, Settings{})
+		w, r := simulate(t, jobs.With(c, Lengths{Running: left}), c, Settings{})
 		if got := starts(w); got != "ns/train -600-"+fmt.Sprint(max(left, 600*(1-min(left, 1))))+", "+want {
 			t.Errorf("%d s left: got %s, want %s", left, got, want)
 		}
@@ -104,8 +105,57 @@ func TestWhatRunsNowIsEvicted(t *testing.T) {
 	c := fromLive(t, kueue.BestEffortFIFO)
 	jobs := trace(t, "a,,q,5,100,8,,,\nz,,q,500,1,1,,,\n")
 	jobs.Jobs[0].Priority = 1
-	w, r := simulate(t, jobs.With(c.Running, 300), c, Settings{Restart: Restart{OneNode: 7}})
+	w, r := simulate(t, jobs.With(c, Lengths{Running: 300}), c, Settings{Restart: Restart{OneNode: 7}})
 	if got, want := starts(w), "ns/train -595-412, a 5-105, z 500-501"; got != want || r.Preemptions != 1 {
 		t.Errorf("got %s, want %s; %d preemptions", got, want, r.Preemptions)
+	}
+}
+
+// waitingWorkload asks for cards of queue lq, of two pods, and was created so long ago.
+func waitingWorkload(name string, cardsOfPod int64, age time.Duration) *kueue.Workload {
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(now.Add(-age))}}
+	wl.Spec.QueueName = "lq"
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 2, Template: corev1.PodTemplateSpec{Spec: cards(cardsOfPod)}}}
+	return wl
+}
+
+// What waits now comes before the jobs of the trace, by its age, and is not counted among them. What nobody lets start, what
+// has ended and what is in no queue of the cluster is left out; what is being evicted waits, and its pods go with it.
+func TestWhatWaitsNow(t *testing.T) {
+	held, ended, elsewhere := waitingWorkload("held", 1, time.Hour), waitingWorkload("ended", 1, time.Hour), waitingWorkload("elsewhere", 1, time.Hour)
+	held.Spec.Active = ptr.To(false)
+	ended.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}}
+	elsewhere.Spec.QueueName = "nowhere"
+	limited := waitingWorkload("limited", 3, 5*time.Minute)
+	limited.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(70))
+	objects := append(liveCluster(kueue.StrictFIFO), held, ended, elsewhere, waitingWorkload("older", 3, 20*time.Minute), limited,
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lq"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"}})
+	c, err := FromObjects(objects, admission.Options{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Running) != 1 || len(c.Waiting) != 2 || c.Waiting[0].ID != "ns/older" || c.Waiting[1].Cards != 6 {
+		t.Fatalf("waiting %+v", c.Waiting)
+	}
+	jobs := trace(t, "a,,q,0,100,6,,,\nb,,q,10,50,6,,,\n") // 75 s on average
+	for left, want := range map[Lengths]string{
+		{Running: 40}:              "ns/older 0-75, ns/limited 40-110, a 75-175, b 110-160",
+		{Running: 40, Waiting: 30}: "ns/older 0-30, ns/limited 30-60, a 40-140, b 60-110",
+	} {
+		w, r := simulate(t, jobs.With(c, left), c, Settings{})
+		if got := starts(w); got != "ns/train -600-40, "+want {
+			t.Errorf("%+v: got %s, want %s", left, got, want)
+		}
+		if r.Jobs != 2 || r.Ended != 2 || r.Found != 1 || r.FoundWaiting != 2 {
+			t.Errorf("%+v: %+v", left, r)
+		}
+	}
+	for _, obj := range objects {
+		if wl, ok := obj.(*kueue.Workload); ok && wl.Name == "train" {
+			wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption, LastTransitionTime: metav1.NewTime(now)})
+		}
+	}
+	if c, err = FromObjects(objects, admission.Options{}, now); err != nil || len(c.Running) != 0 || len(c.Waiting) != 3 || c.Waiting[0].ID != "ns/train" || len(c.Pods) != 1 {
+		t.Errorf("waiting %+v, %d pods, %v", c.Waiting, len(c.Pods), err)
 	}
 }

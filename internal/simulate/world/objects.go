@@ -20,7 +20,7 @@ import (
 )
 
 // FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them
-// with these options, and what runs in it now. Admission checks are left out: in a simulation they answer at once.
+// with these options, and what runs and waits in it now. Admission checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object, options admission.Options, now time.Time) (*Cluster, error) {
 	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}}
 	known := engineview.NewObjects()
@@ -62,7 +62,7 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 			pods = append(pods, o)
 		}
 	}
-	c.findRunning(workloads, pods, now)
+	c.find(workloads, pods, now)
 	for i := range c.Queues {
 		if nominalOf(c.Queues[i].Groups, c.Cards) > 0 {
 			return c, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math"
 	"strings"
 )
 
@@ -14,77 +15,105 @@ type Variant struct {
 }
 
 const (
-	plotWidth, plotHeight = 860, 770
-	plotLeft, plotRight   = 70, 840
+	plotWidth, plotTop  = 860, 30
+	plotLeft, plotRight = 70, 840
+	// A panel with its axis, and the curves in it.
+	panelHeight, curveHeight = 250, 210
 )
 
 var plotColors = []string{"#1f77b4", "#d62728", "#2ca02c", "#ff7f0e", "#9467bd", "#8c564b", "#17becf", "#7f7f7f"}
 
-// Plot draws, for each variant, cards in use and jobs that wait, over time, and what each queue of the first one uses of its
-// quota.
+// panel is curves of one kind.
+type panel struct {
+	title, of string // of a variant; empty: of all
+	curves    []curve
+}
+
+// Plot draws cards in use and jobs that wait over time, a curve for each variant, and for each variant what its queues use of
+// their quota and their weighted shares.
 func Plot(to io.Writer, variants []Variant) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, plotHeight)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", plotWidth, plotHeight)
-	drawCurves(&b, variants, "cards in use", 30, 240, func(s *Sample) float64 { return float64(s.Used) })
-	drawCurves(&b, variants, "jobs waiting", 280, 490, func(s *Sample) float64 { return float64(s.Waiting) })
-	for i, v := range variants {
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>`+"\n", plotRight, 44+16*i, plotColors[i%len(plotColors)], html.EscapeString(v.Name))
+	used, waiting := panel{title: "cards in use"}, panel{title: "jobs waiting"}
+	for _, v := range variants {
+		used.curves = append(used.curves, curveOf(v.Name, v.Samples, func(s *Sample) float64 { return float64(s.Used) }))
+		waiting.curves = append(waiting.curves, curveOf(v.Name, v.Samples, func(s *Sample) float64 { return float64(s.Waiting) }))
 	}
-	drawQueues(&b, variants)
+	panels := []panel{used, waiting}
+	for _, v := range variants {
+		ofQuota, shares := curvesOfQueues(v)
+		panels = append(panels, panel{"% of its quota, by queue", v.Name, ofQuota})
+		if len(shares) > 0 {
+			panels = append(panels, panel{"weighted share, by queue", v.Name, shares})
+		}
+	}
+	var b strings.Builder
+	height := plotTop + panelHeight*len(panels)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", plotWidth, height)
+	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", plotWidth, height)
+	for i := range panels {
+		panels[i].draw(&b, float64(plotTop+panelHeight*i))
+	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(to, b.String())
 	return err
 }
 
-// drawQueues draws the use of each queue of the first variant as a part of its quota: who has more than its share, and when.
-func drawQueues(b *strings.Builder, variants []Variant) {
-	if len(variants) == 0 {
-		return
-	}
-	var queues []Variant
-	first := variants[0]
-	for _, g := range first.ByQueue {
-		if g.Quota == 0 {
-			continue
+// curvesOfQueues are, for each queue, its use as a part of its quota, who has more than its own and when; and, for those in
+// cohorts, its weighted share: whether those who borrow have what their weights say.
+func curvesOfQueues(v Variant) (ofQuota, shares []curve) {
+	for i := range v.ByQueue {
+		g := &v.ByQueue[i]
+		if g.Quota > 0 {
+			ofQuota = append(ofQuota, curveOf(g.Name, v.Samples, func(s *Sample) float64 { return 100 * float64(s.Queues[g.Name]) / float64(g.Quota) }))
 		}
-		part := &Report{Samples: make([]Sample, len(first.Samples))}
-		for i, s := range first.Samples {
-			part.Samples[i] = Sample{At: s.At, Used: 100 * s.Queues[g.Name] / g.Quota}
+		if g.Fair != nil {
+			shares = append(shares, curveOf(g.Name, v.Samples, func(s *Sample) float64 { return s.Shares[g.Name] }))
 		}
-		at := len(queues)
-		queues = append(queues, Variant{Name: g.Name, Report: part})
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="end" fill="%s">%s</text>`+"\n", plotRight, 544+16*at, plotColors[at%len(plotColors)], html.EscapeString(g.Name))
 	}
-	drawCurves(b, queues, "% of its quota, by queue", 530, 740, func(s *Sample) float64 { return float64(s.Used) })
+	return ofQuota, shares
 }
 
-func drawCurves(b *strings.Builder, variants []Variant, title string, top, bottom float64, of func(*Sample) float64) {
-	first, last, most := int64(never), int64(0), 1.0
-	for _, v := range variants {
-		for i := range v.Samples {
-			first, last = min(first, v.Samples[i].At), max(last, v.Samples[i].At)
-			most = max(most, of(&v.Samples[i]))
+// curve over time, in seconds.
+type curve struct {
+	name   string
+	points []struct{ at, value float64 }
+}
+
+func curveOf(name string, samples []Sample, of func(*Sample) float64) curve {
+	c := curve{name: name}
+	for i := range samples {
+		c.points = append(c.points, struct{ at, value float64 }{float64(samples[i].At), of(&samples[i])})
+	}
+	return c
+}
+
+// draw the curves, with their names.
+func (panel *panel) draw(b *strings.Builder, top float64) {
+	first, last, most := math.Inf(1), 0.0, 1.0
+	for _, c := range panel.curves {
+		for _, p := range c.points {
+			first, last, most = min(first, p.at), max(last, p.at), max(most, p.value)
 		}
 	}
 	if last <= first {
 		return
 	}
-	x := func(at float64) float64 {
-		return plotLeft + (at-float64(first))/float64(last-first)*(plotRight-plotLeft)
-	}
-	y := func(v float64) float64 { return bottom - v/most*(bottom-top) }
+	bottom := top + curveHeight
+	x := func(at float64) float64 { return plotLeft + (at-first)/(last-first)*(plotRight-plotLeft) }
+	y := func(v float64) float64 { return bottom - v/most*curveHeight }
 	fmt.Fprintf(b, `<path d="M%d %.0fV%.0fH%d" fill="none" stroke="black"/>`+"\n", plotLeft, top, bottom, plotRight)
-	fmt.Fprintf(b, `<text transform="translate(16 %.0f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+bottom)/2, title)
+	fmt.Fprintf(b, `<text transform="translate(16 %.0f) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+bottom)/2, panel.title)
+	fmt.Fprintf(b, `<text x="%d" y="%.0f">%s</text>`+"\n", plotLeft, top-8, html.EscapeString(panel.of))
 	for i := range 5 {
-		at, v := float64(first)+float64(last-first)*float64(i)/4, most*float64(i)/4
+		at, v := first+(last-first)*float64(i)/4, most*float64(i)/4
 		fmt.Fprintf(b, `<text x="%.0f" y="%.0f" text-anchor="middle">%.1f h</text>`+"\n", x(at), bottom+16, at/3600)
 		fmt.Fprintf(b, `<text x="%d" y="%.0f" text-anchor="end">%.0f</text>`+"\n", plotLeft-6, y(v)+4, v)
 	}
-	for i, v := range variants {
-		b.WriteString(`<polyline fill="none" stroke-width="1.5" stroke="` + plotColors[i%len(plotColors)] + `" points="`)
-		for k := range v.Samples {
-			fmt.Fprintf(b, "%.1f,%.1f ", x(float64(v.Samples[k].At)), y(of(&v.Samples[k])))
+	for i, c := range panel.curves {
+		color := plotColors[i%len(plotColors)]
+		fmt.Fprintf(b, `<text x="%d" y="%.0f" text-anchor="end" fill="%s">%s</text>`+"\n", plotRight, top+14+16*float64(i), color, html.EscapeString(c.name))
+		b.WriteString(`<polyline fill="none" stroke-width="1.5" stroke="` + color + `" points="`)
+		for _, p := range c.points {
+			fmt.Fprintf(b, "%.1f,%.1f ", x(p.at), y(p.value))
 		}
 		b.WriteString(`"/>` + "\n")
 	}

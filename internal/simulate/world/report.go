@@ -9,11 +9,13 @@ import (
 
 // Report is what came of a run. Times are seconds, parts are of 1.
 type Report struct {
-	Jobs     int   `json:"jobs"`
-	Ended    int   `json:"ended"`
-	Never    int   `json:"neverStarted"`
-	Found    int   `json:"foundRunning,omitempty"` // at the start; they are not among the jobs
-	Makespan int64 `json:"makespanSeconds"`
+	Jobs  int `json:"jobs"`
+	Ended int `json:"ended"`
+	Never int `json:"neverStarted"`
+	// Found ran at the start, and FoundWaiting waited; they are not among the jobs.
+	Found        int   `json:"foundRunning,omitempty"`
+	FoundWaiting int   `json:"foundWaiting,omitempty"`
+	Makespan     int64 `json:"makespanSeconds"`
 
 	JCT   Spread `json:"jobCompletionTime"`
 	Delay Spread `json:"queueingDelay"`
@@ -62,6 +64,8 @@ type Group struct {
 	Below  float64 `json:"belowQuotaCardHours,omitempty"`
 	Share  float64 `json:"shareOfUse,omitempty"`
 	Weight float64 `json:"shareOfQuota,omitempty"`
+	// Fair is the queue's share against its weight, for one in a cohort.
+	Fair *FairShare `json:"fairShare,omitempty"`
 	// Alone compares with the queue on its own quota, if that was asked for.
 	Alone *Alone `json:"againstAlone,omitempty"`
 }
@@ -103,7 +107,7 @@ func (w *World) delayOf(i int) int64 {
 
 func (w *World) report() *Report {
 	f := &w.figures
-	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Found: w.found, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
+	r := &Report{Jobs: len(w.jobs) - w.found, Ended: w.ended - w.over, Found: w.found - w.foundWaiting, FoundWaiting: w.foundWaiting, Faults: f.faults, SpotTaken: f.taken, LostHours: hours(f.redone), CardHours: hours(f.busy), Samples: f.samples}
 	if len(w.jobs) > 0 {
 		r.Makespan = w.now - w.trace.Jobs[0].Submit
 	}
@@ -182,6 +186,7 @@ func (w *World) byQueue(queues map[string]*times) []Group {
 		if quota > 0 {
 			g.Weight = float64(q.nominal) / float64(quota)
 		}
+		g.Fair = w.fairShare(q.queue)
 		out = append(out, g)
 	}
 	return out

@@ -16,7 +16,7 @@ type Job struct {
 	CPU             int64 // thousandths, of the whole job
 	Memory          int64 // bytes, of the whole job
 	Priority        int64
-	Found           *Found // it runs already when the simulation begins
+	Found           *Found // it is there already when the simulation begins
 }
 
 // Trace is jobs in the order they were submitted.

@@ -109,9 +109,10 @@ type World struct {
 	nodes  map[string]*nodeState
 	order  []*nodeState
 	ended  int
-	found  int // jobs that ran when it began
-	over   int // of those
-	lost   int // nodes that are away
+	found  int // jobs that were there when it began
+	// foundWaiting of them waited, and over have ended.
+	foundWaiting, over int
+	lost               int // nodes that are away
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
@@ -153,7 +154,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.describe()
 	w.figures.begin(w)
 	w.settings.Faults.schedule(w)
-	w.findRunning()
+	w.findJobs()
 	return w, nil
 }
 
@@ -220,8 +221,9 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	if w.settings.Until > 0 {
-		w.now = max(w.now, w.settings.Until)
+	if w.settings.Until > w.now {
+		w.figures.pass(w, w.settings.Until)
+		w.now = w.settings.Until
 	}
 	return w.report(), nil
 }
@@ -307,6 +309,9 @@ func (w *World) submit(i int) {
 	s := &w.jobs[i]
 	j := &w.trace.Jobs[i]
 	s.left, s.since, s.phase, s.started = j.Duration, w.now, waiting, -1
+	if j.Found != nil {
+		s.ran = int64(j.Found.workload.RanBefore / time.Second)
+	}
 	w.figures.wait(w, i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 	w.watch(Moment{At: w.now, Job: i, What: Submitted, By: -1})
