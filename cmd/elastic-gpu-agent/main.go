@@ -91,6 +91,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 		if err := serve(mgr, env, here); err != nil {
 			return err
 		}
+		processes := here.CardProcesses()
+		if err := mgr.Add(processes); err != nil {
+			return err
+		}
+		publisher.Processes = processes.Of
 		if cfg.DRA.Enabled {
 			kube, err := kubernetes.NewForConfig(mgr.GetConfig())
 			if err != nil {

@@ -5,6 +5,7 @@
 //	node.go              puts the parts of a node together
 //	allocation_paths.go  which cards the GPU scheduler allocates, and which ResourceClaims
 //	pod_swap.go          moves the card memory of pods to the host and back
+//	card_processes.go    what runs on each card, for its GPU object
 //	pid_reporter.go      reports to processes under which pid the driver knows them
 //
 // A container gets its share in four steps: the kubelet asks for a slot (package kubelet, or dra for a ResourceClaim),

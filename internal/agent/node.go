@@ -178,6 +178,17 @@ func (n *Node) SwapReporter(c client.Client) manager.Runnable {
 	return &SwapReporter{Client: c, Grants: n.slots.Grants, Processes: n.shares.Processes, Log: n.Log}
 }
 
+// CardProcesses says what runs on the node's cards.
+func (n *Node) CardProcesses() *CardProcesses {
+	return &CardProcesses{
+		Grants: n.slots.Grants, OnCard: n.Source.Processes, UnderLibrary: n.shares.Processes, Log: n.Log,
+		IsOf: func(pid int, s *share.Share) bool {
+			in, err := gpushare.InPod(pid, s.UID)
+			return err == nil && in
+		},
+	}
+}
+
 // PIDReporter reports to processes under which pid the driver knows them.
 func (n *Node) PIDReporter() manager.Runnable { return &pidReporter{node: n} }
 

@@ -42,6 +42,8 @@ type Publisher struct {
 	Events events.EventRecorder
 	// Capacity is what the node offers for its cards; nil where another program writes it.
 	Capacity func([]discovery.Card) corev1.ResourceList
+	// Processes on a card, by its UUID; nil where nobody looks.
+	Processes func(uuid string) []egpu.GPUProcess
 	// AllocationPaths of the cards; nil where all are the GPU scheduler's.
 	AllocationPaths *AllocationPaths
 }
@@ -103,7 +105,7 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	}
 	for _, card := range cards {
 		name := objectName(node.Name, card.Index)
-		err := panics.Contain(ctrl.LoggerFrom(ctx), "publish", name, func() error { return p.bring(ctx, Object(node, card), stale[name]) })
+		err := panics.Contain(ctrl.LoggerFrom(ctx), "publish", name, func() error { return p.bring(ctx, p.object(node, card), stale[name]) })
 		if err != nil && !panics.Is(err) {
 			return ctrl.Result{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
@@ -126,6 +128,19 @@ func (p *Publisher) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{RequeueAfter: refresh}, nil
 }
 
+// object of a card, with what runs on it.
+func (p *Publisher) object(node *corev1.Node, card discovery.Card) *egpu.GPU {
+	gpu := Object(node, card)
+	if p.Processes == nil {
+		return gpu
+	}
+	for _, process := range p.Processes(card.UUID) {
+		process.Swapped = min(process.Swapped, card.MemoryMB) // as its tenant says
+		gpu.Status.Processes = append(gpu.Status.Processes, process)
+	}
+	return gpu
+}
+
 // bring makes the object in the cluster what the card is, with as few writes
 // as that takes.
 func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
@@ -143,7 +158,7 @@ func (p *Publisher) bring(ctx context.Context, want, have *egpu.GPU) error {
 		}
 		have = changed
 	}
-	if sameStatus(have.Status, want.Status) {
+	if sameStatus(have.Status, want.Status) && sameProcesses(have.Status.Processes, want.Status.Processes, want.Spec.Memory) {
 		return nil
 	}
 	changed := have.DeepCopy()
@@ -177,7 +192,7 @@ func (p *Publisher) notifyPods(ctx context.Context, gpu *egpu.GPU) {
 	}
 }
 
-// sameStatus ignores which pods have the card, and small changes of load.
+// sameStatus ignores which pods have the card, what runs on it, and small changes of load.
 func sameStatus(have, want egpu.GPUStatus) bool {
 	if (have.Load == nil) != (want.Load == nil) {
 		return false
@@ -187,6 +202,7 @@ func sameStatus(have, want egpu.GPUStatus) bool {
 	}
 	have.Load, want.Load = nil, nil
 	have.Allocated, want.Allocated = nil, nil
+	have.Processes, want.Processes = nil, nil
 	return equality.Semantic.DeepEqual(have, want)
 }
 

@@ -157,3 +157,50 @@ func TestNothingIsOfferedBeforeTheKubeletAsksUs(t *testing.T) {
 		t.Errorf("the node offers %s", core)
 	}
 }
+
+// What runs on a card is written when it changes, and not for every megabyte.
+func TestProcessesAreWrittenWhenTheyChange(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&egpu.GPU{}).WithObjects(node).
+		WithIndex(&egpu.GPU{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*egpu.GPU).Spec.NodeName} }).Build()
+	var runs []egpu.GPUProcess
+	p := &agent.Publisher{Client: c, Source: cards{{Index: 0, UUID: "a", MemoryMB: 1000}}, Processes: func(string) []egpu.GPUProcess { return runs }}
+	gpu := &egpu.GPU{}
+	written := ""
+	for _, step := range []struct {
+		runs   []egpu.GPUProcess
+		writes bool
+	}{
+		{nil, true}, {nil, false},
+		{[]egpu.GPUProcess{{PID: 1, Memory: 500}}, true},
+		{[]egpu.GPUProcess{{PID: 1, Memory: 560}}, false},
+		{[]egpu.GPUProcess{{PID: 1, Memory: 700}}, true},
+		{[]egpu.GPUProcess{{PID: 1, Memory: 699, Swapped: 1}}, true},
+		{[]egpu.GPUProcess{{PID: 1, Swapped: 1 << 40}}, true},
+		{[]egpu.GPUProcess{{PID: 2, Swapped: 1 << 40}}, true},
+		{nil, true},
+	} {
+		runs = step.runs
+		if _, err := p.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(node)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "n-0"}, gpu); err != nil {
+			t.Fatal(err)
+		}
+		if wrote := gpu.ResourceVersion != written; wrote != step.writes || len(gpu.Status.Processes) != len(step.runs) {
+			t.Errorf("%+v: written %v, and there is %+v", step.runs, wrote, gpu.Status.Processes)
+		}
+		for _, process := range gpu.Status.Processes {
+			if process.Swapped > 1000 {
+				t.Errorf("a process says that it has %d MiB of a card of 1000", process.Swapped)
+			}
+		}
+		written = gpu.ResourceVersion
+	}
+}

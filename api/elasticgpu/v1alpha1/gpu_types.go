@@ -96,11 +96,35 @@ type GPUStatus struct {
 	// Load is measured, in percent.
 	// +optional
 	Load *GPULoad `json:"load,omitempty"`
+	// Processes that have something on the card, as the driver says; at most 32, those with the most memory. Small changes of
+	// memory are not written.
+	// +optional
+	// +listType=map
+	// +listMapKey=pid
+	// +kubebuilder:validation:MaxItems=32
+	Processes []GPUProcess `json:"processes,omitempty"`
 	// Instances are the parts that the card is divided into now (MIG).
 	// +optional
 	// +listType=map
 	// +listMapKey=uuid
 	Instances []GPUInstance `json:"instances,omitempty"`
+}
+
+// GPUProcess is a process that has something on a card.
+type GPUProcess struct {
+	// PID by which the node knows it.
+	PID int `json:"pid"`
+	// Pod it belongs to, as namespace/name; empty for one of no pod that was given the card.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// +optional
+	Container string `json:"container,omitempty"`
+	// Memory that it has on the card, in MiB.
+	// +optional
+	Memory int64 `json:"memory,omitempty"`
+	// Swapped is what it has on the host instead, in MiB, as the library in it says.
+	// +optional
+	Swapped int64 `json:"swapped,omitempty"`
 }
 
 // GPUInstance is a part of a card with memory and compute of its own.
