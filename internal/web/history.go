@@ -33,7 +33,7 @@ type cardSeries struct {
 
 const unknownLoad = 255
 
-// series is one queue over time. Cost is of an hour, at what is used then.
+// series is one queue over time. Evicted is since the sample before, and cost of an hour, at what is used then.
 type series struct {
 	Used    []float32 `json:"used"`
 	Nominal []float32 `json:"nominal"`
@@ -172,11 +172,8 @@ func (s *State) sample(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prune(now)
-	evicted := map[string]int32{}
-	for _, job := range s.jobs {
-		evicted[job.Queue] += job.Evicted
-	}
-	s.history.sample(now, s.queues, evicted, &s.prices)
+	s.history.sample(now, s.queues, s.evictions, &s.prices)
+	clear(s.evictions)
 	s.history.sampleCards(s.nodes)
 }
 

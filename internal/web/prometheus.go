@@ -39,14 +39,18 @@ const (
 	mostAnswer = 32 << 20
 )
 
-// asked are the lines of a queue; %s is the time between two points. What counts in cards: as cardsIn.
+// asked are the lines of a queue; %[1]s is the time between two points. What counts in cards: as cardsIn.
 var asked = map[string]string{
 	"used":    cardsOf("kueue_cluster_queue_resource_usage"),
 	"nominal": cardsOf("kueue_cluster_queue_nominal_quota"),
 	"waiting": "sum by (cluster_queue) (kueue_pending_workloads)",
 	"running": "sum by (cluster_queue) (kueue_admitted_active_workloads)",
-	"evicted": "sum by (cluster_queue) (increase(kueue_evicted_workloads_total[%s]))",
+	// The counter of a queue and reason begins with its first eviction, which increase does not see: a line that is new counts
+	// as it is, where Prometheus was there before it.
+	"evicted": "sum by (cluster_queue) ((" + evictions + " unless " + evictions + " offset %[1]s) and on (cluster_queue) (kueue_pending_workloads offset %[1]s) or increase(" + evictions + "[%[1]s]))",
 }
+
+const evictions = "kueue_evicted_workloads_total"
 
 func cardsOf(metric string) string {
 	return "sum by (cluster_queue) (" + metric + `{resource="nvidia.com/gpu"} or ` + metric + `{resource=~".*/q?gpu-core"} / 100)`
@@ -64,7 +68,7 @@ func (p *Prometheus) past(ctx context.Context, names []string, hours int, now ti
 		out.Queues[name] = &series{Used: make([]float32, points), Nominal: make([]float32, points), Waiting: make([]float32, points), Running: make([]float32, points), Evicted: make([]float32, points)}
 	}
 	for line, query := range asked {
-		if strings.Contains(query, "%s") {
+		if strings.Contains(query, "%[1]s") {
 			query = fmt.Sprintf(query, step)
 		}
 		if err := p.ask(ctx, query, out, step, line); err != nil {

@@ -79,3 +79,21 @@ func TestHistoryOfTheServerItself(t *testing.T) {
 		t.Errorf("she gets %s", w.Body)
 	}
 }
+
+// Evictions are counted as they happen, for the queue that the workload was in, and stay in the history when it is gone.
+func TestHistoryOfEvictions(t *testing.T) {
+	s := NewState()
+	s.queues = map[string]queueRecord{"q": {}}
+	job := jobRecord{Namespace: "team", Name: "a", Local: "main", Queue: "q", Evicted: 5} // before anybody looked
+	s.setJob(job)
+	s.sample(time.Unix(0, 0))
+	job.Queue, job.Evicted = "", 7 // it waits again
+	s.setJob(job)
+	s.setJob(job)
+	s.sample(time.Unix(30, 0))
+	s.dropJob("team/a")
+	s.sample(time.Unix(60, 0))
+	if got := s.history.queues["q"].Evicted; len(got) != 3 || got[0] != 0 || got[1] != 2 || got[2] != 0 {
+		t.Errorf("got %v, want 0, 2, 0", got)
+	}
+}

@@ -49,6 +49,8 @@ type cardRecord struct {
 	Load    *int          `json:"load,omitempty"`
 	Power   int           `json:"power,omitempty"`
 	Shares  []shareRecord `json:"shares,omitempty"`
+	// Processes that the node's agent sees on the card.
+	Processes []egpu.GPUProcess `json:"processes,omitempty"`
 }
 
 // shareRecord is what a pod has of a card, and whose it is where that may be seen.
@@ -271,7 +273,7 @@ func nodeOf(n *corev1.Node) nodeRecord {
 const modelLabel = "elasticgpu.io/gpu-model"
 
 func cardOf(g *egpu.GPU) cardRecord {
-	r := cardRecord{Name: g.Name, Index: g.Spec.Index, Model: g.Spec.Model, State: cmp.Or(g.Status.State, egpu.GPUReady), Message: g.Status.Message, Memory: g.Spec.Memory}
+	r := cardRecord{Name: g.Name, Index: g.Spec.Index, Model: g.Spec.Model, State: cmp.Or(g.Status.State, egpu.GPUReady), Message: g.Status.Message, Memory: g.Spec.Memory, Processes: g.Status.Processes}
 	if g.Status.Load != nil {
 		r.Load, r.Power = &g.Status.Load.Core, g.Status.Load.Power
 	}

@@ -22,7 +22,7 @@ type Options struct {
 	Access Access
 	// Pinned has sessions last as long as the server.
 	Pinned bool
-	// Recorder has rights to read queues and flavors, with which the server itself collects the history of all queues; nil:
+	// Recorder has rights to read queues, flavors and workloads, with which the server itself collects the history of all queues; nil:
 	// each session collects its own. Who sees a queue sees its history.
 	Recorder *cluster.Client
 	// Prometheus has a longer one; nil: there is none.
@@ -211,7 +211,11 @@ func (s *Server) past(w http.ResponseWriter, r *http.Request, p person) {
 func record(ctx context.Context, c *cluster.Client, prices map[string]float64) *State {
 	s := NewState()
 	s.prices.prices = prices
-	ready := s.follow(ctx, c, nil, "clusterqueues", "resourceflavors")
+	ready := s.follow(ctx, c, nil, "clusterqueues", "resourceflavors", "workloads")
+	sample := func(at time.Time) {
+		s.sample(at)
+		s.forgetChanges()
+	}
 	go func() {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
@@ -221,9 +225,9 @@ func record(ctx context.Context, c *cluster.Client, prices map[string]float64) *
 				return
 			case <-next: // the first sample does not wait for a tick
 				next = nil
-				s.sample(at)
+				sample(at)
 			case now := <-tick.C:
-				s.sample(now)
+				sample(now)
 			}
 		}
 	}()

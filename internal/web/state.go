@@ -29,7 +29,9 @@ type State struct {
 
 	subscribers map[*subscriber]struct{}
 	history     *history
-	prices      priceList
+	// evictions of each queue since the last sample.
+	evictions map[string]int32
+	prices    priceList
 
 	allowedEvery time.Duration
 }
@@ -62,7 +64,7 @@ func NewState() *State {
 		queues: map[string]queueRecord{}, cohorts: map[string]cohortRecord{}, locals: map[string]string{},
 		jobs: map[string]jobRecord{}, problems: map[string]problemRecord{},
 		records: map[string]map[string][]byte{}, dirty: map[ref]struct{}{}, subscribers: map[*subscriber]struct{}{},
-		history: newHistory(), allowedEvery: allowedEvery, prices: priceList{models: map[string]string{}},
+		history: newHistory(), evictions: map[string]int32{}, allowedEvery: allowedEvery, prices: priceList{models: map[string]string{}},
 	}
 	for _, kind := range kindsInOrder {
 		s.records[kind] = map[string][]byte{}
@@ -151,6 +153,10 @@ func (s *State) setLocal(key, clusterQueue string) {
 
 func (s *State) setJob(r jobRecord) {
 	key := r.Namespace + "/" + r.Name
+	// One that was not known brings evictions from before anybody looked.
+	if before, known := s.jobs[key]; known && r.Evicted > before.Evicted {
+		s.evictions[cmp.Or(before.Queue, r.Queue, s.locals[r.Namespace+"/"+r.Local])] += r.Evicted - before.Evicted
+	}
 	s.jobs[key] = r
 	s.mark(kindJobs, key)
 }
@@ -257,6 +263,13 @@ func (s *State) flush() {
 	}
 	set, gone := s.refresh()
 	s.send(messages(set, gone))
+}
+
+// forgetChanges of a state that no tab looks at: they would only add up.
+func (s *State) forgetChanges() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.dirty)
 }
 
 func (s *State) send(all [][]byte) {

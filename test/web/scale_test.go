@@ -130,6 +130,12 @@ func gpu(node, index, version int) *egpu.GPU {
 	g.Spec = egpu.GPUSpec{NodeName: fmt.Sprintf("node-%d", node), Index: index, Model: "H100-80G", Memory: 81920}
 	g.Status.State = egpu.GPUReady
 	g.Status.Load = &egpu.GPULoad{Core: (node*7 + index*13 + version) % 101}
+	if node == 0 && index == 1 {
+		g.Status.Processes = []egpu.GPUProcess{
+			{PID: 4711, Pod: "team-0/" + podName(node, index), Container: "main", Memory: 61440},
+			{PID: 4712, Pod: "team-0/" + podName(node, index), Container: "main", Swapped: 16384},
+		}
+	}
 	if (node+index)%4 != 0 {
 		g.Status.Allocated = map[string]*egpu.PodResource{"team-0/" + podName(node, index): {Containers: []egpu.ContainerResource{{Resource: corev1.ResourceList{
 			egpu.ResourceCore: resource.MustParse("100"), egpu.ResourceMemory: resource.MustParse("81920"),

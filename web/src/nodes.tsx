@@ -6,7 +6,7 @@ import { Bar, type Column, Empty, Heading, QueueName, Stat, Table, Tag } from ".
 import { isFragmented, lostCard, memoryOf, usedOf } from "./overview";
 import { link } from "./router";
 import { live, useAsked, useLive } from "./store";
-import type { Card, Node, PastOfCard, Share } from "./types";
+import type { Card, Node, PastOfCard, Process, Share } from "./types";
 
 export function NodeView({ name, card }: { name: string; card: string | undefined }) {
   const records = useLive();
@@ -70,6 +70,7 @@ function CardView({ node, card }: { node: Node; card: Card }) {
         <Stat name="Memory given out" value={mib(memoryOf(card))} note={`of ${mib(card.memory)}`} />
         <Stat name="Load" value={card.load === undefined ? "–" : `${card.load} %`} note={card.load === undefined ? "not measured here" : "measured"} />
         {!!card.power && <Stat name="Power" value={`${card.power} W`} />}
+        {!!card.processes && <Stat name="Swapped out" value={mib(swappedOf(card))} note={swappedOf(card) ? "of card memory, on the host" : "nothing"} />}
       </dl>
       <section class="big-card">
         <h2>Compute</h2><SharesBar card={card} of="core" />
@@ -78,6 +79,28 @@ function CardView({ node, card }: { node: Node; card: Card }) {
       </section>
       <CardHours card={card} />
       <Table caption="Shares" columnsClass="t-shares" columns={columns} rows={card.shares ?? []} rowKey={(s) => s.pod} empty={<Empty title="Nothing uses this card">{lostCard(node, card) ? "It is lost: see its state above." : "A pod that asks for a card, or a part of one, can have it."}</Empty>} />
+      <Processes card={card} />
     </>
   );
+}
+
+const swappedOf = (c: Card): number => (c.processes ?? []).reduce((sum, p) => sum + (p.swapped ?? 0), 0);
+
+// Processes that the node's agent sees on the card. Where nobody looks, as on a simulated node, there is no table.
+function Processes({ card }: { card: Card }) {
+  if (!card.processes) return null;
+  const workloads = new Map((card.shares ?? []).map((s) => [s.pod, s.workload]));
+  const columns: Column<Process>[] = [
+    { name: "Process", class: "num", text: (p) => String(p.pid), show: (p) => p.pid },
+    { name: "Pod", class: "name", text: (p) => p.pod ?? "", show: (p) => <PodOf pod={p.pod} workload={workloads.get(p.pod ?? "")} /> },
+    { name: "Container", text: (p) => p.container ?? "", show: (p) => p.container ?? <span class="dim">–</span> },
+    { name: "On the card", class: "num", text: (p) => mib(p.memory ?? 0), show: (p) => mib(p.memory ?? 0) },
+    { name: "Swapped out", class: "num", text: (p) => mib(p.swapped ?? 0), show: (p) => (p.swapped ? <b class="wait">{mib(p.swapped)}</b> : <span class="dim">–</span>) },
+  ];
+  return <Table caption="Processes" columnsClass="t-processes" columns={columns} rows={card.processes} rowKey={(p) => String(p.pid)} />;
+}
+
+function PodOf({ pod, workload }: { pod: string | undefined; workload: string | undefined }) {
+  if (!pod) return <span class="dim">of no pod with this card</span>;
+  return workload ? <a href={link.job(pod.split("/")[0] ?? "", workload)}>{pod}</a> : <>{pod}</>;
 }

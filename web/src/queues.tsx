@@ -140,7 +140,7 @@ function Hours() {
     <div class="charts">
       <Chart title="Cards in use against quota" times={answer.times} lines={[{ name: "quota", class: "line-quiet", values: total("nominal"), step: true }, { name: "used", class: "line-main", values: total("used"), fill: true }]} />
       <Chart title="Jobs" times={answer.times} lines={[{ name: "running", class: "line-good", values: total("running") }, { name: "waiting", class: "line-wait", values: total("waiting"), fill: true }]} />
-      <Chart title={hours ? "Evictions" : "Evictions of what is listed"} times={answer.times} lines={[{ name: "evictions", class: "line-bad", values: total("evicted"), step: true }]} />
+      <Chart title="Evictions" times={answer.times} lines={[{ name: "evictions", class: "line-bad", values: total("evicted"), step: true }]} />
       {cost.some((c) => c > 0) && <Chart title={`Cost of an hour, ${live.me?.currency ?? ""}`} times={answer.times} lines={[{ name: "cost", class: "line-main", values: cost, fill: true }]} />}
     </div>
     </>
@@ -190,7 +190,7 @@ export function QueueView({ name }: { name: string }) {
         <div class="charts-head">{choice}</div>
         <div class="charts">
           <Chart title="Cards in use against quota" times={past.answer.times} lines={[{ name: "quota", class: "line-quiet", values: h.nominal, step: true }, { name: "used", class: "line-main", values: h.used, fill: true }]} />
-          <Chart title="Waiting, and evictions of what is listed" times={past.answer.times} lines={[{ name: "waiting", class: "line-wait", values: h.waiting, fill: true }, { name: "evictions", class: "line-bad", values: h.evicted, step: true }]} />
+          <Chart title="Waiting, and evictions" times={past.answer.times} lines={[{ name: "waiting", class: "line-wait", values: h.waiting, fill: true }, { name: "evictions", class: "line-bad", values: h.evicted, step: true }]} />
           {h.cost?.some((c) => c > 0) && <Chart title={`Cost of an hour, ${live.me?.currency ?? ""}`} times={past.answer.times} lines={[{ name: "cost", class: "line-main", values: h.cost, fill: true }]} />}
         </div>
         </>

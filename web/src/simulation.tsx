@@ -1,6 +1,7 @@
 // Simulation: a result of "elastic simulate -o json", read in the browser and shown as queues and hours are. It goes nowhere.
 import { useState } from "preact/hooks";
 import { Chart } from "./chart";
+import { queueClass } from "./colors";
 import { amount, percent, span } from "./format";
 import { type Column, Empty, Heading, Select, Table } from "./parts";
 import { setQuery, useRoute } from "./router";
@@ -9,11 +10,12 @@ interface Spread { mean: number; p50: number; p99: number; p999: number; max: nu
 interface Group {
   name: string; jobs: number; jobCompletionTime: Spread; queueingDelay: Spread; slowdown: Spread;
   quota?: number; quotaUsed?: number; borrowedCardHours?: number; belowQuotaCardHours?: number;
+  fairShare?: { weight: number; mean: number; most: number };
 }
 interface Variant {
   name: string; jobs: number; ended: number; neverStarted: number; makespanSeconds: number; jobCompletionTime: Spread; queueingDelay: Spread;
   bySize: Group[] | null; byQueue: Group[] | null; preemptions: number; evictions: number; workLostCardHours: number; cardsUsed: number; fragmented: number;
-  cardHours: number; money?: number; samples?: { at: number; used: number; waiting: number; queues?: Record<string, number> }[];
+  cardHours: number; money?: number; samples?: { at: number; used: number; waiting: number; queues?: Record<string, number>; weightedShares?: Record<string, number> }[];
 }
 
 // read a file; what is no result is refused with what it lacks.
@@ -75,10 +77,13 @@ function Hours({ v }: { v: Variant }) {
   const samples = v.samples ?? [];
   const times = samples.map((s) => s.at);
   const quota = (v.byQueue ?? []).reduce((sum, q) => sum + (q.quota ?? 0), 0);
+  // Those that borrow most: more lines than this nobody tells apart.
+  const borrow = (v.byQueue ?? []).filter((q) => q.fairShare?.most).sort((a, b) => b.fairShare!.most - a.fairShare!.most).slice(0, 8);
   return (
     <div class="charts" key={v.name}>
       <Chart title="Cards in use against quota" times={times} simulated lines={[{ name: "quota", class: "line-quiet", values: times.map(() => quota), step: true }, { name: "used", class: "line-main", values: samples.map((s) => s.used), fill: true }]} />
       <Chart title="Jobs that wait" times={times} simulated lines={[{ name: "waiting", class: "line-wait", values: samples.map((s) => s.waiting), fill: true }]} />
+      {borrow.length > 0 && <Chart title="Weighted share, by queue" times={times} simulated lines={borrow.map((q) => ({ name: q.name, class: queueClass(q.name), values: samples.map((s) => s.weightedShares?.[q.name] ?? 0) }))} />}
     </div>
   );
 }
@@ -90,6 +95,7 @@ function Groups({ caption, list, queues }: { caption: string; list: Group[]; que
     num("Jobs", (g) => amount(g.jobs)), num("Completion", (g) => span(g.jobCompletionTime.mean)), num("Wait, mean", (g) => span(g.queueingDelay.mean)), num("Wait, p99", (g) => span(g.queueingDelay.p99)),
     num("Slowdown", (g) => amount(g.slowdown.mean)),
     ...(queues ? [num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed", (g) => amount(g.borrowedCardHours ?? 0)), num("Below quota", (g) => amount(g.belowQuotaCardHours ?? 0))] : []),
+    ...(list.some((g) => g.fairShare) ? [num("Weight", (g) => amount(g.fairShare?.weight ?? 0)), num("Weighted share", (g) => amount(Math.round(g.fairShare?.mean ?? 0)))] : []),
   ];
   return <Table caption={caption} columnsClass={queues ? "t-groups" : "t-sizes"} columns={columns} rows={list} rowKey={(g) => g.name} />;
 }

@@ -1,8 +1,9 @@
 // Records as internal/web/records.go sends them.
 export interface Share { pod: string; core: number; memory: number; queue?: string; workload?: string }
+export interface Process { pid: number; pod?: string; container?: string; memory?: number; swapped?: number }
 export interface Card {
   name: string; index: number; model?: string; state: string; message?: string;
-  memory: number; load?: number; power?: number; shares?: Share[];
+  memory: number; load?: number; power?: number; shares?: Share[]; processes?: Process[];
 }
 export interface Node { name: string; ready: boolean; cordoned?: boolean; model?: string; cards: Card[] }
 export interface Quota {
