@@ -162,7 +162,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 # In this order: what says most in little time comes first.
 PARTS = build verify lint test-unit test-tools test-platforms test-sandbox test-native test-e2e test-web test-clients test-migration
 # What builds or starts much that is not Elastic's; each is a target of its own. test-rights reads what the others did.
-SLOW_PARTS = test-sanitizers test-operators test-kueue-part test-images test-node test-rights
+SLOW_PARTS = test-sanitizers test-operators test-prometheus test-kueue-part test-images test-node test-rights
 
 .PHONY: test
 test: ## Run the tests and checks; some twenty minutes once it is built. Prints what each part took, and leaves nothing running
@@ -237,6 +237,15 @@ test-web: build ## Build the page again and compare, then look at each view in a
 	$(MAKE) --no-print-directory build-web && \
 	{ git diff --exit-code --stat -- internal/web/dist || { echo "the page is not what its source says: commit what 'make build-web' wrote"; exit 1; }; } && \
 	ELASTIC_BROWSER=$$browser ELASTIC_USES=$(USES) ELASTIC_SHOTS=$(if $(SHOTS),$(abspath $(SHOTS))) go test -count=1 -v ./test/web
+
+.PHONY: test-prometheus
+test-prometheus: build build-prometheus ## Have Prometheus itself scrape the queue, and the page ask it for the past
+	ELASTIC_USES=$(USES) ELASTIC_PROMETHEUS=$(CURDIR)/bin/prometheus/prometheus go test -count=1 ./test/web -run TestPrometheus
+
+# Without the ways in which it finds targets of clouds: the test names its own.
+.PHONY: build-prometheus
+build-prometheus: $(PROGRESS)
+	@$(PROGRESS) -say "Prometheus" -dir test/web/prometheus -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/bin/prometheus/ github.com/prometheus/prometheus/cmd/prometheus
 
 .PHONY: test-rights
 test-rights: ## Compare what the programs did in the tests before with what they are allowed
@@ -357,13 +366,19 @@ coldstart: ## "make up" as a new user meets it: a fresh clone, an empty home, em
 bench-local: build-first ## What the local cluster takes of this machine, at rest and beside JOBS (1000) jobs that wait
 	@JOBS=$(or $(JOBS),1000) tools/cost.sh
 
+.PHONY: bench-web
+bench-web: build-programs ## The page with 5,000 nodes and 20,000 workloads in a real browser, on a machine with nothing else to do; fails where it is too slow
+	@browser=$$(web/possible.sh) || { echo "no browser here"; exit 0; }; \
+	{ [ -d web/node_modules ] || (cd web && npm install --silent --no-audit); } && \
+	ELASTIC_BROWSER=$$browser ELASTIC_BARS=1 go test -count=1 -v ./test/web -run TestScale
+
 .PHONY: bench-placement
 bench-placement: ## Placement policies on the openb traces, and the time of one decision
 	go run ./internal/simulate/benchplacement -traces $(TRACES)
 
 .PHONY: bench-simulate
 bench-simulate: ## Whole clusters replayed: published results to the second, policies on traces, speed
-	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES) -clouds $(CLOUD_DATA)
+	go run ./internal/simulate/benchsimulate -traces $(JOB_TRACES)
 
 .PHONY: bench-simulate-cost
 bench-simulate-cost: ## What machines of clouds cost over a bound, on recorded prices and availability
