@@ -94,7 +94,7 @@ func Root(called string) *cobra.Command {
 	add("jobs", explain.Command(), explain.PlanCommand())
 	add("cluster", queues.Commands()...)
 	add("cluster", gpu.Command(), topCommand(), web.Command(), doctor.Command(), migrate.Command(), uninstall.Command())
-	add("local", local.Commands()...)
+	add("local", local.Commands(web.OfLocal)...)
 	root.AddCommand(simulateCommand(), clisimulate.RecordCommand(), cost.Command())
 	switch called {
 	case "arena":

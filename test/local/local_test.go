@@ -8,9 +8,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -132,6 +137,7 @@ func TestReadmeFirstJob(t *testing.T) {
 			t.Errorf("up must say %q:\n%s", want, out)
 		}
 	}
+	opensThePage(t, out)
 	typed := ""
 	_, next, _ := strings.Cut(out, "What to type next:\n")
 	for line := range strings.Lines(next) {
@@ -148,6 +154,46 @@ func TestReadmeFirstJob(t *testing.T) {
 	}
 	if got, err := shell(".", typed); err != nil {
 		t.Errorf("what to type next: %v\n%s", err, got)
+	}
+}
+
+// opensThePage by the link that up printed: it is there, and nobody has it without the key.
+func opensThePage(t *testing.T, out string) {
+	t.Helper()
+	link := regexp.MustCompile(`http://127\.0\.0\.1:\d+/open\?key=\S+`).FindString(out)
+	at, err := url.Parse(link)
+	if err != nil || link == "" {
+		t.Fatalf("up prints no link to the page (%v):\n%s", err, out)
+	}
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(c *http.Client, path string) (int, string) {
+		t.Helper()
+		response, err := c.Get("http://" + at.Host + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	person := &http.Client{Jar: jar}
+	if code, body := get(person, at.RequestURI()); code != http.StatusOK {
+		t.Errorf("the link: %d %s", code, body)
+	}
+	if code, body := get(person, "/"); code != http.StatusOK || !strings.Contains(body, "<script") {
+		t.Errorf("the page: %d %s", code, body)
+	}
+	if code, body := get(person, "/api/me"); code != http.StatusOK || !strings.Contains(body, `"user"`) {
+		t.Errorf("who looks: %d %s", code, body)
+	}
+	if code, body := get(&http.Client{}, "/api/me"); code == http.StatusOK {
+		t.Errorf("without the key: %d %s", code, body)
 	}
 }
 

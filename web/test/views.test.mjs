@@ -104,6 +104,7 @@ test("a job that runs, its pods, cost and log", async () => {
   await view(`/jobs/vision/${workload("vision", "clip-finetune")}`);
   await page.locator(".t-pods .tag", { hasText: "Running" }).waitFor();
   assert.match(await text(".stats"), /Cost\s*[\d.]+ USD/);
+  if (shots) await page.screenshot({ path: join(shots, "job-running.png") });
   await page.getByRole("button", { name: "Log" }).click();
   await eventually("the log is shown", async () => /started|train/i.test(await text(".log")));
 });

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commands are the ones that start, end and use local clusters.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{upCommand(), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand()}
+// Commands are the ones that start, end and use local clusters. page serves the page of one that is up.
+func Commands(page Page) []*cobra.Command {
+	return []*cobra.Command{upCommand(page), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand()}
 }
 
 // defaultNodes is a small cluster with two kinds of cards.
@@ -33,10 +33,10 @@ func addName(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "name", otherwise, "which local cluster; several run side by side (default also from $ELASTIC_NAME)")
 }
 
-func upCommand() *cobra.Command {
+func upCommand(page Page) *cobra.Command {
 	var name string
 	var detach bool
-	options := UpOptions{}
+	options := UpOptions{Page: page}
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start Kubernetes with simulated GPU nodes and Elastic on this machine",
@@ -107,6 +107,9 @@ func (c *Cluster) next(options UpOptions) {
 	flag, local := "", ""
 	if c.Name != DefaultName {
 		flag, local = " --name "+c.Name, " --local "+c.Name
+	}
+	if state, err := c.State(); err == nil && state.Page != "" {
+		fmt.Fprintf(options.Out, "\nThe cluster in the browser, with your rights in it (give the link to nobody):\n  %s\n", state.Page)
 	}
 	fmt.Fprintf(options.Out, `
 What to type next:

@@ -33,6 +33,7 @@ type State struct {
 	Message    string         `json:"message,omitempty"`
 	Server     string         `json:"server,omitempty"`
 	Kubeconfig string         `json:"kubeconfig,omitempty"`
+	Page       string         `json:"page,omitempty"` // its link, with the person's key
 	Started    time.Time      `json:"started"`
 	Programs   []ProgramState `json:"programs,omitempty"`
 }

@@ -45,8 +45,13 @@ type UpOptions struct {
 	SandboxArgs []string
 	// Queue changes elastic-queue's configuration; nil leaves it as it is.
 	Queue func(*v1alpha1.QueueConfiguration)
-	Out   io.Writer
+	// Page serves the cluster's page; nil where there is none.
+	Page Page
+	Out  io.Writer
 }
+
+// Page serves the page of the cluster with this kubeconfig until ctx ends, and returns its link.
+type Page func(ctx context.Context, kubeconfig string) (link string, err error)
 
 // AlreadyRunning is the error of an Up that found the cluster running.
 type AlreadyRunning struct{ State State }
@@ -152,8 +157,9 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	if err := r.setUp(ctx, cluster); err != nil {
 		return err
 	}
+	page := r.servePage(ctx)
 	r.mu.Lock()
-	r.state.Phase = PhaseReady
+	r.state.Phase, r.state.Page = PhaseReady, page
 	r.mu.Unlock()
 	r.saveState()
 	ready(r.state)
@@ -165,6 +171,18 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	case <-sandbox.done:
 		return fmt.Errorf("the sandbox ended (%w); its log is %s", errors.Join(sandbox.err, errEnded), c.path("log", "elastic-sandbox.log"))
 	}
+}
+
+// servePage returns the page's link; a cluster without its page is a cluster.
+func (r *running) servePage(ctx context.Context) string {
+	if r.options.Page == nil {
+		return ""
+	}
+	link, err := r.options.Page(ctx, r.cluster.Kubeconfig())
+	if err != nil {
+		r.say("the page is not served: %v", err)
+	}
+	return link
 }
 
 // startNode starts the real node, whose mounts the programs have that serve it.

@@ -29,6 +29,8 @@ import (
 // usualPort is tried first, so that links to views stay the same.
 const usualPort = 7457
 
+const usualCurrency = "USD"
+
 // serving holds the flags.
 type serving struct {
 	port     int
@@ -56,52 +58,77 @@ rights of your kubeconfig; nothing is installed in the cluster. It ends with Ctr
 	cmd.Flags().IntVar(&s.port, "port", usualPort, "port on 127.0.0.1; 0, or one that is taken, is any free one")
 	cmd.Flags().BoolVar(&s.browser, "browser", true, "open the page in the browser, from a terminal")
 	cmd.Flags().StringArrayVar(&s.prices, "price", nil, "what one card costs for an hour, MODEL=AMOUNT (repeatable)")
-	cmd.Flags().StringVar(&s.currency, "currency", "USD", "currency of the prices")
+	cmd.Flags().StringVar(&s.currency, "currency", usualCurrency, "currency of the prices")
 	cmd.Flags().StringVar(&s.prometheus, "prometheus", "", "URL of a Prometheus with elastic-queue's metrics, for more than the last six hours")
 	flags.AddTo(cmd)
 	return cmd
 }
 
 func (s *serving) run(cmd *cobra.Command, c *cluster.Client) error {
-	klog.SetOutput(discard{}) // the page says what cannot be read
-	klog.LogToStderr(false)
-	prices, err := s.readPrices()
+	link, serve, err := s.open(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
-	prometheus, err := web.NewPrometheus(s.prometheus)
-	if err != nil {
-		return err
-	}
-	listener, err := s.listen()
-	if err != nil {
-		return err
-	}
-	address := listener.Addr().String()
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
-	key, err := readKey()
-	if err != nil {
-		return err
-	}
-	access := web.NewKubeconfig(c, key, port)
-	server := &http.Server{
-		Handler:           web.New(cmd.Context(), web.Options{Access: access, Pinned: true, Cluster: c.REST.Host, Prices: prices, Currency: s.currency, Prometheus: prometheus}),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	link := fmt.Sprintf("http://%s/open?key=%s", address, key)
 	fmt.Fprintf(cmd.OutOrStdout(), "The page is at %s\nIt has your rights in %s: give the link to nobody. Ctrl-C ends it.\n", link, c.REST.Host)
 	if s.browser && term.IsTerminal(int(os.Stdout.Fd())) {
 		show(link)
 	}
-	ended := context.AfterFunc(cmd.Context(), func() { _ = server.Close() })
-	defer ended()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	return serve()
+}
+
+// OfLocal serves the page of the local cluster that has this kubeconfig, until ctx ends, and returns its link. It reads nothing
+// before somebody opens it.
+func OfLocal(ctx context.Context, kubeconfig string) (string, error) {
+	c, err := (&cluster.Flags{Kubeconfig: kubeconfig}).Connect()
+	if err != nil {
+		return "", err
 	}
-	return nil
+	link, serve, err := (&serving{port: usualPort, currency: usualCurrency}).open(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = serve() }() // it ends with ctx; a listener on loopback has no other end
+	return link, nil
+}
+
+// open a port for the page, and return its link and what serves it until ctx ends.
+func (s *serving) open(ctx context.Context, c *cluster.Client) (link string, serve func() error, err error) {
+	klog.SetOutput(discard{}) // the page says what cannot be read
+	klog.LogToStderr(false)
+	prices, err := s.readPrices()
+	if err != nil {
+		return "", nil, err
+	}
+	prometheus, err := web.NewPrometheus(s.prometheus)
+	if err != nil {
+		return "", nil, err
+	}
+	key, err := readKey()
+	if err != nil {
+		return "", nil, err
+	}
+	listener, err := s.listen()
+	if err != nil {
+		return "", nil, err
+	}
+	address := listener.Addr().String()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", nil, errors.Join(err, listener.Close())
+	}
+	access := web.NewKubeconfig(c, key, port)
+	server := &http.Server{
+		Handler:           web.New(ctx, web.Options{Access: access, Pinned: true, Cluster: c.REST.Host, Prices: prices, Currency: s.currency, Prometheus: prometheus}),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	return fmt.Sprintf("http://%s/open?key=%s", address, key), func() error {
+		ended := context.AfterFunc(ctx, func() { _ = server.Close() })
+		defer ended()
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, nil
 }
 
 // readKey is the key of this person's links, made once: tabs that are open find a server that was
