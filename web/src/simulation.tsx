@@ -90,12 +90,13 @@ function Hours({ v }: { v: Variant }) {
 
 function Groups({ caption, list, queues }: { caption: string; list: Group[]; queues?: boolean }) {
   const num = (name: string, of: (g: Group) => string): Column<Group> => ({ name, class: "num", text: of, show: of });
+  const fair = list.some((g) => g.fairShare);
   const columns: Column<Group>[] = [
     { name: queues ? "Queue" : "Cards", class: "name", text: (g) => g.name, show: (g) => g.name },
     num("Jobs", (g) => amount(g.jobs)), num("Completion", (g) => span(g.jobCompletionTime.mean)), num("Wait, mean", (g) => span(g.queueingDelay.mean)), num("Wait, p99", (g) => span(g.queueingDelay.p99)),
     num("Slowdown", (g) => amount(g.slowdown.mean)),
     ...(queues ? [num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed", (g) => amount(g.borrowedCardHours ?? 0)), num("Below quota", (g) => amount(g.belowQuotaCardHours ?? 0))] : []),
-    ...(list.some((g) => g.fairShare) ? [num("Weight", (g) => amount(g.fairShare?.weight ?? 0)), num("Weighted share", (g) => amount(Math.round(g.fairShare?.mean ?? 0)))] : []),
+    ...(fair ? [num("Weight", (g) => amount(g.fairShare?.weight ?? 0)), num("Weighted share", (g) => amount(Math.round(g.fairShare?.mean ?? 0)))] : []),
   ];
-  return <Table caption={caption} columnsClass={queues ? "t-groups" : "t-sizes"} columns={columns} rows={list} rowKey={(g) => g.name} />;
+  return <Table caption={caption} columnsClass={fair ? "t-groups t-fair" : queues ? "t-groups" : "t-sizes"} columns={columns} rows={list} rowKey={(g) => g.name} />;
 }

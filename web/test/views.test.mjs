@@ -139,7 +139,7 @@ test("what if a team had other quota", async () => {
 
 test("a result of a simulation", async () => {
   const docs = new URL("../../docs/simulate/", import.meta.url).pathname;
-  const result = execFileSync(elastic, ["simulate", "--trace", join(docs, "jobs.csv"), "--shape", join(docs, "queues.csv"), "--set", "+1x8:H100-80G", "-o", "json"], { encoding: "utf8" });
+  const result = execFileSync(elastic, ["simulate", "--trace", join(docs, "jobs.csv"), "--shape", join(docs, "queues.csv"), "--borrow", "--set", "+1x8:H100-80G", "-o", "json"], { encoding: "utf8" });
   await view("/simulation");
   await page.getByText("No result is open").waitFor();
   await page.getByLabel("Result").setInputFiles({ name: "bad.json", mimeType: "application/json", buffer: Buffer.from("[{}]") });
@@ -147,6 +147,8 @@ test("a result of a simulation", async () => {
   await page.getByLabel("Result").setInputFiles({ name: "result.json", mimeType: "application/json", buffer: Buffer.from(result) });
   await page.locator(".t-variants .row").nth(2).waitFor();
   assert.equal(await page.locator(".t-groups [role=rowgroup] .row").count(), JSON.parse(result)[0].byQueue.length);
+  assert.match(await text(".t-groups"), /Weighted share/);
+  assert.match(await page.locator(".chart", { hasText: "Weighted share, by queue" }).innerText(), /research[\s\S]*vision/);
   if (shots) await page.screenshot({ path: join(shots, "simulation.png") });
   assert.deepEqual(await accessible(page), []);
 });
