@@ -152,7 +152,7 @@ generate: ## Write the generated files again (CRDs, deep copies)
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="sigs.k8s.io/kueue/apis/kueue/v1beta1;sigs.k8s.io/kueue/apis/kueue/v1beta2" output:crd:dir=deploy/crd
 	$(TOOL) controller-gen object paths=./api/elasticgpu/v1alpha1
-	$(TOOL) controller-gen object crd paths="./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
+	$(TOOL) controller-gen object crd paths="./api/cloud/v1alpha1;./api/jobs/v1alpha1;./api/queuepolicy/v1alpha1" output:crd:dir=deploy/crd
 	$(TOOL) controller-gen crd:generateEmbeddedObjectMeta=true \
 		paths="./api/elasticgpu/v1alpha;./api/elasticgpu/v1alpha1" output:crd:dir=deploy/crd
 	cd tools/render && go run . -namespace elastic-queue -values ../../deploy/install/values.yaml ../../deploy/chart >../../deploy/install/elastic.yaml

@@ -26,6 +26,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
@@ -38,6 +39,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs"
 	"github.com/elastic-ai/elastic/internal/program"
 	"github.com/elastic-ai/elastic/internal/queue"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 	"github.com/elastic-ai/elastic/internal/queue/conversion"
 	"github.com/elastic-ai/elastic/internal/queue/devices"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
@@ -105,8 +107,8 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), NewInformer: informers(env.REST, scheme),
-			// Of Secrets those beside the program are watched, for kubeconfigs of other clusters.
-			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespaceOf(cfg): {}}}},
+			// Of Secrets and ConfigMaps those beside the program are watched: kubeconfigs of other clusters, and price tables.
+			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: beside(cfg), &corev1.ConfigMap{}: beside(cfg)},
 		},
 		Controller:    config.Controller{CacheSyncTimeout: ptr.Deref(cfg.Controllers.CacheSyncTimeout, metav1.Duration{}).Duration},
 		WebhookServer: server,
@@ -143,7 +145,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 			return fmt.Errorf("setting up other clusters: %w", err)
 		}
 	}
-	if err := setUpChecksAndQuotas(mgr, gates); err != nil {
+	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg)); err != nil {
 		return err
 	}
 	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
@@ -176,9 +178,9 @@ func setUpPods(ctx context.Context, mgr manager.Manager, gates features.Set, opt
 	return nil
 }
 
-// setUpChecksAndQuotas starts the controllers of the admission checks that look at this cluster alone, and of nominal
-// quotas that policies set.
-func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set) error {
+// setUpChecksAndQuotas starts the controllers of the admission checks that look at this cluster alone, of nominal quotas
+// that policies set, and of prices.
+func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace string) error {
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}
@@ -188,7 +190,15 @@ func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set) error {
 	if err := nominalquota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up nominal quotas: %w", err)
 	}
+	if err := cloudoffers.Setup(mgr, namespace); err != nil {
+		return fmt.Errorf("setting up CloudOffers: %w", err)
+	}
 	return nil
+}
+
+// beside are objects in the program's own namespace.
+func beside(cfg *v1alpha1.QueueConfiguration) cache.ByObject {
+	return cache.ByObject{Namespaces: map[string]cache.Config{namespaceOf(cfg): {}}}
 }
 
 // queueOptions reads the options of the queue's loop from the configuration.
@@ -260,7 +270,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
-		queuepolicy.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme,
+		queuepolicy.AddToScheme, cloud.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

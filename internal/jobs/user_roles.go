@@ -40,6 +40,7 @@ func Roles() []rbacv1.ClusterRole {
 	}
 	// What a queue does beyond Kueue is the administrators' alone: a tenant loosens nothing.
 	out = append(out, editor("queuepolicy", "elasticai.io", "queuepolicies", forAdmins), viewer("queuepolicy", "elasticai.io", "queuepolicies", forAdmins),
+		editor("cloudoffer", "elasticai.io", "cloudoffers", forAdmins), viewer("cloudoffer", "elasticai.io", "cloudoffers", forAdmins),
 		viewer("budgetaccount", "elasticai.io", "budgetaccounts", forAdmins))
 	for _, resource := range []string{"localqueues", "workloads"} {
 		out = append(out, editor(singular(resource), group, resource, forAdmins),

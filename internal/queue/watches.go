@@ -5,10 +5,12 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
@@ -25,6 +27,9 @@ func (s *Shell) kinds() ([]client.Object, error) {
 	}
 	if s.budgets.unserved = !s.servesAccounts(); !s.budgets.unserved {
 		kinds = append(kinds, &queuepolicy.BudgetAccount{})
+	}
+	if s.servesKind(cloud.GroupVersion.WithKind("CloudOffer")) {
+		kinds = append(kinds, &cloud.CloudOffer{})
 	}
 	if s.options.Placer != nil {
 		kinds = append(kinds, s.placerKinds()...)
@@ -48,8 +53,10 @@ func (s *Shell) placerKinds() []client.Object {
 }
 
 // serves says that the cluster has a kind of elasticgpu.io.
-func (s *Shell) serves(kind string) bool {
-	_, err := s.client.RESTMapper().RESTMapping(egpu.GroupVersion.WithKind(kind).GroupKind(), egpu.GroupVersion.Version)
+func (s *Shell) serves(kind string) bool { return s.servesKind(egpu.GroupVersion.WithKind(kind)) }
+
+func (s *Shell) servesKind(kind schema.GroupVersionKind) bool {
+	_, err := s.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	return err == nil
 }
 

@@ -1,14 +1,17 @@
 package engineview
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -33,6 +36,8 @@ func ChangedEvent(obj any) admission.Event {
 			Tolerations: workload.Tolerations(o.Spec.Tolerations),
 			Topology:    string(ptr.Deref(o.Spec.TopologyName, "")),
 		}}
+	case *cloud.CloudOffer:
+		return flavorPrice(o)
 	case *corev1.Namespace:
 		return admission.NamespaceChanged{Name: o.Name, Labels: o.Labels}
 	}
@@ -48,10 +53,25 @@ func DeletedEvent(obj any) admission.Event {
 		return admission.LocalQueueGone{Key: admission.Key{Namespace: o.Namespace, Name: o.Name}}
 	case *kueue.ResourceFlavor:
 		return admission.FlavorGone{Name: o.Name}
+	case *cloud.CloudOffer:
+		return admission.FlavorPriceGone{Flavor: o.Name}
 	case *corev1.Namespace:
 		return admission.NamespaceGone{Name: o.Name}
 	}
 	return nil
+}
+
+// flavorPrice is what a CloudOffer's status says; without a price the flavor has none.
+func flavorPrice(o *cloud.CloudOffer) admission.Event {
+	price, err := strconv.ParseFloat(o.Status.PricePerHour, 64)
+	if err != nil {
+		return admission.FlavorPriceGone{Flavor: o.Name}
+	}
+	losses, _ := strconv.ParseFloat(o.Status.LossesPerHour, 64) // none unless it says so
+	return admission.FlavorPriceChanged{Price: admission.FlavorPrice{
+		Flavor: o.Name, Resource: cmp.Or(o.Spec.Resource, "nvidia.com/gpu"), Price: price,
+		StartUp: o.Status.StartUp.Duration, LossRate: losses,
+	}}
 }
 
 func localQueueForEngine(lq *kueue.LocalQueue) admission.LocalQueue {

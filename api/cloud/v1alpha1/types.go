@@ -1,0 +1,180 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion of CloudOffer.
+var GroupVersion = schema.GroupVersion{Group: "elasticai.io", Version: "v1alpha1"}
+
+// AddToScheme makes CloudOffer known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &CloudOffer{}, &CloudOfferList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// CloudOffer says that the nodes of the ResourceFlavor of its name are bought, and what they cost. Among flavors that a
+// ClusterQueue's rules leave the choice between, the one that is expected to cost a workload least goes first; flavors
+// without a CloudOffer cost nothing more.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Price",type=string,JSONPath=`.status.pricePerHour`,description="of a card for an hour, US dollars"
+// +kubebuilder:printcolumn:name="Cloud",type=string,JSONPath=`.status.cheapest.cloud`
+// +kubebuilder:printcolumn:name="Region",type=string,JSONPath=`.status.cheapest.region`
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.status.cheapest.instanceType`
+// +kubebuilder:printcolumn:name="Offers",type=integer,JSONPath=`.status.offers`
+// +kubebuilder:printcolumn:name="Priced",type=string,JSONPath=`.status.conditions[?(@.type=="Priced")].status`
+type CloudOffer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   CloudOfferSpec   `json:"spec"`
+	Status CloudOfferStatus `json:"status,omitempty"`
+}
+
+// CloudOfferList is a list of CloudOffers.
+//
+// +kubebuilder:object:root=true
+type CloudOfferList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CloudOffer `json:"items"`
+}
+
+// CloudOfferSpec says where prices are found, and which of them count.
+type CloudOfferSpec struct {
+	Prices PriceTable `json:"prices"`
+	// Match says which machines of the table are the flavor's nodes; all unless set.
+	Match Match `json:"match,omitempty"`
+	// Resource is what the cards of the machines are called in quotas.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:default="nvidia.com/gpu"
+	Resource string `json:"resource,omitempty"`
+	// MaxPricePerHour is the most that a machine may cost an hour, in US dollars; dearer ones are left out.
+	//
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) > 0",message="must be more than 0"
+	MaxPricePerHour *resource.Quantity `json:"maxPricePerHour,omitempty"`
+	// StartUp is how long it takes from the order until pods run; 10m unless set.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be at least 0s and at most 24h"
+	StartUp string `json:"startUp,omitempty"`
+	// LossesPerHour is how often a spot machine is taken away an hour, as in "0.05". Unless set it is what was usual in
+	// recorded series of spot machines, 0.1. Machines on demand are not taken away.
+	//
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('60')) <= 0",message="must be at least 0 and at most 60"
+	LossesPerHour *resource.Quantity `json:"lossesPerHour,omitempty"`
+}
+
+// PriceTable is CSV with a header, one line for each machine that is sold at a place. Columns: cloud, region, zone,
+// instance_type, gpu, gpu_count, price_usd_hour (on demand) and spot_usd_hour; others may be there.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.configMap) != has(self.inline)",message="say either configMap or inline"
+type PriceTable struct {
+	// ConfigMap in elastic-queue's namespace that has the table.
+	ConfigMap *ConfigMapKey `json:"configMap,omitempty"`
+	// Inline is the table itself.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	Inline string `json:"inline,omitempty"`
+}
+
+// ConfigMapKey is one entry of a ConfigMap.
+type ConfigMapKey struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:default="prices.csv"
+	Key string `json:"key,omitempty"`
+}
+
+// CapacityType is how machines are bought.
+//
+// +kubebuilder:validation:Enum=OnDemand;Spot
+type CapacityType string
+
+// How machines are bought.
+const (
+	OnDemand CapacityType = "OnDemand"
+	Spot     CapacityType = "Spot"
+)
+
+// Match says which machines are meant. What is not set does not matter.
+type Match struct {
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Clouds []string `json:"clouds,omitempty"`
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	Regions []string `json:"regions,omitempty"`
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	InstanceTypes []string `json:"instanceTypes,omitempty"`
+	// GPUs are models of cards as the table's column gpu names them.
+	//
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=128
+	// +listType=set
+	GPUs         []string     `json:"gpus,omitempty"`
+	CapacityType CapacityType `json:"capacityType,omitempty"`
+}
+
+// Priced is the condition of a CloudOffer: whether the flavor has a price, and if not, why.
+const Priced = "Priced"
+
+// Reasons of the Priced condition.
+const (
+	ReasonPriced         = "Priced"
+	ReasonRowsLeftOut    = "RowsLeftOut"    // there is a price, and rows of the table could not be read
+	ReasonNoTable        = "NoTable"        // the ConfigMap, or its entry, is not there
+	ReasonInvalid        = "Invalid"        // the table cannot be read, or a field is wrong
+	ReasonNothingMatches = "NothingMatches" // no machine of the table is meant
+	ReasonNoFlavor       = "NoFlavor"       // no ResourceFlavor has its name
+)
+
+// CloudOfferStatus is what came of it.
+type CloudOfferStatus struct {
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Offers is how many machines at places are meant.
+	Offers int32 `json:"offers,omitempty"`
+	// Cheapest is the one that the price is of.
+	Cheapest *Sale `json:"cheapest,omitempty"`
+	// PricePerHour of one unit of the resource, in US dollars, as in 11.25; empty: it has none.
+	PricePerHour string `json:"pricePerHour,omitempty"`
+	// LossesPerHour and StartUp are those that the queue reckons with.
+	LossesPerHour string          `json:"lossesPerHour,omitempty"`
+	StartUp       metav1.Duration `json:"startUp,omitempty"`
+	// RowsLeftOut is how many rows of the table could not be read, and RowProblems what was wrong with the first.
+	RowsLeftOut int32 `json:"rowsLeftOut,omitempty"`
+	// +listType=atomic
+	RowProblems []string `json:"rowProblems,omitempty"`
+}
+
+// Sale is a machine that is sold at a place.
+type Sale struct {
+	Cloud        string       `json:"cloud"`
+	Region       string       `json:"region"`
+	Zone         string       `json:"zone,omitempty"`
+	InstanceType string       `json:"instanceType"`
+	CapacityType CapacityType `json:"capacityType"`
+	// GPUs is how many cards it has; shares of a card are less than 1.
+	GPUs         string `json:"gpus"`
+	PricePerHour string `json:"pricePerHour"`
+}

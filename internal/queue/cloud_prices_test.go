@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+)
+
+func priced(flavor, price string) *cloud.CloudOffer {
+	offer := named(&cloud.CloudOffer{}, flavor)
+	offer.Spec.Resource, offer.Status.PricePerHour = "cpu", price
+	return offer
+}
+
+// flavorOf is where a workload was admitted.
+func (p *harness) flavorOf(name string) string {
+	admission := p.written[name].Status.Admission
+	if admission == nil {
+		return ""
+	}
+	return string(admission.PodSetAssignments[0].Flavors["cpu"])
+}
+
+// Flavors are tried in the order of prices that CloudOffers' statuses say, and without them as written.
+func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	cq := queueObject("cq", "", "")
+	group := &cq.Spec.ResourceGroups[0]
+	group.Flavors[0].Resources[0].NominalQuota = resource.MustParse("100")
+	second := *group.Flavors[0].DeepCopy()
+	second.Name = "second"
+	group.Flavors = append(group.Flavors, second)
+	p.see(named(&kueue.ResourceFlavor{}, "second"), cq)
+
+	var got []string
+	submit := func(name string) {
+		p.submit(name, "main", "", 0, "1")
+		got = append(got, p.flavorOf(name))
+	}
+	submit("as-written")
+	p.see(priced("default", "3"), priced("second", "2"))
+	submit("cheaper")
+	p.see(priced("default", "1"))
+	submit("price-fell")
+	p.see(priced("default", ""))
+	submit("costs-nothing-more")
+	p.see(priced("default", "3"))
+	submit("dear-again")
+	p.turn([]message{{object: priced("default", "3"), deleted: true}, {object: priced("second", "2"), deleted: true}})
+	submit("no-prices")
+	if want := []string{"default", "second", "default", "default", "second", "default"}; !slices.Equal(got, want) {
+		t.Errorf("flavors are %v, want %v", got, want)
+	}
+}

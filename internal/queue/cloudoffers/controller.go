@@ -1,0 +1,123 @@
+package cloudoffers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+)
+
+// Setup adds the controller to the manager. Price tables are read from ConfigMaps in a namespace. A cluster that was
+// upgraded in the wrong order does not have CloudOffers, and no price either.
+func Setup(mgr ctrl.Manager, namespace string) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("CloudOffer").GroupKind(), v1alpha1.GroupVersion.Version)
+	if apimeta.IsNoMatchError(err) {
+		mgr.GetLogger().Info("this cluster has no CloudOffers: their CRD is not installed")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	o := &offers{client: mgr.GetClient(), namespace: namespace, now: time.Now}
+	return ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
+		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&kueue.ResourceFlavor{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.usersOf)).
+		Complete(o)
+}
+
+// offers writes the statuses of CloudOffers.
+type offers struct {
+	client    client.Client
+	namespace string
+	now       func() time.Time
+}
+
+// usersOf are the CloudOffers whose prices are in a ConfigMap.
+func (o *offers) usersOf(ctx context.Context, table client.Object) (list []reconcile.Request) {
+	all := &v1alpha1.CloudOfferList{}
+	if table.GetNamespace() != o.namespace || o.client.List(ctx, all) != nil {
+		return nil
+	}
+	for i := range all.Items {
+		if from := all.Items[i].Spec.Prices.ConfigMap; from != nil && from.Name == table.GetName() {
+			list = append(list, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return list
+}
+
+// Reconcile writes what a CloudOffer's table says into its status.
+func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	was := &v1alpha1.CloudOffer{}
+	if err := o.client.Get(ctx, request.NamespacedName, was); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	status, err := o.assess(ctx, was)
+	if _, known := err.(problem); err != nil && !known {
+		return reconcile.Result{}, err
+	}
+	is := was.DeepCopy()
+	is.Status = status
+	is.Status.ObservedGeneration, is.Status.Conditions = was.Generation, was.DeepCopy().Status.Conditions
+	c := condition(was, &status, err)
+	c.LastTransitionTime = metav1.NewTime(o.now())
+	apimeta.SetStatusCondition(&is.Status.Conditions, c)
+	if equality.Semantic.DeepEqual(was.Status, is.Status) {
+		return reconcile.Result{}, nil
+	}
+	if err := o.client.Status().Patch(ctx, is, client.MergeFrom(was)); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// assess is what a CloudOffer says with the objects that it names.
+func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status v1alpha1.CloudOfferStatus, err error) {
+	err = o.client.Get(ctx, client.ObjectKey{Name: offer.Name}, &kueue.ResourceFlavor{})
+	if apierrors.IsNotFound(err) {
+		return status, problem{v1alpha1.ReasonNoFlavor, fmt.Sprintf("there is no ResourceFlavor %s: a CloudOffer has the name of the flavor that it is for", offer.Name)}
+	}
+	if err != nil {
+		return status, err
+	}
+	table, err := o.table(ctx, offer.Spec.Prices)
+	if err != nil {
+		return status, err
+	}
+	return assess(offer, table)
+}
+
+func (o *offers) table(ctx context.Context, from v1alpha1.PriceTable) (string, error) {
+	if from.ConfigMap == nil {
+		return from.Inline, nil
+	}
+	table := &corev1.ConfigMap{}
+	err := o.client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: from.ConfigMap.Name}, table)
+	if apierrors.IsNotFound(err) {
+		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: there is no ConfigMap %s in namespace %s", from.ConfigMap.Name, o.namespace)}
+	}
+	if err != nil {
+		return "", err
+	}
+	text, ok := table.Data[from.ConfigMap.Key]
+	if !ok {
+		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: ConfigMap %s has no entry %s", from.ConfigMap.Name, from.ConfigMap.Key)}
+	}
+	return text, nil
+}
