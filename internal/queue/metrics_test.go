@@ -229,8 +229,16 @@ func TestMetricsOfDeletedQueues(t *testing.T) {
 		t.Errorf("of a deleted cohort there is still %v", left)
 	}
 	inThree := queueObject("three", "org", "")
+	inThree.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, Status: metav1.ConditionTrue, Reason: "Ready"}}
+	p.see(inThree.DeepCopy())
+	if left := series("{cohort=org"); left != nil {
+		t.Errorf("a condition of a queue brings back %v", left)
+	}
 	inThree.Status.ReservingWorkloads = 1
 	p.see(inThree)
+	if series("subtree_quota{cohort=org") == nil {
+		t.Error("a queue whose usage changed shows its cohort's quota, object or not")
+	}
 	if left := series("admitted_active_workloads{cohort=org"); left != nil {
 		t.Errorf("a status brings back %v, where nothing was admitted since the cohort was deleted", left)
 	}
@@ -248,6 +256,37 @@ func TestMetricsOfDeletedQueues(t *testing.T) {
 	if left := series("total{cluster_queue=three"); left != nil {
 		t.Errorf("a queue that was deleted and created again still counts %v", left)
 	}
+}
+
+// A Cohort that gets another parent: what is admitted in it is counted there with the next admission below that parent, as
+// Kueue counts it. The old parent has nothing left.
+func TestMetricsOfMovedCohort(t *testing.T) {
+	p := newHarness(t)
+	namespace, flavor, team := &corev1.Namespace{}, &kueue.ResourceFlavor{}, named(&kueue.Cohort{}, "team")
+	namespace.Name, flavor.Name, team.Spec.ParentName = "ns", "default", "before"
+	p.see(namespace, flavor, team, named(&kueue.Cohort{}, "after"))
+	for name, cohort := range map[string]string{"one": "team", "two": "after"} {
+		lq := &kueue.LocalQueue{}
+		lq.Namespace, lq.Name, lq.Spec.ClusterQueue = "ns", name, kueue.ClusterQueueReference(name)
+		p.see(queueObject(name, cohort, ""), lq)
+		p.submit("in-"+name, name, "batch", 1, "1")
+	}
+	admitted := func(want map[string]float64) {
+		t.Helper()
+		got := p.scrape()
+		for _, cohort := range []string{"team", "before", "after"} {
+			if n := got["kueue_cohort_subtree_admitted_active_workloads{cohort="+cohort+"}"]; n != want[cohort] {
+				t.Errorf("%v are admitted below cohort %s, want %v", n, cohort, want[cohort])
+			}
+		}
+	}
+	admitted(map[string]float64{"team": 1, "before": 1, "after": 1})
+	moved := team.DeepCopy()
+	moved.Spec.ParentName = "after"
+	p.see(moved)
+	admitted(map[string]float64{"team": 1, "after": 1})
+	p.submit("later", "two", "batch", 1, "1")
+	admitted(map[string]float64{"team": 1, "after": 3})
 }
 
 func keysOf(m map[string]float64) func(func(string) bool) {

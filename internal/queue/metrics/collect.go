@@ -115,7 +115,9 @@ func (g gauges) all() {
 		g.clusterQueueStatus(name, cq)
 		above := g.Objects.CohortsAbove(name)
 		for _, cohort := range above {
-			admittedBelow[cohort] += a.Admitted
+			if !g.metrics.uncounted[cohort][name] {
+				admittedBelow[cohort] += a.Admitted
+			}
 		}
 		if g.metrics.options.Cohorts {
 			parent, root := ends(above)
@@ -213,7 +215,7 @@ func (g gauges) cohorts(admittedBelow map[string]int32) {
 			root = name
 		}
 		g.set("kueue_cohort_info", 1, name, parent, root)
-		if !g.metrics.uncounted[name] {
+		if admittedBelow[name] > 0 || len(g.metrics.uncounted[name]) == 0 {
 			g.set("kueue_cohort_subtree_admitted_active_workloads", float64(admittedBelow[name]), name)
 		}
 		for _, u := range status.Subtree {

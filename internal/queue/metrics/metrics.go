@@ -30,9 +30,9 @@ type Metrics struct {
 	// hidden are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
 	// their ClusterQueues changes.
 	hidden map[string]bool
-	// uncounted are those of them below which nothing was admitted since: Kueue counts admitted workloads below a cohort
-	// with the next admission only.
-	uncounted map[string]bool
+	// uncounted are, for a cohort, the ClusterQueues whose admitted workloads it does not count: those that were in it when
+	// its object was deleted, or came with a Cohort. Kueue counts below a cohort with the next admission only.
+	uncounted map[string]map[string]bool
 	custom    *customLabels
 	abouts    map[string]about // what each metric is about
 }
@@ -41,7 +41,7 @@ type Metrics struct {
 func New(registry prometheus.Registerer, options Options) *Metrics {
 	m := &Metrics{
 		options: options, counters: map[string]*prometheus.CounterVec{}, histograms: map[string]*prometheus.HistogramVec{},
-		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{}, uncounted: map[string]bool{},
+		gauges: map[string]*prometheus.Desc{}, hidden: map[string]bool{}, uncounted: map[string]map[string]bool{},
 		custom: newCustomLabels(options.Custom), abouts: map[string]about{},
 	}
 	for _, d := range Definitions() {
