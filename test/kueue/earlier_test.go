@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -43,5 +44,26 @@ func TestARunThatIsCutShortDoesNotPass(t *testing.T) {
 	}
 	if unexplained := sum("s", append(specs, cut...)).print(nil); unexplained != 1 {
 		t.Errorf("%d failures that nothing explains", unexplained)
+	}
+}
+
+// A container within an ordered one must not say what its specs do after a failure.
+func TestOuterContainersGoOn(t *testing.T) {
+	const text = `var _ = ginkgo.Describe("a", ginkgo.Ordered, func() {
+	ginkgo.When("b", ginkgo.Ordered, func() {
+	})
+})
+var _ = ginkgo.Describe("c", ginkgo.Ordered, ginkgo.ContinueOnFailure, func() {
+	ginkgo.When("d", ginkgo.Ordered, func() {
+	})
+})
+var _ = ginkgo.Describe("e", func() {
+	ginkgo.When("f", ginkgo.Ordered, func() {
+	})
+})
+`
+	want := strings.NewReplacer(`"a", ginkgo.Ordered, `, `"a", ginkgo.Ordered, ginkgo.ContinueOnFailure, `, `"f", ginkgo.Ordered, `, `"f", ginkgo.Ordered, ginkgo.ContinueOnFailure, `).Replace(text)
+	if got := continued(text); got != want {
+		t.Errorf("got\n%s", got)
 	}
 }

@@ -69,7 +69,26 @@ const multiKueueOptions = `	record.Note("namespace", namespace)
 `
 
 // ordered is a container whose specs after the first failure would be skipped; they are run all the same.
-var ordered = regexp.MustCompile(`ginkgo\.Ordered, func`)
+var ordered = regexp.MustCompile(`^(\t*)[^\t].*ginkgo\.Ordered, (ginkgo\.ContinueOnFailure, )?func`)
+
+// continued has ordered containers go on after a failure. Those within another one do as that does.
+func continued(text string) string {
+	lines := strings.Split(text, "\n")
+	end := "" // of the outermost one
+	for i, line := range lines {
+		found := ordered.FindStringSubmatch(line)
+		switch {
+		case end != "" && line == end:
+			end = ""
+		case end == "" && found != nil:
+			end = found[1] + "})"
+			if found[2] == "" {
+				lines[i] = strings.Replace(line, "ginkgo.Ordered, func", "ginkgo.Ordered, ginkgo.ContinueOnFailure, func", 1)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
 
 // apply changes a copy of Kueue's module.
 func apply(kueue string) error {
@@ -92,7 +111,7 @@ func apply(kueue string) error {
 			return err
 		}
 		return change(path, func(text string) (string, error) {
-			return ordered.ReplaceAllString(text, "ginkgo.Ordered, ginkgo.ContinueOnFailure, func"), nil
+			return continued(text), nil
 		})
 	})
 }
