@@ -59,6 +59,7 @@ const (
 
 	UnadmittedWorkloadsExplicitStatus Gate = "UnadmittedWorkloadsExplicitStatus"
 
+	MultiKueueClusterProfile                          Gate = "MultiKueueClusterProfile"
 	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
 	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
@@ -126,6 +127,7 @@ var gates = map[string]gate{
 
 	string(UnadmittedWorkloadsExplicitStatus): {false, switches},
 
+	string(MultiKueueClusterProfile):                          {false, switches},
 	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
@@ -154,7 +156,6 @@ var gates = map[string]gate{
 	"ConcurrentAdmission":                   {false, lacking},
 	"FastQuotaReleaseInPodIntegration":      {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
-	"MultiKueueClusterProfile":              {false, lacking},
 	"MultiKueueManagerQuotaAutomation":      {false, lacking},
 	"MultiKueueOrchestratedPreemption":      {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},

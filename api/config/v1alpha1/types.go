@@ -139,6 +139,15 @@ type MultiKueue struct {
 	IncrementalDispatcherConfig *kueueconfig.IncrementalDispatcherConfig `json:"incrementalDispatcherConfig,omitempty"`
 	// ExternalFrameworks are kinds with controllers that queue them, and can be sent.
 	ExternalFrameworks []kueueconfig.MultiKueueExternalFramework `json:"externalFrameworks,omitempty"`
+	// ClusterProfile is how clusters are reached that an inventory lists; with the gate MultiKueueClusterProfile.
+	ClusterProfile ClusterProfile `json:"clusterProfile,omitempty"`
+}
+
+// ClusterProfile is how clusters of ClusterProfiles are reached.
+type ClusterProfile struct {
+	// AccessProviders are programs that get credentials, by the names that profiles give them; the first that a profile
+	// has, too, is asked.
+	AccessProviders []kueueconfig.ClusterProfileAccessProvider `json:"accessProviders,omitempty"`
 }
 
 // Visibility is where the API server finds the visibility API. It is served

@@ -182,20 +182,28 @@ func (c *clusters) collectGarbage(ctx context.Context, every time.Duration) {
 	}
 }
 
-// usersOf are the clusters whose kubeconfig is in a Secret.
-func (c *clusters) usersOf(namespace string) handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, secret client.Object) []reconcile.Request {
+// usersOf are the clusters that an object in the namespace says how to reach.
+func (c *clusters) usersOf(namespace string, reaches func(source kueue.ClusterSource, name string) bool) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, obj client.Object) []reconcile.Request {
 		list := &kueue.MultiKueueClusterList{}
-		if secret.GetNamespace() != namespace || c.client.List(ctx, list) != nil {
+		if obj.GetNamespace() != namespace || c.client.List(ctx, list) != nil {
 			return nil
 		}
 		var out []reconcile.Request
 		for i := range list.Items {
-			source := list.Items[i].Spec.ClusterSource.KubeConfig
-			if source != nil && source.LocationType != kueue.PathLocationType && source.Location == secret.GetName() {
+			if reaches(list.Items[i].Spec.ClusterSource, obj.GetName()) {
 				out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 			}
 		}
 		return out
 	})
+}
+
+func bySecret(source kueue.ClusterSource, name string) bool {
+	file := source.KubeConfig
+	return file != nil && file.LocationType != kueue.PathLocationType && file.Location == name
+}
+
+func byProfile(source kueue.ClusterSource, name string) bool {
+	return source.ClusterProfileRef != nil && source.ClusterProfileRef.Name == name
 }

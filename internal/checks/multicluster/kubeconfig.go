@@ -29,11 +29,16 @@ type sources struct {
 	namespace string
 	// folder limits paths to what is below it; "" for no limit.
 	folder string
+	// profiles say where clusters are; nil where ClusterProfiles are not read.
+	profiles *profiles
 }
 
 // config of a cluster and the text it was made of, or the reason there is none.
 func (s sources) config(ctx context.Context, cluster *kueue.MultiKueueCluster) (*rest.Config, []byte, string, error) {
 	source := cluster.Spec.ClusterSource.KubeConfig
+	if profile := cluster.Spec.ClusterSource.ClusterProfileRef; profile != nil && s.profiles != nil {
+		return s.profiles.config(ctx, profile.Name)
+	}
 	if source == nil {
 		return nil, nil, "MultiKueueClusterProfileFeatureDisabled", errors.New("MultiKueueClusterProfile feature gate is disabled")
 	}

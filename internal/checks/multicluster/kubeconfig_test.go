@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // A kubeconfig comes from whoever may write a Secret: it must not reach beyond
@@ -83,13 +82,6 @@ func TestPathsAreChecked(t *testing.T) {
 	}
 	if _, err := (sources{}).fromFile(t.Context(), filepath.Join(outside, "out")); err != nil {
 		t.Errorf("where paths are not checked: %v", err)
-	}
-}
-
-func TestClusterProfiles(t *testing.T) {
-	cluster := &kueue.MultiKueueCluster{Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{ClusterProfileRef: &kueue.ClusterProfileReference{Name: "p"}}}}
-	if _, _, reason, err := (sources{}).config(t.Context(), cluster); reason != "MultiKueueClusterProfileFeatureDisabled" || err == nil {
-		t.Errorf("got %q, %v", reason, err)
 	}
 }
 

@@ -90,12 +90,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			all.seen(request.NamespacedName)
 		}
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue-clusters").
-		For(&kueue.MultiKueueCluster{}).
-		WatchesMetadata(&corev1.Secret{}, all.usersOf(options.Namespace)).
-		WatchesRawSource(source.Channel(connections, enqueue)).
-		Complete(all)
-	if err != nil {
+	if err := all.setup(mgr, options, source.Channel(connections, enqueue)); err != nil {
 		return err
 	}
 	activity := &checkActivity{mgr.GetClient()}
@@ -128,6 +123,26 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		<-ctx.Done()
 		return nil
 	}))
+}
+
+// setup adds the controller of clusters.
+func (c *clusters) setup(mgr ctrl.Manager, options Options, connections source.Source) error {
+	controller := ctrl.NewControllerManagedBy(mgr).Named("multikueue-clusters").
+		For(&kueue.MultiKueueCluster{}).
+		WatchesMetadata(&corev1.Secret{}, c.usersOf(options.Namespace, bySecret)).
+		WatchesRawSource(connections)
+	if options.Features.Enabled(features.MultiKueueClusterProfile) {
+		c.sources.profiles = &profiles{namespace: options.Namespace, providers: options.Config.ClusterProfile.AccessProviders}
+		watched, err := watchProfiles(mgr, options.Namespace)
+		if err != nil {
+			return err
+		}
+		if watched != nil {
+			c.sources.profiles.reader = watched
+			controller.WatchesRawSource(source.Kind(watched, emptyProfile(), c.usersOf(options.Namespace, byProfile)))
+		}
+	}
+	return controller.Complete(c)
 }
 
 // siblingsOf finds the workloads that share one job with another.
@@ -189,6 +204,9 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 	}
 	if c := config.IncrementalDispatcherConfig; c != nil && gates.Enabled(features.MultiKueueIncrementalDispatcherConfig) {
 		s.dispatcher.step = int(ptr.Deref(c.StepSize, 3))
+	}
+	if err := validateProviders(config.ClusterProfile.AccessProviders); err != nil {
+		return s, err
 	}
 	switch errs := validation.IsValidLabelValue(s.origin); {
 	case len(errs) > 0:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,6 +107,9 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 		Origin: *multi.Origin, GCInterval: multi.GCInterval, WorkerLostTimeout: multi.WorkerLostTimeout, DispatcherName: *multi.DispatcherName,
 		IncrementalDispatcherConfig: multi.IncrementalDispatcherConfig, ExternalFrameworks: multi.ExternalFrameworks,
 	}
+	if profiles := multi.ClusterProfile; profiles != nil {
+		cfg.MultiKueue.ClusterProfile.AccessProviders = append(slices.Clone(profiles.AccessProviders), profiles.CredentialsProviders...) //nolint:staticcheck // files say it
+	}
 	cfg.ManageJobsWithoutQueueName = in.ManageJobsWithoutQueueName
 	cfg.ManagedJobsNamespaceSelector = in.ManagedJobsNamespaceSelector
 	for name, on := range in.FeatureGates {
@@ -132,6 +136,9 @@ func validate(in *v1beta2.Configuration) error {
 	if retention := in.ObjectRetentionPolicies; retention != nil && retention.Workloads != nil {
 		negative("objectRetentionPolicies.workloads.afterFinished", retention.Workloads.AfterFinished)
 		negative("objectRetentionPolicies.workloads.afterDeactivatedByKueue", retention.Workloads.AfterDeactivatedByKueue)
+	}
+	if profiles := in.MultiKueue.ClusterProfile; profiles != nil && len(profiles.AccessProviders) > 0 && len(profiles.CredentialsProviders) > 0 { //nolint:staticcheck // files say it
+		problems = append(problems, errors.New("multiKueue.clusterProfile.credentialsProviders: must not be specified when accessProviders is specified"))
 	}
 	if multi := in.MultiKueue; multi.IncrementalDispatcherConfig != nil && *multi.DispatcherName != v1beta2.MultiKueueDispatcherModeIncremental {
 		problems = append(problems, errors.New("multiKueue.incrementalDispatcherConfig: is only valid when dispatcherName is set to the incremental dispatcher"))

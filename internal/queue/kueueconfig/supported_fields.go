@@ -12,8 +12,6 @@ import (
 // honoured marks a field that means the same here as in Kueue.
 const honoured = ""
 
-const noProfiles = "clusters are reached by kubeconfigs alone; put one into a Secret and remove it"
-
 // fields says what is done with every field of Kueue's file. A reason stands for everything below
 // the field as well, and counts only if the field is set to something other than Kueue's default.
 var fields = map[string]string{
@@ -80,7 +78,8 @@ var fields = map[string]string{
 	"multiKueue.dispatcherName":                       honoured,
 	"multiKueue.incrementalDispatcherConfig.stepSize": honoured, // v1beta2
 	"multiKueue.externalFrameworks":                   honoured,
-	"multiKueue.clusterProfile":                       noProfiles,
+	"multiKueue.clusterProfile.accessProviders":       honoured, // v1beta2
+	"multiKueue.clusterProfile.credentialsProviders":  honoured,
 
 	"fairSharing.enable":               honoured, // v1beta1
 	"fairSharing.preemptionStrategies": honoured,
