@@ -70,6 +70,9 @@ func (s *Shell) admit(a admission.Admit) *change {
 				return false
 			}
 			workload.Admit(wl, given, checks, now)
+			if old := s.replacedSlice(wl); old != nil && old.Status.ClusterName != nil {
+				wl.Status.ClusterName = old.Status.ClusterName // the cluster that runs its job
+			}
 			s.options.formatUsage(wl.Status.Admission)
 			workload.SetTopologyAssignments(wl, s.wholeAssignments(wl, given, assignments))
 			workload.DelayTopologyRequests(wl, s.delayedPodSets(wl))

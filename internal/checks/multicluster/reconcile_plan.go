@@ -37,9 +37,11 @@ type situation struct {
 	// remotes are the configured clusters in their order, then others in which something of it
 	// exists.
 	remotes []remoteState
-	// siblings are the other workloads of its job: one cluster runs them all.
+	// siblings are the other workloads of its job, or the one that it replaces: one cluster runs them all.
 	siblings []kueue.Workload
-	now      time.Time
+	// elastic: its job may change its size while it runs. next: another workload is about to replace it.
+	elastic, next bool
+	now           time.Time
 }
 
 func (s *situation) remote(name string) *remoteState {
@@ -57,6 +59,7 @@ type plan struct {
 	nominate []string // clusters that may get a copy, if that changed
 	create   []string // clusters that get a copy
 	follow   []string // clusters whose copy has another priority
+	resize   string   // cluster whose copy is larger by now
 	sync     string   // cluster whose job's status is copied back
 	start    bool     // create the job there if it does not exist
 	answer   *kueue.AdmissionCheckState
@@ -77,8 +80,12 @@ func decide(s situation, settings settings) plan {
 	timeout := settings.workerLostTimeout
 	winner := s.remote(ptr.Deref(s.local.Status.ClusterName, ""))
 	switch {
+	case s.elastic && s.local.DeletionTimestamp == nil && wasReplaced(s.local):
+		return plan{} // its job has another workload, and its copy goes with that job
 	case s.over():
 		return s.leave(timeout)
+	case s.elastic && s.next && winner != nil && winner.copy != nil && wasReplaced(winner.copy):
+		return plan{} // as it is about to be here
 	case winner != nil && winner.copy != nil && winner.lost.IsZero() && workload.IsFinished(winner.copy):
 		return s.ended(winner)
 	case workload.IsEvicted(s.local):
@@ -165,8 +172,16 @@ func (s *situation) run(winner *remoteState, timeout time.Duration) plan {
 		}
 		return s.retry("Admitting remote lost,")
 	}
+	if s.elastic && s.check.State == kueue.CheckStatePending && winner != nil && winner.configured {
+		switch {
+		case winner.copy == nil && !winner.job:
+			return plan{remove: s.others(winner), create: []string{winner.name}}
+		case winner.copy != nil && !workload.IsAdmitted(winner.copy) && !workload.IsEvicted(winner.copy) && sameRequest(s.local, winner.copy):
+			return plan{remove: s.others(winner)} // the cluster that runs the workload it replaces has yet to admit it
+		}
+	}
 	switch {
-	case winner == nil || !winner.configured || winner.copy == nil || !sameRequest(s.local, winner.copy):
+	case winner == nil || !winner.configured || winner.copy == nil || !sameRequest(s.local, winner.copy) && !s.shrank(winner.copy):
 		return s.retry("Admitting remote no longer exists,")
 	case workload.IsEvicted(winner.copy):
 		return s.retry(fmt.Sprintf("Workload evicted on worker cluster: %q, resetting for re-admission.", winner.name))
@@ -179,10 +194,34 @@ func (s *situation) run(winner *remoteState, timeout time.Duration) plan {
 	if !samePriority(s.local, winner.copy) {
 		p.follow = []string{winner.name}
 	}
+	if s.shrank(winner.copy) {
+		p.resize = winner.name
+	}
 	if s.check.State == kueue.CheckStatePending {
 		p.answer = s.state(kueue.CheckStateReady, fmt.Sprintf("The workload was admitted on %q", winner.name))
 	}
 	return p
+}
+
+// shrank says that an elastic job wants fewer pods than a copy of its workload has.
+func (s *situation) shrank(copied *kueue.Workload) bool {
+	if !s.elastic || sameRequest(s.local, copied) || len(s.local.Spec.PodSets) != len(copied.Spec.PodSets) {
+		return false
+	}
+	as := s.local.DeepCopy()
+	for i := range as.Spec.PodSets {
+		if as.Spec.PodSets[i].Count > copied.Spec.PodSets[i].Count {
+			return false
+		}
+		as.Spec.PodSets[i].Count = copied.Spec.PodSets[i].Count
+	}
+	return sameRequest(as, copied)
+}
+
+// wasReplaced says that a workload ended because another one stands for its job.
+func wasReplaced(wl *kueue.Workload) bool {
+	end := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadFinished)
+	return end != nil && end.Status == metav1.ConditionTrue && end.Reason == kueue.WorkloadSliceReplaced
 }
 
 // stays says that a workload has quota reserved and is not about to lose it.

@@ -94,6 +94,8 @@ func TestDecide(t *testing.T) {
 		gone     bool // the check no longer concerns it
 		remotes  []remoteState
 		siblings []*kueue.Workload
+		elastic  bool
+		next     bool // another one is about to replace it
 		want     plan
 		state    kueue.CheckState // of the answer
 		says     string
@@ -115,6 +117,41 @@ func TestDecide(t *testing.T) {
 			local:   waiting(nominated("a")),
 			remotes: []remoteState{at("a", copied(func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}} }))},
 			want:    plan{remove: []string{"a"}},
+		},
+		"a larger slice goes where the one runs that it replaces": {
+			local: waiting(named("larger")), remotes: []remoteState{at("a", nil), at("b", nil)}, elastic: true,
+			siblings: []*kueue.Workload{waiting(named("first"), running("b"))},
+			want:     plan{nominate: []string{"b"}, create: []string{"b"}},
+		},
+		"also where the queue says so": {
+			local: waiting(running("b"), check(kueue.CheckStatePending)), remotes: []remoteState{at("a", nil), at("b", nil)}, elastic: true,
+			want: plan{create: []string{"b"}},
+		},
+		"and waits there": {
+			local: waiting(running("b"), check(kueue.CheckStatePending)), remotes: []remoteState{at("a", nil), at("b", copied())}, elastic: true,
+		},
+		"until it is admitted": {
+			local: waiting(running("b"), check(kueue.CheckStatePending)), remotes: []remoteState{at("a", nil), at("b", admitted(noon))}, elastic: true,
+			want:  plan{sync: "b", start: true},
+			state: kueue.CheckStateReady, says: `The workload was admitted on "b"`,
+		},
+		"what it replaced is left alone here": {
+			local: waiting(running("b"), is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, later)), elastic: true,
+			remotes: []remoteState{at("a", nil), at("b", admitted(noon))},
+		},
+		"and is not over because it is there": {
+			local: waiting(running("b")), elastic: true, next: true,
+			remotes: []remoteState{at("b", admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, later)))},
+		},
+		"a job that became smaller is there, too": {
+			local: waiting(running("a")), elastic: true,
+			remotes: []remoteState{at("a", admitted(noon, func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}} }))},
+			want:    plan{sync: "a", start: true, resize: "a"},
+		},
+		"one that is no elastic job is not": {
+			local:   waiting(running("a")),
+			remotes: []remoteState{at("a", admitted(noon, func(wl *kueue.Workload) { wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 3}} }))},
+			state:   kueue.CheckStateRetry, says: `Admitting remote no longer exists, Previously: "Ready"`,
 		},
 		"priority follows": {
 			local:   waiting(nominated("a")),
@@ -256,7 +293,7 @@ func TestDecide(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := situation{local: test.local, remotes: test.remotes, now: noon}
+			s := situation{local: test.local, remotes: test.remotes, now: noon, elastic: test.elastic, next: test.next}
 			for _, other := range test.siblings {
 				s.siblings = append(s.siblings, *other)
 			}

@@ -121,6 +121,19 @@ func (w *workloads) updatePriority(ctx context.Context, s *situation, cluster st
 	})
 }
 
+// updateCounts gives a copy the numbers of pods that the workload has. The cluster may have done so itself, as its job
+// shrank before.
+func (w *workloads) updateCounts(ctx context.Context, s *situation, cluster string) error {
+	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
+		was := s.remote(cluster).copy
+		now := was.DeepCopy()
+		for i := range now.Spec.PodSets {
+			now.Spec.PodSets[i].Count = s.local.Spec.PodSets[i].Count
+		}
+		return there.Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
 // evictRemote has a cluster evict a copy, so that its job stops gracefully.
 func (w *workloads) evictRemote(ctx context.Context, s *situation, cluster string) error {
 	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
@@ -155,6 +168,11 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 				return w.createJob(ctx, wl, kind, part, there)
 			case err != nil:
 				return client.IgnoreNotFound(err)
+			case p.start && kind.IsElastic(part):
+				if ours, err := kind.HandOn(ctx, there, part, copied, wl.Name, workload.Replaces(wl).Name, wl.Spec.PodSets); err != nil || !ours {
+					waits = true
+					return err
+				}
 			case !kind.IsCopy(copied, part, wl.Name):
 				waits = true // an older one of the same name is being deleted
 				return nil
@@ -175,6 +193,9 @@ func (w *workloads) sync(ctx context.Context, wl *kueue.Workload, p plan, kind *
 // createJob makes a copy of a job beside the workload that was admitted.
 func (w *workloads) createJob(ctx context.Context, wl *kueue.Workload, kind *remote.Adapter, part *unstructured.Unstructured, there *session) error {
 	copied, err := kind.Copy(part, wl.Name, w.origin)
+	if err == nil && kind.IsElastic(part) {
+		err = kind.Object(copied).SetCounts(wl.Spec.PodSets) // the job here may have another size by now
+	}
 	if err != nil {
 		return err
 	}

@@ -87,6 +87,9 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
+	if err := w.readSlices(ctx, &s, kind, parts); err != nil {
+		return ctrl.Result{}, err
+	}
 	if s.check == nil {
 		kind = nil // its kind need not be watched anywhere
 	}
@@ -204,6 +207,22 @@ func (w *workloads) siblings(ctx context.Context, key types.NamespacedName, kind
 	return slices.DeleteFunc(all, func(other kueue.Workload) bool { return other.Name == key.Name }), err
 }
 
+// readSlices finds the workload that an elastic job's workload replaces, and whether one is about to replace it.
+func (w *workloads) readSlices(ctx context.Context, s *situation, kind *remote.Adapter, parts []*unstructured.Unstructured) error {
+	if kind == nil || len(parts) != 1 || !kind.IsElastic(parts[0]) {
+		return nil
+	}
+	s.elastic = true
+	all, err := w.siblings(ctx, client.ObjectKeyFromObject(s.local), kind.GVK.GroupKind(), parts[0].GetName())
+	for _, other := range all {
+		s.next = s.next || workload.Replaces(&other) == workload.KeyOf(s.local) && stays(&other)
+		if workload.Replaces(s.local) == workload.KeyOf(&other) {
+			s.siblings = append(s.siblings, other)
+		}
+	}
+	return err
+}
+
 // shared says that the job of a copy is also that of other workloads, which run in its cluster.
 func (w *workloads) shared(ctx context.Context, key types.NamespacedName, p *remoteState) (bool, error) {
 	job, name := sharedJob(p.copy)
@@ -278,6 +297,9 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 		}
 		if waits {
 			p.after = requeueSoon // no event tells when it has started here
+		}
+		if p.resize != "" {
+			errs = append(errs, w.updateCounts(ctx, s, p.resize))
 		}
 		if p.start && p.answer == nil && kind.HasLocalStatus() {
 			errs = append(errs, w.progress(ctx, s.local, s.remote(p.sync).copy))

@@ -47,9 +47,10 @@ type MissingError struct{ Err error }
 func (e *MissingError) Error() string { return e.Err.Error() }
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// IsElastic: the job may change its size while it runs. A job that another cluster runs does not.
+// IsElastic: the job may change its size while it runs. A job that another cluster runs does if its size can be written
+// there.
 func IsElastic(j Job) bool {
-	return j.Row().Spec.Elastic && j.Meta().GetAnnotations()[ElasticAnnotation] == "true" && !j.HandedOver()
+	return j.Row().Spec.Elastic && j.Meta().GetAnnotations()[ElasticAnnotation] == "true" && (!j.HandedOver() || j.Row().hasWritableCounts())
 }
 
 // OwnWorkload makes one object the controlling owner of a workload.

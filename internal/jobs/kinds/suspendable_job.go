@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -192,6 +194,39 @@ func (j Object) Counts() (map[kueue.PodSetReference]int32, error) {
 		counts[kueue.PodSetReference(p.Name)] = int32(n)
 	}
 	return counts, nil
+}
+
+// hasWritableCounts: the kind's rows say where the number of pods is written.
+func (k *Kind) hasWritableCounts() bool {
+	return k.codec == nil && k.Spec.ScaledBy == nil && slices.ContainsFunc(k.podSets, func(set podSetRow) bool { return len(set.setCount) > 0 })
+}
+
+// SetCounts gives a job the numbers of pods that a workload has. It fails where the job has no place for one.
+func (j Object) SetCounts(sets []kueue.PodSet) error {
+	places, err := j.PodSetSources()
+	if err != nil {
+		return err
+	}
+	for _, p := range places {
+		for _, set := range sets {
+			if string(set.Name) != p.Name {
+				continue
+			}
+			if err := p.setCountTo(set.Count); err != nil {
+				return err
+			}
+		}
+	}
+	now, err := j.Counts()
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if now[set.Name] != set.Count {
+			return fmt.Errorf("pod set %s cannot have %d pods", set.Name, set.Count)
+		}
+	}
+	return nil
 }
 
 // WorkloadName of an elastic job is another one for each of its sizes.

@@ -220,7 +220,7 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 	if err != nil {
 		return err
 	}
-	if kinds.IsElastic(j) {
+	if kinds.IsElastic(j) && !remote.Dispatched(wl) {
 		gateElasticPods(wl, infos)
 	}
 	if swapsOnPreemption(j) {

@@ -164,7 +164,7 @@ func (p *elasticPods) of(ctx context.Context, job client.Object, slice string) (
 // ungateAdmitted removes the gate of as many pods of an elastic job as it has quota for, the oldest
 // first.
 func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, wl *kueue.Workload) error {
-	if !kinds.IsElastic(j) || wl == nil || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || c.elastic == nil {
+	if !kinds.IsElastic(j) || j.HandedOver() || wl == nil || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || c.elastic == nil {
 		return nil
 	}
 	pods, err := c.elastic.of(ctx, j, sliceName(wl))

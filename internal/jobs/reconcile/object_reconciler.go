@@ -66,8 +66,8 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wl == nil && kinds.IsPrebuilt(obj) {
-		return c.result(j, c.adoptPrebuilt(ctx, j))
+	if kinds.IsPrebuilt(obj) && (wl == nil || c.isHandedOn(j, wl)) {
+		return c.result(j, c.adoptPrebuilt(ctx, j, wls))
 	}
 	c.adapters.JobChanged(c.kind, wl)
 	if err = c.step(ctx, j, wl); err == nil {

@@ -39,7 +39,7 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 		return false, nil // in the latter case its sets had other names when it was admitted
 	case !grew && serving(j):
 		return false, nil // reportProgress reports its reclaimable pods
-	case kinds.IsPrebuilt(j.Meta()):
+	case kinds.IsPrebuilt(j.Meta()) && (grew || !kinds.IsElastic(j) || j.IsSuspended()):
 		return true, c.finishOutOfSync(ctx, wl)
 	case !kinds.IsElastic(j) || j.IsSuspended() || !describesAll(wl, sets):
 		return true, c.requeueResized(ctx, j, wl)

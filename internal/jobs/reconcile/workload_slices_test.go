@@ -4,12 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -170,5 +173,89 @@ func TestPriorityClassOfAWorkloadWithQuota(t *testing.T) {
 		if has := wl.Spec.PriorityClassRef != nil; has == reserved || (*wl.Spec.Priority == 7) == reserved {
 			t.Errorf("with quota %t: %v, %d", reserved, wl.Spec.PriorityClassRef, *wl.Spec.Priority)
 		}
+	}
+}
+
+// The copy of another cluster's elastic job names a workload that somebody else makes. When that is replaced it goes on, for
+// as long as the one that replaced it has quota, and is told to name that one, with its size.
+func TestElasticCopyIsHandedOn(t *testing.T) {
+	suspended := func(job *unstructured.Unstructured) bool {
+		is, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+		return is
+	}
+	for name, handedOn := range map[string]bool{"to the next": true, "to none": false} {
+		t.Run(name, func(t *testing.T) {
+			job := parse(t, elasticJob)
+			job.SetAnnotations(map[string]string{kinds.ElasticAnnotation: "true", kinds.PrebuiltLabel: "first"})
+			w := newWorld(t, job)
+			job = w.settle("job")
+			built := func(name string, pods int32, replaces string) *kueue.Workload {
+				wl, err := kinds.WorkloadBuilder{Client: w.client}.Build(t.Context(), kinds.Table()[0].Object(job), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wl.OwnerReferences, wl.UID, wl.Spec.PodSets[0].Count = nil, types.UID(name), pods
+				if replaces != "" {
+					kinds.SetAnnotation(wl, workload.ReplacesAnnotation, wl.Namespace+"/"+replaces)
+					kinds.SetAnnotation(wl, kueue.WorkloadSliceNameAnnotation, replaces)
+				}
+				if err := w.client.Create(t.Context(), wl); err != nil {
+					t.Fatal(err)
+				}
+				return wl
+			}
+			first := built("first", 3, "")
+			w.settle("job") // which makes it its own
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+				t.Fatal(err)
+			}
+			w.admit(first, oneOf("cq", 3))
+			if now := w.settle("job"); suspended(now) {
+				t.Fatal("it is not started")
+			}
+			next := built("next", 5, "first")
+			if handedOn {
+				w.admit(next, oneOf("cq", 5))
+			}
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(first), first); err != nil {
+				t.Fatal(err)
+			}
+			workload.Finish(first, kueue.WorkloadSliceReplaced, "", time.Now())
+			if err := w.client.Status().Update(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			now := w.settle("job")
+			if suspended(now) == handedOn {
+				t.Fatalf("suspended: %t", suspended(now))
+			}
+			if !handedOn {
+				return
+			}
+			now.SetAnnotations(map[string]string{kinds.ElasticAnnotation: "true", kinds.PrebuiltLabel: "next"})
+			if err := unstructured.SetNestedField(now.Object, int64(5), "spec", "parallelism"); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.client.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			if now = w.settle("job"); suspended(now) {
+				t.Error("it is stopped when it is handed on")
+			}
+			live, _ := w.slices()
+			if len(live) != 1 || live[0].Name != "next" || !metav1.IsControlledBy(live[0], now) {
+				t.Errorf("its workloads: %+v", live)
+			}
+			if err := unstructured.SetNestedField(now.Object, int64(2), "spec", "parallelism"); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.client.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			now = w.settle("job")
+			live, _ = w.slices()
+			if suspended(now) || len(live) != 1 || live[0].Spec.PodSets[0].Count != 2 {
+				t.Errorf("smaller: suspended %t, %+v", suspended(now), live)
+			}
+		})
 	}
 }

@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
@@ -33,7 +37,7 @@ func (a *Adapter) WhyNotHandedOver(obj *unstructured.Unstructured) string {
 
 // Copy is an object as it is created in another cluster: suspended, with a workload that is there
 // already, and without the fields that hold the UID of the original.
-func (a *Adapter) Copy(obj *unstructured.Unstructured, workload, origin string) (*unstructured.Unstructured, error) {
+func (a *Adapter) Copy(obj *unstructured.Unstructured, name, origin string) (*unstructured.Unstructured, error) {
 	from := obj.DeepCopy()
 	removeValue(from.Object, string(obj.GetUID()))
 	copied := &unstructured.Unstructured{Object: map[string]any{}}
@@ -47,8 +51,8 @@ func (a *Adapter) Copy(obj *unstructured.Unstructured, workload, origin string) 
 	copied.SetLabels(from.GetLabels())
 	copied.SetAnnotations(from.GetAnnotations())
 	if !a.SharesJob() {
-		kinds.SetLabel(copied, kinds.PrebuiltLabel, workload)
-		kinds.SetAnnotation(copied, kinds.PrebuiltLabel, workload)
+		kinds.SetLabel(copied, kinds.PrebuiltLabel, name)
+		kinds.SetAnnotation(copied, kinds.PrebuiltLabel, name)
 	}
 	kinds.SetLabel(copied, kueue.MultiKueueOriginLabel, origin)
 	kinds.SetAnnotation(copied, kueue.MultiKueueOriginUIDAnnotation, string(obj.GetUID()))
@@ -60,11 +64,35 @@ func (a *Adapter) Copy(obj *unstructured.Unstructured, workload, origin string) 
 }
 
 // IsCopy: an object in another cluster is a copy of this one, for this workload.
-func (a *Adapter) IsCopy(copied, obj *unstructured.Unstructured, workload string) bool {
+func (a *Adapter) IsCopy(copied, obj *unstructured.Unstructured, name string) bool {
 	if a.SharesJob() {
 		return copied.GetAnnotations()[kueue.MultiKueueOriginUIDAnnotation] == string(obj.GetUID())
 	}
-	return kinds.PrebuiltName(copied) == workload
+	return kinds.PrebuiltName(copied) == name
+}
+
+// IsElastic: the copy of a job follows the sizes of its workload while it runs.
+func (a *Adapter) IsElastic(obj *unstructured.Unstructured) bool {
+	return kinds.IsElastic(a.Object(obj))
+}
+
+// HandOn gives a copy of a running job the workload that replaced its own, and the numbers of pods that this one has. It
+// reports whether the copy is that workload's: one that has a later workload by now is not.
+func (a *Adapter) HandOn(ctx context.Context, there client.Client, obj, copied *unstructured.Unstructured, name, replaced string, sets []kueue.PodSet) (bool, error) {
+	has := kinds.PrebuiltName(copied)
+	if copied.GetAnnotations()[kueue.MultiKueueOriginUIDAnnotation] != string(obj.GetUID()) || has != name && has != replaced {
+		return false, nil
+	}
+	wanted := copied.DeepCopy()
+	kinds.SetLabel(wanted, kinds.PrebuiltLabel, name)
+	kinds.SetAnnotation(wanted, kinds.PrebuiltLabel, name)
+	if err := a.Object(wanted).SetCounts(sets); err != nil {
+		return false, err
+	}
+	if equality.Semantic.DeepEqual(wanted.Object, copied.Object) {
+		return true, nil
+	}
+	return true, there.Patch(ctx, wanted, kinds.OptimisticMerge(copied))
 }
 
 // removeValue deletes the entries with a value from all maps within an object.
