@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
@@ -59,7 +61,11 @@ func (s sources) config(ctx context.Context, cluster *kueue.MultiKueueCluster) (
 
 func (s sources) fromSecret(ctx context.Context, name string) ([]byte, error) {
 	secret := &corev1.Secret{}
-	if err := s.reader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, secret); err != nil {
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "Secret"}, name) // in the words of a cache, as Kueue says it
+	}
+	if err != nil {
 		return nil, err
 	}
 	text, found := secret.Data[kueue.MultiKueueConfigSecretKey]

@@ -6,9 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // A kubeconfig comes from whoever may write a Secret: it must not reach beyond
@@ -82,6 +86,14 @@ func TestPathsAreChecked(t *testing.T) {
 	}
 	if _, err := (sources{}).fromFile(t.Context(), filepath.Join(outside, "out")); err != nil {
 		t.Errorf("where paths are not checked: %v", err)
+	}
+}
+
+func TestMissingSecret(t *testing.T) {
+	cluster := &kueue.MultiKueueCluster{Spec: kueue.MultiKueueClusterSpec{ClusterSource: kueue.ClusterSource{KubeConfig: &kueue.KubeConfig{Location: "east"}}}}
+	all := sources{reader: fake.NewClientBuilder().Build(), namespace: "ours"}
+	if _, _, reason, err := all.config(t.Context(), cluster); reason != "BadKubeConfig" || !apierrors.IsNotFound(err) || err.Error() != `Secret "east" not found` {
+		t.Errorf("got %q, %v", reason, err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package kinds
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,10 +86,15 @@ func (j Object) Finished() (Outcome, error) {
 	if err != nil {
 		return end, err
 	}
+	end = Outcome{Ended: true, Reason: kueue.WorkloadFinishedReasonFailed, Message: message}
+	said := "Job failed"
 	if succeeded {
-		return Outcome{true, kueue.WorkloadFinishedReasonSucceeded, cmp.Or(message, "Job finished successfully")}, nil
+		end.Reason, said = kueue.WorkloadFinishedReasonSucceeded, "Job finished successfully"
 	}
-	return Outcome{true, kueue.WorkloadFinishedReasonFailed, cmp.Or(message, "Job failed")}, nil
+	if j.kind.Spec.Message == "" { // otherwise the kind's own, even if it says nothing
+		end.Message = said
+	}
+	return end, nil
 }
 
 func (j Object) PodsReady(ctx context.Context, c client.Reader, wl *kueue.Workload) (bool, error) {

@@ -8,6 +8,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/elastic-ai/elastic/api/jobs/v1alpha1"
@@ -184,6 +185,45 @@ func TestRayPodSets(t *testing.T) {
 		containers := sets[0].Template.Spec.Containers
 		if q := containers[len(containers)-1].Resources.Requests.Cpu(); len(containers) != 2 || q.String() != cpu {
 			t.Errorf("the autoscaler has %s, want %s", q, cpu)
+		}
+	}
+}
+
+// A job that has ended says what its kind says of it, and be it nothing, as in Kueue.
+func TestFinishedSaysWhatTheKindSays(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind   string
+		status map[string]any
+		want   Outcome
+	}{
+		"nothing":    {"ray.io/rayjob", map[string]any{"jobStatus": "SUCCEEDED", "jobDeploymentStatus": "Complete"}, Outcome{true, kueue.WorkloadFinishedReasonSucceeded, ""}},
+		"why":        {"ray.io/rayjob", map[string]any{"jobStatus": "FAILED", "jobDeploymentStatus": "Failed", "message": "boom"}, Outcome{true, kueue.WorkloadFinishedReasonFailed, "boom"}},
+		"its phase":  {"workload.codeflare.dev/appwrapper", map[string]any{"phase": "Succeeded"}, Outcome{true, kueue.WorkloadFinishedReasonSucceeded, "AppWrapper finished successfully"}},
+		"not at all": {"ray.io/rayjob", map[string]any{}, Outcome{}},
+	} {
+		at := slices.IndexFunc(Table(), func(k *Kind) bool { return k.Name == test.kind })
+		got, err := Table()[at].Object(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}, "status": test.status}}).Finished()
+		if err != nil || got != test.want {
+			t.Errorf("%s: got %+v, %v; want %+v", name, got, err, test.want)
+		}
+	}
+}
+
+// The size of a copy is written where its kind says. A group of several hosts has its size in another unit.
+func TestSetCounts(t *testing.T) {
+	at := slices.IndexFunc(Table(), func(k *Kind) bool { return k.Name == "ray.io/raycluster" })
+	for hosts, fails := range map[int64]bool{1: false, 4: true} {
+		template := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "c"}}}}
+		group := map[string]any{"groupName": "workers", "replicas": int64(2), "numOfHosts": hosts, "template": template}
+		job := Table()[at].Object(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"headGroupSpec": map[string]any{"template": template}, "workerGroupSpecs": []any{group},
+		}}})
+		err := job.SetCounts([]kueue.PodSet{{Name: "head", Count: 1}, {Name: "workers", Count: 5}})
+		if (err != nil) != fails {
+			t.Errorf("%d hosts: %v", hosts, err)
+		}
+		if counts, _ := job.Counts(); !fails && counts["workers"] != 5 {
+			t.Errorf("counts are %v", counts)
 		}
 	}
 }
