@@ -364,3 +364,20 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// A job that may have pods is there, and its copy has its quota, until they are gone; one that has ended goes at once.
+func TestPropagation(t *testing.T) {
+	for name, test := range map[string]struct {
+		copied *kueue.Workload
+		want   metav1.DeletionPropagation
+	}{
+		"nothing is known": {nil, metav1.DeletePropagationForeground},
+		"it runs":          {admitted(noon), metav1.DeletePropagationForeground},
+		"it has ended":     {admitted(noon, is(kueue.WorkloadFinished, "Succeeded", noon)), metav1.DeletePropagationBackground},
+		"it was replaced":  {admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, noon)), metav1.DeletePropagationForeground},
+	} {
+		if got := propagation(test.copied); got != test.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 			}
 			for i := range parts {
 				left = true
-				if err := there.drop(ctx, &parts[i]); err != nil {
+				if err := there.drop(ctx, &parts[i], propagation(at.copy)); err != nil {
 					return err
 				}
 			}
@@ -70,13 +70,22 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 	})
 }
 
+// propagation of the deletion of a job: one that has a workload with quota is there until its pods are gone. What has ended
+// has none, and goes at once, as in Kueue.
+func propagation(copied *kueue.Workload) metav1.DeletionPropagation {
+	if copied != nil && workload.IsFinished(copied) && !wasReplaced(copied) {
+		return metav1.DeletePropagationBackground
+	}
+	return metav1.DeletePropagationForeground
+}
+
 // drop deletes a part of a job with all that belongs to it.
-func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) error {
+func (s *session) drop(ctx context.Context, part *unstructured.Unstructured, how metav1.DeletionPropagation) error {
 	if part.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	uid := part.GetUID()
-	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(how)))
 }
 
 // create puts a copy of the workload into a cluster's queue.
