@@ -172,13 +172,8 @@ func (s *situation) run(winner *remoteState, timeout time.Duration) plan {
 		}
 		return s.retry("Admitting remote lost,")
 	}
-	if s.elastic && s.check.State == kueue.CheckStatePending && winner != nil && winner.configured {
-		switch {
-		case winner.copy == nil && !winner.job:
-			return plan{remove: s.others(winner), create: []string{winner.name}}
-		case winner.copy != nil && !workload.IsAdmitted(winner.copy) && !workload.IsEvicted(winner.copy) && sameRequest(s.local, winner.copy):
-			return plan{remove: s.others(winner)} // the cluster that runs the workload it replaces has yet to admit it
-		}
+	if p, waits := s.followSlice(winner); waits {
+		return p
 	}
 	switch {
 	case winner == nil || !winner.configured || winner.copy == nil || !sameRequest(s.local, winner.copy) && !s.shrank(winner.copy):
@@ -201,6 +196,19 @@ func (s *situation) run(winner *remoteState, timeout time.Duration) plan {
 		p.answer = s.state(kueue.CheckStateReady, fmt.Sprintf("The workload was admitted on %q", winner.name))
 	}
 	return p
+}
+
+// followSlice sends a workload to the cluster that runs the one it replaces, and waits until that has admitted it.
+func (s *situation) followSlice(winner *remoteState) (p plan, waits bool) {
+	if !s.elastic || s.check.State != kueue.CheckStatePending || winner == nil || !winner.configured {
+		return plan{}, false
+	}
+	p.remove = s.others(winner)
+	if winner.copy == nil {
+		p.create = []string{winner.name}
+		return p, !winner.job
+	}
+	return p, !workload.IsAdmitted(winner.copy) && !workload.IsEvicted(winner.copy) && sameRequest(s.local, winner.copy)
 }
 
 // shrank says that an elastic job wants fewer pods than a copy of its workload has.
