@@ -1,10 +1,6 @@
 package admission
 
-import (
-	"slices"
-
-	"github.com/elastic-ai/elastic/internal/admission/quota"
-)
+import "slices"
 
 // backfills says whether workloads may pass the queue's blocked head.
 func (q *queue) backfills() bool { return q.spec.StrictFIFO && q.spec.Backfill }
@@ -18,9 +14,7 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 	}
 	q.backfilled = t.version
 	head := q.active[0].members[0]
-	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
-	e.tx.Sub(q.node, q.active[0].reservation, quota.Future)
+	defer e.liftReservation(q.active[0])()
 	ended := e.endedBeforeHead(t, head)
 	if len(ended) == 0 {
 		return nil
@@ -43,7 +37,7 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 
 // passes says whether w fits now and cannot delay the head, which starts once others have ended.
 func (e *Engine) passes(t *tree, w *workload, a *assignment, head *workload, ended []ending) bool {
-	if !e.fitsOnNodes(w, a) {
+	if !e.fitsOnNodes(w, a) || e.takesReserved(&starting{w: w, usage: a.usage}) != nil {
 		return false
 	}
 	start := ended[len(ended)-1].at

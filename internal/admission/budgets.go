@@ -112,7 +112,7 @@ func (e *Engine) budgetsListed() {
 	}
 }
 
-func sortedNames(m map[string]*budget) []string {
+func sortedNames[V any](m map[string]V) []string {
 	names := make([]string, 0, len(m))
 	for name := range m {
 		names = append(names, name)
@@ -397,74 +397,9 @@ func (a *assignment) refuseOver(over *overBudget) bool {
 	if over == nil {
 		return false
 	}
-	a.mode, a.reason, a.over = noFit, ReasonWaitingForBudget, over
-	a.misses, a.victims, a.overrides, a.reservation = a.misses[:0], a.victims[:0], a.overrides[:0], a.reservation[:0]
-	a.failed, a.placed, a.lacksReservedOnly = nil, nil, false
-	a.refused = refusal{rules: ruleBudget, until: over.until}
+	a.refuseApart(ReasonWaitingForBudget, ruleBudget, over.until)
+	a.over = over
 	return true
-}
-
-// refuseForBudget makes a class inadmissible until there is more of a budget. It does not block a StrictFIFO queue:
-// others there may have other budgets, and a period is long.
-func (e *Engine) refuseForBudget(a *assignment) {
-	c := a.w.class
-	q := c.queue
-	v := verdict{reason: ReasonWaitingForBudget, message: c.verdict.message}
-	if c.reported != v.reason || len(c.unreported) > 0 {
-		v.message = a.over.words()
-	}
-	e.setInadmissible(c, v)
-	if c.pos >= 0 {
-		q.active.Remove(c.pos)
-	}
-	q.removeWaits(c)
-	e.unwatch(c)
-	e.unreserve(c)
-	e.announceUnreserved(c)
-	c.refused, c.canReserve = a.refused, false
-	c.refusedAt, c.refusedUsage = q.tree.improvements, q.tree.usageChanges
-	c.retryAt = a.refused.until
-	e.setTimer(c.retryAt, c.members[0])
-	e.overBudget = append(e.overBudget, c)
-	if q.spec.StrictFIFO {
-		if len(q.active) > 0 {
-			e.requeue(q.active[0]) // it is the head now, and may reserve in turn
-		}
-		e.ready(q)
-	}
-}
-
-// noteOver has a class looked at again, too, that lacks quota in some flavors, and for which others are beyond a budget.
-func (e *Engine) noteOver(c *equivClass, over *overBudget) {
-	c.refused.add(ruleBudget)
-	e.overBudget = append(e.overBudget, c)
-	if c.retryAt.IsZero() || over.until.Before(c.retryAt) {
-		c.retryAt = over.until
-		e.setTimer(c.retryAt, c.members[0])
-	}
-}
-
-// retryOverBudget looks again at classes that a budget refused, if some of it came free, and at heads of StrictFIFO
-// queues: one that a budget refuses by now does not block its queue any more.
-func (e *Engine) retryOverBudget() {
-	if e.budgeted.any() {
-		for _, q := range e.queues { // each queue on its own; the order does not matter
-			if q.spec.StrictFIFO && len(q.active) > 0 {
-				e.requeue(q.active[0])
-			}
-		}
-	}
-	if !e.budgetFreed {
-		return
-	}
-	e.budgetFreed = false
-	for _, c := range e.overBudget {
-		if len(c.members) > 0 && c.inadmissible && c.refused.by(ruleBudget) {
-			e.requeue(c)
-		}
-	}
-	clear(e.overBudget)
-	e.overBudget = e.overBudget[:0]
 }
 
 // drainBudgets reviews what runs where everything is spent, and returns when the next budget will be; zero: none.

@@ -49,7 +49,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.fireTimers(at)
 	drainAt := e.drainBudgets()
 	e.reviewReserved(at)
-	e.retryOverBudget()
+	e.reviewApart()
 	e.collectNominees()
 	e.decideTrees()
 	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.superseded)
@@ -313,7 +313,7 @@ func (e *Engine) refresh(t *tree, a *assignment) bool {
 	switch {
 	case a.w.phase != phasePending || a.backfill:
 		return false
-	case a.mode == fit && len(a.overrides) == 0 && e.opts.Placer == nil && !a.w.queue.choice && a.fits(quota.Now) && a.fits(quota.Future):
+	case a.mode == fit && len(a.overrides) == 0 && e.opts.Placer == nil && !a.w.queue.choice && !e.refusesApart() && a.fits(quota.Now) && a.fits(quota.Future):
 		return e.refreshFit(t, a)
 	case e.stillBeyond(t, a.w.class):
 		return false
@@ -353,7 +353,7 @@ func (e *Engine) newAssignment() *assignment {
 }
 
 func (e *Engine) recycle(a *assignment) {
-	a.w, a.shape, a.placed, a.failed, a.over = nil, nil, nil, nil, nil
+	a.w, a.shape, a.placed, a.failed, a.over, a.aside = nil, nil, nil, nil, nil, nil
 	e.scratch.free = append(e.scratch.free, a)
 }
 
@@ -381,7 +381,7 @@ func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalM
 	if a.mode != fit || a.partial {
 		e.attemptOverNominations(t, a)
 	}
-	if !e.staysWithinBudgets(a) {
+	if !e.staysWithinBudgets(a) || !e.leavesReserved(a) {
 		return
 	}
 	if e.borrowerYields(t, a) {

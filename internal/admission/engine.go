@@ -119,8 +119,13 @@ type Engine struct {
 
 	budgets     map[string]*budget
 	budgeted    budgeted
-	overBudget  []*equivClass // refused for a budget
-	budgetFreed bool          // some of a budget may have come free since they were looked at
+	budgetFreed bool // some of a budget may have come free since those refused for one were looked at
+
+	advance        []*advance      // advance reservations, by when they begin
+	advanceFor     []beneficiaries // of them, each once
+	advanceChanged bool            // since those refused for one were looked at
+
+	apart []*equivClass // refused for a budget or an advance reservation
 
 	evicting          map[*workload]struct{}
 	preemptors        map[*workload]struct{} // those with victims that have quota

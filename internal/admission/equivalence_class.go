@@ -67,6 +67,7 @@ type equivClass struct {
 	refusedAt    uint64           // tree.improvements when it was refused last
 	refusedUsage uint64           // tree.usageChanges likewise
 	volatile     bool             // listed in queue.volatile
+	apart        bool             // listed in Engine.apart
 	needs        []quota.Amount   // what it waits for
 	awaits       map[*flavor]bool // flavors on whose nodes it waits for capacity
 	fixedUsage   []quota.Amount   // what a member takes, if only one answer is possible
@@ -118,7 +119,7 @@ func (e *Engine) enqueue(w *workload) {
 		c.unreported = append(c.unreported, w)
 	}
 	switch {
-	case c.inadmissible && c.members[0] == w && (c.refused.by(rulesOfTime|ruleCooldown|ruleBudget) || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
+	case c.inadmissible && c.members[0] == w && (c.refused.by(rulesOfTime|ruleCooldown|rulesApart) || q.spec.Preemption.WithinQueue == PreemptLowerOrNewerEqualPriority):
 		e.requeue(c) // being older, it may preempt more or sooner than the others could
 	case c.inadmissible:
 		if c.pos >= 0 {
@@ -157,7 +158,7 @@ func (e *Engine) dequeue(w *workload) {
 	if c.pos >= 0 {
 		q.active.Fix(c.pos)
 	}
-	if wasFirst && c.inadmissible && c.refused.by(rulesOfTime|ruleCooldown|ruleBudget) {
+	if wasFirst && c.inadmissible && c.refused.by(rulesOfTime|ruleCooldown|rulesApart) {
 		e.requeue(c) // the next may preempt sooner
 	}
 	if wasFirst {

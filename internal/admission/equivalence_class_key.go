@@ -22,7 +22,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	if e.budgeted.any() || l != nil && l.queue != nil && l.queue.backfills() {
+	if e.refusesApart() || l != nil && l.queue != nil && l.queue.backfills() {
 		k.num(int64(w.runLimit()))
 	}
 	if e.priced > 0 { // what it costs depends on these
@@ -32,6 +32,14 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	if len(e.budgeted.locals) > 0 && l != nil {
 		k.str(l.spec.Namespace)
 		k.str(l.spec.Name)
+	}
+	if len(e.advanceFor) > 0 && l != nil {
+		for i := range e.advanceFor {
+			if e.advanceFor[i].includes(w, l, l.queue) {
+				k.num(int64(i) + 1)
+			}
+		}
+		k.num(0)
 	}
 	from := len(k.b)
 	for i := range w.PodSets {

@@ -148,11 +148,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	x.State = StatePending
 	a := e.newAssignment()
 	defer e.recycle(a)
-	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
-	e.tx.Sub(w.queue.node, w.class.reservation, quota.Future)
-	defer func(own []quota.Amount) { w.class.reservation = own }(w.class.reservation)
-	w.class.reservation = nil // a search lifts reservations, and would lift this one twice
+	defer e.liftReservation(w.class)() // a search lifts reservations, and would lift this one twice
 	e.evaluate(w, w.class.shape, a, asIs)
 	for _, v := range a.victims {
 		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
@@ -177,6 +173,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+ends.Format(time.RFC3339)+", when its preemption cooldown of "+w.timing(e).Cooldown.String()+" ends")
 	}
 	e.explainBudget(x, a)
+	e.explainReserved(x, a)
 	e.explainNeverPreempt(x, w)
 	for i := range a.misses {
 		e.explainMiss(x, w, a, &a.misses[i])

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
 // explainBackfill says in words, in a queue with backfill whose head is blocked, when the head starts at the latest,
@@ -17,9 +15,7 @@ func (e *Engine) explainBackfill(w *workload) string {
 		return ""
 	}
 	head := q.active[0].members[0]
-	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
-	e.tx.Sub(q.node, q.active[0].reservation, quota.Future)
+	defer e.liftReservation(q.active[0])()
 	ended := e.endedBeforeHead(q.tree, head)
 	switch {
 	case len(ended) == 0 && w == head:

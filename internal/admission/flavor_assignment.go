@@ -53,6 +53,7 @@ type assignment struct {
 	refused           refusal
 	failed            *Refusal       // the Placer's
 	over              *overBudget    // the budget that it, or a flavor, is beyond
+	aside             *advance       // the advance reservation that it, or a flavor, would take from
 	lacksReservedOnly bool           // it would fit without reservations for others
 	lacksNodes        bool           // it has quota, and lacks nodes
 	reservation       []quota.Amount // what is free of the quota it will have
@@ -306,6 +307,9 @@ func (e *Engine) tryFlavor(a *assignment, g int, grp *group, f *groupFlavor, tot
 	if e.flavorIsOver(a, grp, f, total) {
 		return flavorFit{noFit, 0}, ReasonWaitingForBudget
 	}
+	if e.flavorIsReserved(a, grp, f, total) {
+		return flavorFit{noFit, 0}, ReasonReservedForOthers
+	}
 	worst := flavorFit{fit, 0}
 	reason := Reason("")
 	for _, t := range total {
@@ -373,7 +377,7 @@ func severity(r Reason) int {
 	switch r {
 	case ReasonNoMatchingFlavor:
 		return 4
-	case ReasonExceedsMaxQuota, ReasonWaitingForBudget:
+	case ReasonExceedsMaxQuota, ReasonWaitingForBudget, ReasonReservedForOthers:
 		return 3
 	case ReasonWaitingForQuota:
 		return 2

@@ -8,8 +8,11 @@ import (
 
 // message words a refusal as Kueue does.
 func (e *Engine) message(a *assignment) string {
-	if a.refused.by(ruleBudget) {
+	switch {
+	case a.refused.by(ruleBudget):
 		return a.over.words()
+	case a.refused.by(ruleAdvance):
+		return e.reservedWords(a)
 	}
 	b := e.scratch.text[:0]
 	and := func(s string) {

@@ -70,6 +70,7 @@ const (
 	ReasonWaitingForPodsReady          Reason = "WaitingForPodsReady"
 	ReasonTopologyPlacementFailed      Reason = "TopologyPlacementFailed"
 	ReasonWaitingForBudget             Reason = "WaitingForBudget"
+	ReasonReservedForOthers            Reason = "ReservedForOthers"
 	ReasonSuspended                    Reason = "Suspended"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
 	ReasonDependency                   Reason = "Dependency"

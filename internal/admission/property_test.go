@@ -53,6 +53,7 @@ type worldConfig struct {
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	budgets    bool // workloads use budgets
+	advance    bool // quota is reserved ahead of time
 	prices     bool // flavors have prices
 	after      bool // workloads wait for others to end before they are considered
 	shared     bool // who could preempt what is being evicted waits, as in Kueue
@@ -80,6 +81,9 @@ func drawWorld(t *rapid.T, cfg worldConfig) *world {
 	}
 	if cfg.budgets {
 		w.drawBudget("b0")
+	}
+	if cfg.advance {
+		w.drawAdvance("r0")
 	}
 	return w
 }
@@ -182,6 +186,9 @@ func (w *world) drawWorkload() {
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
 	w.drawAwaits(&wl)
+	if w.cfg.advance && rapid.IntRange(0, 4).Draw(w.t, "names an advance reservation") == 0 {
+		wl.AdvanceReservation = "r0"
+	}
 	most := 2
 	if w.cfg.simple {
 		most = 1
@@ -218,6 +225,9 @@ func (w *world) step() {
 	}
 	if w.cfg.budgets && rapid.IntRange(0, 7).Draw(w.t, "another budget") == 0 {
 		w.drawBudget(rapid.SampledFrom([]string{"b0", "b1"}).Draw(w.t, "which budget"))
+	}
+	if w.cfg.advance && rapid.IntRange(0, 7).Draw(w.t, "another advance reservation") == 0 {
+		w.drawAdvance(rapid.SampledFrom([]string{"r0", "r1"}).Draw(w.t, "which advance reservation"))
 	}
 	if w.cfg.prices && rapid.IntRange(0, 5).Draw(w.t, "another price") == 0 {
 		w.drawPrice()
@@ -301,6 +311,9 @@ var worldConfigs = map[string]worldConfig{
 	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},
 	"budgets":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, budgets: true},
 	"budgets2":   {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, backfill: true, timing: true, budgets: true},
+	"advance":    {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true, advance: true},
+	"advance2":   {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, backfill: true, timing: true, advance: true, budgets: true},
+	"advance3":   {flavors: 1, policy: PolicyDRF, preemption: true, weights: true, delay: time.Minute, advance: true},
 	"prices":     {flavors: 2, policy: PolicyFIFO, strict: true, partial: true, backfill: true, prices: true},
 	"prices2":    {flavors: 3, policy: PolicyFIFO, preemption: true, strict: true, timing: true, prices: true},
 	"prices-drf": {flavors: 2, policy: PolicyDRF, preemption: true, delay: time.Minute, prices: true},

@@ -32,8 +32,8 @@ func (e *Engine) refuse(a *assignment) {
 		e.yieldClass(a)
 		return
 	}
-	if a.refused.by(ruleBudget) {
-		e.refuseForBudget(a)
+	if a.refused.by(rulesApart) {
+		e.setApart(a)
 		return
 	}
 	c := a.w.class
@@ -105,9 +105,7 @@ func (e *Engine) reportMembers(c *equivClass) {
 func (e *Engine) noteRefusal(c *equivClass, a *assignment) {
 	c.refused, c.canReserve = a.refused, a.canReserve()
 	e.setRetryTimer(c)
-	if a.over != nil {
-		e.noteOver(c, a.over)
-	}
+	e.noteApart(c, a)
 }
 
 // registerHints notes which changes may turn a refusal into an admission.
@@ -172,7 +170,7 @@ func (e *Engine) reconsider(c *equivClass) {
 	if !c.inadmissible {
 		return
 	}
-	if q.spec.StrictFIFO || c.refused.by(ruleBudget) || c.volatile || len(c.awaits) > 0 || len(c.needs) == 0 {
+	if q.spec.StrictFIFO || c.refused.by(rulesApart) || c.volatile || len(c.awaits) > 0 || len(c.needs) == 0 {
 		e.requeue(c)
 		return
 	}

@@ -16,9 +16,12 @@ const (
 	ruleThisDecision                   // what it would take was given in this decision: in the next one
 	ruleShared                         // it would preempt as others do that wait: after any change of usage
 	ruleBudget                         // it would take a budget beyond its amount: at refusal.until, or when another uses less
+	ruleAdvance                        // it would take what is reserved for others at a time: at refusal.until, or when there is more of it
 
 	// rulesOfTime: it will get in by preempting others once time has passed or reservations are gone.
 	rulesOfTime = ruleDelay | ruleMinRuntime | ruleReserved
+	// rulesApart refuse it however much quota is free.
+	rulesApart = ruleBudget | ruleAdvance
 )
 
 // refusal says which rules held a workload up, and until when those of time do. The zero value is

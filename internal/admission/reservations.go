@@ -39,6 +39,18 @@ func (e *Engine) liftReservations(t *tree, kind reservationKind) bool {
 	return found
 }
 
+// liftReservation takes a class's own reservation out of the future (in a what-if), so that nothing lifts it twice, and
+// returns how to put it back.
+func (e *Engine) liftReservation(c *equivClass) (restore func()) {
+	mark, own := e.tx.Checkpoint(), c.reservation
+	e.tx.Sub(c.queue.node, own, quota.Future)
+	c.reservation = nil
+	return func() {
+		e.tx.Rollback(mark)
+		c.reservation = own
+	}
+}
+
 // restoreReservations counts lifted ones again (in a what-if).
 func (e *Engine) restoreReservations(t *tree, kind reservationKind) {
 	for _, c := range t.reservations {

@@ -41,10 +41,11 @@ import (
 //	local NAME queue=NAME [weight=N] [stop=..]
 //	budget NAME on=queue:Q|local:L|cohort:C hours=N [for=DURATION] [rate=FLAVOR:RESOURCE:N] [drain]   (from now on, in
 //	      hours of gpu, at 1 unless a rate says otherwise)
+//	advance NAME on=queue:Q|local:L [named] in=DURATION lasts=DURATION amount=FLAVOR:RESOURCE:N   (an advance reservation)
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
-//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt]
+//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [advance=NAME]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
@@ -52,7 +53,7 @@ import (
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
 //	saved NAME DURATION (after the start)    never-preempt NAME true|false
 //	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
-//	no-flavor|no-price|no-queue|no-cohort|no-local|no-budget NAME
+//	no-flavor|no-price|no-queue|no-cohort|no-local|no-budget|no-advance NAME
 func TestScenarios(t *testing.T) {
 	files := must(filepath.Glob("testdata/*.txt"))
 	for _, path := range files {
@@ -406,6 +407,10 @@ func (sc *scenario) statement(f, more []string) {
 		s.workload(sc.workloadStatement(name, a, more))
 	case "budget":
 		sc.budgetStatement(name, a)
+	case "advance":
+		sc.advanceStatement(name, a)
+	case "no-advance":
+		s.dropAdvance(name)
 	case "no-budget":
 		delete(s.budgets, name)
 		s.apply(BudgetGone{name})
@@ -472,7 +477,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "advance"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
@@ -514,7 +519,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
 		Awaits: a.str("after"), AwaitsInVain: a.has("in-vain"),
-		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"),
+		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), AdvanceReservation: a.str("advance"),
 	}
 	if a.has("ns") {
 		w.Namespace = a.str("ns")

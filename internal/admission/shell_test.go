@@ -20,6 +20,7 @@ type shell struct {
 	namespaces map[string]map[string]string
 	workloads  map[Key]Workload
 	budgets    map[string]Budget
+	advance    []AdvanceReservation
 	prices     map[string]FlavorPrice
 	failing    func() bool // whether the next write fails; nil: never
 	mirror     *Engine     // gets the same events; nil: there is none
@@ -274,6 +275,7 @@ func (s *shell) rebuilt(o Options) *Engine {
 	for _, n := range slices.Sorted(maps.Keys(s.budgets)) {
 		e.Apply(BudgetChanged{s.budgets[n]})
 	}
+	e.Apply(AdvanceReservationsChanged{s.advance})
 	for _, n := range slices.Sorted(maps.Keys(s.namespaces)) {
 		e.Apply(NamespaceChanged{n, s.namespaces[n]})
 	}

@@ -74,6 +74,8 @@ type Workload struct {
 
 	// NeverPreempt: it asks not to be preempted, and its queue's policy honours that. Then it does not borrow either.
 	NeverPreempt bool
+	// AdvanceReservation is the one that is for this workload, where one is for some of a LocalQueue's alone; "": none.
+	AdvanceReservation string
 	// CheckpointedAt is when it says that it last saved its work; zero: never.
 	CheckpointedAt time.Time
 	// CheckpointInterval is how often it says that it saves its work; 0: never.

@@ -176,8 +176,8 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 			w.setVictimPlace(&spec, reserved)
 		})
 	}
-	if e.budgeted.any() && spec.runLimit() != w.spec.runLimit() {
-		e.budgetFreed = true
+	if spec.runLimit() != w.spec.runLimit() || spec.AdvanceReservation != w.spec.AdvanceReservation {
+		e.budgetFreed, e.advanceChanged = true, true
 	}
 	w.spec, w.assumed = spec, false
 	w.order = e.orderTime(&spec)

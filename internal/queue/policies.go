@@ -56,6 +56,7 @@ func (s *Shell) applyPolicies() {
 		s.applyObject(lq, false)
 	}
 	s.resolveBudgets()
+	s.resolveReservations()
 	s.estimatesChanged()
 	s.recheckDependencies()
 	for _, t := range s.workloads {
@@ -89,6 +90,7 @@ func (s *Shell) publishPolicies(now time.Time) time.Time {
 		} else {
 			apimeta.RemoveStatusCondition(&next.Status.Conditions, v1alpha1.BudgetsNearlySpent)
 		}
+		s.setReservationCondition(p, &next.Status, now)
 		if next.Status.Targets = targets; equality.Semantic.DeepEqual(p.Status, next.Status) {
 			continue
 		}

@@ -79,6 +79,7 @@ type Shell struct {
 	flavorsChanged    bool
 	policies          policies
 	budgets           budgets
+	reservations      reservations
 	runTimes          engineview.RunTimes
 	dependencies      dependencies.Index
 	waitersDue        []admission.Key // workloads for which something changed that they wait for
@@ -251,6 +252,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	s.takeSteps()
 	now := s.now()
 	budgetsAt := s.updateBudgets(now)
+	reservationsAt := s.updateReservations(now)
 	overdueAt := s.endOverdue(now)
 	plan := s.plan(now)
 	for _, b := range s.writeBudgets() {
@@ -264,7 +266,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	reasonsAt := s.writePendingReasons()
 	s.explainPending()
-	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, budgetsAt, s.publishPolicies(now), s.statuses.Publish(s.engine, now))
+	return earliest(plan.NextAt, overdueAt, s.timers.next(), reasonsAt, nodesAt, budgetsAt, reservationsAt, s.publishPolicies(now), s.statuses.Publish(s.engine, now))
 }
 
 // earliest of times that are not zero.

@@ -61,8 +61,10 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies or budgets"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets) || has(self.reservations)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies, budgets or reservations"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.targetRefs.exists(t, t.kind != 'Cohort')",message="reservations are for queues: target a ClusterQueue or a LocalQueue",fieldPath=".reservations"
+// +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.reservations.all(r, !has(r.job)) || self.targetRefs.all(t, t.kind == 'LocalQueue')",message="job is one of a LocalQueue's namespace: target that LocalQueue",fieldPath=".reservations"
 type QueuePolicySpec struct {
 	// TargetRefs are the objects that the policy is about: it holds for them and for what is below them, unless a
 	// nearer policy sets the same field. Of two policies with the same target, the older one counts.
@@ -98,6 +100,15 @@ type QueuePolicySpec struct {
 	// +listType=map
 	// +listMapKey=period
 	Budgets []Budget `json:"budgets,omitempty"`
+	// Reservations set quota aside for a target's workloads, or for one job of them, for a time that is known beforehand.
+	// Nothing else starts on it that could still run then: who says how long it runs, and is over by then, does. Those of a
+	// LocalQueue and its ClusterQueue count side by side.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Reservations []Reservation `json:"reservations,omitempty"`
 }
 
 // Dependencies is what jobs may wait for.
@@ -319,6 +330,8 @@ const (
 	Accepted = "Accepted"
 	// BudgetsNearlySpent says whether more than warnAt of a budget is spent, and of which.
 	BudgetsNearlySpent = "BudgetsNearlySpent"
+	// ReservationsLacking says whether others have what is reserved who could still run when the reservation begins.
+	ReservationsLacking = "ReservationsLacking"
 )
 
 // Reasons of the Accepted condition.

@@ -107,6 +107,9 @@ func (o *Objects) RunTimesOf(localQueue types.NamespacedName) (percent int, byDe
 // Budgets are those in force.
 func (o *Objects) Budgets() []policy.Budget { return o.resolved.Budgets() }
 
+// Reservations are the advance reservations in force.
+func (o *Objects) Reservations() []policy.Reservation { return o.resolved.Reservations() }
+
 // BudgetTargets are what the budgets are on that a LocalQueue's workloads use.
 func (o *Objects) BudgetTargets(localQueue types.NamespacedName) []string {
 	return o.resolved.Above(localQueue)

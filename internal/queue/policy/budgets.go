@@ -204,13 +204,20 @@ func checkBudget(b *v1alpha1.Budget) error {
 	return nil
 }
 
-// unknownFlavors are those that rates name and that do not exist.
+// unknownFlavors are those that rates and reservations name and that do not exist.
 func (r *Resolved) unknownFlavors(p *v1alpha1.QueuePolicy) []problem {
 	var found []problem
 	for i := range p.Spec.Budgets {
 		for _, rate := range p.Spec.Budgets[i].Rates {
 			if rate.Flavor != "" && !r.world.Flavors[rate.Flavor] {
 				found = append(found, problem{v1alpha1.ReasonNoEffect, fmt.Sprintf("spec.%s: %s: rates: there is no ResourceFlavor %s", Budgets, p.Spec.Budgets[i].Period, rate.Flavor)})
+			}
+		}
+	}
+	for i := range p.Spec.Reservations {
+		for _, q := range p.Spec.Reservations[i].Quotas {
+			if !r.world.Flavors[q.Flavor] {
+				found = append(found, problem{v1alpha1.ReasonNoEffect, fmt.Sprintf("spec.%s: %s: quotas: there is no ResourceFlavor %s", Reservations, p.Spec.Reservations[i].Name, q.Flavor)})
 			}
 		}
 	}

@@ -29,6 +29,7 @@ const (
 	Windows      = "quota.windows"
 	Namespaces   = "dependencies.namespaces"
 	Budgets      = "budgets"
+	Reservations = "reservations"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -96,6 +97,10 @@ var fields = []field{
 	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
 	dependencies,
 	{path: Budgets, text: budgetsText, whole: checkBudgets, sums: true},
+	{
+		path: Reservations, text: reservationsText, whole: checkReservations, sums: true,
+		from: func(kind v1alpha1.TargetKind, _ bool) bool { return kind != v1alpha1.KindCohort }, where: "at a ClusterQueue or a LocalQueue",
+	},
 }
 
 // notLocal is of fields that are about a whole ClusterQueue.
