@@ -19,6 +19,9 @@ type Placer interface {
 	// RemoveLeaving takes pods off their nodes, in a what-if, that are about to end and whose workloads hold
 	// nothing any more. It reports whether there are any.
 	RemoveLeaving() bool
+	// Defragment plans which workloads to move so that all pods of the request fit, and they elsewhere: as few as
+	// possible, and of those the cheapest. nil: there is no plan. Nothing changes by asking.
+	Defragment(PlaceRequest, DefragmentPlan) []Key
 	// Checkpoint starts a what-if; Rollback undoes all changes since that mark.
 	// Marks nest and are rolled back in reverse order.
 	Checkpoint() (mark int)

@@ -30,7 +30,8 @@ func TestCardsAreNeverGrantedTwice(t *testing.T) {
 			}
 			s.queue(Queue{
 				Name: name, Cohort: "team", NamespaceSelector: &Term{},
-				Groups: []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{quota("a"), quota("b")}}},
+				Groups:          []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{quota("a"), quota("b")}}},
+				Defragmentation: rapid.SampledFrom([]*Defragmentation{nil, {Moves: 1, LostWork: time.Hour}, {Moves: 2, LostWork: time.Hour}}).Draw(t, "defragmentation"),
 				Preemption: Preemption{
 					WithinQueue:         rapid.SampledFrom([]PreemptionPolicy{PreemptNever, PreemptLowerPriority}).Draw(t, "within"),
 					ReclaimWithinCohort: rapid.SampledFrom([]PreemptionPolicy{PreemptNever, PreemptLowerPriority, PreemptAny}).Draw(t, "reclaim"),

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,6 +87,42 @@ func (p *testPlacer) RemoveLeaving() bool {
 	}
 	p.log = append(p.log, testUndo{left: left})
 	return len(left) > 0
+}
+
+// Defragment tries every workload on its own, then every pair, the cheapest first.
+func (p *testPlacer) Defragment(r PlaceRequest, o DefragmentPlan) []Key {
+	var can []Key
+	for _, k := range sortedKeys(p.held) {
+		if o.Cost(k) >= 0 && len(p.held[k]) > 0 {
+			can = append(can, k)
+		}
+	}
+	slices.SortStableFunc(can, func(a, b Key) int { return cmp.Compare(o.Cost(a), o.Cost(b)) })
+	fits := func(moves ...Key) bool {
+		mark, cost := p.Checkpoint(), int64(0)
+		defer p.Rollback(mark)
+		gone := map[Key]testPlacement{}
+		for _, k := range moves {
+			cost += o.Cost(k)
+			gone[k] = p.held[k]
+			p.Remove(k)
+		}
+		_, refusal := p.Place(r)
+		return refusal == nil && cost <= o.LostWork && len(moves) <= o.Moves
+	}
+	for _, k := range can {
+		if fits(k) {
+			return []Key{k}
+		}
+	}
+	for i, k := range can {
+		for _, l := range can[i+1:] {
+			if fits(k, l) {
+				return []Key{k, l}
+			}
+		}
+	}
+	return nil
 }
 
 func (p *testPlacer) Checkpoint() int { return len(p.log) }

@@ -93,4 +93,5 @@ const (
 	ReasonInCohortReclamation           Reason = "InCohortReclamation"
 	ReasonInCohortFairSharing           Reason = "InCohortFairSharing"
 	ReasonInCohortReclaimWhileBorrowing Reason = "InCohortReclaimWhileBorrowing"
+	ReasonDefragmentation               Reason = "Defragmentation"
 )

@@ -99,6 +99,13 @@ func (e *Engine) findVictims(a *assignment) {
 	failed := a.failed
 	found := e.searchVictims(a, a.usage, a.need, e.opts.Placer != nil)
 	a.victims = append(a.victims[:0], found...)
+	if len(found) == 0 && failed != nil {
+		if moves := e.findMoves(a); len(moves) > 0 {
+			a.victims = append(a.victims[:0], moves...)
+			a.mode, a.borrow = e.fitAfter(a.w.queue, a.usage, moves)
+			return
+		}
+	}
 	if len(found) == 0 {
 		if failed != nil { // nodes on which it was tried meanwhile are not free
 			a.failed, a.placed = failed, nil
@@ -378,6 +385,8 @@ func ruleText(why Reason) string {
 		return "reclamation within the cohort"
 	case ReasonInCohortFairSharing:
 		return "Fair Sharing within the cohort"
+	case ReasonDefragmentation:
+		return "defragmentation of nodes: it fits on others at once"
 	}
 	return "reclamation within the cohort while borrowing"
 }

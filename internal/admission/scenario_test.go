@@ -36,6 +36,7 @@ import (
 //	queue NAME [cohort=NAME] [strict] [stop=hold|drain] [within=P] [reclaim=P] [borrowing=PRIORITY|any]
 //	      [weight=N] [when-borrow=next] [when-preempt=stay] [prefer=preemption] [selector=k:v] [usage]
 //	      [delayed-placement=FLAVOR] [inactive] [order=service] [backfill]
+//	      [moves=N lost=DURATION]   (defragmentation)
 //	  FLAVOR cpu=10 memory=4Gi/borrow:0/lend:2Gi   (indented under cohort or queue; a new set of
 //	                                                resources starts a new group)
 //	local NAME queue=NAME [weight=N] [stop=..]
@@ -45,7 +46,7 @@ import (
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
-//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [advance=NAME]
+//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [advance=NAME] [stays]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
@@ -455,6 +456,9 @@ func (sc *scenario) queueStatement(name string, a arguments, more []string) {
 		Preemption:  Preemption{WithinQueue: preemptions[a.str("within")], ReclaimWithinCohort: preemptions[a.str("reclaim")]},
 		Fungibility: Fungibility{BorrowTryNext: a.str("when-borrow") == "next", PreemptStay: a.str("when-preempt") == "stay", PreferPreemption: a.str("prefer") == "preemption"},
 	}
+	if a.has("moves") {
+		q.Defragmentation = &Defragmentation{Moves: int(a.num("moves")), LostWork: a.duration("lost")}
+	}
 	if a.has("borrowing") {
 		q.Preemption.BorrowWithinCohort = true
 		if a.str("borrowing") != "any" {
@@ -477,7 +481,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "advance"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "advance", "stays"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
@@ -519,7 +523,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
 		Awaits: a.str("after"), AwaitsInVain: a.has("in-vain"),
-		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), AdvanceReservation: a.str("advance"),
+		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), AdvanceReservation: a.str("advance"), Stays: a.has("stays"),
 	}
 	if a.has("ns") {
 		w.Namespace = a.str("ns")

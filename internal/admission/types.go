@@ -74,6 +74,8 @@ type Workload struct {
 
 	// NeverPreempt: it asks not to be preempted, and its queue's policy honours that. Then it does not borrow either.
 	NeverPreempt bool
+	// Stays: it cannot start again on other nodes.
+	Stays bool
 	// AdvanceReservation is the one that is for this workload, where one is for some of a LocalQueue's alone; "": none.
 	AdvanceReservation string
 	// CheckpointedAt is when it says that it last saved its work; zero: never.
@@ -243,6 +245,8 @@ type Queue struct {
 	UsageFairSharing bool
 	// Backfill lets a workload whose run time is known pass the blocked head of a StrictFIFO queue if it cannot delay it.
 	Backfill bool
+	// Defragmentation lets workloads of the queue move to other nodes for others, and others for them; nil: none moves.
+	Defragmentation *Defragmentation
 	// Order of pending workloads of one priority.
 	Order  Order
 	Timing *Timing // nil: as the options say

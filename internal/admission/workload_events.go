@@ -165,6 +165,9 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	}
 	rank, _ := e.rankOf(&spec, w.queue)
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank || spec.savedAt(reserved) != w.savedAt || spec.NeverPreempt != w.safe {
+		if w.queue.spec.Defragmentation != nil && e.opts.Placer != nil {
+			CapacityChanged{}.apply(e) // it may cost less to move it
+		}
 		switch t := w.queue.tree; {
 		case rank < w.rank || w.safe && !spec.NeverPreempt:
 			e.hintPreemptible(w)

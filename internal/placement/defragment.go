@@ -21,11 +21,9 @@ type clearing struct {
 	// What it costs: the highest priority among the pods that leave, and their core.
 	priority int32
 	core     int64
-}
-
-func (c *clearing) compare(o *clearing) int {
-	return cmp.Or(cmp.Compare(c.priority, o.priority), len(c.leave)-len(o.leave), cmp.Compare(c.core, o.core),
-		strings.Compare(c.node.name, o.node.name))
+	// What moves with them, and what that costs (Defragment).
+	units []string
+	cost  int64
 }
 
 // clearNode finds the pods that must leave the node for the request shape: of those that may, as few and
@@ -71,65 +69,236 @@ func (e *Engine) clearNode(s *shape, n *node, may func(*holding) bool) *clearing
 	return c
 }
 
-// Move of a pod to another place.
+// Move of a pod, or of a gang, to another place.
 type Move struct {
-	Pod, From string
-	To        Assignment
+	Key  string // of the gang, or of a pod of none
+	From string // the node that it leaves for another's sake
+	To   []string
 }
 
-// mostTried nodes are tried for a defragmentation plan, those with the least to move first.
+// DefragmentOptions bound a plan of moves.
+type DefragmentOptions struct {
+	// Most gangs move; a pod of none counts as one.
+	Most int
+	// Cost of moving a gang, or a pod of none; below 0 it stays. All together cost at most MostCost. nil: moves cost nothing.
+	Cost     func(key string) int64
+	MostCost int64
+	// Whole is a gang as it was asked for, and is placed again; nil: its pods are placed one by one.
+	Whole func(key string) *Gang
+}
+
+// mostTried nodes are cleared in the search for a plan, those with the least to move first.
 const mostTried = 64
 
-// Defragment plans moves after which the pod fits: at most `most` of them, as few as possible, each
-// into capacity that is free now. Pinned pods and reservations stay where they are. It returns where the
-// pod would go; without a plan, the error is a *Refusal. Nothing changes.
-func (e *Engine) Defragment(pod *Pod, most int) ([]Move, Assignment, error) {
-	s, err := e.shapeOf(pod)
-	if err != nil {
-		return nil, Assignment{}, err
+// Defragment plans moves after which the gang fits: as few as possible, and of those the cheapest, each into capacity
+// that is free then. Pinned pods, and reservations of no gang, stay where they are. Pod sets with a topology get no plan.
+// Without one the error is a *Refusal. Nothing changes.
+func (e *Engine) Defragment(g *Gang, o DefragmentOptions) ([]Move, Answer, error) {
+	m := &mover{e: e, gang: g, opts: o, txn: e.Begin(), tries: mostTried, from: map[string]string{}, left: map[string][]*holding{}}
+	defer m.txn.Rollback()
+	for i := range g.PodSets {
+		set := &g.PodSets[i]
+		pod := set.Pod
+		pod.Gang, pod.PodSet = g.Key, set.Name
+		s, err := e.shapeOf(&pod)
+		if err != nil {
+			return nil, Answer{}, err
+		}
+		if set.Topology != nil || e.tooMany(set) != nil {
+			return nil, Answer{}, e.refuse(s, nil)
+		}
+		for n := range set.Count {
+			pod.Key = placeholderKey(g.Key, set.Name, n)
+			m.pods = append(m.pods, moverPod{pod, s})
+		}
 	}
-	movable := func(h *holding) bool { return h.bound && !h.pod.Pinned }
-	var plans []*clearing
-	for _, n := range e.nodes {
+	if len(m.pods) == 0 || !m.place(0) {
+		return nil, Answer{}, m.refusal()
+	}
+	return m.moves, m.answer(), nil
+}
+
+// mover is a search for moves.
+type mover struct {
+	e     *Engine
+	gang  *Gang
+	opts  DefragmentOptions
+	txn   *Txn
+	pods  []moverPod
+	tries int
+	// Gangs that leave, in their order, and the node each leaves for the sake of another; what they cost.
+	leave []string
+	from  map[string]string
+	left  map[string][]*holding
+	cost  int64
+	moves []Move
+}
+
+type moverPod struct {
+	pod   Pod
+	shape *shape
+}
+
+func (m *mover) refusal() error {
+	if len(m.pods) == 0 {
+		return &Refusal{Detail: "there are no pods"}
+	}
+	return m.e.refuse(m.pods[0].shape, nil)
+}
+
+// place puts the pods from the i-th on onto nodes, then those that left for them.
+func (m *mover) place(i int) bool {
+	if i == len(m.pods) {
+		return m.placeAgain()
+	}
+	p := &m.pods[i]
+	if n := m.e.best(p.shape, m.e.salt(p.pod.Key)); n != nil {
+		return m.hold(p, n) && m.place(i+1)
+	}
+	for _, c := range m.clearings(p.shape) {
+		if m.tries--; m.tries < 0 {
+			return false
+		}
+		mark, left, cost := len(m.e.journal), len(m.leave), m.cost
+		m.clear(c)
+		if m.hold(p, c.node) && m.place(i+1) {
+			return true
+		}
+		m.e.undo(mark)
+		m.leave, m.cost, m.moves = m.leave[:left], cost, nil
+	}
+	return false
+}
+
+func (m *mover) hold(p *moverPod, n *node) bool {
+	if m.e.pick.run(m.e, p.shape, n, 0) != Fits {
+		return false
+	}
+	h := m.e.newHolding(&p.pod, p.shape, n)
+	h.placeholder, h.takes = true, m.e.pick.takes()
+	m.e.add(h)
+	return true
+}
+
+// unitOf is what moves with a pod: its gang, or itself.
+func unitOf(h *holding) string {
+	if h.pod.Gang != "" {
+		return h.pod.Gang
+	}
+	return h.key
+}
+
+// costOf is what it costs to move a pod's gang; below 0: it stays.
+func (m *mover) costOf(h *holding) int64 {
+	switch unit := unitOf(h); {
+	case h.pod.Pinned || unit == m.gang.Key || h.pod.Gang == "" && !h.bound:
+		return -1
+	case m.opts.Cost == nil:
+		return 0
+	default:
+		return m.opts.Cost(unit)
+	}
+}
+
+// clearings are the nodes on which a pod fits once others have left, the fewest and cheapest first.
+func (m *mover) clearings(s *shape) []*clearing {
+	var list []*clearing
+	for _, n := range m.e.nodes {
 		if n == nil {
 			continue
 		}
-		if c := e.clearNode(s, n, movable); c != nil && len(c.leave) <= most {
-			c.priority = 0 // a moved pod runs on: the fewest moves win
-			plans = append(plans, c)
+		c := m.e.clearNode(s, n, func(h *holding) bool { return m.costOf(h) >= 0 })
+		if c != nil && m.afford(c) {
+			list = append(list, c)
 		}
 	}
-	slices.SortFunc(plans, (*clearing).compare)
-	for _, c := range plans[:min(len(plans), mostTried)] {
-		if moves, to, ok := e.tryMoves(pod, s, c); ok {
-			return moves, to, nil
-		}
-	}
-	return nil, Assignment{}, e.refuse(s, nil)
+	slices.SortFunc(list, func(a, b *clearing) int {
+		return cmp.Or(len(a.units)-len(b.units), cmp.Compare(a.cost, b.cost), cmp.Compare(a.core, b.core), strings.Compare(a.node.name, b.node.name))
+	})
+	return list
 }
 
-func (e *Engine) tryMoves(pod *Pod, s *shape, c *clearing) ([]Move, Assignment, bool) {
-	txn := e.Begin()
-	defer txn.Rollback()
+// afford counts what leaves with a clearing, and says whether that is within bounds.
+func (m *mover) afford(c *clearing) bool {
 	for _, h := range c.leave {
-		e.remove(h)
-	}
-	if e.pick.run(e, s, c.node, 0) != Fits {
-		return nil, Assignment{}, false
-	}
-	held := e.newHolding(pod, s, c.node)
-	held.takes = e.pick.takes()
-	e.add(held)
-	var moves []Move
-	for _, h := range c.leave {
-		n := e.best(h.shape, e.salt(h.key))
-		if n == nil || e.pick.run(e, h.shape, n, 0) != Fits {
-			return nil, Assignment{}, false
+		if unit := unitOf(h); !slices.Contains(c.units, unit) {
+			c.units = append(c.units, unit)
+			c.cost += m.costOf(h)
 		}
-		moved := e.newHolding(&h.pod, h.shape, n)
-		moved.bound, moved.takes = true, e.pick.takes()
-		e.add(moved)
-		moves = append(moves, Move{Pod: h.key, From: h.node.name, To: moved.assignment()})
 	}
-	return moves, held.assignment(), true
+	return len(m.leave)+len(c.units) <= m.opts.Most && (m.opts.Cost == nil || m.cost+c.cost <= m.opts.MostCost)
+}
+
+// clear takes all pods off their nodes that move with those of a clearing.
+func (m *mover) clear(c *clearing) {
+	for _, h := range c.leave {
+		if h.pod.Gang == "" {
+			m.left[h.key] = []*holding{h}
+		}
+	}
+	for _, unit := range c.units {
+		if gang := m.e.gangs[unit]; len(gang) > 0 {
+			m.left[unit] = slices.Clone(gang)
+		}
+		for _, h := range m.left[unit] {
+			m.e.remove(h)
+		}
+		m.from[unit] = c.node.name
+	}
+	m.leave, m.cost = append(m.leave, c.units...), m.cost+c.cost
+}
+
+// placeAgain finds other places for those that left.
+func (m *mover) placeAgain() bool {
+	m.moves = nil
+	for _, unit := range m.leave {
+		to, ok := m.placeUnit(unit)
+		if !ok {
+			return false
+		}
+		m.moves = append(m.moves, Move{Key: unit, From: m.from[unit], To: to})
+	}
+	return true
+}
+
+// placeUnit places a gang, or a pod of none, and says on which nodes.
+func (m *mover) placeUnit(unit string) (to []string, ok bool) {
+	if m.opts.Whole != nil {
+		if whole := m.opts.Whole(unit); whole != nil {
+			answer := m.txn.Place(whole)
+			for _, set := range answer.PodSets {
+				for _, at := range set.Placed {
+					to = append(to, at.Node)
+				}
+			}
+			return to, answer.Fits
+		}
+	}
+	for _, h := range m.left[unit] {
+		n := m.e.best(h.shape, m.e.salt(h.key))
+		if n == nil || m.e.pick.run(m.e, h.shape, n, 0) != Fits {
+			return nil, false
+		}
+		moved := m.e.newHolding(&h.pod, h.shape, n)
+		moved.bound, moved.placeholder, moved.takes = h.bound, h.placeholder, m.e.pick.takes()
+		m.e.add(moved)
+		to = append(to, n.name)
+	}
+	return to, true
+}
+
+// answer is where the gang's pods go.
+func (m *mover) answer() Answer {
+	a := Answer{Fits: true}
+	for i := range m.gang.PodSets {
+		set := &m.gang.PodSets[i]
+		var holds []*holding
+		for _, h := range m.e.gangs[m.gang.Key] {
+			if h.pod.PodSet == set.Name {
+				holds = append(holds, h)
+			}
+		}
+		a.PodSets = append(a.PodSets, PodSetAnswer{Name: set.Name, Count: set.Count, Fit: len(holds), Placed: placed(holds, nil)})
+	}
+	return a
 }

@@ -42,7 +42,7 @@
 //	card_picker.go      which cards of a node
 //	demand.go           what pods usually request, for policies that look ahead
 //	refusal.go          reasons
-//	defragment.go       moves after which a pod would fit
+//	defragment.go       moves after which a gang would fit
 //
 // The engine is for one goroutine at a time.
 //

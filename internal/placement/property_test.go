@@ -124,10 +124,15 @@ func do(e *Engine, a *act, nodes []Node) string {
 	case "expire":
 		return fmt.Sprint(e.Expire(time.Unix(int64(a.n), 0)))
 	case "defragment":
-		m, to, err := e.Defragment(&a.pod, 3)
-		return fmt.Sprint(m, to, err)
+		m, to, err := e.Defragment(twoOf(&a.pod), DefragmentOptions{Most: 3})
+		return fmt.Sprint(m, to.PodSets, err)
 	}
 	return ""
+}
+
+// twoOf is a gang of two pods like one.
+func twoOf(p *Pod) *Gang {
+	return &Gang{Key: "ns/gang-of-two", PodSets: []PodSet{{Name: "main", Count: 2, Pod: *p}}}
 }
 
 func drawWorld(t *rapid.T) (Options, []Node, []act) {
@@ -269,7 +274,7 @@ func TestSameEventsSameAnswers(t *testing.T) {
 				if run == 1 {
 					// Questions in between change nothing.
 					_, _ = e.Best(&acts[len(acts)-1].pod)
-					_, _, _ = e.Defragment(&acts[len(acts)-1].pod, 3)
+					_, _, _ = e.Defragment(twoOf(&acts[len(acts)-1].pod), DefragmentOptions{Most: 3})
 				}
 				transcripts[run] = append(transcripts[run], acts[i].kind+" "+do(e, &acts[i], nodes))
 			}

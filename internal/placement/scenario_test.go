@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -387,15 +388,30 @@ func (w *world) answer(answer *Answer) {
 
 func (w *world) defragment(d *datadriven.TestData) {
 	p, rest := w.pod(d, d.CmdArgs[0].Key)
-	moves, to, err := w.e.Defragment(&p, int(number(w.t, rest["moves"])))
+	g := Gang{Key: p.Key, PodSets: []PodSet{{Name: "main", Count: int(max(1, number(w.t, cmp.Or(rest["count"], "1")))), Pod: p}}}
+	options := DefragmentOptions{Most: int(number(w.t, rest["moves"])), MostCost: 1 << 40}
+	if costs := rest["costs"]; costs != "" { // KEY:N;KEY:N
+		options.Cost = func(key string) int64 {
+			for _, one := range strings.Split(costs, ";") {
+				if name, cost, _ := strings.Cut(one, "="); name == key {
+					return number(w.t, cost)
+				}
+			}
+			return 0
+		}
+		options.MostCost = number(w.t, cmp.Or(rest["most-cost"], "1000"))
+	}
+	moves, answer, err := w.e.Defragment(&g, options)
 	if err != nil {
 		w.printf("no plan: %v", err)
 		return
 	}
 	for _, m := range moves {
-		w.printf("move %s from %s to %s", m.Pod, m.From, describe(m.To))
+		w.printf("move %s from %s to %s", m.Key, m.From, strings.Join(m.To, ", "))
 	}
-	w.printf("then %s -> %s", p.Key, describe(to))
+	for _, at := range answer.PodSets[0].Placed {
+		w.printf("then %d of %s -> %s", at.Count, p.Key, at.Node)
+	}
 }
 
 // status shows cards that are held or unhealthy.

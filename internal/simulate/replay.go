@@ -33,18 +33,33 @@ type replay struct {
 	waits    int64
 	started  int
 	err      error
+	begun    map[string]int64 // when each pod that runs did, where somebody asks
 }
 
 // Replay runs the trace in its own time: pods arrive when the trace created them, run as long as they
 // did there, and leave.
 func Replay(nodes []placement.Node, pods []TracePod, policy string) (Replayed, error) {
-	e, err := placement.New(placement.Options{Policy: policy})
+	r, err := newReplay(nodes, pods, policy)
 	if err != nil {
 		return Replayed{}, err
 	}
+	r.clock.Run()
+	r.out.Never = len(r.waiting)
+	if r.started > 0 {
+		r.out.MeanWait = float64(r.waits) / float64(r.started)
+	}
+	return r.out, r.err
+}
+
+// newReplay has the arrivals of a trace on its clock.
+func newReplay(nodes []placement.Node, pods []TracePod, policy string) (*replay, error) {
+	e, err := placement.New(placement.Options{Policy: policy})
+	if err != nil {
+		return nil, err
+	}
 	for i := range nodes {
 		if err := e.Apply(placement.NodeChanged{Node: nodes[i]}); err != nil {
-			return Replayed{}, err
+			return nil, err
 		}
 	}
 	r := &replay{engine: e, out: Replayed{Policy: policy, Pods: len(pods)}, capacity: capacityOf(nodes)}
@@ -56,12 +71,7 @@ func Replay(nodes []placement.Node, pods []TracePod, policy string) (Replayed, e
 			}
 		})
 	}
-	r.clock.Run()
-	r.out.Never = len(r.waiting)
-	if r.started > 0 {
-		r.out.MeanWait = float64(r.waits) / float64(r.started)
-	}
-	return r.out, r.err
+	return r, nil
 }
 
 // start the pod if it fits now.
@@ -90,6 +100,9 @@ func (r *replay) start(p *TracePod) bool {
 		r.out.MaxWait = max(r.out.MaxWait, wait)
 	}
 	r.held += p.Demand
+	if r.begun != nil {
+		r.begun[p.Key] = r.clock.Now()
+	}
 	r.out.Busiest = max(r.out.Busiest, float64(r.held)/float64(max(r.capacity, 1)))
 	r.clock.At(r.clock.Now()+max(p.Deleted-p.Created, 0), func() { r.end(p) })
 	return true
@@ -99,6 +112,7 @@ func (r *replay) start(p *TracePod) bool {
 func (r *replay) end(p *TracePod) {
 	r.err = errors.Join(r.err, r.engine.Apply(placement.PodGone{Key: p.Key}))
 	r.held -= p.Demand
+	delete(r.begun, p.Key)
 	still := r.waiting[:0]
 	for _, w := range r.waiting {
 		if !r.start(w) {

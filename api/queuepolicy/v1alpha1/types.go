@@ -61,7 +61,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets) || has(self.reservations)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies, budgets or reservations"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets) || has(self.reservations) || has(self.defragmentation)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies, budgets, reservations or defragmentation"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.targetRefs.exists(t, t.kind != 'Cohort')",message="reservations are for queues: target a ClusterQueue or a LocalQueue",fieldPath=".reservations"
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.reservations.all(r, !has(r.job)) || self.targetRefs.all(t, t.kind == 'LocalQueue')",message="job is one of a LocalQueue's namespace: target that LocalQueue",fieldPath=".reservations"
@@ -109,6 +109,23 @@ type QueuePolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	Reservations []Reservation `json:"reservations,omitempty"`
+	// Defragmentation lets workloads move to other nodes for one that quota allows, and that fits on no nodes as they are.
+	// It is looked up at the ClusterQueue and above: of the one that waits, whose bounds count, and of those that move.
+	Defragmentation *Defragmentation `json:"defragmentation,omitempty"`
+}
+
+// Defragmentation bounds what may move for one workload. Those that move are stopped, and start at once on other nodes,
+// where that was tried before. One that has a higher priority, asks never to be preempted, or is swapped when it is
+// preempted, stays.
+type Defragmentation struct {
+	// Moves is how many workloads may move for one.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Moves *int32 `json:"moves"`
+	// LostWork is how much time of work they may lose, all together: since each started, or last saved its work
+	// (annotation elasticai.io/checkpointed-at).
+	LostWork *Duration `json:"lostWork"`
 }
 
 // Dependencies is what jobs may wait for.

@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	"slices"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -36,7 +37,7 @@ func SetPreemptionWishes(j Job, wl *kueue.Workload) bool {
 	if !workload.HasReservation(wl) {
 		follow(v1alpha1.NeverPreemptAnnotation, only(wants[v1alpha1.NeverPreemptAnnotation], "true"))
 	}
-	follow(egpu.OnPreemptionAnnotation, only(wants[egpu.OnPreemptionAnnotation], egpu.OnPreemptionStop))
+	follow(egpu.OnPreemptionAnnotation, only(wants[egpu.OnPreemptionAnnotation], egpu.OnPreemptionStop, egpu.OnPreemptionSwap))
 	switch at, had := workload.CheckpointedAt(j.Meta()), workload.CheckpointedAt(wl); {
 	case at.IsZero():
 		follow(v1alpha1.CheckpointedAtAnnotation, "")
@@ -46,9 +47,9 @@ func SetPreemptionWishes(j Job, wl *kueue.Workload) bool {
 	return changed
 }
 
-// only is a value if it is the one that means something; "" for any other.
-func only(value, means string) string {
-	if value == means {
+// only is a value if it is one that means something; "" for any other.
+func only(value string, means ...string) string {
+	if slices.Contains(means, value) {
 		return value
 	}
 	return ""

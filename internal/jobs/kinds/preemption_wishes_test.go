@@ -20,7 +20,8 @@ func TestPreemptionWishes(t *testing.T) {
 	}{
 		"nothing":                      {},
 		"all":                          {job: map[string]string{never: "true", on: "stop", saved: "2026-01-01T01:00:00+01:00"}, want: map[string]string{never: "true", on: "stop", saved: "2026-01-01T00:00:00Z"}},
-		"words that mean nothing here": {job: map[string]string{never: "please", on: "swap", saved: "now"}},
+		"words that mean nothing here": {job: map[string]string{never: "please", on: "wait", saved: "now"}},
+		"swapped":                      {job: map[string]string{on: "swap"}, want: map[string]string{on: "swap"}},
 		"withdrawn":                    {job: map[string]string{}, had: map[string]string{never: "true", on: "stop", saved: "2026-01-01T00:00:00Z", "other": "x"}, want: map[string]string{"other": "x"}},
 		"too late":                     {job: map[string]string{never: "true", on: "stop"}, reserved: true, want: map[string]string{on: "stop"}},
 		"too late to withdraw":         {had: map[string]string{never: "true"}, reserved: true, want: map[string]string{never: "true"}},

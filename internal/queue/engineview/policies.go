@@ -140,6 +140,9 @@ func (o *Objects) applyPolicy(q *admission.Queue) {
 		if settings.Text(policy.Backfill) == string(v1alpha1.BackfillEASY) {
 			q.Backfill, q.StrictFIFO = true, true
 		}
+		if moves, err := strconv.Atoi(settings.Text(policy.Moves)); err == nil {
+			q.Defragmentation = &admission.Defragmentation{Moves: moves, LostWork: settings.Duration(policy.LostWork, 0)}
+		}
 	}
 }
 

@@ -76,3 +76,26 @@ func TestPoliciesInEvents(t *testing.T) {
 		t.Error("the policies are gone, and their effect is not")
 	}
 }
+
+// A policy on a Cohort lets the workloads of its ClusterQueues move, within its bounds, until it goes.
+func TestDefragmentationReachesTheQueue(t *testing.T) {
+	o := NewObjects()
+	cq := queueWith("", "")
+	cq.Spec.CohortName = "pair"
+	o.Set(cq, false)
+	p := named(&v1alpha1.QueuePolicy{}, "moves")
+	p.Spec = v1alpha1.QueuePolicySpec{
+		TargetRefs:      []v1alpha1.TargetRef{{Kind: v1alpha1.KindCohort, Name: "pair"}},
+		Defragmentation: &v1alpha1.Defragmentation{Moves: ptr.To(int32(2)), LostWork: ptr.To(v1alpha1.Duration("90m"))},
+	}
+	o.Set(p, false)
+	o.ResolvePolicies()
+	if got := o.Queue(cq).Defragmentation; got == nil || *got != (admission.Defragmentation{Moves: 2, LostWork: 90 * time.Minute}) {
+		t.Errorf("%+v", got)
+	}
+	o.Set(p, true)
+	o.ResolvePolicies()
+	if got := o.Queue(cq).Defragmentation; got != nil {
+		t.Errorf("without the policy: %+v", got)
+	}
+}

@@ -30,6 +30,8 @@ const (
 	Namespaces   = "dependencies.namespaces"
 	Budgets      = "budgets"
 	Reservations = "reservations"
+	Moves        = "defragmentation.moves"
+	LostWork     = "defragmentation.lostWork"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -95,6 +97,8 @@ var fields = []field{
 	aboveLocal(percent(Headroom, 0, 99, func(s *v1alpha1.QueuePolicySpec) *int32 { return quota(s).Headroom })),
 	aboveLocal(duration(Grace, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return quota(s).Grace })),
 	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
+	aboveLocal(percent(Moves, 1, 16, func(s *v1alpha1.QueuePolicySpec) *int32 { return defragmentation(s).Moves })),
+	aboveLocal(duration(LostWork, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return defragmentation(s).LostWork })),
 	dependencies,
 	{path: Budgets, text: budgetsText, whole: checkBudgets, sums: true},
 	{
@@ -112,7 +116,7 @@ func aboveLocal(f field) field {
 	return f
 }
 
-// percent is a field that is a whole number of percent.
+// percent is a field that is a whole number, most often of percent.
 func percent(path string, least, most int, get func(*v1alpha1.QueuePolicySpec) *int32) field {
 	return field{
 		path: path,
@@ -129,6 +133,13 @@ func percent(path string, least, most int, get func(*v1alpha1.QueuePolicySpec) *
 			return nil
 		},
 	}
+}
+
+func defragmentation(s *v1alpha1.QueuePolicySpec) *v1alpha1.Defragmentation {
+	if s.Defragmentation == nil {
+		return &v1alpha1.Defragmentation{}
+	}
+	return s.Defragmentation
 }
 
 func quota(s *v1alpha1.QueuePolicySpec) *v1alpha1.Quota {

@@ -39,11 +39,12 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		RanBefore:  seconds(wl.Status.AccumulatedPastExecutionTimeSeconds),
 
 		CheckpointedAt: CheckpointedAt(wl),
+		Stays:          wl.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap, // its pods stay on their nodes
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 		preempted := condition(wl, kueue.WorkloadPreempted)
-		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && preempted != nil && preempted.Reason != kueue.InClusterQueueReason
+		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && preempted != nil && preempted.Reason != kueue.InClusterQueueReason && preempted.Reason != string(admission.ReasonDefragmentation)
 		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
 			w.EvictedFor = preemptor(evicted.Message)
 		}

@@ -410,7 +410,7 @@ func (w *World) evict(e *admission.Evict) {
 	if e.Reason == admission.ReasonPreempted {
 		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
-	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue
+	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue && e.Preempted != admission.ReasonDefragmentation
 	w.requeue(i, m)
 }
 

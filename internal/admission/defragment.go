@@ -1,0 +1,99 @@
+package admission
+
+import (
+	"slices"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+)
+
+// Quota may be free while the nodes that have it are scattered: a workload fits into quota, and its pods fit nowhere
+// together. Where the queues allow it, others move: they are evicted, and fit at once on other nodes, with the quota that
+// they had. A plan of moves is tried as a whole before anybody is evicted: the workload gets its nodes, and all who move
+// get others. There is one plan at a time: nobody moves while anybody is being evicted.
+
+// Defragmentation is what a queue allows: its workloads move for others, and others of its tree that allow it for them.
+type Defragmentation struct {
+	// Moves is how many workloads move for one.
+	Moves int
+	// LostWork is how much time of work they lose by it, all together: since each started, or last saved its work.
+	LostWork time.Duration
+}
+
+// DefragmentPlan says what a Placer may plan.
+type DefragmentPlan struct {
+	Moves    int
+	LostWork int64
+	// Cost is what moving a workload costs of LostWork; below 0: it stays.
+	Cost func(Key) int64
+}
+
+// findMoves finds workloads to move for one that quota allows and nodes do not; nil if there are none.
+func (e *Engine) findMoves(a *assignment) []victim {
+	d := a.w.queue.spec.Defragmentation
+	if d == nil || d.Moves <= 0 || len(e.evicting) > 0 || a.refused.by(ruleDelay) || !a.fits(quota.Future) || !a.fits(quota.Now) {
+		return nil
+	}
+	keys := e.opts.Placer.Defragment(e.placeRequest(a), DefragmentPlan{
+		Moves: d.Moves, LostWork: int64(d.LostWork),
+		Cost: func(k Key) int64 { return e.moveCost(a.w, e.workloads[k]) },
+	})
+	var moves []victim
+	for _, k := range keys {
+		moves = append(moves, victim{e.workloads[k], ReasonDefragmentation})
+	}
+	if len(moves) == 0 || !e.tryMoves(a, moves) {
+		return nil
+	}
+	return moves
+}
+
+// moveCost is the work that v loses if it moves for w; below 0: it stays.
+func (e *Engine) moveCost(w, v *workload) int64 {
+	switch {
+	case v == nil || v == w || v.phase != phaseReserved || v.assumed || v.queue.tree != w.queue.tree || v.queue.spec.Defragmentation == nil:
+		return -1
+	case v.safe || v.spec.Stays || v.preemptor != nil || v.spec.Priority > w.spec.Priority || len(v.queue.spec.DelayedPlacement) > 0:
+		return -1
+	}
+	return max(0, nanos(e.at)-v.savedAt)
+}
+
+// tryMoves says whether the workload fits once others have left, and they beside it.
+func (e *Engine) tryMoves(a *assignment, moves []victim) bool {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.removeEvicting()
+	for _, v := range moves {
+		e.opts.Placer.Remove(v.w.spec.Key)
+	}
+	if !e.tryPlace(a) || !e.takeNodes(a) {
+		return false
+	}
+	return !slices.ContainsFunc(moves, func(v victim) bool {
+		_, refusal := e.opts.Placer.Place(e.placeAgainRequest(v.w))
+		return refusal != nil
+	})
+}
+
+// placeAgainRequest asks for nodes for what a workload was given.
+func (e *Engine) placeAgainRequest(w *workload) PlaceRequest {
+	req := PlaceRequest{Workload: w.spec.Key}
+	for i := range w.spec.PodSets {
+		set := &w.spec.PodSets[i]
+		at := slices.IndexFunc(w.spec.Admission.PodSets, func(p PodSetAssignment) bool { return p.Name == set.Name })
+		if at < 0 {
+			continue
+		}
+		given := &w.spec.Admission.PodSets[at]
+		ps := PlacePodSet{Spec: set, Count: given.Count}
+		for _, resource := range sortedNames(given.Flavors) {
+			f := &e.flavors[e.flavor(given.Flavors[resource])].spec
+			if !slices.Contains(ps.Flavors, f) {
+				ps.Flavors = append(ps.Flavors, f)
+			}
+		}
+		req.PodSets = append(req.PodSets, ps)
+	}
+	return req
+}
