@@ -23,6 +23,8 @@ type FlavorPrice struct {
 	LossRate float64 // how often an hour a node is taken away
 	// ClosedUntil is when its nodes may be had again; zero: now.
 	ClosedUntil time.Time
+	// Unknown says that nodes are bought, and not for how much: as if they could not be had.
+	Unknown bool
 }
 
 type (
@@ -116,7 +118,9 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-func (f *flavor) closed(at time.Time) bool { return f.price != nil && f.price.ClosedUntil.After(at) }
+func (f *flavor) closed(at time.Time) bool {
+	return f.price != nil && (f.price.Unknown || f.price.ClosedUntil.After(at))
+}
 
 // expectedCost of a workload on a flavor: amount × price × (run time + start-up + losses × (start-up + half of what it runs
 // between two times that it saves its work)).
@@ -179,7 +183,10 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 	for _, i := range order {
 		f := e.flavors[grp.flavors[i].flavor]
 		part := fmt.Sprintf("%s %.2f", f.spec.Name, e.expectedCost(w, f, total))
-		if f.closed(e.at) {
+		switch {
+		case f.price != nil && f.price.Unknown:
+			part = f.spec.Name + " (its price is not known)"
+		case f.closed(e.at):
 			part += " (not to be had until " + f.price.ClosedUntil.UTC().Format(time.RFC3339) + ")"
 		}
 		parts = append(parts, part)

@@ -20,6 +20,7 @@ func (w *world) drawPrice() {
 		Flavor: name, Resource: CPU, Price: float64(rapid.IntRange(0, 3).Draw(w.t, "price")), LossRate: float64(rapid.IntRange(0, 2).Draw(w.t, "losses")),
 		StartUp: time.Duration(rapid.IntRange(0, 30).Draw(w.t, "start-up")) * time.Minute,
 	}
+	p.Unknown = rapid.IntRange(0, 5).Draw(w.t, "not known") == 0
 	if rapid.Bool().Draw(w.t, "closed") {
 		p.ClosedUntil = w.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(w.t, "for")) * time.Minute)
 	}

@@ -61,11 +61,12 @@ func DeletedEvent(obj any) admission.Event {
 	return nil
 }
 
-// flavorPrice is what a CloudOffer's status says; without a price the flavor has none.
+// flavorPrice is what a CloudOffer's status says. Where that has no price, since its table is broken or was not read yet, the
+// flavor comes last: a slip in a table does not make what is bought look as if it cost nothing.
 func flavorPrice(o *cloud.CloudOffer) admission.Event {
 	price, err := strconv.ParseFloat(o.Status.PricePerHour, 64)
 	if err != nil {
-		return admission.FlavorPriceGone{Flavor: o.Name}
+		return admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: o.Name, Unknown: true}}
 	}
 	losses, _ := strconv.ParseFloat(o.Status.LossesPerHour, 64) // none unless it says so
 	return admission.FlavorPriceChanged{Price: admission.FlavorPrice{
