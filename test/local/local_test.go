@@ -83,6 +83,30 @@ func TestProgramThatDiesIsStartedAgain(t *testing.T) {
 	})
 }
 
+// The control plane is killed in the middle: it comes back where it was, with what it had, and the queue goes on.
+func TestControlPlaneThatDiesIsStartedAgain(t *testing.T) {
+	home(t)
+	t.Cleanup(func() { elastic(t, "down", "--all") })
+	elastic(t, "up", "--detach", "--nodes", nodes)
+	elastic(t, "submit", "job", "--name", "before", "--queue", "main", "--gpus", "1", "--image", "busybox", "sleep 1")
+	before := stateOf(t, "elastic")
+	kill(t, before.SandboxPID)
+	waitGone(t, before.SandboxPID)
+	sandbox.Eventually(t, "the control plane runs again", func(context.Context) error {
+		if now := stateOf(t, "elastic"); now.SandboxPID == before.SandboxPID || now.Server != before.Server {
+			return fmt.Errorf("process %d at %s", now.SandboxPID, now.Server)
+		}
+		return nil
+	})
+	elastic(t, "submit", "job", "--name", "after", "--queue", "main", "--gpus", "1", "--image", "busybox", "sleep 1")
+	for _, job := range []string{"before", "after"} {
+		elastic(t, "wait", job, "--timeout", "5m")
+	}
+	if now := stateOf(t, "elastic"); now.PID != before.PID || now.Phase != "ready" {
+		t.Errorf("%+v, before %+v", now, before)
+	}
+}
+
 func TestInterruptEndsEverything(t *testing.T) {
 	home(t)
 	cmd := command("up", "--sample=false", "--nodes", nodes)
@@ -199,10 +223,10 @@ func opensThePage(t *testing.T, out string) {
 
 // state is what a cluster says of itself.
 type state struct {
-	PID      int
-	Phase    string
-	Server   string
-	Programs []struct{ PID int }
+	PID, SandboxPID int
+	Phase           string
+	Server          string
+	Programs        []struct{ PID int }
 }
 
 func (s state) pids() []int {

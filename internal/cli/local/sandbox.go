@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -31,8 +34,78 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 	if err := waitForOrphan(ctx, c.path("sandbox"), progress); err != nil {
 		return nil, sandboxEvent{}, err
 	}
-	args := append([]string{"run", "--dir", c.path("sandbox"), "--nodes", options.Nodes}, options.SandboxArgs...)
+	args := []string{"run", "--dir", c.path("sandbox"), "--nodes", options.Nodes}
+	if options.Cards {
+		args = append(args, "--job-batch-period=100ms") // jobs are few there, and the next one waits for the card
+	}
+	args = append(args, options.SandboxArgs...)
 	return c.startReporting(ctx, "elastic-sandbox", path, args, "starting Kubernetes", progress)
+}
+
+// Pauses between attempts to start the control plane again. One that ran for steadyAfter is not in a loop of failures.
+const (
+	firstPause  = 100 * time.Millisecond
+	longPause   = 10 * time.Second
+	steadyAfter = time.Minute
+)
+
+// superviseSandbox starts the control plane again when it ends, until ctx ends. Its objects are on the disk, and it has the
+// same address and certificates: programs and nodes go on as after any API server's restart. It gives up when it cannot
+// be started for as long as a start may take.
+func (r *running) superviseSandbox(ctx context.Context) error {
+	again := r.options
+	address, err := url.Parse(r.state.Server)
+	if err != nil {
+		return err
+	}
+	again.SandboxArgs = slices.DeleteFunc(slices.Clone(again.SandboxArgs), func(arg string) bool { return strings.HasPrefix(arg, "--fresh") })
+	again.SandboxArgs = append(again.SandboxArgs, "--port="+address.Port())
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		began := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.sandbox.done:
+		}
+		if time.Since(began) > steadyAfter {
+			pause = firstPause
+		}
+		r.say("Kubernetes ended (%v); starting it again in %s, its log is %s", r.sandbox.err, pause, r.cluster.path("log", "elastic-sandbox.log"))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		if err := r.restartSandbox(ctx, again); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		r.saveState()
+		r.say("Kubernetes is there again")
+	}
+}
+
+// restartSandbox tries until it is there: another program may have its port for a moment.
+func (r *running) restartSandbox(ctx context.Context, options UpOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		sandbox, _, err := r.cluster.startSandbox(ctx, options, func(string) {})
+		if err == nil {
+			r.mu.Lock()
+			r.sandbox = sandbox
+			r.mu.Unlock()
+			return nil
+		}
+		r.say("Kubernetes does not start: %v", err)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the control plane ended and could not be started again: %w", err)
+		case <-time.After(pause):
+		}
+	}
 }
 
 // NodeName is the real node's.

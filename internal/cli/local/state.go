@@ -35,6 +35,7 @@ type State struct {
 	Kubeconfig string         `json:"kubeconfig,omitempty"`
 	Page       string         `json:"page,omitempty"` // its link, with the person's key
 	Started    time.Time      `json:"started"`
+	SandboxPID int            `json:"sandboxPid,omitempty"` // of the control plane
 	Programs   []ProgramState `json:"programs,omitempty"`
 }
 

@@ -87,8 +87,9 @@ type running struct {
 	cluster *Cluster
 	options UpOptions
 
-	mu          sync.Mutex // of state, once supervisors run
+	mu          sync.Mutex // of state and sandbox, once supervisors run
 	state       State
+	sandbox     *child
 	supervisors []*supervisor
 }
 
@@ -123,7 +124,8 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	if err != nil {
 		return err
 	}
-	defer sandbox.stop(15 * time.Second)
+	r.sandbox = sandbox
+	defer func() { r.sandbox.stop(15 * time.Second) }()
 	with := ""
 	if r.options.Nodes != "" {
 		with = " with nodes " + r.options.Nodes
@@ -164,13 +166,11 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	r.saveState()
 	ready(r.state)
 
-	select {
-	case <-ctx.Done():
-		r.say("Stopping ...")
-		return nil
-	case <-sandbox.done:
-		return fmt.Errorf("the sandbox ended (%w); its log is %s", errors.Join(sandbox.err, errEnded), c.path("log", "elastic-sandbox.log"))
+	if err := r.superviseSandbox(ctx); err != nil {
+		return err
 	}
+	r.say("Stopping ...")
+	return nil
 }
 
 // servePage returns the page's link; a cluster without its page is a cluster.
@@ -285,7 +285,7 @@ func (r *running) stopPrograms() {
 func (r *running) saveState() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.state.Programs = nil
+	r.state.Programs, r.state.SandboxPID = nil, r.sandbox.cmd.Process.Pid
 	for _, k := range r.supervisors {
 		r.state.Programs = append(r.state.Programs, ProgramState{
 			Name: k.program.name, PID: k.pid(), Health: k.program.health, Metrics: k.program.metrics, Log: k.program.logFile(),

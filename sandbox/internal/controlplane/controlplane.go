@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubernetes/pkg/controller/job"
 
 	"github.com/elastic-ai/elastic/sandbox/internal/pki"
 	"github.com/elastic-ai/elastic/sandbox/internal/statedir"
@@ -27,9 +29,11 @@ const stopTimeout = 4 * time.Second
 type Config struct {
 	Dir             *statedir.Dir
 	Listen          net.IP            // where the API server listens
+	Port            int               // and on which port; 0 for a free one
 	SchedulerConfig string            // a KubeSchedulerConfiguration file, or empty
 	APIServer       map[string]string // more flags of kube-apiserver, or other values
 	APIOnly         bool              // no controllers, no scheduler
+	JobBatchPeriod  time.Duration     // for which the Job controller gathers changes of a Job's pods; 0 leaves it as it is
 	EtcdLogger      *zap.Logger
 	Progress        func(message string)
 }
@@ -107,7 +111,7 @@ func servedAt(listen net.IP) ([]net.IP, error) {
 }
 
 func (cp *ControlPlane) startAPIServer(ctx context.Context, c Config) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(c.Listen.String(), "0"))
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.Listen.String(), strconv.Itoa(c.Port)))
 	if err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
@@ -148,6 +152,9 @@ func (cp *ControlPlane) startControllers(ctx context.Context, c Config) error {
 	schedulerFile := filepath.Join(c.Dir.Config(), "scheduler.yaml")
 	if err := writeSchedulerConfig(schedulerFile, c.SchedulerConfig, schedulerConfig); err != nil {
 		return err
+	}
+	if c.JobBatchPeriod > 0 {
+		job.SyncJobBatchPeriod = c.JobBatchPeriod // before any controller runs; a process runs one control plane
 	}
 	err = cp.startServed("kube-controller-manager", func(l net.Listener) (func(context.Context) error, error) {
 		return prepareControllerManager(ctx, cp.Files, managerConfig, l)

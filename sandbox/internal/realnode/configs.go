@@ -107,6 +107,8 @@ func (n *node) kubelet(ca string, server pki.Pair) map[string]any {
 		"makeIPTablesUtilChains": false, "nodeStatusUpdateFrequency": "1s",
 		"podLogsDir": n.path("log", "pods"), "volumePluginDir": filepath.Join(kubeletDir, "volume-plugins"),
 		"resolvConf": resolvConf(),
+		// It looks at a pod when containerd says that something has changed, and not a second or two later.
+		"featureGates": map[string]bool{"EventedPLEG": true},
 		// The machine is not ours alone: how full it is says nothing about our pods, and some have more memory later
 		// than when the kubelet starts.
 		"enforceNodeAllocatable":      []string{"none"},

@@ -29,10 +29,12 @@ type Options struct {
 	Fresh           bool // forget what an earlier run left
 	Fleet           []nodespec.Node
 	Listen          net.IP
+	Port            int // of the API server; 0 for a free one
 	SchedulerConfig string
 	APIServer       map[string]string
 	APIOnly         bool // etcd and the API server alone
 	Verbosity       int
+	JobBatchPeriod  time.Duration // for which the Job controller gathers changes of a Job's pods; 0 leaves it as it is
 	StartTimeout    time.Duration
 }
 
@@ -110,9 +112,11 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 	s.plane, err = controlplane.Start(ctx, controlplane.Config{
 		Dir:             s.dir,
 		Listen:          s.options.Listen,
+		Port:            s.options.Port,
 		SchedulerConfig: s.options.SchedulerConfig,
 		APIServer:       s.options.APIServer,
 		APIOnly:         s.options.APIOnly,
+		JobBatchPeriod:  s.options.JobBatchPeriod,
 		EtcdLogger:      s.logs.etcdLogger(s.options.Verbosity),
 		Progress:        s.events.Progress,
 	})
