@@ -17,6 +17,7 @@
 #include "host_pool.h"
 #include "ipc_imports.h"
 #include "log.h"
+#include "memory_calls.h"
 #include "nvml_readings.h"
 #include "overhead.h"
 #include "oversubscribe.h"
@@ -69,8 +70,9 @@ static int describe(char *reply, size_t size)
 {
 	struct container_process *p = &session.container->process[atomic_load(&session.process)];
 	const char *stays = swap_refusal();
-	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"immovable\":\"%s\",\"prepared\":%llu,\"devices\":[",
-		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", stays ? stays : "", (unsigned long long)host_prepared());
+	int n = snprintf(reply, size, "{\"ok\":true,\"protocol\":%d,\"pid\":%d,\"container\":\"%s\",\"out\":%s,\"wanted\":%s,\"idle_ns\":%lld,\"immovable\":\"%s\",\"prepared\":%llu,\"devices\":[",
+		PROTOCOL, (int)getpid(), session.container_name, swap_is_out() ? "true" : "false", atomic_load(&memory_calls.waiting) ? "true" : "false",
+		(long long)memory_calls_idle(now_ns()), stays ? stays : "", (unsigned long long)host_prepared());
 
 	container_reap(session.container);
 	for (int i = 0; i < session.devices && n < (int)size; i++) {
@@ -145,6 +147,7 @@ static void serve(int fd)
 
 static void look_after(void)
 {
+	memory_calls_idle(now_ns());
 	session_reload(false);
 	ipc_imports_refresh();
 	for (int i = 0; i < session.devices; i++) {

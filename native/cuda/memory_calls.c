@@ -7,13 +7,16 @@ struct memory_calls memory_calls;
 /* The slow way in: the call has counted itself inside and found that it must wait. */
 int memory_call_wait(void)
 {
+	atomic_fetch_add(&memory_calls.waiting, 1);
 	for (;;) {
 		atomic_fetch_sub(&memory_calls.inside, 1);
 		atomic_store(&memory_calls.wanted, true);
 		futex_wait(&memory_calls.held, 1, 20 * MS);
 		atomic_fetch_add(&memory_calls.inside, 1);
-		if (!atomic_load(&memory_calls.held))
+		if (!atomic_load(&memory_calls.held)) {
+			atomic_fetch_sub(&memory_calls.waiting, 1);
 			return PASS_MEMORY;
+		}
 	}
 }
 
@@ -36,8 +39,19 @@ void memory_calls_release(void)
 	futex_wake(&memory_calls.held);
 }
 
+int64_t memory_calls_idle(int64_t now)
+{
+	static _Atomic int64_t last;
+	int64_t seen = atomic_load(&last);
+
+	if (atomic_exchange(&memory_calls.used, false) || atomic_load(&memory_calls.inside) || atomic_load(&memory_calls.waiting) || !seen)
+		atomic_store(&last, seen = now);
+	return now - seen;
+}
+
 void memory_calls_fork_child(void)
 {
+	atomic_store(&memory_calls.waiting, 0);
 	atomic_store(&memory_calls.held, 0);
 	atomic_store(&memory_calls.inside, 0);
 }

@@ -10,6 +10,8 @@ struct memory_calls {
 	_Atomic unsigned held;    /* 1 while calls must wait; futex */
 	_Atomic unsigned inside;  /* calls now inside */
 	_Atomic bool wanted;      /* a call waits: the process wants its memory back */
+	_Atomic bool used;        /* a call was made since somebody looked */
+	_Atomic unsigned waiting; /* calls that wait for the memory now */
 };
 extern struct memory_calls memory_calls;
 
@@ -21,6 +23,7 @@ static inline int memory_call_enter(void)
 	if (!atomic_load_explicit(&session.swap, memory_order_relaxed))
 		return 0;
 	atomic_fetch_add(&memory_calls.inside, 1);
+	atomic_store_explicit(&memory_calls.used, true, memory_order_relaxed);
 	return atomic_load(&memory_calls.held) ? memory_call_wait() : PASS_MEMORY;
 }
 static inline void memory_call_leave(int pass)
@@ -32,6 +35,8 @@ static inline void memory_call_leave(int pass)
 bool memory_calls_hold(int64_t deadline);
 void memory_calls_release(void);
 void memory_calls_fork_child(void);
+/* How long no call was made, as far as is known from looks at it now and then. */
+int64_t memory_calls_idle(int64_t now);
 
 #define MEMORY_CALL(call) do { \
 	int pass_ = memory_call_enter(); \

@@ -352,6 +352,39 @@ static void the_agent_asks(void)
 	CHECK(answer("", true, "unknown request"));
 }
 
+static void *use_memory(void *arg)
+{
+	EQUAL(real_cuCtxSetCurrent(ctx), 0);
+	EQUAL(cuMemsetD32Async(*(CUdeviceptr *)arg, 1, 16, NULL), 0);
+	return NULL;
+}
+
+/* How long it has not used its card; and while it is out, that it wants to. */
+static void it_says_whether_it_is_idle(void)
+{
+	CUdeviceptr p;
+	pthread_t t;
+	int64_t before, after;
+
+	begin_swap();
+	EQUAL(cuMemAlloc_v2(&p, 2 * MiB), 0);
+	while (memory_calls_idle(now_ns()) < 20 * MS)
+		sched_yield();
+	before = now_ns();
+	EQUAL(cuMemsetD32Async(p, 1, 16, NULL), 0);
+	after = now_ns();
+	CHECK(memory_calls_idle(after) <= after - before);
+	CHECK(answer("out", true, "\"ok\":true"));
+	CHECK(answer("stats", false, "\"out\":true,\"wanted\":false"));
+	EQUAL(pthread_create(&t, NULL, use_memory, &p), 0);
+	while (!atomic_load(&memory_calls.waiting))
+		sched_yield();
+	CHECK(answer("stats", false, "\"out\":true,\"wanted\":true,\"idle_ns\":0"));
+	CHECK(answer("in", true, "\"ok\":true"));
+	EQUAL(pthread_join(t, NULL), 0);
+	CHECK(answer("stats", false, "\"out\":false,\"wanted\":false"));
+}
+
 static void the_socket_answers(void)
 {
 	char command[900];
@@ -382,4 +415,4 @@ static void the_driver_checkpoints_by_pid(void)
 MAIN(T(every_launch_pays_and_gets_through), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
 	T(work_in_flight_may_wait_for_a_launch), T(memory_goes_out_and_comes_back), T(part_of_it_can_go), T(calls_wait_while_it_is_out),
 	T(what_cannot_move_is_said_before_anything_moves), T(events_of_another_process_stay), T(without_leave_nothing_swaps), T(two_share_a_card_too_small_for_both),
-	T(the_agent_asks), T(the_socket_answers), T(only_the_agent_may_move_it), T(the_driver_checkpoints_by_pid))
+	T(the_agent_asks), T(it_says_whether_it_is_idle), T(the_socket_answers), T(only_the_agent_may_move_it), T(the_driver_checkpoints_by_pid))
