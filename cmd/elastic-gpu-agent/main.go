@@ -121,7 +121,8 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 	if err != nil {
 		return err
 	}
-	runs := []manager.Runnable{plugin, node.PIDReporter(), node.DaemonWatch(), node.SwapReporter(mgr.GetClient())}
+	swapper := node.Swapper(mgr.GetClient())
+	runs := []manager.Runnable{plugin, node.PIDReporter(), node.DaemonWatch(), node.SwapReporter(mgr.GetClient()), node.IdleWatch(swapper)}
 	if listener, ok := node.Source.(manager.Runnable); ok {
 		runs = append(runs, listener)
 	}
@@ -130,7 +131,7 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 			return err
 		}
 	}
-	if err := node.Swapper(mgr.GetClient()).SetupWithManager(mgr); err != nil {
+	if err := swapper.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the swapper: %w", err)
 	}
 	return metrics.Registry.Register(node.Exporter(mgr.GetClient()))

@@ -189,6 +189,11 @@ func (n *Node) CardProcesses() *CardProcesses {
 	}
 }
 
+// IdleWatch has containers leave cards that they do not use, and brings them back.
+func (n *Node) IdleWatch(swapper *Swapper) manager.Runnable {
+	return &IdleWatch{Swapper: swapper, Processes: n.shares.Processes, Log: n.Log}
+}
+
 // PIDReporter reports to processes under which pid the driver knows them.
 func (n *Node) PIDReporter() manager.Runnable { return &pidReporter{node: n} }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelpers "k8s.io/component-helpers/resource"
 
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -96,3 +97,26 @@ var capacityChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool
 	return isNode && too && (!equality.Semantic.DeepEqual(was.Status.Capacity, is.Status.Capacity) ||
 		!equality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable))
 }}
+
+// leftOrReturns is a pod that has left its cards, or is called back: the node's capacity is another. It is offered at once,
+// before a pod comes for it: kube-scheduler tries one that found too little again after a second at the earliest.
+var leftOrReturns = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false }, // the node's own event says that
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isPod := e.ObjectOld.(*corev1.Pod)
+		is, too := e.ObjectNew.(*corev1.Pod)
+		return isPod && too && egpu.IsSwappedOut(was) != egpu.IsSwappedOut(is)
+	},
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		pod, isPod := e.Object.(*corev1.Pod)
+		return isPod && egpu.IsSwappedOut(pod)
+	},
+}
+
+// nodeOfPod is the node whose capacity a pod changes.
+func nodeOfPod(_ context.Context, obj client.Object) []ctrl.Request {
+	if pod, isPod := obj.(*corev1.Pod); isPod && pod.Spec.NodeName != "" {
+		return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: pod.Spec.NodeName}}}
+	}
+	return nil
+}

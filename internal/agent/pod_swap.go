@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
@@ -67,8 +68,26 @@ func (s *Swapper) SetupWithManager(mgr ctrl.Manager) error {
 	asked := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetAnnotations()[egpu.SwapAnnotation] != "" })
 	return ctrl.NewControllerManagedBy(mgr).Named("swapper").
 		For(&corev1.Pod{}, builder.WithPredicates(asked, predicate.AnnotationChangedPredicate{})).
+		Watches(&egpu.GPU{}, handler.EnqueueRequestsFromMapFunc(s.returning)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: movesAtOnce}).
 		Complete(s)
+}
+
+// returning are the pods that a card's record lets in: they wait until the scheduler has entered them.
+func (s *Swapper) returning(ctx context.Context, obj client.Object) []ctrl.Request {
+	gpu, ok := obj.(*egpu.GPU)
+	if !ok {
+		return nil
+	}
+	var requests []ctrl.Request
+	for _, record := range gpu.Status.Allocated {
+		key := client.ObjectKey{Namespace: record.Namespace, Name: record.Pod}
+		pod := &corev1.Pod{}
+		if s.Client.Get(ctx, key, pod) == nil && pod.Annotations[egpu.SwapAnnotation] == egpu.SwapIn && reported(pod) == corev1.ConditionTrue {
+			requests = append(requests, ctrl.Request{NamespacedName: key})
+		}
+	}
+	return requests
 }
 
 // Reconcile has a pod's memory where its annotation says. A defect concerns the one pod, which stays where it is until
@@ -146,7 +165,7 @@ func (s *Swapper) move(ctx context.Context, pod *corev1.Pod) (ctrl.Result, error
 	result := ctrl.Result{}
 	if status == corev1.ConditionTrue {
 		result.RequeueAfter = newProcessPoll
-		if stays == corev1.ConditionTrue && bytes == 0 {
+		if said := egpu.SwapCondition(pod); stays == corev1.ConditionTrue && bytes == 0 && said.Reason == reason {
 			return result, nil // nothing new was there
 		}
 	}
@@ -220,29 +239,32 @@ func (s *Swapper) grantsOf(pod *corev1.Pod) ([]slots.Grant, error) {
 
 // reported is where the pod was last reported to be.
 func reported(pod *corev1.Pod) corev1.ConditionStatus {
-	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == egpu.SwappedOut && c.Status == corev1.ConditionTrue
-	}) {
+	if c := egpu.SwapCondition(pod); c != nil && c.Status == corev1.ConditionTrue {
 		return corev1.ConditionTrue
 	}
 	return corev1.ConditionFalse
 }
 
 // canReturn says whether the cards of a pod that is out have capacity for it. While it was out the scheduler could give
-// that capacity to others. It enters the pod in the GPU objects again as soon as the pod is to come back; if a card is
-// then allocated beyond what it has, the pod cannot return. Shares by claims stay allocated, and need no check.
+// that capacity to others. It enters the pod, or the ElasticGPU that it has by a claim, in the GPU objects again as soon as
+// the pod is to come back; if a card is then allocated beyond what it has, the pod cannot return. Shares by
+// ResourceClaims stay allocated, and need no check.
 func (s *Swapper) canReturn(ctx context.Context, pod *corev1.Pod, mine []slots.Grant) (known bool, full string, err error) {
-	if asks, err := request.Pod(pod, nil); err != nil || len(asks.Containers) == 0 {
-		return true, "", err
+	asks, err := request.Pod(pod, nil)
+	if err != nil {
+		return false, "", err
 	}
 	for _, g := range mine {
+		if g.Claim != nil || g.Device == "" && len(asks.Containers) == 0 {
+			continue // not from the scheduler
+		}
 		for _, card := range g.Cards {
 			gpu := &egpu.GPU{}
 			if err := s.Client.Get(ctx, client.ObjectKey{Name: objectName(pod.Spec.NodeName, card.Index)}, gpu); err != nil {
 				return false, "", err
 			}
-			record := gpu.Status.Allocated[pod.Namespace+"/"+pod.Name]
-			if record == nil || record.UID != pod.UID {
+			record := recordOf(gpu, pod, &g)
+			if record == nil {
 				return false, "", nil
 			}
 			if record.Guessed {
@@ -261,6 +283,18 @@ func (s *Swapper) canReturn(ctx context.Context, pod *corev1.Pod, mine []slots.G
 		}
 	}
 	return true, "", nil
+}
+
+// recordOf what a pod has of a card, by itself or by its ElasticGPU, which says that it is this pod's by the claim that it
+// was made for; nil if the scheduler has recorded none.
+func recordOf(gpu *egpu.GPU, pod *corev1.Pod, g *slots.Grant) *egpu.PodResource {
+	if g.Device != "" {
+		return gpu.Status.Allocated[egpu.DeviceNamespace+"/"+g.Device]
+	}
+	if record := gpu.Status.Allocated[pod.Namespace+"/"+pod.Name]; record != nil && record.UID == pod.UID {
+		return record
+	}
+	return nil
 }
 
 // report in the pod's conditions.

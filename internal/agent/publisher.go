@@ -63,6 +63,9 @@ func (p *Publisher) SetupWithManager(ctx context.Context, mgr ctrl.Manager) erro
 	publisher := ctrl.NewControllerManagedBy(mgr).Named("gpu-publisher").
 		For(&corev1.Node{}, builder.WithPredicates(ours, predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, capacityChanged))).
 		Owns(&egpu.GPU{}, builder.MatchEveryOwner)
+	if p.Capacity != nil {
+		publisher = publisher.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(leftOrReturns))
+	}
 	if p.AllocationPaths != nil {
 		publisher = publisher.WatchesRawSource(source.Channel(p.AllocationPaths.Changes, &handler.EnqueueRequestForObject{}))
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -441,6 +442,57 @@ func TestSwappedOutPodsHoldNoCards(t *testing.T) {
 	if c := w.card("a", 0); c.FreeCore > 0 {
 		t.Fatalf("it comes back: %+v", c)
 	}
+}
+
+// An ElasticGPU whose pods all are idle and have left its card is not allocated there until one of them returns; then it
+// counts again, whatever others were given meanwhile.
+func TestElasticGPUOfIdlePodsHoldsNoCard(t *testing.T) {
+	w := newWorld(t, placement.Options{})
+	device := &egpu.ElasticGPU{
+		ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{egpu.CardsAnnotation: "0"}},
+		Spec: egpu.ElasticGPUSpec{
+			Capacity: corev1.ResourceList{egpu.ResourceCore: quantity(60)}, ClaimRef: &corev1.ObjectReference{Namespace: "ns", Name: "notebook", UID: "claim"},
+			NodeAffinity: &egpu.GPUNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"a"}}},
+			}}}},
+		},
+	}
+	user := func(name, reason string) *corev1.Pod {
+		p := pod(name, corev1.ResourceCPU, 1)
+		p.UID, p.Annotations = types.UID(name), map[string]string{egpu.ClaimPrefix + "main": "notebook"}
+		p.Spec.NodeName = "a"
+		p.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: reason}}
+		return p
+	}
+	free := func(what string, want int64) {
+		t.Helper()
+		if c := w.card("a", 0); int64(c.FreeCore) != want {
+			t.Fatalf("%s: %+v", what, c)
+		}
+	}
+	w.add(node("a", 1), device)
+	free("nobody uses it", 40)
+	w.Feed(false, user("one", egpu.ReasonReturning), user("two", egpu.ReasonIdle))
+	free("one is there", 40)
+	w.Feed(false, user("one", egpu.ReasonIdle))
+	free("both are idle", 100)
+	called := user("two", egpu.ReasonIdle)
+	called.Annotations[egpu.SwapAnnotation] = egpu.SwapIn
+	w.Feed(false, called)
+	free("one is called back", 40)
+	w.Feed(false, user("two", egpu.ReasonIdle))
+	free("both are idle again", 100)
+	other := share("other", 70)
+	w.add(other)
+	w.mustBind(other, "a")
+	w.Feed(false, user("one", egpu.ReasonReturning))
+	free("it returns, and another has its place", -30)
+	w.Feed(true, user("one", egpu.ReasonReturning))
+	free("the one that is left is idle", 30)
+	w.Feed(true, user("two", egpu.ReasonIdle))
+	free("nobody uses it any more", -30)
+	w.Feed(true, device)
+	free("it is gone", 30)
 }
 
 // A pod that was bound before the cache had it, and is deleted before the watch delivers it, leaves its cards.

@@ -3,7 +3,12 @@ package gpu
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/request"
@@ -39,14 +44,12 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 		if !gone && len(request.GPUNames(e)) > 0 {
 			s.unplaced[e.Name] = e // until its GPU objects are seen
 		}
-		if s.devices[key] != "" {
-			if a, _, known := s.engine.Assignment(key); known {
-				s.touch(a.Node)
-			}
-			delete(s.devices, key)
-			s.apply(placement.PodGone{Key: key})
-			s.requeue(true)
-		}
+		s.freeDevice(key)
+		s.setDevice(e, true)
+		return
+	}
+	if s.setDevice(e, false).away() {
+		s.freeDevice(key)
 		return
 	}
 	cards.Count = len(indexes)
@@ -56,6 +59,100 @@ func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 		grant.Cards = append(grant.Cards, placement.CardGrant{Index: index})
 	}
 	s.holdDevice(key, node, cards, []placement.Grant{grant})
+}
+
+// freeDevice takes an ElasticGPU off its cards.
+func (s *Shell) freeDevice(key string) {
+	if s.devices[key] == "" {
+		return
+	}
+	if a, _, known := s.engine.Assignment(key); known {
+		s.touch(a.Node)
+	}
+	delete(s.devices, key)
+	s.apply(placement.PodGone{Key: key})
+	s.requeue(true)
+}
+
+// claimUse is who uses a claim, and what the claim has.
+type claimUse struct {
+	device *egpu.ElasticGPU   // nil while it is not known
+	pods   map[types.UID]bool // on nodes; true for one that has left its cards
+}
+
+// away says that all pods that use the claim have left their cards: nobody needs what it has there.
+func (u *claimUse) away() bool {
+	if u == nil || len(u.pods) == 0 {
+		return false
+	}
+	for _, left := range u.pods {
+		if !left {
+			return false
+		}
+	}
+	return true
+}
+
+// usersOf a claim; it is made where it is not known.
+func (s *Shell) usersOf(claim string) *claimUse {
+	if s.claimed[claim] == nil {
+		s.claimed[claim] = &claimUse{pods: map[types.UID]bool{}}
+	}
+	return s.claimed[claim]
+}
+
+func (s *Shell) forgetUnused(claim string) {
+	if u := s.claimed[claim]; u != nil && u.device == nil && len(u.pods) == 0 {
+		delete(s.claimed, claim)
+	}
+}
+
+// setDevice notes which ElasticGPU a claim has, by what that one says.
+func (s *Shell) setDevice(e *egpu.ElasticGPU, gone bool) *claimUse {
+	ref := e.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	claim := ref.Namespace + "/" + ref.Name
+	u := s.usersOf(claim)
+	switch {
+	case !gone:
+		u.device = e
+	case u.device != nil && u.device.Name == e.Name:
+		u.device = nil
+	}
+	s.forgetUnused(claim)
+	return u
+}
+
+// sawUses notes which claims a pod on a node uses, and whether it has left their cards: an ElasticGPU whose pods all have
+// is not allocated until one of them is to return.
+func (s *Shell) sawUses(pod *corev1.Pod, gone bool) {
+	for _, use := range request.Uses(pod) {
+		claim := pod.Namespace + "/" + use.Claim
+		s.changeUse(claim, func(u *claimUse) {
+			if u.pods[pod.UID] = egpu.HasLeftCards(pod); gone || pod.Spec.NodeName == "" {
+				delete(u.pods, pod.UID)
+			}
+		})
+	}
+}
+
+// lostUses of a pod that went unseen.
+func (s *Shell) lostUses(uid types.UID) {
+	for _, claim := range slices.Sorted(maps.Keys(s.claimed)) {
+		s.changeUse(claim, func(u *claimUse) { delete(u.pods, uid) })
+	}
+}
+
+// changeUse of a claim, and of its cards if that makes a difference.
+func (s *Shell) changeUse(claim string, change func(*claimUse)) {
+	u := s.usersOf(claim)
+	was := u.away()
+	if change(u); u.device != nil && u.away() != was {
+		s.sawElasticGPU(u.device, false)
+	}
+	s.forgetUnused(claim)
 }
 
 func (s *Shell) holdDevice(key, node string, cards placement.CardRequest, grants []placement.Grant) {

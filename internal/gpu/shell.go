@@ -41,6 +41,7 @@ type Shell struct {
 	nodes    *inventory.Nodes
 	pods     map[string]*tracked
 	devices  map[string]string            // ElasticGPUs in the engine, each as it was applied
+	claimed  map[string]*claimUse         // by claim, as namespace/name
 	unplaced map[string]*egpu.ElasticGPU  // those whose cards are not known
 	strays   map[string]map[string]*stray // by node and key
 	gangs    map[string]int               // bound pods by gang
@@ -97,7 +98,7 @@ func New(options Options) (*Shell, error) {
 		options: options, engine: engine, inbox: inbox.New(about),
 		ready: make(chan struct{}), leads: make(chan struct{}), ended: make(chan struct{}), publish: make(chan struct{}, 1),
 		nodes: inventory.NewNodes(describeNode), pods: map[string]*tracked{},
-		devices: map[string]string{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
+		devices: map[string]string{}, claimed: map[string]*claimUse{}, unplaced: map[string]*egpu.ElasticGPU{}, strays: map[string]map[string]*stray{},
 		gangs: map[string]int{}, reserved: map[string]time.Time{}, binding: map[string]*binding{}, attempts: map[string]attempt{}, aside: map[string]aside{}, refused: map[client.ObjectKey]refusal{}, changed: map[string]bool{},
 	}, nil
 }
@@ -269,6 +270,7 @@ func (s *Shell) takeOver(pods *corev1.PodList) {
 	for _, key := range slices.Sorted(maps.Keys(s.pods)) {
 		if t := s.pods[key]; (!exist[t.uid] || t.guessed) && t.version <= version(pods.ResourceVersion) {
 			s.lost(key, t.uid)
+			s.lostUses(t.uid)
 		}
 	}
 	for i := range pods.Items {

@@ -101,6 +101,56 @@ func TestDeviceClaimsCount(t *testing.T) {
 	}
 }
 
+// While all pods of a claim have left its cards its quota is free, and when one returns it counts again.
+func TestIdleClaimIsNotCharged(t *testing.T) {
+	p := withDevices(t)
+	claim := &egpu.ElasticGPUClaim{}
+	claim.Namespace, claim.Name = "ns", "notebook"
+	claim.Spec.Resources.Requests = corev1.ResourceList{"elasticgpu.io/gpu-core": resource.MustParse("60")}
+	cq := queueObject("cq", "", "")
+	group := &cq.Spec.ResourceGroups[0]
+	group.CoveredResources = append(group.CoveredResources, egpu.ResourceCore)
+	group.Flavors[0].Resources = append(group.Flavors[0].Resources, kueue.ResourceQuota{Name: egpu.ResourceCore, NominalQuota: resource.MustParse("100")})
+	p.see(cq, claim)
+	notebook := p.workload("notebook", "main", "batch", 1, "1")
+	notebook.Spec.PodSets[0].Template.Annotations = map[string]string{egpu.ClaimPrefix + "main": "notebook"}
+	p.see(notebook)
+	if got := p.reserved("notebook"); got != "True QuotaReserved" {
+		t.Fatalf("its condition is %s", got)
+	}
+	asks := func(name string) *kueue.Workload {
+		wl := p.workload(name, "main", "batch", 1, "1")
+		wl.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Requests[egpu.ResourceCore] = resource.MustParse("50")
+		return wl
+	}
+	says := func(reason string) {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name, pod.UID, pod.Spec.NodeName = "ns", "notebook-0", "uid", "n"
+		pod.Spec.Containers = []corev1.Container{{Name: "main"}}
+		pod.Annotations = map[string]string{egpu.ClaimPrefix + "main": "notebook"}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: egpu.SwappedOut, Status: corev1.ConditionTrue, Reason: reason}}
+		p.podChanged(pod, false)
+		p.see()
+	}
+	says(egpu.ReasonReturning)
+	p.see(asks("a"))
+	if got := p.reserved("a"); got != "False WaitingForQuota" {
+		t.Fatalf("beside the notebook: %s", got)
+	}
+	says(egpu.ReasonIdle)
+	if got := p.reserved("a"); got != "True QuotaReserved" {
+		t.Fatalf("while the notebook is idle: %s", got)
+	}
+	says(egpu.ReasonReturning)
+	if got := p.reserved("notebook"); got != "True QuotaReserved" {
+		t.Errorf("the notebook, back: %s", got)
+	}
+	p.see(asks("b"))
+	if got := p.reserved("b"); got != "False WaitingForQuota" {
+		t.Errorf("beside both: %s", got)
+	}
+}
+
 // An object that a workload uses is created while the status that it is missing is being written: it
 // is seen without another event.
 func TestWhatComesDuringAWriteIsSeen(t *testing.T) {

@@ -3,6 +3,8 @@ package queue
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,13 +19,14 @@ import (
 type gpuClaims struct {
 	objects map[client.ObjectKey]*egpu.ElasticGPUClaim
 	users   map[client.ObjectKey][]admission.Key
-	flavors map[client.ObjectKey]map[string]string // it was last counted on
+	flavors map[client.ObjectKey]map[string]string  // it was last counted on
+	pods    map[client.ObjectKey]map[types.UID]bool // on nodes, that use it; true for one that has left its cards
 }
 
 func newGPUClaims() *gpuClaims {
 	return &gpuClaims{
 		objects: map[client.ObjectKey]*egpu.ElasticGPUClaim{}, users: map[client.ObjectKey][]admission.Key{},
-		flavors: map[client.ObjectKey]map[string]string{},
+		flavors: map[client.ObjectKey]map[string]string{}, pods: map[client.ObjectKey]map[types.UID]bool{},
 	}
 }
 
@@ -57,6 +60,42 @@ func (s *Shell) gpuClaimChanged(claim *egpu.ElasticGPUClaim, deleted bool) {
 		delete(s.gpuClaims.objects, key)
 	}
 	s.reapplyUsers(key, admission.Key{})
+}
+
+// podChanged notes which claims a pod on a node uses. While all pods of a claim have left its cards, nobody's quota is
+// charged for it; when one returns, it counts again, also beyond the quota.
+func (s *Shell) podChanged(pod *corev1.Pod, gone bool) {
+	gone = gone || pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	for _, name := range workload.PodGPUClaims(pod) {
+		key := client.ObjectKey{Namespace: pod.Namespace, Name: name}
+		was := s.gpuClaims.away(key)
+		s.gpuClaims.setPod(key, pod, gone)
+		if s.gpuClaims.away(key) != was {
+			s.reapplyUsers(key, admission.Key{})
+		}
+	}
+}
+
+func (c *gpuClaims) setPod(claim client.ObjectKey, pod *corev1.Pod, gone bool) {
+	if c.pods[claim] == nil {
+		c.pods[claim] = map[types.UID]bool{}
+	}
+	if c.pods[claim][pod.UID] = egpu.HasLeftCards(pod); gone {
+		delete(c.pods[claim], pod.UID)
+	}
+	if len(c.pods[claim]) == 0 {
+		delete(c.pods, claim)
+	}
+}
+
+// away says that all pods that use a claim have left its cards.
+func (c *gpuClaims) away(claim client.ObjectKey) bool {
+	for _, left := range c.pods[claim] {
+		if !left {
+			return false
+		}
+	}
+	return len(c.pods[claim]) > 0
 }
 
 // reapplyUsers applies all workloads again that use a claim, but one.
@@ -95,7 +134,8 @@ func (s *Shell) countGPUClaims(w *admission.Workload, wl *kueue.Workload) {
 	workload.CountGPUClaims(w, wl, s.options.Transformations, func(name string) workload.GPUClaim {
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: name}
 		charged := s.chargedWorkload(key)
-		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: charged != admission.Key{} && charged != w.Key, Flavors: s.gpuClaims.flavors[key]}
+		free := charged != admission.Key{} && charged != w.Key || s.gpuClaims.away(key)
+		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: free, Flavors: s.gpuClaims.flavors[key]}
 	})
 	if flavors := workload.GPUClaimFlavors(w); len(flavors) > 0 {
 		for _, key := range gpuClaimKeys(wl) {

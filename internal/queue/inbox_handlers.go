@@ -51,6 +51,9 @@ func (s *Shell) statusWritten(r *statusResult) {
 
 // placerObjectChanged handles an object that the placer knows: where pods can run.
 func (s *Shell) placerObjectChanged(obj client.Object, deleted bool) {
+	if pod, ok := obj.(*corev1.Pod); ok {
+		s.podChanged(pod, deleted)
+	}
 	if s.options.Placer.Saw(obj, deleted) {
 		s.engine.Apply(admission.CapacityChanged{})
 		for _, waiting := range s.secondPass {

@@ -101,6 +101,10 @@ const (
 	ReasonMovedIn       = "MovedIn"
 	ReasonCannotMoveOut = "CannotMoveOut"
 	ReasonCannotMoveIn  = "CannotMoveIn"
+	// ReasonIdle: it did not use its cards for as long as its class allows, and has left them. ReasonReturning: it wants to
+	// use them again, and counts on them from then on.
+	ReasonIdle      = "Idle"
+	ReasonReturning = "Returning"
 )
 
 // Reasons of the condition Swappable.
@@ -111,13 +115,23 @@ const (
 
 // IsSwappedOut says a pod has left its cards, and was not called back.
 func IsSwappedOut(pod *corev1.Pod) bool {
-	if pod.Annotations[SwapAnnotation] != SwapOut {
-		return false
-	}
+	c := SwapCondition(pod)
+	return c != nil && c.Status == corev1.ConditionTrue && pod.Annotations[SwapAnnotation] == SwapOut
+}
+
+// HasLeftCards says a pod has left its cards, as it was told to or because it does not use them.
+func HasLeftCards(pod *corev1.Pod) bool {
+	c := SwapCondition(pod)
+	idle := c != nil && c.Status == corev1.ConditionTrue && c.Reason == ReasonIdle && pod.Annotations[SwapAnnotation] == ""
+	return idle || IsSwappedOut(pod)
+}
+
+// SwapCondition of a pod: where what it has on cards is; nil if that was never moved.
+func SwapCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == SwappedOut {
-			return c.Status == corev1.ConditionTrue
+			return c
 		}
 	}
-	return false
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,22 @@ type Instance struct {
 // Whole says whether all of every card is the container's.
 func (s *Share) Whole() bool {
 	return !slices.ContainsFunc(s.Cards, func(c Card) bool { return c.Percent < 100 || c.MemoryMB < c.Card.MemoryMB })
+}
+
+// leastIdle is what a class may say at least: a program that computes in between leaves the card alone for moments.
+const leastIdle = time.Second
+
+// IdleAfter is how long the container may leave its cards unused before it is swapped out, by its class; 0 is for ever.
+func (s *Share) IdleAfter() (time.Duration, error) {
+	text := s.Parameters["idle"]
+	if text == "" {
+		return 0, nil
+	}
+	after, err := time.ParseDuration(text)
+	if err != nil || after < leastIdle {
+		return 0, fmt.Errorf("the class's parameter idle is %q: write a time of a second or more, as 10m", text)
+	}
+	return after, nil
 }
 
 // Resolver finds shares. Client reads claims and what they are bound to.

@@ -29,6 +29,16 @@ func GPUClaims(wl *kueue.Workload) []string {
 	return slices.Compact(names)
 }
 
+// PodGPUClaims are the names of the ElasticGPUClaims that a pod uses.
+func PodGPUClaims(pod *corev1.Pod) []string {
+	var names []string
+	for _, use := range request.Uses(pod) {
+		names = append(names, use.Claim)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 func claimsOf(set *kueue.PodSet) []string {
 	var names []string
 	for key, name := range set.Template.Annotations {
@@ -43,7 +53,7 @@ func claimsOf(set *kueue.PodSet) []string {
 // GPUClaim is what is known of a claim that a workload uses.
 type GPUClaim struct {
 	Object           *egpu.ElasticGPUClaim // nil: it does not exist
-	ChargedElsewhere bool                  // another workload's quota is charged for it
+	ChargedElsewhere bool                  // another workload's quota is charged for it, or nobody's while its pods have left its cards
 	// Flavors it was counted on before, by resource.
 	Flavors map[string]string
 }

@@ -29,6 +29,10 @@ type Process struct {
 	// Silent says that it did not answer this time, or nothing to believe; the rest is not known then.
 	Silent bool `json:"-"`
 	Out    bool // its memory is on the host
+	// Wanted says that it wants its memory back: a call waits for it.
+	Wanted bool
+	// IdleNS is how long it has not used its cards.
+	IdleNS int64 `json:"idle_ns"`
 	// Immovable is why what it has could not be moved now; empty if it could, or is out.
 	Immovable string
 	Devices   []Device
@@ -253,6 +257,9 @@ func (d *description) check() error {
 	}
 	if len(d.Devices) > maxDevices {
 		return fmt.Errorf("it says that it uses %d cards", len(d.Devices))
+	}
+	if d.IdleNS < 0 {
+		return errors.New("it says that it will be idle")
 	}
 	d.Immovable = shorten(d.Immovable)
 	seen := map[string]bool{}

@@ -255,8 +255,19 @@ func Limits(s *share.Share) ([]byte, error) {
 		return nil, fmt.Errorf("the container is %q of pod %q", s.Container, s.UID)
 	}
 	fmt.Fprintf(&text, "elastic-gpu 1\ncontainer %s/%s\n", s.UID, s.Container)
+	idle, err := s.IdleAfter()
+	if err != nil {
+		return nil, err
+	}
+	if idle > 0 && s.Parameters["swap"] == "off" {
+		return nil, errors.New("the class's parameter idle takes swap: leave out swap, or write on")
+	}
 	for _, name := range onOff {
-		switch value := s.Parameters[name]; value {
+		value := s.Parameters[name]
+		if name == "swap" && idle > 0 {
+			value = "on"
+		}
+		switch value {
 		case "":
 		case "on", "off":
 			fmt.Fprintf(&text, "%s %s\n", name, value)
