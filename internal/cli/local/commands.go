@@ -19,7 +19,7 @@ import (
 
 // Commands are the ones that start, end and use local clusters. page serves the page of one that is up.
 func Commands(page Page) []*cobra.Command {
-	return []*cobra.Command{upCommand(page), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand()}
+	return []*cobra.Command{upCommand(page), downCommand(), statusCommand(), kubeconfigCommand(), kubectlCommand(), loadImageCommand()}
 }
 
 // defaultNodes is a small cluster with two kinds of cards.
@@ -65,6 +65,9 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 				return err
 			}
 			options.Out = cmd.OutOrStdout()
+			if err := options.askForCards(cmd); err != nil {
+				return err
+			}
 			if options.Cards && !cmd.Flags().Changed("nodes") {
 				options.Nodes = "" // none is simulated beside real cards
 			}
