@@ -1,7 +1,7 @@
 """work.py KIND NAME STEPS [GIB]: a job's work for test/gpu/cluster; writes a line of JSON for each thing worth knowing.
 
 Kinds: torch trains a small transformer; serve does a little every 10 ms, and says how long that took; driver launches kernels by the driver's own functions, so that the tests' driver
-does as well. With GIB so much more memory is filled, and changed with every step. A hash at the end says whether the
+does as well; notebook (and driver-notebook) works a cell each time a file cell.N comes, and says how long that took. With GIB so much more memory is filled, and changed with every step. A hash at the end says whether the
 result is the same as another run's, bit for bit. With "30s" as STEPS it works until 30 seconds after its start.
 """
 import ctypes, hashlib, json, os, sys, time
@@ -104,6 +104,41 @@ def of_driver():
     return step, lambda: (str(last), "-"), total.value >> 20
 
 
+def notebook(made):
+    """Cells, each when its file is there. A cell adds to all memory that was filled, and looks at it."""
+    step, result, total = made
+    say(event="first", total=total)
+    for i in range(1, int(steps) + 1):
+        while not os.path.exists(f"cell.{i}"):
+            time.sleep(0.02)
+        at = time.perf_counter()
+        step(i)
+        say(event=f"cell {i}", took=time.perf_counter() - at)
+    say(event="end", wrong=result())
+
+
+def torch_cells():
+    import torch
+
+    held = [torch.full((1 << 28,), i, dtype=torch.int32, device="cuda") for i in range(max(int(gib), 1))]
+    torch.cuda.synchronize()
+
+    def step(i):
+        for x in held:
+            x.add_(1)
+        torch.cuda.synchronize()
+    return step, lambda: sum(int((x != i + int(steps)).sum()) for i, x in enumerate(held)), torch.cuda.get_device_properties(0).total_memory >> 20
+
+
+def driver_cells():
+    step, _, total = of_driver()
+    return step, lambda: 0, total
+
+
+if kind.endswith("notebook"):
+    say(event="start", uid=os.getuid(), cwd=os.getcwd())
+    notebook(driver_cells() if kind == "driver-notebook" else torch_cells())
+    sys.exit()
 say(event="start", uid=os.getuid(), cwd=os.getcwd())
 step, result, total = {"torch": of_torch, "serve": serve, "driver": of_driver}[kind]()
 step(0)
