@@ -66,7 +66,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if kinds.IsPrebuilt(obj) && (wl == nil || c.isHandedOn(j, wl)) {
+	if lacksPrebuilt(j, wl) {
 		return c.result(j, c.adoptPrebuilt(ctx, j, wls))
 	}
 	c.adapters.JobChanged(c.kind, wl)

@@ -57,9 +57,15 @@ func (c *controller) adoptPrebuilt(ctx context.Context, j GenericJob, had []kueu
 	return c.client.Update(ctx, owned)
 }
 
-// isHandedOn: the job that runs names another workload by now, which replaces the one it had and is not its own yet.
-func (c *controller) isHandedOn(j kinds.Object, wl *kueue.Workload) bool {
-	return kinds.IsElastic(j) && !j.IsSuspended() && kinds.PrebuiltName(j.Meta()) != wl.Name && !workload.IsFinished(wl)
+// lacksPrebuilt: the prebuilt workload that a job names is not its own yet. One that runs may name another by now, which
+// replaces the one it had.
+func lacksPrebuilt(j kinds.Object, wl *kueue.Workload) bool {
+	switch name := kinds.PrebuiltName(j.Meta()); {
+	case name == "" || wl == nil:
+		return name != ""
+	default:
+		return name != wl.Name && kinds.IsElastic(j) && !j.IsSuspended() && !workload.IsFinished(wl)
+	}
 }
 
 // replacesOneOf: a workload with quota takes the place of one that the job had.
