@@ -368,15 +368,16 @@ func TestSettings(t *testing.T) {
 // A job that may have pods is there, and its copy has its quota, until they are gone; one that has ended goes at once.
 func TestPropagation(t *testing.T) {
 	for name, test := range map[string]struct {
-		copied *kueue.Workload
-		want   metav1.DeletionPropagation
+		local *kueue.Workload
+		want  metav1.DeletionPropagation
 	}{
-		"nothing is known": {nil, metav1.DeletePropagationForeground},
-		"it runs":          {admitted(noon), metav1.DeletePropagationForeground},
-		"it has ended":     {admitted(noon, is(kueue.WorkloadFinished, "Succeeded", noon)), metav1.DeletePropagationBackground},
-		"it was replaced":  {admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, noon)), metav1.DeletePropagationForeground},
+		"it runs":         {waiting(running("a")), metav1.DeletePropagationForeground},
+		"it has ended":    {waiting(is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded, noon)), metav1.DeletePropagationBackground},
+		"it has failed":   {waiting(is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, noon)), metav1.DeletePropagationBackground},
+		"it was rejected": {waiting(is(kueue.WorkloadFinished, "AdmissionChecksRejected", noon)), metav1.DeletePropagationForeground},
+		"it was replaced": {waiting(is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, noon)), metav1.DeletePropagationForeground},
 	} {
-		if got := propagation(test.copied); got != test.want {
+		if got := propagation(test.local); got != test.want {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

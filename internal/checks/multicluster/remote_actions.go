@@ -39,7 +39,7 @@ func (w *workloads) inCluster(ctx context.Context, name string, do func(context.
 
 // remove removes a workload from a cluster: its job, and when nothing is left of that, its copy,
 // which has the quota there.
-func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter) error {
+func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter, how metav1.DeletionPropagation) error {
 	return w.inCluster(ctx, at.name, func(ctx context.Context, there *session) error {
 		left, kinds := false, there.kindsOf(at.copy, kind)
 		if at.shared {
@@ -52,7 +52,7 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 			}
 			for i := range parts {
 				left = true
-				if err := there.drop(ctx, &parts[i], propagation(at.copy)); err != nil {
+				if err := there.drop(ctx, &parts[i], how); err != nil {
 					return err
 				}
 			}
@@ -70,10 +70,11 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 	})
 }
 
-// propagation of the deletion of a job: one that has a workload with quota is there until its pods are gone. What has ended
-// has none, and goes at once, as in Kueue.
-func propagation(copied *kueue.Workload) metav1.DeletionPropagation {
-	if copied != nil && workload.IsFinished(copied) && !wasReplaced(copied) {
+// propagation of the deletion of a job: one that may have pods is there until they are gone, and its copy has its quota. One
+// that has ended has none, and goes at once, as in Kueue. Its copy may not say so yet.
+func propagation(local *kueue.Workload) metav1.DeletionPropagation {
+	end := apimeta.FindStatusCondition(local.Status.Conditions, kueue.WorkloadFinished)
+	if end != nil && end.Status == metav1.ConditionTrue && (end.Reason == kueue.WorkloadFinishedReasonSucceeded || end.Reason == kueue.WorkloadFinishedReasonFailed) {
 		return metav1.DeletePropagationBackground
 	}
 	return metav1.DeletePropagationForeground

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,7 +154,7 @@ func (w *workloads) removeAll(ctx context.Context, key types.NamespacedName) err
 	}
 	var errs []error
 	for i := range remotes {
-		errs = append(errs, w.remove(ctx, key, &remotes[i], nil))
+		errs = append(errs, w.remove(ctx, key, &remotes[i], nil, metav1.DeletePropagationForeground))
 	}
 	return errors.Join(errs...)
 }
@@ -275,7 +276,7 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	key := client.ObjectKeyFromObject(s.local)
 	var errs []error
 	for _, name := range p.remove {
-		errs = append(errs, w.remove(ctx, key, s.remote(name), kind))
+		errs = append(errs, w.remove(ctx, key, s.remote(name), kind, propagation(s.local)))
 	}
 	if p.stop != "" {
 		errs = append(errs, w.evictRemote(ctx, s, p.stop))
