@@ -112,9 +112,20 @@ func (d *Daemons) run(ctx context.Context, uuid string) (started bool, err error
 		out, err = runWithShm(d.command(ctx, uuid, "-d"), d.card(uuid, "shm"))
 	}
 	if err != nil {
-		return false, fmt.Errorf("starting %s: %w: %s", d.Control, err, strings.TrimSpace(string(out)))
+		return false, fmt.Errorf("starting %s: %w: %s%s", d.Control, err, strings.TrimSpace(string(out)), tooLong(d.card(uuid, "pipe")))
 	}
 	return true, d.send(ctx, uuid, "get_server_list")
+}
+
+// maxSocketPath is what the kernel takes.
+const maxSocketPath = 107
+
+// tooLong says of a daemon's folder what the daemon does not when it ends: its socket's path is too long.
+func tooLong(pipe string) string {
+	if n := len(filepath.Join(pipe, "control")); n > maxSocketPath {
+		return fmt.Sprintf("its socket's path in %s would have %d bytes, and the kernel takes %d: use a shorter state folder", pipe, n, maxSocketPath)
+	}
+	return ""
 }
 
 // send a command to the daemon of a card.
