@@ -22,6 +22,12 @@ func KeyOf(wl *kueue.Workload) admission.Key {
 	return admission.Key{Namespace: wl.Namespace, Name: wl.Name}
 }
 
+// isPreemptedByOthers says that the last preemption was for another queue's workload, and not a move to other nodes.
+func isPreemptedByOthers(wl *kueue.Workload) bool {
+	preempted := condition(wl, kueue.WorkloadPreempted)
+	return preempted != nil && preempted.Reason != kueue.InClusterQueueReason && preempted.Reason != string(admission.ReasonDefragmentation)
+}
+
 // ForEngine is the workload as the engine sees it, with requests transformed.
 func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) admission.Workload {
 	w := admission.Workload{
@@ -43,8 +49,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
-		preempted := condition(wl, kueue.WorkloadPreempted)
-		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && preempted != nil && preempted.Reason != kueue.InClusterQueueReason && preempted.Reason != string(admission.ReasonDefragmentation)
+		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && isPreemptedByOthers(wl)
 		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
 			w.EvictedFor = preemptor(evicted.Message)
 		}
