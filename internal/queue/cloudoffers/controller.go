@@ -2,6 +2,7 @@ package cloudoffers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,7 +70,7 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	status, err := o.assess(ctx, was)
-	if _, known := err.(problem); err != nil && !known {
+	if err != nil && !errors.As(err, new(problem)) {
 		return reconcile.Result{}, err
 	}
 	is := was.DeepCopy()
