@@ -92,7 +92,10 @@ func TestFilesOfKueue(t *testing.T) {
 			return !c.FeatureGates["PartialAdmission"] && len(c.FeatureGates) == 1
 		}},
 		"a typing error":    {file: v2 + "webhook: {prot: 1}\n", want: `unknown field "webhook.prot": did you mean "webhook.port"?`},
-		"what we do not do": {file: v2 + "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: b}}]}}\n", want: "multiKueue.clusterProfile.accessProviders: clusters are reached by kubeconfigs alone"},
+		"what we do not do": {file: v2 + "leaderElection: {resourceLock: configmaps}\n", want: "leaderElection.resourceLock: only leases elect a leader"},
+		"access providers": {file: v2 + "multiKueue: {clusterProfile: {accessProviders: [{name: a, execConfig: {command: b}}]}}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
+			return len(c.MultiKueue.ClusterProfile.AccessProviders) == 1 && c.MultiKueue.ClusterProfile.AccessProviders[0].Name == "a"
+		}},
 		"other clusters": {file: v2 + "multiKueue: {origin: here}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
 			return c.MultiKueue.Origin == "here" && c.MultiKueue.WorkerLostTimeout.Duration == 15*time.Minute
 		}},
