@@ -47,6 +47,7 @@ func TestPrometheus(t *testing.T) {
 	}
 	page := servePage(t, c, startPrometheus(t, program, metricsOf(t, c)))
 	submit("runs", "3", "")
+	page.eventually(t, "3 of 4 cards are used", func(q queuePast) bool { return q.last(q.Used) == 3 && q.last(q.Running) == 1 })
 	submit("waits", "2", "")
 	page.eventually(t, "3 of 4 cards are used, one runs and one waits", func(q queuePast) bool {
 		return q.last(q.Used) == 3 && q.last(q.Nominal) == 4 && q.last(q.Running) == 1 && q.last(q.Waiting) == 1
