@@ -177,11 +177,17 @@ func (w *IdleWatch) look(ctx context.Context, uid types.UID, mine []slots.Grant,
 		w.setAway(uid, false)
 		return nil
 	}
+	out := reported(pod) == corev1.ConditionTrue
+	if out && egpu.SwapCondition(pod).Reason == egpu.ReasonIdle {
+		// Others have what it had: whatever its processes say, the driver is asked.
+		if err := w.Swapper.confirmOut(ctx, mine); err != nil {
+			return w.stays(ctx, pod, mine, after, err)
+		}
+	}
 	now, known := w.state(ctx, mine)
 	if !known {
 		return nil // it may be busy with what we do not know
 	}
-	out := reported(pod) == corev1.ConditionTrue
 	w.setAway(uid, out || now.out)
 	switch {
 	case out && now.out && !now.wanted && egpu.SwapCondition(pod).Reason == egpu.ReasonIdle:
@@ -221,10 +227,12 @@ func (w *IdleWatch) state(ctx context.Context, mine []slots.Grant) (now use, kno
 				now.idle = idle
 			}
 			known = true
-			now.out, now.wanted = now.out || p.Out, now.wanted || p.Wanted
+			var bytes int64
 			for _, d := range p.Devices {
-				now.bytes += max(d.Held-d.Swapped, 0)
+				bytes += max(d.Held-d.Swapped, 0)
 			}
+			now.bytes += bytes
+			now.out, now.wanted = now.out || p.Out, now.wanted || p.Wanted || !p.Out && bytes > 0 // also one that came later
 		}
 	}
 	return now, known
@@ -236,17 +244,24 @@ func (w *IdleWatch) moveOut(ctx context.Context, pod *corev1.Pod, mine []slots.G
 	bytes, err := moveAll(ctx, mine, s.Shares.Out, s.Shares.In)
 	if err == nil {
 		if err = s.confirmOut(ctx, mine); err != nil {
-			err = errors.Join(err, moveBack(ctx, mine, s.Shares.In))
+			return w.stays(ctx, pod, mine, after, err)
 		}
 	}
 	if err != nil {
-		w.hold(pod.UID, max(after, retryPeriod))
-		return s.report(ctx, pod, corev1.ConditionFalse, egpu.ReasonCannotMoveOut, "it is idle: "+err.Error())
+		return w.stays(ctx, pod, nil, after, err)
 	}
 	w.setAway(pod.UID, true)
 	message := fmt.Sprintf("%d MiB of %d containers, which did not use their cards for %s", bytes>>20, len(mine), after)
 	w.event(pod, "SwappedOut", message)
 	return s.report(ctx, pod, corev1.ConditionTrue, egpu.ReasonIdle, message)
+}
+
+// stays says that a pod has its cards, and why; what of it has left them comes back. It is left alone for a while.
+func (w *IdleWatch) stays(ctx context.Context, pod *corev1.Pod, left []slots.Grant, after time.Duration, why error) error {
+	w.setAway(pod.UID, false)
+	w.hold(pod.UID, max(after, retryPeriod))
+	why = errors.Join(why, moveBack(ctx, left, w.Swapper.Shares.In))
+	return w.Swapper.report(ctx, pod, corev1.ConditionFalse, egpu.ReasonCannotMoveOut, "it is idle: "+why.Error())
 }
 
 // bringBack a pod that wants its cards again. From when that is said on they count as its own; while others have what it

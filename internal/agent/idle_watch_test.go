@@ -21,6 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent"
 	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
 	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
 	"github.com/elastic-ai/elastic/internal/agent/share"
 	"github.com/elastic-ai/elastic/internal/agent/slots"
 )
@@ -56,7 +57,7 @@ func newIdling(t *testing.T) *idling {
 		Log: logr.Discard(), Now: func() time.Time { return i.now },
 		Processes: func(context.Context, *share.Share) ([]gpushare.Process, error) {
 			for j := range i.processes {
-				i.processes[j].Out = i.moves.out["3"]
+				i.processes[j].Out = i.moves.out["3"] && i.processes[j].PID != late
 			}
 			return i.processes, nil
 		},
@@ -163,6 +164,34 @@ func TestLiarIsNotMovedAllTheTime(t *testing.T) {
 	i.want(t, "it stays", "False MovedIn", false)
 	i.now = i.now.Add(11 * time.Minute)
 	i.want(t, "until its time is over", "True Idle", true)
+}
+
+// late is a process that comes when the others have left the card.
+const late = 9
+
+// A pod that has left its cards and uses them again has them: the driver sees it whatever its processes say, and a process
+// that comes later is brought together with the others.
+func TestAwayAndThereAllTheSame(t *testing.T) {
+	for what, processes := range map[string][]gpushare.Process{
+		"it says nothing of it": {{PID: 7, Age: time.Hour, IdleNS: int64(time.Hour)}}, "it does not answer": {{PID: 7, Silent: true}}, "it is gone": nil,
+	} {
+		i := newIdling(t)
+		i.uses(11 * time.Minute)
+		i.want(t, "idle", "True Idle", true)
+		i.processes, i.moves.onCard = processes, []discovery.Process{{PID: 7, MemoryMB: 20000}}
+		i.want(t, what, "False CannotMoveOut", false)
+		if c := egpu.SwapCondition(i.pod); egpu.HasLeftCards(i.pod) || !strings.Contains(c.Message, "20000 MiB") {
+			t.Errorf("%s: it says %q", what, c.Message)
+		}
+		i.moves.onCard = nil
+		i.uses(11 * time.Minute)
+		i.want(t, what+", and is idle again at once", "False CannotMoveOut", false)
+	}
+	i := newIdling(t)
+	i.uses(11 * time.Minute)
+	i.want(t, "idle", "True Idle", true)
+	i.processes = append(i.processes, gpushare.Process{PID: late, Age: time.Second, Devices: []gpushare.Device{{Held: 1 << 20}}})
+	i.want(t, "another process comes", "False MovedIn", false)
 }
 
 // What is told where to be is left alone; what cannot be moved says so, and is not tried all the time; what an agent
