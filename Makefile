@@ -55,7 +55,7 @@ build: ## Build the programs into bin/
 
 # What "elastic up" starts. The rest is built when it is asked for: elastic-scheduler for --gpu-scheduler=plugin, the GPU
 # library and a node's programs for --real-node, elastic-web in a cluster.
-REST := elastic-web
+LATER := elastic-web
 .PHONY: build-first
 build-first: build-programs build-sandbox
 
@@ -68,12 +68,12 @@ $(PROGRESS): $(wildcard tools/progress/*)
 # The module after this one is downloaded while this one compiles.
 .PHONY: build-programs
 build-programs: $(PROGRESS)
-	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(patsubst %,./cmd/%,$(filter-out $(REST),$(PROGRAMS)))
+	@$(PROGRESS) -say "Elastic's programs" -tags $(TAGS) -ldflags "-s -w" -o bin/ -next sandbox=./cmd/elastic-sandbox $(patsubst %,./cmd/%,$(filter-out $(LATER),$(PROGRAMS)))
 	@for name in arena kubectl-elastic kubectl_complete-elastic; do ln -sf elastic bin/$$name; done
 
 .PHONY: build-rest
 build-rest: $(PROGRESS)
-	@$(PROGRESS) -say "the page's server" -tags $(TAGS) -ldflags "-s -w" -o bin/ $(REST:%=./cmd/%)
+	@$(PROGRESS) -say "the page's server" -tags $(TAGS) -ldflags "-s -w" -o bin/ $(LATER:%=./cmd/%)
 
 .PHONY: build-sandbox
 build-sandbox: $(PROGRESS)
