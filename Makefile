@@ -223,10 +223,13 @@ test-sanitizers: ## Run them again under the sanitizers
 # What the programs' accounts did in the tests' clusters.
 USES = $(CURDIR)/bin/uses
 
+# Packages of tests that run at once, each with a cluster of its own: most of their time they wait for one. The longest comes first.
+CLUSTERS ?= 4
+
 .PHONY: test-e2e
 test-e2e: build ## Run the programs against the sandbox
 	rm -rf $(USES)
-	ELASTIC_USES=$(USES) go test -count=1 $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
+	ELASTIC_USES=$(USES) go test -count=1 -p $(CLUSTERS) ./test/queue $$(go list ./test/... | grep -v '/test/agent\|/test/faults\|/test/operators\|/test/migration\|/test/rights\|/test/web\|/test/clients')
 
 # Folder for images of the page's views; empty makes none.
 SHOTS ?=
