@@ -72,17 +72,17 @@ const (
 // declaredTopology is what the pods of a declared pod set ask for. A count that is none is ignored, as Kueue does.
 func declaredTopology(meta *metav1.ObjectMeta, declared map[string]any) *kueue.PodSetTopologyRequest {
 	annotations, _, _ := unstructured.NestedStringMap(declared, "annotations")
-	request := TopologyRequest(meta, annotations[appWrapperPodIndex], false, "", 0)
-	if request == nil {
-		return nil
+	var numbers numbering
+	if label, found := annotations[appWrapperPodIndex]; found {
+		numbers.podIndex = &label
 	}
 	if label, found := annotations[appWrapperSubGroupIndex]; found {
-		request.SubGroupIndexLabel = &label
+		numbers.groupIndex = &label
 	}
 	if count, err := strconv.ParseInt(annotations[appWrapperSubGroupCount], 10, 32); err == nil {
-		request.SubGroupCount = ptr.To(int32(count))
+		numbers.groups = ptr.To(int32(count))
 	}
-	return request
+	return topologyRequest(meta, numbers)
 }
 
 // inferred are the pod sets of a component that declares none, read by the row of the kind it

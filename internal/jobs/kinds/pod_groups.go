@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -126,6 +127,6 @@ func PodSetOf(pod *corev1.Pod, name kueue.PodSetReference, count int32) kueue.Po
 	template.Spec.SchedulingGates, template.Spec.NodeName = nil, ""
 	return kueue.PodSet{
 		Name: name, Count: count, Template: *normalizeTemplate(template),
-		TopologyRequest: TopologyRequest(&pod.ObjectMeta, kueue.PodGroupPodIndexLabel, false, "", 0),
+		TopologyRequest: topologyRequest(&pod.ObjectMeta, numbering{podIndex: ptr.To(kueue.PodGroupPodIndexLabel)}),
 	}
 }

@@ -144,19 +144,25 @@ func (p PodSetSource) podSet() (kueue.PodSet, error) {
 	if least > 0 && least < count {
 		set.MinCount = ptr.To(int32(least))
 	}
-	groups, err := p.subGroups.number(p.vars, 0)
+	numbers, err := p.numbering()
 	if err != nil {
 		return set, err
 	}
-	set.TopologyRequest = TopologyRequest(&template.ObjectMeta, p.PodIndexLabel, p.SubGroup != nil, p.subGroupLabel(), int32(groups))
+	set.TopologyRequest = topologyRequest(&template.ObjectMeta, numbers)
 	return set, nil
 }
 
-func (p PodSetSource) subGroupLabel() string {
-	if p.SubGroup == nil {
-		return ""
+func (p PodSetSource) numbering() (numbering, error) {
+	var numbers numbering
+	if p.PodIndexLabel != "" {
+		numbers.podIndex = &p.PodIndexLabel
 	}
-	return p.SubGroup.IndexLabel
+	if p.SubGroup == nil {
+		return numbers, nil
+	}
+	groups, err := p.subGroups.number(p.vars, 0)
+	numbers.groupIndex, numbers.groups = &p.SubGroup.IndexLabel, ptr.To(int32(groups))
+	return numbers, err
 }
 
 // TemplatePath is where the pod template is within the pod set's part of the object.
@@ -341,7 +347,7 @@ func SamePodSets(a, b []kueue.PodSet) bool {
 		x, y := &a.Template.Spec, &b.Template.Spec
 		return a.Name == b.Name && a.Count == b.Count && ptr.Deref(a.MinCount, 0) == ptr.Deref(b.MinCount, 0) &&
 			x.PriorityClassName == y.PriorityClassName &&
-			equality.Semantic.DeepEqual(a.TopologyRequest, b.TopologyRequest) &&
+			sameCloseness(a.TopologyRequest, b.TopologyRequest) &&
 			equality.Semantic.DeepEqual(x.NodeSelector, y.NodeSelector) &&
 			equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) &&
 			equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&

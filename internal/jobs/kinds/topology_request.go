@@ -10,9 +10,27 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// TopologyRequest reads from a template's annotations how close together its pods are to be placed;
-// nil where there are none.
-func TopologyRequest(meta *metav1.ObjectMeta, podIndex string, grouped bool, groupIndex string, groups int32) *kueue.PodSetTopologyRequest {
+// numbering is how the pods of a pod set are numbered: labels with a pod's index and with that of its group, and how many
+// groups there are. What is not set is not said of them.
+type numbering struct {
+	podIndex, groupIndex *string
+	groups               *int32
+}
+
+// topologyRequest reads from a template's annotations how close together its pods are to be placed. Pods that are numbered
+// have a request without any: a queue whose flavors all have a topology places them too, and then by their numbers. It is
+// nil where there is neither.
+func topologyRequest(meta *metav1.ObjectMeta, numbers numbering) *kueue.PodSetTopologyRequest {
+	request := closeness(meta)
+	request.PodIndexLabel, request.SubGroupIndexLabel, request.SubGroupCount = numbers.podIndex, numbers.groupIndex, numbers.groups
+	if equality.Semantic.DeepEqual(request, &kueue.PodSetTopologyRequest{}) {
+		return nil
+	}
+	return request
+}
+
+// closeness is what a template's annotations ask for.
+func closeness(meta *metav1.ObjectMeta) *kueue.PodSetTopologyRequest {
 	text := func(key string) *string {
 		if value, found := meta.Annotations[key]; found {
 			return &value
@@ -34,16 +52,21 @@ func TopologyRequest(meta *metav1.ObjectMeta, podIndex string, grouped bool, gro
 	if layers, found, err := sliceLayers(meta.Annotations); found && err == nil {
 		request.PodsetSliceRequiredTopologyConstraints = layers
 	}
-	if equality.Semantic.DeepEqual(request, &kueue.PodSetTopologyRequest{}) {
-		return nil
-	}
-	if podIndex != "" {
-		request.PodIndexLabel = &podIndex
-	}
-	if grouped {
-		request.SubGroupIndexLabel, request.SubGroupCount = &groupIndex, &groups
-	}
 	return request
+}
+
+// sameCloseness: two requests ask for the same places. How pods are numbered is not asked for: workloads made before it was
+// said, and those that people made themselves, go without.
+func sameCloseness(a, b *kueue.PodSetTopologyRequest) bool {
+	asked := func(r *kueue.PodSetTopologyRequest) kueue.PodSetTopologyRequest {
+		if r == nil {
+			return kueue.PodSetTopologyRequest{}
+		}
+		only := *r
+		only.PodIndexLabel, only.SubGroupIndexLabel, only.SubGroupCount = nil, nil, nil
+		return only
+	}
+	return equality.Semantic.DeepEqual(asked(a), asked(b))
 }
 
 // sliceLayers are slices of slices, from wide levels to narrow ones.

@@ -1,10 +1,12 @@
 package kinds
 
 import (
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -49,3 +51,38 @@ func TestSliceLayers(t *testing.T) {
 		})
 	}
 }
+
+// Pods that are numbered say so without any annotation, as Kueue's do: where all flavors have a topology, they are placed
+// by their numbers. It is nothing that two descriptions differ by.
+func TestNumberedPodsAskForNothing(t *testing.T) {
+	sets, err := jobIn(t, numberedJobSet).PodSets(t.Context(), nil)
+	if err != nil || len(sets) != 2 {
+		t.Fatalf("%+v, %v", sets, err)
+	}
+	for i, groups := range []int32{2, 1} {
+		want := &kueue.PodSetTopologyRequest{PodIndexLabel: ptr.To("batch.kubernetes.io/job-completion-index"), SubGroupIndexLabel: ptr.To("jobset.sigs.k8s.io/job-index"), SubGroupCount: &groups}
+		if !reflect.DeepEqual(sets[i].TopologyRequest, want) {
+			t.Errorf("%s: %+v", sets[i].Name, sets[i].TopologyRequest)
+		}
+	}
+	older := []kueue.PodSet{*sets[0].DeepCopy(), *sets[1].DeepCopy()}
+	older[0].TopologyRequest, older[1].TopologyRequest = nil, &kueue.PodSetTopologyRequest{}
+	if !SamePodSets(sets, older) {
+		t.Error("a workload from before pods were numbered is not its job's any more")
+	}
+	older[0].TopologyRequest = &kueue.PodSetTopologyRequest{Required: ptr.To("rack")}
+	if SamePodSets(sets, older) {
+		t.Error("another place is the same")
+	}
+}
+
+const numberedJobSet = `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {namespace: ns, name: set}
+spec:
+  suspend: true
+  replicatedJobs:
+  - {name: some, replicas: 2, template: {spec: {parallelism: 2, completions: 2, template: {spec: {containers: [{name: main}]}}}}}
+  - {name: none, replicas: 1, template: {spec: {parallelism: 0, completions: 0, template: {spec: {containers: [{name: main}]}}}}}
+`

@@ -104,10 +104,12 @@ func (trainJob) podSets(ctx context.Context, c client.Reader, obj *unstructured.
 		template := rj.Template.Spec.Template
 		spec.resize(rt, rj, &template)
 		sets = append(sets, kueue.PodSet{
-			Name:            kueue.PodSetReference(rj.Name),
-			Template:        *normalizeTemplate(&template),
-			Count:           spec.pods(rt, rj),
-			TopologyRequest: TopologyRequest(&template.ObjectMeta, batchv1.JobCompletionIndexAnnotation, true, jobSetIndexLabel, ptr.Deref(rj.Replicas, 1)),
+			Name:     kueue.PodSetReference(rj.Name),
+			Template: *normalizeTemplate(&template),
+			Count:    spec.pods(rt, rj),
+			TopologyRequest: topologyRequest(&template.ObjectMeta, numbering{
+				podIndex: ptr.To(batchv1.JobCompletionIndexAnnotation), groupIndex: ptr.To(jobSetIndexLabel), groups: ptr.To(ptr.Deref(rj.Replicas, 1)),
+			}),
 		})
 	}
 	if len(sets) == 0 {

@@ -37,7 +37,11 @@ spec: {suspend: true, runtimeRef: {kind: TrainingRuntime, name: two-steps}}
 func parsed(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &obj.Object); err != nil {
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err == nil {
+		err = obj.UnmarshalJSON(data) // whole numbers are whole, as the API server has them
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return obj
@@ -91,7 +95,7 @@ func TestTopologyOfATrainJob(t *testing.T) {
 	}
 	request := sets[0].TopologyRequest
 	if request == nil || request.SubGroupCount == nil || *request.SubGroupCount != 2 || *request.SubGroupIndexLabel != "jobset.sigs.k8s.io/job-index" ||
-		*request.PodIndexLabel != "batch.kubernetes.io/job-completion-index" || sets[1].TopologyRequest != nil || sets[2].Count != 1 {
+		*request.PodIndexLabel != "batch.kubernetes.io/job-completion-index" || *sets[1].TopologyRequest.SubGroupCount != 3 || sets[2].Count != 1 {
 		t.Errorf("%+v, %+v", request, sets[1].TopologyRequest)
 	}
 }
