@@ -93,6 +93,16 @@ func WriteStatus(ctx context.Context, c client.Client, wl *kueue.Workload, statu
 	return c.Status().Patch(ctx, wl, client.RawPatch(types.MergePatchType, patch))
 }
 
+// ApplyStatus writes what the queue owns of a workload's status, as the field manager that Kueue writes it as: what that one
+// leaves out is gone then. The workload becomes what is stored. If it has changed since it was read it is a conflict.
+func ApplyStatus(ctx context.Context, c client.Client, wl *kueue.Workload) error {
+	patch, err := workload.AdmissionPatch(wl)
+	if err != nil {
+		return err
+	}
+	return c.Status().Patch(ctx, wl, client.RawPatch(types.ApplyYAMLPatchType, patch), client.FieldOwner(workload.AdmissionManager), client.ForceOwnership)
+}
+
 // Active is the condition of a check that works.
 func Active() metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: "Active", Message: "The admission check is active"}

@@ -63,6 +63,7 @@ type plan struct {
 	sync     string   // cluster whose job's status is copied back
 	start    bool     // create the job there if it does not exist
 	answer   *kueue.AdmissionCheckState
+	warn     bool   // the answer is one that somebody should look at
 	choose   string // the cluster that runs it
 	clear    bool   // clear the cluster's name: none runs it any more
 	finish   *metav1.Condition
@@ -138,6 +139,7 @@ func (s *situation) part(p plan, timeout time.Duration) plan {
 	}
 	winner := s.remote(*name)
 	switch {
+	case s.ahead(): // of its quota
 	case winner == nil:
 		p.clear = true
 	case !winner.lost.IsZero():
@@ -149,6 +151,11 @@ func (s *situation) part(p plan, timeout time.Duration) plan {
 	return p
 }
 
+// ahead says that a workload of an elastic job is known to go where the one runs that it replaces, before it has quota.
+func (s *situation) ahead() bool {
+	return s.elastic && s.local.DeletionTimestamp == nil && workload.Replaces(s.local).Name != "" && !workload.IsEvicted(s.local)
+}
+
 // left is how much longer a lost cluster is waited for.
 func (s *situation) left(lost *remoteState, timeout time.Duration) time.Duration {
 	return max(0, lost.lost.Add(timeout).Sub(s.now))
@@ -158,7 +165,9 @@ func (s *situation) left(lost *remoteState, timeout time.Duration) time.Duration
 func (s *situation) ended(winner *remoteState) plan {
 	end := apimeta.FindStatusCondition(winner.copy.Status.Conditions, kueue.WorkloadFinished)
 	if end.Reason == kueue.WorkloadFinishedReasonOutOfSync {
-		return s.retry(fmt.Sprintf("Remote workload on worker cluster %q is out of sync with its user job, resetting for re-dispatch,", winner.name))
+		p := s.retry(fmt.Sprintf("Remote workload on worker cluster %q is out of sync with its user job, resetting for re-dispatch,", winner.name))
+		p.warn = true
+		return p
 	}
 	return plan{remove: s.others(winner), sync: winner.name, finish: end}
 }

@@ -1,18 +1,28 @@
 package multicluster
 
 import (
+	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
@@ -51,6 +61,15 @@ func running(cluster string) func(*kueue.Workload) {
 		wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady
 		set(wl, kueue.WorkloadAdmitted, "Admitted", noon)
 	}
+}
+
+// larger is the workload of an elastic job that takes the place of another.
+func larger(wl *kueue.Workload) {
+	wl.Annotations = map[string]string{workload.ReplacesAnnotation: "/first"}
+}
+
+func cluster(name string) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) { wl.Status.ClusterName = &name }
 }
 
 func is(name, reason string, at time.Time) func(*kueue.Workload) {
@@ -134,6 +153,13 @@ func TestDecide(t *testing.T) {
 			local: waiting(running("b"), check(kueue.CheckStatePending)), remotes: []remoteState{at("a", nil), at("b", admitted(noon))}, elastic: true,
 			want:  plan{sync: "b", start: true},
 			state: kueue.CheckStateReady, says: `The workload was admitted on "b"`,
+		},
+		"also before it has quota": {
+			local: copied(larger, cluster("b")), remotes: []remoteState{at("a", nil), at("b", nil)}, elastic: true, gone: true,
+		},
+		"not once it was evicted": {
+			local: copied(larger, cluster("b"), is(kueue.WorkloadEvicted, "Preempted", noon)), remotes: []remoteState{at("a", nil), at("b", nil)}, elastic: true, gone: true,
+			want: plan{clear: true},
 		},
 		"what it replaced is left alone here": {
 			local: waiting(running("b"), is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, later)), elastic: true,
@@ -240,6 +266,7 @@ func TestDecide(t *testing.T) {
 		"an end that was none": {
 			local:   waiting(running("a")),
 			remotes: []remoteState{at("a", admitted(noon, is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonOutOfSync, later)))},
+			want:    plan{warn: true},
 			state:   kueue.CheckStateRetry, says: `Remote workload on worker cluster "a" is out of sync with its user job, resetting for re-dispatch, Previously: "Ready"`,
 		},
 		"what has ended here goes there": {
@@ -365,20 +392,56 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A job that may have pods is there, and its copy has its quota, until they are gone; one that has ended goes at once.
-func TestPropagation(t *testing.T) {
-	for name, test := range map[string]struct {
-		local *kueue.Workload
-		want  metav1.DeletionPropagation
-	}{
-		"it runs":         {waiting(running("a")), metav1.DeletePropagationForeground},
-		"it has ended":    {waiting(is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonSucceeded, noon)), metav1.DeletePropagationBackground},
-		"it has failed":   {waiting(is(kueue.WorkloadFinished, kueue.WorkloadFinishedReasonFailed, noon)), metav1.DeletePropagationBackground},
-		"it was rejected": {waiting(is(kueue.WorkloadFinished, "AdmissionChecksRejected", noon)), metav1.DeletePropagationForeground},
-		"it was replaced": {waiting(is(kueue.WorkloadFinished, kueue.WorkloadSliceReplaced, noon)), metav1.DeletePropagationForeground},
-	} {
-		if got := propagation(test.local); got != test.want {
-			t.Errorf("%s: %s", name, got)
+// A job that is dropped goes at once, and what belongs to it after it, as in Kueue: without a garbage collector, or while one
+// is behind, what was asked for here must not wait for pods there. One that is going already is left alone.
+func TestDropDoesNotWaitForPods(t *testing.T) {
+	var how []metav1.DeletionPropagation
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+			how = append(how, *(&client.DeleteOptions{}).ApplyOptions(options).PropagationPolicy)
+			return nil
+		},
+	}).Build()
+	job := &unstructured.Unstructured{}
+	job.SetUID("1")
+	there := &session{Client: c}
+	for _, going := range []bool{false, true} {
+		if going {
+			job.SetDeletionTimestamp(ptr.To(metav1.NewTime(noon)))
 		}
+		if err := there.drop(t.Context(), job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(how, []metav1.DeletionPropagation{metav1.DeletePropagationBackground}) {
+		t.Errorf("deleted with %v", how)
+	}
+}
+
+// The name of the cluster that runs a workload is written as Kueue writes it, as its field manager: who takes it back as
+// that one, by leaving it out, must not find another owner. Names that a dispatcher of somebody else wrote go, too.
+func TestFieldManagerOfTheAnswer(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := kueue.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			data, err := patch.Data(obj)
+			sent = append(sent, string(patch.Type())+" "+(&client.SubResourcePatchOptions{}).ApplyOptions(options).FieldManager+" "+string(data))
+			obj.(*kueue.Workload).Status.NominatedClusterNames = []string{"a", "b"}
+			return err
+		},
+	}).Build()
+	counted := ""
+	w := &workloads{client: c, recorder: events.NewFakeRecorder(4), admitted: func(queue, cluster string) { counted += queue + " " + cluster }}
+	p := plan{answer: &kueue.AdmissionCheckState{Name: "multi", State: kueue.CheckStateReady}, choose: "a"}
+	if err := w.answer(t.Context(), waiting(nominated("a", "b")), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(sent) != 2 || !strings.HasPrefix(sent[0], "application/apply-patch+yaml kueue-admission ") || !strings.Contains(sent[0], `"clusterName":"a"`) ||
+		strings.Contains(sent[0], "nominated") || !strings.Contains(sent[1], `"nominatedClusterNames":null`) || counted != "cq a" {
+		t.Errorf("sent %q, counted %q", sent, counted)
 	}
 }

@@ -39,7 +39,7 @@ func (w *workloads) inCluster(ctx context.Context, name string, do func(context.
 
 // remove removes a workload from a cluster: its job, and when nothing is left of that, its copy,
 // which has the quota there.
-func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter, how metav1.DeletionPropagation) error {
+func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *remoteState, kind *remote.Adapter) error {
 	return w.inCluster(ctx, at.name, func(ctx context.Context, there *session) error {
 		left, kinds := false, there.kindsOf(at.copy, kind)
 		if at.shared {
@@ -52,7 +52,7 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 			}
 			for i := range parts {
 				left = true
-				if err := there.drop(ctx, &parts[i], how); err != nil {
+				if err := there.drop(ctx, &parts[i]); err != nil {
 					return err
 				}
 			}
@@ -70,23 +70,14 @@ func (w *workloads) remove(ctx context.Context, key types.NamespacedName, at *re
 	})
 }
 
-// propagation of the deletion of a job: one that may have pods is there until they are gone, and its copy has its quota. One
-// that has ended has none, and goes at once, as in Kueue. Its copy may not say so yet.
-func propagation(local *kueue.Workload) metav1.DeletionPropagation {
-	end := apimeta.FindStatusCondition(local.Status.Conditions, kueue.WorkloadFinished)
-	if end != nil && end.Status == metav1.ConditionTrue && (end.Reason == kueue.WorkloadFinishedReasonSucceeded || end.Reason == kueue.WorkloadFinishedReasonFailed) {
-		return metav1.DeletePropagationBackground
-	}
-	return metav1.DeletePropagationForeground
-}
-
-// drop deletes a part of a job with all that belongs to it.
-func (s *session) drop(ctx context.Context, part *unstructured.Unstructured, how metav1.DeletionPropagation) error {
+// drop deletes a part of a job. What belongs to it goes after it, as in Kueue: one that was evicted has stopped by then, and
+// one whose original was deleted here goes as that did.
+func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) error {
 	if part.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	uid := part.GetUID()
-	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(how)))
+	return client.IgnoreNotFound(s.Delete(ctx, part, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
 // create puts a copy of the workload into a cluster's queue.
@@ -258,19 +249,33 @@ func (w *workloads) report(ctx context.Context, wl *kueue.Workload) error {
 		client.FieldOwner(workload.JobManager), client.ForceOwnership))
 }
 
+// nominate writes which clusters may get a copy.
+func (w *workloads) nominate(ctx context.Context, wl *kueue.Workload, names []string) error {
+	nominated := wl.DeepCopy()
+	nominated.Status.NominatedClusterNames = names
+	return checks.ApplyStatus(ctx, w.client, nominated)
+}
+
 // answer writes the check's state, and with it which cluster was chosen.
-func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, state *kueue.AdmissionCheckState, chosen string) error {
-	status := map[string]any{"admissionChecks": checks.MergeStates(wl, *state)}
-	if chosen != "" {
-		status["clusterName"], status["nominatedClusterNames"] = chosen, nil
+func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) error {
+	answered := wl.DeepCopy()
+	answered.Status.AdmissionChecks = checks.MergeStates(wl, *p.answer)
+	if p.choose != "" {
+		answered.Status.ClusterName, answered.Status.NominatedClusterNames = &p.choose, nil
 	}
-	queue := queueOf(wl)
-	if err := checks.WriteStatus(ctx, w.client, wl, status); err != nil {
+	if err := checks.ApplyStatus(ctx, w.client, answered); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if chosen != "" {
-		w.admitted(queue, chosen)
+	if p.choose != "" {
+		w.admitted(queueOf(wl), p.choose)
 	}
-	w.recorder.Eventf(wl, nil, corev1.EventTypeNormal, "MultiKueue", "MultiKueue", "%s", state.Message)
+	kind := corev1.EventTypeNormal
+	if p.warn {
+		kind = corev1.EventTypeWarning
+	}
+	w.recorder.Eventf(wl, nil, kind, "MultiKueue", "MultiKueue", "%s", p.answer.Message)
+	if p.choose != "" && len(answered.Status.NominatedClusterNames) > 0 { // another dispatcher wrote them, too
+		return checks.WriteStatus(ctx, w.client, answered, map[string]any{"nominatedClusterNames": nil})
+	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -135,7 +134,7 @@ func (w *workloads) reject(ctx context.Context, s *situation, why string) error 
 	if s.check.State == kueue.CheckStateRejected {
 		return nil // it is about to be evicted
 	}
-	return w.answer(ctx, s.local, s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State)), "")
+	return w.answer(ctx, s.local, plan{answer: s.state(kueue.CheckStateRejected, fmt.Sprintf("%s, Previously: %q", why, s.check.State))})
 }
 
 // result of a reconciliation.
@@ -154,7 +153,7 @@ func (w *workloads) removeAll(ctx context.Context, key types.NamespacedName) err
 	}
 	var errs []error
 	for i := range remotes {
-		errs = append(errs, w.remove(ctx, key, &remotes[i], nil, metav1.DeletePropagationForeground))
+		errs = append(errs, w.remove(ctx, key, &remotes[i], nil))
 	}
 	return errors.Join(errs...)
 }
@@ -276,14 +275,14 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	key := client.ObjectKeyFromObject(s.local)
 	var errs []error
 	for _, name := range p.remove {
-		errs = append(errs, w.remove(ctx, key, s.remote(name), kind, propagation(s.local)))
+		errs = append(errs, w.remove(ctx, key, s.remote(name), kind))
 	}
 	if p.stop != "" {
 		errs = append(errs, w.evictRemote(ctx, s, p.stop))
 	}
 	if p.nominate != nil {
 		// Only clusters whose nomination is stored may be chosen, so the rest waits until it is.
-		return p.after, errors.Join(append(errs, checks.WriteStatus(ctx, w.client, s.local, map[string]any{"nominatedClusterNames": p.nominate}))...)
+		return p.after, errors.Join(append(errs, w.nominate(ctx, s.local, p.nominate))...)
 	}
 	for _, name := range p.create {
 		errs = append(errs, w.create(ctx, s.local, name, kind))
@@ -312,7 +311,7 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	case p.clear:
 		errs = append(errs, checks.WriteStatus(ctx, w.client, s.local, map[string]any{"clusterName": nil, "nominatedClusterNames": nil}))
 	case p.answer != nil:
-		errs = append(errs, w.answer(ctx, s.local, p.answer, p.choose))
+		errs = append(errs, w.answer(ctx, s.local, p))
 	}
 	return p.after, errors.Join(errs...)
 }
