@@ -32,8 +32,9 @@ var edits = []edit{
 		insert: "\ttb.Cleanup(record.GatesChanged)\n\tdefer record.GatesChanged()\n"},
 	// What the set-up asks for.
 	{file: "pkg/controller/core/core.go", after: "opts SetupControllersOpts) (string, error) {\n", insert: "\trecord.Note(\"configuration\", cfg)\n"},
+	{file: "pkg/scheduler/scheduler.go", after: "recorder events.EventRecorder, opts ...Option) *Scheduler {\n", insert: "\trecord.Note(\"scheduler\", true)\n"},
 	{file: "pkg/scheduler/scheduler.go", after: "func (s *Scheduler) Start(ctx context.Context) error {\n",
-		insert: "\trecord.Note(\"scheduler\", true)\n\tif os.Getenv(\"OUTSIDE_PROGRAM\") != \"\" {\n\t\treturn nil\n\t}\n"},
+		insert: "\tif os.Getenv(\"OUTSIDE_PROGRAM\") != \"\" {\n\t\treturn nil\n\t}\n"},
 	{file: "pkg/scheduler/scheduler.go", after: "func WithFairSharing(fs *config.FairSharing) Option {\n", insert: "\trecord.Note(\"fairSharing\", fs)\n"},
 	{file: "pkg/scheduler/scheduler.go", after: "func WithAdmissionFairSharing(afs *config.AdmissionFairSharing) Option {\n", insert: "\trecord.Note(\"admissionFairSharing\", afs)\n"},
 	{file: "pkg/scheduler/scheduler.go", after: "func WithQuotaCheckStrategy(qcs config.QuotaCheckStrategy) Option {\n", insert: "\trecord.Note(\"quotaCheckStrategy\", qcs)\n"},
@@ -44,6 +45,13 @@ var edits = []edit{
 	{file: "pkg/controller/jobframework/reconciler.go", after: "func WithWaitForPodsReady(cfg *configapi.WaitForPodsReady) Option {\n\treturn func(o *Options) {\n", insert: "\t\trecord.Note(\"waitForPodsReady\", cfg)\n"},
 	{file: "pkg/controller/jobframework/reconciler.go", after: "func WithObjectRetentionPolicies(value *configapi.ObjectRetentionPolicies) Option {\n\treturn func(o *Options) {\n", insert: "\t\trecord.Note(\"objectRetentionPolicies\", value)\n"},
 	{file: "pkg/controller/admissionchecks/multikueue/controllers.go", after: "\t\to(options)\n\t}\n", insert: multiKueueOptions},
+	{file: "pkg/controller/failurerecovery/pod_termination_controller.go", after: "SetupWithManager(mgr ctrl.Manager, cfg *configapi.Configuration) (string, error) {\n", insert: "\trecord.Note(\"failureRecovery\", true)\n"},
+	// The grace period is a minute, and no file says another one: these specs wait as long.
+	{file: "test/integration/singlecluster/controller/failurerecovery/pod_termination_controller_test.go", after: "forcefulTerminationCheckTimeout = 2 * time.Second", insert: "forcefulTerminationCheckTimeout = 70 * time.Second", instead: true},
+	// Kueue's own program, for comparison: certificates are the suite's, and metrics are read without any.
+	{file: "cmd/kueue/main.go", after: "\tparsedTLSConfig := &tlsconfig.TLS{}\n", insert: "\tmetricsServerOptions.SecureServing, metricsServerOptions.FilterProvider = false, nil\n"},
+	{file: "cmd/kueue/main.go", after: "\t\tmetricsCertPath := \"/etc/kueue/metrics/certs\"\n", insert: "\t\tmetricsCertPath := cfg.Webhook.CertDir\n", instead: true},
+	{file: "pkg/visibility/server.go", after: "kubeConfig *rest.Config, tlsOpts *tlsconfig.TLS) error {\n", insert: "\tcertDir = cfg.Webhook.CertDir\n"},
 }
 
 const jobOptions = `		opt(&options)

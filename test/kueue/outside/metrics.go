@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -31,6 +32,31 @@ func vectors() []prometheus.Collector {
 	metrics.Register()
 	metrics.RegisterLQMetrics()
 	return c.all
+}
+
+// served are the series that each program which runs now served last, by its address. Suites of several clusters have several
+// programs and one process for their metrics: what one does not serve, another may.
+var served = struct {
+	sync.Mutex
+
+	by map[string]map[string]bool
+}{by: map[string]map[string]bool{}}
+
+// forget a program that ends.
+func forget(url string) {
+	served.Lock()
+	defer served.Unlock()
+	delete(served.by, url)
+}
+
+// isServed says that some program serves a series. Who asks holds the lock.
+func isServed(series string) bool {
+	for _, by := range served.by {
+		if by[series] {
+			return true
+		}
+	}
+	return false
 }
 
 // copied is what the program served last of each counter and histogram, by labels. Only what was added since is copied,
@@ -62,18 +88,22 @@ func (c copied) copyMetrics(url string, into []prometheus.Collector) {
 	if err != nil {
 		return
 	}
+	served.Lock()
+	defer served.Unlock()
+	mine := map[string]bool{}
+	served.by[url] = mine
 	for _, vector := range into {
 		switch v := vector.(type) {
 		case *prometheus.GaugeVec:
-			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+			c.copyVector(v, mine, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
 				v.WithLabelValues(labels...).Set(m.GetGauge().GetValue())
 			})
 		case *prometheus.CounterVec:
-			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+			c.copyVector(v, mine, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
 				v.WithLabelValues(labels...).Add(c.added(v, labels, m.GetCounter().GetValue()))
 			})
 		case *prometheus.HistogramVec: // the suites look at the number of samples alone
-			c.copyVector(v, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
+			c.copyVector(v, mine, v.DeleteLabelValues, families, func(labels []string, m *dto.Metric) {
 				for range int(c.added(v, labels, float64(m.GetHistogram().GetSampleCount()))) {
 					v.WithLabelValues(labels...).Observe(0)
 				}
@@ -84,8 +114,8 @@ func (c copied) copyMetrics(url string, into []prometheus.Collector) {
 
 var description = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
-// copyVector sets the series of a vector to those of its family, and deletes the others.
-func (c copied) copyVector(vector prometheus.Collector, drop func(...string) bool, families map[string]*dto.MetricFamily, set func([]string, *dto.Metric)) {
+// copyVector sets the series of a vector to those of its family, notes them, and deletes those that no program serves.
+func (c copied) copyVector(vector prometheus.Collector, mine map[string]bool, drop func(...string) bool, families map[string]*dto.MetricFamily, set func([]string, *dto.Metric)) {
 	described := make(chan *prometheus.Desc, 1)
 	vector.Describe(described)
 	parts := description.FindStringSubmatch((<-described).String())
@@ -93,21 +123,21 @@ func (c copied) copyVector(vector prometheus.Collector, drop func(...string) boo
 		return
 	}
 	names := strings.FieldsFunc(parts[2], func(r rune) bool { return r == ',' })
-	served := map[string]bool{}
+	series := func(labels []string) string { return parts[1] + "\x00" + strings.Join(labels, "\x00") }
 	for _, m := range families[parts[1]].GetMetric() {
 		values := labelsOf(m, names)
-		served[strings.Join(values, "\x00")] = true
+		mine[series(values)] = true
 		set(values, m)
 	}
-	maps.DeleteFunc(c[vector], func(key string, _ float64) bool { return !served[key] })
-	series := make(chan prometheus.Metric)
+	maps.DeleteFunc(c[vector], func(key string, _ float64) bool { return !mine[parts[1]+"\x00"+key] })
+	all := make(chan prometheus.Metric)
 	go func() {
-		vector.Collect(series)
-		close(series)
+		vector.Collect(all)
+		close(all)
 	}()
 	var stale [][]string
-	for m := range series {
-		if values := labelsOf(read(m), names); !served[strings.Join(values, "\x00")] {
+	for m := range all {
+		if values := labelsOf(read(m), names); !isServed(series(values)) {
 			stale = append(stale, values)
 		}
 	}

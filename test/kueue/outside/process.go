@@ -56,6 +56,7 @@ type process struct {
 	gates   string
 	always  []string // gates that the set-up says in other words
 	queues  bool     // the set-up has controllers of queues
+	decides bool     // it has a scheduler
 	command *exec.Cmd
 	ended   chan struct{}
 	log     io.Writer
@@ -92,6 +93,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 		}
 	}
 	series, known := vectors(), copied{}
+	defer forget(p.metrics)
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	for {
@@ -151,8 +153,12 @@ func prepare(cfg *rest.Config, serves *envtest.WebhookInstallOptions, asked reco
 		serving: net.JoinHostPort(serves.LocalServingHost, fmt.Sprint(serves.LocalServingPort)),
 		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", ports[0]),
 	}
-	if decides, _ := record.Value[bool](asked, "scheduler"); !decides && os.Getenv(envOwn) == "" {
+	p.decides, _ = record.Value[bool](asked, "scheduler")
+	if !p.decides && os.Getenv(envOwn) == "" {
 		p.args = append(p.args, "--no-decisions")
+	}
+	if recovers, _ := record.Value[bool](asked, "failureRecovery"); recovers {
+		p.always = append(p.always, "FailureRecoveryPolicy=true")
 	}
 	_, p.queues = record.Value[*config.Configuration](asked, "configuration")
 	if noPodsReady(asked) {
@@ -198,6 +204,10 @@ func (p *process) launch(ctx context.Context, given []string) (said []byte, err 
 	beginning := &head{}
 	p.command = exec.Command(os.Getenv(envProgram), args...)
 	p.command.Stdout, p.command.Stderr = io.MultiWriter(p.log, beginning), io.MultiWriter(p.log, beginning)
+	p.command.Env = os.Environ()
+	if p.decides { // Kueue's own scheduler, as edited, stands still for this
+		p.command.Env = slices.DeleteFunc(p.command.Env, func(v string) bool { return strings.HasPrefix(v, envProgram+"=") })
+	}
 	if err := p.command.Start(); err != nil {
 		return nil, err
 	}
