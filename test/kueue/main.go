@@ -78,7 +78,7 @@ func command(ctx context.Context) error {
 		}
 		failed += now.print(causes)
 		if r.page != "" {
-			if err := all.write(r.page, causes); err != nil {
+			if err := all.write(r.page, r.tree(ctx), causes); err != nil {
 				return err
 			}
 		}
@@ -87,6 +87,18 @@ func command(ctx context.Context) error {
 		return fmt.Errorf("%d specs do not pass and causes.txt does not say why", failed)
 	}
 	return nil
+}
+
+// tree is the commit of the project, and says so if files in it are others.
+func (r *run) tree(ctx context.Context) string {
+	commit, err := exec.CommandContext(ctx, "git", "-C", r.root, "log", "-1", "--format=%h").Output()
+	if err != nil {
+		return "not known"
+	}
+	if changed, err := exec.CommandContext(ctx, "git", "-C", r.root, "status", "--porcelain", "--", "*.go", "*.yaml").Output(); err != nil || len(changed) > 0 {
+		return strings.TrimSpace(string(commit)) + ", changed"
+	}
+	return strings.TrimSpace(string(commit))
 }
 
 // known are the suites that can be run so, in the order of the page.

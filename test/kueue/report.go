@@ -156,8 +156,8 @@ const (
 	specsBegin, specsEnd = "<!-- specs -->", "<!-- end of specs -->"
 )
 
-// write puts the result into the page, in the place of an older one.
-func (r *result) write(path string, causes []cause) error {
+// write puts the result into the page, in the place of an older one, with the tree that the program is of.
+func (r *result) write(path, tree string, causes []cause) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (r *result) write(path string, causes []cause) error {
 		if r.left > 0 {
 			specs += fmt.Sprintf(", %d not run", r.left)
 		}
-		kept = append(kept, fmt.Sprintf("| `%s` | %d | %s |", r.suite, r.passed, specs))
+		kept = append(kept, fmt.Sprintf("| `%s` | %d | %s | %s |", r.suite, r.passed, specs, tree))
 		slices.SortStableFunc(kept[2:], func(a, b string) int { return cmp.Compare(order(a), order(b)) })
 		return "\n" + strings.Join(kept, "\n") + "\n"
 	})

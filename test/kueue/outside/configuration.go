@@ -109,28 +109,32 @@ func setIntegrations(cfg *config.Configuration, asked record.Asked) {
 	if cfg.Integrations == nil {
 		cfg.Integrations = &config.Integrations{}
 	}
-	frameworks := append(asked.List("frameworks"), strings.Fields(os.Getenv(envFrameworks))...)
-	slices.Sort(frameworks)
-	if frameworks = slices.Compact(frameworks); len(frameworks) > 0 {
+	if frameworks := once(append(asked.List("frameworks"), strings.Fields(os.Getenv(envFrameworks))...)); len(frameworks) > 0 {
 		cfg.Integrations.Frameworks = frameworks
 	}
 	if external := asked.List("externalFrameworks"); len(external) > 0 {
 		cfg.Integrations.ExternalFrameworks = external
 	}
-	if keys := asked.List("labelKeysToCopy"); len(keys) > 0 {
+	if keys := once(asked.List("labelKeysToCopy")); len(keys) > 0 {
 		cfg.Integrations.LabelKeysToCopy = keys
 	}
 	if !features.Enabled(features.CustomMetricLabels) {
 		return
 	}
-	for i, key := range asked.List("annotationsToCopy") { // which the file says as labels of metrics
+	for i, key := range once(asked.List("annotationsToCopy")) { // which the file says as labels of metrics
 		if slices.ContainsFunc(cfg.Metrics.CustomLabels, func(l config.ControllerMetricsCustomLabel) bool { return l.SourceAnnotationKey == key }) {
 			continue
 		}
 		cfg.Metrics.CustomLabels = append(cfg.Metrics.CustomLabels, config.ControllerMetricsCustomLabel{
-			Name: fmt.Sprintf("copied%d", i), SourceKind: ptr.To(config.SourceKindWorkload), SourceAnnotationKey: key,
+			Name: fmt.Sprintf("copied%d", i), SourceKind: ptr.To(config.SourceKindWorkload), SourceAnnotationKey: key, TrackedValues: []string{"any"},
 		})
 	}
+}
+
+// once has each name once: each controller of a suite asks for its own.
+func once(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // noPodsReady says that the suite's controllers of jobs are not told to wait for pods, which is the file's default.
