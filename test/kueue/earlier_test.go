@@ -68,23 +68,29 @@ var _ = ginkgo.Describe("e", func() {
 	}
 }
 
-// The page has one row for each suite, in their order, with the tree it was measured on.
+// The page has one row for each suite, in their order, with the tree it was measured on, and beside it what Kueue passes.
 func TestPage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
-	const page = rowsBegin + "\n| suite | specs that pass | specs | tree |\n|---|---|---|---|\n| `multikueue` | 1 | 9 | abc |\n" + rowsEnd + "\n" + specsBegin + "\n\n### `multikueue`\n- x: y\n" + specsEnd + "\n"
+	const head = rowsBegin + "\n| suite | specs that pass | specs | tree | Kueue itself |\n|---|---|---|---|---|\n"
+	const page = head + "| `multikueue` | 1 | 9 | abc | 8 of 9 |\n" + rowsEnd + "\n" + specsBegin + "\n\n### `multikueue`\n- x: y\n" + specsEnd + "\n"
 	if err := os.WriteFile(path, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for suite, all := range map[string][]outcome{
-		"multikueue":                   {{Text: "a", State: passed}},
-		"singlecluster/controller/dra": {{Text: "a", State: passed}, {Text: "b", State: "failed"}, {Text: "c", State: "skipped"}},
+	for _, test := range []struct {
+		suite string
+		own   bool
+		all   []outcome
+	}{
+		{"multikueue", false, []outcome{{Text: "a", State: passed}}},
+		{"singlecluster/controller/dra", false, []outcome{{Text: "a", State: passed}, {Text: "b", State: "failed"}, {Text: "c", State: "skipped"}}},
+		{"singlecluster/controller/dra", true, []outcome{{Text: "a", State: passed}, {Text: "b", State: passed}, {Text: "c", State: "failed"}}},
 	} {
-		if err := sum(suite, all).write(path, "def", nil); err != nil {
+		if err := sum(test.suite, test.all).write(path, "def", test.own, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := os.ReadFile(path)
-	const want = rowsBegin + "\n| suite | specs that pass | specs | tree |\n|---|---|---|---|\n| `singlecluster/controller/dra` | 1 | 3, 1 not run | def |\n| `multikueue` | 1 | 1 | def |\n" + rowsEnd + "\n" +
+	const want = head + "| `singlecluster/controller/dra` | 1 | 3, 1 not run | def | 2 of 3 |\n| `multikueue` | 1 | 1 | def | 8 of 9 |\n" + rowsEnd + "\n" +
 		specsBegin + "\n\n### `singlecluster/controller/dra`\n- b: **not explained yet**\n" + specsEnd + "\n"
 	if err != nil || string(got) != want {
 		t.Errorf("%v, got\n%s\nwant\n%s", err, got, want)

@@ -78,7 +78,7 @@ func command(ctx context.Context) error {
 		}
 		failed += now.print(causes)
 		if r.page != "" {
-			if err := all.write(r.page, r.tree(ctx), causes); err != nil {
+			if err := all.write(r.page, r.tree(ctx), r.own, causes); err != nil {
 				return err
 			}
 		}
