@@ -63,8 +63,8 @@ func TestKueuesOwnFile(t *testing.T) {
 	if !slices.Contains(options.BuiltIn, "ray.io/rayjob") || slices.Contains(options.BuiltIn, "kubeflow.org/tfjob") {
 		t.Errorf("kinds of jobs are %v", options.BuiltIn)
 	}
-	if *cfg.Placement.Enabled {
-		t.Error("with Kueue's file nodes are looked at for topologies alone")
+	if *cfg.Placement.Enabled || !cfg.Placement.IgnoreAnnotatedPods {
+		t.Error("with Kueue's file nodes are looked at for topologies alone, and pods with their annotations are Workloads'")
 	}
 }
 

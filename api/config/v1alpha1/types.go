@@ -108,6 +108,9 @@ type Placement struct {
 	// Enabled considers the nodes there are. Without it, nodes are considered only for flavors with a topology, as in
 	// Kueue. By default it is true, unless Karpenter or cluster-autoscaler make nodes when pods wait for them.
 	Enabled *bool `json:"enabled,omitempty"`
+	// IgnoreAnnotatedPods does not count pods on their nodes that have a topology annotation and name no Workload, as Kueue
+	// does: it takes them for pods of one that counts already. Anyone can write the annotation.
+	IgnoreAnnotatedPods bool `json:"ignoreAnnotatedPods,omitempty"`
 }
 
 // Resources is how what pods ask for counts against quota. The pods themselves

@@ -88,8 +88,8 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 		cfg.Controllers.CacheSyncTimeout = durationOf(c.CacheSyncTimeout)
 	}
 
-	// Kueue considers nodes only for topologies.
-	cfg.Placement.Enabled = ptr.To(false)
+	// Kueue considers nodes only for topologies, and takes a topology annotation for a Workload's.
+	cfg.Placement = v1alpha1.Placement{Enabled: ptr.To(false), IgnoreAnnotatedPods: true}
 	cfg.Integrations = in.Integrations
 	cfg.WaitForPodsReady = in.WaitForPodsReady
 	cfg.ObjectRetentionPolicies = in.ObjectRetentionPolicies

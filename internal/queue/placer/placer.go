@@ -73,6 +73,8 @@ type Options struct {
 	// FewHosts gives pods that may be anywhere in a topology as few hosts as
 	// possible, rather than those with the least free capacity.
 	FewHosts bool
+	// IgnoreAnnotated leaves pods out that have a topology annotation and name no workload.
+	IgnoreAnnotated bool
 	// Policy of placement; empty: the engine's default.
 	Policy string
 	// Encoding of the assignments in statuses.

@@ -599,3 +599,34 @@ func TestPodBoundElsewhereMayHelpOthers(t *testing.T) {
 		t.Error("the node that was reserved is free, and nobody is looked at again")
 	}
 }
+
+// A pod with a topology annotation that names no workload counts on its node, unless Kueue's rule is asked for. One that
+// names its workload, and one without the annotation, count in any case.
+func TestPodsWithATopologyAnnotation(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		ignored     bool
+		counts      bool
+	}{
+		"as it is":              {map[string]string{kueue.PodSetUnconstrainedTopologyAnnotation: "true"}, false, true},
+		"as in Kueue":           {map[string]string{kueue.PodSetUnconstrainedTopologyAnnotation: "true"}, true, false},
+		"in slices":             {map[string]string{kueue.PodSetSliceRequiredTopologyAnnotation: "rack"}, true, false},
+		"one with its workload": {map[string]string{kueue.PodSetRequiredTopologyAnnotation: "rack", kueue.WorkloadAnnotation: "other"}, true, true},
+		"one without":           {nil, true, true},
+	} {
+		p, err := New(Options{IgnoreAnnotated: test.ignored})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Saw(node("n0"), false)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "stray", Annotations: test.annotations}}
+		pod.Spec.NodeName = "n0"
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("32")}}}}
+		p.Saw(pod, false)
+		if _, refusal := p.Place(asking("job", 1, 1)); (refusal != nil) != test.counts {
+			t.Errorf("%s: %v", name, refusal)
+		}
+		p.Saw(pod, true)
+		fits(t, p, asking("job", 1, 1))
+	}
+}

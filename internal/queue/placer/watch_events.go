@@ -1,6 +1,8 @@
 package placer
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +95,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		p.podLeft(known)
 		p.leave(key, known, pod)
 	}
-	if isKnown || pod.Spec.NodeName == "" {
+	if isKnown || pod.Spec.NodeName == "" || p.options.IgnoreAnnotated && workloadOf(pod) == "" && hasTopologyAnnotation(pod) {
 		return false
 	}
 	asks, err := request.Pod(pod, nil)
@@ -108,6 +110,14 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		p.leave(key, p.pods[key], pod)
 	}
 	return left
+}
+
+// hasTopologyAnnotation says that a pod asks for a topology, as those of workloads do that have one.
+func hasTopologyAnnotation(pod *corev1.Pod) bool {
+	return slices.ContainsFunc([]string{
+		kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+		kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+	}, func(name string) bool { _, found := pod.Annotations[name]; return found })
 }
 
 func controllerOf(pod *corev1.Pod) types.UID {
