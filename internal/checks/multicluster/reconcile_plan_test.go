@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -419,29 +421,43 @@ func TestDropDoesNotWaitForPods(t *testing.T) {
 }
 
 // The name of the cluster that runs a workload is written as Kueue writes it, as its field manager: who takes it back as
-// that one, by leaving it out, must not find another owner. Names that a dispatcher of somebody else wrote go, too.
+// that one, by leaving it out, must not find another owner. Where another dispatcher nominated, an apply leaves its names
+// there, which the API refuses beside the one that was chosen: then all is written at once.
 func TestFieldManagerOfTheAnswer(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := kueue.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	var sent []string
-	c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			data, err := patch.Data(obj)
-			sent = append(sent, string(patch.Type())+" "+(&client.SubResourcePatchOptions{}).ApplyOptions(options).FieldManager+" "+string(data))
-			obj.(*kueue.Workload).Status.NominatedClusterNames = []string{"a", "b"}
-			return err
-		},
-	}).Build()
-	counted := ""
-	w := &workloads{client: c, recorder: events.NewFakeRecorder(4), admitted: func(queue, cluster string) { counted += queue + " " + cluster }}
-	p := plan{answer: &kueue.AdmissionCheckState{Name: "multi", State: kueue.CheckStateReady}, choose: "a"}
-	if err := w.answer(t.Context(), waiting(nominated("a", "b")), p); err != nil {
-		t.Fatal(err)
-	}
-	if len(sent) != 2 || !strings.HasPrefix(sent[0], "application/apply-patch+yaml kueue-admission ") || !strings.Contains(sent[0], `"clusterName":"a"`) ||
-		strings.Contains(sent[0], "nominated") || !strings.Contains(sent[1], `"nominatedClusterNames":null`) || counted != "cq a" {
-		t.Errorf("sent %q, counted %q", sent, counted)
+	for name, test := range map[string]struct {
+		invalid bool
+		want    []string
+	}{
+		"nominated here":       {false, []string{"application/apply-patch+yaml kueue-admission"}},
+		"nominated by another": {true, []string{"application/apply-patch+yaml kueue-admission", "application/merge-patch+json "}},
+	} {
+		var sent, data []string
+		c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				text, err := patch.Data(obj)
+				sent = append(sent, string(patch.Type())+" "+(&client.SubResourcePatchOptions{}).ApplyOptions(options).FieldManager)
+				data = append(data, string(text))
+				if test.invalid && patch.Type() == types.ApplyYAMLPatchType {
+					return apierrors.NewInvalid(kueue.SchemeGroupVersion.WithKind("Workload").GroupKind(), "wl", nil)
+				}
+				return err
+			},
+		}).Build()
+		counted := ""
+		w := &workloads{client: c, recorder: events.NewFakeRecorder(4), admitted: func(queue, cluster string) { counted += queue + " " + cluster }}
+		p := plan{answer: &kueue.AdmissionCheckState{Name: "multi", State: kueue.CheckStateReady}, choose: "a"}
+		if err := w.answer(t.Context(), waiting(nominated("a", "b")), p); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(sent, test.want) || !strings.Contains(data[0], `"clusterName":"a"`) || strings.Contains(data[0], "nominated") || counted != "cq a" {
+			t.Errorf("%s: sent %q, %q, counted %q", name, sent, data, counted)
+		}
+		if test.invalid && (!strings.Contains(data[1], `"clusterName":"a"`) || !strings.Contains(data[1], `"nominatedClusterNames":null`)) {
+			t.Errorf("%s: sent %q", name, data[1])
+		}
 	}
 }

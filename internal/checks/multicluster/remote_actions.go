@@ -263,7 +263,13 @@ func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) erro
 	if p.choose != "" {
 		answered.Status.ClusterName, answered.Status.NominatedClusterNames = &p.choose, nil
 	}
-	if err := checks.ApplyStatus(ctx, w.client, answered); err != nil {
+	err := checks.ApplyStatus(ctx, w.client, answered)
+	if p.choose != "" && apierrors.IsInvalid(err) { // another dispatcher nominated, and what it wrote must go in the same request
+		err = checks.WriteStatus(ctx, w.client, wl.DeepCopy(), map[string]any{
+			"admissionChecks": checks.MergeStates(wl, *p.answer), "clusterName": p.choose, "nominatedClusterNames": nil,
+		})
+	}
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if p.choose != "" {
@@ -274,8 +280,5 @@ func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) erro
 		kind = corev1.EventTypeWarning
 	}
 	w.recorder.Eventf(wl, nil, kind, "MultiKueue", "MultiKueue", "%s", p.answer.Message)
-	if p.choose != "" && len(answered.Status.NominatedClusterNames) > 0 { // another dispatcher wrote them, too
-		return checks.WriteStatus(ctx, w.client, answered, map[string]any{"nominatedClusterNames": nil})
-	}
 	return nil
 }
