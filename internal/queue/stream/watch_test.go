@@ -63,7 +63,7 @@ func TestNothingIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string][]byte{"as the API server writes it": bytes.TrimSpace(written), "written in another way": indented.Bytes()} {
-		got, err := decode(text)
+		got, err := (&watcher{decode: decodeWorkload}).change(text)
 		if err != nil || got.Type != watch.Modified || !equality.Semantic.DeepEqual(got.Object, want) {
 			t.Errorf("%s: %v\n got %+v\nwant %+v", name, err, got.Object, want)
 		}
@@ -121,7 +121,7 @@ func TestWatch(t *testing.T) {
 func TestStop(t *testing.T) {
 	from, to := io.Pipe()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newWatcher(from, cancel)
+	w := newWatcher(from, cancel, decodeWorkload)
 	go func() {
 		for {
 			if _, err := to.Write([]byte(`{"type":"ADDED","object":{"metadata":{"name":"a"}}}` + "\n")); err != nil {
