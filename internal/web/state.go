@@ -16,10 +16,12 @@ type State struct {
 
 	nodes    map[string]*nodeState
 	pods     map[string]podOwner
+	cardNode map[string]string // where a card is
 	podNode  map[string]string // where a pod has a share
 	queues   map[string]queueRecord
 	cohorts  map[string]cohortRecord
-	locals   map[string]string // the ClusterQueue of a LocalQueue, by namespace/name
+	locals   map[string]string   // the ClusterQueue of a LocalQueue, by namespace/name
+	moved    map[string]struct{} // LocalQueues of which that changed since the last refresh
 	jobs     map[string]jobRecord
 	problems map[string]problemRecord
 
@@ -60,8 +62,8 @@ const (
 // NewState is empty.
 func NewState() *State {
 	s := &State{
-		nodes: map[string]*nodeState{}, pods: map[string]podOwner{}, podNode: map[string]string{},
-		queues: map[string]queueRecord{}, cohorts: map[string]cohortRecord{}, locals: map[string]string{},
+		nodes: map[string]*nodeState{}, pods: map[string]podOwner{}, cardNode: map[string]string{}, podNode: map[string]string{},
+		queues: map[string]queueRecord{}, cohorts: map[string]cohortRecord{}, locals: map[string]string{}, moved: map[string]struct{}{},
 		jobs: map[string]jobRecord{}, problems: map[string]problemRecord{},
 		records: map[string]map[string][]byte{}, dirty: map[ref]struct{}{}, subscribers: map[*subscriber]struct{}{},
 		history: newHistory(), evictions: map[string]int32{}, allowedEvery: allowedEvery, prices: priceList{models: map[string]string{}},
@@ -99,15 +101,23 @@ func (s *State) dropNode(name string) {
 }
 
 func (s *State) setCard(node string, card cardRecord) {
+	if before, there := s.cardNode[card.Name]; there && before != node {
+		s.dropCard(card.Name)
+	}
+	s.cardNode[card.Name] = node
 	s.node(node).cards[card.Name] = card
 	for _, share := range card.Shares {
 		s.podNode[share.Pod] = node
 	}
 }
 
-func (s *State) dropCard(node, card string) {
-	n := s.node(node)
-	delete(n.cards, card)
+func (s *State) dropCard(card string) {
+	node, there := s.cardNode[card]
+	if !there {
+		return
+	}
+	delete(s.cardNode, card)
+	delete(s.node(node).cards, card)
 	s.forgetEmpty(node)
 }
 
@@ -144,11 +154,20 @@ func (s *State) setLocal(key, clusterQueue string) {
 	}
 	s.mark(kindQueues, before)
 	s.mark(kindQueues, clusterQueue)
+	s.moved[key] = struct{}{}
+}
+
+// markMoved marks the jobs of LocalQueues that lead elsewhere, in one pass however many those are.
+func (s *State) markMoved() {
+	if len(s.moved) == 0 {
+		return
+	}
 	for name, job := range s.jobs {
-		if job.Namespace+"/"+job.Local == key {
+		if _, moved := s.moved[job.Namespace+"/"+job.Local]; moved {
 			s.mark(kindJobs, name)
 		}
 	}
+	clear(s.moved)
 }
 
 func (s *State) setJob(r jobRecord) {
@@ -238,6 +257,7 @@ func (s *State) nodeWithCards(n *nodeState) nodeRecord {
 
 // refresh renders what changed, and returns what differs from what was sent.
 func (s *State) refresh() (set map[string][][]byte, gone map[string][]string) {
+	s.markMoved()
 	set, gone = map[string][][]byte{}, map[string][]string{}
 	for r := range s.dirty {
 		now, before := s.render(r), s.records[r.kind][r.key]
@@ -270,6 +290,7 @@ func (s *State) forgetChanges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.dirty)
+	clear(s.moved)
 }
 
 func (s *State) send(all [][]byte) {

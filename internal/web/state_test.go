@@ -177,6 +177,28 @@ func TestListedAgain(t *testing.T) {
 }
 
 // A tab that reads nothing is cut off; what waits for it has a bound.
+// A card that is put into another node is shown there alone, and a node without cards is not shown.
+func TestCardMoves(t *testing.T) {
+	s := NewState()
+	cards := sinkOf(t, s, "gpus")
+	tab, _ := s.subscribe()
+	got := records{}
+	for _, node := range []string{"n0", "n1"} {
+		must(t, cards.Update(card("c", node, 0)))
+		s.flush()
+		got.drain(t, tab)
+		if len(got[kindNodes]) != 1 || got[kindNodes][node] == nil {
+			t.Errorf("with the card in %s there are %v", node, got[kindNodes])
+		}
+	}
+	must(t, cards.Delete(card("c", "n1", 0)))
+	s.flush()
+	got.drain(t, tab)
+	if len(got[kindNodes]) != 0 {
+		t.Errorf("without a card there are %v", got[kindNodes])
+	}
+}
+
 func TestSlowTabIsCutOff(t *testing.T) {
 	s := NewState()
 	tab, _ := s.subscribe()

@@ -15,9 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -26,78 +27,98 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
+	"github.com/elastic-ai/elastic/internal/queue/stream"
 )
 
 // source is a kind that is watched, and how its objects change the state.
 type source struct {
-	what       string
+	what       string // the resource
+	version    schema.GroupVersion
 	namespaced bool
 	object     client.Object
 	list       func() client.ObjectList
-	selector   string // only objects with this label
+	read       stream.Decoder // of a watch
+	accept     string         // another form than JSON of the object
+	selector   string         // only objects with this label
 	// quiet: people who may not read it miss little, and are not told.
 	quiet bool
-	set   func(*State, client.Object)
-	drop  func(s *State, key string)
+	// show makes a record of an object, and returns what puts it into a state: the one beside other readers, the other one by one.
+	show func(client.Object) func(*State)
+	drop func(s *State, key string)
 }
 
 // sources in the order of what the page needs first.
 var sources = []source{
 	{
-		what: "clusterqueues", object: &kueue.ClusterQueue{}, list: func() client.ObjectList { return &kueue.ClusterQueueList{} },
-		set: func(s *State, o client.Object) {
-			s.queues[o.GetName()] = queueOf(o.(*kueue.ClusterQueue))
-			s.mark(kindQueues, o.GetName())
+		what: "clusterqueues", version: kueue.SchemeGroupVersion,
+		object: &kueue.ClusterQueue{}, list: func() client.ObjectList { return &kueue.ClusterQueueList{} }, read: readAll[kueue.ClusterQueue],
+		show: func(o client.Object) func(*State) {
+			name, queue := o.GetName(), queueOf(o.(*kueue.ClusterQueue))
+			return func(s *State) { s.queues[name] = queue; s.mark(kindQueues, name) }
 		},
 		drop: func(s *State, key string) { delete(s.queues, key); s.mark(kindQueues, key) },
 	},
 	{
-		what: "cohorts", object: &kueue.Cohort{}, list: func() client.ObjectList { return &kueue.CohortList{} },
-		set: func(s *State, o client.Object) {
-			s.cohorts[o.GetName()] = cohortOf(o.(*kueue.Cohort))
-			s.mark(kindCohorts, o.GetName())
+		what: "cohorts", version: kueue.SchemeGroupVersion,
+		object: &kueue.Cohort{}, list: func() client.ObjectList { return &kueue.CohortList{} }, read: readAll[kueue.Cohort],
+		show: func(o client.Object) func(*State) {
+			name, cohort := o.GetName(), cohortOf(o.(*kueue.Cohort))
+			return func(s *State) { s.cohorts[name] = cohort; s.mark(kindCohorts, name) }
 		},
 		drop: func(s *State, key string) { delete(s.cohorts, key); s.mark(kindCohorts, key) },
 	},
 	{
-		what: "resourceflavors", quiet: true, object: &kueue.ResourceFlavor{}, list: func() client.ObjectList { return &kueue.ResourceFlavorList{} },
-		set: func(s *State, o client.Object) {
-			s.prices.models[o.GetName()] = o.(*kueue.ResourceFlavor).Spec.NodeLabels[modelLabel]
+		what: "resourceflavors", version: kueue.SchemeGroupVersion, quiet: true,
+		object: &kueue.ResourceFlavor{}, list: func() client.ObjectList { return &kueue.ResourceFlavorList{} }, read: readAll[kueue.ResourceFlavor],
+		show: func(o client.Object) func(*State) {
+			name, model := o.GetName(), o.(*kueue.ResourceFlavor).Spec.NodeLabels[modelLabel]
+			return func(s *State) { s.prices.models[name] = model }
 		},
 		drop: func(s *State, key string) { delete(s.prices.models, key) },
 	},
 	{
-		what: "nodes", object: &corev1.Node{}, list: func() client.ObjectList { return &corev1.NodeList{} },
-		set:  func(s *State, o client.Object) { s.setNode(nodeOf(o.(*corev1.Node))) },
+		what: "nodes", version: corev1.SchemeGroupVersion,
+		object: &corev1.Node{}, list: func() client.ObjectList { return &corev1.NodeList{} }, read: readNode,
+		show: func(o client.Object) func(*State) {
+			node := nodeOf(o.(*corev1.Node))
+			return func(s *State) { s.setNode(node) }
+		},
 		drop: func(s *State, key string) { s.dropNode(key) },
 	},
 	{
-		what: "gpus", object: &egpu.GPU{}, list: func() client.ObjectList { return &egpu.GPUList{} },
-		set: func(s *State, o client.Object) {
-			g := o.(*egpu.GPU)
-			s.setCard(g.Spec.NodeName, cardOf(g))
+		what: "gpus", version: egpu.GroupVersion,
+		object: &egpu.GPU{}, list: func() client.ObjectList { return &egpu.GPUList{} }, read: readGPU,
+		show: func(o client.Object) func(*State) {
+			node, card := o.(*egpu.GPU).Spec.NodeName, cardOf(o.(*egpu.GPU))
+			return func(s *State) { s.setCard(node, card) }
 		},
-		drop: func(s *State, key string) {
-			for name, n := range s.nodes {
-				if _, there := n.cards[key]; there {
-					s.dropCard(name, key)
-				}
-			}
-		},
+		drop: func(s *State, key string) { s.dropCard(key) },
 	},
 	{
-		what: "localqueues", namespaced: true, object: &kueue.LocalQueue{}, list: func() client.ObjectList { return &kueue.LocalQueueList{} },
-		set:  func(s *State, o client.Object) { s.setLocal(keyOf(o), string(o.(*kueue.LocalQueue).Spec.ClusterQueue)) },
+		what: "localqueues", version: kueue.SchemeGroupVersion, namespaced: true,
+		object: &kueue.LocalQueue{}, list: func() client.ObjectList { return &kueue.LocalQueueList{} }, read: readAll[kueue.LocalQueue],
+		show: func(o client.Object) func(*State) {
+			key, queue := keyOf(o), string(o.(*kueue.LocalQueue).Spec.ClusterQueue)
+			return func(s *State) { s.setLocal(key, queue) }
+		},
 		drop: func(s *State, key string) { s.setLocal(key, "") },
 	},
 	{
-		what: "workloads", namespaced: true, object: &kueue.Workload{}, list: func() client.ObjectList { return &kueue.WorkloadList{} },
-		set:  func(s *State, o client.Object) { s.setJob(jobOf(o.(*kueue.Workload))) },
+		what: "workloads", version: kueue.SchemeGroupVersion, namespaced: true,
+		object: &kueue.Workload{}, list: func() client.ObjectList { return &kueue.WorkloadList{} }, read: readWorkload,
+		show: func(o client.Object) func(*State) {
+			job := jobOf(o.(*kueue.Workload))
+			return func(s *State) { s.setJob(job) }
+		},
 		drop: func(s *State, key string) { s.dropJob(key) },
 	},
 	{
-		what: "pods", namespaced: true, selector: kueuelabels.PodSet, object: podMetadata(), list: podMetadataList,
-		set:  func(s *State, o client.Object) { s.setPod(keyOf(o), ownerOf(o.(*metav1.PartialObjectMetadata))) },
+		what: "pods", version: corev1.SchemeGroupVersion, namespaced: true, selector: kueuelabels.PodSet,
+		object: podMetadata(), list: podMetadataList, read: readPodMetadata, accept: ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		show: func(o client.Object) func(*State) {
+			pod, owner := keyOf(o), ownerOf(o.(*metav1.PartialObjectMetadata))
+			return func(s *State) { s.setPod(pod, owner) }
+		},
 		drop: func(s *State, key string) { s.dropPod(key) },
 	},
 }
@@ -166,7 +187,7 @@ func (src *source) run(ctx context.Context, c *cluster.Client, s *State, scopes 
 		sink := &sink{source: src, state: s, namespace: namespace, keys: map[string]struct{}{}, filled: func() { waiting <- struct{}{} }}
 		sinks = append(sinks, sink)
 		quiet := logr.Discard()
-		reflector := cache.NewReflectorWithOptions(src.listWatch(c, s, namespace), src.object, sink, cache.ReflectorOptions{Name: src.what, Logger: &quiet})
+		reflector := cache.NewReflectorWithOptions(src.listWatch(c, s, namespace), &seen{}, sink, cache.ReflectorOptions{Name: src.what, Logger: &quiet})
 		reflectors.Go(func() { reflector.RunWithContext(watching) })
 	}
 	for range scopes {
@@ -180,6 +201,9 @@ func (src *source) run(ctx context.Context, c *cluster.Client, s *State, scopes 
 	src.whileAllowed(ctx, c, scopes, s.allowedEvery)
 	stop()
 	reflectors.Wait()
+	if ctx.Err() != nil {
+		return // the session is over, and its state with it
+	}
 	for _, sink := range sinks {
 		_ = sink.Replace(nil, "")
 	}
@@ -204,17 +228,6 @@ func (src *source) whileAllowed(ctx context.Context, c *cluster.Client, scopes [
 }
 
 func (src *source) listWatch(c *cluster.Client, s *State, namespace string) cache.ListerWatcher {
-	options := func(raw *metav1.ListOptions) *client.ListOptions {
-		o := &client.ListOptions{Namespace: namespace, Raw: raw}
-		if src.selector != "" {
-			has, err := labels.Parse(src.selector)
-			if err != nil {
-				panic(err) // a constant
-			}
-			o.LabelSelector = has
-		}
-		return o
-	}
 	note := func(err error) {
 		switch {
 		case err == nil:
@@ -226,16 +239,61 @@ func (src *source) listWatch(c *cluster.Client, s *State, namespace string) cach
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := src.list()
-			err := c.List(ctx, list, options(&raw))
+			raw.LabelSelector = src.selector
+			err := c.List(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &raw})
 			note(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			w, err := c.Watch(ctx, src.list(), options(&raw))
+			raw.LabelSelector = src.selector
+			w, err := stream.Watch(ctx, src.request(c, namespace), raw, src.decode)
 			note(err)
 			return w, err
 		},
 	}
+}
+
+// request of this kind's objects as JSON.
+func (src *source) request(c *cluster.Client, namespace string) *rest.Request {
+	under := "/apis/" + src.version.String()
+	if src.version.Group == "" {
+		under = "/api/" + src.version.Version
+	}
+	return c.Core.CoreV1().RESTClient().Get().AbsPath(under).NamespaceIfScoped(namespace, namespace != metav1.NamespaceAll).
+		Resource(src.what).SetHeader("Accept", runtime.ContentTypeJSON+src.accept)
+}
+
+// seen is what is left of an object once it was read: where it belongs, and its record.
+type seen struct {
+	metav1.PartialObjectMetadata
+	put func(*State)
+}
+
+func (src *source) decode(data []byte) (runtime.Object, error) {
+	object, err := src.read(data)
+	if err != nil {
+		return nil, err
+	}
+	return src.seen(object)
+}
+
+// seen of an object of this kind, or of a bookmark, which has no name.
+func (src *source) seen(object any) (*seen, error) {
+	if known, ok := object.(*seen); ok {
+		return known, nil
+	}
+	o, ok := object.(client.Object)
+	if !ok || reflect.TypeOf(o) != reflect.TypeOf(src.object) {
+		return nil, fmt.Errorf("%s: a %s is no %s", src.what, reflect.TypeOf(object), reflect.TypeOf(src.object))
+	}
+	found := &seen{put: func(*State) {}}
+	found.Name, found.Namespace, found.ResourceVersion = o.GetName(), o.GetNamespace(), o.GetResourceVersion()
+	if found.Name == "" {
+		found.Annotations = o.GetAnnotations()
+		return found, nil
+	}
+	found.put = src.show(o)
+	return found, nil
 }
 
 // sink is the store of a reflector: it has the keys of what is there, no objects.
@@ -253,43 +311,43 @@ func (k *sink) Delete(object any) error { return k.change(object, true) }
 func (k *sink) Resync() error           { return nil }
 
 func (k *sink) change(object any, gone bool) error {
-	o, ok := object.(client.Object)
-	if !ok {
-		return fmt.Errorf("%s: a %s is no object", k.what, reflect.TypeOf(object))
+	o, err := k.seen(object)
+	if err != nil {
+		return err
 	}
 	k.state.mu.Lock()
 	defer k.state.mu.Unlock()
-	k.apply(o, gone)
-	return nil
-}
-
-func (k *sink) apply(o client.Object, gone bool) {
-	key := keyOf(o)
 	if gone {
-		delete(k.keys, key)
-		k.drop(k.state, key)
-		return
+		delete(k.keys, keyOf(o))
+		k.drop(k.state, keyOf(o))
+		return nil
 	}
-	k.keys[key] = struct{}{}
-	k.set(k.state, o)
+	k.keys[keyOf(o)] = struct{}{}
+	o.put(k.state)
+	return nil
 }
 
 // Replace is called with everything there is.
 func (k *sink) Replace(list []any, _ string) error {
-	k.state.mu.Lock()
-	now := map[string]struct{}{}
-	for _, object := range list {
-		if o, ok := object.(client.Object); ok {
-			now[keyOf(o)] = struct{}{}
-			k.apply(o, false)
+	all := make([]*seen, len(list))
+	for i, object := range list {
+		var err error
+		if all[i], err = k.seen(object); err != nil {
+			return err
 		}
+	}
+	k.state.mu.Lock()
+	now := make(map[string]struct{}, len(all))
+	for _, o := range all {
+		now[keyOf(o)] = struct{}{}
+		o.put(k.state)
 	}
 	for key := range k.keys {
 		if _, there := now[key]; !there {
-			delete(k.keys, key)
 			k.drop(k.state, key)
 		}
 	}
+	k.keys = now
 	k.state.mu.Unlock()
 	if k.filled != nil {
 		k.filled()

@@ -41,8 +41,8 @@ export function Jobs() {
         <Select label="Queue" value={queue} options={[["", "all"], ...[...records.queues.keys()].sort()]} change={(v) => setQuery("queue", v)} />
       </div>
       <Table caption="Jobs" columnsClass="t-jobs" columns={columns} rows={rows} rowKey={(j) => `${j.namespace}/${j.name}`}
-        empty={live.loaded ? (records.jobs.size ? <Empty title="No job is like that">Change the filters above.</Empty> :
-          <Empty title="No jobs yet">A job with the label <code>kueue.x-k8s.io/queue-name</code> appears here. <a href="/submit">Submit one</a></Empty>) : null} />
+        empty={records.jobs.size ? <Empty title="No job is like that">Change the filters above.</Empty> :
+          <Empty title="No jobs yet">A job with the label <code>kueue.x-k8s.io/queue-name</code> appears here. <a href="/submit">Submit one</a></Empty>} />
     </>
   );
 }

@@ -55,8 +55,12 @@ function Page() {
   );
 }
 
+// fromRecords are the views drawn from records alone: until all are there, sums and lists would say too little.
+const fromRecords = (view?: string, name?: string): boolean => view === undefined || view === "nodes" || view === "queues" || view === "what-if" || (view === "jobs" && !name);
+
 function View({ path }: { path: string[] }) {
   const [view, a, b] = path;
+  if (!live.loaded && fromRecords(view, b)) return <Heading title={a ?? views.find(([to]) => to === `/${view ?? ""}`)?.[1] ?? "Overview"} sub="Reading the cluster…" />;
   switch (view) {
     case undefined: return <Overview />;
     case "nodes": return a ? <NodeView name={a} card={b} /> : <Overview />;

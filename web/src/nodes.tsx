@@ -5,13 +5,13 @@ import { mib, plural } from "./format";
 import { Bar, type Column, Empty, Heading, QueueName, Stat, Table, Tag } from "./parts";
 import { isFragmented, lostCard, memoryOf, usedOf } from "./overview";
 import { link } from "./router";
-import { live, useAsked, useLive } from "./store";
+import { useAsked, useLive } from "./store";
 import type { Card, Node, PastOfCard, Process, Share } from "./types";
 
 export function NodeView({ name, card }: { name: string; card: string | undefined }) {
   const records = useLive();
   const node = records.nodes.get(name);
-  if (!node) return live.loaded ? <><Heading title={name} /><Empty title="This node has no cards, is not there, or you may not see it"><a href="/">All nodes</a></Empty></> : <Heading title={name} />;
+  if (!node) return <><Heading title={name} /><Empty title="This node has no cards, is not there, or you may not see it"><a href="/">All nodes</a></Empty></>;
   const one = card ? node.cards.find((c) => c.name === card) : undefined;
   if (card) return one ? <CardView node={node} card={one} /> : <><Heading title={card} /><Empty title="This card is not there"><a href={link.node(name)}>The node's cards</a></Empty></>;
   const columns: Column<Card>[] = [

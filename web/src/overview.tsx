@@ -77,7 +77,7 @@ export function Overview() {
   const s = sums();
   const jobs = counts();
   const largest = gang();
-  if (live.loaded && records.nodes.size === 0) return <NoCards />;
+  if (records.nodes.size === 0) return <NoCards />;
   const users = [...s.byQueue].sort((a, b) => b[1] - a[1]);
   return (
     <>
@@ -208,7 +208,7 @@ function Nodes({ query }: { query: URLSearchParams }) {
     }
     y += height;
   }
-  if (lines.length === 0 && live.loaded) return <Empty title="No node is like that">Change the filters above to see others.</Empty>;
+  if (lines.length === 0) return <Empty title="No node is like that">Change the filters above to see others.</Empty>;
   return <div class="nodes" ref={box} style={{ height: `${y}px` }} data-nodes>{shown}</div>;
 }
 

@@ -119,7 +119,7 @@ export function Queues() {
       <Heading title="Queues" sub={`${plural(records.queues.size, "queue")} in ${plural(rows.filter((r) => !r.queue).length, "cohort")}`} />
       <Table caption="Cohorts and queues" columnsClass="t-queues" columns={columns} rows={rows} rowKey={(s) => (s.queue ? "q/" : "c/") + s.name}
         tools={<Select label="Of" value={resource} options={[cards, ...resources()]} change={(v) => setQuery("resource", v === cards ? "" : v)} />}
-        empty={live.loaded ? <Empty title="No queues yet">Make one: <code>elastic queue create team-a --quota nvidia.com/gpu=8</code></Empty> : null} />
+        empty={<Empty title="No queues yet">Make one: <code>elastic queue create team-a --quota nvidia.com/gpu=8</code></Empty>} />
       <Hours />
     </>
   );
@@ -164,7 +164,7 @@ export function QueueView({ name }: { name: string }) {
   const [hours, choice] = useHours();
   const past = useAsked<Past>(`/api/history?queue=${encodeURIComponent(name)}&${hours}`, 30_000);
   if (!q) {
-    return live.loaded ? <><Heading title={name} /><Empty title="There is no such queue, or you may not see it"><a href="/queues">All queues</a></Empty></> : <Heading title={name} />;
+    return <><Heading title={name} /><Empty title="There is no such queue, or you may not see it"><a href="/queues">All queues</a></Empty></>;
   }
   const s = leaf(q, cards);
   const h = past.answer?.queues[name];

@@ -54,7 +54,7 @@ export function WhatIf() {
         <Select label="Within" value={within} options={[["1h", "an hour"], ["8h", "8 hours"], ["24h", "a day"], ["168h", "a week"]]} change={(v) => setQuery("within", v === "24h" ? "" : v)} />
         {changed.length > 0 && <button type="button" onClick={reset}>As it is</button>}
       </Heading>
-      {all.length === 0 && live.loaded && <Empty title="No quota to change">There is no queue with a quota of this, or you may not see one. <a href="/queues">Queues</a></Empty>}
+      {all.length === 0 && <Empty title="No quota to change">There is no queue with a quota of this, or you may not see one. <a href="/queues">Queues</a></Empty>}
       <div class="sliders" role="group" aria-label="Nominal quotas">
         {all.map((s) => <Row key={s.key} s={s} slide={slide} />)}
       </div>

@@ -5,10 +5,9 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { launch } from "./browser.mjs";
 
-const link = process.env.ELASTIC_LINK;
-const base = new URL(link).origin;
+const base = process.env.ELASTIC_LINK;
 // The most that a figure may be, where times are asked for.
-const bars = process.env.ELASTIC_BARS ? { "first-view": 2000, "change-shown": 1000, "longest-task-after-load": 200 } : {};
+const bars = process.env.ELASTIC_BARS ? { "first-view-of-a-new-server": 2000, "first-view-of-another-person": 2000, "first-view": 2000, "change-shown": 1000, "longest-task-after-load": 200 } : {};
 const over = [];
 const figure = (name, value, unit) => {
   console.log(`figure web-${name} ${Math.round(value)} ${unit}`);
@@ -22,32 +21,43 @@ after(() => browser?.close());
 
 test("a large cluster", async () => {
   browser = await launch();
-  const page = await browser.newPage({ viewport: { width: 1360, height: 860 } });
-  page.setDefaultTimeout(60_000);
-  await page.addInitScript((text) => {
-    window.long = [];
-    new PerformanceObserver((list) => { for (const e of list.getEntries()) window.long.push([e.startTime, e.duration]); }).observe({ type: "longtask", buffered: true });
-    const look = () => {
-      if (document.querySelector(".sub")?.textContent === text && document.querySelector("[data-link=live]")) window.firstView = performance.now();
-      else requestAnimationFrame(look);
-    };
-    requestAnimationFrame(look);
-  }, all);
-  const first = async () => {
+  // A tab of someone, with their token.
+  const tabOf = async (person) => {
+    const page = await browser.newPage({ viewport: { width: 1360, height: 860 }, extraHTTPHeaders: { Authorization: `Bearer ${person}` } });
+    page.setDefaultTimeout(60_000);
+    await page.addInitScript((text) => {
+      window.long = [];
+      new PerformanceObserver((list) => { for (const e of list.getEntries()) window.long.push([e.startTime, e.duration]); }).observe({ type: "longtask", buffered: true });
+      const look = () => {
+        const sub = document.querySelector(".sub")?.textContent;
+        if (sub === text && document.querySelector("[data-link=live]")) window.firstView = performance.now();
+        else {
+          if (sub && sub !== "Reading the cluster…") window.early ??= sub;
+          requestAnimationFrame(look);
+        }
+      };
+      requestAnimationFrame(look);
+    }, all);
+    return page;
+  };
+  const first = async (page) => {
+    await page.goto(base + "/");
     await page.waitForFunction(() => window.firstView);
+    assert.equal(await page.evaluate(() => window.early), undefined, "what is not read yet is not counted");
     return page.evaluate(() => window.firstView);
   };
-  await page.goto(link);
-  await page.waitForURL(`${base}/`);
-  figure("first-view-of-a-new-server", await first(), "ms");
+  const another = await tabOf("ada");
+  figure("first-view-of-a-new-server", await first(another), "ms");
+  await another.close();
+  const page = await tabOf("bob");
+  figure("first-view-of-another-person", await first(page), "ms");
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
   const used = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "ThreadTime").value * 1000;
   const views = [];
   for (let i = 0; i < 3; i++) {
     const began = await used();
-    await page.goto(base + "/");
-    views.push({ time: await first(), used: (await used()) - began });
+    views.push({ time: await first(page), used: (await used()) - began });
   }
   const least = (of) => Math.min(...views.map(of));
   figure("first-view", least((v) => v.time), "ms");
