@@ -18,6 +18,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/cli/explain"
 	"github.com/elastic-ai/elastic/internal/cli/job"
@@ -81,8 +82,10 @@ func describeJob(ctx context.Context, c *cluster.Client, workload string) (*jobV
 	}
 	view := &jobView{Record: jobOf(wl), Asks: asks(wl)}
 	var events []corev1.Event
+	var pods []*corev1.Pod
 	found, err := findJob(ctx, c, wl)
 	if err == nil {
+		pods = found.Pods
 		var info job.Info
 		if info, err = found.Describe(ctx, c, time.Now()); err == nil {
 			view.Info = &info
@@ -101,7 +104,7 @@ func describeJob(ctx context.Context, c *cluster.Client, workload string) (*jobV
 		}
 	}
 	view.complete()
-	view.Timeline = timeline(wl, events)
+	view.Timeline = timeline(wl, pods, events)
 	return view, nil
 }
 
@@ -157,8 +160,8 @@ func asks(wl *kueue.Workload) []ask {
 // mostMoments of a timeline, the newest.
 const mostMoments = 200
 
-// timeline is a job's life by its conditions and events, newest first.
-func timeline(wl *kueue.Workload, events []corev1.Event) []moment {
+// timeline is a job's life by its conditions, where its pods' memory is, and events, newest first.
+func timeline(wl *kueue.Workload, pods []*corev1.Pod, events []corev1.Event) []moment {
 	all := []moment{{At: wl.CreationTimestamp.Time, What: "Created", About: "workload"}}
 	for _, c := range wl.Status.Conditions {
 		m := moment{At: c.LastTransitionTime.Time, What: c.Type, Message: c.Message, About: "workload"}
@@ -171,6 +174,14 @@ func timeline(wl *kueue.Workload, events []corev1.Event) []moment {
 			m.What, m.Warning = c.Type+" ("+c.Reason+")", true
 		}
 		all = append(all, m)
+	}
+	for _, pod := range pods {
+		if c := egpu.SwapCondition(pod); c != nil {
+			all = append(all, moment{
+				At: c.LastTransitionTime.Time, What: c.Reason, Message: c.Message, About: "pod/" + pod.Name,
+				Warning: c.Reason == egpu.ReasonCannotMoveOut || c.Reason == egpu.ReasonCannotMoveIn,
+			})
+		}
 	}
 	conditions := slices.Clone(all)
 	for i := range events {
