@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,12 +77,34 @@ func secretOf(m certs.Mutual) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: object}, err
 }
 
-// apply brings objects into the cluster, whatever was there before.
+// applyAtOnce is how many objects are on their way at a time.
+const applyAtOnce = 8
+
+// apply brings objects into the cluster, whatever was there before: first those that others are in or are made of.
 func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
+	var first, rest []*unstructured.Unstructured
 	for _, object := range objects {
-		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership)
-		if err != nil {
-			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		switch object.GetKind() {
+		case "Namespace", "CustomResourceDefinition":
+			first = append(first, object)
+		default:
+			rest = append(rest, object)
+		}
+	}
+	for _, part := range [][]*unstructured.Unstructured{first, rest} {
+		group, ctx := errgroup.WithContext(ctx)
+		group.SetLimit(applyAtOnce)
+		for _, object := range part {
+			group.Go(func() error {
+				err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(fieldManager), client.ForceOwnership)
+				if err != nil {
+					return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+				}
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil

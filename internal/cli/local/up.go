@@ -254,25 +254,45 @@ func (r *running) extendScheduler(list []program) error {
 	return nil
 }
 
+// startPrograms starts them all at once: none needs another to become ready.
 func (r *running) startPrograms(ctx context.Context, cluster client.Client, admin *rest.Config, list []program) error {
 	if err := install(ctx, cluster, list); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for i := range list {
-		p := &list[i]
-		if err := p.prepare(ctx, cluster, admin); err != nil {
-			return err
-		}
-		k := &supervisor{program: *p, report: r.say}
-		if err := k.startReady(ctx); err != nil {
-			return err
-		}
-		r.supervisors = append(r.supervisors, k)
-		r.say("  %s is ready", p.name)
+	type result struct {
+		of  int
+		err error
 	}
-	return nil
+	all, results := make([]*supervisor, len(list)), make(chan result)
+	for i := range list {
+		k := &supervisor{program: list[i], report: r.say}
+		all[i] = k
+		go func() {
+			err := k.program.prepare(ctx, cluster, admin)
+			if err == nil {
+				err = k.startReady(ctx)
+			}
+			results <- result{i, err}
+		}()
+	}
+	var failed error
+	for range all {
+		switch done := <-results; {
+		case done.err == nil:
+			r.say("  %s is ready", all[done.of].program.name)
+			continue
+		case failed == nil:
+			failed = done.err // those that follow may only have been given up
+			cancel()
+			fallthrough
+		default:
+			all[done.of] = nil // it has ended
+		}
+	}
+	r.supervisors = slices.DeleteFunc(all, func(k *supervisor) bool { return k == nil })
+	return failed
 }
 
 func (r *running) stopPrograms() {
