@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -34,7 +35,15 @@ import (
 const between = time.Second
 
 // Setup adds the controller to the manager. Nodes are watched from when the first policy asks for it.
+// Without QueuePolicies in the cluster there is none, until the program starts again: the queue says so in its log.
 func Setup(mgr ctrl.Manager) error {
+	_, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("QueuePolicy").GroupKind(), v1alpha1.GroupVersion.Version)
+	if apimeta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	q := &quotas{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("elastic-queue"), now: time.Now}
 	specs := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
