@@ -20,7 +20,7 @@ import (
 )
 
 // rereadEvery is how often a kubeconfig in a file is read again.
-const rereadEvery = 10 * time.Second
+const rereadEvery = 2 * time.Second
 
 // clusters has a connection for every MultiKueueCluster.
 type clusters struct {
