@@ -2,6 +2,8 @@ package mps
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -120,9 +122,12 @@ func (d *Daemons) run(ctx context.Context, uuid string) (started bool, err error
 // maxSocketPath is what the kernel takes.
 const maxSocketPath = 107
 
+// longestSocket is what the daemon calls one of its sockets; the others' names are shorter.
+const longestSocket = "control_privileged"
+
 // tooLong says of a daemon's folder what the daemon does not when it ends: its socket's path is too long.
 func tooLong(pipe string) string {
-	if n := len(filepath.Join(pipe, "control")); n > maxSocketPath {
+	if n := len(filepath.Join(pipe, longestSocket)); n > maxSocketPath {
 		return fmt.Sprintf("its socket's path in %s would have %d bytes, and the kernel takes %d: use a shorter state folder", pipe, n, maxSocketPath)
 	}
 	return ""
@@ -200,6 +205,18 @@ func (d *Daemons) used(but string) (map[string]bool, error) {
 
 func (d *Daemons) shares() string { return filepath.Join(d.Dir, "shares") }
 
+// card is a folder of a card's daemon. Its name is short, as there are sockets in it. A daemon that runs where an earlier
+// agent started it is found there.
 func (d *Daemons) card(uuid string, names ...string) string {
-	return filepath.Join(append([]string{d.Dir, "cards", filepath.Base(uuid)}, names...)...)
+	sum := sha256.Sum256([]byte(uuid))
+	folder := hex.EncodeToString(sum[:6])
+	if long := filepath.Base(uuid); isFolder(filepath.Join(d.Dir, "cards", long)) {
+		folder = long
+	}
+	return filepath.Join(append([]string{d.Dir, "cards", folder}, names...)...)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
 }

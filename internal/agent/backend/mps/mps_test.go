@@ -2,6 +2,7 @@ package mps_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,8 +99,7 @@ func TestDaemonIsStartedAgain(t *testing.T) {
 		}
 	}
 	restarted()
-	died := filepath.Join(dir, "state", "cards", conformance.Card(1).UUID, "pipe", "control")
-	if err := os.Remove(died); err != nil {
+	if err := os.Remove(filepath.Join(pipeOf(t, b, 1), "control")); err != nil {
 		t.Fatal(err)
 	}
 	restarted(conformance.Card(1).UUID)
@@ -111,6 +111,69 @@ func TestDaemonIsStartedAgain(t *testing.T) {
 	b.Daemons.Control += ".gone"
 	if _, err := b.Daemons.Restart(t.Context()); err == nil {
 		t.Error("a daemon that cannot be started is no error")
+	}
+}
+
+// pipeOf is the folder of pipes that the container of a card's share has; the share has the card's number.
+func pipeOf(t *testing.T, b *mps.Backend, card int) string {
+	t.Helper()
+	edits, err := b.Prepare(t.Context(), conformance.Subject{}.Share(fmt.Sprint(card), card))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range edits.Mounts {
+		if mount.ContainerPath == "/run/nvidia-mps" {
+			return mount.HostPath
+		}
+	}
+	t.Fatalf("no pipes in %v", edits.Mounts)
+	return ""
+}
+
+// A daemon's sockets can be made in a workstation's folder, whose path is long, also below a temporary one.
+func TestSocketsInAWorkstationsFolder(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "ec-") //nolint:usetesting // a path as long as a workstation's, whatever the tests' folder is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	conformance.UnmountAtEnd(t, dir)
+	b := newBackend(t, dir)
+	b.Daemons.Dir = filepath.Join(dir, "home", "elastic", "node", "elastic-gpu", "space")
+	const uuid = "GPU-01234567-0123-0123-0123-0123456789ab"
+	mounts, err := b.Daemons.Attach(t.Context(), "1", uuid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(mounts[0].HostPath, "control_privileged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = socket.Close()
+	if err := b.Daemons.Detach(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A daemon that an agent started in a folder with the card's whole name goes on there, and ends with its last share.
+func TestDaemonOfAnEarlierAgent(t *testing.T) {
+	dir := conformance.Folder(t)
+	b := newBackend(t, dir)
+	long := filepath.Join(dir, "state", "cards", conformance.Card(1).UUID)
+	if err := os.MkdirAll(long, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if got := pipeOf(t, b, 1); got != filepath.Join(long, "pipe") {
+		t.Errorf("it is in %s", got)
+	}
+	if err := b.Release(t.Context(), "1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(long); !os.IsNotExist(err) {
+		t.Errorf("its folder is left: %v", err)
+	}
+	if got := pipeOf(t, b, 1); strings.Contains(got, conformance.Card(1).UUID) {
+		t.Errorf("the next one is in %s", got)
 	}
 }
 

@@ -11,7 +11,7 @@ func TestSocketPathThatIsTooLong(t *testing.T) {
 		length int
 		says   bool
 	}{{maxSocketPath, false}, {maxSocketPath + 1, true}} {
-		pipe := "/" + strings.Repeat("x", c.length-len("//control"))
+		pipe := "/" + strings.Repeat("x", c.length-len("//"+longestSocket))
 		if got := tooLong(pipe); (got != "") != c.says {
 			t.Errorf("%d bytes: %q", c.length, got)
 		}
