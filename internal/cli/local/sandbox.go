@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -132,6 +133,29 @@ func (c *Cluster) startNode(ctx context.Context, host bool, progress func(string
 		fmt.Sprintf("--host-image=%t", host),
 	}, "starting the real node", progress)
 	return process, event.Seconds, err
+}
+
+// cleanNode takes away what a real node has left that was killed. What is still ending is waited for.
+func (c *Cluster) cleanNode() error {
+	for _, dir := range []string{c.NodeDir(), c.path("sandbox")} {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := waitForOrphan(context.Background(), dir, func(string) {}); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(c.NodeDir()); err != nil {
+		return nil //nolint:nilerr // there was none
+	}
+	path, err := sibling("elastic-sandbox")
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(path, "clean-node", "--dir", c.NodeDir()).CombinedOutput(); err != nil {
+		return fmt.Errorf("cleaning up after the node: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 // startReporting starts a program that reports its progress, and returns when it is ready. On an error

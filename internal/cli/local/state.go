@@ -203,7 +203,10 @@ func (c *Cluster) Delete() error {
 	if c.Running() {
 		return errRunning
 	}
-	if err := c.releaseCards(); err != nil { // of an "up" that was killed
+	if err := c.cleanNode(); err != nil { // of an "up" that was killed
+		return err
+	}
+	if err := c.releaseCards(); err != nil {
 		return err
 	}
 	return os.RemoveAll(c.Dir)

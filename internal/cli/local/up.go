@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -120,6 +121,10 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	if err := r.extendScheduler(list); err != nil {
 		return err
 	}
+	if err := waitForOrphan(ctx, c.path("sandbox"), func(message string) { r.say("  %s", message) }); err != nil {
+		return err // it may have the address still
+	}
+	r.chooseAddress()
 	sandbox, event, err := c.startSandbox(ctx, r.options, func(message string) { r.say("  %s", message) })
 	if err != nil {
 		return err
@@ -171,6 +176,29 @@ func (r *running) start(ctx context.Context, ready func(State)) (err error) {
 	}
 	r.say("Stopping ...")
 	return nil
+}
+
+// chooseAddress has the API server listen where it did the last time, if that is free: the kubeconfigs that people have
+// lead there.
+func (r *running) chooseAddress() {
+	given := slices.ContainsFunc(r.options.SandboxArgs, func(arg string) bool {
+		return strings.HasPrefix(arg, "--port") || strings.HasPrefix(arg, "--listen")
+	})
+	last, err := clientcmd.BuildConfigFromFlags("", r.cluster.Kubeconfig())
+	if given || err != nil {
+		return
+	}
+	address, err := url.Parse(last.Host)
+	if err != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", address.Host)
+	if err != nil {
+		r.say("  another program has the API server's address %s: give people their kubeconfigs anew", address.Host)
+		return
+	}
+	_ = listener.Close()
+	r.options.SandboxArgs = append(slices.Clone(r.options.SandboxArgs), "--port="+address.Port())
 }
 
 // servePage returns the page's link; a cluster without its page is a cluster.

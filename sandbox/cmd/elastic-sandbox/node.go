@@ -17,7 +17,9 @@ import (
 	"github.com/elastic-ai/elastic/sandbox/internal/run"
 )
 
-func newNodeCommands() []*cobra.Command { return []*cobra.Command{newNodeCommand(), newImageCommand()} }
+func newNodeCommands() []*cobra.Command {
+	return []*cobra.Command{newNodeCommand(), newCleanCommand(), newImageCommand()}
+}
 
 func newNodeCommand() *cobra.Command {
 	var (
@@ -60,6 +62,22 @@ it but its folder. Stdout carries the same events as "run".`,
 	flags.BoolVar(&untilStdinCloses, "until-stdin-closes", false, "stop when stdin ends, and so with the program that started this one")
 	flags.DurationVar(&options.StartTimeout, "start-timeout", 2*time.Minute, "give up when not ready after this time")
 	_, _ = cmd.MarkFlagRequired("dir"), cmd.MarkFlagRequired("sandbox-dir") // the flags exist
+	return cmd
+}
+
+func newCleanCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "clean-node --dir DIR",
+		Short: "Take away what a real node has left that was killed (Linux, root)",
+		Long: `Take away what a real node has left that was killed together with what it ran, or whose
+machine went down: processes, cgroups, its bridge. Its folder stays, with the images.`,
+		Example: "  elastic-sandbox clean-node --dir /tmp/node",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return realnode.Clean(dir) },
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "folder of the node")
+	_ = cmd.MarkFlagRequired("dir") // the flag exists
 	return cmd
 }
 

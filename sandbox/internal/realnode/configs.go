@@ -65,6 +65,8 @@ state = %[2]q
 [plugins.'io.containerd.cri.v1.runtime']
   # Not every machine lets its root lower a process's score.
   restrict_oom_score_adj = true
+  # With all else that goes when the machine goes down.
+  netns_mounts_under_state_dir = true
   enable_cdi = true
   cdi_spec_dirs = [%[5]q]
   [plugins.'io.containerd.cri.v1.runtime'.cni]
@@ -74,8 +76,10 @@ state = %[2]q
     runtime_type = "io.containerd.runc.v2"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       BinaryName = %[8]q
+      Root = %[9]q
       SystemdCgroup = false
-`, n.path("containerd", "root"), n.path("containerd", "state"), n.socket(), pauseImage, n.path("cdi"), n.Bin, n.path("cni"), filepath.Join(n.Bin, "runc"))
+`, n.path("containerd", "root"), n.path("containerd", "state"), n.socket(), pauseImage, n.path("cdi"), n.Bin, n.path("cni"), filepath.Join(n.Bin, "runc"),
+		n.path("containerd", "runc"))
 }
 
 // network is a bridge on this machine. Nothing leads from it to the outside: that takes rules in the
@@ -127,19 +131,36 @@ func resolvConf() string {
 // loopbackAddress is given to the loopback of a machine that has no other address: a node may not have 127.0.0.1.
 var loopbackAddress = net.IPv4(10, 127, 0, 1).To4()
 
-// address of this machine that a node may have, and what takes it away if it was made for this one.
-func (n *node) address() (net.IP, func() error, error) {
+// address of this machine that a node may have. One that was made for this node is written down, and given back.
+func (n *node) address() (net.IP, error) {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, a := range addresses {
 		if network, ok := a.(*net.IPNet); ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() && !network.IP.Equal(loopbackAddress) {
-			return network.IP, func() error { return nil }, nil
+			return network.IP, nil
 		}
 	}
-	if err := setLoopbackAddress(loopbackAddress); err != nil {
-		return nil, nil, fmt.Errorf("this machine has no address but 127.0.0.1, and a node needs one: %w", err)
+	if err := os.WriteFile(n.path(madeAddress), []byte(loopbackAddress.String()), 0o600); err != nil {
+		return nil, err
 	}
-	return loopbackAddress, removeLoopbackAddress, nil
+	if err := setLoopbackAddress(loopbackAddress); err != nil {
+		return nil, fmt.Errorf("this machine has no address but 127.0.0.1, and a node needs one: %w", err)
+	}
+	return loopbackAddress, nil
+}
+
+// madeAddress is the file that says that the loopback has an address for this node.
+const madeAddress = "address"
+
+// giveBackAddress that was made for this node.
+func (n *node) giveBackAddress() error {
+	if _, err := os.Stat(n.path(madeAddress)); err != nil {
+		return nil
+	}
+	if err := removeLoopbackAddress(); err != nil {
+		return err
+	}
+	return os.Remove(n.path(madeAddress))
 }

@@ -8,6 +8,7 @@
 //	host.go       this machine's own root as an image
 //	image.go      container images made of files, for machines without a registry
 //	clean.go      what pods leave on the machine
+//	leftovers.go  what a node leaves that was killed, or whose machine went down
 //
 // Everything lies below one folder, but for the cgroup and the bridge that bear its name.
 package realnode

@@ -77,11 +77,13 @@ func Run(ctx context.Context, o Options, events *run.Events) (err error) {
 	}
 	defer dir.Close()
 	n := &node{Options: o, dir: absolute}
-	var removeAddress func() error
-	if n.ip, removeAddress, err = n.address(); err != nil {
+	if err := n.clean(); err != nil {
+		return fmt.Errorf("what an earlier run has left: %w", err)
+	}
+	defer func() { err = errors.Join(err, n.giveBackAddress()) }()
+	if n.ip, err = n.address(); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, removeAddress()) }()
 	if n.port, err = freePort(n.ip); err != nil {
 		return err
 	}
@@ -92,6 +94,9 @@ func Run(ctx context.Context, o Options, events *run.Events) (err error) {
 	n.server = config.Host
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
+		return err
+	}
+	if err := n.forgetNode(ctx, client); err != nil {
 		return err
 	}
 	if err := n.configure(); err != nil {
@@ -123,7 +128,7 @@ func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.
 		_ = client.CoreV1().Nodes().Delete(ending, n.Name, metav1.DeleteOptions{})
 		stopAll()
 		runtime.ended.Wait()
-		err = errors.Join(err, left, n.removeCgroup(), n.removeBridge())
+		err = errors.Join(err, left, n.endProcesses(), n.removeCgroup(), n.removeBridge())
 	}()
 	starting, cancel := context.WithTimeoutCause(ctx, n.StartTimeout, fmt.Errorf("not ready after %s", n.StartTimeout))
 	defer cancel()
@@ -133,6 +138,9 @@ func (n *node) run(ctx context.Context, client kubernetes.Interface, began time.
 		images = append(images, Image{Name: HostImage, Links: n.host.links, Command: []string{"/bin/sh"}})
 	}
 	if err := n.load(starting, images); err != nil {
+		return n.unlessStopped(ctx, err)
+	}
+	if err := n.removePods(starting); err != nil { // of an earlier run that was killed: nothing of them runs
 		return n.unlessStopped(ctx, err)
 	}
 	events.Progress("containerd is ready")
