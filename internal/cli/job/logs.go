@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/util/exec"
 	"k8s.io/utils/ptr"
 	"os"
 
@@ -207,7 +208,7 @@ func attachCommand(flags *cluster.Flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "attach JOB [COMMAND...]", Short: "Enter a job's container",
 		Long: `Run a command, a shell if none is given, in a running container of a job: its
-chief, or the first of its pods, unless -i names another.`,
+chief, or the first of its pods, unless -i names another; and end with its exit code.`,
 		Example: "  elastic attach train\n  elastic attach train -i train-worker-1 -- nvidia-smi",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: Complete(flags),
 		RunE: withJob(flags, &typed, func(cmd *cobra.Command, c *cluster.Client, job *Job, command []string) error {
@@ -250,7 +251,11 @@ func enter(cmd *cobra.Command, c *cluster.Client, pod *corev1.Pod, container str
 	if !tty {
 		options.Stderr = cmd.ErrOrStderr()
 	}
-	if err := executor.StreamWithContext(cmd.Context(), options); err != nil {
+	err = executor.StreamWithContext(cmd.Context(), options)
+	if end := (exec.CodeExitError{}); errors.As(err, &end) {
+		return &ExitError{Job: pod.Name, Code: end.Code, Command: command[0]}
+	}
+	if err != nil {
 		return fmt.Errorf("entering %s of %s: %w", container, pod.Name, err)
 	}
 	return nil

@@ -18,13 +18,17 @@ import (
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 )
 
-// ExitError is the end of a command that ran as a job, with its exit code.
+// ExitError is the end of a command that ran as a job, or in a pod of one, with its exit code.
 type ExitError struct {
-	Job  string
-	Code int
+	Job     string // or pod
+	Command string // in the pod; empty for the job itself
+	Code    int
 }
 
 func (e *ExitError) Error() string {
+	if e.Command != "" {
+		return fmt.Sprintf("%s in %s ended with exit code %d", e.Command, e.Job, e.Code)
+	}
 	return fmt.Sprintf("job %s ended with exit code %d", e.Job, e.Code)
 }
 

@@ -2,6 +2,8 @@ package job
 
 import (
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // form is a kind of job that submit writes from flags. A new kind is a row of this table.
@@ -200,7 +202,7 @@ var forms = []form{
 		spec: func(s *submission, f *form) map[string]any {
 			spec := map[string]any{
 				"parallelism": int64(s.workers), "completions": int64(s.workers),
-				"template": s.template(f, &f.roles[0]),
+				"template": s.template(f, &f.roles[0]), "podFailurePolicy": disruptionsIgnored(),
 			}
 			if s.workers > 1 {
 				spec["completionMode"] = "Indexed"
@@ -230,6 +232,14 @@ var forms = []form{
 			return spec
 		},
 	},
+}
+
+// disruptionsIgnored is the policy by which a pod that was taken away from a Job (its node went down, was drained, or had to
+// make way) is replaced, and does not count as a failure of the Job.
+func disruptionsIgnored() map[string]any {
+	return map[string]any{"rules": []any{map[string]any{
+		"action": "Ignore", "onPodConditions": []any{map[string]any{"type": string(corev1.DisruptionTarget), "status": string(corev1.ConditionTrue)}},
+	}}}
 }
 
 // formNamed finds a form by any of its names.
