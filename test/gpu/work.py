@@ -148,7 +148,7 @@ i = 1
 while i < last:
     step(i)
     i += 1
-    if time.time() - said > 0.5:
+    if time.time() - said > 0.2:
         said = time.time()
         say(event="step", step=i, rate=(i - 1) / (said - begin))
     if last == float("inf") and time.time() - began > float(steps[:-1]):
