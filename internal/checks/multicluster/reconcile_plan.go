@@ -79,7 +79,7 @@ func (s *situation) over() bool {
 // decide says what to do.
 func decide(s situation, settings settings) plan {
 	timeout := settings.workerLostTimeout
-	winner := s.remote(ptr.Deref(s.local.Status.ClusterName, ""))
+	winner := s.winner()
 	switch {
 	case s.elastic && s.local.DeletionTimestamp == nil && wasReplaced(s.local):
 		return plan{} // its job has another workload, and its copy goes with that job
@@ -91,7 +91,7 @@ func decide(s situation, settings settings) plan {
 		return s.ended(winner)
 	case workload.IsEvicted(s.local):
 		return s.evicted(winner, timeout)
-	case s.local.Status.ClusterName != nil:
+	case s.local.Status.ClusterName != nil || winner != nil:
 		return s.run(winner, timeout)
 	case s.check.State == kueue.CheckStateReady:
 		return s.retry("Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it,")
@@ -104,6 +104,18 @@ func decide(s situation, settings settings) plan {
 		return p
 	}
 	return s.dispatch(settings.dispatcher)
+}
+
+// winner is the cluster that runs a workload. Kueue did not always write its name down: then it is the one that admitted its
+// copy, and the name is not made up later.
+func (s *situation) winner() *remoteState {
+	if name := s.local.Status.ClusterName; name != nil {
+		return s.remote(*name)
+	}
+	if s.check == nil || s.check.State != kueue.CheckStateReady {
+		return nil
+	}
+	return s.first(func(*remoteState) bool { return true })
 }
 
 // leave removes everything from all clusters.
@@ -288,15 +300,19 @@ func (s *situation) state(state kueue.CheckState, message string) *kueue.Admissi
 
 // firstAdmitted is the cluster that admitted its copy before the others did.
 func (s *situation) firstAdmitted() *remoteState {
+	beside, waits := s.beside()
+	return s.first(func(p *remoteState) bool {
+		return !waits && (beside == "" || p.name == beside) && slices.Contains(s.local.Status.NominatedClusterNames, p.name)
+	})
+}
+
+// first is the one of some clusters that admitted its copy before the others did.
+func (s *situation) first(of func(*remoteState) bool) *remoteState {
 	var first *remoteState
 	var since time.Time
-	beside, waits := s.beside()
 	for i := range s.remotes {
 		p := &s.remotes[i]
-		if waits || beside != "" && p.name != beside {
-			continue
-		}
-		if p.copy == nil || !p.configured || !p.lost.IsZero() || !slices.Contains(s.local.Status.NominatedClusterNames, p.name) {
+		if p.copy == nil || !p.configured || !p.lost.IsZero() || !of(p) {
 			continue
 		}
 		admitted := apimeta.FindStatusCondition(p.copy.Status.Conditions, kueue.WorkloadAdmitted)

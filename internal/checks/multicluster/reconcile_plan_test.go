@@ -320,6 +320,17 @@ func TestDecide(t *testing.T) {
 			state: kueue.CheckStateRetry,
 			says:  `Admission check is Ready but no admitting cluster is recorded; this is unexpected, please report it, Previously: "Ready"`,
 		},
+		"one without a name, from an older Kueue, goes on where it runs": {
+			local: waiting(check(kueue.CheckStateReady)), remotes: []remoteState{at("a", nil), at("b", admitted(noon))},
+			want: plan{sync: "b", start: true},
+		},
+		"and ends there": {
+			local:   waiting(check(kueue.CheckStateReady)),
+			remotes: []remoteState{at("b", admitted(noon, is(kueue.WorkloadFinished, "Succeeded", later)))},
+			want: plan{sync: "b", finish: &metav1.Condition{
+				Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: "Succeeded", Message: "Succeeded", LastTransitionTime: metav1.NewTime(later),
+			}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation{local: test.local, remotes: test.remotes, now: noon, elastic: test.elastic, next: test.next}
