@@ -282,7 +282,7 @@ func (e *Engine) leavesReserved(a *assignment) bool {
 	if a.admissible() {
 		a.aside = nil
 	}
-	return !a.refuseAside(e.takesReserved(&starting{a.w, a.usage, a.victims, a.overrides}))
+	return !a.refuseAside(e.takesReserved(&starting{a.w, a.usage, leavers(a.victims), a.overrides}))
 }
 
 // flavorIsReserved says that a group of pod sets would take what is reserved of a flavor; there may be another.

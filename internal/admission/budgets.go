@@ -369,7 +369,7 @@ func (e *Engine) staysWithinBudgets(a *assignment) bool {
 		return a.mode != noFit || a.reason != ReasonWaitingForBudget || !a.refuseOver(a.over)
 	}
 	a.over = nil
-	return !a.refuseOver(e.beyondBudget(a.w, a.victims, func(b *budget) int64 { return e.perSecond(b, a.usage) }))
+	return !a.refuseOver(e.beyondBudget(a.w, leavers(a.victims), func(b *budget) int64 { return e.perSecond(b, a.usage) }))
 }
 
 // flavorIsOver says that a flavor takes a group of pod sets beyond a budget; another may not.

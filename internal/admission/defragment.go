@@ -67,13 +67,55 @@ func (e *Engine) tryMoves(a *assignment, moves []victim) bool {
 	for _, v := range moves {
 		e.opts.Placer.Remove(v.w.spec.Key)
 	}
-	if !e.tryPlace(a) || !e.takeNodes(a) {
+	if !e.tryPlace(a) || !e.takeNodes(a) || !e.mayReturn(a, moves) {
 		return false
 	}
 	return !slices.ContainsFunc(moves, func(v victim) bool {
 		_, refusal := e.opts.Placer.Place(e.placeAgainRequest(v.w))
 		return refusal != nil
 	})
+}
+
+// mayReturn says whether budgets and advance reservations let those start again who move for a workload, beside it. It takes
+// nothing that is reserved while they run, so it suffices that they do not either.
+func (e *Engine) mayReturn(a *assignment, moves []victim) bool {
+	return !e.refusesApart() || !slices.ContainsFunc(moves, func(v victim) bool {
+		return !e.returnsWithinBudgets(v.w, a) || e.takesReserved(&starting{w: v.w, usage: v.w.usage, victims: []victim{v}}) != nil
+	})
+}
+
+// returnsWithinBudgets says whether what is left of budgets beside a workload suffices for one that starts again.
+func (e *Engine) returnsWithinBudgets(v *workload, beside *assignment) bool {
+	within := true
+	e.budgetsOf(v.local, v.queue, func(b *budget) bool {
+		rate := e.perSecond(b, v.usage)
+		if rate <= 0 || !e.at.Before(b.spec.Until) {
+			return true
+		}
+		frees := e.committedTo(b, v)
+		needs := frees
+		if v.spec.MaxRunTime <= 0 && v.spec.ExpectedRunTime > 0 { // it is expected to run so long anew
+			needs = times(rate, b.within(e.at, e.at.Add(v.spec.ExpectedRunTime)))
+		}
+		left := b.spec.Amount - e.usedOf(b) + frees
+		e.budgetsOf(beside.w.local, beside.w.queue, func(o *budget) bool {
+			if run := beside.w.runLimit(); o == b && run > 0 {
+				left -= times(e.perSecond(b, beside.usage), b.within(e.at, e.at.Add(run)))
+			}
+			return true
+		})
+		within = left > 0 && needs <= left
+		return within
+	})
+	return within
+}
+
+// leavers are the victims that do not come back at once: who moves has its quota again.
+func leavers(victims []victim) []victim {
+	if len(victims) > 0 && victims[0].why == ReasonDefragmentation { // then all of them move
+		return nil
+	}
+	return victims
 }
 
 // placeAgainRequest asks for nodes for what a workload was given.
