@@ -44,11 +44,11 @@ func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alph
 	amount, one := b.Units()
 	here := int64(0)
 	if a := s.budgets.accounts[localQueue]; a != nil {
-		here = budget.Cost(a.stored.Used(b.window, a.runsSoFar(now)), b.rates, s.countsFor(b))
+		here = b.Cost(&a.stored, a.runsSoFar(now), s.objects.BudgetTargetsOf)
 	}
 	used := budget.Plus(use.Spent, use.Committed)
 	return v1alpha1.Budget{
-		Target: b.Target(), Period: string(b.Period), TimeZone: b.Zone(), From: metav1.NewTime(b.window.From), Until: metav1.NewTime(b.window.Until),
+		Target: b.Target(), Period: string(b.Period), TimeZone: b.Zone(), From: metav1.NewTime(b.Window.From), Until: metav1.NewTime(b.Window.Until),
 		Unit: b.Unit(), Amount: decimal(amount, one), Spent: decimal(use.Spent, one), Committed: decimal(use.Committed, one),
 		Left: decimal(max(0, amount-used), one), SpentHere: decimal(here, one),
 		WhenSpent: string(cmp.Or(b.WhenSpent, queuepolicy.WhenSpentWait)), NearlySpent: use.Spent >= b.WarnFrom(), Policy: b.Policy,

@@ -19,7 +19,6 @@ import (
 	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
-	"github.com/elastic-ai/elastic/internal/queue/policy"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -39,9 +38,8 @@ type budgets struct {
 
 // inForce is a budget of a policy, in its period.
 type inForce struct {
-	policy.Budget
-	rates  map[string]map[string]int64
-	window budget.Window
+	engineview.BudgetInForce
+
 	// warned: more of it is spent than its soft line; checkAt is when to look again.
 	warned  bool
 	checkAt time.Time
@@ -65,9 +63,9 @@ func (s *Shell) resolveBudgets() {
 		return
 	}
 	for _, one := range s.objects.Budgets() {
-		next := &inForce{Budget: one, rates: engineview.BudgetRates(&one)}
+		next := &inForce{BudgetInForce: engineview.NewBudget(one)}
 		if old := known[one.Name()]; old != nil && old.Zone() == one.Zone() {
-			next.window, next.warned = old.window, old.warned
+			next.Window, next.warned = old.Window, old.warned
 		}
 		b.inForce = append(b.inForce, next)
 	}
@@ -127,7 +125,7 @@ func (s *Shell) updateBudgets(now time.Time) (next time.Time) {
 		s.tellBudgets(now)
 	}
 	for _, one := range b.inForce {
-		next = earliest(next, one.window.Until, s.warn(one, now))
+		next = earliest(next, one.Window.Until, s.warn(one, now))
 	}
 	return next
 }
@@ -136,23 +134,19 @@ func (s *Shell) updateBudgets(now time.Time) (next time.Time) {
 func (s *Shell) beginPeriods(now time.Time) {
 	b := &s.budgets
 	for _, one := range b.inForce {
-		if w := &one.window; !w.From.IsZero() && !now.Before(w.From) && now.Before(w.Until) {
-			continue
-		}
-		window, err := budget.WindowAt(budget.Period(one.Period), one.Zone(), now)
+		began, err := one.Begin(now)
 		if err != nil {
 			s.options.Log.Error(err, "a budget has no period", "budget", one.Name()) // the policy was checked
-			continue
 		}
-		one.window, one.warned, one.checkAt, b.changed = window, false, time.Time{}, true
-		s.policies.reported = false
+		if began {
+			one.warned, one.checkAt, b.changed = false, time.Time{}, true
+			s.policies.reported = false
+		}
 	}
 	if b.changed {
 		b.windows = b.windows[:0]
 		for _, one := range b.inForce {
-			if !slices.ContainsFunc(b.windows, func(w budget.Window) bool { return w.Same(one.window) }) {
-				b.windows = append(b.windows, one.window)
-			}
+			b.windows = one.AddWindow(b.windows)
 		}
 	}
 }
@@ -162,7 +156,7 @@ func (s *Shell) tellBudgets(now time.Time) {
 	b := &s.budgets
 	reported := make(map[string]admission.Budget, len(b.inForce))
 	for _, one := range b.inForce {
-		next := one.forEngine(s.spentOf(one, now))
+		next := one.ForEngine(s.spentOf(one, now))
 		if was, known := b.reported[next.Name]; !known || !reflect.DeepEqual(was, next) {
 			s.engine.Apply(admission.BudgetChanged{Budget: next})
 		}
@@ -176,48 +170,15 @@ func (s *Shell) tellBudgets(now time.Time) {
 	b.reported = reported
 }
 
-func (b *inForce) forEngine(spent int64) admission.Budget {
-	amount, one := b.Units()
-	out := admission.Budget{
-		Name: b.Name(), From: b.window.From, Until: b.window.Until, Amount: amount, Spent: spent, Rates: b.rates,
-		Drain: b.WhenSpent == v1alpha1.WhenSpentDrain,
-		On:    b.Target(), Unit: b.Unit(), Period: "a " + strings.ToLower(string(b.Period)), PerUnit: one,
-	}
-	switch b.On.Kind {
-	case v1alpha1.KindLocalQueue:
-		out.LocalQueue = admission.Key{Namespace: b.On.Namespace, Name: b.On.Name}
-	case v1alpha1.KindClusterQueue:
-		out.Queue = b.On.Name
-	case v1alpha1.KindCohort:
-		out.Cohort = b.On.Name
-	}
-	return out
-}
-
 // spentOf is what runs that are over have spent of a budget.
 func (s *Shell) spentOf(b *inForce, now time.Time) int64 {
 	sum := int64(0)
 	for name, a := range s.budgets.accounts {
-		if b.isOf(name) {
-			sum = budget.Plus(sum, budget.Cost(a.stored.Used(b.window, a.runsOver(now)), b.rates, s.countsFor(b)))
+		if b.IsOf(name) {
+			sum = budget.Plus(sum, b.Cost(&a.stored, a.runsOver(now), s.objects.BudgetTargetsOf))
 		}
 	}
 	return sum
-}
-
-// isOf says that what a LocalQueue's workloads use may count for a budget.
-func (b *inForce) isOf(localQueue types.NamespacedName) bool {
-	return b.On.Kind != v1alpha1.KindLocalQueue || b.On.Namespace == localQueue.Namespace && b.On.Name == localQueue.Name
-}
-
-// countsFor says which ClusterQueues' quota counts for a budget.
-func (s *Shell) countsFor(b *inForce) func(clusterQueue string) bool {
-	if b.On.Kind == v1alpha1.KindLocalQueue {
-		return func(string) bool { return true }
-	}
-	return func(clusterQueue string) bool {
-		return slices.Contains(s.objects.BudgetTargetsOf(clusterQueue), b.Target())
-	}
 }
 
 // warn notes that more of a budget is spent than its soft line, and returns when to look again.
@@ -249,7 +210,7 @@ func (s *Shell) warn(b *inForce, now time.Time) time.Time {
 // warning says in words that a budget is nearly spent. It says the same for the whole period.
 func (b *inForce) warning() string {
 	return fmt.Sprintf("%d%% of the budget of %s, %s %s a %s, are spent; the next period begins %s",
-		b.WarnPercent(), b.Target(), b.Amount.String(), b.Unit(), strings.ToLower(string(b.Period)), b.window.Until.Format(time.RFC3339))
+		b.WarnPercent(), b.Target(), b.Amount.String(), b.Unit(), strings.ToLower(string(b.Period)), b.Window.Until.Format(time.RFC3339))
 }
 
 // budgetTarget is the object that a budget is on, or its policy where others only name it.

@@ -242,7 +242,7 @@ func TestBudgetHoldsAndDrains(t *testing.T) {
 	if got := p.spent(); got != "4" {
 		t.Errorf("%s are spent", got)
 	}
-	midnight := time.Date(2026, 1, 3, 0, 0, 0, 0, p.budgets.inForce[0].window.From.Location())
+	midnight := time.Date(2026, 1, 3, 0, 0, 0, 0, p.budgets.inForce[0].Window.From.Location())
 	p.time = midnight.Add(-time.Second)
 	p.settle(stored)
 	if workload.HasReservation(p.written["large"]) && workload.HasReservation(p.written["endless"]) {

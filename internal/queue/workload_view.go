@@ -23,7 +23,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 	}
 	w.Gated = w.Gated && s.gates.gated
 	w.NeverPreempt = workload.AsksNeverPreempt(wl) && s.objects.HonorsNeverPreempt(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
-	w.AdvanceReservation = reservationOf(s.reservations.jobs, wl)
+	w.AdvanceReservation = s.reservations.jobs.Of(wl)
 	s.countDevices(&w, wl)
 	w.ExpectedRunTime = s.expectedRunTime(&w)
 	s.awaits(&w, wl)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -56,6 +57,14 @@ func invalid(p *v1alpha1.QueuePolicy) []problem {
 		}
 	}
 	return found
+}
+
+// Check says what is wrong with the values of a spec.
+func Check(s *v1alpha1.QueuePolicySpec) error {
+	if found := invalid(&v1alpha1.QueuePolicy{Spec: *s}); len(found) > 0 {
+		return errors.New(messages(found))
+	}
+	return nil
 }
 
 // problemAt is why a policy, or some of its fields, do not count at a target.
