@@ -37,9 +37,17 @@ changes of one variant.
   queue/NAME.order=LeastAttainedService   who has used least goes first; or Age
   queue/NAME.withinClusterQueue=LowerPriority, queue/NAME.reclaimWithinCohort=Any
   cohort/NAME.fairSharing=drf             or maxmin, off; policy.fairSharing for all
+  queue/NAME.budget=500/Week              GPU-hours a Day, Week or Month; 500/Week/Drain
+                                          stops what runs when they are spent; off
+  cohort/NAME.budget=..., localqueue/NAMESPACE/NAME.budget=...
+  queue/NAME.reservation=16@24h+8h        cards set aside from a time of the trace on, or
+                                          from 2026-12-01T08:00, or '0 8 * * 1-5'; off
+  queue/NAME.defragmentation=4/2h         jobs that move to other nodes for one, and the
+                                          work they may lose, all together; off
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
-  policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is about
+  policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is
+                                          about; a budget or reservation at its targets
   +4x8:H100-80G                           more nodes; @QUEUE for one queue's own
 
 queue/* stands for every queue.`,

@@ -29,6 +29,7 @@ var kinds = map[string]func() client.Object{
 	"ResourceFlavor": func() client.Object { return &kueue.ResourceFlavor{} },
 	"Topology":       func() client.Object { return &kueue.Topology{} },
 	"QueuePolicy":    func() client.Object { return &queuepolicy.QueuePolicy{} },
+	"BudgetAccount":  func() client.Object { return &queuepolicy.BudgetAccount{} },
 	"Node":           func() client.Object { return &corev1.Node{} },
 	"Workload":       func() client.Object { return &kueue.Workload{} },
 	"Pod":            func() client.Object { return &corev1.Pod{} },
@@ -73,7 +74,7 @@ func decode(document []byte, into []client.Object) ([]client.Object, error) {
 	switch head.Kind {
 	case "Node", "Pod":
 		want = "v1"
-	case "QueuePolicy":
+	case "QueuePolicy", "BudgetAccount":
 		want = queuepolicy.GroupVersion.String()
 	}
 	if head.APIVersion != want {
@@ -95,7 +96,7 @@ func (in *inputs) readCluster(ctx context.Context) ([]client.Object, []byte, err
 		&kueue.ClusterQueueList{}, &kueue.LocalQueueList{}, &kueue.CohortList{}, &kueue.ResourceFlavorList{}, &kueue.TopologyList{}, &corev1.NodeList{}, &queuepolicy.QueuePolicyList{},
 	}
 	if !in.empty {
-		lists = append(lists, &kueue.WorkloadList{}, &corev1.PodList{})
+		lists = append(lists, &kueue.WorkloadList{}, &corev1.PodList{}, &queuepolicy.BudgetAccountList{})
 	}
 	var out []client.Object
 	for _, list := range lists {

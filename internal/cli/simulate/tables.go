@@ -14,20 +14,17 @@ import (
 // printVariants prints the comparison and, for each variant, its queues and, with wide, its sizes.
 func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 	table := output.Table{Columns: columns("VARIANT", "JOBS", "JCT MEAN", "P50+", "P99", "P99.9+", "DELAY MEAN", "P50", "P99", "P99.9", "MAKESPAN", "CARDS USED", "FRAGMENTED", "EVICTIONS", "LOST")}
-	money := false
-	for i := range variants {
-		money = money || variants[i].Money > 0
-	}
-	if money {
-		table.Columns = append(table.Columns, output.Column{Name: "MONEY"})
+	more := columnsOfSome(variants)
+	for _, c := range more {
+		table.Columns = append(table.Columns, output.Column{Name: c.name})
 	}
 	for _, v := range variants {
 		cells := []any{
 			v.Name, jobs(v.Report), hours(v.JCT.Mean), hours(v.JCT.P50), hours(v.JCT.P99), hours(v.JCT.P999), hours(v.Delay.Mean), hours(v.Delay.P50), hours(v.Delay.P99), hours(v.Delay.P999), hours(float64(v.Makespan)),
 			percent(v.CardsUsed), percent(v.Fragmented), v.Preemptions + v.Evictions, fmt.Sprintf("%.1f card-h", v.LostHours),
 		}
-		if money {
-			cells = append(cells, fmt.Sprintf("%.0f", v.Money))
+		for _, c := range more {
+			cells = append(cells, c.cell(v.Report))
 		}
 		table.Add(cells...)
 	}
@@ -40,6 +37,7 @@ func printVariants(w output.Writer, variants []world.Variant, wide bool) {
 			fmt.Fprintf(w, "\n%s, by queue:\n", v.Name)
 			printQueues(w, v.ByQueue, wide)
 		}
+		printPolicies(w, &v, wide)
 		if wide {
 			fmt.Fprintf(w, "\n%s, by size:\n", v.Name)
 			printSizes(w, v.BySize)
@@ -74,6 +72,10 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 	if alone {
 		table.Columns = append(table.Columns, output.Column{Name: "OF ALONE"}, output.Column{Name: "LATER"}, output.Column{Name: "NEVER ALONE"})
 	}
+	held := slices.ContainsFunc(groups, func(g world.Group) bool { return g.ForBudget.Jobs+g.ForReservation.Jobs > 0 })
+	if held {
+		table.Columns = append(table.Columns, output.Column{Name: "FOR BUDGETS"}, output.Column{Name: "FOR RESERVATIONS"})
+	}
 	for _, g := range groups {
 		cells := []any{
 			g.Name, g.Jobs, hours(g.JCT.Mean), hours(g.JCT.P50), hours(g.JCT.P99), hours(g.JCT.P999), hours(g.Delay.Mean), hours(g.Delay.P50), hours(g.Delay.P99), hours(g.Delay.P999),
@@ -85,6 +87,9 @@ func printQueues(w output.Writer, groups []world.Group, wide bool) {
 		}
 		if alone {
 			cells = append(cells, fmt.Sprintf("%.2f", g.Alone.Ratio.Mean), percent(g.Alone.Later), g.Alone.Never)
+		}
+		if held {
+			cells = append(cells, waited(g.ForBudget), waited(g.ForReservation))
 		}
 		table.Add(cells...)
 	}

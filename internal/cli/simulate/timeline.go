@@ -26,7 +26,7 @@ func newTimeline(path string, trace *world.Trace) (*timelineFile, error) {
 		return nil, err
 	}
 	t := &timelineFile{file: f, out: csv.NewWriter(f), trace: trace}
-	return t, t.out.Write([]string{"at_s", "job_id", "queue", "what", "preempted_by", "nodes"})
+	return t, t.out.Write([]string{"at_s", "job_id", "queue", "what", "preempted_by", "nodes", "why"})
 }
 
 func (t *timelineFile) note(m world.Moment) {
@@ -39,7 +39,7 @@ func (t *timelineFile) note(m world.Moment) {
 	for _, n := range m.Nodes {
 		nodes = append(nodes, fmt.Sprintf("%s:%d", n.Node, len(n.Cards)))
 	}
-	_ = t.out.Write([]string{strconv.FormatInt(m.At, 10), j.ID, j.Queue, m.What.String(), by, strings.Join(nodes, " ")}) // its error stays until close
+	_ = t.out.Write([]string{strconv.FormatInt(m.At, 10), j.ID, j.Queue, m.What.String(), by, strings.Join(nodes, " "), m.Why}) // its error stays until close
 }
 
 func (t *timelineFile) close() error {

@@ -11,11 +11,12 @@ import (
 
 // Set is the cluster with changes, a comma between:
 //
-//	queue/NAME.SETTING=VALUE   settings of a ClusterQueue; * stands for all
-//	cohort/NAME.SETTING=VALUE  settings of a Cohort
-//	policy.SETTING=VALUE       settings of all queues together
-//	policy/NAME.SETTING=VALUE  settings of the queues that a QueuePolicy is about
-//	+4x8:MODEL[@QUEUE]         more nodes; where each queue has its own, QUEUE's
+//	queue/NAME.SETTING=VALUE                 settings of a ClusterQueue; * stands for all
+//	cohort/NAME.SETTING=VALUE                settings of a Cohort
+//	localqueue/NAMESPACE/NAME.SETTING=VALUE  settings of a LocalQueue
+//	policy.SETTING=VALUE                     settings of all queues together
+//	policy/NAME.SETTING=VALUE                settings of the queues that a QueuePolicy is about
+//	+4x8:MODEL[@QUEUE]                       more nodes; where each queue has its own, QUEUE's
 func (c *Cluster) Set(changes string) (*Cluster, error) {
 	out := c.clone()
 	for word := range strings.SplitSeq(changes, ",") {
@@ -38,11 +39,14 @@ func (c *Cluster) change(word string) error {
 	kind, name, _ := strings.Cut(of, "/")
 	settings, known := kinds[kind]
 	if !ok || !dotted || !known {
-		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, policy.SETTING=VALUE, policy/NAME.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
+		return fmt.Errorf("%q: want queue/NAME.SETTING=VALUE, cohort/NAME.SETTING=VALUE, localqueue/NAMESPACE/NAME.SETTING=VALUE, policy.SETTING=VALUE, policy/NAME.SETTING=VALUE or +COUNTxCARDS:MODEL", word)
 	}
 	names := []string{name}
 	if kind == "policy" && name != "" {
 		settings, names = kinds["queue"], c.Policies[name]
+		if _, ofTargets := ofPolicies[strings.ToLower(setting)]; ofTargets {
+			settings, names = ofPolicies, []string{name}
+		}
 	}
 	set, known := settings[strings.ToLower(setting)]
 	if !known {
@@ -100,9 +104,17 @@ var kinds = map[string]map[string]setter{
 		"order":               ofQueues(choice(func(q *admission.Queue, v admission.Order) { q.Order = v }, orders)),
 		"withinclusterqueue":  ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.WithinQueue = v }, preemptions)),
 		"reclaimwithincohort": ofQueues(choice(func(q *admission.Queue, v admission.PreemptionPolicy) { q.Preemption.ReclaimWithinCohort = v }, preemptions)),
+		"budget":              ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setBudget(ofQueue(q), v) }),
+		"reservation":         ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setReservation(ofQueue(q), v) }),
+		"defragmentation":     ofQueues(setDefragmentation),
 	},
 	"cohort": {
 		"fairsharing": setFairSharing,
+		"budget":      setCohortBudget,
+	},
+	"localqueue": {
+		"budget":      ofLocalQueue((*Cluster).setBudget),
+		"reservation": ofLocalQueue((*Cluster).setReservation),
 	},
 	"policy": {
 		"nopreemptionrings": ofOptions(func(o *admission.Options, v string) (err error) { o.NoRings, err = onOff(v); return err }),

@@ -8,14 +8,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/policy"
 )
 
 // Cluster is what jobs run on: queues and nodes, and the rules by which they are shared.
@@ -32,8 +36,17 @@ type Cluster struct {
 	Topologies []*kueue.Topology
 	// Aliases are other names of queues: those of their LocalQueues.
 	Aliases map[string]string
-	// Policies are the queues that each QueuePolicy is about.
+	// LocalQueues that jobs may name.
+	LocalQueues []admission.LocalQueue
+	// Policies are the queues that each QueuePolicy is about, and Targets what it names.
 	Policies map[string][]string
+	Targets  map[string][]queuepolicy.TargetRef
+	// Budgets and Reservations of policies, and what was used of budgets before, by LocalQueue.
+	Budgets      []policy.Budget
+	Reservations []policy.Reservation
+	Accounts     map[types.NamespacedName]Account
+	// Start is when second 0 of the trace is, for calendars; zero: a Monday, the first of a month.
+	Start time.Time
 	// Running and Waiting are the jobs that are there now, and Pods those that are in no queue.
 	Running, Waiting []Job
 	Pods             []*corev1.Pod
@@ -179,11 +192,30 @@ func (c *Cluster) Missing(t *Trace) []string {
 	return slices.DeleteFunc(t.Queues(), c.Has)
 }
 
+// begins is second 0.
+func (c *Cluster) begins() time.Time {
+	if c.Start.IsZero() {
+		return epoch
+	}
+	return c.Start.UTC().Truncate(time.Second)
+}
+
+// localQueue by its name, with its namespace or without; nil: there is none.
+func (c *Cluster) localQueue(name string) *admission.Key {
+	for i := range c.LocalQueues {
+		if key := &c.LocalQueues[i].Key; key.String() == name || key.Name == name && c.LocalQueues[i].Queue == c.Aliases[name] {
+			return key
+		}
+	}
+	return nil
+}
+
 // clone is a copy whose settings may be changed apart.
 func (c *Cluster) clone() *Cluster {
 	out := *c
 	out.Flavors, out.Cohorts = slices.Clone(c.Flavors), slices.Clone(c.Cohorts)
 	out.Nodes = slices.Clone(c.Nodes)
+	out.Budgets, out.Reservations = slices.Clone(c.Budgets), slices.Clone(c.Reservations)
 	out.Queues = slices.Clone(c.Queues)
 	for i := range out.Queues {
 		out.Queues[i].Groups = cloneGroups(out.Queues[i].Groups)

@@ -16,6 +16,9 @@ type figures struct {
 	redone    int64 // card-seconds run twice: restarts and lost work
 	faults    int
 	taken     int // spot nodes
+	// moves to other nodes, and card-seconds run twice for them; drained for a budget.
+	moves, drained int
+	movedCost      int64
 
 	samples  []Sample
 	sampleAt int64
@@ -40,6 +43,8 @@ type Sample struct {
 	// Shares are the weighted shares of queues in cohorts, as statuses of ClusterQueues have them: thousandths of what the
 	// cohort can lend that the queue borrows, over its weight. One that borrows on a weight of 0 is not there.
 	Shares map[string]float64 `json:"weightedShares,omitempty"`
+	// Budgets is which part of each is spent in its period.
+	Budgets map[string]float64 `json:"budgetsSpent,omitempty"`
 }
 
 func (f *figures) begin(w *World) {
@@ -97,7 +102,7 @@ func (f *figures) sample(w *World) {
 	for name, q := range f.queues {
 		s.Queues[name] = q.running
 	}
-	s.Shares = w.weightedShares()
+	s.Shares, s.Budgets = w.weightedShares(), w.spentParts()
 	if f.samples = append(f.samples, s); len(f.samples) > mostSamples {
 		for i := range mostSamples / 2 {
 			f.samples[i] = f.samples[2*i]
@@ -119,6 +124,18 @@ func (f *figures) start(w *World, i int) {
 	f.queues[j.Queue].asked -= int64(j.Cards)
 	f.running += int64(j.Cards)
 	f.queues[j.Queue].running += int64(j.Cards)
+}
+
+// evicted counts an eviction, and the card-seconds that have to be run again for it.
+func (f *figures) evicted(what What, redone int64) {
+	f.redone += redone
+	switch what {
+	case Moved:
+		f.moves++
+		f.movedCost += redone
+	case Drained:
+		f.drained++
+	}
 }
 
 func (f *figures) stop(w *World, i int) {

@@ -21,6 +21,7 @@ import (
 
 // Found is a job that is there when the simulation begins: it runs, or it waits.
 type Found struct {
+	object   *kueue.Workload
 	workload admission.Workload // as elastic-queue sees it, with its quota if it has any
 	waits    bool
 	on       []onNode // where its pods are
@@ -83,7 +84,7 @@ func controllerOf(pod *corev1.Pod) types.UID {
 
 // foundJob is a workload as a job of a queue that is simulated; false for one that has ended or that nobody lets start.
 func (c *Cluster) foundJob(wl *kueue.Workload, now time.Time) (Job, bool) {
-	f := &Found{workload: workload.ForEngine(wl, nil)}
+	f := &Found{object: wl, workload: workload.ForEngine(wl, nil)}
 	w := &f.workload
 	f.waits = !workload.UsesQuota(wl) || workload.IsEvicted(wl) // what is evicted comes back
 	since, queue := w.StartedAt, c.Aliases[wl.Namespace+"/"+string(wl.Spec.QueueName)]
@@ -100,7 +101,7 @@ func (c *Cluster) foundJob(wl *kueue.Workload, now time.Time) (Job, bool) {
 	f.age = max(0, int64(now.Sub(w.Created)/time.Second))
 	j := Job{
 		ID: wl.Namespace + "/" + wl.Name, User: wl.Namespace, Queue: queue, Priority: w.Priority,
-		Limit: int64(w.MaxRunTime / time.Second), Found: f,
+		Limit: int64(w.MaxRunTime / time.Second), Found: f, Local: c.localQueue(wl.Namespace + "/" + string(wl.Spec.QueueName)),
 	}
 	for i := range w.PodSets {
 		ps := &w.PodSets[i]
@@ -181,13 +182,14 @@ func (w *World) find(i int) {
 	wl := w.workload(i)
 	request := admission.PlaceRequest{Workload: wl.Key}
 	wl.PodSets, request.PodSets = f.whereTheyAre(w.cluster.Flavors)
-	wl.Admission = &admission.Admission{Queue: j.Queue, ReservedAt: clock(s.since), PodSets: f.assigned(request.PodSets)}
-	wl.StartedAt, wl.PodsReady = clock(s.since), true
+	wl.Admission = &admission.Admission{Queue: j.Queue, ReservedAt: w.clock(s.since), PodSets: f.assigned(request.PodSets)}
+	wl.StartedAt, wl.PodsReady = w.clock(s.since), true
 	if placed, refusal := w.placer.Place(request); refusal == nil {
 		wl.Admission.Placement = placed
 		w.occupy(i, placer.NodePlacements(placed))
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
+	w.policies.started(w, i, wl.Admission)
 	w.figures.wait(w, i)
 	w.figures.start(w, i)
 	w.events.push(event{at: w.now + max(1, s.left-f.ran), kind: jobEnds, of: int32(i), run: s.run})

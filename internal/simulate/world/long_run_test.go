@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 var weekCards = flag.Int("week-cards", 96, "cards of the cluster that lives through a week with every policy on")
@@ -17,23 +18,42 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 	shares := []Share{{"a", nodes / 2, 8}, {"b", nodes / 4, 8}, {"c", nodes - nodes/2 - nodes/4, 8}}
 	for _, sharing := range []string{"fifo", "drf", "maxmin"} {
 		t.Run(sharing, func(t *testing.T) {
-			c, err := Pool(shares).Set(
-				"queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
-					"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on,cohort/all.fairSharing=" + sharing)
-			if err != nil {
-				t.Fatal(err)
-			}
 			tr := week(nodes * 8)
-			_, r := simulate(t, tr, c, Settings{
+			c := set(t, Pool(shares), everyPolicy(nodes*8)+",cohort/all.fairSharing="+sharing)
+			began := time.Now()
+			w, r := simulate(t, tr, c, Settings{
 				Restart: Restart{OneNode: 40, ManyNodes: 60, Checkpoint: 1800},
 				Faults:  Faults{Every: int64(86400 * 12 / nodes), Down: 3600, Seed: 3},
 			})
-			t.Logf("%d jobs, %.0f %% of cards used, %d preemptions, %d nodes lost, mean delay %.0f s", r.Ended, 100*r.CardsUsed, r.Preemptions, r.Faults, r.Delay.Mean)
-			if r.Ended != len(tr.Jobs) || r.Faults == 0 || r.Preemptions == 0 {
+			t.Logf("%d jobs in %s, %.0f %% of cards used, %d preemptions, %d of them moves, %d nodes lost, mean delay %.0f s, %d jobs waited for budgets and %d for reservations, %d were drained",
+				r.Ended, time.Since(began).Round(time.Second), 100*r.CardsUsed, r.Preemptions, r.Moves, r.Faults, r.Delay.Mean, r.ForBudget.Jobs, r.ForReservation.Jobs, r.Drained)
+			t.Logf("%d of %d plans of moves let their job in at once, and %d of %d that moved started again at once", w.moves.gotIn, w.moves.plans, w.moves.again, w.moves.moved)
+			if 3*w.moves.gotIn < 2*w.moves.plans || 3*w.moves.again < 2*w.moves.moved {
+				t.Error("too many moved in vain")
+			}
+			if r.Ended != len(tr.Jobs) || r.Faults == 0 || r.Preemptions == r.Moves {
 				t.Errorf("%d of %d jobs ended, %d nodes lost, %d preemptions", r.Ended, len(tr.Jobs), r.Faults, r.Preemptions)
+			}
+			if r.Moves == 0 || r.Drained == 0 || r.ForBudget.Jobs == 0 || r.ForReservation.Jobs == 0 || len(r.Reservations) < 8 {
+				t.Errorf("a policy did nothing: %d moves, %d drained, waited for budgets %+v and reservations %+v, %d reservations", r.Moves, r.Drained, r.ForBudget, r.ForReservation, len(r.Reservations))
+			}
+			for _, reserved := range r.Reservations {
+				if reserved.Lacking > 0 {
+					t.Errorf("lacking: %+v", reserved)
+				}
 			}
 		})
 	}
+}
+
+// everyPolicy for so many cards: orders and times of preemption, backfill, budgets by the day and the week, one of which drains,
+// reservations for a date and for every noon, and jobs that move.
+func everyPolicy(cards int) string {
+	return "queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
+		"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on," +
+		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day,", cards*23, cards*46, cards*6) +
+		fmt.Sprintf("queue/b.reservation=%d@50h+6h,queue/a.reservation=%d@0 12 * * *+1h,", cards/4, cards/2) +
+		"queue/*.defragmentation=3/2h"
 }
 
 // week of jobs that ask for nine tenths of the cards, of two priorities; half of them declare a limit.

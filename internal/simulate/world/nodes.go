@@ -89,6 +89,12 @@ func (w *World) invariants() error {
 			return fmt.Errorf("at %d s: queue %s uses %d cards of at most %d", w.now, q.Name, used[q.Name], most)
 		}
 	}
+	if w.policies != nil {
+		if err := w.honoured(); err != nil {
+			return err
+		}
+	}
+	w.noteMoved()
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -16,13 +17,15 @@ import (
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/queue/budget"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them
 // with these options, and what runs and waits in it now. Admission checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object, options admission.Options, now time.Time) (*Cluster, error) {
-	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}}
+	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}, Targets: map[string][]queuepolicy.TargetRef{}, Accounts: map[types.NamespacedName]Account{}}
 	known := engineview.NewObjects()
 	known.Timing = options.Timing()
 	for _, obj := range objects {
@@ -45,6 +48,9 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 		case *kueue.LocalQueue:
 			c.Aliases[o.Name] = string(o.Spec.ClusterQueue)
 			c.Aliases[o.Namespace+"/"+o.Name] = string(o.Spec.ClusterQueue)
+			if event, ok := known.WithPolicy(engineview.ChangedEvent(o)).(admission.LocalQueueChanged); ok {
+				c.LocalQueues = append(c.LocalQueues, event.LocalQueue)
+			}
 		case *kueue.Cohort, *kueue.ResourceFlavor:
 			switch event := known.WithPolicy(engineview.ChangedEvent(o)).(type) {
 			case admission.CohortChanged:
@@ -53,7 +59,10 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 				c.Flavors = append(c.Flavors, event.Flavor)
 			}
 		case *queuepolicy.QueuePolicy:
-			c.Policies[o.Name] = queuesUnder(known, o)
+			c.Policies[o.Name], c.Targets[o.Name] = queuesUnder(known, o), o.Spec.TargetRefs
+		case *queuepolicy.BudgetAccount:
+			of := types.NamespacedName{Namespace: o.Spec.Namespace, Name: o.Spec.LocalQueue}
+			c.Accounts[of] = Account{Stored: budget.FromStored(&o.Status)}
 		case *kueue.Topology:
 			c.Topologies = append(c.Topologies, o)
 		case *kueue.Workload:
@@ -62,6 +71,8 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 			pods = append(pods, o)
 		}
 	}
+	c.Budgets, c.Reservations = known.Budgets(), known.Reservations()
+	c.findRuns(workloads)
 	c.find(workloads, pods, now)
 	for i := range c.Queues {
 		if nominalOf(c.Queues[i].Groups, c.Cards) > 0 {
@@ -69,6 +80,21 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 		}
 	}
 	return nil, errors.New("no ClusterQueue has quota for " + c.Cards + ": whole cards are what is simulated")
+}
+
+// findRuns takes in the runs that workloads tell of and that are over; the accounts may not have them yet.
+func (c *Cluster) findRuns(workloads []*kueue.Workload) {
+	for _, wl := range workloads {
+		if !workload.TellsRuns(wl) {
+			continue
+		}
+		if run, local := workload.LastRun(wl); run != nil && !run.End.IsZero() {
+			of := types.NamespacedName{Namespace: wl.Namespace, Name: local}
+			a := c.Accounts[of]
+			a.Runs = append(a.Runs, *run)
+			c.Accounts[of] = a
+		}
+	}
 }
 
 // queuesUnder are the ClusterQueues that a policy names, or that are below a Cohort that it names.

@@ -30,6 +30,16 @@ type Report struct {
 	Faults      int     `json:"nodesLost"`
 	SpotTaken   int     `json:"spotNodesTaken,omitempty"`
 	LostHours   float64 `json:"workLostCardHours"`
+	// Moves are those of the preemptions that moved a job to other nodes for another, and what work they cost; Drained those
+	// of the evictions for a budget that is spent.
+	Moves      int     `json:"moves,omitempty"`
+	MovedHours float64 `json:"workLostByMovesCardHours,omitempty"`
+	Drained    int     `json:"drained,omitempty"`
+	// ForBudget and ForReservation are jobs that waited for a budget, or because what they ask for is reserved for others.
+	ForBudget      Waited           `json:"waitedForBudget,omitzero"`
+	ForReservation Waited           `json:"waitedForReservation,omitzero"`
+	Budgets        []BudgetUse      `json:"budgets,omitempty"`
+	Reservations   []ReservationUse `json:"reservations,omitempty"`
 
 	CardsUsed    float64  `json:"cardsUsed"`
 	Fragmented   float64  `json:"fragmented"` // part of free cards on nodes in part used, while jobs wait
@@ -66,6 +76,9 @@ type Group struct {
 	Weight float64 `json:"shareOfQuota,omitempty"`
 	// Fair is the queue's share against its weight, for one in a cohort.
 	Fair *FairShare `json:"fairShare,omitempty"`
+	// ForBudget and ForReservation as in Report.
+	ForBudget      Waited `json:"waitedForBudget,omitzero"`
+	ForReservation Waited `json:"waitedForReservation,omitzero"`
 	// Alone compares with the queue on its own quota, if that was asked for.
 	Alone *Alone `json:"againstAlone,omitempty"`
 }
@@ -81,6 +94,9 @@ type JobEnd struct {
 	Delay     int64  `json:"delay"`
 	Preempted int32  `json:"preempted,omitempty"`
 	Evicted   int32  `json:"evicted,omitempty"`
+	// ForBudget and ForReservation are parts of the delay.
+	ForBudget      int64 `json:"waitedForBudget,omitempty"`
+	ForReservation int64 `json:"waitedForReservation,omitempty"`
 }
 
 // JobEnds lists every job of the trace, in its order.
@@ -91,6 +107,11 @@ func (w *World) JobEnds() []JobEnd {
 		out[i] = JobEnd{ID: j.ID, Queue: j.Queue, Cards: j.Cards, Submit: j.Submit, Start: s.started, End: s.ended, Delay: w.delayOf(i), Preempted: s.preempted, Evicted: s.evicted}
 		if s.phase != over {
 			out[i].End = -1
+		}
+	}
+	if w.policies != nil {
+		for i, s := range w.policies.waited {
+			out[i].ForBudget, out[i].ForReservation = s.until(w.now)
 		}
 	}
 	return out
@@ -145,6 +166,7 @@ func (w *World) report() *Report {
 		r.BySize = append(r.BySize, sizes[size].group(size))
 	}
 	r.ByQueue = w.byQueue(queues)
+	w.reportPolicies(r)
 	return r
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/elastic-ai/elastic/internal/admission"
 )
 
 // Job is one gang of a trace: all its cards start together. Times are seconds from the start of the trace.
@@ -16,7 +18,8 @@ type Job struct {
 	CPU             int64 // thousandths, of the whole job
 	Memory          int64 // bytes, of the whole job
 	Priority        int64
-	Found           *Found // it is there already when the simulation begins
+	Local           *admission.Key // the LocalQueue, if it is one of the cluster's
+	Found           *Found         // it is there already when the simulation begins
 }
 
 // Trace is jobs in the order they were submitted.
@@ -63,6 +66,7 @@ func (t *Trace) Only(queues ...string) *Trace {
 func (t *Trace) UseAliases(c *Cluster) {
 	for i := range t.Jobs {
 		if to, ok := c.Aliases[t.Jobs[i].Queue]; ok && !c.Has(t.Jobs[i].Queue) {
+			t.Jobs[i].Local = c.localQueue(t.Jobs[i].Queue)
 			t.Jobs[i].Queue = to
 		}
 	}
@@ -73,7 +77,7 @@ func (t *Trace) Map(to map[string]string, known func(queue string) bool) {
 	for i := range t.Jobs {
 		j := &t.Jobs[i]
 		if target, ok := to[j.Queue]; ok {
-			j.Queue = target
+			j.Queue, j.Local = target, nil
 		} else if target, ok := to["*"]; ok && !known(j.Queue) {
 			j.Queue = target
 		}

@@ -45,6 +45,8 @@ type Moment struct {
 	Nodes []placer.NodePlacement
 	// By is the job for which it was preempted, -1 for none.
 	By int
+	// Why it waits, for WaitsForBudget and WaitsForReservation.
+	Why string
 }
 
 // What happens to jobs.
@@ -57,9 +59,13 @@ const (
 	Preempted
 	Evicted // by a fault or a rule
 	Ended
+	Moved               // to other nodes, for one that needs its own
+	Drained             // a budget is spent
+	WaitsForBudget      // from now on
+	WaitsForReservation // what it would take is reserved for others
 )
 
-var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended"}
+var whatNames = [...]string{"submitted", "started", "preempted", "evicted", "ended", "moved", "drained", "waits for budget", "waits for reservation"}
 
 func (w What) String() string { return whatNames[w] }
 
@@ -80,6 +86,7 @@ type state struct {
 	phase     phase
 	byOthers  bool // the last eviction was for another queue's job
 	byFault   bool // it was for none's
+	byBudget  bool // it was for a budget
 }
 
 type phase uint8
@@ -100,6 +107,7 @@ type World struct {
 	placer   *placer.Placer
 	requests *requests
 
+	epoch  time.Time // second 0
 	now    int64
 	next   int   // first job that was not submitted yet
 	timer  int64 // when the engine wants to look again
@@ -116,19 +124,25 @@ type World struct {
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
+	policies   *policies  // nil: none that need the calendar
 	random     *rand.Rand // of faults
 	spot       *rand.Rand // of spot nodes
+	leaving    []int      // jobs that a plan evicts, while its others start
+	moves      moves
 	err        error
 }
 
 // never is a time that does not come.
 const never = math.MaxInt64
 
-// epoch is second 0 of every trace.
-var epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+// epoch is second 0 of a trace of which nobody says when it begins: a Monday, on which a week and a month begin.
+var epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // clock is the engine's time of a second.
-func clock(at int64) time.Time { return epoch.Add(time.Duration(at) * time.Second) }
+func (w *World) clock(at int64) time.Time { return w.epoch.Add(time.Duration(at) * time.Second) }
+
+// second is the first one that is not before a time.
+func (w *World) second(at time.Time) int64 { return ceilSeconds(at.Sub(w.epoch)) }
 
 // New world in which nothing happened yet.
 func New(t *Trace, c *Cluster, s Settings) (*World, error) {
@@ -140,7 +154,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	}
 	w := &World{
 		trace: t, cluster: c, settings: s, timer: never, requests: newRequests(c),
-		jobs: make([]state, len(t.Jobs)), placed: map[int][]placer.NodePlacement{}, nodes: map[string]*nodeState{},
+		epoch: c.begins(), jobs: make([]state, len(t.Jobs)), placed: map[int][]placer.NodePlacement{}, nodes: map[string]*nodeState{},
 	}
 	p, err := placer.New(placer.Options{Policy: c.Placement})
 	if err != nil {
@@ -153,6 +167,7 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.engine = admission.New(options)
 	w.describe()
 	w.figures.begin(w)
+	w.policies = w.newPolicies()
 	w.settings.Faults.schedule(w)
 	w.findJobs()
 	return w, nil
@@ -168,8 +183,25 @@ func (e *MissingQueuesError) Error() string {
 	return fmt.Sprintf("%s has jobs in queues that the cluster does not have: %s", e.Trace, join(e.Queues, 8))
 }
 
-// namespace of all simulated workloads.
-const namespace = "simulated"
+// namespace of the workloads that are of no LocalQueue of the cluster. No namespace has such a name.
+const namespace = "(simulated)"
+
+// localQueue of a job: one of the cluster's, or that of its ClusterQueue, which has its name.
+func (w *World) localQueue(i int) admission.Key {
+	if j := &w.trace.Jobs[i]; j.Local == nil {
+		return admission.Key{Namespace: namespace, Name: j.Queue}
+	}
+	return *w.trace.Jobs[i].Local
+}
+
+// key of a job's workload.
+func (w *World) key(i int) admission.Key {
+	key := admission.Key{Namespace: namespace, Name: w.requests.name(i)}
+	if local := w.trace.Jobs[i].Local; local != nil {
+		key.Namespace = local.Namespace
+	}
+	return key
+}
 
 // describe the cluster to the engines.
 func (w *World) describe() {
@@ -194,6 +226,10 @@ func (w *World) describe() {
 		q.NamespaceSelector = &admission.Term{}
 		w.engine.Apply(admission.QueueChanged{Queue: q})
 		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: admission.LocalQueue{Key: admission.Key{Namespace: namespace, Name: q.Name}, Queue: q.Name}})
+	}
+	for _, l := range w.cluster.LocalQueues {
+		w.engine.Apply(admission.NamespaceChanged{Name: l.Namespace})
+		w.engine.Apply(admission.LocalQueueChanged{LocalQueue: l})
 	}
 	for _, pod := range w.cluster.Pods {
 		w.placer.Saw(pod, false)
@@ -221,6 +257,9 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
+	if w.policies.idle() {
+		w.now = w.figures.at // nobody started since
+	}
 	if w.settings.Until > w.now {
 		w.figures.pass(w, w.settings.Until)
 		w.now = w.settings.Until
@@ -229,26 +268,43 @@ func (w *World) Run(ctx context.Context) (*Report, error) {
 }
 
 // nextTime is when something happens next; never, once every job of the trace has ended or those that wait can never
-// start: nothing runs, nothing comes and no node is away. Faults and timers alone do not make a world go on.
+// start: nothing runs, nothing comes, no node is away, and no period of a budget or reservation ends that they wait for.
+// Faults and timers alone do not make a world go on.
 func (w *World) nextTime() int64 {
-	runs := w.next - w.ended - w.figures.waiting
-	if w.next == len(w.jobs) && (w.ended-w.over == len(w.jobs)-w.found || runs == 0 && w.lost == 0) {
-		return never
+	runs, last := w.next-w.ended-w.figures.waiting, int64(never)
+	if w.next == len(w.jobs) {
+		if w.ended-w.over == len(w.jobs)-w.found {
+			return never
+		}
+		if runs == 0 && w.lost == 0 {
+			last = w.policies.helpsUntil(w)
+		}
 	}
 	at := w.timer
+	if w.policies != nil {
+		at = min(at, w.policies.at)
+	}
 	if w.next < len(w.jobs) {
 		at = min(at, w.trace.Jobs[w.next].Submit)
 	}
 	if len(w.events) > 0 {
 		at = min(at, w.events[0].at)
 	}
+	if at > last {
+		return never
+	}
 	return at
 }
 
 // step to a second, and do all that happens in it.
 func (w *World) step(at int64) {
-	w.figures.pass(w, at)
+	if !w.policies.idle() {
+		w.figures.pass(w, at)
+	}
 	w.now = at
+	if w.policies != nil {
+		w.policies.pass(w, at)
+	}
 	for len(w.events) > 0 && w.events[0].at <= at {
 		w.happen(w.events.pop())
 	}
@@ -256,6 +312,9 @@ func (w *World) step(at int64) {
 		w.submit(w.next)
 	}
 	w.decide()
+	if w.policies != nil {
+		w.policies.noteReservations(w)
+	}
 	if w.settings.Check && w.err == nil {
 		w.err = w.invariants()
 	}
@@ -278,8 +337,11 @@ func (w *World) happen(e event) {
 
 // decide until the engine has nothing more to do in this second: what it evicts is gone at once, and lets in others.
 func (w *World) decide() {
-	for {
-		plan := w.engine.Decide(clock(w.now))
+	for rounds := 0; ; rounds++ {
+		plan := w.nextPlan()
+		if rounds > mostRounds+len(w.placed) {
+			w.fail(fmt.Errorf("at %d s the engine does not come to rest: jobs are evicted and start again without end", w.now))
+		}
 		for i := range plan.Panics {
 			w.err = fmt.Errorf("the engine failed over %v: %v", plan.Panics[i].Workload, plan.Panics[i].Value)
 		}
@@ -292,15 +354,48 @@ func (w *World) decide() {
 		}
 		w.timer = never
 		if !plan.NextAt.IsZero() {
-			w.timer = max(w.now+1, ceilSeconds(plan.NextAt.Sub(epoch)))
+			w.timer = max(w.now+1, w.second(plan.NextAt))
 		}
-		if evicted == 0 || w.err != nil {
+		again := evicted > 0 || w.policies != nil && len(plan.Admit) > 0 // what started may drain a budget at a time
+		if !again || w.err != nil {
 			return
 		}
 	}
 }
 
+// nextPlan of the engine.
+func (w *World) nextPlan() admission.Plan {
+	if w.policies != nil {
+		w.policies.tell(w)
+	}
+	plan := w.engine.Decide(w.clock(w.now))
+	if w.policies != nil {
+		w.policies.note(w, plan.Pending)
+	}
+	if w.settings.Check {
+		w.leaving = w.leaving[:0]
+		for i := range plan.Evict {
+			w.leaving = append(w.leaving, JobOf(plan.Evict[i].Workload))
+		}
+		w.fail(w.checkMoves(plan.Evict))
+	}
+	return plan
+}
+
+// fail ends the run for an error; the first one counts.
+func (w *World) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// mostRounds is how often the engine decides in a second, beside once for each job that runs, before that is an error.
+const mostRounds = 1000
+
 func ceilSeconds(d time.Duration) int64 {
+	if d < 0 {
+		return int64(d / time.Second)
+	}
 	return int64((d + time.Second - 1) / time.Second)
 }
 
@@ -320,18 +415,21 @@ func (w *World) submit(i int) {
 // workload is a job's object while it waits.
 func (w *World) workload(i int) admission.Workload {
 	j, s := &w.trace.Jobs[i], &w.jobs[i]
-	name, created := w.requests.name(i), j.Submit
+	created := j.Submit
 	if j.Found != nil {
 		created -= j.Found.age
 	}
 	wl := admission.Workload{
-		Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: j.Queue, Priority: j.Priority,
-		Created: clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
-		RanBefore: time.Duration(s.ran) * time.Second,
+		Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Priority: j.Priority,
+		Created: w.clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
+		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j),
 	}
 	if s.preempted+s.evicted > 0 {
-		wl.EvictedAt, wl.EvictedBy, wl.PreemptedByOthers = clock(s.since), kueue.WorkloadEvictedByPreemption, s.byOthers
-		if s.byFault {
+		wl.EvictedAt, wl.EvictedBy, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.byOthers
+		switch {
+		case s.byBudget:
+			wl.EvictedBy = string(admission.ReasonBudgetSpent)
+		case s.byFault:
 			wl.EvictedBy = kueue.WorkloadEvictedDueToNodeFailures
 		}
 	}
@@ -358,10 +456,11 @@ func (w *World) start(a *admission.Admit) {
 	wl := w.workload(i)
 	written := *a.Admission
 	written.Placement = nil // objects do not tell it; the engine knows
-	wl.Admission, wl.StartedAt, wl.PodsReady = &written, clock(w.now), true
+	wl.Admission, wl.StartedAt, wl.PodsReady = &written, w.clock(w.now), true
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
 	s.waited += w.now - s.since
 	s.phase, s.since = running, w.now
+	w.policies.started(w, i, a.Admission)
 	if s.run++; s.run == 1 {
 		s.started = w.now
 	}
@@ -375,6 +474,7 @@ func (w *World) start(a *admission.Admit) {
 // stop a running job's clock.
 func (w *World) stop(i int) {
 	s := &w.jobs[i]
+	w.policies.stopped(w, i)
 	w.vacate(i)
 	w.figures.stop(w, i)
 	ran := w.now - s.since
@@ -390,8 +490,7 @@ func (w *World) end(i int) {
 	if w.ended++; w.trace.Jobs[i].Found != nil {
 		w.over++
 	}
-	name := w.requests.name(i)
-	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: admission.Key{Namespace: namespace, Name: name}, UID: name, LocalQueue: w.trace.Jobs[i].Queue, Finished: true}})
+	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Finished: true}})
 	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
 }
 
@@ -407,7 +506,12 @@ func (w *World) evict(e *admission.Evict) {
 		return
 	}
 	m := Moment{At: w.now, Job: i, What: Evicted, By: -1}
-	if e.Reason == admission.ReasonPreempted {
+	switch {
+	case e.Reason == admission.ReasonBudgetSpent:
+		m.What = Drained
+	case e.Reason == admission.ReasonPreempted && e.Preempted == admission.ReasonDefragmentation:
+		m.What, m.By = Moved, JobOf(e.Preemptor)
+	case e.Reason == admission.ReasonPreempted:
 		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
 	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue && e.Preempted != admission.ReasonDefragmentation
@@ -429,13 +533,14 @@ func (w *World) requeue(i int, m Moment) {
 	}
 	s.left += cost
 	s.phase = waiting
-	if s.byFault = m.What != Preempted; s.byFault {
+	s.byBudget, s.byFault = m.What == Drained, m.What == Evicted
+	if s.byFault || s.byBudget {
 		s.evicted++
 		s.byOthers = false
 	} else {
 		s.preempted++
 	}
-	w.figures.redone += cost * int64(w.trace.Jobs[i].Cards)
+	w.figures.evicted(m.What, cost*int64(w.trace.Jobs[i].Cards))
 	w.figures.wait(w, i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 	w.watch(m)
@@ -449,7 +554,7 @@ func (w *World) watch(m Moment) {
 
 // Explain says why a job waits, as the engine sees it now.
 func (w *World) Explain(job int) admission.Explanation {
-	return w.engine.Explain(admission.Key{Namespace: namespace, Name: w.requests.name(job)}, clock(w.now))
+	return w.engine.Explain(w.key(job), w.clock(w.now))
 }
 
 // Waiting is how many jobs wait now.

@@ -1,0 +1,243 @@
+package world
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/budget"
+)
+
+// ledger counts what is spent of budgets in another way than the engine and accounts do: what runs, times the seconds that
+// pass. Decisions are held against it.
+type ledger struct {
+	policies *policies
+	world    *World
+	at       int64
+	spent    []int64 // of each budget, in its period
+	rates    []int64 // what is being spent a second
+}
+
+func newLedger(w *World, p *policies) *ledger {
+	return &ledger{policies: p, world: w, at: w.now, spent: make([]int64, len(p.budgets)), rates: make([]int64, len(p.budgets))}
+}
+
+// pass the time to a step. None passes the end of a period.
+func (l *ledger) pass(at int64) {
+	if l == nil {
+		return
+	}
+	for i := range l.spent {
+		l.spent[i] += l.rates[i] * (at - l.at)
+	}
+	l.at = at
+}
+
+// begin a period.
+func (l *ledger) begin(i int) {
+	if l != nil {
+		l.spent[i] = 0
+	}
+}
+
+// rate is what a job's run costs a second of a budget.
+func (l *ledger) rate(i, job int) int64 {
+	b, run := l.policies.budgets[i], l.policies.runs[job]
+	one := budget.Run{Start: b.Window.From, End: b.Window.From.Add(time.Second), Queue: run.Queue, Amounts: run.Amounts}
+	if !b.IsOf(namespaced(l.world.localQueue(job))) {
+		return 0
+	}
+	return b.Cost(&budget.Account{}, []budget.Run{one}, l.policies.targetsOf)
+}
+
+// started counts a job that runs, and says whether a budget should have stopped it: what is spent, what those that run will
+// use for as long as they may, and what it will use itself are at most the amount; of one without a limit nothing is known.
+func (l *ledger) started(job int) error {
+	if l == nil {
+		return nil
+	}
+	w := l.world
+	for i, b := range l.policies.budgets {
+		rate := l.rate(i, job)
+		if rate == 0 {
+			continue
+		}
+		amount, _ := b.Units()
+		used := l.spent[i]
+		for other := range l.policies.runs {
+			if other != job && !slices.Contains(w.leaving, other) {
+				used += l.rate(i, other) * w.untilLimit(other, w.second(b.Window.Until))
+			}
+		}
+		needs := rate * w.untilLimit(job, w.second(b.Window.Until))
+		if w.jobs[job].since == w.now && (used >= amount || used+needs > amount) {
+			return fmt.Errorf("at %d s: %s started, which takes the budget %s to %d of %d", w.now, w.trace.Jobs[job].ID, b.Name(), used+needs, amount)
+		}
+		l.rates[i] += rate
+	}
+	return nil
+}
+
+func (l *ledger) stopped(job int) {
+	if l == nil {
+		return
+	}
+	for i := range l.policies.budgets {
+		l.rates[i] -= l.rate(i, job)
+	}
+}
+
+// untilLimit is for how many seconds a job may still run before a time; 0 if nobody knows.
+func (w *World) untilLimit(job int, before int64) int64 {
+	j, s := &w.trace.Jobs[job], &w.jobs[job]
+	if j.Limit == 0 {
+		return 0
+	}
+	return max(0, min(before, s.since+j.Limit-s.ran)-w.now)
+}
+
+// honoured says that what is reserved now is free, or used by those whom it is for.
+func (w *World) honoured() error {
+	for i := range w.policies.known {
+		r := &w.policies.known[i]
+		if w.second(r.From) > w.now || w.second(r.Until) <= w.now || w.found > w.foundWaiting {
+			continue
+		}
+		queue := r.Queue
+		if queue == "" {
+			queue = w.policies.tree.Above(namespaced(r.LocalQueue))[1]
+		}
+		root := w.cluster.rootOf(queue)
+		for flavor, amounts := range r.Amounts {
+			for resource, amount := range amounts {
+				used, own := w.usedBelow(root, r, flavor, resource)
+				if all := w.cluster.nominalBelow(root, flavor, resource); used+max(0, amount-own) > all {
+					return fmt.Errorf("at %d s: %d of %d %s are used, and %d of %d that are reserved for %s are not there", w.now, used, all, resource, amount-own, amount, r.For)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// usedBelow is what jobs of a tree use of a resource, and of that what a reservation is for.
+func (w *World) usedBelow(root string, r *admission.AdvanceReservation, flavor, resource string) (all, own int64) {
+	for job, run := range w.policies.runs {
+		j := &w.trace.Jobs[job]
+		if w.cluster.rootOf(j.Queue) != root {
+			continue
+		}
+		for _, a := range run.Amounts {
+			if a.Flavor != flavor || a.Resource != resource {
+				continue
+			}
+			all += a.Units
+			if (r.Queue == j.Queue || r.Queue == "" && r.LocalQueue == w.localQueue(job)) && (!r.Named || w.reservationOf(j) == r.Name) {
+				own += a.Units
+			}
+		}
+	}
+	return all, own
+}
+
+// rootOf is the cohort at the top of a queue's tree, or the queue itself.
+func (c *Cluster) rootOf(queue string) string {
+	root := queue
+	for i := range c.Queues {
+		if c.Queues[i].Name == queue && c.Queues[i].Cohort != "" {
+			root = "cohort " + c.Queues[i].Cohort
+		}
+	}
+	return c.top(root)
+}
+
+// top of the tree that something is in.
+func (c *Cluster) top(root string) string {
+	for range c.Cohorts {
+		for i := range c.Cohorts {
+			if root == "cohort "+c.Cohorts[i].Name && c.Cohorts[i].Parent != "" {
+				root = "cohort " + c.Cohorts[i].Parent
+			}
+		}
+	}
+	return root
+}
+
+// nominalBelow is the nominal quota of a tree.
+func (c *Cluster) nominalBelow(root, flavor, resource string) int64 {
+	var sum int64
+	count := func(groups []admission.ResourceGroup) {
+		for _, g := range groups {
+			for _, f := range g.Flavors {
+				if f.Flavor == flavor {
+					sum += f.Quotas[resource].Nominal
+				}
+			}
+		}
+	}
+	for i := range c.Queues {
+		if c.rootOf(c.Queues[i].Name) == root {
+			count(c.Queues[i].Groups)
+		}
+	}
+	for i := range c.Cohorts {
+		if c.top("cohort "+c.Cohorts[i].Name) == root {
+			count(c.Cohorts[i].Groups)
+		}
+	}
+	return sum
+}
+
+// moves are the jobs that moved in this step, and for whom, and what became of all so far.
+type moves struct {
+	jobs, of     []int
+	plans, gotIn int // plans, and those whose job started at once
+	moved, again int // jobs that moved, and those that started again at once
+}
+
+// checkMoves says whether a plan moves more jobs for one than its queue allows, has them lose more work, or moves some for
+// another as well.
+func (w *World) checkMoves(plan []admission.Evict) error {
+	of, moved, lost := -1, 0, int64(0)
+	for i := range plan {
+		if plan[i].Preempted != admission.ReasonDefragmentation {
+			continue
+		}
+		mover, by := JobOf(plan[i].Workload), JobOf(plan[i].Preemptor)
+		if of >= 0 && of != by {
+			return fmt.Errorf("at %d s: jobs move for %s and for %s at once", w.now, w.trace.Jobs[of].ID, w.trace.Jobs[by].ID)
+		}
+		of = by
+		moved++
+		lost += w.now - w.jobs[mover].since
+		w.moves.jobs = append(w.moves.jobs, mover)
+	}
+	if of < 0 {
+		return nil
+	}
+	w.moves.of = append(w.moves.of, of)
+	j := &w.trace.Jobs[of]
+	at := slices.IndexFunc(w.cluster.Queues, func(q admission.Queue) bool { return q.Name == j.Queue })
+	if d := w.cluster.Queues[at].Defragmentation; d == nil || moved > d.Moves || lost > int64(d.LostWork/time.Second) {
+		return fmt.Errorf("at %d s: %d jobs move for %s and lose %d s of work; %+v", w.now, moved, j.ID, lost, d)
+	}
+	return nil
+}
+
+// noteMoved counts who of them runs at the end of the step. One that goes before the job for which others moved, or before
+// one of them, may be in its place.
+func (w *World) noteMoved() {
+	m := &w.moves
+	run := func(jobs []int) (sum int) {
+		for _, job := range jobs {
+			if w.jobs[job].phase == running {
+				sum++
+			}
+		}
+		return sum
+	}
+	m.plans, m.gotIn = m.plans+len(m.of), m.gotIn+run(m.of)
+	m.moved, m.again = m.moved+len(m.jobs), m.again+run(m.jobs)
+	m.of, m.jobs = m.of[:0], m.jobs[:0]
+}
