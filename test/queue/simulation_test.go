@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -47,10 +48,19 @@ b12,b,110,133,1,10
 // The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same
 // order in a real cluster, with elastic-queue set up as it is there.
 func TestSimulationTellsTheTruth(t *testing.T) {
-	for _, capacity := range []queuepolicy.Capacity{queuepolicy.CapacityFIFO, queuepolicy.CapacityDRF} {
-		t.Run(string(capacity), func(t *testing.T) {
+	for name, test := range map[string]struct {
+		capacity queuepolicy.Capacity
+		reserved string // for b, in a week: jobs of which nobody knows how long they run leave it alone
+	}{
+		"FIFO": {capacity: queuepolicy.CapacityFIFO}, "DRF": {capacity: queuepolicy.CapacityDRF},
+		"FIFO with a reservation": {capacity: queuepolicy.CapacityFIFO, reserved: "5"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			ns := cluster.Namespace(t)
-			objects := simulatedQueues(ns, capacity)
+			objects := simulatedQueues(ns, test.capacity)
+			if test.reserved != "" {
+				objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
+			}
 			trace, err := world.ReadTrace(strings.NewReader(simulatedJobs), "jobs")
 			if err != nil {
 				t.Fatal(err)
@@ -63,6 +73,9 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 			}
 			cluster.Make(t, objects...)
 			waitAccepted(t, ns, queuepolicy.ReasonAccepted)
+			if test.reserved != "" {
+				waitAccepted(t, ns+"-b", queuepolicy.ReasonAccepted)
+			}
 			replay(t, ns, trace, steps)
 		})
 	}
@@ -81,6 +94,16 @@ func simulatedQueues(ns string, capacity queuepolicy.Capacity) []client.Object {
 		objects = append(objects, cq, sandbox.LocalQueue(ns, name, cq.Name))
 	}
 	return objects
+}
+
+// reservedFor sets cards aside for a ClusterQueue in a week.
+func reservedFor(queue, flavor, cards string) client.Object {
+	policy := queuePolicy(queue, clusterQueueTarget(queue))
+	policy.Spec.Reservations = []queuepolicy.Reservation{{
+		Name: "exam", Start: time.Now().UTC().AddDate(0, 0, 7).Format("2006-01-02T15:04"), Duration: "24h",
+		Quotas: []queuepolicy.ReservedQuota{{Flavor: flavor, Resource: world.CardResource, Amount: resource.MustParse(cards)}},
+	}}
+	return policy
 }
 
 // A step is a job that is submitted or ends, and what comes of it: who is evicted, and who is admitted then.
@@ -114,9 +137,10 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err := c.AddNodes("1x8:H100-80G"); err != nil {
 		t.Fatal(err)
 	}
+	c.Start = time.Now()
 	trace.UseAliases(c)
 	var steps []step
-	at, evictions := int64(-1), 0
+	at, evictions, waits := int64(-1), 0, 0
 	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
 		name := trace.Jobs[m.Job].ID
 		if m.What == world.Submitted || m.What == world.Ended {
@@ -128,6 +152,10 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 			return
 		}
 		s := &steps[len(steps)-1]
+		if m.What == world.WaitsForReservation {
+			waits++
+			return
+		}
 		if m.What == world.Started {
 			s.admits = append(s.admits, name)
 		} else {
@@ -146,8 +174,8 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Ended != len(trace.Jobs) || evictions < 2 {
-		t.Fatalf("%d jobs ended and %d evictions: too few to compare: %v", report.Ended, evictions, steps)
+	if report.Ended != len(trace.Jobs) || evictions == 0 || evictions+waits < 2 || waits == 0 && len(c.Reservations) > 0 {
+		t.Fatalf("%d jobs ended, %d evictions and %d wait for what is reserved: too few to compare: %v", report.Ended, evictions, waits, steps)
 	}
 	last := len(steps) // of those that anything comes of
 	for last > 0 && len(steps[last-1].evicted)+len(steps[last-1].admits) == 0 {
