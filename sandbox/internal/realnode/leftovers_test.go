@@ -70,13 +70,20 @@ func TestProcessesOfANode(t *testing.T) {
 		{"nvidia-cuda-mps-control", nil, "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps", false},
 		{"nvidia-cuda-mps-control", nil, "X=CUDA_MPS_PIPE_DIRECTORY=" + n.dir + "/", false},
 	} {
-		// A shell that waits, by another name.
-		cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{c.name, "-c", "read x"}, c.args...), Env: []string{c.env}}
+		// A shell that waits, by another name. Its arguments are in /proc once it runs, which is after Start returns.
+		cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{c.name, "-c", "echo; read x"}, c.args...), Env: []string{c.env}}
 		input, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := output.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if got := n.started(fmt.Sprintf("/proc/%d", cmd.Process.Pid)); got != c.ours {
