@@ -138,6 +138,15 @@ func TestDefragmentation(t *testing.T) {
 	}
 }
 
+// Who moves was there first, and would like best the node that it has just left: it is the other's.
+func TestWhatOthersLeaveIsTheirs(t *testing.T) {
+	c := Partitions([]Share{{"q", 2, 8}})
+	w, r := simulate(t, trace(t, "a,,q,0,9000,2,,,\nb,,q,0,9000,2,,,\nc,,q,1000,100,8,,,\n"), set(t, c, "policy.placement=spread,queue/q.defragmentation=1/1h"), Settings{})
+	if got := w.JobEnds()[2]; got.Start != 1000 || r.Moves != 1 {
+		t.Errorf("%s, %d moves", starts(w), r.Moves)
+	}
+}
+
 func TestSetPolicies(t *testing.T) {
 	c := Pool([]Share{{"a", 1, 8}})
 	for set, want := range map[string]string{

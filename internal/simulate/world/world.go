@@ -87,6 +87,9 @@ type state struct {
 	byOthers  bool // the last eviction was for another queue's job
 	byFault   bool // it was for none's
 	byBudget  bool // it was for a budget
+	nominated bool // the engine has said that it waits for others to leave
+	// evictedFor is the UID of the job for which it was evicted last, while it waits.
+	evictedFor string
 }
 
 type phase uint8
@@ -121,6 +124,7 @@ type World struct {
 	// foundWaiting of them waited, and over have ended.
 	foundWaiting, over int
 	lost               int // nodes that are away
+	nominated          int // jobs that wait for others to leave
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
@@ -348,6 +352,7 @@ func (w *World) decide() {
 		for i := range plan.Admit {
 			w.start(&plan.Admit[i])
 		}
+		w.reportNominated(plan.Pending)
 		evicted := len(plan.Evict)
 		for i := range plan.Evict {
 			w.evict(&plan.Evict[i])
@@ -361,6 +366,32 @@ func (w *World) decide() {
 			return
 		}
 	}
+}
+
+// reportNominated tells jobs what the engine says of them, as far as it goes by that: who waits for others to leave has what they leave.
+func (w *World) reportNominated(pending []admission.Pending) {
+	for k := range pending {
+		waits := pending[k].Reason == admission.ReasonWaitingForPreemptedWorkloads
+		if !waits && w.nominated == 0 {
+			continue
+		}
+		i := JobOf(pending[k].Workload)
+		if s := &w.jobs[i]; s.phase == waiting && s.nominated != waits {
+			w.nominate(s, waits)
+			w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
+		}
+	}
+}
+
+// nominate notes whether a job waits for others to leave.
+func (w *World) nominate(s *state, is bool) {
+	switch {
+	case is && !s.nominated:
+		w.nominated++
+	case !is && s.nominated:
+		w.nominated--
+	}
+	s.nominated = is
 }
 
 // nextPlan of the engine.
@@ -422,10 +453,10 @@ func (w *World) workload(i int) admission.Workload {
 	wl := admission.Workload{
 		Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Priority: j.Priority,
 		Created: w.clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
-		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j),
+		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j), Nominated: s.nominated,
 	}
 	if s.preempted+s.evicted > 0 {
-		wl.EvictedAt, wl.EvictedBy, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.byOthers
+		wl.EvictedAt, wl.EvictedBy, wl.EvictedFor, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.evictedFor, s.byOthers
 		switch {
 		case s.byBudget:
 			wl.EvictedBy = string(admission.ReasonBudgetSpent)
@@ -453,6 +484,8 @@ func (w *World) start(a *admission.Admit) {
 		w.err = fmt.Errorf("%s was admitted at %d s while it did not wait", w.trace.Jobs[i].ID, w.now)
 		return
 	}
+	s.evictedFor = ""
+	w.nominate(s, false)
 	wl := w.workload(i)
 	written := *a.Admission
 	written.Placement = nil // objects do not tell it; the engine knows
@@ -514,6 +547,7 @@ func (w *World) evict(e *admission.Evict) {
 	case e.Reason == admission.ReasonPreempted:
 		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
+	w.jobs[i].evictedFor = e.PreemptorUID
 	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue && e.Preempted != admission.ReasonDefragmentation
 	w.requeue(i, m)
 }
