@@ -307,16 +307,15 @@ func (r *running) startPrograms(ctx context.Context, cluster client.Client, admi
 	}
 	var failed error
 	for range all {
-		switch done := <-results; {
-		case done.err == nil:
+		done := <-results
+		if done.err == nil {
 			r.say("  %s is ready", all[done.of].program.name)
 			continue
-		case failed == nil:
+		}
+		all[done.of] = nil // it has ended
+		if failed == nil {
 			failed = done.err // those that follow may only have been given up
 			cancel()
-			fallthrough
-		default:
-			all[done.of] = nil // it has ended
 		}
 	}
 	r.supervisors = slices.DeleteFunc(all, func(k *supervisor) bool { return k == nil })
