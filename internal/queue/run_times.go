@@ -34,19 +34,7 @@ func (s *Shell) learn(wl *kueue.Workload, w *admission.Workload) {
 		return
 	}
 	percent, _ := s.estimatesOf(w)
-	switch ran := workload.RanFor(wl); {
-	case percent == 0:
-		s.runTimes.Gone(w.Key)
-	case !w.Finished:
-		s.runTimes.Live(w)
-	case ran > 0:
-		before := s.runTimes.Quantile(w, percent)
-		if s.runTimes.Ended(w, ran); s.runTimes.Quantile(w, percent) != before {
-			s.expectAnew(s.runTimes.Others(w))
-		}
-	default:
-		s.runTimes.Gone(w.Key)
-	}
+	s.expectAnew(s.runTimes.Learn(w, workload.RanFor(wl), percent))
 }
 
 // unlearn forgets a workload that was deleted.

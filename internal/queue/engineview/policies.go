@@ -96,7 +96,11 @@ func (o *Objects) EstimatesRunTimes() bool {
 // RunTimesOf is from which quantile the run times of a LocalQueue's workloads are learned, in percent, 0 for not at all,
 // and what they are by default.
 func (o *Objects) RunTimesOf(localQueue types.NamespacedName) (percent int, byDefault time.Duration) {
-	settings := o.InForce(localQueue)
+	return RunTimesIn(o.InForce(localQueue))
+}
+
+// RunTimesIn is RunTimesOf by what is in force at a LocalQueue.
+func RunTimesIn(settings policy.Settings) (percent int, byDefault time.Duration) {
 	percent, err := strconv.Atoi(settings.Text(policy.Quantile))
 	if err != nil {
 		percent = 0

@@ -26,6 +26,23 @@ type shapeTimes struct {
 // enoughRunTimes is how many workloads of a shape must have succeeded before their run times say something.
 const enoughRunTimes = 5
 
+// Learn notes a workload, with its run time if it succeeded, and returns the others whom it concerns that more is known now.
+// With 0 percent nothing is learned of it.
+func (r *RunTimes) Learn(w *admission.Workload, ran time.Duration, percent int) (others []admission.Key) {
+	switch {
+	case percent == 0 || w.Finished && ran <= 0:
+		r.Gone(w.Key)
+	case !w.Finished:
+		r.Live(w)
+	default:
+		before := r.Quantile(w, percent)
+		if r.Ended(w, ran); r.Quantile(w, percent) != before {
+			others = r.Others(w)
+		}
+	}
+	return others
+}
+
 // Ended notes the run time of a workload that succeeded.
 func (r *RunTimes) Ended(w *admission.Workload, ran time.Duration) {
 	r.Gone(w.Key)

@@ -29,6 +29,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/policy"
+	"github.com/elastic-ai/elastic/internal/queue/quotarules"
 )
 
 // between is the least time between two looks: nodes report often, and a rack comes back node by node.
@@ -66,7 +67,7 @@ func watchNodes(c controller.Controller, in cache.Cache) error {
 	return c.Watch(source.Kind[client.Object](in, &corev1.Node{}, all, predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return isUsable(was) != isUsable(is) || !maps.Equal(was.Labels, is.Labels) ||
+			return quotarules.IsUsable(was) != quotarules.IsUsable(is) || !maps.Equal(was.Labels, is.Labels) ||
 				!equality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !equality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable)
 		},
 	}))
@@ -100,14 +101,14 @@ func (q *quotas) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	}
 	queues.Items = slices.DeleteFunc(queues.Items, func(cq kueue.ClusterQueue) bool {
 		r := rules[cq.Name]
-		return !r.asks() && cq.Annotations[Annotation] == "" || !cq.DeletionTimestamp.IsZero()
+		return !r.Asks() && cq.Annotations[quotarules.Annotation] == "" || !cq.DeletionTimestamp.IsZero()
 	})
 	if len(queues.Items) == 0 {
 		return reconcile.Result{}, nil
 	}
-	nodes := capacity{}
+	nodes := quotarules.Capacity{}
 	for _, r := range rules {
-		if r.follows {
+		if r.Follows {
 			if nodes, err = q.capacity(ctx); err != nil {
 				return reconcile.Result{}, err
 			}
@@ -118,7 +119,7 @@ func (q *quotas) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	var failed []error
 	for i := range queues.Items {
 		next, err := q.write(ctx, &queues.Items[i], rules[queues.Items[i].Name], nodes, at)
-		again, failed = earlier(again, next), append(failed, err)
+		again, failed = quotarules.Earlier(again, next), append(failed, err)
 	}
 	result := reconcile.Result{}
 	if !again.IsZero() {
@@ -128,14 +129,14 @@ func (q *quotas) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 }
 
 // rules are what policies ask of each ClusterQueue.
-func (q *quotas) rules(ctx context.Context, queues []kueue.ClusterQueue) (map[string]rule, error) {
+func (q *quotas) rules(ctx context.Context, queues []kueue.ClusterQueue) (map[string]quotarules.Rule, error) {
 	policies, cohorts := &v1alpha1.QueuePolicyList{}, &kueue.CohortList{}
 	if err := errors.Join(q.client.List(ctx, policies), q.client.List(ctx, cohorts)); err != nil {
 		return nil, err
 	}
-	byName := map[string]*v1alpha1.QueuePolicy{}
+	all := make([]*v1alpha1.QueuePolicy, len(policies.Items))
 	for i := range policies.Items {
-		byName[policies.Items[i].Name] = &policies.Items[i]
+		all[i] = &policies.Items[i]
 	}
 	world := policy.World{Cohorts: map[string]string{}, ClusterQueues: map[string]string{}}
 	for i := range cohorts.Items {
@@ -144,40 +145,29 @@ func (q *quotas) rules(ctx context.Context, queues []kueue.ClusterQueue) (map[st
 	for i := range queues {
 		world.ClusterQueues[queues[i].Name] = string(queues[i].Spec.CohortName)
 	}
-	resolved := policy.Resolve(slices.Collect(maps.Values(byName)), world)
-	rules := map[string]rule{}
-	for i := range queues {
-		r, err := ruleOf(resolved.ClusterQueue(queues[i].Name), byName)
-		if err != nil {
-			return nil, err
-		}
-		if r.asks() {
-			rules[queues[i].Name] = r
-		}
-	}
-	return rules, nil
+	return quotarules.Rules(all, world)
 }
 
 // capacity is what the nodes of each flavor have.
-func (q *quotas) capacity(ctx context.Context) (capacity, error) {
+func (q *quotas) capacity(ctx context.Context) (quotarules.Capacity, error) {
 	if !q.nodes {
 		if err := q.watchNodes(); err != nil {
-			return capacity{}, fmt.Errorf("watching nodes: %w", err)
+			return quotarules.Capacity{}, fmt.Errorf("watching nodes: %w", err)
 		}
 		q.nodes = true
 	}
 	flavors, nodes := &kueue.ResourceFlavorList{}, &corev1.NodeList{}
 	if err := errors.Join(q.client.List(ctx, flavors), q.client.List(ctx, nodes)); err != nil {
-		return capacity{}, err
+		return quotarules.Capacity{}, err
 	}
-	return capacityOf(flavors.Items, nodes.Items), nil
+	return quotarules.CapacityOf(flavors.Items, nodes.Items), nil
 }
 
 // write writes a ClusterQueue's quotas if they are no longer right. A ClusterQueue that somebody else changed meanwhile
 // is looked at again.
-func (q *quotas) write(ctx context.Context, was *kueue.ClusterQueue, r rule, nodes capacity, at time.Time) (again time.Time, err error) {
+func (q *quotas) write(ctx context.Context, was *kueue.ClusterQueue, r quotarules.Rule, nodes quotarules.Capacity, at time.Time) (again time.Time, err error) {
 	is := was.DeepCopy()
-	changes, again, err := plan(is, r, nodes, at)
+	changes, again, err := quotarules.Plan(is, r, nodes, at)
 	if err != nil || equality.Semantic.DeepEqual(was, is) {
 		return again, err
 	}

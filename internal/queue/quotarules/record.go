@@ -1,4 +1,4 @@
-package nominalquota
+package quotarules
 
 import (
 	"encoding/json"

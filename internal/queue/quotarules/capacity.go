@@ -1,4 +1,4 @@
-package nominalquota
+package quotarules
 
 import (
 	"math/big"
@@ -9,15 +9,15 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// capacity is what nodes can allocate.
-type capacity struct {
+// Capacity is what nodes can allocate.
+type Capacity struct {
 	flavors map[string]corev1.ResourceList // by flavor, of the nodes that count
 	known   map[corev1.ResourceName]bool   // resources that some node has, whether it counts or not
 }
 
-// capacityOf adds up what the nodes of each flavor can allocate.
-func capacityOf(flavors []kueue.ResourceFlavor, nodes []corev1.Node) capacity {
-	c := capacity{flavors: map[string]corev1.ResourceList{}, known: map[corev1.ResourceName]bool{}}
+// CapacityOf adds up what the nodes of each flavor can allocate.
+func CapacityOf(flavors []kueue.ResourceFlavor, nodes []corev1.Node) Capacity {
+	c := Capacity{flavors: map[string]corev1.ResourceList{}, known: map[corev1.ResourceName]bool{}}
 	for i := range nodes {
 		for name := range nodes[i].Status.Allocatable {
 			c.known[name] = true
@@ -26,7 +26,7 @@ func capacityOf(flavors []kueue.ResourceFlavor, nodes []corev1.Node) capacity {
 	for i := range flavors {
 		sum := corev1.ResourceList{}
 		for j := range nodes {
-			if belongs(&nodes[j], &flavors[i]) && isUsable(&nodes[j]) {
+			if belongs(&nodes[j], &flavors[i]) && IsUsable(&nodes[j]) {
 				add(sum, nodes[j].Status.Allocatable)
 			}
 		}
@@ -63,8 +63,8 @@ func belongs(node *corev1.Node, flavor *kueue.ResourceFlavor) bool {
 	return true
 }
 
-// isUsable says that pods can start on a node now.
-func isUsable(node *corev1.Node) bool {
+// IsUsable says that pods can start on a node now.
+func IsUsable(node *corev1.Node) bool {
 	return !node.Spec.Unschedulable && node.DeletionTimestamp.IsZero() && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -1,4 +1,4 @@
-package nominalquota
+package quotarules
 
 import (
 	"encoding/json"
@@ -11,9 +11,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// plan makes a ClusterQueue what it should be, and returns what changed, in words, and when to look again; zero: when
+// Plan makes a ClusterQueue what it should be, and returns what changed, in words, and when to look again; zero: when
 // something changes.
-func plan(cq *kueue.ClusterQueue, r rule, nodes capacity, at time.Time) (changes []string, again time.Time, err error) {
+func Plan(cq *kueue.ClusterQueue, r Rule, nodes Capacity, at time.Time) (changes []string, again time.Time, err error) {
 	was, is := read(cq.Annotations[Annotation]), records{}
 	now, again := r.at(at)
 	for g := range cq.Spec.ResourceGroups {
@@ -23,7 +23,7 @@ func plan(cq *kueue.ClusterQueue, r rule, nodes capacity, at time.Time) (changes
 				q := &flavor.Resources[i]
 				which := quotaName{string(flavor.Name), string(q.Name)}
 				stored := was[which.flavor][which.resource]
-				follows := r.follows && (nodes.known[q.Name] || stored != nil && stored.Nodes != nil) // nodes had it, if they no longer do
+				follows := r.Follows && (nodes.known[q.Name] || stored != nil && stored.Nodes != nil) // nodes had it, if they no longer do
 				if !follows && !r.named[which] {
 					if stored != nil {
 						changes = append(changes, set(which, q, stored.Declared, stored.Lending)...)
@@ -37,7 +37,7 @@ func plan(cq *kueue.ClusterQueue, r rule, nodes capacity, at time.Time) (changes
 					if now.share > 0 {
 						next.Written = share(had, q.Name, now.share, r.headroom)
 					}
-					again = earlier(again, next.Nodes.ends())
+					again = Earlier(again, next.Nodes.ends())
 				}
 				if amount, ok := now.quotas[which]; ok {
 					next.Written = amount
@@ -62,8 +62,8 @@ func (rs records) write(cq *kueue.ClusterQueue) error {
 	return err
 }
 
-// earlier is the first of two times; zero is never.
-func earlier(a, b time.Time) time.Time {
+// Earlier is the first of two times; zero is never.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -1,4 +1,4 @@
-package nominalquota
+package quotarules
 
 import (
 	"fmt"
@@ -77,13 +77,13 @@ func quotaOf(cq *kueue.ClusterQueue, flavor int) *kueue.ResourceQuota {
 	return &cq.Spec.ResourceGroups[0].Flavors[flavor].Resources[0]
 }
 
-func from(share int64, grace time.Duration) rule {
-	return rule{share: share, grace: grace, follows: true}
+func from(share int64, grace time.Duration) Rule {
+	return Rule{share: share, grace: grace, Follows: true}
 }
 
 // look is one look at a queue at a time.
-func look(t interface{ Fatal(...any) }, cq *kueue.ClusterQueue, r rule, at time.Time, nodes []corev1.Node) (string, time.Time) {
-	changes, again, err := plan(cq, r, capacityOf(flavors, nodes), at)
+func look(t interface{ Fatal(...any) }, cq *kueue.ClusterQueue, r Rule, at time.Time, nodes []corev1.Node) (string, time.Time) {
+	changes, again, err := Plan(cq, r, CapacityOf(flavors, nodes), at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestDeclaredQuotaComesBack(t *testing.T) {
 	if got := quotaOf(cq, 1).NominalQuota.String(); got != "0" {
 		t.Errorf("%s by hand", got)
 	}
-	look(t, cq, rule{}, start, nodes)
+	look(t, cq, Rule{}, start, nodes)
 	if a, b, limit := quotaOf(cq, 0).NominalQuota.String(), quotaOf(cq, 1).NominalQuota.String(), quotaOf(cq, 0).LendingLimit.String(); a != "100" || b != "3" || limit != "50" {
 		t.Errorf("%s, %s, lends %s", a, b, limit)
 	}
@@ -295,7 +295,7 @@ func TestWindows(t *testing.T) {
 			t.Errorf("at %s: %s, %s, %s, again at %s; want %+v", step.at, h, s, l, again, step)
 		}
 	}
-	look(t, cq, rule{}, hour(30, 0), nodesOf("H100 8"))
+	look(t, cq, Rule{}, hour(30, 0), nodesOf("H100 8"))
 	if got := quotaOf(cq, 1).NominalQuota.String(); got != "9" || len(cq.Annotations) > 0 {
 		t.Errorf("%s comes back, %v", got, cq.Annotations)
 	}
