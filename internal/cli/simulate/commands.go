@@ -44,6 +44,11 @@ changes of one variant.
                                           from 2026-12-01T08:00, or '0 8 * * 1-5'; off
   queue/NAME.defragmentation=4/2h         jobs that move to other nodes for one, and the
                                           work they may lose, all together; off
+  queue/NAME.shareOfNodes=25/10m          nominal quota follows the nodes, with a grace; off
+  queue/NAME.window=64@0 20 * * *+10h     another nominal quota at times, as in a CronJob; off
+  queue/NAME.runTime=1h, queue/NAME.quantile=90
+                                          how long jobs are taken to run that do not say, and
+                                          that it is learned; off
   policy.preemptAfter=10m, policy.preemptionCooldown=10m, policy.noPreemptionRings=on
   policy.placement=binpack                which node a pod gets
   policy/NAME.backfill=on                 a queue's setting, for those that a QueuePolicy is

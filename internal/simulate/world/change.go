@@ -107,6 +107,10 @@ var kinds = map[string]map[string]setter{
 		"budget":              ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setBudget(ofQueue(q), v) }),
 		"reservation":         ofQueues(func(c *Cluster, q *admission.Queue, v string) error { return c.setReservation(ofQueue(q), v) }),
 		"defragmentation":     ofQueues(setDefragmentation),
+		"shareofnodes":        ofQueuePolicy(setShareOfNodes),
+		"window":              ofQueuePolicy(setWindow),
+		"runtime":             ofQueuePolicy(setRunTime),
+		"quantile":            ofQueuePolicy(setQuantile),
 	},
 	"cohort": {
 		"fairsharing": setFairSharing,

@@ -21,6 +21,10 @@ import (
 //	budget=AMOUNT/PERIOD[/Drain]       of GPU-hours, or of what the budget of the period is of that is there; off: none
 //	reservation=CARDS@START+DURATION   START is a time of the trace, a date, or as in a CronJob; off: none
 //	defragmentation=MOVES/LOSTWORK     off: none
+//	shareOfNodes=PERCENT[/GRACE]       of what nodes have, as nominal quota; off: as declared
+//	window=CARDS@START+DURATION        another nominal quota at times as in a CronJob; off: none
+//	runTime=TIME                       of jobs that do not say; off: nobody knows
+//	quantile=PERCENT                   learns run times; off: not
 
 // ofPolicies are the settings that a QueuePolicy has at its targets, and not at the queues below them.
 var ofPolicies = map[string]setter{
@@ -163,4 +167,97 @@ func setDefragmentation(_ *Cluster, q *admission.Queue, text string) error {
 	d, err := time.ParseDuration(lost)
 	q.Defragmentation = &admission.Defragmentation{Moves: int(n), LostWork: d}
 	return err
+}
+
+// policyAt is the policy of --set at a target, in place of the one that is there.
+func (c *Cluster) policyAt(on queuepolicy.TargetRef) *queuepolicy.QueuePolicySpec {
+	next := &queuepolicy.QueuePolicy{}
+	next.Name = "--set " + on.Namespace + "/" + on.Name
+	next.Spec.TargetRefs = []queuepolicy.TargetRef{on}
+	var first *queuepolicy.QueuePolicy
+	for _, p := range c.QueuePolicies {
+		if slices.Contains(p.Spec.TargetRefs, on) && (first == nil || p.CreationTimestamp.Before(&first.CreationTimestamp)) {
+			first = p
+		}
+	}
+	if first != nil {
+		next.Spec.Quota, next.Spec.Backfill = first.Spec.Quota.DeepCopy(), first.Spec.Backfill.DeepCopy()
+	}
+	c.QueuePolicies = slices.DeleteFunc(c.QueuePolicies, func(p *queuepolicy.QueuePolicy) bool { return p.Name == next.Name })
+	c.QueuePolicies = append([]*queuepolicy.QueuePolicy{next}, c.QueuePolicies...)
+	if next.Spec.Quota == nil {
+		next.Spec.Quota = &queuepolicy.Quota{}
+	}
+	if next.Spec.Backfill == nil {
+		next.Spec.Backfill = &queuepolicy.Backfill{}
+	}
+	return &next.Spec
+}
+
+// ofQueuePolicy sets what the policy of a queue says, if it makes sense.
+func ofQueuePolicy(set func(c *Cluster, of *queuepolicy.QueuePolicySpec, on queuepolicy.TargetRef, text string) error) setter {
+	return ofQueues(func(c *Cluster, q *admission.Queue, text string) error {
+		spec := c.policyAt(ofQueue(q))
+		if err := set(c, spec, ofQueue(q), text); err != nil {
+			return err
+		}
+		return policy.Check(&queuepolicy.QueuePolicySpec{Quota: spec.Quota, Backfill: spec.Backfill})
+	})
+}
+
+func setShareOfNodes(_ *Cluster, of *queuepolicy.QueuePolicySpec, _ queuepolicy.TargetRef, text string) error {
+	if text == off {
+		of.Quota.ShareOfNodes = nil
+		return nil
+	}
+	share, grace, graced := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(share, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q: want PERCENT or PERCENT/GRACE, as 25/10m, or off", text)
+	}
+	if of.Quota.ShareOfNodes = ptr.To(int32(n)); graced {
+		of.Quota.Grace = ptr.To(queuepolicy.Duration(grace))
+	}
+	return nil
+}
+
+func setWindow(c *Cluster, of *queuepolicy.QueuePolicySpec, on queuepolicy.TargetRef, text string) error {
+	if text == off {
+		of.Quota.Windows = nil
+		return nil
+	}
+	cards, when, _ := strings.Cut(text, "@")
+	plus := strings.LastIndex(when, "+")
+	amount, err := resource.ParseQuantity(cards)
+	if err != nil || plus < 0 {
+		return fmt.Errorf("%q: want CARDS@START+DURATION, as 16@0 20 * * *+10h, or off", text)
+	}
+	flavor, err := c.flavorOfCards(on)
+	if err != nil {
+		return err
+	}
+	of.Quota.Windows = append(of.Quota.Windows, queuepolicy.Window{
+		Name: fmt.Sprintf("set-%d", len(of.Quota.Windows)+1), Start: when[:plus], Duration: queuepolicy.Duration(when[plus+1:]),
+		Quotas: []queuepolicy.WindowQuota{{Flavor: flavor, Resource: c.Cards, NominalQuota: amount}},
+	})
+	return nil
+}
+
+func setRunTime(_ *Cluster, of *queuepolicy.QueuePolicySpec, _ queuepolicy.TargetRef, text string) error {
+	if of.Backfill.RunTime = nil; text != off {
+		of.Backfill.RunTime = ptr.To(queuepolicy.Duration(text))
+	}
+	return nil
+}
+
+func setQuantile(_ *Cluster, of *queuepolicy.QueuePolicySpec, _ queuepolicy.TargetRef, text string) error {
+	if of.Backfill.Quantile = nil; text == off {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	of.Backfill.Quantile = ptr.To(int32(n))
+	if err != nil {
+		return fmt.Errorf("%q: want PERCENT, or off", text)
+	}
+	return nil
 }

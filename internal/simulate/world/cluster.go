@@ -41,6 +41,10 @@ type Cluster struct {
 	// Policies are the queues that each QueuePolicy is about, and Targets what it names.
 	Policies map[string][]string
 	Targets  map[string][]queuepolicy.TargetRef
+	// QueuePolicies say which quotas follow nodes and hours, and how long jobs are taken to run; what else they say is in the
+	// queues already. QuotaRecords are what elastic-queue stored of quotas that follow nodes, by ClusterQueue.
+	QueuePolicies []*queuepolicy.QueuePolicy
+	QuotaRecords  map[string]string
 	// Budgets and Reservations of policies, and what was used of budgets before, by LocalQueue.
 	Budgets      []policy.Budget
 	Reservations []policy.Reservation
@@ -49,7 +53,9 @@ type Cluster struct {
 	Start time.Time
 	// Running and Waiting are the jobs that are there now, and Pods those that are in no queue.
 	Running, Waiting []Job
-	Pods             []*corev1.Pod
+	// Ended are workloads that have ended, from which run times are learned.
+	Ended []*kueue.Workload
+	Pods  []*corev1.Pod
 	// PerHour is what a card costs in an hour, by model; "" for every other.
 	PerHour map[string]float64
 }
@@ -215,6 +221,7 @@ func (c *Cluster) clone() *Cluster {
 	out := *c
 	out.Flavors, out.Cohorts = slices.Clone(c.Flavors), slices.Clone(c.Cohorts)
 	out.Nodes = slices.Clone(c.Nodes)
+	out.QueuePolicies = slices.Clone(c.QueuePolicies)
 	out.Budgets, out.Reservations = slices.Clone(c.Budgets), slices.Clone(c.Reservations)
 	out.Queues = slices.Clone(c.Queues)
 	for i := range out.Queues {

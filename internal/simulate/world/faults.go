@@ -111,6 +111,7 @@ func (w *World) lose(i int, until int64) {
 	n := w.order[i]
 	n.down = true
 	w.lost++
+	w.policies.nodesChanged()
 	w.placer.Saw(n.node.object(false), false)
 	for _, job := range slices.Clone(n.jobs) {
 		w.requeue(job, Moment{At: w.now, Job: job, What: Evicted, By: -1})
@@ -128,6 +129,7 @@ func (w *World) returnNode(i int) {
 	n.down = false
 	n.life++
 	w.lost--
+	w.policies.nodesChanged()
 	w.drawSpotLoss(i)
 	if w.placer.Saw(n.node.object(true), false) {
 		w.engine.Apply(admission.CapacityChanged{})

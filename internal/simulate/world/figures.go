@@ -28,6 +28,8 @@ type figures struct {
 type queueFigures struct {
 	queue         *admission.Queue
 	nominal       int64
+	had           int64 // card-seconds of nominal quota
+	changes       int   // of it
 	running, busy int64
 	over          int64 // card-seconds beyond nominal quota
 	asked         int64 // cards that waiting jobs ask for
@@ -71,6 +73,15 @@ func nominalOf(groups []admission.ResourceGroup, resource string) int64 {
 	return sum
 }
 
+// quotaChanged notes another nominal quota, from now on.
+func (f *figures) quotaChanged(queue string, nominal int64) {
+	q := f.queues[queue]
+	if q.nominal != nominal {
+		q.nominal = nominal
+		q.changes++
+	}
+}
+
 // pass the time from the last step to this one.
 func (f *figures) pass(w *World, to int64) {
 	d := to - f.at
@@ -81,6 +92,7 @@ func (f *figures) pass(w *World, to int64) {
 	f.free += d * (f.cards - f.running)
 	for _, q := range f.queues {
 		q.busy += d * q.running
+		q.had += d * q.nominal
 		q.over += d * max(0, q.running-q.nominal)
 		q.below += d * max(0, min(q.nominal-q.running, q.asked))
 	}

@@ -188,6 +188,8 @@ func (w *World) find(i int) {
 		wl.Admission.Placement = placed
 		w.occupy(i, placer.NodePlacements(placed))
 	}
+	w.learned.submitted(w, i)
+	w.learned.started(i, &wl)
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
 	w.policies.started(w, i, wl.Admission)
 	w.figures.wait(w, i)

@@ -37,8 +37,13 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 			if r.Moves == 0 || r.Drained == 0 || r.ForBudget.Jobs == 0 || r.ForReservation.Jobs == 0 || len(r.Reservations) < 8 {
 				t.Errorf("a policy did nothing: %d moves, %d drained, waited for budgets %+v and reservations %+v, %d reservations", r.Moves, r.Drained, r.ForBudget, r.ForReservation, len(r.Reservations))
 			}
+			for _, g := range r.ByQueue {
+				if follows := g.Name != "a"; (g.QuotaChanges > 0) != follows {
+					t.Errorf("the quota of %s changed %d times", g.Name, g.QuotaChanges)
+				}
+			}
 			for _, reserved := range r.Reservations {
-				if reserved.Lacking > 0 {
+				if reserved.Lacking > int64(nodes/4+8) { // no more than quotas fell: nobody knew that they would
 					t.Errorf("lacking: %+v", reserved)
 				}
 			}
@@ -46,13 +51,16 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 	}
 }
 
-// everyPolicy for so many cards: orders and times of preemption, backfill, budgets by the day and the week, one of which drains,
-// reservations for a date and for every noon, and jobs that move.
+// everyPolicy for so many cards: orders and times of preemption, backfill with run times that are learned, budgets by the day
+// and the week, one of which drains, reservations for a date and for every noon, jobs that move, a quota that follows nodes
+// and one that is larger at night.
 func everyPolicy(cards int) string {
 	return "queue/*.withinClusterQueue=LowerPriority,queue/a.order=LeastAttainedService,queue/b.backfill=EASY,queue/b.borrowingLimit=16,queue/c.weight=2," +
 		"policy.preemptAfter=5m,policy.preemptionCooldown=10m,policy.noPreemptionRings=on," +
 		fmt.Sprintf("cohort/all.budget=%d/Day,queue/a.budget=%d/Week/Drain,queue/c.budget=%d/Day,", cards*23, cards*46, cards*6) +
 		fmt.Sprintf("queue/b.reservation=%d@50h+6h,queue/a.reservation=%d@0 12 * * *+1h,", cards/4, cards/2) +
+		fmt.Sprintf("queue/c.shareOfNodes=25/10m,queue/b.window=%d@0 20 * * *+10h,", cards/4+8) +
+		"queue/b.quantile=80,queue/a.runTime=1h,queue/a.quantile=90," +
 		"queue/*.defragmentation=3/2h"
 }
 

@@ -15,7 +15,8 @@ type nodeState struct {
 	used int
 	jobs []int
 	down bool
-	life int32 // how often it came back
+	life int32  // how often it came back
+	held uint64 // cards that jobs have, while they are checked
 }
 
 // occupy notes where a job runs.
@@ -58,18 +59,22 @@ func (w *World) vacate(i int) {
 
 // invariants that hold after every step, whatever the policies.
 func (w *World) invariants() error {
-	used, cardsOf := map[string]int64{}, map[string]uint64{}
+	used, started := map[string]int64{}, map[string]bool{}
+	for _, n := range w.order {
+		n.held = 0
+	}
 	for i, nodes := range w.placed {
 		cards := 0
 		for _, p := range nodes {
+			n := w.nodes[p.Node]
 			cards += len(p.Cards)
 			for _, card := range p.Cards {
-				if cardsOf[p.Node]&(1<<card) != 0 {
+				if n.held&(1<<card) != 0 {
 					return fmt.Errorf("at %d s: two jobs have card %d of %s, one of them %s", w.now, card, p.Node, w.trace.Jobs[i].ID)
 				}
-				cardsOf[p.Node] |= 1 << card
+				n.held |= 1 << card
 			}
-			if w.nodes[p.Node].down {
+			if n.down {
 				return fmt.Errorf("at %d s: %s runs on %s, which is lost", w.now, w.trace.Jobs[i].ID, p.Node)
 			}
 		}
@@ -77,6 +82,9 @@ func (w *World) invariants() error {
 			return fmt.Errorf("at %d s: %s has %d of its %d cards", w.now, w.trace.Jobs[i].ID, cards, w.trace.Jobs[i].Cards)
 		}
 		used[w.trace.Jobs[i].Queue] += int64(cards)
+		if w.jobs[i].since == w.now {
+			started[w.trace.Jobs[i].Queue] = true
+		}
 	}
 	for _, n := range w.order {
 		if n.used > n.node.Cards || n.used < 0 {
@@ -85,7 +93,7 @@ func (w *World) invariants() error {
 	}
 	for i := range w.cluster.Queues {
 		q := &w.cluster.Queues[i]
-		if most, limited := mostOf(q, w.cluster.Cards); limited && used[q.Name] > most {
+		if most, limited := mostOf(q, w.cluster.Cards); limited && used[q.Name] > most && (started[q.Name] || !w.policies.quotaFell(q.Name)) {
 			return fmt.Errorf("at %d s: queue %s uses %d cards of at most %d", w.now, q.Name, used[q.Name], most)
 		}
 	}

@@ -19,13 +19,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
+	"github.com/elastic-ai/elastic/internal/queue/quotarules"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // FromObjects is the cluster that objects of Kubernetes, Kueue and QueuePolicies describe, read as elastic-queue reads them
 // with these options, and what runs and waits in it now. Admission checks are left out: in a simulation they answer at once.
 func FromObjects(objects []client.Object, options admission.Options, now time.Time) (*Cluster, error) {
-	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}, Targets: map[string][]queuepolicy.TargetRef{}, Accounts: map[types.NamespacedName]Account{}}
+	c := &Cluster{Options: options, Cards: CardResource, Aliases: map[string]string{}, Policies: map[string][]string{}, Targets: map[string][]queuepolicy.TargetRef{}, QuotaRecords: map[string]string{}, Accounts: map[types.NamespacedName]Account{}}
 	known := engineview.NewObjects()
 	known.Timing = options.Timing()
 	for _, obj := range objects {
@@ -45,6 +46,7 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 			q := known.Queue(o)
 			q.Inactive = false
 			c.Queues = append(c.Queues, q)
+			c.QuotaRecords[o.Name] = o.Annotations[quotarules.Annotation]
 		case *kueue.LocalQueue:
 			c.Aliases[o.Name] = string(o.Spec.ClusterQueue)
 			c.Aliases[o.Namespace+"/"+o.Name] = string(o.Spec.ClusterQueue)
@@ -60,13 +62,16 @@ func FromObjects(objects []client.Object, options admission.Options, now time.Ti
 			}
 		case *queuepolicy.QueuePolicy:
 			c.Policies[o.Name], c.Targets[o.Name] = queuesUnder(known, o), o.Spec.TargetRefs
+			c.QueuePolicies = append(c.QueuePolicies, o)
 		case *queuepolicy.BudgetAccount:
 			of := types.NamespacedName{Namespace: o.Spec.Namespace, Name: o.Spec.LocalQueue}
 			c.Accounts[of] = Account{Stored: budget.FromStored(&o.Status)}
 		case *kueue.Topology:
 			c.Topologies = append(c.Topologies, o)
 		case *kueue.Workload:
-			workloads = append(workloads, o)
+			if workloads = append(workloads, o); workload.RanFor(o) > 0 {
+				c.Ended = append(c.Ended, o)
+			}
 		case *corev1.Pod:
 			pods = append(pods, o)
 		}

@@ -30,6 +30,7 @@ type policies struct {
 	spent    map[string]int64 // as the engine knows it
 	tree     *policy.Resolved
 	targets  map[string][]string // what each queue is below
+	roots    map[string]string   // the tree of each
 	runs     map[int]budget.Run  // of jobs that have quota
 	changed  bool                // a run is over, or a period began
 
@@ -38,6 +39,8 @@ type policies struct {
 	known        []admission.AdvanceReservation // to the engine
 	again        time.Time                      // when there are others
 	begun        []ReservationUse
+
+	quotas *nominalQuotas // nil: all are as declared
 
 	at     int64 // when to look again
 	helps  int64 // until when time alone may let somebody start, while nothing runs; 0: something does
@@ -53,13 +56,14 @@ type waits struct {
 }
 
 // newPolicies of the cluster; nil if it has none that need the calendar.
-func (w *World) newPolicies() *policies {
+func (w *World) newPolicies(quotas *nominalQuotas) *policies {
 	c := w.cluster
-	if len(c.Budgets)+len(c.Reservations) == 0 {
+	if len(c.Budgets)+len(c.Reservations) == 0 && quotas == nil {
 		return nil
 	}
 	p := &policies{
-		accounts: map[types.NamespacedName]*Account{}, spent: map[string]int64{}, tree: policy.Resolve(nil, c.tree()), targets: map[string][]string{},
+		quotas:   quotas,
+		accounts: map[types.NamespacedName]*Account{}, spent: map[string]int64{}, tree: policy.Resolve(nil, c.tree()), targets: map[string][]string{}, roots: map[string]string{},
 		runs: map[int]budget.Run{}, reservations: c.Reservations, reservedJobs: engineview.NewReservedJobs(c.Reservations), waited: map[int]*waits{},
 	}
 	for of, account := range c.Accounts {
@@ -75,6 +79,7 @@ func (w *World) newPolicies() *policies {
 	}
 	p.begin(w, w.now)
 	p.tellReservations(w, w.now)
+	p.quotas.follow(w)
 	p.next(w)
 	return p
 }
@@ -129,6 +134,9 @@ func (p *policies) next(w *World) {
 	if !p.again.IsZero() {
 		p.at = min(p.at, w.second(p.again))
 	}
+	if p.quotas != nil && !p.quotas.again.IsZero() {
+		p.at = min(p.at, w.second(p.quotas.again))
+	}
 	for i := range p.known {
 		if from := w.second(p.known[i].From); from > w.now {
 			p.at = min(p.at, from)
@@ -147,6 +155,21 @@ func (p *policies) pass(w *World, at int64) {
 		p.tellReservations(w, at)
 	}
 	p.next(w)
+}
+
+// followNodes has nominal quotas follow what happened to nodes in this step, and the hour.
+func (p *policies) followNodes(w *World) {
+	if p != nil && p.quotas != nil {
+		p.quotas.follow(w)
+		p.next(w)
+	}
+}
+
+// nodesChanged notes that nodes came or went.
+func (p *policies) nodesChanged() {
+	if p != nil && p.quotas != nil {
+		p.quotas.stale = true
+	}
 }
 
 func (p *policies) tellReservations(w *World, at int64) {
@@ -295,6 +318,11 @@ func (p *policies) helpsUntil(w *World) int64 {
 	}
 	for i := range p.known {
 		p.helps = max(p.helps, w.second(p.known[i].Until))
+	}
+	if p.quotas != nil {
+		for _, rule := range p.quotas.rules {
+			p.helps = max(p.helps, w.second(rule.Opened(w.clock(w.now))))
+		}
 	}
 	return p.helps
 }

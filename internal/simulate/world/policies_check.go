@@ -15,12 +15,13 @@ type ledger struct {
 	policies *policies
 	world    *World
 	at       int64
-	spent    []int64 // of each budget, in its period
-	rates    []int64 // what is being spent a second
+	spent    []int64         // of each budget, in its period
+	rates    []int64         // what is being spent a second
+	costs    map[int][]int64 // what each job that runs costs a second of each budget
 }
 
 func newLedger(w *World, p *policies) *ledger {
-	return &ledger{policies: p, world: w, at: w.now, spent: make([]int64, len(p.budgets)), rates: make([]int64, len(p.budgets))}
+	return &ledger{policies: p, world: w, at: w.now, spent: make([]int64, len(p.budgets)), rates: make([]int64, len(p.budgets)), costs: map[int][]int64{}}
 }
 
 // pass the time to a step. None passes the end of a period.
@@ -41,14 +42,16 @@ func (l *ledger) begin(i int) {
 	}
 }
 
-// rate is what a job's run costs a second of a budget.
-func (l *ledger) rate(i, job int) int64 {
-	b, run := l.policies.budgets[i], l.policies.runs[job]
-	one := budget.Run{Start: b.Window.From, End: b.Window.From.Add(time.Second), Queue: run.Queue, Amounts: run.Amounts}
-	if !b.IsOf(namespaced(l.world.localQueue(job))) {
-		return 0
+// cost is what a job's run costs a second of each budget.
+func (l *ledger) cost(job int) []int64 {
+	costs, run := make([]int64, len(l.policies.budgets)), l.policies.runs[job]
+	for i, b := range l.policies.budgets {
+		one := budget.Run{Start: b.Window.From, End: b.Window.From.Add(time.Second), Queue: run.Queue, Amounts: run.Amounts}
+		if b.IsOf(namespaced(l.world.localQueue(job))) {
+			costs[i] = b.Cost(&budget.Account{}, []budget.Run{one}, l.policies.targetsOf)
+		}
 	}
-	return b.Cost(&budget.Account{}, []budget.Run{one}, l.policies.targetsOf)
+	return costs
 }
 
 // started counts a job that runs, and says whether a budget should have stopped it: what is spent, what those that run will
@@ -57,24 +60,26 @@ func (l *ledger) started(job int) error {
 	if l == nil {
 		return nil
 	}
-	w := l.world
+	w, costs := l.world, l.cost(job)
+	l.costs[job] = costs
 	for i, b := range l.policies.budgets {
-		rate := l.rate(i, job)
-		if rate == 0 {
+		if costs[i] == 0 {
+			continue
+		}
+		l.rates[i] += costs[i]
+		if w.jobs[job].since != w.now {
 			continue
 		}
 		amount, _ := b.Units()
-		used := l.spent[i]
-		for other := range l.policies.runs {
-			if other != job && !slices.Contains(w.leaving, other) {
-				used += l.rate(i, other) * w.untilLimit(other, w.second(b.Window.Until))
+		used, until := l.spent[i], w.second(b.Window.Until)
+		for other, costs := range l.costs {
+			if costs[i] != 0 && other != job && !w.leaving[other] {
+				used += costs[i] * w.untilLimit(other, until)
 			}
 		}
-		needs := rate * w.untilLimit(job, w.second(b.Window.Until))
-		if w.jobs[job].since == w.now && (used >= amount || used+needs > amount) {
+		if needs := costs[i] * w.untilLimit(job, until); used >= amount || used+needs > amount {
 			return fmt.Errorf("at %d s: %s started, which takes the budget %s to %d of %d", w.now, w.trace.Jobs[job].ID, b.Name(), used+needs, amount)
 		}
-		l.rates[i] += rate
 	}
 	return nil
 }
@@ -83,9 +88,10 @@ func (l *ledger) stopped(job int) {
 	if l == nil {
 		return
 	}
-	for i := range l.policies.budgets {
-		l.rates[i] -= l.rate(i, job)
+	for i, cost := range l.costs[job] {
+		l.rates[i] -= cost
 	}
+	delete(l.costs, job)
 }
 
 // untilLimit is for how many seconds a job may still run before a time; 0 if nobody knows.
@@ -108,11 +114,12 @@ func (w *World) honoured() error {
 		if queue == "" {
 			queue = w.policies.tree.Above(namespaced(r.LocalQueue))[1]
 		}
-		root := w.cluster.rootOf(queue)
+		root := w.policies.rootOf(w.cluster, queue)
 		for flavor, amounts := range r.Amounts {
 			for resource, amount := range amounts {
 				used, own := w.usedBelow(root, r, flavor, resource)
-				if all := w.cluster.nominalBelow(root, flavor, resource); used+max(0, amount-own) > all {
+				all := w.cluster.nominalBelow(root, flavor, resource)
+				if used+max(0, amount-own) > all+w.policies.quotas.fallen(w, root, flavor, resource) { // nobody knew that it would
 					return fmt.Errorf("at %d s: %d of %d %s are used, and %d of %d that are reserved for %s are not there", w.now, used, all, resource, amount-own, amount, r.For)
 				}
 			}
@@ -125,7 +132,7 @@ func (w *World) honoured() error {
 func (w *World) usedBelow(root string, r *admission.AdvanceReservation, flavor, resource string) (all, own int64) {
 	for job, run := range w.policies.runs {
 		j := &w.trace.Jobs[job]
-		if w.cluster.rootOf(j.Queue) != root {
+		if w.policies.rootOf(w.cluster, j.Queue) != root {
 			continue
 		}
 		for _, a := range run.Amounts {
@@ -139,6 +146,16 @@ func (w *World) usedBelow(root string, r *admission.AdvanceReservation, flavor, 
 		}
 	}
 	return all, own
+}
+
+// rootOf a queue's tree, found once.
+func (p *policies) rootOf(c *Cluster, queue string) string {
+	root, known := p.roots[queue]
+	if !known {
+		root = c.rootOf(queue)
+		p.roots[queue] = root
+	}
+	return root
 }
 
 // rootOf is the cohort at the top of a queue's tree, or the queue itself.

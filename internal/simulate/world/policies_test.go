@@ -165,6 +165,15 @@ func TestSetPolicies(t *testing.T) {
 		"queue/a.defragmentation=many":  "want MOVES/LOSTWORK",
 		"queue/a.defragmentation=17/1h": "must be at least 1 and at most 16",
 		"queue/a.defragmentation=1":     "is no time span",
+		"queue/a.shareOfNodes=half":     "want PERCENT",
+		"queue/a.shareOfNodes=0":        "must be at least 1 and at most 100",
+		"queue/a.shareOfNodes=50/soon":  "is no time span",
+		"queue/a.window=8":              "want CARDS@START+DURATION",
+		"queue/a.window=8@soon+1h":      "start:",
+		"queue/a.window=8@0 8 * * *+x":  "duration:",
+		"queue/a.runTime=long":          "is no time span",
+		"queue/a.quantile=most":         "want PERCENT",
+		"queue/a.quantile=101":          "must be at least 1 and at most 100",
 	} {
 		if _, err := c.Set(set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", set, err, want)

@@ -67,9 +67,12 @@ type Group struct {
 	// Slowdown as in Report: where queues differ in it, waiting is not shared out evenly.
 	Slowdown Spread `json:"slowdown"`
 	// For queues: the part of their quota in use, of the use beyond it, and of all cards used against that of all quota.
+	// Where quotas follow nodes or the hour, it is what they were on average.
 	Quota    int64   `json:"quota,omitempty"`
 	Used     float64 `json:"quotaUsed,omitempty"`
 	Borrowed float64 `json:"borrowedCardHours,omitempty"`
+	// QuotaChanges is how often its nominal quota became another.
+	QuotaChanges int `json:"quotaChanges,omitempty"`
 	// Below is how much of its own quota it did not have while its jobs asked for it.
 	Below  float64 `json:"belowQuotaCardHours,omitempty"`
 	Share  float64 `json:"shareOfUse,omitempty"`
@@ -186,9 +189,9 @@ func (t *times) group(name string) Group {
 
 func (w *World) byQueue(queues map[string]*times) []Group {
 	f := &w.figures
-	var quota int64
+	var had int64
 	for _, q := range f.queues {
-		quota += q.nominal
+		had += q.had
 	}
 	span := w.now - w.firstSubmit()
 	var out []Group
@@ -198,15 +201,18 @@ func (w *World) byQueue(queues map[string]*times) []Group {
 			t = &times{}
 		}
 		g := t.group(name)
-		g.Quota, g.Borrowed, g.Below = q.nominal, hours(q.over), hours(q.below)
-		if q.nominal > 0 && span > 0 {
-			g.Used = float64(q.busy) / float64(q.nominal*span)
+		g.Quota, g.Borrowed, g.Below, g.QuotaChanges = q.nominal, hours(q.over), hours(q.below), q.changes
+		if q.changes > 0 && span > 0 {
+			g.Quota = (q.had + span/2) / span
+		}
+		if q.had > 0 {
+			g.Used = float64(q.busy) / float64(q.had)
 		}
 		if f.busy > 0 {
 			g.Share = float64(q.busy) / float64(f.busy)
 		}
-		if quota > 0 {
-			g.Weight = float64(q.nominal) / float64(quota)
+		if had > 0 {
+			g.Weight = float64(q.had) / float64(had)
 		}
 		g.Fair = w.fairShare(q.queue)
 		out = append(out, g)

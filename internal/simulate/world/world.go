@@ -128,10 +128,11 @@ type World struct {
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
-	policies   *policies  // nil: none that need the calendar
-	random     *rand.Rand // of faults
-	spot       *rand.Rand // of spot nodes
-	leaving    []int      // jobs that a plan evicts, while its others start
+	learned    *learned     // nil: nobody says how long jobs are taken to run
+	policies   *policies    // nil: none that need the calendar
+	random     *rand.Rand   // of faults
+	spot       *rand.Rand   // of spot nodes
+	leaving    map[int]bool // jobs that a plan evicts, while its others start
 	moves      moves
 	err        error
 }
@@ -156,9 +157,16 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	if missing := c.Missing(t); len(missing) > 0 {
 		return nil, &MissingQueuesError{Trace: t.Name, Queues: missing}
 	}
+	quotas, err := c.newNominalQuotas()
+	if err != nil {
+		return nil, err
+	}
+	if quotas != nil {
+		c = c.clone() // they change
+	}
 	w := &World{
 		trace: t, cluster: c, settings: s, timer: never, requests: newRequests(c),
-		epoch: c.begins(), jobs: make([]state, len(t.Jobs)), placed: map[int][]placer.NodePlacement{}, nodes: map[string]*nodeState{},
+		epoch: c.begins(), jobs: make([]state, len(t.Jobs)), placed: map[int][]placer.NodePlacement{}, nodes: map[string]*nodeState{}, leaving: map[int]bool{},
 	}
 	p, err := placer.New(placer.Options{Policy: c.Placement})
 	if err != nil {
@@ -171,7 +179,8 @@ func New(t *Trace, c *Cluster, s Settings) (*World, error) {
 	w.engine = admission.New(options)
 	w.describe()
 	w.figures.begin(w)
-	w.policies = w.newPolicies()
+	w.learned = c.newLearned()
+	w.policies = w.newPolicies(quotas)
 	w.settings.Faults.schedule(w)
 	w.findJobs()
 	return w, nil
@@ -315,6 +324,7 @@ func (w *World) step(at int64) {
 	for ; w.next < len(w.jobs) && w.trace.Jobs[w.next].Submit <= at; w.next++ {
 		w.submit(w.next)
 	}
+	w.policies.followNodes(w)
 	w.decide()
 	if w.policies != nil {
 		w.policies.noteReservations(w)
@@ -328,7 +338,7 @@ func (w *World) happen(e event) {
 	switch e.kind {
 	case jobEnds:
 		if s := &w.jobs[e.of]; s.phase == running && s.run == e.run {
-			w.end(int(e.of))
+			w.end(int(e.of), true)
 		}
 	case nodeFails:
 		w.failNode(int(e.of))
@@ -404,9 +414,9 @@ func (w *World) nextPlan() admission.Plan {
 		w.policies.note(w, plan.Pending)
 	}
 	if w.settings.Check {
-		w.leaving = w.leaving[:0]
+		clear(w.leaving)
 		for i := range plan.Evict {
-			w.leaving = append(w.leaving, JobOf(plan.Evict[i].Workload))
+			w.leaving[JobOf(plan.Evict[i].Workload)] = true
 		}
 		w.fail(w.checkMoves(plan.Evict))
 	}
@@ -439,6 +449,7 @@ func (w *World) submit(i int) {
 		s.ran = int64(j.Found.workload.RanBefore / time.Second)
 	}
 	w.figures.wait(w, i)
+	w.learned.submitted(w, i)
 	w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 	w.watch(Moment{At: w.now, Job: i, What: Submitted, By: -1})
 }
@@ -464,6 +475,7 @@ func (w *World) workload(i int) admission.Workload {
 			wl.EvictedBy = kueue.WorkloadEvictedDueToNodeFailures
 		}
 	}
+	wl.ExpectedRunTime = w.learned.expected(&wl)
 	return wl
 }
 
@@ -491,6 +503,7 @@ func (w *World) start(a *admission.Admit) {
 	written.Placement = nil // objects do not tell it; the engine knows
 	wl.Admission, wl.StartedAt, wl.PodsReady = &written, w.clock(w.now), true
 	w.engine.Apply(admission.WorkloadChanged{Workload: wl})
+	w.learned.started(i, &wl)
 	s.waited += w.now - s.since
 	s.phase, s.since = running, w.now
 	w.policies.started(w, i, a.Admission)
@@ -508,6 +521,7 @@ func (w *World) start(a *admission.Admit) {
 func (w *World) stop(i int) {
 	s := &w.jobs[i]
 	w.policies.stopped(w, i)
+	w.learned.stopped(i)
 	w.vacate(i)
 	w.figures.stop(w, i)
 	ran := w.now - s.since
@@ -516,7 +530,8 @@ func (w *World) stop(i int) {
 	s.since = w.now
 }
 
-func (w *World) end(i int) {
+// end a job. One that ran as long as it may did not succeed.
+func (w *World) end(i int, succeeds bool) {
 	w.stop(i)
 	s := &w.jobs[i]
 	s.phase, s.ended = over, w.now
@@ -524,6 +539,7 @@ func (w *World) end(i int) {
 		w.over++
 	}
 	w.engine.Apply(admission.WorkloadChanged{Workload: admission.Workload{Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Finished: true}})
+	w.learned.ended(w, i, succeeds)
 	w.watch(Moment{At: w.now, Job: i, What: Ended, By: -1})
 }
 
@@ -535,7 +551,7 @@ func (w *World) evict(e *admission.Evict) {
 		return
 	}
 	if e.Reason == admission.ReasonMaxExecutionExceeded {
-		w.end(i)
+		w.end(i, false)
 		return
 	}
 	m := Moment{At: w.now, Job: i, What: Evicted, By: -1}
