@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -65,7 +66,26 @@ func (s *Shell) hasTopology(flavors map[string]string) bool {
 // secondPass is a workload whose checks are ready, and why its pods cannot be placed yet.
 type secondPass struct {
 	*tracked
-	reason string
+	reason   string
+	reports  int       // how often that was reported
+	reportAt time.Time // when it will be again
+}
+
+// mostBetweenReports is the longest time after which it is reported again that pods cannot be placed; at first it is a
+// second, and then twice as long each time, as in Kueue.
+const mostBetweenReports = 30 * time.Second
+
+// report says in an event, when it is time to, that the pods of a workload cannot be placed yet.
+func (s *Shell) report(waiting *secondPass, now time.Time) {
+	if !waiting.reportAt.IsZero() && !now.Before(waiting.reportAt) {
+		waiting.reports++
+		s.recordEvent(waiting.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", waiting.reason)
+		waiting.reportAt = time.Time{}
+	}
+	if waiting.reportAt.IsZero() {
+		waiting.reportAt = now.Add(min(time.Second<<min(waiting.reports, 10), mostBetweenReports))
+	}
+	s.timers.set(workload.KeyOf(waiting.object), waiting.reportAt)
 }
 
 // runSecondPass places the pods of a workload whose checks are ready, and admits it. If its nodes
@@ -76,10 +96,10 @@ func (s *Shell) runSecondPass(t *tracked) {
 	if s.options.Placer != nil {
 		placed, refusal := s.placeAll(t)
 		if refusal != nil {
-			if _, reported := s.secondPass[key]; !reported {
-				s.recordEvent(t.object, corev1.EventTypeWarning, "SecondPassFailed", "%s", refusal.Reason)
-			}
-			s.secondPass[key] = secondPass{t, refusal.Reason.Error()}
+			waiting := s.secondPass[key]
+			waiting.tracked, waiting.reason = t, refusal.Reason.Error()
+			s.report(&waiting, s.now())
+			s.secondPass[key] = waiting
 			return
 		}
 		assignments = s.options.Placer.Assignments(placed)
