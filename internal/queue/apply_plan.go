@@ -143,6 +143,7 @@ func (s *Shell) setPending(p admission.Pending) *change {
 				return false // that has ended since
 			}
 			changed := workload.SetPending(wl, p, s.options.Lifecycle.GranularReasons, now)
+			changed = workload.SetUncountable(wl, s.uncountable(wl, p), now) || changed
 			if !changed || p.Blocked || p.Reason == admission.ReasonAdmissionGated || p.Reason == admission.ReasonDeactivated {
 				return changed
 			}

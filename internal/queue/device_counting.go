@@ -25,6 +25,16 @@ func (s *Shell) countDevices(w *admission.Workload, wl *kueue.Workload) {
 	}
 }
 
+// uncountable says why a workload's devices cannot be counted, where it is pending for that; "" otherwise.
+func (s *Shell) uncountable(wl *kueue.Workload, p admission.Pending) string {
+	if p.Reason != admission.ReasonMisconfigured || !p.Blocked {
+		return ""
+	}
+	w := workload.ForEngine(s.podResources.Apply(wl), s.options.Transformations)
+	s.countDevices(&w, wl)
+	return w.Refused
+}
+
 // quantity is an amount in the form people write the resource.
 func (o *Options) quantity(name corev1.ResourceName, amount int64) resource.Quantity {
 	q := workload.Quantity(name, amount)

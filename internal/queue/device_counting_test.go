@@ -12,6 +12,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -56,8 +57,12 @@ func twoCards(name string) *resourceapi.ResourceClaimTemplate {
 	return t
 }
 
+func (p *harness) condition(name, kind string) *metav1.Condition {
+	return apimeta.FindStatusCondition(p.written[name].Status.Conditions, kind)
+}
+
 func (p *harness) reserved(name string) string {
-	condition := apimeta.FindStatusCondition(p.written[name].Status.Conditions, kueue.WorkloadQuotaReserved)
+	condition := p.condition(name, kueue.WorkloadQuotaReserved)
 	if condition == nil {
 		return ""
 	}
@@ -72,9 +77,15 @@ func TestDeviceClaimsCount(t *testing.T) {
 	if got := p.reserved("a"); got != "False Misconfigured" {
 		t.Fatalf("without its template its condition is %s", got)
 	}
+	if requeued := p.condition("a", kueue.WorkloadRequeued); requeued == nil || requeued.Status != metav1.ConditionFalse || requeued.Reason != kueue.WorkloadInadmissible {
+		t.Errorf("as in Kueue it is not requeued: %v", requeued)
+	}
 	p.see(twoCards("cards"))
 	if got := p.reserved("a"); got != "True QuotaReserved" {
 		t.Fatalf("with its template its condition is %s", got)
+	}
+	if requeued := p.condition("a", kueue.WorkloadRequeued); requeued != nil {
+		t.Errorf("nothing is wrong with it any more: %v", requeued)
 	}
 	usage := p.written["a"].Status.Admission.PodSetAssignments[0].ResourceUsage["example.com/gpu"]
 	if usage.Value() != 2 {

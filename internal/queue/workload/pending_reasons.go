@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -113,4 +114,20 @@ func SetPending(wl *kueue.Workload, p admission.Pending, granular bool, now time
 		changed = ExplainUnadmitted(wl, now) || changed
 	}
 	return changed
+}
+
+// SetUncountable says in Requeued, as Kueue does, why the devices of a workload cannot be counted; "": they can, or it
+// is not known. What the condition says of an eviction stays. It reports whether that changed anything.
+func SetUncountable(wl *kueue.Workload, why string, now time.Time) bool {
+	requeued := condition(wl, kueue.WorkloadRequeued)
+	said := requeued != nil && requeued.Status == metav1.ConditionFalse
+	switch {
+	case said && requeued.Reason != kueue.WorkloadInadmissible:
+		return false
+	case why != "":
+		return set(wl, kueue.WorkloadRequeued, false, kueue.WorkloadInadmissible, why, now)
+	case said:
+		return apimeta.RemoveStatusCondition(&wl.Status.Conditions, kueue.WorkloadRequeued)
+	}
+	return false
 }

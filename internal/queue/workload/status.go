@@ -84,6 +84,7 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 			set(wl, old, false, "QuotaReserved", "Previously: "+was.Message, now)
 		}
 	}
+	SetUncountable(wl, "", now)
 	if again := condition(wl, kueue.WorkloadRequeued); again != nil && again.Status == metav1.ConditionFalse {
 		// The reason for its eviction no longer holds, or it would not have been admitted.
 		if reason, message := requeueReason(again.Reason, Queues{}); reason != "" {
