@@ -92,8 +92,12 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		LeaveOrphans:               !gates.Enabled(features.FinishOrphanedWorkloads),
 		Concurrency:                cfg.Controllers.Concurrency,
 		WaitsForPods:               cfg.WaitForPodsReady != nil && !gates.Enabled(features.DisableWaitForPodsReady),
-		MultiKueue:                 gates.Enabled(features.MultiKueue),
-		NoPodsReady:                !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),
+		Rules: kinds.Rules{
+			ShortNames: gates.Enabled(features.ShortWorkloadNames), NamesInLabels: !gates.Enabled(features.WorkloadIdentifierAnnotations),
+			SparkOverhead: cfg.Controllers.CountSparkOverhead, ReclaimReplicas: cfg.Controllers.ReclaimKubeflowPods,
+		},
+		MultiKueue:  gates.Enabled(features.MultiKueue),
+		NoPodsReady: !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),
 	}
 	if gates.Enabled(features.MultiKueueAdaptersForCustomJobs) {
 		for _, framework := range cfg.MultiKueue.ExternalFrameworks {

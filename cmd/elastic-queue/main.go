@@ -212,8 +212,8 @@ func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.O
 	var err error
 	if options.Placer, err = placer.New(placer.Options{
 		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed),
-		IgnoreAnnotated: cfg.Placement.IgnoreAnnotatedPods,
-		Encoding:        workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
+		IgnoreAnnotated: cfg.Placement.IgnoreAnnotatedPods, AsAdmitted: cfg.Placement.CountPodsAsAdmitted, DomainsOnly: cfg.Placement.MatchDomainsOnly,
+		Encoding: workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
 	}); err != nil {
 		return options, err
 	}

@@ -32,13 +32,15 @@ import (
 	clisimulate "github.com/elastic-ai/elastic/internal/cli/simulate"
 	"github.com/elastic-ai/elastic/internal/cli/uninstall"
 	"github.com/elastic-ai/elastic/internal/cli/web"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/version"
 )
 
 // Main runs the command line and returns the exit code. The first of args is
 // the name it was called by.
 func Main(args []string, stdout, stderr io.Writer) int {
-	log.SetLogger(logr.Discard()) // libraries' logs are for programs; commands print what people need
+	kinds.SetRules(kinds.Recommended) // what a job would count with in a cluster that has our file
+	log.SetLogger(logr.Discard())     // libraries' logs are for programs; commands print what people need
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	called, rest := filepath.Base(args[0]), args[1:]

@@ -39,6 +39,7 @@ const (
 	ReclaimablePods                  Gate = "ReclaimablePods"
 	RecomputeOnOverlap               Gate = "RecomputeAssignmentUponPreemptionTargetsOverlap"
 	SchedulingEquivalenceHashing     Gate = "SchedulingEquivalenceHashing"
+	ShortWorkloadNames               Gate = "ShortWorkloadNames"
 	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
 	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
@@ -55,6 +56,7 @@ const (
 	UnadmittedWorkloadsObservability Gate = "UnadmittedWorkloadsObservability"
 	ValidateRayAndSparkJobUpdates    Gate = "ValidateRayAndSparkJobUpdates"
 	VisibilityOnDemand               Gate = "VisibilityOnDemand"
+	WorkloadIdentifierAnnotations    Gate = "WorkloadIdentifierAnnotations"
 	WorkloadPriorityClassDefaulting  Gate = "WorkloadPriorityClassDefaulting"
 
 	UnadmittedWorkloadsExplicitStatus Gate = "UnadmittedWorkloadsExplicitStatus"
@@ -107,6 +109,7 @@ var gates = map[string]gate{
 	string(ReclaimablePods):                  {true, switches},
 	string(RecomputeOnOverlap):               {false, switches},
 	string(SchedulingEquivalenceHashing):     {true, switches},
+	string(ShortWorkloadNames):               {false, switches},
 	string(SkipReassignment):                 {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
 	string(TASFailedNodeReplacement):         {true, switches},
@@ -123,6 +126,7 @@ var gates = map[string]gate{
 	string(UnadmittedWorkloadsObservability): {false, switches},
 	string(ValidateRayAndSparkJobUpdates):    {true, switches},
 	string(VisibilityOnDemand):               {true, switches},
+	string(WorkloadIdentifierAnnotations):    {true, switches},
 	string(WorkloadPriorityClassDefaulting):  {false, switches},
 
 	string(UnadmittedWorkloadsExplicitStatus): {false, switches},
@@ -149,7 +153,6 @@ var gates = map[string]gate{
 	"SkipFinalizersForPodsSuspendedByParent":      {true, always},
 	"TASHandleOverlappingFlavors":                 {true, always},
 	"TASValidateWorkloadSliceSize":                {true, always},
-	"WorkloadIdentifierAnnotations":               {true, always},
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
@@ -169,7 +172,6 @@ var gates = map[string]gate{
 	"RemoveFinalizersWithStrictPatch":             {true, idle},
 	"SchedulerLibraryIntegration":                 {false, idle},
 	"SchedulerLongRequeueInterval":                {false, idle},
-	"ShortWorkloadNames":                          {false, idle}, // they always fit into a label
 	"SkipAncestorCheckForDeletedWorkloads":        {true, idle},
 	"TASCacheNodeMatchResults":                    {true, idle},
 	"TASCacheTopologyTree":                        {false, idle},

@@ -57,6 +57,8 @@ type Options struct {
 	RayAndSparkMayLeave bool
 	// DefaultPriorityClass gives jobs that name no WorkloadPriorityClass the one called "default".
 	DefaultPriorityClass bool
+	// Rules are how jobs are named and counted.
+	Rules kinds.Rules
 	// NoPodsReady does not report whether a workload's pods are ready.
 	NoPodsReady bool
 	// WaitsForPods says of pending workloads, too, that their pods are not ready.
@@ -76,6 +78,7 @@ type Options struct {
 // Setup adds the controllers and the webhooks to the manager, and returns the adapters that run
 // jobs in other clusters.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) (*remote.Adapters, error) {
+	kinds.SetRules(options.Rules)
 	if err := kinds.IndexWorkloads(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}

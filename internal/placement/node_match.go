@@ -19,7 +19,7 @@ func matches(p *Pod, n *Node) Reason {
 	if len(p.Affinity) > 0 && !slices.ContainsFunc(p.Affinity, func(t Term) bool { return t.MatchesNode(n.Name, n.Labels) }) {
 		return LabelsDiffer
 	}
-	if n.repels(p.Tolerations) {
+	if !p.IgnoresTaints && n.repels(p.Tolerations) {
 		return Tainted
 	}
 	return Fits

@@ -246,7 +246,7 @@ func hashInt(h, v uint64) uint64 {
 }
 
 func sameShape(a, b *Pod) bool {
-	return a.Policy == b.Policy && a.Arrange == b.Arrange &&
+	return a.Policy == b.Policy && a.Arrange == b.Arrange && a.IgnoresTaints == b.IgnoresTaints &&
 		maps.Equal(a.Resources, b.Resources) && maps.Equal(a.Selector, b.Selector) &&
 		slices.EqualFunc(a.Containers, b.Containers, sameContainer) &&
 		slices.EqualFunc(a.Affinity, b.Affinity, sameTerm) &&

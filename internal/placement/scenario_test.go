@@ -117,6 +117,8 @@ func (w *world) node(d *datadriven.TestData) {
 			linked = a.Vals
 		case "taint":
 			n.Taints = []Taint{{Key: v, Effect: "NoSchedule"}}
+		case "cordoned":
+			n.Unschedulable = v == "true"
 		default:
 			n.Labels[a.Key] = v
 		}
@@ -160,7 +162,7 @@ func (w *world) card(d *datadriven.TestData) {
 	w.must(w.e.Apply(CardChanged{Node: node, Card: c}))
 }
 
-// pod words: core=50 memory=4000 cards=2 cpu=4 tflops=30 model=(A100,H100) priority=5 pinned apart together space
+// pod words: core=50 memory=4000 cards=2 cpu=4 tflops=30 model=(A100,H100) priority=5 pinned any-taint apart together space
 // Several containers are written core=(50,20); of those, space1 is for the second alone.
 func (w *world) pod(d *datadriven.TestData, key string) (Pod, map[string]string) {
 	p := Pod{Key: key, Resources: map[string]int64{}}
@@ -186,6 +188,8 @@ func (w *world) pod(d *datadriven.TestData, key string) (Pod, map[string]string)
 			p.Policy = strings.Join(a.Vals, ",")
 		case "pinned":
 			p.Pinned = true
+		case "any-taint":
+			p.IgnoresTaints = true
 		case "apart":
 			p.Arrange = Apart
 		case "together":

@@ -74,6 +74,9 @@ type Pod struct {
 	Selector    map[string]string
 	Affinity    []Term // any of these
 	Tolerations []Toleration
+	// IgnoresTaints has the pod placed on nodes whose taints it does not tolerate. Those that take no pods at all take
+	// none of these.
+	IgnoresTaints bool
 	// Policy is the name of one in Options.Policies, or a policy as policy.Parse reads it; empty means the cluster's.
 	Policy string
 	// Gang and PodSet tie the pod to what Txn.Commit reserved for its job.

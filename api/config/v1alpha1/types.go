@@ -111,6 +111,12 @@ type Placement struct {
 	// IgnoreAnnotatedPods does not count pods on their nodes that have a topology annotation and name no Workload, as Kueue
 	// does: it takes them for pods of one that counts already. Anyone can write the annotation.
 	IgnoreAnnotatedPods bool `json:"ignoreAnnotatedPods,omitempty"`
+	// CountPodsAsAdmitted counts a pod in a topology with what its Workload was given for it, as Kueue does, rather than with
+	// what the pod asks for.
+	CountPodsAsAdmitted bool `json:"countPodsAsAdmitted,omitempty"`
+	// MatchDomainsOnly does not ask which nodes a pod can be on in a topology that does not go down to hosts, as Kueue does:
+	// taints, node selectors and affinity of the pod do not count there.
+	MatchDomainsOnly bool `json:"matchDomainsOnly,omitempty"`
 }
 
 // Resources is how what pods ask for counts against quota. The pods themselves
@@ -181,6 +187,12 @@ type Controllers struct {
 	// ReportPodsReady says in the condition PodsReady of every Workload whether its pods are ready; absent
 	// means yes. Where waitForPodsReady is set they are reported in any case, and with Kueue's file only there.
 	ReportPodsReady *bool `json:"reportPodsReady,omitempty"`
+	// CountSparkOverhead counts the memory overhead that Spark adds to a SparkApplication's pods, and a core for those that
+	// name none: what they request. Absent, what the SparkApplication names counts alone, as in Kueue.
+	CountSparkOverhead bool `json:"countSparkOverhead,omitempty"`
+	// ReclaimKubeflowPods frees the quota of pods of Kubeflow's jobs that have succeeded while others run, as of a Job's.
+	// Absent, they have it until the job ends, as in Kueue.
+	ReclaimKubeflowPods bool `json:"reclaimKubeflowPods,omitempty"`
 	// CacheSyncTimeout is how long the informers may take to sync.
 	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }
@@ -372,7 +384,8 @@ func (c *QueueConfiguration) Recommend() {
 	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
 	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
 	c.NoPreemptionRings = true
-	gates := map[string]bool{"RecomputeAssignmentUponPreemptionTargetsOverlap": true}
+	c.Controllers.CountSparkOverhead, c.Controllers.ReclaimKubeflowPods = true, true
+	gates := map[string]bool{"RecomputeAssignmentUponPreemptionTargetsOverlap": true, "ShortWorkloadNames": true}
 	maps.Copy(gates, c.FeatureGates)
 	c.FeatureGates = gates
 }

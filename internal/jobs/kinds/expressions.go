@@ -2,7 +2,6 @@ package kinds
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // expr is an expression; the zero value is an absent one. It is compiled once, at the latest when
@@ -20,8 +20,8 @@ type expr struct {
 	program func() (cel.Program, error)
 }
 
-// variables of all expressions; which of them are set depends on the field.
-var variables = []string{"object", "item", "key", "pods", "pod", "owner", "oldObject"}
+// variables of all expressions; which of them are set depends on the field. What goes beyond Kueue is for built-in rows.
+var variables = []string{"object", "item", "key", "pods", "pod", "owner", "oldObject", "beyond"}
 
 // baseEnv declares every variable with a dynamic type: the fields of a job are checked against its
 // CRD (crd_check.go), not again at every evaluation.
@@ -62,7 +62,7 @@ func functions() []cel.EnvOption {
 				if err != nil {
 					return types.WrapErr(err)
 				}
-				return types.String(strconv.FormatInt(bytes, 10))
+				return types.String(resource.NewQuantity(bytes, resource.BinarySI).String())
 			}))),
 	}
 }

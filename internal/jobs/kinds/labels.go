@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,12 +61,6 @@ func QueueName(obj client.Object) kueue.LocalQueueName {
 	return kueue.LocalQueueName(cmp.Or(obj.GetLabels()[QueueNameLabel], obj.GetAnnotations()[QueueNameLabel]))
 }
 
-// PrebuiltName is the workload that somebody else makes for a job; "" for none. Kueue writes the
-// name into an annotation, and before v0.18 into a label.
-func PrebuiltName(obj client.Object) string {
-	return cmp.Or(obj.GetAnnotations()[PrebuiltLabel], obj.GetLabels()[PrebuiltLabel])
-}
-
 func IsPrebuilt(obj client.Object) bool { return PrebuiltName(obj) != "" }
 
 func SetLabel(obj client.Object, key, value string) {
@@ -89,12 +84,19 @@ func SetAnnotation(obj client.Object, key, value string) {
 // WorkloadName is readable, and the same at every attempt, so that no workload is created twice.
 // The form of the name is Kueue's.
 func WorkloadName(gvk schema.GroupVersionKind, name string, uid types.UID, more ...string) string {
-	return ShortName(strings.ToLower(gvk.Kind)+"-"+name, append([]string{gvk.Kind, gvk.Group, name, string(uid)}, more...)...)
+	most := validation.DNS1123SubdomainMaxLength
+	if rules().ShortNames {
+		most = validation.LabelValueMaxLength
+	}
+	return nameOf(most, strings.ToLower(gvk.Kind)+"-"+name, append([]string{gvk.Kind, gvk.Group, name, string(uid)}, more...)...)
 }
 
 // ShortName fits a name into a label: its beginning, and five letters of a hash of all parts.
 func ShortName(prefix string, parts ...string) string {
-	const most = 63 - 6
+	return nameOf(validation.LabelValueMaxLength, prefix, parts...)
+}
+
+func nameOf(most int, prefix string, parts ...string) string {
 	sum := sha1.Sum([]byte(strings.Join(parts, "\n"))) //nolint:gosec // see the import
-	return prefix[:min(len(prefix), most)] + "-" + hex.EncodeToString(sum[:])[:5]
+	return prefix[:min(len(prefix), most-6)] + "-" + hex.EncodeToString(sum[:])[:5]
 }

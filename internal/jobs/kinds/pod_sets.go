@@ -48,7 +48,7 @@ func (j Object) PodSetSources() ([]PodSetSource, error) {
 	for i := range j.kind.podSets {
 		row := &j.kind.podSets[i]
 		if row.each == nil {
-			vars := map[string]any{"object": j.Object, "item": j.Object, "key": row.Name}
+			vars := map[string]any{"object": j.Object, "item": j.Object, "key": row.Name, "beyond": rules().beyond()}
 			out = append(out, PodSetSource{row, row.Name, j.Object, vars})
 			continue
 		}
@@ -90,7 +90,7 @@ func (j Object) eachElement(row *podSetRow) ([]PodSetSource, error) {
 		if name == "" {
 			return fmt.Errorf("%s: element %v has no name", row.each, key)
 		}
-		vars := map[string]any{"object": j.Object, "item": item, "key": key}
+		vars := map[string]any{"object": j.Object, "item": item, "key": key, "beyond": rules().beyond()}
 		out = append(out, PodSetSource{row, strings.ToLower(name), item, vars})
 		return nil
 	}

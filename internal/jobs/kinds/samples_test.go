@@ -67,7 +67,7 @@ var suspendable = map[string]string{
 	"rayjob":           "head 1 cpu=1 memory=1Gi; gpu 2 cpu=1 memory=1Gi nvidia.com/gpu=1; submitter 1 cpu=500m memory=200Mi",
 	"raycluster":       "head 1 cpu=1 memory=1Gi; gpu 2 cpu=1 memory=1Gi nvidia.com/gpu=1",
 	"rayservice":       "head 1 cpu=1 memory=1Gi; gpu 2 cpu=1 memory=1Gi nvidia.com/gpu=1",
-	"sparkapplication": "driver 1 cpu=1 memory=896Mi; executor 2 cpu=1 memory=1408Mi",
+	"sparkapplication": "driver 1 memory=512Mi; executor 2 memory=1Gi",
 	"appwrapper":       "sample-appwrapper-0 2 cpu=1 memory=1Gi nvidia.com/gpu=1",
 }
 

@@ -141,13 +141,19 @@ func TestSparkMemory(t *testing.T) {
 
 // TestNamesAreKueues: a job that is taken over from Kueue keeps its workload.
 func TestNamesAreKueues(t *testing.T) {
-	long := strings.Repeat("x", 80)
-	name := WorkloadName(Table()[0].GVK, long, "uid")
-	if len(name) != 63 || !strings.HasPrefix(name, "job-xxx") {
-		t.Fatalf("the name is %q", name)
-	}
-	if WorkloadName(Table()[0].GVK, long, "uid") != name || WorkloadName(Table()[0].GVK, long, "other") == name {
-		t.Fatal("a name must be the same for the same job and another for another")
+	defer SetRules(Rules{})
+	for short, want := range map[bool][2]int{false: {len("job-") + 80 + 6, 253}, true: {63, 63}} {
+		SetRules(Rules{ShortNames: short})
+		for i, n := range []int{80, 300} {
+			long := strings.Repeat("x", n)
+			name := WorkloadName(Table()[0].GVK, long, "uid")
+			if len(name) != want[i] || !strings.HasPrefix(name, "job-xxx") {
+				t.Errorf("short: %t: the name is %q", short, name)
+			}
+			if WorkloadName(Table()[0].GVK, long, "uid") != name || WorkloadName(Table()[0].GVK, long, "other") == name {
+				t.Error("a name must be the same for the same job and another for another")
+			}
+		}
 	}
 }
 

@@ -145,12 +145,7 @@ func (g *Group) FindParent(ctx context.Context, c client.Reader, kind *kinds.Kin
 }
 
 // GroupName is the group a pod belongs to; "" for none.
-func GroupName(obj client.Object) string {
-	if name := obj.GetLabels()[kinds.GroupNameLabel]; name != "" {
-		return name
-	}
-	return obj.GetAnnotations()[kinds.GroupNameLabel]
-}
+func GroupName(obj client.Object) string { return kinds.PodGroupName(obj) }
 
 // SortOldestFirst sorts pods by age, then by name.
 func SortOldestFirst(pods []*corev1.Pod) {

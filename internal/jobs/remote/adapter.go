@@ -51,8 +51,7 @@ func (a *Adapter) Copy(obj *unstructured.Unstructured, name, origin string) (*un
 	copied.SetLabels(from.GetLabels())
 	copied.SetAnnotations(from.GetAnnotations())
 	if !a.SharesJob() {
-		kinds.SetLabel(copied, kinds.PrebuiltLabel, name)
-		kinds.SetAnnotation(copied, kinds.PrebuiltLabel, name)
+		kinds.SetPrebuiltName(copied, name)
 	}
 	kinds.SetLabel(copied, kueue.MultiKueueOriginLabel, origin)
 	kinds.SetAnnotation(copied, kueue.MultiKueueOriginUIDAnnotation, string(obj.GetUID()))
@@ -84,8 +83,7 @@ func (a *Adapter) HandOn(ctx context.Context, there client.Client, obj, copied *
 		return false, nil
 	}
 	wanted := copied.DeepCopy()
-	kinds.SetLabel(wanted, kinds.PrebuiltLabel, name)
-	kinds.SetAnnotation(wanted, kinds.PrebuiltLabel, name)
+	kinds.SetPrebuiltName(wanted, name)
 	if err := a.Object(wanted).SetCounts(sets); err != nil {
 		return false, err
 	}

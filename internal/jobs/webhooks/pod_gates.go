@@ -113,13 +113,13 @@ func (d *defaulter) setGroup(ctx context.Context, parent *kinds.Kind, pod *corev
 		return err // the API server calls the webhook again when the operator has labelled the pod
 	}
 	if name := kinds.PrebuiltName(pod); name != "" {
-		kinds.SetAnnotation(pod, kinds.GroupNameLabel, name) // it may be too long for a label
+		kinds.SetPodGroupName(pod, name)
 	} else {
 		name, err := parent.GroupNameOfPod(ctx, d.filter.Cached, group, pod)
 		if err != nil {
 			return err
 		}
-		kinds.SetLabel(pod, kinds.GroupNameLabel, name)
+		kinds.SetPodGroupName(pod, name)
 	}
 	kinds.SetAnnotation(pod, kinds.RoleAnnotation, group.PodSet)
 	kinds.SetAnnotation(pod, kinds.GroupServing, "true")

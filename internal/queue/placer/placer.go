@@ -75,6 +75,10 @@ type Options struct {
 	FewHosts bool
 	// IgnoreAnnotated leaves pods out that have a topology annotation and name no workload.
 	IgnoreAnnotated bool
+	// AsAdmitted counts pods in a topology with what their workload was given, whatever they ask for themselves.
+	AsAdmitted bool
+	// DomainsOnly does not ask which nodes a pod can be on in a topology that does not go down to hosts.
+	DomainsOnly bool
 	// Policy of placement; empty: the engine's default.
 	Policy string
 	// Encoding of the assignments in statuses.
@@ -257,9 +261,21 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 			return gang, &admission.Refusal{PodSet: set.Spec.Name, Reason: errors.New("more than one TAS flavor assigned: " + strings.Join(in, ", ")), NeverFits: true}
 		}
 		request := p.topologyOf(set.Spec, topology)
+		if p.options.DomainsOnly && request != nil && !namesHosts(p.topologies[topology]) {
+			pod, request.Preferences = anywhere(pod, set.Flavors), nil
+		}
 		gang.PodSets[i] = placement.PodSet{Name: set.Spec.Name, Count: inSlices(int(set.Count), request), Pod: pod, Topology: request}
 	}
 	return gang, nil
+}
+
+// anywhere is a pod that goes wherever its flavors go: what it says of nodes itself, and their taints, do not count.
+func anywhere(pod placement.Pod, flavors []*admission.Flavor) placement.Pod {
+	pod.Selector, pod.Affinity, pod.Tolerations, pod.IgnoresTaints = map[string]string{}, nil, nil, true
+	for _, flavor := range flavors {
+		maps.Copy(pod.Selector, flavor.NodeLabels)
+	}
+	return pod
 }
 
 // inSlices is how many pods of a set get a place: as in Kueue, those beyond the last whole slice get none.

@@ -630,3 +630,74 @@ func TestPodsWithATopologyAnnotation(t *testing.T) {
 		fits(t, p, asking("job", 1, 1))
 	}
 }
+
+// inRacks is a request for pods in a topology of racks.
+func inRacks(name string, pods int32) admission.PlaceRequest {
+	r := asking(name, pods, 1)
+	r.PodSets[0].Spec.Topology = &admission.TopologyRequest{Mode: admission.TopologyUnconstrained}
+	r.PodSets[0].Flavors[0].Topology = "racks"
+	return r
+}
+
+func racked(t *testing.T, options Options, taints ...corev1.Taint) *Placer {
+	t.Helper()
+	p, err := New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Saw(&kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "racks"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: "rack"}}}}, false)
+	n := node("n0")
+	n.Labels["rack"], n.Spec.Taints = "r1", taints
+	p.Saw(n, false)
+	return p
+}
+
+// In a topology of racks Kueue does not look at nodes: a taint does not count there, nor does what the pod says of nodes.
+func TestDomainsOnly(t *testing.T) {
+	taint := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
+	r := inRacks("job", 1)
+	r.PodSets[0].Spec.NodeSelector = map[string]string{"disk": "fast"}
+	refused(t, racked(t, Options{}, taint), r)
+	p := racked(t, Options{DomainsOnly: true}, taint)
+	fits(t, p, r)
+	other := inRacks("other", 1)
+	other.PodSets[0].Flavors[0].NodeLabels = map[string]string{"model": "A100"}
+	refused(t, p, other)
+	cordoned := node("n0")
+	cordoned.Labels["rack"], cordoned.Spec.Unschedulable = "r1", true
+	p.Saw(cordoned, false)
+	refused(t, p, inRacks("late", 1))
+}
+
+// Kueue counts what a workload was given for its pods, also where they ask for less, and whichever is known first.
+func TestPodsCountAsAdmitted(t *testing.T) {
+	for name, test := range map[string]struct {
+		options       Options
+		podFirst, fit bool
+	}{
+		"as it asks":            {Options{}, false, true},
+		"as admitted":           {Options{AsAdmitted: true}, false, false},
+		"as admitted, restored": {Options{AsAdmitted: true}, true, false},
+	} {
+		p := racked(t, test.options)
+		large := inRacks("large", 1)
+		large.PodSets[0].Spec.Requests = admission.Requests{"cpu": 30000}
+		there := pod("large", 0, corev1.PodRunning)
+		there.Spec.NodeName, there.Spec.Containers = "n0", []corev1.Container{{Name: "main"}}
+		if test.podFirst {
+			p.Saw(there, false)
+			p.Hold(large.Workload, p.Restore(large, p.Bound(), nil))
+		} else {
+			fits(t, p, large)
+			p.Saw(there, false)
+		}
+		more := inRacks("more", 1)
+		more.PodSets[0].Spec.Requests = admission.Requests{"cpu": 10000}
+		if _, refusal := p.Place(more); (refusal == nil) != test.fit {
+			t.Errorf("%s: %v", name, refusal)
+		}
+		p.Saw(there, true)
+		p.Remove(large.Workload)
+		fits(t, p, more)
+	}
+}

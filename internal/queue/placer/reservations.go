@@ -93,6 +93,7 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 	if r := p.reservations[pod.Gang]; r != nil && pod.PodSet == "" && len(r.gang.PodSets) == 1 {
 		pod.PodSet = r.gang.PodSets[0].Name // which other could it be?
 	}
+	p.countAsAdmitted(&pod, p.reservations[pod.Gang])
 	if len(pod.Containers) > 0 && !said {
 		cards := pod
 		cards.Resources = nil // it is there: only cards are in question
@@ -119,6 +120,18 @@ func (p *Placer) bind(pod placement.Pod, job types.UID, node string, grants []pl
 		return true
 	}
 	return len(pod.Containers) > 0 && said // on this node, but maybe on other cards
+}
+
+// countAsAdmitted has a pod count with what its workload was given for it, where that is asked for.
+func (p *Placer) countAsAdmitted(pod *placement.Pod, r *reservation) {
+	if !p.options.AsAdmitted || r == nil {
+		return
+	}
+	for i := range r.gang.PodSets {
+		if set := &r.gang.PodSets[i]; set.Name == pod.PodSet && set.Topology != nil {
+			pod.Resources = set.Pod.Resources
+		}
+	}
 }
 
 // owner is the gang and pod set of a job's pods.

@@ -13,19 +13,20 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Bound is how many pods of each workload are where.
-type Bound map[string]map[place]int
+// Bound is which pods of each workload are where.
+type Bound map[string]map[place][]string
 
-// Bound counts the pods that are on nodes.
+// Bound lists the pods that are on nodes.
 func (p *Placer) Bound() Bound {
 	bound := Bound{}
-	for _, b := range p.pods {
+	for key, b := range p.pods {
 		at := bound[b.pod.Gang]
 		if at == nil {
-			at = map[place]int{}
+			at = map[place][]string{}
 			bound[b.pod.Gang] = at
 		}
-		at[place{b.pod.PodSet, b.node}]++
+		is := place{b.pod.PodSet, b.node}
+		at[is] = append(at[is], key)
 	}
 	return bound
 }
@@ -43,6 +44,7 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 		return nil
 	}
 	there := p.staying(bound[gang.Key], named)
+	p.countAllAsAdmitted(gang, bound[gang.Key])
 	mark := p.Checkpoint()
 	p.dropReservation(gang.Key)
 	var answer placement.Answer
@@ -63,15 +65,31 @@ func (p *Placer) Restore(r admission.PlaceRequest, bound Bound, named map[string
 
 // staying counts the pods that are where their admission puts them; the others are
 // on a node that was replaced, and will end.
-func (p *Placer) staying(there map[place]int, named map[string]*kueue.TopologyAssignment) map[place]int {
+func (p *Placer) staying(there map[place][]string, named map[string]*kueue.TopologyAssignment) map[place]int {
 	out := map[place]int{}
-	for at, n := range there {
+	for at, pods := range there {
 		a, node := named[at.podSet], p.nodes.Object(at.node)
 		if a == nil || node != nil && slices.ContainsFunc(workload.Domains(a), func(d workload.Domain) bool { return d.Matches(node.Labels, a.Levels) }) {
-			out[at] = n
+			out[at] = len(pods)
 		}
 	}
 	return out
+}
+
+// countAllAsAdmitted does so with pods that were on nodes before their workload was known.
+func (p *Placer) countAllAsAdmitted(gang placement.Gang, there map[place][]string) {
+	if !p.options.AsAdmitted || len(p.open) > 0 {
+		return
+	}
+	given := &reservation{gang: gang}
+	for _, pods := range there {
+		for _, key := range pods {
+			b := p.pods[key]
+			p.countAsAdmitted(&b.pod, given)
+			p.pods[key] = b
+			p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
+		}
+	}
 }
 
 // dropReservation frees what is reserved for a gang's pods to come, within the
