@@ -1,18 +1,21 @@
 package web
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/json"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
-	"github.com/elastic-ai/elastic/internal/queue/stream"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
 
 // A new session reads everything there is while someone waits. Of kinds with many objects it reads what records show and
-// skips the rest: a node's images, a job's pod templates, managed fields.
+// steps over the rest: a node's images, a job's pod templates, managed fields.
 
 // readAll reads the whole object, of a kind with few.
 func readAll[T any, P interface {
@@ -23,100 +26,306 @@ func readAll[T any, P interface {
 	return object, json.UnmarshalCaseSensitivePreserveInts(data, object)
 }
 
-// shown is an object of which a part is read.
-type shown[Spec, Status any] struct {
-	Metadata stream.Meta `json:"metadata"`
-	Spec     Spec        `json:"spec"`
-	Status   Status      `json:"status"`
-}
+// part reads a field of an object by its name, or skips it.
+type part func(r *jsonReader, name []byte)
 
-func readShown[Spec, Status any](data []byte) (shown[Spec, Status], error) {
-	var s shown[Spec, Status]
-	err := json.UnmarshalCaseSensitivePreserveInts(data, &s)
-	return s, err
-}
-
-type shownNodeSpec struct {
-	Unschedulable bool `json:"unschedulable"`
-}
-
-type shownNodeStatus struct {
-	Conditions []corev1.NodeCondition `json:"conditions"`
-}
-
-func readNode(data []byte) (runtime.Object, error) {
-	n, err := readShown[shownNodeSpec, shownNodeStatus](data)
-	return &corev1.Node{
-		ObjectMeta: n.Metadata.Object(), Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable},
-		Status: corev1.NodeStatus{Conditions: n.Status.Conditions},
-	}, err
-}
-
-type shownGPUStatus struct {
-	State     string                       `json:"state"`
-	Message   string                       `json:"message"`
-	Allocated map[string]*egpu.PodResource `json:"allocated"`
-	Load      *egpu.GPULoad                `json:"load"`
-	Processes []egpu.GPUProcess            `json:"processes"`
-}
-
-func readGPU(data []byte) (runtime.Object, error) {
-	g, err := readShown[egpu.GPUSpec, shownGPUStatus](data)
-	return &egpu.GPU{ObjectMeta: g.Metadata.Object(), Spec: g.Spec, Status: egpu.GPUStatus{
-		State: g.Status.State, Message: g.Status.Message, Allocated: g.Status.Allocated, Load: g.Status.Load, Processes: g.Status.Processes,
-	}}, err
-}
-
-type shownWorkloadSpec struct {
-	PodSets                     []shownPodSet           `json:"podSets"`
-	QueueName                   kueue.LocalQueueName    `json:"queueName"`
-	PriorityClassRef            *kueue.PriorityClassRef `json:"priorityClassRef"`
-	Priority                    *int32                  `json:"priority"`
-	Active                      *bool                   `json:"active"`
-	MaximumExecutionTimeSeconds *int32                  `json:"maximumExecutionTimeSeconds"`
-}
-
-type shownPodSet struct {
-	Count    int32 `json:"count"`
-	Template struct {
-		Spec struct {
-			Containers []struct {
-				Resources corev1.ResourceRequirements `json:"resources"`
-			} `json:"containers"`
-		} `json:"spec"`
-	} `json:"template"`
-}
-
-type shownWorkloadStatus struct {
-	Conditions []metav1.Condition `json:"conditions"`
-	Admission  *struct {
-		ClusterQueue kueue.ClusterQueueReference `json:"clusterQueue"`
-	} `json:"admission"`
-	SchedulingStats *kueue.SchedulingStats `json:"schedulingStats"`
-}
-
-func readWorkload(data []byte) (runtime.Object, error) {
-	w, err := readShown[shownWorkloadSpec, shownWorkloadStatus](data)
-	wl := &kueue.Workload{ObjectMeta: w.Metadata.Object(), Spec: kueue.WorkloadSpec{
-		QueueName: w.Spec.QueueName, PriorityClassRef: w.Spec.PriorityClassRef, Priority: w.Spec.Priority,
-		Active: w.Spec.Active, MaximumExecutionTimeSeconds: w.Spec.MaximumExecutionTimeSeconds,
-	}, Status: kueue.WorkloadStatus{Conditions: w.Status.Conditions, SchedulingStats: w.Status.SchedulingStats}}
-	for i := range w.Spec.PodSets {
-		set := kueue.PodSet{Count: w.Spec.PodSets[i].Count}
-		for _, c := range w.Spec.PodSets[i].Template.Spec.Containers {
-			set.Template.Spec.Containers = append(set.Template.Spec.Containers, corev1.Container{Resources: c.Resources})
+// readShown reads an object's metadata, and parts of its spec and status.
+func readShown(data []byte, meta *metav1.ObjectMeta, spec, status part) error {
+	r := &jsonReader{data: data}
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "metadata":
+			r.object(func(name []byte) { readMeta(r, name, meta) })
+		case "spec":
+			r.object(func(name []byte) { spec(r, name) })
+		case "status":
+			r.object(func(name []byte) { status(r, name) })
+		default:
+			r.skip()
 		}
-		wl.Spec.PodSets = append(wl.Spec.PodSets, set)
+	})
+	return r.done()
+}
+
+func skipped(r *jsonReader, _ []byte) { r.skip() }
+
+// kept labels and annotations are those that records are made of, and the one of a bookmark that ends a list.
+var kept = []string{modelLabel, kueuelabels.ClusterQueue, kueue.WorkloadAnnotation, metav1.InitialEventsAnnotationKey}
+
+func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
+	switch string(name) {
+	case "name":
+		m.Name = r.string()
+	case "namespace":
+		m.Namespace = r.string()
+	case "resourceVersion":
+		m.ResourceVersion = r.string()
+	case "creationTimestamp":
+		m.CreationTimestamp = r.time()
+	case "labels":
+		m.Labels = readKept(r)
+	case "annotations":
+		m.Annotations = readKept(r)
+	case "ownerReferences":
+		r.array(func() { m.OwnerReferences = append(m.OwnerReferences, readOwner(r)) })
+	default:
+		r.skip()
 	}
-	if w.Status.Admission != nil {
-		wl.Status.Admission = &kueue.Admission{ClusterQueue: w.Status.Admission.ClusterQueue}
-	}
-	return wl, err
+}
+
+func readKept(r *jsonReader) (found map[string]string) {
+	r.object(func(name []byte) {
+		at := slices.IndexFunc(kept, func(of string) bool { return string(name) == of })
+		if at < 0 {
+			r.skip()
+			return
+		}
+		if found == nil {
+			found = map[string]string{}
+		}
+		found[kept[at]] = r.string()
+	})
+	return found
+}
+
+// cardResources are the resources that count as such.
+var cardResources = []corev1.ResourceName{"nvidia.com/gpu", egpu.ResourceCore, egpu.ResourceMemory}
+
+// readCards reads what of resources are cards.
+func readCards(r *jsonReader) (found corev1.ResourceList) {
+	r.object(func(name []byte) {
+		at := slices.IndexFunc(cardResources, func(of corev1.ResourceName) bool { return string(name) == string(of) })
+		if at < 0 {
+			r.skip()
+			return
+		}
+		if found == nil {
+			found = corev1.ResourceList{}
+		}
+		found[cardResources[at]] = r.quantity()
+	})
+	return found
+}
+
+func readOwner(r *jsonReader) (o metav1.OwnerReference) {
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "kind":
+			o.Kind = r.string()
+		case "name":
+			o.Name = r.string()
+		case "controller":
+			o.Controller = ptr.To(r.bool())
+		default:
+			r.skip()
+		}
+	})
+	return o
 }
 
 func readPodMetadata(data []byte) (runtime.Object, error) {
-	p, err := readShown[struct{}, struct{}](data)
 	pod := podMetadata()
-	pod.ObjectMeta = p.Metadata.Object()
-	return pod, err
+	return pod, readShown(data, &pod.ObjectMeta, skipped, skipped)
+}
+
+func readNode(data []byte) (runtime.Object, error) {
+	n := &corev1.Node{}
+	return n, readShown(data, &n.ObjectMeta, func(r *jsonReader, name []byte) {
+		if string(name) == "unschedulable" {
+			n.Spec.Unschedulable = r.bool()
+		} else {
+			r.skip()
+		}
+	}, func(r *jsonReader, name []byte) {
+		if string(name) == "conditions" {
+			r.array(func() { n.Status.Conditions = append(n.Status.Conditions, readNodeCondition(r)) })
+		} else {
+			r.skip()
+		}
+	})
+}
+
+func readNodeCondition(r *jsonReader) (c corev1.NodeCondition) {
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "type":
+			c.Type = corev1.NodeConditionType(r.string())
+		case "status":
+			c.Status = corev1.ConditionStatus(r.string())
+		default:
+			r.skip()
+		}
+	})
+	return c
+}
+
+func readGPU(data []byte) (runtime.Object, error) {
+	g := &egpu.GPU{}
+	return g, readShown(data, &g.ObjectMeta, func(r *jsonReader, name []byte) {
+		switch string(name) {
+		case "index":
+			g.Spec.Index = int(r.integer(64))
+		case "model":
+			g.Spec.Model = r.string()
+		case "memory":
+			g.Spec.Memory = r.integer(64)
+		case "nodeName":
+			g.Spec.NodeName = r.string()
+		default:
+			r.skip()
+		}
+	}, func(r *jsonReader, name []byte) { readGPUStatus(r, name, &g.Status) })
+}
+
+func readGPUStatus(r *jsonReader, name []byte, s *egpu.GPUStatus) {
+	switch string(name) {
+	case "state":
+		s.State = r.string()
+	case "message":
+		s.Message = r.string()
+	case "allocated":
+		r.object(func(pod []byte) {
+			if s.Allocated == nil {
+				s.Allocated = map[string]*egpu.PodResource{}
+			}
+			s.Allocated[r.unquote(pod)] = readAllocated(r)
+		})
+	case "load":
+		if !r.absent() {
+			s.Load = readLoad(r)
+		}
+	case "processes":
+		r.into(&s.Processes)
+	default:
+		r.skip()
+	}
+}
+
+// readAllocated reads what a pod has of a card.
+func readAllocated(r *jsonReader) *egpu.PodResource {
+	if r.absent() {
+		return nil
+	}
+	p := &egpu.PodResource{}
+	r.within("containers", func() {
+		r.array(func() {
+			var c egpu.ContainerResource
+			r.within("resource", func() { c.Resource = readCards(r) })
+			p.Containers = append(p.Containers, c)
+		})
+	})
+	return p
+}
+
+func readLoad(r *jsonReader) *egpu.GPULoad {
+	l := &egpu.GPULoad{}
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "core":
+			l.Core = int(r.integer(64))
+		case "power":
+			l.Power = int(r.integer(64))
+		default:
+			r.skip()
+		}
+	})
+	return l
+}
+
+func readWorkload(data []byte) (runtime.Object, error) {
+	wl := &kueue.Workload{}
+	return wl, readShown(data, &wl.ObjectMeta, func(r *jsonReader, name []byte) { readWorkloadSpec(r, name, &wl.Spec) },
+		func(r *jsonReader, name []byte) { readWorkloadStatus(r, name, &wl.Status) })
+}
+
+func readWorkloadSpec(r *jsonReader, name []byte, s *kueue.WorkloadSpec) {
+	switch string(name) {
+	case "podSets":
+		r.array(func() { s.PodSets = append(s.PodSets, readPodSet(r)) })
+	case "queueName":
+		s.QueueName = kueue.LocalQueueName(r.string())
+	case "priorityClassRef":
+		r.into(&s.PriorityClassRef)
+	case "priority":
+		r.into(&s.Priority)
+	case "active":
+		r.into(&s.Active)
+	case "maximumExecutionTimeSeconds":
+		r.into(&s.MaximumExecutionTimeSeconds)
+	default:
+		r.skip()
+	}
+}
+
+// readPodSet reads how many pods there are, and which cards the containers of one ask for.
+func readPodSet(r *jsonReader) (set kueue.PodSet) {
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "count":
+			set.Count = int32(r.integer(32))
+		case "template":
+			r.within("spec", func() {
+				r.within("containers", func() {
+					r.array(func() {
+						var c corev1.Container
+						r.within("resources", func() { c.Resources = readResources(r) })
+						set.Template.Spec.Containers = append(set.Template.Spec.Containers, c)
+					})
+				})
+			})
+		default:
+			r.skip()
+		}
+	})
+	return set
+}
+
+func readResources(r *jsonReader) (of corev1.ResourceRequirements) {
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "limits":
+			of.Limits = readCards(r)
+		case "requests":
+			of.Requests = readCards(r)
+		default:
+			r.skip()
+		}
+	})
+	return of
+}
+
+func readWorkloadStatus(r *jsonReader, name []byte, s *kueue.WorkloadStatus) {
+	switch string(name) {
+	case "conditions":
+		r.array(func() { s.Conditions = append(s.Conditions, readCondition(r)) })
+	case "admission":
+		if !r.absent() {
+			s.Admission = &kueue.Admission{}
+			r.within("clusterQueue", func() { s.Admission.ClusterQueue = kueue.ClusterQueueReference(r.string()) })
+		}
+	case "schedulingStats":
+		r.into(&s.SchedulingStats)
+	default:
+		r.skip()
+	}
+}
+
+func readCondition(r *jsonReader) (c metav1.Condition) {
+	r.object(func(name []byte) {
+		switch string(name) {
+		case "type":
+			c.Type = r.string()
+		case "status":
+			c.Status = metav1.ConditionStatus(r.string())
+		case "reason":
+			c.Reason = r.string()
+		case "message":
+			c.Message = r.string()
+		case "lastTransitionTime":
+			c.LastTransitionTime = r.time()
+		default:
+			r.skip()
+		}
+	})
+	return c
 }

@@ -36,13 +36,13 @@ func Workloads(config *rest.Config, scheme *runtime.Scheme, lister cache.ListerW
 // lean is a Workload without its managed fields.
 type lean struct {
 	metav1.TypeMeta `json:",inline"`
-	Metadata        Meta                 `json:"metadata"`
+	Metadata        meta                 `json:"metadata"`
 	Spec            kueue.WorkloadSpec   `json:"spec"`
 	Status          kueue.WorkloadStatus `json:"status"`
 }
 
-// Meta is an object's metadata without its managed fields.
-type Meta struct {
+// meta is an object's metadata without its managed fields.
+type meta struct {
 	Name                       string                  `json:"name"`
 	GenerateName               string                  `json:"generateName"`
 	Namespace                  string                  `json:"namespace"`
@@ -59,7 +59,7 @@ type Meta struct {
 }
 
 // Object is the metadata as objects have it.
-func (m *Meta) Object() metav1.ObjectMeta {
+func (m *meta) object() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		Generation: m.Generation, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
@@ -73,5 +73,5 @@ func decodeWorkload(data []byte) (runtime.Object, error) {
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &l); err != nil {
 		return nil, err
 	}
-	return &kueue.Workload{TypeMeta: l.TypeMeta, ObjectMeta: l.Metadata.Object(), Spec: l.Spec, Status: l.Status}, nil
+	return &kueue.Workload{TypeMeta: l.TypeMeta, ObjectMeta: l.Metadata.object(), Spec: l.Spec, Status: l.Status}, nil
 }
