@@ -1,7 +1,6 @@
 /*
  * Pinned host memory for what leaves the card: slabs of huge pages, from the pool the agent mounted or our own, touched
- * ahead of need. The driver holds the program's calls up while it registers memory, so that waits until a slab is used,
- * unless it is asked for. It fills like a stack and is emptied when everything is back.
+ * and registered ahead of need. It fills like a stack and is emptied when everything is back.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,7 +20,7 @@
 #define TOUCHERS 16
 
 static void *slabs[MAX_SLABS];
-static unsigned count, registered; /* the first of them */
+static unsigned count;
 static uint64_t filled;
 
 /* A file in the agent's pool that has no name, so that it goes with the process however that ends. */
@@ -75,7 +74,7 @@ static void touch_all(unsigned first, unsigned last)
 		futex_wait(&t.left, left, 100 * MS);
 }
 
-bool host_touch(uint64_t bytes)
+bool host_prepare(uint64_t bytes)
 {
 	unsigned want = (unsigned)((bytes + SLAB - 1) / SLAB), first = count;
 
@@ -85,26 +84,21 @@ bool host_touch(uint64_t bytes)
 		count++;
 	if (count > first)
 		touch_all(first, count);
+	for (unsigned i = first; i < count; i++) {
+		if (real_cuMemHostRegister_v2 && real_cuMemHostRegister_v2(slabs[i], SLAB, 1) == CUDA_SUCCESS)
+			continue;
+		for (unsigned j = i; j < count; j++)
+			munmap(slabs[j], SLAB);
+		count = i;
+	}
 	return count >= want;
 }
-
-bool host_pin(uint64_t end)
-{
-	unsigned want = (unsigned)((end + SLAB - 1) / SLAB);
-
-	for (; registered < want && registered < count; registered++)
-		if (!real_cuMemHostRegister_v2 || real_cuMemHostRegister_v2(slabs[registered], SLAB, 1) != CUDA_SUCCESS)
-			break;
-	return registered >= want;
-}
-
-bool host_prepare(uint64_t bytes) { return host_touch(bytes) && host_pin(bytes); }
 
 uint64_t host_prepared(void) { return (uint64_t)count * SLAB; }
 
 bool host_take(uint64_t bytes, uint64_t *at)
 {
-	if (filled + bytes > host_prepared() && !host_touch(filled + bytes))
+	if (filled + bytes > host_prepared() && !host_prepare(filled + bytes))
 		return false;
 	*at = filled;
 	filled += bytes;
@@ -123,6 +117,6 @@ void host_reset(void) { filled = 0; }
 
 void host_fork_child(void)
 {
-	count = registered = 0;
+	count = 0;
 	filled = 0;
 }

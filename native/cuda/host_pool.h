@@ -5,11 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Memory that is there; and that is pinned as well, which the driver's other calls wait for. */
-bool host_touch(uint64_t bytes);
 bool host_prepare(uint64_t bytes);
-/* Pins what is there up to an end; false where the driver does not, and copies are slow but right. */
-bool host_pin(uint64_t end);
 bool host_take(uint64_t bytes, uint64_t *at);
 /* The longest piece of [at, at+bytes) that lies in one stretch of memory. */
 void *host_piece(uint64_t at, uint64_t bytes, uint64_t *length);

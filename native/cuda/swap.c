@@ -89,8 +89,6 @@ static CUresult copy_chunk(struct block *b, struct chunk *c, CUdeviceptr at, boo
 
 	if (b->program)
 		at = b->base;
-	if (out)
-		(void)host_pin(c->at + c->size); /* while what was begun before is on its way */
 	for (; r == CUDA_SUCCESS && done < c->size; done += n) {
 		void *host = host_piece(c->at + done, c->size - done, &n);
 		r = out ? real_cuMemcpyDtoHAsync_v2(host, at + done, n, stream) : real_cuMemcpyHtoDAsync_v2(at + done, host, n, stream);
@@ -279,8 +277,8 @@ static const char *quiet(int64_t deadline)
 }
 
 /*
- * Host memory for what is to leave, before anything is held back: to touch 60 GiB takes a second, in which the program goes
- * on. It would not while that is pinned. Where it falls short, the move itself asks for the rest, and says so.
+ * Host memory for what is to leave, before anything is held back: to touch and pin 60 GiB takes seconds, in which the
+ * program goes on. Where it falls short, the move itself asks for the rest, and says so.
  */
 static void prepare_host(uint64_t bytes)
 {
@@ -292,7 +290,7 @@ static void prepare_host(uint64_t bytes)
 	context = blocks ? block_context(blocks) : NULL;
 	blocks_unlock();
 	if (context && real_cuCtxSetCurrent(context) == CUDA_SUCCESS)
-		(void)host_touch(bytes < there ? bytes : there);
+		(void)host_prepare(bytes < there ? bytes : there);
 }
 
 void swap_out(uint64_t bytes, struct swap_result *r)

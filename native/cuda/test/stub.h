@@ -15,8 +15,6 @@ struct stub_card {
 	_Atomic uint64_t pid[STUB_PROCESSES];
 	_Atomic uint64_t used[STUB_PROCESSES][4];
 	_Atomic int mps[STUB_PROCESSES]; /* it is a client of MPS */
-	_Atomic uint64_t pinned;         /* host memory, in bytes, by all of them */
-	_Atomic int pins_nothing;        /* the driver refuses to */
 };
 struct stub_card *stub_card(void);
 uint64_t stub_card_used(int dev);

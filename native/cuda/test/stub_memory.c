@@ -524,14 +524,7 @@ API CUresult cuDestroyExternalMemory(CUexternalMemory m)
 API CUresult cuGraphicsGLRegisterBuffer(CUgraphicsResource *r, unsigned b, unsigned f) { (void)b, (void)f; *r = NULL; return CUDA_SUCCESS; }
 API CUresult cuGraphicsGLRegisterImage(CUgraphicsResource *r, unsigned i, unsigned t, unsigned f) { (void)i, (void)t, (void)f; *r = NULL; return CUDA_SUCCESS; }
 API CUresult cuGraphicsEGLRegisterImage(CUgraphicsResource *r, void *i, unsigned f) { (void)i, (void)f; *r = NULL; return CUDA_SUCCESS; }
-API CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned f)
-{
-	(void)p, (void)f;
-	if (atomic_load(&stub_card()->pins_nothing))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	atomic_fetch_add(&stub_card()->pinned, n);
-	return CUDA_SUCCESS;
-}
+API CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned f) { (void)p, (void)n, (void)f; return CUDA_SUCCESS; }
 API CUresult cuMemHostUnregister(void *p) { (void)p; return CUDA_SUCCESS; }
 API CUresult cuMemPrefetchAsync(CUdeviceptr p, size_t n, CUdevice d, CUstream s) { (void)p, (void)n, (void)d, (void)s; return CUDA_SUCCESS; }
 API CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t n, CUmemLocation l, unsigned f, CUstream s) { (void)p, (void)n, (void)l, (void)f, (void)s; return CUDA_SUCCESS; }
