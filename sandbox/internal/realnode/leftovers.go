@@ -58,28 +58,30 @@ func (n *node) clean() error {
 // endProcesses kills what is left of pods and of what ran them.
 func (n *node) endProcesses() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		left, err := n.processes()
-		if err != nil || len(left) == 0 {
+		left, maybe, err := n.processes()
+		if err != nil {
 			return err
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("processes %v of the node do not end", left)
-		}
-		for _, pid := range left {
+		for _, pid := range slices.Concat(left, maybe) {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("ending process %d of the node: %w", pid, err)
 			}
 		}
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v of the node do not end", left)
+		}
 	}
 }
 
-// processes of the node: those in its cgroups, and those that were started with its files.
-func (n *node) processes() ([]int, error) {
+// processes of the node: those in its cgroups, and those that were started with its files; and those that may be.
+func (n *node) processes() (found, maybe []int, err error) {
 	all, err := hierarchies()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var found []int
 	for _, root := range all {
 		if err := filepath.WalkDir(filepath.Join(root, n.cgroup()), func(path string, _ os.DirEntry, err error) error {
 			if errors.Is(err, os.ErrNotExist) {
@@ -99,38 +101,71 @@ func (n *node) processes() ([]int, error) {
 			}
 			return err
 		}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	running, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	for _, dir := range running {
-		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && n.started(dir) {
+	for _, dir := range glob("/proc/[0-9]*") {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		switch n.started(dir) {
+		case ours:
 			found = append(found, pid)
+		case perhaps:
+			maybe = append(maybe, pid)
 		}
 	}
 	slices.Sort(found)
-	return slices.Compact(found), nil
+	return slices.Compact(found), maybe, nil
 }
 
+// whose a process is.
+type whose int
+
+const (
+	others whose = iota
+	ours
+	perhaps // it says so, and another person may have it say so
+)
+
 // started says whether the process of a folder in /proc is the node's: containerd, a shim, or a kubelet with its files, or a
-// daemon of MPS with its pipes.
-func (n *node) started(proc string) bool {
+// daemon of MPS with its pipes. Anybody can give a process such a name and such files, so ours alone count; but a server of
+// MPS runs as the person who uses it.
+func (n *node) started(proc string) whose {
 	line, err := os.ReadFile(filepath.Join(proc, "cmdline"))
 	if err != nil || len(line) == 0 {
-		return false // it has ended
+		return others // it has ended
 	}
 	words := strings.Split(string(line), "\x00")
+	mine := false
 	switch program := filepath.Base(words[0]); {
 	case program == "containerd-shim-runc-v2", program == "containerd", program == "kubelet":
-		return slices.ContainsFunc(words[1:], func(word string) bool {
+		mine = slices.ContainsFunc(words[1:], func(word string) bool {
 			return word == n.socket() || word == n.path("containerd.toml") || word == n.path("kubelet.json")
 		})
 	case strings.HasPrefix(program, "nvidia-cuda-mps"):
 		environment, _ := os.ReadFile(filepath.Join(proc, "environ"))
-		return bytes.Contains(append([]byte{0}, environment...), []byte("\x00CUDA_MPS_PIPE_DIRECTORY="+n.dir+"/"))
+		mine = bytes.Contains(append([]byte{0}, environment...), []byte("\x00CUDA_MPS_PIPE_DIRECTORY="+n.dir+"/"))
+	}
+	switch {
+	case mine && runsAsUs(proc):
+		return ours
+	case mine && filepath.Base(words[0]) == "nvidia-cuda-mps-server":
+		return perhaps
+	}
+	return others
+}
+
+// runsAsUs says whether a process is of our user, however it came to be: one that a person started and that has gained
+// our rights is not.
+func runsAsUs(proc string) bool {
+	status, _ := os.ReadFile(filepath.Join(proc, "status"))
+	us := strconv.Itoa(os.Geteuid())
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			return !slices.ContainsFunc(strings.Fields(ids), func(id string) bool { return id != us })
+		}
 	}
 	return false
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,50 +53,96 @@ func TestPodsOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// Processes are the node's by its files among their arguments, and no others are.
+// Processes are the node's by who runs them and its files among their arguments, and no others are.
 func TestProcessesOfANode(t *testing.T) {
 	n := &node{dir: t.TempDir()}
+	pipe := "CUDA_MPS_PIPE_DIRECTORY=" + n.path("elastic-gpu", "space", "cards", "0", "pipe")
 	for _, c := range []struct {
 		name string
 		args []string
 		env  string
-		ours bool
+		uid  int // another's, if not 0
+		want whose
 	}{
-		{"containerd-shim-runc-v2", []string{"-address", n.socket()}, "", true},
-		{"containerd-shim-runc-v2", []string{"-address", "/run/containerd/containerd.sock"}, "", false},
-		{"containerd", []string{"--config", n.path("containerd.toml")}, "", true},
-		{"kubelet", []string{"--config", n.path("kubelet.json")}, "", true},
-		{"kubelet", []string{"--config", "/etc/kubelet.json"}, "", false},
-		{"vi", []string{n.path("kubelet.json")}, "", false},
-		{"nvidia-cuda-mps-control", nil, "CUDA_MPS_PIPE_DIRECTORY=" + n.path("elastic-gpu", "space", "cards", "0", "pipe"), true},
-		{"nvidia-cuda-mps-control", nil, "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps", false},
-		{"nvidia-cuda-mps-control", nil, "X=CUDA_MPS_PIPE_DIRECTORY=" + n.dir + "/", false},
+		{name: "containerd-shim-runc-v2", args: []string{"-address", n.socket()}, want: ours},
+		{name: "containerd-shim-runc-v2", args: []string{"-address", "/run/containerd/containerd.sock"}},
+		{name: "containerd", args: []string{"--config", n.path("containerd.toml")}, want: ours},
+		{name: "containerd", args: []string{"--config", n.path("containerd.toml")}, uid: 4021},
+		{name: "kubelet", args: []string{"--config", n.path("kubelet.json")}, want: ours},
+		{name: "kubelet", args: []string{"--config", n.path("kubelet.json")}, uid: 4021},
+		{name: "kubelet", args: []string{"--config", "/etc/kubelet.json"}},
+		{name: "vi", args: []string{n.path("kubelet.json")}},
+		{name: "nvidia-cuda-mps-control", env: pipe, want: ours},
+		{name: "nvidia-cuda-mps-control", env: pipe, uid: 4021},
+		{name: "nvidia-cuda-mps-server", env: pipe, uid: 4021, want: perhaps},
+		{name: "nvidia-cuda-mps-control", env: "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"},
+		{name: "nvidia-cuda-mps-control", env: "X=CUDA_MPS_PIPE_DIRECTORY=" + n.dir + "/"},
 	} {
-		// A shell that waits, by another name. Its arguments are in /proc once it runs, which is after Start returns.
-		cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{c.name, "-c", "echo; read x"}, c.args...), Env: []string{c.env}}
-		input, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
+		if c.uid != 0 && os.Geteuid() != 0 {
+			continue
 		}
-		output, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
+		cmd, end := runs(t, c.uid, c.name, c.args, c.env)
+		if got := n.started(fmt.Sprintf("/proc/%d", cmd.Process.Pid)); got != c.want {
+			t.Errorf("%s %v %s of %d: %d", c.name, c.args, c.env, c.uid, got)
 		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := output.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		if got := n.started(fmt.Sprintf("/proc/%d", cmd.Process.Pid)); got != c.ours {
-			t.Errorf("%s %v %s: %t", c.name, c.args, c.env, got)
-		}
-		_ = input.Close()
-		_ = cmd.Wait()
+		_ = end()
 	}
-	if n.started("/proc/0") {
+	if n.started("/proc/0") != others {
 		t.Error("a process that is not there is the node's")
 	}
+}
+
+// What people start under the names of the node's programs does not keep a node from its end. A server of MPS is its
+// client's, so that one is ended too, and not waited for.
+func TestProcessesOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root starts processes of others")
+	}
+	n := &node{dir: t.TempDir()}
+	_, endForged := runs(t, 4021, "kubelet", []string{"--config", n.path("kubelet.json")}, "")
+	_, endServer := runs(t, 4021, "nvidia-cuda-mps-server", nil, "CUDA_MPS_PIPE_DIRECTORY="+n.dir+"/x")
+	_, endKubelet := runs(t, 0, "kubelet", []string{"--config", n.path("kubelet.json")}, "")
+	if err := n.endProcesses(); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []func() error{endServer, endKubelet} {
+		if err := end(); err == nil || err.Error() != "signal: killed" {
+			t.Error(err)
+		}
+	}
+	if err := endForged(); err == nil || err.Error() != "exit status 1" { // as a shell that finds nothing to read
+		t.Errorf("another's process: %v", err)
+	}
+}
+
+// runs a shell that waits, by another name, until it is ended. Its arguments are in /proc once it runs, which is after Start
+// returns.
+func runs(t *testing.T, uid int, name string, args []string, env string) (*exec.Cmd, func() error) {
+	t.Helper()
+	cmd := &exec.Cmd{Path: "/bin/sh", Args: append([]string{name, "-c", "echo; read x"}, args...), Env: []string{env}, Dir: "/"}
+	if uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	}
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end := sync.OnceValue(func() error {
+		_ = input.Close()
+		return cmd.Wait()
+	})
+	t.Cleanup(func() { _ = end() })
+	if _, err := output.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, end
 }
 
 // What a kubelet and containerd noted of containers goes, with shims' sockets elsewhere; images stay.
