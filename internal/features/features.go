@@ -64,6 +64,7 @@ const (
 	MultiKueueClusterProfile                          Gate = "MultiKueueClusterProfile"
 	MultiKueueIncrementalDispatcherConfig             Gate = "MultiKueueIncrementalDispatcherConfig"
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
+	MultiKueueManagerQuotaAutomation                  Gate = "MultiKueueManagerQuotaAutomation"
 	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
 	MultiKueueRemoteSpecSync                          Gate = "MultiKueueRemoteSpecSync"
 )
@@ -134,6 +135,7 @@ var gates = map[string]gate{
 	string(MultiKueueClusterProfile):                          {false, switches},
 	string(MultiKueueIncrementalDispatcherConfig):             {true, switches},
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
+	string(MultiKueueManagerQuotaAutomation):                  {false, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
 	string(MultiKueueRemoteSpecSync):                          {true, switches},
 
@@ -159,7 +161,6 @@ var gates = map[string]gate{
 	"ConcurrentAdmission":                   {false, lacking},
 	"FastQuotaReleaseInPodIntegration":      {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
-	"MultiKueueManagerQuotaAutomation":      {false, lacking},
 	"MultiKueueOrchestratedPreemption":      {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":    {false, lacking},

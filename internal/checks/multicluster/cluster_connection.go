@@ -46,6 +46,8 @@ type connection struct {
 	// changed there.
 	changed func()
 	seen    func(types.NamespacedName)
+	// quotas is called when the quota of queues there may be another; nil: nobody asks.
+	quotas func()
 	// most is how many objects of ours the cluster may have.
 	most func() int
 	// fence is around the cluster's transport; nil: none.
@@ -66,6 +68,7 @@ type session struct {
 	cache         cache.Cache
 	name, origin  string
 	seen          func(types.NamespacedName)
+	quotas        func()
 	trouble       chan struct{}
 	held          *held
 
@@ -179,7 +182,7 @@ func (c *connection) runSession(ctx context.Context, config *rest.Config) (found
 		}
 	}()
 	defer func() { cancel(nil); <-ended }()
-	if err := s.watchWorkloads(ctx); err != nil {
+	if err := errors.Join(s.watchWorkloads(ctx), s.watchQueues(ctx)); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
@@ -213,7 +216,7 @@ func (c *connection) open(ctx context.Context, config *rest.Config, fail func(er
 		return nil, err
 	}
 	s := &session{
-		name: c.name, origin: c.origin, seen: c.seen, trouble: make(chan struct{}, 1),
+		name: c.name, origin: c.origin, seen: c.seen, quotas: c.quotas, trouble: make(chan struct{}, 1),
 		held:    &held{most: c.most, fail: fail, objects: map[string]int{}},
 		watched: map[schema.GroupVersionKind]cache.Informer{}, removed: map[types.UID]bool{},
 	}
@@ -223,8 +226,10 @@ func (c *connection) open(ctx context.Context, config *rest.Config, fail func(er
 	if err := s.ping(ctx); err != nil {
 		return nil, err
 	}
+	queues := cache.ByObject{Label: labels.Everything(), Transform: s.held.withoutStatus}
 	s.cache, err = cache.New(config, cache.Options{
 		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
+		ByObject:             map[client.Object]cache.ByObject{&kueue.LocalQueue{}: queues, &kueue.ClusterQueue{}: queues},
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{kueue.MultiKueueOriginLabel: c.origin}),
 		DefaultTransform:     s.held.count,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {

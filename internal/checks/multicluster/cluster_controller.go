@@ -35,6 +35,8 @@ type clusters struct {
 	// of which something changed in one.
 	changed func(name string)
 	seen    func(types.NamespacedName)
+	// quotas is called when the quota of queues in one may be another; nil: nobody asks.
+	quotas func()
 	// fence is around the transports to clusters; nil: none.
 	fence func(http.RoundTripper) http.RoundTripper
 
@@ -107,7 +109,7 @@ func (c *clusters) connection(name string) *connection {
 	if known == nil {
 		known = &connection{
 			name: name, origin: c.origin, scheme: c.client.Scheme(), log: c.log, lost: time.Now(),
-			changed: func() { c.changed(name) }, seen: c.seen, most: c.mostObjects, fence: c.fence,
+			changed: func() { c.changed(name) }, seen: c.seen, quotas: c.quotas, most: c.mostObjects, fence: c.fence,
 		}
 		if since, asked := c.missing[name]; asked {
 			known.lost = since

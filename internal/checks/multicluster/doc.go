@@ -19,9 +19,10 @@
 //	cluster_connection.go   a connection: client and informers while the cluster answers
 //	kubeconfig.go           how to connect to a cluster, and what is rejected
 //	check_active.go         whether the AdmissionChecks are active
+//	quota_automation.go     nominal quota that follows the queues of other clusters, with a gate
 //
 // Objects in other clusters have the label kueue.x-k8s.io/multikueue-origin; nothing else there is
-// read or changed. All state is in the objects, so a new leader continues where the last one stopped.
+// read, queues for their quota aside, or changed. All state is in the objects, so a new leader continues where the last one stopped.
 //
 // Words: docs/design/glossary.md.
 package multicluster

@@ -90,6 +90,11 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			all.seen(request.NamespacedName)
 		}
 	}
+	if options.Features.Enabled(features.MultiKueueManagerQuotaAutomation) {
+		if err := all.automateQuotas(mgr); err != nil {
+			return err
+		}
+	}
 	if err := all.setup(mgr, options, source.Channel(connections, enqueue)); err != nil {
 		return err
 	}
