@@ -370,6 +370,9 @@ func (e *Engine) evaluate(w *workload, s *requestShape, a *assignment, how evalM
 	defer e.containPanic(w, a, e.tx.Checkpoint())
 	e.evals++
 	t := w.queue.tree
+	if w.spec.Extra {
+		how = fitOnly
+	}
 	a.reset(w, s, how)
 	if a.version = t.version; e.exhausted(a) {
 		return

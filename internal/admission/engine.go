@@ -127,6 +127,7 @@ type Engine struct {
 
 	apart []*equivClass // refused for a budget or an advance reservation
 
+	extras            int // extras of elastic jobs that have quota
 	evicting          map[*workload]struct{}
 	preemptors        map[*workload]struct{} // those with victims that have quota
 	unresolvedVictims []*workload            // victims whose preemptor is known by UID only

@@ -17,9 +17,12 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	if w.NeverPreempt {
+	switch {
+	case w.Extra:
+		k.num(2)
+	case w.NeverPreempt:
 		k.num(1)
-	} else {
+	default:
 		k.num(0)
 	}
 	if e.refusesApart() || l != nil && l.queue != nil && l.queue.backfills() {

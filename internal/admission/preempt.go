@@ -25,6 +25,7 @@ type search struct {
 	headsReserved     bool           // blocked heads have reservations: the preemptor must fit beside them, but nobody borrows them
 	lacksReservedOnly bool
 	byUsage           bool // candidates were ordered by usage, which changes with time
+	extrasOnly        bool // of elastic jobs, what they have beyond their minimum
 	pastMinRuntime    bool // those within their minimum runtime are passed over ...
 	skipped           bool // ... and some were
 	prio              int64
@@ -164,6 +165,11 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	s.lacksReservedOnly = (!s.nodes || s.a.failed == nil) && e.preemptorFits(s, true) // nodes were lacking without the evicted, too
 	if s.lacksReservedOnly {
 		return nil
+	}
+	if e.extras > 0 {
+		if found := e.searchExtras(t, s); len(found) > 0 {
+			return found
+		}
 	}
 	s.pastMinRuntime, s.skipped = true, false
 	found := e.searchByPolicy(t, s)

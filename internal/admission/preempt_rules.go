@@ -63,7 +63,7 @@ func (e *Engine) minRuntimeUntil(a *assignment, victims []victim) time.Time {
 // decision is revoked, which costs nothing.
 func (e *Engine) safeUntil(a *assignment, v victim) time.Time {
 	run := v.w.timing(e).MinRuntime.by(v.why)
-	if run <= 0 || a.how == afterDelay || v.w.in.admitted == e.decision {
+	if run <= 0 || v.w.spec.Extra || a.how == afterDelay || v.w.in.admitted == e.decision {
 		return time.Time{}
 	}
 	until := v.w.minRuntimeEnd(run)
@@ -76,8 +76,11 @@ func (e *Engine) safeUntil(a *assignment, v victim) time.Time {
 	return until
 }
 
-// skips says whether a search passes over a victim that its minimum runtime protects.
+// skips says whether a search passes over a victim: its minimum runtime protects it, or others give way first.
 func (e *Engine) skips(s *search, v victim) bool {
+	if s.extrasOnly {
+		return !v.w.spec.Extra
+	}
 	if !s.pastMinRuntime || !e.safeUntil(s.a, v).After(e.at) {
 		return false
 	}
@@ -95,6 +98,9 @@ func (w *workload) minRuntimeEnd(run time.Duration) time.Time {
 
 // hadMinRuntime says whether a running workload may be preempted by some rule.
 func (e *Engine) hadMinRuntime(w *workload) bool {
+	if w.spec.Extra {
+		return true
+	}
 	for _, run := range w.timing(e).MinRuntime.all() {
 		if !w.minRuntimeEnd(run).After(e.at) {
 			return true

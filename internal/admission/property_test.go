@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ type worldConfig struct {
 	rings      bool // Kueue's rules alone: workloads may preempt each other for ever
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
+	extras     bool // some workloads are what elastic jobs have beyond their minimum
 	says       bool // workloads say that they are not to be preempted, and when they saved their work
 	budgets    bool // workloads use budgets
 	advance    bool // quota is reserved ahead of time
@@ -185,6 +187,9 @@ func (w *world) drawWorkload() {
 		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
+	if w.cfg.extras && rapid.IntRange(0, 2).Draw(w.t, "extra") == 0 {
+		wl.Extra, wl.NeverPreempt, wl.Priority = true, false, math.MinInt32
+	}
 	w.drawAwaits(&wl)
 	if w.cfg.advance && rapid.IntRange(0, 4).Draw(w.t, "names an advance reservation") == 0 {
 		wl.AdvanceReservation = "r0"
@@ -306,6 +311,9 @@ var worldConfigs = map[string]worldConfig{
 	"timing-drf": {flavors: 1, policy: PolicyDRF, preemption: true, timing: true},
 	"backfill":   {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, backfill: true},
 	"backfill2":  {flavors: 2, policy: PolicyDRF, preemption: true, strict: true, partial: true, backfill: true},
+	"extras":     {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, extras: true},
+	"extras2":    {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, extras: true},
+	"extras-drf": {flavors: 1, policy: PolicyDRF, preemption: true, extras: true},
 	"says":       {flavors: 1, policy: PolicyFIFO, preemption: true, strict: true, says: true},
 	"says2":      {flavors: 2, policy: PolicyFIFO, preemption: true, strict: true, partial: true, timing: true, says: true},
 	"says-drf":   {flavors: 1, policy: PolicyDRF, preemption: true, says: true},

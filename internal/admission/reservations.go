@@ -115,7 +115,7 @@ func (a *assignment) canReserve() bool { return !a.w.queue.choice && !a.lacksNod
 // reclaim its quota needs none, and where shares decide, they protect it well enough.
 func (a *assignment) reserves() bool {
 	q := a.w.queue
-	return len(a.reservation) > 0 || a.mode == noCandidates && !a.admissible() && q.spec.StrictFIFO &&
+	return len(a.reservation) > 0 || a.mode == noCandidates && !a.admissible() && q.spec.StrictFIFO && !a.w.spec.Extra &&
 		q.node.Parent != nil && q.tree.policy == PolicyFIFO &&
 		q.spec.Preemption.ReclaimWithinCohort != PreemptAny
 }

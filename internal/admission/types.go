@@ -74,6 +74,9 @@ type Workload struct {
 
 	// NeverPreempt: it asks not to be preempted, and its queue's policy honours that. Then it does not borrow either.
 	NeverPreempt bool
+	// Extra: pods that an elastic job has beyond its minimum. They are for idle quota: they preempt nobody and reserve
+	// nothing, and are asked for before anyone else is preempted.
+	Extra bool
 	// Stays: it cannot start again on other nodes.
 	Stays bool
 	// AdvanceReservation is the one that is for this workload, where one is for some of a LocalQueue's alone; "": none.

@@ -182,7 +182,9 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	if spec.runLimit() != w.spec.runLimit() || spec.AdvanceReservation != w.spec.AdvanceReservation {
 		e.budgetFreed, e.advanceChanged = true, true
 	}
+	e.countExtra(w, -1)
 	w.spec, w.assumed = spec, false
+	e.countExtra(w, 1)
 	w.order = e.orderTime(&spec)
 	e.setRank(w, w.queue)
 	e.awaitPods(w, !spec.PodsReady)
@@ -229,6 +231,7 @@ func (e *Engine) hintPreemptible(w *workload) {
 func (e *Engine) occupyQuota(w *workload, usage []quota.Amount) {
 	q := w.queue
 	w.usage = usage
+	e.countExtra(w, 1)
 	e.enter(w, phaseReserved)
 	e.awaitPods(w, !w.spec.PodsReady)
 	i, _ := slices.BinarySearchFunc(q.quotaReserved, w, victimOrder)
@@ -271,6 +274,7 @@ func (e *Engine) releaseQuota(w *workload) {
 		return
 	}
 	q := w.queue
+	e.countExtra(w, -1)
 	if e.budgeted.any() {
 		e.noteCommitted(w, -1)
 	}
