@@ -37,6 +37,8 @@ func (e *Engine) mustLeave(w *workload, at time.Time) (Reason, string) {
 	switch {
 	case s.Inactive:
 		return ReasonDeactivated, "The workload is deactivated"
+	case s.Extra && s.Refused != "": // jobs of its queue may no longer grow
+		return ReasonLocalQueueStopped, s.Refused
 	case w.local.exists && w.local.spec.Stop == StopHoldAndDrain:
 		return ReasonLocalQueueStopped, "The LocalQueue is stopped"
 	case w.queue.exists && w.queue.spec.Stop == StopHoldAndDrain:

@@ -60,7 +60,7 @@ func (s *Shell) applyPolicies() {
 	s.estimatesChanged()
 	s.recheckDependencies()
 	for _, t := range s.workloads {
-		if workload.AsksNeverPreempt(t.object) {
+		if workload.AsksNeverPreempt(t.object) || workload.IsExtra(t.object) {
 			s.tellEngine(t.object)
 		}
 	}

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"math"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -23,6 +25,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 	}
 	w.Gated = w.Gated && s.gates.gated
 	w.NeverPreempt = workload.AsksNeverPreempt(wl) && s.objects.HonorsNeverPreempt(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
+	s.setExtra(&w, wl)
 	w.AdvanceReservation = s.reservations.jobs.Of(wl)
 	s.countDevices(&w, wl)
 	w.ExpectedRunTime = s.expectedRunTime(&w)
@@ -45,6 +48,24 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 		implied.Apply(set)
 	}
 	return w
+}
+
+// setExtra says of pods that an elastic job has beyond its least whether they may be there. They have the lowest priority,
+// whatever their object says.
+func (s *Shell) setExtra(w *admission.Workload, wl *kueue.Workload) {
+	if w.Extra = workload.IsExtra(wl); !w.Extra {
+		return
+	}
+	w.Priority, w.NeverPreempt = math.MinInt32, false
+	after, refusal := s.objects.Growth(types.NamespacedName{Namespace: wl.Namespace, Name: w.LocalQueue})
+	switch {
+	case refusal != "":
+		w.Refused = refusal
+	case w.Admission == nil && !w.EvictedAt.IsZero():
+		if from := w.EvictedAt.Add(after); from.After(w.RequeueAt) {
+			w.RequeueAt = from
+		}
+	}
 }
 
 // forEngine is a workload as the engine sees it, less what it replaces.

@@ -24,6 +24,13 @@ const (
 	// AfterMetAnnotation is what of that has come true. The queue writes it on the workload, so that it stays true when
 	// the jobs are gone.
 	AfterMetAnnotation = "elasticai.io/after-met"
+	// PodsAnnotation is how many pods it has at least and at most, as in "2-16", or "Worker=2-16" of one of its pod sets: it
+	// starts with the least, and grows into idle quota where a policy lets it (elasticJobs).
+	PodsAnnotation = "elasticai.io/pods"
+	// ExtraOfAnnotation names, on a workload of pods beyond a job's least, the workload of the job.
+	ExtraOfAnnotation = "elasticai.io/extra-of"
+	// FlavorsAnnotation names, on a workload, the only ResourceFlavors that will do, with commas between them.
+	FlavorsAnnotation = "elasticai.io/flavors"
 )
 
 // AddToScheme makes QueuePolicy and BudgetAccount known to a scheme.
@@ -61,7 +68,7 @@ type QueuePolicyList struct {
 
 // QueuePolicySpec is what a policy says, and of which queues.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets) || has(self.reservations) || has(self.defragmentation)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies, budgets, reservations or defragmentation"
+// +kubebuilder:validation:XValidation:rule="has(self.preemption) || has(self.capacity) || has(self.order) || has(self.backfill) || has(self.quota) || has(self.dependencies) || has(self.budgets) || has(self.reservations) || has(self.defragmentation) || has(self.elasticJobs)",message="sets nothing: give it preemption, capacity, order, backfill, quota, dependencies, budgets, reservations, defragmentation or elasticJobs"
 // +kubebuilder:validation:XValidation:rule="!has(self.capacity) || self.targetRefs.exists(t, t.kind == 'Cohort')",message="capacity is how a tree of Cohorts is shared out: target its root Cohort",fieldPath=".capacity"
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.targetRefs.exists(t, t.kind != 'Cohort')",message="reservations are for queues: target a ClusterQueue or a LocalQueue",fieldPath=".reservations"
 // +kubebuilder:validation:XValidation:rule="!has(self.reservations) || self.reservations.all(r, !has(r.job)) || self.targetRefs.all(t, t.kind == 'LocalQueue')",message="job is one of a LocalQueue's namespace: target that LocalQueue",fieldPath=".reservations"
@@ -112,6 +119,16 @@ type QueuePolicySpec struct {
 	// Defragmentation lets workloads move to other nodes for one that quota allows, and that fits on no nodes as they are.
 	// It is looked up at the ClusterQueue and above: of the one that waits, whose bounds count, and of those that move.
 	Defragmentation *Defragmentation `json:"defragmentation,omitempty"`
+	// ElasticJobs lets jobs that say how many pods they have at least and at most (annotation elasticai.io/pods) grow into
+	// idle quota, and has them shrink before anyone is preempted.
+	ElasticJobs *ElasticJobs `json:"elasticJobs,omitempty"`
+}
+
+// ElasticJobs is how jobs grow. What a job has beyond its least has the lowest priority there is: those who wait in its
+// ClusterQueue take it back, which therefore has to preempt lower priorities (withinClusterQueue).
+type ElasticJobs struct {
+	// GrowAfter is how long pods that a job had to give up stay away: most jobs pay for each change of size.
+	GrowAfter *Duration `json:"growAfter"`
 }
 
 // Defragmentation bounds what may move for one workload. Those that move are stopped, and start at once on other nodes,

@@ -19,6 +19,7 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 	if err != nil {
 		return err
 	}
+	r := j.PodRange()
 	for _, p := range places {
 		for i := range wl.Spec.PodSets {
 			if string(wl.Spec.PodSets[i].Name) != p.Name {
@@ -29,7 +30,7 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 				return err
 			}
 			count := wl.Spec.PodSets[i].Count
-			partial := wl.Spec.PodSets[i].MinCount != nil
+			partial := wl.Spec.PodSets[i].MinCount != nil || r.is(wl.Spec.PodSets[i].Name)
 			if infos == nil {
 				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, wl)
 			} else {
@@ -66,6 +67,15 @@ func (j Object) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 		return err
 	}
 	return j.patchTo(ctx, c, started)
+}
+
+// Resize gives the running job other numbers of pods.
+func (j Object) Resize(ctx context.Context, c client.Client, sets []kueue.PodSet) error {
+	resized := j.deepCopy()
+	if err := resized.SetCounts(sets); err != nil {
+		return &UnretryableError{err}
+	}
+	return j.patchTo(ctx, c, resized)
 }
 
 // Stop suspends the job. What an admission added outside of its templates goes with that, as nobody would see

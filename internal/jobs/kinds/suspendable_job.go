@@ -144,6 +144,7 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	if len(sets) == 0 {
 		return nil, &UnretryableError{errors.New("it has no pods")}
 	}
+	j.PodRange().applyTo(sets)
 	return sets, j.scale(ctx, c, sets)
 }
 
@@ -172,6 +173,13 @@ func (j Object) ReclaimablePods(ctx context.Context, c client.Reader, wl *kueue.
 	done, err := j.FinishedPods(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if r := j.PodRange(); r != nil { // extras go first
+		counts, err := j.Counts()
+		if err != nil {
+			return nil, err
+		}
+		done[r.Set] = max(0, done[r.Set]-max(0, counts[r.Set]-r.Least))
 	}
 	for _, set := range wl.Spec.PodSets {
 		// Reclaimed quota may be in use by others by now: a job that shows fewer finished pods is seen as it was

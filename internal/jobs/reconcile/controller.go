@@ -223,6 +223,7 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 	if kinds.IsElastic(j) && !remote.Dispatched(wl) {
 		gateElasticPods(wl, infos)
 	}
+	labelRanged(j, infos)
 	if swapsOnPreemption(j) {
 		if ready, err := c.restartable(ctx, j, wl); !ready || err != nil {
 			return err

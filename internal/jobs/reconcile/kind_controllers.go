@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // defaultConcurrency is how many jobs of one kind are reconciled at once.
@@ -88,7 +89,7 @@ func (r *registry) start(c *candidate) error {
 			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(r.jobsOfWorkload(kind))),
 			source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.jobOfPod(kind))),
 		}
-		if kind.Spec.Elastic {
+		if kind.Spec.Elastic || kind.CanRange() {
 			sources = append(sources, r.common.elastic.source(kind, r.jobOfElasticPod(kind)))
 		}
 	case kind.OwnsGroup():
@@ -137,6 +138,13 @@ func podKind() *kinds.Kind {
 func (r *registry) jobsOfWorkload(kind *kinds.Kind) handler.MapFunc {
 	return func(ctx context.Context, wl client.Object) []reconcile.Request {
 		key := types.NamespacedName{Namespace: wl.GetNamespace()}
+		if extra, ok := wl.(*kueue.Workload); ok && workload.IsExtra(extra) {
+			of := &kueue.Workload{}
+			if err := r.mgr.GetClient().Get(ctx, types.NamespacedName(workload.ExtraOf(extra)), of); err != nil {
+				return nil // it goes with that one
+			}
+			wl = of
+		}
 		if owner := metav1.GetControllerOf(wl); owner != nil {
 			if schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != kind.GVK.GroupKind() {
 				return nil

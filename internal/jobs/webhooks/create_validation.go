@@ -13,6 +13,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -33,6 +34,9 @@ func refuse(errs field.ErrorList) error {
 // validateCreate finds what makes a job invalid, whatever it was before. The messages are Kueue's.
 func (v *validator) validateCreate(ctx context.Context, job kinds.Object, raw []byte) field.ErrorList {
 	errs := v.validateMeta(job.Row(), job)
+	if err := job.CheckPodRange(); err != nil {
+		errs = append(errs, field.Invalid(annotationsPath.Key(v1alpha1.PodsAnnotation), job.GetAnnotations()[v1alpha1.PodsAnnotation], err.Error()))
+	}
 	return append(errs, v.validateTopology(ctx, job, raw)...)
 }
 

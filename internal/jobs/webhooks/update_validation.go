@@ -40,7 +40,7 @@ type validator struct {
 // to the webhook.
 var (
 	validatedLabels      = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.MaxExecTimeLabel, kinds.PriorityClassLabel}
-	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.ElasticAnnotation, workload.GatedByAnnotation, kinds.MinParallelismAnnotation, kinds.SyncCompletionsAnnotation, v1alpha1.AfterAnnotation}
+	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.ElasticAnnotation, workload.GatedByAnnotation, kinds.MinParallelismAnnotation, kinds.SyncCompletionsAnnotation, v1alpha1.AfterAnnotation, v1alpha1.PodsAnnotation}
 )
 
 // changesValidated is the webhook's match condition in CEL: true of new objects, of those whose

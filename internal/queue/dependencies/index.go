@@ -130,6 +130,9 @@ func newNode(wl *kueue.Workload, is seen, may Policy) *node {
 	if is.outcome != workload.Gone {
 		n.names = append(n.names, name{workload.KindWorkload, wl.Namespace, wl.Name})
 		for i := range wl.OwnerReferences {
+			if workload.IsExtra(wl) {
+				break // of the job's own workload, which decides alone
+			}
 			owner := &wl.OwnerReferences[i]
 			n.names = append(n.names, name{strings.ToLower(owner.Kind), wl.Namespace, owner.Name})
 		}

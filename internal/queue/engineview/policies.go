@@ -78,6 +78,22 @@ func (o *Objects) HonorsNeverPreempt(localQueue types.NamespacedName) bool {
 	return o.resolved.Any() && o.InForce(localQueue).Text(policy.NeverPreempt) == string(v1alpha1.NeverPreemptHonor)
 }
 
+// Growth says whether jobs of a LocalQueue may grow into idle quota, why not, and how long pods that they had to give up
+// stay away.
+func (o *Objects) Growth(localQueue types.NamespacedName) (after time.Duration, refusal string) {
+	if !o.resolved.Any() || o.InForce(localQueue).Text(policy.GrowAfter) == "" {
+		return 0, "No QueuePolicy lets jobs of its queue grow (elasticJobs)"
+	}
+	lq := o.LocalQueues[localQueue]
+	if lq == nil {
+		return 0, ""
+	}
+	if cq := o.ClusterQueues[string(lq.Spec.ClusterQueue)]; cq != nil && (cq.Spec.Preemption == nil || cq.Spec.Preemption.WithinClusterQueue == kueue.PreemptionPolicyNever) {
+		return 0, "ClusterQueue " + cq.Name + " preempts nobody of its own (withinClusterQueue), so what jobs grow into could not be taken back"
+	}
+	return o.InForce(localQueue).Duration(policy.GrowAfter, 0), ""
+}
+
 // MayWaitFor says that policies let the jobs of a LocalQueue wait for those of another namespace.
 func (o *Objects) MayWaitFor(localQueue types.NamespacedName, namespace string) bool {
 	return o.resolved.Any() && o.InForce(localQueue).MayWaitFor(namespace)

@@ -32,6 +32,7 @@ const (
 	Reservations = "reservations"
 	Moves        = "defragmentation.moves"
 	LostWork     = "defragmentation.lostWork"
+	GrowAfter    = "elasticJobs.growAfter"
 )
 
 // longest is the longest time a policy may name: a longer one is a slip of the pen.
@@ -99,6 +100,7 @@ var fields = []field{
 	aboveLocal(field{path: Windows, text: windowsText, whole: checkWindows}),
 	aboveLocal(percent(Moves, 1, 16, func(s *v1alpha1.QueuePolicySpec) *int32 { return defragmentation(s).Moves })),
 	aboveLocal(duration(LostWork, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return defragmentation(s).LostWork })),
+	duration(GrowAfter, func(s *v1alpha1.QueuePolicySpec) *v1alpha1.Duration { return elasticJobs(s).GrowAfter }),
 	dependencies,
 	{path: Budgets, text: budgetsText, whole: checkBudgets, sums: true},
 	{
@@ -140,6 +142,13 @@ func defragmentation(s *v1alpha1.QueuePolicySpec) *v1alpha1.Defragmentation {
 		return &v1alpha1.Defragmentation{}
 	}
 	return s.Defragmentation
+}
+
+func elasticJobs(s *v1alpha1.QueuePolicySpec) *v1alpha1.ElasticJobs {
+	if s.ElasticJobs == nil {
+		return &v1alpha1.ElasticJobs{}
+	}
+	return s.ElasticJobs
 }
 
 func quota(s *v1alpha1.QueuePolicySpec) *v1alpha1.Quota {

@@ -63,6 +63,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 	w.PodSets = make([]admission.PodSet, len(wl.Spec.PodSets))
 	for i := range wl.Spec.PodSets {
 		w.PodSets[i] = podSetForEngine(&wl.Spec.PodSets[i], transformations)
+		w.PodSets[i].Flavors = onlyFlavors(wl)
 	}
 	for _, reclaimable := range wl.Status.ReclaimablePods {
 		for i := range w.PodSets {

@@ -1,0 +1,124 @@
+package kinds
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+)
+
+// PodRange is how many pods of a set an elastic job has at least and at most.
+type PodRange struct {
+	Set         kueue.PodSetReference
+	Least, Most int32
+}
+
+// mostPods is the most that a range may name: more is a slip of the pen.
+const mostPods = 100_000
+
+// CanRange: jobs of the kind may say how many pods they have at least and at most.
+func (k *Kind) CanRange() bool { return k.Suspends() && k.hasWritableCounts() }
+
+// PodRange is the range that the job asks for; nil: none, or none that can be had. A job that another cluster runs, whose
+// workload somebody else makes, or that changes its size itself has none.
+func (j Object) PodRange() *PodRange {
+	text := j.GetAnnotations()[v1alpha1.PodsAnnotation]
+	if text == "" || !j.kind.CanRange() || j.HandedOver() || IsPrebuilt(j) || IsElastic(j) {
+		return nil
+	}
+	r, err := j.readRange(text)
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// CheckPodRange says what is wrong with the range that the job asks for.
+func (j Object) CheckPodRange() error {
+	text, given := j.GetAnnotations()[v1alpha1.PodsAnnotation]
+	switch {
+	case !given:
+		return nil
+	case !j.kind.CanRange():
+		return fmt.Errorf("the number of pods of a %s cannot be changed while it runs", j.kind.GVK.Kind)
+	case j.GetAnnotations()[MinParallelismAnnotation] != "":
+		return fmt.Errorf("%s says what %s does, and more: use one of them", v1alpha1.PodsAnnotation, MinParallelismAnnotation)
+	case IsElastic(j):
+		return fmt.Errorf("a job with %s changes its size itself", ElasticAnnotation)
+	}
+	r, err := j.readRange(text)
+	if err != nil {
+		return err
+	}
+	for _, n := range []int32{r.Least, r.Most} {
+		if err := j.deepCopy().SetCounts([]kueue.PodSet{{Name: r.Set, Count: n}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j Object) readRange(text string) (*PodRange, error) {
+	set, numbers, named := strings.Cut(text, "=")
+	if !named {
+		set, numbers = "", text
+	}
+	from, to, found := strings.Cut(numbers, "-")
+	least, err1 := strconv.ParseInt(from, 10, 32)
+	most, err2 := strconv.ParseInt(to, 10, 32)
+	if !found || err1 != nil || err2 != nil || least < 1 || most < least || most > mostPods {
+		return nil, fmt.Errorf("%q should be the least and the most number of pods, as in 2-16 or Worker=2-16", text)
+	}
+	places, err := j.PodSetSources()
+	if err != nil {
+		return nil, err
+	}
+	r := &PodRange{Least: int32(least), Most: int32(most)}
+	var names []string
+	for _, p := range places {
+		if names = append(names, p.Name); p.Name == set || !named && len(places) == 1 {
+			r.Set = kueue.PodSetReference(p.Name)
+		}
+	}
+	if r.Set == "" {
+		return nil, fmt.Errorf("%q should name one of the pod sets %s, as in %s=2-16", text, strings.Join(names, ", "), names[len(names)-1])
+	}
+	return r, nil
+}
+
+// UsefulPods is how many pods of the range the job has a use for: of the most, those that have not finished for good.
+func (j Object) UsefulPods(ctx context.Context, c client.Reader, r *PodRange) (int32, error) {
+	largest := j.deepCopy()
+	if err := largest.SetCounts([]kueue.PodSet{{Name: r.Set, Count: r.Most}}); err != nil {
+		return 0, &UnretryableError{err}
+	}
+	done, err := largest.FinishedPods(ctx, c)
+	return r.Most - min(r.Most, done[r.Set]), err
+}
+
+// applyTo gives the pod set its least number of pods: the rest are extras.
+func (r *PodRange) applyTo(sets []kueue.PodSet) {
+	for i := range sets {
+		if r != nil && sets[i].Name == r.Set {
+			sets[i].Count, sets[i].MinCount = r.Least, nil
+		}
+	}
+}
+
+// is says that the range is of a pod set.
+func (r *PodRange) is(set kueue.PodSetReference) bool { return r != nil && r.Set == set }
+
+// extraSteps is of how many workloads the extras of a job consist at most: one for each pod, or of several pods each.
+const extraSteps = 64
+
+// Step is how many pods each of a job's extra workloads has.
+func (r *PodRange) Step() int32 {
+	return max(1, int32(math.Ceil(float64(r.Most-r.Least)/extraSteps)))
+}

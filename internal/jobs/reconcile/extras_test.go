@@ -1,0 +1,159 @@
+package reconcile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
+)
+
+// rangedJob has two pods at least and five at most.
+var rangedJob = strings.NewReplacer("kueue.x-k8s.io/job-min-parallelism: \"1\"", v1alpha1.PodsAnnotation+": 2-5", "completions: 6", "completions: 20").Replace(queuedJob)
+
+// extras are the workloads of the job's extra pods, in order.
+func (w *world) extras() []kueue.Workload {
+	w.t.Helper()
+	list := &kueue.WorkloadList{}
+	if err := w.client.List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(wl kueue.Workload) bool { return !workload.IsExtra(&wl) })
+}
+
+func (w *world) jobPods() int64 {
+	w.t.Helper()
+	pods, _, err := unstructured.NestedInt64(w.settle("job").Object, "spec", "parallelism")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pods
+}
+
+// startRanged starts the job with its least number of pods, and returns its workload.
+func startRanged(t *testing.T) (*world, *kueue.Workload) {
+	t.Helper()
+	w := newWorld(t, parse(t, rangedJob))
+	wl := w.workloadOf(w.settle("job"))
+	if set := wl.Spec.PodSets[0]; set.Count != 2 || set.MinCount != nil {
+		t.Fatalf("its workload has %d pods, at least %v", set.Count, set.MinCount)
+	}
+	admission := oneOf("cq", 2)
+	admission.PodSetAssignments[0].Flavors = map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "f"}
+	if err := w.client.Create(t.Context(), &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "f"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.admit(wl, admission)
+	if n := w.jobPods(); n != 2 {
+		t.Fatalf("it was started with %d pods", n)
+	}
+	return w, wl
+}
+
+// A job grows with each of its extras that is admitted, and shrinks when one is evicted, whose quota is released then.
+func TestJobGrowsAndShrinks(t *testing.T) {
+	w, wl := startRanged(t)
+	extras := w.extras()
+	if len(extras) != 3 {
+		t.Fatalf("it has %d extras", len(extras))
+	}
+	for i := range extras {
+		x := &extras[i]
+		if workload.ExtraOf(x) != workload.KeyOf(wl) || x.Annotations[v1alpha1.FlavorsAnnotation] != "f" || x.Spec.PodSets[0].Count != 1 || x.Spec.QueueName != wl.Spec.QueueName || *x.Spec.Priority >= 0 {
+			t.Errorf("extra %s: %+v, priority %d", x.Name, x.Annotations, *x.Spec.Priority)
+		}
+	}
+	w.admit(&extras[0], oneOf("cq", 1))
+	w.admit(&extras[2], oneOf("cq", 1))
+	if n := w.jobPods(); n != 4 {
+		t.Errorf("with two extras it has %d pods", n)
+	}
+	gone := &kueue.Workload{}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(&extras[0]), gone); err != nil {
+		t.Fatal(err)
+	}
+	workload.Evict(gone, kueue.WorkloadEvictedByPreemption, "", "", time.Now())
+	if err := w.client.Status().Update(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.jobPods(); n != 3 {
+		t.Errorf("with one evicted it has %d pods", n)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(gone), gone); err != nil {
+		t.Fatal(err)
+	}
+	if workload.HasReservation(gone) {
+		t.Error("the one evicted has its quota still")
+	}
+	events := strings.Join(w.recorded(), "\n")
+	for _, event := range []string{"Grown grew from 2 to", "Shrunk shrank from 4 to 3 pods"} {
+		if !strings.Contains(events, event) {
+			t.Errorf("no event %q:\n%s", event, events)
+		}
+	}
+}
+
+// With few pods left to finish there are fewer extras, and the job's own workload loses no quota before them.
+func TestExtrasOfFinishedPodsGo(t *testing.T) {
+	w, _ := startRanged(t)
+	extras := w.extras()
+	for i := range extras {
+		w.admit(&extras[i], oneOf("cq", 1))
+	}
+	if n := w.jobPods(); n != 5 {
+		t.Fatalf("it has %d pods", n)
+	}
+	job := w.settle("job")
+	job.Object["status"] = map[string]any{"succeeded": int64(17), "active": int64(3)}
+	if err := w.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.jobPods(); n != 3 {
+		t.Errorf("with three pods left it has %d", n)
+	}
+	if n := len(w.extras()); n != 1 {
+		t.Errorf("it has %d extras", n)
+	}
+	if left := w.workloadOf(job).Status.ReclaimablePods; len(left) > 0 {
+		t.Errorf("its own workload gave up %v", left)
+	}
+}
+
+// Extras of a job that is stopped go with its last pod.
+func TestExtrasGoWithTheJob(t *testing.T) {
+	w, wl := startRanged(t)
+	extras := w.extras()
+	w.admit(&extras[0], oneOf("cq", 1))
+	job := w.settle("job")
+	job.Object["status"] = map[string]any{"active": int64(3)}
+	if err := w.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+		t.Fatal(err)
+	}
+	apimeta.SetStatusCondition(&wl.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption})
+	if err := w.client.Status().Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	if job = w.settle("job"); len(w.extras()) != 3 {
+		t.Error("extras went before the pods")
+	}
+	job.Object["status"] = map[string]any{}
+	if err := w.client.Status().Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.jobPods(); n != 2 || len(w.extras()) != 0 {
+		t.Errorf("stopped, it has %d pods and %d extras", n, len(w.extras()))
+	}
+}
