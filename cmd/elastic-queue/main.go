@@ -211,7 +211,7 @@ func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.O
 	}
 	var err error
 	if options.Placer, err = placer.New(placer.Options{
-		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed),
+		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed), Balanced: gates.Enabled(features.TASBalancedPlacement),
 		IgnoreAnnotated: cfg.Placement.IgnoreAnnotatedPods, AsAdmitted: cfg.Placement.CountPodsAsAdmitted, DomainsOnly: cfg.Placement.MatchDomainsOnly,
 		Encoding: workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
 	}); err != nil {

@@ -42,6 +42,7 @@ const (
 	ShortWorkloadNames               Gate = "ShortWorkloadNames"
 	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
 	SparkApplicationIntegration      Gate = "SparkApplicationIntegration"
+	TASBalancedPlacement             Gate = "TASBalancedPlacement"
 	TASFailedNodeReplacement         Gate = "TASFailedNodeReplacement"
 	TASFailedNodeReplacementFailFast Gate = "TASFailedNodeReplacementFailFast"
 	TASMultiLayerTopology            Gate = "TASMultiLayerTopology"
@@ -113,6 +114,7 @@ var gates = map[string]gate{
 	string(ShortWorkloadNames):               {false, switches},
 	string(SkipReassignment):                 {true, switches},
 	string(SparkApplicationIntegration):      {false, switches},
+	string(TASBalancedPlacement):             {false, switches},
 	string(TASFailedNodeReplacement):         {true, switches},
 	string(TASFailedNodeReplacementFailFast): {true, switches},
 	string(TASMultiLayerTopology):            {true, switches},
@@ -164,7 +166,6 @@ var gates = map[string]gate{
 	"MultiKueueOrchestratedPreemption":      {false, lacking},
 	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
 	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
-	"TASBalancedPlacement":                  {false, lacking},
 	"WorkloadRequestUseMergePatch":          {false, lacking},
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},

@@ -321,6 +321,11 @@ func (w *world) gangOf(d *datadriven.TestData) (*Gang, map[string]string) {
 		leader := set
 		leader.Name, leader.Count = "leader", int(number(w.t, n))
 		leader.Pod.Containers = nil
+		if _, asks := rest["leader-card"]; asks {
+			leader.Pod.Containers = set.Pod.Containers
+			leader.Topology = topologyOf(w.t, rest)
+			leader.Topology.Slices = nil
+		}
 		g.PodSets = []PodSet{leader, set}
 	}
 	return g, rest
@@ -329,6 +334,7 @@ func (w *world) gangOf(d *datadriven.TestData) (*Gang, map[string]string) {
 func topologyOf(t *testing.T, rest map[string]string) *TopologyRequest {
 	r := &TopologyRequest{Topology: "default", Group: rest["group"]}
 	_, r.FullestFirst = rest["fullest"]
+	_, r.Balanced = rest["balanced"]
 	for slice := range strings.SplitSeq(rest["slices"], "/") {
 		if level, size, found := strings.Cut(slice, ":"); found {
 			r.Slices = append(r.Slices, Slice{level, int(number(t, size))})

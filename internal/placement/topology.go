@@ -304,6 +304,11 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 	if err != nil {
 		return nil, &Refusal{Detail: err.Error()}
 	}
+	if first.Topology.Balanced && first.Topology.Mode == Preferred {
+		if holds := e.placeBalanced(g, sets, t); holds != nil {
+			return holds, nil
+		}
+	}
 	e.measure(t, s, w)
 	most := 0
 	for _, d := range t.all {

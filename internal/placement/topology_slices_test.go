@@ -28,7 +28,7 @@ func hostsOf(t *rapid.T) ([]Node, []int) {
 
 // requestOf cuts some pods into slices at up to three levels.
 func requestOf(t *rapid.T, levels []string) (*TopologyRequest, int) {
-	r := &TopologyRequest{Topology: "default", FullestFirst: rapid.Bool().Draw(t, "fullest")}
+	r := &TopologyRequest{Topology: "default", FullestFirst: rapid.Bool().Draw(t, "fullest"), Balanced: rapid.Bool().Draw(t, "balanced")}
 	widest := 0
 	if r.Mode = TopologyMode(rapid.IntRange(0, 2).Draw(t, "mode")); r.Mode != Unconstrained {
 		widest = rapid.IntRange(0, 2).Draw(t, "level")

@@ -137,6 +137,8 @@ type TopologyRequest struct {
 	Slices []Slice
 	// FullestFirst fills the domains with the least free capacity first, rather than use few domains.
 	FullestFirst bool
+	// Balanced spreads pods that prefer a level evenly over as few domains below it as possible, if it can.
+	Balanced bool
 	// Preferences take nodes, and domains with more of them, before others.
 	Preferences []Preference
 	// Group ties pod sets to one domain: those of the same group go to the same one.

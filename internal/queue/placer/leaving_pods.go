@@ -75,6 +75,7 @@ func (p *Placer) leave(key string, b bound, pod *corev1.Pod) {
 	if r := p.reservations[b.pod.Gang]; r != nil {
 		r.bound[b.pod.PodSet]--
 	}
+	p.countAsAsked(b.pod.Gang, &b.pod)
 	b.pod.Gang, b.pod.PodSet = "", ""
 	p.pods[key] = b
 	p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})

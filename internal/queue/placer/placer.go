@@ -55,6 +55,8 @@ type Placer struct {
 	jobs      map[types.UID]owner    // of pods that do not name their workload
 	owned     map[string][]types.UID // the same by gang
 	affected  map[string]bool        // gangs that may have lost a node
+	// asked is what pods ask for that count with something else, by gang.
+	asked map[string]map[string]map[string]int64
 	// waiting are gangs with pods for which nothing could be reserved; outdated are those whose reservations may
 	// have gone to other pods.
 	waiting, outdated map[string]bool
@@ -79,6 +81,8 @@ type Options struct {
 	AsAdmitted bool
 	// DomainsOnly does not ask which nodes a pod can be on in a topology that does not go down to hosts.
 	DomainsOnly bool
+	// Balanced spreads pods that prefer a level of a topology evenly.
+	Balanced bool
 	// Policy of placement; empty: the engine's default.
 	Policy string
 	// Encoding of the assignments in statuses.
@@ -95,7 +99,7 @@ func New(options Options) (*Placer, error) {
 	return &Placer{
 		engine: engine, topologies: topologies, options: options,
 		nodes: inventory.NewNodes(describeNode), pods: map[string]bound{}, leaving: map[string]time.Time{}, released: map[string]time.Time{},
-		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{},
+		reservations: map[string]*reservation{}, followers: map[string]string{}, jobs: map[types.UID]owner{}, owned: map[string][]types.UID{}, affected: map[string]bool{}, asked: map[string]map[string]map[string]int64{},
 		waiting: map[string]bool{}, outdated: map[string]bool{}, known: map[*admission.PodSet]placement.Pod{},
 	}, nil
 }
@@ -178,6 +182,7 @@ func (p *Placer) Remove(key admission.Key) {
 		if r := p.reservations[gang]; r != nil && r.hasPods() {
 			p.released[gang] = time.Time{}
 		}
+		p.countAllAsAsked(gang)
 		delete(p.reservations, gang)
 		delete(p.waiting, gang)
 		p.freed = true
@@ -204,7 +209,9 @@ func (p *Placer) Follow(name, by admission.Key) {
 			continue
 		}
 		p.apply(placement.PodGone{Key: key})
+		p.countAsAsked(b.pod.Gang, &b.pod)
 		b.pod.Gang = to
+		p.countAsAdmitted(&b.pod, reserved)
 		p.pods[key] = b
 		p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
 		if reserved != nil {
@@ -345,6 +352,7 @@ func (p *Placer) topologyOf(spec *admission.PodSet, topology string) *placement.
 			admission.TopologyRequired:      placement.Required,
 		}[spec.Topology.Mode],
 		Level:        spec.Topology.Level,
+		Balanced:     p.options.Balanced,
 		Group:        spec.Group,
 		Preferences:  spec.Preferences,
 		FullestFirst: spec.Topology.Mode == admission.TopologyUnconstrained && !p.options.FewHosts,

@@ -696,8 +696,11 @@ func TestPodsCountAsAdmitted(t *testing.T) {
 		if _, refusal := p.Place(more); (refusal == nil) != test.fit {
 			t.Errorf("%s: %v", name, refusal)
 		}
-		p.Saw(there, true)
-		p.Remove(large.Workload)
+		p.Remove(large.Workload) // its pod still runs, and counts with what it asks for
 		fits(t, p, more)
+		p.Saw(there, true)
+		if len(p.asked) > 0 {
+			t.Errorf("%s: %v is remembered of pods that have ended", name, p.asked)
+		}
 	}
 }

@@ -128,10 +128,38 @@ func (p *Placer) countAsAdmitted(pod *placement.Pod, r *reservation) {
 		return
 	}
 	for i := range r.gang.PodSets {
-		if set := &r.gang.PodSets[i]; set.Name == pod.PodSet && set.Topology != nil {
-			pod.Resources = set.Pod.Resources
+		set := &r.gang.PodSets[i]
+		if set.Name != pod.PodSet || set.Topology == nil {
+			continue
+		}
+		if p.asked[pod.Gang] == nil {
+			p.asked[pod.Gang] = map[string]map[string]int64{}
+		}
+		if _, noted := p.asked[pod.Gang][pod.Key]; !noted {
+			p.asked[pod.Gang][pod.Key] = pod.Resources
+		}
+		pod.Resources = set.Pod.Resources
+	}
+}
+
+// countAsAsked has a pod that is no longer its workload's count with what it asks for.
+func (p *Placer) countAsAsked(gang string, pod *placement.Pod) {
+	if asks, other := p.asked[gang][pod.Key]; other {
+		pod.Resources = asks
+		delete(p.asked[gang], pod.Key)
+	}
+}
+
+// countAllAsAsked does so with the pods of a workload that has nothing reserved any more.
+func (p *Placer) countAllAsAsked(gang string) {
+	for key := range p.asked[gang] {
+		if b, there := p.pods[key]; there && b.pod.Gang == gang {
+			p.countAsAsked(gang, &b.pod)
+			p.pods[key] = b
+			p.apply(placement.PodBound{Pod: b.pod, Node: b.node, Grants: b.grants})
 		}
 	}
+	delete(p.asked, gang)
 }
 
 // owner is the gang and pod set of a job's pods.

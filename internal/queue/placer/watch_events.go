@@ -84,6 +84,7 @@ func (p *Placer) sawPod(pod *corev1.Pod, gone bool) bool {
 		delete(p.leaving, key)
 		if isKnown {
 			p.apply(placement.PodGone{Key: key})
+			delete(p.asked[known.pod.Gang], key)
 			p.podLeft(known)
 			if pod.Status.Phase != corev1.PodSucceeded && known.pod.Gang != "" {
 				p.outdated[known.pod.Gang] = true // another one will come for it
