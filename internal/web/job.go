@@ -208,6 +208,12 @@ const followFor = 15 * time.Minute
 // logs of a pod, as they come.
 func (s *Server) logs(w http.ResponseWriter, r *http.Request, p person) {
 	const tail = 500
+	release, err := s.held.hold(p.key)
+	if err != nil {
+		fail(w, http.StatusTooManyRequests, err)
+		return
+	}
+	defer release()
 	ctx := r.Context()
 	if !s.options.Pinned {
 		var cancel context.CancelFunc
@@ -224,15 +230,16 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request, p person) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no")
 	control := http.NewResponseController(w)
-	_ = control.SetWriteDeadline(time.Time{})
 	buffer := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
+			_ = control.SetWriteDeadline(time.Now().Add(s.sendWithin))
 			if _, err := w.Write(buffer[:n]); err != nil {
 				return
 			}
 			_ = control.Flush()
+			_ = control.SetWriteDeadline(time.Time{}) // a log may be silent for long
 		}
 		if err != nil {
 			switch {

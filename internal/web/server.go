@@ -40,11 +40,14 @@ type Server struct {
 	sessions *sessions
 	recorder *State // nil: there is none
 	mux      *http.ServeMux
+	held     held
+	// sendWithin is how long someone may take for a part of what is sent.
+	sendWithin time.Duration
 }
 
 // New makes a server.
 func New(ctx context.Context, options Options) *Server {
-	s := &Server{options: options, sessions: newSessions(ctx, options.Pinned, options.Prices), mux: http.NewServeMux()}
+	s := &Server{options: options, sessions: newSessions(ctx, options.Pinned, options.Prices), mux: http.NewServeMux(), sendWithin: sendWithin}
 	if options.Recorder != nil {
 		s.recorder = record(ctx, options.Recorder, options.Prices)
 	}

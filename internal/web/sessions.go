@@ -33,7 +33,35 @@ const (
 	mostOfOne   = 4
 	idleSession = 10 * time.Minute
 	flushEvery  = 250 * time.Millisecond
+	// mostHeld are one person's tabs and logs at a time.
+	mostHeld = 32
 )
+
+// held counts the requests of each person that last: those that send what comes.
+type held struct {
+	mu  sync.Mutex
+	has map[string]int
+}
+
+// hold one more, until it is released.
+func (h *held) hold(who string) (release func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.has[who] >= mostHeld {
+		return nil, fmt.Errorf("you have %d tabs and logs open already: close one", mostHeld)
+	}
+	if h.has == nil {
+		h.has = map[string]int{}
+	}
+	h.has[who]++
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.has[who]--; h.has[who] == 0 {
+			delete(h.has, who)
+		}
+	}, nil
+}
 
 // sessions by who is asking and for which namespaces.
 type sessions struct {

@@ -93,7 +93,7 @@ func stateWith(src *source, o client.Object) []string {
 	_, all := s.subscribe()
 	var shown []string
 	for _, message := range all {
-		shown = append(shown, string(message))
+		shown = append(shown, string(message.data))
 	}
 	return append(shown, string(fmt.Appendf(nil, "%v", s.pods)), string(encode(s.locals)), string(encode(s.prices.models)))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ type nodeState struct {
 type ref struct{ kind, key string }
 
 // subscriber is a tab. Changes that do not fit close it: it begins again.
-type subscriber struct{ changes chan []byte }
+type subscriber struct{ changes chan *message }
 
 // backlog is how many messages a tab may be behind: a quarter of a second each.
 const backlog = 64
@@ -255,12 +256,35 @@ func (s *State) nodeWithCards(n *nodeState) nodeRecord {
 	return r
 }
 
+// renderAll renders records, with all processors where they are many: of a new session someone waits for all of them.
+func (s *State) renderAll(changed []ref) [][]byte {
+	rendered := make([][]byte, len(changed))
+	var parts sync.WaitGroup
+	size := max(piece, (len(changed)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := 0; from < len(changed); from += size {
+		part := func() {
+			for i := from; i < min(from+size, len(changed)); i++ {
+				rendered[i] = s.render(changed[i])
+			}
+		}
+		if from+size >= len(changed) {
+			part()
+		} else {
+			parts.Go(part)
+		}
+	}
+	parts.Wait()
+	return rendered
+}
+
 // refresh renders what changed, and returns what differs from what was sent.
 func (s *State) refresh() (set map[string][][]byte, gone map[string][]string) {
 	s.markMoved()
 	set, gone = map[string][][]byte{}, map[string][]string{}
-	for r := range s.dirty {
-		now, before := s.render(r), s.records[r.kind][r.key]
+	changed := slices.Collect(maps.Keys(s.dirty))
+	for i, now := range s.renderAll(changed) {
+		r := changed[i]
+		before := s.records[r.kind][r.key]
 		switch {
 		case now == nil && before != nil:
 			delete(s.records[r.kind], r.key)
@@ -293,7 +317,7 @@ func (s *State) forgetChanges() {
 	clear(s.moved)
 }
 
-func (s *State) send(all [][]byte) {
+func (s *State) send(all []*message) {
 	for _, message := range all {
 		for tab := range s.subscribers {
 			select {
@@ -307,7 +331,7 @@ func (s *State) send(all [][]byte) {
 }
 
 // subscribe returns all records, and a channel of what changes after them.
-func (s *State) subscribe() (*subscriber, [][]byte) {
+func (s *State) subscribe() (*subscriber, []*message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.send(messages(s.refresh()))
@@ -317,7 +341,7 @@ func (s *State) subscribe() (*subscriber, [][]byte) {
 			set[kind] = append(set[kind], all[key])
 		}
 	}
-	tab := &subscriber{changes: make(chan []byte, backlog)}
+	tab := &subscriber{changes: make(chan *message, backlog)}
 	s.subscribers[tab] = struct{}{}
 	return tab, messages(set, nil)
 }
@@ -335,19 +359,19 @@ func (s *State) unsubscribe(tab *subscriber) {
 const piece = 300
 
 // messages puts records into messages, kind by kind.
-func messages(set map[string][][]byte, gone map[string][]string) [][]byte {
-	var all [][]byte
+func messages(set map[string][][]byte, gone map[string][]string) []*message {
+	var all []*message
 	for _, kind := range kindsInOrder {
 		for chunk := range slices.Chunk(set[kind], piece) {
 			var b bytes.Buffer
 			b.WriteString(`{"kind":"` + kind + `","set":[`)
 			b.Write(bytes.Join(chunk, []byte(",")))
 			b.WriteString("]}")
-			all = append(all, b.Bytes())
+			all = append(all, &message{event: "records", data: b.Bytes()})
 		}
 		if len(gone[kind]) > 0 {
 			slices.Sort(gone[kind])
-			all = append(all, encode(map[string]any{"kind": kind, "gone": gone[kind]}))
+			all = append(all, &message{event: "records", data: encode(map[string]any{"kind": kind, "gone": gone[kind]})})
 		}
 	}
 	return all

@@ -52,7 +52,7 @@ func (r records) drain(t *testing.T, tab *subscriber) (messages int, open bool) 
 				return messages, false
 			}
 			messages++
-			r.take(t, message)
+			r.take(t, message.data)
 		default:
 			return messages, true
 		}
@@ -166,7 +166,7 @@ func TestListedAgain(t *testing.T) {
 	tab, all := s.subscribe()
 	got := records{}
 	for _, message := range all {
-		got.take(t, message)
+		got.take(t, message.data)
 	}
 	must(t, workloads.Replace([]any{workload("b", "main"), workload("c", "main")}, "2"))
 	s.flush()

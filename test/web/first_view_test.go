@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -22,11 +23,21 @@ func BenchmarkNewPerson(b *testing.B) {
 	server := httptest.NewServer(web.New(b.Context(), web.Options{Access: web.NewInCluster(&rest.Config{Host: api.URL}, nil), Cluster: "large"}))
 	b.Cleanup(server.CloseClientConnections)
 	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		if lines := firstView(b, server.URL, fmt.Sprint("person-", i)); lines < (manyNodes+manyWorkloads)/300 {
+	before, people := heap(), 0
+	for ; b.Loop(); people++ {
+		if lines := firstView(b, server.URL, fmt.Sprint("person-", people)); lines < (manyNodes+manyWorkloads)/300 {
 			b.Fatalf("%d lines are not all", lines)
 		}
 	}
+	b.ReportMetric(float64(heap()-before)/float64(people)/(1<<20), "MiB/person")
+}
+
+// heap is what is in use.
+func heap() uint64 {
+	runtime.GC()
+	var of runtime.MemStats
+	runtime.ReadMemStats(&of)
+	return of.HeapAlloc
 }
 
 // firstView reads a stream until it says that this is all.
