@@ -17,6 +17,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/cluster"
 	"github.com/elastic-ai/elastic/internal/cli/job"
@@ -77,12 +78,40 @@ func About(ctx context.Context, c *cluster.Client, found *job.Job, info *job.Inf
 		return answer, nil
 	}
 	answer.Workload = found.Workload.Name
+	answer.Elastic = elasticity(ctx, c, found)
 	var err error
 	if answer.Standing, err = job.Ask(ctx, c, found.Workload); err != nil {
 		answer.Note = fmt.Sprintf("the queue could not be asked (%v); this is what it wrote last", err)
 		answer.Standing = fromStatus(found.Workload)
 	}
 	return answer, nil
+}
+
+// elasticity says how many pods a job has of those that it may have, and why not more; "" for one that cannot grow, or
+// whose workloads may not be read.
+func elasticity(ctx context.Context, c *cluster.Client, found *job.Job) string {
+	if !found.Kind.Suspends() || !apimeta.IsStatusConditionTrue(found.Workload.Status.Conditions, kueue.WorkloadAdmitted) {
+		return ""
+	}
+	object := found.Kind.Object(found.Object)
+	pods := object.PodRange()
+	list := &kueue.WorkloadList{}
+	if pods == nil || c.List(ctx, list, client.InNamespace(found.Workload.Namespace)) != nil {
+		return ""
+	}
+	counts, err := object.Counts()
+	if err != nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d pods of %s, of %d to %d", counts[pods.Set], pods.Set, pods.Least, pods.Most)
+	for i := range list.Items {
+		wl := &list.Items[i]
+		waits := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
+		if wl.Annotations[queuepolicy.ExtraOfAnnotation] == found.Workload.Name && waits != nil && waits.Status == metav1.ConditionFalse {
+			return text + "; more when quota is idle: " + waits.Message
+		}
+	}
+	return text
 }
 
 // fromStatus is what the workload's own status says.

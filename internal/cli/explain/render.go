@@ -20,6 +20,8 @@ type Answer struct {
 	// Standing is what the queue says of it; absent for a job that is in no queue.
 	Standing *v1alpha1.WorkloadStanding `json:"standing,omitempty"`
 	Pods     string                     `json:"pods,omitempty"`
+	// Elastic is how many pods it has of those that it may have, and why not more.
+	Elastic string `json:"elastic,omitempty"`
 	// Warnings are recent warning events of its pods.
 	Warnings []string `json:"warnings,omitempty"`
 	// Note is about the answer itself.
@@ -97,6 +99,9 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	}
 	if a.Pods != "" {
 		p.say("Pods", "%s", a.Pods)
+	}
+	if a.Elastic != "" {
+		p.say("Elastic", "%s", a.Elastic)
 	}
 	for _, warning := range a.Warnings {
 		p.say("Warning", "%s", warning)

@@ -142,6 +142,10 @@ var answers = map[string]*Answer{
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
 		Checks:  []v1alpha1.Check{{Name: "budget", State: "Ready"}},
 	}, Warnings: []string{`job/a: FailedCreate: pods "a-3" is forbidden: exceeded quota: team, requested: pods=1, used: pods=3, limited: pods=3`}},
+	"Admitted-elastic": {Job: "job/a", Status: "RUNNING", Pods: "4 of 4 up", Standing: &v1alpha1.WorkloadStanding{
+		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
+		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 2, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
+	}, Elastic: "4 pods of main, of 2 to 8; more when quota is idle: couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed"},
 	"Finished": {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.WorkloadStanding{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
 	"Unknown":  {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: "main"}},
 	"no-queue": {Job: "job/a", Status: "RUNNING", Pods: "1 of 1 up"},
