@@ -16,7 +16,14 @@ type picker struct {
 	node   *node
 	engine *Engine
 	choose policy.Chooser
+	ranked []ranked
 	steps  int
+}
+
+// ranked is a card that a unit may have, with its score.
+type ranked struct {
+	score float64
+	take  policy.Take
 }
 
 // mostSteps bounds the search for pods whose containers fit only in an unlucky combination.
@@ -37,13 +44,25 @@ func (p *picker) run(e *Engine, s *shape, n *node, salt uint64) Reason {
 		return FewCards
 	}
 	p.engine, p.shape, p.node, p.steps = e, s, n, mostSteps
+	p.c = policy.Case{Before: v, After: v, Request: &s.request, Takes: p.c.Takes[:0], Demand: e.demand.now, Salt: salt}
+	if s.alone {
+		if r := p.rank(&s.needs[0]); r != Fits {
+			return r
+		}
+	}
 	p.after.Cards = append(p.after.Cards[:0], v.Cards...)
 	p.after.Free = append(p.after.Free[:0], v.Free...)
 	p.after.Total, p.after.Links, p.after.Kinds = v.Total, v.Links, v.Kinds
 	for _, a := range s.request.Need {
 		p.after.Free[a.Resource] -= a.Value
 	}
-	p.c = policy.Case{Before: v, After: &p.after, Request: &s.request, Takes: p.c.Takes[:0], Demand: e.demand.now, Salt: salt}
+	p.c.After = &p.after
+	if s.alone {
+		for i := range p.ranked {
+			p.give(p.ranked[i].take)
+		}
+		return Fits
+	}
 	if len(s.units) == 0 {
 		return Fits
 	}
@@ -64,35 +83,77 @@ func (p *picker) run(e *Engine, s *shape, n *node, salt uint64) Reason {
 
 // quick says why a need alone cannot be met, before any search.
 func (p *picker) quick(n *need) Reason {
-	now, healthy, fitting, otherwise := 0, 0, 0, 0
+	var seen seenCards
 	for i := range p.after.Cards {
-		if !n.accepts(p.after.Cards[i].Model) {
-			continue
-		}
-		core, mem, ok := n.of(p.engine, &p.node.desc.Cards[i], p.after.Cards[i].Memory)
+		p.look(n, i, &seen)
+	}
+	return seen.reason(n)
+}
+
+// rank finds the cards for a pod's only need in one pass, the best-scored first and of equals the first: what unit comes to
+// where the score of a card stays the same while others are given.
+func (p *picker) rank(n *need) Reason {
+	p.ranked = p.ranked[:0]
+	var seen seenCards
+	for i := range p.c.After.Cards {
+		core, mem, ok := p.look(n, i, &seen)
 		if !ok {
 			continue
 		}
-		fitting++
-		card := &p.after.Cards[i]
-		if !card.Usable {
+		t := policy.Take{Card: int32(i), Core: core, Memory: mem}
+		next, at := ranked{p.shape.policy.Card.CardScore(&p.c, t), t}, len(p.ranked)
+		if at < n.count {
+			p.ranked = append(p.ranked, next)
+		} else if at--; p.ranked[at].score >= next.score {
 			continue
 		}
-		healthy++
-		if free(card, n, core, mem) {
-			now++
-		} else if !n.exclusive && !card.Takes(n.space) && card.FreeCore >= core && card.FreeMemory >= mem {
-			otherwise++
+		for ; at > 0 && p.ranked[at-1].score < next.score; at-- {
+			p.ranked[at] = p.ranked[at-1]
 		}
+		p.ranked[at] = next
 	}
+	for i := range p.ranked {
+		p.ranked[i].take.Unit = int32(i)
+	}
+	return seen.reason(n)
+}
+
+// seenCards counts the cards of a node by what they are to a need.
+type seenCards struct{ now, healthy, fitting, otherwise int }
+
+// look at a card: what a unit of the need would take of it, if it can now.
+func (p *picker) look(n *need, i int, seen *seenCards) (core, mem int64, ok bool) {
+	card := &p.c.After.Cards[i]
+	if !n.accepts(card.Model) {
+		return 0, 0, false
+	}
+	if core, mem, ok = n.of(p.engine, &p.node.desc.Cards[i], card.Memory); !ok {
+		return 0, 0, false
+	}
+	seen.fitting++
+	if !card.Usable {
+		return 0, 0, false
+	}
+	seen.healthy++
+	if free(card, n, core, mem) {
+		seen.now++
+		return core, mem, true
+	}
+	if !n.exclusive && !card.Takes(n.space) && card.FreeCore >= core && card.FreeMemory >= mem {
+		seen.otherwise++
+	}
+	return 0, 0, false
+}
+
+func (s *seenCards) reason(n *need) Reason {
 	switch {
-	case now >= n.count:
+	case s.now >= n.count:
 		return Fits
-	case fitting < n.count:
+	case s.fitting < n.count:
 		return CardsDiffer
-	case healthy < n.count:
+	case s.healthy < n.count:
 		return CardsUnhealthy
-	case now+otherwise >= n.count:
+	case s.now+s.otherwise >= n.count:
 		return SharedOtherwise
 	}
 	return FewCards

@@ -14,6 +14,14 @@ func (n *node) clone() *node {
 	return c
 }
 
+// tried is a copy of a node to try changes on, until the next.
+func (e *Engine) tried(n *node) *node {
+	cards, free := append(e.try.view.Cards[:0], n.view.Cards...), append(e.try.view.Free[:0], n.view.Free...)
+	e.try = node{name: n.name, known: n.known, desc: n.desc, view: n.view}
+	e.try.view.Cards, e.try.view.Free = cards, free
+	return &e.try
+}
+
 // clearing is which pods would have to leave a node so that another fits.
 type clearing struct {
 	node  *node
@@ -41,7 +49,7 @@ func (e *Engine) clearNode(s *shape, n *node, may func(*holding) bool) *clearing
 	if len(can) == 0 {
 		return nil
 	}
-	scratch := n.clone()
+	scratch := e.tried(n)
 	for _, h := range can {
 		h.charge(&scratch.view, -1)
 	}
@@ -94,7 +102,7 @@ const mostTried = 64
 // that is free then. Pinned pods, and reservations of no gang, stay where they are. Pod sets with a topology get no plan.
 // Without one the error is a *Refusal. Nothing changes.
 func (e *Engine) Defragment(g *Gang, o DefragmentOptions) ([]Move, Answer, error) {
-	m := &mover{e: e, gang: g, opts: o, txn: e.Begin(), tries: mostTried, from: map[string]string{}, left: map[string][]*holding{}}
+	m := &mover{e: e, gang: g, opts: o, txn: e.Begin(), tries: mostTried, from: map[string]string{}, left: map[string][]*holding{}, cleared: map[*shape][]cleared{}}
 	defer m.txn.Rollback()
 	for i := range g.PodSets {
 		set := &g.PodSets[i]
@@ -112,7 +120,7 @@ func (e *Engine) Defragment(g *Gang, o DefragmentOptions) ([]Move, Answer, error
 			m.pods = append(m.pods, moverPod{pod, s})
 		}
 	}
-	if len(m.pods) == 0 || !m.place(0) {
+	if len(m.pods) == 0 || !m.enough() || !m.place(0) {
 		return nil, Answer{}, m.refusal()
 	}
 	return m.moves, m.answer(), nil
@@ -132,6 +140,14 @@ type mover struct {
 	left  map[string][]*holding
 	cost  int64
 	moves []Move
+	// What clearing each node takes, by request shape and position, as the node was then.
+	cleared map[*shape][]cleared
+}
+
+// cleared is the clearing of a node, nil if there is none, while it is as it was.
+type cleared struct {
+	rev uint64
+	c   *clearing
 }
 
 type moverPod struct {
@@ -144,6 +160,29 @@ func (m *mover) refusal() error {
 		return &Refusal{Detail: "there are no pods"}
 	}
 	return m.e.refuse(m.pods[0].shape, nil)
+}
+
+// enough says that the nodes have as much free as the pods take: moves leave that as it is. Cards that are given out beyond
+// their capacity have nothing free.
+func (m *mover) enough() bool {
+	var free, need int64
+	for i := range m.pods {
+		need += m.pods[i].shape.request.Core
+	}
+	for _, n := range m.e.nodes {
+		if n == nil || !n.known || n.desc.Unschedulable {
+			continue
+		}
+		for i := range n.view.Cards {
+			if card := &n.view.Cards[i]; card.Usable {
+				free += max(0, card.FreeCore)
+			}
+		}
+		if free >= need {
+			return true
+		}
+	}
+	return free >= need
 }
 
 // place puts the pods from the i-th on onto nodes, then those that left for them.
@@ -202,13 +241,20 @@ func (m *mover) costOf(h *holding) int64 {
 
 // clearings are the nodes on which a pod fits once others have left, the fewest and cheapest first.
 func (m *mover) clearings(s *shape) []*clearing {
+	known := m.cleared[s]
+	if known == nil {
+		known = make([]cleared, len(m.e.nodes))
+		m.cleared[s] = known
+	}
 	var list []*clearing
-	for _, n := range m.e.nodes {
+	for pos, n := range m.e.nodes {
 		if n == nil {
 			continue
 		}
-		c := m.e.clearNode(s, n, func(h *holding) bool { return m.costOf(h) >= 0 })
-		if c != nil && m.afford(c) {
+		if known[pos].rev != n.rev {
+			known[pos] = cleared{n.rev, m.clearing(s, n)}
+		}
+		if c := known[pos].c; c != nil && m.afford(c) {
 			list = append(list, c)
 		}
 	}
@@ -218,14 +264,23 @@ func (m *mover) clearings(s *shape) []*clearing {
 	return list
 }
 
-// afford counts what leaves with a clearing, and says whether that is within bounds.
-func (m *mover) afford(c *clearing) bool {
+// clearing of a node, with what leaves with it.
+func (m *mover) clearing(s *shape, n *node) *clearing {
+	c := m.e.clearNode(s, n, func(h *holding) bool { return m.costOf(h) >= 0 })
+	if c == nil {
+		return nil
+	}
 	for _, h := range c.leave {
 		if unit := unitOf(h); !slices.Contains(c.units, unit) {
 			c.units = append(c.units, unit)
 			c.cost += m.costOf(h)
 		}
 	}
+	return c
+}
+
+// afford says whether a clearing is within bounds.
+func (m *mover) afford(c *clearing) bool {
 	return len(m.leave)+len(c.units) <= m.opts.Most && (m.opts.Cost == nil || m.cost+c.cost <= m.opts.MostCost)
 }
 

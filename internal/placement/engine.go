@@ -59,6 +59,7 @@ type Engine struct {
 	labels uint64 // moves when nodes come, go or are labelled anew
 	trees  map[string]*tree
 
+	rev     uint64
 	changes []int32 // positions of nodes in the order they changed
 	base    int     // number of changes forgotten
 
@@ -67,8 +68,9 @@ type Engine struct {
 
 	demand demandTracker
 	pick   picker
-	seen   []uint32 // by pos: the round in which a refresh met it
-	round  uint32
+	try    node     // a node to try changes on
+	seen   []uint64 // by pos: the round in which a refresh met it
+	round  uint64
 	scored int // nodes scored so far: what decisions cost
 }
 
@@ -80,6 +82,7 @@ type node struct {
 	known    bool   // described; otherwise pods were only said to be there
 	desc     Node
 	gen      uint32 // changes with the description, not with usage
+	rev      uint64 // changes with both
 	view     policy.Node
 	holdings []*holding
 }
@@ -311,6 +314,8 @@ func (e *Engine) touch(n *node) {
 		e.changes = append(e.changes[:0], e.changes[limit/2:]...)
 	}
 	e.changes = append(e.changes, n.pos)
+	e.rev++
+	n.rev = e.rev
 }
 
 func (e *Engine) newHolding(pod *Pod, s *shape, n *node) *holding {

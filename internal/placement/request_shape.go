@@ -17,6 +17,7 @@ type shape struct {
 	needs   []need
 	units   []unit // one per card, the largest first
 	policy  policy.Policy
+	alone   bool // one container has cards, and each card is scored by itself
 	hash    uint64
 	refs    int // holdings of this shape
 	asked   uint64
@@ -188,6 +189,7 @@ func (s *shape) finish() {
 		r.Kind = min(r.Cards, policy.Kinds-1)
 	}
 	r.Linked = r.Cards > 1
+	s.alone = len(s.needs) == 1 && !s.policy.Card.ReadsOtherCards()
 }
 
 // hashPod hashes the request parts of a pod. Maps are summed so that their order does not matter.

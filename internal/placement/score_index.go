@@ -59,7 +59,10 @@ func (e *Engine) refreshed(s *shape) *index {
 			changed = nil
 		}
 		for _, pos := range changed {
-			x.climb(e, pos)
+			if e.seen[pos] == e.round {
+				e.seen[pos] = 0
+				x.climb(e, pos)
+			}
 		}
 	}
 	x.cursor = end
@@ -134,9 +137,14 @@ func (x *index) rebuild(e *Engine) {
 	}
 }
 
+// climb from a node whose score may be another, up to where it neither wins nor won.
 func (x *index) climb(e *Engine, pos int32) {
 	for i := (len(x.tree)/2 + int(pos)) / 2; i > 0; i /= 2 {
-		x.tree[i] = x.better(e, x.tree[2*i], x.tree[2*i+1])
+		best := x.better(e, x.tree[2*i], x.tree[2*i+1])
+		if best == x.tree[i] && best != pos {
+			return
+		}
+		x.tree[i] = best
 	}
 }
 

@@ -128,3 +128,8 @@ type Shuffler interface {
 type DemandBound interface {
 	ReadsDemand()
 }
+
+// Neighbourly is a Rule whose score of a card depends on other cards of the node, or on which were given before.
+type Neighbourly interface {
+	ReadsOtherCards()
+}

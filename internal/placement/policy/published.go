@@ -96,8 +96,9 @@ func (packing) Card(c *Case, take Take) float64 { return tightest(c, take) }
 // fgd is fragmentation gradient descent.
 type fgd struct{}
 
-func (fgd) Name() string { return "fgd" }
-func (fgd) ReadsDemand() {}
+func (fgd) Name() string     { return "fgd" }
+func (fgd) ReadsDemand()     {}
+func (fgd) ReadsOtherCards() {}
 func (fgd) Node(c *Case) float64 {
 	return percent(sigmoid((unusable(c.Before, c.Demand) - unusable(c.After, c.Demand)) / Whole))
 }

@@ -166,3 +166,14 @@ func (m Mix) ReadsDemand() bool {
 	}
 	return false
 }
+
+// ReadsOtherCards says whether the score of a card changes as others are given.
+func (m Mix) ReadsOtherCards() bool {
+	for i := range m {
+		_, neighbourly := m[i].Rule.(Neighbourly)
+		if _, chooses := m[i].Rule.(Chooser); chooses || neighbourly {
+			return true
+		}
+	}
+	return false
+}

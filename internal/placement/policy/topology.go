@@ -7,7 +7,8 @@ import "math/bits"
 // where links are unknown. A single card or a share takes the card whose links are worth least to others.
 type topology struct{}
 
-func (topology) Name() string { return "topology" }
+func (topology) Name() string     { return "topology" }
+func (topology) ReadsOtherCards() {}
 
 func (topology) Node(c *Case) float64 {
 	if len(c.Takes) < 2 {
