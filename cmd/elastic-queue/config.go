@@ -94,6 +94,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 		WaitsForPods:               cfg.WaitForPodsReady != nil && !gates.Enabled(features.DisableWaitForPodsReady),
 		Rules: kinds.Rules{
 			ShortNames: gates.Enabled(features.ShortWorkloadNames), NamesInLabels: !gates.Enabled(features.WorkloadIdentifierAnnotations),
+			FastRelease:   gates.Enabled(features.FastQuotaRelease),
 			SparkOverhead: cfg.Controllers.CountSparkOverhead, ReclaimReplicas: cfg.Controllers.ReclaimKubeflowPods,
 		},
 		MultiKueue:  gates.Enabled(features.MultiKueue),

@@ -122,7 +122,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := conversion.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up conversion: %w", err)
 	}
-	if err := objects.Setup(mgr, gates.Enabled(features.PartialAdmission)); err != nil {
+	if err := objects.Setup(mgr, gates.Enabled(features.PartialAdmission), gates.Enabled(features.RejectInvalidOnFlavors)); err != nil {
 		return err
 	}
 	metricsOptions, err := metrics.OptionsFrom(cfg, gates)

@@ -24,6 +24,7 @@ const (
 	DeviceExtendedResources          Gate = "KueueDRAIntegrationExtendedResource"
 	DisableWaitForPodsReady          Gate = "DisableWaitForPodsReady"
 	FailureRecoveryPolicy            Gate = "FailureRecoveryPolicy"
+	FastQuotaRelease                 Gate = "FastQuotaReleaseInPodIntegration"
 	FinishOrphanedWorkloads          Gate = "FinishOrphanedWorkloads"
 	LocalQueueMetrics                Gate = "LocalQueueMetrics"
 	RejectDeviceClaims               Gate = "KueueDRARejectWorkloadsWhenDRADisabled"
@@ -38,6 +39,7 @@ const (
 	QuotaCheckStrategy               Gate = "QuotaCheckStrategy"
 	ReclaimablePods                  Gate = "ReclaimablePods"
 	RecomputeOnOverlap               Gate = "RecomputeAssignmentUponPreemptionTargetsOverlap"
+	RejectInvalidOnFlavors           Gate = "RejectUpdatesToCQWithInvalidOnFlavors"
 	SchedulingEquivalenceHashing     Gate = "SchedulingEquivalenceHashing"
 	ShortWorkloadNames               Gate = "ShortWorkloadNames"
 	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
@@ -96,6 +98,7 @@ var gates = map[string]gate{
 	string(DeviceExtendedResources):          {true, switches},
 	string(DisableWaitForPodsReady):          {false, switches},
 	string(FailureRecoveryPolicy):            {false, switches},
+	string(FastQuotaRelease):                 {false, switches},
 	string(FinishOrphanedWorkloads):          {true, switches},
 	string(LocalQueueMetrics):                {true, switches},
 	string(MetricForWorkloadCreationLatency): {true, switches},
@@ -110,6 +113,7 @@ var gates = map[string]gate{
 	string(RejectDeviceClaims):               {true, switches},
 	string(ReclaimablePods):                  {true, switches},
 	string(RecomputeOnOverlap):               {false, switches},
+	string(RejectInvalidOnFlavors):           {false, switches},
 	string(SchedulingEquivalenceHashing):     {true, switches},
 	string(ShortWorkloadNames):               {false, switches},
 	string(SkipReassignment):                 {true, switches},
@@ -160,13 +164,10 @@ var gates = map[string]gate{
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"ConcurrentAdmission":                   {false, lacking},
-	"FastQuotaReleaseInPodIntegration":      {false, lacking},
-	"MultiKueueAllowInsecureKubeconfigs":    {false, lacking},
-	"MultiKueueOrchestratedPreemption":      {false, lacking},
-	"RejectUpdatesToCQWithInvalidOnFlavors": {false, lacking},
-	"SchedulerTimestampPreemptionBuffer":    {false, lacking},
-	"WorkloadRequestUseMergePatch":          {false, lacking},
+	"ConcurrentAdmission":                {false, lacking},
+	"MultiKueueAllowInsecureKubeconfigs": {false, lacking},
+	"MultiKueueOrchestratedPreemption":   {false, lacking},
+	"SchedulerTimestampPreemptionBuffer": {false, lacking},
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
 	"FlavorFungibilityPreserveScanProgress":       {true, idle},
@@ -180,6 +181,7 @@ var gates = map[string]gate{
 	"TASCachingRemainingResources":                {true, idle},
 	"TASRecomputeAssignmentWithinSchedulingCycle": {true, idle},
 	"VectorizedResourceRequests":                  {true, idle},
+	"WorkloadRequestUseMergePatch":                {false, idle},
 }
 
 // Set is the gates as they were given; the zero value has Kueue's defaults.

@@ -16,6 +16,8 @@ type Rules struct {
 	ShortNames bool
 	// NamesInLabels reads the names of prebuilt workloads and pod groups from labels alone, where one can hold them.
 	NamesInLabels bool
+	// FastRelease takes pods that are being deleted for ended: their workload's quota is free before they are.
+	FastRelease bool
 	// SparkOverhead counts the memory that Spark adds to what a SparkApplication names, and a core where none is named.
 	SparkOverhead bool
 	// ReclaimReplicas reclaims the pods of Kubeflow's jobs that have succeeded.
@@ -36,6 +38,9 @@ func rules() Rules {
 	}
 	return Rules{}
 }
+
+// FastRelease says that pods that are being deleted count as ended.
+func FastRelease() bool { return rules().FastRelease }
 
 // beyond is what expressions read of the rules.
 func (r Rules) beyond() map[string]any {

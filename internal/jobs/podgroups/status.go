@@ -30,10 +30,11 @@ func (g *Group) IsStarted() bool {
 }
 
 // IsActive: a pod that was asked to stop still runs. A pod that has not ended when its grace period
-// is over is on a node that does not answer, and is not waited for.
+// is over is on a node that does not answer, and is not waited for; with Kueue's FastQuotaReleaseInPodIntegration none is that
+// is being deleted.
 func (g *Group) IsActive() (bool, error) {
 	return slices.ContainsFunc(g.Pods, func(pod *corev1.Pod) bool {
-		stuck := pod.DeletionTimestamp != nil && pod.DeletionTimestamp.Time.Before(g.Now)
+		stuck := pod.DeletionTimestamp != nil && (kinds.FastRelease() || pod.DeletionTimestamp.Time.Before(g.Now))
 		return !hasEnded(pod) && !IsGated(pod) && !stuck && pod.Spec.NodeName != ""
 	}), nil
 }

@@ -76,6 +76,14 @@ func checkFlavors(cq, old *kueue.ClusterQueue) field.ErrorList {
 	return errs
 }
 
+// strictFlavors finds those that were wrong before, too, and did not change.
+func strictFlavors(cq, old *kueue.ClusterQueue) field.ErrorList {
+	if old == nil || len(checkFlavors(cq, old)) > 0 {
+		return nil // those are found already
+	}
+	return checkFlavors(cq, nil)
+}
+
 func flavorNames(cq *kueue.ClusterQueue) sets.Set[kueue.ResourceFlavorReference] {
 	names := sets.New[kueue.ResourceFlavorReference]()
 	for _, group := range cq.Spec.ResourceGroups {

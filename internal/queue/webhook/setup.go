@@ -16,9 +16,15 @@ import (
 
 // Setup serves the rules at Kueue's paths; deploy/queue/webhooks.yaml names those that are needed.
 // Without partial admission a Workload's minimum counts are removed.
-func Setup(mgr ctrl.Manager, partial bool) error {
+func Setup(mgr ctrl.Manager, partial, strict bool) error {
+	queue := ClusterQueue
+	if strict {
+		queue = func(cq, old *kueue.ClusterQueue) field.ErrorList {
+			return append(ClusterQueue(cq, old), strictFlavors(cq, old)...)
+		}
+	}
 	for _, setup := range []func(ctrl.Manager) error{
-		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: ClusterQueue}, inUse[*kueue.ClusterQueue]{}),
+		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: queue}, inUse[*kueue.ClusterQueue]{}),
 		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, inUse[*kueue.ResourceFlavor]{}),
 		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, nil),
 		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, minCounts{partial}),

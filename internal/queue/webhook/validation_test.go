@@ -418,3 +418,11 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("warnings are %q", got)
 	}
 }
+
+// With Kueue's RejectUpdatesToCQWithInvalidOnFlavors a check that was wrong before has to be mended with any change.
+func TestStrictFlavors(t *testing.T) {
+	wrong := &kueue.ClusterQueue{Spec: kueue.ClusterQueueSpec{AdmissionChecksStrategy: checks("ac", "gamma")}}
+	wants(t, strictFlavors(wrong, wrong), `spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]: Unsupported value: "gamma"`)
+	wants(t, strictFlavors(wrong, nil)) // the other rule finds it
+	wants(t, strictFlavors(&kueue.ClusterQueue{}, wrong))
+}
