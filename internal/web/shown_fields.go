@@ -49,8 +49,8 @@ func readShown(data []byte, meta *metav1.ObjectMeta, spec, status part) error {
 
 func skipped(r *jsonReader, _ []byte) { r.skip() }
 
-// kept labels and annotations are those that records are made of, and the one of a bookmark that ends a list.
-var kept = []string{modelLabel, kueuelabels.ClusterQueue, kueue.WorkloadAnnotation, metav1.InitialEventsAnnotationKey}
+// shownNames of labels and annotations are those that records are made of, and the one of a bookmark that ends a list.
+var shownNames = []string{modelLabel, kueuelabels.ClusterQueue, kueue.WorkloadAnnotation, metav1.InitialEventsAnnotationKey}
 
 func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
 	switch string(name) {
@@ -63,9 +63,9 @@ func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
 	case "creationTimestamp":
 		m.CreationTimestamp = r.time()
 	case "labels":
-		m.Labels = readKept(r)
+		m.Labels = readShownNames(r)
 	case "annotations":
-		m.Annotations = readKept(r)
+		m.Annotations = readShownNames(r)
 	case "ownerReferences":
 		r.array(func() { m.OwnerReferences = append(m.OwnerReferences, readOwner(r)) })
 	default:
@@ -73,9 +73,9 @@ func readMeta(r *jsonReader, name []byte, m *metav1.ObjectMeta) {
 	}
 }
 
-func readKept(r *jsonReader) (found map[string]string) {
+func readShownNames(r *jsonReader) (found map[string]string) {
 	r.object(func(name []byte) {
-		at := slices.IndexFunc(kept, func(of string) bool { return string(name) == of })
+		at := slices.IndexFunc(shownNames, func(of string) bool { return string(name) == of })
 		if at < 0 {
 			r.skip()
 			return
@@ -83,7 +83,7 @@ func readKept(r *jsonReader) (found map[string]string) {
 		if found == nil {
 			found = map[string]string{}
 		}
-		found[kept[at]] = r.string()
+		found[shownNames[at]] = r.string()
 	})
 	return found
 }
