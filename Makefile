@@ -303,6 +303,7 @@ KUEUE_PART ?= Scheduler when (Scheduling|Using|Queueing|Reserving|Deleting|Cohor
 test-kueue-part: build-programs build-sandbox ## A part of Kueue's own suites against elastic-queue, in a few minutes
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/webhook/core
 	cd test/kueue && go run . -attempts 2 -suite singlecluster/scheduler -focus '$(KUEUE_PART)'
+	cd bench && go test ./admission # the engines side by side still compile, and bring the same work to its end
 
 .PHONY: test-restart
 test-restart: build ## Kill the queue's leader again and again during 5,000 jobs; a quarter of an hour

@@ -22,9 +22,17 @@ func small() []*work {
 func TestBothSidesFinish(t *testing.T) {
 	for _, w := range small() {
 		t.Run(w.name, func(t *testing.T) {
-			ours, err := runOurs(w)
+			ours, err := runOurs(w, false)
 			if err != nil {
 				t.Fatal(err)
+			}
+			asked, err := runOurs(w, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if asked.admissions != ours.admissions || asked.evictions != ours.evictions || asked.ended != ours.ended {
+				t.Errorf("with policies that change nothing: %d admissions, %d evictions, the end after %d; without %d, %d, %d",
+					asked.admissions, asked.evictions, asked.ended, ours.admissions, ours.evictions, ours.ended)
 			}
 			theirs, err := runKueue(w)
 			if err != nil {
@@ -39,8 +47,9 @@ func TestBothSidesFinish(t *testing.T) {
 
 // The cases mean to preempt: a harness in which no workload is ever evicted measures something else.
 func TestPreemptionHappens(t *testing.T) {
-	w := small()[0]
-	for name, run := range map[string]func(*work) (run1, error){"elastic": runOurs, "kueue": runKueue} {
+	w := flat("preemption", 1, 3, []class{{60, 100, 4000, 0, 1}, {15, 700, 1000, 100, 5}, {8, 1500, 500, 200, 20}})
+	ours := func(w *work) (run1, error) { return runOurs(w, false) }
+	for name, run := range map[string]func(*work) (run1, error){"elastic": ours, "kueue": runKueue} {
 		r, err := run(w)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +62,7 @@ func TestPreemptionHappens(t *testing.T) {
 
 func TestReplayIsTheSameRun(t *testing.T) {
 	w := small()[0]
-	rec := &recording{side: newOurs(w)}
+	rec := &recording{side: newOurs(w, false)}
 	first, err := drive(w, rec)
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ type run1 struct {
 
 type result struct {
 	w                     *work
-	ours, kueue           run1
+	ours, asked, kueue    run1
 	cpuRatio, allocsRatio float64
 }
 
@@ -93,15 +93,17 @@ const enough = 30 * time.Second
 
 // compare lets the sides take turns on a case and prints its figures.
 func compare(w *work, sides string, rounds int) (result, error) {
-	var ours, theirs []run1
+	var ours, asked, theirs []run1 // asked: ours, with policies
 	var used time.Duration
 	for range rounds {
 		if sides != "kueue" {
-			r, err := runOurs(w)
-			if err != nil {
-				return result{}, err
+			for _, side := range []*[]run1{&ours, &asked} {
+				r, err := runOurs(w, side == &asked)
+				if err != nil {
+					return result{}, err
+				}
+				*side = append(*side, r)
 			}
-			ours = append(ours, r)
 		}
 		if sides != "elastic" && used < enough {
 			r, err := runKueue(w)
@@ -112,9 +114,10 @@ func compare(w *work, sides string, rounds int) (result, error) {
 			used += r.cost.cpu
 		}
 	}
-	r := result{w: w, ours: median(ours), kueue: median(theirs)}
+	r := result{w: w, ours: median(ours), asked: median(asked), kueue: median(theirs)}
 	if sides != "kueue" {
 		printRun(w, "elastic", r.ours)
+		printRun(w, "policies", r.asked)
 	}
 	if sides != "elastic" {
 		printRun(w, "kueue", r.kueue)
@@ -124,6 +127,8 @@ func compare(w *work, sides string, rounds int) (result, error) {
 		c2, a2 := perAdmission(r.kueue)
 		r.cpuRatio, r.allocsRatio = c2/c1, a2/a1
 		fmt.Printf("figure admission_ratio_%s %.1f x\n", w.name, r.cpuRatio)
+		c3, _ := perAdmission(r.asked)
+		fmt.Printf("figure admission_ratio_with_policies_%s %.1f x\n", w.name, c2/c3)
 		fmt.Printf("figure admission_allocs_ratio_%s %.1f x\n", w.name, r.allocsRatio)
 		fmt.Printf("figure admission_workload_ratio_%s %.1f x\n", w.name, float64(r.kueue.cost.cpu)/float64(r.ours.cost.cpu))
 		fmt.Printf("figure admission_evictions_%s %d elastic, %d kueue\n", w.name, r.ours.evictions, r.kueue.evictions)

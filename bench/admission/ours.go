@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -27,7 +28,40 @@ const (
 	flavor    = "default"
 )
 
-func newOurs(w *work) *ours {
+// withPolicies asks the engine all that QueuePolicies and CloudOffers can ask of it beside Kueue's objects, in such
+// amounts that it comes to the same decisions: what is measured is the asking.
+func (o *ours) withPolicies() {
+	rates := map[string]map[string]int64{"": {admission.CPU: 1}}
+	budget := func(name string) admission.Budget {
+		return admission.Budget{Name: name, From: epoch.Add(-time.Hour), Until: epoch.Add(30 * day), Amount: math.MaxInt64 / 4, Rates: rates, On: name, Unit: "CPU hours", Period: "this month", PerUnit: 3600}
+	}
+	for i, q := range o.w.queues {
+		own, local := budget("queue/"+q.name), budget("local/"+q.name)
+		own.Queue, local.LocalQueue = q.name, admission.Key{Namespace: namespace, Name: q.name}
+		o.e.Apply(admission.BudgetChanged{Budget: own})
+		if i < 3 { // where many have one of their own, workloads form as many classes
+			o.e.Apply(admission.BudgetChanged{Budget: local})
+		}
+	}
+	for _, c := range o.w.cohorts {
+		b := budget("cohort/" + c.name)
+		b.Cohort = c.name
+		o.e.Apply(admission.BudgetChanged{Budget: b})
+	}
+	ahead := admission.AdvanceReservation{
+		Name: "ahead", Queue: o.w.queues[0].name, From: epoch.Add(20 * day), Until: epoch.Add(21 * day),
+		Amounts: map[string]admission.Requests{flavor: {admission.CPU: 1000}}, For: o.w.queues[0].name,
+	}
+	o.e.Apply(admission.AdvanceReservationsChanged{Reservations: []admission.AdvanceReservation{ahead}})
+	o.e.Apply(admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: flavor, Resource: admission.CPU, Price: 0.001, LossRate: 0.01}})
+	for i := range o.specs {
+		o.specs[i].MaxRunTime = day
+	}
+}
+
+const day = 24 * time.Hour
+
+func newOurs(w *work, policies bool) *ours {
 	o := &ours{w: w}
 	options := admission.Options{PreemptionDelay: preemptAfter, PreemptionCooldown: preemptionCooldown, NoRings: true}
 	if w.fair {
@@ -58,6 +92,9 @@ func newOurs(w *work) *ours {
 			Priority: int64(j.priority), Created: w.created(i),
 			PodSets: []admission.PodSet{{Name: "main", Count: 1, Requests: admission.Requests{admission.CPU: j.cpus}}},
 		}
+	}
+	if policies {
+		o.withPolicies()
 	}
 	return o
 }
@@ -114,7 +151,7 @@ func (o *ours) decide(now millis) (decision, bool) {
 		job := jobIndex(ev.Workload.Name)
 		w := &o.specs[job]
 		w.Evicting, w.EvictedAt, w.EvictedBy = true, at, string(ev.Reason)
-		w.Preemptions++
+		w.PreemptedByOthers = ev.Reason == admission.ReasonPreempted && ev.Preempted != admission.ReasonInClusterQueue
 		o.changed(job)
 		o.plan.evict = append(o.plan.evict, job)
 	}

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-func runOurs(w *work) (run1, error) {
-	o := newOurs(w)
+func runOurs(w *work, policies bool) (run1, error) {
+	o := newOurs(w, policies)
 	rec := &recording{side: o}
 	r, err := runSide(w, rec, &rec.log)
 	if err == nil && r.early > 0 {

@@ -67,7 +67,7 @@ func workOff(n, shapes int) (point, error) {
 	logs := make([]replay, rounds)
 	total, err := measure(func() error {
 		for i := range logs {
-			o := newOurs(w)
+			o := newOurs(w, false)
 			rec := &recording{side: o}
 			if _, err := drive(w, rec); err != nil {
 				return err
@@ -81,7 +81,7 @@ func workOff(n, shapes int) (point, error) {
 	}
 	harness, err := measure(func() error {
 		for i := range logs {
-			newOurs(w)
+			newOurs(w, false)
 			if _, err := drive(w, &logs[i]); err != nil {
 				return err
 			}
