@@ -37,7 +37,7 @@
 //	assign.go           Assign, Release, Expire
 //	transaction.go      Begin, Hold, Commit, Rollback
 //	gang.go             Place
-//	topology.go         domains and how pods are distributed over them
+//	topology.go         domains and how pods are distributed over them; topology_balanced.go does so evenly
 //	request_shape.go    requests, compiled; score_index.go is the index of a shape
 //	card_picker.go      which cards of a node
 //	demand.go           what pods usually request, for policies that look ahead

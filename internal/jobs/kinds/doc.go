@@ -14,6 +14,9 @@
 // No code knows a kind by name, with three exceptions: trainjob.go and appwrapper.go for kinds whose
 // pods cannot be found by paths, and spark_memory.go for how Spark computes memory.
 //
+// How jobs are named and counted, where Kueue's gates or settings of ours decide, is the same for all
+// of a program, which says so once (rules.go).
+//
 // The package imports no controllers, so that the CLI reads jobs exactly as the controller does.
 //
 // Words: docs/design/glossary.md.
