@@ -35,18 +35,18 @@ func usesAny(names []string, flavors map[string]string) bool {
 }
 
 // delayedPodSets are the pod sets of an admission whose topology assignment is found in the second
-// pass.
+// pass, or by the cluster that runs them.
 func (s *Shell) delayedPodSets(wl *kueue.Workload) []kueue.PodSetReference {
 	cq := s.objects.ClusterQueues[string(wl.Status.Admission.ClusterQueue)]
-	delayed := s.objects.DelayedFlavors(cq)
-	if len(delayed) == 0 || s.objects.RunsRemotely(cq) || s.options.Placer == nil || !s.gates.topology {
+	delayed, elsewhere := s.objects.DelayedFlavors(cq), s.objects.RunsRemotely(cq)
+	if len(delayed) == 0 && !elsewhere || s.options.Placer == nil || !s.gates.topology {
 		return nil
 	}
 	var names []kueue.PodSetReference
 	w := s.forEngineAlone(wl)
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i >= 0 && w.PodSets[i].Topology != nil && usesAny(delayed, assigned.Flavors) && s.hasTopology(assigned.Flavors) {
+		if i >= 0 && w.PodSets[i].Topology != nil && (elsewhere || usesAny(delayed, assigned.Flavors)) && s.hasTopology(assigned.Flavors) {
 			names = append(names, kueue.PodSetReference(assigned.Name))
 		}
 	}

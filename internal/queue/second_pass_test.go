@@ -210,3 +210,25 @@ func TestPlacementWhileNodesAreMissing(t *testing.T) {
 		}
 	}
 }
+
+// The topology of a workload that runs in another cluster is assigned there: as in Kueue it is pending here until that
+// cluster has.
+func TestTopologyIsAssignedElsewhere(t *testing.T) {
+	topology := &kueue.Topology{ObjectMeta: metav1.ObjectMeta{Name: "hosts"}, Spec: kueue.TopologySpec{Levels: []kueue.TopologyLevel{{NodeLabel: corev1.LabelHostname}}}}
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}, Spec: kueue.ResourceFlavorSpec{TopologyName: ptr.To(kueue.TopologyReference("hosts"))}}
+	p := secondPassQueue(t, kueue.MultiKueueControllerName, topology, flavor)
+	set := func() kueue.PodSetAssignment { return p.written["one"].Status.Admission.PodSetAssignments[0] }
+	if ptr.Deref(set().DelayedTopologyRequest, "") != kueue.DelayedTopologyRequestStatePending {
+		t.Fatalf("its place is found elsewhere: %+v", set())
+	}
+	p.change("one", func(wl *kueue.Workload) {
+		wl.Status.AdmissionChecks[0].State, wl.Status.ClusterName = kueue.CheckStateReady, ptr.To("far")
+	})
+	if workload.IsAdmitted(p.written["one"]) {
+		t.Fatal("no cluster has placed it")
+	}
+	p.change("one", workload.PlacedElsewhere)
+	if !workload.IsAdmitted(p.written["one"]) || ptr.Deref(set().DelayedTopologyRequest, "") != kueue.DelayedTopologyRequestStateReady || set().TopologyAssignment != nil {
+		t.Errorf("it is placed elsewhere: %+v %+v", set(), p.written["one"].Status.Conditions)
+	}
+}

@@ -263,10 +263,13 @@ func (w *workloads) answer(ctx context.Context, wl *kueue.Workload, p plan) erro
 	if p.choose != "" {
 		answered.Status.ClusterName, answered.Status.NominatedClusterNames = &p.choose, nil
 	}
+	if p.answer.State == kueue.CheckStateReady {
+		workload.PlacedElsewhere(answered)
+	}
 	err := checks.ApplyStatus(ctx, w.client, answered)
 	if p.choose != "" && apierrors.IsInvalid(err) { // another dispatcher nominated, and what it wrote must go in the same request
 		err = checks.WriteStatus(ctx, w.client, wl.DeepCopy(), map[string]any{
-			"admissionChecks": checks.MergeStates(wl, *p.answer), "clusterName": p.choose, "nominatedClusterNames": nil,
+			"admissionChecks": checks.MergeStates(wl, *p.answer), "clusterName": p.choose, "nominatedClusterNames": nil, "admission": answered.Status.Admission,
 		})
 	}
 	if err != nil {

@@ -78,6 +78,13 @@ func DelayTopologyRequests(wl *kueue.Workload, names []kueue.PodSetReference) {
 	}
 }
 
+// PlacedElsewhere says of pod sets that were left to a later pass that another cluster has placed them.
+func PlacedElsewhere(wl *kueue.Workload) {
+	if wl.Status.Admission != nil && hasDelayedTopologyRequest(wl) {
+		placeDelayedTopologyRequests(wl, nil)
+	}
+}
+
 func hasDelayedTopologyRequest(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(wl.Status.Admission.PodSetAssignments, func(set kueue.PodSetAssignment) bool {
 		return set.TopologyAssignment == nil && ptr.Deref(set.DelayedTopologyRequest, "") == kueue.DelayedTopologyRequestStatePending
