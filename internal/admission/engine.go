@@ -39,6 +39,8 @@ type Options struct {
 	// AwaitSharedVictims lets a workload preempt nobody while others are being evicted that it could have preempted, too:
 	// Kueue's way unless RecomputeAssignmentUponPreemptionTargetsOverlap is on.
 	AwaitSharedVictims bool
+	// NewerBy is by how much newer than a workload another one of its priority must be to be preempted for its age.
+	NewerBy time.Duration
 	// Placer answers whether pods fit on real nodes; nil decides on quota alone.
 	Placer Placer
 	// UsageHalfLife, UsageSampling and UsageWeights rule admission fair sharing. A half-life of 0
@@ -272,7 +274,7 @@ func (e *Engine) intern(flavor, resource string) int32 {
 func (e *Engine) queue(name string) *queue {
 	q := e.queues[name]
 	if q == nil {
-		q = &queue{name: name, classes: map[string]*equivClass{}, reservedChanges: 1}
+		q = &queue{name: name, classes: map[string]*equivClass{}, reservedChanges: 1, newerBy: int64(e.opts.NewerBy)}
 		q.at = newTreeNode(name, q)
 		q.node, q.at.tree = q.at.Node, e.newTree(q.at)
 		q.tree = q.at.tree

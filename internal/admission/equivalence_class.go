@@ -17,7 +17,9 @@ type queue struct {
 	node   *quota.Node
 	at     *treeNode
 	tree   *tree
-	locals []*localQueue
+
+	newerBy int64 // Options.NewerBy
+	locals  []*localQueue
 
 	groups  []group
 	choice  bool    // some resource comes in more than one flavor

@@ -248,7 +248,7 @@ func (p PreemptionPolicy) allows(w, v *workload) bool {
 		return p != PreemptNever && mayPreemptByLevel(w, v)
 	}
 	equal := w.spec.Priority == v.spec.Priority && p == PreemptLowerOrNewerEqualPriority
-	return p.covers(w.spec.Priority, v.spec.Priority) && (!equal || w.order < v.order)
+	return p.covers(w.spec.Priority, v.spec.Priority) && (!equal || v.order-w.order > w.queue.newerBy)
 }
 
 // covers is allows as far as priorities tell.

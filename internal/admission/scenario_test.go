@@ -17,7 +17,7 @@ import (
 
 // TestScenarios runs testdata/*.txt. Directives:
 //
-//	options  policy=drf strategies=(final,initial) block preemption-delay=1s no-rings cooldown=1m requeue=creation
+//	options  policy=drf strategies=(final,initial) block preemption-delay=1s no-rings cooldown=1m newer-by=5m requeue=creation
 //	         undeclared=ignore halflife=1h sampling=5m weights=gpu:2 service=gpu placer
 //	do       statements, one per line (below)
 //	decide   one decision; with "settle", more of them, with evicted workloads released, until nothing
@@ -207,6 +207,8 @@ func (sc *scenario) options(d *datadriven.TestData) {
 			o.BlockUntilReady = true
 		case "preemption-delay":
 			o.PreemptionDelay = must(time.ParseDuration(v))
+		case "newer-by":
+			o.NewerBy = must(time.ParseDuration(v))
 		case "no-rings":
 			o.NoRings = true
 		case "cooldown":

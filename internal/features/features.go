@@ -40,6 +40,7 @@ const (
 	ReclaimablePods                  Gate = "ReclaimablePods"
 	RecomputeOnOverlap               Gate = "RecomputeAssignmentUponPreemptionTargetsOverlap"
 	RejectInvalidOnFlavors           Gate = "RejectUpdatesToCQWithInvalidOnFlavors"
+	TimestampPreemptionBuffer        Gate = "SchedulerTimestampPreemptionBuffer"
 	SchedulingEquivalenceHashing     Gate = "SchedulingEquivalenceHashing"
 	ShortWorkloadNames               Gate = "ShortWorkloadNames"
 	SkipReassignment                 Gate = "SkipReassignmentForPodOwnedWorkloads"
@@ -114,6 +115,7 @@ var gates = map[string]gate{
 	string(ReclaimablePods):                  {true, switches},
 	string(RecomputeOnOverlap):               {false, switches},
 	string(RejectInvalidOnFlavors):           {false, switches},
+	string(TimestampPreemptionBuffer):        {false, switches},
 	string(SchedulingEquivalenceHashing):     {true, switches},
 	string(ShortWorkloadNames):               {false, switches},
 	string(SkipReassignment):                 {true, switches},
@@ -167,7 +169,6 @@ var gates = map[string]gate{
 	"ConcurrentAdmission":                {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs": {false, lacking},
 	"MultiKueueOrchestratedPreemption":   {false, lacking},
-	"SchedulerTimestampPreemptionBuffer": {false, lacking},
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
 	"FlavorFungibilityPreserveScanProgress":       {true, idle},

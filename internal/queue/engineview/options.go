@@ -21,6 +21,9 @@ func Options(cfg *v1alpha1.QueueConfiguration, gates features.Set) (admission.Op
 		AwaitSharedVictims: !gates.Enabled(features.RecomputeOnOverlap),
 		SayBypassed:        gates.Enabled(features.UnadmittedWorkloadsExplicitStatus) && gates.Enabled(features.SchedulingEquivalenceHashing),
 	}
+	if gates.Enabled(features.TimestampPreemptionBuffer) {
+		options.NewerBy = 5 * time.Minute // as in Kueue
+	}
 	for _, d := range []struct {
 		name string
 		from *metav1.Duration
