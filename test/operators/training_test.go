@@ -3,13 +3,16 @@ package operators
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
@@ -52,6 +55,48 @@ func TestTraining(t *testing.T) {
 			lifeWithAnOperator(t, ns, object, job.pods)
 		})
 	}
+	t.Run("elastic", growAndShrink)
+}
+
+// growAndShrink: a PyTorchJob of one master and one worker has the queue's four cards, until another job waits for one.
+func growAndShrink(t *testing.T) {
+	ns := queue(t, "4")
+	cluster.Make(t, read(t, `
+apiVersion: elasticai.io/v1alpha1
+kind: QueuePolicy
+metadata: {name: `+ns+`}
+spec: {targetRefs: [{kind: ClusterQueue, name: `+ns+`}], elasticJobs: {growAfter: 1s}}`))
+	data, err := os.ReadFile(filepath.Join("..", "..", "deploy", "samples", "jobs", "pytorchjob.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := read(t, string(data))
+	job.SetNamespace(ns)
+	job.SetAnnotations(map[string]string{v1alpha1.PodsAnnotation: "Worker=1-7"})
+	for _, role := range []string{"Master", "Worker"} {
+		if err := unstructured.SetNestedField(job.Object, map[string]any{sandbox.RunFor: "forever"}, "spec", "pytorchReplicaSpecs", role, "template", "metadata", "annotations"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Make(t, job)
+	wl := cluster.WorkloadOf(t, job)
+	before := waitPods(t, ns, 4)
+	other := wl.DeepCopy()
+	other.ObjectMeta = metav1.ObjectMeta{Namespace: ns, Name: "other"}
+	other.Spec.PodSets = other.Spec.PodSets[:1] // one pod
+	other.Status = kueue.WorkloadStatus{}
+	cluster.Make(t, other)
+	wait(t, other, kueue.WorkloadAdmitted)
+	after := waitPods(t, ns, 3)
+	for _, pod := range after {
+		if !slices.ContainsFunc(before, func(was corev1.Pod) bool { return was.UID == pod.UID }) {
+			t.Errorf("pod %s was started anew", pod.Name)
+		}
+	}
+	if err := cluster.Delete(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	waitPods(t, ns, 4)
 }
 
 // mountCertificate puts a file where the operator looks for the one the kubelet

@@ -83,7 +83,7 @@ func (j Object) readRange(text string) (*PodRange, error) {
 	r := &PodRange{Least: int32(least), Most: int32(most)}
 	var names []string
 	for _, p := range places {
-		if names = append(names, p.Name); p.Name == set || !named && len(places) == 1 {
+		if names = append(names, p.Name); strings.EqualFold(p.Name, set) || !named && len(places) == 1 {
 			r.Set = kueue.PodSetReference(p.Name)
 		}
 	}

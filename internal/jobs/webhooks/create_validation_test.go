@@ -142,7 +142,7 @@ func TestValidateCreate(t *testing.T) {
 		"smallest size is smaller":   {of: queuedJob, replace: "a: b", by: `kueue.x-k8s.io/job-min-parallelism: "3"`},
 		"two ways to grow":           {of: queuedJob, replace: "a: b", by: `kueue.x-k8s.io/job-min-parallelism: "3", kueue.x-k8s.io/elastic-job: "true"`, want: "partial admission and elastic job cannot be used together"},
 		"pods at least and at most":  {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: 2-4"},
-		"pods of a set":              {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: main=2-4"},
+		"pods of a set":              {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: Main=2-4"},
 		"more pods than it can have": {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: 2-8", want: "pod set main cannot have 8 pods"},
 		"pods of no set":             {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: Worker=2-8", want: `metadata.annotations[elasticai.io/pods]: Invalid value: "Worker=2-8": "Worker=2-8" should name one of the pod sets main, as in main=2-16`},
 		"pods that are no range":     {of: queuedJob, replace: "a: b", by: "elasticai.io/pods: 8-2", want: "should be the least and the most number of pods, as in 2-16"},
