@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ import (
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/engineview"
 	"github.com/elastic-ai/elastic/internal/simulate/world"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -45,25 +47,33 @@ b11,b,100,312,1,10
 b12,b,110,133,1,10
 `
 
+// movedJobs leave four cards free on each of two nodes, of eight and of four: one that needs eight gets them once another has
+// moved.
+const movedJobs = `job_id,queue,submit_s,duration_s,gpus,priority
+all,a,0,15,8,0
+short,a,10,25,4,0
+stays,a,20,400,4,0
+large,a,40,300,8,0
+`
+
 // The simulator tells the truth: the same jobs, submitted and ended in the same order, are evicted and admitted in the same
 // order in a real cluster, with elastic-queue set up as it is there.
 func TestSimulationTellsTheTruth(t *testing.T) {
-	for name, test := range map[string]struct {
-		capacity queuepolicy.Capacity
-		reserved string // for b, in a week: jobs of which nobody knows how long they run leave it alone
-	}{
-		"FIFO": {capacity: queuepolicy.CapacityFIFO}, "DRF": {capacity: queuepolicy.CapacityDRF},
-		"FIFO with a reservation": {capacity: queuepolicy.CapacityFIFO, reserved: "5"},
+	for name, test := range map[string]truth{
+		"FIFO": {}, "DRF": {capacity: queuepolicy.CapacityDRF}, "FIFO with a reservation": {reserved: "5"},
+		"FIFO with a budget": {budget: "7.8"}, "jobs that move": {jobs: movedJobs, moves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := cluster.Namespace(t)
-			objects := simulatedQueues(ns, test.capacity)
-			if test.reserved != "" {
-				objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
-			}
-			trace, err := world.ReadTrace(strings.NewReader(simulatedJobs), "jobs")
+			objects := test.objects(ns)
+			trace, err := world.ReadTrace(strings.NewReader(cmp.Or(test.jobs, simulatedJobs)), "jobs")
 			if err != nil {
 				t.Fatal(err)
+			}
+			for i := range trace.Jobs {
+				if j := &trace.Jobs[i]; test.budget != "" && j.Queue == "b" {
+					j.Limit = 3600 // each card is an hour of the budget; what is spent until the end is less than half an hour
+				}
 			}
 			steps := simulated(t, trace, objects)
 			for _, priority := range []int32{0, 10} {
@@ -72,23 +82,57 @@ func TestSimulationTellsTheTruth(t *testing.T) {
 				objects = append(objects, class)
 			}
 			cluster.Make(t, objects...)
-			waitAccepted(t, ns, queuepolicy.ReasonAccepted)
-			if test.reserved != "" {
-				waitAccepted(t, ns+"-b", queuepolicy.ReasonAccepted)
+			for _, obj := range objects {
+				if policy, ok := obj.(*queuepolicy.QueuePolicy); ok {
+					waitAccepted(t, policy.Name, queuepolicy.ReasonAccepted)
+				}
 			}
 			replay(t, ns, trace, steps)
 		})
 	}
 }
 
-// simulatedQueues are the queues of the trace. Time does not decide in them: a step takes another time here and there.
-func simulatedQueues(ns string, capacity queuepolicy.Capacity) []client.Object {
+// truth is what is compared: jobs, and what policies say of them.
+type truth struct {
+	jobs             string
+	capacity         queuepolicy.Capacity
+	reserved, budget string // for b, in a week: jobs of which nobody knows how long they run leave it alone; and GPU-hours a month
+	moves            bool   // one job moves for another, on both nodes
+}
+
+func (test *truth) objects(ns string) []client.Object {
 	policy := queuePolicy(ns, queuepolicy.TargetRef{Kind: queuepolicy.KindCohort, Name: ns})
-	policy.Spec.Capacity = capacity
+	policy.Spec.Capacity = cmp.Or(test.capacity, queuepolicy.CapacityFIFO)
 	policy.Spec.Preemption = &queuepolicy.Preemption{Delay: ptr.To(queuepolicy.Duration("0s")), Cooldown: ptr.To(queuepolicy.Duration("0s"))}
-	objects := []client.Object{sandbox.Flavor(ns, map[string]string{egpu.ModelLabel: "H100-80G"}), policy}
+	labels, cards := map[string]string{egpu.ModelLabel: "H100-80G"}, "4"
+	if test.moves {
+		policy.Spec.Defragmentation = &queuepolicy.Defragmentation{Moves: ptr.To[int32](1), LostWork: ptr.To(queuepolicy.Duration("24h"))}
+		labels, cards = nil, "6"
+	}
+	objects := append(simulatedQueues(ns, cards), sandbox.Flavor(ns, labels), policy)
+	if test.reserved != "" {
+		objects = append(objects, reservedFor(ns+"-b", ns, test.reserved))
+	}
+	if test.budget != "" {
+		policy := queuePolicy(ns+"-b", clusterQueueTarget(ns+"-b"))
+		policy.Spec.Budgets = []queuepolicy.Budget{{Period: periodThatGoesOn(), Amount: resource.MustParse(test.budget)}}
+		objects = append(objects, policy)
+	}
+	return objects
+}
+
+// periodThatGoesOn for the hours that jobs may run.
+func periodThatGoesOn() queuepolicy.BudgetPeriod {
+	if now := time.Now().UTC(); now.Add(2*time.Hour).Month() != now.Month() {
+		return queuepolicy.PeriodWeek
+	}
+	return queuepolicy.PeriodMonth
+}
+
+// simulatedQueues are the queues of the trace. Time does not decide in them: a step takes another time here and there.
+func simulatedQueues(ns, cards string) (objects []client.Object) {
 	for _, name := range []string{"a", "b"} {
-		cq := sandbox.ClusterQueue(ns+"-"+name, ns, "4")
+		cq := sandbox.ClusterQueue(ns+"-"+name, ns, cards)
 		cq.Spec.CohortName = kueue.CohortReference(ns)
 		cq.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny}
 		objects = append(objects, cq, sandbox.LocalQueue(ns, name, cq.Name))
@@ -122,8 +166,8 @@ func (s step) String() string {
 	return fmt.Sprintf("%s %s: evicted %v, admitted %v", s.job, cause, s.evicted, s.admits)
 }
 
-// simulated runs the trace. Each second has one cause, and each cause one admission at most: times of the API are whole
-// seconds, and who of two that were admitted in one of them is the younger is nobody's to know.
+// simulated runs the trace. Each second has one cause, and each cause one admission at most, beside those that move: times of
+// the API are whole seconds, and who of two that were admitted in one of them is the younger is nobody's to know.
 func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step {
 	t.Helper()
 	options, err := engineview.Options(cluster.QueueConfiguration(t), features.Set{})
@@ -134,13 +178,13 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.AddNodes("1x8:H100-80G"); err != nil {
+	if err := c.AddNodes("1x8:H100-80G,1x4:A100-40G"); err != nil {
 		t.Fatal(err)
 	}
 	c.Start = time.Now()
 	trace.UseAliases(c)
 	var steps []step
-	at, evictions, waits := int64(-1), 0, 0
+	at, evictions, waits, moves := int64(-1), 0, 0, 0
 	w, err := world.New(trace, c, world.Settings{Check: true, Watch: func(m world.Moment) {
 		name := trace.Jobs[m.Job].ID
 		if m.What == world.Submitted || m.What == world.Ended {
@@ -152,18 +196,21 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 			return
 		}
 		s := &steps[len(steps)-1]
-		if m.What == world.WaitsForReservation {
+		switch m.What {
+		case world.WaitsForReservation, world.WaitsForBudget:
 			waits++
 			return
-		}
-		if m.What == world.Started {
+		case world.Started:
 			s.admits = append(s.admits, name)
-		} else {
+		case world.Moved:
+			moves++
+			fallthrough
+		default:
 			evictions++
 			s.evicted = append(s.evicted, name)
 			slices.Sort(s.evicted)
 		}
-		if len(s.admits) > 1 {
+		if len(s.admits) > 1+moves {
 			t.Fatalf("at %d s: %s: two are admitted", m.At, *s)
 		}
 	}})
@@ -174,8 +221,8 @@ func simulated(t *testing.T, trace *world.Trace, objects []client.Object) []step
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Ended != len(trace.Jobs) || evictions == 0 || evictions+waits < 2 || waits == 0 && len(c.Reservations) > 0 {
-		t.Fatalf("%d jobs ended, %d evictions and %d wait for what is reserved: too few to compare: %v", report.Ended, evictions, waits, steps)
+	if report.Ended != len(trace.Jobs) || evictions == 0 || evictions+waits+moves < 2 || waits == 0 && len(c.Reservations)+len(c.Budgets) > 0 {
+		t.Fatalf("%d jobs ended, %d evictions and %d wait for what is reserved or for a budget: too few to compare: %v", report.Ended, evictions, waits, steps)
 	}
 	last := len(steps) // of those that anything comes of
 	for last > 0 && len(steps[last-1].evicted)+len(steps[last-1].admits) == 0 {
@@ -222,6 +269,9 @@ func submit(t *testing.T, ns string, trace *world.Trace, name string) *batchv1.J
 	j := &trace.Jobs[at]
 	job := sandbox.Job(ns, j.ID, strings.TrimPrefix(j.Queue, ns+"-"), 1, strconv.Itoa(int(j.Cards)))
 	job.Labels["kueue.x-k8s.io/priority-class"] = fmt.Sprintf("%s-%d", ns, j.Priority)
+	if j.Limit > 0 {
+		job.Labels[kinds.MaxExecTimeLabel] = strconv.FormatInt(j.Limit, 10)
+	}
 	job.Spec.Template.Annotations[sandbox.RunFor] = "forever"
 	cluster.Make(t, job)
 	return job
