@@ -12,10 +12,18 @@ type demandTracker struct {
 	counts  map[*shape]int
 	order   []*shape // in the order they came
 	total   int
-	taken   int // total at the last snapshot
-	moved   int // pods that came and went since
-	priced  int // moved when prices were last looked at
-	nodes   []*policy.Node
+	taken   int    // total at the last snapshot
+	moved   int    // pods that came and went since
+	priced  int    // moved when prices were last looked at
+	rooms   []room // by position of the node
+	there   []*policy.Room
+}
+
+// room is what there is on a node, as it was measured.
+type room struct {
+	of  *policy.Demand
+	rev uint64
+	policy.Room
 }
 
 func (d *demandTracker) init(e *Engine, given []Demand) error {
@@ -84,13 +92,22 @@ func (d *demandTracker) snapshot() {
 // reprice looks at how scarce capacity for large pods has become, a few times between snapshots.
 func (d *demandTracker) reprice(e *Engine) bool {
 	d.priced = d.moved
-	d.nodes = d.nodes[:0]
-	for _, n := range e.nodes {
-		if n != nil && n.known && !n.desc.Unschedulable {
-			d.nodes = append(d.nodes, &n.view)
-		}
+	for len(d.rooms) < len(e.nodes) {
+		d.rooms = append(d.rooms, room{})
 	}
-	return d.now.Reprice(d.nodes)
+	d.there = d.there[:0]
+	for pos, n := range e.nodes {
+		if n == nil || !n.known || n.desc.Unschedulable {
+			continue
+		}
+		r := &d.rooms[pos]
+		if r.of != d.now || r.rev != n.rev {
+			r.of, r.rev = d.now, n.rev
+			d.now.Measure(&n.view, &r.Room)
+		}
+		d.there = append(d.there, &r.Room)
+	}
+	return d.now.Reprice(d.there)
 }
 
 // ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece,

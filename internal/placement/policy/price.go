@@ -14,12 +14,30 @@ const usual = 1
 // slack prevents a price from going to and fro: it moves when scarcity is this far past the mark.
 const slack = 0.2
 
+// Room is what Reprice has to know of a node: how many cards' worth is free, and how many cards pods of each class could have.
+type Room struct {
+	free float64
+	have []float64
+}
+
+// Measure the room that a node has. It stays the same while the node does.
+func (d *Demand) Measure(n *Node, r *Room) {
+	r.free, r.have = float64(left(n))/Whole, r.have[:0]
+	for i := range d.Classes {
+		have := 0.0
+		if d.Classes[i].Cards >= 2 {
+			have = d.Classes[i].capacity(n)
+		}
+		r.have = append(r.have, have)
+	}
+}
+
 // Reprice sets the price of capacity for each class from how much of it there is on the nodes, and how
 // much of what is still free that class will request. It reports whether any price moved.
-func (d *Demand) Reprice(nodes []*Node) bool {
+func (d *Demand) Reprice(rooms []*Room) bool {
 	free := 0.0
-	for _, n := range nodes {
-		free += float64(left(n)) / Whole
+	for _, r := range rooms {
+		free += r.free
 	}
 	moved := false
 	for i := range d.Classes {
@@ -28,8 +46,8 @@ func (d *Demand) Reprice(nodes []*Node) bool {
 			continue
 		}
 		have, want := 0.0, free*c.Weight
-		for _, n := range nodes {
-			have += c.capacity(n)
+		for _, r := range rooms {
+			have += r.have[i]
 		}
 		if level := c.level(have, want); level != c.price {
 			c.price, moved = level, true

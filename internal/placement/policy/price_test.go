@@ -13,24 +13,32 @@ func TestScarceCapacityIsDear(t *testing.T) {
 		n.Cards[0].FreeCore, n.Cards[0].Shares = 0, 1
 		return n
 	}
+	reprice := func(nodes []*Node) bool {
+		rooms := make([]*Room, len(nodes))
+		for i, n := range nodes {
+			rooms[i] = &Room{}
+			d.Measure(n, rooms[i])
+		}
+		return d.Reprice(rooms)
+	}
 	nodes := []*Node{idle(), idle(), idle(), idle()}
 	// 8 cards of capacity, 2 of which will be wanted: four times as much.
-	if !d.Reprice(nodes) || prices[pair.price] != 1.5 {
+	if !reprice(nodes) || prices[pair.price] != 1.5 {
 		t.Fatalf("price %v, want 1.5", prices[pair.price])
 	}
-	if d.Reprice(nodes) {
+	if reprice(nodes) {
 		t.Fatal("moved without a reason")
 	}
 	// 2 cards of capacity of 5 that are free: 1.6 times as much.
 	scarce := []*Node{idle(), half(), half(), half()}
-	if !d.Reprice(scarce) || prices[pair.price] != 4 {
+	if !reprice(scarce) || prices[pair.price] != 4 {
 		t.Fatalf("price %v, want 4", prices[pair.price])
 	}
 	// Three and a half times as much: past the mark of three, but not by far enough to get cheaper again.
-	if d.Reprice([]*Node{idle(), idle(), idle(), idle(), idle(), idle(), idle(), half(), half()}) {
+	if reprice([]*Node{idle(), idle(), idle(), idle(), idle(), idle(), idle(), half(), half()}) {
 		t.Fatalf("price %v moved within the slack", prices[pair.price])
 	}
-	if !d.Reprice(nodes) || prices[pair.price] != 1.5 {
+	if !reprice(nodes) || prices[pair.price] != 1.5 {
 		t.Fatalf("price %v, want 1.5 again", prices[pair.price])
 	}
 }

@@ -18,6 +18,7 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 	shares := []Share{{"a", nodes / 2, 8}, {"b", nodes / 4, 8}, {"c", nodes - nodes/2 - nodes/4, 8}}
 	for _, sharing := range []string{"fifo", "drf", "maxmin"} {
 		t.Run(sharing, func(t *testing.T) {
+			t.Parallel()
 			tr := week(nodes * 8)
 			c := set(t, Pool(shares), everyPolicy(nodes*8)+",cohort/all.fairSharing="+sharing)
 			began := time.Now()
