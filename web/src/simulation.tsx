@@ -11,11 +11,19 @@ interface Group {
   name: string; jobs: number; jobCompletionTime: Spread; queueingDelay: Spread; slowdown: Spread;
   quota?: number; quotaUsed?: number; borrowedCardHours?: number; belowQuotaCardHours?: number;
   fairShare?: { weight: number; mean: number; most: number };
+  againstAlone?: { finishTimeFairness: Spread; later: number };
+  waitedForBudget?: Waited; waitedForReservation?: Waited;
 }
+interface Waited { jobs: number; seconds: number }
+interface Budget { on: string; amount: number; unit: string; period: string; periods: { from: number; until: number; spent: number }[] | null }
+interface Reservation { for: string; from: number; until: number; cards: number; lacking: number }
+interface Sample { at: number; used: number; waiting: number; queues?: Record<string, number>; weightedShares?: Record<string, number>; budgetsSpent?: Record<string, number> }
 interface Variant {
   name: string; jobs: number; ended: number; neverStarted: number; makespanSeconds: number; jobCompletionTime: Spread; queueingDelay: Spread;
   bySize: Group[] | null; byQueue: Group[] | null; preemptions: number; evictions: number; workLostCardHours: number; cardsUsed: number; fragmented: number;
-  cardHours: number; money?: number; samples?: { at: number; used: number; waiting: number; queues?: Record<string, number>; weightedShares?: Record<string, number> }[];
+  cardHours: number; money?: number; samples?: Sample[]; nodesLost?: number; spotNodesTaken?: number;
+  moves?: number; workLostByMovesCardHours?: number; drained?: number;
+  waitedForBudget?: Waited; waitedForReservation?: Waited; budgets?: Budget[]; reservations?: Reservation[];
 }
 
 // read a file; what is no result is refused with what it lacks.
@@ -23,6 +31,7 @@ function read(text: string): Variant[] {
   const data = JSON.parse(text) as Variant | Variant[];
   const list = Array.isArray(data) ? data : [data];
   if (!list.length || list.some((v) => typeof v?.jobs !== "number" || !v.jobCompletionTime || !v.queueingDelay)) throw new Error("It has no jobs and their times.");
+  if (list.some((v) => [v.bySize, v.byQueue, v.samples, v.budgets, v.reservations].some((part) => part && !Array.isArray(part)))) throw new Error("Its parts are no lists.");
   return list;
 }
 
@@ -56,21 +65,37 @@ export function Simulation() {
       {opened && <Variants all={variants} />}
       {shown?.samples && shown.samples.length > 1 && <Hours v={shown} />}
       {shown?.byQueue && <Groups caption="Queues" list={shown.byQueue} queues />}
+      {shown?.budgets && <Budgets list={shown.budgets} />}
+      {shown?.reservations && <Reservations list={shown.reservations} />}
       {shown?.bySize && <Groups caption="Sizes" list={shown.bySize} />}
     </>
   );
 }
 
+function num<T>(name: string, of: (row: T) => string): Column<T> {
+  return { name, class: "num", text: of, show: of };
+}
+
+// when is a column that some rows have something to say in.
+function when<T>(rows: T[], has: (row: T) => unknown, ...columns: Column<T>[]): Column<T>[] {
+  return rows.some(has) ? columns : [];
+}
+
+const waited = (w: Waited | undefined): string => (w?.jobs ? `${amount(w.jobs)}, ${span(w.seconds)}` : "–");
+
 function Variants({ all }: { all: Variant[] }) {
-  const num = (name: string, of: (v: Variant) => string): Column<Variant> => ({ name, class: "num", text: of, show: of });
   const columns: Column<Variant>[] = [
     { name: "Variant", class: "name", text: (v) => v.name, show: (v) => <strong>{v.name}</strong> },
     num("Completion", (v) => span(v.jobCompletionTime.mean)), num("Wait, mean", (v) => span(v.queueingDelay.mean)), num("Wait, p99", (v) => span(v.queueingDelay.p99)),
     num("In all", (v) => span(v.makespanSeconds)), num("Cards used", (v) => percent(v.cardsUsed, 1)), num("Fragmented", (v) => percent(v.fragmented, 1)),
     num("Evictions", (v) => amount(v.preemptions + v.evictions)), num("Lost, card h", (v) => amount(v.workLostCardHours)), num("Never started", (v) => amount(v.neverStarted)),
-    ...(all.some((v) => v.money) ? [num("Money", (v) => amount(v.money ?? 0))] : []),
+    ...when(all, (v) => v.nodesLost || v.spotNodesTaken, num("Nodes lost", (v) => amount((v.nodesLost ?? 0) + (v.spotNodesTaken ?? 0)))),
+    ...when(all, (v) => v.moves, num("Moves", (v) => amount(v.moves ?? 0)), num("Lost by moves", (v) => amount(v.workLostByMovesCardHours ?? 0))),
+    ...when(all, (v) => v.waitedForBudget, num("For budgets", (v) => waited(v.waitedForBudget)), num("Drained", (v) => amount(v.drained ?? 0))),
+    ...when(all, (v) => v.waitedForReservation, num("For reservations", (v) => waited(v.waitedForReservation))),
+    ...when(all, (v) => v.money, num("Money", (v) => amount(v.money ?? 0))),
   ];
-  return <Table caption="Variants" columnsClass="t-variants" columns={columns} rows={all} rowKey={(v) => v.name} />;
+  return <Table caption="Variants" columnsClass="t-variants t-simulated" columns={columns} rows={all} rowKey={(v) => v.name} />;
 }
 
 function Hours({ v }: { v: Variant }) {
@@ -79,24 +104,47 @@ function Hours({ v }: { v: Variant }) {
   const quota = (v.byQueue ?? []).reduce((sum, q) => sum + (q.quota ?? 0), 0);
   // Those that borrow most: more lines than this nobody tells apart.
   const borrow = (v.byQueue ?? []).filter((q) => q.fairShare?.most).sort((a, b) => b.fairShare!.most - a.fairShare!.most).slice(0, 8);
+  const budgets = (v.budgets ?? []).slice(0, 8);
   return (
     <div class="charts" key={v.name}>
       <Chart title="Cards in use against quota" times={times} simulated lines={[{ name: "quota", class: "line-quiet", values: times.map(() => quota), step: true }, { name: "used", class: "line-main", values: samples.map((s) => s.used), fill: true }]} />
       <Chart title="Jobs that wait" times={times} simulated lines={[{ name: "waiting", class: "line-wait", values: samples.map((s) => s.waiting), fill: true }]} />
       {borrow.length > 0 && <Chart title="Weighted share, by queue" times={times} simulated lines={borrow.map((q) => ({ name: q.name, class: queueClass(q.name), values: samples.map((s) => s.weightedShares?.[q.name] ?? 0) }))} />}
+      {budgets.length > 0 && <Chart title="Spent of each budget, %" times={times} simulated lines={budgets.map((b) => ({ name: b.on, class: queueClass(b.on.split("/").pop()), values: samples.map((s) => 100 * (s.budgetsSpent?.[b.on] ?? 0)), step: true }))} />}
     </div>
   );
 }
 
 function Groups({ caption, list, queues }: { caption: string; list: Group[]; queues?: boolean }) {
-  const num = (name: string, of: (g: Group) => string): Column<Group> => ({ name, class: "num", text: of, show: of });
-  const fair = list.some((g) => g.fairShare);
   const columns: Column<Group>[] = [
     { name: queues ? "Queue" : "Cards", class: "name", text: (g) => g.name, show: (g) => g.name },
     num("Jobs", (g) => amount(g.jobs)), num("Completion", (g) => span(g.jobCompletionTime.mean)), num("Wait, mean", (g) => span(g.queueingDelay.mean)), num("Wait, p99", (g) => span(g.queueingDelay.p99)),
     num("Slowdown", (g) => amount(g.slowdown.mean)),
-    ...(queues ? [num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed", (g) => amount(g.borrowedCardHours ?? 0)), num("Below quota", (g) => amount(g.belowQuotaCardHours ?? 0))] : []),
-    ...(fair ? [num("Weight", (g) => amount(g.fairShare?.weight ?? 0)), num("Weighted share", (g) => amount(Math.round(g.fairShare?.mean ?? 0)))] : []),
+    ...when(list, () => queues, num("Quota", (g) => amount(g.quota ?? 0)), num("Used", (g) => percent(g.quotaUsed ?? 0, 1)), num("Borrowed", (g) => amount(g.borrowedCardHours ?? 0)), num("Below quota", (g) => amount(g.belowQuotaCardHours ?? 0))),
+    ...when(list, (g) => g.fairShare, num("Weight", (g) => amount(g.fairShare?.weight ?? 0)), num("Weighted share", (g) => amount(Math.round(g.fairShare?.mean ?? 0)))),
+    ...when(list, (g) => g.againstAlone, num("Against alone", (g) => amount(g.againstAlone?.finishTimeFairness.mean ?? 0)), num("Later than alone", (g) => percent(g.againstAlone?.later ?? 0, 1))),
+    ...when(list, (g) => g.waitedForBudget, num("For budgets", (g) => waited(g.waitedForBudget))),
+    ...when(list, (g) => g.waitedForReservation, num("For reservations", (g) => waited(g.waitedForReservation))),
   ];
-  return <Table caption={caption} columnsClass={fair ? "t-groups t-fair" : queues ? "t-groups" : "t-sizes"} columns={columns} rows={list} rowKey={(g) => g.name} />;
+  return <Table caption={caption} columnsClass={`${queues ? "t-groups" : "t-sizes"} t-simulated`} columns={columns} rows={list} rowKey={(g) => g.name} />;
+}
+
+// Budgets, period by period: how much of each was spent.
+function Budgets({ list }: { list: Budget[] }) {
+  const rows = list.flatMap((b) => (b.periods ?? []).map((p) => ({ ...b, ...p })));
+  const columns: Column<(typeof rows)[number]>[] = [
+    { name: "Budget", class: "name", text: (b) => b.on, show: (b) => b.on },
+    num("Amount", (b) => `${amount(b.amount)} ${b.unit}`), num("Period", (b) => b.period), num("From", (b) => span(b.from)), num("Until", (b) => span(b.until)),
+    num("Spent", (b) => amount(b.spent)), num("Of it", (b) => percent(b.spent, b.amount)),
+  ];
+  return <Table caption="Budgets" columnsClass="t-budgets t-simulated" columns={columns} rows={rows} rowKey={(b) => `${b.on} ${b.from}`} />;
+}
+
+// Reservations, each time they came: cards that others had when they should have been free are lacking.
+function Reservations({ list }: { list: Reservation[] }) {
+  const columns: Column<Reservation>[] = [
+    { name: "Reserved for", class: "name", text: (r) => r.for, show: (r) => r.for },
+    num("Cards", (r) => amount(r.cards)), num("From", (r) => span(r.from)), num("Until", (r) => span(r.until)), num("Lacking", (r) => amount(r.lacking)),
+  ];
+  return <Table caption="Reservations" columnsClass="t-reservations t-simulated" columns={columns} rows={list} rowKey={(r) => `${r.for} ${r.from}`} />;
 }

@@ -109,6 +109,27 @@ test("a job that runs, its pods, cost and log", async () => {
   await eventually("the log is shown", async () => /started|train/i.test(await text(".log")));
 });
 
+test("the load of a pod's cards, live", async () => {
+  // The cards of a simulated node have none: it is reported here as the agent of a real one does.
+  const [pod, node, cards] = kubectl(["get", "pods", "-n", "vision", "-l", "job-name=clip-finetune", "-o", "jsonpath={.items[0].metadata.name} {.items[0].spec.nodeName} {.items[0].metadata.annotations.elasticgpu\\.io/container-main}"]).split(" ");
+  const report = (core) => kubectl(["patch", "gpus.elasticgpu.io", `${node}-${cards.split(",")[0]}`, "--subresource=status", "--type=merge", "-p", JSON.stringify({ status: { load: { core, memory: 40 } } })]);
+  await view(`/jobs/vision/${workload("vision", "clip-finetune")}`);
+  await page.evaluate(() => { window.notReloaded = true; });
+  const cells = page.locator(".t-pods .row", { hasText: pod }).getByRole("cell");
+  for (const core of [73, 12]) {
+    // The agent takes it back when it looks at its cards again.
+    await eventually(`a load of ${core} % is shown`, async () => {
+      report(core);
+      await page.waitForTimeout(400);
+      return (await cells.nth(4).innerText()).split(", ").includes(`${core} %`);
+    });
+  }
+  assert.ok(await page.evaluate(() => window.notReloaded));
+  await page.getByRole("region", { name: "Pods" }).waitFor();
+  await page.locator(".t-pods").getByRole("button", { name: "Copy as text" }).click();
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), new RegExp(`^Pod\tState\tNode\tCards\tLoad\tLog\n[^]*${pod}\tRunning\t${node}`));
+});
+
 test("a node and a card", async () => {
   // Whichever node and card the notebooks went to.
   const [node, card] = kubectl(["get", "pods", "-n", "lab", "-l", "job-name=notebook-ada", "-o", "jsonpath={.items[0].spec.nodeName} {.items[0].metadata.annotations.elasticgpu\\.io/container-main}"]).split(" ");
@@ -139,7 +160,9 @@ test("what if a team had other quota", async () => {
 
 test("a result of a simulation", async () => {
   const docs = new URL("../../docs/simulate/", import.meta.url).pathname;
-  const result = execFileSync(elastic, ["simulate", "--trace", join(docs, "jobs.csv"), "--shape", join(docs, "queues.csv"), "--borrow", "--set", "+1x8:H100-80G", "-o", "json"], { encoding: "utf8" });
+  const trace = ["simulate", "--trace", join(docs, "jobs.csv"), "--shape", join(docs, "queues.csv"), "--borrow", "-o", "json"];
+  const run = (...more) => execFileSync(elastic, [...trace, ...more], { encoding: "utf8", maxBuffer: 64 << 20 });
+  const result = run("--set", "+1x8:H100-80G");
   await view("/simulation");
   await page.getByText("No result is open").waitFor();
   await page.getByLabel("Result").setInputFiles({ name: "bad.json", mimeType: "application/json", buffer: Buffer.from("[{}]") });
@@ -150,6 +173,27 @@ test("a result of a simulation", async () => {
   assert.match(await text(".t-groups"), /Weighted share/);
   assert.match(await page.locator(".chart", { hasText: "Weighted share, by queue" }).innerText(), /research[\s\S]*vision/);
   if (shots) await page.screenshot({ path: join(shots, "simulation.png") });
+  assert.deepEqual(await accessible(page), []);
+
+  // What became of a budget and a reservation.
+  const rules = JSON.parse(run("--assume-limits", "1.5", "--set", "queue/research.budget=300/Day", "--set", "queue/vision.reservation=24@72h+12h"));
+  const [, budget, reservation] = rules;
+  await page.getByLabel("Result").setInputFiles({ name: "rules.json", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(rules)) });
+  await page.getByLabel("Variant").selectOption(budget.name);
+  await page.locator(".t-budgets .row").nth(2).waitFor();
+  const cells = (table, text) => page.locator(`${table} .row`, { hasText: text }).first().getByRole("cell").allInnerTexts();
+  assert.equal(await page.locator(".t-budgets [role=rowgroup] .row").count(), budget.budgets[0].periods.length);
+  assert.deepEqual((await cells(".t-budgets", budget.budgets[0].on)).slice(1, 3), [`300 ${budget.budgets[0].unit}`, budget.budgets[0].period]);
+  assert.match((await cells(".t-variants", budget.name)).join(" | "), new RegExp(`\\| ${budget.waitedForBudget.jobs}, \\d+ d`));
+  assert.match((await cells(".t-groups", "research")).join(" | "), new RegExp(`\\| ${budget.byQueue.find((q) => q.name === "research").waitedForBudget.jobs}, \\d+ d`));
+  assert.match(await page.locator(".chart", { hasText: "Spent of each budget" }).innerText(), /research/);
+  assert.ok(budget.samples.some((s) => s.budgetsSpent[budget.budgets[0].on] > 0), "the chart has values by the names of the table");
+  assert.deepEqual(await accessible(page), []);
+  await page.getByLabel("Variant").selectOption(reservation.name);
+  await page.locator(".t-reservations .row").nth(1).waitFor();
+  const [reserved] = reservation.reservations;
+  assert.deepEqual((await cells(".t-reservations", reserved.for)), [reserved.for, "24", "3 d 0 h", "3 d 12 h", String(reserved.lacking)]);
+  assert.equal(await page.locator(".t-budgets").count(), 0);
   assert.deepEqual(await accessible(page), []);
 });
 
