@@ -140,3 +140,60 @@ func TestSlowReadersAreCutOff(t *testing.T) {
 		_ = client.Close()
 	}
 }
+
+// What is read at first is shown as a whole or not yet, whatever happens on the way.
+func TestFirstReadThatBreaks(t *testing.T) {
+	added := func(name string) string {
+		return fmt.Sprintf("{\"type\":\"ADDED\",\"object\":%s}\n", encode(workload(name, "main")))
+	}
+	const last = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	for name, first := range map[string]string{
+		"it ends in the middle":                   added("a"),
+		"it ends in the middle of a line":         added("a") + added("b")[:40],
+		"it has expired":                          added("a") + `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}` + "\n" + last,
+		"a line is no JSON":                       added("a") + "nonsense\n" + last,
+		"a workload has something else as a list": added("a") + `{"type":"ADDED","object":{"metadata":{"name":"b"},"spec":{"podSets":7}}}` + "\n" + last,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, access, api, _, _ := inCluster(t)
+			p, err := access.recognizeToken(t.Context(), "ada")
+			must(t, err)
+			answer := first
+			api.handled = func(w http.ResponseWriter, r *http.Request) {
+				switch query := r.URL.Query(); {
+				case query.Get("watch") == "": // once a line could not be read, it lists
+					list := map[string]any{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadList", "metadata": map[string]any{"resourceVersion": "9"}}
+					list["items"] = []any{workload("a", "main"), workload("b", "main")}
+					_, _ = w.Write(encode(list))
+					return
+				case query.Get("sendInitialEvents") == "":
+					answer = ""
+				}
+				_, _ = io.WriteString(w, answer)
+				_ = http.NewResponseController(w).Flush()
+				if answer == first {
+					answer = added("a") + added("b") + last
+					return
+				}
+				api.mu.Unlock()
+				<-r.Context().Done()
+				api.mu.Lock()
+			}
+			s, settled := NewState(), make(chan int, 10)
+			go sinkOf(t, s, "workloads").follow(t.Context(), p.client, s, nil, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				settled <- len(s.jobs)
+			})
+			select {
+			case n := <-settled:
+				if n != 2 {
+					t.Errorf("%d workloads count as all, there are 2", n)
+				}
+			case <-time.After(30 * time.Second):
+				t.Error("it is never read")
+			}
+		})
+	}
+}

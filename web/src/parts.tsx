@@ -97,7 +97,7 @@ export function Table<T>(p: { caption: string; columns: Column<T>[]; rows: T[]; 
       </div>
       {p.rows.length === 0 ? p.empty : (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={p.caption}>
-          <div role="table" aria-label={p.caption} aria-rowcount={p.rows.length + 1}>
+          <div role="table" aria-label={p.caption} aria-rowcount={p.rows.length + 1} style={{ "--columns": p.columns.length }}>
             <div role="row" class="row head" aria-rowindex={1}>
               {p.columns.map((c) => <div role="columnheader" key={c.name} class={c.class}>{c.name}</div>)}
             </div>

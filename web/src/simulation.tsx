@@ -104,13 +104,13 @@ function Hours({ v }: { v: Variant }) {
   const quota = (v.byQueue ?? []).reduce((sum, q) => sum + (q.quota ?? 0), 0);
   // Those that borrow most: more lines than this nobody tells apart.
   const borrow = (v.byQueue ?? []).filter((q) => q.fairShare?.most).sort((a, b) => b.fairShare!.most - a.fairShare!.most).slice(0, 8);
-  const budgets = (v.budgets ?? []).slice(0, 8);
+  const budgets = Object.keys(samples.at(-1)?.budgetsSpent ?? {}).slice(0, 8);
   return (
     <div class="charts" key={v.name}>
       <Chart title="Cards in use against quota" times={times} simulated lines={[{ name: "quota", class: "line-quiet", values: times.map(() => quota), step: true }, { name: "used", class: "line-main", values: samples.map((s) => s.used), fill: true }]} />
       <Chart title="Jobs that wait" times={times} simulated lines={[{ name: "waiting", class: "line-wait", values: samples.map((s) => s.waiting), fill: true }]} />
       {borrow.length > 0 && <Chart title="Weighted share, by queue" times={times} simulated lines={borrow.map((q) => ({ name: q.name, class: queueClass(q.name), values: samples.map((s) => s.weightedShares?.[q.name] ?? 0) }))} />}
-      {budgets.length > 0 && <Chart title="Spent of each budget, %" times={times} simulated lines={budgets.map((b) => ({ name: b.on, class: queueClass(b.on.split("/").pop()), values: samples.map((s) => 100 * (s.budgetsSpent?.[b.on] ?? 0)), step: true }))} />}
+      {budgets.length > 0 && <Chart title="Spent of each budget, %" times={times} simulated lines={budgets.map((b) => ({ name: b, class: queueClass(b.replace(/^.*\/|, \w+$/g, "")), values: samples.map((s) => 100 * (s.budgetsSpent?.[b] ?? 0)), step: true }))} />}
     </div>
   );
 }
