@@ -114,24 +114,6 @@ test("a job that runs, its pods, cost and log", async () => {
   await eventually("the log is shown", async () => /started|train/i.test(await text(".log")));
 });
 
-test("the load of a pod's cards, live", async () => {
-  // The cards of a simulated node have none: it is reported here as the agent of a real one does.
-  const [node, card, pod] = cardOf("vision", "clip-finetune");
-  const report = (core) => kubectl(["patch", "gpus.elasticgpu.io", `${node}-${card}`, "--subresource=status", "--type=merge", "-p", JSON.stringify({ status: { load: { core, memory: 40 } } })]);
-  await view(`/jobs/vision/${workload("vision", "clip-finetune")}`);
-  await page.evaluate(() => { window.notReloaded = true; });
-  const cells = page.locator(".t-pods .row", { hasText: pod }).getByRole("cell");
-  for (const core of [73, 12]) {
-    // The agent takes it back when it looks at its cards again.
-    await eventually(`a load of ${core} % is shown`, async () => {
-      report(core);
-      await page.waitForTimeout(400);
-      return (await cells.nth(4).innerText()).split(", ").includes(`${core} %`);
-    });
-  }
-  assert.ok(await page.evaluate(() => window.notReloaded));
-});
-
 test("a node and a card", async () => {
   // Whichever node and card the notebooks went to.
   const [node, card] = cardOf("lab", "notebook-ada");
