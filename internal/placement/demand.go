@@ -84,7 +84,9 @@ func (d *demandTracker) snapshot() {
 	}
 	clear(d.order[len(met):])
 	d.order = met
-	d.now = policy.NewDemand(asks)
+	next := policy.NewDemand(asks)
+	next.Replaces(d.now)
+	d.now = next
 	d.version++
 	d.moved, d.taken = 0, d.total
 }

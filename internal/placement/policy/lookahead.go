@@ -42,7 +42,7 @@ func foresee(asks []Ask) future {
 	if total == 0 {
 		return future{}
 	}
-	f := future{draws: make([]draw, 0, draws*drawn), cache: make([]waste, 1<<cacheBits)}
+	f := future{draws: make([]draw, 0, draws*drawn)}
 	at, upTo := -1, 0.0
 	for i := range draws * drawn {
 		want := (float64(i) + 0.5) / (draws * drawn) * total
@@ -60,6 +60,12 @@ func foresee(asks []Ask) future {
 	return f
 }
 
+// Replaces takes over from a demand that nobody asks any more.
+func (d *Demand) Replaces(old *Demand) {
+	d.future.cache, old.future.cache = old.future.cache, nil
+	clear(d.future.cache)
+}
+
 // Waste is how many cards' worth of the node will stay empty once it is filled with pods as they
 // usually come: the mean over all draws. It depends on the node's state alone, so it is remembered
 // by a hash of that state.
@@ -70,6 +76,9 @@ func (d *Demand) Waste(n *Node) float64 {
 	f := &d.future
 	if len(f.draws) == 0 {
 		return float64(left(n)) / Whole
+	}
+	if f.cache == nil {
+		f.cache = make([]waste, 1<<cacheBits)
 	}
 	state := stateOf(n)
 	slot := &f.cache[state>>(64-cacheBits)]
