@@ -6,24 +6,24 @@ import "github.com/elastic-ai/elastic/internal/placement/policy"
 // renewed once as many pods came and went as half of those it counted: scores stay comparable in
 // between, and a snapshot depends on events alone, not on questions.
 type demandTracker struct {
-	now     *policy.Demand
-	version uint64
-	fixed   bool
-	counts  map[*shape]int
-	order   []*shape // in the order they came
-	total   int
-	taken   int    // total at the last snapshot
-	moved   int    // pods that came and went since
-	priced  int    // moved when prices were last looked at
-	rooms   []room // by position of the node
-	there   []*policy.Room
+	now      *policy.Demand
+	version  uint64
+	fixed    bool
+	counts   map[*shape]int
+	order    []*shape // in the order they came
+	total    int
+	taken    int        // total at the last snapshot
+	moved    int        // pods that came and went since
+	priced   int        // moved when prices were last looked at
+	measured []measured // by position of the node
+	usable   []*policy.Capacity
 }
 
-// room is what there is on a node, as it was measured.
-type room struct {
+// measured is the free capacity of a node, as it was then.
+type measured struct {
 	of  *policy.Demand
 	rev uint64
-	policy.Room
+	policy.Capacity
 }
 
 func (d *demandTracker) init(e *Engine, given []Demand) error {
@@ -94,22 +94,22 @@ func (d *demandTracker) snapshot() {
 // reprice looks at how scarce capacity for large pods has become, a few times between snapshots.
 func (d *demandTracker) reprice(e *Engine) bool {
 	d.priced = d.moved
-	for len(d.rooms) < len(e.nodes) {
-		d.rooms = append(d.rooms, room{})
+	for len(d.measured) < len(e.nodes) {
+		d.measured = append(d.measured, measured{})
 	}
-	d.there = d.there[:0]
+	d.usable = d.usable[:0]
 	for pos, n := range e.nodes {
 		if n == nil || !n.known || n.desc.Unschedulable {
 			continue
 		}
-		r := &d.rooms[pos]
+		r := &d.measured[pos]
 		if r.of != d.now || r.rev != n.rev {
 			r.of, r.rev = d.now, n.rev
-			d.now.Measure(&n.view, &r.Room)
+			d.now.Measure(&n.view, &r.Capacity)
 		}
-		d.there = append(d.there, &r.Room)
+		d.usable = append(d.usable, &r.Capacity)
 	}
-	return d.now.Reprice(d.there)
+	return d.now.Reprice(d.usable)
 }
 
 // ask sums a shape up as one kind of demand: a pod with unlike containers counts as its largest piece,

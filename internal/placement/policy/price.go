@@ -14,14 +14,14 @@ const usual = 1
 // slack prevents a price from going to and fro: it moves when scarcity is this far past the mark.
 const slack = 0.2
 
-// Room is what Reprice has to know of a node: how many cards' worth is free, and how many cards pods of each class could have.
-type Room struct {
+// Capacity is what Reprice has to know of a node: how many cards' worth is free, and how many cards pods of each class could have.
+type Capacity struct {
 	free float64
 	have []float64
 }
 
-// Measure the room that a node has. It stays the same while the node does.
-func (d *Demand) Measure(n *Node, r *Room) {
+// Measure the free capacity of a node. It stays the same while the node does.
+func (d *Demand) Measure(n *Node, r *Capacity) {
 	r.free, r.have = float64(left(n))/Whole, r.have[:0]
 	for i := range d.Classes {
 		have := 0.0
@@ -34,9 +34,9 @@ func (d *Demand) Measure(n *Node, r *Room) {
 
 // Reprice sets the price of capacity for each class from how much of it there is on the nodes, and how
 // much of what is still free that class will request. It reports whether any price moved.
-func (d *Demand) Reprice(rooms []*Room) bool {
+func (d *Demand) Reprice(nodes []*Capacity) bool {
 	free := 0.0
-	for _, r := range rooms {
+	for _, r := range nodes {
 		free += r.free
 	}
 	moved := false
@@ -46,7 +46,7 @@ func (d *Demand) Reprice(rooms []*Room) bool {
 			continue
 		}
 		have, want := 0.0, free*c.Weight
-		for _, r := range rooms {
+		for _, r := range nodes {
 			have += r.have[i]
 		}
 		if level := c.level(have, want); level != c.price {

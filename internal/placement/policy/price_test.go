@@ -14,12 +14,12 @@ func TestScarceCapacityIsDear(t *testing.T) {
 		return n
 	}
 	reprice := func(nodes []*Node) bool {
-		rooms := make([]*Room, len(nodes))
+		free := make([]*Capacity, len(nodes))
 		for i, n := range nodes {
-			rooms[i] = &Room{}
-			d.Measure(n, rooms[i])
+			free[i] = &Capacity{}
+			d.Measure(n, free[i])
 		}
-		return d.Reprice(rooms)
+		return d.Reprice(free)
 	}
 	nodes := []*Node{idle(), idle(), idle(), idle()}
 	// 8 cards of capacity, 2 of which will be wanted: four times as much.
