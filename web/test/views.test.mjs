@@ -114,6 +114,19 @@ test("a job that runs, its pods, cost and log", async () => {
   await eventually("the log is shown", async () => /started|train/i.test(await text(".log")));
 });
 
+test("the load of a pod's cards, live", async () => {
+  const [node, card, pod] = cardOf("vision", "clip-finetune");
+  const report = (core) => kubectl(["annotate", "node", node, "--overwrite", `sandbox.elasticai.io/gpu-load=${card}=${core}`]); // as a simulated card reports it
+  await view(`/jobs/vision/${workload("vision", "clip-finetune")}`);
+  await page.evaluate(() => { window.notReloaded = true; });
+  const cells = page.locator(".t-pods .row", { hasText: pod }).getByRole("cell");
+  for (const core of [73, 12]) {
+    report(core);
+    await eventually(`a load of ${core} % is shown`, async () => (await cells.nth(4).innerText()).split(", ").includes(`${core} %`));
+  }
+  assert.ok(await page.evaluate(() => window.notReloaded));
+});
+
 test("a node and a card", async () => {
   // Whichever node and card the notebooks went to.
   const [node, card] = cardOf("lab", "notebook-ada");

@@ -232,7 +232,7 @@ func TestNoDriverIsSaid(t *testing.T) {
 func TestSimulatedNode(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name:        "h100-80g-0",
-		Annotations: map[string]string{SimulatedAnnotation: "fake", ProblemAnnotation: "1=fell off the bus"},
+		Annotations: map[string]string{SimulatedAnnotation: "fake", ProblemAnnotation: "1=fell off the bus", LoadAnnotation: "0=70; 1=0"},
 		Labels: map[string]string{
 			"nvidia.com/gpu.count": "2", "nvidia.com/gpu.memory": "81920", "elasticgpu.io/gpu-model": "H100-80G",
 		},
@@ -243,6 +243,19 @@ func TestSimulatedNode(t *testing.T) {
 	}
 	if len(cards) != 2 || cards[0].Problem != "" || cards[1].Problem != "fell off the bus" || cards[1].MemoryMB != 81920 {
 		t.Errorf("cards %+v", cards)
+	}
+	if cards[0].Load == nil || cards[0].Load.Core != 70 || cards[1].Load == nil || cards[1].Load.Core != 0 {
+		t.Errorf("loads %+v, %+v", cards[0].Load, cards[1].Load)
+	}
+	for _, bad := range []string{"x=1", "1=", "1=101", "1=-1", "1=much"} {
+		node.Annotations[LoadAnnotation] = bad
+		if _, err := (Simulated{}).Cards(t.Context(), node); err == nil {
+			t.Errorf("load %q must be refused", bad)
+		}
+	}
+	delete(node.Annotations, LoadAnnotation)
+	if cards, err := (Simulated{}).Cards(t.Context(), node); err != nil || cards[0].Load != nil {
+		t.Errorf("without the annotation: %+v, %v", cards, err)
 	}
 	for _, bad := range []string{"x=1", "1", "1="} {
 		node.Annotations[ProblemAnnotation] = bad

@@ -18,6 +18,9 @@ const SimulatedAnnotation = "kwok.x-k8s.io/node"
 // Several are separated by semicolons.
 const ProblemAnnotation = "sandbox.elasticai.io/gpu-problem"
 
+// LoadAnnotation on a simulated node has cards report how busy they are, in percent: "0=70; 3=15". Others report nothing.
+const LoadAnnotation = "sandbox.elasticai.io/gpu-load"
+
 // Serves every simulated node, or the one that is named.
 func (s Simulated) Serves(node *corev1.Node) bool {
 	if s.Node != "" {
@@ -40,6 +43,10 @@ func (Simulated) Cards(_ context.Context, node *corev1.Node) ([]Card, error) {
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s of node %s: %w", ProblemAnnotation, node.Name, err)
 	}
+	loads, err := parseLoads(node.Annotations[LoadAnnotation])
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s of node %s: %w", LoadAnnotation, node.Name, err)
+	}
 	cards := make([]Card, count)
 	for i := range cards {
 		cards[i] = Card{
@@ -50,6 +57,7 @@ func (Simulated) Cards(_ context.Context, node *corev1.Node) ([]Card, error) {
 			MemoryMB: int64(memory),
 			NUMA:     i * 2 / count,
 			Problem:  problems[i],
+			Load:     loads[i],
 		}
 	}
 	return cards, nil

@@ -22,3 +22,20 @@ func parseProblems(text string) (map[int]string, error) {
 	}
 	return problems, nil
 }
+
+// parseLoads reads "0=70; 3=15".
+func parseLoads(text string) (map[int]*Load, error) {
+	said, err := parseProblems(text)
+	if err != nil {
+		return nil, err
+	}
+	loads := map[int]*Load{}
+	for card, words := range said {
+		core, err := strconv.Atoi(words)
+		if err != nil || core < 0 || core > 100 {
+			return nil, fmt.Errorf("%q is no percentage", words)
+		}
+		loads[card] = &Load{Core: core}
+	}
+	return loads, nil
+}
