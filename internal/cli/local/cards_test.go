@@ -60,3 +60,11 @@ func TestObjectsOfAPerson(t *testing.T) {
 		}
 	}
 }
+
+// Without the program that asks the driver nothing is known of the driver, so that the advice is to build the program.
+func TestCardsWithoutTheAgent(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if need := cardsNeeded(t.Context()); need.Met || need.Do != programsNeeded().Do {
+		t.Errorf("%+v", need)
+	}
+}

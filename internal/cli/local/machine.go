@@ -48,9 +48,11 @@ func MachineNeeds(ctx context.Context) []Need {
 	return needs
 }
 
+const buildPrograms = "make build build-node"
+
 func programsNeeded() Need {
 	var missing []string
-	do := "make build build-node"
+	do := buildPrograms
 	sandbox, err := sibling("elastic-sandbox")
 	if err != nil {
 		return Need{What: err.Error(), Do: do}
@@ -76,6 +78,9 @@ func programsNeeded() Need {
 }
 
 func cardsNeeded(ctx context.Context) Need {
+	if _, err := sibling("elastic-gpu-agent"); err != nil { // which asks the driver
+		return Need{What: err.Error(), Do: buildPrograms}
+	}
 	cards, err := FindCards(ctx)
 	if err != nil {
 		return Need{What: err.Error(), Do: "install NVIDIA's driver; 'nvidia-smi' says whether it works"}
