@@ -200,16 +200,6 @@ func (b *balance) fewest(among []*domain) []portionOf {
 		leads bool // the leader is still to be placed
 		left  int  // slices
 	}
-	// Of equals the one comes first whose leader has its place already.
-	inOrder := func(x, y state) int {
-		switch {
-		case x.left != y.left || x.leads == y.leads:
-			return cmp.Compare(x.left, y.left)
-		case y.leads:
-			return -1
-		}
-		return 1
-	}
 	sorted := b.measured(among)
 	slices.SortFunc(sorted, func(x, y portionOf) int { return strings.Compare(x.at.path, y.at.path) })
 	found := make([]map[state][]portionOf, len(greedy)+1)
@@ -220,7 +210,7 @@ func (b *balance) fewest(among []*domain) []portionOf {
 	steps := 0
 	for _, p := range sorted {
 		for i := len(greedy); i > 0; i-- {
-			for _, before := range slices.SortedFunc(maps.Keys(found[i-1]), inOrder) {
+			for _, before := range slices.SortedFunc(maps.Keys(found[i-1]), func(x, y state) int { return cmp.Or(cmp.Compare(x.left, y.left), falseFirst(x.leads, y.leads)) }) {
 				if steps++; steps > mostCombined {
 					return greedy
 				}
@@ -248,6 +238,17 @@ func (b *balance) fewest(among []*domain) []portionOf {
 		}
 	}
 	return chosen
+}
+
+// falseFirst compares: of equal ways, the one comes first whose leader has its place already.
+func falseFirst(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case y:
+		return -1
+	}
+	return 1
 }
 
 // leaderFirst adds a domain; the leader's is the first.
