@@ -17,14 +17,7 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	} else {
 		k.num(0)
 	}
-	switch {
-	case w.Extra:
-		k.num(2)
-	case w.NeverPreempt:
-		k.num(1)
-	default:
-		k.num(0)
-	}
+	k.num(w.standing())
 	if e.refusesApart() || l != nil && l.queue != nil && l.queue.backfills() {
 		k.num(int64(w.runLimit()))
 	}
@@ -50,6 +43,17 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	}
 	e.scratch.key, e.scratch.names = k.b, k.names
 	return k.b, k.b[from:]
+}
+
+// standing is what a workload may ask of others, and they of it.
+func (w *Workload) standing() int64 {
+	switch {
+	case w.Extra:
+		return 2
+	case w.NeverPreempt:
+		return 1
+	}
+	return 0
 }
 
 // keyWriter appends values so that different ones never give the same bytes.

@@ -247,7 +247,8 @@ func quotaCondition(status metav1.ConditionStatus, reason, message string) *meta
 
 // publish writes the condition of a queue, or removes it.
 func (q *quotas) publish(ctx context.Context, cq *kueue.ClusterQueue, condition *metav1.Condition) error {
-	before, changed := cq.DeepCopy(), false
+	before := cq.DeepCopy()
+	var changed bool
 	if condition == nil {
 		changed = apimeta.RemoveStatusCondition(&cq.Status.Conditions, kueue.MultiKueueManagerQuotaAutomation)
 	} else {
