@@ -166,7 +166,7 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		return
 	}
 	x.Reason, x.Message = a.refusalReason(), e.message(a)
-	if a.refused.by(rulesOfTime) && e.wouldPreempt(w) {
+	if a.refused.by(rulesOfTime) && e.explainLater(x, w) {
 		x.Suggestions = append(x.Suggestions, "waiting until "+a.refused.until.Format(time.RFC3339)+", when it may preempt others"+e.whyNotNow(w, &a.refused))
 	}
 	if ends := w.cooldownEnds(e); a.refused.by(ruleCooldown) && ends.After(e.at) {
@@ -184,11 +184,14 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 	}
 }
 
-// wouldPreempt says whether a delayed workload would find victims once its preemption delay has passed.
-func (e *Engine) wouldPreempt(w *workload) bool {
+// explainLater says whom a delayed workload would preempt once its preemption delay has passed, and whether it would.
+func (e *Engine) explainLater(x *Explanation, w *workload) bool {
 	a := e.newAssignment()
 	defer e.recycle(a)
 	e.evaluate(w, w.class.shape, a, afterDelay)
+	for _, v := range a.victims {
+		x.PreemptionTargets = append(x.PreemptionTargets, v.w.blocker(v.why))
+	}
 	return len(a.victims) > 0
 }
 

@@ -193,6 +193,17 @@ test("a result of a simulation", async () => {
   assert.deepEqual(await accessible(page), []);
 });
 
+test("a check says whom a job would preempt", async () => {
+  await view("/submit");
+  await page.getByLabel("Name").fill("first");
+  await page.getByLabel("Queue").selectOption("prod/main");
+  await page.getByLabel("Cards", { exact: true }).fill("4");
+  await page.getByLabel("Priority class").fill("urgent");
+  await page.getByRole("button", { name: "Check" }).click();
+  await eventually("whom it would preempt", async () => /Would preempt:\s*job\//.test(await text("[data-plan]")));
+  assert.equal(kubectl(["get", "job", "-n", "prod", "first", "--ignore-not-found"]), "");
+});
+
 test("a check before a job is sent", async () => {
   await view("/submit");
   await page.getByLabel("Name").fill("from-the-page");

@@ -178,7 +178,9 @@ func show(link string) {
 	if runtime.GOOS == "darwin" {
 		opener = "open"
 	}
-	_ = exec.Command(opener, link).Start()
+	if cmd := exec.Command(opener, link); cmd.Start() == nil {
+		go func() { _ = cmd.Wait() }()
+	}
 }
 
 type discard struct{}
