@@ -226,10 +226,14 @@ func (c *connection) open(ctx context.Context, config *rest.Config, fail func(er
 	if err := s.ping(ctx); err != nil {
 		return nil, err
 	}
-	queues := cache.ByObject{Label: labels.Everything(), Transform: s.held.withoutStatus}
+	var special map[client.Object]cache.ByObject // the cluster has to serve these
+	if s.quotas != nil {
+		queues := cache.ByObject{Label: labels.Everything(), Transform: s.held.withoutStatus}
+		special = map[client.Object]cache.ByObject{&kueue.LocalQueue{}: queues, &kueue.ClusterQueue{}: queues}
+	}
 	s.cache, err = cache.New(config, cache.Options{
 		HTTPClient: transport, Scheme: c.scheme, Mapper: mapper,
-		ByObject:             map[client.Object]cache.ByObject{&kueue.LocalQueue{}: queues, &kueue.ClusterQueue{}: queues},
+		ByObject:             special,
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{kueue.MultiKueueOriginLabel: c.origin}),
 		DefaultTransform:     s.held.count,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
