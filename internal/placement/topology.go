@@ -328,39 +328,52 @@ func (e *Engine) placeInTopology(g *Gang, sets []*PodSet) ([][]*holding, *Refusa
 	return nil, e.tooNarrow(s, t, first, most)
 }
 
+// measureFor measures a tree for the pods of a set; false if these cannot be placed by it.
+func (e *Engine) measureFor(set *PodSet, t *tree) (s *shape, w resolvedTopology, ok bool) {
+	s, err := e.shapeOf(&set.Pod)
+	if err != nil {
+		return nil, w, false
+	}
+	if w, err = t.resolve(set.Topology, set.Count); err != nil {
+		return nil, w, false
+	}
+	e.measure(t, s, w)
+	return s, w, true
+}
+
 // placeIn tries all sets in one domain.
 func (e *Engine) placeIn(g *Gang, sets []*PodSet, t *tree, d *domain) [][]*holding {
 	var all [][]*holding
 	for _, set := range sets {
-		s, err := e.shapeOf(&set.Pod)
-		if err != nil {
-			return nil
-		}
-		w, err := t.resolve(set.Topology, set.Count)
-		if err != nil {
-			return nil
-		}
-		e.measure(t, s, w)
-		if d.fits < set.Count {
+		_, w, ok := e.measureFor(set, t)
+		if !ok || d.fits < set.Count {
 			return nil
 		}
 		from := d
 		if w.flat {
 			from = t.flat
 		}
-		var holds []*holding
-		for _, part := range from.distribute(set.Count, w) {
-			some := *set
-			some.Count = part.pods
-			placed, refusal := e.placeFrom(g, &some, part.at.positions, len(holds))
-			if refusal != nil {
-				return nil
-			}
-			holds = append(holds, placed...)
+		holds, ok := e.placeParts(g, set, nil, from.distribute(set.Count, w))
+		if !ok {
+			return nil
 		}
 		all = append(all, holds)
 	}
 	return all
+}
+
+// placeParts reserves for parts of a set, after those that have their places; false if one does not fit.
+func (e *Engine) placeParts(g *Gang, set *PodSet, holds []*holding, parts []portion) ([]*holding, bool) {
+	for _, part := range parts {
+		some := *set
+		some.Count = part.pods
+		placed, refusal := e.placeFrom(g, &some, part.at.positions, len(holds))
+		if refusal != nil {
+			return nil, false
+		}
+		holds = append(holds, placed...)
+	}
+	return holds, true
 }
 
 func (e *Engine) tooNarrow(s *shape, t *tree, set *PodSet, most int) *Refusal {

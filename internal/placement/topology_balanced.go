@@ -298,17 +298,12 @@ func (e *Engine) placeBalanced(g *Gang, sets []*PodSet, t *tree) [][]*holding {
 	if len(sets) > 2 || len(sets) == 2 && sets[1-main].Count != 1 || set.Count == 0 {
 		return nil
 	}
-	s, err := e.shapeOf(&set.Pod)
-	if err != nil {
-		return nil
-	}
-	w, err := t.resolve(set.Topology, set.Count)
-	if err != nil {
+	s, w, ok := e.measureFor(set, t)
+	if !ok {
 		return nil
 	}
 	b := &balance{w: w, size: w.unit(w.sliced), leads: len(sets) == 2}
 	b.slices = set.Count / b.size
-	e.measure(t, s, w)
 	if b.leads {
 		b.drop = e.leaderDrops(g, sets[1-main], s, t)
 	}
@@ -363,26 +358,16 @@ func (e *Engine) reserveBalanced(g *Gang, sets []*PodSet, main int, t *tree, por
 		all[1-main] = holds
 	}
 	set := sets[main]
-	s, err := e.shapeOf(&set.Pod)
-	if err != nil {
+	_, w, ok := e.measureFor(set, t) // beside the leader
+	if !ok {
+		e.undo(mark)
 		return nil
 	}
-	w, err := t.resolve(set.Topology, set.Count)
-	if err != nil {
-		return nil
-	}
-	e.measure(t, s, w)
 	var holds []*holding
 	for _, p := range portions {
-		for _, leaf := range p.at.distribute(p.pods, w) {
-			some := *set
-			some.Count = leaf.pods
-			placed, refusal := e.placeFrom(g, &some, leaf.at.positions, len(holds))
-			if refusal != nil {
-				e.undo(mark)
-				return nil
-			}
-			holds = append(holds, placed...)
+		if holds, ok = e.placeParts(g, set, holds, p.at.distribute(p.pods, w)); !ok {
+			e.undo(mark)
+			return nil
 		}
 	}
 	if len(holds) < set.Count {
