@@ -35,8 +35,8 @@ func preempting(within kueue.PreemptionPolicy, generation int64) *kueue.ClusterQ
 	return cq
 }
 
-// Extras have quota where a policy lets jobs grow and they can be made to give it back; whoever waits gets it, and they
-// stay away for a time. Without the policy they leave.
+// Extras have quota where a policy lets jobs grow and they can be made to give it back. A workload that waits gets it, and
+// they stay away for a time. Without the policy they leave.
 func TestJobsGrowWhereAPolicyLetsThem(t *testing.T) {
 	p := newHarness(t)
 	p.oneQueue()
