@@ -32,7 +32,9 @@ func labelRanged(j GenericJob, infos []kinds.PodSetInfo) {
 		return
 	}
 	for i := range infos {
-		infos[i].Labels[kinds.JobUIDLabel] = string(j.Meta().GetUID())
+		if infos[i].Labels != nil { // of pods that another cluster makes nothing is added
+			infos[i].Labels[kinds.JobUIDLabel] = string(j.Meta().GetUID())
+		}
 	}
 }
 
@@ -163,7 +165,7 @@ func (x extras) extra(name string, pods int32) *kueue.Workload {
 	set.Count, set.MinCount, set.TopologyRequest = pods, nil, nil
 	wl := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: x.of.Namespace, Name: name, Labels: map[string]string{},
+			Namespace: x.of.Namespace, Name: name,
 			Annotations:     map[string]string{v1alpha1.ExtraOfAnnotation: x.of.Name, v1alpha1.FlavorsAnnotation: workload.FlavorsText(x.assigned())},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(x.of, kueue.SchemeGroupVersion.WithKind("Workload"))},
 		},

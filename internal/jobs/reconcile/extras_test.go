@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -58,6 +59,16 @@ func startRanged(t *testing.T) (*world, *kueue.Workload) {
 		t.Fatalf("it was started with %d pods", n)
 	}
 	return w, wl
+}
+
+// Pods that another cluster makes are not marked: their admission here adds nothing to them.
+func TestPodsOfOtherClustersAreNotMarked(t *testing.T) {
+	w, _ := startRanged(t)
+	infos := make([]kinds.PodSetInfo, 1)
+	labelRanged(w.kind.Object(w.settle("job")), infos)
+	if len(infos[0].Labels) != 0 {
+		t.Errorf("labels %v", infos[0].Labels)
+	}
 }
 
 // A job grows with each of its extras that is admitted, and shrinks when one is evicted, whose quota is released then.
