@@ -182,8 +182,7 @@ func (e *Engine) takesReservedAt(t *tree, moment time.Time, s *starting) *advanc
 	if e.fitBeside(inForce, s) {
 		return nil
 	}
-	without := e.lacking(t, moment, inForce, &starting{w: s.w, victims: s.victims, overrides: s.overrides}) // whom it preempts has no part in it
-	with := e.lacking(t, moment, inForce, s)
+	without, with := e.lacking(t, moment, inForce, s)
 	n := 0
 	for _, r := range inForce {
 		for range r.amounts {
@@ -213,8 +212,9 @@ func (e *Engine) fitBeside(inForce []*advance, s *starting) bool {
 	return true
 }
 
-// lacking is what is lacking at a moment of each amount that is reserved then, if a workload starts now.
-func (e *Engine) lacking(t *tree, moment time.Time, inForce []*advance, s *starting) []int64 {
+// lacking is what is lacking at a moment of each amount that is reserved then, without a workload and if it starts now. Whom
+// it preempts has no part in either.
+func (e *Engine) lacking(t *tree, moment time.Time, inForce []*advance, s *starting) (without, with []int64) {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	used := make([][]quota.Amount, len(inForce))
@@ -230,9 +230,16 @@ func (e *Engine) lacking(t *tree, moment time.Time, inForce []*advance, s *start
 	e.liftReservations(t, ofHeads) // for workloads that have not started; each is asked in turn
 	e.liftReservations(t, ofDelayed)
 	e.playUntilMoment(t, moment, s, count)
+	without = e.lackingBeside(inForce, used)
 	e.tx.Add(s.w.queue.node, s.usage, quota.Future)
 	count(s.w, s.usage)
-	var lacks []int64
+	return without, e.lackingBeside(inForce, used)
+}
+
+// lackingBeside is what is lacking of each amount that is reserved, beside what those have whom it is for.
+func (e *Engine) lackingBeside(inForce []*advance, used [][]quota.Amount) (lacks []int64) {
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
 	for i, r := range inForce {
 		q := e.queueOfAdvance(r)
 		for _, u := range r.amounts {
@@ -383,7 +390,7 @@ func (e *Engine) AdvanceLacking(at time.Time) []AdvanceLacking {
 			moment = at
 		}
 		inForce := e.reservedAt(q.tree, moment)
-		lacks := e.lacking(q.tree, moment, inForce, &starting{w: &workload{queue: q}})
+		lacks, _ := e.lacking(q.tree, moment, inForce, &starting{w: &workload{queue: q}})
 		n := 0
 		for _, o := range inForce {
 			for _, u := range o.amounts {

@@ -34,10 +34,16 @@ func (e *Engine) findMoves(a *assignment) []victim {
 	if d == nil || d.Moves <= 0 || len(e.evicting) > 0 || a.refused.by(ruleDelay) || !a.fits(quota.Future) || !a.fits(quota.Now) {
 		return nil
 	}
+	if e.knownImmovable(a) {
+		return nil
+	}
 	keys := e.opts.Placer.Defragment(e.placeRequest(a), DefragmentPlan{
 		Moves: d.Moves, LostWork: int64(d.LostWork),
 		Cost: func(k Key) int64 { return e.moveCost(a.w, e.workloads[k]) },
 	})
+	if len(keys) == 0 {
+		e.noteImmovable(a)
+	}
 	var moves []victim
 	for _, k := range keys {
 		moves = append(moves, victim{e.workloads[k], ReasonDefragmentation})
@@ -46,6 +52,49 @@ func (e *Engine) findMoves(a *assignment) []victim {
 		return nil
 	}
 	return moves
+}
+
+// immovable is what no plan of moves was found for. A plan is the same for all who ask the same nodes for the same; many do,
+// each in a class of its own by its run time, and a search in vain is the longest.
+type immovable struct {
+	onNodes uint64 // Engine.nodeChanges of all of them
+	asked   []askedMoves
+}
+
+type askedMoves struct {
+	shape    *requestShape
+	counts   []int32
+	flavors  [][]int32
+	queue    *queue
+	priority int64
+}
+
+// knownImmovable says that there is no plan of moves for an assignment, since there was none for its like.
+func (e *Engine) knownImmovable(a *assignment) bool {
+	return e.immovable.onNodes == e.nodeChanges && e.tx.NodesAsTheyAre() && slices.ContainsFunc(e.immovable.asked, a.asksLike)
+}
+
+func (e *Engine) noteImmovable(a *assignment) {
+	if !e.tx.NodesAsTheyAre() {
+		return
+	}
+	if e.immovable.onNodes != e.nodeChanges {
+		clear(e.immovable.asked)
+		e.immovable = immovable{onNodes: e.nodeChanges, asked: e.immovable.asked[:0]}
+	}
+	asked := askedMoves{a.shape, slices.Clone(a.counts), make([][]int32, len(a.shape.podSets)), a.w.queue, a.w.spec.Priority}
+	for i := range asked.flavors {
+		asked.flavors[i] = slices.Clone(a.flavors[i])
+	}
+	e.immovable.asked = append(e.immovable.asked, asked)
+}
+
+// asksLike says that moves for another would be moves for this assignment.
+func (a *assignment) asksLike(o askedMoves) bool {
+	q := a.w.queue
+	return a.shape == o.shape && a.w.spec.Priority == o.priority && q.tree == o.queue.tree && *q.spec.Defragmentation == *o.queue.spec.Defragmentation &&
+		slices.Equal(q.spec.DelayedPlacement, o.queue.spec.DelayedPlacement) &&
+		slices.Equal(a.counts, o.counts) && slices.EqualFunc(a.flavors[:len(o.flavors)], o.flavors, slices.Equal)
 }
 
 // moveCost is the work that v loses if it moves for w; below 0: it stays.

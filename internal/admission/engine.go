@@ -75,7 +75,7 @@ const (
 //	counter                counts                            makes void
 //	decision               decisions                         marks, queueingHint, preemptible: time has passed
 //	demandChanges          classes that came or went         queueingHint
-//	nodeChanges            decisions, lasting changes of     placements that were tried
+//	nodeChanges            decisions, lasting changes of     placements that were tried, immovable
 //	                       what is on nodes
 //	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill
 //	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
@@ -131,6 +131,7 @@ type Engine struct {
 
 	extras            int // extras of elastic jobs that have quota
 	evicting          map[*workload]struct{}
+	immovable         immovable
 	preemptors        map[*workload]struct{} // those with victims that have quota
 	unresolvedVictims []*workload            // victims whose preemptor is known by UID only
 	toNominate        []*workload            // workloads that may have to be nominated
