@@ -177,10 +177,59 @@ func TestWorkGrowsNoFasterThanNLogN(t *testing.T) {
 	}
 }
 
-// countingPlacer counts searches for nodes.
+// countingPlacer counts searches for nodes, and for moves.
 type countingPlacer struct {
 	*testPlacer
-	places int
+	places, plans int
+}
+
+func (p *countingPlacer) Defragment(r PlaceRequest, o DefragmentPlan) []Key {
+	p.plans++
+	return p.testPlacer.Defragment(r, o)
+}
+
+// onFourNodes is an engine with a queue of 64 cards on four nodes of eight.
+func onFourNodes(moves *Defragmentation) (*Engine, *countingPlacer) {
+	p := &countingPlacer{testPlacer: newTestPlacer()}
+	for i := range 4 {
+		p.node(fmt.Sprint("n", i), 8, nil)
+	}
+	e := New(Options{Placer: p})
+	e.Apply(NamespaceChanged{Name: "ns"})
+	e.Apply(FlavorChanged{Flavor{Name: "f"}})
+	e.Apply(QueueChanged{Queue{Name: "q", NamespaceSelector: &Term{}, Defragmentation: moves, Groups: []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{"gpu": {Nominal: 64}}}}}}}})
+	e.Apply(LocalQueueChanged{LocalQueue{Key: Key{"ns", "lq"}, Queue: "q"}})
+	return e, p
+}
+
+// Moves are looked for once in a decision for all who ask the nodes for the same, whatever else tells them apart.
+func TestMovesAreSoughtOnce(t *testing.T) {
+	e, p := onFourNodes(&Defragmentation{Moves: 2, LostWork: time.Hour})
+	at := time.Unix(1_000_000, 0)
+	e.Apply(AdvanceReservationsChanged{[]AdvanceReservation{{Name: "far", Queue: "q", From: at.Add(999 * time.Hour), Until: at.Add(1000 * time.Hour), Amounts: map[string]Requests{"f": {"gpu": 1}}}}})
+	for i := range 4 {
+		name := fmt.Sprint("stays", i)
+		e.Apply(WorkloadChanged{Workload{
+			Key: Key{"ns", name}, UID: name, LocalQueue: "lq", Created: at, Stays: true,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"gpu": 5}}},
+		}})
+	}
+	e.Decide(at)
+	for i := range 20 {
+		name := fmt.Sprint("w", i)
+		e.Apply(WorkloadChanged{Workload{
+			Key: Key{"ns", name}, UID: name, LocalQueue: "lq", Created: at.Add(time.Duration(i) * time.Second), Priority: int64(i % 2), MaxRunTime: time.Duration(i+1) * time.Minute,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"gpu": int64(4 + 2*(i/10))}}},
+		}})
+	}
+	if plan := e.Decide(at); len(plan.Admit) > 0 || len(e.queues["q"].classes) != 20 || p.plans != 4 {
+		t.Fatalf("%d admitted, %d classes, %d searches for moves, want one for each of two sizes and two priorities", len(plan.Admit), len(e.queues["q"].classes), p.plans)
+	}
+	p.node("n3", 9, nil)
+	e.Apply(CapacityChanged{})
+	if plan := e.Decide(at); len(plan.Admit) != 1 || p.plans == 4 {
+		t.Fatalf("with more cards: %d admitted, %d searches for moves", len(plan.Admit), p.plans)
+	}
 }
 
 func (p *countingPlacer) Place(r PlaceRequest) (any, *Refusal) {
@@ -190,15 +239,7 @@ func (p *countingPlacer) Place(r PlaceRequest) (any, *Refusal) {
 
 // Nodes are looked for once: what an evaluation found is what the admission holds.
 func TestNodesAreSoughtOnce(t *testing.T) {
-	p := &countingPlacer{testPlacer: newTestPlacer()}
-	for i := range 4 {
-		p.node(fmt.Sprint("n", i), 8, nil)
-	}
-	e := New(Options{Placer: p})
-	e.Apply(NamespaceChanged{Name: "ns"})
-	e.Apply(FlavorChanged{Flavor{Name: "f"}})
-	e.Apply(QueueChanged{Queue{Name: "q", NamespaceSelector: &Term{}, Groups: []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{{Flavor: "f", Quotas: map[string]Quota{"gpu": {Nominal: 64}}}}}}}})
-	e.Apply(LocalQueueChanged{LocalQueue{Key: Key{"ns", "lq"}, Queue: "q"}})
+	e, p := onFourNodes(nil)
 	at := time.Unix(1_000_000, 0)
 	for i := range 5 {
 		name := fmt.Sprint("w", i)
