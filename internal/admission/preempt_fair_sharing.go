@@ -61,7 +61,7 @@ func (h fairSearch) head(s *search, q *queue) *workload {
 	return nil
 }
 
-func (h fairSearch) closed(n *treeNode) bool { return n.closedIn == h.pass }
+func (h fairSearch) closed(n *treeNode) bool { return n.closedIn == h.pass || n.openIn != h.id }
 
 func (h fairSearch) close(n *treeNode) { n.closedIn = h.pass }
 
@@ -74,19 +74,38 @@ func (e *Engine) preemptorFitsFairly(s *search) bool {
 	return fits
 }
 
-// openCursors opens a cursor for each queue with workloads that policy lets us preempt.
+// openCursors opens a cursor for each queue with workloads that policy and shares may let us preempt.
 func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	q := s.a.w.queue
 	p := &q.spec.Preemption
 	found := false
 	if p.WithinQueue != PreemptNever {
-		found = h.open(s, cursor{queue: q, list: s.candidates(q)})
+		found = e.open(s, h, cursor{queue: q, list: s.candidates(q)})
 	}
 	// One at a time: while a workload of the queue is nominated, the next does not take from other
 	// queues. Shares even out by themselves as workloads end.
-	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a, s.withinNominal()) {
-		for _, o := range h.tree.queues {
-			if o != q && !o.node.WithinNominal(s.need) && h.open(s, cursor{queue: o, list: s.candidates(o), lca: h.tree.root.Node}) {
+	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a, s.withinNominal()) && e.openOthers(s, h, found) {
+		found = true
+	}
+	return found
+}
+
+// openOthers opens cursors in other queues, those aside that shares keep safe whomever the preemptor takes from its own
+// queue: no strategy lets it take from a side that has no higher share than its own side would have. Where it may take
+// from one, its own side's share at the levels above may become lower, and all are opened there.
+func (e *Engine) openOthers(s *search, h fairSearch, takesOwn bool) bool {
+	q := s.a.w.queue
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.tx.Add(q.node, s.usage, quota.Future)
+	found, all := false, q.node.WithinNominal(s.need)
+	if takesOwn && !all {
+		e.discountOwn(s)
+	}
+	for n := q.at; n.Parent != nil; n = h.tree.at(n.Parent) {
+		mine, all := e.share(h.tree, n.Node), all || found
+		for _, o := range h.tree.at(n.Parent).below {
+			if o != n && (all || e.mayBePoorer(mine, e.share(h.tree, o.Node))) && e.openBelow(s, h, o) {
 				found = true
 			}
 		}
@@ -94,13 +113,55 @@ func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	return found
 }
 
-func (h fairSearch) open(s *search, c cursor) bool {
+// mayBePoorer says whether some strategy may let a side with the one share take from a side with the other.
+func (e *Engine) mayBePoorer(mine, theirs quota.Share) bool {
+	c := mine.Compare(theirs)
+	return c < 0 || c == 0 && !e.opts.NoRings
+}
+
+// discountOwn takes all candidates of the preemptor's own queue out of the future (in a what-if).
+func (e *Engine) discountOwn(s *search) {
+	refused, c := s.a.refused, s.a.w.queue.fair.walk
+	for w := s.peek(&c); w != nil; w = s.peek(&c) {
+		e.tx.Sub(w.queue.node, w.usage, quota.Future)
+		c.next++
+	}
+	s.a.refused = refused // nobody is held up yet by who was passed over
+}
+
+// openBelow opens cursors in all queues of a subtree.
+func (e *Engine) openBelow(s *search, h fairSearch, n *treeNode) bool {
+	if n.queue != nil {
+		return !n.WithinNominal(s.need) && e.open(s, h, cursor{queue: n.queue, list: s.candidates(n.queue), lca: h.tree.root.Node})
+	}
+	found := false
+	for _, ch := range n.below {
+		found = e.openBelow(s, h, ch) || found
+	}
+	return found
+}
+
+func (e *Engine) open(s *search, h fairSearch, c cursor) bool {
 	if s.peek(&c) == nil {
+		return false
+	}
+	if e.passesOver(s, h, c.queue) {
+		s.skipped = true
 		return false
 	}
 	f := &c.queue.fair
 	f.search, f.walk, f.retry = h.id, c, f.retry[:0]
+	for n := c.queue.at; n.openIn != h.id; n = h.tree.at(n.Parent) {
+		if n.openIn = h.id; n.Parent == nil {
+			break
+		}
+	}
 	return true
+}
+
+// passesOver says whether a search passes over all of a queue's workloads, since none of them has had a minimum runtime.
+func (e *Engine) passesOver(s *search, h fairSearch, q *queue) bool {
+	return s.pastMinRuntime && !s.extrasOnly && s.a.how != afterDelay && s.a.canReserve() && len(s.need) == 1 && e.preemptibleIn(h.tree, q, s.need[0]).afterMinRuntime == 0
 }
 
 // target descends from a cohort to the queue to take from next: at each level the child with the
@@ -117,6 +178,10 @@ func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 	var bestShare quota.Share
 	for _, ch := range n.below { // cohorts first: on a tie with a queue the most unfair within is chosen
 		if h.closed(ch) {
+			continue
+		}
+		if ch.queue != nil && h.head(s, ch.queue) == nil {
+			h.close(ch)
 			continue
 		}
 		sh := e.share(h.tree, ch.Node)
@@ -141,11 +206,7 @@ func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 // excludes says whether nothing may be taken below the node. The way to the preemptor's own queue
 // stays open: there may be imbalance below, or workloads of its own to preempt.
 func (h fairSearch) excludes(s *search, n *treeNode, sh quota.Share) bool {
-	own := s.a.w.queue
-	if n.queue == nil {
-		return !sh.Borrowing && !own.node.Under(n.Node)
-	}
-	return !sh.Borrowing && n.queue != own || h.head(s, n.queue) == nil
+	return !sh.Borrowing && !s.a.w.queue.node.Under(n.Node)
 }
 
 // richer says whether to take from a rather than from b, which comes before it.

@@ -18,7 +18,8 @@ type treeNode struct {
 	changed bool        // since the trees were linked
 
 	contender contender // fair sharing: the entry this subtree sends up
-	closedIn  uint64    // fair sharing: search in which no more victims are found below
+	openIn    uint64    // fair sharing: search in which there are candidates below
+	closedIn  uint64    // fair sharing: pass in which no more victims are found below
 }
 
 func newTreeNode(name string, q *queue) *treeNode {
