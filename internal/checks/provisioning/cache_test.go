@@ -71,7 +71,7 @@ func TestCacheThatIsBehind(t *testing.T) {
 	}).Build()
 	w := &workloads{
 		client: c, recorder: events.NewFakeRecorder(100), now: func() time.Time { return time.Unix(1, 0) }, cleanUp: true,
-		availability: &availability{watched: "crd"}, made: map[types.NamespacedName]map[string]time.Time{},
+		available: func() bool { return true }, made: map[types.NamespacedName]map[string]time.Time{},
 	}
 	look := func(what string, requests int) {
 		t.Helper()

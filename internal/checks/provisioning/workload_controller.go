@@ -24,10 +24,10 @@ import (
 // workloads creates and removes the requests of workloads with quota, and sets the states of their
 // checks. It handles one workload at a time.
 type workloads struct {
-	client       client.Client
-	recorder     events.EventRecorder
-	now          func() time.Time
-	availability *availability
+	client    client.Client
+	recorder  events.EventRecorder
+	now       func() time.Time
+	available func() bool // whether the cluster has ProvisioningRequests
 	// cleanUp removes the requests of evicted workloads too, not only those of finished ones.
 	cleanUp bool
 	// made is when a workload's requests were created: the cache may not show them yet.
@@ -56,7 +56,7 @@ func (c *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	if wl.DeletionTimestamp != nil || !workload.HasReservation(wl) && !ended {
 		return ctrl.Result{}, nil // its requests are deleted with it
 	}
-	available := c.availability.available()
+	available := c.available()
 	var owned []*ProvisioningRequest
 	var err error
 	if available {
