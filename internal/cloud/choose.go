@@ -74,7 +74,7 @@ func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
 				hidden, s.hidden = cost, o
 			}
 		}
-		if until := seen.Closed(j.Machines, now); !until.IsZero() {
+		if until := seen.Closed(j.machines(o), now); !until.IsZero() {
 			if s.opens.IsZero() || until.Before(s.opens) {
 				s.opens = until
 			}
@@ -111,7 +111,7 @@ func (s *sight) cheapestOpen() Choice {
 
 // runOn is what it costs to run on to the end, if nothing happens.
 func (s *sight) runOn(o *Offer) float64 {
-	return (s.j.Left - s.j.Unsaved).Hours() * (float64(max(1, s.j.Machines))*o.Price + s.j.DelayPrice)
+	return (s.j.Left - s.j.Unsaved).Hours() * (float64(s.j.machines(o))*o.Price + s.j.DelayPrice)
 }
 
 // begin: the job has nothing.
@@ -193,7 +193,6 @@ func (s *sight) slack(left time.Duration) float64 {
 }
 
 func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
-	machines := float64(max(1, s.j.Machines))
 	seen := s.l.Of(spot.Place)
 	none := 1.0
 	if chance := seen.ChanceNow(s.now); chance < 1 {
@@ -201,7 +200,7 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 	}
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
 	return newForecast(market{
-		spot: machines * spot.Price, onDemand: machines * s.onDemand.Price,
+		spot: float64(s.j.machines(spot)) * spot.Price, onDemand: float64(s.j.machines(s.onDemand)) * s.onDemand.Price,
 		startSpot: start, startOnDemand: s.j.startUp(s.onDemand.Place, s.l),
 		back: s.back, another: 1 - min(1, none), save: save, delay: s.j.DelayPrice,
 		fresh: seen.chanceOf(0, start+save), first: seen.chanceOf(seen.age(s.now), start+save),

@@ -58,6 +58,22 @@ func TestAStockOutClosesThePlaceForTheNextJob(t *testing.T) {
 	}
 }
 
+// Where offers are of several sizes, each costs as many machines as the job wants of it, and is closed for as many.
+func TestOffersOfSeveralSizes(t *testing.T) {
+	large, small := place("a", true), place("b", true)
+	list := []cloud.Offer{{Place: large, Price: 8, Machines: 1}, {Place: small, Price: 1.5, Machines: 8}}
+	j := &cloud.Job{Machines: 1, Left: time.Hour}
+	if c := cloud.Choose(j, list, nil, start); c.Offer.Place != large {
+		t.Errorf("one for 8 costs less than eight for 1.50: %+v", c)
+	}
+	l := &cloud.Learned{}
+	l.StockOut(large, 1, start)
+	l.StockOut(small, 9, start)
+	if c := cloud.Choose(j, list, l, start); c.Offer == nil || c.Offer.Place != small {
+		t.Errorf("nine were refused, and eight are wanted: %+v", c)
+	}
+}
+
 func TestALossyPlaceIsDearerThanItsPrice(t *testing.T) {
 	l := &cloud.Learned{}
 	for i := range 20 {

@@ -1,13 +1,16 @@
 package cloud
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // defaultStartUp is how long machines take to start where nobody said and nothing was seen.
 const defaultStartUp = 10 * time.Minute
 
 // Job is a job as far as buying machines for it is concerned.
 type Job struct {
-	Machines int // at least 1
+	Machines int // at least 1; where offers are of several sizes, each says how many of it
 	// Left is how long it still has to run from what it last saved, Unsaved what it has run since.
 	Left, Unsaved time.Duration
 	// Checkpoint is how often it saves its work; 0: never.
@@ -32,8 +35,11 @@ func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
 		losses = left * l.Of(o.Place).LossRate(now, hours)
 	}
 	hours := left + start + losses*(start+save/2)
-	return hours * (float64(max(1, j.Machines))*o.Price + j.DelayPrice)
+	return hours * (float64(j.machines(o))*o.Price + j.DelayPrice)
 }
+
+// machines is how many of an offer the job wants.
+func (j *Job) machines(o *Offer) int { return max(1, cmp.Or(o.Machines, j.Machines)) }
 
 // startUp of machines at a place in hours: seen, or declared.
 func (j *Job) startUp(p Place, l *Learned) float64 {

@@ -72,6 +72,23 @@ func (l *Learned) at(p Place) *Seen {
 	return s
 }
 
+// Remember takes in what was written down of a place, unless something later is known.
+func (l *Learned) Remember(s Seen) {
+	if known := l.at(s.Place); s.At.After(known.At) {
+		*known = s
+	}
+}
+
+// Clone is a copy, of which nothing is seen here.
+func (l *Learned) Clone() *Learned {
+	c := &Learned{places: make(map[Place]*Seen, len(l.places))}
+	for p, s := range l.places {
+		seen := *s
+		c.places[p] = &seen
+	}
+	return c
+}
+
 // Obtained says that machines were bought there.
 func (l *Learned) Obtained(p Place, machines int, now time.Time) {
 	s := l.at(p)

@@ -34,9 +34,13 @@ func (p Place) String() string {
 // Offer is a machine that is sold at a place.
 type Offer struct {
 	Place
-	GPU   string  `json:"gpu,omitempty"`
-	GPUs  float64 `json:"gpus,omitempty"`
-	Price float64 `json:"price"` // US dollars an hour, for the machine
+	GPU       string  `json:"gpu,omitempty"`
+	GPUs      float64 `json:"gpus,omitempty"`
+	VCPUs     float64 `json:"vcpus,omitempty"`     // 0: the table does not say
+	MemoryGiB float64 `json:"memoryGiB,omitempty"` // 0: the table does not say
+	Price     float64 `json:"price"`               // US dollars an hour, for the machine
+	// Machines is how many of it a job wants; 0: as many as the job says, as where all offers are of one size.
+	Machines int `json:"-"`
 }
 
 // Clouds are the names that a price table may use.
@@ -55,6 +59,9 @@ const (
 	columnGPUs     = "gpu_count"
 	columnOnDemand = "price_usd_hour"
 	columnSpot     = "spot_usd_hour"
+	// These may be missing.
+	columnVCPUs  = "vcpus"
+	columnMemory = "memory_gib"
 )
 
 var tableColumns = []string{columnCloud, columnRegion, columnZone, columnType, columnGPU, columnGPUs, columnOnDemand, columnSpot}
@@ -64,6 +71,8 @@ const (
 	lowestPrice  = 0.0001
 	highestPrice = 10_000
 	mostGPUs     = 1024
+	mostVCPUs    = 100_000
+	mostMemory   = 1_000_000
 	mostRows     = 200_000
 	mostText     = 128
 )
@@ -144,6 +153,8 @@ func (t *table) add(line int, fields []string) {
 		row.fail(columnCloud, fmt.Sprintf("unknown cloud %q", o.Cloud))
 	}
 	o.GPUs, _ = row.number(columnGPUs, 0, mostGPUs)
+	o.VCPUs, _ = row.number(columnVCPUs, 0, mostVCPUs)
+	o.MemoryGiB, _ = row.number(columnMemory, 0, mostMemory)
 	onDemand, sold := row.number(columnOnDemand, lowestPrice, highestPrice)
 	spot, spotSold := row.number(columnSpot, lowestPrice, highestPrice)
 	if row.err == nil && !sold && !spotSold {
@@ -192,9 +203,13 @@ func (r *row) text(column string, must bool) string {
 	return text
 }
 
-// number is a field between two bounds; false where it is empty.
+// number is a field between two bounds; false where it is empty, or the table does not have the column.
 func (r *row) number(column string, least, most float64) (float64, bool) {
-	text := strings.TrimSpace(r.fields[r.columns[column]])
+	at, there := r.columns[column]
+	if !there {
+		return 0, false
+	}
+	text := strings.TrimSpace(r.fields[at])
 	if text == "" {
 		return 0, false
 	}

@@ -80,3 +80,15 @@ func TestPriceTableWithoutAColumn(t *testing.T) {
 		}
 	}
 }
+
+// A table may say what else a machine has.
+func TestPriceTableWithCPUsAndMemory(t *testing.T) {
+	offers, bad, err := cloud.ReadPriceTable(strings.NewReader("cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour,vcpus,memory_gib\n" +
+		"aws,us-east-1,,p5.48xlarge,H100,8,55,,192,2048\naws,us-east-1,,p4d.24xlarge,A100,8,33,,many,\n"))
+	if err != nil || len(offers) != 1 || offers[0].VCPUs != 192 || offers[0].MemoryGiB != 2048 {
+		t.Errorf("%+v, %v", offers, err)
+	}
+	if len(bad) != 1 || bad[0].Error() != `line 3, column vcpus: "many" is not a number` {
+		t.Errorf("%v", bad)
+	}
+}
