@@ -32,6 +32,7 @@ import (
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/certs"
+	"github.com/elastic-ai/elastic/internal/checks/machines"
 	"github.com/elastic-ai/elastic/internal/checks/multicluster"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/internal/checks/resourcequota"
@@ -148,6 +149,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg)); err != nil {
 		return err
 	}
+	nodes, err := machines.Setup(mgr, namespaceOf(cfg))
+	if err != nil {
+		return fmt.Errorf("setting up the check that buys nodes: %w", err)
+	}
+	counts.CountNodesFrom(nodes)
 	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return err
 	}
@@ -271,7 +277,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme, jobsv1alpha1.AddToScheme,
-		queuepolicy.AddToScheme, cloud.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme,
+		queuepolicy.AddToScheme, cloud.AddToScheme, egpu.AddToScheme, provisioning.AddToScheme, machines.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, err

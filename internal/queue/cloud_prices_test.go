@@ -3,8 +3,10 @@ package queue
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -51,9 +53,13 @@ func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
 	submit("not-known-is-last")
 	p.see(priced("default", "3"))
 	submit("dear-again")
+	closed := priced("second", "2")
+	closed.Status.ClosedUntil = &metav1.Time{Time: p.now().Add(time.Minute)}
+	p.see(closed)
+	submit("cannot-be-had-is-last")
 	p.turn([]message{{object: priced("default", "3"), deleted: true}, {object: priced("second", "2"), deleted: true}})
 	submit("no-prices")
-	if want := []string{"default", "second", "default", "second", "second", "default"}; !slices.Equal(got, want) {
+	if want := []string{"default", "second", "default", "second", "second", "default", "default"}; !slices.Equal(got, want) {
 		t.Errorf("flavors are %v, want %v", got, want)
 	}
 }

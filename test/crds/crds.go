@@ -122,6 +122,11 @@ func ProvisioningRequests() ([]*unstructured.Unstructured, error) {
 	}}})
 }
 
+// NodeClaims is the kind by which Karpenter is asked for a node.
+func NodeClaims() ([]*unstructured.Unstructured, error) {
+	return load([]source{{module: "sigs.k8s.io/karpenter@v1.14.1", files: []string{"pkg/apis/crds/karpenter.sh_nodeclaims.yaml"}}})
+}
+
 func load(sources []source) ([]*unstructured.Unstructured, error) {
 	folders, err := download(sources)
 	if err != nil {

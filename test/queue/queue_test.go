@@ -23,6 +23,7 @@ import (
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/machines"
 	"github.com/elastic-ai/elastic/internal/checks/provisioning"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -32,7 +33,7 @@ var cluster *sandbox.Cluster
 func TestMain(m *testing.M) {
 	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
 		Nodes:  "1x8:H100-80G,1x4:A100-40G",
-		Scheme: []func(*runtime.Scheme) error{egpu.AddToScheme, provisioning.AddToScheme, queuepolicy.AddToScheme, cloud.AddToScheme},
+		Scheme: []func(*runtime.Scheme) error{egpu.AddToScheme, provisioning.AddToScheme, queuepolicy.AddToScheme, cloud.AddToScheme, machines.AddToScheme},
 		Queue:  mapDevices,
 	}))
 }

@@ -72,6 +72,49 @@ type CloudOfferSpec struct {
 	//
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('60')) <= 0",message="must be at least 0 and at most 60"
 	LossesPerHour *resource.Quantity `json:"lossesPerHour,omitempty"`
+	// Via says who makes the flavor's nodes, for ClusterQueues that have a check of elasticai.io/machines on the flavor.
+	// Unless set, that is not Elastic's concern.
+	Via *Via `json:"via,omitempty"`
+}
+
+// PurchaseController is the controllerName of AdmissionChecks that buy a workload's nodes.
+const PurchaseController = "elasticai.io/machines"
+
+// PurchaseLabel is on nodes that were bought for a workload, with a value of each purchase; its pods select them by it.
+const PurchaseLabel = "elasticai.io/machines"
+
+// Via says how nodes are bought.
+type Via struct {
+	// NodeClass has Karpenter make NodeClaims of this class: exactly those that a workload needs, in no NodePool.
+	NodeClass NodeClass `json:"nodeClass"`
+	// ZoneLabel is the node label that has the zones of the price table. On AWS, whose tables may have zone ids, that is
+	// topology.k8s.aws/zone-id.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	// +kubebuilder:default="topology.kubernetes.io/zone"
+	ZoneLabel string `json:"zoneLabel,omitempty"`
+	// ExpireAfter is when Karpenter deletes a node whatever runs on it, should nobody have done so before: the end of what a
+	// mistake can cost. It must be longer than any job.
+	//
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:default="168h"
+	ExpireAfter string `json:"expireAfter,omitempty"`
+}
+
+// NodeClass names an object with what a cloud must know to make a node, such as an EC2NodeClass.
+type NodeClass struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[^/]*$`
+	Group string `json:"group"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
 }
 
 // PriceTable is CSV with a header, one line for each machine that is sold at a place. Columns: cloud, region, zone,
@@ -165,6 +208,48 @@ type CloudOfferStatus struct {
 	RowsLeftOut int32 `json:"rowsLeftOut,omitempty"`
 	// +listType=atomic
 	RowProblems []string `json:"rowProblems,omitempty"`
+	// ClosedUntil is when the first of the places opens again, where none of them sells machines now.
+	ClosedUntil *metav1.Time `json:"closedUntil,omitempty"`
+	// Places are those where machines were bought, or could not be, and what was learned there; of many the last.
+	//
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	Places []PlaceStatus `json:"places,omitempty"`
+}
+
+// PlaceStatus is what was learned of a place by all workloads that bought there.
+type PlaceStatus struct {
+	Cloud        string       `json:"cloud"`
+	Region       string       `json:"region"`
+	Zone         string       `json:"zone,omitempty"`
+	InstanceType string       `json:"instanceType"`
+	CapacityType CapacityType `json:"capacityType"`
+	// Obtainable says that machines could be had when that was last seen.
+	Obtainable bool        `json:"obtainable"`
+	LastSeen   metav1.Time `json:"lastSeen"`
+	// Since is when Obtainable last changed, as far as is known.
+	Since metav1.Time `json:"since"`
+	// ClosedUntil is until when nobody tries there who wants as many machines as ClosedFor. It is longer after each failure.
+	ClosedUntil *metav1.Time `json:"closedUntil,omitempty"`
+	ClosedFor   int32        `json:"closedFor,omitempty"`
+	Failures    int32        `json:"failures,omitempty"`
+	// StartUp is how long machines took until they were registered, a moving mean.
+	StartUp *metav1.Duration `json:"startUp,omitempty"`
+	// LossesPerHour that a machine is expected to have in a day there.
+	LossesPerHour string `json:"lossesPerHour,omitempty"`
+	// History is what these are reckoned from: for how long machines could be had and could not, and how often that changed.
+	History PlaceHistory `json:"history,omitempty"`
+}
+
+// PlaceHistory are decimal numbers. Spans are hours weighted by how likely a change was in them; the older, the less all
+// of it counts.
+type PlaceHistory struct {
+	UpHours   string `json:"upHours,omitempty"`
+	DownHours string `json:"downHours,omitempty"`
+	UpSpan    string `json:"upSpan,omitempty"`
+	DownSpan  string `json:"downSpan,omitempty"`
+	Losses    string `json:"losses,omitempty"`
+	Returns   string `json:"returns,omitempty"`
 }
 
 // Sale is a machine that is sold at a place.

@@ -3,6 +3,7 @@ package cloudoffers
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,46 +29,95 @@ type problem struct{ reason, text string }
 
 func (p problem) Error() string { return p.text }
 
-// assess is what a CloudOffer's table says: all of its status but the conditions. Rows that cannot be read are reported and
-// left out; err is a problem.
-func assess(offer *v1alpha1.CloudOffer, table string) (status v1alpha1.CloudOfferStatus, err error) {
-	startUp := defaultStartUp
-	if text := offer.Spec.StartUp; text != "" {
-		if startUp, err = time.ParseDuration(text); err != nil || startUp < 0 {
-			return status, problem{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.startUp: %q is not a time span", text)}
-		}
-	}
-	offers, bad, err := cloud.ReadPriceTable(strings.NewReader(table))
+// assess is what a CloudOffer's table says, and what was learned of the places in it: all of its status but the
+// conditions. Rows that cannot be read are reported and left out; err is a problem.
+func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, now time.Time) (status v1alpha1.CloudOfferStatus, err error) {
+	startUp, err := StartUp(offer)
 	if err != nil {
-		return status, problem{v1alpha1.ReasonInvalid, "the price table: " + err.Error()}
+		return status, err
 	}
-	status.StartUp.Duration = startUp
+	offers, bad, err := matching(offer, table)
 	status.RowsLeftOut = int32(len(bad))
 	for _, row := range bad[:min(len(bad), namedRows)] {
 		status.RowProblems = append(status.RowProblems, row.Error())
 	}
-	best, most := -1, maxPrice(offer.Spec.MaxPricePerHour)
-	for i := range offers {
-		o := &offers[i]
-		if o.GPUs <= 0 || !matches(&offer.Spec.Match, o) || o.Price > most {
-			continue
-		}
-		status.Offers++
-		if best < 0 || o.Price/o.GPUs < offers[best].Price/offers[best].GPUs {
-			best = i
-		}
+	if err != nil {
+		return status, err
 	}
-	if best < 0 {
-		return status, problem{v1alpha1.ReasonNothingMatches, "no offer of the price table is one that spec.match and spec.maxPricePerHour mean"}
+	status.Offers = int32(len(offers))
+	o, opens := cheapest(offers, learned, now)
+	if !opens.IsZero() {
+		status.ClosedUntil = &metav1.Time{Time: opens}
 	}
-	o := &offers[best]
 	status.Cheapest = &v1alpha1.Sale{
-		Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, CapacityType: capacityType(o),
+		Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, CapacityType: capacityType(o.Spot),
 		GPUs: decimal(o.GPUs), PricePerHour: decimal(o.Price),
 	}
+	seen := learned.Of(o.Place)
+	if status.StartUp.Duration = startUp; seen != nil && seen.StartUpHours > 0 {
+		status.StartUp.Duration = hours(seen.StartUpHours)
+	}
 	status.PricePerHour = decimal(o.Price / o.GPUs)
-	status.LossesPerHour = decimal(lossesPerHour(offer, o))
+	status.LossesPerHour = decimal(lossesPerHour(offer, o, seen, now))
 	return status, nil
+}
+
+// StartUp is how long nodes take that nobody has seen starting.
+func StartUp(offer *v1alpha1.CloudOffer) (time.Duration, error) {
+	text := offer.Spec.StartUp
+	if text == "" {
+		return defaultStartUp, nil
+	}
+	startUp, err := time.ParseDuration(text)
+	if err != nil || startUp < 0 {
+		return 0, problem{v1alpha1.ReasonInvalid, fmt.Sprintf("spec.startUp: %q is not a time span", text)}
+	}
+	return startUp, nil
+}
+
+// matching are the offers of a table that are meant, at least one; err is a problem.
+func matching(offer *v1alpha1.CloudOffer, table string) (offers []cloud.Offer, bad []cloud.RowError, err error) {
+	offers, bad, err = cloud.ReadPriceTable(strings.NewReader(table))
+	if err != nil {
+		return nil, nil, problem{v1alpha1.ReasonInvalid, "the price table: " + err.Error()}
+	}
+	most := maxPrice(offer.Spec.MaxPricePerHour)
+	offers = slices.DeleteFunc(offers, func(o cloud.Offer) bool {
+		return o.GPUs <= 0 || !matches(&offer.Spec.Match, &o) || o.Price > most
+	})
+	if len(offers) == 0 {
+		return nil, bad, problem{v1alpha1.ReasonNothingMatches, "no offer of the price table is one that spec.match and spec.maxPricePerHour mean"}
+	}
+	return offers, bad, nil
+}
+
+// cheapest is the offer with the lowest price of a card among those that can be had. If none can, it is the lowest of all,
+// and opens says when that ends. A place that refused many nodes at once may still sell fewer; for the order of flavors it
+// counts as closed, since the workload that was refused would come back to it at once.
+func cheapest(offers []cloud.Offer, learned *cloud.Learned, now time.Time) (best *cloud.Offer, opens time.Time) {
+	lower := func(o, than *cloud.Offer) bool { return than == nil || o.Price/o.GPUs < than.Price/than.GPUs }
+	var open *cloud.Offer
+	for i := range offers {
+		o := &offers[i]
+		until := learned.Of(o.Place).Closed(math.MaxInt, now)
+		switch {
+		case until.IsZero() && lower(o, open):
+			open = o
+		case !until.IsZero() && (opens.IsZero() || until.Before(opens)):
+			opens = until
+		}
+		if lower(o, best) {
+			best = o
+		}
+	}
+	if open != nil {
+		return open, time.Time{}
+	}
+	return best, opens
+}
+
+func hours(h float64) time.Duration {
+	return time.Duration(h * float64(time.Hour)).Round(time.Second)
 }
 
 func maxPrice(q *resource.Quantity) float64 {
@@ -77,20 +127,19 @@ func maxPrice(q *resource.Quantity) float64 {
 	return q.AsApproximateFloat64()
 }
 
-// lossesPerHour are those on spot, declared or usual.
-func lossesPerHour(offer *v1alpha1.CloudOffer, o *cloud.Offer) float64 {
-	var nothingSeen *cloud.Learned
+// lossesPerHour are those on spot: declared, until something was seen, or usual.
+func lossesPerHour(offer *v1alpha1.CloudOffer, o *cloud.Offer, seen *cloud.Seen, now time.Time) float64 {
 	switch declared := offer.Spec.LossesPerHour; {
 	case !o.Spot:
 		return 0
-	case declared != nil:
+	case declared != nil && (seen == nil || seen.Losses == 0 && seen.UpHours < usualRun):
 		return declared.AsApproximateFloat64()
 	}
-	return nothingSeen.Of(o.Place).LossRate(time.Time{}, usualRun)
+	return seen.LossRate(now, usualRun)
 }
 
-func capacityType(o *cloud.Offer) v1alpha1.CapacityType {
-	if o.Spot {
+func capacityType(spot bool) v1alpha1.CapacityType {
+	if spot {
 		return v1alpha1.Spot
 	}
 	return v1alpha1.OnDemand
@@ -99,7 +148,7 @@ func capacityType(o *cloud.Offer) v1alpha1.CapacityType {
 // matches says that an offer is one of those that are meant.
 func matches(m *v1alpha1.Match, o *cloud.Offer) bool {
 	return among(m.Clouds, o.Cloud) && among(m.Regions, o.Region) && among(m.InstanceTypes, o.InstanceType) && among(m.GPUs, o.GPU) &&
-		(m.CapacityType == "" || m.CapacityType == capacityType(o))
+		(m.CapacityType == "" || m.CapacityType == capacityType(o.Spot))
 }
 
 func among(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }

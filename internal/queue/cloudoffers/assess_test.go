@@ -45,7 +45,7 @@ func TestTheCheapestThatIsMeant(t *testing.T) {
 		{"declared losses", v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{CapacityType: v1alpha1.Spot}, LossesPerHour: ptr.To(resource.MustParse("0.02"))}, 3, "gcp us-central1 g2-standard-4 Spot 0.28 0.02"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, err := assess(of(c.spec), table)
+			status, err := assess(of(c.spec), table, nil, time.Time{})
 			got := ""
 			if m := status.Cheapest; m != nil {
 				got = fmt.Sprintf("%s %s %s %s %s %s", m.Cloud, m.Region, m.InstanceType, m.CapacityType, status.PricePerHour, status.LossesPerHour)
@@ -76,7 +76,7 @@ func TestWhatIsWrongIsReported(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			offer := of(c.spec)
-			status, err := assess(offer, c.table)
+			status, err := assess(offer, c.table, nil, time.Time{})
 			got := condition(offer, &status, err)
 			if got.Status != c.want || got.Reason != c.reason || !strings.Contains(got.Message, c.text) || got.ObservedGeneration != 3 {
 				t.Errorf("%s %s: %s", got.Status, got.Reason, got.Message)
@@ -95,7 +95,7 @@ func TestAnyTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfN(rapid.StringMatching(`(aws|gcp|moon)?,(us|eu)?,a?,[a-z]{0,3},(H100|L4|),(0|1|8|1e400|-1|x),(0.0001|3|9999|NaN|-1|),(0.0001|1e9|)`), 0, 40).Draw(t, "rows")
 		offer := of(v1alpha1.CloudOfferSpec{StartUp: "5m"})
-		status, err := assess(offer, header+"\n"+strings.Join(rows, "\n"))
+		status, err := assess(offer, header+"\n"+strings.Join(rows, "\n"), nil, time.Time{})
 		if (err == nil) != (status.PricePerHour != "") {
 			t.Fatalf("%v, price %v", err, status.PricePerHour)
 		}

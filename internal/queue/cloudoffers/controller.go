@@ -16,43 +16,62 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
 // Setup adds the controller to the manager. Price tables are read from ConfigMaps in a namespace. A cluster that was
 // upgraded in the wrong order does not have CloudOffers, and no price either.
 func Setup(mgr ctrl.Manager, namespace string) error {
-	_, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("CloudOffer").GroupKind(), v1alpha1.GroupVersion.Version)
-	if apimeta.IsNoMatchError(err) {
-		mgr.GetLogger().Info("this cluster has no CloudOffers: their CRD is not installed")
-		return nil
-	}
+	served, err := Served(mgr)
 	if err != nil {
 		return err
 	}
-	o := &offers{client: mgr.GetClient(), namespace: namespace, now: time.Now}
+	if !served {
+		mgr.GetLogger().Info("this cluster has no CloudOffers: their CRD is not installed")
+		return nil
+	}
+	o := &offers{Tables: Tables{Client: mgr.GetClient(), Namespace: namespace}, client: mgr.GetClient(), now: time.Now}
 	return ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
-		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, learnedMore()))).
 		Watches(&kueue.ResourceFlavor{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.usersOf)).
 		Complete(o)
 }
 
+// Served says that the cluster has CloudOffers.
+func Served(mgr ctrl.Manager) (bool, error) {
+	_, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("CloudOffer").GroupKind(), v1alpha1.GroupVersion.Version)
+	if apimeta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// learnedMore says that what is known of places changed.
+func learnedMore() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld.(*v1alpha1.CloudOffer), e.ObjectNew.(*v1alpha1.CloudOffer)
+		return !equality.Semantic.DeepEqual(was.Status.Places, is.Status.Places)
+	}}
+}
+
 // offers writes the statuses of CloudOffers.
 type offers struct {
-	client    client.Client
-	namespace string
-	now       func() time.Time
+	Tables
+	client client.Client
+	now    func() time.Time
 }
 
 // usersOf are the CloudOffers whose prices are in a ConfigMap.
 func (o *offers) usersOf(ctx context.Context, table client.Object) (list []reconcile.Request) {
 	all := &v1alpha1.CloudOfferList{}
-	if table.GetNamespace() != o.namespace || o.client.List(ctx, all) != nil {
+	if table.GetNamespace() != o.Namespace || o.client.List(ctx, all) != nil {
 		return nil
 	}
 	for i := range all.Items {
@@ -70,22 +89,35 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	status, err := o.assess(ctx, was)
-	if err != nil && !errors.As(err, new(problem)) {
+	if err != nil && !IsProblem(err) {
 		return reconcile.Result{}, err
 	}
+	result := reconcile.Result{RequeueAfter: reopens(was, o.now())}
 	is := was.DeepCopy()
 	is.Status = status
-	is.Status.ObservedGeneration, is.Status.Conditions = was.Generation, was.DeepCopy().Status.Conditions
+	is.Status.ObservedGeneration, is.Status.Conditions, is.Status.Places = was.Generation, was.DeepCopy().Status.Conditions, was.Status.Places
 	c := condition(was, &status, err)
 	c.LastTransitionTime = metav1.NewTime(o.now())
 	apimeta.SetStatusCondition(&is.Status.Conditions, c)
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
-		return reconcile.Result{}, nil
+		return result, nil
 	}
+	// Places are the purchasing check's to write; they are not in the patch.
 	if err := o.client.Status().Patch(ctx, is, client.MergeFrom(was)); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	return reconcile.Result{}, nil
+	return result, nil
+}
+
+// reopens is in how long the next of its places opens again; 0: none is closed.
+func reopens(offer *v1alpha1.CloudOffer, now time.Time) (wait time.Duration) {
+	for i := range offer.Status.Places {
+		until := offer.Status.Places[i].ClosedUntil
+		if until != nil && until.After(now) && (wait == 0 || until.Sub(now) < wait) {
+			wait = until.Sub(now)
+		}
+	}
+	return wait
 }
 
 // assess is what a CloudOffer says with the objects that it names.
@@ -101,17 +133,40 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 	if err != nil {
 		return status, err
 	}
-	return assess(offer, table)
+	all := &v1alpha1.CloudOfferList{}
+	if err := o.client.List(ctx, all); err != nil {
+		return status, err
+	}
+	return assess(offer, table, Learned(all.Items), o.now())
 }
 
-func (o *offers) table(ctx context.Context, from v1alpha1.PriceTable) (string, error) {
+// Tables reads price tables: those in ConfigMaps of a namespace, and those in CloudOffers themselves.
+type Tables struct {
+	Client    client.Reader
+	Namespace string
+}
+
+// Offers are what a CloudOffer sells, at least one. What is wrong with it is in its status, too.
+func (t Tables) Offers(ctx context.Context, offer *v1alpha1.CloudOffer) ([]cloud.Offer, error) {
+	table, err := t.table(ctx, offer.Spec.Prices)
+	if err != nil {
+		return nil, err
+	}
+	offers, _, err := matching(offer, table)
+	return offers, err
+}
+
+// IsProblem says that an error is of the CloudOffer and its table, and not of reading them.
+func IsProblem(err error) bool { return errors.As(err, new(problem)) }
+
+func (t Tables) table(ctx context.Context, from v1alpha1.PriceTable) (string, error) {
 	if from.ConfigMap == nil {
 		return from.Inline, nil
 	}
 	table := &corev1.ConfigMap{}
-	err := o.client.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: from.ConfigMap.Name}, table)
+	err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: from.ConfigMap.Name}, table)
 	if apierrors.IsNotFound(err) {
-		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: there is no ConfigMap %s in namespace %s", from.ConfigMap.Name, o.namespace)}
+		return "", problem{v1alpha1.ReasonNoTable, fmt.Sprintf("spec.prices.configMap: there is no ConfigMap %s in namespace %s", from.ConfigMap.Name, t.Namespace)}
 	}
 	if err != nil {
 		return "", err

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 )
 
 // DelayedFlavors are the flavors of a queue whose nodes come with an admission check: quota is
@@ -15,7 +17,7 @@ func (o *Objects) DelayedFlavors(cq *kueue.ClusterQueue) []string {
 	remote := o.RunsRemotely(cq)
 	var delayed []string
 	for _, rule := range cq.Spec.AdmissionChecksStrategy.AdmissionChecks {
-		if !remote && !o.checkedBy(rule, kueue.ProvisioningRequestControllerName) {
+		if !remote && !o.checkedBy(rule, kueue.ProvisioningRequestControllerName) && !o.checkedBy(rule, cloud.PurchaseController) {
 			continue
 		}
 		for _, group := range cq.Spec.ResourceGroups {

@@ -69,10 +69,14 @@ func flavorPrice(o *cloud.CloudOffer) admission.Event {
 		return admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: o.Name, Unknown: true}}
 	}
 	losses, _ := strconv.ParseFloat(o.Status.LossesPerHour, 64) // none unless it says so
-	return admission.FlavorPriceChanged{Price: admission.FlavorPrice{
+	event := admission.FlavorPriceChanged{Price: admission.FlavorPrice{
 		Flavor: o.Name, Resource: cmp.Or(o.Spec.Resource, "nvidia.com/gpu"), Price: price,
 		StartUp: o.Status.StartUp.Duration, LossRate: losses,
 	}}
+	if until := o.Status.ClosedUntil; until != nil {
+		event.Price.ClosedUntil = until.Time
+	}
+	return event
 }
 
 func localQueueForEngine(lq *kueue.LocalQueue) admission.LocalQueue {

@@ -56,6 +56,11 @@ type Budget struct {
 // CollectFrom has gauges computed in the loop. Call it before the first scrape.
 func (m *Metrics) CollectFrom(source Source) { m.source = source }
 
+// CountNodesFrom has bought nodes counted by what calls report with how many there are. Call it before the first scrape.
+func (m *Metrics) CountNodesFrom(count func(report func(flavor, state string, nodes int))) {
+	m.countNodes = count
+}
+
 // Collect is part of prometheus.Collector: it computes the gauges. A replica that does not lead has
 // none but its build.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
@@ -74,6 +79,11 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	})
 	if err != nil {
 		return
+	}
+	if m.countNodes != nil {
+		m.countNodes(func(flavor, state string, nodes int) {
+			taken = append(taken, prometheus.MustNewConstMetric(m.gauges["elastic_bought_nodes"], prometheus.GaugeValue, float64(nodes), m.labels("elastic_bought_nodes", nil, []string{flavor, state})...))
+		})
 	}
 	for _, metric := range taken {
 		to <- metric

@@ -27,6 +27,7 @@ type Metrics struct {
 	histograms map[string]*prometheus.HistogramVec
 	gauges     map[string]*prometheus.Desc
 	source     Source
+	countNodes func(report func(flavor, state string, nodes int))
 	// hidden are cohorts whose object was deleted. As in Kueue, what is in them shows again when one of
 	// their ClusterQueues changes.
 	hidden map[string]bool

@@ -1,0 +1,110 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
+)
+
+// workloadIndex finds the NodeClaims of a workload.
+const workloadIndex = "workload"
+
+// Setup adds the check's controllers to the manager, unless the cluster has no CloudOffers. Price tables are in ConfigMaps
+// of a namespace. NodeClaims are watched from the moment that the cluster has them, also without a check: what was bought
+// for one that is gone must go, too.
+//
+// What it returns counts what was bought, by flavor and state, at each call; nil: nothing ever is.
+func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state string, nodes int)), error) {
+	if served, err := cloudoffers.Served(mgr); err != nil || !served {
+		return nil, err
+	}
+	c, from := mgr.GetClient(), mgr.GetCache()
+	s := &checks.Availability{
+		Client: c, Cache: from, CRD: crdName, Kind: GroupVersion.WithKind("NodeClaim"), Object: &NodeClaim{},
+		Missing: checks.Inactive("NodeClaimNotServed", "The cluster has no NodeClaim ("+GroupVersion.String()+"): install Karpenter"),
+		Problem: func(context.Context, *kueue.AdmissionCheck) *metav1.Condition { return nil },
+	}
+	handles := &workloads{
+		client: c, direct: mgr.GetAPIReader(), tables: cloudoffers.Tables{Client: c, Namespace: namespace},
+		recorder: mgr.GetEventRecorder("elastic-queue-machines"), now: time.Now, available: s.Available, written: map[string]written{},
+	}
+	workloads, err := controller.New("machines", mgr, controller.Options{Reconciler: handles})
+	if err != nil {
+		return nil, err
+	}
+	s.WatchObjects = func(ctx context.Context) error {
+		if err := from.IndexField(ctx, &NodeClaim{}, workloadIndex, func(n client.Object) []string {
+			var keys []string
+			for _, key := range forWorkload(n.(*NodeClaim)) {
+				keys = append(keys, key.String())
+			}
+			return keys
+		}); err != nil {
+			return err
+		}
+		return workloads.Watch(source.Kind(from, &NodeClaim{}, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, n *NodeClaim) (requests []reconcile.Request) {
+			for _, key := range forWorkload(n) {
+				requests = append(requests, reconcile.Request{NamespacedName: key})
+			}
+			return requests
+		})))
+	}
+	waiting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (all []reconcile.Request) {
+		for _, check := range ours(ctx, c) {
+			all = append(all, checks.WorkloadsWith(ctx, c, check.Name)...)
+		}
+		return all
+	})
+	s.WatchWorkloads = func() error {
+		return errors.Join(
+			workloads.Watch(source.Kind(from, client.Object(&kueue.Workload{}), &handler.EnqueueRequestForObject{}, checks.Checked())),
+			workloads.Watch(source.Kind(from, client.Object(&cloudv1.CloudOffer{}), waiting)),
+		)
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return append(checks.RequestsFor(ours(ctx, c)), reconcile.Request{}) // the one without a name looks at the CRD alone
+	})
+	crd := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == crdName })
+	count := func(report func(flavor, state string, nodes int)) { handles.count(context.Background(), report) }
+	return count, ctrl.NewControllerManagedBy(mgr).Named("machines-checks").
+		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.HasController(cloudv1.PurchaseController))).
+		WatchesMetadata(&apiextensionsv1.CustomResourceDefinition{}, all, builder.WithPredicates(crd)).
+		Complete(s)
+}
+
+// forWorkload is the workload that a NodeClaim was made for; none: the check did not make it.
+func forWorkload(n *NodeClaim) []types.NamespacedName {
+	if _, made := n.Labels[uidLabel]; !made {
+		return nil
+	}
+	return []types.NamespacedName{workloadOf(n)}
+}
+
+// ours are the checks of this controller.
+func ours(ctx context.Context, c client.Client) []kueue.AdmissionCheck {
+	list := &kueue.AdmissionCheckList{}
+	if err := c.List(ctx, list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing admission checks failed")
+		return nil
+	}
+	return slices.DeleteFunc(list.Items, func(check kueue.AdmissionCheck) bool { return check.Spec.ControllerName != cloudv1.PurchaseController })
+}

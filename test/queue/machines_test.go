@@ -1,0 +1,349 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/machines"
+	"github.com/elastic-ai/elastic/test/crds"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// termination is Karpenter's finalizer.
+const termination = "karpenter.sh/termination"
+
+// TestMachines takes workloads through the check that buys nodes, on the real CRD of Karpenter. Karpenter itself does not
+// run: the test writes what it would.
+func TestMachines(t *testing.T) {
+	ns := queueFor(t, "8")
+	buying(t, ns, ns)
+	waitCheck(t, ns, metav1.ConditionFalse, "NodeClaimNotServed", "install Karpenter")
+	waitActive(t, ns, kueue.ClusterQueueActiveReasonAdmissionCheckInactive)
+	objects, err := crds.NodeClaims()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range objects {
+		cluster.Make(t, crd)
+	}
+	waitCheck(t, ns, metav1.ConditionTrue, "Active", "The admission check is active")
+	waitActive(t, ns, kueue.ClusterQueueActiveReasonReady)
+
+	t.Run("bought", boughtForAGang)
+	t.Run("stock-out", stockOut)
+	t.Run("all closed", allClosed)
+	t.Run("lost", lostNode)
+	t.Run("killed", nodesAfterAKill)
+	t.Run("not to be had", notToBeHad)
+}
+
+// buying gives a queue a check that buys nodes, and flavors CloudOffers with two zones of machines with eight cards.
+func buying(t *testing.T, queue string, flavors ...string) {
+	t.Helper()
+	for _, flavor := range flavors {
+		offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: flavor}}
+		offer.Spec.Prices.Inline = priceHeader + "aws,us-east-1,a,p5.48xlarge,H100,8,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,96,44\n"
+		offer.Spec.Match.CapacityType = cloud.Spot
+		offer.Spec.Via = &cloud.Via{NodeClass: cloud.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}}
+		cluster.Make(t, offer)
+		waitPriced(t, flavor, cloud.ReasonPriced, "5")
+	}
+	cluster.Make(t, &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: queue}, Spec: kueue.AdmissionCheckSpec{ControllerName: cloud.PurchaseController}})
+	patch(t, &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: queue}}, fmt.Sprintf(`{"spec":{"admissionChecksStrategy":{"admissionChecks":[{"name":%q}]}}}`, queue))
+}
+
+// claimsOf waits until a workload has so many NodeClaims of an attempt that are not being deleted, and none of others, and
+// returns them in order. As Karpenter does, it gives each its finalizer.
+func claimsOf(t *testing.T, wl *kueue.Workload, attempt, number int) (claims []machines.NodeClaim) {
+	t.Helper()
+	sandbox.Eventually(t, fmt.Sprintf("%s has %d NodeClaims of attempt %d", wl.Name, number, attempt), func(ctx context.Context) error {
+		list := &machines.NodeClaimList{}
+		if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil {
+			return err
+		}
+		claims = slices.DeleteFunc(list.Items, func(n machines.NodeClaim) bool { return n.DeletionTimestamp != nil })
+		for i := range claims {
+			if !strings.HasPrefix(claims[i].Name, fmt.Sprintf("elastic-%s-%d-", wl.UID, attempt)) {
+				return fmt.Errorf("there is %s", claims[i].Name)
+			}
+		}
+		if len(claims) != number {
+			return fmt.Errorf("there are %d", len(claims))
+		}
+		return nil
+	})
+	for i := range claims {
+		n := &claims[i]
+		cluster.Change(t, n, func() {
+			if !slices.Contains(n.Finalizers, termination) {
+				n.Finalizers = append(n.Finalizers, termination)
+			}
+		})
+	}
+	slices.SortFunc(claims, func(a, b machines.NodeClaim) int { return strings.Compare(a.Name, b.Name) })
+	return claims
+}
+
+// registers writes that the nodes of NodeClaims have been launched and are registered.
+func registers(t *testing.T, claims ...machines.NodeClaim) {
+	t.Helper()
+	for i := range claims {
+		n := &claims[i]
+		sandbox.Eventually(t, n.Name+" can be registered", func(ctx context.Context) error {
+			if err := cluster.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
+				return err
+			}
+			for _, condition := range []string{machines.Launched, machines.Registered} {
+				apimeta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition})
+			}
+			return cluster.Status().Update(ctx, n)
+		})
+	}
+}
+
+// deletes does what Karpenter does to a NodeClaim that cannot be launched, or whose machine is gone.
+func deletes(t *testing.T, n *machines.NodeClaim) {
+	t.Helper()
+	if err := cluster.Delete(t.Context(), n); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	released(t, n)
+}
+
+// released has Karpenter end a machine whose NodeClaim is being deleted, and waits until nothing is left of it.
+func released(t *testing.T, n *machines.NodeClaim) {
+	t.Helper()
+	sandbox.Eventually(t, n.Name+" is gone", func(ctx context.Context) error {
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(n), n)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n.DeletionTimestamp == nil {
+			return errors.New("nobody has deleted it")
+		}
+		n.Finalizers = slices.DeleteFunc(n.Finalizers, func(name string) bool { return name == termination })
+		return errors.Join(errors.New("not yet"), client.IgnoreNotFound(cluster.Update(ctx, n)))
+	})
+}
+
+func placeOf(t *testing.T, flavor, zone string) (found *cloud.PlaceStatus) {
+	t.Helper()
+	offer := &cloud.CloudOffer{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: flavor}, offer); err != nil {
+		t.Fatal(err)
+	}
+	for i := range offer.Status.Places {
+		if offer.Status.Places[i].Zone == zone {
+			found = &offer.Status.Places[i]
+		}
+	}
+	return found
+}
+
+func zoneOf(n *machines.NodeClaim) string {
+	for _, r := range n.Spec.Requirements {
+		if r.Key == corev1.LabelTopologyZone {
+			return r.Values[0]
+		}
+	}
+	return ""
+}
+
+// A gang gets exactly the nodes that it needs at the cheapest place, starts there when all of them are registered, and
+// gives them back when it is done.
+func boughtForAGang(t *testing.T) {
+	ns := queueFor(t, "40") // the node has eight: quota is given without a look at nodes
+	buying(t, ns, ns)
+	job, wl := asking(t, ns, "job", 12, "forever")
+	claims := claimsOf(t, wl, 1, 2)
+	if zoneOf(&claims[0]) != "a" || claims[0].Spec.NodeClassRef.Name != "gpu" || claims[0].Labels["elasticgpu.io/gpu-model"] != "H100-80G" {
+		t.Errorf("NodeClaim %+v", claims[0].Spec)
+	}
+	registers(t, claims[0])
+	waitState(t, wl, kueue.CheckStatePending, "1 of 2 nodes there: aws/us-east-1/a p5.48xlarge spot")
+	registers(t, claims[1])
+	waitState(t, wl, kueue.CheckStateReady, "2 nodes: aws/us-east-1/a p5.48xlarge spot")
+	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
+	waitEvent(t, wl, "NodeClaimsCreated", "Created 2 NodeClaims of attempt 1")
+	waitJob(t, job, func(j *batchv1.Job) error {
+		if j.Status.Active != 12 {
+			return fmt.Errorf("there are %d pods", j.Status.Active)
+		}
+		return nil
+	})
+	for _, pod := range podsOf(t, job) {
+		if pod.Spec.NodeSelector[cloud.PurchaseLabel] != string(wl.UID)+"-1" {
+			t.Errorf("pod %s selects %v", pod.Name, pod.Spec.NodeSelector)
+		}
+	}
+	if place := placeOf(t, ns, "a"); place == nil || !place.Obtainable || place.StartUp == nil {
+		t.Errorf("learned %+v", place)
+	}
+	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range claims {
+		released(t, &claims[i])
+	}
+}
+
+// A stock-out closes the place for the next workload, too; siblings go, and the next place is tried while quota is held.
+func stockOut(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	_, wl := asking(t, ns, "job", 16, "forever")
+	claims := claimsOf(t, wl, 1, 2)
+	registers(t, claims[0])
+	deletes(t, &claims[1])
+	released(t, &claims[0])
+	next := claimsOf(t, wl, 2, 2)
+	if zoneOf(&next[0]) != "b" || zoneOf(&next[1]) != "b" {
+		t.Errorf("it tries zone %s again", zoneOf(&next[0]))
+	}
+	if place := placeOf(t, ns, "a"); place == nil || place.Obtainable || place.ClosedUntil == nil || place.ClosedFor != 2 || place.Failures != 1 {
+		t.Errorf("learned %+v", place)
+	}
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil || !apimeta.IsStatusConditionTrue(wl.Status.Conditions, kueue.WorkloadQuotaReserved) ||
+		apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted) != nil {
+		t.Errorf("quota was not held: %v %+v", err, wl.Status.Conditions)
+	}
+	_, other := asking(t, ns, "other", 16, "forever")
+	if claims := claimsOf(t, other, 1, 2); zoneOf(&claims[0]) != "b" {
+		t.Errorf("the next workload tries zone %s", zoneOf(&claims[0]))
+	}
+	registers(t, next...)
+	waitState(t, wl, kueue.CheckStateReady, "2 nodes: aws/us-east-1/b p5.48xlarge spot")
+}
+
+// When no place of a flavor sells, the workload gets another flavor.
+func allClosed(t *testing.T) {
+	ns, first, second := twoFlavors(t)
+	buying(t, ns, first, second)
+	_, wl := asking(t, ns, "job", 8, "forever")
+	one := claimsOf(t, wl, 1, 1)
+	flavor := wl.Status.Admission.PodSetAssignments[0].Flavors[sandbox.GPU]
+	deletes(t, &one[0])
+	two := claimsOf(t, wl, 2, 1)
+	deletes(t, &two[0])
+	waitEvent(t, wl, "EvictedDueToAdmissionCheck", "no place sells the nodes of flavor "+string(flavor)+" now")
+	sandbox.Eventually(t, "it has quota of another flavor", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), wl); err != nil {
+			return err
+		}
+		if wl.Status.Admission == nil || wl.Status.Admission.PodSetAssignments[0].Flavors[sandbox.GPU] == flavor {
+			return fmt.Errorf("its admission is %+v", wl.Status.Admission)
+		}
+		return nil
+	})
+	offer := &cloud.CloudOffer{}
+	if err := cluster.Get(t.Context(), client.ObjectKey{Name: string(flavor)}, offer); err != nil || offer.Status.ClosedUntil == nil {
+		t.Errorf("the CloudOffer does not say that it is closed: %v %+v", err, offer.Status)
+	}
+}
+
+// A node that is lost takes its workload's quota, and the workload gets other nodes elsewhere.
+func lostNode(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	_, wl := asking(t, ns, "job", 16, "forever")
+	claims := claimsOf(t, wl, 1, 2)
+	registers(t, claims...)
+	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
+	deletes(t, &claims[0])
+	waitEvent(t, wl, "EvictedDueToAdmissionCheck", "a node was lost: "+claims[0].Name)
+	released(t, &claims[1])
+	sandbox.Eventually(t, "it has nodes elsewhere", func(ctx context.Context) error {
+		list := &machines.NodeClaimList{}
+		if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil {
+			return err
+		}
+		if len(list.Items) != 2 || zoneOf(&list.Items[0]) != "b" {
+			return fmt.Errorf("there are %d", len(list.Items))
+		}
+		return nil
+	})
+	if place := placeOf(t, ns, "a"); place == nil || place.Obtainable || place.ClosedUntil == nil {
+		t.Errorf("learned %+v", place)
+	}
+}
+
+// The next leader finds what was bought: it makes nothing twice, counts what happened meanwhile, and lets go what has lost
+// its workload.
+func nodesAfterAKill(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	_, waits := asking(t, ns, "waits", 8, "forever")
+	asked := claimsOf(t, waits, 1, 1)
+	_, refused := asking(t, ns, "refused", 16, "forever")
+	gone := claimsOf(t, refused, 1, 2)
+	ended, orphan := asking(t, ns, "ended", 8, "forever")
+	left := claimsOf(t, orphan, 1, 1)
+	if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Delete(t.Context(), &gone[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Delete(t.Context(), ended, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	registers(t, asked...)
+	waitState(t, waits, kueue.CheckStateReady, "1 node: aws/us-east-1/a p5.48xlarge spot")
+	released(t, &gone[1])
+	released(t, &gone[0])
+	released(t, &left[0])
+	if next := claimsOf(t, refused, 2, 2); zoneOf(&next[0]) != "b" {
+		t.Errorf("the stock-out was not counted: zone %s", zoneOf(&next[0]))
+	}
+	if again := claimsOf(t, waits, 1, 1); again[0].UID != asked[0].UID {
+		t.Errorf("NodeClaim %s is another one", again[0].Name)
+	}
+	// What says nothing of its workload is nobody's.
+	stray := &unstructured.Unstructured{}
+	stray.SetGroupVersionKind(machines.GroupVersion.WithKind("NodeClaim"))
+	stray.SetName(ns)
+	stray.SetLabels(map[string]string{"elasticai.io/workload-uid": "none"})
+	stray.SetFinalizers([]string{"elasticai.io/machines"})
+	stray.Object["spec"] = map[string]any{"requirements": []any{}, "nodeClassRef": map[string]any{"group": "g", "kind": "k", "name": "n"}}
+	cluster.Make(t, stray)
+	cluster.WaitGone(t, stray)
+}
+
+// What can be had nowhere is said, and nothing is bought.
+func notToBeHad(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	large := sandbox.Job(ns, "large", "main", 1, "16")
+	cluster.Make(t, large)
+	wl := cluster.WorkloadOf(t, large)
+	waitEvent(t, wl, "AdmissionCheckRejected", "the pods fit on no machine that CloudOffer "+ns+" sells")
+	list := &machines.NodeClaimList{}
+	if err := cluster.List(t.Context(), list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) > 0 {
+		t.Errorf("there are %d NodeClaims, %v", len(list.Items), err)
+	}
+	for _, role := range []string{"kueue-batch-user-role", "admin", "edit"} {
+		mine := &machines.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: ns + "-mine"}}
+		if err := as(t, ns+"-"+role, role, ns).Create(t.Context(), mine, client.DryRunAll); !apierrors.IsForbidden(err) {
+			t.Errorf("creating a NodeClaim as %s: %v", role, err)
+		}
+	}
+}
