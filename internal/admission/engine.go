@@ -145,6 +145,7 @@ type Engine struct {
 	demandChanges uint64
 	nodeChanges   uint64
 	searches      uint64 // numbers searches for victims under fair sharing
+	searchSteps   uint64 // counts those searches and the victims of all
 	volatiles     int    // classes listed in queue.volatile
 	evals         int64  // workloads evaluated, for tests of how little work is done
 	revokes       int64  // admissions revoked in the decision that made them

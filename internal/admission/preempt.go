@@ -283,6 +283,7 @@ func (e *Engine) preemptUntilFits(s *search, borrow bool) bool {
 
 func (e *Engine) removeVictim(s *search, v victim) {
 	e.tx.Sub(v.w.queue.node, v.w.usage, quota.Future)
+	e.searchSteps++
 	if s.nodes {
 		e.tx.ChangeNodes()
 		e.opts.Placer.Remove(v.w.spec.Key)

@@ -31,6 +31,7 @@ func (e *Engine) searchFairSharing(t *tree, s *search) []victim {
 	defer e.tx.Rollback(mark)
 	own := s.a.w.queue.node
 	e.tx.Add(own, s.usage, quota.Future) // shares include the preemptor
+	e.searchSteps++
 	ok := e.firstStrategy(s, h, e.opts.FairStrategies[0])
 	if !ok && len(e.opts.FairStrategies) > 1 {
 		h.pass, h.second = h.pass+1, true
@@ -184,7 +185,7 @@ func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 			h.close(ch)
 			continue
 		}
-		sh := e.share(h.tree, ch.Node)
+		sh := e.shareInSearch(h.tree, ch)
 		if h.excludes(s, ch, sh) {
 			h.close(ch)
 			continue
@@ -201,6 +202,14 @@ func (e *Engine) target(s *search, h fairSearch, n *treeNode) *queue {
 		return e.target(s, h, best)
 	}
 	return best.queue
+}
+
+// shareInSearch is a node's share with the preemptor, computed once for each number of victims.
+func (e *Engine) shareInSearch(t *tree, n *treeNode) quota.Share {
+	if n.shareAt != e.searchSteps {
+		n.share, n.shareAt = e.share(t, n.Node), e.searchSteps
+	}
+	return n.share
 }
 
 // excludes says whether nothing may be taken below the node. The way to the preemptor's own queue
@@ -272,7 +281,7 @@ func (e *Engine) removeFairVictim(s *search, h fairSearch, q *queue, strategy Fa
 		if e.skips(s, v) {
 			continue
 		}
-		if e.fairShareAllows(h.tree, w, sides, strategy) {
+		if e.fairShareAllows(s, h.tree, w, &sides, strategy) {
 			e.removeVictim(s, v)
 			return true
 		}
@@ -283,19 +292,22 @@ func (e *Engine) removeFairVictim(s *search, h fairSearch, q *queue, strategy Fa
 
 // sides are the shares of the preemptor's side and of another, just below the cohort where they meet.
 type sides struct {
-	before, then quota.Share // the preemptor's, without and with what it asks for
-	theirs       quota.Share
-	node         *quota.Node // theirs
+	mine, node   *quota.Node // the preemptor's side, and theirs
+	then, theirs quota.Share // the preemptor's is with what it asks for
 }
 
 func (e *Engine) sides(s *search, h fairSearch, q *queue) sides {
 	mine, theirs := quota.Fork(s.a.w.queue.node, q.node)
-	x := sides{then: e.share(h.tree, mine), theirs: e.share(h.tree, theirs), node: theirs}
+	return sides{mine: mine, node: theirs, then: e.shareInSearch(h.tree, h.tree.at(mine)), theirs: e.shareInSearch(h.tree, h.tree.at(theirs))}
+}
+
+// shareBefore is the share of the preemptor's side without what it asks for.
+func (e *Engine) shareBefore(s *search, t *tree, x *sides) quota.Share {
 	mark := e.tx.Checkpoint()
 	e.tx.Sub(s.a.w.queue.node, s.usage, quota.Future)
-	x.before = e.share(h.tree, mine)
+	before := e.share(t, x.mine)
 	e.tx.Rollback(mark)
-	return x
+	return before
 }
 
 // secondStrategy preempts at most one workload per queue of those the first strategy refused, as
@@ -307,7 +319,8 @@ func (e *Engine) secondStrategy(s *search, h fairSearch) bool {
 			continue
 		}
 		w := q.fair.retry[0]
-		ok := e.fairShareAllows(h.tree, w, e.sides(s, h, q), LessThanInitialShare)
+		sides := e.sides(s, h, q)
+		ok := e.fairShareAllows(s, h.tree, w, &sides, LessThanInitialShare)
 		q.fair.retry = q.fair.retry[:0]
 		if ok {
 			e.removeVictim(s, victim{w, ReasonInCohortFairSharing})

@@ -222,7 +222,7 @@ func (a *assignment) couldPreemptEvicted(p *workload) bool {
 // had. Both end up between where they were, so there is an end to it.
 
 // fairShareAllows checks a strategy for one victim.
-func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStrategy) bool {
+func (e *Engine) fairShareAllows(s *search, t *tree, w *workload, x *sides, strategy FairStrategy) bool {
 	below := x.then.Compare(x.theirs) < 0
 	switch {
 	case e.opts.NoRings && !below:
@@ -235,7 +235,7 @@ func (e *Engine) fairShareAllows(t *tree, w *workload, x sides, strategy FairStr
 	left := e.share(t, x.node)
 	e.tx.Rollback(mark)
 	if strategy == LessThanInitialShare {
-		return x.before.Compare(left) <= 0 || x.node.Weight == 0
+		return x.node.Weight == 0 || e.shareBefore(s, t, x).Compare(left) <= 0
 	}
 	return x.then.Compare(left) <= 0
 }

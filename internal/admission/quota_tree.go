@@ -17,9 +17,11 @@ type treeNode struct {
 	tree    *tree       // at the root only
 	changed bool        // since the trees were linked
 
-	contender contender // fair sharing: the entry this subtree sends up
-	openIn    uint64    // fair sharing: search in which there are candidates below
-	closedIn  uint64    // fair sharing: pass in which no more victims are found below
+	contender contender   // fair sharing: the entry this subtree sends up
+	openIn    uint64      // fair sharing: search in which there are candidates below
+	share     quota.Share // fair sharing: in a search, ...
+	shareAt   uint64      // ... Engine.searchSteps as of which it holds
+	closedIn  uint64      // fair sharing: pass in which no more victims are found below
 }
 
 func newTreeNode(name string, q *queue) *treeNode {
