@@ -93,16 +93,16 @@ func (ev BudgetGone) apply(e *Engine) {
 // another LocalQueue, may get another answer: they form other classes.
 func (e *Engine) budgetsListed() {
 	before := e.budgeted
-	e.budgeted = budgeted{}
+	e.budgeted = budgeted{locals: map[Key][]*budget{}, queues: map[string][]*budget{}, cohorts: map[string][]*budget{}}
 	for _, name := range sortedNames(e.budgets) {
 		b := e.budgets[name]
 		switch s := &b.spec; {
 		case s.Queue != "":
-			e.budgeted.queues = append(e.budgeted.queues, b)
+			e.budgeted.queues[s.Queue] = append(e.budgeted.queues[s.Queue], b)
 		case s.Cohort != "":
-			e.budgeted.cohorts = append(e.budgeted.cohorts, b)
+			e.budgeted.cohorts[s.Cohort] = append(e.budgeted.cohorts[s.Cohort], b)
 		default:
-			e.budgeted.locals = append(e.budgeted.locals, b)
+			e.budgeted.locals[s.LocalQueue] = append(e.budgeted.locals[s.LocalQueue], b)
 		}
 	}
 	if before.any() != e.budgeted.any() || (len(before.locals) > 0) != (len(e.budgeted.locals) > 0) {
@@ -121,9 +121,10 @@ func sortedNames[V any](m map[string]V) []string {
 	return names
 }
 
-// budgeted are the budgets by what they are on.
+// budgeted are the budgets by what they are on, those on the same by name.
 type budgeted struct {
-	locals, queues, cohorts []*budget
+	locals          map[Key][]*budget
+	queues, cohorts map[string][]*budget
 }
 
 func (b *budgeted) any() bool { return len(b.locals)+len(b.queues)+len(b.cohorts) > 0 }
@@ -131,26 +132,27 @@ func (b *budgeted) any() bool { return len(b.locals)+len(b.queues)+len(b.cohorts
 // budgetsOf calls f with the budgets that a workload of a LocalQueue and queue uses, from its LocalQueue outwards, until
 // f returns false.
 func (e *Engine) budgetsOf(l *localQueue, q *queue, f func(*budget) bool) {
-	for _, b := range e.budgeted.locals {
-		if l != nil && b.spec.LocalQueue == l.spec.Key && !f(b) {
-			return
-		}
+	if !e.budgeted.any() {
+		return
 	}
-	for _, b := range e.budgeted.queues {
-		if b.spec.Queue == q.name && !f(b) {
-			return
-		}
-	}
-	if len(e.budgeted.cohorts) == 0 {
+	if l != nil && !eachBudget(e.budgeted.locals[l.spec.Key], f) || !eachBudget(e.budgeted.queues[q.name], f) {
 		return
 	}
 	for n := q.node.Parent; n != nil; n = n.Parent {
-		for _, b := range e.budgeted.cohorts {
-			if b.spec.Cohort == n.Name && !f(b) {
-				return
-			}
+		if !eachBudget(e.budgeted.cohorts[n.Name], f) {
+			return
 		}
 	}
+}
+
+// eachBudget calls f with budgets until it returns false, and says whether it never did.
+func eachBudget(list []*budget, f func(*budget) bool) bool {
+	for _, b := range list {
+		if !f(b) {
+			return false
+		}
+	}
+	return true
 }
 
 // eachUser calls f with the workloads that have quota and use a budget.
