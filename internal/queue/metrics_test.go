@@ -64,6 +64,7 @@ func TestMetrics(t *testing.T) {
 	}
 	p.options.Metrics.Dispatched("cq", "east")
 	p.options.Metrics.AdmittedRemotely("cq", "east")
+	p.options.Metrics.CountNodesFrom(func(report func(flavor, state string, nodes int)) { report("spot", "ready", 3) })
 	p.options.Metrics.Inc("elastic_explanations_total", "why")
 	p.options.Metrics.Inc("elastic_writes_total", "workload", "done")
 	p.options.Metrics.Inc("elastic_events_left_out_total", "Admitted")
@@ -116,6 +117,7 @@ func TestMetrics(t *testing.T) {
 		"kueue_unadmitted_workloads{cluster_queue=cq,reason=NoReservation,underlying_cause=WaitingForQuota}": 2,
 		"kueue_workload_creation_latency_seconds{job_kind=Job}":                                              0.25,
 		"kueue_pending_workloads{cluster_queue=cq,status=inadmissible}":                                      2,
+		"elastic_bought_nodes{flavor=spot,state=ready}":                                                      3,
 		"elastic_budget_amount{period=Day,target=ClusterQueue/cq,unit=CPU}":                                  500,
 		"kueue_local_queue_pending_workloads{name=main,namespace=ns,status=inadmissible}":                    2,
 	} {
