@@ -47,13 +47,17 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 
 // standing is what a workload may ask of others, and they of it.
 func (w *Workload) standing() int64 {
+	standing := int64(0)
 	switch {
 	case w.Extra:
-		return 2
+		standing = 2
 	case w.NeverPreempt:
-		return 1
+		standing = 1
 	}
-	return 0
+	if w.PreemptionGated {
+		standing += 4
+	}
+	return standing
 }
 
 // keyWriter appends values so that different ones never give the same bytes.

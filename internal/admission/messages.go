@@ -13,6 +13,8 @@ func (e *Engine) message(a *assignment) string {
 		return a.over.words()
 	case a.refused.by(ruleAdvance):
 		return e.reservedWords(a)
+	case a.refused.by(ruleGated):
+		return preemptionGated
 	}
 	b := e.scratch.text[:0]
 	and := func(s string) {
@@ -99,6 +101,9 @@ const NotEvaluated = "Workload is pending evaluation in the scheduling queue"
 
 // BackingOff is the message of a workload that is not requeued yet.
 const BackingOff = "The workload is requeued after its backoff ends"
+
+// preemptionGated is for one that would have to preempt others.
+const preemptionGated = "Workload requires preemption, but it's gated"
 
 // equivalentFailed is for a workload like others that did not fit.
 const equivalentFailed = "Bypassed scheduling evaluation because an equivalent workload recently failed"

@@ -73,6 +73,7 @@ const (
 	ReasonReservedForOthers            Reason = "ReservedForOthers"
 	ReasonSuspended                    Reason = "Suspended"
 	ReasonAdmissionGated               Reason = "AdmissionGated"
+	ReasonPreemptionGated              Reason = "PreemptionGated"
 	ReasonDependency                   Reason = "Dependency"
 	ReasonDependencyNeverSatisfied     Reason = "DependencyNeverSatisfied"
 )

@@ -100,7 +100,7 @@ func (e *Engine) findVictims(a *assignment) {
 	failed := a.failed
 	found := e.searchVictims(a, a.usage, a.need, e.opts.Placer != nil)
 	a.victims = append(a.victims[:0], found...)
-	if len(found) == 0 && failed != nil {
+	if len(found) == 0 && failed != nil && !a.w.spec.PreemptionGated {
 		if moves := e.findMoves(a); len(moves) > 0 {
 			a.victims = append(a.victims[:0], moves...)
 			a.mode, a.borrow = e.fitAfter(a.w.queue, a.usage, moves)
@@ -115,12 +115,23 @@ func (e *Engine) findVictims(a *assignment) {
 		a.mode = noCandidates
 		return
 	}
-	if e.sharesVictims(a) {
-		a.refused.add(ruleShared)
+	if why := e.mayNotPreempt(a); why != 0 {
+		a.refused.add(why)
 		a.victims, a.mode = a.victims[:0], noCandidates
 		return
 	}
 	a.mode, a.borrow = e.fitAfter(a.w.queue, a.usage, found)
+}
+
+// mayNotPreempt is the rule that keeps an assignment from preempting those it has found; 0: none does.
+func (e *Engine) mayNotPreempt(a *assignment) rules {
+	switch {
+	case a.w.spec.PreemptionGated:
+		return ruleGated
+	case e.sharesVictims(a):
+		return ruleShared
+	}
+	return 0
 }
 
 // searchVictims finds a minimal set of victims that lets usage in, nil if there is none or a rule

@@ -267,7 +267,7 @@ func (e *Engine) registerWaits(c *equivClass, a *assignment) {
 // monotone: where this request was refused, a larger one of its priority would be too.
 func (e *Engine) monotone(a *assignment) bool {
 	q := a.w.queue
-	return a.shape.simple && !a.w.spec.NeverPreempt && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile|ruleShared) &&
+	return a.shape.simple && !a.w.spec.NeverPreempt && e.opts.Placer == nil && q.tree.policy == PolicyFIFO && !e.inCooldown(a.w, false) && !a.refused.by(rulesOfTime|ruleThisDecision|ruleFutile|ruleShared|ruleGated) &&
 		q.spec.Preemption.WithinQueue != PreemptLowerOrNewerEqualPriority
 }
 

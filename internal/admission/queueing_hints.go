@@ -61,6 +61,8 @@ func (e *Engine) refuse(a *assignment) {
 // refusalReason is the token for why the assignment is not possible now.
 func (a *assignment) refusalReason() Reason {
 	switch {
+	case a.refused.by(ruleGated):
+		return ReasonPreemptionGated
 	case a.failed != nil:
 		return ReasonTopologyPlacementFailed
 	case a.mode == noFit && a.reason != "":
@@ -115,7 +117,7 @@ func (e *Engine) registerHints(c *equivClass, a *assignment) {
 			e.flavors[f].awaitNodes(c)
 		}
 	}
-	if a.refused.by(ruleFutile|ruleShared) || len(a.shape.groups) > 1 && c.queue.choice {
+	if a.refused.by(ruleFutile|ruleShared|ruleGated) || len(a.shape.groups) > 1 && c.queue.choice {
 		e.watch(c)
 		return
 	}

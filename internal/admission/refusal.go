@@ -17,6 +17,7 @@ const (
 	ruleShared                         // it would preempt as others do that wait: after any change of usage
 	ruleBudget                         // it would take a budget beyond its amount: at refusal.until, or when another uses less
 	ruleAdvance                        // it would take what is reserved for others at a time: at refusal.until, or when there is more of it
+	ruleGated                          // it would preempt others, and its preemption gate is closed: once that is open
 
 	// rulesOfTime: it will get in by preempting others once time has passed or reservations are gone.
 	rulesOfTime = ruleDelay | ruleMinRuntime | ruleReserved
@@ -48,7 +49,7 @@ func (r *refusal) wait(rule rules, until time.Time) {
 
 // merge adds what an attempt that came to nothing says of later ones.
 func (r *refusal) merge(o refusal) {
-	r.add(o.rules & (ruleCooldown | ruleFutile | ruleShared | ruleThisDecision))
+	r.add(o.rules & (ruleCooldown | ruleFutile | ruleShared | ruleThisDecision | ruleGated))
 	if o.by(rulesOfTime) {
 		r.wait(o.rules&rulesOfTime, o.until)
 	}

@@ -46,13 +46,13 @@ import (
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
-//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [extra] [advance=NAME] [stays]
+//	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [preemption-gated] [extra] [advance=NAME] [stays]
 //	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
 //	crowd NAME n=N ...     N workloads, each asking for a thousandth of a cpu more than the one before
 //	finish|delete|release|fail|activate|deactivate|ungate|up|touch NAME
-//	saved NAME DURATION (after the start)    never-preempt NAME true|false
+//	saved NAME DURATION (after the start)    never-preempt|preemption-gated NAME true|false
 //	reclaim NAME PODSET=N      wait DURATION      priority NAME N      evicted NAME by=REASON t=SECONDS
 //	no-flavor|no-price|no-queue|no-cohort|no-local|no-budget|no-advance NAME
 func TestScenarios(t *testing.T) {
@@ -483,7 +483,7 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated"}
 
 func parsePodSet(name string, a arguments) PodSet {
 	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
@@ -525,7 +525,7 @@ func (sc *scenario) workloadStatement(name string, a arguments, more []string) W
 		Key: Key{"default", name}, UID: name, LocalQueue: a.str("queue"), Priority: a.num("prio"),
 		Created: sc.origin().Add(time.Duration(a.num("t")) * time.Second), Gated: a.has("gated"), Inactive: a.has("inactive"), Unready: a.str("lacks"),
 		Awaits: a.str("after"), AwaitsInVain: a.has("in-vain"),
-		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), Extra: a.has("extra"), AdvanceReservation: a.str("advance"), Stays: a.has("stays"),
+		MaxRunTime: a.duration("max"), ExpectedRunTime: a.duration("runs"), NeverPreempt: a.has("never-preempt"), PreemptionGated: a.has("preemption-gated"), Extra: a.has("extra"), AdvanceReservation: a.str("advance"), Stays: a.has("stays"),
 	}
 	if a.has("ns") {
 		w.Namespace = a.str("ns")
@@ -578,6 +578,9 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 		s.workload(w)
 	case "saved":
 		w.CheckpointedAt = sc.origin().Add(must(time.ParseDuration(f[2])))
+		s.workload(w)
+	case "preemption-gated":
+		w.PreemptionGated = f[2] == "true"
 		s.workload(w)
 	case "never-preempt":
 		w.NeverPreempt = f[2] == "true"

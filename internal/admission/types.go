@@ -74,6 +74,8 @@ type Workload struct {
 
 	// NeverPreempt: it asks not to be preempted, and its queue's policy honours that. Then it does not borrow either.
 	NeverPreempt bool
+	// PreemptionGated: a preemption gate is closed. It takes free quota, and preempts nobody.
+	PreemptionGated bool
 	// Extra: pods that an elastic job has beyond its minimum. They are for idle quota: they preempt nobody and reserve
 	// nothing, and are asked for before anyone else is preempted.
 	Extra bool
