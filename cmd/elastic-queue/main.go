@@ -123,7 +123,11 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err := conversion.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up conversion: %w", err)
 	}
-	if err := objects.Setup(mgr, gates.Enabled(features.PartialAdmission), gates.Enabled(features.RejectInvalidOnFlavors)); err != nil {
+	checked := objects.Options{
+		PartialAdmission: gates.Enabled(features.PartialAdmission), StrictFlavors: gates.Enabled(features.RejectInvalidOnFlavors),
+		ConcurrentAdmission: gates.Enabled(features.ConcurrentAdmission),
+	}
+	if err := objects.Setup(mgr, checked); err != nil {
 		return err
 	}
 	metricsOptions, err := metrics.OptionsFrom(cfg, gates)

@@ -18,6 +18,7 @@ const (
 	AdmissionGatedBy                 Gate = "AdmissionGatedBy"
 	AssignQueueLabelsForPods         Gate = "AssignQueueLabelsForPods"
 	CleanUpProvisioningRequests      Gate = "CleanupProvisioningRequestsOnEviction"
+	ConcurrentAdmission              Gate = "ConcurrentAdmission"
 	ConsumableCapacity               Gate = "KueueDRAIntegrationConsumableCapacity"
 	CustomMetricLabels               Gate = "CustomMetricLabels"
 	DeviceClaims                     Gate = "KueueDRAIntegration"
@@ -93,6 +94,7 @@ var gates = map[string]gate{
 	string(AdmissionGatedBy):                 {true, switches},
 	string(AssignQueueLabelsForPods):         {true, switches},
 	string(CleanUpProvisioningRequests):      {true, switches},
+	string(ConcurrentAdmission):              {false, switches},
 	string(ConsumableCapacity):               {false, switches},
 	string(CustomMetricLabels):               {false, switches},
 	string(DeviceClaims):                     {true, switches},
@@ -166,7 +168,6 @@ var gates = map[string]gate{
 	"WorkloadValidateResourcesAreNonNegative":     {true, always},
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
-	"ConcurrentAdmission":                {false, lacking},
 	"MultiKueueAllowInsecureKubeconfigs": {false, lacking},
 	"MultiKueueOrchestratedPreemption":   {false, lacking},
 

@@ -19,4 +19,10 @@ const (
 	// ProvisioningParameterPrefix begins annotations of a job that are parameters of its
 	// ProvisioningRequests.
 	ProvisioningParameterPrefix = "provreq.kueue.x-k8s.io/"
+	// ConcurrentAdmissionParent marks a workload that has variants; a label.
+	ConcurrentAdmissionParent = "kueue.x-k8s.io/concurrent-admission-parent"
+	// AllowedFlavors names the only flavors that a workload may be assigned, with commas between them; an annotation.
+	AllowedFlavors = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+	// ConcurrentAdmissionGate is the preemption gate of variants.
+	ConcurrentAdmissionGate = "kueue.x-k8s.io/concurrent-admission"
 )

@@ -15,7 +15,8 @@ func (s *Shell) carryOut(plan admission.Plan) {
 	for _, evict := range plan.Evict {
 		s.pendingReasons.drop(evict.Workload)
 		if evict.Reason != admission.ReasonDeactivated { // a step of its lifecycle
-			s.carryOutOne(evict.Workload, evict.UID, func() *change { return s.evict(evict) })
+			key, uid := s.whoseTimeIsOver(evict)
+			s.carryOutOne(key, uid, func() *change { return s.evict(evict) })
 		}
 	}
 	for _, admit := range plan.Admit {
@@ -62,6 +63,7 @@ func (s *Shell) admit(a admission.Admit) *change {
 		assignments = s.options.Placer.Assignments(a.Admission.Placement)
 	}
 	return s.withinBudgets(a.Workload, &change{
+		admits: true,
 		apply: func(wl *kueue.Workload, now time.Time) bool {
 			given := s.wholeAdmission(wl, a.Admission)
 			if given == nil {
@@ -148,7 +150,7 @@ func (s *Shell) setPending(p admission.Pending) *change {
 				return changed
 			}
 			workload.SetResourceRequests(wl, s.forEngineAlone(wl), s.options.quantity)
-			workload.SetChecks(wl, s.objects.QueuesOf(wl).Checks, now) // rather than in a write of its own
+			workload.SetChecks(wl, s.queuesOf(wl).Checks, now) // rather than in a write of its own
 			return true
 		},
 		done: func(wl *kueue.Workload) { s.pendingEvent(wl, p) },

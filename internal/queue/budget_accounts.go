@@ -88,7 +88,7 @@ func (s *Shell) setRun(t *tracked, of types.NamespacedName, run *budget.Run) {
 		return
 	}
 	a := s.budgets.account(of)
-	tells := lastRun{Run: *run, uncounted: run.End.IsZero() && !workload.UsesQuota(t.object)}
+	tells := lastRun{Run: *run, uncounted: run.End.IsZero() && !s.usesQuota(t.object)}
 	if was, known := a.runs[key]; known && was.UID == tells.UID && was.Start.Equal(tells.Start) && was.End.Equal(tells.End) && was.uncounted == tells.uncounted &&
 		slices.Equal(was.Amounts, tells.Amounts) {
 		return
@@ -244,7 +244,7 @@ func (s *Shell) budgetStep(t *tracked) bool {
 	uses := s.usesBudget(wl)
 	switch {
 	case !workload.TellsRuns(wl):
-		if !uses || !workload.UsesQuota(wl) || wl.DeletionTimestamp != nil {
+		if !uses || !s.usesQuota(wl) || wl.DeletionTimestamp != nil {
 			return false
 		}
 		s.startWrite(t, &change{write: writes.Finalizers, apply: addBudgetFinalizer}) // it runs since before its budget came

@@ -76,7 +76,7 @@ func (s *Shell) resolveBudgets() {
 		a.due = true
 	}
 	for _, t := range s.workloads {
-		if workload.TellsRuns(t.object) || workload.UsesQuota(t.object) {
+		if workload.TellsRuns(t.object) || s.usesQuota(t.object) {
 			s.scheduleStep(t)
 		}
 	}

@@ -36,10 +36,10 @@ func (p pacing) retry() bool { return p.dropped && p.underWay == 0 }
 // ones, and gives the others back to the engine.
 func (s *Shell) limitAdmits(admits []admission.Admit) []admission.Admit {
 	limit := s.pacing.limit(len(admits))
-	s.pacing.dropped = s.pacing.writers > 0 && len(admits) > limit
-	if !s.pacing.dropped {
+	if s.pacing.writers == 0 || len(admits) <= limit {
 		return admits
 	}
+	s.pacing.dropped = true
 	slices.SortStableFunc(admits, func(a, b admission.Admit) int {
 		x, y := s.importance(a.Workload), s.importance(b.Workload)
 		return cmp.Or(cmp.Compare(y.priority, x.priority), x.created.Compare(y.created))

@@ -113,7 +113,7 @@ func (s *Shell) chargedWorkload(claim client.ObjectKey) admission.Key {
 	var first *kueue.Workload
 	for _, key := range s.gpuClaims.users[claim] {
 		t := s.workloads[key]
-		if t == nil || !workload.UsesQuota(t.object) {
+		if t == nil || !s.usesQuota(t.object) {
 			continue
 		}
 		if first == nil || workload.ReservedEarlier(t.object, first) {

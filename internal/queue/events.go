@@ -124,6 +124,14 @@ func (s *Shell) stepEvent(wl *kueue.Workload, step workload.Step) {
 			message = fmt.Sprintf("The maximum execution time (%ds) exceeded", ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0))
 		}
 		s.recordEvent(wl, corev1.EventTypeWarning, reason, "%s", message)
+	case workload.Activate, workload.Deactivate:
+		if step.Reason != "" {
+			s.recordEvent(wl, corev1.EventTypeNormal, step.Reason, "%s", step.Message)
+		}
+	case workload.OpenPreemptionGate:
+		s.recordEvent(wl, corev1.EventTypeNormal, "PreemptionUngatedVariant", "Opened preemption gate for variant workload %q", workload.KeyOf(wl))
+	case workload.FollowVariant:
+		s.admittedEvent(wl)
 	case workload.FinishNow:
 		if step.Reason == kueue.WorkloadSliceReplaced {
 			s.recordEvent(wl, corev1.EventTypeNormal, step.Reason, "%s", step.Message)

@@ -53,7 +53,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Worklo
 			return
 		}
 		known = true
-		x := s.engine.Explain(key, s.now())
+		x := s.engine.Explain(s.explainedAs(t.object), s.now())
 		standing = s.workloadStanding(&x)
 		standing.LocalQueue = string(t.object.Spec.QueueName)
 		standing.Devices = s.devicesOf(t.object)
@@ -194,7 +194,7 @@ func (s *Shell) View(ctx context.Context, f func(metrics.View)) error {
 			Engine: s.engine, Objects: s.objects, Statuses: s.statuses, ForEngine: s.forEngine, ReasonsUnwritten: len(s.pendingReasons.unwritten), Budgets: s.budgetUses,
 			Workloads: func(yield func(*kueue.Workload) bool) {
 				for _, t := range s.workloads {
-					if !yield(t.object) {
+					if !s.isVariant(t.object) && !yield(t.object) { // its parent counts
 						return
 					}
 				}

@@ -80,6 +80,13 @@ func (p *harness) see(objects ...client.Object) {
 			p.written[written.Name] = written
 			messages = append(messages, message{written: &writeResult{sent: sent, written: written}})
 		}
+		for ; len(p.variantWrites.waiting) > 0; p.variantWrites.waiting = p.variantWrites.waiting[1:] {
+			created := p.variantWrites.waiting[0].DeepCopy()
+			p.version++
+			created.ResourceVersion, created.UID, created.CreationTimestamp = strconv.Itoa(p.version), types.UID(created.Name), metav1.NewTime(p.time)
+			p.written[created.Name] = created
+			messages = append(messages, message{created: &variantCreated{asked: p.variantWrites.waiting[0], object: created}})
+		}
 		p.statusWrites.waiting = nil
 		if len(messages) == 0 {
 			return

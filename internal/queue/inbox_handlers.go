@@ -22,6 +22,10 @@ func (s *Shell) handle(m message) {
 		s.writeFinished(m.written)
 	case m.statusWritten != nil:
 		s.statusWritten(m.statusWritten)
+	case m.created != nil:
+		s.createdVariant(m.created)
+	case m.createAgain != nil:
+		s.retryVariant(m.createAgain)
 	case m.found != nil:
 		s.options.Devices.SearchDone(m.found)
 	case isWorkload && m.deleted:
@@ -77,6 +81,7 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 		return
 	}
 	s.allStepsDue = s.allStepsDue || s.objects.ChangesLifecycle(obj, deleted)
+	s.familiesChanged = s.familiesChanged || deleted || s.objects.ChangesSpec(obj)
 	s.flavorsChanged = s.flavorsChanged || deleted || s.objects.ChangesSpec(obj)
 	s.policies.changed = s.policies.changed || s.objects.ChangesPolicies(obj, deleted)
 	was := s.objects.Known(obj)

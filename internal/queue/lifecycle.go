@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/internal/inbox"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 	"github.com/elastic-ai/elastic/internal/queue/writes"
 )
@@ -46,10 +47,7 @@ func (s *Shell) takeStep(t *tracked) {
 	if t.writing != nil || t.outdated || s.writeMet(t) || s.budgetStep(t) {
 		return
 	}
-	step := s.replacedStep(t.object)
-	if step.Action == workload.Wait {
-		step = workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
-	}
+	step := s.nextStep(t.object)
 	if step.Action != workload.SecondPassNow {
 		delete(s.secondPass, workload.KeyOf(t.object))
 	}
@@ -64,8 +62,12 @@ func (s *Shell) takeStep(t *tracked) {
 			return
 		}
 		s.startWrite(t, s.step(step))
-	case workload.Deactivate:
-		s.startWrite(t, &change{write: writes.Deactivate})
+	case workload.Activate, workload.Deactivate:
+		s.startWrite(t, &change{apply: step.Apply, write: writes.Active, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
+	case workload.MarkParent:
+		s.startWrite(t, &change{apply: step.Apply, write: writes.MarkParent})
+	case workload.DeleteVariant:
+		s.startWrite(t, &change{write: deleteAlone, last: true})
 	case workload.DeleteNow:
 		s.startWrite(t, &change{write: writes.Delete, last: true, done: func(wl *kueue.Workload) { s.stepEvent(wl, step) }})
 	case workload.RemoveFinalizerNow:
@@ -79,6 +81,23 @@ func (s *Shell) takeStep(t *tracked) {
 	}
 }
 
+// nextStep is the next one of a workload: that of its slices or its family, or what every workload asks for.
+func (s *Shell) nextStep(wl *kueue.Workload) workload.Step {
+	if step := s.replacedStep(wl); step.Action != workload.Wait {
+		return step
+	}
+	family, settings := s.familyStep(wl), s.options.Lifecycle
+	if family.Action != workload.Wait {
+		return family
+	}
+	if s.isVariant(wl) { // its parent's affair
+		settings.PodsReady, settings.RetainDeactivated = nil, nil
+	}
+	step := workload.NextStep(wl, s.queuesOf(wl), settings, s.now())
+	step.At = inbox.Earlier(step.At, family.At)
+	return step
+}
+
 // explainPending writes which checks pending workloads will have to pass, and that they are not admitted.
 // It comes after decisions and reasons, which have that with them.
 func (s *Shell) explainPending() {
@@ -87,7 +106,7 @@ func (s *Shell) explainPending() {
 			continue // the step is looked at again after the write
 		}
 		s.guard(stageStep, workload.KeyOf(t.object), func() {
-			step := workload.NextStep(t.object, s.objects.QueuesOf(t.object), s.options.Lifecycle, s.now())
+			step := s.nextStep(t.object)
 			if step.Action == workload.ResetChecks || step.Action == workload.ExplainNow {
 				s.startWrite(t, s.step(step))
 			}
@@ -109,6 +128,10 @@ func (s *Shell) step(step workload.Step) *change {
 		c.write = writes.FinishedStatus
 	}
 	return c
+}
+
+func deleteAlone(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	return wl, workload.Delete(ctx, c, wl)
 }
 
 func removeFinalizer(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/queue/devices"
@@ -14,6 +16,8 @@ type message struct {
 	written       *writeResult
 	statusWritten *statusResult
 	found         *devices.Search
+	created       *variantCreated
+	createAgain   *kueue.Workload
 	question      func()
 }
 

@@ -61,10 +61,10 @@ func (s *Shell) checkNodes(key admission.Key) {
 // replaceLostNode replaces a workload's lost host, or evicts it, and reports whether to look at it again later.
 func (s *Shell) replaceLostNode(t *tracked, check *nodeCheck) bool {
 	wl := t.object
-	if !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
+	if s.isParent(wl) || !workload.IsAdmitted(wl) || workload.IsEvicted(wl) || workload.IsFinished(wl) || wl.DeletionTimestamp != nil {
 		return false
 	}
-	if s.gates.skipReassignment && workload.IsSinglePod(wl) {
+	if s.gates.skipReassignment && workload.IsSinglePod(s.asCounted(wl)) {
 		return false // its pod is not recreated
 	}
 	now := s.now()

@@ -13,7 +13,7 @@ import (
 
 // restoreLater notes a workload whose quota was not reserved by this process.
 func (s *Shell) restoreLater(t *tracked, before *kueue.Workload) {
-	if s.options.Placer != nil && workload.UsesQuota(t.object) && (before == nil || !workload.UsesQuota(before)) {
+	if s.options.Placer != nil && s.usesQuota(t.object) && (before == nil || !s.usesQuota(before)) {
 		s.unplaced = append(s.unplaced, t)
 	}
 }
@@ -37,8 +37,8 @@ func (s *Shell) restorePlacements() {
 	}
 	for _, t := range s.unplaced {
 		// With several pod sets, only the pod itself can say which one it belongs to.
-		if sets := t.object.Spec.PodSets; len(sets) == 1 {
-			for _, job := range t.object.OwnerReferences {
+		if sets := t.object.Spec.PodSets; len(sets) == 1 && s.familyOf(t.object).hasPods(t.object) {
+			for _, job := range s.asCounted(t.object).OwnerReferences {
 				s.options.Placer.Own(job.UID, workload.KeyOf(t.object), string(sets[0].Name))
 			}
 		}
@@ -47,7 +47,7 @@ func (s *Shell) restorePlacements() {
 	var later []*tracked
 	for _, t := range s.unplaced {
 		key := workload.KeyOf(t.object)
-		if s.workloads[key] != t || !workload.UsesQuota(t.object) {
+		if s.workloads[key] != t || !s.usesQuota(t.object) {
 			continue
 		}
 		if t.writing != nil {
@@ -70,7 +70,7 @@ func (s *Shell) restoreOutdated() {
 		return
 	}
 	for _, key := range s.options.Placer.Outdated() {
-		if t := s.workloads[key]; t != nil && workload.UsesQuota(t.object) && !workload.IsEvicted(t.object) && !slices.Contains(s.unplaced, t) {
+		if t := s.workloads[key]; t != nil && s.usesQuota(t.object) && !workload.IsEvicted(t.object) && !slices.Contains(s.unplaced, t) {
 			s.unplaced = append(s.unplaced, t)
 		}
 	}

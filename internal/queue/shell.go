@@ -45,7 +45,7 @@ type Shell struct {
 	events         writes.Budget // for events about what the status says as well
 	finalizers     *inUseFinalizers
 	now            func() time.Time
-	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment bool }
+	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent bool }
 
 	timers timers
 	// leading says that the loop runs and answers questions.
@@ -55,10 +55,13 @@ type Shell struct {
 	statusWrites    *pool[client.Object]
 	finalizerWrites *pool[client.Object]
 	deviceSearches  *pool[*devices.Search]
+	variantWrites   *pool[*kueue.Workload]
 	pacing          pacing
 
 	workloads    map[admission.Key]*tracked
-	replacements map[admission.Key]admission.Key // the workload slice that replaces another, by the one it replaces
+	replacements map[admission.Key]admission.Key          // the workload slice that replaces another, by the one it replaces
+	families     map[admission.Key]map[admission.Key]bool // the workloads that say they are variants, by parent
+	creating     map[admission.Key]bool                   // variants that are being created
 	gpuClaims    *gpuClaims
 	podResources *workload.PodResources
 	podsChanged  []func(*kueue.Workload) bool // which workloads LimitRanges and RuntimeClasses concern that changed
@@ -77,6 +80,7 @@ type Shell struct {
 	// impliedTopologies are those of the ClusterQueues that have flavors with a topology.
 	impliedTopologies map[string]engineview.ImpliedTopology
 	flavorsChanged    bool
+	familiesChanged   bool
 	policies          policies
 	budgets           budgets
 	reservations      reservations
@@ -143,8 +147,11 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 		statusWrites:    newPool[client.Object](),
 		finalizerWrites: newPool[client.Object](),
 		deviceSearches:  newPool[*devices.Search](),
+		variantWrites:   newPool[*kueue.Workload](),
 		workloads:       map[admission.Key]*tracked{},
 		replacements:    map[admission.Key]admission.Key{},
+		families:        map[admission.Key]map[admission.Key]bool{},
+		creating:        map[admission.Key]bool{},
 		gpuClaims:       newGPUClaims(),
 		podResources:    workload.NewPodResources(),
 		secondPass:      map[admission.Key]secondPass{},
@@ -172,6 +179,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.replaceNodes = options.Placer != nil && !options.NoDecisions && options.Features.Enabled(features.TASFailedNodeReplacement)
 	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
 	s.gates.skipReassignment = options.Features.Enabled(features.SkipReassignment)
+	s.gates.concurrent = options.Features.Enabled(features.ConcurrentAdmission)
 	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }
@@ -206,6 +214,7 @@ func (s *Shell) work(ctx context.Context) {
 	writing.Go(func() { s.statusWrites.run(ctx, max(1, s.options.Writers/4), s.writeStatus) })
 	writing.Go(func() { s.finalizerWrites.run(ctx, 1, s.writeFinalizer) })
 	writing.Go(func() { s.deviceSearches.run(ctx, 1, s.search) })
+	writing.Go(func() { s.variantWrites.run(ctx, max(1, s.options.Writers/4), s.createVariant) })
 	s.leading.Store(true)
 	defer s.leading.Store(false)
 	s.loop(ctx)
@@ -243,6 +252,7 @@ func (s *Shell) turn(messages []message) time.Time {
 	}
 	s.recountPods()
 	s.recountDevices()
+	s.updateFamilies()
 	s.updateImpliedTopologies()
 	s.applyPolicies()
 	s.updateWaiters()
@@ -302,7 +312,8 @@ func (s *Shell) plan(now time.Time) admission.Plan {
 	plan := s.engine.Decide(now)
 	took := time.Since(start)
 	s.reportPanics(plan.Panics)
-	plan.Admit = s.limitAdmits(plan.Admit)
+	s.pacing.dropped = false
+	plan.Admit = s.limitAdmits(s.oneOfEachFamily(plan.Admit))
 	s.observeDecision(plan, took)
 	return plan
 }

@@ -33,21 +33,26 @@ func (s *Shell) updateReplacement(old admission.Key) {
 		s.tellEngine(t.object)
 		s.followPods(t.object)
 	}
-	if s.options.Placer != nil && workload.UsesQuota(t.object) && s.replacedSlice(t.object) == nil {
+	if s.options.Placer != nil && s.usesQuota(t.object) && s.replacedSlice(t.object) == nil {
 		s.unplaced = append(s.unplaced, t) // the places of the pods that it has taken over are its own now
 	}
 }
 
 // followPods tells the placer that a workload has taken over the pods of the one it replaced.
 func (s *Shell) followPods(wl *kueue.Workload) {
-	if s.options.Placer != nil && workload.UsesQuota(wl) && s.replacedSlice(wl) == nil && workload.PodsNamedAfter(wl) != workload.KeyOf(wl) {
-		s.options.Placer.Follow(workload.PodsNamedAfter(wl), workload.KeyOf(wl))
+	if named := s.podsNamedAfter(wl); s.options.Placer != nil && s.usesQuota(wl) && s.replacedSlice(wl) == nil && named != workload.KeyOf(wl) {
+		s.options.Placer.Follow(named, workload.KeyOf(wl))
 	}
 }
 
 // updateUsage counts what a workload uses in its queues.
 func (s *Shell) updateUsage(t *tracked) {
-	is := t.object
+	is := s.asCounted(t.object)
+	if s.isParent(t.object) {
+		s.statuses.Usage().Move(t.counted, nil)
+		t.counted = nil
+		return
+	}
 	if old := s.replacedSlice(is); old != nil && workload.UsesQuota(is) {
 		w := s.forEngineAlone(is)
 		workload.SubtractReplaced(&w, old)

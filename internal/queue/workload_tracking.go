@@ -29,6 +29,7 @@ type tracked struct {
 	lostReason      *admission.Pending
 	failures        int
 	stepDue         bool
+	inFamily        bool                       // it is a parent or a variant, as of when queues last changed
 	impliedTopology engineview.ImpliedTopology // as of when it was last applied
 	runOf           types.NamespacedName       // the LocalQueue of the run that it tells of; empty: of none
 }
@@ -48,6 +49,8 @@ type change struct {
 	onlyReason bool
 	// decided: the engine assumes that it is written.
 	decided bool
+	// admits: it reserves quota.
+	admits bool
 	// last: after it there is nothing to do but wait until the workload is deleted.
 	last bool
 }
@@ -64,6 +67,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 		delete(s.workloads, key)
 		delete(s.secondPass, key)
 		delete(s.aside, key)
+		s.leaveFamily(wl)
 		if old := workload.Replaces(wl); s.replacements[old] == key {
 			delete(s.replacements, old)
 		}
@@ -73,6 +77,7 @@ func (s *Shell) workloadDeleted(wl *kueue.Workload) {
 		s.gpuClaims.setUsed(wl, false)
 	}
 	s.engine.Apply(admission.WorkloadGone{Key: key})
+	s.reapplyFamily(wl)
 	s.updateReplacement(key)
 	for _, claim := range gpuClaimKeys(wl) {
 		s.reapplyUsers(claim, key)
@@ -95,6 +100,7 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 		if old := workload.Replaces(wl); old.Name != "" {
 			s.replacements[old] = key
 		}
+		s.joinFamily(wl)
 		s.gpuClaims.setUsed(wl, true)
 		s.updateDependencies(wl)
 		s.updateUsage(t)
@@ -123,12 +129,15 @@ func (s *Shell) workloadChanged(wl *kueue.Workload) {
 }
 
 func (s *Shell) updateTracked(t *tracked, wl *kueue.Workload) {
-	s.options.Metrics.WorkloadChanged(s.objects, t.object, wl, s.now())
+	s.options.Metrics.WorkloadChanged(s.objects, s.forMetrics(t.object), s.forMetrics(wl), s.now())
 	if s.gates.gated && workload.IsGated(t.object) && !workload.IsGated(wl) {
 		s.recordEvent(wl, corev1.EventTypeNormal, "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 	}
 	before := t.object
 	t.object = wl
+	s.leaveFamily(before)
+	s.joinFamily(wl)
+	s.relatives(wl, s.scheduleStep)
 	s.updateDependencies(wl)
 	s.updateUsage(t)
 	s.noteRun(t, false)

@@ -12,7 +12,8 @@ import (
 
 // forEngineAlone is a workload as the engine sees it, without regard to the one it replaces.
 func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
-	wl = s.podResources.Apply(wl)
+	family := s.familyOf(wl)
+	wl = s.podResources.Apply(family.asCounted(wl))
 	w := workload.ForEngine(wl, s.options.Transformations)
 	if w.Admission == nil && !w.Finished {
 		w.Refused = s.podResources.Refusal(wl)
@@ -47,6 +48,7 @@ func (s *Shell) forEngineAlone(wl *kueue.Workload) admission.Workload {
 		}
 		implied.Apply(set)
 	}
+	s.limit(&w, wl, family)
 	return w
 }
 
@@ -85,6 +87,7 @@ func (s *Shell) applyWorkload(wl *kueue.Workload) {
 	s.tellEngine(wl)
 	s.followPods(wl)
 	s.updateReplacement(workload.KeyOf(wl))
+	s.reapplyFamily(wl)
 	if old := s.workloads[workload.Replaces(wl)]; old != nil {
 		s.scheduleStep(old) // it is finished once wl is admitted
 	}
@@ -116,7 +119,9 @@ func (s *Shell) tellEngine(wl *kueue.Workload) {
 		w := s.forEngine(wl)
 		w.Nominated = w.Nominated || s.willBeNominated(wl)
 		s.engine.Apply(admission.WorkloadChanged{Workload: w})
-		s.learn(wl, &w)
+		if !s.isVariant(wl) {
+			s.learn(wl, &w)
+		}
 		s.statuses.ObjectChanged(wl) // its usage there is the engine's, which may know it later than we
 	}
 }

@@ -16,7 +16,7 @@ var list = []example{
 	{file: "cmd/kueueviz/examples/07-workload-priority-classes.yaml", want: applies},
 
 	// On Kueue's web site.
-	{file: "admin/concurrent-admission-setup.yaml", want: ready, note: "without the gate ConcurrentAdmission, which is off in Kueue too; switching it on is an error"},
+	{file: "admin/concurrent-admission-setup.yaml", want: ready, note: "without the gate ConcurrentAdmission, which is off in Kueue too"},
 	{file: "admin/minimal-cq.yaml", want: refused, note: "it names a check for a flavor it does not have"},
 	{file: "admin/resource-flavor-empty.yaml", want: applies},
 	{file: "admin/resource-flavor-taints.yaml", want: applies},

@@ -25,7 +25,7 @@ const deviceDriver = "driver.example.com"
 // mapDevices has three classes of a driver count: by number, by a counter, and
 // by capacity.
 func mapDevices(cfg *v1alpha1.QueueConfiguration) {
-	cfg.FeatureGates = map[string]bool{"KueueDRAIntegrationConsumableCapacity": true}
+	cfg.FeatureGates = map[string]bool{"KueueDRAIntegrationConsumableCapacity": true, "ConcurrentAdmission": true}
 	all := selector("true")
 	cfg.Resources.DeviceClassMappings = []kueueconfig.DeviceClassMapping{
 		{Name: "example.com/gpu", DeviceClassNames: []corev1.ResourceName{"gpu.example.com"}},

@@ -57,7 +57,8 @@ func (c *objectReconciler) followExtras(ctx context.Context, j kinds.Object, wl 
 			return err
 		}
 	}
-	x := extras{job: j, of: wl, pods: j.PodRange(), list: list.Items}
+	own := slices.DeleteFunc(list.Items, func(wl kueue.Workload) bool { return !workload.IsExtra(&wl) }) // it may have variants, too
+	x := extras{job: j, of: wl, pods: j.PodRange(), list: own}
 	if x.pods == nil && len(x.list) == 0 {
 		return nil
 	}

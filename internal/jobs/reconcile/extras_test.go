@@ -168,3 +168,18 @@ func TestExtrasGoWithTheJob(t *testing.T) {
 		t.Errorf("stopped, it has %d pods and %d extras", n, len(w.extras()))
 	}
 }
+
+// Variants of a workload belong to it, too, and are no extras.
+func TestVariantsAreNoExtras(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	wl := w.workloadOf(w.settle("job"))
+	variant := workload.NewVariant(wl, "f")
+	if err := w.client.Create(t.Context(), variant); err != nil {
+		t.Fatal(err)
+	}
+	w.admit(wl, oneOf("cq", 2))
+	w.settle("job")
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(variant), variant); err != nil {
+		t.Error(err)
+	}
+}

@@ -40,6 +40,39 @@ func ClusterQueue(cq, old *kueue.ClusterQueue) field.ErrorList {
 	return errs
 }
 
+// concurrentAdmission checks a queue in which workloads have a variant for each flavor.
+func concurrentAdmission(cq *kueue.ClusterQueue) (errs field.ErrorList) {
+	const most = 16
+	policy, spec := cq.Spec.ConcurrentAdmissionPolicy, field.NewPath("spec")
+	if policy == nil {
+		return nil
+	}
+	groups := cq.Spec.ResourceGroups
+	switch path := spec.Child("resourceGroups"); {
+	case len(groups) != 1:
+		errs = append(errs, field.Invalid(path, len(groups), "must have exactly one ResourceGroup when ConcurrentAdmissionPolicy is defined"))
+	case len(groups[0].Flavors) > most:
+		errs = append(errs, field.Invalid(path.Index(0).Child("flavors"), len(groups[0].Flavors),
+			"cannot have more than 16 resource flavors in the ResourceGroup when ConcurrentAdmissionPolicy is defined"))
+	}
+	if c := policy.Migration.Constraints; c != nil {
+		path, mode := spec.Child("concurrentAdmissionPolicy", "migration", "constraints"), policy.Migration.Mode
+		switch last := c.LastAcceptableFlavorName; {
+		case mode != "" && mode != kueue.ConcurrentAdmissionTryPreferredFlavors:
+			errs = append(errs, field.Forbidden(path, fmt.Sprintf("may only be set when migration.mode is %q (got %q)",
+				kueue.ConcurrentAdmissionTryPreferredFlavors, mode)))
+		case last != nil && !flavorNames(cq).Has(*last):
+			errs = append(errs, field.Invalid(path.Child("lastAcceptableFlavorName"), *last,
+				fmt.Sprintf("must be one of the flavors defined in the ClusterQueue: %v", sets.List(flavorNames(cq)))))
+		}
+	}
+	if cq.Spec.QueueingStrategy == kueue.StrictFIFO {
+		errs = append(errs, field.Invalid(spec.Child("queueingStrategy"), cq.Spec.QueueingStrategy,
+			"StrictFIFO queueing strategy cannot be used when ConcurrentAdmissionPolicy is defined"))
+	}
+	return errs
+}
+
 // Cohort checks a cohort.
 func Cohort(cohort *kueue.Cohort) field.ErrorList {
 	spec := field.NewPath("spec")

@@ -14,20 +14,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Setup serves the rules at Kueue's paths; deploy/queue/webhooks.yaml names those that are needed.
-// Without partial admission a Workload's minimum counts are removed.
-func Setup(mgr ctrl.Manager, partial, strict bool) error {
-	queue := ClusterQueue
-	if strict {
-		queue = func(cq, old *kueue.ClusterQueue) field.ErrorList {
-			return append(ClusterQueue(cq, old), strictFlavors(cq, old)...)
-		}
+// Options are the feature gates that the rules depend on.
+type Options struct {
+	PartialAdmission    bool // otherwise a Workload's minimum counts are removed
+	StrictFlavors       bool // checks for flavors that a queue does not have are errors, also if they were there before
+	ConcurrentAdmission bool
+}
+
+func (o Options) clusterQueue(cq, old *kueue.ClusterQueue) field.ErrorList {
+	errs := ClusterQueue(cq, old)
+	if o.StrictFlavors {
+		errs = append(errs, strictFlavors(cq, old)...)
 	}
+	if o.ConcurrentAdmission {
+		errs = append(errs, concurrentAdmission(cq)...)
+	}
+	return errs
+}
+
+// Setup serves the rules at Kueue's paths; deploy/queue/webhooks.yaml names those that are needed.
+func Setup(mgr ctrl.Manager, options Options) error {
 	for _, setup := range []func(ctrl.Manager) error{
-		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: queue}, inUse[*kueue.ClusterQueue]{}),
+		serve(&kueue.ClusterQueue{}, rules[*kueue.ClusterQueue]{check: options.clusterQueue}, inUse[*kueue.ClusterQueue]{}),
 		serve(&kueue.ResourceFlavor{}, rules[*kueue.ResourceFlavor]{check: func(rf, _ *kueue.ResourceFlavor) field.ErrorList { return ResourceFlavor(rf) }}, inUse[*kueue.ResourceFlavor]{}),
 		serve(&kueue.Cohort{}, rules[*kueue.Cohort]{check: func(c, _ *kueue.Cohort) field.ErrorList { return Cohort(c) }}, nil),
-		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, minCounts{partial}),
+		serve(&kueue.Workload{}, rules[*kueue.Workload]{check: Workload, warn: warnings}, minCounts{options.PartialAdmission}),
 	} {
 		if err := setup(mgr); err != nil {
 			return err

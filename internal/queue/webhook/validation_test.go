@@ -55,6 +55,13 @@ func flavor(name string, quotas ...string) kueue.FlavorQuotas {
 	return out
 }
 
+func many(n int) (out []kueue.FlavorQuotas) {
+	for i := range n {
+		out = append(out, flavor(fmt.Sprintf("f%d", i)))
+	}
+	return out
+}
+
 func group(covered string, flavors ...kueue.FlavorQuotas) kueue.ResourceGroup {
 	g := kueue.ResourceGroup{Flavors: flavors}
 	for _, name := range strings.Fields(covered) {
@@ -64,12 +71,6 @@ func group(covered string, flavors ...kueue.FlavorQuotas) kueue.ResourceGroup {
 }
 
 func TestClusterQueue(t *testing.T) {
-	many := func(n int) (out []kueue.FlavorQuotas) {
-		for i := range n {
-			out = append(out, flavor(fmt.Sprintf("f%d", i)))
-		}
-		return out
-	}
 	for name, test := range map[string]struct {
 		spec kueue.ClusterQueueSpec
 		old  *kueue.ClusterQueueSpec
@@ -167,6 +168,54 @@ func TestClusterQueue(t *testing.T) {
 				old = &kueue.ClusterQueue{Spec: *test.old}
 			}
 			wants(t, ClusterQueue(&kueue.ClusterQueue{Spec: test.spec}, old), test.want...)
+		})
+	}
+}
+
+func TestConcurrentAdmission(t *testing.T) {
+	policy := func(mode kueue.ConcurrentAdmissionMigrationMode, last string) *kueue.ConcurrentAdmissionPolicy {
+		p := &kueue.ConcurrentAdmissionPolicy{Migration: kueue.ConcurrentAdmissionMigration{Mode: mode}}
+		if last != "" {
+			p.Migration.Constraints = &kueue.ConcurrentAdmissionConstraints{LastAcceptableFlavorName: ptr.To(kueue.ResourceFlavorReference(last))}
+		}
+		return p
+	}
+	two := []kueue.ResourceGroup{group("cpu", flavor("alpha", "cpu 0"), flavor("beta", "cpu 0"))}
+	for name, test := range map[string]struct {
+		spec kueue.ClusterQueueSpec
+		want []string
+	}{
+		"none": {spec: kueue.ClusterQueueSpec{QueueingStrategy: kueue.StrictFIFO}},
+		"down to a flavor": {spec: kueue.ClusterQueueSpec{
+			ResourceGroups: two, ConcurrentAdmissionPolicy: policy(kueue.ConcurrentAdmissionTryPreferredFlavors, "beta"),
+		}},
+		"several groups, in order": {
+			spec: kueue.ClusterQueueSpec{
+				ResourceGroups:            []kueue.ResourceGroup{group("cpu", flavor("alpha", "cpu 0")), group("memory", flavor("beta", "memory 0"))},
+				ConcurrentAdmissionPolicy: policy("", ""), QueueingStrategy: kueue.StrictFIFO,
+			},
+			want: []string{
+				"spec.resourceGroups: Invalid value: 2: must have exactly one ResourceGroup when ConcurrentAdmissionPolicy is defined",
+				`spec.queueingStrategy: Invalid value: "StrictFIFO": StrictFIFO queueing strategy cannot be used when ConcurrentAdmissionPolicy is defined`,
+			},
+		},
+		"too many flavors": {
+			spec: kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{group("cpu", many(17)...)}, ConcurrentAdmissionPolicy: policy("", "")},
+			want: []string{"spec.resourceGroups[0].flavors: Invalid value: 17: cannot have more than 16 resource flavors"},
+		},
+		"constraints of nothing": {
+			spec: kueue.ClusterQueueSpec{ResourceGroups: two, ConcurrentAdmissionPolicy: policy(kueue.ConcurrentAdmissionRetainFirstAdmission, "beta")},
+			want: []string{`spec.concurrentAdmissionPolicy.migration.constraints: Forbidden: may only be set when migration.mode is "TryPreferredFlavors" (got "RetainFirstAdmission")`},
+		},
+		"a flavor that is not there": {
+			spec: kueue.ClusterQueueSpec{ResourceGroups: two, ConcurrentAdmissionPolicy: policy("", "gamma")},
+			want: []string{`spec.concurrentAdmissionPolicy.migration.constraints.lastAcceptableFlavorName: Invalid value: "gamma": must be one of the flavors defined in the ClusterQueue: [alpha beta]`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cq := &kueue.ClusterQueue{Spec: test.spec}
+			wants(t, Options{ConcurrentAdmission: true}.clusterQueue(cq, nil), test.want...)
+			wants(t, Options{}.clusterQueue(cq, nil))
 		})
 	}
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -96,6 +97,14 @@ const (
 	FinishNow                         // its job, which should finish it, no longer exists
 	DeleteNow                         // its retention has ended
 	RemoveFinalizerNow                // it was deleted, and no job's controller will remove the finalizer
+
+	// Those of concurrent admission.
+	Activate           // set spec.active to true
+	ReleaseEvicted     // release quota that its parent does not use any more
+	MarkParent         // label it as a parent
+	FollowVariant      // the parent is admitted as its variant is
+	OpenPreemptionGate // the variant may preempt
+	DeleteVariant      // its parent, or its flavor, is another one by now
 )
 
 // Step is an action with its reason.
@@ -112,6 +121,8 @@ type Step struct {
 	Checks []string
 	// Assignments are the topology assignments found in the second pass.
 	Assignments map[string]*kueue.TopologyAssignment
+	// Variant is the one that the parent follows.
+	Variant *kueue.Workload
 	// At is when to look again although nothing changed; zero: never.
 	At time.Time
 }
@@ -350,8 +361,7 @@ func ExecutionTimeExceeded() Step {
 	return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadMaximumExecutionTimeExceeded, Message: "exceeding the maximum execution time"}
 }
 
-// Apply writes a step into the status and reports whether that changed it. Deactivate, DeleteNow
-// and RemoveFinalizerNow do not concern the status.
+// Apply writes a step into the workload and reports whether that changed it. What deletes it, or its finalizer, does not.
 func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	switch s.Action {
 	case SecondPassNow:
@@ -392,6 +402,21 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 		return set(wl, kueue.WorkloadDeactivationTarget, true, s.Reason, s.Message, now)
 	case FinishNow:
 		return Finish(wl, s.Reason, s.Message, now)
+	case Activate, Deactivate:
+		wl.Spec.Active = ptr.To(s.Action == Activate)
+		return true
+	case MarkParent:
+		wl.Labels = maps.Clone(wl.Labels)
+		metav1.SetMetaDataLabel(&wl.ObjectMeta, kueuelabels.ConcurrentAdmissionParent, "true")
+		return true
+	case ReleaseEvicted:
+		return Release(wl, s.Message, now)
+	case FollowVariant:
+		follow(wl, s.Variant, now)
+		return true
+	case OpenPreemptionGate:
+		openPreemptionGate(wl, kueuelabels.ConcurrentAdmissionGate, now)
+		return true
 	}
 	return false
 }

@@ -28,6 +28,8 @@ func PendingReason(p admission.Pending, granular bool) string {
 	switch {
 	case granular && p.Reason == admission.ReasonPending:
 		return kueue.WorkloadQuotaReservedReasonPendingEvaluation
+	case granular && p.Reason == admission.ReasonPreemptionGated:
+		return kueue.WorkloadAdmissionGated
 	case granular || p.Reason == admission.ReasonAdmissionGated || p.Awaits():
 		return string(p.Reason)
 	case p.Blocked:
@@ -110,6 +112,9 @@ func SetPending(wl *kueue.Workload, p admission.Pending, granular bool, now time
 		message = "Admission is gated by: " + wl.Annotations[GatedByAnnotation]
 	}
 	changed := set(wl, kueue.WorkloadQuotaReserved, false, PendingReason(p, granular), message, now)
+	if p.Reason == admission.ReasonPreemptionGated {
+		changed = set(wl, kueue.WorkloadBlockedOnPreemptionGates, true, kueue.PreemptionGated, message, now) || changed
+	}
 	if granular {
 		changed = ExplainUnadmitted(wl, now) || changed
 	}

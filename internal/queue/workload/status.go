@@ -29,6 +29,7 @@ var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
 		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition,
+		kueue.WorkloadBlockedOnPreemptionGates,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
 )
@@ -77,9 +78,18 @@ func truncate(message string) string {
 
 // Admit reserves quota in the status, and admits at once if there are no checks.
 func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time.Time) {
-	wl.Status.Admission, wl.Status.ResourceRequests = ForStatus(a), nil
-	set(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+a.Queue, now)
-	for _, old := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
+	reserve(wl, ForStatus(a), now)
+	SetChecks(wl, checks, now) // retry counts are preserved
+	if len(checks) == 0 {
+		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
+	}
+}
+
+// reserve gives a workload quota; what it says of an earlier eviction is over.
+func reserve(wl *kueue.Workload, a *kueue.Admission, now time.Time) {
+	wl.Status.Admission, wl.Status.ResourceRequests = a, nil
+	set(wl, kueue.WorkloadQuotaReserved, true, "QuotaReserved", "Quota reserved in ClusterQueue "+string(a.ClusterQueue), now)
+	for _, old := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadBlockedOnPreemptionGates} {
 		if was := condition(wl, old); was != nil && was.Status == metav1.ConditionTrue {
 			set(wl, old, false, "QuotaReserved", "Previously: "+was.Message, now)
 		}
@@ -90,10 +100,6 @@ func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time
 		if reason, message := requeueReason(again.Reason, Queues{}); reason != "" {
 			set(wl, kueue.WorkloadRequeued, true, reason, message, now)
 		}
-	}
-	SetChecks(wl, checks, now) // retry counts are preserved
-	if len(checks) == 0 {
-		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
 	}
 }
 
@@ -309,6 +315,7 @@ func AdmissionPatch(wl *kueue.Workload) ([]byte, error) {
 		// Other controllers set these, but Kueue writes them under this field manager.
 		NominatedClusterNames: wl.Status.NominatedClusterNames,
 		ClusterName:           wl.Status.ClusterName,
+		PreemptionGates:       wl.Status.PreemptionGates,
 
 		AccumulatedPastExecutionTimeSeconds: wl.Status.AccumulatedPastExecutionTimeSeconds,
 	})

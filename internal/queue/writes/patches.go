@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -126,11 +127,26 @@ func FinishedStatus(ctx context.Context, c client.Client, wl *kueue.Workload) (*
 	return apply(ctx, c, wl, patch, workload.JobManager)
 }
 
-// Deactivate takes a workload out of its queue until someone activates it again.
-func Deactivate(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+// Active writes whether a workload takes part in queueing.
+func Active(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"active": workload.IsActive(wl)}})
+	if err != nil {
+		return nil, err
+	}
 	written := wl.DeepCopy()
-	err := c.Patch(ctx, written, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"active":false}}`)))
-	return written, err
+	return written, c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch))
+}
+
+// MarkParent labels a workload that has variants.
+func MarkParent(ctx context.Context, c client.Client, wl *kueue.Workload) (*kueue.Workload, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"labels": map[string]string{kueuelabels.ConcurrentAdmissionParent: wl.Labels[kueuelabels.ConcurrentAdmissionParent]},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	written := wl.DeepCopy()
+	return written, c.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(program))
 }
 
 // Met writes what a workload says has come true of what it waits for.
