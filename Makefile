@@ -111,6 +111,7 @@ build-others: $(PROGRESS) ## Compile and link for the platforms OTHERS, into bin
 .PHONY: build-native
 build-native:
 	@$(MAKE) --no-print-directory -C native/cuda all
+	@$(MAKE) --no-print-directory -C native/remote all
 	@mkdir -p bin && ln -sf ../native/cuda/build/libelasticgpu.so ../native/cuda/build/elastic-gpu-arbiter bin/
 
 # Container images without a Docker daemon, with SBOMs, into bin/images or a registry:
@@ -213,12 +214,14 @@ test-sandbox: ## Run the sandbox's own tests, and those of the scheduler with th
 	cd scheduler && go test ./...
 
 .PHONY: test-native
-test-native: ## Run the GPU library's tests against a stub driver
+test-native: ## Run the tests of the GPU library, and of cards of other nodes, against a stub driver
 	@$(MAKE) --no-print-directory -s -C native/cuda test
+	@$(MAKE) --no-print-directory -s -C native/remote test
 
 .PHONY: test-sanitizers
 test-sanitizers: ## Run them again under the sanitizers
 	@$(MAKE) --no-print-directory -s -C native/cuda sanitize
+	@$(MAKE) --no-print-directory -s -C native/remote sanitize
 
 # What the programs' accounts did in the tests' clusters.
 USES = $(CURDIR)/bin/uses
@@ -396,3 +399,4 @@ simulate-week: ## A week of a cluster of 3,000 cards with every policy on and no
 clean: ## Remove what was built
 	rm -rf bin
 	@$(MAKE) --no-print-directory -C native/cuda clean
+	@$(MAKE) --no-print-directory -C native/remote clean

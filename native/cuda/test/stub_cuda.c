@@ -79,9 +79,11 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice d, CUdevice p) { *can = d 
 
 /* ---- contexts ---- */
 
+static int is_device(CUdevice dev) { return dev >= 0 && dev < stub_device_count(); }
+
 static CUresult context_take(struct context *c, CUdevice dev)
 {
-	if (dev < 0 || dev >= stub_device_count())
+	if (!is_device(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	c->dev = dev;
 	return stub_take(dev, stub_context_bytes()) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -107,7 +109,7 @@ API CUresult cuCtxCreate_v4(CUcontext *ctx, void *p, unsigned flags, CUdevice de
 API CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
 	struct context *c = ctx;
-	if (!c)
+	if (!c || (c >= primaries && c < primaries + 4))
 		return CUDA_ERROR_INVALID_CONTEXT;
 	stub_free_context(c);
 	stub_give(c->dev, stub_context_bytes());
@@ -122,7 +124,7 @@ API CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 {
 	CUresult r = CUDA_SUCCESS;
-	if (dev < 0 || dev >= stub_device_count())
+	if (!is_device(dev))
 		return CUDA_ERROR_INVALID_DEVICE;
 	if (atomic_fetch_add(&primaries[dev].refs, 1) == 0)
 		r = context_take(&primaries[dev], dev);
@@ -134,6 +136,8 @@ API CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 
 static CUresult primary_drop(CUdevice dev, int all)
 {
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
 	struct context *c = &primaries[dev];
 	if (!atomic_load(&c->refs))
 		return CUDA_ERROR_INVALID_CONTEXT;
@@ -151,6 +155,8 @@ API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) { return primary_drop(dev,
 API CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return primary_drop(dev, 1); }
 API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active)
 {
+	if (!is_device(dev))
+		return CUDA_ERROR_INVALID_DEVICE;
 	*flags = 0;
 	*active = atomic_load(&primaries[dev].refs) > 0;
 	return CUDA_SUCCESS;
@@ -368,6 +374,45 @@ API CUresult cuLibraryLoadFromFile(CUlibrary *l, const char *c, int *j, void **j
 	return code_load(l);
 }
 API CUresult cuLibraryUnload(CUlibrary l) { return code_unload(l); }
+
+/* Kernels that every module has, with parameters that lie as a compiler would lay them. */
+static void kernel_add(void **p)
+{
+	int64_t *to = *(int64_t **)p[0], *a = *(int64_t **)p[1];
+	for (int i = 0; i < *(int *)p[2]; i++)
+		to[i] += a[i];
+}
+static void kernel_store(void **p) { **(int64_t **)p[1] = *(char *)p[0] + *(short *)p[2]; }
+static struct stub_kernel add_kernel = {1000, kernel_add}, store_kernel = {1000, kernel_store}, spin_kernel = {300000000, NULL}, no_kernel = {1000, NULL};
+static const struct named { const char *name; struct stub_kernel *kernel; unsigned count, offset[3], size[3]; } named[] = {
+	{"add", &add_kernel, 3, {0, 8, 16}, {8, 8, 4}},
+	{"store", &store_kernel, 3, {0, 8, 16}, {1, 8, 2}},
+	{"spin", &spin_kernel, 0, {0}, {0}},
+	{"nop", &no_kernel, 3, {0, 8, 16}, {8, 8, 4}},
+};
+API CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
+{
+	(void)m;
+	for (unsigned i = 0; i < sizeof named / sizeof *named; i++)
+		if (!strcmp(named[i].name, name)) {
+			*f = named[i].kernel;
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_NOT_FOUND;
+}
+API CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size)
+{
+	for (unsigned i = 0; i < sizeof named / sizeof *named; i++)
+		if (named[i].kernel == f && index < named[i].count) {
+			*offset = named[i].offset[index];
+			*size = named[i].size[index];
+			return CUDA_SUCCESS;
+		}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+API CUresult cuGetErrorName(CUresult e, const char **name) { *name = e == CUDA_ERROR_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : "unknown"; return CUDA_SUCCESS; }
+API CUresult cuGetErrorString(CUresult e, const char **text) { *text = e == CUDA_ERROR_INVALID_VALUE ? "invalid argument" : "unknown"; return CUDA_SUCCESS; }
+API CUresult cuDeviceGetName(char *name, int size, CUdevice d) { snprintf(name, (size_t)size, "Stub %d", d); return CUDA_SUCCESS; }
 
 /* ---- checkpoint: by pid, in the order lock, checkpoint, restore, unlock ---- */
 

@@ -135,7 +135,7 @@ static CUresult plain(CUdeviceptr *ptr, uint64_t bytes)
 	NEED_CONTEXT();
 	if (!ptr || !bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!stub_take(stub_current()->dev, charged))
+	if (bytes > stub_card_size() || !stub_take(stub_current()->dev, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	p = host(bytes, -1, PROT_READ | PROT_WRITE);
 	*ptr = (CUdeviceptr)(uintptr_t)p;
@@ -148,6 +148,8 @@ API CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t w, size_
 {
 	(void)e;
 	*pitch = UP(w, 512);
+	if (w > stub_card_size() || h > stub_card_size())
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	return plain(ptr, *pitch * h);
 }
 API CUresult cuMemAlloc(unsigned *ptr, unsigned bytes) { *ptr = 4096; return bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
@@ -272,6 +274,8 @@ API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ptr, size_t bytes, CUmemPool p
 	uint64_t size = UP(bytes, 512), grow = 0;
 
 	NEED_CONTEXT();
+	if (bytes > stub_card_size())
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (g) {
 		g->nodes++;
 		g->bytes += physical(bytes);

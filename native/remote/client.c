@@ -1,0 +1,479 @@
+/*
+ * The client's side of a session. Calls that need no answer are appended to the outbox; a thread sends what has gathered
+ * there. A call that waits sends everything itself, and then one of those that wait reads answers for all of them. A
+ * connection that breaks is made again by who reads, and both sides go on after the last frame that the other has seen.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "address.h"
+#include "client.h"
+#include "constants.h"
+#include "log.h"
+#include "remote_calls.h"
+#include "system.h"
+
+#define SPIN_NS (50 * MS / 1000) /* a short answer is there sooner than a sleeping thread wakes up */
+#define RESUME_NS (30000 * MS)
+#define IN_BYTES ((size_t)256 << 10)
+
+enum { STATE_NONE, STATE_READY, STATE_LOST };
+
+static struct {
+	_Atomic int state;
+	int fd;
+	unsigned char session[16];
+	struct outbox out;
+	_Atomic unsigned unsent;       /* futex: 1 while the sending thread has something to do */
+	pthread_mutex_t lock;          /* of what follows */
+	pthread_cond_t changed;
+	bool reading;                  /* some thread reads from the connection, or makes it again */
+	struct slot *waiting;
+	unsigned char *in;             /* who reads: bytes that came and were not looked at */
+	size_t in_from, in_to;
+} client = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- threads of the program ---- */
+
+static pthread_key_t lane_key;
+static struct { pthread_mutex_t lock; unsigned next, free, list[1 << 16]; } lanes = {.lock = PTHREAD_MUTEX_INITIALIZER, .next = 1};
+static __thread unsigned own_lane;
+
+static void lane_end(void *lane)
+{
+	unsigned n = (unsigned)(uintptr_t)lane;
+
+	call_async(CALL_lane_end, NULL, 0);
+	pthread_mutex_lock(&lanes.lock);
+	lanes.list[lanes.free++] = n;
+	pthread_mutex_unlock(&lanes.lock);
+	own_lane = 0;
+}
+
+/* The number by which the server knows this thread; 0: there are too many, or no session. */
+static unsigned lane(void)
+{
+	if (atomic_load(&client.state) != STATE_READY)
+		return 0;
+	if (own_lane)
+		return own_lane;
+	pthread_mutex_lock(&lanes.lock);
+	if (lanes.free)
+		own_lane = lanes.list[--lanes.free];
+	else if (lanes.next < MOST_LANES)
+		own_lane = lanes.next++;
+	pthread_mutex_unlock(&lanes.lock);
+	pthread_setspecific(lane_key, (void *)(uintptr_t)own_lane);
+	return own_lane;
+}
+
+/* ---- the connection ---- */
+
+static void lose(const char *why)
+{
+	if (atomic_exchange(&client.state, STATE_LOST) != STATE_LOST)
+		log_error("remote card: %s; every call fails from now on", why);
+}
+
+/* Connects and says which session this is; -1 if that does not work now, and *refused if it never will. */
+static int say_hello(uint64_t seen, struct hello *answer, bool *refused)
+{
+	struct hello h = {.version = REMOTE_VERSION, .seen = seen};
+	int fd = address_connect();
+
+	if (fd < 0)
+		return -1;
+	memcpy(h.session, client.session, sizeof h.session);
+	if (!socket_write(fd, &h, sizeof h) || !socket_read(fd, answer, sizeof *answer)) {
+		close(fd);
+		return -1;
+	}
+	if (answer->version != REMOTE_VERSION || answer->refused) {
+		*refused = true;
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Who reads makes the connection again. */
+static bool resume(void)
+{
+	int64_t until = now_ns() + RESUME_NS;
+	bool refused = false;
+
+	shutdown(client.fd, SHUT_RDWR);
+	while (atomic_load(&client.state) == STATE_READY && !refused && now_ns() < until) {
+		struct hello answer;
+		int fresh = say_hello(atomic_load(&client.out.seen), &answer, &refused);
+		if (fresh < 0) {
+			if (!refused)
+				sleep_ns(10 * MS);
+			continue;
+		}
+		client.in_from = client.in_to = 0;
+		refused = !outbox_resume(&client.out, answer.seen, fresh, client.fd);
+		close(fresh);
+		if (!refused && outbox_flush(&client.out, client.fd))
+			return true;
+		shutdown(client.fd, SHUT_RDWR);
+	}
+	lose(refused ? "the session is over" : "no connection to its server for 30 s");
+	return false;
+}
+
+/* ---- reading: one thread at a time ---- */
+
+static void begin_reading(void)
+{
+	pthread_mutex_lock(&client.lock);
+	while (client.reading)
+		pthread_cond_wait(&client.changed, &client.lock);
+	client.reading = true;
+	pthread_mutex_unlock(&client.lock);
+}
+
+static void end_reading(void)
+{
+	pthread_mutex_lock(&client.lock);
+	client.reading = false;
+	pthread_cond_broadcast(&client.changed);
+	pthread_mutex_unlock(&client.lock);
+}
+
+static ssize_t receive(void *to, size_t most)
+{
+	int64_t until = now_ns() + SPIN_NS;
+	ssize_t n;
+
+	do {
+		n = recv(client.fd, to, most, MSG_DONTWAIT);
+		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+			return n;
+		sched_yield();
+	} while (now_ns() < until);
+	do
+		n = recv(client.fd, to, most, 0);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static bool take(void *to, size_t size)
+{
+	while (size) {
+		size_t have = client.in_to - client.in_from;
+		if (have) {
+			size_t n = have < size ? have : size;
+			memcpy(to, client.in + client.in_from, n);
+			client.in_from += n;
+			to = (char *)to + n;
+			size -= n;
+			continue;
+		}
+		bool straight = size >= IN_BYTES;
+		ssize_t n = receive(straight ? to : client.in, straight ? size : IN_BYTES);
+		if (n <= 0)
+			return false;
+		if (straight) {
+			to = (char *)to + n;
+			size -= (size_t)n;
+		} else {
+			client.in_from = 0;
+			client.in_to = (size_t)n;
+		}
+	}
+	return true;
+}
+
+static bool discard(size_t size)
+{
+	unsigned char away[4096];
+
+	while (size) {
+		size_t n = size < sizeof away ? size : sizeof away;
+		if (!take(away, n))
+			return false;
+		size -= n;
+	}
+	return true;
+}
+
+static struct slot *slot_of(uint64_t number)
+{
+	struct slot *s;
+
+	pthread_mutex_lock(&client.lock);
+	for (s = client.waiting; s && s->of != number; s = s->next)
+		;
+	pthread_mutex_unlock(&client.lock);
+	return s;
+}
+
+static void slot_unlink(struct slot *gone)
+{
+	for (struct slot **p = &client.waiting; *p; p = &(*p)->next)
+		if (*p == gone) {
+			*p = gone->next;
+			return;
+		}
+}
+
+/* Reads a frame; false if the connection broke. A slot has its answer once all of it is there. */
+static bool read_frame(void)
+{
+	struct frame f;
+	struct answer a;
+	struct slot *s;
+
+	if (!take(&f, sizeof f))
+		return false;
+	if (!outbox_seen(&client.out, f.seen) || (f.call && (f.number != atomic_load(&client.out.seen) + 1 || f.size < sizeof a))) {
+		lose("its server does not speak our language");
+		return true;
+	}
+	if (!f.call)
+		return true;
+	if (!take(&a, sizeof a))
+		return false;
+	s = slot_of(a.of);
+	size_t size = f.size - sizeof a;
+	bool whole = s && a.result == CUDA_SUCCESS && size == s->size;
+	if (whole ? !take(s->into, size) : !discard(size))
+		return false;
+	atomic_store(&client.out.seen, f.number);
+	if (s) {
+		pthread_mutex_lock(&client.lock);
+		slot_unlink(s);
+		s->result = a.result == CUDA_SUCCESS && !whole ? CUDA_ERROR_DEVICE_UNAVAILABLE : a.result;
+		s->done = true;
+		pthread_mutex_unlock(&client.lock);
+	}
+	return true;
+}
+
+/* Reads a frame, as the only one who does. */
+static void read_one(void)
+{
+	if (!read_frame())
+		resume();
+}
+
+/* ---- sending ---- */
+
+static void *send_unsent(void *unused)
+{
+	(void)unused;
+	prctl(PR_SET_NAME, "elastic-remote");
+	for (;;) {
+		if (!atomic_exchange(&client.unsent, 0)) {
+			futex_wait(&client.unsent, 0, 1000 * MS);
+			continue;
+		}
+		if (atomic_load(&client.state) != STATE_READY || outbox_flush(&client.out, client.fd))
+			continue;
+		shutdown(client.fd, SHUT_RDWR); /* who reads now notices */
+		begin_reading();
+		if (atomic_load(&client.state) == STATE_READY && !outbox_flush(&client.out, client.fd))
+			resume();
+		end_reading();
+	}
+	return NULL;
+}
+
+static CUresult state_error(void)
+{
+	return atomic_load(&client.state) == STATE_LOST ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+/* Appends a call, after waiting for space if need be; 0 if there is no session. */
+static uint64_t append(unsigned call, const void *args, size_t size, struct apart apart)
+{
+	unsigned l = lane();
+	uint64_t n = 0;
+
+	while (l && atomic_load(&client.state) == STATE_READY && !(n = outbox_add(&client.out, call, l, args, size, apart))) {
+		begin_reading();
+		if (outbox_unseen(&client.out)) {
+			outbox_flush(&client.out, client.fd);
+			read_one();
+		}
+		end_reading();
+	}
+	return n;
+}
+
+CUresult call_async(unsigned call, const void *args, size_t size)
+{
+	if (!append(call, args, size, (struct apart){0}))
+		return state_error();
+	if (!atomic_exchange(&client.unsent, 1))
+		futex_wake(&client.unsent);
+	return CUDA_SUCCESS;
+}
+
+CUresult slot_send(struct slot *s, unsigned call, const void *args, size_t size, const void *data, size_t bytes)
+{
+	uint64_t n;
+
+	for (;;) {
+		unsigned l = lane();
+		pthread_mutex_lock(&client.lock);
+		n = l ? outbox_add(&client.out, call, l, args, size, (struct apart){.data = data, .size = bytes}) : 0;
+		if (n) {
+			s->of = n;
+			s->done = false;
+			s->next = client.waiting;
+			client.waiting = s;
+		}
+		pthread_mutex_unlock(&client.lock);
+		if (n)
+			break;
+		if (!l)
+			return state_error();
+		begin_reading();
+		outbox_flush(&client.out, client.fd);
+		read_one();
+		end_reading();
+	}
+	outbox_flush(&client.out, client.fd); /* if it is broken, who reads notices */
+	return CUDA_SUCCESS;
+}
+
+CUresult slot_wait(struct slot *s)
+{
+	bool done;
+
+	pthread_mutex_lock(&client.lock);
+	while (!s->done && atomic_load(&client.state) == STATE_READY) {
+		if (client.reading) {
+			pthread_cond_wait(&client.changed, &client.lock);
+			continue;
+		}
+		client.reading = true;
+		pthread_mutex_unlock(&client.lock);
+		read_one();
+		pthread_mutex_lock(&client.lock);
+		client.reading = false;
+		pthread_cond_broadcast(&client.changed);
+	}
+	done = s->done;
+	if (!done)
+		slot_unlink(s);
+	pthread_mutex_unlock(&client.lock);
+	return done ? s->result : state_error();
+}
+
+CUresult call_sync_lending(unsigned call, const void *args, size_t size, const void *data, size_t bytes, void *into, size_t expect)
+{
+	struct slot s = {.into = into, .size = expect};
+	CUresult r = slot_send(&s, call, args, size, data, bytes);
+	return r == CUDA_SUCCESS ? slot_wait(&s) : r;
+}
+
+CUresult call_sync(unsigned call, const void *args, size_t size, void *into, size_t expect)
+{
+	return call_sync_lending(call, args, size, NULL, 0, into, expect);
+}
+
+/* ---- the session ---- */
+
+static void goodbye(void)
+{
+	if (atomic_load(&client.state) == STATE_READY && call_async(CALL_goodbye, NULL, 0) == CUDA_SUCCESS)
+		outbox_flush(&client.out, client.fd);
+}
+
+/* The parent's session is not the child's, who may begin one. */
+static void forked(void)
+{
+	if (atomic_exchange(&client.state, STATE_NONE) != STATE_NONE)
+		close(client.fd);
+	pthread_mutex_init(&client.lock, NULL);
+	pthread_mutex_init(&lanes.lock, NULL);
+	client.reading = false;
+	client.waiting = NULL;
+	memset(client.session, 0, sizeof client.session);
+	own_lane = 0;
+}
+
+static CUresult open_session(void)
+{
+	struct hello answer;
+	bool refused = false;
+	static bool once;
+	int fd;
+
+	if (!once) {
+		pthread_key_create(&lane_key, lane_end);
+		pthread_atfork(NULL, NULL, forked);
+		atexit(goodbye);
+		once = true;
+	}
+	fd = say_hello(0, &answer, &refused);
+	if (fd < 0) {
+		log_error("remote card: %s", refused ? "its server refuses this process: another version, or too many processes" : "no connection to its server");
+		return CUDA_ERROR_NO_DEVICE;
+	}
+	memcpy(client.session, answer.session, sizeof client.session);
+	client.fd = fd;
+	client.in_from = client.in_to = 0;
+	client.in = client.in ? client.in : malloc(IN_BYTES);
+	if (!client.in || !outbox_start(&client.out) || !thread_start(send_unsent, NULL)) {
+		close(fd);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	atomic_store(&client.state, STATE_READY);
+	return CUDA_SUCCESS;
+}
+
+CUresult client_start(void)
+{
+	static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+	CUresult r = CUDA_SUCCESS;
+
+	pthread_mutex_lock(&starting);
+	if (atomic_load(&client.state) == STATE_LOST)
+		r = CUDA_ERROR_DEVICE_UNAVAILABLE;
+	else if (atomic_load(&client.state) == STATE_NONE)
+		r = open_session();
+	pthread_mutex_unlock(&starting);
+	return r;
+}
+
+/* ---- handles ---- */
+
+static struct { pthread_mutex_t lock; uint64_t next[KINDS]; uint64_t *list[KINDS]; size_t free[KINDS], most[KINDS]; } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+uint64_t handle_make(enum handle_kind kind)
+{
+	uint64_t h;
+
+	pthread_mutex_lock(&handles.lock);
+	h = handles.free[kind] ? handles.list[kind][--handles.free[kind]] : FIRST_HANDLE + handles.next[kind]++;
+	pthread_mutex_unlock(&handles.lock);
+	return h;
+}
+
+void handle_free(enum handle_kind kind, uint64_t handle)
+{
+	pthread_mutex_lock(&handles.lock);
+	if (handles.free[kind] == handles.most[kind]) {
+		size_t more = handles.most[kind] ? 2 * handles.most[kind] : 64;
+		uint64_t *list = realloc(handles.list[kind], more * sizeof *list);
+		if (list) {
+			handles.list[kind] = list;
+			handles.most[kind] = more;
+		}
+	}
+	if (handles.free[kind] < handles.most[kind])
+		handles.list[kind][handles.free[kind]++] = handle;
+	pthread_mutex_unlock(&handles.lock);
+}

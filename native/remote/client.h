@@ -1,0 +1,47 @@
+/* The client's side of a session: calls in order, and answers to those that wait for one. */
+#ifndef ELASTIC_REMOTE_CLIENT_H
+#define ELASTIC_REMOTE_CLIENT_H
+
+#include <stdbool.h>
+#include "driver_types.h"
+#include "frames.h"
+#include "outbox.h"
+
+#define CUDA_ERROR_DEVICE_UNAVAILABLE 46
+
+/* A call that waits for its answer. */
+struct slot {
+	uint64_t of;
+	void *into;                    /* where what comes back goes; exactly that much comes with success */
+	size_t size;
+	bool done;
+	CUresult result;
+	struct slot *next;
+};
+
+CUresult client_start(void);
+CUresult call_async(unsigned call, const void *args, size_t size);
+CUresult call_sync(unsigned call, const void *args, size_t size, void *into, size_t expect);
+/* The same, with a part of its payload that is the caller's again when this returns. */
+CUresult call_sync_lending(unsigned call, const void *args, size_t size, const void *data, size_t bytes, void *into, size_t expect);
+/* Sends a call without waiting for its answer, which slot_wait does. */
+CUresult slot_send(struct slot *s, unsigned call, const void *args, size_t size, const void *data, size_t bytes);
+CUresult slot_wait(struct slot *s);
+
+/* Handles that the client makes: small numbers, each in use once. */
+enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_function, KIND_graph, KIND_exec, KINDS };
+#define FIRST_HANDLE 16 /* below are the driver's own: no stream, the legacy one, the thread's own */
+uint64_t handle_make(enum handle_kind kind);
+void handle_free(enum handle_kind kind, uint64_t handle);
+
+/* What the client knows of a function: how its parameters lie in memory. */
+#define MOST_PARAMS 4096
+struct function {
+	uint64_t id;
+	uint32_t count, bytes;         /* parameters, and their size all together */
+	struct { uint32_t offset, size; } param[];
+};
+static inline uint64_t id_of_function(CUfunction f) { return f ? ((struct function *)f)->id : 0; }
+static inline uint64_t id_of(void *handle) { return (uint64_t)(uintptr_t)handle; }
+
+#endif

@@ -1,0 +1,255 @@
+/* Contexts, devices, host memory and errors: what the client answers with something of its own. */
+#include <stdlib.h>
+#include "client_parts.h"
+
+/* ---- what is carried, and what is not ---- */
+
+/* Attributes of a card by which a program expects what is not carried: access to the program's own memory, and to other cards. */
+static const int absent[] = {19 /* maps host memory */, 41 /* one address space */, 83, 89, 88, 91, 99, 100, 101 /* managed and pageable memory */,
+	102 /* virtual memory management */, 115 /* stream-ordered pools: allocations are carried, pools are not */};
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev)
+{
+	struct writer w = {.size = 0};
+	CUresult r;
+
+	if (!value)
+		return CUDA_ERROR_INVALID_VALUE;
+	writer_put(&w, &attribute, sizeof attribute);
+	writer_put(&w, &dev, sizeof dev);
+	r = call_sync(CALL_cuDeviceGetAttribute, w.bytes, w.size, value, sizeof *value);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < sizeof absent / sizeof *absent; i++)
+		if (absent[i] == attribute)
+			*value = 0;
+	return r;
+}
+
+CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
+{
+	(void)dev, (void)peer;
+	if (!can)
+		return CUDA_ERROR_INVALID_VALUE;
+	*can = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : client_start(); }
+
+CUresult call_text(unsigned call, const struct writer *w, char *text, int size)
+{
+	char back[MOST_NAME];
+	CUresult r = size > 0 ? call_sync(call, w->bytes, w->size, back, sizeof back) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r == CUDA_SUCCESS) {
+		back[sizeof back - 1] = 0;
+		size_t n = strnlen(back, (size_t)size - 1);
+		memcpy(text, back, n);
+		text[n] = 0;
+	}
+	return r;
+}
+
+/* The driver's words for an error live as long as the program. */
+static CUresult error_text(CUresult error, uint32_t name, const char **text)
+{
+	enum { MOST = 1024 };
+	static char *_Atomic known[2][MOST];
+	char back[MOST_NAME], *mine, *none = NULL;
+	struct { int32_t error; uint32_t name; } args = {error, name};
+	CUresult r;
+
+	if (!text)
+		return CUDA_ERROR_INVALID_VALUE;
+	*text = NULL;
+	if (error < 0 || error >= MOST)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!atomic_load(&known[name][error])) {
+		r = call_sync(CALL_error_text, &args, sizeof args, back, sizeof back);
+		if (r != CUDA_SUCCESS)
+			return r;
+		back[sizeof back - 1] = 0;
+		mine = strdup(back);
+		if (!mine || !atomic_compare_exchange_strong(&known[name][error], &none, mine))
+			free(mine);
+	}
+	*text = atomic_load(&known[name][error]);
+	return *text ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuGetErrorName(CUresult error, const char **name) { return error_text(error, 1, name); }
+CUresult cuGetErrorString(CUresult error, const char **text) { return error_text(error, 0, text); }
+
+/* ---- contexts: each thread has a stack of them; the server knows the topmost ---- */
+
+static __thread struct { uint64_t stack[64]; int depth; uint64_t known; } own;
+
+static CUresult tell_current(void)
+{
+	uint64_t top = own.depth ? own.stack[own.depth - 1] : 0;
+
+	if (top == own.known)
+		return CUDA_SUCCESS;
+	own.known = top;
+	return call_async(CALL_lane_context, &top, sizeof top);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ctx)
+{
+	if (!ctx)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ctx = own.depth ? (void *)(uintptr_t)own.stack[own.depth - 1] : NULL;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx)
+{
+	if (!ctx || own.depth == (int)(sizeof own.stack / sizeof *own.stack))
+		return CUDA_ERROR_INVALID_VALUE;
+	own.stack[own.depth++] = id_of(ctx);
+	return tell_current();
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
+{
+	if (!own.depth)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	own.depth--;
+	if (ctx)
+		*ctx = (void *)(uintptr_t)own.stack[own.depth];
+	return tell_current();
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx)
+{
+	if (!ctx) {
+		own.depth -= own.depth > 0;
+		return tell_current();
+	}
+	own.depth += own.depth == 0;
+	own.stack[own.depth - 1] = id_of(ctx);
+	return tell_current();
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
+{
+	uint64_t id;
+	CUresult r = ctx ? call_sync(CALL_retain, &dev, sizeof dev, &id, sizeof id) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r == CUDA_SUCCESS)
+		*ctx = (void *)(uintptr_t)id;
+	return r;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) { return call_sync(CALL_release, &dev, sizeof dev, NULL, 0); }
+
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned flags, CUdevice dev)
+{
+	struct { uint32_t flags; int32_t dev; } args = {flags, dev};
+	uint64_t id;
+	CUresult r = ctx ? call_sync(CALL_create_context, &args, sizeof args, &id, sizeof id) : CUDA_ERROR_INVALID_VALUE;
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	*ctx = (void *)(uintptr_t)id;
+	return cuCtxPushCurrent_v2(*ctx);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx)
+{
+	uint64_t id = id_of(ctx);
+	CUresult r;
+
+	if (own.depth && own.stack[own.depth - 1] == id)
+		cuCtxPopCurrent_v2(NULL);
+	r = call_sync(CALL_destroy_context, &id, sizeof id, NULL, 0);
+	return r;
+}
+
+/* ---- host memory: the program's own; the card does not see it ---- */
+
+CUresult cuMemHostAlloc(void **ptr, size_t bytes, unsigned flags)
+{
+	enum { DEVICE_MAP = 2 };
+
+	if (!ptr || !bytes)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (flags & DEVICE_MAP)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*ptr = aligned_alloc(4096, ROUND_UP(bytes, 4096));
+	return *ptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemAllocHost_v2(void **ptr, size_t bytes) { return cuMemHostAlloc(ptr, bytes, 0); }
+CUresult cuMemFreeHost(void *ptr)
+{
+	free(ptr);
+	return CUDA_SUCCESS;
+}
+
+/* ---- copies, in pieces: several are under way at once ---- */
+
+#define SMALL ((size_t)64 << 10)  /* is copied, and the caller goes on */
+#define UNDER_WAY 4
+
+static CUresult write_small(struct wire_copy *c, const void *from, size_t bytes)
+{
+	unsigned char all[sizeof *c + SMALL];
+
+	c->bytes = (uint32_t)bytes;
+	memcpy(all, c, sizeof *c);
+	memcpy(all + sizeof *c, from, bytes);
+	return call_async(CALL_write, all, sizeof *c + bytes);
+}
+
+/* Sends the pieces of a copy and waits for their answers, the oldest first. */
+static CUresult copy(unsigned call, struct wire_copy *c, char *host, size_t bytes)
+{
+	struct slot slots[UNDER_WAY] = {{0}};
+	size_t sent = 0, done = 0, pieces = (bytes + CHUNK - 1) / CHUNK;
+	CUresult r = CUDA_SUCCESS, got;
+
+	while (done < pieces && (r == CUDA_SUCCESS || done < sent)) {
+		if (r == CUDA_SUCCESS && sent < pieces && sent - done < UNDER_WAY) {
+			struct slot *s = &slots[sent % UNDER_WAY];
+			struct wire_copy piece = *c;
+			size_t at = sent * CHUNK;
+			piece.address += at;
+			piece.bytes = (uint32_t)(bytes - at < CHUNK ? bytes - at : CHUNK);
+			*s = (struct slot){0};
+			if (call == CALL_read) {
+				s->into = host + at;
+				s->size = piece.bytes;
+			}
+			r = slot_send(s, call, &piece, sizeof piece, call == CALL_read ? NULL : host + at, call == CALL_read ? 0 : piece.bytes);
+			sent += r == CUDA_SUCCESS;
+			continue;
+		}
+		got = slot_wait(&slots[done++ % UNDER_WAY]);
+		r = r == CUDA_SUCCESS ? got : r;
+	}
+	return r;
+}
+
+static CUresult write_card(struct wire_copy c, const void *src, size_t bytes)
+{
+	if (bytes && !src)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (bytes <= SMALL)
+		return bytes ? write_small(&c, src, bytes) : CUDA_SUCCESS;
+	return copy(CALL_write_large, &c, (char *)src, bytes);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, void *src, size_t bytes) { return write_card((struct wire_copy){.address = dst}, src, bytes); }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, void *src, size_t bytes, void *stream)
+{
+	return write_card((struct wire_copy){.address = dst, .stream = id_of(stream), .with_stream = 1}, src, bytes);
+}
+CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t bytes)
+{
+	struct wire_copy c = {.address = src};
+	return bytes && !dst ? CUDA_ERROR_INVALID_VALUE : copy(CALL_read, &c, dst, bytes);
+}
+/* The data is there when this returns, which is sooner than the program asks for. */
+CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t bytes, void *stream)
+{
+	struct wire_copy c = {.address = src, .stream = id_of(stream), .with_stream = 1};
+	return bytes && !dst ? CUDA_ERROR_INVALID_VALUE : copy(CALL_read, &c, dst, bytes);
+}

@@ -1,0 +1,88 @@
+/* A session on the server's side: one process of the program, which has one process here. */
+#ifndef ELASTIC_REMOTE_SERVER_H
+#define ELASTIC_REMOTE_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "bytes.h"
+#include "client.h" /* kinds of handles */
+#include "outbox.h"
+#include "remote_calls.h"
+#include "wire_calls.h"
+
+#define BROKEN (-1) /* what came is no call: the session ends */
+
+/* A call that is being answered. */
+struct served {
+	unsigned lane;
+	uint64_t number;
+	struct reader in;
+	struct writer out;
+	struct apart apart; /* the rest of the answer, where it is large */
+};
+
+struct service {
+	const char *name;
+	int (*serve)(struct served *);
+	bool blocks, answers;
+};
+extern const struct service services[REMOTE_CALLS];
+
+/* The card's driver. */
+extern struct driver driver;
+bool driver_load(void);
+
+/* What calls.tab does not describe (server_own.c). */
+int serve_goodbye(struct served *s);
+int serve_lane_end(struct served *s);
+int serve_lane_context(struct served *s);
+int serve_retain(struct served *s);
+int serve_release(struct served *s);
+int serve_create_context(struct served *s);
+int serve_destroy_context(struct served *s);
+int serve_load(struct served *s);
+int serve_function(struct served *s);
+int serve_global(struct served *s);
+int serve_launch(struct served *s);
+int serve_write(struct served *s);
+int serve_write_large(struct served *s);
+int serve_read(struct served *s);
+int serve_error_text(struct served *s);
+
+/* Objects by the client's handle (server_objects.c). */
+bool object_find(struct served *s, enum handle_kind kind, uint64_t id, void **real);
+bool object_free(enum handle_kind kind, uint64_t id);
+bool object_set(enum handle_kind kind, uint64_t id, void *real);
+uint64_t object_add(enum handle_kind kind, void *real);
+void object_drop(enum handle_kind kind, uint64_t id);
+
+struct kernel {                 /* how a function's parameters lie in memory; it is its module's */
+	uint64_t module;
+	uint32_t count, bytes;
+	struct wire_param param[];
+};
+void kernel_set(uint64_t id, struct kernel *k);
+const struct kernel *kernel_of(uint64_t id);
+
+/* Memory on the card that is the program's: nothing else is copied from or to. */
+void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes);
+void memory_drop(CUdeviceptr ptr);
+bool memory_begins(CUdeviceptr ptr);
+bool memory_owns(CUdeviceptr ptr, uint64_t n, unsigned unit);
+void memory_forget(uint64_t context);
+
+/* The context of a client's thread, and its own stream there. */
+uint64_t lane_context(unsigned lane);
+void lane_set_context(unsigned lane, uint64_t context);
+void lane_drop(unsigned lane);
+bool lane_enter(unsigned lane); /* makes it this thread's */
+
+/* Buffers that copies go through (server_buffers.c). */
+#define BUFFER_BYTES ((size_t)CHUNK + 4096) /* a piece, and what is said of it */
+void *buffer_get(void);
+void buffer_put(void *buffer);
+
+/* Serves until the program says goodbye, or is away for so long. */
+int session_run(int fd, int control, const struct hello *first, const unsigned char *id, int resume_seconds);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * What a card costs from afar: launches, a call that waits, copies. The same program with the card's own driver and with the
+ * client; it prints "figure NAME VALUE UNIT".
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "../build/remote_calls.h"
+
+static const char code[] =
+	".version 7.0\n.target sm_70\n.address_size 64\n"
+	".visible .entry count(.param .u64 p, .param .u32 n)\n{\n"
+	"  .reg .u64 %a; .reg .u32 %v, %old;\n"
+	"  ld.param.u64 %a, [p]; ld.param.u32 %v, [n]; cvta.to.global.u64 %a, %a;\n"
+	"  atom.global.add.u32 %old, [%a], %v;\n  ret;\n}\n";
+
+static struct driver cu;
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void ok(int r, const char *what)
+{
+	if (r) {
+		printf("%s: error %d\n", what, r);
+		exit(1);
+	}
+}
+#define OK(call) ok(cu.call, #call)
+
+static int by_size(const void *a, const void *b) { return *(double *)a < *(double *)b ? -1 : *(double *)a > *(double *)b; }
+
+static void launches(void *fn, CUdeviceptr p, int count)
+{
+	unsigned one = 1, got = 0;
+	void *params[] = {&p, &one};
+	double best = 0;
+
+	OK(cuMemsetD32_v2(p, 0, 1));
+	OK(cuCtxSynchronize());
+	for (int round = 0; round < 5; round++) {
+		double from = now();
+		for (int i = 0; i < count; i++)
+			OK(cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+		OK(cuCtxSynchronize());
+		double rate = count / (now() - from);
+		if (rate > best)
+			best = rate;
+	}
+	OK(cuMemcpyDtoH_v2(&got, p, 4));
+	printf("figure launches_per_second %.0f 1/s\n", best);
+	if (got != (unsigned)count * 5) {
+		printf("%u launches of %u were counted\n", got, (unsigned)count * 5);
+		exit(1);
+	}
+}
+
+static void waits(int count)
+{
+	double *t = malloc(sizeof *t * (size_t)count);
+
+	for (int i = 0; i < count; i++) {
+		double from = now();
+		OK(cuStreamSynchronize(NULL));
+		t[i] = now() - from;
+	}
+	qsort(t, (size_t)count, sizeof *t, by_size);
+	printf("figure synchronize_p50 %.2f us\nfigure synchronize_p99 %.2f us\n", t[count / 2] * 1e6, t[count * 99 / 100] * 1e6);
+	free(t);
+}
+
+static void copies(size_t bytes)
+{
+	CUdeviceptr p;
+	void *host;
+	double to = 0, from = 0;
+
+	OK(cuMemAlloc_v2(&p, bytes));
+	OK(cuMemHostAlloc(&host, bytes, 0));
+	for (size_t i = 0; i < bytes / 8; i++)
+		((unsigned long long *)host)[i] = i * 0x9e3779b97f4a7c15;
+	for (int round = 0; round < 5; round++) {
+		double t = now();
+		OK(cuMemcpyHtoD_v2(p, host, bytes));
+		OK(cuCtxSynchronize());
+		double rate = (double)bytes / (now() - t) / 1e9;
+		to = rate > to ? rate : to;
+		memset(host, 0, bytes);
+		t = now();
+		OK(cuMemcpyDtoH_v2(host, p, bytes));
+		rate = (double)bytes / (now() - t) / 1e9;
+		from = rate > from ? rate : from;
+	}
+	for (size_t i = 0; i < bytes / 8; i++)
+		if (((unsigned long long *)host)[i] != i * 0x9e3779b97f4a7c15) {
+			printf("wrong at %zu\n", i * 8);
+			exit(1);
+		}
+	printf("figure copy_to_card %.2f GB/s\nfigure copy_from_card %.2f GB/s\n", to, from);
+}
+
+int main(int argc, char **argv)
+{
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *ctx, *mod, *fn;
+	char name[256];
+	CUdeviceptr p;
+	int scale = argc > 1 ? atoi(argv[1]) : 1;
+
+	if (!lib) {
+		printf("%s\n", dlerror());
+		return 1;
+	}
+#define LOAD(name, mode) cu.name = (fn_##name)dlsym(lib, #name);
+	EACH_CALL(LOAD)
+	OK(cuInit(0));
+	OK(cuDeviceGetName(name, sizeof name, 0));
+	printf("%s\n", name);
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuModuleLoadData(&mod, (void *)code));
+	OK(cuModuleGetFunction(&fn, mod, "count"));
+	OK(cuMemAlloc_v2(&p, 4));
+	launches(fn, p, 100000 / scale);
+	waits(20000 / scale);
+	copies(((size_t)1 << 30) / (size_t)scale);
+	return 0;
+}

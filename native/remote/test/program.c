@@ -1,0 +1,496 @@
+/* Programs that use a card of another node, and a network between them that breaks. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include "check_remote.h"
+#include "../client_parts.h"
+#include "../../cuda/test/stub.h"
+
+/* ---- the server, and a connection to it that can be cut ---- */
+
+static pid_t server;
+
+static void folder(const char *path)
+{
+	char full[512];
+	snprintf(full, sizeof full, "%s%s", check_root, path);
+	CHECK(mkdir(full, 0777) == 0 || errno == EEXIST);
+}
+
+static void address_is(const char *socket)
+{
+	char path[512];
+	FILE *f;
+
+	folder("/etc");
+	folder("/etc/elastic-gpu");
+	snprintf(path, sizeof path, "%s/etc/elastic-gpu/remote", check_root);
+	f = fopen(path, "w");
+	CHECK(f && fprintf(f, "unix:%s/%s\n", check_root, socket) > 0 && fclose(f) == 0);
+	setenv("ELASTICGPU_ROOT", check_root, 1);
+}
+
+static int connect_to(const char *name)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/%s", check_root, name);
+	while (connect(fd, (struct sockaddr *)&at, sizeof at) != 0)
+		CHECK(errno == ENOENT || errno == ECONNREFUSED);
+	return fd;
+}
+
+static void serve_with(const char *option, const char *value)
+{
+	char at[512], card[512];
+
+	address_is("server");
+	snprintf(at, sizeof at, "unix:%s/server", check_root);
+	snprintf(card, sizeof card, "%s/card", check_root);
+	setenv("STUB_CARD", card, 1);
+	setenv("STUB_DEVICES", "2", 1);
+	server = fork();
+	if (server == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setenv("LD_LIBRARY_PATH", getenv("STUB_LIBRARY"), 1);
+		execl(getenv("REMOTE_SERVER"), "elastic-gpu-remote", at, option, value, NULL);
+		_exit(1);
+	}
+	close(connect_to("server"));
+}
+
+static void begin(void)
+{
+	CUcontext ctx;
+
+	EQUAL(cuInit(0), CUDA_SUCCESS);
+	EQUAL(cuDevicePrimaryCtxRetain(&ctx, 0), CUDA_SUCCESS);
+	EQUAL(cuCtxSetCurrent(ctx), CUDA_SUCCESS);
+}
+
+static CUfunction kernel(const char *name)
+{
+	static CUmodule mod;
+	CUfunction f;
+
+	if (!mod)
+		EQUAL(cuModuleLoadData(&mod, ".version 8.0"), CUDA_SUCCESS);
+	EQUAL(cuModuleGetFunction(&f, mod, name), CUDA_SUCCESS);
+	return f;
+}
+
+/* ---- calls ---- */
+
+static void calls(void)
+{
+	int n = 0, value = 7;
+	size_t bytes = 0, total = 0, offset;
+	char name[8];
+	const char *words;
+	CUcontext ctx = NULL, other;
+	CUdeviceptr p;
+	CUfunction f;
+	void *host;
+
+	EQUAL(cuDeviceGetCount(&n), CUDA_ERROR_NOT_INITIALIZED);
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuDeviceGetCount(&n), CUDA_SUCCESS);
+	EQUAL(n, 2);
+	EQUAL(cuDeviceGetCount(NULL), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(cuDeviceGetName(name, sizeof name, 1), CUDA_SUCCESS);
+	CHECK(!strcmp(name, "Stub 1"));
+	EQUAL(cuDeviceGetName(name, 4, 1), CUDA_SUCCESS);
+	CHECK(!strcmp(name, "Stu"));
+	EQUAL(cuDeviceGetAttribute(&value, 41, 0), CUDA_SUCCESS);
+	EQUAL(value, 0);
+	EQUAL(cuGetErrorName(CUDA_ERROR_INVALID_VALUE, &words), CUDA_SUCCESS);
+	CHECK(!strcmp(words, "CUDA_ERROR_INVALID_VALUE"));
+	EQUAL(cuMemGetInfo_v2(&bytes, &total), CUDA_SUCCESS);
+	CHECK(bytes > 0 && total > bytes);
+	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	EQUAL(cuCtxCreate_v2(&other, 0, 1), CUDA_SUCCESS);
+	CHECK(other && other != ctx);
+	EQUAL(cuCtxGetDevice(&value), CUDA_SUCCESS);
+	EQUAL(value, 1);
+	EQUAL(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+	EQUAL(cuCtxGetDevice(&value), CUDA_SUCCESS);
+	EQUAL(value, 0);
+	f = kernel("add");
+	EQUAL(cuFuncGetParamInfo(f, 2, &offset, &bytes), CUDA_SUCCESS);
+	EQUAL(offset, 16);
+	EQUAL(bytes, 4);
+	EQUAL(cuFuncGetParamInfo(f, 3, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
+	CHECK(kernel("add") == f && kernel("store") != f);
+	EQUAL(cuMemHostAlloc(&host, 100, 2), CUDA_ERROR_NOT_SUPPORTED);
+	EQUAL(cuMemHostAlloc(&host, 100, 0), CUDA_SUCCESS);
+	EQUAL(cuMemFreeHost(host), CUDA_SUCCESS);
+	EQUAL(cuMemAlloc_v2(&p, 4096), CUDA_SUCCESS);
+	EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+	/* what nobody waited for shows once, where somebody does */
+	EQUAL(cuMemsetD8_v2(p, 1, 4096), CUDA_SUCCESS);
+	EQUAL(cuCtxSynchronize(), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	/* neither another's memory nor the server's own is copied */
+	EQUAL(cuMemcpyDtoH_v2(name, (CUdeviceptr)(uintptr_t)&value, 1), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(cuMemAlloc_v2(&p, 4096), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(name, p + 4095, 2), CUDA_ERROR_INVALID_VALUE);
+	EQUAL(cuEventQuery((CUevent)99), CUDA_ERROR_INVALID_HANDLE);
+}
+
+/* Every function of the table is there by name. */
+static void lookup(void)
+{
+	void *found;
+	int status;
+
+#define LOOK(symbol, mode) do { char base[64]; snprintf(base, sizeof base, "%s", #symbol); \
+	char *v = strstr(base, "_v"); if (v) *v = 0; \
+	EQUAL(cuGetProcAddress_v2(base, &found, 13000, 0, &status), CUDA_SUCCESS); CHECK(found && !status); } while (0);
+	EACH_CALL(LOOK)
+	EQUAL(cuGetProcAddress_v2("cuMemAllocManaged", &found, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+	CHECK(!found && status == 1);
+	EQUAL(cuGetProcAddress_v2("cuLaunchKernel", &found, 13000, CU_GET_PROC_PER_THREAD, NULL), CUDA_SUCCESS);
+	CHECK(found != (void *)cuLaunchKernel);
+	EQUAL(cuGetProcAddress_v2("cuFuncGetParamInfo", &found, 12000, 0, NULL), CUDA_ERROR_NOT_FOUND);
+}
+
+/* ---- a program, whose result says whether each call was carried out once ---- */
+
+#define N 1000
+#define LARGE ((size_t)9 << 20)
+
+static void work(int rounds)
+{
+	int64_t numbers[N], back[N];
+	int n = N;
+	CUdeviceptr sum, one, big;
+	CUfunction add = kernel("add");
+	CUstream stream;
+	CUevent event;
+	void *params[] = {&sum, &one, &n};
+	unsigned char *mine = malloc(LARGE), *theirs = malloc(LARGE);
+
+	CHECK(mine && theirs);
+	for (int i = 0; i < N; i++)
+		numbers[i] = i;
+	for (size_t i = 0; i < LARGE; i++)
+		mine[i] = (unsigned char)(i * 31 + i / 4096);
+	EQUAL(cuMemAlloc_v2(&sum, sizeof numbers), CUDA_SUCCESS);
+	EQUAL(cuMemAlloc_v2(&one, sizeof numbers), CUDA_SUCCESS);
+	EQUAL(cuMemAlloc_v2(&big, LARGE), CUDA_SUCCESS);
+	EQUAL(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	EQUAL(cuEventCreate(&event, 0), CUDA_SUCCESS);
+	EQUAL(cuMemsetD8_v2(sum, 0, sizeof numbers), CUDA_SUCCESS);
+	EQUAL(cuMemcpyHtoD_v2(one, numbers, sizeof numbers), CUDA_SUCCESS);
+	EQUAL(cuMemcpyHtoD_v2(big, mine, LARGE), CUDA_SUCCESS);
+	for (int i = 0; i < rounds; i++) {
+		EQUAL(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, i % 2 ? stream : NULL, params, NULL), CUDA_SUCCESS);
+		if (i % 16 == 0) {
+			EQUAL(cuEventRecord(event, stream), CUDA_SUCCESS);
+			EQUAL(cuEventSynchronize(event), CUDA_SUCCESS);
+		}
+	}
+	EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(back, sum, sizeof back), CUDA_SUCCESS);
+	for (int i = 0; i < N; i++)
+		EQUAL(back[i], (int64_t)i * rounds);
+	EQUAL(cuMemcpyDtoHAsync_v2(theirs, big, LARGE, stream), CUDA_SUCCESS);
+	CHECK(!memcmp(mine, theirs, LARGE));
+	EQUAL(cuEventDestroy_v2(event), CUDA_SUCCESS);
+	EQUAL(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+	EQUAL(cuMemFree_v2(sum), CUDA_SUCCESS);
+	EQUAL(cuMemFree_v2(one), CUDA_SUCCESS);
+	EQUAL(cuMemFree_v2(big), CUDA_SUCCESS);
+	EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	free(mine);
+	free(theirs);
+}
+
+static void programs(void)
+{
+	int64_t got;
+	CUdeviceptr p;
+	char a = 5;
+	short b = 300;
+	void *params[] = {&a, &p, &b};
+
+	serve_with(NULL, NULL);
+	begin();
+	work(20000);
+	EQUAL(cuMemAlloc_v2(&p, 8), CUDA_SUCCESS);
+	EQUAL(cuLaunchKernel(kernel("store"), 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(&got, p, 8), CUDA_SUCCESS);
+	EQUAL(got, 305);
+}
+
+/* More small frames than the outbox holds, with nobody who waits: they go on as the server says that it has seen them. */
+static void many(void)
+{
+	CUdeviceptr p;
+	unsigned last = 0;
+
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuMemAlloc_v2(&p, 4), CUDA_SUCCESS);
+	for (unsigned i = 0; i <= 200000; i++)
+		EQUAL(cuMemsetD32_v2(p, i, 1), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(&last, p, 4), CUDA_SUCCESS);
+	EQUAL(last, 200000);
+}
+
+/* ---- threads ---- */
+
+static _Atomic int arrived, spun;
+
+static void *spin(void *arg)
+{
+	CUstream stream;
+
+	EQUAL(cuCtxSetCurrent(arg), CUDA_SUCCESS);
+	EQUAL(cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+	EQUAL(cuLaunchKernel(kernel("spin"), 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL), CUDA_SUCCESS);
+	atomic_store(&arrived, 1);
+	EQUAL(cuStreamSynchronize(stream), CUDA_SUCCESS);
+	atomic_store(&spun, 1);
+	return NULL;
+}
+
+/* A thread that waits for the card does not hold up the calls of others. */
+static void waiting(void)
+{
+	CUcontext ctx;
+	pthread_t t;
+	int value, during = 0;
+
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	kernel("spin");
+	CHECK(pthread_create(&t, NULL, spin, ctx) == 0);
+	while (!atomic_load(&arrived))
+		sched_yield();
+	while (!atomic_load(&spun)) {
+		EQUAL(cuCtxGetDevice(&value), CUDA_SUCCESS);
+		during += !atomic_load(&spun);
+	}
+	CHECK(pthread_join(t, NULL) == 0);
+	CHECK(during >= 2); /* the first may have come before it waited */
+}
+
+static void *worker(void *arg)
+{
+	EQUAL(cuCtxSetCurrent(arg), CUDA_SUCCESS);
+	work(500);
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t t[6];
+	CUcontext ctx;
+
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+	kernel("add");
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < 6; i++)
+			CHECK(pthread_create(&t[i], NULL, worker, ctx) == 0);
+		for (int i = 0; i < 6; i++)
+			CHECK(pthread_join(t[i], NULL) == 0);
+	}
+}
+
+/* ---- a network that breaks ---- */
+
+static _Atomic long cut_after; /* bytes that a connection carries, both ways together */
+static _Atomic int cuts;
+
+struct link { int a, b; };
+
+static void *carry(void *arg)
+{
+	struct link l = *(struct link *)arg;
+	long left = atomic_load(&cut_after);
+	char bytes[4096];
+
+	free(arg);
+	for (;;) {
+		struct pollfd p[] = {{.fd = l.a, .events = POLLIN}, {.fd = l.b, .events = POLLIN}};
+		CHECK(poll(p, 2, -1) > 0);
+		for (int i = 0; i < 2; i++) {
+			if (!p[i].revents)
+				continue;
+			ssize_t n = read(p[i].fd, bytes, sizeof bytes);
+			if (n > left) {
+				n = left;
+				atomic_fetch_add(&cuts, 1);
+			}
+			if (n <= 0 || !socket_write(i ? l.a : l.b, bytes, (size_t)n) || (left -= n) == 0) {
+				shutdown(l.a, SHUT_RDWR);
+				shutdown(l.b, SHUT_RDWR);
+				close(l.a);
+				close(l.b);
+				return NULL;
+			}
+		}
+	}
+}
+
+static void *network(void *arg)
+{
+	int listener = *(int *)arg;
+
+	for (;;) {
+		struct link *l = malloc(sizeof *l);
+		pthread_t t;
+		l->a = accept(listener, NULL, NULL);
+		l->b = connect_to("server");
+		CHECK(l->a >= 0 && pthread_create(&t, NULL, carry, l) == 0 && pthread_detach(t) == 0);
+	}
+	return NULL;
+}
+
+static void start_network(void)
+{
+	static int listener;
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	pthread_t t;
+
+	snprintf(at.sun_path, sizeof at.sun_path, "%s/network", check_root);
+	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 8) == 0);
+	address_is("network");
+	CHECK(pthread_create(&t, NULL, network, &listener) == 0);
+}
+
+/* The connection breaks within and between frames, of either side, again and again: nothing is lost, nothing runs twice. */
+static void breaks(void)
+{
+	CUfunction add;
+
+	serve_with(NULL, NULL);
+	start_network();
+	atomic_store(&cut_after, 6 << 20);
+	begin();
+	add = kernel("add");
+	for (long bytes = 6 << 20; bytes > 1000; bytes = bytes * 2 / 3) {
+		atomic_store(&cut_after, bytes + 13); /* from the next connection on */
+		if (bytes >= (long)CHUNK + 4096)
+			work(200);
+		else { /* no large copies: a piece would never come through */
+			int64_t got = 0;
+			CUdeviceptr p, q;
+			int n = 1;
+			void *params[] = {&p, &q, &n};
+			EQUAL(cuMemAlloc_v2(&p, 8), CUDA_SUCCESS);
+			EQUAL(cuMemAlloc_v2(&q, 8), CUDA_SUCCESS);
+			EQUAL(cuMemsetD8_v2(p, 0, 8), CUDA_SUCCESS);
+			EQUAL(cuMemcpyHtoD_v2(q, &(int64_t){1}, 8), CUDA_SUCCESS);
+			for (int i = 1; i <= 3000; i++) {
+				EQUAL(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+				if (i % 10 == 0) {
+					EQUAL(cuMemcpyDtoH_v2(&got, p, 8), CUDA_SUCCESS);
+					EQUAL(got, i);
+				}
+			}
+			EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
+			EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
+		}
+	}
+	CHECK(atomic_load(&cuts) > 20);
+}
+
+/* ---- ends ---- */
+
+static uint64_t used_on_card(void)
+{
+	uint64_t sum = 0;
+	char path[512];
+	static struct stub_card c;
+	int fd;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "%s/card", check_root);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	n = read(fd, &c, sizeof c);
+	close(fd);
+	for (int i = 0; n == (ssize_t)sizeof c && i < STUB_PROCESSES; i++)
+		if (c.pid[i] && (kill((pid_t)c.pid[i], 0) == 0 || errno != ESRCH))
+			sum += c.used[i][0];
+	return sum;
+}
+
+static pid_t program(int *ready)
+{
+	int p[2];
+	char c;
+	pid_t pid;
+
+	CHECK(pipe(p) == 0);
+	pid = fork();
+	if (pid == 0) {
+		CUdeviceptr d;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		begin();
+		EQUAL(cuMemAlloc_v2(&d, 64 << 20), CUDA_SUCCESS);
+		CHECK(write(p[1], "x", 1) == 1);
+		pause();
+	}
+	close(p[1]);
+	*ready = read(p[0], &c, 1) == 1;
+	close(p[0]);
+	return pid;
+}
+
+/* A process that is killed loses what it had once it has been away for the time that it may come back. */
+static void killed(void)
+{
+	int ready, status;
+	pid_t pid;
+
+	serve_with("--resume-seconds", "1");
+	pid = program(&ready);
+	CHECK(ready && used_on_card() >= 64 << 20);
+	CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
+	while (used_on_card())
+		usleep(1000);
+}
+
+/* No more processes than the server allows; one that has ended makes space at once. */
+static void processes(void)
+{
+	int ready, status;
+	pid_t first, second;
+
+	serve_with("--processes", "1");
+	first = program(&ready);
+	CHECK(ready);
+	second = fork();
+	if (second == 0)
+		_exit(cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1);
+	CHECK(waitpid(second, &status, 0) == second);
+	EQUAL(status, 0);
+	CHECK(kill(first, SIGKILL) == 0 && waitpid(first, &status, 0) == first);
+}
+
+/* Without its server every call fails, loudly and for good; with none at all there is no card. */
+static void lost(void)
+{
+	CUdeviceptr p;
+
+	address_is("nobody");
+	EQUAL(cuInit(0), CUDA_ERROR_NO_DEVICE);
+	serve_with(NULL, NULL);
+	begin();
+	CHECK(kill(server, SIGKILL) == 0 && waitpid(server, NULL, 0) == server);
+	serve_with(NULL, NULL); /* another one knows nothing of the session */
+	EQUAL(cuMemAlloc_v2(&p, 4096), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	EQUAL(cuCtxSynchronize(), CUDA_ERROR_DEVICE_UNAVAILABLE);
+	EQUAL(cuInit(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
+}
+
+MAIN(T(calls), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(lost))
