@@ -95,7 +95,8 @@ func (c *Cluster) foundJob(wl *kueue.Workload, now time.Time) (Job, bool) {
 		}
 		f.ran = max(0, int64(now.Sub(since)/time.Second))
 	}
-	if w.Finished || !c.Has(queue) || f.waits && (w.Inactive || w.Gated) {
+	parent, _ := workload.ParentOf(wl) // which is the job, where this is a variant of it
+	if parent.Name != "" || w.Finished || !c.Has(queue) || f.waits && (w.Inactive || w.Gated) {
 		return Job{}, false
 	}
 	f.age = max(0, int64(now.Sub(w.Created)/time.Second))

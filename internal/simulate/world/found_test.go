@@ -16,6 +16,7 @@ import (
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -128,7 +129,8 @@ func TestWhatWaitsNow(t *testing.T) {
 	elsewhere.Spec.QueueName = "nowhere"
 	limited := waitingWorkload("limited", 3, 5*time.Minute)
 	limited.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(70))
-	objects := append(liveCluster(kueue.StrictFIFO), held, ended, elsewhere, waitingWorkload("older", 3, 20*time.Minute), limited,
+	variant := workload.NewVariant(waitingWorkload("held", 1, time.Hour), "f") // whose parent is one of them
+	objects := append(liveCluster(kueue.StrictFIFO), held, ended, elsewhere, variant, waitingWorkload("older", 3, 20*time.Minute), limited,
 		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lq"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"}})
 	c, err := FromObjects(objects, admission.Options{}, now)
 	if err != nil {
