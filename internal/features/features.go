@@ -71,6 +71,7 @@ const (
 	MultiKueueIncrementalDispatcherRespectConfigOrder Gate = "MultiKueueIncrementalDispatcherRespectConfigOrder"
 	MultiKueueManagerQuotaAutomation                  Gate = "MultiKueueManagerQuotaAutomation"
 	MultiKueueKubeConfigPathValidation                Gate = "MultiKueueKubeConfigPathValidation"
+	MultiKueueOrchestratedPreemption                  Gate = "MultiKueueOrchestratedPreemption"
 	MultiKueueRemoteSpecSync                          Gate = "MultiKueueRemoteSpecSync"
 )
 
@@ -147,6 +148,7 @@ var gates = map[string]gate{
 	string(MultiKueueIncrementalDispatcherRespectConfigOrder): {true, switches},
 	string(MultiKueueManagerQuotaAutomation):                  {false, switches},
 	string(MultiKueueKubeConfigPathValidation):                {false, switches},
+	string(MultiKueueOrchestratedPreemption):                  {false, switches},
 	string(MultiKueueRemoteSpecSync):                          {true, switches},
 
 	"DeferRayServiceFinalizationForRedisCleanup":  {true, always},
@@ -169,7 +171,6 @@ var gates = map[string]gate{
 	"WorkloadValidationForPodSetMetadata":         {true, always},
 
 	"MultiKueueAllowInsecureKubeconfigs": {false, lacking},
-	"MultiKueueOrchestratedPreemption":   {false, lacking},
 
 	"ElasticJobsViaWorkloadSlicesWithTAS":         {false, idle},
 	"FlavorFungibilityPreserveScanProgress":       {true, idle},

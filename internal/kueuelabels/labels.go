@@ -23,6 +23,7 @@ const (
 	ConcurrentAdmissionParent = "kueue.x-k8s.io/concurrent-admission-parent"
 	// AllowedFlavors names the only flavors that a workload may be assigned, with commas between them; an annotation.
 	AllowedFlavors = "kueue.x-k8s.io/workload-allowed-resource-flavors"
-	// ConcurrentAdmissionGate is the preemption gate of variants.
+	// ConcurrentAdmissionGate is the preemption gate of variants, MultiKueueGate that of copies in other clusters.
 	ConcurrentAdmissionGate = "kueue.x-k8s.io/concurrent-admission"
+	MultiKueueGate          = "kueue.x-k8s.io/multikueue"
 )

@@ -191,10 +191,10 @@ func (m *member) asCounted(wl *kueue.Workload) *kueue.Workload {
 
 // limit says what a workload may have, and whether it is in the queue.
 func (s *Shell) limit(w *admission.Workload, counted *kueue.Workload, m *member) {
+	w.PreemptionGated = (s.gates.concurrent || s.gates.orchestrated) && workload.IsPreemptionGated(counted)
 	if !s.gates.concurrent {
 		return
 	}
-	w.PreemptionGated = workload.IsPreemptionGated(counted)
 	if allowed := workload.AllowedFlavors(counted); len(allowed) > 0 {
 		for i := range w.PodSets {
 			if len(w.PodSets[i].Flavors) == 0 {

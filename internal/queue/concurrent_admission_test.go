@@ -396,3 +396,28 @@ func TestNoVariantsWithoutTheGate(t *testing.T) {
 	p.submit("job", "main", "", 0, "3")
 	p.wantStanding("job", "runs on spot | - | -")
 }
+
+// Copies that another cluster sends have a preemption gate, which that cluster opens.
+func TestGateOfACopy(t *testing.T) {
+	p := newHarness(t)
+	p.gates.orchestrated = true
+	p.oneQueue()
+	p.submit("low", "main", "", 0, "3")
+	high := p.workload("high", "main", "", 9, "3")
+	high.Spec.PreemptionGates = []kueue.PreemptionGate{{Name: kueuelabels.MultiKueueGate}}
+	p.see(high)
+	p.expect("high", "AdmissionGated: Workload requires preemption, but it's gated")
+	if gates := p.written["high"].Status.PreemptionGates; len(gates) != 1 || gates[0].Position != kueue.PreemptionGatePositionClosed ||
+		workload.BlockedOnGatesSince(p.written["high"]).IsZero() || workload.IsEvicted(p.written["low"]) {
+		t.Fatalf("%+v", p.written["high"].Status)
+	}
+	p.change("high", func(wl *kueue.Workload) { workload.OpenGate(wl, kueuelabels.MultiKueueGate, p.time) })
+	if !workload.IsEvicted(p.written["low"]) {
+		t.Fatal("the gate is open, and nobody is preempted")
+	}
+	p.letGo("low")
+	p.expect("high", "quota")
+	if !workload.BlockedOnGatesSince(p.written["high"]).IsZero() {
+		t.Error("it has quota, and says that it is gated")
+	}
+}

@@ -45,7 +45,7 @@ type Shell struct {
 	events         writes.Budget // for events about what the status says as well
 	finalizers     *inUseFinalizers
 	now            func() time.Time
-	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent bool }
+	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent, orchestrated bool }
 
 	timers timers
 	// leading says that the loop runs and answers questions.
@@ -180,6 +180,7 @@ func New(c client.Client, reader cache.Cache, options Options) *Shell {
 	s.gates.failFast = options.Features.Enabled(features.TASFailedNodeReplacementFailFast)
 	s.gates.skipReassignment = options.Features.Enabled(features.SkipReassignment)
 	s.gates.concurrent = options.Features.Enabled(features.ConcurrentAdmission)
+	s.gates.orchestrated = options.Features.Enabled(features.MultiKueueOrchestratedPreemption)
 	s.gates.rejectDevices = options.Features.Enabled(features.RejectDeviceClaims)
 	return s
 }

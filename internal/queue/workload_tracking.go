@@ -176,6 +176,9 @@ func (s *Shell) startWrite(t *tracked, c *change) {
 	if c.apply != nil && !c.apply(&wl, now) {
 		return
 	}
+	if s.gates.orchestrated {
+		workload.SetGates(&wl, now)
+	}
 	if s.options.Lifecycle.GranularReasons {
 		workload.ExplainUnadmitted(&wl, now)
 	}

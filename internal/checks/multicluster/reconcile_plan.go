@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -58,6 +59,8 @@ type plan struct {
 	stop     string   // cluster that is to evict its copy
 	nominate []string // clusters that may get a copy, if that changed
 	create   []string // clusters that get a copy
+	gated    bool     // copies that are created preempt nobody until their gate is open
+	open     string   // cluster whose copy may preempt others from now on
 	follow   []string // clusters whose copy has another priority
 	resize   string   // cluster whose copy is larger by now
 	sync     string   // cluster whose job's status is copied back
@@ -103,7 +106,7 @@ func decide(s situation, settings settings) plan {
 		p.choose = winner.name
 		return p
 	}
-	return s.dispatch(settings.dispatcher)
+	return s.dispatch(settings)
 }
 
 // winner is the cluster that runs a workload. Kueue did not always write its name down: then it is the one that admitted its
@@ -338,7 +341,7 @@ func (s *situation) others(except *remoteState) []string {
 }
 
 // dispatch has copies in the nominated clusters, and only there.
-func (s *situation) dispatch(d dispatcher) plan {
+func (s *situation) dispatch(settings settings) plan {
 	for _, other := range s.local.Status.AdmissionChecks {
 		if other.Name != s.check.Name && other.State != kueue.CheckStateReady {
 			return plan{remove: s.others(nil)}
@@ -348,11 +351,14 @@ func (s *situation) dispatch(d dispatcher) plan {
 	if waits {
 		return plan{remove: s.others(nil)}
 	}
-	nominated, again := d.nominate(s)
+	nominated, again := settings.dispatcher.nominate(s)
+	p := plan{after: again, gated: settings.orchestrated}
 	if beside != "" {
-		nominated, again = []string{beside}, 0
+		nominated, p.after, p.gated = []string{beside}, 0, false
 	}
-	p := plan{after: again}
+	if settings.orchestrated {
+		s.takeTurns(&p)
+	}
 	if !slices.Equal(nominated, s.local.Status.NominatedClusterNames) {
 		p.nominate = nominated
 	}
@@ -373,6 +379,38 @@ func (s *situation) dispatch(d dispatcher) plan {
 		}
 	}
 	return p
+}
+
+// takeTurns lets one cluster preempt others for the workload: the one that has had to wait for it longest, and after a time
+// the next one.
+func (s *situation) takeTurns(p *plan) {
+	var last, since time.Time
+	next := ""
+	for i := range s.remotes {
+		at := &s.remotes[i]
+		if at.copy == nil || !at.lost.IsZero() {
+			continue
+		}
+		opened, blocked := workload.GateOpenedAt(at.copy, kueuelabels.MultiKueueGate), workload.BlockedOnGatesSince(at.copy)
+		switch {
+		case !opened.IsZero():
+			if opened.After(last) && !opened.After(s.now) { // a cluster whose clock is wrong holds up nobody
+				last = opened
+			}
+		case !blocked.IsZero() && (next == "" || blocked.Before(since)):
+			next, since = at.name, blocked
+		}
+	}
+	left := last.Add(workload.PreemptionTurn).Sub(s.now)
+	switch {
+	case next == "":
+		return
+	case last.IsZero() || left <= 0:
+		p.open, left = next, workload.PreemptionTurn
+	}
+	if p.after == 0 || left < p.after {
+		p.after = left
+	}
 }
 
 // sameRequest says that a copy still asks for what the workload asks for. Other fields of its spec

@@ -24,6 +24,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/features"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -349,6 +350,48 @@ func TestDecide(t *testing.T) {
 				t.Errorf("the answer is %s %q, want %s %q", state.State, state.Message, test.state, test.says)
 			}
 			if !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got  %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// One cluster at a time preempts others for a workload, the one that has waited longest for it first.
+func TestOneClusterPreemptsAtATime(t *testing.T) {
+	settings := settings{orchestrated: true, dispatcher: dispatcher{name: kueueconfig.MultiKueueDispatcherModeAllAtOnce}}
+	blocked := func(since time.Time) func(*kueue.Workload) {
+		return is(kueue.WorkloadBlockedOnPreemptionGates, kueue.PreemptionGated, since)
+	}
+	opened := func(at time.Time) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) { workload.OpenGate(wl, kueuelabels.MultiKueueGate, at) }
+	}
+	a := func(changes ...func(*kueue.Workload)) remoteState { return at("a", copied(changes...)) }
+	b := func(changes ...func(*kueue.Workload)) remoteState { return at("b", copied(changes...)) }
+	const turn = workload.PreemptionTurn
+	for name, test := range map[string]struct {
+		remotes []remoteState
+		want    plan
+	}{
+		"copies come with their gate closed": {remotes: []remoteState{at("a", nil), b()}, want: plan{create: []string{"a"}}},
+		"nobody has to preempt":              {remotes: []remoteState{a(), b()}},
+		"the first":                          {remotes: []remoteState{a(blocked(noon)), b(blocked(noon.Add(-time.Second)))}, want: plan{open: "b", after: turn}},
+		"the other waits": {
+			remotes: []remoteState{a(blocked(noon)), b(blocked(noon), opened(noon.Add(-time.Minute)))}, want: plan{after: 4 * time.Minute},
+		},
+		"until it is its turn": {remotes: []remoteState{a(blocked(noon)), b(blocked(noon), opened(noon.Add(-turn)))}, want: plan{open: "a", after: turn}},
+		"a clock that is wrong": {
+			remotes: []remoteState{a(blocked(noon)), b(blocked(noon), opened(noon.Add(time.Hour)))}, want: plan{open: "a", after: turn},
+		},
+		"a cluster that does not answer": {remotes: []remoteState{a(blocked(noon)), lost("b", noon)}, want: plan{open: "a", after: turn}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wl := waiting(nominated("a", "b"))
+			if !test.remotes[1].lost.IsZero() {
+				wl = waiting(nominated("a"))
+			}
+			s := situation{local: wl, remotes: test.remotes, now: noon, check: &wl.Status.AdmissionChecks[0]}
+			test.want.gated = true
+			if got := decide(s, settings); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
 			}
 		})

@@ -81,7 +81,7 @@ func (s *session) drop(ctx context.Context, part *unstructured.Unstructured) err
 }
 
 // create puts a copy of the workload into a cluster's queue.
-func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, kind *remote.Adapter) error {
+func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster string, gated bool, kind *remote.Adapter) error {
 	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
 		copied := &kueue.Workload{Spec: *wl.Spec.DeepCopy()}
 		copied.Namespace, copied.Name = wl.Namespace, wl.Name
@@ -93,7 +93,10 @@ func (w *workloads) create(ctx context.Context, wl *kueue.Workload, cluster stri
 		if kind.SharesJob() {
 			copied.Annotations[jobKindAnnotation], copied.Annotations[jobNameAnnotation] = kind.GVK.String(), wl.OwnerReferences[0].Name
 		}
-		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil
+		copied.Spec.Active, copied.Spec.PreemptionGates = nil, nil // gates here are none there
+		if gated {
+			copied.Spec.PreemptionGates = []kueue.PreemptionGate{{Name: kueuelabels.MultiKueueGate}}
+		}
 		err := there.Create(ctx, copied)
 		if apierrors.IsAlreadyExists(err) {
 			return nil // the informer has not delivered it yet
@@ -119,6 +122,16 @@ func (w *workloads) updatePriority(ctx context.Context, s *situation, cluster st
 		now := was.DeepCopy()
 		now.Spec.Priority, now.Spec.PriorityClassRef = s.local.Spec.Priority, s.local.Spec.PriorityClassRef
 		return there.Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// openGate lets a copy preempt others.
+func (w *workloads) openGate(ctx context.Context, s *situation, cluster string) error {
+	return w.inCluster(ctx, cluster, func(ctx context.Context, there *session) error {
+		was := s.remote(cluster).copy
+		now := was.DeepCopy()
+		workload.OpenGate(now, kueuelabels.MultiKueueGate, s.now)
+		return there.Status().Patch(ctx, now, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 	})
 }
 

@@ -194,6 +194,8 @@ type settings struct {
 	workerLostTimeout, gcInterval time.Duration
 	// forward has jobs in other clusters updated when the original changes.
 	forward bool
+	// orchestrated: one cluster at a time preempts others for a workload.
+	orchestrated bool
 }
 
 func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error) {
@@ -204,6 +206,7 @@ func settingsOf(config v1alpha1.MultiKueue, gates features.Set) (settings, error
 			inOrder: gates.Enabled(features.MultiKueueIncrementalDispatcherRespectConfigOrder),
 		},
 		forward:           gates.Enabled(features.MultiKueueRemoteSpecSync),
+		orchestrated:      gates.Enabled(features.MultiKueueOrchestratedPreemption),
 		workerLostTimeout: ptr.Deref(config.WorkerLostTimeout, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueWorkerLostTimeout}).Duration,
 		gcInterval:        ptr.Deref(config.GCInterval, metav1.Duration{Duration: kueueconfig.DefaultMultiKueueGCInterval}).Duration,
 	}

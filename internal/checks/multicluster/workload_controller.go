@@ -285,7 +285,10 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 		return p.after, errors.Join(append(errs, w.nominate(ctx, s.local, p.nominate))...)
 	}
 	for _, name := range p.create {
-		errs = append(errs, w.create(ctx, s.local, name, kind))
+		errs = append(errs, w.create(ctx, s.local, name, p.gated, kind))
+	}
+	if p.open != "" {
+		errs = append(errs, w.openGate(ctx, s, p.open))
 	}
 	for _, name := range p.follow {
 		errs = append(errs, w.updatePriority(ctx, s, name))

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -405,20 +404,8 @@ func (s Step) Apply(wl *kueue.Workload, now time.Time) bool {
 	case Activate, Deactivate:
 		wl.Spec.Active = ptr.To(s.Action == Activate)
 		return true
-	case MarkParent:
-		wl.Labels = maps.Clone(wl.Labels)
-		metav1.SetMetaDataLabel(&wl.ObjectMeta, kueuelabels.ConcurrentAdmissionParent, "true")
-		return true
-	case ReleaseEvicted:
-		return Release(wl, s.Message, now)
-	case FollowVariant:
-		follow(wl, s.Variant, now)
-		return true
-	case OpenPreemptionGate:
-		openPreemptionGate(wl, kueuelabels.ConcurrentAdmissionGate, now)
-		return true
 	}
-	return false
+	return s.applyToFamily(wl, now)
 }
 
 // ResetsRequeueState says that the step deletes status.requeueState, also what another field manager wrote there.

@@ -29,9 +29,6 @@ const (
 	evictedAlone       = "ConcurrentAdmission"
 )
 
-// preemptionTurn is how long a variant has to preempt others before the next one may.
-const preemptionTurn = 5 * time.Minute
-
 // ParentOf is the workload that wl is a variant of; the zero key: it is none. Who may create workloads may say so: only
 // what a Family has is one.
 func ParentOf(wl *kueue.Workload) (parent admission.Key, uid string) {
@@ -275,6 +272,25 @@ func (f *Family) VariantStep(wl *kueue.Workload, now time.Time) Step {
 	return f.gateStep(i, now)
 }
 
+// applyToFamily is Apply of the steps that a workload takes as a parent or a variant.
+func (s Step) applyToFamily(wl *kueue.Workload, now time.Time) bool {
+	switch s.Action {
+	case MarkParent:
+		wl.Labels = maps.Clone(wl.Labels)
+		metav1.SetMetaDataLabel(&wl.ObjectMeta, kueuelabels.ConcurrentAdmissionParent, "true")
+		return true
+	case ReleaseEvicted:
+		return Release(wl, s.Message, now)
+	case FollowVariant:
+		follow(wl, s.Variant, now)
+		return true
+	case OpenPreemptionGate:
+		OpenGate(wl, kueuelabels.ConcurrentAdmissionGate, now)
+		return true
+	}
+	return false
+}
+
 // quotaStep evicts a variant that its parent leaves, and lets one go that was evicted.
 func (f *Family) quotaStep(i int) Step {
 	v, a := f.Variants[i], f.admitted()
@@ -311,14 +327,14 @@ func (f *Family) gateStep(i int, now time.Time) Step {
 		if v == nil || !IsActive(v) || HasReservation(v) || IsFinished(v) || v.DeletionTimestamp != nil {
 			continue
 		}
-		opened := openedAt(v, kueuelabels.ConcurrentAdmissionGate)
+		opened := GateOpenedAt(v, kueuelabels.ConcurrentAdmissionGate)
 		switch {
 		case !opened.IsZero():
 			if opened.After(last) {
 				last = opened
 			}
 		case candidate >= 0:
-		case isBlockedOnGates(v):
+		case !BlockedOnGatesSince(v).IsZero():
 			candidate = j
 		case condition(v, kueue.WorkloadQuotaReserved) == nil: // it may have to, which is not known yet
 			candidate = len(f.Variants)
@@ -327,7 +343,7 @@ func (f *Family) gateStep(i int, now time.Time) Step {
 	if candidate != i {
 		return Step{}
 	}
-	if at := last.Add(preemptionTurn); !last.IsZero() && now.Before(at) {
+	if at := last.Add(PreemptionTurn); !last.IsZero() && now.Before(at) {
 		return Step{At: at}
 	}
 	return Step{Action: OpenPreemptionGate}
