@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -20,6 +21,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 	"github.com/elastic-ai/elastic/internal/jobs/remote"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
@@ -262,6 +264,10 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 	if len(admission.PodSetAssignments) != len(wl.Spec.PodSets) {
 		return nil, fmt.Errorf("the admission has %d pod sets, the workload %d", len(admission.PodSetAssignments), len(wl.Spec.PodSets))
 	}
+	admissionChecks, err := c.admissionChecks(ctx, wl)
+	if err != nil {
+		return nil, err
+	}
 	infos := make([]kinds.PodSetInfo, len(admission.PodSetAssignments))
 	for i, assigned := range admission.PodSetAssignments {
 		info := &infos[i]
@@ -276,11 +282,10 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 			info.Labels[kueue.MultiKueueWorkerWorkloadPodLabel] = kueue.MultiKueueWorkerWorkloadPodValue
 		}
 		info.Annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
-		var err error
 		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).NodeSelection(&assigned); err != nil {
 			return nil, err
 		}
-		for _, check := range wl.Status.AdmissionChecks {
+		for _, check := range admissionChecks {
 			if err := info.AddUpdates(check.PodSetUpdates, assigned.Name); err != nil {
 				return nil, fmt.Errorf("admission check %s: %w", check.Name, err)
 			}
@@ -293,6 +298,23 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 		}
 	}
 	return infos, nil
+}
+
+// admissionChecks are those that a workload has passed, or the variant that it is admitted as.
+func (c *controller) admissionChecks(ctx context.Context, wl *kueue.Workload) ([]kueue.AdmissionCheckState, error) {
+	if wl.Labels[kueuelabels.ConcurrentAdmissionParent] != "true" || len(wl.Status.AdmissionChecks) > 0 {
+		return wl.Status.AdmissionChecks, nil
+	}
+	list := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, list, client.InNamespace(wl.Namespace), client.MatchingFields{kinds.OwnerUIDIndex: string(wl.UID)}); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if v := &list.Items[i]; !workload.IsExtra(v) && workload.IsAdmitted(v) && equality.Semantic.DeepEqual(v.Status.Admission, wl.Status.Admission) {
+			return v.Status.AdmissionChecks, nil
+		}
+	}
+	return nil, nil
 }
 
 func asksForTopology(request *kueue.PodSetTopologyRequest) bool {

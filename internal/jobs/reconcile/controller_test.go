@@ -28,6 +28,8 @@ import (
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
+	"github.com/elastic-ai/elastic/internal/kueuelabels"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // world is a cluster of Jobs and their workloads, and the controller of Jobs.
@@ -217,6 +219,31 @@ func TestJobThatContradictsItsAdmission(t *testing.T) {
 	finished := apimeta.FindStatusCondition(w.workloadOf(job).Status.Conditions, kueue.WorkloadFinished)
 	if finished == nil || finished.Reason != "FailedToStart" || !strings.Contains(finished.Message, "team") {
 		t.Errorf("finished: %v", finished)
+	}
+}
+
+// The checks of a parent are those of the variant that it is admitted as: what they add reaches its job's pods.
+func TestChecksOfAVariantReachTheJob(t *testing.T) {
+	w := newWorld(t, parse(t, queuedJob))
+	wl := w.workloadOf(w.settle("job"))
+	metav1.SetMetaDataLabel(&wl.ObjectMeta, kueuelabels.ConcurrentAdmissionParent, "true")
+	if err := w.client.Update(t.Context(), wl); err != nil {
+		t.Fatal(err)
+	}
+	for flavor, pods := range map[string]int32{"other": 3, "f": 5} {
+		variant := workload.NewVariant(wl, flavor)
+		if err := w.client.Create(t.Context(), variant); err != nil {
+			t.Fatal(err)
+		}
+		variant.Status.AdmissionChecks = []kueue.AdmissionCheckState{{
+			Name: "check", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{Name: "main", Annotations: map[string]string{"request": flavor}}},
+		}}
+		w.admit(variant, oneOf("cq", pods))
+	}
+	w.admit(wl, oneOf("cq", 5))
+	annotations, _, _ := unstructured.NestedStringMap(w.settle("job").Object, "spec", "template", "metadata", "annotations")
+	if annotations["request"] != "f" {
+		t.Errorf("its pods have %v", annotations)
 	}
 }
 
