@@ -107,9 +107,12 @@ func familyKey(wl *kueue.Workload) admission.Key {
 }
 
 func (s *Shell) joinFamily(wl *kueue.Workload) {
+	if !s.gates.concurrent {
+		return
+	}
 	delete(s.creating, workload.KeyOf(wl))
 	parent, _ := workload.ParentOf(wl)
-	if !s.gates.concurrent || parent == (admission.Key{}) {
+	if parent == (admission.Key{}) {
 		return
 	}
 	if s.families[parent] == nil {
@@ -119,10 +122,10 @@ func (s *Shell) joinFamily(wl *kueue.Workload) {
 }
 
 func (s *Shell) leaveFamily(wl *kueue.Workload) {
-	parent, _ := workload.ParentOf(wl)
-	if !s.gates.concurrent || parent == (admission.Key{}) {
+	if !s.gates.concurrent {
 		return
 	}
+	parent, _ := workload.ParentOf(wl)
 	if delete(s.families[parent], workload.KeyOf(wl)); len(s.families[parent]) == 0 {
 		delete(s.families, parent)
 	}

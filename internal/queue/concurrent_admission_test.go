@@ -112,6 +112,9 @@ func TestJobMovesToABetterFlavor(t *testing.T) {
 	if p.written["job"].Labels[kueuelabels.ConcurrentAdmissionParent] != "true" || p.reserving() != 1 {
 		t.Fatalf("labels %v, %d workloads with quota", p.written["job"].Labels, p.reserving())
 	}
+	if as := p.explainedAs(p.written["job"]); as.Name != p.variant("job", "spot") {
+		t.Errorf("it is explained as %s", as)
+	}
 	p.submit("second", "main", "", 0, "2")
 	p.wantStanding("second", "waits | waits | waits")
 	local := p.statuses.Usage().LocalQueue(client.ObjectKey{Namespace: "ns", Name: "main"})
