@@ -16,12 +16,28 @@ import (
 func (e *Engine) readPreemptor(w *workload, p *workload) {
 	uid := w.spec.EvictedFor
 	switch {
-	case uid == "":
+	case uid == "", p != nil && p.spec.UID == uid && w.outlived(p):
 		e.setPreemptor(w, nil)
 	case p != nil && p.spec.UID == uid:
 		e.setPreemptor(w, p)
 	case w.preemptorUID != uid:
 		e.unresolvedVictims = append(e.unresolvedVictims, w)
+	}
+}
+
+// outlived says that the preemptor of w has lost its quota since w was evicted for it: it had what it asked for, and has no
+// claim any more to what w leaves.
+func (w *workload) outlived(p *workload) bool {
+	return w.spec.Evicting && !p.spec.EvictedAt.IsZero() && !p.spec.EvictedAt.Before(w.spec.EvictedAt)
+}
+
+// dropClaims parts a workload that was evicted from those that were evicted for it before.
+func (e *Engine) dropClaims(p *workload) {
+	for _, v := range slices.Clone(p.victims) {
+		if v.outlived(p) {
+			e.setPreemptor(v, nil)
+			v.preemptorUID = v.spec.EvictedFor
+		}
 	}
 }
 
@@ -92,6 +108,9 @@ func (e *Engine) resolveVictims() {
 	}
 	for _, v := range e.unresolvedVictims {
 		p := named[v.spec.EvictedFor]
+		if p != nil && v.outlived(p) {
+			p = nil
+		}
 		if e.setPreemptor(v, p); p != nil {
 			e.awaitNomination(p)
 		}
