@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -422,5 +424,83 @@ func TestGateOfACopy(t *testing.T) {
 	p.expect("high", "quota")
 	if !workload.BlockedOnGatesSince(p.written["high"]).IsZero() {
 		t.Error("it has quota, and says that it is gated")
+	}
+}
+
+// Whatever happens to jobs, checks and quotas, families come to rest, and then a job runs on the quota of a variant, which
+// nobody else counts.
+func TestFamiliesComeToRest(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		policy := preferred
+		if seed%3 == 0 {
+			policy = retained
+		}
+		cq := func(generation int64) *kueue.ClusterQueue {
+			cq := familyQueue(generation, strconv.Itoa(r.IntN(6)), strconv.Itoa(r.IntN(6)), policy)
+			if seed%2 == 0 {
+				cq.Spec.AdmissionChecksStrategy = checkedQueue().Spec.AdmissionChecksStrategy
+			}
+			return cq
+		}
+		p := newFamilyHarness(t, cq(1))
+		p.see(check("nodes", "nodes", true))
+		jobs := 0
+		for step := range 60 {
+			p.recordedEvents() // its channel holds so many
+			p.advance(time.Duration(r.IntN(200)) * time.Second)
+			name := "job" + strconv.Itoa(r.IntN(max(jobs, 1)))
+			switch job := p.written[name]; {
+			case job == nil || r.IntN(8) == 0:
+				p.submit("job"+strconv.Itoa(jobs), "main", "", r.Int32N(3), strconv.Itoa(1+r.IntN(4)))
+				jobs++
+			case r.IntN(5) == 0:
+				p.see(cq(int64(step) + 2))
+			case r.IntN(6) == 0 && !workload.IsFinished(job):
+				p.change(name, func(wl *kueue.Workload) { wl.Spec.Active = ptr.To(!workload.IsActive(wl)) })
+			case workload.IsEvicted(job) && workload.HasReservation(job):
+				p.letGo(name)
+			case r.IntN(10) == 0 && workload.IsAdmitted(job) && !workload.IsFinished(job):
+				p.end(name, kueue.WorkloadFinishedReasonSucceeded)
+			default:
+				v := p.written[p.variant(name, "reserved")]
+				if v != nil && workload.HasReservation(v) && !workload.IsEvicted(v) && !workload.IsAdmitted(v) && len(v.Status.AdmissionChecks) > 0 {
+					p.answer(v.Name, []kueue.CheckState{kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected}[r.IntN(3)])
+				}
+			}
+			p.atRest(seed, step, jobs)
+		}
+	}
+}
+
+// atRest checks what is true of families when nothing is left to do.
+func (p *harness) atRest(seed uint64, step, jobs int) {
+	p.t.Helper()
+	with := 0
+	for i := range jobs {
+		name := "job" + strconv.Itoa(i)
+		job, runs := p.written[name], 0
+		for _, flavor := range []string{"reserved", "spot"} {
+			v := p.written[p.variant(name, flavor)]
+			if v == nil || workload.IsFinished(v) {
+				continue
+			}
+			if workload.UsesQuota(v) {
+				with++
+			}
+			used := workload.HasReservation(job) && job.Status.Admission.PodSetAssignments[0].Flavors["cpu"] == kueue.ResourceFlavorReference(flavor)
+			if used && !workload.IsFinished(job) && (workload.IsAdmitted(v) || workload.IsEvicted(job)) {
+				runs++
+			}
+			if workload.IsEvicted(v) && workload.HasReservation(v) && !used {
+				p.t.Fatalf("seed %d, step %d: %s keeps quota that nobody uses: %s", seed, step, v.Name, p.stands(name))
+			}
+		}
+		if workload.HasReservation(job) && !workload.IsFinished(job) && runs != 1 {
+			p.t.Fatalf("seed %d, step %d: %s", seed, step, p.stands(name))
+		}
+	}
+	if p.reserving() != with {
+		p.t.Fatalf("seed %d, step %d: %d workloads with quota, the queue counts %d", seed, step, with, p.reserving())
 	}
 }

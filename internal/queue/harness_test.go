@@ -69,7 +69,11 @@ func (p *harness) see(objects ...client.Object) {
 		}
 		messages = append(messages, message{object: o})
 	}
-	for {
+	for turns := 0; ; turns++ {
+		if turns > 300 {
+			recorded := p.recordedEvents()
+			p.t.Fatalf("it does not come to rest: %q", recorded[max(0, len(recorded)-12):])
+		}
 		p.turn(messages)
 		messages = nil
 		for ; len(p.workloadWrites.waiting) > 0; p.workloadWrites.waiting = p.workloadWrites.waiting[1:] {
