@@ -25,14 +25,14 @@ func (e *Engine) readPreemptor(w *workload, p *workload) {
 	}
 }
 
-// outlived says that the preemptor of w has lost its quota since w was evicted for it: it had what it asked for, and has no
-// claim any more to what w leaves.
+// outlived says that the preemptor of w has lost its quota since w was evicted for it: it had what it asked for, and is not
+// nominated for what w leaves any more.
 func (w *workload) outlived(p *workload) bool {
 	return w.spec.Evicting && !p.spec.EvictedAt.IsZero() && !p.spec.EvictedAt.Before(w.spec.EvictedAt)
 }
 
-// dropClaims parts a workload that was evicted from those that were evicted for it before.
-func (e *Engine) dropClaims(p *workload) {
+// partFromVictims parts a workload that was evicted from those that were evicted for it before.
+func (e *Engine) partFromVictims(p *workload) {
 	for _, v := range slices.Clone(p.victims) {
 		if v.outlived(p) {
 			e.setPreemptor(v, nil)

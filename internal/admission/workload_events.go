@@ -435,7 +435,7 @@ func (e *Engine) setPending(w *workload, spec Workload) {
 		e.setRank(w, w.queue)
 	}
 	e.readPreemptor(w, p)
-	e.dropClaims(w)
+	e.partFromVictims(w)
 	e.enqueueOrHoldBack(w)
 }
 
