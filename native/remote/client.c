@@ -84,9 +84,9 @@ static void lose(const char *why)
 }
 
 /* Connects and says which session this is; -1 if that does not work now, and *refused if it never will. */
-static int say_hello(uint64_t seen, struct hello *answer, bool *refused)
+static int say_hello(uint64_t kind, uint64_t seen, struct hello *answer, bool *refused)
 {
-	struct hello h = {.version = REMOTE_VERSION, .seen = seen};
+	struct hello h = {.version = REMOTE_VERSION, .seen = seen, .kind = kind};
 	int fd = address_connect();
 
 	if (fd < 0)
@@ -113,7 +113,7 @@ static bool resume(void)
 	shutdown(client.fd, SHUT_RDWR);
 	while (atomic_load(&client.state) == STATE_READY && !refused && now_ns() < until) {
 		struct hello answer;
-		int fresh = say_hello(atomic_load(&client.out.seen), &answer, &refused);
+		int fresh = say_hello(HELLO_CALLS, atomic_load(&client.out.seen), &answer, &refused);
 		if (fresh < 0) {
 			if (!refused)
 				sleep_ns(10 * MS);
@@ -402,6 +402,7 @@ static void forked(void)
 	client.waiting = NULL;
 	memset(client.session, 0, sizeof client.session);
 	own_lane = 0;
+	copies_forked();
 }
 
 static CUresult open_session(void)
@@ -417,7 +418,7 @@ static CUresult open_session(void)
 		atexit(goodbye);
 		once = true;
 	}
-	fd = say_hello(0, &answer, &refused);
+	fd = say_hello(HELLO_CALLS, 0, &answer, &refused);
 	if (fd < 0) {
 		log_error("remote card: %s", refused ? "its server refuses this process: another version, or too many processes" : "no connection to its server");
 		return CUDA_ERROR_NO_DEVICE;
@@ -447,6 +448,15 @@ CUresult client_start(void)
 	pthread_mutex_unlock(&starting);
 	return r;
 }
+
+int client_connect_for_copies(void)
+{
+	struct hello answer;
+	bool refused = false;
+	return say_hello(HELLO_COPIES, 0, &answer, &refused);
+}
+
+unsigned client_lane(void) { return lane(); }
 
 /* ---- handles ---- */
 

@@ -28,6 +28,12 @@ CUresult call_sync_lending(unsigned call, const void *args, size_t size, const v
 CUresult slot_send(struct slot *s, unsigned call, const void *args, size_t size, const void *data, size_t bytes);
 CUresult slot_wait(struct slot *s);
 
+/* Another connection of this session, for copies; -1 if there is none to be had. */
+int client_connect_for_copies(void);
+unsigned client_lane(void);
+/* The child has no connections of its parent's (client_copies.c). */
+void copies_forked(void);
+
 /* Handles that the client makes: small numbers, each in use once. */
 enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_function, KIND_graph, KIND_exec, KINDS };
 #define FIRST_HANDLE 16 /* below are the driver's own: no stream, the legacy one, the thread's own */

@@ -18,7 +18,9 @@ struct hello {                  /* the first bytes of a connection, and of the a
 	unsigned char session[16]; /* zeroes: a new one, which the answer names. Who knows it may go on with it */
 	uint64_t seen;             /* the number of the last frame that the sender of this has seen */
 	uint64_t refused;          /* in the answer: 0, or why there is no session (REFUSED_*) */
+	uint64_t kind;             /* HELLO_* */
 };
+enum { HELLO_CALLS, HELLO_COPIES };
 enum { REFUSED_VERSION = 1, REFUSED_SESSION, REFUSED_PROCESSES };
 
 struct frame {
@@ -29,6 +31,10 @@ struct frame {
 	uint64_t seen;             /* as in the hello */
 };
 
+/*
+ * A large copy goes over several connections at once, beside the frames: a piece, with its data on the way to the card, and an
+ * answer, with its data on the way back. A piece does no harm if it is copied again, so one that is lost goes with the frames.
+ */
 struct answer {                 /* begins the payload of a frame of the server */
 	uint64_t of;               /* the number of the call that it answers */
 	int32_t result;            /* CUresult */

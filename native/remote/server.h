@@ -47,6 +47,8 @@ int serve_launch(struct served *s);
 int serve_write(struct served *s);
 int serve_write_large(struct served *s);
 int serve_read(struct served *s);
+int serve_fence(struct served *s);
+int serve_end_copies(struct served *s);
 int serve_error_text(struct served *s);
 
 /* Objects by the client's handle (server_objects.c). */
@@ -81,6 +83,14 @@ bool lane_enter(unsigned lane); /* makes it this thread's */
 #define BUFFER_BYTES ((size_t)CHUNK + 4096) /* a piece, and what is said of it */
 void *buffer_get(void);
 void buffer_put(void *buffer);
+
+/* Carries out a call in this thread. What another thread has carried out before, as the program had it, is seen here. */
+int service_run(unsigned call, struct served *s);
+
+/* Serves a connection for copies, in a thread of its own; false if there are enough. */
+bool copies_serve(int fd);
+/* Ends all of them: what they still carry out is over when this returns. */
+void copies_end(void);
 
 /* Serves until the program says goodbye, or is away for so long. */
 int session_run(int fd, int control, const struct hello *first, const unsigned char *id, int resume_seconds);

@@ -140,7 +140,7 @@ const struct kernel *kernel_of(uint64_t id)
 /* ---- the program's threads ---- */
 
 #define STREAMS_OF_LANE 4
-static struct lane_state { uint64_t context; struct { uint64_t context; void *stream; } own[STREAMS_OF_LANE]; } lanes[MOST_LANES];
+static struct lane_state { _Atomic uint64_t context; struct { uint64_t context; void *stream; } own[STREAMS_OF_LANE]; } lanes[MOST_LANES];
 
 uint64_t lane_context(unsigned lane) { return lanes[lane].context; }
 void lane_set_context(unsigned lane, uint64_t context) { lanes[lane].context = context; }
@@ -150,7 +150,8 @@ void lane_drop(unsigned lane)
 	for (int i = 0; i < STREAMS_OF_LANE; i++)
 		if (lanes[lane].own[i].stream && driver.cuStreamDestroy_v2)
 			driver.cuStreamDestroy_v2(lanes[lane].own[i].stream);
-	lanes[lane] = (struct lane_state){0};
+	memset(lanes[lane].own, 0, sizeof lanes[lane].own);
+	lanes[lane].context = 0;
 }
 
 bool lane_enter(unsigned lane)
@@ -178,19 +179,21 @@ bool lane_enter(unsigned lane)
 static bool stream_of_lane(unsigned lane, void **real)
 {
 	struct lane_state *l = &lanes[lane];
+	uint64_t context = l->context;
+	bool found = false;
 
-	for (int i = 0; i < STREAMS_OF_LANE; i++) {
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < STREAMS_OF_LANE && !found; i++) {
 		if (!l->own[i].stream) {
-			l->own[i].context = l->context;
 			if (!driver.cuStreamCreate || driver.cuStreamCreate(&l->own[i].stream, 0) != CUDA_SUCCESS)
-				return false;
+				break;
+			l->own[i].context = context;
 		}
-		if (l->own[i].context == l->context) {
-			*real = l->own[i].stream;
-			return true;
-		}
+		found = l->own[i].context == context;
+		*real = l->own[i].stream;
 	}
-	return false;
+	pthread_mutex_unlock(&lock);
+	return found;
 }
 
 bool object_find(struct served *s, enum handle_kind kind, uint64_t id, void **real)

@@ -9,6 +9,20 @@
 
 int serve_goodbye(struct served *s) { (void)s; return CUDA_SUCCESS; }
 
+/* What came before has been carried out, or begun. */
+int serve_fence(struct served *s)
+{
+	DONE();
+	return CUDA_SUCCESS;
+}
+
+int serve_end_copies(struct served *s)
+{
+	DONE();
+	copies_end();
+	return CUDA_SUCCESS;
+}
+
 int serve_lane_end(struct served *s)
 {
 	lane_drop(s->lane);

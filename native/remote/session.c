@@ -5,11 +5,11 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 #include "address.h"
 #include "constants.h"
@@ -47,34 +47,76 @@ static struct {
 	_Atomic uint64_t unsaid;        /* frames that came since we said last what we have seen */
 	_Atomic int error;              /* of a call that nobody waited for; shows at the next that somebody does */
 	unsigned lanes;                 /* threads of the program that have called */
-} session;
+	pthread_mutex_t lock;           /* of what follows */
+	pthread_cond_t came;
+	int fresh;                      /* a connection in place of a broken one; -1: none yet */
+	struct hello fresh_hello;
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .came = PTHREAD_COND_INITIALIZER, .fresh = -1};
 
 /* ---- the connection ---- */
 
-/* Waits for another connection of this session, which the process that listens passes on. */
+/* Takes other connections of this session, which the process that listens passes on: for copies, or in place of a broken one. */
+static void *take_connections(void *unused)
+{
+	struct hello h, answer = {.version = REMOTE_VERSION};
+	int fd;
+
+	(void)unused;
+	memcpy(answer.session, session.id, sizeof answer.session);
+	while ((fd = pass_receive(session.control, &h)) >= 0) {
+		if (h.kind == HELLO_COPIES) {
+			if (!copies_serve(fd))
+				close(fd);
+			else
+				socket_write(fd, &answer, sizeof answer); /* no piece comes before */
+			continue;
+		}
+		pthread_mutex_lock(&session.lock);
+		if (session.fresh >= 0)
+			close(session.fresh);
+		session.fresh = fd;
+		session.fresh_hello = h;
+		pthread_cond_signal(&session.came);
+		pthread_mutex_unlock(&session.lock);
+	}
+	return NULL; /* nobody listens any more */
+}
+
+/* Another connection, if one comes in time; -1 if not. */
+static int fresh_connection(struct hello *h, const struct timespec *until)
+{
+	int fd;
+
+	pthread_mutex_lock(&session.lock);
+	while (session.fresh < 0 && pthread_cond_timedwait(&session.came, &session.lock, until) == 0)
+		;
+	fd = session.fresh;
+	*h = session.fresh_hello;
+	session.fresh = -1;
+	pthread_mutex_unlock(&session.lock);
+	return fd;
+}
+
+/* The connection broke: goes on with another, if there is one within the time that the program has. */
 static bool resume(void)
 {
-	struct pollfd p = {.fd = session.control, .events = POLLIN};
 	struct hello h, answer = {.version = REMOTE_VERSION};
+	struct timespec until;
 	int fresh;
-	bool ok;
+	bool ok = false;
 
 	shutdown(session.fd, SHUT_RDWR);
-	for (int64_t until = now_ns() + session.resume_seconds * 1000 * MS; now_ns() < until;) {
-		if (poll(&p, 1, 100) <= 0)
-			continue;
-		fresh = pass_receive(session.control, &h);
-		if (fresh < 0)
-			return false; /* nobody listens any more */
-		memcpy(answer.session, session.id, sizeof answer.session);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += session.resume_seconds;
+	memcpy(answer.session, session.id, sizeof answer.session);
+	while (!ok && (fresh = fresh_connection(&h, &until)) >= 0) {
 		answer.seen = atomic_load(&session.out.seen);
 		session.in_from = session.in_to = 0;
 		ok = socket_write(fresh, &answer, sizeof answer) && outbox_resume(&session.out, h.seen, fresh, session.fd);
 		close(fresh);
-		if (ok && outbox_flush(&session.out, session.fd))
-			return true;
+		ok = ok && outbox_flush(&session.out, session.fd);
 	}
-	return false;
+	return ok;
 }
 
 static ssize_t receive(void *to, size_t most)
@@ -145,9 +187,20 @@ static void reply(unsigned call, struct served *s, int result)
 		session.unsaid = 0; /* every frame says what we have seen */
 }
 
+int service_run(unsigned call, struct served *s)
+{
+	static _Atomic unsigned done;
+	int r;
+
+	atomic_fetch_add(&done, 1);
+	r = lane_enter(s->lane) ? services[call].serve(s) : CUDA_ERROR_INVALID_CONTEXT;
+	atomic_fetch_add(&done, 1);
+	return r;
+}
+
 static int serve(unsigned call, struct served *s)
 {
-	int r = lane_enter(s->lane) ? services[call].serve(s) : CUDA_ERROR_INVALID_CONTEXT;
+	int r = service_run(call, s);
 
 	if (r == BROKEN)
 		return BROKEN;
@@ -349,7 +402,7 @@ int session_run(int fd, int control, const struct hello *first, const unsigned c
 	session.resume_seconds = resume_seconds;
 	memcpy(session.id, id, sizeof session.id);
 	memcpy(answer.session, id, sizeof answer.session);
-	if (first->seen || !outbox_start(&session.out) || !socket_write(fd, &answer, sizeof answer))
+	if (first->seen || !outbox_start(&session.out) || !thread_start(take_connections, NULL) || !socket_write(fd, &answer, sizeof answer))
 		return 1;
 	address_tune(fd);
 	while (!end)

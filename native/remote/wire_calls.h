@@ -27,4 +27,9 @@ struct wire_copy {              /* write: followed by the data. read: the answer
 	uint32_t bytes, with_stream;
 };
 
+struct wire_piece {             /* on a connection for copies */
+	uint32_t call, lane;      /* write_large or read */
+	struct wire_copy copy;
+};
+
 #endif
