@@ -316,6 +316,7 @@ test-restart: build ## Kill the queue's leader again and again during 5,000 jobs
 build-operators: $(PROGRESS)
 	@$(PROGRESS) -say "JobSet's operator" -dir test/operators/jobset -o $(CURDIR)/bin/operators/jobset sigs.k8s.io/jobset
 	@$(PROGRESS) -say "Kubeflow's training operator" -dir test/operators/training -o $(CURDIR)/bin/operators/training github.com/kubeflow/training-operator/cmd/training-operator.v1
+	@$(PROGRESS) -say "Karpenter" -dir test/operators/karpenter -ldflags "-s -w" -o $(CURDIR)/bin/operators/karpenter .
 
 .PHONY: lint
 lint: ## Check style, import rules and complexity

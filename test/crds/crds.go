@@ -127,6 +127,14 @@ func NodeClaims() ([]*unstructured.Unstructured, error) {
 	return load([]source{{module: "sigs.k8s.io/karpenter@v1.14.1", files: []string{"pkg/apis/crds/karpenter.sh_nodeclaims.yaml"}}})
 }
 
+// Karpenter are all kinds that Karpenter and its simulated provider want.
+func Karpenter() ([]*unstructured.Unstructured, error) {
+	return load([]source{{module: "sigs.k8s.io/karpenter@v1.14.1", files: []string{
+		"pkg/apis/crds/karpenter.sh_nodeclaims.yaml", "pkg/apis/crds/karpenter.sh_nodepools.yaml", "pkg/apis/crds/karpenter.sh_nodeoverlays.yaml",
+		"pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml", "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+	}}})
+}
+
 func load(sources []source) ([]*unstructured.Unstructured, error) {
 	folders, err := download(sources)
 	if err != nil {

@@ -20,20 +20,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/internal/certs"
+	"github.com/elastic-ai/elastic/internal/checks/machines"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
 
 // operator starts a built operator against the cluster and ends it after the
-// test.
-func operator(t *testing.T, program string, args ...string) {
+// test, if nobody has killed it before.
+func operator(t *testing.T, program string, args ...string) (kill func()) {
 	t.Helper()
 	folder := os.Getenv(folderVariable)
 	tmp := t.TempDir()
@@ -69,6 +72,10 @@ func operator(t *testing.T, program string, args ...string) {
 			t.Logf("%s said:\n%s", program, data[max(0, len(data)-6000):])
 		}
 	})
+	return func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
 }
 
 func configFile(t *testing.T, text string) string {
@@ -88,7 +95,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(folderVariable) == "" {
 		os.Exit(m.Run()) // every test skips
 	}
-	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{Nodes: "2x8:H100-80G"}))
+	os.Exit(sandbox.Run(m, &cluster, sandbox.Options{
+		Nodes: "2x8:H100-80G", Scheme: []func(*runtime.Scheme) error{cloud.AddToScheme, machines.AddToScheme},
+	}))
 }
 
 // lifeWithAnOperator is wait, start, preempt, requeue, finish, with real pods.

@@ -1,0 +1,293 @@
+package operators
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/checks/machines"
+	"github.com/elastic-ai/elastic/test/crds"
+	"github.com/elastic-ai/elastic/test/sandbox"
+)
+
+// entry is a line of the ledger that the cloud beside Karpenter has; test/operators/karpenter/market.go.
+type entry struct{ Event, Claim, Name, Workload, Zone string }
+
+// market is that cloud's folder.
+type market string
+
+func (m market) ledger(t *testing.T) (list []entry) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(string(m), "ledger"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(data) {
+		var e entry
+		if json.Unmarshal(line, &e) == nil {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// soldOut says which zones have no machines.
+func (m market) soldOut(t *testing.T, zones string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(string(m), "out"), []byte(zones), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open are the machines that are paid for now. None is sold twice for a NodeClaim.
+func (m market) open(t *testing.T) map[string]entry {
+	t.Helper()
+	open, bought := map[string]entry{}, map[string]bool{}
+	for _, e := range m.ledger(t) {
+		switch e.Event {
+		case "bought":
+			if bought[e.Claim] {
+				t.Errorf("%s was bought twice", e.Name)
+			}
+			bought[e.Claim], open[e.Claim] = true, e
+		case "ended":
+			delete(open, e.Claim)
+		}
+	}
+	return open
+}
+
+// waitEnded waits until no machine is paid for.
+func (m market) waitEnded(t *testing.T) {
+	t.Helper()
+	sandbox.Eventually(t, "all machines have ended", func(context.Context) error {
+		if open := m.open(t); len(open) > 0 {
+			return fmt.Errorf("%d are paid for: %v", len(open), open)
+		}
+		return nil
+	})
+}
+
+// karpenter starts it, with a cloud in a folder.
+func karpenter(t *testing.T, in market) (kill func()) {
+	t.Helper()
+	t.Setenv("KARPENTER_CLOUD", string(in))
+	t.Setenv("SYSTEM_NAMESPACE", "default")
+	return operator(t, "karpenter", "--disable-leader-election", "--metrics-port=0", "--health-probe-port=0")
+}
+
+// buying makes a namespace with a queue whose nodes are bought in zones a, b and c, a the cheapest.
+func buying(t *testing.T, cards string) string {
+	t.Helper()
+	ns := cluster.Namespace(t)
+	offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	offer.Spec.Prices.Inline = "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\n" +
+		"aws,us-east-1,a,p5.48xlarge,H100,8,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,96,44\naws,us-east-1,c,p5.48xlarge,H100,8,96,48\n"
+	offer.Spec.Match.CapacityType = cloud.Spot
+	offer.Spec.Via = &cloud.Via{NodeClass: cloud.NodeClass{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "default"}}
+	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: kueue.AdmissionCheckSpec{ControllerName: cloud.PurchaseController}}
+	cq := sandbox.ClusterQueue(ns, ns, cards)
+	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(ns)}}}
+	cluster.Make(t, sandbox.Flavor(ns, map[string]string{"example.com/pool": ns}), offer, check, cq, sandbox.LocalQueue(ns, "main", ns))
+	t.Cleanup(func() {
+		if t.Failed() {
+			report(t, ns)
+		}
+	})
+	return ns
+}
+
+// report says why pods do not run.
+func report(t *testing.T, ns string) {
+	pods, nodes := &corev1.PodList{}, &corev1.NodeList{}
+	if err := errors.Join(cluster.List(context.Background(), pods, client.InNamespace(ns)), cluster.List(context.Background(), nodes, client.HasLabels{cloud.PurchaseLabel})); err != nil {
+		t.Log(err)
+	}
+	for _, pod := range pods.Items {
+		t.Logf("pod %s by %s on %q: %s %v %v", pod.Name, pod.Spec.SchedulerName, pod.Spec.NodeName, pod.Status.Phase, pod.Status.Conditions, pod.Spec.SchedulingGates)
+	}
+	for _, node := range nodes.Items {
+		t.Logf("node %s: %v %v %v", node.Name, node.Spec.Taints, node.Status.Conditions, node.Status.Allocatable)
+	}
+}
+
+// gang makes a job of so many pods with eight cards each: a node for each.
+func gang(t *testing.T, ns, name string, nodes int32, runFor string) (*batchv1.Job, *kueue.Workload) {
+	t.Helper()
+	job := sandbox.Job(ns, name, "main", nodes, "8")
+	job.Spec.Template.Annotations[sandbox.RunFor] = runFor
+	sandbox.Eventually(t, "job "+name+" can be made", func(ctx context.Context) error { return cluster.Create(ctx, job) }) // not while nobody serves webhooks
+	return job, cluster.WorkloadOf(t, job)
+}
+
+// TestKarpenter: the real one makes the nodes of workloads, and a ledger has every machine that it buys.
+func TestKarpenter(t *testing.T) {
+	if os.Getenv(folderVariable) == "" {
+		t.Fatal("it needs operators that were built: run 'make test-operators'")
+	}
+	objects, err := crds.Karpenter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if err := cluster.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
+			t.Fatal(err)
+		}
+	}
+	class := &unstructured.Unstructured{}
+	class.SetAPIVersion("karpenter.kwok.sh/v1alpha1")
+	class.SetKind("KWOKNodeClass")
+	class.SetName("default")
+	sandbox.Eventually(t, "the class can be made", func(ctx context.Context) error { return client.IgnoreAlreadyExists(cluster.Create(ctx, class)) })
+	t.Run("next place", nextPlace)
+	t.Run("killed", killedWhileBuying)
+}
+
+// With the cheapest place sold out the nodes are had at the next after one failed try, the next workload does not try it, a
+// lost node takes its workload elsewhere, and all machines end with their workloads.
+func nextPlace(t *testing.T) {
+	m := market(t.TempDir())
+	m.soldOut(t, "a")
+	karpenter(t, m)
+	ns := buying(t, "64")
+	job, wl := gang(t, ns, "first", 2, "forever")
+	wait(t, wl, kueue.WorkloadPodsReady)
+	for _, pod := range waitPods(t, ns, 2) {
+		node := &corev1.Node{}
+		if err := cluster.Get(t.Context(), client.ObjectKey{Name: pod.Spec.NodeName}, node); err != nil {
+			t.Fatal(err)
+		}
+		if node.Labels[cloud.PurchaseLabel] != string(wl.UID)+"-2" || node.Labels[corev1.LabelTopologyZone] != "b" {
+			t.Errorf("pod %s is on %s: %v", pod.Name, node.Name, node.Labels)
+		}
+	}
+	second, other := gang(t, ns, "second", 2, "forever")
+	wait(t, other, kueue.WorkloadPodsReady)
+	for _, e := range m.ledger(t) {
+		if e.Zone == "a" && (e.Event == "bought" || e.Workload == string(other.UID)) {
+			t.Errorf("zone a is sold out, and is asked again: %+v", e)
+		}
+	}
+	if open := m.open(t); len(open) != 4 {
+		t.Errorf("machines are %v", open)
+	}
+
+	// A machine is taken away: providers delete its NodeClaim.
+	m.soldOut(t, "")
+	if err := cluster.Delete(t.Context(), second, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	list := &machines.NodeClaimList{}
+	if err := cluster.List(t.Context(), list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil || len(list.Items) != 2 {
+		t.Fatalf("%d NodeClaims, %v", len(list.Items), err)
+	}
+	if err := cluster.Delete(t.Context(), &list.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "it runs on other nodes", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := cluster.List(ctx, pods, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || slices.ContainsFunc(list.Items, func(n machines.NodeClaim) bool { return n.Name == pod.Spec.NodeName }) {
+				return fmt.Errorf("pod %s is %s on %s", pod.Name, pod.Status.Phase, pod.Spec.NodeName)
+			}
+		}
+		if len(pods.Items) != 2 {
+			return fmt.Errorf("there are %d pods", len(pods.Items))
+		}
+		return nil
+	})
+	if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	m.waitEnded(t)
+}
+
+// killedWhileBuying kills elastic-queue and Karpenter at random moments while jobs come and go and zones sell out. In the end
+// every job has run, no machine was bought twice, and none is paid for. KARPENTER_KILLS says how often.
+func killedWhileBuying(t *testing.T) {
+	kills := 4
+	if text := os.Getenv("KARPENTER_KILLS"); text != "" {
+		var err error
+		if kills, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	m := market(t.TempDir())
+	end := karpenter(t, m)
+	ns := buying(t, "64")
+	var all []*kueue.Workload
+	for i := range kills {
+		m.soldOut(t, []string{"", "a"}[random.IntN(2)])
+		job, wl := gang(t, ns, fmt.Sprintf("job-%d", i), 1+random.Int32N(3), "0s")
+		if random.IntN(4) == 0 {
+			if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Background")); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			all = append(all, wl)
+			m.waitLines(t, string(wl.UID), random.IntN(4))
+		}
+		if random.IntN(2) == 0 {
+			if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+		} else {
+			end()
+			end = karpenter(t, m)
+		}
+	}
+	m.soldOut(t, "")
+	for _, wl := range all {
+		wait(t, wl, kueue.WorkloadFinished)
+	}
+	m.waitEnded(t)
+	sandbox.Eventually(t, "no NodeClaim is left", func(ctx context.Context) error {
+		list := &machines.NodeClaimList{}
+		if err := cluster.List(ctx, list); err != nil || len(list.Items) > 0 {
+			return fmt.Errorf("there are %d, %w", len(list.Items), err)
+		}
+		return nil
+	})
+	t.Logf("%d kills, %d lines in the ledger", kills, len(m.ledger(t)))
+}
+
+// waitLines waits until the ledger has so many lines of a workload, or the workload is done.
+func (m market) waitLines(t *testing.T, uid string, lines int) {
+	t.Helper()
+	sandbox.Eventually(t, fmt.Sprintf("the ledger has %d lines of %s", lines, uid), func(context.Context) error {
+		n, open := 0, m.open(t)
+		for _, e := range m.ledger(t) {
+			if e.Workload == uid {
+				n++
+			}
+		}
+		if n < lines && (n == 0 || len(open) > 0) {
+			return fmt.Errorf("it has %d", n)
+		}
+		return nil
+	})
+}
