@@ -91,27 +91,76 @@ func (e *Engine) openCursors(s *search, h fairSearch) bool {
 	return found
 }
 
-// openOthers opens cursors in other queues, those aside that shares keep safe whomever the preemptor takes from its own
-// queue: no strategy lets it take from a side that has no higher share than its own side would have. Where it may take
-// from one, its own side's share at the levels above may become lower, and all are opened there.
+// openOthers opens cursors in other queues, those aside that shares keep safe whomever the preemptor takes from its own.
 func (e *Engine) openOthers(s *search, h fairSearch, takesOwn bool) bool {
 	q := s.a.w.queue
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.tx.Add(q.node, s.usage, quota.Future)
-	found, all := false, q.node.WithinNominal(s.need)
-	if takesOwn && !all {
+	entitled := q.node.WithinNominal(s.need)
+	if takesOwn && !entitled {
 		e.discountOwn(s)
 	}
-	for n := q.at; n.Parent != nil; n = h.tree.at(n.Parent) {
-		mine, all := e.share(h.tree, n.Node), all || found
-		for _, o := range h.tree.at(n.Parent).below {
-			if o != n && (all || e.mayBePoorer(mine, e.share(h.tree, o.Node))) && e.openBelow(s, h, o) {
+	return e.anyGiver(h.tree, &taker{queue: q, usage: s.usage, need: s.need, entitled: entitled}, func(o *queue) bool {
+		return e.open(s, h, cursor{queue: o, list: s.candidates(o), lca: h.tree.root.Node})
+	})
+}
+
+// taker is who would take quota from other queues under fair sharing.
+type taker struct {
+	queue    *queue
+	usage    []quota.Amount
+	need     []int32 // what is short of that
+	entitled bool    // it needs no more than its nominal quota
+}
+
+// anyGiver calls f with the queues that shares may let one take from, and says whether f found something in any. What the
+// taker asks for is counted in the what-if, and all whom it could preempt in its own queue are gone. Nothing is taken from
+// a side that has no higher share than its own then. Once something may be taken from one, the taker's side at the levels
+// above may come to less than that, and may take from all.
+func (e *Engine) anyGiver(t *tree, x *taker, f func(*queue) bool) bool {
+	found := false
+	for n := x.queue.at; n.Parent != nil; n = t.at(n.Parent) {
+		then, all := e.share(t, n.Node), x.entitled || found
+		for _, o := range t.at(n.Parent).below {
+			if o != n && (all || e.mayBePoorer(then, e.share(t, o.Node))) && e.anyGiverOf(t, x, n, o, o, all, f) {
 				found = true
 			}
 		}
 	}
 	return found
+}
+
+// anyGiverOf is anyGiver for the queues below a node of another side.
+func (e *Engine) anyGiverOf(t *tree, x *taker, mine, theirs, n *treeNode, all bool, f func(*queue) bool) bool {
+	if n.queue != nil {
+		return !n.WithinNominal(x.need) && (all || e.mayGiveUp(t, x, mine, theirs, n.queue)) && f(n.queue)
+	}
+	found := false
+	for _, ch := range n.below {
+		found = e.anyGiverOf(t, x, mine, theirs, ch, all, f) || found
+	}
+	return found
+}
+
+// mayGiveUp says whether shares may let a queue give up its smallest workload: NoRings wants its side to have no less
+// after that than the taker's had before.
+func (e *Engine) mayGiveUp(t *tree, x *taker, mine, theirs *treeNode, q *queue) bool {
+	if !e.opts.NoRings || len(x.need) != 1 || theirs.Weight == 0 {
+		return true
+	}
+	fr := x.need[0]
+	left := e.shareWithout(t, theirs.Node, q.node, []quota.Amount{{FR: fr, V: e.preemptibleIn(t, q, fr).least}})
+	return e.shareWithout(t, mine.Node, x.queue.node, x.usage).Compare(left) <= 0
+}
+
+// shareWithout is a node's share without some usage of a queue.
+func (e *Engine) shareWithout(t *tree, n, queue *quota.Node, usage []quota.Amount) quota.Share {
+	mark := e.tx.Checkpoint()
+	e.tx.Sub(queue, usage, quota.Future)
+	share := e.share(t, n)
+	e.tx.Rollback(mark)
+	return share
 }
 
 // mayBePoorer says whether some strategy may let a side with the one share take from a side with the other.
@@ -130,18 +179,7 @@ func (e *Engine) discountOwn(s *search) {
 	s.a.refused = refused // nobody is held up yet by who was passed over
 }
 
-// openBelow opens cursors in all queues of a subtree.
-func (e *Engine) openBelow(s *search, h fairSearch, n *treeNode) bool {
-	if n.queue != nil {
-		return !n.WithinNominal(s.need) && e.open(s, h, cursor{queue: n.queue, list: s.candidates(n.queue), lca: h.tree.root.Node})
-	}
-	found := false
-	for _, ch := range n.below {
-		found = e.openBelow(s, h, ch) || found
-	}
-	return found
-}
-
+// open opens a cursor, if there is a candidate.
 func (e *Engine) open(s *search, h fairSearch, c cursor) bool {
 	if s.peek(&c) == nil {
 		return false
@@ -162,7 +200,7 @@ func (e *Engine) open(s *search, h fairSearch, c cursor) bool {
 
 // passesOver says whether a search passes over all of a queue's workloads, since none of them has had a minimum runtime.
 func (e *Engine) passesOver(s *search, h fairSearch, q *queue) bool {
-	return s.pastMinRuntime && !s.extrasOnly && s.a.how != afterDelay && s.a.canReserve() && len(s.need) == 1 && e.preemptibleIn(h.tree, q, s.need[0]).afterMinRuntime == 0
+	return e.decision != noDecision && s.pastMinRuntime && !s.extrasOnly && s.a.how != afterDelay && s.a.canReserve() && len(s.need) == 1 && e.preemptibleIn(h.tree, q, s.need[0]).afterMinRuntime == 0
 }
 
 // target descends from a cohort to the queue to take from next: at each level the child with the
@@ -299,15 +337,6 @@ type sides struct {
 func (e *Engine) sides(s *search, h fairSearch, q *queue) sides {
 	mine, theirs := quota.Fork(s.a.w.queue.node, q.node)
 	return sides{mine: mine, node: theirs, then: e.shareInSearch(h.tree, h.tree.at(mine)), theirs: e.shareInSearch(h.tree, h.tree.at(theirs))}
-}
-
-// shareBefore is the share of the preemptor's side without what it asks for.
-func (e *Engine) shareBefore(s *search, t *tree, x *sides) quota.Share {
-	mark := e.tx.Checkpoint()
-	e.tx.Sub(s.a.w.queue.node, s.usage, quota.Future)
-	before := e.share(t, x.mine)
-	e.tx.Rollback(mark)
-	return before
 }
 
 // secondStrategy preempts at most one workload per queue of those the first strategy refused, as

@@ -230,12 +230,9 @@ func (e *Engine) fairShareAllows(s *search, t *tree, w *workload, x *sides, stra
 	case !e.opts.NoRings && strategy == LessThanInitialShare:
 		return below
 	}
-	mark := e.tx.Checkpoint()
-	e.tx.Sub(w.queue.node, w.usage, quota.Future)
-	left := e.share(t, x.node)
-	e.tx.Rollback(mark)
+	left := e.shareWithout(t, x.node, w.queue.node, w.usage)
 	if strategy == LessThanInitialShare {
-		return x.node.Weight == 0 || e.shareBefore(s, t, x).Compare(left) <= 0
+		return x.node.Weight == 0 || e.shareWithout(t, x.mine, s.a.w.queue.node, s.usage).Compare(left) <= 0
 	}
 	return x.then.Compare(left) <= 0
 }

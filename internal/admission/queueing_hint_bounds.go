@@ -28,10 +28,6 @@ type queueingHint struct {
 	limit           int64 // from here on, refused already
 	improvements    uint64
 
-	alone     int64 // at most what can be got hold of if other queues give nothing up
-	safeFrom  int64 // shares keep other queues safe from a class that needs this much, ...
-	richUntil int64 // ... but not from one that needs this much
-
 	overridable bool  // some nomination may be overridden
 	mayTake     int64 // a class that takes more than this of what is free would yield
 	skipped     bool  // some class was passed over for that
@@ -84,7 +80,6 @@ func (h *queueingHint) forList(e *Engine, t *tree, q *queue, l *waitList) queuei
 	o.afterMinRuntime = with(h.preempting(l.ownQueue.afterMinRuntime, h.others.afterMinRuntime) + ours)
 	o.thisDecision = with(h.preempting(l.ownQueue.thisDecision, h.others.thisDecision) + ours)
 	o.overridable = ours+theirs > 0
-	o.alone, o.safeFrom = max(h.free, h.unreserved)+l.ownQueue.all, math.MaxInt64
 	o.mayTake = o.reachable
 	if t.yielding && h.own < o.reachable {
 		if h.withoutYielding < 0 {
@@ -148,9 +143,6 @@ func (h *queueingHint) worthwhile(e *Engine, c *equivClass, need int64) bool {
 		return false
 	case h.awaitsMinRuntime(e, c, need):
 		return false
-	case h.beyondShares(e, c, need):
-		c.refusedAt = h.improvements // as if it had been refused once more
-		return false
 	case c.refused.by(ruleCooldown) && need > h.inCooldown:
 		return false
 	case c.shape.simple && need > h.mayTake && need <= h.free:
@@ -169,63 +161,6 @@ func (h *queueingHint) awaitsMinRuntime(e *Engine, c *equivClass, need int64) bo
 	return true
 }
 
-// beyondShares: under fair sharing, the class would have to take from other queues, and shares keep those safe from it.
-func (h *queueingHint) beyondShares(e *Engine, c *equivClass, need int64) bool {
-	q := c.queue
-	t := q.tree
-	if t.policy == PolicyFIFO || need <= h.alone || !c.shape.simple || q.choice || len(t.nominated) > 0 || !c.sameRules(e) {
-		return false
-	}
-	if need > h.richUntil && need < h.safeFrom {
-		if e.othersSafe(t, c, quota.Amount{FR: h.fr, V: need}) {
-			h.safeFrom = need
-		} else {
-			h.richUntil = need
-		}
-	}
-	return need >= h.safeFrom
-}
-
-// sameRules says whether the rules that refused the class last are those that would now, if nobody can be preempted.
-func (c *equivClass) sameRules(e *Engine) bool {
-	if from := c.members[0].preemptsFrom(e); from.After(e.at) {
-		return c.refused.rules == ruleDelay && c.refused.until.Equal(from)
-	}
-	return c.refused.rules == 0
-}
-
-// othersSafe says whether shares keep other queues safe from a class, whomever it takes from its own.
-func (e *Engine) othersSafe(t *tree, c *equivClass, need quota.Amount) bool {
-	q := c.queue
-	mark := e.tx.Checkpoint()
-	defer e.tx.Rollback(mark)
-	e.liftReservations(t, ofDelayed)
-	e.liftReservations(t, ofHeads)
-	e.tx.Add(q.node, []quota.Amount{need}, quota.Future)
-	if q.node.WithinNominal([]int32{need.FR}) {
-		return false
-	}
-	for _, w := range q.quotaReserved {
-		if q.spec.Preemption.WithinQueue.covers(c.lead.rank, w.rank) && w.phase != phaseEvicting {
-			e.tx.Sub(q.node, w.usage, quota.Future)
-		}
-	}
-	return e.noneRicher(t, q.node)
-}
-
-// noneRicher says whether at no level the queue may take from another side.
-func (e *Engine) noneRicher(t *tree, n *quota.Node) bool {
-	for ; n.Parent != nil; n = n.Parent {
-		mine := e.share(t, n)
-		for _, o := range n.Parent.Children {
-			if o != n && e.mayBePoorer(mine, e.share(t, o)) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // stillBeyond makes a class inadmissible again that was requeued and came too late, without
 // evaluating it, if it is plain that it has to wait on and all its members know why.
 func (e *Engine) stillBeyond(t *tree, c *equivClass) bool {
@@ -235,7 +170,7 @@ func (e *Engine) stillBeyond(t *tree, c *equivClass) bool {
 		return false
 	}
 	n := c.needs[0]
-	if h := e.hintFor(t, q, n.FR).forList(e, t, q, q.waitsLike(c, n.FR)); n.V <= h.reachable && !h.awaitsMinRuntime(e, c, n.V) && !h.beyondShares(e, c, n.V) {
+	if h := e.hintFor(t, q, n.FR).forList(e, t, q, q.waitsLike(c, n.FR)); n.V <= h.reachable && !h.awaitsMinRuntime(e, c, n.V) {
 		return false
 	}
 	e.deactivate(c)
@@ -290,6 +225,7 @@ type preemptible struct {
 	all             int64
 	afterMinRuntime int64 // of those that had their minimum runtime
 	thisDecision    int64 // of those admitted in this decision
+	least           int64 // of one of them
 
 	fr   int32
 	as   uint64 // queue.reservedChanges as of which this holds
@@ -334,6 +270,9 @@ func (e *Engine) preemptibleBy(q *queue, fr int32, policy PreemptionPolicy, rank
 		}
 		v := quota.AmountOf(w.usage, fr)
 		y.all += v
+		if v > 0 && (y.least == 0 || v < y.least) {
+			y.least = v
+		}
 		if over <= 0 && overPast <= 0 {
 			continue
 		}
