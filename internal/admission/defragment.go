@@ -125,17 +125,30 @@ func (e *Engine) tryMoves(a *assignment, moves []victim) bool {
 	})
 }
 
-// mayReturn says whether budgets and advance reservations let those start again who move for a workload, beside it. It takes
-// nothing that is reserved while they run, so it suffices that they do not either.
+// mayReturn says whether budgets and advance reservations let those start again who move for a workload, beside it; if
+// not, the workload is looked at again when they might. It takes nothing that is reserved while they run, so it suffices
+// that they do not either.
 func (e *Engine) mayReturn(a *assignment, moves []victim) bool {
-	return !e.refusesApart() || !slices.ContainsFunc(moves, func(v victim) bool {
-		return !e.returnsWithinBudgets(v.w, a) || e.takesReserved(&starting{w: v.w, usage: v.w.usage, victims: []victim{v}}) != nil
-	})
+	if !e.refusesApart() {
+		return true
+	}
+	for _, v := range moves {
+		if over := e.returnsBeyondBudget(v.w, a); over != nil {
+			a.over = over
+			return false
+		}
+		if r := e.takesReserved(&starting{w: v.w, usage: v.w.usage, victims: []victim{v}}); r != nil {
+			a.aside = r
+			return false
+		}
+	}
+	return true
 }
 
-// returnsWithinBudgets says whether what is left of budgets beside a workload suffices for one that starts again.
-func (e *Engine) returnsWithinBudgets(v *workload, beside *assignment) bool {
-	within := true
+// returnsBeyondBudget is a budget of which too little is left, beside a workload, for one that starts again; nil: there
+// is none.
+func (e *Engine) returnsBeyondBudget(v *workload, beside *assignment) *overBudget {
+	var over *overBudget
 	e.budgetsOf(v.local, v.queue, func(b *budget) bool {
 		rate := e.perSecond(b, v.usage)
 		if rate <= 0 || !e.at.Before(b.spec.Until) {
@@ -146,17 +159,19 @@ func (e *Engine) returnsWithinBudgets(v *workload, beside *assignment) bool {
 		if v.spec.MaxRunTime <= 0 && v.spec.ExpectedRunTime > 0 { // it is expected to run so long anew
 			needs = times(rate, b.within(e.at, e.at.Add(v.spec.ExpectedRunTime)))
 		}
-		left := b.spec.Amount - e.usedOf(b) + frees
+		used := e.usedOf(b) - frees
 		e.budgetsOf(beside.w.local, beside.w.queue, func(o *budget) bool {
 			if run := beside.w.runLimit(); o == b && run > 0 {
-				left -= times(e.perSecond(b, beside.usage), b.within(e.at, e.at.Add(run)))
+				used += times(e.perSecond(b, beside.usage), b.within(e.at, e.at.Add(run)))
 			}
 			return true
 		})
-		within = left > 0 && needs <= left
-		return within
+		if left := b.spec.Amount - used; left <= 0 || needs > left {
+			over = &overBudget{budget: b, used: used, spent: b.spent, needs: needs, until: b.spec.Until}
+		}
+		return over == nil
 	})
-	return within
+	return over
 }
 
 // leavers are the victims that do not come back at once: who moves has its quota again.
