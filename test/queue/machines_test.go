@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/checks/machines"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -39,9 +40,15 @@ func TestMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A queue that starts beside Karpenter does not look at nodes; those of other tests do.
+	t.Cleanup(func() {
+		cluster.WaitGone(t, objects[0])
+		cluster.Reconfigure(t, func(*v1alpha1.QueueConfiguration) {})
+	})
 	for _, crd := range objects {
 		cluster.Make(t, crd)
 	}
+	t.Cleanup(func() { endKarpenter(t) })
 	waitCheck(t, ns, metav1.ConditionTrue, "Active", "The admission check is active")
 	waitActive(t, ns, kueue.ClusterQueueActiveReasonReady)
 
@@ -53,12 +60,35 @@ func TestMachines(t *testing.T) {
 	t.Run("not to be had", notToBeHad)
 }
 
-// buying gives a queue a check that buys nodes, and flavors CloudOffers with two zones of machines with eight cards.
+// endKarpenter waits until no NodeClaim is left, and gives way to their end as Karpenter does.
+func endKarpenter(t *testing.T) {
+	t.Helper()
+	sandbox.Eventually(t, "no NodeClaim is left", func(ctx context.Context) error {
+		list := &machines.NodeClaimList{}
+		if err := cluster.List(ctx, list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			n.Finalizers = slices.DeleteFunc(n.Finalizers, func(name string) bool { return name == termination })
+			if err := errors.Join(client.IgnoreNotFound(cluster.Update(ctx, n)), client.IgnoreNotFound(cluster.Delete(ctx, n))); err != nil {
+				return err
+			}
+		}
+		if len(list.Items) > 0 {
+			return fmt.Errorf("there are %d", len(list.Items))
+		}
+		return nil
+	})
+}
+
+// buying gives a queue a check that buys nodes, and flavors CloudOffers with two zones of machines with eight cards,
+// each in a region of its own.
 func buying(t *testing.T, queue string, flavors ...string) {
 	t.Helper()
-	for _, flavor := range flavors {
+	for i, flavor := range flavors {
 		offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: flavor}}
-		offer.Spec.Prices.Inline = priceHeader + "aws,us-east-1,a,p5.48xlarge,H100,8,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,96,44\n"
+		offer.Spec.Prices.Inline = priceHeader + strings.ReplaceAll("aws,REGION,a,p5.48xlarge,H100,8,96,40\naws,REGION,b,p5.48xlarge,H100,8,96,44\n", "REGION", fmt.Sprintf("us-east-%d", i+1))
 		offer.Spec.Match.CapacityType = cloud.Spot
 		offer.Spec.Via = &cloud.Via{NodeClass: cloud.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}}
 		cluster.Make(t, offer)
@@ -240,6 +270,9 @@ func allClosed(t *testing.T) {
 	buying(t, ns, first, second)
 	_, wl := asking(t, ns, "job", 8, "forever")
 	one := claimsOf(t, wl, 1, 1)
+	if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil {
+		t.Fatal(err)
+	}
 	flavor := wl.Status.Admission.PodSetAssignments[0].Flavors[sandbox.GPU]
 	deletes(t, &one[0])
 	two := claimsOf(t, wl, 2, 1)

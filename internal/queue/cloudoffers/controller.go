@@ -38,7 +38,8 @@ func Setup(mgr ctrl.Manager, namespace string) error {
 	}
 	o := &offers{Tables: Tables{Client: mgr.GetClient(), Namespace: namespace}, client: mgr.GetClient(), now: time.Now}
 	return ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
-		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, learnedMore()))).
+		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.CloudOffer{}, handler.EnqueueRequestsFromMapFunc(o.all), builder.WithPredicates(learnedMore())).
 		Watches(&kueue.ResourceFlavor{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.usersOf)).
 		Complete(o)
@@ -55,10 +56,14 @@ func Served(mgr ctrl.Manager) (bool, error) {
 
 // learnedMore says that what is known of places changed.
 func learnedMore() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*v1alpha1.CloudOffer), e.ObjectNew.(*v1alpha1.CloudOffer)
-		return !equality.Semantic.DeepEqual(was.Status.Places, is.Status.Places)
-	}}
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := e.ObjectOld.(*v1alpha1.CloudOffer), e.ObjectNew.(*v1alpha1.CloudOffer)
+			return !equality.Semantic.DeepEqual(was.Status.Places, is.Status.Places)
+		},
+	}
 }
 
 // offers writes the statuses of CloudOffers.
@@ -66,6 +71,18 @@ type offers struct {
 	Tables
 	client client.Client
 	now    func() time.Time
+}
+
+// all are all CloudOffers: what one learns of a place counts for each that sells there.
+func (o *offers) all(ctx context.Context, _ client.Object) (list []reconcile.Request) {
+	all := &v1alpha1.CloudOfferList{}
+	if o.client.List(ctx, all) != nil {
+		return nil
+	}
+	for i := range all.Items {
+		list = append(list, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return list
 }
 
 // usersOf are the CloudOffers whose prices are in a ConfigMap.
