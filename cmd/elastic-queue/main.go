@@ -150,14 +150,9 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 			return fmt.Errorf("setting up other clusters: %w", err)
 		}
 	}
-	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg)); err != nil {
+	if err := setUpChecksAndQuotas(mgr, gates, namespaceOf(cfg), counts); err != nil {
 		return err
 	}
-	nodes, err := machines.Setup(mgr, namespaceOf(cfg))
-	if err != nil {
-		return fmt.Errorf("setting up the check that buys nodes: %w", err)
-	}
-	counts.CountNodesFrom(nodes)
 	if err := setUpPods(ctx, mgr, gates, topology.Options{NodeRules: rules.NodeRules, GateRemoved: counts.GateRemoved}); err != nil {
 		return err
 	}
@@ -190,7 +185,12 @@ func setUpPods(ctx context.Context, mgr manager.Manager, gates features.Set, opt
 
 // setUpChecksAndQuotas starts the controllers of the admission checks that look at this cluster alone, of nominal quotas
 // that policies set, and of prices.
-func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace string) error {
+func setUpChecksAndQuotas(mgr manager.Manager, gates features.Set, namespace string, counts *metrics.Metrics) error {
+	nodes, err := machines.Setup(mgr, namespace)
+	if err != nil {
+		return fmt.Errorf("setting up the check that buys nodes: %w", err)
+	}
+	counts.CountNodesFrom(nodes)
 	if err := resourcequota.Setup(mgr); err != nil {
 		return fmt.Errorf("setting up the ResourceQuota check: %w", err)
 	}

@@ -94,7 +94,7 @@ func (p *harness) wantStanding(job, want string) {
 
 func (p *harness) reserving() int {
 	status, _ := p.engine.Status("cq")
-	return int(status.Reserving)
+	return status.Reserving
 }
 
 // letGo is what a job's controller does once its pods have ended.
