@@ -165,6 +165,7 @@ var Because = map[string]string{
 	"Deactivated":                  "someone suspended it, or it was given up",
 	"Suspended":                    "its queue is stopped or not ready",
 	"OnHold":                       "the queue is stopped",
+	"PreemptionGated":              "others would have to be stopped for it, and a preemption gate on it forbids that for now",
 	"AdmissionGated":               "an admission gate is on it",
 	"Dependency":                   "jobs that it comes after have to end first",
 	"DependencyNeverSatisfied":     "as things are, what it comes after never ends as it asks",

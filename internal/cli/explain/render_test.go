@@ -114,6 +114,7 @@ var answers = map[string]*Answer{
 	"WaitingForPreemptedWorkloads": waiting("WaitingForPreemptedWorkloads", "2 evicted workload(s) still hold the quota freed for it", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.HeldBy, x.Suggestions = "WaitingForPreemptedWorkloads", []v1alpha1.WorkloadRef{mine, secret}, []string{"the evicted workloads letting go"}
 	}),
+	"PreemptionGated":     waiting("PreemptionGated", "Workload requires preemption, but it's gated", nil),
 	"WaitingForPodsReady": waiting("WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition", nil),
 	"Misconfigured": waiting("Misconfigured", "LocalQueue main doesn't exist", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position, x.ClusterQueue = "HeldBack", 0, ""
