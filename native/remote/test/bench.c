@@ -1,6 +1,7 @@
 /*
  * What a card costs from afar: launches, a call that waits, copies. The same program with the card's own driver and with the
- * client; it prints "figure NAME VALUE UNIT".
+ * client; it prints "figure NAME VALUE UNIT". With "work SECONDS" it says how many kernels a second it gets done instead, each
+ * of 200,000 cycles, of which it waits for twenty at a time.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,7 +15,11 @@ static const char code[] =
 	".visible .entry count(.param .u64 p, .param .u32 n)\n{\n"
 	"  .reg .u64 %a; .reg .u32 %v, %old;\n"
 	"  ld.param.u64 %a, [p]; ld.param.u32 %v, [n]; cvta.to.global.u64 %a, %a;\n"
-	"  atom.global.add.u32 %old, [%a], %v;\n  ret;\n}\n";
+	"  atom.global.add.u32 %old, [%a], %v;\n  ret;\n}\n"
+	".visible .entry spin(.param .u64 cycles)\n{\n"
+	"  .reg .u64 %c, %s, %t; .reg .pred %p;\n"
+	"  ld.param.u64 %c, [cycles]; mov.u64 %s, %clock64;\n"
+	"again: mov.u64 %t, %clock64; sub.u64 %t, %t, %s; setp.lt.u64 %p, %t, %c; @%p bra again;\n  ret;\n}\n";
 
 static struct driver cu;
 
@@ -105,12 +110,27 @@ static void copies(size_t bytes)
 	printf("figure copy_to_card %.2f GB/s\nfigure copy_from_card %.2f GB/s\n", to, from);
 }
 
+static void work(void *mod, double seconds)
+{
+	unsigned long long cycles = 200000;
+	void *params[] = {&cycles}, *fn;
+	double from, done = 0;
+
+	OK(cuModuleGetFunction(&fn, mod, "spin"));
+	for (from = now(); now() - from < seconds; done += 20) {
+		for (int i = 0; i < 20; i++)
+			OK(cuLaunchKernel(fn, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+		OK(cuCtxSynchronize());
+	}
+	printf("figure kernels_per_second %.1f 1/s\n", done / (now() - from));
+}
+
 int main(int argc, char **argv)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *ctx, *mod, *fn;
 	char name[256];
 	CUdeviceptr p;
-	int scale = argc > 1 ? atoi(argv[1]) : 1;
+	int works = argc > 2 && !strcmp(argv[1], "work"), scale = argc > 1 && !works ? atoi(argv[1]) : 1;
 
 	if (!lib) {
 		printf("%s\n", dlerror());
@@ -124,6 +144,10 @@ int main(int argc, char **argv)
 	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
 	OK(cuCtxSetCurrent(ctx));
 	OK(cuModuleLoadData(&mod, (void *)code));
+	if (works) {
+		work(mod, atof(argv[2]));
+		return 0;
+	}
 	OK(cuModuleGetFunction(&fn, mod, "count"));
 	OK(cuMemAlloc_v2(&p, 4));
 	launches(fn, p, 100000 / scale);
