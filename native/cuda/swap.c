@@ -262,15 +262,17 @@ static void moved(void)
 static const char *quiet(int64_t deadline)
 {
 	const char *why;
+	bool capturing;
 
 	for (;;) {
 		if (!memory_calls_hold(deadline))
 			return "calls into the driver did not end";
-		why = captures_open() ? "the capture of a graph did not end" : unmovable(); /* it may have changed meanwhile */
+		capturing = captures_open(); /* it may end at any time */
+		why = capturing ? "the capture of a graph did not end" : unmovable(); /* it may have changed meanwhile */
 		if (!why)
 			return NULL;
 		memory_calls_release();
-		if (!captures_open() || now_ns() > deadline)
+		if (!capturing || now_ns() > deadline)
 			return why;
 		sleep_ns(MS);
 	}
