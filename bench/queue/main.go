@@ -23,7 +23,7 @@ func main() {
 	flag.StringVar(&s.crds, "crds", "../deploy/crd", "folder of the CRDs")
 	flag.DurationVar(&s.timeout, "timeout", 30*time.Minute, "longest time for one run")
 	scale := flag.Float64("scale", 0.1, "share of the baseline's 15,000 workloads")
-	only := flag.String("only", "", "run one only: kueue, elastic, unlimited or floor")
+	only := flag.String("only", "", "run one only: kueue, elastic, recommended, unlimited or floor")
 	starting := flag.Int("start", 0, "measure a start beside this many waiting workloads, and nothing else")
 	explaining := flag.Int("explain", 0, "measure 'elastic explain' beside this many waiting jobs, and nothing else")
 	noise := flag.Int("noisy", 0, "measure one tenant's waits beside this many workloads of another, and nothing else")
@@ -82,6 +82,7 @@ func bench(ctx context.Context, s setup, scale float64, only string) error {
 	}{
 		{"kueue", s.kueue},
 		{"elastic", s.elastic(qps, burst)},
+		{"recommended", s.recommended(qps, burst)},
 		{"unlimited", s.elastic(-1, 0)},
 	}
 	results := map[string]outcome{}
@@ -107,11 +108,11 @@ func bench(ctx context.Context, s setup, scale float64, only string) error {
 		return fmt.Errorf("floor: %w", err)
 	}
 	machine := floor.wall.Seconds() * float64(runtime.NumCPU())
-	fmt.Printf("%-9s wall %6.1f s, API server %6.1f s: three writes for each workload and nothing else; of %d cores: control plane %.0f %%, client %.0f %%\n",
+	fmt.Printf("%-11s wall %6.1f s, API server %6.1f s: three writes for each workload and nothing else; of %d cores: control plane %.0f %%, client %.0f %%\n",
 		floor.name, floor.wall.Seconds(), floor.apiCPU.Seconds(), runtime.NumCPU(),
 		100*floor.apiCPU.Seconds()/machine, 100*floor.runnerCPU.Seconds()/machine)
 	if only == "" {
-		figures(results["kueue"], results["elastic"], results["unlimited"], floor)
+		figures(results["kueue"], results["elastic"], results["recommended"], results["unlimited"], floor)
 	}
 	return nil
 }
@@ -121,19 +122,21 @@ func print(o outcome) {
 	for _, c := range baseline {
 		waits = append(waits, fmt.Sprintf("%s %.1f s", c.name, o.wait[c.name].Seconds()))
 	}
-	fmt.Printf("%-9s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %.2f writes and %.2f events per workload, mean wait %s\n",
+	fmt.Printf("%-11s wall %6.1f s, cpu %6.1f s, API server %6.1f s, %4d MiB, %5d evictions, %.2f writes and %.2f events per workload, mean wait %s\n",
 		o.name, o.wall.Seconds(), o.cpu.Seconds(), o.apiCPU.Seconds(), o.memory, o.evictions,
 		o.perAdmission(o.writes), o.perAdmission(o.events), strings.Join(waits, ", "))
 	machine := o.wall.Seconds() * float64(runtime.NumCPU())
-	fmt.Printf("%-9s of %d cores in that time: control plane %.0f %%, %s %.0f %%, runner %.0f %%\n", "", runtime.NumCPU(),
+	fmt.Printf("%-11s of %d cores in that time: control plane %.0f %%, %s %.0f %%, runner %.0f %%\n", "", runtime.NumCPU(),
 		100*o.apiCPU.Seconds()/machine, o.name, 100*o.cpu.Seconds()/machine, 100*o.runnerCPU.Seconds()/machine)
 }
 
 // figures compares; a ratio is Kueue's cost over ours.
-func figures(kueue, elastic, unlimited, floor outcome) {
+func figures(kueue, elastic, recommended, unlimited, floor outcome) {
 	figure := func(name string, value float64, unit string) { fmt.Printf("figure %s %.2f %s\n", name, value, unit) }
 	figure("queue_cpu_ratio", kueue.cpu.Seconds()/elastic.cpu.Seconds(), "x")
 	figure("queue_wall_ratio", kueue.wall.Seconds()/elastic.wall.Seconds(), "x")
+	figure("queue_cpu_ratio_recommended", kueue.cpu.Seconds()/recommended.cpu.Seconds(), "x")
+	figure("queue_wall_ratio_recommended", kueue.wall.Seconds()/recommended.wall.Seconds(), "x")
 	figure("queue_wall_ratio_unlimited", kueue.wall.Seconds()/unlimited.wall.Seconds(), "x")
 	figure("queue_floor_seconds", floor.wall.Seconds(), "s")
 	figure("queue_over_floor", unlimited.wall.Seconds()/floor.wall.Seconds(), "x")

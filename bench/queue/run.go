@@ -159,16 +159,10 @@ func (s setup) kueue(dir, kubeconfig, metrics string) (*process, error) {
 		"--kubeconfig", kubeconfig, "--metricsPort", port)
 }
 
-// elastic is the whole elastic-queue with a limit like that, or none.
+// elastic is the whole elastic-queue, with Kueue's file and a limit like that, or none.
 func (s setup) elastic(qps, burst int) func(dir, kubeconfig, metrics string) (*process, error) {
-	return func(dir, kubeconfig, metrics string) (*process, error) {
-		webhook, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		_, port, _ := net.SplitHostPort(webhook)
-		config := filepath.Join(dir, "config.yaml")
-		text := fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2
+	return s.elasticWith(func(dir, metrics, port string) string {
+		return fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {bindAddress: %q}
 health: {healthProbeBindAddress: "0"}
@@ -177,7 +171,40 @@ leaderElection: {leaderElect: false}
 clientConnection: {qps: %d, burst: %d}
 featureGates: {VisibilityOnDemand: false}
 `, metrics, port, filepath.Join(dir, "certs"), qps, burst)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	})
+}
+
+// recommended is elastic-queue with our own file and what the chart's says, and the same limit. There are no nodes here, so
+// nothing is placed on any.
+func (s setup) recommended(qps, burst int) func(dir, kubeconfig, metrics string) (*process, error) {
+	return s.elasticWith(func(dir, metrics, port string) string {
+		return fmt.Sprintf(`apiVersion: elasticai.io/v1alpha1
+kind: QueueConfiguration
+metrics: {bindAddress: %q}
+health: {bindAddress: "0"}
+webhook: {host: 127.0.0.1, port: %s, certDir: %q}
+leaderElection: {enabled: false}
+clientConnection: {qps: %d, burst: %d}
+placement: {enabled: false}
+preemptAfter: 1s
+preemptionCooldown: 1m
+noPreemptionRings: true
+controllers: {countSparkOverhead: true, reclaimKubeflowPods: true}
+featureGates: {VisibilityOnDemand: false, RecomputeAssignmentUponPreemptionTargetsOverlap: true, ShortWorkloadNames: true}
+`, metrics, port, filepath.Join(dir, "certs"), qps, burst)
+	})
+}
+
+// elasticWith is elastic-queue with a configuration.
+func (s setup) elasticWith(configuration func(dir, metrics, port string) string) func(dir, kubeconfig, metrics string) (*process, error) {
+	return func(dir, kubeconfig, metrics string) (*process, error) {
+		webhook, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		_, port, _ := net.SplitHostPort(webhook)
+		config := filepath.Join(dir, "config.yaml")
+		if err := os.WriteFile(config, []byte(configuration(dir, metrics, port)), 0o600); err != nil {
 			return nil, err
 		}
 		return start(filepath.Join(dir, "elastic.log"), nil, filepath.Join(s.bin, "elastic-queue"),
