@@ -371,12 +371,12 @@ func TestNoDecisions(t *testing.T) {
 
 // What is not there is said at once.
 func TestGateThatIsNotThere(t *testing.T) {
-	p := launch(t, "--feature-gates", "ConcurrentAdmission=true")
+	p := launch(t, "--feature-gates", "MultiKueueAllowInsecureKubeconfigs=true")
 	giveUp := time.AfterFunc(sandbox.Timeout, func() { _ = p.cmd.Process.Kill() })
 	defer giveUp.Stop()
 	err := p.cmd.Wait()
 	said, _ := os.ReadFile(p.log)
-	if err == nil || !strings.Contains(string(said), "ConcurrentAdmission: elastic-queue does not have what it switches on") {
+	if err == nil || !strings.Contains(string(said), "MultiKueueAllowInsecureKubeconfigs: elastic-queue does not have what it switches on") {
 		t.Errorf("it ended with %v and said %s", err, said)
 	}
 }
