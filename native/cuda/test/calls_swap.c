@@ -223,16 +223,18 @@ static void it_outlives_its_context_and_meets_the_limit(void)
 	EQUAL(stub_card_used(0), CONTEXT);
 }
 
-static _Atomic bool captured;
+static _Atomic bool asked, captured;
 static void *end_capture(void *arg)
 {
 	CUdeviceptr p = *(CUdeviceptr *)arg;
 
 	EQUAL(real_cuCtxSetCurrent(ctx), 0);
-	while (host_prepared() < 2 * MiB) /* until it is asked to go out: that comes before anything is held back */
+	while (!atomic_load(&asked))
 		sched_yield();
-	for (int i = 0; i < 1000; i++)
-		EQUAL(cuMemsetD32Async(p, 1, 16, stream), 0); /* gets on, also when calls are held back for a moment */
+	for (int i = 0; i < 2000; i++) { /* gets on, also when calls are held back for a moment */
+		EQUAL(cuMemsetD32Async(p, 1, 16, stream), 0);
+		sched_yield();
+	}
 	atomic_store(&captured, true);
 	EQUAL(cuStreamEndCapture(stream, &graph), 0);
 	return NULL;
@@ -248,6 +250,7 @@ static void a_capture_ends_before_anything_moves(void)
 	EQUAL(real_cuStreamCreate(&stream, 1), 0);
 	EQUAL(cuStreamBeginCapture_v2(stream, 0), 0);
 	EQUAL(pthread_create(&t, NULL, end_capture, &p), 0);
+	atomic_store(&asked, true);
 	out();
 	CHECK(atomic_load(&captured));
 	EQUAL(pthread_join(t, NULL), 0);
