@@ -25,6 +25,16 @@ func Checked() predicate.Predicate {
 	}
 }
 
+// Of are the AdmissionChecks of a controller.
+func Of(ctx context.Context, c client.Client, controller string) []kueue.AdmissionCheck {
+	list := &kueue.AdmissionCheckList{}
+	if err := c.List(ctx, list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "listing admission checks failed")
+		return nil
+	}
+	return slices.DeleteFunc(list.Items, func(check kueue.AdmissionCheck) bool { return check.Spec.ControllerName != controller })
+}
+
 // RequestsFor asks for checks to be looked at.
 func RequestsFor(list []kueue.AdmissionCheck) []reconcile.Request {
 	var out []reconcile.Request

@@ -4,10 +4,8 @@
  * connection that breaks is made again by who reads, and both sides go on after the last frame that the other has seen.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +15,12 @@
 #include "address.h"
 #include "client.h"
 #include "constants.h"
+#include "inbox.h"
 #include "log.h"
 #include "remote_calls.h"
 #include "system.h"
 
-#define SPIN_NS (50 * MS / 1000) /* a short answer is there sooner than a sleeping thread wakes up */
 #define RESUME_NS (30000 * MS)
-#define IN_BYTES ((size_t)256 << 10)
 
 enum { STATE_NONE, STATE_READY, STATE_LOST };
 
@@ -37,8 +34,7 @@ static struct {
 	pthread_cond_t changed;
 	bool reading;                  /* some thread reads from the connection, or makes it again */
 	struct slot *waiting;
-	unsigned char *in;             /* who reads: bytes that came and were not looked at */
-	size_t in_from, in_to;
+	struct inbox in;               /* who reads */
 } client = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- threads of the program ---- */
@@ -119,7 +115,7 @@ static bool resume(void)
 				sleep_ns(10 * MS);
 			continue;
 		}
-		client.in_from = client.in_to = 0;
+		client.in.from = client.in.to = 0;
 		refused = !outbox_resume(&client.out, answer.seen, fresh, client.fd);
 		close(fresh);
 		if (!refused && outbox_flush(&client.out, client.fd))
@@ -149,49 +145,7 @@ static void end_reading(void)
 	pthread_mutex_unlock(&client.lock);
 }
 
-static ssize_t receive(void *to, size_t most)
-{
-	int64_t until = now_ns() + SPIN_NS;
-	ssize_t n;
-
-	do {
-		n = recv(client.fd, to, most, MSG_DONTWAIT);
-		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-			return n;
-		sched_yield();
-	} while (now_ns() < until);
-	do
-		n = recv(client.fd, to, most, 0);
-	while (n < 0 && errno == EINTR);
-	return n;
-}
-
-static bool take(void *to, size_t size)
-{
-	while (size) {
-		size_t have = client.in_to - client.in_from;
-		if (have) {
-			size_t n = have < size ? have : size;
-			memcpy(to, client.in + client.in_from, n);
-			client.in_from += n;
-			to = (char *)to + n;
-			size -= n;
-			continue;
-		}
-		bool straight = size >= IN_BYTES;
-		ssize_t n = receive(straight ? to : client.in, straight ? size : IN_BYTES);
-		if (n <= 0)
-			return false;
-		if (straight) {
-			to = (char *)to + n;
-			size -= (size_t)n;
-		} else {
-			client.in_from = 0;
-			client.in_to = (size_t)n;
-		}
-	}
-	return true;
-}
+static bool take(void *to, size_t size) { return inbox_take(&client.in, client.fd, to, size); }
 
 static bool discard(size_t size)
 {
@@ -425,9 +379,8 @@ static CUresult open_session(void)
 	}
 	memcpy(client.session, answer.session, sizeof client.session);
 	client.fd = fd;
-	client.in_from = client.in_to = 0;
-	client.in = client.in ? client.in : malloc(IN_BYTES);
-	if (!client.in || !outbox_start(&client.out) || !thread_start(send_unsent, NULL)) {
+	client.in.from = client.in.to = 0;
+	if (!outbox_start(&client.out) || !thread_start(send_unsent, NULL)) {
 		close(fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}

@@ -4,8 +4,6 @@
  * the program, where there are several: the others' calls go on. So a call begins after all that were made before it.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -13,13 +11,12 @@
 #include <unistd.h>
 #include "address.h"
 #include "constants.h"
+#include "inbox.h"
 #include "log.h"
 #include "pass.h"
 #include "server.h"
 #include "system.h"
 
-#define IN_BYTES ((size_t)256 << 10)
-#define SPIN_NS (50 * MS / 1000)
 #define ACK_FRAMES 256
 #define MOST_JOBS 8                     /* of a thread of the program that waits for them */
 
@@ -42,8 +39,7 @@ static struct {
 	int fd, control, resume_seconds;
 	unsigned char id[16];
 	struct outbox out;
-	unsigned char in[IN_BYTES];
-	size_t in_from, in_to;
+	struct inbox in;
 	_Atomic uint64_t unsaid;        /* frames that came since we said last what we have seen */
 	_Atomic int error;              /* of a call that nobody waited for; shows at the next that somebody does */
 	unsigned lanes;                 /* threads of the program that have called */
@@ -111,7 +107,7 @@ static bool resume(void)
 	memcpy(answer.session, session.id, sizeof answer.session);
 	while (!ok && (fresh = fresh_connection(&h, &until)) >= 0) {
 		answer.seen = atomic_load(&session.out.seen);
-		session.in_from = session.in_to = 0;
+		session.in.from = session.in.to = 0;
 		ok = socket_write(fresh, &answer, sizeof answer) && outbox_resume(&session.out, h.seen, fresh, session.fd);
 		close(fresh);
 		ok = ok && outbox_flush(&session.out, session.fd);
@@ -119,48 +115,7 @@ static bool resume(void)
 	return ok;
 }
 
-static ssize_t receive(void *to, size_t most)
-{
-	int64_t until = now_ns() + SPIN_NS;
-	ssize_t n;
-
-	do {
-		n = recv(session.fd, to, most, MSG_DONTWAIT);
-		if (n >= 0 || (errno != EAGAIN && errno != EINTR))
-			return n;
-		sched_yield();
-	} while (now_ns() < until);
-	do
-		n = recv(session.fd, to, most, 0);
-	while (n < 0 && errno == EINTR);
-	return n;
-}
-
-static bool take(void *to, size_t size)
-{
-	while (size) {
-		size_t have = session.in_to - session.in_from, n = have < size ? have : size;
-		if (have) {
-			memcpy(to, session.in + session.in_from, n);
-			session.in_from += n;
-			to = (char *)to + n;
-			size -= n;
-			continue;
-		}
-		bool straight = size >= IN_BYTES / 2;
-		ssize_t got = receive(straight ? to : session.in, straight ? size : IN_BYTES);
-		if (got <= 0)
-			return false;
-		if (straight) {
-			to = (char *)to + got;
-			size -= (size_t)got;
-		} else {
-			session.in_from = 0;
-			session.in_to = (size_t)got;
-		}
-	}
-	return true;
-}
+static bool take(void *to, size_t size) { return inbox_take(&session.in, session.fd, to, size); }
 
 /* ---- answers ---- */
 

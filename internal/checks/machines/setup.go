@@ -3,7 +3,6 @@ package machines
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -69,7 +68,7 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 		})))
 	}
 	waiting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (all []reconcile.Request) {
-		for _, check := range ours(ctx, c) {
+		for _, check := range checks.Of(ctx, c, cloudv1.PurchaseController) {
 			all = append(all, checks.WorkloadsWith(ctx, c, check.Name)...)
 		}
 		return all
@@ -81,7 +80,7 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 		)
 	}
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return append(checks.RequestsFor(ours(ctx, c)), reconcile.Request{}) // the one without a name looks at the CRD alone
+		return append(checks.RequestsFor(checks.Of(ctx, c, cloudv1.PurchaseController)), reconcile.Request{}) // the one without a name looks at the CRD alone
 	})
 	crd := predicate.NewPredicateFuncs(func(obj client.Object) bool { return obj.GetName() == crdName })
 	count := func(report func(flavor, state string, nodes int)) { handles.count(context.Background(), report) }
@@ -97,14 +96,4 @@ func forWorkload(n *NodeClaim) []types.NamespacedName {
 		return nil
 	}
 	return []types.NamespacedName{workloadOf(n)}
-}
-
-// ours are the checks of this controller.
-func ours(ctx context.Context, c client.Client) []kueue.AdmissionCheck {
-	list := &kueue.AdmissionCheckList{}
-	if err := c.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing admission checks failed")
-		return nil
-	}
-	return slices.DeleteFunc(list.Items, func(check kueue.AdmissionCheck) bool { return check.Spec.ControllerName != cloudv1.PurchaseController })
 }

@@ -106,13 +106,8 @@ func ownerOf(_ context.Context, request *ProvisioningRequest) []reconcile.Reques
 
 // checksWith are our checks that name a configuration; "" for all of them.
 func checksWith(ctx context.Context, c client.Client, config string) []kueue.AdmissionCheck {
-	list := &kueue.AdmissionCheckList{}
-	if err := c.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing admission checks failed")
-		return nil
-	}
-	return slices.DeleteFunc(list.Items, func(check kueue.AdmissionCheck) bool {
+	return slices.DeleteFunc(checks.Of(ctx, c, kueue.ProvisioningRequestControllerName), func(check kueue.AdmissionCheck) bool {
 		ref := check.Spec.Parameters
-		return check.Spec.ControllerName != kueue.ProvisioningRequestControllerName || config != "" && (ref == nil || ref.Name != config)
+		return config != "" && (ref == nil || ref.Name != config)
 	})
 }

@@ -26,7 +26,7 @@ define FLAVOUR
 $(T)/$(1)/%.o: %.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -c -o $$@ $$<
-$(T)/$(1)/%: test/%.c test/check.h test/calls.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
+$(T)/$(1)/%: test/%.c test/check.h test/runner.h test/calls.h test/stub.h test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< test/stub_card.c $(PARTS:%.c=$(T)/$(1)/%.o) -ldl -pthread
 endef
 $(foreach f,plain asan tsan cover,$(eval $(call FLAVOUR,$(f))))

@@ -11,13 +11,13 @@ stub-driver:
 
 # The program has the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
-$(T)/$(1)/program: test/program.c test/check_remote.h $(CLIENT) $(HEADERS)
+$(T)/$(1)/program: test/program.c test/check_remote.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ test/program.c $(CLIENT) -ldl -pthread
 $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $(SERVER) server_main.c -ldl -pthread
-$(T)/$(1)/fuzz: test/fuzz.c test/check_remote.h $(SERVER) $(HEADERS)
+$(T)/$(1)/fuzz: test/fuzz.c test/check_remote.h $(CUDA)/test/runner.h $(SERVER) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ test/fuzz.c $(SERVER) -ldl -pthread
 run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
