@@ -7,9 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 )
 
 // outcome is what one side did with the work.
@@ -161,7 +165,7 @@ func (s setup) kueue(dir, kubeconfig, metrics string) (*process, error) {
 
 // elastic is the whole elastic-queue, with Kueue's file and a limit like that, or none.
 func (s setup) elastic(qps, burst int) func(dir, kubeconfig, metrics string) (*process, error) {
-	return s.elasticWith(func(dir, metrics, port string) string {
+	return s.elasticWith(func(dir, metrics, port string) (string, error) {
 		return fmt.Sprintf(`apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 metrics: {bindAddress: %q}
@@ -170,41 +174,44 @@ webhook: {host: 127.0.0.1, port: %s, certDir: %q}
 leaderElection: {leaderElect: false}
 clientConnection: {qps: %d, burst: %d}
 featureGates: {VisibilityOnDemand: false}
-`, metrics, port, filepath.Join(dir, "certs"), qps, burst)
+`, metrics, port, filepath.Join(dir, "certs"), qps, burst), nil
 	})
 }
 
-// recommended is elastic-queue with our own file and what the chart's says, and the same limit. There are no nodes here, so
+// recommended is elastic-queue with our own file and what is recommended, and the same limit. There are no nodes here, so
 // nothing is placed on any.
 func (s setup) recommended(qps, burst int) func(dir, kubeconfig, metrics string) (*process, error) {
-	return s.elasticWith(func(dir, metrics, port string) string {
-		return fmt.Sprintf(`apiVersion: elasticai.io/v1alpha1
-kind: QueueConfiguration
-metrics: {bindAddress: %q}
-health: {bindAddress: "0"}
-webhook: {host: 127.0.0.1, port: %s, certDir: %q}
-leaderElection: {enabled: false}
-clientConnection: {qps: %d, burst: %d}
-placement: {enabled: false}
-preemptAfter: 1s
-preemptionCooldown: 1m
-noPreemptionRings: true
-controllers: {countSparkOverhead: true, reclaimKubeflowPods: true}
-featureGates: {VisibilityOnDemand: false, RecomputeAssignmentUponPreemptionTargetsOverlap: true, ShortWorkloadNames: true}
-`, metrics, port, filepath.Join(dir, "certs"), qps, burst)
+	return s.elasticWith(func(dir, metrics, port string) (string, error) {
+		cfg := v1alpha1.NewQueueConfiguration()
+		cfg.FeatureGates = map[string]bool{"VisibilityOnDemand": false}
+		cfg.Recommend()
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			return "", err
+		}
+		cfg.Metrics.BindAddress, cfg.Health.BindAddress = metrics, "0"
+		cfg.Webhook.Host, cfg.Webhook.Port, cfg.Webhook.CertDir = "127.0.0.1", number, filepath.Join(dir, "certs")
+		cfg.LeaderElection.Enabled, cfg.Placement.Enabled = ptr.To(false), ptr.To(false)
+		cfg.ClientConnection = v1alpha1.ClientConnection{QPS: float32(qps), Burst: burst}
+		file, err := yaml.Marshal(cfg)
+		return string(file), err
 	})
 }
 
 // elasticWith is elastic-queue with a configuration.
-func (s setup) elasticWith(configuration func(dir, metrics, port string) string) func(dir, kubeconfig, metrics string) (*process, error) {
+func (s setup) elasticWith(configuration func(dir, metrics, port string) (string, error)) func(dir, kubeconfig, metrics string) (*process, error) {
 	return func(dir, kubeconfig, metrics string) (*process, error) {
 		webhook, err := freeAddress()
 		if err != nil {
 			return nil, err
 		}
 		_, port, _ := net.SplitHostPort(webhook)
+		file, err := configuration(dir, metrics, port)
+		if err != nil {
+			return nil, err
+		}
 		config := filepath.Join(dir, "config.yaml")
-		if err := os.WriteFile(config, []byte(configuration(dir, metrics, port)), 0o600); err != nil {
+		if err := os.WriteFile(config, []byte(file), 0o600); err != nil {
 			return nil, err
 		}
 		return start(filepath.Join(dir, "elastic.log"), nil, filepath.Join(s.bin, "elastic-queue"),

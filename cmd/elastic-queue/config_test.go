@@ -63,6 +63,13 @@ func TestKueuesOwnFile(t *testing.T) {
 	if !slices.Contains(options.BuiltIn, "ray.io/rayjob") || slices.Contains(options.BuiltIn, "kubeflow.org/tfjob") {
 		t.Errorf("kinds of jobs are %v", options.BuiltIn)
 	}
+	if rules, err := queueOptions(cfg, features.Set{}); err != nil || rules.LeaveOutEvents {
+		t.Errorf("with Kueue's file every event is recorded: %v", err)
+	}
+	cfg.Recommend()
+	if rules, err := queueOptions(cfg, features.Set{}); err != nil || !rules.LeaveOutEvents {
+		t.Errorf("what is recommended does not reach the events: %v", err)
+	}
 	if *cfg.Placement.Enabled || !cfg.Placement.IgnoreAnnotatedPods {
 		t.Error("with Kueue's file nodes are looked at for topologies alone, and pods with their annotations are Workloads'")
 	}

@@ -213,7 +213,10 @@ func beside(cfg *v1alpha1.QueueConfiguration) cache.ByObject {
 
 // queueOptions reads the options of the queue's loop from the configuration.
 func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
-	options := queue.Options{Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, Lifecycle: queue.LifecycleSettings(cfg, gates)}
+	options := queue.Options{
+		Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, LeaveOutEvents: cfg.LeaveOutEventsUnderLoad,
+		Lifecycle: queue.LifecycleSettings(cfg, gates),
+	}
 	options.NodeRules = workload.NodeRules{
 		AtOnce:        !gates.Enabled(features.TASReplaceOnPodTermination),
 		AfterNotReady: gates.Enabled(features.TASReplaceAfterNotReady),

@@ -14,17 +14,17 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Events have Kueue's reasons and messages. Those that people must see are always recorded. Those
-// that the status shows as well, quota reserved and admitted, have a budget: each event is a write,
-// and while the API server is busy decisions come first.
+// Events have Kueue's reasons and messages, and all are recorded. Where Options.LeaveOutEvents says so, those that the
+// status shows as well, quota reserved and admitted, have a budget: each event is a write, and while the API server is
+// busy decisions come first.
 
 func (s *Shell) recordEvent(wl *kueue.Workload, kind, reason, format string, args ...any) {
 	s.options.Recorder.Eventf(wl, nil, kind, reason, reason, format, args...)
 }
 
-// recordEventWithinBudget records an event if the budget has more than a reserve left.
+// recordEventWithinBudget records an event if the budget, where there is one, has more than a reserve left.
 func (s *Shell) recordEventWithinBudget(wl *kueue.Workload, reserve float64, reason, format string, args ...any) {
-	if s.events.Left < reserve || !s.events.Take() {
+	if s.options.LeaveOutEvents && (s.events.Left < reserve || !s.events.Take()) {
 		s.options.Metrics.Inc("elastic_events_left_out_total", reason)
 		return
 	}

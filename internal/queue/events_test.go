@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,10 +50,35 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// Under pressure events of reserved quota are left out first, then events of admission; events of
-// preemption never.
+// As in Kueue, every reservation and every admission has its event, under load, too.
+func TestNoEventIsLeftOut(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.events = writes.Budget{Most: 100}
+	for i := range 4 {
+		p.submit(fmt.Sprint("job-", i), "main", "batch", 1, "1")
+	}
+	got := p.recordedEvents()
+	for _, want := range []string{
+		"Normal QuotaReserved Quota reserved in ClusterQueue cq, wait time since queued was 0s",
+		"Normal Admitted Admitted by ClusterQueue cq, wait time since reservation was 0s",
+	} {
+		if n := len(slices.DeleteFunc(slices.Clone(got), func(e string) bool { return e != want })); n != 4 {
+			t.Errorf("%d of 4 events %q, of %q", n, want, got)
+		}
+	}
+	for series, left := range p.scrape() {
+		if strings.HasPrefix(series, "elastic_events_left_out_total") && left != 0 {
+			t.Errorf("%s is %v", series, left)
+		}
+	}
+}
+
+// Where the configuration says so, events of reserved quota are left out first under load, then events of admission; events
+// of preemption never.
 func TestEventsUnderPressure(t *testing.T) {
 	p := newHarness(t)
+	p.options.LeaveOutEvents = true
 	p.oneQueue()
 	p.submit("low", "main", "batch", 1, "3")
 	p.recordedEvents()

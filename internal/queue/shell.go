@@ -114,9 +114,11 @@ type Options struct {
 	// NodeRules say when a node that a topology assignment names is lost.
 	NodeRules workload.NodeRules
 	Writers   int
-	Recorder  events.EventRecorder
-	Metrics   *metrics.Metrics // nil: not registered
-	Log       logr.Logger
+	// LeaveOutEvents gives events about what the status says as well a budget; without it, each is recorded.
+	LeaveOutEvents bool
+	Recorder       events.EventRecorder
+	Metrics        *metrics.Metrics // nil: not registered
+	Log            logr.Logger
 }
 
 func (o Options) engine() admission.Options {

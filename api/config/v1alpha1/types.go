@@ -218,6 +218,9 @@ type QueueConfiguration struct {
 	// NoPreemptionRings preempts nobody who could come straight back, nor for a fair share that would make the other
 	// preempt in turn. Kueue's rules allow that.
 	NoPreemptionRings bool `json:"noPreemptionRings,omitempty"`
+	// LeaveOutEventsUnderLoad leaves out events QuotaReserved and Admitted, of which the status tells as well, while
+	// decisions wait to be written. Kueue records every one.
+	LeaveOutEventsUnderLoad bool `json:"leaveOutEventsUnderLoad,omitempty"`
 	// NoDecisions runs everything, but leaves admission and preemption to another scheduler.
 	NoDecisions  bool         `json:"noDecisions,omitempty"`
 	Visibility   Visibility   `json:"visibility,omitempty"`
@@ -384,6 +387,7 @@ func (c *QueueConfiguration) Recommend() {
 	c.PreemptAfter = &metav1.Duration{Duration: time.Second}
 	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
 	c.NoPreemptionRings = true
+	c.LeaveOutEventsUnderLoad = true
 	c.Controllers.CountSparkOverhead, c.Controllers.ReclaimKubeflowPods = true, true
 	gates := map[string]bool{"RecomputeAssignmentUponPreemptionTargetsOverlap": true, "ShortWorkloadNames": true}
 	maps.Copy(gates, c.FeatureGates)
