@@ -162,6 +162,9 @@ func (c *controller) suspendAndRelease(ctx context.Context, j GenericJob, wl *ku
 			evicted := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadEvicted)
 			return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopWorkloadEvicted + "DueTo" + evicted.Reason, Message: evicted.Message, Workload: wl})
 		}
+		if goesOn, err := c.runsOnReplaced(ctx, j, wl); goesOn || err != nil {
+			return err
+		}
 		return c.stop(ctx, j, kinds.Stop{Reason: kinds.StopNotAdmitted, Message: "Not admitted by cluster queue", Workload: wl})
 	}
 	if workload.HasReservation(wl) && !workload.IsEvicted(wl) {

@@ -201,6 +201,27 @@ func (c *controller) nextSlice(ctx context.Context, j GenericJob, wl *kueue.Work
 	return &wls[i], nil
 }
 
+// runsOnReplaced: the job runs as the slice before this one, which another scheduler has finished already. It goes on, as in
+// Kueue, if the pods that it makes until this one is admitted are gated, or another cluster makes them.
+func (c *controller) runsOnReplaced(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
+	o, ok := j.(kinds.Object)
+	if !ok || !kinds.IsElastic(j) {
+		return false, nil
+	}
+	wls, err := c.workloadsOf(ctx, j.Meta())
+	if err != nil || !slices.ContainsFunc(wls, func(before kueue.Workload) bool {
+		return workload.Replaces(wl) == workload.KeyOf(&before) && wasReplaced(&before)
+	}) {
+		return false, err
+	}
+	sets, err := j.PodSets(ctx, c.client)
+	return err == nil && (o.HandedOver() || !slices.ContainsFunc(sets, isNotGated)), err
+}
+
+func isNotGated(set kueue.PodSet) bool {
+	return !slices.Contains(set.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.ElasticJobSchedulingGate})
+}
+
 // gateElasticPods adds the gate of elastic jobs to every pod of a job, and the name by which they are found.
 func gateElasticPods(wl *kueue.Workload, infos []kinds.PodSetInfo) {
 	for i := range infos {

@@ -117,6 +117,55 @@ func TestElasticJobGrows(t *testing.T) {
 	}
 }
 
+// Another scheduler may finish a slice when the next has quota and is not admitted yet. The job goes on, as in Kueue: its
+// further pods are gated. Once it has stopped, and its pods would not be, it does not start without an admission.
+func TestElasticJobGoesOnBetweenSlices(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	first := w.workloadOf(w.settle("job"))
+	w.admit(first, oneOf("cq", 3))
+	w.resizeJob(5, 2)
+	live, _ := w.slices()
+	if len(live) != 2 {
+		t.Fatalf("slices: %v", live)
+	}
+	workload.Finish(live[0], kueue.WorkloadSliceReplaced, "replaced", time.Now())
+	if err := w.client.Status().Update(t.Context(), live[0]); err != nil {
+		t.Fatal(err)
+	}
+	job := w.settle("job")
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
+		t.Fatal("it is stopped")
+	}
+	w.admit(live[1], oneOf("cq", 5))
+	job = w.resizeJob(4, 3)
+	left, _ := w.slices()
+	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended || len(left) != 1 || left[0].UID != live[1].UID || left[0].Spec.PodSets[0].Count != 4 {
+		t.Fatalf("suspended %t, live %v", suspended, left)
+	}
+}
+
+// Who starts a job by hand whose slice was evicted while the next one waits starts nothing: its pods would not be gated.
+func TestElasticJobStartedByHandIsStopped(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 3))
+	w.resizeJob(5, 2)
+	live, _ := w.slices()
+	apimeta.SetStatusCondition(&live[0].Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "preempted"})
+	if err := w.client.Status().Update(t.Context(), live[0]); err != nil {
+		t.Fatal(err)
+	}
+	job := w.settle("job")
+	if err := unstructured.SetNestedField(job.Object, false, "spec", "suspend"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if suspended, _, _ := unstructured.NestedBool(w.settle("job").Object, "spec", "suspend"); !suspended {
+		t.Error("it runs without quota")
+	}
+}
+
 // A slice that is evicted while another one waits is finished when its job has stopped, not sooner. It says in
 // which queue it was.
 func TestElasticJobIsEvictedWhileItGrows(t *testing.T) {
