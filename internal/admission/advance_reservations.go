@@ -10,7 +10,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// An advance reservation sets quota aside for a time that is known beforehand, for the workloads of a queue or a
+// An advance reservation sets quota, or nodes, aside for a time that is known beforehand, for the workloads of a queue or a
 // LocalQueue, or for one of them. Nobody else starts on that quota who could still run then; who is over by then may. It
 // is the rule of backfill with a date in place of a blocked head: at the moment when a reservation begins, or now while
 // it lasts, those are gone whose run time is over by then; and of what is reserved, less what those have whom it is for,
@@ -20,7 +20,9 @@ import (
 // quota. So it suffices to look at the moments when a reservation begins. Time alone turns no refusal into a yes before
 // the reservation is over.
 
-// AdvanceReservation is one time for which quota is reserved. Calendars are the caller's: a reservation that comes again
+// Nodes are simpler, as they have names: who could still run then does not start on them (advance_reservations_nodes.go).
+
+// AdvanceReservation is one time for which quota or nodes are reserved. Calendars are the caller's: a reservation that comes again
 // is several, which have the same name and do not overlap.
 type AdvanceReservation struct {
 	Name string
@@ -32,6 +34,7 @@ type AdvanceReservation struct {
 
 	From, Until time.Time
 	Amounts     map[string]Requests // by flavor
+	Nodes       []string            // by name
 
 	For string // in words
 }
@@ -46,7 +49,7 @@ type advance struct {
 }
 
 func (ev AdvanceReservationsChanged) apply(e *Engine) {
-	e.advance = nil
+	e.advance, e.advanceNodes = nil, nil
 	for _, spec := range ev.Reservations {
 		r := &advance{spec: spec}
 		for flavor, requests := range spec.Amounts { // sorted by flavor-resource
@@ -56,8 +59,11 @@ func (ev AdvanceReservationsChanged) apply(e *Engine) {
 				}
 			}
 		}
-		e.advance = append(e.advance, r)
+		if e.advance = append(e.advance, r); len(spec.Nodes) > 0 {
+			e.advanceNodes = append(e.advanceNodes, r)
+		}
 	}
+	slices.SortStableFunc(e.advanceNodes, func(a, b *advance) int { return a.spec.Until.Compare(b.spec.Until) })
 	slices.SortFunc(e.advance, func(a, b *advance) int {
 		return cmp.Or(a.spec.From.Compare(b.spec.From), strings.Compare(a.spec.Name, b.spec.Name))
 	})
@@ -283,13 +289,15 @@ func (e *Engine) leavesReserved(a *assignment) bool {
 	switch {
 	case len(e.advance) == 0:
 		return true
+	case a.mode == noFit && a.reason == ReasonReservedForOthers:
+		return !a.refuseAside(a.aside)
 	case a.mode == noFit:
-		return a.reason != ReasonReservedForOthers || !a.refuseAside(a.aside)
+		return !e.lacksReservedNodes(a)
 	}
 	if a.admissible() {
 		a.aside = nil
 	}
-	return !a.refuseAside(e.takesReserved(&starting{a.w, a.usage, leavers(a.victims), a.overrides}))
+	return !a.refuseAside(e.takesReserved(&starting{a.w, a.usage, leavers(a.victims), a.overrides})) && !e.lacksReservedNodes(a)
 }
 
 // flavorIsReserved says that a group of pod sets would take what is reserved of a flavor; there may be another.
@@ -329,6 +337,12 @@ func (e *Engine) retryReserved() {
 			e.enlist(q.tree)
 		}
 	}
+	for _, t := range e.trees {
+		if len(e.advanceNodes) > 0 && len(t.nominated) > 0 {
+			t.nominatedAt = 0
+			e.enlist(t)
+		}
+	}
 }
 
 // reservedWords say what a workload waits for.
@@ -340,7 +354,14 @@ func (e *Engine) reservedWords(a *assignment) string {
 			amounts = append(amounts, e.opts.Format(resource, s.Amounts[flavor][resource])+" "+resource+" of "+flavor)
 		}
 	}
-	text := fmt.Sprintf("%s are reserved for %s from %s until %s", strings.Join(amounts, ", "), s.For, calendar(s.From), calendar(s.Until))
+	if len(s.Nodes) > 0 {
+		amounts = append(amounts, nodeWords(s.Nodes))
+	}
+	are := "are"
+	if len(amounts) == 1 && len(s.Nodes) == 1 {
+		are = "is"
+	}
+	text := fmt.Sprintf("%s %s reserved for %s from %s until %s", strings.Join(amounts, ", "), are, s.For, calendar(s.From), calendar(s.Until))
 	if run := a.w.runLimit(); run > 0 {
 		return fmt.Sprintf("%s, and it may run for %s", text, run)
 	}

@@ -26,6 +26,9 @@ func (sc *scenario) advanceStatement(name string, a arguments) {
 	s := sc.shell
 	r := AdvanceReservation{Name: name, Named: a.has("named"), From: s.now.Add(a.duration("in")), Amounts: map[string]Requests{}}
 	r.Until = r.From.Add(a.duration("lasts"))
+	if a.has("nodes") {
+		r.Nodes = strings.Split(a.str("nodes"), "|")
+	}
 	for _, amount := range a["amount"] {
 		p := strings.Split(amount, ":")
 		if r.Amounts[p[0]] == nil {
@@ -52,6 +55,7 @@ func (w *world) drawAdvance(name string) {
 		},
 	}
 	r.Until = r.From.Add(rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute}).Draw(w.t, name+" lasts"))
+	r.Nodes = rapid.SampledFrom([][]string{nil, {"n1"}, {"n1", "n2"}, {"n3"}}).Draw(w.t, name+" nodes")
 	if rapid.Bool().Draw(w.t, name+" is for a queue") {
 		r.Queue = fmt.Sprintf("q%d", rapid.IntRange(0, 2).Draw(w.t, name+" queue"))
 	} else {

@@ -478,7 +478,7 @@ func (e *Engine) admit(a *assignment) {
 }
 
 func (e *Engine) admissionOf(a *assignment) *Admission {
-	return &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: e.podSetsOf(a)}
+	return &Admission{Queue: a.w.queue.name, ReservedAt: e.at, PodSets: e.podSetsOf(a), AvoidNodes: e.avoidNodes(a.w)}
 }
 
 // podSetsOf is what the pod sets get, shared with the last workload of the request shape that got the same.

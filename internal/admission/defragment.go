@@ -71,7 +71,7 @@ type askedMoves struct {
 
 // knownImmovable says that there is no plan of moves for an assignment, since there was none for its like.
 func (e *Engine) knownImmovable(a *assignment) bool {
-	return e.immovable.onNodes == e.nodeChanges && e.tx.NodesAsTheyAre() && slices.ContainsFunc(e.immovable.asked, a.asksLike)
+	return len(e.advanceNodes) == 0 && e.immovable.onNodes == e.nodeChanges && e.tx.NodesAsTheyAre() && slices.ContainsFunc(e.immovable.asked, a.asksLike)
 }
 
 func (e *Engine) noteImmovable(a *assignment) {
@@ -184,7 +184,7 @@ func leavers(victims []victim) []victim {
 
 // placeAgainRequest asks for nodes for what a workload was given.
 func (e *Engine) placeAgainRequest(w *workload) PlaceRequest {
-	req := PlaceRequest{Workload: w.spec.Key}
+	req := PlaceRequest{Workload: w.spec.Key, AvoidNodes: e.avoidNodes(w)}
 	for i := range w.spec.PodSets {
 		set := &w.spec.PodSets[i]
 		at := slices.IndexFunc(w.spec.Admission.PodSets, func(p PodSetAssignment) bool { return p.Name == set.Name })

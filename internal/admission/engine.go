@@ -124,6 +124,8 @@ type Engine struct {
 	budgetFreed bool // some of a budget may have come free since those refused for one were looked at
 
 	advance        []*advance      // advance reservations, by when they begin
+	advanceNodes   []*advance      // those of nodes, by when they end
+	liftedNodes    []*advance      // of these, the nodes are not reserved in the what-if under way
 	advanceFor     []beneficiaries // of them, each once
 	advanceChanged bool            // since those refused for one were looked at
 

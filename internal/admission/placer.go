@@ -30,8 +30,9 @@ type Placer interface {
 
 // PlaceRequest asks for nodes for all of a workload's pods that are to be placed now; it may be none.
 type PlaceRequest struct {
-	Workload Key
-	PodSets  []PlacePodSet
+	Workload   Key
+	PodSets    []PlacePodSet
+	AvoidNodes []string // no pod may be on one of these
 }
 
 // PlacePodSet is a pod set with the flavors quota gave it.
@@ -51,7 +52,7 @@ type Refusal struct {
 }
 
 func (e *Engine) placeRequest(a *assignment) PlaceRequest {
-	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, 0, len(a.shape.podSets))}
+	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, 0, len(a.shape.podSets)), AvoidNodes: e.avoidNodes(a.w)}
 	for i := range a.shape.podSets {
 		ps, later := PlacePodSet{Spec: &a.shape.podSets[i], Count: a.counts[i]}, false
 		for _, fl := range a.flavors[i] {

@@ -143,7 +143,9 @@ func (p *testPlacer) Rollback(mark int) {
 func (p *testPlacer) Place(r PlaceRequest) (any, *Refusal) {
 	free := map[string]int{}
 	for n, node := range p.nodes {
-		free[n] = node.cards - node.used - node.leaving
+		if !slices.Contains(r.AvoidNodes, n) {
+			free[n] = node.cards - node.used - node.leaving
+		}
 	}
 	placed := testPlacement{}
 	for _, ps := range r.PodSets {

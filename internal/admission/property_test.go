@@ -348,7 +348,7 @@ func forAllWorlds(t *testing.T, check func(t *rapid.T, cfg worldConfig)) {
 func planText(p Plan) string {
 	var b strings.Builder
 	for _, a := range p.Admit {
-		fmt.Fprintf(&b, "admit %s %v\n", a.Workload.Name, a.Admission.PodSets)
+		fmt.Fprintf(&b, "admit %s %v at %v, not on %v\n", a.Workload.Name, a.Admission.PodSets, a.Admission.Placement, a.Admission.AvoidNodes)
 	}
 	for _, v := range p.Evict {
 		fmt.Fprintf(&b, "evict %s %s %s %s\n", v.Workload.Name, v.Reason, v.Preempted, v.Preemptor.Name)

@@ -34,6 +34,11 @@ func (e *Engine) setApart(a *assignment) {
 	c.refusedAt, c.refusedUsage = q.tree.improvements, q.tree.usageChanges
 	c.retryAt = time.Time{}
 	e.noteApart(c, a)
+	if a.aside != nil && len(a.aside.spec.Nodes) > 0 { // there may be others
+		for _, f := range q.flavors() {
+			e.flavors[f].awaitNodes(c)
+		}
+	}
 	if q.spec.StrictFIFO {
 		if len(q.active) > 0 {
 			e.requeue(q.active[0]) // it is the head now, and may reserve in turn
@@ -94,8 +99,9 @@ func (e *Engine) reviewApart() {
 // refusesApart says that there are such rules: a workload that fits may still be refused.
 func (e *Engine) refusesApart() bool { return e.budgeted.any() || len(e.advance) > 0 }
 
-// helpsApart says that something changed which may help a class.
+// helpsApart says that something changed which may help a class. Of one that lacks nodes that is not known; and if others
+// took the reserved ones meanwhile, it blocks its queue as any other that lacks nodes.
 func (e *Engine) helpsApart(c *equivClass) bool {
 	return c.refused.by(ruleBudget) && e.budgetFreed ||
-		c.refused.by(ruleAdvance) && (e.advanceChanged || c.improved(c.queue.tree))
+		c.refused.by(ruleAdvance) && (e.advanceChanged || len(c.awaits) > 0 || c.improved(c.queue.tree))
 }

@@ -42,7 +42,8 @@ import (
 //	local NAME queue=NAME [weight=N] [stop=..]
 //	budget NAME on=queue:Q|local:L|cohort:C hours=N [for=DURATION] [rate=FLAVOR:RESOURCE:N] [drain]   (from now on, in
 //	      hours of gpu, at 1 unless a rate says otherwise)
-//	advance NAME on=queue:Q|local:L [named] in=DURATION lasts=DURATION amount=FLAVOR:RESOURCE:N   (an advance reservation)
+//	advance NAME on=queue:Q|local:L [named] in=DURATION lasts=DURATION amount=FLAVOR:RESOURCE:N
+//	      nodes=A|B   (an advance reservation)
 //	namespace NAME k:v...
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
@@ -619,6 +620,9 @@ func (sc *scenario) format(p Plan) string {
 		}
 		if a.Admission.Placement != nil {
 			fmt.Fprintf(&b, " at %v", a.Admission.Placement)
+		}
+		if len(a.Admission.AvoidNodes) > 0 {
+			fmt.Fprintf(&b, ", not on %s", strings.Join(a.Admission.AvoidNodes, " "))
 		}
 		for word, on := range map[string]bool{" (borrows)": a.Borrows} {
 			if on {

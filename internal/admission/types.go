@@ -165,6 +165,8 @@ type Admission struct {
 	PodSets    []PodSetAssignment
 	ReservedAt time.Time
 	Placement  any // the Placer's answer, untouched
+	// AvoidNodes are reserved ahead of time for others, and the workload could still run then: its pods must not be on them.
+	AvoidNodes []string
 }
 
 // PodSetAssignment is one pod set's share of an Admission.

@@ -3,6 +3,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/api/resource"
 
 // Reservation is quota that is set aside for a time.
+// +kubebuilder:validation:XValidation:rule="has(self.quotas) || has(self.nodes)",message="reserves nothing: give it quotas or nodes"
 type Reservation struct {
 	// Name is for people.
 	//
@@ -34,7 +35,16 @@ type Reservation struct {
 	// +listType=map
 	// +listMapKey=flavor
 	// +listMapKey=resource
-	Quotas []ReservedQuota `json:"quotas"`
+	Quotas []ReservedQuota `json:"quotas,omitempty"`
+	// Nodes are set aside, by name: no job of a queue starts on them that could still run then, except those it is for.
+	// What passes no queue is not governed by it.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +listType=set
+	Nodes []string `json:"nodes,omitempty"`
 }
 
 // ReservedQuota is an amount of a flavor's resource.

@@ -29,6 +29,11 @@ const (
 	PodsAnnotation = "elasticai.io/pods"
 	// ExtraOfAnnotation names, on a workload of pods beyond a job's least, the workload of the job.
 	ExtraOfAnnotation = "elasticai.io/extra-of"
+	// AvoidNodesAnnotation names, on a pod, nodes that are reserved for others when it could still run, with commas between
+	// them. It stands there beside AvoidNodesGate, until that is removed.
+	AvoidNodesAnnotation = "elasticai.io/avoid-nodes"
+	// AvoidNodesGate holds such a pod until its node affinity says so.
+	AvoidNodesGate = "elasticai.io/avoid-nodes"
 	// FlavorsAnnotation names, on a workload, the only ResourceFlavors that will do, with commas between them.
 	FlavorsAnnotation = "elasticai.io/flavors"
 )
@@ -107,7 +112,7 @@ type QueuePolicySpec struct {
 	// +listType=map
 	// +listMapKey=period
 	Budgets []Budget `json:"budgets,omitempty"`
-	// Reservations set quota aside for a target's workloads, or for one job of them, for a time that is known beforehand.
+	// Reservations set quota or nodes aside for a target's workloads, or for one job of them, for a time that is known beforehand.
 	// Nothing else starts on it that could still run then: who says how long it runs, and is over by then, does. Those of a
 	// LocalQueue and its ClusterQueue count side by side.
 	//

@@ -1,6 +1,8 @@
 package engineview
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,25 +35,79 @@ func AdvanceReservation(r *policy.Reservation, at policy.Span) admission.Advance
 	return out
 }
 
-// AdvanceReservations are when what is reserved, as far ahead as that is known, and when to ask again; zero: never.
-func AdvanceReservations(reservations []policy.Reservation, now time.Time) (list []admission.AdvanceReservation, again time.Time) {
-	for i := range reservations {
-		spans, next := reservations[i].Times(now)
-		if again.IsZero() || !next.IsZero() && next.Before(again) {
-			again = next
+// Ahead is when what is reserved.
+type Ahead struct {
+	List  []admission.AdvanceReservation // as far ahead as that is known
+	Again time.Time                      // when to ask again; zero: never
+	// Told is what policies should know of their reservations, by ID.
+	Told map[string][]string
+}
+
+// AdvanceReservations are when what is reserved. A node is reserved for one at a time: of two reservations that overlap, the
+// one of the older policy has it.
+func AdvanceReservations(reservations []policy.Reservation, now time.Time) Ahead {
+	a, taken := Ahead{Told: map[string][]string{}}, reservedNodes{}
+	byAge := slices.Clone(reservations)
+	slices.SortStableFunc(byAge, func(a, b policy.Reservation) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Policy, b.Policy))
+	})
+	for i := range byAge {
+		r := &byAge[i]
+		spans, next := r.Times(now)
+		if a.Again.IsZero() || !next.IsZero() && next.Before(a.Again) {
+			a.Again = next
+		}
+		if len(spans) == 0 {
+			a.Told[r.ID()] = append(a.Told[r.ID()], "start: it is over, and does not come again")
 		}
 		for _, span := range spans {
-			list = append(list, AdvanceReservation(&reservations[i], span))
+			one := AdvanceReservation(r, span)
+			for _, name := range r.Nodes {
+				if by, why := taken.take(name, &one); !by {
+					a.Told[r.ID()] = append(a.Told[r.ID()], "nodes: "+why)
+				} else {
+					one.Nodes = append(one.Nodes, name)
+				}
+			}
+			slices.Sort(one.Nodes)
+			a.List = append(a.List, one)
 		}
 	}
-	return list, again
+	return a
+}
+
+// mostNodeNames bounds how long the names of all nodes are that are reserved at any time: an admission names those that its
+// pods are to avoid.
+const mostNodeNames = 24 << 10
+
+// reservedNodes are for whom nodes are reserved, and when.
+type reservedNodes map[string][]*admission.AdvanceReservation
+
+// take notes that a node is reserved; if it cannot be, why.
+func (n reservedNodes) take(name string, r *admission.AdvanceReservation) (bool, string) {
+	for _, o := range n[name] {
+		if o.Name != r.Name && o.From.Before(r.Until) && r.From.Before(o.Until) {
+			return false, fmt.Sprintf("%s is not reserved from %s on, since it is for %s until %s", name, r.From.Format(time.RFC3339), o.For, o.Until.Format(time.RFC3339))
+		}
+	}
+	if n[name] == nil {
+		names := len(name) + 1
+		for known := range n {
+			names += len(known) + 1
+		}
+		if names > mostNodeNames {
+			return false, fmt.Sprintf("%s is not reserved: there are %d other nodes that are, and no more can be", name, len(n))
+		}
+	}
+	n[name] = append(n[name], r)
+	return true, ""
 }
 
 // SameAdvanceReservations says that nothing has changed.
 func SameAdvanceReservations(a, b []admission.AdvanceReservation) bool {
 	return slices.EqualFunc(a, b, func(a, b admission.AdvanceReservation) bool {
 		return a.Name == b.Name && a.LocalQueue == b.LocalQueue && a.Queue == b.Queue && a.Named == b.Named && a.From.Equal(b.From) && a.Until.Equal(b.Until) &&
-			reflect.DeepEqual(a.Amounts, b.Amounts)
+			slices.Equal(a.Nodes, b.Nodes) && reflect.DeepEqual(a.Amounts, b.Amounts)
 	})
 }
 

@@ -83,6 +83,31 @@ func (p *Placer) Runs(workload admission.Key, node string) bool {
 	return false
 }
 
+// Has says that there is a node of this name.
+func (p *Placer) Has(node string) bool {
+	return p.nodes.Get(node) != nil && p.nodes.Get(node).Node != nil
+}
+
+// On lists the workloads that have pods on a node, or are to have some there.
+func (p *Placer) On(node string) []admission.Key {
+	gangs := map[string]bool{}
+	for at := range p.reservations {
+		for set, n := range p.reservations[at].free {
+			gangs[at] = gangs[at] || set.node == node && n > 0
+		}
+	}
+	for _, b := range p.pods {
+		gangs[b.pod.Gang] = gangs[b.pod.Gang] || b.node == node && b.pod.Gang != ""
+	}
+	var keys []admission.Key
+	for _, gang := range slices.Sorted(maps.Keys(gangs)) {
+		if gangs[gang] {
+			keys = append(keys, workloadKey(gang))
+		}
+	}
+	return keys
+}
+
 // host is the node with a hostname, which mostly is its name; nil if there is
 // none.
 func (p *Placer) host(hostname string) *inventory.Entry {
@@ -184,7 +209,7 @@ func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[s
 		near, must = p.near(gang, set.Name, &request, named, lost)
 		set.Topology = &request
 	}
-	set.Count, set.Pod.Affinity = n, avoid(set.Pod.Affinity, lost)
+	set.Count, set.Pod.Affinity = n, avoid(set.Pod.Affinity, placement.Requirement{Key: corev1.LabelHostname, Operator: "NotIn", Values: []string{lost}})
 	selector := set.Pod.Selector
 	for _, labels := range []map[string]string{near, nil} {
 		set.Pod.Selector = maps.Clone(selector)
@@ -211,9 +236,8 @@ func (p *Placer) hosts(placed []placement.Placed) []workload.Domain {
 	return out
 }
 
-// avoid adds to every affinity term that the host is another one.
-func avoid(terms []placement.Term, host string) []placement.Term {
-	other := placement.Requirement{Key: corev1.LabelHostname, Operator: "NotIn", Values: []string{host}}
+// avoid adds to every affinity term that the node is another one.
+func avoid(terms []placement.Term, other placement.Requirement) []placement.Term {
 	if len(terms) == 0 {
 		return []placement.Term{{other}}
 	}

@@ -271,10 +271,16 @@ func (p *Placer) gangOf(r admission.PlaceRequest) (placement.Gang, *admission.Re
 		if p.options.DomainsOnly && request != nil && !namesHosts(p.topologies[topology]) {
 			pod, request.Preferences = anywhere(pod, set.Flavors), nil
 		}
+		if len(r.AvoidNodes) > 0 {
+			pod.Affinity = avoid(pod.Affinity, placement.Requirement{Key: nodeName, Operator: "NotIn", Values: r.AvoidNodes})
+		}
 		gang.PodSets[i] = placement.PodSet{Name: set.Spec.Name, Count: inSlices(int(set.Count), request), Pod: pod, Topology: request}
 	}
 	return gang, nil
 }
+
+// nodeName is the key of node affinity that stands for a node's name.
+const nodeName = "metadata.name"
 
 // anywhere is a pod that goes wherever its flavors go: what it says of nodes itself, and their taints, do not count.
 func anywhere(pod placement.Pod, flavors []*admission.Flavor) placement.Pod {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
@@ -18,6 +19,7 @@ type Reservation struct {
 
 	For    v1alpha1.TargetRef
 	Policy string
+	Since  time.Time // when the policy was made
 }
 
 // ID is of no other reservation.
@@ -64,7 +66,7 @@ func (r *Resolved) Reservations() []Reservation {
 		}
 		for i := range p.Spec.Reservations {
 			list = append(list, Reservation{
-				Reservation: p.Spec.Reservations[i], Policy: p.Name,
+				Reservation: p.Spec.Reservations[i], Policy: p.Name, Since: p.CreationTimestamp.Time,
 				For: v1alpha1.TargetRef{Kind: t.kind, Name: t.name.Name, Namespace: t.name.Namespace},
 			})
 		}
@@ -81,6 +83,9 @@ func reservationsText(s *v1alpha1.QueuePolicySpec) string {
 		var amounts []string
 		for _, q := range r.Quotas {
 			amounts = append(amounts, q.Amount.String()+" "+q.Resource+" of "+q.Flavor)
+		}
+		if len(r.Nodes) > 0 {
+			amounts = append(amounts, "nodes "+strings.Join(r.Nodes, " "))
 		}
 		text := fmt.Sprintf("%s (%s, %s, %s): %s", r.Name, r.Start, r.Duration, cmp.Or(r.TimeZone, "UTC"), strings.Join(amounts, ", "))
 		if r.Job != "" {
@@ -108,14 +113,36 @@ func checkReservations(s *v1alpha1.QueuePolicySpec) error {
 			return fmt.Errorf("%s: job: %q is no kind and name such as job/paper", r.Name, r.Job)
 		case r.Job != "" && !local:
 			return fmt.Errorf("%s: job: it is one of a LocalQueue's namespace: target that LocalQueue alone", r.Name)
-		case len(r.Quotas) == 0:
-			return fmt.Errorf("%s: quotas: it reserves nothing", r.Name)
+		case len(r.Quotas)+len(r.Nodes) == 0:
+			return fmt.Errorf("%s: quotas: it reserves nothing, nor does it name nodes", r.Name)
 		}
 		seen[r.Name] = true
+		if err := checkNodes(r.Nodes); err != nil {
+			return fmt.Errorf("%s: nodes: %w", r.Name, err)
+		}
 		for _, q := range r.Quotas {
 			if q.Amount.Sign() <= 0 || q.Amount.Cmp(mostReserved) > 0 {
 				return fmt.Errorf("%s: %s of %s: %s must be more than 0 and at most %s", r.Name, q.Resource, q.Flavor, q.Amount.String(), mostReserved.String())
 			}
+		}
+	}
+	return nil
+}
+
+// mostNodes is how many nodes a reservation may name.
+const mostNodes = 64
+
+// checkNodes says what is wrong with the names of nodes.
+func checkNodes(nodes []string) error {
+	if len(nodes) > mostNodes {
+		return fmt.Errorf("%d are more than %d", len(nodes), mostNodes)
+	}
+	for i, name := range nodes {
+		switch {
+		case len(validation.IsDNS1123Subdomain(name)) > 0:
+			return fmt.Errorf("%q is no name of a node", name)
+		case slices.Contains(nodes[:i], name):
+			return fmt.Errorf("%s is there twice", name)
 		}
 	}
 	return nil

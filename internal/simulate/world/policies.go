@@ -173,10 +173,10 @@ func (p *policies) nodesChanged() {
 }
 
 func (p *policies) tellReservations(w *World, at int64) {
-	list, again := engineview.AdvanceReservations(p.reservations, w.clock(at))
-	if p.again = again; !engineview.SameAdvanceReservations(list, p.known) {
-		p.known = list
-		w.engine.Apply(admission.AdvanceReservationsChanged{Reservations: list})
+	ahead := engineview.AdvanceReservations(p.reservations, w.clock(at))
+	if p.again = ahead.Again; !engineview.SameAdvanceReservations(ahead.List, p.known) {
+		p.known = ahead.List
+		w.engine.Apply(admission.AdvanceReservationsChanged{Reservations: ahead.List})
 	}
 }
 
