@@ -11,8 +11,8 @@ import (
 // would start while it lasts, does not start there. That is asked of the Placer with each question about nodes, and is part
 // of an admission, for the pods whose nodes a scheduler chooses. Who is over by then starts there: backfill uses the gap.
 
-// keepsOff says that a workload which starts now must not be on the nodes of a reservation.
-func (e *Engine) keepsOff(r *advance, w *workload) bool {
+// excludes says that a workload which starts now must not be on the nodes of a reservation.
+func (e *Engine) excludes(r *advance, w *workload) bool {
 	if !r.spec.Until.After(e.at) {
 		return false
 	}
@@ -29,7 +29,7 @@ func (e *Engine) avoidNodes(w *workload) []string {
 	var nodes []string
 	for _, r := range e.advanceNodes {
 		switch {
-		case slices.Contains(e.liftedNodes, r) || !e.keepsOff(r, w):
+		case slices.Contains(e.liftedNodes, r) || !e.excludes(r, w):
 		case len(nodes) == 0:
 			nodes = r.spec.Nodes // nobody changes them
 		default:
@@ -45,14 +45,14 @@ func (e *Engine) avoidNodes(w *workload) []string {
 const mostBlamed = 8
 
 // lacksReservedNodes refuses a workload that finds no nodes, and would on some that are reserved for others. It is looked
-// at again when a reservation that keeps it off is over, in any case.
+// at again when a reservation that excludes it is over, in any case.
 func (e *Engine) lacksReservedNodes(a *assignment) bool {
 	if len(e.advanceNodes) == 0 || a.failed == nil || a.admissible() {
 		return false
 	}
 	var all []*advance
 	for _, r := range e.advanceNodes {
-		if e.keepsOff(r, a.w) {
+		if e.excludes(r, a.w) {
 			all = append(all, r)
 		}
 	}
@@ -107,4 +107,11 @@ func (e *Engine) EndsBy(k Key, at, moment time.Time) bool {
 	}
 	end := w.endOf((*workload).runLimit)
 	return end.After(at) && !end.After(moment)
+}
+
+// IsFor says that a reservation is for a workload.
+func (e *Engine) IsFor(r *AdvanceReservation, k Key) bool {
+	w := e.workloads[k]
+	b := (&advance{spec: *r}).beneficiaries()
+	return w != nil && b.includes(&w.spec, w.local, w.queue)
 }

@@ -2,7 +2,10 @@ package queue
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +22,8 @@ type reservations struct {
 	inForce []policy.Reservation
 	jobs    engineview.ReservedJobs
 	known   []admission.AdvanceReservation // to the engine
+	lacks   map[string][]string            // what is not reserved, and why, by ID
+	over    []string                       // those that do not come again, by ID
 	again   time.Time                      // when there are others; zero: never
 	lacking map[string]string              // what is lacking of a policy's, in words
 	checkAt time.Time                      // when to look at that again
@@ -47,10 +52,15 @@ func (s *Shell) resolveReservations() {
 // tellReservations tells the engine when what is reserved, if that is other than it knows.
 func (s *Shell) tellReservations(now time.Time) {
 	r := &s.reservations
-	list, again := engineview.AdvanceReservations(r.inForce, now)
-	if r.again = again; !engineview.SameAdvanceReservations(list, r.known) {
-		r.known, r.checkAt = list, time.Time{}
-		s.engine.Apply(admission.AdvanceReservationsChanged{Reservations: list})
+	ahead := engineview.AdvanceReservations(r.inForce, now)
+	if !reflect.DeepEqual(ahead.Lacking, r.lacks) || !slices.Equal(ahead.Over, r.over) {
+		r.lacks, r.over, r.checkAt = ahead.Lacking, ahead.Over, time.Time{}
+		s.policies.reported = false
+	}
+	r.again = ahead.Again
+	if !engineview.SameAdvanceReservations(ahead.List, r.known) {
+		r.known, r.checkAt = ahead.List, time.Time{}
+		s.engine.Apply(admission.AdvanceReservationsChanged{Reservations: ahead.List})
 	}
 }
 
@@ -79,17 +89,65 @@ func (s *Shell) noteLacking(now time.Time) {
 		policies[r.inForce[i].ID()] = r.inForce[i].Policy
 	}
 	lacking := map[string]string{}
-	for _, one := range s.engine.AdvanceLacking(now) {
-		name := policies[one.Name]
-		text := fmt.Sprintf("%s: from %s on %s are lacking, because others have them who could still run then", one.Name, one.From.Format(time.RFC3339), one.Words)
-		if lacking[name] != "" {
+	tell := func(id, text string) {
+		name := policies[id]
+		if text = id + ": " + text; lacking[name] != "" {
 			text = lacking[name] + "; " + text
 		}
 		lacking[name] = text
 	}
+	for _, one := range s.engine.AdvanceLacking(now) {
+		tell(one.Name, fmt.Sprintf("from %s on %s are lacking, because others have them who could still run then", one.From.Format(time.RFC3339), one.Words))
+	}
+	for i := range r.known {
+		for _, text := range s.lackingNodes(&r.known[i], now) {
+			tell(r.known[i].Name, text)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.lacks)) {
+		for _, text := range r.lacks[id] {
+			tell(id, text)
+		}
+	}
 	if !reflect.DeepEqual(lacking, r.lacking) {
 		r.lacking, s.policies.reported = lacking, false
 	}
+}
+
+// overOf are the reservations of a policy that do not come again.
+func (r *reservations) overOf(policy string) string {
+	var ids []string
+	for i := range r.inForce {
+		if one := &r.inForce[i]; one.Policy == policy && slices.Contains(r.over, one.ID()) {
+			ids = append(ids, one.ID())
+		}
+	}
+	return strings.Join(ids, "; ")
+}
+
+// lackingNodes says which nodes of a reservation do not exist, or have others on them who could still run when it begins.
+func (s *Shell) lackingNodes(r *admission.AdvanceReservation, now time.Time) []string {
+	if s.options.Placer == nil {
+		return nil // nobody looks at nodes
+	}
+	moment := r.From
+	if moment.Before(now) {
+		moment = now
+	}
+	var texts []string
+	for _, node := range r.Nodes {
+		if !s.options.Placer.Has(node) {
+			texts = append(texts, "nodes: there is no node "+node)
+			continue
+		}
+		for _, key := range s.options.Placer.On(node) {
+			if !s.engine.IsFor(r, key) && !s.engine.EndsBy(key, now, moment) {
+				texts = append(texts, fmt.Sprintf("from %s on %s has pods of %s, which could still run then", moment.Format(time.RFC3339), node, key))
+				break
+			}
+		}
+	}
+	return texts
 }
 
 // setReservationCondition tells a policy of what is lacking of its reservations.
@@ -102,8 +160,11 @@ func (s *Shell) setReservationCondition(p *v1alpha1.QueuePolicy, next *v1alpha1.
 		Type: v1alpha1.ReservationsLacking, Status: metav1.ConditionFalse, Reason: "NothingLacking", Message: "What is reserved is there, or will be in time",
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
+	if over := s.reservations.overOf(p.Name); over != "" {
+		c.Message += ". Over, with a start that does not come again: " + over
+	}
 	if text := s.reservations.lacking[p.Name]; text != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "QuotaInUse", text
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "NotAllOfIt", policy.Truncate(text)
 	}
 	apimeta.SetStatusCondition(&next.Conditions, c)
 }

@@ -145,3 +145,54 @@ func TestReservationIsLacking(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// With nodes by name an admission says which to avoid, in the same write; another leader, and who comes later, knows the same.
+func TestReservationOfNodes(t *testing.T) {
+	p := newHarness(t)
+	p.paperQueue()
+	policy := reservePolicy("")
+	policy.Spec.Reservations[0].Quotas, policy.Spec.Reservations[0].Nodes = nil, []string{"n2", "n1"}
+	p.see(policy)
+	p.runs("unknown", "main", "1", 0)
+	p.runs("short", "main", "1", 3600)
+	p.runs("mine", "paper", "1", 0)
+	for name, want := range map[string]string{"unknown": "n1,n2", "short": "", "mine": ""} {
+		if got := strings.Join(workload.AvoidNodes(p.written[name]), ","); got != want || !p.started(name) {
+			t.Errorf("%s avoids %q, not %q", name, got, want)
+		}
+	}
+	p.turn([]message{{object: policy, deleted: true}})
+	p.runs("later", "main", "1", 0)
+	if !p.started("later") || len(workload.AvoidNodes(p.written["later"])) > 0 {
+		t.Error("the policy is gone, and nodes are avoided still")
+	}
+}
+
+// What is not reserved, and what is over, is in the status.
+func TestReservationOfNodesInStatus(t *testing.T) {
+	p := newHarness(t)
+	p.paperQueue()
+	older, younger := reservePolicy(""), reservePolicy("")
+	older.Spec.Reservations[0].Nodes = []string{"n1"}
+	younger.Name, younger.UID, younger.CreationTimestamp = "younger", "younger", metav1.NewTime(p.time)
+	younger.Spec.TargetRefs[0].Name = "main"
+	younger.Spec.Reservations[0].Quotas, younger.Spec.Reservations[0].Nodes = nil, []string{"n1"}
+	younger.Spec.Reservations = append(younger.Spec.Reservations, v1alpha1.Reservation{Name: "past", Start: "2020-01-03T09:00", Duration: "2h", Nodes: []string{"n3"}})
+	p.turn([]message{{object: older}, {object: younger}})
+	for _, written := range p.policyWrites() {
+		c := apimeta.FindStatusCondition(written.Status.Conditions, v1alpha1.ReservationsLacking)
+		lacks := strings.Contains(c.Message, "LocalQueue/ns/main, deadline: nodes: n1 is not reserved from 2026-01-03T09:00:00+01:00 on, since it is for LocalQueue/ns/paper")
+		if want := written.Name == "younger"; want != (c.Status == metav1.ConditionTrue) || want != lacks {
+			t.Errorf("%s: %+v", written.Name, c)
+		}
+		p.turn([]message{{statusWritten: &statusResult{queue: written}}})
+	}
+	younger.Spec.Reservations, younger.Generation = younger.Spec.Reservations[1:], 2
+	p.turn([]message{{object: younger.DeepCopy()}})
+	writes := p.policyWrites()
+	last := writes[len(writes)-1]
+	c := apimeta.FindStatusCondition(last.Status.Conditions, v1alpha1.ReservationsLacking)
+	if last.Name != "younger" || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "Over, with a start that does not come again: LocalQueue/ns/main, past") {
+		t.Errorf("%s: %+v", last.Name, c)
+	}
+}

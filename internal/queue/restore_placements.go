@@ -101,7 +101,7 @@ func assignedTopologies(wl *kueue.Workload) map[string]*kueue.TopologyAssignment
 // placeRequest asks the placer for the capacity of an existing admission, without the pods whose
 // nodes come with a check that is not ready.
 func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admission.PlaceRequest {
-	r := admission.PlaceRequest{Workload: w.Key}
+	r := admission.PlaceRequest{Workload: w.Key, AvoidNodes: w.Admission.AvoidNodes}
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
 		if i < 0 || s.awaitsNodes(wl, assigned.Flavors) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
 
 // PodSetInfo is what an admission adds to the pods of a set.
@@ -57,6 +59,16 @@ func (info PodSetInfo) MergeInto(meta *metav1.ObjectMeta, spec *corev1.PodSpec) 
 	return nil
 }
 
+// AvoidNodes has no pod be on some nodes. Of a kind's fields an admission may set no affinity: JobSet, and others, refuse
+// that. So the pods are made with a gate, and get their affinity as it is removed.
+func (info *PodSetInfo) AvoidNodes(nodes []string) {
+	if len(nodes) == 0 {
+		return
+	}
+	info.Annotations[v1alpha1.AvoidNodesAnnotation] = strings.Join(nodes, ",")
+	info.SchedulingGates = append(info.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.AvoidNodesGate})
+}
+
 // AddUpdates adds what an admission check wants to change in a pod set.
 func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodSetReference) error {
 	for _, u := range updates {
@@ -80,7 +92,7 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 // since, so only those that an admission adds are reset.
 func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
-	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation}
+	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
 			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)

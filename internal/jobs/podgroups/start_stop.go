@@ -3,6 +3,7 @@ package podgroups
 import (
 	"context"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,7 +11,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // IsGated: the pod waits for its admission.
@@ -45,6 +48,10 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	}
 	return Ungate(ctx, c, g.Pods, Ungating{kinds.AdmissionGate, role, free, removed}, func(pod *corev1.Pod) error {
 		info := infos[index[role(pod)]]
+		info.SchedulingGates = slices.DeleteFunc(slices.Clone(info.SchedulingGates), func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.AvoidNodesGate })
+		if nodes := info.Annotations[v1alpha1.AvoidNodesAnnotation]; nodes != "" { // a pod that is there gets no other gate
+			workload.ExcludeNodes(&pod.Spec, strings.Split(nodes, ","))
+		}
 		if len(info.SchedulingGates) == 0 { // the flavor it got has no topology
 			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
 				return g.Name == kueue.TopologySchedulingGate

@@ -299,6 +299,7 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 			}
 			info.SchedulingGates = []corev1.PodSchedulingGate{{Name: kueue.TopologySchedulingGate}}
 		}
+		info.AvoidNodes(workload.AvoidNodes(wl))
 	}
 	return infos, nil
 }

@@ -39,14 +39,15 @@ func AdvanceReservation(r *policy.Reservation, at policy.Span) admission.Advance
 type Ahead struct {
 	List  []admission.AdvanceReservation // as far ahead as that is known
 	Again time.Time                      // when to ask again; zero: never
-	// Told is what policies should know of their reservations, by ID.
-	Told map[string][]string
+	Over  []string                       // IDs of those that do not come again
+	// Lacking is what is not reserved, and why, by ID.
+	Lacking map[string][]string
 }
 
 // AdvanceReservations are when what is reserved. A node is reserved for one at a time: of two reservations that overlap, the
 // one of the older policy has it.
 func AdvanceReservations(reservations []policy.Reservation, now time.Time) Ahead {
-	a, taken := Ahead{Told: map[string][]string{}}, reservedNodes{}
+	a, taken := Ahead{Lacking: map[string][]string{}}, reservedNodes{by: map[string][]*admission.AdvanceReservation{}}
 	byAge := slices.Clone(reservations)
 	slices.SortStableFunc(byAge, func(a, b policy.Reservation) int {
 		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Policy, b.Policy))
@@ -58,15 +59,15 @@ func AdvanceReservations(reservations []policy.Reservation, now time.Time) Ahead
 			a.Again = next
 		}
 		if len(spans) == 0 {
-			a.Told[r.ID()] = append(a.Told[r.ID()], "start: it is over, and does not come again")
+			a.Over = append(a.Over, r.ID())
 		}
 		for _, span := range spans {
 			one := AdvanceReservation(r, span)
 			for _, name := range r.Nodes {
-				if by, why := taken.take(name, &one); !by {
-					a.Told[r.ID()] = append(a.Told[r.ID()], "nodes: "+why)
-				} else {
+				if ok, why := taken.take(name, &one); ok {
 					one.Nodes = append(one.Nodes, name)
+				} else {
+					a.Lacking[r.ID()] = append(a.Lacking[r.ID()], "nodes: "+why)
 				}
 			}
 			slices.Sort(one.Nodes)
@@ -81,25 +82,25 @@ func AdvanceReservations(reservations []policy.Reservation, now time.Time) Ahead
 const mostNodeNames = 24 << 10
 
 // reservedNodes are for whom nodes are reserved, and when.
-type reservedNodes map[string][]*admission.AdvanceReservation
+type reservedNodes struct {
+	by    map[string][]*admission.AdvanceReservation
+	names int // how long their names are
+}
 
 // take notes that a node is reserved; if it cannot be, why.
-func (n reservedNodes) take(name string, r *admission.AdvanceReservation) (bool, string) {
-	for _, o := range n[name] {
+func (n *reservedNodes) take(name string, r *admission.AdvanceReservation) (bool, string) {
+	for _, o := range n.by[name] {
 		if o.Name != r.Name && o.From.Before(r.Until) && r.From.Before(o.Until) {
 			return false, fmt.Sprintf("%s is not reserved from %s on, since it is for %s until %s", name, r.From.Format(time.RFC3339), o.For, o.Until.Format(time.RFC3339))
 		}
 	}
-	if n[name] == nil {
-		names := len(name) + 1
-		for known := range n {
-			names += len(known) + 1
+	if n.by[name] == nil {
+		if n.names+len(name)+1 > mostNodeNames {
+			return false, fmt.Sprintf("%s is not reserved: %d other nodes are, and no more can be", name, len(n.by))
 		}
-		if names > mostNodeNames {
-			return false, fmt.Sprintf("%s is not reserved: there are %d other nodes that are, and no more can be", name, len(n))
-		}
+		n.names += len(name) + 1
 	}
-	n[name] = append(n[name], r)
+	n.by[name] = append(n.by[name], r)
 	return true, ""
 }
 

@@ -82,6 +82,24 @@ func TestScatteredCardsFitNobody(t *testing.T) {
 	fits(t, p, asking("two", 1, 2))
 }
 
+// Nodes that are to be avoided are, also for pods that come in the place of others.
+func TestAvoidNodes(t *testing.T) {
+	p := cluster(t, 2)
+	r := asking("a", 2, 4)
+	r.AvoidNodes = []string{"n0"}
+	refused(t, p, r)
+	r.PodSets[0].Count = 1
+	fits(t, p, r)
+	if on := fmt.Sprint(p.On("n0"), p.On("n1")); on != "[] [ns/a]" {
+		t.Error(on)
+	}
+	refused(t, p, admission.PlaceRequest{Workload: admission.Key{Namespace: "ns", Name: "b"}, PodSets: r.PodSets, AvoidNodes: []string{"n0", "n9"}})
+	fits(t, p, asking("c", 1, 4))
+	if !p.Has("n1") || p.Has("n9") {
+		t.Error("which nodes there are")
+	}
+}
+
 func TestHopelessWhereNoEvictionHelps(t *testing.T) {
 	p := cluster(t, 1)
 	r := asking("elsewhere", 1, 1)

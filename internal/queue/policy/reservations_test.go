@@ -69,9 +69,16 @@ func TestReservationsAreChecked(t *testing.T) {
 		"r: timeZone: unknown":    func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].TimeZone = "Mars/Olympus" },
 		"r: there are two":        func(s *v1alpha1.QueuePolicySpec) { s.Reservations = append(s.Reservations, s.Reservations[0]) },
 		"r: quotas: it reserves":  func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Quotas = nil },
-		"0 must be more than 0":   func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Quotas[0].Amount = resource.MustParse("0") },
-		"2E must be more than 0":  func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Quotas[0].Amount = resource.MustParse("2E") },
-		"is no kind and name":     func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Job = "paper" },
+		"r: nodes: 65 are more": func(s *v1alpha1.QueuePolicySpec) {
+			for i := range 65 {
+				s.Reservations[0].Nodes = append(s.Reservations[0].Nodes, fmt.Sprint("n", i))
+			}
+		},
+		"r: nodes: n1 is there twice":           func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Nodes = []string{"n1", "n1"} },
+		`r: nodes: "Über" is no name of a node`: func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Nodes = []string{"Über"} },
+		"0 must be more than 0":                 func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Quotas[0].Amount = resource.MustParse("0") },
+		"2E must be more than 0":                func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Quotas[0].Amount = resource.MustParse("2E") },
+		"is no kind and name":                   func(s *v1alpha1.QueuePolicySpec) { s.Reservations[0].Job = "paper" },
 		"target that LocalQueue": func(s *v1alpha1.QueuePolicySpec) {
 			s.Reservations[0].Job, s.TargetRefs[0] = "job/paper", v1alpha1.TargetRef{Kind: v1alpha1.KindClusterQueue, Name: "a"}
 		},

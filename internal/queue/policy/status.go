@@ -114,6 +114,8 @@ func messages(problems []problem) string {
 	for i, p := range problems {
 		texts[i] = p.message
 	}
-	text := strings.Join(texts, "; ")
-	return text[:min(len(text), longestMessage)]
+	return Truncate(strings.Join(texts, "; "))
 }
+
+// Truncate makes a message no longer than a condition may have.
+func Truncate(text string) string { return text[:min(len(text), longestMessage)] }

@@ -55,6 +55,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
+	if err := setUpAvoidNodes(mgr); err != nil {
+		return err
+	}
 	c := &controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology"), options}
 	placed := predicate.NewPredicateFuncs(func(obj client.Object) bool { return isPlaced(obj.(*kueue.Workload)) })
 	return ctrl.NewControllerManagedBy(mgr).Named("topology").

@@ -129,6 +129,7 @@ func admissionForEngine(wl *kueue.Workload) *admission.Admission {
 	a := &admission.Admission{
 		Queue:      string(wl.Status.Admission.ClusterQueue),
 		ReservedAt: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
+		AvoidNodes: AvoidNodes(wl),
 	}
 	for _, assigned := range wl.Status.Admission.PodSetAssignments {
 		flavors := make(map[string]string, len(assigned.Flavors))

@@ -28,7 +28,7 @@ const (
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
-		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition,
+		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, avoidNodesCondition,
 		kueue.WorkloadBlockedOnPreemptionGates,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
@@ -79,6 +79,7 @@ func truncate(message string) string {
 // Admit reserves quota in the status, and admits at once if there are no checks.
 func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time.Time) {
 	reserve(wl, ForStatus(a), now)
+	setAvoidNodes(wl, a.AvoidNodes, now)
 	SetChecks(wl, checks, now) // retry counts are preserved
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
@@ -259,6 +260,7 @@ func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
 	reportLastRun(wl, now)
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
+	setAvoidNodes(wl, nil, now)
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
 	return unadmit(wl, now) || changed
 }

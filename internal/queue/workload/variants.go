@@ -244,6 +244,7 @@ func follow(parent, variant *kueue.Workload, now time.Time) {
 		return
 	}
 	reserve(parent, variant.Status.Admission.DeepCopy(), now)
+	setAvoidNodes(parent, AvoidNodes(variant), now)
 	parent.Status.AdmissionChecks = nil
 	set(parent, kueue.WorkloadAdmitted, true, "Admitted", "The variant "+variant.Name+" is admitted", now)
 }
