@@ -56,7 +56,8 @@ type Options struct {
 	// Format prints an amount in messages; nil prints as Kubernetes would.
 	Format func(resource string, amount int64) string
 
-	onPhase func(from, to phase) // tests hold changes of phase against transitions
+	onPhase  func(from, to phase) // tests hold changes of phase against transitions
+	unpruned bool                 // tests hold searches for victims against those that leave nobody out beforehand
 }
 
 // FairStrategy is a rule for preemption under fair sharing.

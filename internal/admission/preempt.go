@@ -32,6 +32,7 @@ type search struct {
 	cursors           [candidateGroups][]cursor
 	walk              []cursor // the group under way
 	merged            index.Heap[*cursor]
+	givers            []giver // under fair sharing
 	victims           []victim
 	rest              []quota.Amount
 }
@@ -171,6 +172,7 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	if s.nodes {
 		e.removeEvicting()
 	}
+	later := e.opts.unpruned || e.decision == noDecision || s.a.mayReserveAhead()
 	e.liftReservations(t, ofDelayed)
 	s.headsReserved = e.liftReservations(t, ofHeads)
 	s.lacksReservedOnly = (!s.nodes || s.a.failed == nil) && e.preemptorFits(s, true) // nodes were lacking without the evicted, too
@@ -186,6 +188,10 @@ func (e *Engine) searchTree(t *tree, s *search) []victim {
 	found := e.searchByPolicy(t, s)
 	if len(found) > 0 || !s.skipped {
 		return found
+	}
+	if !later { // whom it will preempt then makes no difference now
+		t.awaitsMinRuntime = true
+		return nil
 	}
 	s.pastMinRuntime, s.victims = false, s.victims[:0] // whom it will preempt once they had their minimum runtime
 	return e.searchByPolicy(t, s)

@@ -21,10 +21,23 @@ type fairSearch struct {
 	tree   *tree
 }
 
+// giver is a queue that policy and shares may let a search take from.
+type giver struct {
+	walk   cursor
+	gives  preemptible // at most
+	passed bool        // none of its workloads has had a minimum runtime
+}
+
 func (e *Engine) searchFairSharing(t *tree, s *search) []victim {
+	if s.pastMinRuntime || s.extrasOnly {
+		e.findGivers(t, s)
+	}
+	if len(s.givers) == 0 || s.awaitsMinRuntime(e) {
+		return nil
+	}
 	e.searches += 2
 	h := fairSearch{id: e.searches, pass: e.searches, tree: t}
-	if !e.openCursors(s, h) {
+	if !h.open(s) {
 		return nil
 	}
 	mark := e.tx.Checkpoint()
@@ -75,34 +88,33 @@ func (e *Engine) preemptorFitsFairly(s *search) bool {
 	return fits
 }
 
-// openCursors opens a cursor for each queue with workloads that policy and shares may let us preempt.
-func (e *Engine) openCursors(s *search, h fairSearch) bool {
+// findGivers lists the queues with workloads that policy and shares may let us preempt.
+func (e *Engine) findGivers(t *tree, s *search) {
+	s.givers = s.givers[:0]
 	q := s.a.w.queue
 	p := &q.spec.Preemption
-	found := false
 	if p.WithinQueue != PreemptNever {
-		found = e.open(s, h, cursor{queue: q, list: s.candidates(q)})
+		e.addGiver(t, s, cursor{queue: q, list: s.candidates(q)})
 	}
 	// One at a time: while a workload of the queue is nominated, the next does not take from other
 	// queues. Shares even out by themselves as workloads end.
-	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a, s.withinNominal()) && e.openOthers(s, h, found) {
-		found = true
+	if q.node.Parent != nil && p.ReclaimWithinCohort != PreemptNever && len(q.nominated) == 0 && !e.checkCooldown(s.a, s.withinNominal()) {
+		e.findOtherGivers(t, s)
 	}
-	return found
 }
 
-// openOthers opens cursors in other queues, those aside that shares keep safe whomever the preemptor takes from its own.
-func (e *Engine) openOthers(s *search, h fairSearch, takesOwn bool) bool {
+// findOtherGivers lists other queues, those aside that shares keep safe whomever the preemptor takes from its own.
+func (e *Engine) findOtherGivers(t *tree, s *search) {
 	q := s.a.w.queue
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
 	e.tx.Add(q.node, s.usage, quota.Future)
 	entitled := q.node.WithinNominal(s.need)
-	if takesOwn && !entitled {
-		e.discountOwn(s)
+	if len(s.givers) > 0 && !entitled {
+		e.discountOwn(s, s.givers[0].walk)
 	}
-	return e.anyGiver(h.tree, &taker{queue: q, usage: s.usage, need: s.need, entitled: entitled}, func(o *queue) bool {
-		return e.open(s, h, cursor{queue: o, list: s.candidates(o), lca: h.tree.root.Node})
+	e.anyGiver(t, &taker{queue: q, usage: s.usage, need: s.need, entitled: entitled || e.opts.unpruned}, func(o *queue) bool {
+		return e.addGiver(t, s, cursor{queue: o, list: s.candidates(o), lca: t.root.Node})
 	})
 }
 
@@ -170,8 +182,8 @@ func (e *Engine) mayBePoorer(mine, theirs quota.Share) bool {
 }
 
 // discountOwn takes all candidates of the preemptor's own queue out of the future (in a what-if).
-func (e *Engine) discountOwn(s *search) {
-	refused, c := s.a.refused, s.a.w.queue.fair.walk
+func (e *Engine) discountOwn(s *search, c cursor) {
+	refused := s.a.refused
 	for w := s.peek(&c); w != nil; w = s.peek(&c) {
 		e.tx.Sub(w.queue.node, w.usage, quota.Future)
 		c.next++
@@ -179,28 +191,63 @@ func (e *Engine) discountOwn(s *search) {
 	s.a.refused = refused // nobody is held up yet by who was passed over
 }
 
-// open opens a cursor, if there is a candidate.
-func (e *Engine) open(s *search, h fairSearch, c cursor) bool {
+// addGiver lists a queue, if there is a candidate.
+func (e *Engine) addGiver(t *tree, s *search, c cursor) bool {
 	if s.peek(&c) == nil {
 		return false
 	}
-	if e.passesOver(s, h, c.queue) {
-		s.skipped = true
-		return false
+	g := giver{walk: c}
+	if s.minRuntimesBind(e) {
+		g.gives = e.preemptibleIn(t, c.queue, s.need[0])
+		g.passed = g.gives.afterMinRuntime == 0
 	}
-	f := &c.queue.fair
-	f.search, f.walk, f.retry = h.id, c, f.retry[:0]
-	for n := c.queue.at; n.openIn != h.id; n = h.tree.at(n.Parent) {
-		if n.openIn = h.id; n.Parent == nil {
-			break
-		}
-	}
+	s.givers = append(s.givers, g)
 	return true
 }
 
-// passesOver says whether a search passes over all of a queue's workloads, since none of them has had a minimum runtime.
-func (e *Engine) passesOver(s *search, h fairSearch, q *queue) bool {
-	return e.decision != noDecision && s.pastMinRuntime && !s.extrasOnly && s.a.how != afterDelay && s.a.canReserve() && len(s.need) == 1 && e.preemptibleIn(h.tree, q, s.need[0]).afterMinRuntime == 0
+// minRuntimesBind says whether a workload within its minimum runtime is passed over whatever the rule.
+func (s *search) minRuntimesBind(e *Engine) bool {
+	return e.decision != noDecision && !s.extrasOnly && s.a.how != afterDelay && s.a.canReserve() && len(s.need) == 1 && !e.opts.unpruned
+}
+
+// awaitsMinRuntime says whether those that had their minimum runtime cannot give up enough, all together.
+func (s *search) awaitsMinRuntime(e *Engine) bool {
+	if !s.pastMinRuntime || !s.minRuntimesBind(e) {
+		return false
+	}
+	fr, within := s.need[0], false
+	short := quota.AmountOf(s.usage, fr) - s.a.w.queue.node.Available(fr, quota.Future)
+	for i := range s.givers {
+		g := &s.givers[i]
+		short -= g.gives.afterMinRuntime
+		within = within || g.gives.afterMinRuntime < g.gives.all
+	}
+	if short <= 0 {
+		return false
+	}
+	s.skipped = s.skipped || within
+	return true
+}
+
+// open opens a cursor for each giver that is not passed over, and says whether there is any.
+func (h fairSearch) open(s *search) bool {
+	found := false
+	for i := range s.givers {
+		g := &s.givers[i]
+		if g.passed && s.pastMinRuntime {
+			s.skipped = true
+			continue
+		}
+		found = true
+		f := &g.walk.queue.fair
+		f.search, f.walk, f.retry = h.id, g.walk, f.retry[:0]
+		for n := g.walk.queue.at; n.openIn != h.id; n = h.tree.at(n.Parent) {
+			if n.openIn = h.id; n.Parent == nil {
+				break
+			}
+		}
+	}
+	return found
 }
 
 // target descends from a cohort to the queue to take from next: at each level the child with the

@@ -806,3 +806,24 @@ func TestMoreQuotaPreemptsNobody(t *testing.T) {
 		}
 	})
 }
+
+// Who is left out of a search beforehand would not have been preempted: the plans are the same without that.
+func TestPruningChangesNothing(t *testing.T) {
+	forAllWorlds(t, func(t *rapid.T, cfg worldConfig) {
+		w := drawWorld(t, cfg)
+		unpruned := w.opts
+		unpruned.unpruned = true
+		w.mirror = New(unpruned)
+		w.restartWithMirror()
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			w.step()
+			want := planText(w.mirror.Decide(w.now))
+			p := w.e.Decide(w.now)
+			if got := planText(p); got != want {
+				t.Fatalf("searches leave some out:\n%s\nall are looked at:\n%s", got, want)
+			}
+			w.write(p, func(Key) bool { return true })
+			w.releaseSome()
+		}
+	})
+}

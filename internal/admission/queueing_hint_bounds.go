@@ -74,11 +74,14 @@ func (h *queueingHint) forList(e *Engine, t *tree, q *queue, l *waitList) queuei
 		return max(v, min(v+theirs, h.own+l.ownQueue.all+ours))
 	}
 	o := *h
-	all := h.preempting(l.ownQueue.all, h.others.all)
+	if t.policy != PolicyFIFO && l.complex == 0 && l.Least > h.free && !e.mayTakeFromOthers(t, q, fr, l) {
+		o.others = preemptible{}
+	}
+	all := h.preempting(l.ownQueue.all, o.others.all)
 	o.reachable = with(all + ours)
-	o.inCooldown = with(max(h.free, min(h.free+h.others.all, h.own)) + l.ownQueue.all + ours) // others' only within nominal quota
-	o.afterMinRuntime = with(h.preempting(l.ownQueue.afterMinRuntime, h.others.afterMinRuntime) + ours)
-	o.thisDecision = with(h.preempting(l.ownQueue.thisDecision, h.others.thisDecision) + ours)
+	o.inCooldown = with(max(h.free, min(h.free+o.others.all, h.own)) + l.ownQueue.all + ours) // others' only within nominal quota
+	o.afterMinRuntime = with(h.preempting(l.ownQueue.afterMinRuntime, o.others.afterMinRuntime) + ours)
+	o.thisDecision = with(h.preempting(l.ownQueue.thisDecision, o.others.thisDecision) + ours)
 	o.overridable = ours+theirs > 0
 	o.mayTake = o.reachable
 	if t.yielding && h.own < o.reachable {
@@ -92,6 +95,26 @@ func (h *queueingHint) forList(e *Engine, t *tree, q *queue, l *waitList) queuei
 		}
 	}
 	return o
+}
+
+// mayTakeFromOthers says whether shares may let a class in a list take from other queues: one that asks for least has the
+// best chance. Whom it could preempt in its own queue makes it poorer still, and is not looked into.
+func (e *Engine) mayTakeFromOthers(t *tree, q *queue, fr int32, l *waitList) bool {
+	switch {
+	case q.node.Parent == nil || len(q.nominated) > 0:
+		return false
+	case l.ownQueue.all > 0 || e.opts.unpruned:
+		return true
+	}
+	mark := e.tx.Checkpoint()
+	defer e.tx.Rollback(mark)
+	e.liftReservations(t, ofDelayed)
+	e.liftReservations(t, ofHeads)
+	usage, need := [1]quota.Amount{{FR: fr, V: l.Least}}, [1]int32{fr}
+	e.tx.Add(q.node, usage[:], quota.Future)
+	return e.anyGiver(t, &taker{queue: q, usage: usage[:], need: need[:], entitled: q.node.WithinNominal(need[:])}, func(o *queue) bool {
+		return e.preemptibleIn(t, o, fr).all > 0
+	})
 }
 
 // preempting is at most what can be had if the own queue gives so much up, and others.

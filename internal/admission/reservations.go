@@ -75,10 +75,8 @@ func (e *Engine) fitsBesideReservations(t *tree, q *queue, usage []quota.Amount,
 // reserveAhead asks what a workload will do once its preemption delay has passed. If it will get
 // in, it reserves what is free of its quota.
 func (e *Engine) reserveAhead(a *assignment) {
-	q := a.w.queue
-	free := func(u quota.Amount) bool { return q.node.Available(u.FR, quota.Future) > 0 }
-	if !q.choice && !q.spec.StrictFIFO && !slices.ContainsFunc(a.usage, free) {
-		return // nothing to reserve
+	if !a.mayReserveAhead() {
+		return
 	}
 	b := e.newAssignment()
 	defer e.recycle(b)
@@ -91,6 +89,12 @@ func (e *Engine) reserveAhead(a *assignment) {
 	}
 	a.borrow, a.usage = b.borrow, append(a.usage[:0], b.usage...)
 	a.reserveFree(b.refused.by(ruleYields))
+}
+
+// mayReserveAhead says whether there may be something to reserve.
+func (a *assignment) mayReserveAhead() bool {
+	q := a.w.queue
+	return q.choice || q.spec.StrictFIFO || slices.ContainsFunc(a.usage, func(u quota.Amount) bool { return q.node.Available(u.FR, quota.Future) > 0 })
 }
 
 // reserveFree notes what is free of the quota the workload will have; of nominal quota only, if it yields to others.
