@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,12 +28,17 @@ func (k *Kind) HasManyGroups() bool { return k.group != nil && !k.group.key.isAb
 // OwnsGroup: the pods of an object are one group, and its workload is made from the object.
 func (k *Kind) OwnsGroup() bool { return k.group != nil && k.Spec.Pods.Group.Owned }
 
-// GroupName is the name of the group of an object that owns its pods, and of its workload. Where there is a
-// workload with a name of before, ours or Kueue's, which did not tell objects of one name apart, that goes on.
+// GroupName is the name of the group of an object that owns its pods, and of its workload.
 func (k *Kind) GroupName(ctx context.Context, c client.Reader, object client.ObjectKey, uid types.UID) (string, error) {
-	for _, former := range []string{k.formerGroupName(object.Name), WorkloadName(k.GVK, object.Name, "")} {
+	return k.groupName(ctx, c, object, uid, uid)
+}
+
+// groupName is made of the object's UID, or the original's. Where there is a workload with a name of before, ours or
+// Kueue's, which did not tell objects of one name apart, that goes on.
+func (k *Kind) groupName(ctx context.Context, c client.Reader, group client.ObjectKey, uid, original types.UID) (string, error) {
+	for _, former := range []string{k.formerGroupName(group.Name), WorkloadName(k.GVK, group.Name, "")} {
 		wl := &kueue.Workload{}
-		err := c.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: former}, wl)
+		err := c.Get(ctx, client.ObjectKey{Namespace: group.Namespace, Name: former}, wl)
 		if client.IgnoreNotFound(err) != nil {
 			return "", err
 		}
@@ -40,20 +47,45 @@ func (k *Kind) GroupName(ctx context.Context, c client.Reader, object client.Obj
 			return former, nil
 		}
 	}
-	return WorkloadName(k.GVK, object.Name, uid), nil
+	return WorkloadName(k.GVK, group.Name, original), nil
 }
 
 func (k *Kind) formerGroupName(group string) string {
 	return ShortName(strings.ToLower(k.GVK.Kind)+"-"+group, k.GVK.Kind, k.GVK.Group, group)
 }
 
-// GroupNameOfPod is the name of the group of a pod of an object.
-func (k *Kind) GroupNameOfPod(ctx context.Context, c client.Reader, group PodGroup, pod *corev1.Pod) (string, error) {
+// GroupNameOfPod is the name of the group of a pod of an object. The object is read directly: it may be as new as the pod.
+func (k *Kind) GroupNameOfPod(ctx context.Context, cached, direct client.Reader, group PodGroup, pod *corev1.Pod) (string, error) {
+	if k.HasManyGroups() {
+		return k.groupNameByParent(ctx, cached, direct, group, pod)
+	}
 	owner := metav1.GetControllerOf(pod)
 	if !k.OwnsGroup() || owner == nil || owner.Kind != k.GVK.Kind || owner.Name != group.Name {
 		return k.formerGroupName(group.Name), nil
 	}
-	return k.GroupName(ctx, c, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, owner.UID)
+	return k.GroupName(ctx, cached, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, owner.UID)
+}
+
+// groupNameByParent is Kueue's, also for a copy: made of the UID of the object that it is a copy of.
+func (k *Kind) groupNameByParent(ctx context.Context, cached, direct client.Reader, group PodGroup, pod *corev1.Pod) (string, error) {
+	name, err := k.PodParent(pod)
+	if err != nil {
+		return "", err
+	}
+	parent := &unstructured.Unstructured{}
+	parent.SetGroupVersionKind(k.GVK)
+	err = direct.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: name}, parent)
+	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+		return k.formerGroupName(group.Name), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	original := parent.GetUID()
+	if uid := parent.GetAnnotations()[kueue.MultiKueueOriginUIDAnnotation]; uid != "" && parent.GetLabels()[kueue.MultiKueueOriginLabel] != "" {
+		original = types.UID(uid)
+	}
+	return k.groupName(ctx, cached, client.ObjectKey{Namespace: pod.Namespace, Name: group.Name}, parent.GetUID(), original)
 }
 
 // FixedGroupFields are the fields an object's groups were admitted with.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,9 +80,13 @@ func TestComposedGroup(t *testing.T) {
 	failed := groupPod(3, "x", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 	pods := []*corev1.Pod{groupPod(0, "x", nil), groupPod(1, "y", nil), groupPod(2, "z", nil), failed}
 	c := fakeClient(pods...)
-	g := &Group{Name: "g", Pods: pods}
+	recorder := events.NewFakeRecorder(9)
+	g := &Group{Name: "g", Pods: pods, Recorder: recorder}
 	if err := g.Compose(t.Context(), c); err != nil {
 		t.Fatal(err)
+	}
+	if got := <-recorder.Events; got != "Normal ExcessPodDeleted Excess pod deleted" || len(recorder.Events) > 0 {
+		t.Errorf("its events begin with %q", got)
 	}
 	if got := names(g.Pods); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("left are %v", got)

@@ -115,7 +115,7 @@ func (d *defaulter) setGroup(ctx context.Context, parent *kinds.Kind, pod *corev
 	if name := kinds.PrebuiltName(pod); name != "" {
 		kinds.SetPodGroupName(pod, name)
 	} else {
-		name, err := parent.GroupNameOfPod(ctx, d.filter.Cached, group, pod)
+		name, err := parent.GroupNameOfPod(ctx, d.filter.Cached, d.filter.Direct, group, pod)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -63,6 +66,71 @@ func TestPodsAreGated(t *testing.T) {
 			patch := created(t, h, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: tc.pod})
 			if got := strings.Contains(patch, kinds.AdmissionGate); got != tc.want {
 				t.Fatalf("gated: %v, want %v (%s)", got, tc.want, patch)
+			}
+		})
+	}
+}
+
+// The groups of a LeaderWorkerSet have the names that Kueue gives them: in a cluster that another one sends it to, those of
+// the original, by which a manager of either kind and a worker of either kind find the same workload.
+func TestGroupsOfALeaderWorkerSet(t *testing.T) {
+	const here, there, former = "leaderworkerset-serve-1-3a1ee", "leaderworkerset-serve-1-b2153", "leaderworkerset-serve-1-0b7a6"
+	group := func(owner string) *kueue.Workload {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "in", Name: former, Annotations: map[string]string{kinds.IsGroupAnnotation: "true"}}}
+		if owner != "" {
+			wl.OwnerReferences = []metav1.OwnerReference{{APIVersion: "leaderworkerset.x-k8s.io/v1", Kind: "LeaderWorkerSet", Name: "serve", UID: types.UID(owner), Controller: ptr.To(true)}}
+		}
+		return wl
+	}
+	sent := map[string]string{kueue.MultiKueueOriginUIDAnnotation: "there"}
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string // of the set
+		none                bool              // there is no such set
+		workload            *kueue.Workload   // of before
+		want                string
+	}{
+		"of this cluster":                     {want: here},
+		"sent by another":                     {labels: map[string]string{kueue.MultiKueueOriginLabel: "manager"}, annotations: sent, want: there},
+		"says so, and was not":                {annotations: sent, want: here},
+		"with a workload of before":           {workload: group("here"), want: former},
+		"with a copy of before":               {labels: map[string]string{kueue.MultiKueueOriginLabel: "manager"}, annotations: sent, workload: group(""), want: former},
+		"with the workload of a deleted set":  {workload: group("gone"), want: here},
+		"with the group of a set that is not": {none: true, want: former},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			build := fake.NewClientBuilder().WithScheme(scheme)
+			if !tc.none {
+				set := &unstructured.Unstructured{}
+				set.SetGroupVersionKind(schema.GroupVersionKind{Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"})
+				set.SetNamespace("in")
+				set.SetName("serve")
+				set.SetUID("here")
+				set.SetLabels(tc.labels)
+				set.SetAnnotations(tc.annotations)
+				build.WithObjects(set)
+			}
+			if tc.workload != nil {
+				build.WithObjects(tc.workload)
+			}
+			reader := build.Build()
+			inUse := &kinds.InUse{}
+			inUse.Set(kinds.Table())
+			h := &defaulter{validator: &validator{kinds: inUse, filter: &managed.Filter{Cached: reader, Direct: reader, Kinds: inUse, Namespaces: labels.Everything()}}}
+			patch := created(t, h, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{
+				Namespace: "in", Name: "serve-1-0", Annotations: map[string]string{kinds.ParentAnnotation: "leaderworkerset.x-k8s.io/leaderworkerset"},
+				Labels: map[string]string{
+					kinds.QueueNameLabel: "main", "leaderworkerset.sigs.k8s.io/name": "serve",
+					"leaderworkerset.sigs.k8s.io/group-index": "1", "leaderworkerset.sigs.k8s.io/worker-index": "0",
+				},
+			}})
+			if !strings.Contains(patch, `"`+tc.want+`"`) {
+				t.Errorf("its group is not %s: %s", tc.want, patch)
 			}
 		})
 	}
