@@ -262,7 +262,7 @@ func (e *Engine) lackingBeside(inForce []*advance, used [][]quota.Amount) (lacks
 func (e *Engine) playUntilMoment(t *tree, moment time.Time, s *starting, count func(*workload, []quota.Amount)) {
 	for _, q := range t.queues {
 		for _, v := range q.quotaReserved {
-			if v.phase == phaseEvicting {
+			if v.phase == phaseEvicting && !v.moving {
 				continue
 			}
 			if end := v.endOf((*workload).runLimit); s.leaves(v) || end.After(e.at) && !end.After(moment) {

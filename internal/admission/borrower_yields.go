@@ -48,7 +48,7 @@ const contestantLimit = 4
 func (e *Engine) contestants(a *assignment, contested []contestedQuota) []*equivClass {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
-	e.discount(a.victims)
+	e.discount(leavers(a.victims))
 	e.tx.Add(a.w.queue.node, a.usage, quota.Future)
 	list := e.scratch.contestants[:0]
 	for _, l := range contested {

@@ -247,7 +247,7 @@ func (e *Engine) spentBy(b *budget, w *workload) int64 {
 // committedTo is what a workload with quota will still spend, as far as that is known.
 func (e *Engine) committedTo(b *budget, w *workload) int64 {
 	run := w.runLimit()
-	if run <= 0 || w.phase == phaseEvicting || w.countedAgain {
+	if run <= 0 || !w.moving && (w.phase == phaseEvicting || w.countedAgain) {
 		return 0
 	}
 	start := w.spec.StartedAt

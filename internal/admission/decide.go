@@ -135,6 +135,8 @@ func (e *Engine) superseded(p Pending) bool {
 	}
 	// As its object says from now on.
 	w.spec.Nominated, w.spec.AwaitsPods = p.Reason == ReasonWaitingForPreemptedWorkloads, p.Reason == ReasonWaitingForPodsReady
+	w.spec.Moving = w.spec.Moving && w.spec.Nominated
+	w.moving = w.spec.returns()
 	same := w.published == p.Reason
 	w.published = p.Reason
 	return same
@@ -419,7 +421,7 @@ func (e *Engine) attempt(a *assignment) {
 
 // reportPodsAwaited tells a workload that nobody is admitted now.
 func (e *Engine) reportPodsAwaited(w *workload) {
-	if w.hasVictims() {
+	if w.nominable() {
 		return // it was told what it waits for
 	}
 	e.reportPending(w, ReasonWaitingForPodsReady, "waiting for all admitted workloads to be in PodsReady condition")
@@ -466,6 +468,7 @@ func (e *Engine) admit(a *assignment) {
 	w.setVictimPlace(&w.spec, nanos(e.at))
 	w.assumed, w.in.admitted, w.reported, w.published = true, e.decision, "", ""
 	e.setPreemptor(w, nil)
+	w.moving = false
 	w.queue.tree.admittedIn = e.decision
 	usage := slices.Clone(a.usage)
 	if e.samplesUsage(w.queue) {

@@ -182,6 +182,37 @@ func leavers(victims []victim) []victim {
 	return victims
 }
 
+// Who moves has its quota until it is back, or cannot come back: it stays counted in the future while the workload is
+// evicted, and is nominated for it from the moment that it is pending. All of that follows from its object: that it was
+// evicted to move, and was told of no other reason to wait since.
+
+// returns says that a workload has its quota again once it has moved.
+func (s *Workload) returns() bool { return s.Moving && !s.mayShrink() }
+
+// mayShrink says that it may be admitted with fewer pods. Such a one could come back with more of them than it had.
+func (s *Workload) mayShrink() bool {
+	return slices.ContainsFunc(s.PodSets, func(ps PodSet) bool { return ps.MinCount > 0 && ps.MinCount < ps.Count })
+}
+
+// setMoving notes whether a workload that is evicted comes back.
+func (e *Engine) setMoving(w *workload, moving bool) {
+	if w.moving == moving || w.phase != phaseEvicting {
+		w.moving = moving
+		return
+	}
+	e.setEvicting(w, false)
+	w.moving = moving
+	e.setEvicting(w, true)
+}
+
+// stayAway ends the return of one that moved: it does not fit, and is pending like others.
+func (e *Engine) stayAway(w *workload) {
+	if w.moving {
+		w.moving = false
+		e.reportPending(w, ReasonPending, cannotReturnMessage)
+	}
+}
+
 // placeAgainRequest asks for nodes for what a workload was given.
 func (e *Engine) placeAgainRequest(w *workload) PlaceRequest {
 	req := PlaceRequest{Workload: w.spec.Key, AvoidNodes: e.avoidNodes(w)}

@@ -196,6 +196,7 @@ type workload struct {
 	preemptorUID string    // whose UID was looked for
 	victimGone   bool      // it gave its quota back
 	countedAgain bool      // evicting, and counted in the future while nominations are rebuilt
+	moving       bool      // Workload.Moving, or we have it moved: its quota stays counted in the future
 }
 
 type localQueue struct {

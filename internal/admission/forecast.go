@@ -81,7 +81,7 @@ func (t *tree) endings(at time.Time, runTime func(*workload) time.Duration) []en
 func (e *Engine) letEvictedLeave(t *tree) {
 	for _, q := range t.queues {
 		for _, w := range q.quotaReserved {
-			if w.phase == phaseEvicting {
+			if w.phase == phaseEvicting && !w.moving {
 				e.tx.Sub(q.node, w.usage, quota.Now)
 			}
 		}

@@ -108,5 +108,8 @@ const preemptionGated = "Workload requires preemption, but it's gated"
 // equivalentFailed is for a workload like others that did not fit.
 const equivalentFailed = "Bypassed scheduling evaluation because an equivalent workload recently failed"
 
+// cannotReturnMessage is for a workload that moved for another one.
+const cannotReturnMessage = "It was moved to other nodes for another workload, and does not fit there any more"
+
 // overriddenMessage is for a nominated workload whose quota another one may take.
 const overriddenMessage = "Another workload took over the quota that was freed for it"

@@ -58,7 +58,7 @@ func (e *Engine) IsAwaited(victim Key) bool {
 // last for one decision.
 func (e *Engine) dropUnownedNominations(t *tree) {
 	for _, w := range slices.Clone(t.nominated) {
-		if !w.hasVictims() {
+		if !w.nominable() {
 			e.requeueNominated(w)
 		}
 	}

@@ -70,7 +70,10 @@ func (w *workload) hasVictims() bool {
 	return len(w.victims) > 0 || w.victimsGone > 0 && w.spec.Nominated
 }
 
-// awaitNomination lists a workload that is to be nominated, if it has victims.
+// nominable: quota is nominated for w in particular, what its victims free or what it had before it moved.
+func (w *workload) nominable() bool { return w.hasVictims() || w.moving }
+
+// awaitNomination lists a workload that is to be nominated, if it is nominable.
 func (e *Engine) awaitNomination(w *workload) {
 	if !w.awaitsNomination {
 		w.awaitsNomination = true
@@ -82,7 +85,7 @@ func (e *Engine) awaitNomination(w *workload) {
 func (e *Engine) collectNominees() {
 	e.resolveVictims()
 	for _, w := range e.toNominate {
-		if w.awaitsNomination = w.phase == phasePending && w.hasVictims(); w.awaitsNomination { // once it is pending again, it is listed again
+		if w.awaitsNomination = w.phase == phasePending && w.nominable(); w.awaitsNomination { // once it is pending again, it is listed again
 			t := w.queue.tree
 			t.toNominate = append(t.toNominate, w)
 			e.enlist(t)
@@ -126,8 +129,15 @@ type nominee struct {
 }
 
 // compare orders nominees as queues do. But one that may be admitted with fewer pods comes last, or
-// it would grow into what victims free for the others.
+// it would grow into what victims free for the others; and one that moves after all of them, or it would go back to the nodes
+// that it left.
 func (h nominee) compare(o nominee) int {
+	if x := h.w.moving; x != o.w.moving {
+		if x {
+			return 1
+		}
+		return -1
+	}
 	if x := h.w.nomination.shape.shrinks; x != o.w.nomination.shape.shrinks {
 		if x {
 			return 1
@@ -177,7 +187,7 @@ func (e *Engine) renominate(trees ...*tree) {
 func (e *Engine) takeNominees(t *tree, nominees []nominee) []nominee {
 	first := len(nominees)
 	for _, w := range t.toNominate {
-		if w.awaitsNomination = false; w.phase == phasePending && w.hasVictims() && w.queue.tree == t {
+		if w.awaitsNomination = false; w.phase == phasePending && w.nominable() && w.queue.tree == t {
 			e.leaveQueue(w)
 			nominees = append(nominees, nominee{w, nil})
 		}
@@ -216,10 +226,18 @@ func (e *Engine) countVictims(w *workload) {
 			v.countedAgain = true
 			e.enter(v, phaseReserved)
 			delete(e.evicting, v)
-			for _, u := range v.usage {
-				v.queue.node.Add(u.FR, u.V, quota.Future)
-			}
+			v.countInFuture(1)
 		}
+	}
+}
+
+// countInFuture counts the quota of a workload that is being evicted in the future; that of one that moves is there.
+func (w *workload) countInFuture(sign int64) {
+	if w.moving {
+		return
+	}
+	for _, u := range w.usage {
+		w.queue.node.Add(u.FR, sign*u.V, quota.Future)
 	}
 }
 
@@ -230,9 +248,7 @@ func (e *Engine) discountVictims(w *workload) {
 			v.countedAgain = false
 			e.enter(v, phaseEvicting)
 			e.evicting[v] = struct{}{}
-			for _, u := range v.usage {
-				v.queue.node.Add(u.FR, -u.V, quota.Future)
-			}
+			v.countInFuture(-1)
 		}
 	}
 }
@@ -273,6 +289,7 @@ func (e *Engine) renominateOne(h nominee) {
 		w.nomination = nil
 		w.queue.pending--
 	case w.phase == phaseNominating: // it is pending like others
+		e.stayAway(w)
 		e.rejoinQueue(w)
 	}
 }

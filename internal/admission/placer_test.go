@@ -57,6 +57,15 @@ func (p *testPlacer) node(name string, cards int, labels map[string]string) {
 	n.cards, n.labels = cards, labels
 }
 
+// empty has the same nodes, and nothing on them.
+func (p *testPlacer) empty() *testPlacer {
+	o := newTestPlacer()
+	for _, n := range p.nodes {
+		o.node(n.name, n.cards, n.labels)
+	}
+	return o
+}
+
 func (p *testPlacer) set(k Key, pl testPlacement) {
 	for n, c := range p.held[k] {
 		p.nodes[n].used -= c

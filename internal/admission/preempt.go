@@ -104,7 +104,7 @@ func (e *Engine) findVictims(a *assignment) {
 	if len(found) == 0 && failed != nil && !a.w.spec.PreemptionGated {
 		if moves := e.findMoves(a); len(moves) > 0 {
 			a.victims = append(a.victims[:0], moves...)
-			a.mode, a.borrow = e.fitAfter(a.w.queue, a.usage, moves)
+			a.mode = preempt // its quota is free already
 			return
 		}
 	}
@@ -362,6 +362,7 @@ func (e *Engine) preempt(w *workload, v victim) {
 	}
 	w.in.preempted = e.decision
 	e.setPreemptor(v.w, w)
+	v.w.moving = v.why == ReasonDefragmentation && !v.w.spec.mayShrink()
 	e.evict(Evict{
 		Reason: ReasonPreempted, Preempted: v.why, Preemptor: w.spec.Key, PreemptorUID: w.spec.UID,
 		Message: "Preempted to accommodate a workload (UID: " + w.spec.UID + ") due to " + ruleText(v.why) +

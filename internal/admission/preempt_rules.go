@@ -213,7 +213,7 @@ func (a *assignment) couldPreemptEvicted(p *workload) bool {
 		if v.queue == a.w.queue {
 			policy = policies.WithinQueue
 		}
-		return v.phase == phaseEvicting && policy.allows(a.w, v) && v.uses(a.need)
+		return v.phase == phaseEvicting && !v.moving && policy.allows(a.w, v) && v.uses(a.need)
 	})
 }
 

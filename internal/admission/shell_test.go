@@ -162,7 +162,7 @@ func (s *shell) admit(a Admit) {
 	}
 	w.Admission = a.Admission
 	w.StartedAt = s.now
-	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.PreemptedByOthers, w.Nominated, w.AwaitsPods = time.Time{}, "", "", false, false, false
+	w.EvictedAt, w.EvictedBy, w.EvictedFor, w.PreemptedByOthers, w.Nominated, w.Moving, w.AwaitsPods = time.Time{}, "", "", false, false, false, false
 	s.workload(w)
 }
 
@@ -174,6 +174,7 @@ func (s *shell) evict(v Evict) {
 	w.Evicting = true
 	w.EvictedAt, w.EvictedBy, w.EvictedFor = s.now, string(v.Reason), v.PreemptorUID
 	w.PreemptedByOthers = v.Reason == ReasonPreempted && v.Preempted != ReasonInClusterQueue
+	w.Moving = v.Preempted == ReasonDefragmentation
 	s.workload(w)
 }
 
@@ -181,6 +182,7 @@ func (s *shell) evict(v Evict) {
 func (s *shell) report(p Pending) {
 	w := s.workloads[p.Workload]
 	w.Nominated, w.AwaitsPods = p.Reason == ReasonWaitingForPreemptedWorkloads, p.Reason == ReasonWaitingForPodsReady
+	w.Moving = w.Moving && w.Nominated
 	s.workloads[w.Key] = w
 }
 

@@ -42,6 +42,9 @@ type Workload struct {
 	EvictedFor string
 	// Nominated: it was told to wait for quota that others free (WaitingForPreemptedWorkloads).
 	Nominated bool
+	// Moving: it is evicted, or was, to start again on other nodes with the quota that it had, and was told of no reason to
+	// wait since.
+	Moving bool
 	// AwaitsPods: it was told to wait until the pods of others are ready (WaitingForPodsReady).
 	AwaitsPods bool
 	// PreemptedByOthers: the last eviction was for another queue's workload.

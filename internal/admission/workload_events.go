@@ -103,6 +103,7 @@ func (ev DecisionDropped) apply(e *Engine) {
 	if w.phase == phaseEvicting && !w.spec.Evicting {
 		// Nominations that counted on its leaving are found again.
 		e.setEvicting(w, false)
+		w.moving = false
 		e.setPreemptor(w, nil)
 		w.queue.tree.dropNominations(e)
 		e.reviewLater(w)
@@ -145,7 +146,7 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	w.setVictimPlace(&spec, nanos(spec.Admission.ReservedAt))
 	w.order = e.orderTime(&spec)
 	e.setRank(w, q)
-	w.assumed, w.reported, w.published = false, "", ""
+	w.assumed, w.reported, w.published, w.moving = false, "", "", evicting && spec.returns()
 	e.occupyQuota(w, slices.Clone(usage))
 	if e.opts.Placer != nil {
 		e.hold(w, spec.Admission.Placement)
@@ -189,6 +190,7 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 	e.setRank(w, w.queue)
 	e.awaitPods(w, !spec.PodsReady)
 	if spec.Evicting {
+		e.setMoving(w, spec.returns())
 		e.setEvicting(w, true)
 		e.readPreemptor(w, w.preemptor)
 	}
@@ -283,7 +285,7 @@ func (e *Engine) releaseQuota(w *workload) {
 	q.reservedChanges++
 	for _, a := range w.usage {
 		e.count(q, a.FR, -a.V, quota.Now)
-		if w.phase == phaseReserved {
+		if w.phase == phaseReserved || w.moving {
 			e.count(q, a.FR, -a.V, quota.Future)
 		}
 	}
@@ -295,12 +297,12 @@ func (e *Engine) releaseQuota(w *workload) {
 		CapacityChanged{}.apply(e) // its nodes may be those of other flavors, too
 	}
 	e.awaitPods(w, false)
-	w.assumed, w.usage = false, nil
+	w.assumed, w.usage, w.moving = false, nil, false
 	e.enter(w, phaseNew)
 	delete(e.evicting, w)
 }
 
-// setEvicting takes the quota of w out of the future, or puts it back.
+// setEvicting takes the quota of w out of the future, unless it moves, or puts it back.
 func (e *Engine) setEvicting(w *workload, evicting bool) {
 	to, sign := phaseReserved, int64(1)
 	if evicting {
@@ -309,11 +311,12 @@ func (e *Engine) setEvicting(w *workload, evicting bool) {
 	if w.phase == to {
 		return
 	}
-	if e.budgeted.any() && evicting {
+	leaves := !w.moving
+	if leaves && evicting && e.budgeted.any() {
 		e.noteCommitted(w, -1)
 	}
 	e.enter(w, to)
-	if e.budgeted.any() && !evicting {
+	if leaves && !evicting && e.budgeted.any() {
 		e.noteCommitted(w, 1)
 	}
 	w.queue.reservedChanges++
@@ -323,7 +326,9 @@ func (e *Engine) setEvicting(w *workload, evicting bool) {
 		delete(e.evicting, w)
 	}
 	for _, a := range w.usage {
-		e.count(w.queue, a.FR, sign*a.V, quota.Future)
+		if leaves {
+			e.count(w.queue, a.FR, sign*a.V, quota.Future)
+		}
 	}
 }
 
@@ -429,7 +434,7 @@ func (e *Engine) setPending(w *workload, spec Workload) {
 	if !same {
 		e.leave(w)
 	}
-	w.spec, w.order = spec, order
+	w.spec, w.order, w.moving = spec, order, spec.returns() && (w.moving || w.phase == phaseNew)
 	if same {
 		w.spec.PodSets = w.shape().podSets
 		e.setRank(w, w.queue)

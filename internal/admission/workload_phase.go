@@ -19,7 +19,7 @@ const (
 	phaseNominated
 	// phaseReserved: its quota is reserved.
 	phaseReserved
-	// phaseEvicting: its quota is still reserved, and not counted in the future.
+	// phaseEvicting: its quota is still reserved, and not counted in the future unless it moves.
 	phaseEvicting
 	// phaseGone: finished or deleted.
 	phaseGone

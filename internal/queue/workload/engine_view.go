@@ -28,6 +28,19 @@ func isPreemptedByOthers(wl *kueue.Workload) bool {
 	return preempted != nil && preempted.Reason != kueue.InClusterQueueReason && preempted.Reason != string(admission.ReasonDefragmentation)
 }
 
+// isMoving says that the workload is evicted to start again on other nodes with the quota that it had, or has just left them:
+// its own spec is as it was, and it was told of no other reason to wait since. Conditions are the queue's: who may write a
+// job or a Workload's spec makes nothing of this true, and ends it by asking for anything else than before.
+func isMoving(wl *kueue.Workload) bool {
+	evicted, preempted := condition(wl, kueue.WorkloadEvicted), condition(wl, kueue.WorkloadPreempted)
+	if evicted == nil || evicted.Reason != kueue.WorkloadEvictedByPreemption || evicted.ObservedGeneration != wl.Generation ||
+		preempted == nil || preempted.Status != metav1.ConditionTrue || preempted.Reason != string(admission.ReasonDefragmentation) {
+		return false
+	}
+	reserved := condition(wl, kueue.WorkloadQuotaReserved)
+	return reserved != nil && (reserved.Status == metav1.ConditionTrue || reserved.Message == evicted.Message || isNominated(wl))
+}
+
 // ForEngine is the workload as the engine sees it, with requests transformed.
 func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) admission.Workload {
 	w := admission.Workload{
@@ -51,7 +64,7 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && isPreemptedByOthers(wl)
 		if w.Evicting && w.EvictedBy == kueue.WorkloadEvictedByPreemption {
-			w.EvictedFor = preemptor(evicted.Message)
+			w.EvictedFor, w.Moving = preemptor(evicted.Message), isMoving(wl)
 		}
 	}
 	if state := wl.Status.RequeueState; state != nil && state.RequeueAt != nil {

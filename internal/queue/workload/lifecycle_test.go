@@ -411,6 +411,51 @@ func TestPreemptionNamesWhomItIsFor(t *testing.T) {
 	}
 }
 
+// Who moves to other nodes is known by its object until it is told of another reason to wait. Nobody moves who says so, asks
+// for something else meanwhile, or was evicted by another rule.
+func TestMovesAreKnownByTheObject(t *testing.T) {
+	const message = "Preempted to accommodate a workload (UID: 1-2-3) due to defragmentation of nodes: it fits on others at once"
+	moved := func() *kueue.Workload {
+		wl := admitted()
+		wl.Generation = 3
+		Preempt(wl, string(admission.ReasonDefragmentation), message, start)
+		return wl
+	}
+	for name, c := range map[string]struct {
+		change func(*kueue.Workload)
+		want   bool
+	}{
+		"evicted":  {func(*kueue.Workload) {}, true},
+		"released": {func(wl *kueue.Workload) { Release(wl, "", start) }, true},
+		"started again": {func(wl *kueue.Workload) {
+			Release(wl, "", start)
+			Admit(wl, &admission.Admission{Queue: "cq"}, nil, start)
+		}, false},
+		"another spec":      {func(wl *kueue.Workload) { Release(wl, "", start); wl.Generation++ }, false},
+		"spec while it has": {func(wl *kueue.Workload) { wl.Generation++ }, false},
+		"waits for others to leave": {func(wl *kueue.Workload) {
+			Release(wl, "", start)
+			SetPending(wl, admission.Pending{Reason: admission.ReasonWaitingForPreemptedWorkloads, Message: "Pending the preemption of 2 workload(s)"}, false, start)
+		}, true},
+		"waits for quota": {func(wl *kueue.Workload) {
+			Release(wl, "", start)
+			SetPending(wl, admission.Pending{Reason: admission.ReasonWaitingForQuota, Message: "insufficient quota"}, false, start)
+		}, false},
+		"stopped meanwhile": {func(wl *kueue.Workload) { Evict(wl, kueue.WorkloadDeactivated, "", "deactivated", start) }, false},
+		"by its own words": {func(wl *kueue.Workload) {
+			*wl = *admitted()
+			wl.Annotations = map[string]string{"kueue.x-k8s.io/moving": "true"}
+			Preempt(wl, kueue.InClusterQueueReason, message, start)
+		}, false},
+	} {
+		wl := moved()
+		c.change(wl)
+		if got := ForEngine(wl, nil).Moving; got != c.want {
+			t.Errorf("%s: moves %t", name, got)
+		}
+	}
+}
+
 // A pod that was evicted and is going gives its quota back, and its workload
 // stands in no line; that of a job comes again.
 func TestDepart(t *testing.T) {

@@ -88,6 +88,7 @@ type state struct {
 	byFault   bool // it was for none's
 	byBudget  bool // it was for a budget
 	nominated bool // the engine has said that it waits for others to leave
+	moving    bool // it moves to other nodes, and the engine has said nothing else of it since
 	// evictedFor is the UID of the job for which it was evicted last, while it waits.
 	evictedFor string
 }
@@ -124,7 +125,7 @@ type World struct {
 	// foundWaiting of them waited, and over have ended.
 	foundWaiting, over int
 	lost               int // nodes that are away
-	nominated          int // jobs that wait for others to leave
+	nominated, moving  int // jobs that wait for others to leave, and that move
 	// partlyFree is how many cards are free on nodes on which others are used.
 	partlyFree int64
 	figures    figures
@@ -382,12 +383,13 @@ func (w *World) decide() {
 func (w *World) reportNominated(pending []admission.Pending) {
 	for k := range pending {
 		waits := pending[k].Reason == admission.ReasonWaitingForPreemptedWorkloads
-		if !waits && w.nominated == 0 {
+		if !waits && w.nominated+w.moving == 0 {
 			continue
 		}
 		i := JobOf(pending[k].Workload)
-		if s := &w.jobs[i]; s.phase == waiting && s.nominated != waits {
+		if s := &w.jobs[i]; s.phase == waiting && (s.nominated != waits || s.moving && !waits) {
 			w.nominate(s, waits)
+			w.move(s, s.moving && waits)
 			w.engine.Apply(admission.WorkloadChanged{Workload: w.workload(i)})
 		}
 	}
@@ -402,6 +404,17 @@ func (w *World) nominate(s *state, is bool) {
 		w.nominated--
 	}
 	s.nominated = is
+}
+
+// move notes whether a job moves to other nodes.
+func (w *World) move(s *state, is bool) {
+	switch {
+	case is && !s.moving:
+		w.moving++
+	case !is && s.moving:
+		w.moving--
+	}
+	s.moving = is
 }
 
 // nextPlan of the engine.
@@ -464,7 +477,7 @@ func (w *World) workload(i int) admission.Workload {
 	wl := admission.Workload{
 		Key: w.key(i), UID: w.requests.name(i), LocalQueue: w.localQueue(i).Name, Priority: j.Priority,
 		Created: w.clock(created), PodSets: w.requests.podSets(j), MaxRunTime: time.Duration(j.Limit) * time.Second,
-		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j), Nominated: s.nominated,
+		RanBefore: time.Duration(s.ran) * time.Second, AdvanceReservation: w.reservationOf(j), Nominated: s.nominated, Moving: s.moving,
 	}
 	if s.preempted+s.evicted > 0 {
 		wl.EvictedAt, wl.EvictedBy, wl.EvictedFor, wl.PreemptedByOthers = w.clock(s.since), kueue.WorkloadEvictedByPreemption, s.evictedFor, s.byOthers
@@ -498,6 +511,7 @@ func (w *World) start(a *admission.Admit) {
 	}
 	s.evictedFor = ""
 	w.nominate(s, false)
+	w.move(s, false)
 	wl := w.workload(i)
 	written := *a.Admission
 	written.Placement = nil // objects do not tell it; the engine knows
@@ -564,6 +578,7 @@ func (w *World) evict(e *admission.Evict) {
 		m.What, m.By = Preempted, JobOf(e.Preemptor)
 	}
 	w.jobs[i].evictedFor = e.PreemptorUID
+	w.move(&w.jobs[i], m.What == Moved)
 	w.jobs[i].byOthers = e.Reason == admission.ReasonPreempted && e.Preempted != admission.ReasonInClusterQueue && e.Preempted != admission.ReasonDefragmentation
 	w.requeue(i, m)
 }
