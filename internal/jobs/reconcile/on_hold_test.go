@@ -26,12 +26,12 @@ spec:
     headGroupSpec: {template: {spec: {containers: [{name: head}]}}}
 `
 
-// rayWorld is one of RayJobs.
+// rayWorld is one of jobs of one of Ray's kinds.
 func rayWorld(t *testing.T, job *unstructured.Unstructured) *world {
 	t.Helper()
 	w := newWorld(t, job)
 	table := kinds.Table()
-	w.kind = table[slices.IndexFunc(table, func(k *kinds.Kind) bool { return k.Name == "ray.io/rayjob" })]
+	w.kind = table[slices.IndexFunc(table, func(k *kinds.Kind) bool { return k.GVK == job.GroupVersionKind() })]
 	return w
 }
 

@@ -58,26 +58,48 @@ func (w *world) slicesOf(job client.Object) map[int32]bool {
 	return out
 }
 
-// What Ray's autoscaler adds to an elastic RayJob's cluster waits for quota of its own; what it takes away is given
-// back.
+// What Ray's autoscaler adds to the cluster of an elastic RayJob or RayService waits for quota of its own; what it takes
+// away is given back.
 func TestElasticRayJobFollowsItsCluster(t *testing.T) {
-	text := strings.NewReplacer("queue-name: main}", `queue-name: main}, annotations: {kueue.x-k8s.io/elastic-job: "true"}`,
-		"  rayClusterSpec:\n", "  rayClusterSpec:\n    enableInTreeAutoscaling: true\n    workerGroupSpecs: [{groupName: workers, replicas: 1, template: {spec: {containers: [{name: worker}]}}}]\n").Replace(queuedRayJob)
-	w := rayWorld(t, parse(t, text))
-	w.admit(w.workloadOf(w.settle("ray")), &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{
-		{Name: "head", Count: ptr.To(int32(1))}, {Name: "workers", Count: ptr.To(int32(1))},
-	}})
-	job := w.settle("ray")
-	if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended {
-		t.Fatal("it was not started")
+	annotated := strings.NewReplacer("queue-name: main}", `queue-name: main}, annotations: {kueue.x-k8s.io/elastic-job: "true"}`,
+		"    headGroupSpec", "    enableInTreeAutoscaling: true\n    workerGroupSpecs: [{groupName: workers, replicas: 1, template: {spec: {containers: [{name: worker}]}}}]\n    headGroupSpec")
+	for name, tc := range map[string]struct {
+		job     string
+		suspend []string
+		status  map[string]any
+	}{
+		"RayJob": {job: queuedRayJob, suspend: []string{"spec", "suspend"},
+			status: map[string]any{"jobDeploymentStatus": "Running", "rayClusterName": "made"}},
+		"RayService": {
+			job: strings.NewReplacer("kind: RayJob", "kind: RayService", "  suspend: true\n  shutdownAfterJobFinishes: true\n  submissionMode: HTTPMode\n  rayClusterSpec:\n",
+				"  rayClusterConfig:\n    suspend: true\n").Replace(queuedRayJob),
+			suspend: []string{"spec", "rayClusterConfig", "suspend"},
+			status:  map[string]any{"activeServiceStatus": map[string]any{"rayClusterName": "made"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := rayWorld(t, parse(t, annotated.Replace(tc.job)))
+			w.admit(w.workloadOf(w.settle("ray")), &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{
+				{Name: "head", Count: ptr.To(int32(1))}, {Name: "workers", Count: ptr.To(int32(1))},
+			}})
+			job := w.settle("ray")
+			if suspended, _, _ := unstructured.NestedBool(job.Object, tc.suspend...); suspended {
+				t.Fatal("it was not started")
+			}
+			if err := w.client.Create(t.Context(), parse(t, clusterOfRayJob)); err != nil {
+				t.Fatal(err)
+			}
+			job.Object["status"] = tc.status
+			if err := w.client.Update(t.Context(), job); err != nil {
+				t.Fatal(err)
+			}
+			w.followsItsCluster(job)
+		})
 	}
-	if err := w.client.Create(t.Context(), parse(t, clusterOfRayJob)); err != nil {
-		t.Fatal(err)
-	}
-	job.Object["status"] = map[string]any{"jobDeploymentStatus": "Running", "rayClusterName": "made"}
-	if err := w.client.Update(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
+}
+
+func (w *world) followsItsCluster(job client.Object) {
+	w.t.Helper()
 	for _, step := range []struct {
 		replicas int64
 		want     map[int32]bool
@@ -92,7 +114,7 @@ func TestElasticRayJobFollowsItsCluster(t *testing.T) {
 		w.scaleCluster(step.replicas)
 		w.settle("ray")
 		if got := w.slicesOf(job); !maps.Equal(got, step.want) {
-			t.Fatalf("%d workers: %v, want %v", step.replicas, got, step.want)
+			w.t.Fatalf("%d workers: %v, want %v", step.replicas, got, step.want)
 		}
 	}
 }

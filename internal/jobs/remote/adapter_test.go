@@ -192,6 +192,7 @@ func TestAdapterFor(t *testing.T) {
 		"leaderworkerset.x-k8s.io/v1 LeaderWorkerSet":   "",
 		"sparkoperator.k8s.io/v1beta2 SparkApplication": `No multikueue adapter found for owner kind "sparkoperator.k8s.io/v1beta2, Kind=SparkApplication"`,
 		"apps/v1 Deployment":                            `No multikueue adapter found for owner kind "apps/v1, Kind=Deployment"`,
+		"kueue.x-k8s.io/v1beta2 Workload":               `No multikueue adapter found for owner kind "kueue.x-k8s.io/v1beta2, Kind=Workload"`, // a variant
 		"":                                              "No multikueue adapter found",
 	} {
 		wl := &kueue.Workload{}

@@ -154,10 +154,12 @@ func TestValidateCreate(t *testing.T) {
 		"completions follow no index": {of: queuedJob, replace: "a: b", by: `kueue.x-k8s.io/job-completions-equal-parallelism: "true"`,
 			want: "should not be enabled for NonIndexed jobs"},
 
-		"RayJob keeps its cluster":      {of: queuedRayJob, replace: "Finishes: true", by: "Finishes: false", want: "spec.shutdownAfterJobFinishes: Invalid value: false: a kueue managed job should delete the cluster after finishing"},
-		"RayJob in two clusters":        {of: queuedRayJob, replace: "shutdown", by: "clusterSelector: {a: b}\n  shutdown", want: "spec.clusterSelector: Invalid value"},
-		"RayJob in none":                {of: queuedRayJob, replace: "rayClusterSpec", by: "other", want: "rayClusterSpec is required"},
-		"RayJob scales outside quota":   {of: queuedRayJob, replace: "headGroupSpec", by: "enableInTreeAutoscaling: true\n    headGroupSpec", want: "should only use autoscaling when workload slicing is enabled"},
+		"RayJob keeps its cluster":    {of: queuedRayJob, replace: "Finishes: true", by: "Finishes: false", want: "spec.shutdownAfterJobFinishes: Invalid value: false: a kueue managed job should delete the cluster after finishing"},
+		"RayJob in two clusters":      {of: queuedRayJob, replace: "shutdown", by: "clusterSelector: {a: b}\n  shutdown", want: "spec.clusterSelector: Invalid value"},
+		"RayJob in none":              {of: queuedRayJob, replace: "rayClusterSpec", by: "other", want: "rayClusterSpec is required"},
+		"RayJob scales outside quota": {of: queuedRayJob, replace: "headGroupSpec", by: "enableInTreeAutoscaling: true\n    headGroupSpec", want: "should only use autoscaling when workload slicing is enabled"},
+		"RayService scales outside quota": {of: strings.NewReplacer("kind: RayJob", "kind: RayService", "  shutdownAfterJobFinishes: true\n", "", "rayClusterSpec", "rayClusterConfig").Replace(queuedRayJob),
+			replace: "headGroupSpec", by: "enableInTreeAutoscaling: true\n    headGroupSpec", want: "should only use autoscaling when workload slicing is enabled"},
 		"RayJob's workers are the head": {of: queuedRayJob, replace: "groupName: workers", by: "groupName: head", want: "reserved for the head group"},
 
 		"two topologies":         {of: queuedJob, replace: "c: d", by: "kueue.x-k8s.io/podset-required-topology: rack, kueue.x-k8s.io/podset-preferred-topology: rack", want: podSet + ": Invalid value: must not contain more than one topology annotation"},
