@@ -56,7 +56,7 @@ struct arbiter_card {
 	struct card turns;
 	struct power power;
 	int64_t rows_read, active;
-	bool low;                 /* a container that needs low latency is there */
+	bool quick;               /* a quick container is there */
 };
 
 static struct arbiter_card *cards[MAX_CARDS];
@@ -90,10 +90,10 @@ static void publish(struct arbiter_card *a, bool memory, int64_t now)
 		atomic_store(&c->decision->refused, c->tenant < 0 ? REFUSED_CONTAINERS : REFUSED_NOT);
 		for (int row = 0; c->tenant >= 0 && row < a->turns.tenant[c->tenant].rows; row++)
 			publish_row(a, c, row, memory, now);
-		atomic_store(&c->decision->waited, a->turns.waited_low);
+		atomic_store(&c->decision->waited, card_hurried(&a->turns, c->tenant));
 		if (memory) {
 			atomic_store(&c->decision->contended, card_contended(&a->turns, c->tenant, now));
-			atomic_store(&c->decision->backlog_us, card_low(&a->turns, c->tenant, now) ? (unsigned)(a->turns.tuning.backlog / 1000) : 0);
+			atomic_store(&c->decision->backlog_us, card_quick(&a->turns, c->tenant, now) ? (unsigned)(a->turns.tuning.backlog / 1000) : 0);
 			atomic_store(&c->decision->movable, movable);
 		}
 		atomic_store(&c->decision->beat, now);
@@ -110,6 +110,8 @@ static int64_t look(struct arbiter_card *a)
 			continue;
 		request_read(c->request, &a->turns, c->tenant, rows, now);
 		if (rows)
+			request_read_steps(c->request, &a->turns, c->tenant, now);
+		if (rows)
 			request_read_memory(c->request, &a->turns, c->tenant, now);
 		anybody |= a->turns.tenant[c->tenant].rows > 0;
 	}
@@ -117,7 +119,7 @@ static int64_t look(struct arbiter_card *a)
 	if (rows) {
 		card_decide_evictions(&a->turns, now);
 		a->rows_read = now;
-		a->low = card_low(&a->turns, -1, now);
+		a->quick = card_quick(&a->turns, -1, now);
 	}
 	publish(a, rows, now);
 	if (card_active(&a->turns, now))
@@ -125,7 +127,7 @@ static int64_t look(struct arbiter_card *a)
 	handover = card_handover(&a->turns);
 	if (handover && a->turns.current.tenant < 0)
 		return now - handover < HANDOVER_NS ? HANDOVER_LOOK_NS : DRAIN_LOOK_NS;
-	return now - a->active < AFTER_NS ? (a->low ? a->turns.tuning.look : LOOK_NS) : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
+	return now - a->active < AFTER_NS ? (a->quick ? a->turns.tuning.look : LOOK_NS) : anybody ? REST_LOOK_NS : EMPTY_LOOK_NS;
 }
 
 static void *serve_card(void *arg)

@@ -6,8 +6,9 @@
  * time; one that ran over waits longer the next time. What processes write decides only what is done for themselves: a
  * process that says it wants nothing gets nothing, and one that does not give its turn back pays until it does.
  *
- * A container that needs low latency does not wait for work of others that is in flight: it begins beside it. The card
- * then divides its time evenly among them, and so does the bill.
+ * A quick container, one that works in short steps, is offered the turn sooner. One that is below its share does not wait
+ * for work of others that is in flight: it begins beside it. The driver then runs one of them after the other, for a slice
+ * of time each, and so the bill is written.
  */
 #include <string.h>
 #include "card_turns.h"
@@ -17,9 +18,9 @@
 void card_start(struct card *c, int64_t now)
 {
 	memset(c, 0, sizeof *c);
-	c->current.tenant = c->current.row = c->evictor_tenant = c->evictor_row = NOBODY;
+	c->current.tenant = c->current.row = c->evictor_tenant = c->evictor_row = c->last = NOBODY;
 	c->charged = now;
-	c->tuning = (struct tuning){.slice = SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS, .beside = true};
+	c->tuning = (struct tuning){.slice = SLICE_NS, .start = START_NS, .look = MS / 10, .backlog = MS / 10, .beside = true};
 }
 
 int card_tenant_join(struct card *c, unsigned share, bool lend, int64_t now)
@@ -64,6 +65,8 @@ void card_tenant_leave(struct card *c, int tenant)
 		c->current.tenant = c->current.row = NOBODY;
 	if (c->evictor_tenant == tenant)
 		c->evictor_tenant = c->evictor_row = NOBODY;
+	if (c->last == tenant)
+		c->last = NOBODY;
 }
 
 bool card_row_present(const struct row *r, int64_t now)
@@ -112,9 +115,21 @@ static void charge(struct card *c, struct tenant *t, int64_t ns)
 /* A container that comes back starts level with the others, or it would have the card alone until it has caught up. */
 static void start_level(struct card *c, struct tenant *t)
 {
-	t->behind = t->had <= c->had - LEVEL_NS / 2;
-	if (t->had < c->had - LEVEL_NS)
-		t->had = c->had - LEVEL_NS;
+	int64_t most = LEVEL_NS * 10000 / (t->share ? t->share : 1);
+
+	t->behind = t->had <= c->had - BEHIND_NS;
+	if (t->had < c->had - most)
+		t->had = c->had - most;
+}
+
+/*
+ * A container is quick if its class says so, or if it works in short steps: by its own word, or because it gives its turns
+ * back early. Its word is believed, for it gains nothing in time by it: its turns are shorter, and it pays for what the
+ * changes between it and those that are not quick take.
+ */
+static bool is_quick(const struct tenant *t)
+{
+	return t->latency == LATENCY_LOW || (t->latency == LATENCY_AUTO && (t->short_rows > 0 || t->rests >= RESTS));
 }
 
 static bool is_current(const struct card *c, int tenant, int row)
@@ -132,10 +147,33 @@ static void leave_turn(struct card *c, bool given_back, int64_t now)
 	c->current.tenant = c->current.row = NOBODY;
 }
 
-/* The process gave its turn back. What it says it did not use is believed only as far as nobody else waited for it. */
+/* One container less has work in flight: the others have the card from now on. */
+static void has_card_alone(struct card *c, const struct tenant *but, int64_t now)
+{
+	for (int i = 0; i < c->tenants; i++)
+		for (int r = 0; &c->tenant[i] != but && c->tenant[i].used && r < c->tenant[i].rows; r++)
+			if (is_current(c, i, r) || c->tenant[i].row[r].closing_since)
+				c->tenant[i].row[r].begun = now;
+}
+
+/*
+ * The process gave its turn back. What it says it did not use is believed only as far as nobody else waited for it.
+ */
 static void take_back(struct card *c, struct tenant *t, struct row *r, unsigned unused_us, int64_t now)
 {
 	int64_t unused = (int64_t)unused_us * 1000, used = now - r->granted;
+
+	if (r->closing_since) {
+		int64_t took = now - r->closing_since;
+		t->overrun = took > t->overrun * 7 / 8 ? took : t->overrun * 7 / 8;
+		t->rests -= t->rests > 0;
+	} else if (is_quick(t)) {
+		c->rested = now;
+	}
+	if (!r->closing_since)
+		t->rests = used > REST_NS + LINGER_NS ? 0 : t->rests < RESTS_MOST ? t->rests + 1 : RESTS_MOST;
+	r->given_back = now;
+	has_card_alone(c, t, now);
 
 	if (unused > 2 * LINGER_NS)
 		unused = 2 * LINGER_NS;
@@ -180,6 +218,15 @@ void card_row_said(struct card *c, int tenant, int row, const struct said *said,
 		t->rows = row + 1;
 }
 
+void card_row_short(struct card *c, int tenant, int row, bool short_steps, int64_t now)
+{
+	struct tenant *t = &c->tenant[tenant];
+
+	short_steps &= card_row_present(&t->row[row], now);
+	t->short_rows += short_steps - t->row[row].short_steps;
+	t->row[row].short_steps = short_steps;
+}
+
 static bool asks(const struct row *r, int64_t now)
 {
 	return r->wants && !r->overstays && !r->closing_since && now - r->alive <= ASKING_NS;
@@ -196,9 +243,13 @@ static int64_t priority(const struct tenant *t, int64_t credit)
 	return t->lend ? 0 : -1;
 }
 
-static bool is_low(const struct tenant *t) { return t->latency == LATENCY_LOW; }
-
-static int64_t start_credit(const struct card *c, const struct tenant *t) { return is_low(t) ? c->tuning.start : TURN_NS; }
+/* What a turn begins with. The best time for the others is when a quick one has just come to rest. */
+static int64_t start_credit(const struct card *c, const struct tenant *t)
+{
+	if (c->rested && c->charged - c->rested < AFTER_QUICK_NS && t->overrun < AFTER_QUICK_OVERRUN_NS)
+		return AFTER_QUICK_CREDIT;
+	return is_quick(t) ? c->tuning.start : TURN_NS;
+}
 
 /* Who comes next of those that ask: not the one that has the turn. */
 struct next {
@@ -228,12 +279,12 @@ static struct next best(const struct card *c, int64_t now)
 	return n;
 }
 
-/* It needs low latency, has credit, and is below its share. */
+/* It is quick, has credit, is below its share, and rests between its steps: one that never does comes in its turn. */
 static bool comes_at_once(const struct card *c, const struct next *n)
 {
 	const struct tenant *t = &c->tenant[n->tenant];
 
-	return n->priority > 0 && is_low(t) && t->behind;
+	return n->priority > 0 && is_quick(t) && t->behind && (t->rests || t->latency == LATENCY_LOW);
 }
 
 /* A process that got the turn has not been seen since. */
@@ -256,55 +307,94 @@ static bool still_closing(struct row *r, int64_t now)
 
 static bool shares_bill(const struct row *r, int64_t now) { return now - r->closing_since < BESIDE_NS; }
 
+static bool has_work(const struct card *c, int tenant, int row, int64_t now)
+{
+	const struct row *r = &c->tenant[tenant].row[row];
+
+	return is_current(c, tenant, row) || (r->closing_since && shares_bill(r, now));
+}
+
+/*
+ * Whose work the card runs: of several that have some in flight the one that came first for a slice, then the next. That
+ * is how the driver does it, so a short step beside a long product pays for the step.
+ */
+static struct current payer(struct card *c, int64_t now)
+{
+	struct current who = {NOBODY, NOBODY};
+	int in_flight = 0, at;
+	int64_t after = INT64_MIN;
+
+	for (int i = 0; i < c->tenants; i++)
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
+			in_flight += has_work(c, i, r, now);
+	if (in_flight != c->in_flight)
+		c->shared_since = c->charged;
+	c->in_flight = in_flight;
+	if (!in_flight)
+		return who;
+	at = (int)((now - c->shared_since) / CARD_SLICE_NS % in_flight);
+	for (int n = 0; n <= at; n++) {
+		int64_t first = INT64_MAX;
+		for (int i = 0; i < c->tenants; i++)
+			for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
+				int64_t granted = c->tenant[i].row[r].granted;
+				if (!has_work(c, i, r, now) || granted <= after || granted >= first)
+					continue;
+				first = granted;
+				who = (struct current){i, r};
+			}
+		after = first;
+	}
+	return who;
+}
+
 /*
  * Everybody earns. Who has the turn pays, and who was asked to give it back until it does; while several have work in
- * flight each pays its part. One that does not for long pays in full, until it does.
+ * flight one after the other. One that does not for long pays in full, until it does.
  */
 static void charge_until(struct card *c, int64_t now)
 {
 	int64_t ns = now - c->charged;
-	int in_flight = c->current.tenant != NOBODY;
-	bool busy = in_flight;
+	struct current pays;
+	bool busy;
 
 	if (ns <= 0)
 		return;
 	for (int i = 0; i < c->tenants; i++)
-		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
-			bool closing = still_closing(&c->tenant[i].row[r], now);
-			busy |= closing;
-			in_flight += closing && shares_bill(&c->tenant[i].row[r], now);
-		}
+		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++)
+			still_closing(&c->tenant[i].row[r], now);
+	pays = payer(c, now);
+	busy = pays.tenant != NOBODY;
 	for (int i = 0; i < c->tenants; i++) {
 		struct tenant *t = &c->tenant[i];
-		bool waits = false, overstays = false;
-		int pays = i == c->current.tenant;
+		bool waits = false, overstays = false, runs = false;
 		for (int r = 0; t->used && r < t->rows; r++) {
 			waits |= asks(&t->row[r], now);
-			pays += t->row[r].closing_since && shares_bill(&t->row[r], now);
+			runs |= has_work(c, i, r, now);
 			overstays |= t->row[r].closing_since && !shares_bill(&t->row[r], now);
 			overstays |= t->row[r].overstays && now - t->row[r].alive < LEASE_NS;
+			busy |= t->row[r].closing_since != 0;
 		}
 		if (!t->used)
 			continue;
-		refill(t, pays || overstays || (waits && t->credit >= start_credit(c, t)), now);
-		if (overstays)
+		refill(t, runs || overstays || (waits && t->credit >= start_credit(c, t)), now);
+		if (overstays || i == pays.tenant)
 			charge(c, t, ns);
-		else if (pays)
-			charge(c, t, ns * pays / in_flight);
 	}
 	if (busy)
 		c->busy += ns;
 	c->charged = now;
 }
 
+/* A turn that one of the two needs short is offered round after a slice, from when the card was its own. */
 static bool should_yield(const struct card *c, const struct next *n, int64_t now)
 {
 	const struct tenant *t = &c->tenant[c->current.tenant];
-	bool low = is_low(t) || (n->priority >= 0 && is_low(&c->tenant[n->tenant])), long_enough; /* who has long turns waits long */
+	bool quick = is_quick(t) || (n->priority >= 0 && is_quick(&c->tenant[n->tenant])), long_enough; /* who has long turns waits long */
 
+	long_enough = now - t->row[c->current.row].begun >= (quick ? c->tuning.slice : 2 * TURN_NS);
 	if (n->priority >= 0 && n->tenant != c->current.tenant && comes_at_once(c, n))
-		return true;
-	long_enough = now - t->row[c->current.row].granted >= (low ? c->tuning.slice : 2 * TURN_NS);
+		return long_enough || (!is_quick(t) && now - t->row[c->current.row].begun >= AT_ONCE_NS);
 	if (t->credit <= 0)
 		return !t->lend || n->priority > 0 || (n->priority == 0 && long_enough);
 	return long_enough && n->priority >= priority(t, 1);
@@ -321,6 +411,8 @@ static void look_at_current(struct card *c, const struct next *n, int64_t now)
 		r->overstays = true;
 		leave_turn(c, true, now);
 	} else if (should_yield(c, n, now)) {
+		struct tenant *t = &c->tenant[c->current.tenant];
+		t->interrupted = !is_quick(t) && n->priority >= 0 && is_quick(&c->tenant[n->tenant]);
 		leave_turn(c, false, now);
 	}
 }
@@ -337,15 +429,27 @@ static void note_waiting(struct card *c, const struct next *n)
 static bool may_begin(const struct card *c, const struct next *n)
 {
 	const struct tenant *t = &c->tenant[n->tenant];
-	bool beside = c->tuning.beside && is_low(t) && n->priority > 0, ok = true;
+	bool beside = c->tuning.beside && is_quick(t) && n->priority > 0 && (t->latency == LATENCY_LOW || comes_at_once(c, n)), ok = true;
 
 	for (int i = 0; i < c->tenants; i++)
 		for (int r = 0; c->tenant[i].used && r < c->tenant[i].rows; r++) {
 			const struct row *other = &c->tenant[i].row[r];
-			if (other->closing_since && !beside && !(c->tuning.beside && is_low(t) && other->ending))
+			if (other->closing_since && !beside && !(c->tuning.beside && is_quick(t) && other->ending))
 				ok = false;
 		}
 	return ok;
+}
+
+/* Short turns are for the quick one's sake: what the change back takes is its to pay, not that of the one it came between. */
+static void pay_for_change(struct card *c, struct tenant *t)
+{
+	struct tenant *before = c->last == NOBODY ? t : &c->tenant[c->last];
+
+	if (before != t && t->interrupted && is_quick(before)) {
+		charge(c, before, SWITCH_NS);
+		charge(c, t, -SWITCH_NS);
+	}
+	t->interrupted = false;
 }
 
 void card_decide(struct card *c, int64_t now)
@@ -357,7 +461,7 @@ void card_decide(struct card *c, int64_t now)
 	charge_until(c, now);
 	n = best(c, now);
 	c->waited = n.priority >= 0;
-	c->waited_low = c->waited && is_low(&c->tenant[n.tenant]);
+	c->waited_quick = c->waited && is_quick(&c->tenant[n.tenant]);
 	if (c->current.tenant != NOBODY)
 		look_at_current(c, &n, now);
 	if (n.priority >= 0)
@@ -367,12 +471,14 @@ void card_decide(struct card *c, int64_t now)
 	t = &c->tenant[n.tenant];
 	r = &t->row[n.row];
 	r->turn++;
-	r->granted = now;
+	if (!r->given_back || r->given_back < c->granted || now - r->given_back > LINGER_NS)
+		r->begun = now;
+	r->granted = c->granted = now;
 	r->waited_for = false;
-	if (is_low(t) && t->behind && card_handover(c))
-		charge(c, t, SWITCH_NS);
 	t->behind = false;
 	r->granted_beat = r->beat;
+	pay_for_change(c, t);
+	c->last = n.tenant;
 	c->current = (struct current){n.tenant, n.row};
 }
 
@@ -387,13 +493,23 @@ int64_t card_handover(const struct card *c)
 	return since;
 }
 
-bool card_low(const struct card *c, int tenant, int64_t now)
+bool card_quick(const struct card *c, int tenant, int64_t now)
 {
-	for (int i = 0; i < c->tenants; i++)
-		for (int r = 0; i != tenant && c->tenant[i].used && is_low(&c->tenant[i]) && r < c->tenant[i].rows; r++)
-			if (card_row_present(&c->tenant[i].row[r], now))
+	for (int i = 0; i < c->tenants; i++) {
+		const struct tenant *t = &c->tenant[i];
+		for (int r = 0; i != tenant && t->used && is_quick(t) && r < t->rows; r++) {
+			const struct row *p = &t->row[r];
+			bool lately = p->wants || (p->granted && now - p->granted < LATELY_NS);
+			if (card_row_present(p, now) && (t->latency == LATENCY_LOW || lately))
 				return true;
+		}
+	}
 	return false;
+}
+
+bool card_hurried(const struct card *c, int tenant)
+{
+	return c->waited_quick || (c->waited && tenant >= 0 && is_quick(&c->tenant[tenant]));
 }
 
 bool card_active(const struct card *c, int64_t now)

@@ -53,6 +53,37 @@ static int64_t own_credit(struct device *d, int64_t now)
 	return credit > cap ? cap : credit;
 }
 
+/* ---- steps ---- */
+
+static int64_t waited_so_far(struct gate *g) { return (int64_t)atomic_load_explicit(&g->waited_ns, memory_order_relaxed); }
+
+/* Tells the arbiter whether this process works in short steps, if that has changed. */
+static void say_steps(struct gate *g)
+{
+	bool now_short = steps_short(&g->steps);
+	_Atomic uint64_t *word = &g->device->request->short_steps[g->row / 64];
+	uint64_t bit = (uint64_t)1 << g->row % 64;
+
+	if (atomic_load(&g->said_short) == now_short)
+		return;
+	atomic_store(&g->said_short, now_short);
+	if (now_short)
+		atomic_fetch_or(word, bit);
+	else
+		atomic_fetch_and(word, ~bit);
+}
+
+void program_waited(void)
+{
+	struct device *d = device_current();
+	struct gate *g = d ? atomic_load_explicit(&d->gate, memory_order_acquire) : NULL;
+
+	if (!g || !steps_begun(&g->steps))
+		return;
+	step_end(&g->steps, now_ns(), waited_so_far(g));
+	say_steps(g);
+}
+
 /* ---- turns ---- */
 
 static void count_busy(struct gate *g, int64_t ns)
@@ -143,6 +174,8 @@ static int64_t hold_turn(struct gate *g, unsigned turn, int64_t *unused)
 		else if (!idle)
 			idle = now;
 		seen = launches;
+		step_look(&g->steps, now, waited_so_far(g));
+		say_steps(g);
 		if (!atomic_load(&g->on) || turn_over(g, turn, now))
 			return charged;
 		if (idle && now - idle > (waited ? WAITED_LINGER_NS : LINGER_NS)) {
@@ -321,11 +354,15 @@ int launch_enter(struct device *d, CUstream stream)
 {
 	int pass = memory_call_enter();
 	struct gate *g = d ? atomic_load_explicit(&d->gate, memory_order_acquire) : NULL;
+	int64_t backlog;
 
 	if (!g)
 		return d ? pass | PASS_REFUSED : pass;
 	if (!atomic_load_explicit(&g->on, memory_order_relaxed) || stream_capturing(stream))
 		return pass;
+	backlog = d->decision ? (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000 : 0;
+	if (backlog && !atomic_load_explicit(&g->space, memory_order_relaxed))
+		stream_shorten(stream, backlog, &g->state, GATE_OPEN);
 	atomic_fetch_add(&g->inside, 1);
 	if (atomic_load(&g->state) == GATE_OPEN)
 		return pass | PASS_TURN;
@@ -349,7 +386,9 @@ void launch_leave(struct device *d, CUstream stream, int pass)
 		if (atomic_load_explicit(&g->space, memory_order_relaxed))
 			stream_counted(g, stream);
 		else
-			stream_launched(g, stream, (int64_t)atomic_load_explicit(&d->decision->backlog_us, memory_order_relaxed) * 1000);
+			stream_launched(g, stream);
+		if (!steps_begun(&g->steps))
+			step_begin(&g->steps, now_ns(), waited_so_far(g));
 		atomic_fetch_sub(&g->inside, 1);
 	}
 	memory_call_leave(pass);
@@ -364,6 +403,7 @@ static void clear_row(struct gate *g)
 	struct memory_request *m = &g->device->request->memory[g->row];
 
 	atomic_store(&r->wants, 0);
+	atomic_fetch_and(&g->device->request->short_steps[g->row / 64], ~((uint64_t)1 << g->row % 64));
 	atomic_store(&r->released, (atomic_load(&own_decision(g)->turn) - 1) | 1);
 	atomic_store(&m->resident, 0);
 	atomic_store(&m->missing, 0);

@@ -8,6 +8,7 @@
 #include "driver_types.h"
 #include "memory_calls.h"
 #include "session.h"
+#include "steps.h"
 
 struct gate {
 	_Atomic bool on;
@@ -21,6 +22,8 @@ struct gate {
 	_Atomic int64_t closing_since, trickled;
 	_Atomic bool space;           /* launches do not wait: what is in flight is only counted */
 	_Atomic bool tracked;
+	struct steps steps;
+	_Atomic bool said_short;      /* and whether the arbiter was told that they are short */
 	_Atomic(const char *) refusal; /* why there are no launches; NULL: there are */
 	int row;                      /* in the request and decision files */
 	struct device *device;
@@ -31,6 +34,8 @@ void compute_limit_reload(struct device *d);
 void compute_limit_fork_child(void);
 int launch_enter(struct device *d, CUstream stream);
 void launch_leave(struct device *d, CUstream stream, int pass);
+/* The program has waited for what it launched. */
+void program_waited(void);
 void compute_limit_end(struct device *d);
 /* Whether the arbiter has looked lately. */
 bool arbiter_there(struct device *d, int64_t now);
@@ -48,6 +53,14 @@ static inline struct memory_request *own_memory(struct device *d)
 	CUresult result_ = pass_ & PASS_REFUSED ? CUDA_ERROR_NOT_PERMITTED : (call); \
 	if (pass_) \
 		launch_leave(device_, stream_, pass_); \
+	return result_; \
+} while (0)
+
+#define FETCH_CALL(call) do { \
+	int pass_ = memory_call_enter(); \
+	CUresult result_ = (call); \
+	memory_call_leave(pass_); \
+	program_waited(); \
 	return result_; \
 } while (0)
 

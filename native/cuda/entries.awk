@@ -59,6 +59,8 @@ function point(name, suffix) {
 	if (kind ~ /^own/) printf "\treturn on_%s(real%s);\n}\n", handler_of(), args == "" ? "" : ", " args
 	else if (kind ~ /^launch=/) printf "\tLAUNCH(%s, real(%s));\n}\n", stream_of(suffix), args
 	else if (kind == "move") printf "\tMEMORY_CALL(real(%s));\n}\n", args
+	else if (kind == "fetch") printf "\tFETCH_CALL(real(%s));\n}\n", args
+	else if (kind == "wait") printf "\tCUresult result_ = real(%s);\n\tprogram_waited();\n\treturn result_;\n}\n", args
 	else if (kind ~ /^pin=/) printf "\tPINNED_CALL(\"%s\", real(%s));\n}\n", substr(kind, 5), args
 }
 

@@ -44,8 +44,8 @@ static bool parse_percent(const char *s, unsigned *out)
 
 static bool parse_latency(const char *s, enum latency *out)
 {
-	*out = !strcmp(s, "low") ? LATENCY_LOW : LATENCY_THROUGHPUT;
-	return *out == LATENCY_LOW || !strcmp(s, "throughput");
+	*out = !strcmp(s, "low") ? LATENCY_LOW : !strcmp(s, "throughput") ? LATENCY_THROUGHPUT : LATENCY_AUTO;
+	return *out != LATENCY_AUTO || !strcmp(s, "auto");
 }
 
 static bool parse_sharing(const char *s, enum sharing *out)

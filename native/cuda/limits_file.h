@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include "constants.h"
 
-enum latency { LATENCY_THROUGHPUT, LATENCY_LOW };
+enum latency { LATENCY_AUTO, LATENCY_LOW, LATENCY_THROUGHPUT };
 enum sharing { SHARING_TIME, SHARING_SPACE };
 struct device_limit {
 	char uuid[48];      /* "GPU-…", "MIG-…", or "*" */
 	uint64_t memory;    /* bytes */
 	unsigned compute;   /* hundredths of a percent of the card's time, or of its processors */
 	bool lend;          /* may use what neighbours leave */
-	enum latency latency; /* how soon it needs its turns */
+	enum latency latency; /* how soon it needs its turns; auto: as it is seen to work */
 	enum sharing sharing; /* by turns, or at once with others under MPS */
 };
 struct limits {

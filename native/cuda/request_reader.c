@@ -57,6 +57,17 @@ bool request_read(int fd, struct card *c, int tenant, bool all, int64_t now)
 	return true;
 }
 
+bool request_read_steps(int fd, struct card *c, int tenant, int64_t now)
+{
+	uint64_t bits[MAX_ROWS / 64];
+
+	if (!read_part(fd, offsetof(struct request_file, short_steps), bits, sizeof bits))
+		return false;
+	for (int i = 0; i < c->tenant[tenant].rows; i++)
+		card_row_short(c, tenant, i, bits[i / 64] >> i % 64 & 1, now);
+	return true;
+}
+
 bool request_read_memory(int fd, struct card *c, int tenant, int64_t now)
 {
 	struct said_memory said[MAX_ROWS];

@@ -11,6 +11,8 @@ int request_open(const char *path);
 bool request_restore(int fd);
 /* Reads what processes want; those in use so far, or all. False: nothing is known that was not known before. */
 bool request_read(int fd, struct card *c, int tenant, bool all, int64_t now);
+/* And which of those in use work in short steps. */
+bool request_read_steps(int fd, struct card *c, int tenant, int64_t now);
 bool request_read_memory(int fd, struct card *c, int tenant, int64_t now);
 
 #endif

@@ -173,10 +173,16 @@ static void mark(struct stream *s)
 	}
 }
 
-/* So much is in flight on a stream that it gets no more: by marks, and by time where the arbiter says how much that is. */
-static bool full(struct stream *s, int64_t most)
+/* So much is in flight on a stream that it gets no more. */
+static bool full(struct stream *s) { return s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS); }
+
+/*
+ * The same by time, where others wait for short turns. Of launches shorter than a mark's worth a mark may be in flight in
+ * any case: their times differ, and the card would run dry.
+ */
+static bool longer(struct stream *s, int64_t most)
 {
-	return s->waiting >= (s->launch_ns > 2 * MARK_NS ? 2 : MARKS) || (most && s->launch_ns > 0 && remaining(s) > most);
+	return s->waiting && s->launch_ns > 0 && (s->waiting > 1 || s->launch_ns > MARK_NS) && remaining(s) > most;
 }
 
 /* NULL if there are more streams than we follow: their work is charged while others are in flight. */
@@ -211,7 +217,26 @@ void stream_counted(struct gate *g, CUstream stream)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void stream_launched(struct gate *g, CUstream stream, int64_t most)
+void stream_shorten(CUstream stream, int64_t most, _Atomic unsigned *gate, unsigned state)
+{
+	struct stream *s = find(stream_key(stream));
+	int64_t give_up;
+
+	if (!s || !atomic_load_explicit(&s->waiting, memory_order_relaxed) || atomic_load_explicit(&s->unmarked, memory_order_relaxed))
+		return;
+	give_up = now_ns() + BACKLOG_NS;
+	pthread_mutex_lock(&s->lock);
+	advance(s);
+	while (longer(s, most) && atomic_load(gate) == state && now_ns() < give_up) {
+		pthread_mutex_unlock(&s->lock);
+		sleep_ns(MS / 50);
+		pthread_mutex_lock(&s->lock);
+		advance(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+void stream_launched(struct gate *g, CUstream stream)
 {
 	struct stream *s = stream_found(g, stream);
 	int64_t give_up = 0;
@@ -223,7 +248,7 @@ void stream_launched(struct gate *g, CUstream stream, int64_t most)
 	pthread_mutex_lock(&s->lock);
 	advance(s);
 	mark(s);
-	while (full(s, most)) {
+	while (full(s)) {
 		int64_t now = now_ns();
 		if (!give_up)
 			give_up = now + BACKLOG_NS;

@@ -2,13 +2,16 @@
 #ifndef ELASTIC_STREAMS_H
 #define ELASTIC_STREAMS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "driver_types.h"
 
 struct gate;
-/* Waits while the stream has more in flight than that many nanoseconds of work, if it is known; 0: or a few milliseconds. */
-void stream_launched(struct gate *g, CUstream stream, int64_t most);
+/* Waits while the stream has a few milliseconds of work in flight. */
+void stream_launched(struct gate *g, CUstream stream);
+/* Before a launch: waits while the stream has more in flight than that many nanoseconds of work, as far as is known, and the gate is in that state. */
+void stream_shorten(CUstream stream, int64_t most, _Atomic unsigned *gate, unsigned state);
 /* The same without waiting: only what is in flight is to be known. */
 void stream_counted(struct gate *g, CUstream stream);
 void stream_before_capture(CUstream stream);

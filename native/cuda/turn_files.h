@@ -35,7 +35,8 @@ struct request_file {
 	_Atomic uint64_t version;
 	_Atomic int64_t credit;       /* ns the container may still use while there is no arbiter */
 	_Atomic int64_t refilled;     /* when that was last topped up */
-	uint64_t unused[5];
+	_Atomic uint64_t short_steps[MAX_ROWS / 64]; /* a bit for each process: it works in short steps, and waits for each */
+	uint64_t unused;
 	struct request row[MAX_ROWS];
 	struct memory_request memory[MAX_ROWS];
 };
@@ -54,7 +55,7 @@ struct decision_file {
 	_Atomic unsigned contended;   /* 1: another container is on this card */
 	_Atomic unsigned refused;     /* REFUSED_*: why this container gets no turns */
 	_Atomic unsigned movable;     /* processes on this card with memory that can be moved */
-	_Atomic unsigned waited;      /* 1: one that needs low latency waits: who has the turn gives it back as soon as it rests */
+	_Atomic unsigned waited;      /* 1: another waits, and one of the two is quick: who has the turn gives it back as soon as it rests */
 	_Atomic unsigned backlog_us;  /* work that a stream may have in flight; 0: as the library has it */
 	unsigned unused[7];
 	struct decision row[MAX_ROWS];

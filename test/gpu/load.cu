@@ -8,8 +8,8 @@
 // load steps KIND SECONDS READY-FILE GO-FILE PAUSE-MS: waits for the second file, works for a moment, then measures: steps
 // a second, how long each took (in ms, from asking for it to having it), and how many were done in each second. KIND is
 // decode (a graph of 20 kernels of ROUNDS, then a wait for it), llm (a token of a language model of 1.2 billion weights, as a
-// graph, then a wait for it: kernels that do not fill the card), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), or
-// small (queued ahead, too).
+// graph, then a wait for it: kernels that do not fill the card), gemm or gemm16 (bf16 8192^3 and 16384^3, queued ahead), gemm1
+// (8192^3, and a wait for each), or small (queued ahead, too).
 // load fault SECONDS: small kernels for so long, then one that writes where it has no memory; prints what came of it.
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -289,7 +289,7 @@ static int steps(int argc, char **argv)
 	OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
 	for (auto &e : done) OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
 	if (kind == "gemm16") gemm.N = 16384;
-	if (kind == "gemm" || kind == "gemm16") gemm.init(s);
+	if (kind.compare(0, 4, "gemm") == 0) gemm.init(s);
 	if (kind == "decode") exec = decode_graph(x, blocks, threads, rounds, s);
 	if (kind == "llm") exec = llm_graph(s);
 	auto launch = [&]() {
@@ -305,7 +305,7 @@ static int steps(int argc, char **argv)
 	for (long i = 0; now() < end + 0.5; i++) {
 		double asked = now();
 		launch();
-		if (exec) {
+		if (exec || kind == "gemm1") {
 			OK(cudaStreamSynchronize(s));
 		} else {
 			OK(cudaEventRecord(done[i & 1], s));

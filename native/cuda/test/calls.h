@@ -16,6 +16,7 @@ ENTRY(cuMemAllocFromPoolAsync); ENTRY(cuMemPoolCreate); ENTRY(cuMemPoolDestroy);
 ENTRY(cuMemMap); ENTRY(cuMemUnmap); ENTRY(cuMemSetAccess); ENTRY(cuMemGetAllocationPropertiesFromHandle); ENTRY(cuMemMapArrayAsync); ENTRY(cuMulticastBindMem); ENTRY(cuMemRetainAllocationHandle); ENTRY(cuMemImportFromShareableHandle); ENTRY(cuMemExportToShareableHandle);
 ENTRY(cuIpcGetMemHandle); ENTRY(cuIpcGetEventHandle); ENTRY(cuIpcOpenMemHandle_v2); ENTRY(cuIpcCloseMemHandle); ENTRY(cuImportExternalMemory); ENTRY(cuDestroyExternalMemory);
 ENTRY(cuGraphAddMemAllocNode); ENTRY(cuGraphAddNode_v2); ENTRY(cuGraphLaunch); ENTRY(cuGraphExecDestroy); ENTRY(cuGraphInstantiateWithFlags); ENTRY(cuGraphDestroy); ENTRY(cuDeviceGraphMemTrim);
+ENTRY(cuCtxSynchronize); ENTRY(cuStreamSynchronize); ENTRY(cuStreamSynchronize_ptsz); ENTRY(cuEventSynchronize);
 ENTRY(cuLaunchKernel); ENTRY(cuLaunchKernel_ptsz); ENTRY(cuLaunchKernelEx); ENTRY(cuLaunchCooperativeKernel); ENTRY(cuStreamBeginCapture_v2); ENTRY(cuStreamEndCapture);
 ENTRY(cuStreamDestroy_v2); ENTRY(cuMemcpyHtoD_v2); ENTRY(cuMemcpyDtoH_v2); ENTRY(cuMemsetD8_v2); ENTRY(cuMemsetD32Async); ENTRY(cuMemGetAddressRange_v2);
 ENTRY(cuModuleLoadData); ENTRY(cuModuleUnload); ENTRY(cuGetProcAddress_v2); ENTRY(cuGetProcAddress); ENTRY(cuGraphicsGLRegisterBuffer); ENTRY(cuMemcpyDtoDAsync_v2);

@@ -72,6 +72,42 @@ static void full_share_and_no_neighbour_needs_no_turns(void)
 	EQUAL(atomic_load(&session.device[0].gate->tracked), true);
 }
 
+static bool says_short_steps(void)
+{
+	int row = atomic_load(&session.process);
+	return atomic_load(&session.device[0].request->short_steps[row / 64]) >> row % 64 & 1;
+}
+
+/* By each of the calls by which a program waits for its results. A busy machine may make a step long: then there are more of them. */
+static void short_steps_are_said(void)
+{
+	struct stub_kernel k = {20000, NULL}, goes_on = {(LONG_STEP_NS + 20 * MS), NULL};
+	CUdeviceptr p;
+	CUevent event;
+	int word;
+
+	begin("", "device * memory 536870912 compute 30");
+	EQUAL(cuMemAlloc_v2(&p, MiB), 0);
+	EQUAL(real_cuEventCreate(&event, 0), 0);
+	for (int how = 0; how < 4; how++) {
+		while (!says_short_steps()) {
+			launch(&k, NULL);
+			EQUAL(how == 0 ? cuCtxSynchronize() : how == 1 ? cuStreamSynchronize(NULL) : how == 2 ? cuEventSynchronize(event) :
+				cuMemcpyDtoH_v2(&word, p, sizeof word), 0);
+		}
+		while (says_short_steps()) {
+			launch(&goes_on, NULL); /* and nobody waits */
+			EQUAL(real_cuCtxSynchronize(), 0);
+		}
+	}
+	while (!says_short_steps()) {
+		launch(&k, NULL);
+		EQUAL(cuStreamSynchronize_ptsz(NULL), 0);
+	}
+	compute_limit_end(&session.device[0]);
+	CHECK(!says_short_steps()); /* the next process in this row has done nothing yet */
+}
+
 static void *launch_many(void *arg)
 {
 	struct stub_kernel k = {20000, NULL};
@@ -412,7 +448,30 @@ static void the_driver_checkpoints_by_pid(void)
 	CHECK(system("build/elastic-gpu-ctl checkpoint in 7 2>&1 | grep -q 'driver answered 1'") == 0); /* not checkpointed there */
 }
 
-MAIN(T(every_launch_pays_and_gets_through), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
+static void an_export_that_is_refused_is_said(void)
+{
+	CUipcMemHandle h;
+	CUdeviceptr p;
+	char path[512], text[1024];
+	int err = dup(2), fd;
+	ssize_t n;
+
+	begin_swap();
+	EQUAL(cuMemAlloc_v2(&p, 4 * MiB), 0);
+	snprintf(path, sizeof path, "%s/stderr", check_root);
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && dup2(fd, 2) == 2);
+	for (int i = 0; i < 3; i++)
+		EQUAL(cuIpcGetMemHandle(&h, p), CUDA_ERROR_NOT_SUPPORTED);
+	CHECK(dup2(err, 2) == 2);
+	n = pread(fd, text, sizeof text - 1, 0);
+	CHECK(n > 0);
+	text[n] = 0;
+	CHECK(strstr(text, "cannot be given to another process (cuIpcGetMemHandle)"));
+	CHECK(strchr(text, '\n') == text + n - 1); /* once */
+}
+
+MAIN(T(every_launch_pays_and_gets_through), T(short_steps_are_said), T(full_share_and_no_neighbour_needs_no_turns), T(many_threads_and_streams),
 	T(work_in_flight_may_wait_for_a_launch), T(memory_goes_out_and_comes_back), T(part_of_it_can_go), T(calls_wait_while_it_is_out),
 	T(what_cannot_move_is_said_before_anything_moves), T(events_of_another_process_stay), T(without_leave_nothing_swaps), T(two_share_a_card_too_small_for_both),
-	T(the_agent_asks), T(it_says_whether_it_is_idle), T(the_socket_answers), T(only_the_agent_may_move_it), T(the_driver_checkpoints_by_pid))
+	T(the_agent_asks), T(it_says_whether_it_is_idle), T(the_socket_answers), T(only_the_agent_may_move_it), T(an_export_that_is_refused_is_said), T(the_driver_checkpoints_by_pid))

@@ -212,6 +212,8 @@ API CUresult cuStreamSynchronize(CUstream s)
 	until(atomic_load(&stream_of(s)->done));
 	return CUDA_SUCCESS;
 }
+API CUresult cuCtxSynchronize(void);
+API CUresult cuCtxSynchronize_v2(CUcontext ctx) { (void)ctx; return cuCtxSynchronize(); }
 API CUresult cuCtxSynchronize(void)
 {
 	if (!stub_current())

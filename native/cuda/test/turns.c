@@ -13,8 +13,6 @@ struct player {
 	int64_t drain;       /* so long it goes on running after it was asked to give the turn back */
 	bool forges;         /* it writes random numbers over its request */
 	bool claims_unused;  /* it says that it did not use its turns */
-	int64_t pause, step; /* it rests so long after so much work */
-	enum latency latency;
 	/* state */
 	int tenant;
 	struct said said;
@@ -22,8 +20,6 @@ struct player {
 	int64_t left;        /* of its work in flight, which halves its speed while another has some, too */
 	int64_t over_since;
 	int64_t ran;         /* card time it had */
-	int64_t rests_until, todo, asked;
-	int64_t steps, worst; /* how many it did, and the longest from its begin to its end */
 };
 
 static struct card *card_here(void)
@@ -43,18 +39,6 @@ static unsigned any(void)
 	return (unsigned)(random_state >> 16);
 }
 
-/* It has something to launch: always, or a step of work after each pause. */
-static bool has_work(struct player *p, int64_t now)
-{
-	if (p->idle)
-		return false;
-	if (p->step && !p->todo && !p->left && now >= p->rests_until) {
-		p->todo = p->step;
-		p->asked = now;
-	}
-	return !p->step || p->todo > 0;
-}
-
 /* What the library does in a step: takes the turn, launches, gives it back when all is done and the turn is over or not used. */
 static void play(struct player *p, unsigned turn, int64_t now)
 {
@@ -67,18 +51,15 @@ static void play(struct player *p, unsigned turn, int64_t now)
 	}
 	p->said.wants = SAYS_NOTHING;
 	if (!p->turn) {
-		p->said.wants = has_work(p, now) ? SAYS_WANTS : SAYS_NOTHING;
+		p->said.wants = !p->idle ? SAYS_WANTS : SAYS_NOTHING;
 		return;
 	}
 	if (turn != p->turn && !p->over_since)
 		p->over_since = now;
 	over = p->over_since && now >= p->over_since + p->drain;
-	while (!over && p->left <= STEP && has_work(p, now)) {
+	while (!over && p->left <= STEP && !p->idle)
 		p->left += p->kernel;
-		if (p->step)
-			p->todo = p->todo > p->kernel ? p->todo - p->kernel : 0;
-	}
-	if (p->left <= 0 && (over || !has_work(p, now))) {
+	if (p->left <= 0 && (over || p->idle)) {
 		p->said.released = p->turn;
 		p->said.unused_us = p->claims_unused ? 1000000 : 0;
 		p->turn = 0;
@@ -87,26 +68,17 @@ static void play(struct player *p, unsigned turn, int64_t now)
 	}
 }
 
-static void run_card(struct player *p, int n, int64_t now)
+static void run_card(struct player *p, int n)
 {
 	int in_flight = 0;
 
 	for (int i = 0; i < n; i++)
 		in_flight += p[i].left > 0;
-	for (int i = 0; i < n; i++) {
-		if (p[i].left <= 0)
-			continue;
-		p[i].left -= STEP / in_flight;
-		p[i].ran += STEP / in_flight;
-		if (p[i].left <= 0 && p[i].step && !p[i].todo) {
-			int64_t took = now + STEP - p[i].asked;
-			p[i].steps++;
-			if (took > p[i].worst && now > SECOND) /* by then it is known who uses how much */
-				p[i].worst = took;
-			p[i].rests_until = now + STEP + p[i].pause;
-			p[i].left = 0;
+	for (int i = 0; i < n; i++)
+		if (p[i].left > 0) {
+			p[i].left -= STEP / in_flight;
+			p[i].ran += STEP / in_flight;
 		}
-	}
 }
 
 static void simulate(struct card *c, struct player *p, int n, int64_t end)
@@ -114,7 +86,6 @@ static void simulate(struct card *c, struct player *p, int n, int64_t end)
 	for (int i = 0; i < n; i++) {
 		p[i].tenant = card_tenant_join(c, p[i].share, p[i].lend, 1);
 		CHECK(p[i].tenant >= 0);
-		card_tenant_latency(c, p[i].tenant, p[i].latency);
 	}
 	for (int64_t now = 1; now < end; now += STEP) {
 		for (int i = 0; i < n; i++) {
@@ -125,7 +96,7 @@ static void simulate(struct card *c, struct player *p, int n, int64_t end)
 				card_row_said(c, p[i].tenant, 1 + (int)(any() % (MAX_ROWS - 1)), &forged, now);
 		}
 		card_decide(c, now);
-		run_card(p, n, now);
+		run_card(p, n);
 	}
 }
 
@@ -181,74 +152,6 @@ static void lent_time_is_used_and_taken_back(void)
 	simulate(card_here(), q, 2, 20 * SECOND);
 	NEAR(q[0].ran, 6 * SECOND, 0.03);
 	NEAR(q[1].ran, 14 * SECOND, 0.03);
-}
-
-/* ---- latency ---- */
-
-/* A step of 1.2 ms after each pause of 10 ms, beside products that take long and never end. */
-static void who_is_below_its_share_comes_at_once(void)
-{
-	static const int64_t kernels[] = {3 * MS / 2, 11 * MS, 40 * MS};
-	for (int lend = 0; lend < 2; lend++)
-		for (int k = 0; k < 3; k++) {
-			struct player p[] = {{.share = 5000, .lend = lend, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .pause = 10 * MS, .latency = LATENCY_LOW}, {.share = 5000, .lend = lend, .kernel = kernels[k]}};
-			simulate(card_here(), p, 2, 5 * SECOND);
-			CHECK(p[0].worst <= 3 * MS); /* twice the step, for the card divides its time, and a few looks */
-			CHECK(p[0].steps > 5 * SECOND / (13 * MS));
-			if (lend)
-				CHECK(p[0].ran + p[1].ran > 5 * SECOND * 95 / 100);
-			else
-				NEAR(p[1].ran, 5 * SECOND / 2, 0.05);
-		}
-}
-
-/*
- * Ten of a tenth each, three with pauses. Those below their share wait for some steps and turns of others; those that want
- * all they can get wait until they have earned a turn, START_NS over their share, so for 50 ms.
- */
-static void ten_containers(void)
-{
-	static const struct { int64_t hog; int64_t paused, always; } cases[] = {{0, 15, 60}, {8 * MS / 5, 40, 80}, {64 * MS / 5, 20, 70}};
-	for (unsigned k = 0; k < 3; k++) {
-		struct player p[10];
-		for (int i = 0; i < 10; i++) {
-			bool hog = i >= 6 && cases[k].hog;
-			p[i] = (struct player){.share = 1000, .lend = true, .kernel = hog ? cases[k].hog : 23 * MS / 20,
-				.step = hog ? 0 : 23 * MS / 20, .pause = i < 3 ? 10 * MS : 0, .latency = hog ? LATENCY_THROUGHPUT : LATENCY_LOW};
-		}
-		simulate(card_here(), p, 10, 20 * SECOND);
-		for (int i = 0; i < 10; i++) {
-			CHECK(p[i].worst <= (i < 3 ? cases[k].paused : cases[k].always) * MS);
-			CHECK(i < 3 || p[i].ran > 20 * SECOND * 9 / 100);
-		}
-	}
-}
-
-/* Two that want all they can get, in short steps: neither waits for more than a slice and what is in flight. */
-static void turns_are_short_where_both_want_the_card(void)
-{
-	struct player p[] = {{.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .latency = LATENCY_LOW}, {.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .latency = LATENCY_LOW}};
-	simulate(card_here(), p, 2, 5 * SECOND);
-	for (int i = 0; i < 2; i++) {
-		CHECK(p[i].worst <= 6 * MS);
-		NEAR(p[i].ran, p[1 - i].ran, 0.02);
-	}
-	CHECK(p[0].ran + p[1].ran > 5 * SECOND * 90 / 100); /* it rests for a step of the simulation after each of theirs */
-}
-
-/* Unless a container says otherwise turns are long, and one that is below its share waits for them, too. */
-static void turns_are_long_otherwise(void)
-{
-	struct card *c = card_here();
-	struct player p[] = {{.share = 5000, .kernel = MS}, {.share = 5000, .kernel = MS}};
-	simulate(c, p, 2, 5 * SECOND);
-	NEAR(p[0].ran, 5 * SECOND / 2, 0.02);
-	CHECK(c->tenant[p[0].tenant].row[0].turn / 2 < 5 * SECOND / (35 * MS));
-	struct player low[] = {{.share = 5000, .kernel = 6 * MS / 5, .step = 6 * MS / 5, .latency = LATENCY_LOW}, {.share = 5000, .kernel = 11 * MS}};
-	simulate(card_here(), low, 2, 5 * SECOND);
-	CHECK(low[0].worst <= 16 * MS); /* it uses its share up and waits for 5 ms of credit, never for a product to end */
-	NEAR(low[0].ran, 5 * SECOND / 2, 0.05);
-	NEAR(low[1].ran, 5 * SECOND / 2, 0.05);
 }
 
 /* ---- hostile neighbours ---- */
@@ -452,7 +355,6 @@ static void time_at_high_clocks_costs_what_it_gains(void)
 }
 
 MAIN(T(shares_hold_alone), T(shares_hold_side_by_side), T(shares_beyond_the_card_are_proportional), T(lent_time_is_used_and_taken_back),
-	T(who_is_below_its_share_comes_at_once), T(ten_containers), T(turns_are_short_where_both_want_the_card), T(turns_are_long_otherwise),
 	T(a_neighbour_that_forges_its_requests_takes_nothing), T(a_neighbour_that_does_not_let_go_pays_for_it),
 	T(a_turn_that_is_never_given_back_is_taken), T(time_that_others_waited_for_is_not_refunded), T(unused_time_is_refunded_when_nobody_waits),
 	T(a_process_that_dies_loses_the_turn), T(a_waiter_that_died_has_the_turn_for_a_moment), T(tenants_are_counted_and_come_free),

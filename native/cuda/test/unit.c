@@ -24,6 +24,11 @@ static void limits_are_read(void)
 	EQUAL(limits_for(&l, "GPU-1")->sharing, SHARING_TIME);
 	CHECK(parses("elastic-gpu 1\ncontainer a\nswap on\ndevice GPU-1 memory 5 compute 40 sharing space\n", &l));
 	EQUAL(limits_for(&l, "GPU-1")->sharing, SHARING_SPACE);
+	EQUAL(limits_for(&l, "GPU-1")->latency, LATENCY_AUTO);
+	CHECK(parses("elastic-gpu 1\ncontainer a\ndevice GPU-1 memory 5 latency low\ndevice GPU-2 memory 5 latency throughput\ndevice GPU-3 memory 5 latency auto\n", &l));
+	EQUAL(limits_for(&l, "GPU-1")->latency, LATENCY_LOW);
+	EQUAL(limits_for(&l, "GPU-2")->latency, LATENCY_THROUGHPUT);
+	EQUAL(limits_for(&l, "GPU-3")->latency, LATENCY_AUTO);
 }
 
 static void limits_not_understood_are_refused(void)
@@ -35,7 +40,7 @@ static void limits_not_understood_are_refused(void)
 		"elastic-gpu 1\ncontainer a\ndevice * memory 1x\n", "elastic-gpu 1\ncontainer a\ndevice * compute 0\n",
 		"elastic-gpu 1\ncontainer a\ndevice * compute 101\n", "elastic-gpu 1\ncontainer a\ndevice * compute 5.x\n",
 		"elastic-gpu 1\ncontainer a\ndevice * memory 99999999999999999999999\n", "elastic-gpu 1\ncontainer a\nquantum-ms 0\n",
-		"elastic-gpu 1\ncontainer a\ndevice * sharing both\n", "elastic-gpu 1\ncontainer a\noversubscribe on\ndevice * sharing space\n",
+		"elastic-gpu 1\ncontainer a\ndevice * latency none\n", "elastic-gpu 1\ncontainer a\ndevice * sharing both\n", "elastic-gpu 1\ncontainer a\noversubscribe on\ndevice * sharing space\n",
 		"elastic-gpu 1\ncontainer a\ndevice GPU-1 sharing space\ndevice GPU-2 sharing space\n",
 	};
 	struct limits l;
@@ -178,6 +183,44 @@ static void another_version_is_refused(void)
 	CHECK(strstr(why, "another version"));
 }
 
-MAIN(T(limits_are_read), T(limits_not_understood_are_refused), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
+/* ---- steps ---- */
+
+static void steps_are_short_when_they_are_waited_for(void)
+{
+	struct steps s = {0};
+	int64_t now = MS;
+
+	for (int i = 0; i < SHORT_STEPS; i++, now += 10 * MS) {
+		CHECK(!steps_short(&s));
+		step_begin(&s, now, 0);
+		step_begin(&s, now + MS, 0); /* the first launch counts */
+		step_end(&s, now + STEP_NS, 0);
+		step_end(&s, now + 9 * MS, 0); /* there is nothing to wait for */
+	}
+	CHECK(steps_short(&s));
+	step_begin(&s, now, 5 * MS);
+	step_end(&s, now + 40 * MS, 43 * MS); /* it waited for the turn most of the time */
+	CHECK(steps_short(&s));
+	for (int i = 0; i < 2; i++, now += 100 * MS) { /* two long ones in a row, and it is no longer quick */
+		step_begin(&s, now, 0);
+		step_end(&s, now + STEP_NS + 1, 0);
+	}
+	CHECK(!steps_short(&s));
+}
+
+static void work_that_nobody_waits_for_is_no_step(void)
+{
+	struct steps s = {.score = SHORT_STEPS_MOST};
+
+	step_begin(&s, MS, 0);
+	step_look(&s, MS + LONG_STEP_NS, 0);
+	CHECK(steps_short(&s));
+	step_look(&s, MS + LONG_STEP_NS + 5 * MS, 5 * MS);
+	CHECK(steps_short(&s));
+	step_look(&s, MS + LONG_STEP_NS + 1, 0);
+	CHECK(!steps_short(&s));
+}
+
+MAIN(T(limits_are_read), T(limits_not_understood_are_refused), T(steps_are_short_when_they_are_waited_for), T(work_that_nobody_waits_for_is_no_step), T(a_card_not_named_grants_nothing), T(charges_stop_at_the_limit),
 	T(a_killed_process_gives_back), T(a_pid_used_again_is_another_process), T(racing_processes_never_pass_the_limit),
 	T(what_fits_is_not_refused_because_others_try), T(another_version_is_refused), T(rows_of_the_dead_are_used_before_high_ones))
