@@ -41,6 +41,23 @@ func (e *Engine) avoidNodes(w *workload) []string {
 	return nodes
 }
 
+// AvoidNodes are the nodes that pods of a workload with quota must not come to at a time, whatever was reserved when it was
+// admitted.
+func (e *Engine) AvoidNodes(k Key, at time.Time) []string {
+	var nodes []string
+	for _, r := range e.advanceNodes {
+		moment := r.spec.From
+		if moment.Before(at) {
+			moment = at
+		}
+		if r.spec.Until.After(at) && !e.IsFor(&r.spec, k) && !e.EndsBy(k, at, moment) {
+			nodes = append(nodes, r.spec.Nodes...)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
 // mostBlamed bounds for how many reservations it is tried whether the nodes of one alone are lacking.
 const mostBlamed = 8
 

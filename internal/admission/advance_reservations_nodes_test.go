@@ -111,3 +111,31 @@ func checkReservedNodes(t *rapid.T, s *shell, plan Plan) {
 		}
 	}
 }
+
+// Pods that come to a workload which runs already stay off what was reserved since.
+func TestNodesReservedSinceTheStart(t *testing.T) {
+	p := newTestPlacer()
+	s := newShell(Options{Placer: p})
+	s.namespace("default", nil)
+	s.flavor(Flavor{Name: "a", NodeLabels: map[string]string{"kind": "a"}})
+	p.node("n0", 4, map[string]string{"kind": "a"})
+	s.queue(Queue{Name: "x", NamespaceSelector: &Term{}, Groups: []ResourceGroup{{Resources: []string{"gpu"}, Flavors: []FlavorQuotas{{Flavor: "a", Quotas: map[string]Quota{"gpu": {Nominal: 4}}}}}}})
+	s.local(LocalQueue{Key: Key{"default", "x"}, Queue: "x"})
+	s.local(LocalQueue{Key: Key{"default", "y"}, Queue: "x"})
+	for name, run := range map[string]time.Duration{"short": time.Minute, "long": time.Hour, "unknown": 0} {
+		s.workload(Workload{
+			Key: Key{"default", name}, UID: name, LocalQueue: "x", Created: s.now, ExpectedRunTime: run,
+			PodSets: []PodSet{{Name: "main", Count: 1, Requests: Requests{"gpu": 1}}},
+		})
+	}
+	s.settle(10)
+	s.setAdvance(AdvanceReservation{Name: "r", For: "r", LocalQueue: Key{"default", "y"}, From: s.now.Add(10 * time.Minute), Until: s.now.Add(time.Hour), Nodes: []string{"n0"}})
+	for name, want := range map[string]string{"short": "[]", "long": "[n0]", "unknown": "[n0]", "nobody": "[]"} {
+		if got := fmt.Sprint(s.e.AvoidNodes(Key{"default", name}, s.now)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if got := s.e.AvoidNodes(Key{"default", "long"}, s.now.Add(2*time.Hour)); len(got) > 0 {
+		t.Errorf("it is over, and %v", got)
+	}
+}

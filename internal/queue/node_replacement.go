@@ -99,7 +99,9 @@ func (s *Shell) replaceLostNode(t *tracked, check *nodeCheck) bool {
 // replaceOrEvict reports whether to try again later.
 func (s *Shell) replaceOrEvict(t *tracked, lost string) bool {
 	w := s.forEngine(t.object)
-	if found := s.options.Placer.Replace(s.placeRequest(&w, t.object), assignedTopologies(t.object), lost); found != nil {
+	request := s.placeRequest(&w, t.object)
+	request.AvoidNodes = append(slices.Clip(request.AvoidNodes), s.engine.AvoidNodes(w.Key, s.now())...) // others may have reserved since
+	if found := s.options.Placer.Replace(request, assignedTopologies(t.object), lost); found != nil {
 		s.startWrite(t, s.replaceNode(lost, found))
 		return false
 	}

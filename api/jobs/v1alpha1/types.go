@@ -234,6 +234,9 @@ type Inject struct {
 	Annotations  string `json:"annotations,omitempty"`
 	NodeSelector string `json:"nodeSelector,omitempty"`
 	Tolerations  string `json:"tolerations,omitempty"`
+	// Affinity is where pods are kept off nodes that are reserved for others, which are gated otherwise. Without it nothing
+	// keeps them off.
+	Affinity string `json:"affinity,omitempty"`
 	// Instead are paths of fields that the ones above replace, where the kind's API
 	// does not allow both.
 	Instead []string `json:"instead,omitempty"`

@@ -157,7 +157,7 @@ var Because = map[string]string{
 	"ExceedsMaxQuota":              "it asks for more than the queue can ever give",
 	"WaitingForQuota":              "quota is used up",
 	"WaitingForBudget":             "a budget is used up, or would be by it",
-	"ReservedForOthers":            "quota is reserved for others at a time at which it could still run",
+	"ReservedForOthers":            "what it needs is reserved for others at a time at which it could still run",
 	"WaitingForPreemptedWorkloads": "the jobs that are being stopped for it have not ended yet",
 	"WaitingForPodsReady":          "another job's pods have to come up first",
 	"TopologyPlacementFailed":      "quota is there, but nodes or cards for all its pods at once are not",

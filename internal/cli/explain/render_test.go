@@ -98,6 +98,9 @@ var answers = map[string]*Answer{
 	"ReservedForOthers": waiting("ReservedForOthers", "8 nvidia.com/gpu of h100 are reserved for LocalQueue/vision/course from Tue 6 Jan 2026 08:00 Europe/Berlin until Tue 6 Jan 2026 11:00 Europe/Berlin, and nobody knows how long it runs", func(x *v1alpha1.WorkloadStanding) {
 		x.Suggestions = []string{"a run time of at most 91h0m0s, which is over before the reservation begins", "waiting until Tue 6 Jan 2026 11:00 Europe/Berlin, when the reservation ends"}
 	}),
+	"ReservedForOthers-nodes": waiting("ReservedForOthers", "nodes h100-0, h100-1, h100-2, h100-3 and 4 more are reserved for LocalQueue/vision/course from Tue 6 Jan 2026 08:00 Europe/Berlin until Tue 6 Jan 2026 11:00 Europe/Berlin, and nobody knows how long it runs", func(x *v1alpha1.WorkloadStanding) {
+		x.Suggestions = []string{"a run time of at most 91h0m0s, which is over before the reservation begins", "waiting until Tue 6 Jan 2026 11:00 Europe/Berlin, when the reservation ends"}
+	}),
 	"WaitingForQuota-unknown-end": waiting("WaitingForQuota", "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 1 more needed", nil),
 	"ExceedsMaxQuota": waiting("ExceedsMaxQuota", "couldn't assign flavors to pod set main: insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests (0) + current podset request (64) > maximum capacity (32)", func(x *v1alpha1.WorkloadStanding) {
 		x.Missing = []v1alpha1.Missing{{PodSet: "main", Resource: "nvidia.com/gpu", Flavor: "h100", Amount: "32", ClusterQueue: "team-a", Reason: "ExceedsMaxQuota"}}

@@ -145,6 +145,7 @@ func (c *compiler) podSet(field string, set v1alpha1.PodSet) podSetRow {
 			annotations:  c.plainPath(field+".inject.annotations", in.Annotations),
 			nodeSelector: c.plainPath(field+".inject.nodeSelector", in.NodeSelector),
 			tolerations:  c.plainPath(field+".inject.tolerations", in.Tolerations),
+			affinity:     c.plainPath(field+".inject.affinity", in.Affinity),
 		}
 		row.instead = c.paths(field+".inject.instead", in.Instead)
 	}

@@ -113,6 +113,7 @@ func (c *checker) podSet(field string, root *apiextensionsv1.JSONSchemaProps, ro
 		c.path(field+".inject.annotations", item, row.inject.annotations, "object")
 		c.path(field+".inject.nodeSelector", item, row.inject.nodeSelector, "object")
 		c.path(field+".inject.tolerations", item, row.inject.tolerations, "array")
+		c.path(field+".inject.affinity", item, row.inject.affinity, "object")
 	}
 	for i, place := range row.setCount {
 		at := fmt.Sprintf("%s.setCount[%d]", field, i)

@@ -66,7 +66,24 @@ func (info *PodSetInfo) AvoidNodes(nodes []string) {
 		return
 	}
 	info.Annotations[v1alpha1.AvoidNodesAnnotation] = strings.Join(nodes, ",")
-	info.SchedulingGates = append(info.SchedulingGates, corev1.PodSchedulingGate{Name: v1alpha1.AvoidNodesGate})
+	info.HoldForAvoidNodes()
+}
+
+// HoldForAvoidNodes has pods be made with the gate that is removed as they get their affinity.
+func (info *PodSetInfo) HoldForAvoidNodes() {
+	if !slices.Contains(info.SchedulingGates, avoidNodesGate) {
+		info.SchedulingGates = append(info.SchedulingGates, avoidNodesGate)
+	}
+}
+
+var avoidNodesGate = corev1.PodSchedulingGate{Name: v1alpha1.AvoidNodesGate}
+
+// avoidedNodes are the nodes that the pods are not to be on.
+func (info *PodSetInfo) avoidedNodes() []string {
+	if text := info.Annotations[v1alpha1.AvoidNodesAnnotation]; text != "" {
+		return strings.Split(text, ",")
+	}
+	return nil
 }
 
 // AddUpdates adds what an admission check wants to change in a pod set.
@@ -104,6 +121,7 @@ func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workl
 	template.Spec.NodeSelector = written.Spec.NodeSelector
 	template.Spec.Tolerations = written.Spec.Tolerations
 	template.Spec.SchedulingGates = written.Spec.SchedulingGates
+	template.Spec.Affinity = written.Spec.Affinity // written only where there are no gates
 }
 
 // reset some keys to what they were.

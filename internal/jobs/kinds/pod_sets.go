@@ -18,7 +18,10 @@ import (
 )
 
 // injectPaths is where in an object the fields of a pod set are that an admission adds to.
-type injectPaths struct{ labels, annotations, nodeSelector, tolerations, gates FieldPath }
+// Of kinds whose pods cannot have gates it adds to their affinity instead.
+type injectPaths struct {
+	labels, annotations, nodeSelector, tolerations, gates, affinity FieldPath
+}
 
 func templateInject(template FieldPath) injectPaths {
 	if template == nil {
@@ -300,6 +303,7 @@ func (p PodSetSource) inject(template *corev1.PodTemplateSpec) error {
 		{[]string{"spec", "nodeSelector"}, p.podSetRow.inject.nodeSelector},
 		{[]string{"spec", "tolerations"}, p.podSetRow.inject.tolerations},
 		{[]string{"spec", "schedulingGates"}, p.podSetRow.inject.gates},
+		{[]string{"spec", "affinity"}, p.podSetRow.inject.affinity},
 	} {
 		if field.to == nil {
 			continue

@@ -8,6 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // setPodSetInfos writes onto the templates what an admission adds; nil infos remove it again.
@@ -36,6 +38,11 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 			} else {
 				if err := infos[i].MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
 					return err
+				}
+				if p.podSetRow.inject.affinity != nil {
+					if err := workload.ExcludeNodes(&template.Spec, infos[i].avoidedNodes()); err != nil {
+						return &UnretryableError{err}
+					}
 				}
 				count = infos[i].Count
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -68,5 +69,37 @@ func TestStopRestoresTemplates(t *testing.T) {
 		if has := strings.Count(fmt.Sprint(j.Object), "added-selector"); !j.IsSuspended() || has != tc.stillHas || writes-1 != tc.writes {
 			t.Errorf("%s, refused %t: suspended %t, what was added is there %d times, after %d writes", tc.kind, tc.refuses, j.IsSuspended(), has, writes-1)
 		}
+	}
+}
+
+// Pods of a kind that cannot have gates are kept off nodes by their affinity, beside what their author wrote there, and only
+// while they are admitted so.
+func TestNodesAreAvoidedByAffinity(t *testing.T) {
+	j, _ := sample(t, "sparkapplication")
+	j.SetNamespace("ns")
+	sets, err := j.PodSets(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wl := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: sets}}
+	infos := make([]PodSetInfo, len(sets))
+	for i := range infos {
+		infos[i] = PodSetInfo{Count: sets[i].Count, Annotations: map[string]string{}}
+		infos[i].AvoidNodes([]string{"n1", "n2"})
+	}
+	if err := j.setPodSetInfos(wl, infos); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"driver", "executor"} {
+		terms, _, _ := unstructured.NestedSlice(j.Object, "spec", part, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+		if text := fmt.Sprint(terms); len(terms) != 1 || !strings.Contains(text, "metadata.name") || !strings.Contains(text, "n1") || !strings.Contains(text, "n2") {
+			t.Errorf("%s: %v", part, terms)
+		}
+	}
+	if err := j.setPodSetInfos(wl, nil); err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprint(j.Object); strings.Contains(text, "metadata.name") || strings.Contains(text, "avoid-nodes") {
+		t.Errorf("it is there still: %s", text)
 	}
 }

@@ -3,7 +3,6 @@ package podgroups
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,8 +48,8 @@ func (g *Group) Start(ctx context.Context, c client.Client, wl *kueue.Workload, 
 	return Ungate(ctx, c, g.Pods, Ungating{kinds.AdmissionGate, role, free, removed}, func(pod *corev1.Pod) error {
 		info := infos[index[role(pod)]]
 		info.SchedulingGates = slices.DeleteFunc(slices.Clone(info.SchedulingGates), func(g corev1.PodSchedulingGate) bool { return g.Name == v1alpha1.AvoidNodesGate })
-		if nodes := info.Annotations[v1alpha1.AvoidNodesAnnotation]; nodes != "" { // a pod that is there gets no other gate
-			workload.ExcludeNodes(&pod.Spec, strings.Split(nodes, ","))
+		if err := workload.ExcludeNodes(&pod.Spec, workload.AvoidNodes(wl)); err != nil { // a pod that is there gets no other gate
+			return &kinds.UnretryableError{Err: err}
 		}
 		if len(info.SchedulingGates) == 0 { // the flavor it got has no topology
 			pod.Spec.SchedulingGates = slices.DeleteFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {

@@ -64,7 +64,7 @@ func newElasticPods(mgr ctrl.Manager) (*elasticPods, error) {
 func withoutContainers(obj any) (any, error) {
 	if pod, ok := obj.(*corev1.Pod); ok {
 		pod.ManagedFields = nil
-		pod.Spec = corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates, NodeSelector: pod.Spec.NodeSelector, NodeName: pod.Spec.NodeName}
+		pod.Spec = corev1.PodSpec{SchedulingGates: pod.Spec.SchedulingGates, NodeSelector: pod.Spec.NodeSelector, NodeName: pod.Spec.NodeName, Affinity: pod.Spec.Affinity}
 		pod.Status = corev1.PodStatus{Phase: pod.Status.Phase}
 	}
 	return obj, nil
@@ -194,7 +194,13 @@ func (c *objectReconciler) ungateAdmitted(ctx context.Context, j kinds.Object, w
 			c.gateRemoved(kueue.ElasticJobSchedulingGate, wl, false)
 		}
 	}
-	return podgroups.Ungate(ctx, c.client, pods, podgroups.Ungating{Gate: kueue.ElasticJobSchedulingGate, Role: role, Free: free, Removed: removed}, nil)
+	return podgroups.Ungate(ctx, c.client, pods, podgroups.Ungating{Gate: kueue.ElasticJobSchedulingGate, Role: role, Free: free, Removed: removed}, func(pod *corev1.Pod) error {
+		// Its template may be of an earlier slice, when less was reserved for others.
+		if err := workload.ExcludeNodes(&pod.Spec, workload.AvoidNodes(wl)); err != nil {
+			return &kinds.UnretryableError{Err: err}
+		}
+		return nil
+	})
 }
 
 // stillHolds asks the API server whether a workload has its quota: the cache may not have seen that it is gone.

@@ -25,7 +25,8 @@ import (
 // workload; here the job follows: it has its least and the pods of those extras that are admitted. One that is evicted
 // has its quota until the pods are gone, and waits for its next turn.
 
-// labelRanged marks the pods of such a job, so that they are watched.
+// labelRanged marks the pods of such a job, so that they are watched. The template cannot be changed while the job runs, and
+// what is reserved for others when it grows is not known before: so the pods are held until it is known which nodes to avoid.
 func labelRanged(j GenericJob, infos []kinds.PodSetInfo) {
 	object, ok := j.(kinds.Object)
 	if !ok || object.PodRange() == nil {
@@ -34,6 +35,7 @@ func labelRanged(j GenericJob, infos []kinds.PodSetInfo) {
 	for i := range infos {
 		if infos[i].Labels != nil { // of pods that another cluster makes nothing is added
 			infos[i].Labels[kinds.JobUIDLabel] = string(j.Meta().GetUID())
+			infos[i].HoldForAvoidNodes()
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,10 @@ func startRanged(t *testing.T) (*world, *kueue.Workload) {
 	w.admit(wl, admission)
 	if n := w.jobPods(); n != 2 {
 		t.Fatalf("it was started with %d pods", n)
+	}
+	gates, _, _ := unstructured.NestedSlice(w.settle("job").Object, "spec", "template", "spec", "schedulingGates")
+	if !strings.Contains(fmt.Sprint(gates), v1alpha1.AvoidNodesGate) {
+		t.Fatalf("its pods do not wait for the nodes to avoid: %v", gates)
 	}
 	return w, wl
 }

@@ -227,12 +227,15 @@ func hasSwapReason(pod *corev1.Pod, reason string) bool {
 func placementChanged(pods []*corev1.Pod, wl *kueue.Workload, infos []kinds.PodSetInfo) string {
 	for i, info := range infos {
 		name := string(wl.Spec.PodSets[i].Name)
-		if len(info.SchedulingGates) > 0 {
+		if slices.Contains(info.SchedulingGates, corev1.PodSchedulingGate{Name: kueue.TopologySchedulingGate}) {
 			return "its place in the topology was chosen anew"
 		}
 		for _, pod := range pods {
 			if of := pod.Labels[kinds.PodSetLabel]; of != "" && of != name {
 				continue
+			}
+			if slices.Contains(workload.AvoidNodes(wl), pod.Spec.NodeName) {
+				return fmt.Sprintf("pod %s is on %s, which is reserved for others", pod.Name, pod.Spec.NodeName)
 			}
 			for key, value := range info.NodeSelector {
 				if pod.Spec.NodeSelector[key] != value {

@@ -3,9 +3,10 @@ package topology
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,20 +18,38 @@ import (
 )
 
 // Pods that must not be on some nodes, since these are reserved for others when they could still run, are made with a gate
-// of their own and an annotation that names the nodes. The gate is removed together with adding the node affinity.
+// of their own and an annotation that names the nodes. The gate is removed together with adding the node affinity. The pods
+// by which a job grew are made from a template that was written before: what their extras avoid, they do.
 
 var avoidsNodes = corev1.PodSchedulingGate{Name: v1alpha1.AvoidNodesGate}
 
-func setUpAvoidNodes(mgr ctrl.Manager) error {
+// extraIndex finds the workloads of a job's extra pods by the name of the job's.
+const extraIndex = "metadata.annotations." + v1alpha1.ExtraOfAnnotation
+
+func setUpAvoidNodes(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, extraIndex, extraOf)
+	if err != nil {
+		return err
+	}
 	gated := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return slices.Contains(obj.(*corev1.Pod).Spec.SchedulingGates, avoidsNodes)
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("avoid-nodes").
 		For(&corev1.Pod{}, builder.WithPredicates(gated)).
-		Complete(&avoidNodes{mgr.GetClient()})
+		Complete(&avoidNodes{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology")})
 }
 
-type avoidNodes struct{ client client.Client }
+func extraOf(obj client.Object) []string {
+	if name := obj.GetAnnotations()[v1alpha1.ExtraOfAnnotation]; name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+type avoidNodes struct {
+	client client.Client
+	events events.EventRecorder
+}
 
 // Reconcile removes the gate of one pod, in the write that says which nodes it is not to be on.
 func (c *avoidNodes) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -43,9 +62,39 @@ func (c *avoidNodes) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	sent := pod.DeepCopy()
 	sent.Spec.SchedulingGates = slices.DeleteFunc(sent.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g == avoidsNodes })
-	if nodes := pod.Annotations[v1alpha1.AvoidNodesAnnotation]; nodes != "" {
-		workload.ExcludeNodes(&sent.Spec, strings.Split(nodes, ","))
+	nodes, err := workload.ReadAvoidNodes(pod.Annotations[v1alpha1.AvoidNodesAnnotation])
+	if err == nil {
+		more, failed := c.avoidedByExtras(ctx, pod)
+		if failed != nil {
+			return ctrl.Result{}, failed
+		}
+		nodes = append(nodes, more...)
+		slices.Sort(nodes)
+		err = workload.ExcludeNodes(&sent.Spec, slices.Compact(nodes))
 	}
-	err := c.client.Patch(ctx, sent, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	if err != nil { // it is the pod's author who wrote that: the gate stays
+		c.events.Eventf(pod, nil, corev1.EventTypeWarning, "CannotAvoidNodes", "Ungate", "%s", err)
+		return ctrl.Result{}, nil
+	}
+	err = c.client.Patch(ctx, sent, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// avoidedByExtras are the nodes that the extra pods of a pod's job must not be on; nobody knows which of its pods these are.
+func (c *avoidNodes) avoidedByExtras(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	of := pod.Annotations[kueue.WorkloadAnnotation]
+	if of == "" {
+		return nil, nil
+	}
+	list := &kueue.WorkloadList{}
+	if err := c.client.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFields{extraIndex: of}); err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for i := range list.Items {
+		if workload.HasReservation(&list.Items[i]) {
+			nodes = append(nodes, workload.AvoidNodes(&list.Items[i])...)
+		}
+	}
+	return nodes, nil
 }

@@ -55,7 +55,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			return err
 		}
 	}
-	if err := setUpAvoidNodes(mgr); err != nil {
+	if err := setUpAvoidNodes(ctx, mgr); err != nil {
 		return err
 	}
 	c := &controller{mgr.GetClient(), mgr.GetEventRecorder("elastic-queue-topology"), options}

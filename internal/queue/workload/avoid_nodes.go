@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +33,29 @@ func setAvoidNodes(wl *kueue.Workload, nodes []string, now time.Time) {
 	set(wl, avoidNodesCondition, true, "ReservedForOthers", strings.Join(nodes, ","), now)
 }
 
+// ReadAvoidNodes are the nodes that an annotation of a pod names. A pod's author may have written it.
+func ReadAvoidNodes(text string) ([]string, error) {
+	switch {
+	case text == "":
+		return nil, nil
+	case len(text) > longestAvoidNodes:
+		return nil, fmt.Errorf("%d bytes are more than %d", len(text), longestAvoidNodes)
+	}
+	nodes := strings.Split(text, ",")
+	slices.Sort(nodes)
+	return slices.Compact(nodes), nil
+}
+
+// What a pod can get is bounded: its author says how many terms its node affinity has.
+const (
+	longestAvoidNodes = 32 << 10
+	mostExclusions    = 32 << 10
+)
+
 // ExcludeNodes adds to a pod's node affinity that it is on none of some nodes.
-func ExcludeNodes(spec *corev1.PodSpec, nodes []string) {
+func ExcludeNodes(spec *corev1.PodSpec, nodes []string) error {
 	if len(nodes) == 0 {
-		return
+		return nil
 	}
 	if spec.Affinity == nil {
 		spec.Affinity = &corev1.Affinity{}
@@ -47,23 +67,31 @@ func ExcludeNodes(spec *corev1.PodSpec, nodes []string) {
 	if *required == nil || len((*required).NodeSelectorTerms) == 0 {
 		*required = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{}}}
 		excludeFrom(&(*required).NodeSelectorTerms[0], nodes)
-		return
+		return nil
 	}
-	for i := range (*required).NodeSelectorTerms {
-		if t := &(*required).NodeSelectorTerms[i]; len(t.MatchExpressions)+len(t.MatchFields) > 0 { // an empty one matches no node
+	terms := (*required).NodeSelectorTerms
+	if n := len(terms) * len(nodes); n > mostExclusions {
+		return fmt.Errorf("%d terms of node affinity are too many to exclude %d nodes from, which are reserved for others", len(terms), len(nodes))
+	}
+	for i := range terms {
+		if t := &terms[i]; len(t.MatchExpressions)+len(t.MatchFields) > 0 { // an empty one matches no node
 			excludeFrom(t, nodes)
 		}
 	}
+	return nil
 }
 
 // excludeFrom names each node for itself: the API takes no more in a requirement on a field.
 func excludeFrom(term *corev1.NodeSelectorTerm, nodes []string) {
+	excluded := map[string]bool{}
+	for _, r := range term.MatchFields {
+		if r.Key == metav1.ObjectNameField && r.Operator == corev1.NodeSelectorOpNotIn && len(r.Values) == 1 {
+			excluded[r.Values[0]] = true
+		}
+	}
 	for _, name := range nodes {
-		other := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{name}}
-		if !slices.ContainsFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key == other.Key && r.Operator == other.Operator && slices.Equal(r.Values, other.Values)
-		}) {
-			term.MatchFields = append(term.MatchFields, other)
+		if !excluded[name] {
+			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{name}})
 		}
 	}
 }

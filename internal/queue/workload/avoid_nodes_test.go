@@ -2,6 +2,8 @@ package workload
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +27,11 @@ func TestExcludeNodes(t *testing.T) {
 		if terms != nil {
 			spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
 		}
-		ExcludeNodes(spec, []string{"n1", "n2"})
-		ExcludeNodes(spec, []string{"n2"}) // once is enough
+		for _, nodes := range [][]string{{"n1", "n2"}, {"n2"}} { // once is enough
+			if err := ExcludeNodes(spec, nodes); err != nil {
+				t.Fatal(err)
+			}
+		}
 		var got []string
 		for _, term := range spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			got = append(got, fmt.Sprint(len(term.MatchExpressions), "+", len(term.MatchFields)))
@@ -36,8 +41,32 @@ func TestExcludeNodes(t *testing.T) {
 		}
 	}
 	untouched := &corev1.PodSpec{}
-	if ExcludeNodes(untouched, nil); untouched.Affinity != nil {
-		t.Error("an affinity for nothing")
+	if err := ExcludeNodes(untouched, nil); err != nil || untouched.Affinity != nil {
+		t.Error("an affinity for nothing", err)
+	}
+}
+
+// A pod's author says how many terms there are, and can write the annotation: neither makes much of little.
+func TestExcludingNodesIsBounded(t *testing.T) {
+	term := corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpExists}}}
+	spec := &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: slices.Repeat([]corev1.NodeSelectorTerm{term}, 1000),
+	}}}}
+	var nodes []string
+	for i := range 1000 {
+		nodes = append(nodes, fmt.Sprint("node-", i))
+	}
+	if err := ExcludeNodes(spec, nodes); err == nil || !strings.Contains(err.Error(), "1000 terms") {
+		t.Error(err)
+	}
+	if n := len(spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields); n != 0 {
+		t.Error("it was begun", n)
+	}
+	if _, err := ReadAvoidNodes(strings.Repeat("n,", 20_000)); err == nil || !strings.Contains(err.Error(), "40000 bytes") {
+		t.Error(err)
+	}
+	if got, err := ReadAvoidNodes("n2,n1,n2"); err != nil || fmt.Sprint(got) != "[n1 n2]" {
+		t.Error(got, err)
 	}
 }
 
