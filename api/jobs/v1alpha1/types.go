@@ -155,6 +155,9 @@ type ScaledBy struct {
 	Kind    string `json:"kind"`
 	// Name is an expression for the object's name; empty while there is none.
 	Name string `json:"name"`
+	// Writable: the job's operator leaves the number of pods alone that is written there, so that a job with a least and a
+	// most number of pods is resized there.
+	Writable bool `json:"writable,omitempty"`
 }
 
 // Validation is one rule for the jobs of a kind.

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -24,7 +25,9 @@ type PodRange struct {
 const mostPods = 100_000
 
 // CanRange: jobs of the kind may say how many pods they have at least and at most.
-func (k *Kind) CanRange() bool { return k.Suspends() && k.hasWritableCounts() }
+func (k *Kind) CanRange() bool {
+	return k.Suspends() && k.hasCountPaths() && (k.Spec.ScaledBy == nil || k.Spec.ScaledBy.Writable)
+}
 
 // PodRange is the range that the job asks for; nil: none, or none that can be had. A job that another cluster runs, whose
 // workload somebody else makes, or that changes its size itself has none.
@@ -81,13 +84,21 @@ func (j Object) readRange(text string) (*PodRange, error) {
 		return nil, err
 	}
 	r := &PodRange{Least: int32(least), Most: int32(most)}
-	var names []string
+	var names []string // of those whose number of pods can be changed
 	for _, p := range places {
-		if names = append(names, p.Name); strings.EqualFold(p.Name, set) || !named && len(places) == 1 {
+		if len(p.setCount) == 0 {
+			continue
+		}
+		if names = append(names, p.Name); strings.EqualFold(p.Name, set) {
 			r.Set = kueue.PodSetReference(p.Name)
 		}
 	}
-	if r.Set == "" {
+	switch {
+	case len(names) == 0:
+		return nil, errors.New("it has no pod set whose number of pods can be changed")
+	case !named && len(names) == 1:
+		r.Set = kueue.PodSetReference(names[0])
+	case r.Set == "":
 		return nil, fmt.Errorf("%q should name one of the pod sets %s, as in %s=2-16", text, strings.Join(names, ", "), names[len(names)-1])
 	}
 	return r, nil

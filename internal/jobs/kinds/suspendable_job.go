@@ -208,9 +208,12 @@ func (j Object) Counts() (map[kueue.PodSetReference]int32, error) {
 	return counts, nil
 }
 
-// hasWritableCounts: the kind's rows say where the number of pods is written.
-func (k *Kind) hasWritableCounts() bool {
-	return k.codec == nil && k.Spec.ScaledBy == nil && slices.ContainsFunc(k.podSets, func(set podSetRow) bool { return len(set.setCount) > 0 })
+// hasWritableCounts: the number of pods of a running job is written to the job.
+func (k *Kind) hasWritableCounts() bool { return k.hasCountPaths() && k.Spec.ScaledBy == nil }
+
+// hasCountPaths: the kind's rows say where the number of pods is written.
+func (k *Kind) hasCountPaths() bool {
+	return k.codec == nil && slices.ContainsFunc(k.podSets, func(set podSetRow) bool { return len(set.setCount) > 0 })
 }
 
 // SetCounts gives a job the numbers of pods that a workload has. It fails where the job has no place for one.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,12 +196,19 @@ func (x extras) held() int32 {
 
 // resizeJob gives the job its size, and reports whether it had another.
 func (c *objectReconciler) resizeJob(ctx context.Context, x extras, size int32) (bool, error) {
-	counts, err := x.job.Counts()
+	sized, found, err := x.job.Sized(ctx, c.client)
+	switch {
+	case err != nil:
+		return false, err
+	case !found: // its operator has not made it yet
+		return true, &requeueError{time.Second}
+	}
+	counts, err := sized.Counts()
 	had := counts[x.pods.Set]
 	if err != nil || had == size {
 		return false, err
 	}
-	err = x.job.Resize(ctx, c.client, []kueue.PodSet{{Name: x.pods.Set, Count: size}})
+	err = sized.Resize(ctx, c.client, []kueue.PodSet{{Name: x.pods.Set, Count: size}})
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
 		return true, &kinds.UnretryableError{Err: err} // it is as large as it can be

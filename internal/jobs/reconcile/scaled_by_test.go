@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -116,5 +117,72 @@ func (w *world) followsItsCluster(job client.Object) {
 		if got := w.slicesOf(job); !maps.Equal(got, step.want) {
 			w.t.Fatalf("%d workers: %v, want %v", step.replicas, got, step.want)
 		}
+	}
+}
+
+// clusterWorkers are the workers of the cluster that Ray's operator made.
+func (w *world) clusterWorkers() int64 {
+	w.t.Helper()
+	w.settle("ray")
+	cluster := parse(w.t, clusterOfRayJob)
+	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+		w.t.Fatal(err)
+	}
+	groups, _, _ := unstructured.NestedSlice(cluster.Object, "spec", "workerGroupSpecs")
+	return groups[0].(map[string]any)["replicas"].(int64)
+}
+
+// A RayJob with a least and a most number of workers grows and shrinks where its operator leaves that alone: in its cluster.
+// One that somebody else made is not touched.
+func TestRangedRayJobResizesItsCluster(t *testing.T) {
+	w := rayWorld(t, parse(t, strings.NewReplacer("queue-name: main}", "queue-name: main}, annotations: {elasticai.io/pods: workers=2-4}",
+		"    headGroupSpec", "    workerGroupSpecs: [{groupName: workers, replicas: 1, template: {spec: {containers: [{name: worker}]}}}]\n    headGroupSpec").Replace(queuedRayJob)))
+	workers := func() any {
+		groups, _, _ := unstructured.NestedSlice(w.settle("ray").Object, "spec", "rayClusterSpec", "workerGroupSpecs")
+		return groups[0].(map[string]any)["replicas"]
+	}
+	w.admit(w.workloadOf(w.settle("ray")), &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{
+		{Name: "head", Count: ptr.To(int32(1))}, {Name: "workers", Count: ptr.To(int32(2))},
+	}})
+	if n := workers(); n != int64(2) {
+		t.Fatalf("it was started with %v workers", n)
+	}
+	extras := w.extras()
+	if len(extras) != 2 {
+		t.Fatalf("it has %d extras", len(extras))
+	}
+	w.admit(&extras[0], &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{Name: "workers", Count: ptr.To(int32(1))}}})
+	cluster := parse(t, strings.NewReplacer("name: ray, uid: ray", "name: other, uid: other", "replicas: 1", "replicas: 2").Replace(clusterOfRayJob))
+	if err := w.client.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	job := w.settle("ray")
+	job.Object["status"] = map[string]any{"jobDeploymentStatus": "Running", "rayClusterName": "made"}
+	if err := w.client.Update(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.clusterWorkers(); n != 2 {
+		t.Errorf("another's cluster has %d workers", n)
+	}
+	cluster.SetOwnerReferences(parse(t, clusterOfRayJob).GetOwnerReferences())
+	if err := w.client.Update(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.clusterWorkers(); n != 3 {
+		t.Errorf("with an extra its cluster has %d workers", n)
+	}
+	gone := &kueue.Workload{}
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(&extras[0]), gone); err != nil {
+		t.Fatal(err)
+	}
+	workload.Evict(gone, kueue.WorkloadEvictedByPreemption, "", "", time.Now())
+	if err := w.client.Status().Update(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.clusterWorkers(); n != 2 {
+		t.Errorf("after its eviction its cluster has %d workers", n)
+	}
+	if n := workers(); n != int64(2) {
+		t.Errorf("the job itself says %v workers", n)
 	}
 }
