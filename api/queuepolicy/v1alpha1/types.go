@@ -19,11 +19,17 @@ const (
 	// that loses least goes.
 	CheckpointedAtAnnotation = "elasticai.io/checkpointed-at"
 	// AfterAnnotation names the jobs that have to end before it is considered, and how, as in
-	// "ok job/prepare, any job/clean"; of another namespace as in "ok job/data/prepare".
+	// "ok job/prepare, any job/clean"; of another namespace as in "ok job/data/prepare"; indexes of an indexed Job as in
+	// "ok job/prepare[3]" or "ok job/prepare[0-9]".
 	AfterAnnotation = "elasticai.io/after"
 	// AfterMetAnnotation is what of that has come true. The queue writes it on the workload, so that it stays true when
 	// the jobs are gone.
 	AfterMetAnnotation = "elasticai.io/after-met"
+	// EndedIndexesAnnotation says, on the workload of an indexed Job, how those of its indexes ended that others wait for, as in
+	// "ok 0-3,5 notok 4". The queue writes it.
+	EndedIndexesAnnotation = "elasticai.io/ended-indexes"
+	// ArrayLabel is, on jobs that "elastic submit --array" made, the name of the array.
+	ArrayLabel = "elasticai.io/array"
 	// PodsAnnotation is how many pods it has at least and at most, as in "2-16", or "Worker=2-16" of one of its pod sets: it
 	// starts with the least, and grows into idle quota where a policy lets it (elasticJobs).
 	PodsAnnotation = "elasticai.io/pods"

@@ -19,11 +19,11 @@ func comeAfter(ctx context.Context, c *cluster.Client, objects []*unstructured.U
 	}
 	var list []string
 	for entry := range strings.SplitSeq(strings.Join(after, ","), ",") {
-		text, err := dependency(ctx, c, entry)
+		texts, err := dependency(ctx, c, entry)
 		if err != nil {
 			return fmt.Errorf("--after: %w", err)
 		}
-		list = append(list, text)
+		list = append(list, texts...)
 	}
 	text := strings.Join(list, ", ")
 	if _, err := workload.Dependencies(text, "default"); err != nil {
@@ -40,29 +40,41 @@ func comeAfter(ctx context.Context, c *cluster.Client, objects []*unstructured.U
 	return nil
 }
 
-// dependency is one entry of --after as the annotation has it: "ok" unless it says otherwise, with the kind of the job.
-// Jobs of the same namespace must exist, as Slurm asks of them.
-func dependency(ctx context.Context, c *cluster.Client, entry string) (string, error) {
+// dependency is one entry of --after as the annotation has it: "ok" unless it says otherwise, with the kind of the job. Jobs
+// of the same namespace must exist, as Slurm asks of them. The name of an array stands for all of its jobs.
+func dependency(ctx context.Context, c *cluster.Client, entry string) ([]string, error) {
 	words := strings.Fields(entry)
 	if len(words) == 1 {
 		words = []string{string(workload.WhenOK), words[0]}
 	}
 	if len(words) != 2 {
-		return "", fmt.Errorf(`%q: write JOB, or "any JOB", "notok JOB"`, strings.TrimSpace(entry))
+		return nil, fmt.Errorf(`%q: write JOB, or "any JOB", "notok JOB"`, strings.TrimSpace(entry))
 	}
 	kind, name, typed := strings.Cut(words[1], "/")
 	if !typed {
 		kind, name = "", words[1]
 	}
 	if strings.Contains(name, "/") || kind == workload.KindWorkload || c == nil && typed {
-		return strings.Join(words, " "), nil
+		return []string{strings.Join(words, " ")}, nil
 	}
 	if c == nil {
-		return "", fmt.Errorf("%q: without a cluster say what kind of job it is, as in job/%s", words[1], name)
+		return nil, fmt.Errorf("%q: without a cluster say what kind of job it is, as in job/%s", words[1], name)
 	}
-	found, err := find(ctx, c, name, kind)
-	if err != nil {
-		return "", err
+	bare, index, indexed := strings.Cut(name, "[")
+	found, err := find(ctx, c, bare, kind)
+	if err == nil {
+		text := words[0] + " " + strings.ToLower(found.Object.GetKind()) + "/" + bare
+		if indexed {
+			text += "[" + index
+		}
+		return []string{text}, nil
 	}
-	return words[0] + " " + strings.ToLower(found.Object.GetKind()) + "/" + name, nil
+	members, failed := membersOf(ctx, c, name, kind)
+	if failed != nil || len(members) == 0 {
+		return nil, err
+	}
+	for i := range members {
+		members[i] = words[0] + " " + members[i]
+	}
+	return members, nil
 }

@@ -29,6 +29,8 @@ type sending struct {
 	wait   bool
 	after  []string
 	output output.Printer
+	// afterEach is, for jobs of an array, what those of the same index come after.
+	afterEach []string
 	// plan reports whether jobs would start now, instead of sending them.
 	plan func(cmd *cobra.Command, c *cluster.Client, printer *output.Printer, objects []*unstructured.Unstructured) error
 }
@@ -61,6 +63,9 @@ flags is the command, run by --shell in every pod that runs one.`,
 
   # After another job has succeeded, and a third has ended
   elastic submit job --name test --image example.com/train:1 --queue main --after train --after "any clean" "python test.py"
+
+  # An array of ten jobs, each after the same index of another array
+  elastic submit job --name eval --array 0-9 --image example.com/eval:1 --queue main --after-each train 'python eval.py $ELASTIC_ARRAY_INDEX'
 
   # Anything else
   elastic submit -f job.yaml --queue main`,
@@ -115,6 +120,8 @@ func formCommand(f *form, send *sending) *cobra.Command {
 	}
 	s.addFlags(f, cmd.Flags())
 	send.addFlags(cmd)
+	cmd.Flags().StringVar(&s.indexes, "array", "", "submit a job for each index, as in 0-9 or 1,3,7-8: NAME-0 and so on, with its index in "+arrayIndexVariable)
+	cmd.Flags().StringArrayVar(&send.afterEach, "after-each", nil, "with --array, start each index after the same index of the array or indexed Job JOB has succeeded; as --after otherwise (repeatable)")
 	return cmd
 }
 
@@ -130,6 +137,12 @@ func (s *sending) form(cmd *cobra.Command, f *form, sub *submission) error {
 	}
 	if err := sub.findHost(cmd.Context(), c); err != nil {
 		return err
+	}
+	switch {
+	case sub.indexes != "":
+		return s.array(cmd, c, f, sub, namespace)
+	case len(s.afterEach) > 0:
+		return errors.New("--after-each is for jobs of an array: give it with --array, or use --after")
 	}
 	objects, err := sub.objects(f, namespace)
 	if err != nil {

@@ -63,6 +63,7 @@ type submission struct {
 	driverMemory, executorMemory               string
 	minAvailable, minWorkers, maxWorkers       int
 	taskName                                   string
+	indexes                                    string // of --array
 }
 
 type roleFlags struct {

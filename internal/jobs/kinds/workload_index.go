@@ -2,12 +2,17 @@ package kinds
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // Indexes that find the workload of a job: by the job's UID while it exists, by its kind and name
@@ -29,7 +34,20 @@ func PriorityClassOf(obj client.Object) []string {
 	return []string{wl.Spec.PriorityClassRef.Name}
 }
 
-// IndexWorkloads adds the indexes of workloads by their controlling owner, and by their class.
+// AwaitedIndex finds the workloads that wait for indexes of a job, by its namespace and name.
+const AwaitedIndex = "elasticai.io/after.indexes"
+
+// AwaitedJobs are the jobs of which a workload waits for indexes, as values of AwaitedIndex.
+func AwaitedJobs(obj client.Object) []string {
+	wl, ok := obj.(*kueue.Workload)
+	if !ok {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(workload.AwaitedIndexes(wl)))
+}
+
+// IndexWorkloads adds the indexes of workloads by their controlling owner, by their class, and by the jobs whose indexes they
+// wait for.
 func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, value := range map[string]func(*metav1.OwnerReference) string{
 		OwnerUIDIndex: func(owner *metav1.OwnerReference) string { return string(owner.UID) },
@@ -47,7 +65,10 @@ func IndexWorkloads(ctx context.Context, indexer client.FieldIndexer) error {
 			return err
 		}
 	}
-	return indexer.IndexField(ctx, &kueue.Workload{}, PriorityClassIndex, PriorityClassOf)
+	return errors.Join(
+		indexer.IndexField(ctx, &kueue.Workload{}, PriorityClassIndex, PriorityClassOf),
+		indexer.IndexField(ctx, &kueue.Workload{}, AwaitedIndex, AwaitedJobs),
+	)
 }
 
 // OwnerKey is a job's key in OwnerNameIndex.

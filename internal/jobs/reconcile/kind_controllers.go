@@ -86,7 +86,9 @@ func (r *registry) start(c *candidate) error {
 		reconciler = &objectReconciler{controller: r.common, kind: kind}
 		sources = []source.Source{
 			source.Kind(shared, client.Object(obj), &handler.EnqueueRequestForObject{}),
-			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(r.jobsOfWorkload(kind))),
+			source.Kind(shared, client.Object(&kueue.Workload{}), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, wl client.Object) []reconcile.Request {
+				return append(r.jobsOfWorkload(kind)(ctx, wl), awaitedJobs(kind, wl)...)
+			})),
 			source.Kind(r.podCache, client.Object(&corev1.Pod{}), handler.EnqueueRequestsFromMapFunc(r.jobOfPod(kind))),
 		}
 		if kind.Spec.Elastic || kind.CanRange() {

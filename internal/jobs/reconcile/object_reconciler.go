@@ -71,7 +71,7 @@ func (c *objectReconciler) Reconcile(ctx context.Context, request ctrl.Request) 
 	}
 	c.adapters.JobChanged(c.kind, wl)
 	if err = c.step(ctx, j, wl); err == nil {
-		err = errors.Join(c.ungateAdmitted(ctx, j, wl), c.followExtras(ctx, j, wl))
+		err = errors.Join(c.ungateAdmitted(ctx, j, wl), c.followExtras(ctx, j, wl), c.reportIndexes(ctx, j, wl))
 	}
 	return c.result(j, err)
 }

@@ -64,7 +64,7 @@ func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
 			return []string{kinds.OwnerKey(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), owner.Name)}
 		})
 	}
-	return b
+	return b.WithIndex(&kueue.Workload{}, kinds.AwaitedIndex, kinds.AwaitedJobs)
 }
 
 // A job that looks stopped in the cache, and was started since, does not release its quota.

@@ -33,6 +33,7 @@ type node struct {
 	seen    seen
 	names   []name
 	unmet   []unmet
+	ended   []workload.IndexRange
 	invalid string
 }
 
@@ -41,6 +42,7 @@ type seen struct {
 	after, met      string
 	queue           kueue.LocalQueueName
 	outcome         workload.Outcome
+	indexes         string // how some of its indexes ended
 	owners          int
 	reserved, slice bool
 }
@@ -78,7 +80,7 @@ func (x *Index) Set(wl *kueue.Workload, may Policy) []admission.Key {
 	n := newNode(wl, is, may)
 	touched := x.remove(was)
 	x.add(n)
-	if was == nil || was.seen.outcome != is.outcome || was.seen.owners != is.owners {
+	if was == nil || was.seen.outcome != is.outcome || was.seen.indexes != is.indexes || was.seen.owners != is.owners {
 		touched = append(touched, x.after(was, n)...)
 	}
 	if len(n.unmet) > 0 {
@@ -116,7 +118,7 @@ func (x *Index) Recheck(object func(admission.Key) *kueue.Workload, may Policy) 
 }
 
 func sight(wl *kueue.Workload) seen {
-	is := seen{outcome: workload.OutcomeOf(wl), owners: len(wl.OwnerReferences)}
+	is := seen{outcome: workload.OutcomeOf(wl), indexes: wl.Annotations[v1alpha1.EndedIndexesAnnotation], owners: len(wl.OwnerReferences)}
 	if Asks(wl) {
 		is.after, is.met = wl.Annotations[v1alpha1.AfterAnnotation], wl.Annotations[v1alpha1.AfterMetAnnotation]
 		is.queue = wl.Spec.QueueName
@@ -126,7 +128,7 @@ func sight(wl *kueue.Workload) seen {
 }
 
 func newNode(wl *kueue.Workload, is seen, may Policy) *node {
-	n := &node{key: workload.KeyOf(wl), created: wl.CreationTimestamp.Time, seen: is}
+	n := &node{key: workload.KeyOf(wl), created: wl.CreationTimestamp.Time, seen: is, ended: workload.ReadEndedIndexes(is.indexes)}
 	if is.outcome != workload.Gone {
 		n.names = append(n.names, name{workload.KindWorkload, wl.Namespace, wl.Name})
 		for i := range wl.OwnerReferences {

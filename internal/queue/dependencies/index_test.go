@@ -34,6 +34,13 @@ func ended(wl *kueue.Workload, reason string) *kueue.Workload {
 	return wl
 }
 
+// indexes is the workload of an indexed job some of whose indexes ended.
+func indexes(wl *kueue.Workload, text string) *kueue.Workload {
+	wl = wl.DeepCopy()
+	wl.Annotations = map[string]string{v1alpha1.EndedIndexesAnnotation: text}
+	return wl
+}
+
 // nowhere lets nobody wait for other namespaces, and data lets all wait for namespace data.
 func nowhere(*kueue.Workload, string) bool          { return false }
 func data(_ *kueue.Workload, namespace string) bool { return namespace == "data" }
@@ -75,6 +82,16 @@ func TestStanding(t *testing.T) {
 		want   string
 	}{
 		"nothing":               {"", nil, nowhere, ""},
+		"index not ended":       {"ok job/a[3]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok 0-2,4")}, nowhere, "It comes after ok job/a[3] (has not ended)"},
+		"index ended":           {"ok job/a[3]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok 0-2,3-5")}, nowhere, "All that it comes after has ended met: ok job/a[3]"},
+		"index failed":          {"ok job/a[3]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok 0-2 notok 3")}, nowhere, "in vain: It comes after ok job/a[3] (failed)"},
+		"index failed as asked": {"notok job/a[3]", []*kueue.Workload{indexes(work("ns", "a", ""), "notok 3")}, nowhere, "All that it comes after has ended met: notok job/a[3]"},
+		"index of a failed job": {"ok job/a[1], ok job/a[2]", []*kueue.Workload{ended(indexes(work("ns", "a", ""), "ok 1"), failed)}, nowhere, "in vain: It comes after ok job/a[2] (failed) met: ok job/a[1]"},
+		"index of an ended job": {"any job/a[7]", []*kueue.Workload{ended(work("ns", "a", ""), ok)}, nowhere, "All that it comes after has ended met: any job/a[7]"},
+		"index of one again":    {"ok job/a[1]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok 1"), later(work("ns", "a", ""))}, nowhere, "It comes after ok job/a[1] (has not ended)"},
+		"range of indexes":      {"ok job/a[0-2]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok 0-1")}, nowhere, "It comes after ok job/a[2] (has not ended) met: ok job/a[0] met: ok job/a[1]"},
+		"a forged list":         {"ok job/a[1]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok -,x,1-, 2-1 notok")}, nowhere, "It comes after ok job/a[1] (has not ended)"},
+		"a forged long list":    {"ok job/a[1]", []*kueue.Workload{indexes(work("ns", "a", ""), "ok "+strings.Repeat("1,", 50_000))}, nowhere, "It comes after ok job/a[1] (has not ended)"},
 		"not there":             {"ok job/a", nil, nowhere, "It comes after ok job/a (not in a queue)"},
 		"not ended":             {"ok job/a", []*kueue.Workload{work("ns", "a", "")}, nowhere, "It comes after ok job/a (has not ended)"},
 		"ended":                 {"ok job/a", []*kueue.Workload{ended(work("ns", "a", ""), ok)}, nowhere, "All that it comes after has ended met: ok job/a"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -92,13 +93,13 @@ func (x *Index) stands(n *node, u unmet) (met, never bool, why string) {
 			return false, true, "which comes after it"
 		}
 	}
-	if slices.ContainsFunc(named, func(m *node) bool { return m.seen.outcome == workload.NotEnded }) {
+	if slices.ContainsFunc(named, func(m *node) bool { return m.outcomeFor(u) == workload.NotEnded }) {
 		return false, false, "has not ended"
 	}
 	last := slices.MaxFunc(named, func(a, b *node) int {
 		return cmp.Or(a.created.Compare(b.created), strings.Compare(a.key.Name, b.key.Name))
 	})
-	succeeded := last.seen.outcome == workload.Succeeded
+	succeeded := last.outcomeFor(u) == workload.Succeeded
 	if u.When == workload.WhenAny || succeeded == (u.When == workload.WhenOK) {
 		return true, false, ""
 	}
@@ -106,4 +107,15 @@ func (x *Index) stands(n *node, u unmet) (met, never bool, why string) {
 		return false, true, "succeeded"
 	}
 	return false, true, "failed"
+}
+
+// outcomeFor is how a job ended for one that waits for it. An index that is not said to have ended by itself ended with its job.
+func (n *node) outcomeFor(u unmet) workload.Outcome {
+	if u.Index != "" {
+		index, _ := strconv.Atoi(u.Index)
+		if at := slices.IndexFunc(n.ended, func(r workload.IndexRange) bool { return r.First <= index && index <= r.Last }); at >= 0 {
+			return n.ended[at].Outcome
+		}
+	}
+	return n.seen.outcome
 }

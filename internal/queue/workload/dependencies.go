@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -31,19 +33,28 @@ const (
 	longestEntryInMessages = 100
 )
 
-// Dependency is a job that has to end before another one starts.
+// Dependency is a job that has to end before another one starts, or one index of it.
 type Dependency struct {
 	When When
 	// Kind is the job's in lower case, or workload.
 	Kind, Namespace, Name string
+	// Index of an indexed Job, in digits; "": all of the job.
+	Index string
 }
+
+// kindIndexed is the kind of jobs whose indexes can be named.
+const kindIndexed = "job"
 
 // In is the dependency as it is written in a namespace.
 func (d Dependency) In(namespace string) string {
-	if d.Namespace == namespace {
-		return string(d.When) + " " + d.Kind + "/" + d.Name
+	text := string(d.When) + " " + d.Kind + "/"
+	if d.Namespace != namespace {
+		text += d.Namespace + "/"
 	}
-	return string(d.When) + " " + d.Kind + "/" + d.Namespace + "/" + d.Name
+	if text += d.Name; d.Index != "" {
+		text += "[" + d.Index + "]"
+	}
+	return text
 }
 
 // Dependencies are what a job or workload of a namespace says in its annotation; "" is none.
@@ -65,21 +76,53 @@ func Dependencies(text, namespace string) ([]Dependency, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !seen[d] {
-			seen[d] = true
-			list = append(list, d)
+		first, last, err := indexRange(d.Index)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", shortened(entry), err)
+		}
+		if len(list)+last-first >= mostDependencies {
+			return nil, fmt.Errorf("more than %d jobs and indexes", mostDependencies)
+		}
+		for i := first; i <= last; i++ {
+			if d.Index != "" {
+				d.Index = strconv.Itoa(i)
+			}
+			if !seen[d] {
+				seen[d] = true
+				list = append(list, d)
+			}
 		}
 	}
 	return list, nil
 }
 
-func dependency(entry, namespace string) (d Dependency, err error) {
-	wrong := func(what string) error {
-		if entry = strings.TrimSpace(entry); len(entry) > longestEntryInMessages {
-			entry = entry[:longestEntryInMessages] + "…"
-		}
-		return fmt.Errorf("%q %s", entry, what)
+// indexRange reads an index, or a range of them such as 0-9.
+func indexRange(text string) (first, last int, err error) {
+	if text == "" {
+		return 0, 0, nil
 	}
+	from, to, several := strings.Cut(text, "-")
+	if !several {
+		to = from
+	}
+	a, err1 := strconv.ParseUint(from, 10, 31)
+	b, err2 := strconv.ParseUint(to, 10, 31)
+	if err1 != nil || err2 != nil || b < a {
+		return 0, 0, errors.New("an index is a number, or a range such as [0-9]")
+	}
+	return int(a), int(b), nil
+}
+
+// shortened is an entry as a message has it.
+func shortened(entry string) string {
+	if entry = strings.TrimSpace(entry); len(entry) > longestEntryInMessages {
+		return entry[:longestEntryInMessages] + "…"
+	}
+	return entry
+}
+
+func dependency(entry, namespace string) (d Dependency, err error) {
+	wrong := func(what string) error { return fmt.Errorf("%q %s", shortened(entry), what) }
 	words := strings.Fields(entry)
 	if len(words) != 2 {
 		return d, wrong(`is not of the form "ok job/prepare"`)
@@ -88,7 +131,13 @@ func dependency(entry, namespace string) (d Dependency, err error) {
 	if !slices.Contains([]When{WhenOK, WhenNotOK, WhenAny}, d.When) {
 		return d, wrong("begins with none of ok, notok, any")
 	}
-	parts := strings.Split(words[1], "/")
+	named, index, indexed := strings.Cut(words[1], "[")
+	if indexed {
+		if d.Index, indexed = strings.CutSuffix(index, "]"); !indexed || d.Index == "" {
+			return d, wrong("has no index as in job/prepare[3]")
+		}
+	}
+	parts := strings.Split(named, "/")
 	switch len(parts) {
 	case 2:
 		d.Kind, d.Namespace, d.Name = strings.ToLower(parts[0]), namespace, parts[1]
@@ -100,6 +149,8 @@ func dependency(entry, namespace string) (d Dependency, err error) {
 	switch {
 	case len(validation.IsDNS1123Label(d.Kind)) > 0:
 		return d, wrong("has no kind of job before the name")
+	case indexed && d.Kind != kindIndexed:
+		return d, wrong("has an index, which only a job/… has")
 	case len(validation.IsDNS1123Label(d.Namespace)) > 0:
 		return d, wrong("has no namespace between kind and name")
 	case len(validation.IsDNS1123Subdomain(d.Name)) > 0:
