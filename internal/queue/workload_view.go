@@ -63,8 +63,12 @@ func (s *Shell) setExtra(w *admission.Workload, wl *kueue.Workload) {
 	switch {
 	case refusal != "":
 		w.Refused = refusal
-	case w.Admission == nil && !w.EvictedAt.IsZero():
-		if from := w.EvictedAt.Add(after); from.After(w.RequeueAt) {
+	case w.Admission == nil && (!w.EvictedAt.IsZero() || workload.IsOfPod(wl)):
+		since := w.EvictedAt
+		if since.IsZero() { // the pod may be in the place of one that was evicted: nothing is left of that
+			since = w.Created
+		}
+		if from := since.Add(after); from.After(w.RequeueAt) {
 			w.RequeueAt = from
 		}
 	}

@@ -90,7 +90,7 @@ func About(ctx context.Context, c *cluster.Client, found *job.Job, info *job.Inf
 // elasticity says how many pods a job has of those that it may have, and why not more; "" for one that cannot grow, or
 // whose workloads may not be read.
 func elasticity(ctx context.Context, c *cluster.Client, found *job.Job) string {
-	if !found.Kind.Suspends() || !apimeta.IsStatusConditionTrue(found.Workload.Status.Conditions, kueue.WorkloadAdmitted) {
+	if !apimeta.IsStatusConditionTrue(found.Workload.Status.Conditions, kueue.WorkloadAdmitted) {
 		return ""
 	}
 	object := found.Kind.Object(found.Object)
@@ -99,19 +99,19 @@ func elasticity(ctx context.Context, c *cluster.Client, found *job.Job) string {
 	if pods == nil || c.List(ctx, list, client.InNamespace(found.Workload.Namespace)) != nil {
 		return ""
 	}
-	counts, err := object.Counts()
-	if err != nil {
-		return ""
-	}
-	text := fmt.Sprintf("%d pods of %s, of %d to %d", counts[pods.Set], pods.Set, pods.Least, pods.Most)
+	has, why := pods.Least, ""
 	for i := range list.Items {
 		wl := &list.Items[i]
 		waits := apimeta.FindStatusCondition(wl.Status.Conditions, kueue.WorkloadQuotaReserved)
-		if wl.Annotations[queuepolicy.ExtraOfAnnotation] == found.Workload.Name && waits != nil && waits.Status == metav1.ConditionFalse {
-			return text + "; more when quota is idle: " + waits.Message
+		switch {
+		case wl.Annotations[queuepolicy.ExtraOfAnnotation] != found.Workload.Name || waits == nil:
+		case waits.Status == metav1.ConditionTrue:
+			has += wl.Spec.PodSets[0].Count
+		case why == "":
+			why = "; more when quota is idle: " + waits.Message
 		}
 	}
-	return text
+	return fmt.Sprintf("%d pods of %s, of %d to %d", has, pods.Set, pods.Least, pods.Most) + why
 }
 
 // fromStatus is what the workload's own status says.

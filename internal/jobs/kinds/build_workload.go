@@ -142,7 +142,7 @@ func (b WorkloadBuilder) copyMetadata(j Job, wl *kueue.Workload) error {
 // else of its pods' PriorityClass, else of the cluster's default.
 func (b WorkloadBuilder) SetPriority(ctx context.Context, j Job, wl *kueue.Workload) error {
 	name := j.Meta().GetLabels()[PriorityClassLabel]
-	if wl.Spec.Priority != nil && !followsClass(wl, name) {
+	if workload.IsExtra(wl) || wl.Spec.Priority != nil && !followsClass(wl, name) { // extras have the lowest there is
 		return nil
 	}
 	if name != "" {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,15 +26,16 @@ type PodRange struct {
 // mostPods is the most that a range may name: more is a slip of the pen.
 const mostPods = 100_000
 
-// CanRange: jobs of the kind may say how many pods they have at least and at most.
+// CanRange: jobs of the kind may say how many pods they have at least and at most. Of an object that owns its pods, as a
+// StatefulSet, those beyond the least are there all the time, and each is queued by itself.
 func (k *Kind) CanRange() bool {
-	return k.Suspends() && k.hasCountPaths() && (k.Spec.ScaledBy == nil || k.Spec.ScaledBy.Writable)
+	return (k.Suspends() || k.OwnsGroup()) && k.hasCountPaths() && (k.Spec.ScaledBy == nil || k.Spec.ScaledBy.Writable)
 }
 
 // PodRange is the range that the job asks for; nil: none, or none that can be had. A job that another cluster runs, whose
 // workload somebody else makes, or that changes its size itself has none.
 func (j Object) PodRange() *PodRange {
-	text := j.GetAnnotations()[v1alpha1.PodsAnnotation]
+	text := j.rangeText()
 	if text == "" || !j.kind.CanRange() || j.HandedOver() || IsPrebuilt(j) || IsElastic(j) {
 		return nil
 	}
@@ -68,7 +71,48 @@ func (j Object) CheckPodRange() error {
 	return nil
 }
 
-func (j Object) readRange(text string) (*PodRange, error) {
+// rangeText is what the job asks for. Of an object that owns its pods it is what its pods have: the webhook writes it onto
+// their template, where it is in force.
+func (j Object) rangeText() string {
+	if !j.kind.OwnsGroup() {
+		return j.GetAnnotations()[v1alpha1.PodsAnnotation]
+	}
+	for _, path := range j.kind.annotations {
+		if annotations, _ := path.Get(j.Object); annotations != nil {
+			text, _, _ := unstructured.NestedString(map[string]any{"": annotations}, "", v1alpha1.PodsAnnotation)
+			return text
+		}
+	}
+	return ""
+}
+
+// MarkRange has the pods of an object say in which range their number is, or not any more.
+func (j Object) MarkRange(marked bool) error {
+	text := j.GetAnnotations()[v1alpha1.PodsAnnotation]
+	if _, err := j.readRange(text); err == nil && marked && !IsPrebuilt(j) {
+		return j.kind.MarkPods(j.Unstructured, nil, map[string]string{v1alpha1.PodsAnnotation: text})
+	}
+	for _, path := range j.kind.annotations {
+		if annotations, _ := path.Get(j.Object); annotations != nil {
+			unstructured.RemoveNestedField(map[string]any{"": annotations}, "", v1alpha1.PodsAnnotation)
+		}
+	}
+	return nil
+}
+
+// IsBeyondLeast: the pod is one of those that its object has beyond its least number of pods.
+func (k *Kind) IsBeyondLeast(pod *corev1.Pod) bool {
+	text := pod.Annotations[v1alpha1.PodsAnnotation]
+	if text == "" || !k.OwnsGroup() || !k.CanRange() || PrebuiltName(pod) != "" {
+		return false
+	}
+	_, r, err := readNumbers(text)
+	index, failed := strconv.ParseInt(pod.Labels[k.podSets[0].PodIndexLabel], 10, 32)
+	return err == nil && failed == nil && index >= int64(r.Least)
+}
+
+// readNumbers reads which pod set a range names, if any, and how many pods it has.
+func readNumbers(text string) (set string, r *PodRange, err error) {
 	set, numbers, named := strings.Cut(text, "=")
 	if !named {
 		set, numbers = "", text
@@ -76,14 +120,21 @@ func (j Object) readRange(text string) (*PodRange, error) {
 	from, to, found := strings.Cut(numbers, "-")
 	least, err1 := strconv.ParseInt(from, 10, 32)
 	most, err2 := strconv.ParseInt(to, 10, 32)
-	if !found || err1 != nil || err2 != nil || least < 1 || most < least || most > mostPods {
-		return nil, fmt.Errorf("%q should be the least and the most number of pods, as in 2-16 or Worker=2-16", text)
+	if !found || named && set == "" || err1 != nil || err2 != nil || least < 1 || most < least || most > mostPods {
+		return "", nil, fmt.Errorf("%q should be the least and the most number of pods, as in 2-16 or Worker=2-16", text)
+	}
+	return set, &PodRange{Least: int32(least), Most: int32(most)}, nil
+}
+
+func (j Object) readRange(text string) (*PodRange, error) {
+	set, r, err := readNumbers(text)
+	if err != nil {
+		return nil, err
 	}
 	places, err := j.PodSetSources()
 	if err != nil {
 		return nil, err
 	}
-	r := &PodRange{Least: int32(least), Most: int32(most)}
 	var names []string // of those whose number of pods can be changed
 	for _, p := range places {
 		if len(p.setCount) == 0 {
@@ -96,7 +147,7 @@ func (j Object) readRange(text string) (*PodRange, error) {
 	switch {
 	case len(names) == 0:
 		return nil, errors.New("it has no pod set whose number of pods can be changed")
-	case !named && len(names) == 1:
+	case set == "" && len(names) == 1:
 		r.Set = kueue.PodSetReference(names[0])
 	case r.Set == "":
 		return nil, fmt.Errorf("%q should name one of the pod sets %s, as in %s=2-16", text, strings.Join(names, ", "), names[len(names)-1])
@@ -114,12 +165,16 @@ func (j Object) UsefulPods(ctx context.Context, c client.Reader, r *PodRange) (i
 	return r.Most - min(r.Most, done[r.Set]), err
 }
 
-// applyTo gives the pod set its least number of pods: the rest are extras.
-func (r *PodRange) applyTo(sets []kueue.PodSet) {
+// applyTo gives the pod set its least number of pods: the rest are extras. An object that owns its pods may have fewer.
+func (r *PodRange) applyTo(sets []kueue.PodSet, owned bool) {
 	for i := range sets {
-		if r != nil && sets[i].Name == r.Set {
-			sets[i].Count, sets[i].MinCount = r.Least, nil
+		if r == nil || sets[i].Name != r.Set {
+			continue
 		}
+		if !owned || sets[i].Count > r.Least {
+			sets[i].Count = r.Least
+		}
+		sets[i].MinCount = nil
 	}
 }
 

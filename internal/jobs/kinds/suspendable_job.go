@@ -144,7 +144,7 @@ func (j Object) PodSets(ctx context.Context, c client.Reader) ([]kueue.PodSet, e
 	if len(sets) == 0 {
 		return nil, &UnretryableError{errors.New("it has no pods")}
 	}
-	j.PodRange().applyTo(sets)
+	j.PodRange().applyTo(sets, j.kind.OwnsGroup())
 	return sets, j.scale(ctx, c, sets)
 }
 

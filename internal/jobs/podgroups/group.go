@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -103,6 +106,10 @@ func (g *Group) WorkloadName() string {
 func (g *Group) SetOwner(wl *kueue.Workload) {
 	if g.Name == "" {
 		kinds.OwnWorkload(wl, g.Pods[0], g.Kind.GVK)
+		if of := g.Pods[0].Annotations[v1alpha1.ExtraOfAnnotation]; of != "" {
+			kinds.SetAnnotation(wl, v1alpha1.ExtraOfAnnotation, of)
+			wl.Spec.Priority = ptr.To[int32](math.MinInt32)
+		}
 		return
 	}
 	if g.Parent != nil {

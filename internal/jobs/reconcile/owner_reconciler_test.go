@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"math"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -153,5 +156,40 @@ func TestRemovedGatesAreReported(t *testing.T) {
 	}
 	if len(gates) != 1 || gates[0] != kinds.AdmissionGate {
 		t.Errorf("reported: %v", gates)
+	}
+}
+
+// A StatefulSet with a least and a most number of pods has its least as its workload, however many replicas it has; of fewer
+// replicas than that, all. Each pod beyond is a workload of the lowest priority, which names it.
+func TestRangedStatefulSet(t *testing.T) {
+	set := parse(t, strings.Replace(servingSet, "  template:\n", "  template:\n    metadata: {annotations: {elasticai.io/pods: 2-8}}\n", 1))
+	w := newWorld(t, set)
+	c := ownerOf(t, w)
+	for replicas, want := range map[int64]int32{8: 2, 5: 2, 2: 2, 1: 1} {
+		w.scaleSet(replicas)
+		settleSet(t, c)
+		if n := w.workloadOf(set).Spec.PodSets[0].Count; n != want {
+			t.Errorf("%d replicas: a workload of %d pods, want %d", replicas, n, want)
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "set-2", UID: "set-2", Labels: map[string]string{kinds.ManagedLabel: "true", kinds.QueueNameLabel: "main"},
+		Annotations: map[string]string{kinds.ParentAnnotation: "statefulset", v1alpha1.ExtraOfAnnotation: w.workloadOf(set).Name},
+	}}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: kinds.AdmissionGate}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c"}}
+	if err := w.client.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range requestForPod(pod) {
+		for range 3 {
+			if _, err := c.podReconciler.Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	extras := w.extras()
+	if len(extras) != 1 || workload.ExtraOf(&extras[0]) != workload.KeyOf(w.workloadOf(set)) || *extras[0].Spec.Priority != math.MinInt32 || !workload.IsOfPod(&extras[0]) {
+		t.Errorf("extras: %+v", extras)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 )
 
@@ -98,7 +99,16 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 		}
 		return obj, job.Hold()
 	}
-	return obj, labelPods(kind, obj)
+	if err := labelPods(kind, obj); err != nil || !kind.OwnsGroup() {
+		return obj, err
+	}
+	elsewhere := false // where its pods are one group
+	if d.multiKueue && obj.GetAnnotations()[v1alpha1.PodsAnnotation] != "" {
+		if elsewhere, err = d.filter.UsesMultiKueue(ctx, obj.GetNamespace(), kinds.QueueName(obj)); err != nil {
+			return nil, err
+		}
+	}
+	return obj, job.MarkRange(!elsewhere)
 }
 
 // setManagedBy hands a job over to MultiKueue if its queue sends jobs to other clusters and the

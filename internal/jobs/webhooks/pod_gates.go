@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/podgroups"
 )
@@ -115,6 +116,11 @@ func (d *defaulter) setGroup(ctx context.Context, parent *kinds.Kind, pod *corev
 	if name := kinds.PrebuiltName(pod); name != "" {
 		kinds.SetPodGroupName(pod, name)
 	} else {
+		if parent.IsBeyondLeast(pod) { // it waits for idle quota by itself
+			of, err := parent.GroupNameOfPod(ctx, d.filter.Cached, d.filter.Direct, group, pod)
+			kinds.SetAnnotation(pod, v1alpha1.ExtraOfAnnotation, of)
+			return err
+		}
 		name, err := parent.GroupNameOfPod(ctx, d.filter.Cached, d.filter.Direct, group, pod)
 		if err != nil {
 			return err

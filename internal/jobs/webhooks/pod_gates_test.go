@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 )
@@ -133,5 +134,47 @@ func TestGroupsOfALeaderWorkerSet(t *testing.T) {
 				t.Errorf("its group is not %s: %s", tc.want, patch)
 			}
 		})
+	}
+}
+
+// Of a StatefulSet with a least and a most number of pods, the least are a group, and each pod beyond is queued by itself as
+// one of its extras. The range counts as it stands on the object, and for its pods as it was when they were made.
+func TestPodsOfARangedStatefulSet(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := fake.NewClientBuilder().WithScheme(scheme).Build()
+	inUse := &kinds.InUse{}
+	inUse.Set(kinds.Table())
+	h := &defaulter{validator: &validator{kinds: inUse, filter: &managed.Filter{Cached: reader, Direct: reader, Kinds: inUse, Namespaces: labels.Everything()}}}
+	const set = `{"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"namespace": "in", "name": "serve", "labels": {"kueue.x-k8s.io/queue-name": "main"}, "annotations": {ANNOTATIONS}},
+		"spec": {"replicas": 8, "template": {"metadata": {"annotations": {"elasticai.io/pods": "1-9", "a": "b"}}, "spec": {"containers": [{"name": "c"}]}}}}`
+	for annotations, want := range map[string]string{`"elasticai.io/pods": "2-8"`: `"2-8"`, "": "remove"} {
+		obj := &unstructured.Unstructured{}
+		if err := obj.UnmarshalJSON([]byte(strings.Replace(set, "ANNOTATIONS", annotations, 1))); err != nil {
+			t.Fatal(err)
+		}
+		if patch := created(t, h, obj); !strings.Contains(patch, want) || !strings.Contains(patch, "elasticai.io~1pods") {
+			t.Errorf("with %q its template becomes: %s", annotations, patch)
+		}
+	}
+	pod := func(index, pods string) string {
+		return created(t, h, &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{
+			Namespace: "in", Name: "serve-" + index, Labels: map[string]string{kinds.QueueNameLabel: "main", "apps.kubernetes.io/pod-index": index},
+			Annotations:     map[string]string{kinds.ParentAnnotation: "statefulset", v1alpha1.PodsAnnotation: pods},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "serve", UID: "1", Controller: ptr.To(true)}},
+		}})
+	}
+	for index, extra := range map[string]bool{"0": false, "1": false, "2": true, "7": true, "x": false} {
+		patch := pod(index, "2-8")
+		if got := strings.Contains(patch, "elasticai.io~1extra-of"); got != extra || strings.Contains(patch, kinds.GroupNameLabel[strings.Index(kinds.GroupNameLabel, "/")+1:]) == extra {
+			t.Errorf("pod %s: extra %t, want %t: %s", index, got, extra, patch)
+		}
+	}
+	if patch := pod("7", "many"); strings.Contains(patch, "extra-of") {
+		t.Errorf("a range that is none: %s", patch)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
@@ -43,4 +44,10 @@ func FlavorsText(assigned *kueue.PodSetAssignment) string {
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ",")
+}
+
+// IsOfPod says that the workload is a single pod's.
+func IsOfPod(wl *kueue.Workload) bool {
+	owner := metav1.GetControllerOf(wl)
+	return owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1"
 }
