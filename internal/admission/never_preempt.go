@@ -1,6 +1,10 @@
 package admission
 
-import "github.com/elastic-ai/elastic/internal/admission/quota"
+import (
+	"math"
+
+	"github.com/elastic-ai/elastic/internal/admission/quota"
+)
 
 // A workload may ask never to be preempted, where its queue's policy honours that. Others must not pay for it with
 // their nominal quota, so it does not live on borrowed quota: those of a queue who ask so have together at most the
@@ -13,9 +17,15 @@ func (w *workload) setVictimPlace(s *Workload, reserved int64) {
 	w.reservedAt, w.savedAt, w.safe = reserved, s.savedAt(reserved), s.NeverPreempt
 }
 
-// savedAt is since when work would be lost, of a workload whose quota was reserved at a time. One that lies about its
-// checkpoints is only preempted sooner, or as if it had none.
-func (s *Workload) savedAt(reserved int64) int64 { return max(reserved, nanos(s.CheckpointedAt)) }
+// savedAt is since when work would be lost, of a workload whose quota was reserved at a time; of one that is swapped when it
+// is preempted, none ever is. One that lies about its checkpoints, or cannot be swapped, is only preempted sooner, or as if
+// it had said nothing.
+func (s *Workload) savedAt(reserved int64) int64 {
+	if s.Stays {
+		return math.MaxInt64
+	}
+	return max(reserved, nanos(s.CheckpointedAt))
+}
 
 // anySafe says whether one of a queue's running workloads asked not to be preempted: they come last.
 func (q *queue) anySafe() bool {

@@ -82,7 +82,7 @@ type Workload struct {
 	// Extra: pods that an elastic job has beyond its minimum. They are for idle quota: they preempt nobody and reserve
 	// nothing, and are asked for before anyone else is preempted.
 	Extra bool
-	// Stays: it cannot start again on other nodes.
+	// Stays: when it is preempted it is swapped, so that it loses no work, and cannot start again on other nodes.
 	Stays bool
 	// AdvanceReservation is the one that is for this workload, where one is for some of a LocalQueue's alone; "": none.
 	AdvanceReservation string
