@@ -129,15 +129,8 @@ type nominee struct {
 }
 
 // compare orders nominees as queues do. But one that may be admitted with fewer pods comes last, or
-// it would grow into what victims free for the others; and one that moves after all of them, or it would go back to the nodes
-// that it left.
+// it would grow into what victims free for the others.
 func (h nominee) compare(o nominee) int {
-	if x := h.w.moving; x != o.w.moving {
-		if x {
-			return 1
-		}
-		return -1
-	}
 	if x := h.w.nomination.shape.shrinks; x != o.w.nomination.shape.shrinks {
 		if x {
 			return 1
@@ -162,6 +155,7 @@ func (e *Engine) renominate(trees ...*tree) {
 		}
 	}
 	e.scratch.nominees = nominees
+	slices.SortStableFunc(nominees, func(a, b nominee) int { return boolOrder(a.w.moving, b.w.moving) }) // or they would go back to the nodes that they left
 	for _, h := range nominees {
 		e.countVictims(h.w)
 	}
