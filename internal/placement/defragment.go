@@ -266,6 +266,9 @@ func (m *mover) clearings(s *shape) []*clearing {
 
 // clearing of a node, with what leaves with it.
 func (m *mover) clearing(s *shape, n *node) *clearing {
+	if !slices.ContainsFunc(n.holdings, m.affordable) {
+		return nil
+	}
 	c := m.e.clearNode(s, n, func(h *holding) bool { return m.costOf(h) >= 0 })
 	if c == nil {
 		return nil
@@ -277,6 +280,12 @@ func (m *mover) clearing(s *shape, n *node) *clearing {
 		}
 	}
 	return c
+}
+
+// affordable says whether a pod may move, as far as its own cost goes.
+func (m *mover) affordable(h *holding) bool {
+	cost := m.costOf(h)
+	return cost >= 0 && (m.opts.Cost == nil || cost <= m.opts.MostCost)
 }
 
 // afford says whether a clearing is within bounds.
@@ -306,6 +315,9 @@ func (m *mover) clear(c *clearing) {
 // placeAgain finds other places for those that left.
 func (m *mover) placeAgain() bool {
 	m.moves = nil
+	if slices.ContainsFunc(m.leave, m.fitsNowhere) {
+		return false
+	}
 	for _, unit := range m.leave {
 		to, ok := m.placeUnit(unit)
 		if !ok {
@@ -314,6 +326,21 @@ func (m *mover) placeAgain() bool {
 		m.moves = append(m.moves, Move{Key: unit, From: m.from[unit], To: to})
 	}
 	return true
+}
+
+// fitsNowhere says that a pod of a unit fits on no node as they are: then it need not be placed to see that.
+func (m *mover) fitsNowhere(unit string) bool {
+	if m.opts.Whole != nil {
+		if whole := m.opts.Whole(unit); whole != nil {
+			return slices.ContainsFunc(whole.PodSets, func(set PodSet) bool {
+				pod := set.Pod
+				pod.Gang, pod.PodSet = whole.Key, set.Name
+				s, err := m.e.shapeOf(&pod)
+				return err == nil && set.Count > 0 && !m.e.fitsSomewhere(s)
+			})
+		}
+	}
+	return slices.ContainsFunc(m.left[unit], func(h *holding) bool { return !m.e.fitsSomewhere(h.shape) })
 }
 
 // placeUnit places a gang, or a pod of none, and says on which nodes.

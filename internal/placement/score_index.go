@@ -167,18 +167,32 @@ func (x *index) better(e *Engine, a, b int32) int32 {
 
 // best node for the shape, or nil. The salt draws lots where the policy wants them.
 func (e *Engine) best(s *shape, salt uint64) *node {
-	x := e.refreshed(s)
-	if len(e.nodes) == 0 {
-		return nil
-	}
-	top := x.tree[1]
-	if top < 0 || x.scores[top] == noScore {
+	x, top := e.top(s)
+	if top < 0 {
 		return nil
 	}
 	if s.policy.Node.Shuffles() {
 		top = e.drawn(x, x.scores[top], salt)
 	}
 	return e.nodes[top]
+}
+
+// top of a shape's index, up to date; below 0 if it fits nowhere.
+func (e *Engine) top(s *shape) (x *index, pos int32) {
+	x = e.refreshed(s)
+	if len(e.nodes) == 0 {
+		return x, -1
+	}
+	if pos = x.tree[1]; pos >= 0 && x.scores[pos] == noScore {
+		pos = -1
+	}
+	return x, pos
+}
+
+// fitsSomewhere says that a node takes a pod of the shape.
+func (e *Engine) fitsSomewhere(s *shape) bool {
+	_, pos := e.top(s)
+	return pos >= 0
 }
 
 // drawn is one of the nodes with this score. The lot depends on names, not on positions.
