@@ -223,22 +223,12 @@ func (e *Engine) fitBeside(inForce []*advance, s *starting) bool {
 func (e *Engine) lacking(t *tree, moment time.Time, inForce []*advance, s *starting) (without, with []int64) {
 	mark := e.tx.Checkpoint()
 	defer e.tx.Rollback(mark)
-	used := make([][]quota.Amount, len(inForce))
-	count := func(w *workload, usage []quota.Amount) {
-		for i, r := range inForce {
-			if b := r.beneficiaries(); b.includes(&w.spec, w.local, w.queue) {
-				for _, u := range usage {
-					used[i] = quota.AddAmount(used[i], u.FR, u.V)
-				}
-			}
-		}
-	}
 	e.liftReservations(t, ofHeads) // for workloads that have not started; each is asked in turn
 	e.liftReservations(t, ofDelayed)
-	e.playUntilMoment(t, moment, s, count)
+	used := e.playUntilMoment(t, moment, inForce, s)
 	without = e.lackingBeside(inForce, used)
 	e.tx.Add(s.w.queue.node, s.usage, quota.Future)
-	count(s.w, s.usage)
+	countUsed(used, inForce, s.w, s.usage)
 	return without, e.lackingBeside(inForce, used)
 }
 
@@ -255,32 +245,6 @@ func (e *Engine) lackingBeside(inForce []*advance, used [][]quota.Amount) (lacks
 		}
 	}
 	return lacks
-}
-
-// playUntilMoment takes those out of the future (in a what-if) whose run time is over at a moment, and those who leave for
-// a workload; count gets the others. One that is overdue, or of which no end is known, could still run.
-func (e *Engine) playUntilMoment(t *tree, moment time.Time, s *starting, count func(*workload, []quota.Amount)) {
-	for _, q := range t.queues {
-		for _, v := range q.quotaReserved {
-			if v.phase == phaseEvicting && !v.moving {
-				continue
-			}
-			if end := v.endOf((*workload).runLimit); s.leaves(v) || end.After(e.at) && !end.After(moment) {
-				e.tx.Sub(q.node, v.usage, quota.Future)
-			} else {
-				count(v, v.usage)
-			}
-		}
-	}
-	for _, n := range t.nominated {
-		switch {
-		case n == s.w:
-		case s.leaves(n) || e.overBy(n, moment):
-			e.tx.Sub(n.queue.node, n.nominatedUsage, quota.Future)
-		default:
-			count(n, n.nominatedUsage)
-		}
-	}
 }
 
 // leavesReserved refuses a workload that would take what is reserved for others, and says whether it did not. One that
@@ -397,9 +361,8 @@ func (e *Engine) AdvanceLacking(at time.Time) []AdvanceLacking {
 		return nil
 	}
 	e.rebuild()
-	at0 := e.at
-	e.at = at
-	defer func() { e.at = at0 }()
+	defer func(at time.Time, decision uint64) { e.at, e.decision = at, decision }(e.at, e.decision)
+	e.at, e.decision = at, noDecision
 	var list []AdvanceLacking
 	for _, r := range e.advance {
 		q := e.queueOfAdvance(r)

@@ -20,8 +20,9 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 		return nil
 	}
 	a := e.newAssignment()
+	var unplaced []*requestShape // that no nodes are free for
 	for _, w := range q.afterHead(head) {
-		if w.runLimit() <= 0 {
+		if w.runLimit() <= 0 || slices.Contains(unplaced, w.class.shape) {
 			continue
 		}
 		e.evals++
@@ -29,6 +30,9 @@ func (e *Engine) backfill(t *tree, q *queue) *assignment {
 			a.backfill = true
 			a.version = t.version
 			return a
+		}
+		if a.failed != nil && !q.choice && !a.shape.shrinks && len(e.advanceNodes) == 0 && !e.opts.unpruned { // the same nodes for all who ask for the same
+			unplaced = append(unplaced, a.shape)
 		}
 	}
 	e.recycle(a)

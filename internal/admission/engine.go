@@ -76,9 +76,12 @@ const (
 //	counter                counts                            makes void
 //	decision               decisions                         marks, queueingHint, preemptible: time has passed
 //	demandChanges          classes that came or went         queueingHint
-//	nodeChanges            decisions, lasting changes of     placements that were tried, immovable
+//	nodeChanges            decisions, lasting changes of     placements that were tried, immovable, vainSearches
 //	                       what is on nodes
-//	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill
+//	phaseChanges           workloads that went to another    vainSearches, played
+//	                       phase
+//	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill,
+//	                                                         vainSearches, played
 //	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
 //	tree.improvements      changes that may help a class     refusals
 //	queue.reservedChanges  changes of queue.quotaReserved    preemptible
@@ -135,6 +138,8 @@ type Engine struct {
 	extras            int // extras of elastic jobs that have quota
 	evicting          map[*workload]struct{}
 	immovable         immovable
+	vain              vainSearches
+	played            played
 	preemptors        map[*workload]struct{} // those with victims that have quota
 	unresolvedVictims []*workload            // victims whose preemptor is known by UID only
 	toNominate        []*workload            // workloads that may have to be nominated
@@ -147,6 +152,7 @@ type Engine struct {
 	treesMade     uint64
 	demandChanges uint64
 	nodeChanges   uint64
+	phaseChanges  uint64
 	searches      uint64 // numbers searches for victims under fair sharing
 	searchSteps   uint64 // counts those searches and the victims of all
 	volatiles     int    // classes listed in queue.volatile

@@ -99,7 +99,7 @@ func (e *Engine) findVictims(a *assignment) {
 		return
 	}
 	failed := a.failed
-	found := e.searchVictims(a, a.usage, a.need, e.opts.Placer != nil)
+	found := e.searchUnlessVain(a)
 	a.victims = append(a.victims[:0], found...)
 	if len(found) == 0 && failed != nil && !a.w.spec.PreemptionGated {
 		if moves := e.findMoves(a); len(moves) > 0 {

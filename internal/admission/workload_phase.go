@@ -50,6 +50,7 @@ func (e *Engine) enter(w *workload, to phase) {
 		e.opts.onPhase(w.phase, to)
 	}
 	w.phase = to
+	e.phaseChanges++
 }
 
 // hasQuota says whether the workload's quota is reserved.

@@ -74,5 +74,8 @@ func (t *Txn) ChangeNodes() {
 	t.marks++
 }
 
+// Unchanged says that no change is under way.
+func (t *Txn) Unchanged() bool { return len(t.log) == 0 }
+
 // NodesAsTheyAre says that no change of Nodes is under way.
 func (t *Txn) NodesAsTheyAre() bool { return t.marks == 0 }
