@@ -126,7 +126,11 @@ func printExplanation(w output.Writer, trace *world.Trace, run *world.World, job
 		}
 		return k.Name
 	}
-	fmt.Fprintf(w, "%s (%d cards, queue %s, submitted at %s) at %s: %s\n", j.ID, j.Cards, j.Queue, duration(j.Submit), at, standing(run, job, x.State))
+	cards := "cards"
+	if j.Cards == 1 {
+		cards = "card"
+	}
+	fmt.Fprintf(w, "%s (%d %s, queue %s, submitted at %s) at %s: %s\n", j.ID, j.Cards, cards, j.Queue, duration(j.Submit), at, standing(run, job, x.State))
 	if x.Message != "" {
 		fmt.Fprintf(w, "  %s\n", x.Message)
 	}
