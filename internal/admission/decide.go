@@ -33,6 +33,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.at = at
 	e.decision++
 	e.nodeChanges++
+	evals := e.evals
 	e.plan.Admit, e.plan.Evict, e.plan.Panics = e.plan.Admit[:0], e.plan.Evict[:0], e.plan.Panics[:0]
 	e.rebuild()
 	for _, c := range e.retryNext {
@@ -54,7 +55,7 @@ func (e *Engine) Decide(at time.Time) Plan {
 	e.decideTrees()
 	e.plan.Pending = slices.DeleteFunc(e.plan.Pending, e.superseded)
 	plan := e.plan
-	plan.NextAt = e.nextTimer()
+	plan.NextAt, plan.Evaluated = e.nextTimer(), e.evals-evals
 	if ranks := e.nextRankChange(); !ranks.IsZero() && (plan.NextAt.IsZero() || ranks.Before(plan.NextAt)) {
 		plan.NextAt = ranks
 	}
@@ -137,7 +138,7 @@ func (e *Engine) superseded(p Pending) bool {
 	w.spec.Nominated, w.spec.AwaitsPods = p.Reason == ReasonWaitingForPreemptedWorkloads, p.Reason == ReasonWaitingForPodsReady
 	w.spec.Moving = w.spec.Moving && w.spec.Nominated
 	w.moving = w.spec.returns()
-	same := w.published == p.Reason
+	same := w.published == p.Reason && !p.Again
 	w.published = p.Reason
 	return same
 }

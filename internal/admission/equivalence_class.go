@@ -65,6 +65,7 @@ type equivClass struct {
 	verdict      verdict
 	reported     Reason      // what members were told
 	unreported   []*workload // members that joined since
+	outdated     bool        // what they were told names quotas that are others now
 
 	refusedAt    uint64           // tree.improvements when it was refused last
 	refusedUsage uint64           // tree.usageChanges likewise

@@ -12,6 +12,8 @@ type Plan struct {
 	// Panics are defects that workloads brought to light. They wait as misconfigured; whoever runs the
 	// queue should hear of it.
 	Panics []Panic
+	// Evaluated is how many workloads were looked at.
+	Evaluated int64
 	// NextAt is the earliest time at which deciding again could matter although
 	// no event came: a backoff or a maximum execution time ends. Zero: never.
 	NextAt time.Time
@@ -49,6 +51,8 @@ type Pending struct {
 	Message  string
 	// Blocked: it is not considered, because of its queues or of what it refers to.
 	Blocked bool
+	// Again: it was told this reason before, and the message is another now.
+	Again bool
 }
 
 // Awaits says that the workload waits for others to end.

@@ -39,7 +39,7 @@ func (e *Engine) refuse(a *assignment) {
 	c := a.w.class
 	t := c.queue.tree
 	v := verdict{reason: a.refusalReason()}
-	if v.reason == c.reported && len(c.unreported) == 0 {
+	if v.reason == c.reported && len(c.unreported) == 0 && !c.outdated {
 		v.message = c.verdict.message // nothing new is reported
 	} else {
 		v.message = e.message(a)
@@ -74,7 +74,10 @@ func (a *assignment) refusalReason() Reason {
 // setInadmissible takes a class out of its queue's order with its verdict. In a StrictFIFO queue it
 // stays first and blocks those behind it.
 func (e *Engine) setInadmissible(c *equivClass, v verdict) {
-	c.verdict = v
+	if c.outdated && c.reported == v.reason && c.verdict.message != v.message {
+		e.correctMembers(c, v)
+	}
+	c.verdict, c.outdated = v, false
 	e.deactivate(c)
 	if c.reported != v.reason {
 		c.reported = v.reason
@@ -101,6 +104,23 @@ func (e *Engine) reportMembers(c *equivClass) {
 		}
 	}
 	c.unreported = c.unreported[:0]
+}
+
+// correctMembers passes a verdict on to members that were told of it with other quotas.
+func (e *Engine) correctMembers(c *equivClass, v verdict) {
+	for _, w := range c.members {
+		if w.reported == v.reason {
+			e.plan.Pending = append(e.plan.Pending, Pending{Workload: w.spec.Key, UID: w.spec.UID, Reason: v.reason, Message: v.message, Again: true})
+		}
+	}
+}
+
+// outdateVerdicts notes that quotas are others than some classes were told of. Most messages name what is lacking at the
+// moment, which any workload that starts or ends changes; that is not told each time.
+func (q *queue) outdateVerdicts() {
+	for _, c := range q.classes {
+		c.outdated = c.outdated || c.reported == ReasonExceedsMaxQuota
+	}
 }
 
 // noteRefusal notes which rules held a class up, and sets a timer for those that end with time.

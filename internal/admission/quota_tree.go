@@ -167,6 +167,7 @@ func (e *Engine) settleTree(t *tree) {
 		q.reservedChanges++
 		if t.root.changed {
 			q.requeueAll(e)
+			q.outdateVerdicts()
 		}
 		e.ready(q)
 	}

@@ -1,12 +1,15 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -298,5 +301,37 @@ func keysOf(m map[string]float64) func(func(string) bool) {
 				return
 			}
 		}
+	}
+}
+
+// As in Kueue, a workload that did not fit is tried again when quotas change, and what comes within a second is one attempt.
+// Its status tells of the quotas there are.
+func TestAttemptsInVain(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	p.submit("huge", "main", "batch", 1, "100")
+	attempts := func() float64 { return p.scrape()["kueue_admission_attempts_total{result=inadmissible}"] }
+	if got := attempts(); got != 1 {
+		t.Fatalf("%v attempts", got)
+	}
+	raise := func(n int) {
+		for i := range n {
+			cq := queueObject("cq", "", "")
+			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = resource.MustParse(fmt.Sprintf("%dm", 5000+i))
+			p.see(cq)
+		}
+	}
+	p.advance(time.Minute)
+	raise(10)
+	if got := attempts(); got != 2 {
+		t.Errorf("%v attempts, with changes of one moment", got)
+	}
+	if c := apimeta.FindStatusCondition(p.written["huge"].Status.Conditions, kueue.WorkloadQuotaReserved); !strings.Contains(c.Message, "maximum capacity (5009m)") {
+		t.Errorf("it was told %q", c.Message)
+	}
+	p.advance(time.Minute)
+	raise(3)
+	if got := attempts(); got != 3 {
+		t.Errorf("%v attempts, with changes later", got)
 	}
 }

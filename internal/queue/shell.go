@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ type Shell struct {
 	events         writes.Budget // for events about what the status says as well
 	finalizers     *inUseFinalizers
 	now            func() time.Time
+	retried        time.Time // when an attempt in vain was counted last
 	gates          struct{ partial, reclaim, topology, preferences, boost, gated, rejectDevices, replaceNodes, failFast, skipReassignment, concurrent, orchestrated bool }
 
 	timers timers
@@ -116,9 +118,11 @@ type Options struct {
 	Writers   int
 	// LeaveOutEvents gives events about what the status says as well a budget; without it, each is recorded.
 	LeaveOutEvents bool
-	Recorder       events.EventRecorder
-	Metrics        *metrics.Metrics // nil: not registered
-	Log            logr.Logger
+	// KeepSlices has a workload that another one replaces count until that one is admitted; without it, until it has quota.
+	KeepSlices bool
+	Recorder   events.EventRecorder
+	Metrics    *metrics.Metrics // nil: not registered
+	Log        logr.Logger
 }
 
 func (o Options) engine() admission.Options {
@@ -325,7 +329,11 @@ func (s *Shell) writeBudgets() []*writes.Budget {
 	return []*writes.Budget{&s.pendingReasons.budget, s.statuses.Budget(), &s.events}
 }
 
-// observeDecision updates the metrics of a decision. One that had nothing to decide is no attempt.
+// retryPeriod is how long Kueue gathers changes before it tries workloads again that did not fit.
+const retryPeriod = time.Second
+
+// observeDecision updates the metrics of a decision. One that had nothing to decide is no attempt. Workloads that did not fit
+// are tried again at once, and that counts as often as in Kueue.
 func (s *Shell) observeDecision(plan admission.Plan, took time.Duration) {
 	m := s.options.Metrics
 	m.Observe("elastic_decision_duration_seconds", took.Seconds())
@@ -338,8 +346,11 @@ func (s *Shell) observeDecision(plan admission.Plan, took time.Duration) {
 	switch {
 	case len(plan.Admit) > 0:
 		result = "success"
-	case len(plan.Evict)+len(plan.Pending) == 0:
+	case len(plan.Evict) > 0 || slices.ContainsFunc(plan.Pending, func(p admission.Pending) bool { return !p.Again }):
+	case plan.Evaluated == 0 || s.now().Sub(s.retried) < retryPeriod:
 		return
+	default:
+		s.retried = s.now()
 	}
 	m.Inc("kueue_admission_attempts_total", result)
 	m.Observe("kueue_admission_attempt_duration_seconds", took.Seconds(), result)
