@@ -215,7 +215,8 @@ func beside(cfg *v1alpha1.QueueConfiguration) cache.ByObject {
 func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.Options, error) {
 	options := queue.Options{
 		Features: gates, NoDecisions: cfg.NoDecisions, Writers: cfg.Writers, LeaveOutEvents: cfg.LeaveOutEventsUnderLoad,
-		Lifecycle: queue.LifecycleSettings(cfg, gates),
+		KeepSlices: cfg.Controllers.KeepSlicesUntilAdmitted,
+		Lifecycle:  queue.LifecycleSettings(cfg, gates),
 	}
 	options.NodeRules = workload.NodeRules{
 		AtOnce:        !gates.Enabled(features.TASReplaceOnPodTermination),
@@ -226,7 +227,8 @@ func queueOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) (queue.O
 	if options.Placer, err = placer.New(placer.Options{
 		TopologyOnly: !ptr.Deref(cfg.Placement.Enabled, true), FewHosts: !gates.Enabled(features.TASProfileMixed), Balanced: gates.Enabled(features.TASBalancedPlacement),
 		IgnoreAnnotated: cfg.Placement.IgnoreAnnotatedPods, AsAdmitted: cfg.Placement.CountPodsAsAdmitted, DomainsOnly: cfg.Placement.MatchDomainsOnly,
-		Encoding: workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
+		ReplaceAnywhere: cfg.Placement.ReplaceNodesAnywhere,
+		Encoding:        workload.Encoding{OnePart: !gates.Enabled(features.TASEncodeByHostnamePrefix)},
 	}); err != nil {
 		return options, err
 	}

@@ -86,6 +86,32 @@ func TestAdmittedSliceFinishesTheOneItReplaces(t *testing.T) {
 	}
 }
 
+// One that waits for its checks finishes the one it replaces as soon as it has its quota, as in Kueue, unless slices are kept.
+func TestSliceThatWaitsForItsChecks(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		p := newHarness(t)
+		p.options.KeepSlices = keeps
+		p.oneQueue()
+		p.see(check("slow", "example.com/slow", true), queueObject("cq", "", "slow"))
+		p.submit("old", "main", "batch", 5, "1")
+		p.change("old", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady })
+		bigger := p.workload("new", "main", "batch", 5, "1")
+		bigger.Spec.PodSets[0].Count = 3
+		bigger.Annotations = map[string]string{workload.ReplacesAnnotation: "ns/old"}
+		p.see(bigger)
+		if is := p.written["new"]; !workload.HasReservation(is) || workload.IsAdmitted(is) {
+			t.Fatalf("it has its quota and waits: %v", is.Status.Conditions)
+		}
+		if workload.IsFinished(p.written["old"]) == keeps {
+			t.Errorf("keeps %t: the old one is finished %t", keeps, !keeps)
+		}
+		p.change("new", func(wl *kueue.Workload) { wl.Status.AdmissionChecks[0].State = kueue.CheckStateReady })
+		if !workload.IsAdmitted(p.written["new"]) || !workload.IsFinished(p.written["old"]) {
+			t.Errorf("keeps %t: the new one stands for the job", keeps)
+		}
+	}
+}
+
 // As in Kueue, a workload that is deactivated loses its quota when it is evicted, not only when its pods are gone.
 func TestDeactivatedWorkloadHoldsNoQuota(t *testing.T) {
 	p := newHarness(t)

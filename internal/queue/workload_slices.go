@@ -63,14 +63,14 @@ func (s *Shell) updateUsage(t *tracked) {
 	t.counted = is
 }
 
-// replacedStep finishes a slice when the one that replaces it is admitted in the same queue, as Kueue's scheduler
-// does. The job may have no controller here.
+// replacedStep finishes a slice when the one that replaces it has quota of the same queue, as Kueue's scheduler does, or,
+// where Options.KeepSlices says so, is admitted there. The job may have no controller here.
 func (s *Shell) replacedStep(old *kueue.Workload) workload.Step {
 	t := s.workloads[s.replacements[workload.KeyOf(old)]]
 	if t == nil || s.options.NoDecisions || old.DeletionTimestamp != nil || !workload.UsesQuota(old) {
 		return workload.Step{}
 	}
-	if by := t.object; workload.UsesQuota(by) && workload.IsAdmitted(by) && !workload.IsEvicted(by) &&
+	if by := t.object; workload.UsesQuota(by) && (workload.IsAdmitted(by) || !s.options.KeepSlices) && !workload.IsEvicted(by) &&
 		by.Status.Admission.ClusterQueue == old.Status.Admission.ClusterQueue {
 		return workload.ReplacedBy(by)
 	}

@@ -117,6 +117,9 @@ type Placement struct {
 	// MatchDomainsOnly does not ask which nodes a pod can be on in a topology that does not go down to hosts, as Kueue does:
 	// taints, node selectors and affinity of the pod do not count there.
 	MatchDomainsOnly bool `json:"matchDomainsOnly,omitempty"`
+	// ReplaceNodesAnywhere sends the pods of a lost node to the fullest one that holds them, as Kueue does, though the
+	// workload prefers that they are near the rest.
+	ReplaceNodesAnywhere bool `json:"replaceNodesAnywhere,omitempty"`
 }
 
 // Resources is how what pods ask for counts against quota. The pods themselves
@@ -193,6 +196,9 @@ type Controllers struct {
 	// ReclaimKubeflowPods frees the quota of pods of Kubeflow's jobs that have succeeded while others run, as of a Job's.
 	// Absent, they have it until the job ends, as in Kueue.
 	ReclaimKubeflowPods bool `json:"reclaimKubeflowPods,omitempty"`
+	// KeepSlicesUntilAdmitted ends the Workload of an elastic job when the larger one that replaces it is admitted. In Kueue
+	// it ends when that one has its quota, and a check that then says no stops the job.
+	KeepSlicesUntilAdmitted bool `json:"keepSlicesUntilAdmitted,omitempty"`
 	// CacheSyncTimeout is how long the informers may take to sync.
 	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }
@@ -388,7 +394,7 @@ func (c *QueueConfiguration) Recommend() {
 	c.PreemptionCooldown = &metav1.Duration{Duration: time.Minute}
 	c.NoPreemptionRings = true
 	c.LeaveOutEventsUnderLoad = true
-	c.Controllers.CountSparkOverhead, c.Controllers.ReclaimKubeflowPods = true, true
+	c.Controllers.CountSparkOverhead, c.Controllers.ReclaimKubeflowPods, c.Controllers.KeepSlicesUntilAdmitted = true, true, true
 	gates := map[string]bool{"RecomputeAssignmentUponPreemptionTargetsOverlap": true, "ShortWorkloadNames": true}
 	maps.Copy(gates, c.FeatureGates)
 	c.FeatureGates = gates

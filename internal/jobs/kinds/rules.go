@@ -22,10 +22,13 @@ type Rules struct {
 	SparkOverhead bool
 	// ReclaimReplicas reclaims the pods of Kubeflow's jobs that have succeeded.
 	ReclaimReplicas bool
+	// KeepSlices has the workload of an elastic job count until the one that replaces it is admitted, not only until that has
+	// its quota.
+	KeepSlices bool
 }
 
 // Recommended is what our own file recommends.
-var Recommended = Rules{ShortNames: true, SparkOverhead: true, ReclaimReplicas: true}
+var Recommended = Rules{ShortNames: true, SparkOverhead: true, ReclaimReplicas: true, KeepSlices: true}
 
 var inForce atomic.Pointer[Rules]
 
@@ -41,6 +44,9 @@ func rules() Rules {
 
 // FastRelease says that pods that are being deleted count as ended.
 func FastRelease() bool { return rules().FastRelease }
+
+// KeepSlices says that a workload counts until the one that replaces it is admitted.
+func KeepSlices() bool { return rules().KeepSlices }
 
 // beyond is what expressions read of the rules.
 func (r Rules) beyond() map[string]any {

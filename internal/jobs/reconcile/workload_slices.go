@@ -19,9 +19,9 @@ import (
 )
 
 // An elastic job may change its size while it runs. When it becomes smaller, so does its workload. When it
-// becomes larger it gets a second workload, a slice, in its new size, which replaces the first when it is
-// admitted; until then its additional pods are gated. Any other job that changes its size is stopped and
-// queued again.
+// becomes larger it gets a second workload, a slice, in its new size, which replaces the first when it has its quota, as in
+// Kueue, or is admitted, where that is the rule; until it is admitted its additional pods are gated. Any other job that
+// changes its size is stopped and queued again.
 
 // followCounts looks at a job with quota reserved whose number of pods has changed since. It reports
 // whether it changed the workload.
@@ -201,18 +201,20 @@ func (c *controller) nextSlice(ctx context.Context, j GenericJob, wl *kueue.Work
 	return &wls[i], nil
 }
 
-// runsOnReplaced: the job runs as the slice before this one, which another scheduler has finished already. It goes on, as in
-// Kueue, if the pods that it makes until this one is admitted are gated, or another cluster makes them.
+// runsOnReplaced: the job runs as the slice before this one, which ended when this one got its quota, and may be gone by now.
+// It goes on, as in Kueue, if the pods that it makes until this one is admitted are gated, or another cluster makes them.
 func (c *controller) runsOnReplaced(ctx context.Context, j GenericJob, wl *kueue.Workload) (bool, error) {
 	o, ok := j.(kinds.Object)
 	if !ok || !kinds.IsElastic(j) {
 		return false, nil
 	}
 	wls, err := c.workloadsOf(ctx, j.Meta())
-	if err != nil || !slices.ContainsFunc(wls, func(before kueue.Workload) bool {
-		return workload.Replaces(wl) == workload.KeyOf(&before) && wasReplaced(&before)
-	}) {
+	before := slices.IndexFunc(wls, func(other kueue.Workload) bool { return workload.Replaces(wl) == workload.KeyOf(&other) })
+	switch {
+	case err != nil || workload.Replaces(wl).Name == "":
 		return false, err
+	case before >= 0 && !wasReplaced(&wls[before]), before < 0 && !workload.HasReservation(wl):
+		return false, nil
 	}
 	sets, err := j.PodSets(ctx, c.client)
 	return err == nil && (o.HandedOver() || !slices.ContainsFunc(sets, isNotGated)), err
@@ -231,7 +233,7 @@ func gateElasticPods(wl *kueue.Workload, infos []kinds.PodSetInfo) {
 }
 
 // currentWorkload is the workload that counts for a job now. Of the slices of a job that grows it is the
-// newest admitted one. Those before it are finished; a pending one follows the job's size.
+// newest one that stands for the job. Those before it are finished; a pending one follows the job's size.
 func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []kueue.Workload) (*kueue.Workload, error) {
 	var live []*kueue.Workload
 	for i := range wls {
@@ -260,8 +262,8 @@ func (c *controller) currentWorkload(ctx context.Context, j kinds.Object, wls []
 	for _, wl := range live[1:] {
 		// One that was evicted counts until the job has stopped, and has its quota until then.
 		replaced := workload.IsEvicted(chosen) && !workload.HasReservation(chosen)
-		admitted := workload.IsAdmitted(wl) && !workload.IsEvicted(wl)
-		if !replaced && !admitted {
+		stands := (workload.IsAdmitted(wl) || workload.HasReservation(wl) && !kinds.KeepSlices()) && !workload.IsEvicted(wl)
+		if !replaced && !stands {
 			if err := c.followPending(ctx, j, chosen, wl); err != nil {
 				return nil, err
 			}

@@ -144,6 +144,38 @@ func TestElasticJobGoesOnBetweenSlices(t *testing.T) {
 	}
 }
 
+// A slice that has quota and waits for its checks stands for the job, as in Kueue; where the rule says so, only once it is
+// admitted. Either way the job goes on, also when the slice before has been deleted.
+func TestElasticJobWhileChecksWait(t *testing.T) {
+	defer kinds.SetRules(kinds.Rules{})
+	for _, keeps := range []bool{false, true} {
+		kinds.SetRules(kinds.Rules{KeepSlices: keeps})
+		w := newWorld(t, parse(t, elasticJob))
+		w.admit(w.workloadOf(w.settle("job")), oneOf("cq", 3))
+		w.resizeJob(5, 2)
+		live, _ := w.slices()
+		live[1].Status.Admission = oneOf("cq", 5)
+		apimeta.SetStatusCondition(&live[1].Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: "Test"})
+		if err := w.client.Status().Update(t.Context(), live[1]); err != nil {
+			t.Fatal(err)
+		}
+		job := w.settle("job")
+		left, finished := w.slices()
+		if suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend"); suspended || (len(left) == 2) != keeps || (len(finished) == 1) == keeps {
+			t.Fatalf("keeps %t: suspended %t, live %v, finished %v", keeps, suspended, left, finished)
+		}
+		if keeps {
+			continue
+		}
+		if err := w.client.Delete(t.Context(), finished[0]); err != nil {
+			t.Fatal(err)
+		}
+		if suspended, _, _ := unstructured.NestedBool(w.settle("job").Object, "spec", "suspend"); suspended {
+			t.Error("it is stopped, since the slice before is gone")
+		}
+	}
+}
+
 // Who starts a job by hand whose slice was evicted while the next one waits starts nothing: its pods would not be gated.
 func TestElasticJobStartedByHandIsStopped(t *testing.T) {
 	w := newWorld(t, parse(t, elasticJob))

@@ -89,7 +89,7 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	}
 
 	// Kueue considers nodes only for topologies, and takes a topology annotation for a Workload's.
-	cfg.Placement = v1alpha1.Placement{Enabled: ptr.To(false), IgnoreAnnotatedPods: true, CountPodsAsAdmitted: true, MatchDomainsOnly: true}
+	cfg.Placement = v1alpha1.Placement{Enabled: ptr.To(false), IgnoreAnnotatedPods: true, CountPodsAsAdmitted: true, MatchDomainsOnly: true, ReplaceNodesAnywhere: true}
 	cfg.Integrations = in.Integrations
 	cfg.WaitForPodsReady = in.WaitForPodsReady
 	cfg.ObjectRetentionPolicies = in.ObjectRetentionPolicies

@@ -200,8 +200,8 @@ func (p *Placer) merge(domains []workload.Domain, levels []string) []workload.Do
 	return out
 }
 
-// instead looks for n placements of a set without the lost host: first in the domain
-// of the set's other pods, and then anywhere unless the topology is required.
+// instead looks for n placements of a set without the lost host: first in the domain of the set's other pods, unless
+// Options.ReplaceAnywhere says otherwise, and then anywhere unless the topology is required.
 func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[string]*kueue.TopologyAssignment, lost string, n int) []workload.Domain {
 	near, must := map[string]string{}, false
 	if set.Topology != nil {
@@ -210,8 +210,14 @@ func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[s
 		set.Topology = &request
 	}
 	set.Count, set.Pod.Affinity = n, avoid(set.Pod.Affinity, placement.Requirement{Key: corev1.LabelHostname, Operator: "NotIn", Values: []string{lost}})
-	selector := set.Pod.Selector
-	for _, labels := range []map[string]string{near, nil} {
+	selector, searches := set.Pod.Selector, []map[string]string{near, nil}
+	switch {
+	case must:
+		searches = searches[:1]
+	case p.options.ReplaceAnywhere:
+		searches = searches[1:]
+	}
+	for _, labels := range searches {
 		set.Pod.Selector = maps.Clone(selector)
 		maps.Copy(set.Pod.Selector, labels)
 		txn := p.engine.Begin()
@@ -221,9 +227,6 @@ func (p *Placer) instead(gang *placement.Gang, set placement.PodSet, named map[s
 			return p.hosts(answer.PodSets[0].Placed)
 		}
 		txn.Rollback()
-		if must {
-			break
-		}
 	}
 	return nil
 }

@@ -190,6 +190,25 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// As Kueue does it, a preferred topology does not keep the pods of a lost node near the rest.
+func TestReplaceAnywhere(t *testing.T) {
+	for everywhere, want := range map[bool]string{false: "b2:4 b3:1", true: "a1:1 b2:4"} {
+		p := hall(t)
+		p.options.ReplaceAnywhere = everywhere
+		named, r := sends("b1:1 b2:4"), wants(5, admission.TopologyRequest{Mode: admission.TopologyPreferred, Level: "rack"})
+		p.Hold(r.Workload, p.Restore(r, nil, named))
+		for host, cards := range map[string]int64{"a1": 3, "a2": 4, "a3": 4} {
+			other := asking("in-"+host, 1, cards)
+			other.PodSets[0].Flavors[0].NodeLabels = map[string]string{corev1.LabelHostname: host}
+			fits(t, p, other)
+		}
+		p.Saw(host4("b1"), true)
+		if got := said(p.Replace(r, named, "b1")); got != want {
+			t.Errorf("anywhere %t: the pods go to %s, not %s", everywhere, got, want)
+		}
+	}
+}
+
 // Racks of one name in two blocks are two racks.
 func TestReplaceInTheSameBlock(t *testing.T) {
 	inRack := admission.TopologyRequest{Mode: admission.TopologyRequired, Level: "rack"}

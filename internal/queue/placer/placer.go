@@ -81,6 +81,8 @@ type Options struct {
 	AsAdmitted bool
 	// DomainsOnly does not ask which nodes a pod can be on in a topology that does not go down to hosts.
 	DomainsOnly bool
+	// ReplaceAnywhere does not look near the rest first for the pods of a lost node, where that is preferred.
+	ReplaceAnywhere bool
 	// Balanced spreads pods that prefer a level of a topology evenly.
 	Balanced bool
 	// Policy of placement; empty: the engine's default.
