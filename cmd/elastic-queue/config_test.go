@@ -83,7 +83,7 @@ func TestFilesOfKueue(t *testing.T) {
 		check func(*v1alpha1.QueueConfiguration) bool
 	}{
 		"an empty file has Kueue's defaults": {file: v2, check: func(c *v1alpha1.QueueConfiguration) bool {
-			return c.WaitForPodsReady.Timeout.Duration == 30*time.Minute && c.Visibility.Port == 8082 && c.QueueMetrics.LocalQueues.Enable
+			return c.WaitForPodsReady.Timeout.Duration == 30*time.Minute && c.Metrics.CertDir == "" && c.Visibility.Port == 8082 && c.QueueMetrics.LocalQueues.Enable
 		}},
 		"the older version does not wait for pods": {file: v1, check: func(c *v1alpha1.QueueConfiguration) bool { return c.WaitForPodsReady == nil }},
 		"unless it says so": {file: v1 + "waitForPodsReady: {enable: true}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
@@ -93,7 +93,7 @@ func TestFilesOfKueue(t *testing.T) {
 			return slices.Equal(c.FairSharing.PreemptionStrategies, []v1beta2.PreemptionStrategy{v1beta2.LessThanOrEqualToFinalShare, v1beta2.LessThanInitialShare})
 		}},
 		"certificates of someone else": {file: v2 + "internalCertManagement: {enable: false}\nwebhook: {certDir: /certs, port: 1}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
-			return !ptr.Deref(c.Webhook.ManageCertificate, true) && c.Webhook.CertDir == "/certs" && c.Webhook.Port == 1
+			return !ptr.Deref(c.Webhook.ManageCertificate, true) && c.Webhook.CertDir == "/certs" && c.Webhook.Port == 1 && c.Metrics.CertDir == "/etc/kueue/metrics/certs"
 		}},
 		"gates": {file: v2 + "featureGates: {PartialAdmission: false}\n", check: func(c *v1alpha1.QueueConfiguration) bool {
 			return !c.FeatureGates["PartialAdmission"] && len(c.FeatureGates) == 1

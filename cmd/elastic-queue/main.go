@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -103,8 +105,12 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
+	limits, err := certs.TLS(cfg.Webhook.TLS)
+	if err != nil {
+		return err
+	}
 	mgr, err := env.Manager(manager.Options{
-		Scheme: scheme,
+		Scheme: scheme, Metrics: metricsserver.Options{TLSOpts: []func(*tls.Config){limits}},
 		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), NewInformer: informers(env.REST, scheme),

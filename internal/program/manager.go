@@ -17,10 +17,11 @@ import (
 
 // Manager makes the controller-runtime manager of a program: its metrics and
 // health endpoints are served, and leader election runs on a client of its own
-// so that a busy program cannot starve its lease. What a leader writes ends with its lease.
+// so that a busy program cannot starve its lease. What a leader writes ends with its lease. Of the options for metrics those
+// of TLS count; the rest is in the configuration.
 func (e Env) Manager(options manager.Options, election v1alpha1.LeaderElection) (manager.Manager, error) {
 	options.Logger = e.Log
-	options.Metrics = metricsServer(e.Common.Metrics)
+	options.Metrics = metricsServer(e.Common.Metrics, options.Metrics.TLSOpts...)
 	options.HealthProbeBindAddress = e.Common.Health.BindAddress
 	options.LivenessEndpointName = e.Common.Health.LivenessPath
 	options.ReadinessEndpointName = e.Common.Health.ReadinessPath

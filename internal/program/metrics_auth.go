@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -23,13 +24,13 @@ import (
 )
 
 // metricsServer serves metrics to those who may read them: names of queues, pods and namespaces are in
-// them.
-func metricsServer(m v1alpha1.Metrics) server.Options {
+// them. Where it is TLS, limits are those of its versions and ciphers.
+func metricsServer(m v1alpha1.Metrics, limits ...func(*tls.Config)) server.Options {
 	options := server.Options{BindAddress: m.BindAddress}
 	if m.Insecure || m.BindAddress == "0" || isLoopback(m.BindAddress) {
 		return options
 	}
-	options.SecureServing, options.CertDir = true, m.CertDir
+	options.SecureServing, options.CertDir, options.TLSOpts = true, m.CertDir, limits
 	options.FilterProvider = onlyReaders
 	return options
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -27,7 +28,7 @@ func TestMetricsAreServedPlainlyOnLoopbackAlone(t *testing.T) {
 		"127.0.0.1:8080": false, "[::1]:0": false, "localhost:8080": false, "0": false,
 	} {
 		m := v1alpha1.Metrics{Endpoint: v1alpha1.Endpoint{BindAddress: address}}
-		if got := metricsServer(m); got.SecureServing != secure || (got.FilterProvider != nil) != secure {
+		if got := metricsServer(m, func(*tls.Config) {}); got.SecureServing != secure || (got.FilterProvider != nil) != secure || (len(got.TLSOpts) == 1) != secure {
 			t.Errorf("%s: secure is %v, want %v", address, got.SecureServing, secure)
 		}
 		m.Insecure = true

@@ -194,8 +194,13 @@ func makeWork(t *testing.T, c client.Client) {
 	})
 	create(t, c, job("first", 4))
 	runs(t, c, "first")
-	create(t, c, pod("alone", 4))
+	create(t, c, pod("alone", 2))
 	runs(t, c, "alone")
+	for _, member := range pair() {
+		create(t, c, member)
+	}
+	runs(t, c, "leads")
+	runs(t, c, "follows")
 	create(t, c, job("next", 4))
 	waits(t, c, "next")
 	create(t, c, job("huge", 16))
@@ -219,6 +224,16 @@ func pod(name string, cards int) *corev1.Pod {
 	p.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "main", "test": name}
 	p.Annotations = map[string]string{sandbox.RunFor: "forever"}
 	return p
+}
+
+// pair is a group of two pods that are not alike: their workload has a pod set for each, named after what it is made of.
+func pair() []*corev1.Pod {
+	pods := []*corev1.Pod{pod("leads", 1), pod("follows", 1)}
+	for _, p := range pods {
+		p.Labels["kueue.x-k8s.io/pod-group-name"], p.Annotations["kueue.x-k8s.io/pod-group-total-count"] = "pair", "2"
+	}
+	pods[1].Spec.Tolerations = []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists}}
+	return pods
 }
 
 // create waits for webhooks that are just starting, too.

@@ -43,6 +43,10 @@ func FromV1beta1(in *v1beta1.Configuration, cfg *v1alpha1.QueueConfiguration) er
 	return apply(out, cfg)
 }
 
+// metricsCertificates is where Kueue finds the certificate of its metrics if it does not make certificates itself. If there is
+// none, they are served with one that signs itself.
+const metricsCertificates = "/etc/kueue/metrics/certs"
+
 // apply converts a file with its defaults into cfg.
 func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 	if err := validate(in); err != nil {
@@ -68,6 +72,9 @@ func apply(in *v1beta2.Configuration, cfg *v1alpha1.QueueConfiguration) error {
 		Host: in.Webhook.Host, Port: *in.Webhook.Port, CertDir: in.Webhook.CertDir, TLS: in.TLS,
 		ManageCertificate: certs.Enable, SecretName: ptr.Deref(certs.WebhookSecretName, ""),
 		Namespace: namespace,
+	}
+	if !ptr.Deref(certs.Enable, true) {
+		cfg.Metrics.CertDir = metricsCertificates
 	}
 	if service := ptr.Deref(certs.WebhookServiceName, ""); service != "" {
 		cfg.Webhook.DNSNames = []string{
