@@ -78,12 +78,16 @@ func (f *Filter) Ancestor(ctx context.Context, obj client.Object) (client.Object
 	return top, nil
 }
 
+// selects says whether jobs of a namespace are managed. One that was just made may not be in the cache yet.
 func (f *Filter) selects(ctx context.Context, namespace string) (bool, error) {
 	if f.Namespaces.Empty() {
 		return true, nil
 	}
-	ns := &corev1.Namespace{}
-	err := f.Cached.Get(ctx, types.NamespacedName{Name: namespace}, ns)
+	ns, key := &corev1.Namespace{}, types.NamespacedName{Name: namespace}
+	err := f.Cached.Get(ctx, key, ns)
+	if apierrors.IsNotFound(err) {
+		err = f.Direct.Get(ctx, key, ns)
+	}
 	return err == nil && f.Namespaces.Matches(labels.Set(ns.Labels)), err
 }
 

@@ -62,3 +62,21 @@ func TestJobsThatOwnEachOther(t *testing.T) {
 		t.Errorf("its ancestor is %v, after %d reads: %v", above, reads, err)
 	}
 }
+
+// A job may be created together with its namespace, before the cache has that.
+func TestNamespaceThatWasJustMade(t *testing.T) {
+	selector := labels.SelectorFromSet(labels.Set{"team": "a"})
+	made := func(name string, of map[string]string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: of}}
+	}
+	direct := fake.NewClientBuilder().WithObjects(made("ours", map[string]string{"team": "a"}), made("others", nil)).Build()
+	f := &Filter{Cached: fake.NewClientBuilder().Build(), Direct: direct, Kinds: &kinds.InUse{}, Namespaces: selector}
+	for namespace, want := range map[string]bool{"ours": true, "others": false} {
+		if got, err := f.selects(t.Context(), namespace); err != nil || got != want {
+			t.Errorf("%s: %t, %v", namespace, got, err)
+		}
+	}
+	if _, err := f.selects(t.Context(), "none"); err == nil {
+		t.Error("a namespace that is not there is selected or not")
+	}
+}

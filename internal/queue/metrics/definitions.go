@@ -50,7 +50,7 @@ func Definitions() []Definition {
 		}
 		add(kind, withLocalQueues, "kueue_local_queue_"+name, help+", per LocalQueue.", append([]string{"name", "namespace"}, labels...)...).buckets = seconds(max(2, n))
 	}
-	add("counter", "", "kueue_admission_attempts_total", "Decisions, by whether they admitted a workload.", "result")
+	add("counter", "", "kueue_admission_attempts_total", "Decisions, by whether they admitted a workload; those that tried again in vain count once a second.", "result")
 	add("histogram", "", "kueue_admission_attempt_duration_seconds", "How long a decision took, by whether it admitted a workload.", "result").buckets = prometheus.DefBuckets
 	add("histogram", "", "kueue_pod_scheduling_gate_removal_seconds", "From a workload's admission to the removal of a scheduling gate from one of its pods.",
 		"name", "cluster_queue", "is_group").buckets = prometheus.DefBuckets
