@@ -18,8 +18,7 @@ func (w *workload) setVictimPlace(s *Workload, reserved int64) {
 }
 
 // savedAt is since when work would be lost, of a workload whose quota was reserved at a time; of one that is swapped when it
-// is preempted, none ever is. One that lies about its checkpoints, or cannot be swapped, is only preempted sooner, or as if
-// it had said nothing.
+// is preempted, none ever is. One that lies about its checkpoints is only preempted sooner, or as if it had said nothing.
 func (s *Workload) savedAt(reserved int64) int64 {
 	if s.Stays {
 		return math.MaxInt64

@@ -9,12 +9,15 @@ import (
 	"github.com/elastic-ai/elastic/internal/admission/quota"
 )
 
-// saysSomething has a workload report a checkpoint, or change its mind about preemption.
+// saysSomething has a workload report a checkpoint, or that it can or cannot be swapped out, or change its mind about preemption.
 func (w *world) saysSomething(wl Workload) {
-	if rapid.Bool().Draw(w.t, "checkpoint") {
+	switch rapid.IntRange(0, 3).Draw(w.t, "says") {
+	case 0, 1:
 		wl.CheckpointedAt = w.now.Add(time.Duration(rapid.IntRange(-120, 60).Draw(w.t, "saved")) * time.Second)
-	} else {
+	case 2:
 		wl.NeverPreempt = !wl.NeverPreempt
+	default:
+		wl.Stays = !wl.Stays
 	}
 	w.workload(wl)
 }

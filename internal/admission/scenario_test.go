@@ -580,6 +580,9 @@ func (sc *scenario) changeStatement(f []string, key Key, a arguments) {
 	case "saved":
 		w.CheckpointedAt = sc.origin().Add(must(time.ParseDuration(f[2])))
 		s.workload(w)
+	case "stays":
+		w.Stays = f[2] == "true"
+		s.workload(w)
 	case "preemption-gated":
 		w.PreemptionGated = f[2] == "true"
 		s.workload(w)

@@ -59,7 +59,7 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 		SetAnnotation(wl, kueue.WorkloadSliceNameAnnotation, wl.Name)
 	}
 	b.SetGates(j, wl)
-	SetPreemptionWishes(j, wl)
+	SetPreemptionWishes(j, wl, true)
 	SetAfter(j, wl)
 	if err := SetMaxExecTime(j, wl); err != nil {
 		return nil, err

@@ -16,8 +16,9 @@ import (
 const checkpointStep = time.Minute
 
 // SetPreemptionWishes gives the workload what its job says of its own preemption, and reports whether that changes it.
-// Whether it may be preempted at all is settled when its quota is reserved.
-func SetPreemptionWishes(j Job, wl *kueue.Workload) bool {
+// Whether it may be preempted at all is settled when its quota is reserved. movable: it can be swapped out, as far as is
+// known; who chooses victims is not to count on it otherwise.
+func SetPreemptionWishes(j Job, wl *kueue.Workload, movable bool) bool {
 	if IsPrebuilt(j.Meta()) { // whose workload says so itself
 		return false
 	}
@@ -37,7 +38,11 @@ func SetPreemptionWishes(j Job, wl *kueue.Workload) bool {
 	if !workload.HasReservation(wl) {
 		follow(v1alpha1.NeverPreemptAnnotation, only(wants[v1alpha1.NeverPreemptAnnotation], "true"))
 	}
-	follow(egpu.OnPreemptionAnnotation, only(wants[egpu.OnPreemptionAnnotation], egpu.OnPreemptionStop, egpu.OnPreemptionSwap))
+	means := []string{egpu.OnPreemptionStop}
+	if movable {
+		means = append(means, egpu.OnPreemptionSwap)
+	}
+	follow(egpu.OnPreemptionAnnotation, only(wants[egpu.OnPreemptionAnnotation], means...))
 	switch at, had := workload.CheckpointedAt(j.Meta()), workload.CheckpointedAt(wl); {
 	case at.IsZero():
 		follow(v1alpha1.CheckpointedAtAnnotation, "")

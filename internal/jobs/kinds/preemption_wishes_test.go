@@ -17,11 +17,15 @@ func TestPreemptionWishes(t *testing.T) {
 	for name, test := range map[string]struct {
 		job, had, want map[string]string
 		reserved       bool
+		immovable      bool
 	}{
 		"nothing":                      {},
 		"all":                          {job: map[string]string{never: "true", on: "stop", saved: "2026-01-01T01:00:00+01:00"}, want: map[string]string{never: "true", on: "stop", saved: "2026-01-01T00:00:00Z"}},
 		"words that mean nothing here": {job: map[string]string{never: "please", on: "wait", saved: "now"}},
 		"swapped":                      {job: map[string]string{on: "swap"}, want: map[string]string{on: "swap"}},
+		"cannot be swapped":            {job: map[string]string{on: "swap"}, had: map[string]string{on: "swap"}, reserved: true, immovable: true},
+		"cannot be swapped, nor asks":  {job: map[string]string{on: "stop"}, immovable: true, want: map[string]string{on: "stop"}},
+		"can be swapped again":         {job: map[string]string{on: "swap"}, reserved: true, want: map[string]string{on: "swap"}},
 		"withdrawn":                    {job: map[string]string{}, had: map[string]string{never: "true", on: "stop", saved: "2026-01-01T00:00:00Z", "other": "x"}, want: map[string]string{"other": "x"}},
 		"too late":                     {job: map[string]string{never: "true", on: "stop"}, reserved: true, want: map[string]string{on: "stop"}},
 		"too late to withdraw":         {had: map[string]string{never: "true"}, reserved: true, want: map[string]string{never: "true"}},
@@ -37,11 +41,11 @@ func TestPreemptionWishes(t *testing.T) {
 				wl.Status.Admission = &kueue.Admission{}
 				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
 			}
-			changed := SetPreemptionWishes(job, wl)
+			changed := SetPreemptionWishes(job, wl, !test.immovable)
 			if !maps.Equal(wl.Annotations, test.want) || changed == maps.Equal(test.had, test.want) {
 				t.Errorf("changed is %v: %v", changed, wl.Annotations)
 			}
-			if SetPreemptionWishes(job, wl) {
+			if SetPreemptionWishes(job, wl, !test.immovable) {
 				t.Error("and changed again")
 			}
 		})

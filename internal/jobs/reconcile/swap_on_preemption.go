@@ -190,6 +190,16 @@ func (c *controller) move(ctx context.Context, pods []*corev1.Pod, where string)
 	return done, "", nil
 }
 
+// movable says whether the job's pods would be swapped out if it were preempted now, as far as their agents know. Pods that
+// do not run yet are taken to be: nothing else is known of them.
+func (c *controller) movable(ctx context.Context, j GenericJob) (bool, error) {
+	if !swapsOnPreemption(j) {
+		return false, nil
+	}
+	pods, err := c.podsOf(ctx, j)
+	return immovable(pods) == "", err
+}
+
 // immovable says why a job's pods are not even asked to move: an agent has said that one of them could not, and none has
 // been asked yet.
 func immovable(pods []*corev1.Pod) string {

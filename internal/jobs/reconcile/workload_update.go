@@ -76,7 +76,11 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 		return changed, err
 	}
 	gates := c.builder.SetGates(j, wanted)
-	wishes, after := kinds.SetPreemptionWishes(j, wanted), kinds.SetAfter(j, wanted)
+	movable, err := c.movable(ctx, j)
+	if err != nil {
+		return false, err
+	}
+	wishes, after := kinds.SetPreemptionWishes(j, wanted, movable), kinds.SetAfter(j, wanted)
 	if !gates && !wishes && !after && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}

@@ -69,7 +69,7 @@ func FuzzLimits(f *testing.F) {
 	f.Add("", "", "", 0.0, int64(0), "")
 	f.Add("uid", "main", "GPU-0", 30.0, int64(1000), "low")
 	f.Add("uid", "main", "GPU-0", 30.0, int64(1000), "space")
-	grammar := regexp.MustCompile(`^elastic-gpu 1\ncontainer [!-~]+\n((swap|oversubscribe) (on|off)\n)*device [!-~]+ memory \d+ compute \d+\.\d\d lend (on|off)( latency low)?( sharing space)?\n$`)
+	grammar := regexp.MustCompile(`^elastic-gpu 1\ncontainer [!-~]+\n((swap|oversubscribe) (on|off)\n)*device [!-~]+ memory \d+ compute \d+\.\d\d lend (on|off)( latency (low|throughput))?( sharing space)?\n$`)
 	f.Fuzz(func(t *testing.T, uid, container, uuid string, percent float64, memory int64, word string) {
 		s := &share.Share{UID: types.UID(uid), Container: container, Cards: []share.Card{{Card: discovery.Card{UUID: uuid}, Percent: percent, MemoryMB: memory}}}
 		s.Parameters = map[string]string{"swap": word, "lend": word, "oversubscribe": word, "latency": word, "sharing": word}

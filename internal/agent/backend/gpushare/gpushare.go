@@ -285,16 +285,19 @@ func Limits(s *share.Share) ([]byte, error) {
 	}
 	latency := s.Parameters["latency"]
 	switch latency {
-	case "", "throughput":
+	case "", "auto":
 		latency = "" // a library from before it was there reads the file, too
-	case "low":
-		latency = " latency low"
+	case "low", "throughput":
+		latency = " latency " + latency
 	default:
-		return nil, fmt.Errorf("the class's parameter latency is %q: write low or throughput", latency)
+		return nil, fmt.Errorf("the class's parameter latency is %q: write auto, low or throughput", latency)
 	}
-	sharing, err := sharingOf(s, lend, latency)
+	sharing, err := sharingOf(s, lend)
 	if err != nil {
 		return nil, err
+	}
+	if sharing != "" {
+		latency = ""
 	}
 	for _, c := range s.Cards {
 		if err := checkPart(&c); err != nil {
@@ -318,13 +321,13 @@ func checkPart(c *share.Card) error {
 }
 
 // sharingOf a share, in the file's words. In space there are no turns to lend, to have soon, or to leave the card in.
-func sharingOf(s *share.Share, lend, latency string) (string, error) {
+func sharingOf(s *share.Share, lend string) (string, error) {
 	switch sharing := s.Parameters["sharing"]; {
 	case sharing == "" || sharing == egpu.SharingTime:
 		return "", nil
 	case sharing != egpu.SharingSpace:
 		return "", fmt.Errorf("the class's parameter sharing is %q: write %s or %s", sharing, egpu.SharingTime, egpu.SharingSpace)
-	case lend == "on" || latency != "" || s.Parameters["oversubscribe"] == "on":
+	case lend == "on" || s.Parameters["latency"] == "low" || s.Parameters["oversubscribe"] == "on":
 		return "", errors.New("the class shares cards in space, where nobody takes turns: leave out lend, latency and oversubscribe")
 	case len(s.Cards) != 1:
 		return "", fmt.Errorf("the class shares cards in space: a container has one card then, and not %d", len(s.Cards))

@@ -66,11 +66,19 @@ device GPU-00000002-0000-0000-0000-000000000000 memory 1048576000 compute 30.00 
 		t.Errorf("%s %v", text, err)
 	}
 	s.Parameters = map[string]string{"latency": "throughput"}
+	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off latency throughput\n") {
+		t.Errorf("%s %v", text, err)
+	}
+	s.Parameters = map[string]string{"latency": "auto"}
 	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off\n") { // as a library without it reads it
 		t.Errorf("%s %v", text, err)
 	}
+	s.Parameters = map[string]string{"latency": "throughput", "sharing": "space"}
+	if text, err := gpushare.Limits(s); err != nil || !strings.HasSuffix(string(text), " lend off sharing space\n") { // there are no turns
+		t.Errorf("%s %v", text, err)
+	}
 	s.Parameters = map[string]string{"latency": "none"}
-	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "low or throughput") {
+	if _, err := gpushare.Limits(s); err == nil || !strings.Contains(err.Error(), "auto, low or throughput") {
 		t.Errorf("latency: %v", err)
 	}
 	for _, name := range []string{"lend", "swap", "oversubscribe"} {
