@@ -1,4 +1,5 @@
 /* Hooks of streams and their capture into graphs. */
+#include "compute_limit.h"
 #include "handlers.h"
 #include "memory_calls.h"
 #include "pool_memory.h"
@@ -10,6 +11,25 @@ CUresult on_cuStreamDestroy(fn_cuStreamDestroy real, CUstream stream)
 	stream_forget(stream);
 	pooled_forget_stream(stream);
 	return real(stream);
+}
+
+/* A program that waits for one of its launches while a later one is in flight works ahead: that is no end of a step. */
+CUresult on_cuStreamSynchronize(fn_cuStreamSynchronize real, CUstream stream)
+{
+	CUresult r = real(stream);
+
+	if (stream_is_last(stream) || stream_last_done())
+		program_waited();
+	return r;
+}
+
+CUresult on_cuEventSynchronize(fn_cuEventSynchronize real, CUevent event)
+{
+	CUresult r = real(event);
+
+	if (stream_last_done())
+		program_waited();
+	return r;
 }
 
 /* A capture is counted from before it begins; none begins while the process is swapped out. */

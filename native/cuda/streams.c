@@ -23,6 +23,7 @@ struct stream {
 	CUcontext ctx;
 	CUevent event[MARKS + 1];      /* a ring; the one before the oldest waited for is where time is counted from */
 	unsigned launches[MARKS + 1];  /* before each mark */
+	bool alone[MARKS + 1];         /* and whether nothing was in flight before them */
 	unsigned head;                 /* marks set so far */
 	_Atomic unsigned waiting;      /* how many of them are not seen done */
 	bool based;                    /* the mark before the oldest is a valid start of time */
@@ -122,7 +123,9 @@ static void learn(struct stream *s, unsigned done)
 	float ms;
 
 	if (s->based && n && real_cuEventElapsedTime(&ms, begin, end) == CUDA_SUCCESS) {
-		double each = ms * 1e6 / n, batch;
+		double each = ms * 1e6 / n, batch, since = (double)(now_ns() - s->begun);
+		if (s->alone[done % (MARKS + 1)] && n == 1 && since < each)
+			each = since; /* the stream was empty before it, maybe for long: it took no longer than we have waited for it */
 		s->launch_ns = s->launch_ns ? s->launch_ns * 0.75 + each * 0.25 : each;
 		batch = s->launch_ns < MARK_NS / MAX_BATCH ? MAX_BATCH : MARK_NS / s->launch_ns;
 		if ((uintptr_t)s->handle == CU_STREAM_PER_THREAD)
@@ -168,6 +171,7 @@ static void mark(struct stream *s)
 	s->launches[at] = n;
 	if (s->event[at] && real_cuEventRecord(s->event[at], s->handle) == CUDA_SUCCESS) {
 		s->head++;
+		s->alone[at] = !s->waiting;
 		if (!s->waiting++)
 			s->begun = now_ns();
 	}
@@ -185,10 +189,11 @@ static bool longer(struct stream *s, int64_t most)
 	return s->waiting && s->launch_ns > 0 && (s->waiting > 1 || s->launch_ns > MARK_NS) && remaining(s) > most;
 }
 
+static _Thread_local struct stream *last; /* on which this thread launched last */
+
 /* NULL if there are more streams than we follow: their work is charged while others are in flight. */
 static struct stream *stream_found(struct gate *g, CUstream stream)
 {
-	static _Thread_local struct stream *last;
 	uintptr_t key = stream_key(stream);
 	struct stream *s = last && atomic_load_explicit(&last->key, memory_order_acquire) == key ? last : find(key);
 
@@ -197,6 +202,26 @@ static struct stream *stream_found(struct gate *g, CUstream stream)
 	if (s)
 		last = s;
 	return s;
+}
+
+bool stream_is_last(CUstream stream)
+{
+	return last && atomic_load_explicit(&last->key, memory_order_acquire) == stream_key(stream);
+}
+
+bool stream_last_done(void)
+{
+	bool done;
+
+	if (!last || atomic_load_explicit(&last->unmarked, memory_order_relaxed))
+		return false;
+	if (!atomic_load(&last->waiting))
+		return true;
+	pthread_mutex_lock(&last->lock);
+	advance(last);
+	done = !last->waiting;
+	pthread_mutex_unlock(&last->lock);
+	return done;
 }
 
 /* The thread that watches the card puts the marks, but for streams that only their own thread can mark. */

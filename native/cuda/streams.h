@@ -14,6 +14,9 @@ void stream_launched(struct gate *g, CUstream stream);
 void stream_shorten(CUstream stream, int64_t most, _Atomic unsigned *gate, unsigned state);
 /* The same without waiting: only what is in flight is to be known. */
 void stream_counted(struct gate *g, CUstream stream);
+/* Whether this is the stream on which this thread launched last, and whether all it launched there is known to be done. */
+bool stream_is_last(CUstream stream);
+bool stream_last_done(void);
 void stream_before_capture(CUstream stream);
 void stream_forget(CUstream stream);
 void context_forget(CUcontext ctx);
