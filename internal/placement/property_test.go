@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func drawActs(t *rapid.T) []act {
 	n := rapid.IntRange(5, 60).Draw(t, "acts")
 	for i := range n {
 		a := act{
-			kind:   rapid.SampledFrom([]string{"put", "put", "put", "bind", "gone", "release", "gang", "gang", "health", "load", "node", "node-gone", "expire", "defragment"}).Draw(t, "kind"),
+			kind:   rapid.SampledFrom([]string{"put", "put", "put", "bind", "gone", "release", "gang", "gang", "health", "load", "node", "node-gone", "expire", "defragment", "near", "gang-near"}).Draw(t, "kind"),
 			node:   rapid.IntRange(0, propertyNodes-1).Draw(t, "node"),
 			n:      rapid.IntRange(0, n).Draw(t, "n"),
 			commit: rapid.Bool().Draw(t, "commit"), health: rapid.Bool().Draw(t, "healthy"),
@@ -123,6 +124,17 @@ func do(e *Engine, a *act, nodes []Node) string {
 		return fmt.Sprint(e.Apply(CardLoad{Node: name, Index: 0, Load: Load{Core: float64(a.n%10) / 10}}))
 	case "expire":
 		return fmt.Sprint(e.Expire(time.Unix(int64(a.n), 0)))
+	case "near":
+		got, err := e.AssignNear(&a.pod, name, levelLists[a.n%len(levelLists)], time.Unix(int64(a.n), 0))
+		return fmt.Sprint(got, err)
+	case "gang-near":
+		txn := e.Begin()
+		defer txn.Rollback()
+		answer := txn.PlaceNear(&a.gang, []PodSet{{Name: "card", Count: 1, Pod: a.pod}}, levelLists[a.n%len(levelLists)])
+		if a.commit && answer.Fits {
+			txn.Commit(time.Time{})
+		}
+		return fmt.Sprint(answer.Fits, answer.PodSets, answer.Refusal)
 	case "defragment":
 		m, to, err := e.Defragment(twoOf(&a.pod), DefragmentOptions{Most: 3})
 		return fmt.Sprint(m, to.PodSets, err)
@@ -159,7 +171,7 @@ func TestNeverOverCapacityAndRollbackRestores(t *testing.T) {
 			before := e.Status()
 			do(e, a, nodes)
 			checkCapacity(t, e)
-			quiet := a.kind == "defragment" || a.kind == "gang" && !a.commit
+			quiet := a.kind == "defragment" || strings.HasPrefix(a.kind, "gang") && !a.commit
 			if after := e.Status(); quiet && !reflect.DeepEqual(before, after) {
 				t.Fatalf("%s left a trace:\nbefore %v\nafter  %v", a.kind, before, after)
 			}

@@ -27,6 +27,7 @@ const (
 	CardsUnhealthy
 	ReservedElsewhere
 	OutsideTopology
+	CardsTooFar
 	reasons
 )
 
@@ -46,6 +47,7 @@ var reasonText = [reasons]string{
 	CardsUnhealthy:    "cards are unhealthy",
 	ReservedElsewhere: "the gang's reservation is on other nodes",
 	OutsideTopology:   "node is outside the topology",
+	CardsTooFar:       "no free card of another node is near enough",
 }
 
 func (r Reason) String() string { return reasonText[r] }
@@ -64,7 +66,7 @@ func (r Reason) RetryOn() RetryOn {
 	switch r {
 	case FewCPU, FewMemory, FewPods, FewOther:
 		return OnPodGone | OnNode
-	case FewCards, SharedOtherwise, ReservedElsewhere:
+	case FewCards, SharedOtherwise, ReservedElsewhere, CardsTooFar:
 		return OnPodGone | OnNode | OnCard
 	case CardsDiffer, CardsUnhealthy:
 		return OnNode | OnCard

@@ -56,6 +56,12 @@ func (w *world) run(d *datadriven.TestData) {
 		w.filter(d)
 	case "gang":
 		w.gang(d)
+	case "near":
+		w.near(d)
+	case "distances":
+		w.distances(d)
+	case "gang-near":
+		w.gangNear(d)
 	case "defragment":
 		w.defragment(d)
 	case "release":

@@ -36,6 +36,17 @@ type Share struct {
 	Device string `json:",omitempty"`
 	// Claim is the ResourceClaim that it was prepared for; nil where the scheduler chose the cards.
 	Claim *Claim `json:",omitempty"`
+	// Remote is set where the cards are those of another node; Cards has none then.
+	Remote *Remote `json:",omitempty"`
+	// Serves is the ElasticGPUClaim whose programs, on other nodes, use the cards through this container.
+	Serves types.UID `json:",omitempty"`
+}
+
+// Remote is how a container reaches cards of another node.
+type Remote struct {
+	// Claim is the ElasticGPUClaim, Engine what carries calls there.
+	Claim  types.UID
+	Engine string
 }
 
 // Claim is a ResourceClaim.

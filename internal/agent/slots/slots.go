@@ -199,9 +199,15 @@ func (s *Slots) changed() {
 }
 
 // backendFor a share: the one its class names, else whole cards have one of their own, and shares the first, as do
-// whole cards that are to be swapped.
+// whole cards that are to be swapped. Cards of other nodes have one, too; their servers are under the library.
 func (s *Slots) backendFor(what *share.Share) (backend.Backend, error) {
 	name := what.Parameters["backend"]
+	if what.Serves != "" {
+		return s.Backends[0], nil
+	}
+	if what.Remote != nil {
+		name = "remote"
+	}
 	if name == "" && (!what.Whole() || what.Parameters["swap"] == "on") {
 		return s.Backends[0], nil
 	}

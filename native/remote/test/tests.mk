@@ -26,6 +26,15 @@ run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/f
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 
+# What tests of the agents' way between the two need: a client that finds its server below a root, a server, a program.
+relay: stub-driver $(T)/plain/elastic-gpu-remote $(T)/relay/libcuda.so.1 $(T)/relay/rounds
+$(T)/relay/libcuda.so.1: $(CLIENT) $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g $(TESTING) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(CLIENT) -ldl -pthread
+$(T)/relay/rounds: test/rounds.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) -O1 -g -std=gnu11 -Wall -Wextra -Werror -I$(B) -I$(CUDA) -o $@ test/rounds.c -ldl
+
 test: all run-plain
 sanitize: run-asan run-tsan
-.PHONY: test sanitize stub-driver run-plain run-asan run-tsan
+.PHONY: relay test sanitize stub-driver run-plain run-asan run-tsan

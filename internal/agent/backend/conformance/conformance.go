@@ -23,6 +23,8 @@ type Subject struct {
 	Leaves bool
 	// Paths of the device that its shares name, for a backend that needs some.
 	Paths []string
+	// Remote is for a backend whose cards are another node's.
+	Remote *share.Remote
 }
 
 // Card of a node, for tests.
@@ -41,7 +43,7 @@ func (s Subject) Share(id string, index int) *share.Share {
 	}
 	return &share.Share{
 		ID: id, Pod: types.NamespacedName{Namespace: "team", Name: "pod-" + id}, UID: types.UID("uid-" + id), Container: "main",
-		Cards: []share.Card{c}, Paths: s.Paths,
+		Cards: []share.Card{c}, Paths: s.Paths, Remote: s.Remote,
 	}
 }
 
