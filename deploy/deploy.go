@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-//go:embed crd/*.yaml queue/*.yaml gpu-scheduler/*.yaml gpu-scheduler/workload/*.yaml scheduler/*.yaml gpu-agent/*.yaml gpu-agent-dra/*.yaml gpu-agent-simulated/*.yaml workstation/*.yaml web/*.yaml web-proxy/*.yaml web-history/*.yaml samples/*.yaml
+//go:embed crd/*.yaml queue/*.yaml gpu-scheduler/*.yaml gpu-scheduler/workload/*.yaml scheduler/*.yaml gpu-agent/*.yaml gpu-agent-dra/*.yaml gpu-agent-simulated/*.yaml gpu-remote/*.yaml workstation/*.yaml web/*.yaml web-proxy/*.yaml web-history/*.yaml samples/*.yaml
 var files embed.FS
 
 // converted are the CRDs whose versions differ, so that the API server asks

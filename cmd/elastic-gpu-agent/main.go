@@ -80,6 +80,12 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.GPUAgentConfigurati
 	}
 	source := newSource(env, node, cfg.Simulate)
 	if source == nil {
+		if cfg.DevicePlugin.Remote.BindAddress != "" && *cfg.DevicePlugin.Enabled {
+			here := &agent.Node{Name: node, Source: discovery.None{}, Config: cfg.DevicePlugin, Events: mgr.GetEventRecorder("elastic-gpu-agent")}
+			if err := serve(mgr, env, here); err != nil {
+				return err
+			}
+		}
 		return mgr.Start(ctx)
 	}
 	publisher := &agent.Publisher{Client: mgr.GetClient(), Source: source, Events: mgr.GetEventRecorder("elastic-gpu-agent")}
@@ -123,6 +129,9 @@ func serve(mgr manager.Manager, env program.Env, node *agent.Node) error {
 	}
 	swapper := node.Swapper(mgr.GetClient())
 	runs := []manager.Runnable{plugin, node.PIDReporter(), node.DaemonWatch(), node.SwapReporter(mgr.GetClient()), node.IdleWatch(swapper)}
+	if remote := node.RemoteCards(mgr.GetClient()); remote != nil {
+		runs = append(runs, remote)
+	}
 	if listener, ok := node.Source.(manager.Runnable); ok {
 		runs = append(runs, listener)
 	}

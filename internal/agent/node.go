@@ -58,6 +58,7 @@ type Node struct {
 	shares    *gpushare.Backend
 	instances *mig.Backend // nil where cards are not real
 	daemons   []*mps.Daemons
+	remote    *remoteCards // nil where cards of other nodes are not used
 	slots     *slots.Slots
 	changes   chan event.GenericEvent
 }
@@ -138,6 +139,13 @@ func (n *Node) Backends() ([]backend.Backend, error) {
 			&mps.Backend{Driver: driver, Daemons: alone},
 			&qgpu.Backend{Dir: state("qgpu"), Allowed: n.Config.QGPUDevices, Root: n.Config.DeviceRoot},
 		}
+	}
+	if n.Config.Remote.BindAddress != "" {
+		clients, err := n.remoteClients()
+		if err != nil {
+			return nil, fmt.Errorf("cards of other nodes: %w", err)
+		}
+		list = append(list, clients)
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.Config.RemoteBackends)) {
 		other, err := remote.New(name, n.Config.RemoteBackends[name])
@@ -241,7 +249,7 @@ func (n *Node) share(ctx context.Context, c slots.ContainerRef) (s share.Share, 
 	if err != nil {
 		return s, err
 	}
-	resolver := &share.Resolver{Client: n.API}
+	resolver := &share.Resolver{Client: n.API, ServerNamespace: n.Config.Remote.ServerNamespace}
 	var missing *share.NoRecord
 	var refused error
 	err = wait.PollUntilContextTimeout(ctx, recordPoll, recordTimeout, true, func(ctx context.Context) (bool, error) {

@@ -146,9 +146,7 @@ func (s *Shell) assign(ctx context.Context, w *podRequest, node string) (assignm
 				refused = &Refused{Reason: fmt.Sprintf("claim %s: its ElasticGPU was made a moment ago", l.claim.Name)}
 				break
 			}
-			p := devicePod(d.key, l.cards, claims.Policy(l.class))
-			p.Tolerations = []placement.Toleration{{Operator: "Exists"}} // the node is chosen
-			if d.assignment, refused = s.engine.Assign(&p, node, until); refused != nil {
+			if d.assignment, refused = s.assignDevice(w, &l, node, until); refused != nil {
 				break
 			}
 			devices = append(devices, d)
@@ -163,6 +161,17 @@ func (s *Shell) assign(ctx context.Context, w *podRequest, node string) (assignm
 		s.binding[ask.Key] = &binding{uid: w.pod.UID}
 	})
 	return assignment, devices, errors.Join(err, refused)
+}
+
+// assignDevice assigns the cards of a claim: on the pod's node, or as near to it as they are free.
+func (s *Shell) assignDevice(w *podRequest, l *unboundClaim, node string, until time.Time) (placement.Assignment, error) {
+	if l.levels != nil {
+		p := w.remoteCards(l)
+		return s.engine.AssignNear(&p, node, l.levels, until)
+	}
+	p := devicePod(deviceKey(claims.DeviceName(l.claim)), l.cards, claims.Policy(l.class))
+	p.Tolerations = []placement.Toleration{{Operator: "Exists"}} // the node is chosen
+	return s.engine.Assign(&p, node, until)
 }
 
 func (s *Shell) release(devices []device) {
@@ -191,14 +200,19 @@ func (r *Reservation) write(ctx context.Context) error {
 		cards[g.Container] = append(cards[g.Container], request.FormatCards(g.Cards))
 	}
 	for _, h := range w.bound {
+		if h.device.Spec.RemoteGPU != nil {
+			continue // indexes are of cards of the pod's own node
+		}
 		cards[h.container] = append(cards[h.container], h.device.Annotations[egpu.CardsAnnotation])
 	}
 	for _, d := range r.devices {
-		made, err := claims.Provision(ctx, cluster, d.claim, d.class, d.assignment, r.shell.GPUName)
+		made, err := claims.Provision(ctx, cluster, d.claim, d.class, d.assignment, r.shell)
 		if err != nil {
 			return fmt.Errorf("claim %s: %w", d.claim.Name, err)
 		}
-		cards[d.container] = append(cards[d.container], made.Annotations[egpu.CardsAnnotation])
+		if d.levels == nil {
+			cards[d.container] = append(cards[d.container], made.Annotations[egpu.CardsAnnotation])
+		}
 	}
 	b := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -349,7 +363,7 @@ func (r *Reservation) settle(bound bool) error {
 		p.Selector, p.Affinity, p.Tolerations = nil, nil, nil
 		s.bound(p, tracked{uid: r.want.pod.UID, node: r.node, granted: r.assignment.Grants}, r.assignment.Grants)
 		for _, d := range r.devices {
-			s.holdDevice(d.key, r.node, d.cards, d.assignment.Grants)
+			s.holdDevice(d.key, d.assignment.Node, d.cards, d.assignment.Grants)
 		}
 	})
 }

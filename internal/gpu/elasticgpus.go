@@ -33,8 +33,8 @@ func devicePod(key string, cards placement.CardRequest, policy string) placement
 	}
 }
 
-// sawElasticGPU enters what it has of cards into the engine. One without cards of ours (a remote one, say)
-// has none.
+// sawElasticGPU enters what it has of cards into the engine. One without cards of ours (a remote one of somebody else's
+// server, say) has none.
 func (s *Shell) sawElasticGPU(e *egpu.ElasticGPU, gone bool) {
 	key := deviceKey(e.Name)
 	delete(s.unplaced, e.Name)
@@ -189,9 +189,12 @@ func (s *Shell) whereIs(e *egpu.ElasticGPU) (node string, indexes []int) {
 // deviceHold is how long cards are reserved for an ElasticGPU that is about to be written.
 const deviceHold = 30 * time.Second
 
-// Reserve cards for an ElasticGPU that is about to be made, anywhere.
-func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string) (a placement.Assignment, err error) {
+// Reserve cards for an ElasticGPU that is about to be made, anywhere; for a remote one where they can be reached.
+func (s *Shell) Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string, remote bool) (a placement.Assignment, err error) {
 	p := devicePod(deviceKey(name), cards, policy)
+	if remote {
+		p.Selector = connected
+	}
 	var refused error
 	err = s.do(ctx, func() {
 		var node string

@@ -36,8 +36,11 @@ func (s *Shell) Filter(ctx context.Context, pod *corev1.Pod, names []string) ([]
 	verdicts := make([]placement.Verdict, 0, len(names))
 	var refused error
 	err = s.doFor(ctx, pod, func() {
-		if refused = s.reserveGang(w.all); refused == nil {
+		if refused = s.reserveGang(w); refused == nil {
 			verdicts, refused = s.engine.Filter(&w.ask, names, verdicts)
+		}
+		if refused == nil {
+			refused = s.leaveTooFar(w, names, verdicts)
 		}
 		if !slices.ContainsFunc(verdicts, func(v placement.Verdict) bool { return v.Reason == placement.Fits }) {
 			s.refuse(pod)
@@ -63,7 +66,12 @@ func (s *Shell) Score(ctx context.Context, pod *corev1.Pod, names []string) ([]i
 		return scores, nil
 	}
 	var refused error
-	if err := s.doFor(ctx, pod, func() { scores, refused = s.engine.Score(&w.ask, names, scores) }); err != nil {
+	err = s.doFor(ctx, pod, func() {
+		if scores, refused = s.engine.Score(&w.ask, names, scores); refused == nil {
+			refused = s.preferNear(w, names, scores)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
 	return scores, refused
@@ -95,6 +103,9 @@ func (s *Shell) fitsWithout(w *podRequest, node string, victims []types.UID, key
 		txn.Remove(keys[uid])
 	}
 	verdicts, err := s.engine.Filter(&w.ask, []string{node}, nil)
+	if err == nil {
+		err = s.leaveTooFar(w, []string{node}, verdicts)
+	}
 	return err == nil && verdicts[0].Reason == placement.Fits
 }
 

@@ -153,13 +153,14 @@ func (s *Shell) podSet(ctx context.Context, wl *kueue.Workload, a *kueue.PodSetA
 // reserveGang reserves for all pods of a gang that has not started. A gang that has started is not made
 // to wait for its full size again. A replica that does not lead reserves nothing: it does not know yet what the
 // leader before it has bound.
-func (s *Shell) reserveGang(all *placement.Gang) error {
+func (s *Shell) reserveGang(w *podRequest) error {
+	all := w.all
 	if all == nil || s.gangs[all.Key] > 0 || !s.reserved[all.Key].IsZero() {
 		return nil
 	}
 	txn := s.engine.Begin()
 	defer txn.Rollback()
-	answer := txn.Place(all)
+	answer := w.placeGang(txn)
 	if !answer.Fits {
 		return &Refused{Reason: "the job's pods start together or not at all: " + answer.Refusal.Error()}
 	}

@@ -82,11 +82,21 @@ func (s *Shell) loadsOnly(was, is *placement.Node) bool {
 	return true
 }
 
+// connected are nodes whose agents carry what programs say to cards of other nodes: to the engine, a label.
+var connected = map[string]string{egpu.RemoteAgentAnnotation: "true"}
+
 // describeNode leaves to kube-scheduler what it checks before it asks: all resources beside those that
 // decide about GPU pods in practice, and whether the node is ready, which is one of its taints.
 func describeNode(node *corev1.Node, gpus map[string]*egpu.GPU) placement.Node {
 	n := inventory.Node(node, gpus)
 	n.Unschedulable = node.Spec.Unschedulable
+	if node.Annotations[egpu.RemoteAgentAnnotation] != "" {
+		n.Labels = maps.Clone(n.Labels)
+		if n.Labels == nil {
+			n.Labels = map[string]string{}
+		}
+		maps.Copy(n.Labels, connected)
+	}
 	n.Resources = map[string]int64{
 		"cpu":            node.Status.Allocatable.Cpu().MilliValue(),
 		"memory":         node.Status.Allocatable.Memory().Value(),
@@ -108,6 +118,16 @@ func (s *Shell) LargestCard(ctx context.Context) (largest int64, err error) {
 		}
 	})
 	return largest, err
+}
+
+// NodeLabel is the value of a node's label; empty where it has none.
+func (s *Shell) NodeLabel(node, key string) (value string) {
+	_ = s.do(context.Background(), func() {
+		if n := s.nodes.Object(node); n != nil {
+			value = n.Labels[key]
+		}
+	})
+	return value
 }
 
 // GPUName of a card: that of its GPU object, or the node's name and the index where there is none.

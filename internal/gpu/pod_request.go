@@ -43,6 +43,8 @@ type unboundClaim struct {
 	claim     *egpu.ElasticGPUClaim
 	class     *egpu.ElasticGPUClass
 	cards     placement.CardRequest
+	// levels within which the cards are, where they are used over the network; nil: they are on the pod's node.
+	levels []string
 }
 
 // Asks says whether a pod requests cards, by itself or by a claim. Its request may still be wrong.
@@ -102,6 +104,9 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 			return refuse("%v", err)
 		}
 		w.bound = append(w.bound, boundClaim{use.Container, device})
+		if request.IsServed(device) {
+			w.connect()
+		}
 		if affinity := device.Spec.NodeAffinity; affinity != nil {
 			w.ask.Affinity = both(w.ask.Affinity, request.Terms(affinity.Required))
 		}
@@ -126,8 +131,15 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 	if err != nil {
 		return refuse("%v", err)
 	}
-	w.unbound = append(w.unbound, unboundClaim{use.Container, claim, class, cards})
-	if claims.InTree(class.Provisioner) {
+	levels, err := claims.Levels(class)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	w.unbound = append(w.unbound, unboundClaim{use.Container, claim, class, cards, levels})
+	if levels != nil {
+		w.connect()
+	}
+	if claims.InTree(class.Provisioner) && levels == nil {
 		w.ask.Containers = append(w.ask.Containers, placement.Container{Name: egpu.ClaimPrefix + claim.Name, Cards: cards})
 	}
 	return nil

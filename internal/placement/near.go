@@ -139,7 +139,7 @@ func (n *node) distance(o *node, levels []string) int {
 }
 
 // PlaceNear places a gang together with cards that its pods use over the network: all of it in one domain of the nearest
-// level in which there is room, or nothing. cards are pod sets of their own, whose names no pod set of the gang has.
+// level in which it fits, or nothing. cards are pod sets of their own, whose names no pod set of the gang has.
 func (t *Txn) PlaceNear(g *Gang, cards []PodSet, levels []string) Answer {
 	all := *g
 	all.PodSets = slices.Concat(g.PodSets, cards)
@@ -163,7 +163,7 @@ func (t *Txn) PlaceNear(g *Gang, cards []PodSet, levels []string) Answer {
 	if refused == nil {
 		refused = &Answer{Refusal: &Refusal{Count: 1, RetryOn: OnPodGone | OnNode | OnCard}}
 	}
-	refused.Refusal.Detail = "no domain of " + levels[len(levels)-1] + " has room for the pods and the cards that they use over the network"
+	refused.Refusal.Detail = "no domain of " + levels[len(levels)-1] + " holds the pods and the cards that they use over the network"
 	return *refused
 }
 

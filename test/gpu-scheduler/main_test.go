@@ -37,6 +37,8 @@ var asked = []struct {
 	{"FirstExamplesWork", firstExamplesWork},
 	{"ClaimWaitsForItsFirstConsumer", claimWaitsForItsFirstConsumer},
 	{"ClaimIsShared", claimIsShared},
+	{"ClaimOfACardOfAnotherNode", claimOfACardOfAnotherNode},
+	{"CardOfAnotherNodeIsChosenFirst", cardOfAnotherNodeIsChosenFirst},
 	{"RetainedElasticGPUIsOfferedAgain", retainedElasticGPUIsOfferedAgain},
 	{"ProvisionerOutOfTree", provisionerOutOfTree},
 	{"ClaimThatCannotBeServedSaysWhy", claimThatCannotBeServedSaysWhy},

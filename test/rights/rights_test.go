@@ -31,7 +31,7 @@ func (r right) covers(use Use) bool {
 func granted(t *testing.T) []right {
 	t.Helper()
 	rules, bound := map[string][]rbacv1.PolicyRule{}, map[string][]string{}
-	for _, folder := range []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra", "web", "web-proxy", "web-history"} {
+	for _, folder := range []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra", "gpu-remote", "web", "web-proxy", "web-history"} {
 		objects, err := deploy.Program(folder)
 		if err != nil {
 			t.Fatal(err)

@@ -107,6 +107,21 @@ func TestResourceClaims(t *testing.T) {
 	}
 }
 
+// Cards of other nodes are asked for, with all that they need.
+func TestRemoteCards(t *testing.T) {
+	parts := []string{"name: elastic-gpu-remote\n", "bindAddress: :9447\n", "serverNamespace: gpu-team\n", "remoteEngines:\n", "- /var/run/ko/elastic-gpu-remote\n", "name: POD_IP\n", "name: remote\n"}
+	without := rendered(t, "gpu-team", "")
+	with := rendered(t, "gpu-team", "gpuAgent: {remote: {enabled: true}}")
+	for _, part := range parts {
+		if strings.Contains(without, part) && part != "name: POD_IP\n" {
+			t.Errorf("nobody asked for %q", part)
+		}
+		if !strings.Contains(with, part) {
+			t.Errorf("%q is not there", part)
+		}
+	}
+}
+
 // As a plugin it is another program, with a scheduler's rights, that no kube-scheduler asks.
 func TestSchedulerAsPlugin(t *testing.T) {
 	text := rendered(t, "gpu-team", "gpuScheduler: {as: plugin}")

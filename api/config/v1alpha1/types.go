@@ -278,6 +278,15 @@ type GPUSchedulerConfiguration struct {
 	HoldGangsFor metav1.Duration `json:"holdGangsFor,omitempty"`
 	// Workers is how many ElasticGPUClaims are reconciled at once.
 	Workers int `json:"workers,omitempty"`
+	// RemoteEngines have programs use cards of other nodes, by the name that classes choose them by; ours is elastic.
+	RemoteEngines map[string]RemoteServer `json:"remoteEngines,omitempty"`
+}
+
+// RemoteServer is the server's part of an engine for cards of other nodes.
+type RemoteServer struct {
+	// Image that it is in, and the Command that serves one claim; the address to listen on is its last argument.
+	Image   string   `json:"image"`
+	Command []string `json:"command"`
 }
 
 // PolicyWebhook is a policy that is asked over HTTP.
@@ -347,8 +356,24 @@ type DevicePlugin struct {
 	RemoteBackends map[string]string `json:"remoteBackends,omitempty"`
 	// QGPUDevices are patterns of the device paths that an ElasticGPU may name in spec.qGPU.paths.
 	QGPUDevices []string `json:"qgpuDevices,omitempty"`
+	// Remote is how containers use cards of other nodes.
+	Remote RemoteCards `json:"remote,omitempty"`
 	// DeviceRoot is where the agent's container sees the node's /dev: the folder that has it. Empty is the root.
 	DeviceRoot string `json:"deviceRoot,omitempty"`
+}
+
+// RemoteCards is how containers use cards of other nodes.
+type RemoteCards struct {
+	// BindAddress is where agents of other nodes reach the cards of this one, over TLS that both sides prove themselves
+	// by. Without it containers of this node use no cards of others, and others none of this one.
+	BindAddress string `json:"bindAddress,omitempty"`
+	// AdvertiseAddress is where they reach it; empty takes $POD_IP and BindAddress's port.
+	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
+	// ServerNamespace is where the GPU scheduler has its servers.
+	ServerNamespace string `json:"serverNamespace,omitempty"`
+	// Engines by the name that classes choose them by: the files of each, by their path in containers, and where they are on
+	// the node.
+	Engines map[string]map[string]string `json:"engines,omitempty"`
 }
 
 // WebConfiguration is the file of elastic-web.

@@ -82,10 +82,14 @@ type GPUShareSource struct {
 
 // RemoteGPUSource is a card of another node, used over the network.
 type RemoteGPUSource struct {
-	// Address of the server, as host:port.
-	Address string `json:"address"`
+	// Address of a server that is not ours, as host:port.
+	// +optional
+	Address string `json:"address,omitempty"`
+	// GPUName is the card, and NodeName the node that has it. The agents of that node and of the pod's connect the two.
 	// +optional
 	GPUName string `json:"gpuName,omitempty"`
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
 	// Parameters for the backend that connects to it.
 	// +optional
 	Parameters map[string]string `json:"parameters,omitempty"`

@@ -46,6 +46,12 @@ const (
 	SharingAnnotation = "elasticgpu.io/sharing"
 	SharingTime       = "time"
 	SharingSpace      = "space"
+	// SharingRemote, as a class's parameter, has its cards used over the network, from other nodes; in turns.
+	SharingRemote = "remote"
+	// ServesAnnotation on a pod of the GPU scheduler's names the remote ElasticGPU whose programs it serves.
+	ServesAnnotation = "elasticgpu.io/serves"
+	// RemoteAgentAnnotation on a node says how other agents reach and know its agent. That agent writes it.
+	RemoteAgentAnnotation = "elasticgpu.io/remote-agent"
 	// ProvisionerAnnotation on a claim names the provisioner that is asked to make an ElasticGPU for it,
 	// SelectedNodeAnnotation the node its first consumer goes to. For provisioners out of tree.
 	ProvisionerAnnotation  = "elasticgpu.io/provisioner"

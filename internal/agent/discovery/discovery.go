@@ -67,6 +67,18 @@ type Source interface {
 	Processes(ctx context.Context, uuid string) ([]Process, error)
 }
 
+// None has no cards: a node whose containers use those of others.
+type None struct{}
+
+// Cards are none.
+func (None) Cards(context.Context, *corev1.Node) ([]Card, error) { return nil, nil }
+
+// Serves no node.
+func (None) Serves(*corev1.Node) bool { return false }
+
+// Processes are none.
+func (None) Processes(context.Context, string) ([]Process, error) { return nil, nil }
+
 // products are the names cards go by, with the memory their maker advertises.
 var products = map[string][]int{
 	"T4": {16}, "V100": {16, 32}, "A10": {24}, "A30": {24}, "A40": {48}, "A100": {40, 80}, "L4": {24}, "L40": {48}, "L40S": {48},

@@ -28,9 +28,6 @@ type Engine struct {
 	Files map[string]string
 }
 
-// DefaultEngine is native/remote, by the name that classes choose engines by.
-const DefaultEngine = "elastic"
-
 // Where things are in the program's container, and where the server's container has its socket: in the folder that
 // the library has there anyway.
 const (
@@ -42,7 +39,7 @@ const (
 
 // Clients is the backend of containers whose cards are on another node. It has a folder per container below Dir:
 //
-//	shares/ID        the claim
+//	shares/ID        where it goes
 //	links/ID/remote  where the container's programs find the socket
 //	links/ID/run/    the socket, which the agent makes again when it starts
 type Clients struct {
@@ -68,10 +65,10 @@ func (c *Clients) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 			return nil, fmt.Errorf("engine %s has no %s on this node: %w", s.Remote.Engine, path, err)
 		}
 	}
-	if err := backend.Record(c.records(), s.ID, s.Remote.Claim); err != nil {
+	if err := backend.Record(c.records(), s.ID, s.Remote); err != nil {
 		return nil, err
 	}
-	if err := c.open(s.ID, string(s.Remote.Claim)); err != nil {
+	if err := c.open(s.ID, *s.Remote); err != nil {
 		return nil, err
 	}
 	edits := &specs.ContainerEdits{Mounts: []*specs.Mount{
@@ -84,7 +81,7 @@ func (c *Clients) Prepare(_ context.Context, s *share.Share) (*specs.ContainerEd
 }
 
 // open the folder and the socket of a container.
-func (c *Clients) open(id, claim string) error {
+func (c *Clients) open(id string, to share.Remote) error {
 	if err := os.MkdirAll(c.run(id), 0o755); err != nil { //nolint:gosec // containers read it as any user
 		return err
 	}
@@ -92,19 +89,19 @@ func (c *Clients) open(id, claim string) error {
 	if err := os.WriteFile(filepath.Join(c.link(id), "remote"), []byte(line), 0o644); err != nil { //nolint:gosec // as above
 		return err
 	}
-	return c.Relay.Open(id, filepath.Join(c.run(id), socketName), claim)
+	return c.Relay.Open(id, filepath.Join(c.run(id), socketName), to)
 }
 
 // Resume what an agent before this one had open: programs come back to it by themselves.
 func (c *Clients) Resume(ctx context.Context) error {
 	ids, err := c.Held(ctx)
 	for _, id := range ids {
-		var claim string
-		if again := backend.Recall(c.records(), id, &claim); again != nil {
+		var to share.Remote
+		if again := backend.Recall(c.records(), id, &to); again != nil {
 			err = errors.Join(err, again)
 			continue
 		}
-		err = errors.Join(err, c.open(id, claim))
+		err = errors.Join(err, c.open(id, to))
 	}
 	return err
 }

@@ -53,7 +53,7 @@ type counter struct {
 	byClaim map[string]int
 }
 
-// enter says whether there is room for one more; leave takes it back.
+// enter says whether one more is within the bounds; leave takes it back.
 func (c *counter) enter(claim string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

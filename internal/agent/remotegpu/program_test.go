@@ -100,20 +100,23 @@ func (b *breakable) breakAll() int {
 	return n
 }
 
+const engine = "elastic"
+
 const claim = "6f1f1c7e-0000-4000-8000-000000000001"
 
 // world is two agents and a server.
 type world struct {
-	t          *testing.T
-	bin, dir   string
-	pod, card  *Identity
-	mu         sync.Mutex
-	target     Target
-	clients    *Clients
-	door       *breakable
-	closeDoor  func()
-	server     *exec.Cmd
-	serverDone chan struct{}
+	t            *testing.T
+	bin, dir     string
+	pod, card    *Identity
+	mu           sync.Mutex
+	target       Target
+	clients      *Clients
+	gateway      *breakable
+	closeGateway func()
+	server       string // its socket
+	process      *exec.Cmd
+	serverDone   chan struct{}
 }
 
 func newWorld(t *testing.T) *world {
@@ -122,7 +125,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, bin: bin, dir: dir}
+	w := &world{t: t, bin: bin, dir: dir, server: filepath.Join(dir, "server", ServerSocket)}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for _, folder := range []string{"server", "container/etc/elastic-gpu", "container/run"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o750); err != nil {
@@ -131,11 +134,11 @@ func newWorld(t *testing.T) *world {
 	}
 	w.pod = identity(t, "pod-node")
 	w.startServer()
-	w.startDoor()
+	w.startGateway()
 	w.startRelay()
 	t.Cleanup(func() {
 		w.clients.Relay.End()
-		w.closeDoor()
+		w.closeGateway()
 		w.killServer()
 	})
 	return w
@@ -164,36 +167,36 @@ func pool(t *testing.T, of ...*Identity) *x509.CertPool {
 }
 
 func (w *world) startServer() {
-	w.server = exec.Command(filepath.Join(w.bin, "plain", "elastic-gpu-remote"), "unix:"+filepath.Join(w.dir, "server", ServerSocket))
-	w.server.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(w.bin, "../../../cuda/build/test"), "ELASTICGPU_ROOT="+w.dir)
-	w.server.Stderr = os.Stderr
-	if err := w.server.Start(); err != nil {
+	w.process = exec.Command(filepath.Join(w.bin, "plain", "elastic-gpu-remote"), "unix:"+w.server)
+	w.process.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(w.bin, "../../../cuda/build/test"), "ELASTICGPU_ROOT="+w.dir)
+	w.process.Stderr = os.Stderr
+	if err := w.process.Start(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.serverDone = make(chan struct{})
-	done, server := w.serverDone, w.server
-	go func() { _ = server.Wait(); close(done) }()
+	done, process := w.serverDone, w.process
+	go func() { _ = process.Wait(); close(done) }()
 }
 
 func (w *world) killServer() {
-	_ = w.server.Process.Kill()
+	_ = w.process.Process.Kill()
 	<-w.serverDone
 }
 
-// startDoor of an agent that has just started: with another key, at another port.
-func (w *world) startDoor() {
+// startGateway of an agent that has just started: with another key, at another port.
+func (w *world) startGateway() {
 	w.card = identity(w.t, "card-node")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.door = &breakable{Listener: listener}
-	door := &Door{
+	w.gateway = &breakable{Listener: listener}
+	gateway := &Gateway{
 		Identity: w.card, Log: testr.New(w.t),
 		Served: func(c string) bool { return c == claim },
 		Peers:  func(context.Context, string) (*x509.CertPool, error) { return pool(w.t, w.pod), nil },
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
-			return dialSocket(ctx, filepath.Join(w.dir, "server"), ServerSocket)
+			return DialSocket(ctx, filepath.Dir(w.server), filepath.Base(w.server))
 		},
 	}
 	w.mu.Lock()
@@ -201,8 +204,8 @@ func (w *world) startDoor() {
 	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- door.Serve(ctx, w.door) }()
-	w.closeDoor = sync.OnceFunc(func() {
+	go func() { ended <- gateway.Serve(ctx, w.gateway) }()
+	w.closeGateway = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Error(err)
@@ -213,8 +216,8 @@ func (w *world) startDoor() {
 // startRelay of an agent that has just started: it finds on its disk what the one before had.
 func (w *world) startRelay() {
 	w.clients = &Clients{
-		Dir: filepath.Join(w.dir, "clients"), Engines: map[string]Engine{DefaultEngine: {}},
-		Relay: &Relay{Identity: w.pod, Log: testr.New(w.t), Find: func(context.Context, string) (Target, error) {
+		Dir: filepath.Join(w.dir, "clients"), Engines: map[string]Engine{engine: {}},
+		Relay: &Relay{Identity: w.pod, Log: testr.New(w.t), Find: func(context.Context, share.Remote) (Target, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return w.target, nil
@@ -227,7 +230,7 @@ func (w *world) startRelay() {
 
 // container starts a program as the agent has it start: with the files of the edits, below a root.
 func (w *world) container() *program {
-	s := &share.Share{ID: "1", Remote: &share.Remote{Claim: claim, Engine: DefaultEngine}}
+	s := &share.Share{ID: "1", Remote: &share.Remote{Claim: claim, Engine: engine}}
 	edits, err := w.clients.Prepare(w.t.Context(), s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -297,24 +300,24 @@ func TestProgramUsesACardOfAnotherNode(t *testing.T) {
 	p.round(100)
 	p.expect("ok 1")
 
-	if w.door.breakAll() == 0 {
-		t.Error("nothing went through the door")
+	if w.gateway.breakAll() == 0 {
+		t.Error("nothing went through the gateway")
 	}
 	p.round(1)
 	p.expect("ok 2")
 
-	w.door.mu.Lock()
-	w.door.after = 2 << 20
-	w.door.mu.Unlock()
-	w.door.breakAll()
+	w.gateway.mu.Lock()
+	w.gateway.after = 2 << 20
+	w.gateway.mu.Unlock()
+	w.gateway.breakAll()
 	for n := range 3 {
 		p.round(500)
 		p.expect(fmt.Sprintf("ok %d", n+3))
 	}
-	w.door.mu.Lock()
-	defer w.door.mu.Unlock()
-	if w.door.broken < 5 {
-		t.Errorf("%d connections broke on the way", w.door.broken)
+	w.gateway.mu.Lock()
+	defer w.gateway.mu.Unlock()
+	if w.gateway.broken < 5 {
+		t.Errorf("%d connections broke on the way", w.gateway.broken)
 	}
 }
 
@@ -329,14 +332,14 @@ func TestProgramOutlivesTheAgents(t *testing.T) {
 	p.round(10)
 	p.expect("ok 2")
 
-	w.closeDoor()
-	w.startDoor()
+	w.closeGateway()
+	w.startGateway()
 	p.round(10)
 	p.expect("ok 3")
 }
 
-// A server that ended has lost what was on the card: the program is told, and does not compute on.
-func TestProgramIsToldThatItsServerEnded(t *testing.T) {
+// A server that ended has lost what was on the card: the program gets an error, and does not compute on.
+func TestProgramFailsWhenItsServerEnded(t *testing.T) {
 	w := newWorld(t)
 	p := w.container()
 	p.round(10)
@@ -347,6 +350,24 @@ func TestProgramIsToldThatItsServerEnded(t *testing.T) {
 	if got := p.line(); !strings.HasPrefix(got, "error ") || got == "error -1" {
 		t.Errorf("the program says %q", got)
 	}
+}
+
+// TestBetweenSockets is for measuring what the two agents cost: it stands between the sockets CLIENT and SERVER, which
+// ELASTIC_BETWEEN names with a comma between, until its input ends.
+func TestBetweenSockets(t *testing.T) {
+	client, server, asked := strings.Cut(os.Getenv("ELASTIC_BETWEEN"), ",")
+	if !asked {
+		t.Skip("for measuring by hand")
+	}
+	w := &world{t: t, dir: t.TempDir(), pod: identity(t, "pod-node"), server: server}
+	w.startGateway()
+	defer func() { w.closeGateway() }()
+	w.startRelay()
+	defer w.clients.Relay.End()
+	if err := w.clients.Relay.Open("1", client, share.Remote{Claim: claim, Engine: engine}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
 // What a container had is closed with it, and nothing is left on the node.

@@ -20,14 +20,14 @@ import (
 	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
-// hall is a door whose servers send back what they get, with the claim's UID first.
+// hall is a gateway whose servers send back what they get, with the claim's UID first.
 func hall(t *testing.T, card *Identity, peers map[string]*x509.CertPool) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := &Door{
+	gateway := &Gateway{
 		Identity: card, Log: testr.New(t),
 		Served: func(c string) bool { return peers[c] != nil },
 		Peers:  func(_ context.Context, c string) (*x509.CertPool, error) { return peers[c], nil },
@@ -42,7 +42,7 @@ func hall(t *testing.T, card *Identity, peers map[string]*x509.CertPool) (addres
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- door.Serve(ctx, listener) }()
+	go func() { ended <- gateway.Serve(ctx, listener) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -162,7 +162,7 @@ func TestServersSocketIsNoWayElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{ServerSocket, "../node.sock", "file", "."} {
-		if c, err := dialSocket(t.Context(), theirs, name); err == nil {
+		if c, err := DialSocket(t.Context(), theirs, name); err == nil {
 			_ = c.Close()
 			t.Errorf("%s was connected to", name)
 		}
@@ -172,22 +172,22 @@ func TestServersSocketIsNoWayElsewhere(t *testing.T) {
 func TestBackendConformance(t *testing.T) {
 	conformance.Run(t, conformance.Subject{
 		New: func(t *testing.T, dir string) backend.Backend {
-			relay := &Relay{Identity: identity(t, "a"), Log: testr.New(t), Find: func(context.Context, string) (Target, error) {
+			relay := &Relay{Identity: identity(t, "a"), Log: testr.New(t), Find: func(context.Context, share.Remote) (Target, error) {
 				return Target{}, errors.New("nowhere")
 			}}
 			t.Cleanup(relay.End)
-			return &Clients{Dir: dir, Engines: map[string]Engine{DefaultEngine: {}}, Relay: relay}
+			return &Clients{Dir: dir, Engines: map[string]Engine{engine: {}}, Relay: relay}
 		},
-		Remote: &share.Remote{Claim: claim, Engine: DefaultEngine},
+		Remote: &share.Remote{Claim: claim, Engine: engine},
 		Leaves: true,
 	})
 }
 
 func TestEngineThatIsNotHere(t *testing.T) {
 	c := &Clients{Dir: t.TempDir(), Engines: map[string]Engine{"other": {Files: map[string]string{"/usr/lib/libcuda.so.1": "/nowhere"}}}}
-	for _, engine := range []string{DefaultEngine, "other"} {
-		if _, err := c.Prepare(t.Context(), &share.Share{ID: "1", Remote: &share.Remote{Claim: claim, Engine: engine}}); err == nil {
-			t.Errorf("%s: a container would start without its files", engine)
+	for _, name := range []string{engine, "other"} {
+		if _, err := c.Prepare(t.Context(), &share.Share{ID: "1", Remote: &share.Remote{Claim: claim, Engine: name}}); err == nil {
+			t.Errorf("%s: a container would start without its files", name)
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+
+	"github.com/elastic-ai/elastic/internal/agent/share"
 )
 
 // Target is where the server of a claim is.
@@ -26,7 +28,7 @@ type Target struct {
 type Relay struct {
 	Identity *Identity
 	// Find the server of a claim; it is asked for each connection, as cards and agents move.
-	Find func(ctx context.Context, claim string) (Target, error)
+	Find func(ctx context.Context, to share.Remote) (Target, error)
 	Log  logr.Logger
 
 	connections counter
@@ -36,18 +38,18 @@ type Relay struct {
 
 // link is a socket that is listened on for a container.
 type link struct {
-	claim string
-	end   func()
+	to  share.Remote
+	end func()
 }
 
 // Open a socket through which a container reaches the server of its claim. One that is open for it stays.
-func (r *Relay) Open(id, socket, claim string) error {
-	if _, err := nameOf(claim); err != nil {
+func (r *Relay) Open(id, socket string, to share.Remote) error {
+	if _, err := nameOf(string(to.Claim)); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if was := r.links[id]; was != nil && was.claim == claim {
+	if was := r.links[id]; was != nil && was.to == to {
 		return nil
 	} else if was != nil {
 		was.end()
@@ -69,8 +71,8 @@ func (r *Relay) Open(id, socket, claim string) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() { r.listen(ctx, listener, claim, &all) })
-	r.links[id] = &link{claim, func() {
+	all.Go(func() { r.listen(ctx, listener, to, &all) })
+	r.links[id] = &link{to, func() {
 		cancel()
 		_ = listener.Close()
 		all.Wait()
@@ -98,8 +100,9 @@ func (r *Relay) End() {
 	r.links = nil
 }
 
-func (r *Relay) listen(ctx context.Context, listener net.Listener, claim string, all *sync.WaitGroup) {
-	var failing atomic.Bool // programs try again and again: the first failure is told
+func (r *Relay) listen(ctx context.Context, listener net.Listener, to share.Remote, all *sync.WaitGroup) {
+	claim := string(to.Claim)
+	var failing atomic.Bool // programs try again and again: the first failure is reported
 	for {
 		connection, err := listener.Accept()
 		if err != nil {
@@ -112,7 +115,7 @@ func (r *Relay) listen(ctx context.Context, listener net.Listener, claim string,
 		all.Go(func() {
 			defer r.connections.leave(claim)
 			defer func() { _ = connection.Close() }()
-			far, err := r.dial(ctx, claim)
+			far, err := r.dial(ctx, to)
 			if err != nil {
 				if !failing.Swap(true) {
 					r.Log.Info("a container does not reach its card", "claim", claim, "why", err.Error())
@@ -126,14 +129,14 @@ func (r *Relay) listen(ctx context.Context, listener net.Listener, claim string,
 }
 
 // dial the server of a claim, by way of the agent beside it.
-func (r *Relay) dial(ctx context.Context, claim string) (net.Conn, error) {
+func (r *Relay) dial(ctx context.Context, to share.Remote) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	target, err := r.Find(ctx, claim)
+	target, err := r.Find(ctx, to)
 	if err != nil {
 		return nil, err
 	}
-	config, err := r.Identity.dialer(claim, target.Peers)
+	config, err := r.Identity.dialer(string(to.Claim), target.Peers)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket in a folder that a server writes to. What a hostile program made of that server may have put a link there,
+// DialSocket in a folder that a server writes to. What a hostile program made of that server may have put a link there,
 // to a socket of the node's own: so the file is opened first, by no link, and connected to as the file it is.
-func dialSocket(ctx context.Context, dir, name string) (net.Conn, error) {
+func DialSocket(ctx context.Context, dir, name string) (net.Conn, error) {
 	folder, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}

@@ -8,6 +8,7 @@ import (
 	"net"
 )
 
-func dialSocket(context.Context, string, string) (net.Conn, error) {
+// DialSocket in a folder that a server writes to.
+func DialSocket(context.Context, string, string) (net.Conn, error) {
 	return nil, errors.New("cards of other nodes are for Linux")
 }

@@ -44,9 +44,9 @@ type Share struct {
 
 // Remote is how a container reaches cards of another node.
 type Remote struct {
-	// Claim is the ElasticGPUClaim, Engine what carries calls there.
-	Claim  types.UID
-	Engine string
+	// Claim is the ElasticGPUClaim, Device its ElasticGPU, Engine what carries calls there.
+	Claim          types.UID
+	Device, Engine string
 }
 
 // Claim is a ResourceClaim.
@@ -107,6 +107,8 @@ func (s *Share) IdleAfter() (time.Duration, error) {
 // Resolver finds shares. Client reads claims and what they are bound to.
 type Resolver struct {
 	Client client.Reader
+	// ServerNamespace is where pods serve cards to other nodes; no tenant makes pods there. Empty: none do.
+	ServerNamespace string
 }
 
 // Of is the share of a container, by the node's GPU objects or by the ElasticGPU of its claim. What the pod itself
@@ -116,6 +118,9 @@ func (r *Resolver) Of(ctx context.Context, pod *corev1.Pod, container string, ca
 	asked, device, err := r.asked(ctx, pod, container, &s)
 	if err != nil {
 		return s, fmt.Errorf("container %s of pod %s: %w", container, s.Pod, err)
+	}
+	if s.Remote != nil {
+		return s, nil // no card of this node
 	}
 	var indexes []int
 	if device != nil {
@@ -172,6 +177,9 @@ func part(card discovery.Card, asked placement.CardRequest) (Card, error) {
 
 // asked is what the container asks for itself, or by its claim, which has a device.
 func (r *Resolver) asked(ctx context.Context, pod *corev1.Pod, container string, s *Share) (placement.CardRequest, *egpu.ElasticGPU, error) {
+	if name := pod.Annotations[egpu.ServesAnnotation]; name != "" && pod.Namespace == r.ServerNamespace && pod.Name == request.ServerName(name) {
+		return r.served(ctx, name, s)
+	}
 	for _, group := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range group {
 			if group[i].Name != container {
@@ -235,9 +243,35 @@ func (r *Resolver) claimed(ctx context.Context, key client.ObjectKey, s *Share) 
 		s.Paths = device.Spec.QGPU.Paths
 	}
 	s.Device = device.Name
+	if request.IsServed(device) {
+		s.Remote = &Remote{Claim: claim.UID, Device: device.Name, Engine: request.Engine(class.Parameters)}
+	}
 	asked, err := request.List(device.Spec.Capacity, request.Share)
 	if err != nil {
 		return fail(fmt.Errorf("ElasticGPU %s: %w", device.Name, err))
+	}
+	return asked, device, nil
+}
+
+// served is what a server has that carries out calls for a claim: the claim's share.
+func (r *Resolver) served(ctx context.Context, name string, s *Share) (placement.CardRequest, *egpu.ElasticGPU, error) {
+	device, class := &egpu.ElasticGPU{}, &egpu.ElasticGPUClass{}
+	fail := func(err error) (placement.CardRequest, *egpu.ElasticGPU, error) {
+		return placement.CardRequest{}, nil, fmt.Errorf("ElasticGPU %s: %w", name, err)
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, device); err != nil {
+		return fail(err)
+	}
+	if device.Spec.ClaimRef == nil || device.Spec.ClaimRef.UID == "" || !request.IsServed(device) {
+		return fail(errors.New("no claim uses it from another node"))
+	}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: device.Spec.ElasticGPUClassName}, class); client.IgnoreNotFound(err) != nil {
+		return fail(err)
+	}
+	s.Parameters, s.Device, s.Serves = sharedAs(device, class.Parameters), name, device.Spec.ClaimRef.UID
+	asked, err := request.List(device.Spec.Capacity, request.Share)
+	if err != nil {
+		return fail(err)
 	}
 	return asked, device, nil
 }

@@ -185,3 +185,48 @@ func TestShareOfAClaim(t *testing.T) {
 		})
 	}
 }
+
+// A container whose card is on another node has none of this one; the pod that serves it there has the claim's share, and no
+// other pod says so of itself.
+func TestShareOfARemoteCard(t *testing.T) {
+	claim := &egpu.ElasticGPUClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c", UID: "claim"}}
+	claim.Spec.ElasticGPUName, claim.Spec.ElasticGPUClassName = "e", ptr.To("far")
+	device := &egpu.ElasticGPU{ObjectMeta: metav1.ObjectMeta{Name: "e", Annotations: map[string]string{egpu.CardsAnnotation: "1"}}}
+	device.Spec.RemoteGPU, device.Spec.ElasticGPUClassName = &egpu.RemoteGPUSource{NodeName: "n", GPUName: "n-1"}, "far"
+	device.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: "c", UID: "claim"}
+	device.Spec.Capacity = quantities(map[corev1.ResourceName]string{egpu.ResourceCore: "30", egpu.ResourceMemory: "1000"})
+	class := &egpu.ElasticGPUClass{ObjectMeta: metav1.ObjectMeta{Name: "far"}, Parameters: map[string]string{"sharing": "remote", "lend": "on"}}
+	scheme := runtime.NewScheme()
+	if err := egpu.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := &share.Resolver{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(claim, device, class).Build(), ServerNamespace: "system"}
+
+	user := pod(map[string]string{egpu.ClaimPrefix + "main": "c"}, nil)
+	user.Spec.NodeName = "elsewhere"
+	s, err := r.Of(t.Context(), user, "main", nil, nil)
+	if err != nil || len(s.Cards) != 0 || s.Remote == nil || *s.Remote != (share.Remote{Claim: "claim", Device: "e", Engine: "elastic"}) {
+		t.Fatalf("%+v %v", s, err)
+	}
+
+	server := pod(map[string]string{egpu.ServesAnnotation: "e"}, nil)
+	server.Namespace, server.Name, server.Spec.NodeName = "system", "remote-e", "n"
+	s, err = r.Of(t.Context(), server, "main", cards, []egpu.GPU{gpu(1, "", 0, 0)})
+	if err != nil || s.Serves != "claim" || len(s.Cards) != 1 || s.Cards[0].Index != 1 || s.Cards[0].Percent != 30 || s.Cards[0].MemoryMB != 1000 {
+		t.Fatalf("%+v %v", s, err)
+	}
+	if s.Parameters["sharing"] != "" || s.Parameters["lend"] != "on" {
+		t.Errorf("parameters %v", s.Parameters)
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"a tenant's namespace": func(p *corev1.Pod) { p.Namespace = "team" },
+		"another name":         func(p *corev1.Pod) { p.Name = "remote-x" },
+		"another node":         func(p *corev1.Pod) { p.Spec.NodeName = "m" },
+	} {
+		forged := server.DeepCopy()
+		change(forged)
+		if s, err := r.Of(t.Context(), forged, "main", cards, nil); err == nil {
+			t.Errorf("%s: it has %+v", name, s)
+		}
+	}
+}

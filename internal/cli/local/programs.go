@@ -73,13 +73,15 @@ func programs(dir string, options UpOptions) ([]program, error) {
 			},
 		},
 		{
-			name: "elastic-gpu-scheduler", folders: []string{"gpu-scheduler"}, webhook: "free", extender: "free",
+			name: "elastic-gpu-scheduler", folders: []string{"gpu-scheduler", "gpu-remote"}, webhook: "free", extender: "free",
 			account: client.ObjectKey{Namespace: "elastic-queue", Name: "elastic-gpu-scheduler"},
 			config: func(p *program) any {
 				cfg := v1alpha1.NewGPUSchedulerConfiguration()
 				elect(&cfg.LeaderElection, options.Lease)
 				cfg.Metrics.BindAddress, cfg.Health.BindAddress = p.metrics, p.health
 				cfg.Extender.BindAddress = p.extender
+				// For simulated nodes, which run any image.
+				cfg.RemoteEngines = map[string]v1alpha1.RemoteServer{"elastic": {Image: "elastic-gpu-agent", Command: []string{"/var/run/ko/elastic-gpu-remote"}}}
 				p.serveWebhooks(&cfg.Webhook)
 				p.lease = p.leaseOf(cfg.LeaderElection)
 				return cfg

@@ -71,7 +71,7 @@ type remover struct {
 }
 
 // parts are the folders of the programs' manifests.
-var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra", "web", "web-proxy", "web-history"}
+var parts = []string{"queue", "gpu-scheduler", "scheduler", "gpu-agent", "gpu-agent-dra", "gpu-remote", "web", "web-proxy", "web-history"}
 
 // run deletes what the API server calls first, then the programs, then the finalizers they would
 // have removed, and their roles last.

@@ -27,9 +27,9 @@ import (
 // Allocator gives cards: the shell of the placement engine.
 type Allocator interface {
 	// Reserve cards for an ElasticGPU until it is seen; a *placement.Refusal says why there are none.
-	Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string) (placement.Assignment, error)
+	Reserve(ctx context.Context, name string, cards placement.CardRequest, policy string, remote bool) (placement.Assignment, error)
 	Unreserve(ctx context.Context, name string)
-	GPUName(node string, index int) string
+	Nodes
 	// Leads says whether this replica leads and its cache is complete.
 	Leads() bool
 }
@@ -41,7 +41,7 @@ const usesClaim = "elasticgpu.io/uses-claim"
 const tryAgain = 2 * time.Second
 
 // Setup adds the controllers of claims and of ElasticGPUs to a manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, workers int) error {
+func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, servers Servers, workers int) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, usesClaim, func(object client.Object) []string {
 		var names []string
 		for _, use := range request.Uses(object.(*corev1.Pod)) {
@@ -62,8 +62,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, workers i
 	if err != nil {
 		return err
 	}
-	d := &deviceController{Client: mgr.GetClient(), direct: mgr.GetAPIReader()}
-	return ctrl.NewControllerManagedBy(mgr).Named("elasticgpus").For(&egpu.ElasticGPU{}).
+	d := &deviceController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), servers: servers}
+	return ctrl.NewControllerManagedBy(mgr).Named("elasticgpus").For(&egpu.ElasticGPU{}).Owns(&corev1.Pod{}).
 		Watches(&egpu.ElasticGPUClaim{}, handler.EnqueueRequestsFromMapFunc(deviceOfClaim)).
 		WithOptions(options).Complete(reconcile.Func(d.Reconcile))
 }
@@ -257,11 +257,15 @@ func (c *claimController) serve(ctx context.Context, claim *egpu.ElasticGPUClaim
 		return 0, waiting(err.Error())
 	}
 	name := DeviceName(claim)
-	a, err := c.allocator.Reserve(ctx, name, cards, Policy(class))
+	levels, err := Levels(class)
+	if err != nil {
+		return 0, waiting(err.Error())
+	}
+	a, err := c.allocator.Reserve(ctx, name, cards, Policy(class), levels != nil)
 	if err != nil {
 		return tryAgain, waiting(err.Error())
 	}
-	if _, err := Provision(ctx, c, claim, class, a, c.allocator.GPUName); err != nil {
+	if _, err := Provision(ctx, c, claim, class, a, c.allocator); err != nil {
 		c.allocator.Unreserve(ctx, name)
 		return 0, err
 	}

@@ -58,6 +58,9 @@ func Cards(claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass) (placement.
 		return r, &placement.RequestError{Problem: "class " + class.Name + " gives shares of one card: write gpu-core 100 at most, or use a class of " + egpu.ProvisionerWhole}
 	}
 	r.Models = request.Models(class.Parameters["models"])
+	if _, err := Levels(class); err != nil {
+		return r, err
+	}
 	if r.Space, err = inSpace(class); err == nil && r.Space && r.Exclusive {
 		err = &placement.RequestError{Problem: "class " + class.Name + " shares cards in space: write a share of one, gpu-core 99 at most"}
 	}
@@ -67,12 +70,12 @@ func Cards(claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass) (placement.
 // inSpace says whether containers of a class run at once on a card rather than in turns. MPS alone does that, too.
 func inSpace(class *egpu.ElasticGPUClass) (bool, error) {
 	switch sharing := class.Parameters["sharing"]; sharing {
-	case "", egpu.SharingTime:
+	case "", egpu.SharingTime, egpu.SharingRemote:
 		return class.Parameters["backend"] == "mps", nil
 	case egpu.SharingSpace:
 		return true, nil
 	default:
-		return false, &placement.RequestError{Problem: fmt.Sprintf("class %s has the parameter sharing %q: its administrator writes %s or %s", class.Name, sharing, egpu.SharingTime, egpu.SharingSpace)}
+		return false, &placement.RequestError{Problem: fmt.Sprintf("class %s has the parameter sharing %q: its administrator writes %s, %s or %s", class.Name, sharing, egpu.SharingTime, egpu.SharingSpace, egpu.SharingRemote)}
 	}
 }
 
@@ -82,15 +85,18 @@ func Policy(class *egpu.ElasticGPUClass) string { return class.Parameters["polic
 // DeviceName of the ElasticGPU that is made for a claim: always the same, so that it is made once.
 func DeviceName(claim *egpu.ElasticGPUClaim) string { return "egpu-" + string(claim.UID) }
 
-// GPUName says how the card of a node is called.
-type GPUName func(node string, index int) string
+// Nodes says how the card of a node is called, and what a label of a node is.
+type Nodes interface {
+	GPUName(node string, index int) string
+	NodeLabel(node, key string) string
+}
 
 // Provision makes the ElasticGPU of a claim from cards that are reserved for it, and binds the two.
-func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, a placement.Assignment, name GPUName) (*egpu.ElasticGPU, error) {
+func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, class *egpu.ElasticGPUClass, a placement.Assignment, nodes Nodes) (*egpu.ElasticGPU, error) {
 	cards := a.Grants[0].Cards
 	var gpus []string
 	for _, card := range cards {
-		gpus = append(gpus, name(a.Node, card.Index))
+		gpus = append(gpus, nodes.GPUName(a.Node, card.Index))
 	}
 	device := &egpu.ElasticGPU{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,6 +117,12 @@ func Provision(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim
 	asked, err := Cards(claim, class)
 	if err != nil {
 		return nil, err
+	}
+	if levels, err := Levels(class); err != nil {
+		return nil, err
+	} else if levels != nil {
+		device.Spec.ElasticGPUSource = egpu.ElasticGPUSource{RemoteGPU: &egpu.RemoteGPUSource{GPUName: gpus[0], NodeName: a.Node}}
+		device.Spec.NodeAffinity = within(levels, a.Node, nodes)
 	}
 	device.Spec.Capacity = capacity(asked)
 	if asked.Space {
@@ -167,8 +179,10 @@ func bind(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, dev
 			return fmt.Errorf("binding ElasticGPU %s: %w", device.Name, err)
 		}
 	}
-	if err := setPhase(ctx, c, device, egpu.GPUBound, "", ""); err != nil {
-		return err
+	if device.Status.Phase != egpu.GPUBound { // what else its status says is for who said it
+		if err := setPhase(ctx, c, device, egpu.GPUBound, "", ""); err != nil {
+			return err
+		}
 	}
 	if claim.Spec.ElasticGPUName != device.Name {
 		before := claim.DeepCopy()

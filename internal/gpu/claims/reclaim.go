@@ -9,12 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
 // deviceController sets the phase of ElasticGPUs, and reclaims those whose claim has gone.
 type deviceController struct {
 	client.Client
 	direct client.Reader
+	// servers are made for what is used from other nodes.
+	servers Servers
 }
 
 // Reconcile looks at one ElasticGPU.
@@ -37,6 +40,12 @@ func (d *deviceController) Reconcile(ctx context.Context, r reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	gone := apierrors.IsNotFound(err) || ref.UID != "" && claim.UID != ref.UID
+	if request.IsServed(device) && device.Status.Phase != "" {
+		again, err := d.serve(ctx, device, gone)
+		if err != nil || !gone {
+			return reconcile.Result{RequeueAfter: again}, ignoreOld(err)
+		}
+	}
 	switch {
 	case gone && ref.UID == "":
 		// Set aside by a person for a claim that is yet to come.

@@ -83,7 +83,7 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
 		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: policies(cfg), LargestCard: shell.LargestCard,
 	}))
-	if err := claims.Setup(ctx, mgr, shell, cfg.Workers); err != nil {
+	if err := claims.Setup(ctx, mgr, shell, servers(cfg), cfg.Workers); err != nil {
 		return nil, fmt.Errorf("setting up claims: %w", err)
 	}
 	for _, part := range []manager.Runnable{rotator, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.PublishAllocations)} {
@@ -119,6 +119,15 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 		Modes:  modes, Hooks: hooks, Hold: cfg.HoldGangsFor.Duration, Queue: queue, Log: env.Log.WithName("gpu"),
 		Events: mgr.GetEventRecorder(env.Name),
 	})
+}
+
+// servers of cards that are used from other nodes run where this program does, in that namespace.
+func servers(cfg *v1alpha1.GPUSchedulerConfiguration) claims.Servers {
+	all := claims.Servers{Namespace: cfg.LeaderElection.Namespace, Engines: map[string]claims.Engine{}}
+	for name, e := range cfg.RemoteEngines {
+		all.Engines[name] = claims.Engine{Image: e.Image, Command: e.Command}
+	}
+	return all
 }
 
 // policies that pods may choose by name; those of webhooks are the cluster's until the webhook answers.

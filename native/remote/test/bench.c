@@ -1,7 +1,8 @@
 /*
  * What a card costs from afar: launches, a call that waits, copies. The same program with the card's own driver and with the
  * client; it prints "figure NAME VALUE UNIT". With "work SECONDS" it says how many kernels a second it gets done instead, each
- * of 200,000 cycles, of which it waits for twenty at a time.
+ * of 200,000 cycles, of which it waits for twenty at a time. With "train SECONDS" it multiplies matrices, and says how many of
+ * them a second, and how many steps of a loop as training has it: a batch goes to the card, 64 products, and a number comes back.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -19,7 +20,16 @@ static const char code[] =
 	".visible .entry spin(.param .u64 cycles)\n{\n"
 	"  .reg .u64 %c, %s, %t; .reg .pred %p;\n"
 	"  ld.param.u64 %c, [cycles]; mov.u64 %s, %clock64;\n"
-	"again: mov.u64 %t, %clock64; sub.u64 %t, %t, %s; setp.lt.u64 %p, %t, %c; @%p bra again;\n  ret;\n}\n";
+	"again: mov.u64 %t, %clock64; sub.u64 %t, %t, %s; setp.lt.u64 %p, %t, %c; @%p bra again;\n  ret;\n}\n"
+	".visible .entry product(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)\n{\n"
+	"  .reg .u64 %a, %b, %c, %o, %row; .reg .u32 %n, %x, %y, %t, %i; .reg .f32 %f, %g, %s; .reg .pred %p;\n"
+	"  ld.param.u64 %a, [a]; ld.param.u64 %b, [b]; ld.param.u64 %c, [c]; ld.param.u32 %n, [n];\n"
+	"  mov.u32 %x, %ctaid.x; mov.u32 %t, %ntid.x; mov.u32 %i, %tid.x; mad.lo.u32 %x, %x, %t, %i; mov.u32 %y, %ctaid.y;\n"
+	"  mul.lo.u32 %y, %y, %n; mul.wide.u32 %o, %y, 4; add.u64 %a, %a, %o; mul.wide.u32 %o, %x, 4; add.u64 %b, %b, %o;\n"
+	"  mul.wide.u32 %row, %n, 4; mov.f32 %s, 0f00000000; mov.u32 %i, 0;\n"
+	"more: ld.global.f32 %f, [%a]; ld.global.f32 %g, [%b]; fma.rn.f32 %s, %f, %g, %s;\n"
+	"  add.u64 %a, %a, 4; add.u64 %b, %b, %row; add.u32 %i, %i, 1; setp.lt.u32 %p, %i, %n; @%p bra more;\n"
+	"  add.u32 %y, %y, %x; mul.wide.u32 %o, %y, 4; add.u64 %c, %c, %o; st.global.f32 [%c], %s;\n  ret;\n}\n";
 
 static struct driver cu;
 
@@ -125,12 +135,53 @@ static void work(void *mod, double seconds)
 	printf("figure kernels_per_second %.1f 1/s\n", done / (now() - from));
 }
 
+#define SIDE 256
+
+/* A step as training has it: most calls need no answer, one does. */
+static void train(void *mod, double seconds)
+{
+	static float ones[SIDE * SIDE], back[SIDE * SIDE];
+	CUdeviceptr a, b, c;
+	unsigned n = SIDE;
+	void *fn, *params[] = {&a, &b, &c, &n};
+	double from, done = 0;
+	float loss;
+
+	for (int i = 0; i < SIDE * SIDE; i++)
+		ones[i] = 1;
+	OK(cuModuleGetFunction(&fn, mod, "product"));
+	OK(cuMemAlloc_v2(&a, sizeof ones));
+	OK(cuMemAlloc_v2(&b, sizeof ones));
+	OK(cuMemAlloc_v2(&c, sizeof ones));
+	OK(cuMemcpyHtoD_v2(b, ones, sizeof ones));
+	OK(cuMemcpyHtoD_v2(a, ones, sizeof ones));
+	for (from = now(); now() - from < seconds; done += 500) {
+		for (int i = 0; i < 500; i++)
+			OK(cuLaunchKernel(fn, SIDE / 128, SIDE, 1, 128, 1, 1, 0, NULL, params, NULL));
+		OK(cuCtxSynchronize());
+	}
+	printf("figure products_per_second %.0f 1/s\n", done / (now() - from));
+	for (from = now(), done = 0; now() - from < seconds; done++) {
+		OK(cuMemcpyHtoDAsync_v2(a, ones, sizeof ones, NULL));
+		for (int i = 0; i < 64; i++)
+			OK(cuLaunchKernel(fn, SIDE / 128, SIDE, 1, 128, 1, 1, 0, NULL, params, NULL));
+		OK(cuMemcpyDtoH_v2(&loss, c, sizeof loss));
+	}
+	printf("figure steps_per_second %.1f 1/s\n", done / (now() - from));
+	OK(cuMemcpyDtoH_v2(back, c, sizeof back));
+	for (int i = 0; i < SIDE * SIDE; i++)
+		if (back[i] != SIDE) {
+			printf("wrong at %d: %f\n", i, (double)back[i]);
+			exit(1);
+		}
+}
+
 int main(int argc, char **argv)
 {
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW), *ctx, *mod, *fn;
 	char name[256];
 	CUdeviceptr p;
-	int works = argc > 2 && !strcmp(argv[1], "work"), scale = argc > 1 && !works ? atoi(argv[1]) : 1;
+	int works = argc > 2 && !strcmp(argv[1], "work"), trains = argc > 2 && !strcmp(argv[1], "train"), scale = argc > 1 && !works && !trains ? atoi(argv[1]) : 1;
 
 	if (!lib) {
 		printf("%s\n", dlerror());
@@ -146,6 +197,10 @@ int main(int argc, char **argv)
 	OK(cuModuleLoadData(&mod, (void *)code));
 	if (works) {
 		work(mod, atof(argv[2]));
+		return 0;
+	}
+	if (trains) {
+		train(mod, atof(argv[2]));
 		return 0;
 	}
 	OK(cuModuleGetFunction(&fn, mod, "count"));

@@ -238,6 +238,9 @@ func (b *Backend) share(id string) string { return filepath.Join(b.Dir, "shares"
 // requests is the folder of the files in which a share's container asks for turns.
 func (b *Backend) requests(id string) string { return filepath.Join(b.share(id), "requests") }
 
+// RunFolder is the one that a share's container writes to: what is in it is not to be believed.
+func (b *Backend) RunFolder(id string) string { return b.run(id) }
+
 // run is the folder that a share's container writes to.
 func (b *Backend) run(id string) string { return filepath.Join(b.share(id), "run") }
 

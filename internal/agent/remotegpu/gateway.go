@@ -11,8 +11,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Door is where the agents of other nodes reach the servers of this one.
-type Door struct {
+// Gateway is where the agents of other nodes reach the servers of this one.
+type Gateway struct {
 	Identity *Identity
 	// Peers are the agents that may come for a claim: those of the nodes where pods use it. It is asked for claims that
 	// are served here, once they are named; who names them has proved nothing yet.
@@ -33,7 +33,7 @@ var ErrNotServed = errors.New("the claim has no card on this node")
 var errNobody = errors.New("no such claim")
 
 // Serve who comes to the listener until ctx ends, and then wait for all.
-func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
+func (d *Gateway) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
 	var all sync.WaitGroup
@@ -57,7 +57,7 @@ func (d *Door) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 // welcome one: its certificate, then its server, then bytes.
-func (d *Door) welcome(ctx context.Context, connection net.Conn, proved func()) {
+func (d *Gateway) welcome(ctx context.Context, connection net.Conn, proved func()) {
 	defer func() { _ = connection.Close() }()
 	claim, proven, err := d.prove(ctx, connection)
 	proved()
@@ -81,7 +81,7 @@ func (d *Door) welcome(ctx context.Context, connection net.Conn, proved func()) 
 }
 
 // prove has a connection show a certificate of the claim that it names, by an agent that may have it.
-func (d *Door) prove(ctx context.Context, connection net.Conn) (claim string, proven *tls.Conn, err error) {
+func (d *Gateway) prove(ctx context.Context, connection net.Conn) (claim string, proven *tls.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	if tcp, ok := connection.(*net.TCPConn); ok {

@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/go-logr/logr/testr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/agent/backend"
+	"github.com/elastic-ai/elastic/internal/agent/backend/conformance"
+	"github.com/elastic-ai/elastic/internal/agent/backend/gpushare"
+	"github.com/elastic-ai/elastic/internal/agent/backend/simulated"
+	"github.com/elastic-ai/elastic/internal/agent/discovery"
+	"github.com/elastic-ai/elastic/internal/agent/remotegpu"
+	"github.com/elastic-ai/elastic/internal/agent/share"
+	"github.com/elastic-ai/elastic/internal/agent/slots"
+)
+
+const farClaim = "6f1f1c7e-0000-4000-8000-000000000001"
+
+// farCluster has a claim whose card is on node card, and a pod on node pods that uses it.
+func farCluster(t *testing.T) client.Client {
+	t.Helper()
+	scheme := k8sruntime.NewScheme()
+	for _, add := range []func(*k8sruntime.Scheme) error{clientgoscheme.AddToScheme, egpu.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	device := &egpu.ElasticGPU{ObjectMeta: metav1.ObjectMeta{Name: "e"}}
+	device.Spec.RemoteGPU = &egpu.RemoteGPUSource{NodeName: "card", GPUName: "card-0"}
+	device.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: "c", UID: farClaim}
+	user := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "p", Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}},
+		Spec:       corev1.PodSpec{NodeName: "pods", Containers: []corev1.Container{{Name: "main"}}},
+	}
+	objects := []client.Object{device, user}
+	for _, name := range []string{"card", "pods", "stranger"} {
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	// As the API server does, and the client in memory does not: a patch of a node's status has annotations, too.
+	patch := func(ctx context.Context, c client.Client, _ string, node client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		return c.Patch(ctx, node, patch)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&corev1.Pod{}).WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: patch}).Build()
+}
+
+// startRemote starts the part of a node's agent that this is about.
+func startRemote(t *testing.T, c client.Client, name string) *Node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "far-") // a short path: sockets' are limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Node{Name: name, Source: discovery.None{}, API: c, Cache: c, Log: testr.New(t), Config: v1alpha1.DevicePlugin{
+		StateDir: dir, CDIDir: filepath.Join(dir, "cdi"),
+		Remote: v1alpha1.RemoteCards{BindAddress: "127.0.0.1:0", Engines: map[string]map[string]string{"elastic": {}}},
+	}}
+	n.shares = &gpushare.Backend{Dir: filepath.Join(dir, "gpushare")}
+	n.slots = &slots.Slots{Dir: n.Config.CDIDir, Log: n.Log, Backends: []backend.Backend{&simulated.Backend{As: "gpushare", Dir: filepath.Join(dir, "simulated")}}}
+	if _, err := n.remoteClients(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.RemoteCards(c).Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	for published := false; !published; runtime.Gosched() {
+		node := &corev1.Node{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			t.Fatal(err)
+		}
+		published = node.Annotations[egpu.RemoteAgentAnnotation] != ""
+	}
+	return n
+}
+
+// serveEcho stands for the server of the claim: it says a word to who comes.
+func serveEcho(t *testing.T, n *Node) {
+	t.Helper()
+	s := conformance.Subject{}.Share("7", 0)
+	s.Serves, s.Device = farClaim, "e"
+	if _, err := n.slots.Prepare(t.Context(), *s); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(n.shares.RunFolder("7"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("unix", filepath.Join(n.shares.RunFolder("7"), remotegpu.ServerSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "the card")
+			_ = c.Close()
+		}
+	}()
+}
+
+// reach the card as a container of the node does.
+func reach(t *testing.T, n *Node) string {
+	t.Helper()
+	to := &share.Remote{Claim: farClaim, Device: "e", Engine: "elastic"}
+	if _, err := n.remote.clients.Prepare(t.Context(), &share.Share{ID: "1", Remote: to}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("unix", filepath.Join(n.remote.clients.Dir, "links", "1", "run", "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	said, _ := io.ReadAll(c)
+	return string(said)
+}
+
+func TestAgentsConnectAContainerWithItsCard(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("cards of other nodes are for Linux")
+	}
+	c := farCluster(t)
+	card, pods, stranger := startRemote(t, c, "card"), startRemote(t, c, "pods"), startRemote(t, c, "stranger")
+	if said := reach(t, pods); said != "" {
+		t.Errorf("without a server: %q", said)
+	}
+	serveEcho(t, card)
+	if said := reach(t, pods); said != "the card" {
+		t.Errorf("from the pod's node: %q", said)
+	}
+	if said := reach(t, stranger); said != "" {
+		t.Errorf("from a node where no pod uses the claim: %q", said)
+	}
+	pod := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "p"}, pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Phase = corev1.PodSucceeded
+	if err := c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if said := reach(t, pods); said != "" {
+		t.Errorf("after the pod ended: %q", said)
+	}
+}
