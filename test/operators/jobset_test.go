@@ -2,8 +2,10 @@ package operators
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -11,6 +13,34 @@ import (
 
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
+
+const elasticJobSet = `
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata:
+  name: elastic
+  labels: {kueue.x-k8s.io/queue-name: main}
+  annotations: {kueue.x-k8s.io/elastic-job: "true"}
+spec:
+  network: {enableDNSHostnames: false}
+  successPolicy: {operator: All}
+  startupPolicy: {startupPolicyOrder: AnyOrder}
+  replicatedJobs:
+  - name: workers
+    replicas: 1
+    template:
+      spec:
+        completionMode: Indexed
+        parallelism: 1
+        completions: 1
+        template:
+          metadata:
+            annotations: {sandbox.elasticai.io/run-for: forever}
+          spec:
+            restartPolicy: Never
+            containers:
+            - {name: main, image: example.com/train:1, resources: {limits: {nvidia.com/gpu: "1"}}}
+`
 
 // TestJobSet: the real operator makes the jobs of an admitted JobSet, stops them
 // when it is preempted, makes them again, and its end is the workload's.
@@ -58,33 +88,7 @@ spec:
 	lifeWithAnOperator(t, ns, jobset, 4)
 
 	// An elastic one is scaled while it runs, by the operator too.
-	elastic := read(t, `
-apiVersion: jobset.x-k8s.io/v1alpha2
-kind: JobSet
-metadata:
-  name: elastic
-  labels: {kueue.x-k8s.io/queue-name: main}
-  annotations: {kueue.x-k8s.io/elastic-job: "true"}
-spec:
-  network: {enableDNSHostnames: false}
-  successPolicy: {operator: All}
-  startupPolicy: {startupPolicyOrder: AnyOrder}
-  replicatedJobs:
-  - name: workers
-    replicas: 1
-    template:
-      spec:
-        completionMode: Indexed
-        parallelism: 1
-        completions: 1
-        template:
-          metadata:
-            annotations: {sandbox.elasticai.io/run-for: forever}
-          spec:
-            restartPolicy: Never
-            containers:
-            - {name: main, image: example.com/train:1, resources: {limits: {nvidia.com/gpu: "1"}}}
-`)
+	elastic := read(t, elasticJobSet)
 	ns = queue(t, "4")
 	elastic.SetNamespace(ns)
 	cluster.Make(t, elastic)
@@ -107,6 +111,30 @@ spec:
 	})
 	if replaced := wait(t, first, kueue.WorkloadFinished); replaced.Reason != kueue.WorkloadSliceReplaced {
 		t.Fatalf("its first workload finished as %s", replaced.Reason)
+	}
+	waitPods(t, ns, 3)
+	rangedJobSet(t)
+}
+
+// rangedJobSet: one that says how many pods it has at least and at most grows into idle quota, and gives it back.
+func rangedJobSet(t *testing.T) {
+	t.Helper()
+	ns := queue(t, "3")
+	cluster.Make(t, read(t, `apiVersion: elasticai.io/v1alpha1
+kind: QueuePolicy
+metadata: {name: `+ns+`}
+spec: {targetRefs: [{kind: ClusterQueue, name: `+ns+`}], elasticJobs: {growAfter: 1s}}`))
+	ranged := read(t, strings.Replace(elasticJobSet, `kueue.x-k8s.io/elastic-job: "true"`, "elasticai.io/pods: 1-8", 1))
+	ranged.SetNamespace(ns)
+	cluster.Make(t, ranged)
+	waitPods(t, ns, 3)
+	other := sandbox.Job(ns, "other", "main", 1, "2")
+	other.Spec.Template.Annotations[sandbox.RunFor] = "forever"
+	cluster.Make(t, other)
+	wait(t, cluster.WorkloadOf(t, other), kueue.WorkloadPodsReady)
+	waitPods(t, ns, 2) // its own, and that of the other
+	if err := cluster.Delete(t.Context(), other, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		t.Fatal(err)
 	}
 	waitPods(t, ns, 3)
 }
