@@ -53,7 +53,7 @@ type worldConfig struct {
 	block      bool // nothing is admitted while the pods of an admitted workload are not ready
 	backfill   bool // StrictFIFO queues let workloads pass whose run time is known
 	extras     bool // some workloads are what elastic jobs have beyond their minimum
-	says       bool // workloads say that they are not to be preempted, and when they saved their work
+	says       bool // workloads say that they are not to be preempted, are swapped then, and when they saved their work
 	budgets    bool // workloads use budgets
 	advance    bool // quota is reserved ahead of time
 	prices     bool // flavors have prices
@@ -187,6 +187,7 @@ func (w *world) drawWorkload() {
 		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
+	wl.Stays = w.cfg.says && rapid.IntRange(0, 3).Draw(w.t, "is swapped") == 0
 	if w.cfg.extras && rapid.IntRange(0, 2).Draw(w.t, "extra") == 0 {
 		wl.Extra, wl.NeverPreempt, wl.Priority = true, false, math.MinInt32
 	}
