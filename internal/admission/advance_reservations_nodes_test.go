@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Nobody starts on a node that is reserved for others and could still run then, whoever leaves or moves for it; and a
+// Nobody starts on a node that is reserved for others and could still run then, no matter who leaves or moves for it; and a
 // restart decides the same.
 func TestReservedNodesAreForOthers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// Who comes after an index of a job is told of it by the job's workload, since the queue sees no jobs. Only those indexes are
+// The queue sees no jobs, so the workload of a job says how its indexes ended. Only those are
 // written there that somebody waits for: of others nobody has to know, and most jobs have none.
 
 // reportIndexes writes to a job's workload which of its indexes that others wait for have ended.
@@ -32,9 +32,9 @@ func (c *objectReconciler) reportIndexes(ctx context.Context, j kinds.Object, wl
 	if text == "" || wl.Annotations[v1alpha1.EndedIndexesAnnotation] == text {
 		return nil
 	}
-	told := wl.DeepCopy()
-	kinds.SetAnnotation(told, v1alpha1.EndedIndexesAnnotation, text)
-	return client.IgnoreNotFound(c.client.Patch(ctx, told, kinds.OptimisticMerge(wl)))
+	reported := wl.DeepCopy()
+	kinds.SetAnnotation(reported, v1alpha1.EndedIndexesAnnotation, text)
+	return client.IgnoreNotFound(c.client.Patch(ctx, reported, kinds.OptimisticMerge(wl)))
 }
 
 // awaitedIndexes are the indexes of a job that others wait for, sorted.

@@ -26,7 +26,7 @@ spec:
   template: {spec: {containers: [{name: main}]}}
 `
 	w := newWorld(t, parse(t, indexed))
-	told := func() string {
+	reported := func() string {
 		t.Helper()
 		return w.workloadOf(w.settle("array")).Annotations[v1alpha1.EndedIndexesAnnotation]
 	}
@@ -36,7 +36,7 @@ spec:
 	if err := w.client.Status().Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	if got := told(); got != "" {
+	if got := reported(); got != "" {
 		t.Errorf("nobody waits, and it says %q", got)
 	}
 	waiting := func(namespace, after string) *kueue.Workload {
@@ -58,7 +58,7 @@ spec:
 	if err != nil || len(awaited) != 4 {
 		t.Errorf("waited for: %v, %v", awaited, err)
 	}
-	if got, want := told(), "ok 1-2 notok 4"; got != want {
+	if got, want := reported(), "ok 1-2 notok 4"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 }
