@@ -75,6 +75,12 @@ type CloudOfferSpec struct {
 	// Via says who makes the flavor's nodes, for ClusterQueues that have a check of elasticai.io/machines on the flavor.
 	// Unless set, that is not Elastic's concern.
 	Via *Via `json:"via,omitempty"`
+	// KeepIdle is for how long a node that was bought waits for the next workload when its own is done, as in 10m. Its price
+	// goes on meanwhile. Unless set it is deleted at once.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be at least 0s and at most 24h"
+	KeepIdle string `json:"keepIdle,omitempty"`
 }
 
 // PurchaseController is the controllerName of AdmissionChecks that buy a workload's nodes.
@@ -82,6 +88,26 @@ const PurchaseController = "elasticai.io/machines"
 
 // PurchaseLabel is on nodes that were bought for a workload, with a value of each purchase; its pods select them by it.
 const PurchaseLabel = "elasticai.io/machines"
+
+// What a job says of the time and money that its nodes may take, by annotations. They count from before its quota is
+// reserved.
+const (
+	// DeadlineAnnotation is when it should be done, as in 2026-01-02T15:04:05Z. Until it has to, it waits for spot machines
+	// where that is expected to cost less.
+	DeadlineAnnotation = "elasticai.io/deadline"
+	// DelayPriceAnnotation is what an hour until its end is worth, in US dollars, as in 12.50.
+	DelayPriceAnnotation = "elasticai.io/delay-price"
+	// CheckpointAnnotation is how often it saves its work, as in 30m; never unless set.
+	CheckpointAnnotation = "elasticai.io/checkpoint"
+)
+
+// PriceAnnotation is on pods, and in their workload's status, with what all nodes of the purchase that they are on cost an
+// hour, in US dollars.
+const PriceAnnotation = "elasticai.io/price-per-hour"
+
+// ReasonMachineLost is the reason of the eviction of a workload one of whose bought nodes is gone. The message of a check that
+// wants it begins with it.
+const ReasonMachineLost = "MachineLost"
 
 // Via says how nodes are bought.
 type Via struct {

@@ -60,7 +60,7 @@ func (b WorkloadBuilder) Build(ctx context.Context, j Job, name string) (*kueue.
 	}
 	b.SetGates(j, wl)
 	SetPreemptionWishes(j, wl, true)
-	SetAfter(j, wl)
+	SetStart(j, wl)
 	if err := SetMaxExecTime(j, wl); err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (k *Kind) PreviewWorkload(ctx context.Context, c client.Reader, obj *unstru
 		QueueName: cmp.Or(QueueName(obj), DefaultQueue), PodSets: sets,
 	}}
 	wl.Namespace, wl.Name = obj.GetNamespace(), obj.GetName()
-	SetAfter(j, wl)
+	SetStart(j, wl)
 	if n, err := strconv.ParseInt(obj.GetLabels()[MaxExecTimeLabel], 10, 32); err == nil && n > 0 {
 		wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(n))
 	}

@@ -3,21 +3,31 @@ package kinds
 import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
-// SetAfter gives the workload what its job says it comes after, and reports whether that changes it. It is about its
-// start: once it has quota, what the job says changes nothing.
-func SetAfter(j Job, wl *kueue.Workload) bool {
-	after := j.Meta().GetAnnotations()[v1alpha1.AfterAnnotation]
-	if IsPrebuilt(j.Meta()) || workload.HasReservation(wl) || wl.Annotations[v1alpha1.AfterAnnotation] == after {
+// startAnnotations are what a job says of its start: which jobs it comes after, and what its nodes may cost.
+var startAnnotations = []string{v1alpha1.AfterAnnotation, cloudv1.DeadlineAnnotation, cloudv1.DelayPriceAnnotation, cloudv1.CheckpointAnnotation}
+
+// SetStart gives the workload what its job says of its start, and reports whether that changes it. Once it has quota, what the
+// job says changes nothing.
+func SetStart(j Job, wl *kueue.Workload) (changed bool) {
+	if IsPrebuilt(j.Meta()) || workload.HasReservation(wl) {
 		return false
 	}
-	if after == "" {
-		delete(wl.Annotations, v1alpha1.AfterAnnotation)
-		return true
+	for _, name := range startAnnotations {
+		text := j.Meta().GetAnnotations()[name]
+		switch {
+		case wl.Annotations[name] == text:
+			continue
+		case text == "":
+			delete(wl.Annotations, name)
+		default:
+			SetAnnotation(wl, name, text)
+		}
+		changed = true
 	}
-	SetAnnotation(wl, v1alpha1.AfterAnnotation, after)
-	return true
+	return changed
 }

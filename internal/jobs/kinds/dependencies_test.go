@@ -8,21 +8,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
 
-func TestSetAfter(t *testing.T) {
+func TestSetStart(t *testing.T) {
 	const after, met = v1alpha1.AfterAnnotation, v1alpha1.AfterMetAnnotation
 	for name, test := range map[string]struct {
 		job, had, want map[string]string
 		reserved       bool
 	}{
-		"nothing":             {},
-		"said":                {job: map[string]string{after: "ok job/a"}, want: map[string]string{after: "ok job/a"}},
-		"changed":             {job: map[string]string{after: "any job/a"}, had: map[string]string{after: "ok job/a", met: "ok job/b"}, want: map[string]string{after: "any job/a", met: "ok job/b"}},
-		"withdrawn":           {had: map[string]string{after: "ok job/a"}, want: map[string]string{}},
-		"too late":            {job: map[string]string{after: "ok job/a"}, reserved: true},
-		"not forged":          {job: map[string]string{met: "ok job/a"}},
+		"nothing":    {},
+		"said":       {job: map[string]string{after: "ok job/a"}, want: map[string]string{after: "ok job/a"}},
+		"changed":    {job: map[string]string{after: "any job/a"}, had: map[string]string{after: "ok job/a", met: "ok job/b"}, want: map[string]string{after: "any job/a", met: "ok job/b"}},
+		"withdrawn":  {had: map[string]string{after: "ok job/a"}, want: map[string]string{}},
+		"too late":   {job: map[string]string{after: "ok job/a"}, reserved: true},
+		"not forged": {job: map[string]string{met: "ok job/a"}},
+		"a deadline": {
+			job: map[string]string{cloudv1.DeadlineAnnotation: "2026-11-18T12:00:00Z", after: "ok job/a"}, had: map[string]string{cloudv1.DelayPriceAnnotation: "1"},
+			want: map[string]string{cloudv1.DeadlineAnnotation: "2026-11-18T12:00:00Z", after: "ok job/a"},
+		},
 		"a prebuilt workload": {job: map[string]string{PrebuiltLabel: "wl"}, had: map[string]string{after: "ok job/a"}, want: map[string]string{after: "ok job/a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,11 +37,11 @@ func TestSetAfter(t *testing.T) {
 				wl.Status.Admission = &kueue.Admission{}
 				wl.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}}
 			}
-			changed := SetAfter(job, wl)
+			changed := SetStart(job, wl)
 			if !maps.Equal(wl.Annotations, test.want) || changed == maps.Equal(test.had, test.want) {
 				t.Errorf("changed is %v: %v", changed, wl.Annotations)
 			}
-			if SetAfter(job, wl) {
+			if SetStart(job, wl) {
 				t.Error("and changed again")
 			}
 		})

@@ -80,7 +80,7 @@ func (c *controller) updateWorkload(ctx context.Context, j GenericJob, wl *kueue
 	if err != nil {
 		return false, err
 	}
-	wishes, after := kinds.SetPreemptionWishes(j, wanted, movable), kinds.SetAfter(j, wanted)
+	wishes, after := kinds.SetPreemptionWishes(j, wanted, movable), kinds.SetStart(j, wanted)
 	if !gates && !wishes && !after && equality.Semantic.DeepEqual(wanted.Spec, wl.Spec) {
 		return false, nil
 	}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,7 +79,22 @@ func (v *validator) validateMeta(kind *kinds.Kind, obj client.Object) field.Erro
 	if v.gatedBy {
 		errs = append(errs, workload.ValidateGates(obj, nil)...)
 	}
+	errs = append(errs, validatePurchaseTerms(obj)...)
 	return append(errs, v.validateAfter(kind, obj)...)
+}
+
+// validatePurchaseTerms checks what a job says of the time and money that its nodes may take.
+func validatePurchaseTerms(obj client.Object) (errs field.ErrorList) {
+	_, err := workload.PurchaseTermsOf(obj.GetAnnotations())
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			var term *workload.TermError
+			if errors.As(one, &term) {
+				errs = append(errs, field.Invalid(annotationsPath.Key(term.Annotation), term.Text, term.Problem))
+			}
+		}
+	}
+	return errs
 }
 
 // validateTopology checks the topology annotations of a job's pod sets. A job that cannot be read yet
