@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 )
@@ -244,7 +245,7 @@ func evictedStep(wl *kueue.Workload, now time.Time) Step {
 
 // endsByBackoff says that a workload with such an eviction is requeued after its backoff.
 func endsByBackoff(evicted string) bool {
-	return evicted == kueue.WorkloadEvictedByPodsReadyTimeout || evicted == kueue.WorkloadEvictedByAdmissionCheck
+	return evicted == kueue.WorkloadEvictedByPodsReadyTimeout || evicted == kueue.WorkloadEvictedByAdmissionCheck || evicted == cloudv1.ReasonMachineLost
 }
 
 // requeueReason is why a workload that was evicted for some reason is requeued; "" while that
@@ -269,7 +270,7 @@ func checksStep(wl *kueue.Workload) Step {
 		return Step{Action: MarkForDeactivation, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: message}
 	}
 	if message := checksIn(wl, kueue.CheckStateRetry); message != "" {
-		step := Step{Action: EvictNow, Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + message}
+		step := Step{Action: EvictNow, Reason: retryReason(wl), Message: "Evicted due to " + message}
 		longest := int32(0)
 		for _, check := range wl.Status.AdmissionChecks {
 			if check.State == kueue.CheckStateRetry {
@@ -290,6 +291,16 @@ func checksStep(wl *kueue.Workload) Step {
 		return Step{Action: SecondPassNow}
 	}
 	return Step{Action: AdmitNow}
+}
+
+// retryReason is why a workload is evicted whose checks say Retry: a bought node was lost, if that is all there is.
+func retryReason(wl *kueue.Workload) string {
+	for _, check := range wl.Status.AdmissionChecks {
+		if check.State == kueue.CheckStateRetry && !strings.HasPrefix(check.Message, cloudv1.ReasonMachineLost+": ") {
+			return kueue.WorkloadEvictedByAdmissionCheck
+		}
+	}
+	return cloudv1.ReasonMachineLost
 }
 
 // ChecksReady says that all its checks are ready.

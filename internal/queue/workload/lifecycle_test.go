@@ -108,6 +108,18 @@ func TestNext(t *testing.T) {
 			}), now: start,
 			want: Step{Action: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionCheck in Retry state: "a" (gone)`},
 		},
+		"a node of it is lost": {
+			wl: with(admitted(kueue.CheckStateReady, kueue.CheckStateRetry), func(wl *kueue.Workload) {
+				wl.Status.AdmissionChecks[1].Message = "MachineLost: a node was lost"
+			}), now: start,
+			want: Step{Action: EvictNow, Reason: "MachineLost", Message: `Evicted due to AdmissionCheck in Retry state: "b" (MachineLost: a node was lost)`},
+		},
+		"a node of it is lost, and another check says Retry": {
+			wl: with(admitted(kueue.CheckStateRetry, kueue.CheckStateRetry), func(wl *kueue.Workload) {
+				wl.Status.AdmissionChecks[1].Message = "MachineLost: a node was lost"
+			}), now: start,
+			want: Step{Action: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionChecks in Retry state: "a" (because); "b" (MachineLost: a node was lost)`},
+		},
 		"pods that are up may run for ever": {
 			wl: with(admitted(), func(wl *kueue.Workload) { PodsReady(wl, true, kueue.WorkloadStarted, "", after(time.Minute)) }), now: after(time.Hour), want: Step{},
 		},
@@ -324,6 +336,24 @@ func TestBackoffOfACheck(t *testing.T) {
 	NextStep(wl, queues, Settings{}, later).Apply(wl, later)
 	if got := condition(wl, kueue.WorkloadRequeued); got.Reason != "BackoffFinished" || wl.Status.RequeueState != nil {
 		t.Errorf("Requeued is %+v, requeue state %+v", got, wl.Status.RequeueState)
+	}
+}
+
+// Who lost a bought node is requeued at once.
+func TestRequeueAfterALostNode(t *testing.T) {
+	wl := admitted(kueue.CheckStateRetry)
+	wl.Status.AdmissionChecks[0].Message = "MachineLost: a node was lost"
+	queues := Queues{Checks: checkNames(1)}
+	NextStep(wl, queues, Settings{}, start).Apply(wl, start)
+	if got := condition(wl, kueue.WorkloadEvicted); got.Reason != "MachineLost" {
+		t.Errorf("Evicted is %+v", got)
+	}
+	Release(wl, "", start)
+	if step := NextStep(wl, queues, Settings{}, start); step.Action == Requeue {
+		step.Apply(wl, start)
+	}
+	if got := condition(wl, kueue.WorkloadRequeued); got != nil && got.Status != metav1.ConditionTrue {
+		t.Errorf("Requeued is %+v", got)
 	}
 }
 
