@@ -74,7 +74,7 @@ func survey(j *Job, offers []Offer, l *Learned, now time.Time) *sight {
 				hidden, s.hidden = cost, o
 			}
 		}
-		if until := seen.Closed(j.machines(o), now); !until.IsZero() {
+		if until := seen.Closed(j.toBuy(o), now); !until.IsZero() {
 			if s.opens.IsZero() || until.Before(s.opens) {
 				s.opens = until
 			}

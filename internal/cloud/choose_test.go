@@ -58,6 +58,31 @@ func TestAStockOutClosesThePlaceForTheNextJob(t *testing.T) {
 	}
 }
 
+// Machines that are there already need no start-up and no place that is open. They do not outweigh a price that is much lower.
+func TestIdleMachines(t *testing.T) {
+	short := &cloud.Job{Machines: 2, Left: time.Hour, Checkpoint: 30 * time.Minute, StartUp: 13 * time.Minute}
+	list := offers()
+	list[1].Idle = 2
+	if c := cloud.Choose(short, list, &cloud.Learned{}, start); c.Action != cloud.Buy || c.Offer.Place != place("b", true) {
+		t.Errorf("two idle machines: %+v", c)
+	}
+	l := &cloud.Learned{}
+	for _, zone := range []string{"a", "b"} {
+		l.StockOut(place(zone, true), 2, start)
+	}
+	if c := cloud.Choose(short, list, l, start); c.Offer.Place != place("b", true) {
+		t.Errorf("idle machines at a place that is closed: %+v", c)
+	}
+	list[1].Idle = 1
+	if c := cloud.Choose(short, list, &cloud.Learned{}, start); c.Offer.Place != place("a", true) {
+		t.Errorf("one of two is idle: %+v", c)
+	}
+	list[2].Idle = 2
+	if c := cloud.Choose(short, list, &cloud.Learned{}, start); c.Offer.Place != place("a", true) {
+		t.Errorf("idle machines on demand, at three times the price: %+v", c)
+	}
+}
+
 // Where offers are of several sizes, each costs as many machines as the job wants of it, and is closed for as many.
 func TestOffersOfSeveralSizes(t *testing.T) {
 	large, small := place("a", true), place("b", true)

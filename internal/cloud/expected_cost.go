@@ -34,12 +34,19 @@ func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
 		hours := max(left, 1)
 		losses = left * l.Of(o.Place).LossRate(now, hours)
 	}
-	hours := left + start + losses*(start+save/2)
+	first := start
+	if j.toBuy(o) == 0 {
+		first = 0
+	}
+	hours := left + first + losses*(start+save/2)
 	return hours * (float64(j.machines(o))*o.Price + j.DelayPrice)
 }
 
 // machines is how many of an offer the job wants.
 func (j *Job) machines(o *Offer) int { return max(1, cmp.Or(o.Machines, j.Machines)) }
+
+// toBuy is how many of them are not there yet.
+func (j *Job) toBuy(o *Offer) int { return max(0, j.machines(o)-o.Idle) }
 
 // startUp of machines at a place in hours: seen, or declared.
 func (j *Job) startUp(p Place, l *Learned) float64 {

@@ -41,6 +41,8 @@ type Offer struct {
 	Price     float64 `json:"price"`               // US dollars an hour, for the machine
 	// Machines is how many of it a job wants; 0: as many as the job says, as where all offers are of one size.
 	Machines int `json:"-"`
+	// Idle is how many of these are there already, without work. They need no start-up, whether or not the place sells more.
+	Idle int `json:"-"`
 }
 
 // Clouds are the names that a price table may use.

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,6 +159,7 @@ func TestKarpenter(t *testing.T) {
 	class.SetName("default")
 	sandbox.Eventually(t, "the class can be made", func(ctx context.Context) error { return client.IgnoreAlreadyExists(cluster.Create(ctx, class)) })
 	t.Run("next place", nextPlace)
+	t.Run("idle", idleMachines)
 	t.Run("killed", killedWhileBuying)
 }
 
@@ -223,6 +225,51 @@ func nextPlace(t *testing.T) {
 	m.waitEnded(t)
 }
 
+// Machines go to the next job: four jobs, one after the other, and as many machines as the largest needs. They end when the
+// CloudOffer says so.
+func idleMachines(t *testing.T) {
+	m := market(t.TempDir())
+	karpenter(t, m)
+	ns := buying(t, "64")
+	keepIdle(t, ns, "1h")
+	for i, nodes := range []int32{2, 2, 3, 1} {
+		_, wl := gang(t, ns, fmt.Sprintf("job-%d", i), nodes, "0s")
+		wait(t, wl, kueue.WorkloadFinished)
+		sandbox.Eventually(t, "its machines are idle", func(ctx context.Context) error {
+			list := &machines.NodeClaimList{}
+			if err := cluster.List(ctx, list, client.MatchingLabels{"elasticai.io/workload-uid": string(wl.UID)}); err != nil {
+				return err
+			}
+			for _, n := range list.Items {
+				if !bytes.Contains([]byte(n.Annotations["elasticai.io/purchase"]), []byte(`"idle":`)) {
+					return fmt.Errorf("%s is not: %v", n.Name, n.Annotations)
+				}
+			}
+			return nil
+		})
+	}
+	bought := 0
+	for _, e := range m.ledger(t) {
+		if e.Event == "bought" {
+			bought++
+		}
+	}
+	if bought != 3 {
+		t.Errorf("%d machines were bought: %v", bought, m.ledger(t))
+	}
+	keepIdle(t, ns, "0s")
+	m.waitEnded(t)
+}
+
+// keepIdle says for how long machines wait for the next job.
+func keepIdle(t *testing.T, offer, long string) {
+	t.Helper()
+	change := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"keepIdle":%q}}`, long))
+	if err := cluster.Patch(t.Context(), &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: offer}}, change); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // killedWhileBuying kills elastic-queue and Karpenter at random moments while jobs come and go and zones sell out. In the end
 // every job has run, no machine was bought twice, and none is paid for. KARPENTER_KILLS says how often.
 func killedWhileBuying(t *testing.T) {
@@ -239,6 +286,7 @@ func killedWhileBuying(t *testing.T) {
 	m := market(t.TempDir())
 	end := karpenter(t, m)
 	ns := buying(t, "64")
+	keepIdle(t, ns, "5s")
 	var all []*kueue.Workload
 	for i := range kills {
 		m.soldOut(t, []string{"", "a"}[random.IntN(2)])

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +58,8 @@ func TestMachines(t *testing.T) {
 	t.Run("all closed", allClosed)
 	t.Run("lost", lostNode)
 	t.Run("killed", nodesAfterAKill)
+	t.Run("idle", idleNodes)
+	t.Run("deadline", waitsForSpot)
 	t.Run("not to be had", notToBeHad)
 }
 
@@ -302,7 +305,7 @@ func lostNode(t *testing.T) {
 	registers(t, claims...)
 	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
 	deletes(t, &claims[0])
-	waitEvent(t, wl, "EvictedDueToAdmissionCheck", "a node was lost: "+claims[0].Name)
+	waitEvent(t, wl, "EvictedDueToMachineLost", "a node was lost: "+claims[0].Name)
 	released(t, &claims[1])
 	sandbox.Eventually(t, "it has nodes elsewhere", func(ctx context.Context) error {
 		list := &machines.NodeClaimList{}
@@ -359,6 +362,133 @@ func nodesAfterAKill(t *testing.T) {
 	stray.Object["spec"] = map[string]any{"requirements": []any{}, "nodeClassRef": map[string]any{"group": "g", "kind": "k", "name": "n"}}
 	cluster.Make(t, stray)
 	cluster.WaitGone(t, stray)
+}
+
+// The node of a workload that is done waits for the next one, which starts there without a purchase, and ends when the
+// CloudOffer says so. A node that is not what would be bought now is not taken over.
+func idleNodes(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	inRegion(t, offer, "eu-west-1") // at places where nodes were lost before, idle ones are no bargain
+	patch(t, offer, `{"spec":{"keepIdle":"1h"}}`)
+	first, wl := asking(t, ns, "first", 8, "forever")
+	claims := claimsOf(t, wl, 1, 1)
+	if place := claims[0].Spec.Requirements; zoneOf(&claims[0]) != "a" || !slices.ContainsFunc(place, func(r machines.Requirement) bool { return slices.Contains(r.Values, "eu-west-1") }) {
+		t.Fatalf("NodeClaim %+v", place)
+	}
+	registers(t, claims...)
+	waitCondition(t, wl, kueue.WorkloadAdmitted, true)
+	if err := cluster.Delete(t.Context(), first, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	waitIdle(t, &claims[0])
+	second, next := asking(t, ns, "second", 8, "forever")
+	waitState(t, next, kueue.CheckStateReady, "1 node: aws/eu-west-1/a p5.48xlarge spot")
+	waitEvent(t, next, "NodeClaimsTakenOver", "Took over 1 idle node for flavor "+ns)
+	waitJob(t, second, func(j *batchv1.Job) error {
+		if j.Status.Active != 8 {
+			return fmt.Errorf("there are %d pods", j.Status.Active)
+		}
+		return nil
+	})
+	for _, pod := range podsOf(t, second) {
+		if pod.Spec.NodeSelector[cloud.PurchaseLabel] != string(wl.UID)+"-1" {
+			t.Errorf("pod %s selects %v", pod.Name, pod.Spec.NodeSelector)
+		}
+	}
+	if err := cluster.Delete(t.Context(), second, client.PropagationPolicy("Background")); err != nil {
+		t.Fatal(err)
+	}
+	waitIdle(t, &claims[0])
+	patch(t, offer, `{"spec":{"via":{"nodeClass":{"name":"other"}}}}`)
+	_, third := asking(t, ns, "third", 8, "forever")
+	fresh := claimsOf(t, third, 1, 1)
+	if fresh[0].Spec.NodeClassRef.Name != "other" {
+		t.Errorf("NodeClaim %+v", fresh[0].Spec)
+	}
+	released(t, &claims[0]) // it makes way for the one that was bought
+	registers(t, fresh...)
+	waitState(t, third, kueue.CheckStateReady, "1 node: aws/eu-west-1/a p5.48xlarge spot")
+	if err := cluster.Delete(t.Context(), third); err != nil {
+		t.Fatal(err)
+	}
+	waitIdle(t, &fresh[0])
+	patch(t, offer, `{"spec":{"keepIdle":"0s"}}`)
+	released(t, &fresh[0])
+}
+
+// inRegion has a CloudOffer sell machines of another region, of which nothing was learned yet.
+func inRegion(t *testing.T, offer *cloud.CloudOffer, region string) {
+	t.Helper()
+	table := priceHeader + strings.ReplaceAll("aws,REGION,a,p5.48xlarge,H100,8,96,40\naws,REGION,b,p5.48xlarge,H100,8,96,44\n", "REGION", region)
+	patch(t, offer, fmt.Sprintf(`{"spec":{"prices":{"inline":%q}}}`, table))
+	sandbox.Eventually(t, "the table is read", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(offer), offer); err != nil {
+			return err
+		}
+		if offer.Status.Cheapest == nil || offer.Status.Cheapest.Region != region {
+			return fmt.Errorf("the cheapest is %+v", offer.Status.Cheapest)
+		}
+		return nil
+	})
+}
+
+// With spot sold out, a job without a deadline gets machines on demand, and one that has time waits for spot and says so.
+func waitsForSpot(t *testing.T) {
+	ns := queueFor(t, "40")
+	buying(t, ns, ns)
+	offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	patch(t, offer, `{"spec":{"match":{"capacityType":null}}}`)
+	inRegion(t, offer, "eu-west-2")
+	_, now := asking(t, ns, "now", 8, "forever")
+	for attempt := range 2 {
+		claims := claimsOf(t, now, attempt+1, 1)
+		deletes(t, &claims[0])
+	}
+	last := claimsOf(t, now, 3, 1)
+	if !slices.ContainsFunc(last[0].Spec.Requirements, func(r machines.Requirement) bool { return slices.Contains(r.Values, "on-demand") }) {
+		t.Errorf("NodeClaim %+v", last[0].Spec.Requirements)
+	}
+	registers(t, last...)
+	waitState(t, now, kueue.CheckStateReady, "1 node: aws/eu-west-2/a p5.48xlarge on demand")
+	if price := now.Status.AdmissionChecks[0].PodSetUpdates[0].Annotations[cloud.PriceAnnotation]; price != "96.00" {
+		t.Errorf("it costs %q an hour", price)
+	}
+
+	job := sandbox.Job(ns, "later", "main", 8, "1")
+	job.Labels["kueue.x-k8s.io/max-exec-time-seconds"] = "3600"
+	job.Annotations = map[string]string{cloud.DeadlineAnnotation: "soon", cloud.CheckpointAnnotation: "10m"}
+	if err := cluster.Create(t.Context(), job); err == nil || !strings.Contains(err.Error(), "want a time as in") {
+		t.Errorf("a deadline that is none: %v", err)
+	}
+	job.Annotations[cloud.DeadlineAnnotation] = time.Now().Add(40 * time.Hour).UTC().Format(time.RFC3339)
+	cluster.Make(t, job)
+	later := cluster.WorkloadOf(t, job)
+	sandbox.Eventually(t, "it waits for spot", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(later), later); err != nil {
+			return err
+		}
+		if checks := later.Status.AdmissionChecks; len(checks) != 1 || checks[0].State != kueue.CheckStatePending || !strings.HasPrefix(checks[0].Message, "waits for spot nodes of flavor "+ns+", $") {
+			return fmt.Errorf("checks are %+v", checks)
+		}
+		return nil
+	})
+	claimsOf(t, later, 0, 0)
+}
+
+// waitIdle waits until a node is idle.
+func waitIdle(t *testing.T, n *machines.NodeClaim) {
+	t.Helper()
+	sandbox.Eventually(t, n.Name+" is idle", func(ctx context.Context) error {
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(n), n); err != nil {
+			return err
+		}
+		if note := n.Annotations["elasticai.io/purchase"]; n.DeletionTimestamp != nil || !strings.Contains(note, `"idle":`) {
+			return fmt.Errorf("it is for %s, deleted %v", note, n.DeletionTimestamp)
+		}
+		return nil
+	})
 }
 
 // What can be had nowhere is said, and nothing is bought.

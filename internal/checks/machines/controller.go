@@ -2,6 +2,7 @@ package machines
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,16 +97,71 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 		return ctrl.Result{}, err
 	}
 	v := &view{now: c.now().Truncate(time.Second), workload: request.String(), phase: phaseOf(wl, mine), learned: cloudoffers.Learned(offers)}
+	v.keepIdle = keepIdle(offers)
 	for _, n := range claims {
 		v.claims = append(v.claims, readClaim(n))
 	}
+	var pool []*NodeClaim
 	if v.phase == wants {
-		v.uid, v.state, v.run = wl.UID, mine[0].State, runTime(wl)
+		v.uid, v.state = wl.UID, mine[0].State
+		v.run, v.declared = runTime(wl)
+		v.terms, _ = workload.PurchaseTermsOf(wl.Annotations) // jobs are told by the webhook; what is left is not given
 		if v.parts, err = c.parts(ctx, wl, offers, v.now); err != nil {
 			return ctrl.Result{}, err
 		}
+		if pool, err = c.addIdle(ctx, v, offers); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
-	return c.carryOut(ctx, &transaction{view: v, plan: decide(v), workload: wl, checks: mine, claims: claims, offers: offers})
+	return c.carryOut(ctx, &transaction{view: v, plan: decide(v), workload: wl, checks: mine, claims: claims, pool: pool, offers: offers})
+}
+
+// keepIdle is for how long nodes of each flavor wait for the next workload. What cannot be read is no time.
+func keepIdle(offers []cloudv1.CloudOffer) map[string]time.Duration {
+	times := map[string]time.Duration{}
+	for i := range offers {
+		if d, err := time.ParseDuration(offers[i].Spec.KeepIdle); err == nil && offers[i].Spec.Via != nil {
+			times[offers[i].Name] = d
+		}
+	}
+	return times
+}
+
+// addIdle tells a decision of the idle nodes of the workload's flavors, and of the attempts of the workload that are in
+// names and labels of nodes.
+func (c *workloads) addIdle(ctx context.Context, v *view, offers []cloudv1.CloudOffer) (pool []*NodeClaim, err error) {
+	list := &NodeClaimList{}
+	if err := c.client.List(ctx, list, client.MatchingFields{attemptIndex: string(v.uid)}); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		v.made = max(v.made, lastAttempt(v.uid, []claim{readClaim(&list.Items[i])}))
+	}
+	for i := range v.parts {
+		name := v.parts[i].flavor
+		if v.keepIdle[name] <= 0 {
+			continue
+		}
+		flavor := &kueue.ResourceFlavor{}
+		if err := c.client.Get(ctx, types.NamespacedName{Name: name}, flavor); err != nil {
+			return nil, err
+		}
+		idle := &NodeClaimList{}
+		if err := c.client.List(ctx, idle, client.MatchingFields{idleIndex: name}); err != nil {
+			return nil, err
+		}
+		at := slices.IndexFunc(offers, func(o cloudv1.CloudOffer) bool { return o.Name == name })
+		for j := range idle.Items {
+			n := readClaim(&idle.Items[j])
+			with := &NodeClaimList{}
+			if err := c.client.List(ctx, with, client.MatchingFields{labelIndex: n.label}); err != nil {
+				return nil, err
+			}
+			n.unfit = !sameAsNew(&idle.Items[j], &offers[at], flavor) || sharesLabel(n.label, v.uid, pointers(with))
+			v.pool, pool = append(v.pool, n), append(pool, &idle.Items[j])
+		}
+	}
+	return pool, nil
 }
 
 // phaseOf is what a workload wants of its nodes.
@@ -177,6 +233,7 @@ type transaction struct {
 	workload *kueue.Workload
 	checks   []checks.Check
 	claims   []*NodeClaim
+	pool     []*NodeClaim // idle ones, also of other workloads
 	offers   []cloudv1.CloudOffer
 }
 
@@ -187,11 +244,17 @@ func (c *workloads) carryOut(ctx context.Context, t *transaction) (ctrl.Result, 
 			return retryConflict(err)
 		}
 	}
-	for _, n := range t.claims {
-		if slices.Contains(t.letGo, n.Name) {
-			if err := c.letGo(ctx, n); err != nil {
-				return retryConflict(err)
-			}
+	for _, name := range t.letGo {
+		if err := c.letGo(ctx, t.named(name)); err != nil {
+			return retryConflict(err)
+		}
+	}
+	for _, name := range t.toIdle {
+		n := t.named(name)
+		p := readClaim(n).purchase
+		p.Idle = t.now
+		if err := c.note(ctx, n, &p, n.Labels[uidLabel]); err != nil {
+			return retryConflict(err)
 		}
 	}
 	if t.plan.state != nil {
@@ -199,10 +262,32 @@ func (c *workloads) carryOut(ctx context.Context, t *transaction) (ctrl.Result, 
 			return retryConflict(err)
 		}
 	}
-	if len(t.buy) > 0 {
+	if len(t.buy)+len(t.adopt) > 0 {
 		return c.order(ctx, t)
 	}
 	return ctrl.Result{RequeueAfter: t.again}, nil
+}
+
+// named is one of the NodeClaims that the decision was made on.
+func (t *transaction) named(name string) *NodeClaim {
+	for _, n := range slices.Concat(t.claims, t.pool) {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+// note writes whose a node is. It fails if that has changed since it was read.
+func (c *workloads) note(ctx context.Context, n *NodeClaim, p *purchase, uid string) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	was := n.DeepCopy()
+	n = n.DeepCopy()
+	n.Labels[uidLabel], n.Annotations[purchaseAnnotation] = uid, string(text)
+	return c.client.Patch(ctx, n, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 }
 
 // retryConflict decides again when the cache shows what was newer.
@@ -291,6 +376,18 @@ func (c *workloads) order(ctx context.Context, t *transaction) (ctrl.Result, err
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	for i := range t.adopt {
+		if err := c.note(ctx, t.named(t.adopt[i].name), &t.adopt[i].purchase, string(t.workload.UID)); err != nil {
+			return retryConflict(err)
+		}
+	}
+	if n := len(t.adopt); n > 0 {
+		c.recorder.Eventf(t.workload, nil, corev1.EventTypeNormal, "NodeClaimsTakenOver", "TakenOver", "Took over %s for flavor %s: %s",
+			plural(n, "idle node"), t.adopt[0].Flavor, t.adopt[0].Place)
+	}
+	if len(claims) == 0 {
+		return ctrl.Result{}, nil
+	}
 	for i, n := range claims {
 		err := c.client.Create(ctx, n)
 		if apierrors.IsAlreadyExists(err) {
@@ -306,16 +403,33 @@ func (c *workloads) order(ctx context.Context, t *transaction) (ctrl.Result, err
 	return ctrl.Result{}, nil
 }
 
-// unseen says that there are NodeClaims of the workload that the decision did not know: the cache is behind, or another
-// leader made them.
+// unseen says that there are NodeClaims of the workload that the decision did not know, or that another workload has a node
+// with the label of those that are to be taken over: the cache is behind, or another leader made them.
 func (c *workloads) unseen(ctx context.Context, t *transaction) (bool, error) {
 	list := &NodeClaimList{}
+	for i := range t.adopt {
+		label := t.adopt[i].Group
+		if i > 0 && t.adopt[i-1].Group == label {
+			continue
+		}
+		if err := c.direct.List(ctx, list, client.MatchingLabels{cloudv1.PurchaseLabel: label}); err != nil || sharesLabel(label, t.uid, pointers(list)) {
+			return true, err
+		}
+	}
+	list = &NodeClaimList{}
 	if err := c.direct.List(ctx, list, client.MatchingLabels{uidLabel: string(t.workload.UID)}); err != nil {
 		return false, err
 	}
 	return slices.ContainsFunc(list.Items, func(n NodeClaim) bool {
 		return !slices.ContainsFunc(t.claims, func(known *NodeClaim) bool { return known.UID == n.UID })
 	}), nil
+}
+
+func pointers(list *NodeClaimList) (all []*NodeClaim) {
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
+	}
+	return all
 }
 
 // newClaims are the NodeClaims to make.

@@ -17,6 +17,7 @@ import (
 const (
 	starting = "starting"
 	ready    = "ready"
+	idle     = "idle" // it waits for the next workload
 	ending   = "ending"
 	unowned  = "unowned" // its workload is gone, or needs no nodes, and it is not being deleted
 )
@@ -42,7 +43,7 @@ func (c *workloads) count(ctx context.Context, report func(flavor, state string,
 		counts[flavor][c.stateOf(ctx, n)]++
 	}
 	for flavor, of := range counts {
-		for _, state := range []string{starting, ready, ending, unowned} {
+		for _, state := range []string{starting, ready, idle, ending, unowned} {
 			report(flavor, state, of[state])
 		}
 	}
@@ -52,6 +53,9 @@ func (c *workloads) stateOf(ctx context.Context, n *NodeClaim) string {
 	claim := readClaim(n)
 	if claim.deleted {
 		return ending
+	}
+	if claim.idle() {
+		return idle
 	}
 	wl := &kueue.Workload{}
 	err := c.client.Get(ctx, workloadOf(n), wl)

@@ -2,7 +2,9 @@ package machines
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -11,6 +13,7 @@ import (
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cloud"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // phase is what a workload wants of its nodes.
@@ -30,9 +33,17 @@ type view struct {
 	phase    phase
 	state    kueue.AdmissionCheckState // with wants
 	run      time.Duration
+	declared bool // its run time
+	terms    workload.PurchaseTerms
 	parts    []part // with wants, while the check is pending
 	claims   []claim
 	learned  *cloud.Learned // the decision adds to it
+	// keepIdle is for how long nodes of a flavor wait for the next workload; 0: not at all.
+	keepIdle map[string]time.Duration
+	// pool are idle nodes of the workload's flavors, also those that other workloads had.
+	pool []claim
+	// made is the last attempt of the workload that nodes have in their names and labels, also nodes that others have now.
+	made int
 }
 
 // plan is what to do, in this order.
@@ -40,9 +51,18 @@ type plan struct {
 	// counted are places of which something was learned, by the flavors whose CloudOffers remember it.
 	counted map[string][]cloud.Place
 	letGo   []string // NodeClaims: take the finalizer away, and delete
+	toIdle  []string // NodeClaims: they are idle from now on
 	state   *kueue.AdmissionCheckState
+	adopt   []adoption
 	buy     []purchase
 	again   time.Duration // look again then; 0: when something changes
+}
+
+// look says in how long to look again, at the latest.
+func (p *plan) look(in time.Duration) {
+	if p.again == 0 || in < p.again {
+		p.again = in
+	}
 }
 
 // decide says what to do about the nodes of a workload.
@@ -73,6 +93,8 @@ func (v *view) count(p *plan) {
 			v.learnFailure(c)
 			p.learned(c)
 			p.letGo = append(p.letGo, c.name)
+		case c.idle():
+			v.stayIdle(c, p)
 		}
 	}
 }
@@ -85,13 +107,13 @@ func (v *view) learnFailure(c *claim) {
 		since = c.registeredAt
 	}
 	seen := v.learned.Of(c.Place)
-	known := seen != nil && !seen.Obtainable && !seen.At.Before(since) && c.Nodes >= seen.ClosedFor
+	known := seen != nil && !seen.Obtainable && !seen.At.Before(since) && c.wanted() >= seen.ClosedFor
 	switch {
 	case known:
 	case c.launched:
-		v.learned.Lost(c.Place, c.Nodes, v.now)
+		v.learned.Lost(c.Place, c.wanted(), v.now)
 	default:
-		v.learned.StockOut(c.Place, c.Nodes, v.now)
+		v.learned.StockOut(c.Place, c.wanted(), v.now)
 	}
 }
 
@@ -102,9 +124,9 @@ func (p *plan) learned(c *claim) {
 }
 
 // letGoAll lets all nodes of the workload go, and takes back what was to be bought. That they served until now is counted,
-// unless the place has refused or taken others meanwhile.
+// unless the place has refused or taken others meanwhile, and they wait for the next workload where the CloudOffer says so.
 func (v *view) letGoAll(p *plan, served bool) {
-	p.buy = nil
+	p.buy, p.adopt = nil, nil
 	for i := range v.claims {
 		c := &v.claims[i]
 		if !c.live() {
@@ -113,6 +135,11 @@ func (v *view) letGoAll(p *plan, served bool) {
 		if seen := v.learned.Of(c.Place); served && c.registered && seen != nil && seen.Obtainable {
 			v.learned.Running(c.Place, v.now)
 			p.learned(c)
+		}
+		if served && c.registered && v.keepIdle[c.Flavor] > 0 {
+			p.toIdle = append(p.toIdle, c.name)
+			p.look(v.keepIdle[c.Flavor])
+			continue
 		}
 		p.letGo = append(p.letGo, c.name)
 	}
@@ -124,7 +151,7 @@ func (v *view) check(p *plan) {
 	switch v.state.State {
 	case kueue.CheckStateReady:
 		if text := v.lost(); text != "" {
-			next.State, next.Message = kueue.CheckStateRetry, text
+			next.State, next.Message = kueue.CheckStateRetry, cloudv1.ReasonMachineLost+": "+text
 		}
 	case kueue.CheckStatePending:
 		v.obtain(p, &next)
@@ -216,21 +243,41 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	if ordered := v.ordered(part, p); len(ordered) > 0 {
 		return v.await(part, ordered, p)
 	}
-	choice := cloud.Choose(&cloud.Job{Machines: 1, Left: v.run, StartUp: part.startUp}, part.offers, v.learned, v.now)
+	job := v.job()
+	job.StartUp = part.startUp
+	choice := cloud.Choose(&job, v.withIdle(part), v.learned, v.now)
 	switch {
+	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
+		p.look(max(10*time.Second, min(longestLook, choice.Until.Sub(v.now))))
+		return answer{state: kueue.CheckStatePending, message: fmt.Sprintf("waits for spot nodes of flavor %s, $%.2f expected: %s", part.flavor, choice.Cost, choice.Reason)}
 	case choice.Action == cloud.Buy:
-		attempt := v.nextAttempt(p)
-		for n := range choice.Offer.Machines {
-			p.buy = append(p.buy, purchase{
-				Workload: v.workload, Flavor: part.flavor, Place: choice.Offer.Place, Attempt: attempt, Node: n, Nodes: choice.Offer.Machines,
-			})
+		first := purchase{
+			Workload: v.workload, Flavor: part.flavor, Place: choice.Offer.Place, Attempt: v.nextAttempt(p), Nodes: choice.Offer.Machines,
+			Group: v.idleGroup(part.flavor, choice.Offer),
 		}
-		return waiting(0, choice.Offer.Machines, choice.Offer.Place)
+		v.fill(first, nil, p)
+		return waiting(0, first.Nodes, first.Place)
 	case part.known:
 		return answer{state: kueue.CheckStateRetry, message: "no place sells the nodes of flavor " + part.flavor + " now", after: choice.Until.Sub(v.now)}
 	}
-	p.again = 10 * time.Second // the CloudOffer's status comes first, so that the engine knows when it has the workload back
+	p.look(10 * time.Second) // the CloudOffer's status comes first, so that the engine knows when it has the workload back
 	return answer{state: kueue.CheckStatePending, message: "no place sells the nodes of flavor " + part.flavor + " now"}
+}
+
+const (
+	// longestWait is how far ahead a deadline counts.
+	longestWait = 28 * 24 * time.Hour
+	// longestLook is how often a workload that waits for spot is looked at, at least.
+	longestLook = 10 * time.Minute
+)
+
+// job is the workload as far as buying nodes for it is concerned.
+func (v *view) job() cloud.Job {
+	j := cloud.Job{Machines: 1, Left: v.run, Checkpoint: v.terms.Checkpoint, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice}
+	if most := v.now.Add(longestWait); j.Deadline.After(most) {
+		j.Deadline = most
+	}
+	return j
 }
 
 func waiting(there, of int, place cloud.Place) answer {
@@ -239,17 +286,20 @@ func waiting(there, of int, place cloud.Place) answer {
 
 // nextAttempt is a number that no NodeClaim of the workload has.
 func (v *view) nextAttempt(p *plan) int {
-	last := 0
+	last := v.made
 	for i := range v.claims {
 		last = max(last, v.claims[i].Attempt)
 	}
 	for i := range p.buy {
 		last = max(last, p.buy[i].Attempt)
 	}
+	for i := range p.adopt {
+		last = max(last, p.adopt[i].Attempt)
+	}
 	return last + 1
 }
 
-// ordered are the nodes of the part's last attempt, all of them live. Where one has failed or was let go, or they are not
+// ordered are the nodes of the part's last attempt, all of them live. Where one has failed, is idle or was let go, or they are not
 // what the part needs now, or the rest cannot be had, all are let go, as are those of earlier attempts.
 func (v *view) ordered(part *part, p *plan) []*claim {
 	var all, last []*claim
@@ -269,7 +319,7 @@ func (v *view) ordered(part *part, p *plan) []*claim {
 			last, failed = append(last, c), failed || !c.live()
 		}
 	}
-	if failed || !part.suits(last) || len(last) < last[0].Nodes && !v.learned.Of(last[0].Place).Closed(last[0].Nodes, v.now).IsZero() {
+	if failed || !part.suits(last, v.uid) || !v.completes(last) {
 		last = nil
 	}
 	for _, c := range all {
@@ -281,12 +331,14 @@ func (v *view) ordered(part *part, p *plan) []*claim {
 }
 
 // suits says that nodes are of one purchase, and as many as the part needs at that place.
-func (p *part) suits(list []*claim) bool {
+func (p *part) suits(list []*claim, uid types.UID) bool {
 	if len(list) == 0 {
 		return false
 	}
 	first := list[0]
-	if slices.ContainsFunc(list, func(c *claim) bool { return c.Place != first.Place || c.Nodes != first.Nodes || c.Node >= c.Nodes }) {
+	if slices.ContainsFunc(list, func(c *claim) bool {
+		return c.Place != first.Place || c.Nodes != first.Nodes || c.Node < 0 || c.Node >= c.Nodes || c.group(uid) != first.group(uid)
+	}) {
 		return false
 	}
 	sold := slices.ContainsFunc(p.offers, func(o cloud.Offer) bool { return o.Place == first.Place && o.Machines == first.Nodes })
@@ -296,35 +348,47 @@ func (p *part) suits(list []*claim) bool {
 // await orders the rest of an attempt that was begun, and waits until all of it is there.
 func (v *view) await(part *part, ordered []*claim, p *plan) answer {
 	first := ordered[0].purchase
-	there, began, done := 0, ordered[0].created, time.Time{}
-	for n := range first.Nodes {
-		i := slices.IndexFunc(ordered, func(c *claim) bool { return c.Node == n })
-		if i < 0 {
-			missing := first
-			missing.Node = n
-			p.buy = append(p.buy, missing)
-			continue
-		}
-		c := ordered[i]
+	there := 0
+	for _, c := range ordered {
 		if c.registered {
 			there++
+		}
+	}
+	v.fill(first, ordered, p)
+	if there < first.Nodes {
+		return waiting(there, first.Nodes, first.Place)
+	}
+	v.learnStart(ordered, p)
+	a := answer{state: kueue.CheckStateReady, message: fmt.Sprintf("%s: %s", plural(first.Nodes, "node"), first.Place)}
+	var notes map[string]string
+	if i := slices.IndexFunc(part.offers, func(o cloud.Offer) bool { return o.Place == first.Place }); i >= 0 {
+		notes = map[string]string{cloudv1.PriceAnnotation: strconv.FormatFloat(part.offers[i].Price*float64(first.Nodes), 'f', 2, 64)}
+	}
+	for _, set := range part.sets {
+		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}, Annotations: notes})
+	}
+	return a
+}
+
+// learnStart counts that nodes were sold, and how long the last of them took. Those that were there already say nothing.
+func (v *view) learnStart(ordered []*claim, p *plan) {
+	var began, done time.Time
+	for _, c := range ordered {
+		if c.adopted(v.uid) {
+			continue
+		}
+		if began.IsZero() || c.created.Before(began) {
+			began = c.created
 		}
 		if c.registeredAt.After(done) {
 			done = c.registeredAt
 		}
-		if c.created.Before(began) {
-			began = c.created
-		}
 	}
-	if there < first.Nodes {
-		return waiting(there, first.Nodes, first.Place)
+	if began.IsZero() {
+		return
 	}
-	v.learned.Obtained(first.Place, first.Nodes, v.now)
+	first := ordered[0]
+	v.learned.Obtained(first.Place, first.wanted(), v.now)
 	v.learned.Started(first.Place, max(time.Second, done.Sub(began)))
-	p.learned(ordered[0])
-	a := answer{state: kueue.CheckStateReady, message: fmt.Sprintf("%s: %s", plural(first.Nodes, "node"), first.Place)}
-	for _, set := range part.sets {
-		a.updates = append(a.updates, kueue.PodSetUpdate{Name: set, NodeSelector: map[string]string{cloudv1.PurchaseLabel: first.group(v.uid)}})
-	}
-	return a
+	p.learned(first)
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -100,30 +101,61 @@ func TestNodesOfAGang(t *testing.T) {
 	}
 }
 
-// world is a workload, its NodeClaims and what Karpenter makes of them, on which decisions are carried out.
-type world struct {
+// cluster is all NodeClaims, and what Karpenter makes of them.
+type cluster struct {
 	now     time.Time
-	wl      *kueue.Workload
-	phase   phase
-	state   kueue.AdmissionCheckState
 	claims  []claim
+	owner   map[string]types.UID // of NodeClaims by name
 	learned *cloud.Learned
 	closed  bool
-	bought  []purchase
+	idleFor time.Duration
+}
+
+// world is a workload in a cluster, on which decisions are carried out.
+type world struct {
+	*cluster
+	wl     *kueue.Workload
+	phase  phase
+	state  kueue.AdmissionCheckState
+	bought []purchase
 }
 
 func newWorld(wl *kueue.Workload) *world {
-	return &world{now: noon, wl: wl, phase: wants, state: kueue.AdmissionCheckState{Name: "check", State: kueue.CheckStatePending}, learned: &cloud.Learned{}}
+	return (&cluster{now: noon, learned: &cloud.Learned{}, owner: map[string]types.UID{}}).with(wl)
+}
+
+func (c *cluster) with(wl *kueue.Workload) *world {
+	return &world{cluster: c, wl: wl, phase: wants, state: kueue.AdmissionCheckState{Name: "check", State: kueue.CheckStatePending}}
 }
 
 func (w *world) view() *view {
 	p := podsOn(w.wl, h100())
 	p.fitOn(sold(), h100())
 	p.known = p.known || w.closed
-	return &view{
-		now: w.now, workload: "ns/wl", uid: w.wl.UID, phase: w.phase, state: w.state, run: runTime(w.wl), parts: []part{p},
-		claims: slices.Clone(w.claims), learned: w.learned.Clone(),
+	v := &view{
+		now: w.now, workload: "ns/" + w.wl.Name, uid: w.wl.UID, phase: w.phase, state: w.state, parts: []part{p}, learned: w.learned.Clone(),
+		keepIdle: map[string]time.Duration{"h100": w.idleFor}, claims: w.mine(), made: lastAttempt(w.wl.UID, w.claims),
 	}
+	v.run, v.declared = runTime(w.wl)
+	v.terms, _ = workload.PurchaseTermsOf(w.wl.Annotations)
+	if w.phase == wants {
+		v.pool = slices.DeleteFunc(slices.Clone(w.claims), func(c claim) bool { return !c.idle() })
+		for i := range v.pool {
+			v.pool[i].unfit = slices.ContainsFunc(w.claims, func(c claim) bool {
+				return c.label == v.pool[i].label && (c.held || !c.deleted) && !c.idle() && w.owner[c.name] != w.wl.UID
+			})
+		}
+	}
+	return v
+}
+
+func (w *world) mine() (list []claim) {
+	for i := range w.claims {
+		if w.owner[w.claims[i].name] == w.wl.UID {
+			list = append(list, w.claims[i])
+		}
+	}
+	return list
 }
 
 // step decides and does what was decided, of it the first so many writes: then the program is killed.
@@ -139,13 +171,21 @@ func (w *world) step(writes int) (plan, bool) {
 	if len(p.counted) > 0 {
 		do(func() { w.learned = v.learned })
 	}
+	named := func(name string) *claim {
+		return &w.claims[slices.IndexFunc(w.claims, func(c claim) bool { return c.name == name })]
+	}
 	for _, name := range p.letGo {
-		at := func() int { return slices.IndexFunc(w.claims, func(c claim) bool { return c.name == name }) }
-		do(func() { w.claims[at()].held = false })
-		do(func() { w.claims[at()].deleted = true })
+		do(func() { named(name).held = false })
+		do(func() { named(name).deleted = true })
+	}
+	for _, name := range p.toIdle {
+		do(func() { named(name).Idle = w.now })
 	}
 	if p.state != nil {
 		do(func() { w.state = *p.state })
+	}
+	for _, a := range p.adopt {
+		do(func() { named(a.name).purchase, w.owner[a.name] = a.purchase, w.wl.UID })
 	}
 	for _, b := range p.buy {
 		do(func() {
@@ -153,7 +193,8 @@ func (w *world) step(writes int) (plan, bool) {
 			if slices.ContainsFunc(w.claims, func(c claim) bool { return c.name == name }) {
 				panic(name + " is made twice")
 			}
-			w.claims = append(w.claims, claim{purchase: b, name: name, created: w.now, held: true})
+			w.claims = append(w.claims, claim{purchase: b, name: name, label: b.group(w.wl.UID), created: w.now, expires: w.now.Add(48 * time.Hour), held: true})
+			w.owner[name] = w.wl.UID
 			w.bought = append(w.bought, b)
 		})
 	}
@@ -171,8 +212,8 @@ func (w *world) register() {
 }
 
 func (w *world) live() (n int) {
-	for i := range w.claims {
-		if w.claims[i].live() {
+	for _, c := range w.mine() {
+		if c.live() {
 			n++
 		}
 	}
@@ -192,7 +233,7 @@ func TestOneWorkloadOneOffer(t *testing.T) {
 	w.now = w.now.Add(4 * time.Minute)
 	w.register()
 	w.step(99)
-	if w.state.State != kueue.CheckStateReady || len(w.state.PodSetUpdates) != 1 || w.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel] != "uid-1" {
+	if w.state.State != kueue.CheckStateReady || len(w.state.PodSetUpdates) != 1 || w.state.PodSetUpdates[0].Annotations[cloudv1.PriceAnnotation] != "40.00" || w.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel] != "uid-1" {
 		t.Fatalf("%+v", w.state)
 	}
 	if seen := w.learned.Of(sold()[0].Place); seen == nil || !seen.Obtainable || seen.StartUpHours != (4*time.Minute).Hours() {
@@ -248,6 +289,41 @@ func TestStockOut(t *testing.T) {
 	}
 }
 
+// A workload with a deadline waits for spot nodes that are sold out, while it has time, and says so; then it buys on demand.
+// Without a deadline it does not wait.
+func TestWaitsForSpot(t *testing.T) {
+	start := func(deadline string) *world {
+		w := newWorld(asking(1, "4", "1"))
+		w.wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(3600))
+		w.wl.Annotations = map[string]string{cloudv1.DeadlineAnnotation: deadline, cloudv1.CheckpointAnnotation: "10m"}
+		for _, o := range sold()[:2] {
+			w.learned.StockOut(o.Place, 1, w.now)
+		}
+		return w
+	}
+	w := start(noon.Add(20 * time.Hour).Format(time.RFC3339))
+	p, _ := w.step(99)
+	if len(w.bought) > 0 || w.state.State != kueue.CheckStatePending || !strings.HasPrefix(w.state.Message, "waits for spot nodes of flavor h100, $") || p.again <= 0 || p.again > longestLook {
+		t.Fatalf("%+v, bought %+v, look again in %v", w.state, w.bought, p.again)
+	}
+	w.now = noon.Add(19*time.Hour - 10*time.Minute)
+	for _, o := range sold()[:2] {
+		w.learned.StockOut(o.Place, 1, w.now)
+	}
+	if w.step(99); len(w.bought) != 1 || w.bought[0].Place != sold()[2].Place {
+		t.Fatalf("%+v, bought %+v", w.state, w.bought)
+	}
+	for name, deadline := range map[string]string{"none": "", "unreadable": "soon", "passed": "2020-01-01T00:00:00Z"} {
+		w := start(deadline)
+		if w.step(99); len(w.bought) != 1 || w.bought[0].Place != sold()[2].Place {
+			t.Errorf("%s: %+v, bought %+v", name, w.state, w.bought)
+		}
+	}
+	if w := start("9999-12-31T00:00:00Z"); w.view().job().Deadline != noon.Add(longestWait) {
+		t.Errorf("a deadline counts however far it is: %v", w.view().job().Deadline)
+	}
+}
+
 // All nodes of a gang that are refused, and gangs that are refused at the same time, are one failure.
 func TestOneFailureIsCountedOnce(t *testing.T) {
 	w := newWorld(asking(4, "8", "1"))
@@ -272,7 +348,7 @@ func TestLostNode(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.claims[1].deleted = true
 	w.step(99)
-	if w.state.State != kueue.CheckStateRetry || !strings.Contains(w.state.Message, "a node was lost: elastic-uid-1-1") || w.live() != 1 {
+	if w.state.State != kueue.CheckStateRetry || !strings.Contains(w.state.Message, "MachineLost: a node was lost: elastic-uid-1-1") || w.live() != 1 {
 		t.Fatalf("%+v, %d live", w.state, w.live())
 	}
 	if seen := w.learned.Of(first); seen.Losses == 0 || seen.Closed(2, w.now).IsZero() {
@@ -293,36 +369,193 @@ func TestOtherNodesThanBefore(t *testing.T) {
 		t.Errorf("%+v", w.claims)
 	}
 	w.claims = append(w.claims, claim{purchase: purchase{Flavor: "other", Nodes: 1, Attempt: 7}, name: "other", held: true}, claim{name: "unreadable", held: true}, claim{name: "let-go"})
+	w.owner["other"], w.owner["unreadable"], w.owner["let-go"] = "uid", "uid", "uid"
 	if w.step(99); len(w.claims) != 3 {
 		t.Errorf("%+v", w.claims)
 	}
 }
 
+// runs takes a workload through to all its nodes.
+func (w *world) runs(t *testing.T) {
+	t.Helper()
+	w.step(99)
+	w.register()
+	if w.step(99); w.state.State != kueue.CheckStateReady {
+		t.Fatalf("%+v", w.state)
+	}
+}
+
+// named is a workload of another name than that of asking.
+func named(name string, wl *kueue.Workload) *kueue.Workload {
+	wl.Name, wl.UID = name, types.UID(name)
+	return wl
+}
+
+// The next workload takes over nodes that are idle, without a purchase; what it lacks is bought beside them, and what it does
+// not need goes. Idle nodes end when their time is up.
+func TestIdleNodes(t *testing.T) {
+	first := newWorld(asking(2, "8", "1"))
+	c := first.cluster
+	c.idleFor = 10 * time.Minute
+	first.runs(t)
+	first.phase = gone
+	if p, _ := first.step(99); c.idle() != 2 || p.again != c.idleFor {
+		t.Fatalf("%+v, look again in %v", c.claims, p.again)
+	}
+	c.now = c.now.Add(9 * time.Minute)
+	if p, _ := first.step(99); c.idle() != 2 || p.again != time.Minute {
+		t.Fatalf("%+v, look again in %v", c.claims, p.again)
+	}
+	same := c.with(named("same", asking(2, "8", "1")))
+	same.step(99)
+	if same.step(99); same.state.State != kueue.CheckStateReady || len(same.bought) > 0 || same.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel] != "uid-1" {
+		t.Fatalf("%+v, bought %+v", same.state, same.bought)
+	}
+	if seen := c.learned.Of(sold()[0].Place); seen.StartUpHours > 0.01 {
+		t.Errorf("nodes that were there count as a start-up of %v h", seen.StartUpHours)
+	}
+	// The first has quota again. Numbers of its attempts that others have nodes of are not used again.
+	first.phase, first.state.State = wants, kueue.CheckStatePending
+	first.step(99)
+	if last := first.bought[len(first.bought)-1]; last.Attempt != 2 || len(first.bought) != 4 {
+		t.Errorf("bought %+v", first.bought)
+	}
+	first.phase = gone
+	first.step(99) // nothing is registered: all of it goes
+	same.phase = gone
+	same.step(99)
+	larger := c.with(named("larger", asking(3, "8", "1")))
+	larger.step(99)
+	if len(larger.bought) != 1 || larger.live() != 3 || larger.bought[0].Bought != 1 || larger.bought[0].Place != sold()[0].Place {
+		t.Fatalf("bought %+v beside %+v", larger.bought, c.claims)
+	}
+	larger.runs(t)
+	larger.phase = gone
+	larger.step(99)
+	smaller := c.with(named("smaller", asking(1, "8", "1")))
+	smaller.step(99)
+	if smaller.step(99); smaller.state.State != kueue.CheckStateReady || len(smaller.bought) > 0 || len(c.claims) != 1 {
+		t.Fatalf("%+v, %+v", smaller.state, c.claims)
+	}
+	smaller.phase = gone
+	smaller.step(99)
+	c.now = c.now.Add(c.idleFor)
+	if smaller.step(99); len(c.claims) > 0 {
+		t.Errorf("their time is up: %+v", c.claims)
+	}
+}
+
+// Idle nodes are no reason to pay more, and not for who would outlive them; they make way for what is bought.
+func TestIdleNodesThatDoNotServe(t *testing.T) {
+	first := newWorld(asking(1, "8", "1"))
+	c := first.cluster
+	c.idleFor = time.Hour
+	c.learned.StockOut(sold()[0].Place, 1, c.now)
+	first.runs(t)
+	if first.phase = gone; first.claims[0].Place != sold()[1].Place {
+		t.Fatalf("%+v", first.claims)
+	}
+	first.step(99)
+	c.now = c.now.Add(20 * time.Minute) // the cheaper place sells again
+	long := c.with(named("long", asking(1, "8", "1")))
+	long.wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(24 * 3600))
+	if long.step(99); len(long.bought) != 1 || long.bought[0].Place != sold()[0].Place || c.idle() != 0 {
+		t.Errorf("bought %+v, idle %d", long.bought, c.idle())
+	}
+	long.runs(t)
+	long.phase = gone
+	long.step(99)
+	c.claims[0].created, c.claims[0].expires = c.now.Add(-46*time.Hour), c.now.Add(2*time.Hour)
+	for name, wl := range map[string]*kueue.Workload{"for-three-hours": asking(1, "8", "1"), "undeclared": asking(1, "8", "1")} {
+		if name != "undeclared" {
+			wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(3 * 3600))
+		}
+		if v := c.with(named(name, wl)).view(); v.serves(&v.pool[0]) {
+			t.Errorf("%s takes over %+v", name, v.pool)
+		}
+	}
+	short := asking(1, "8", "1")
+	short.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(3600))
+	if v := c.with(named("short", short)).view(); !v.serves(&v.pool[0]) {
+		t.Errorf("%+v is not taken over", c.claims)
+	}
+	// One that is lost while it is idle is a loss.
+	c.claims[0].deleted = true
+	if long.step(99); len(c.claims) > 0 || c.learned.Of(sold()[0].Place).Losses == 0 {
+		t.Errorf("%+v", c.learned.Of(sold()[0].Place))
+	}
+}
+
 // TestAnyHistory: whatever Karpenter does and whenever the program is killed, a workload has nodes of at most one attempt and
-// no more than it needs, is ready only with all of them, tries no place that is closed, and leaves nothing behind.
+// no more than it needs, is ready only with all of them, tries no place that is closed, shares no node and no label with
+// another one, and leaves nothing behind once nodes have been idle for long enough.
 func TestAnyHistory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(asking(int32(rapid.IntRange(1, 5).Draw(t, "pods")), rapid.SampledFrom([]string{"1", "4", "8"}).Draw(t, "cards"), "1"))
-		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+		c := newWorld(nil).cluster
+		c.idleFor = time.Duration(rapid.SampledFrom([]int{0, 5, 30}).Draw(t, "minutes idle")) * time.Minute
+		var worlds []*world
+		for i := range rapid.IntRange(1, 3).Draw(t, "workloads") {
+			wl := asking(int32(rapid.IntRange(1, 5).Draw(t, "pods")), rapid.SampledFrom([]string{"1", "4", "8"}).Draw(t, "cards"), "1")
+			wl.Name, wl.UID = fmt.Sprint("wl-", i), types.UID(fmt.Sprintf("uid-%d", i))
+			worlds = append(worlds, c.with(wl))
+		}
+		most := 0
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			w := worlds[rapid.IntRange(0, len(worlds)-1).Draw(t, "whose turn")]
 			w.happens(t)
 			known := w.learned.Clone()
 			before := len(w.bought)
 			p, whole := w.step(rapid.SampledFrom([]int{99, 99, 99, 0, 1, 2, 3, 5}).Draw(t, "writes before it is killed"))
 			for _, b := range w.bought[before:] {
-				if !known.Of(b.Place).Closed(b.Nodes, w.now).IsZero() {
+				if !known.Of(b.Place).Closed(b.wanted(), w.now).IsZero() {
 					t.Fatalf("bought at %v, which is closed", b.Place)
 				}
 			}
 			w.holds(t, p, whole)
+			c.apart(t)
+			live := 0
+			for i := range worlds {
+				live += worlds[i].live()
+			}
+			if most = max(most, live); whole && live+c.idle() > max(most, live) {
+				t.Fatalf("%d nodes, and there were never more than %d in use: %+v", live+c.idle(), most, c.claims)
+			}
 		}
-		w.phase = gone
 		for range 3 {
-			w.step(99)
+			for _, w := range worlds {
+				w.phase = gone
+				w.step(99)
+			}
+			c.now = c.now.Add(c.idleFor)
 		}
-		if len(w.claims) > 0 {
-			t.Fatalf("left behind: %+v", w.claims)
+		if len(c.claims) > 0 {
+			t.Fatalf("left behind: %+v", c.claims)
 		}
 	})
+}
+
+func (c *cluster) idle() (n int) {
+	for i := range c.claims {
+		if c.claims[i].idle() {
+			n++
+		}
+	}
+	return n
+}
+
+// apart checks that nodes with one label are of one workload, of those that have them now.
+func (c *cluster) apart(t *rapid.T) {
+	labels := map[string]types.UID{}
+	for i := range c.claims {
+		claim := &c.claims[i]
+		if !claim.live() {
+			continue
+		}
+		if other, has := labels[claim.label]; has && other != c.owner[claim.name] {
+			t.Fatalf("%s and %s have nodes with label %s: %+v", other, c.owner[claim.name], claim.label, c.claims)
+		}
+		labels[claim.label] = c.owner[claim.name]
+	}
 }
 
 // happens is something that Karpenter, the engine or time does.
@@ -362,8 +595,9 @@ func (w *world) happens(t *rapid.T) {
 // holds checks what must be true after each step.
 func (w *world) holds(t *rapid.T, p plan, whole bool) {
 	attempts := map[int]bool{}
-	for i := range w.claims {
-		if c := &w.claims[i]; c.live() {
+	mine := w.mine()
+	for i := range mine {
+		if c := &mine[i]; c.live() {
 			attempts[c.Attempt] = true
 			if c.Node >= c.Nodes || w.live() > c.Nodes && whole {
 				t.Fatalf("more nodes than %d: %+v", c.Nodes, w.claims)
@@ -375,8 +609,8 @@ func (w *world) holds(t *rapid.T, p plan, whole bool) {
 	}
 	if w.phase == wants && p.state != nil && p.state.State == kueue.CheckStateReady && whole {
 		group := p.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel]
-		for i := range w.claims {
-			if c := &w.claims[i]; c.live() && (!c.registered || c.group(w.wl.UID) != group) {
+		for i := range mine {
+			if c := &mine[i]; c.live() && (!c.registered || c.label != group) {
 				t.Fatalf("ready with %s, which is not there: %+v", group, w.claims)
 			}
 		}

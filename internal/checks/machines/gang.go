@@ -156,9 +156,9 @@ func (f *free) take(p pods, most int64) int64 {
 }
 
 // runTime is how long a workload will run, as far as it says.
-func runTime(wl *kueue.Workload) time.Duration {
+func runTime(wl *kueue.Workload) (run time.Duration, declared bool) {
 	if s := ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0); s > 0 {
-		return time.Duration(s) * time.Second
+		return time.Duration(s) * time.Second, true
 	}
-	return unknownRunTime
+	return unknownRunTime, false
 }

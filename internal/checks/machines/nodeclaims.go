@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +41,22 @@ type purchase struct {
 	Attempt  int         `json:"attempt"`
 	Node     int         `json:"node"` // of the attempt, from 0
 	Nodes    int         `json:"nodes"`
+	// Bought is how many nodes of the attempt are bought, where the others were there already; 0: all.
+	Bought int `json:"bought,omitempty"`
+	// Group is what the label of the attempt's nodes has, where some were bought for another workload: a label of a node
+	// does not change.
+	Group string `json:"group,omitempty"`
+	// Idle is since when the node waits for the next workload; zero: a workload has it.
+	Idle time.Time `json:"idle,omitzero"`
 }
 
 // group is the value of the label of all nodes of an attempt.
-func (p *purchase) group(uid types.UID) string { return fmt.Sprintf("%s-%d", uid, p.Attempt) }
+func (p *purchase) group(uid types.UID) string {
+	return cmp.Or(p.Group, fmt.Sprintf("%s-%d", uid, p.Attempt))
+}
+
+// wanted is how many machines the attempt asks the cloud for.
+func (p *purchase) wanted() int { return cmp.Or(p.Bought, p.Nodes) }
 
 // name of the NodeClaim. The same purchase has the same name, so it cannot be made twice.
 func (p *purchase) name(uid types.UID) string {
@@ -54,10 +67,13 @@ func (p *purchase) name(uid types.UID) string {
 type claim struct {
 	purchase
 	name         string
+	label        string // the value of the label that pods select the node by
 	created      time.Time
-	held         bool // its finalizer is there: what comes of it is to be counted
-	deleted      bool // it is being deleted
-	refused      bool // Karpenter says that it cannot be launched
+	expires      time.Time // when Karpenter deletes it, whatever runs there
+	held         bool      // its finalizer is there: what comes of it is to be counted
+	deleted      bool      // it is being deleted
+	unfit        bool      // idle, and not what would be bought today, or others have nodes with its label
+	refused      bool      // Karpenter says that it cannot be launched
 	launched     bool
 	registered   bool
 	registeredAt time.Time
@@ -66,11 +82,44 @@ type claim struct {
 // failed says that there is no node, or will be none any more, though the workload may need it.
 func (c *claim) failed() bool { return c.held && (c.deleted || c.refused) }
 
-func (c *claim) live() bool { return c.held && !c.failed() }
+// live says that a workload has the node, or will.
+func (c *claim) live() bool { return c.held && !c.failed() && c.Idle.IsZero() }
+
+// idle says that the node waits for the next workload.
+func (c *claim) idle() bool { return c.held && !c.failed() && !c.Idle.IsZero() }
+
+// adopted says that the node was bought for another workload, or for another attempt.
+func (c *claim) adopted(uid types.UID) bool { return c.name != c.purchase.name(uid) }
+
+// attempts are those of workloads that the name of the NodeClaim and the label of its node are of. Their numbers are taken,
+// also where other workloads have the node now.
+func (c *claim) attempts() map[types.UID]int {
+	taken := map[types.UID]int{}
+	named := strings.TrimPrefix(c.name, "elastic-")
+	if at := strings.LastIndexByte(named, '-'); at > 0 {
+		named = named[:at]
+	}
+	for _, group := range []string{named, c.label} {
+		at := strings.LastIndexByte(group, '-')
+		if at < 0 {
+			continue
+		}
+		if n, err := strconv.Atoi(group[at+1:]); err == nil {
+			taken[types.UID(group[:at])] = max(taken[types.UID(group[:at])], n)
+		}
+	}
+	return taken
+}
 
 // readClaim reads a NodeClaim of ours; one whose annotation cannot be read belongs to nobody, and is let go.
 func readClaim(n *NodeClaim) claim {
-	c := claim{name: n.Name, created: n.CreationTimestamp.Time, deleted: n.DeletionTimestamp != nil, held: slices.Contains(n.Finalizers, finalizer)}
+	c := claim{
+		name: n.Name, label: n.Labels[cloudv1.PurchaseLabel], created: n.CreationTimestamp.Time,
+		deleted: n.DeletionTimestamp != nil, held: slices.Contains(n.Finalizers, finalizer),
+	}
+	if life, err := time.ParseDuration(n.Spec.ExpireAfter); err == nil {
+		c.expires = c.created.Add(life)
+	}
 	if json.Unmarshal([]byte(n.Annotations[purchaseAnnotation]), &c.purchase) != nil {
 		c.purchase = purchase{}
 	}
@@ -117,6 +166,23 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 		n.Spec.Requirements = append(n.Spec.Requirements, Requirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{wants[key]}})
 	}
 	return n, nil
+}
+
+// sameAsNew says that a NodeClaim is as one that would be made today: the flavor and the CloudOffer may have changed since.
+func sameAsNew(n *NodeClaim, offer *cloudv1.CloudOffer, flavor *kueue.ResourceFlavor) bool {
+	cards := n.Spec.Resources.Requests[corev1.ResourceName(resourceOf(offer))]
+	p := readClaim(n).purchase
+	fresh, err := newClaim(&kueue.Workload{}, &p, float64(cards.Value()), offer, flavor)
+	if err != nil {
+		return false
+	}
+	for key := range flavor.Spec.NodeLabels {
+		if key != uidLabel && key != cloudv1.PurchaseLabel && n.Labels[key] != fresh.Labels[key] {
+			return false
+		}
+	}
+	fresh.Spec.ExpireAfter = n.Spec.ExpireAfter
+	return equality.Semantic.DeepEqual(fresh.Spec, n.Spec)
 }
 
 // placeLabels are the labels of nodes that are bought at a place.

@@ -24,8 +24,13 @@ import (
 	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 )
 
-// workloadIndex finds the NodeClaims of a workload.
-const workloadIndex = "workload"
+// Indexes of NodeClaims.
+const (
+	workloadIndex = "workload" // those of a workload
+	idleIndex     = "idle"     // those of a flavor that wait for a workload
+	labelIndex    = "label"    // those whose nodes have a value of the label that pods select
+	attemptIndex  = "attempt"  // those that have attempts of a workload's UID in their names and labels
+)
 
 // Setup adds the check's controllers to the manager, unless the cluster has no CloudOffers. Price tables are in ConfigMaps
 // of a namespace. NodeClaims are watched from the moment that the cluster has them, also without a check: what was bought
@@ -51,14 +56,10 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 		return nil, err
 	}
 	s.WatchObjects = func(ctx context.Context) error {
-		if err := from.IndexField(ctx, &NodeClaim{}, workloadIndex, func(n client.Object) []string {
-			var keys []string
-			for _, key := range forWorkload(n.(*NodeClaim)) {
-				keys = append(keys, key.String())
+		for name, keys := range indexes {
+			if err := from.IndexField(ctx, &NodeClaim{}, name, keys); err != nil {
+				return err
 			}
-			return keys
-		}); err != nil {
-			return err
 		}
 		return workloads.Watch(source.Kind(from, &NodeClaim{}, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, n *NodeClaim) (requests []reconcile.Request) {
 			for _, key := range forWorkload(n) {
@@ -67,7 +68,16 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 			return requests
 		})))
 	}
-	waiting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) (all []reconcile.Request) {
+	waiting := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, offer client.Object) (all []reconcile.Request) {
+		idle := &NodeClaimList{}
+		if err := c.List(ctx, idle, client.MatchingFields{idleIndex: offer.GetName()}); err != nil { // they are looked at when their time is up
+			ctrl.LoggerFrom(ctx).Error(err, "listing idle NodeClaims failed")
+		}
+		for i := range idle.Items {
+			for _, key := range forWorkload(&idle.Items[i]) {
+				all = append(all, reconcile.Request{NamespacedName: key})
+			}
+		}
 		for _, check := range checks.Of(ctx, c, cloudv1.PurchaseController) {
 			all = append(all, checks.WorkloadsWith(ctx, c, check.Name)...)
 		}
@@ -88,6 +98,34 @@ func Setup(mgr ctrl.Manager, namespace string) (func(report func(flavor, state s
 		For(&kueue.AdmissionCheck{}, builder.WithPredicates(checks.HasController(cloudv1.PurchaseController))).
 		WatchesMetadata(&apiextensionsv1.CustomResourceDefinition{}, all, builder.WithPredicates(crd)).
 		Complete(s)
+}
+
+var indexes = map[string]client.IndexerFunc{
+	workloadIndex: func(n client.Object) (keys []string) {
+		for _, key := range forWorkload(n.(*NodeClaim)) {
+			keys = append(keys, key.String())
+		}
+		return keys
+	},
+	idleIndex: func(n client.Object) []string {
+		if c := readClaim(n.(*NodeClaim)); c.idle() {
+			return []string{c.Flavor}
+		}
+		return nil
+	},
+	labelIndex: func(n client.Object) []string {
+		if label := n.GetLabels()[cloudv1.PurchaseLabel]; label != "" {
+			return []string{label}
+		}
+		return nil
+	},
+	attemptIndex: func(n client.Object) (keys []string) {
+		c := readClaim(n.(*NodeClaim))
+		for uid := range c.attempts() {
+			keys = append(keys, string(uid))
+		}
+		return keys
+	},
 }
 
 // forWorkload is the workload that a NodeClaim was made for; none: the check did not make it.

@@ -109,7 +109,7 @@ func Definitions() []Definition {
 	add("gauge", withBudgets, "elastic_budget_amount", "A budget's amount, in its unit.", of...)
 	add("gauge", withBudgets, "elastic_budget_spent", "What is spent of a budget in its period.", of...)
 	add("gauge", withBudgets, "elastic_budget_committed", "What workloads with quota will still spend of a budget in its period, as far as their run times are known.", of...)
-	add("gauge", withPurchases, "elastic_bought_nodes", "Nodes that were bought, by what they do: starting, ready, ending, or unowned, which is to say paid for by mistake.", "flavor", "state")
+	add("gauge", withPurchases, "elastic_bought_nodes", "Nodes that were bought, by what they do: starting, ready, idle, ending, or unowned, which is to say paid for by mistake.", "flavor", "state")
 	add("gauge", "", "elastic_reasons_waiting", "Workloads whose reason to wait is not in their status yet.")
 
 	all = append(all, Definition{Name: "kueue_build_info", Help: "Which build this is; always 1.", Type: "gauge",
