@@ -57,6 +57,9 @@ func printJob(s output.Writer, info *Info, cards bool) {
 	} {
 		fmt.Fprintf(s, "%-11s%s\n", field[0]+":", field[1])
 	}
+	if info.Cost != nil {
+		fmt.Fprintf(s, "%-11s%s\n", "Cost:", info.cost())
+	}
 	if info.Reason != "" && info.Status != Succeeded {
 		fmt.Fprintf(s, "%-11s%s\n", "Reason:", info.Reason)
 	}

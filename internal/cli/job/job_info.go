@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cli/output"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
@@ -56,6 +57,8 @@ type Info struct {
 	Pods      int        `json:"pods"`
 	Instances []Instance `json:"instances"`
 	Created   time.Time  `json:"creationTimestamp"`
+	// Cost is what its bought nodes have cost since it was admitted, in US dollars; absent where it has none.
+	Cost *float64 `json:"costUSD,omitempty"`
 }
 
 // Instance is a pod of a job.
@@ -124,7 +127,30 @@ func (j *Job) Describe(ctx context.Context, c client.Reader, now time.Time) (Inf
 	info.Status, info.Reason = j.standing(view, info.Queue != "", running > 0)
 	begin, end := j.times(view.Ended, now)
 	info.Seconds = int64(end.Sub(begin).Seconds())
+	if price, bought := j.pricePerHour(); bought {
+		info.Cost = ptr.To(price * max(0, end.Sub(begin).Hours()))
+	}
 	return info, nil
+}
+
+// pricePerHour is what the nodes cost that were bought for a job; false: none were, or it does not have them.
+func (j *Job) pricePerHour() (price float64, bought bool) {
+	if j.Workload == nil || !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted) {
+		return 0, false
+	}
+	counted := map[string]bool{} // pod sets may share a purchase
+	for _, check := range j.Workload.Status.AdmissionChecks {
+		for i := range check.PodSetUpdates {
+			purchase := check.PodSetUpdates[i].NodeSelector[cloud.PurchaseLabel]
+			hourly, err := strconv.ParseFloat(check.PodSetUpdates[i].Annotations[cloud.PriceAnnotation], 64)
+			if purchase == "" || counted[purchase] || err != nil || !(hourly >= 0 && hourly < 1e9) { // so that NaN is none
+				continue
+			}
+			counted[purchase], bought = true, true
+			price += hourly
+		}
+	}
+	return price, bought
 }
 
 // standing is the status of a job, and the reason where there is one.
@@ -299,6 +325,13 @@ func (i *Info) node() string {
 		return strings.Join(i.Nodes, ",")
 	}
 	return fmt.Sprintf("%s,+%d", i.Nodes[0], len(i.Nodes)-1)
+}
+
+func (i *Info) cost() string {
+	if i.Cost == nil {
+		return NA
+	}
+	return fmt.Sprintf("$%.2f", *i.Cost)
 }
 
 func (i *Info) duration() string { return output.Duration(time.Duration(i.Seconds) * time.Second) }

@@ -92,6 +92,10 @@ func Table(infos []Info, namespaces bool) *output.Table {
 		{Name: "GPU(Requested)"}, {Name: "GPU(Allocated)"}, {Name: "QUEUE", Cut: true}, {Name: "NODE", Cut: true},
 		{Name: "PRIORITY", Wide: true}, {Name: "PODS", Wide: true}, {Name: "REASON", Wide: true, Cut: true},
 	}}
+	costs := slices.ContainsFunc(infos, func(i Info) bool { return i.Cost != nil })
+	if costs {
+		t.Columns = append(t.Columns, output.Column{Name: "COST"})
+	}
 	if namespaces {
 		t.Columns = append([]output.Column{{Name: "NAMESPACE", Cut: true}}, t.Columns...)
 	}
@@ -100,6 +104,9 @@ func Table(infos []Info, namespaces bool) *output.Table {
 		row := []any{
 			job.Name, job.Status, job.Trainer, job.duration(), number(job.Requested), job.allocated(), orNA(job.Queue), job.node(),
 			orNA(job.Priority), len(job.Instances), orNA(job.Reason),
+		}
+		if costs {
+			row = append(row, job.cost())
 		}
 		if namespaces {
 			row = append([]any{job.Namespace}, row...)
