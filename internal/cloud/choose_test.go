@@ -83,6 +83,20 @@ func TestIdleMachines(t *testing.T) {
 	}
 }
 
+// That a place sold machines for the first time makes it no worse than one of which nothing is known.
+func TestTheFirstSaleIsNoBadSign(t *testing.T) {
+	l := &cloud.Learned{}
+	l.Obtained(place("a", true), 1, start)
+	j := &cloud.Job{Machines: 1, Left: 4 * time.Hour}
+	for _, after := range []time.Duration{0, time.Minute, time.Hour} {
+		list := offers()
+		seen, unknown := cloud.ExpectedCost(j, &list[0], l, start.Add(after)), cloud.ExpectedCost(j, &list[0], &cloud.Learned{}, start.Add(after))
+		if seen > unknown {
+			t.Errorf("%v after it sold machines it is expected to cost %.3f, and %.3f where nothing is known", after, seen, unknown)
+		}
+	}
+}
+
 // Where offers are of several sizes, each costs as many machines as the job wants of it, and is closed for as many.
 func TestOffersOfSeveralSizes(t *testing.T) {
 	large, small := place("a", true), place("b", true)

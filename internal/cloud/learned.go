@@ -142,6 +142,9 @@ func (s *Seen) observe(up, watched bool, now time.Time) {
 	gap := now.Sub(s.At)
 	if s.At.IsZero() {
 		s.At, s.Since, s.Obtainable = now, now, up
+		if up { // it did not begin to sell when somebody first looked
+			s.Since = now.Add(-time.Duration(unknownAge * float64(time.Hour)))
+		}
 		return
 	}
 	if gap < 0 {

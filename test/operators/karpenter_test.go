@@ -125,6 +125,13 @@ func report(t *testing.T, ns string) {
 	for _, pod := range pods.Items {
 		t.Logf("pod %s by %s on %q: %s %v %v", pod.Name, pod.Spec.SchedulerName, pod.Spec.NodeName, pod.Status.Phase, pod.Status.Conditions, pod.Spec.SchedulingGates)
 	}
+	workloads := &kueue.WorkloadList{}
+	if err := cluster.List(context.Background(), workloads, client.InNamespace(ns)); err != nil {
+		t.Log(err)
+	}
+	for _, wl := range workloads.Items {
+		t.Logf("workload %s: %+v %+v %+v", wl.Name, wl.Status.AdmissionChecks, wl.Status.RequeueState, wl.Status.Conditions)
+	}
 	for _, node := range nodes.Items {
 		t.Logf("node %s: %v %v %v", node.Name, node.Spec.Taints, node.Status.Conditions, node.Status.Allocatable)
 	}

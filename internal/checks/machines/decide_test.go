@@ -450,13 +450,12 @@ func TestIdleNodesThatDoNotServe(t *testing.T) {
 	first := newWorld(asking(1, "8", "1"))
 	c := first.cluster
 	c.idleFor = time.Hour
-	c.learned.StockOut(sold()[0].Place, 1, c.now)
+	first.wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "b"}
 	first.runs(t)
 	if first.phase = gone; first.claims[0].Place != sold()[1].Place {
 		t.Fatalf("%+v", first.claims)
 	}
 	first.step(99)
-	c.now = c.now.Add(20 * time.Minute) // the cheaper place sells again
 	long := c.with(named("long", asking(1, "8", "1")))
 	long.wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(24 * 3600))
 	if long.step(99); len(long.bought) != 1 || long.bought[0].Place != sold()[0].Place || c.idle() != 0 {
