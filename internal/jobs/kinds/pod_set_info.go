@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 )
@@ -109,7 +110,7 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 // since, so only those that an admission adds are reset.
 func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
-	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation}
+	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation, cloudv1.PriceAnnotation}
 	for _, check := range wl.Status.AdmissionChecks {
 		for _, update := range check.PodSetUpdates {
 			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)
