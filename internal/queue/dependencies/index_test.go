@@ -162,7 +162,7 @@ func TestIndexForgetsNothing(t *testing.T) {
 			k := key(namespace, job)
 			before := standings(x, now)
 			var touched []admission.Key
-			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0:
 				delete(now, k)
 				touched = x.Gone(k)
@@ -187,10 +187,24 @@ func TestIndexForgetsNothing(t *testing.T) {
 					workload.SetMet(now[k], met)
 				}
 				touched = x.Set(now[k], may)
+			case 4:
+				if now[k] == nil {
+					continue
+				}
+				now[k] = now[k].DeepCopy()
+				if now[k].Annotations == nil {
+					now[k].Annotations = map[string]string{}
+				}
+				now[k].Annotations[v1alpha1.EndedIndexesAnnotation] = rapid.SampledFrom([]string{"", "ok 0", "ok 0-1", "ok 0 notok 1", "notok 0-2"}).Draw(t, "indexes")
+				touched = x.Set(now[k], may)
 			default:
 				var after []string
 				for range rapid.IntRange(0, 3).Draw(t, "others") {
-					after = append(after, rapid.SampledFrom([]string{"ok job/", "notok job/", "any job/", "ok job/data/", "any job/secret/", "any workload/wl-"}).Draw(t, "when")+rapid.SampledFrom(jobs).Draw(t, "whom"))
+					entry := rapid.SampledFrom([]string{"ok job/", "notok job/", "any job/", "ok job/data/", "any job/secret/", "any workload/wl-"}).Draw(t, "when") + rapid.SampledFrom(jobs).Draw(t, "whom")
+					if strings.Contains(entry, " job/") {
+						entry += rapid.SampledFrom([]string{"", "", "[1]", "[0-2]"}).Draw(t, "which")
+					}
+					after = append(after, entry)
 				}
 				now[k] = work(namespace, job, strings.Join(after, ", "))
 				touched = x.Set(now[k], may)
