@@ -74,10 +74,11 @@ func (e *Engine) searchUnlessVain(a *assignment) []victim {
 }
 
 // comparesSearches says that the answer to a search is the answer to all with its key: it is made in a decision, with usage
-// and nodes as they are, and no rule goes by what happened to the workload itself.
+// and nodes as they are, and no rule goes by what happened to the workload itself. Where no class is one by its run time, none
+// asks what another has asked.
 func (e *Engine) comparesSearches(a *assignment) bool {
 	w := a.w
-	return !e.opts.unpruned && e.decision != noDecision && e.tx.Unchanged() && len(e.advanceNodes) == 0 &&
+	return (e.refusesApart() || w.queue.backfills()) && !e.opts.unpruned && e.decision != noDecision && e.tx.Unchanged() && len(e.advanceNodes) == 0 &&
 		len(w.victims) == 0 && !w.queue.spec.UsageFairSharing && !e.inCooldown(w, false) && !e.delayed(a).After(e.at)
 }
 
