@@ -3,6 +3,7 @@ package world
 import (
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -12,7 +13,7 @@ import (
 var weekCards = flag.Int("week-cards", 96, "cards of the cluster that lives through a week with every policy on")
 
 // A week of a busy cluster with every policy on, and nodes that are lost: invariants hold at each step, and every job ends.
-// With -week-cards 3000 it is a large one.
+// With -week-cards 3000 it is a large one. A change that is to change no decision leaves the digest as it is.
 func TestWeekWithEveryPolicy(t *testing.T) {
 	nodes := *weekCards / 8
 	shares := []Share{{"a", nodes / 2, 8}, {"b", nodes / 4, 8}, {"c", nodes - nodes/2 - nodes/4, 8}}
@@ -21,13 +22,15 @@ func TestWeekWithEveryPolicy(t *testing.T) {
 			t.Parallel()
 			tr := week(nodes * 8)
 			c := set(t, Pool(shares), everyPolicy(nodes*8)+",cohort/all.fairSharing="+sharing)
-			began := time.Now()
+			began, decisions := time.Now(), fnv.New64a()
 			w, r := simulate(t, tr, c, Settings{
+				Watch:   func(m Moment) { fmt.Fprintln(decisions, m.At, m.Job, m.What, m.Nodes, m.By) },
 				Restart: Restart{OneNode: 40, ManyNodes: 60, Checkpoint: 1800},
 				Faults:  Faults{Every: int64(86400 * 12 / nodes), Down: 3600, Seed: 3},
 			})
 			t.Logf("%d jobs in %s, %.0f %% of cards used, %d preemptions, %d of them moves, %d nodes lost, mean delay %.0f s, %d jobs waited for budgets and %d for reservations, %d were drained",
 				r.Ended, time.Since(began).Round(time.Second), 100*r.CardsUsed, r.Preemptions, r.Moves, r.Faults, r.Delay.Mean, r.ForBudget.Jobs, r.ForReservation.Jobs, r.Drained)
+			t.Logf("digest of all that happened: %x", decisions.Sum64())
 			t.Logf("%d of %d plans of moves let their job in at once, and %d of %d that moved started again at once", w.moves.gotIn, w.moves.plans, w.moves.again, w.moves.moved)
 			if 3*w.moves.gotIn < 2*w.moves.plans || 3*w.moves.again < 2*w.moves.moved {
 				t.Error("too many moved in vain")
