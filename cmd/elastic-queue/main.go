@@ -101,11 +101,7 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 	if err != nil {
 		return err
 	}
-	server, err := certs.Server(cfg.Webhook, visibility.RequestClientCertificate)
-	if err != nil {
-		return err
-	}
-	limits, err := certs.TLS(cfg.Webhook.TLS)
+	server, limits, err := webhookServer(cfg)
 	if err != nil {
 		return err
 	}
@@ -173,6 +169,16 @@ func run(ctx context.Context, env program.Env, cfg *v1alpha1.QueueConfiguration)
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// webhookServer is the server of the webhooks, with the limits of TLS, which hold for metrics as well.
+func webhookServer(cfg *v1alpha1.QueueConfiguration) (webhook.Server, func(*tls.Config), error) {
+	limits, err := certs.TLS(cfg.Webhook.TLS)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := certs.Server(cfg.Webhook, visibility.RequestClientCertificate)
+	return server, limits, err
 }
 
 // setUpPods adds the controllers of pods that run, or are about to.

@@ -93,24 +93,7 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 		return refuse("it is being deleted")
 	}
 	if claim.Status.Phase == egpu.ClaimBound {
-		device := &egpu.ElasticGPU{}
-		if err := s.options.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.ElasticGPUName}, device); err != nil {
-			if apierrors.IsNotFound(err) {
-				return refuse("its ElasticGPU %s is gone", claim.Spec.ElasticGPUName)
-			}
-			return err
-		}
-		if err := request.CheckBinding(claim, device); err != nil {
-			return refuse("%v", err)
-		}
-		w.bound = append(w.bound, boundClaim{use.Container, device})
-		if request.IsServed(device) {
-			w.connect()
-		}
-		if affinity := device.Spec.NodeAffinity; affinity != nil {
-			w.ask.Affinity = both(w.ask.Affinity, request.Terms(affinity.Required))
-		}
-		return nil
+		return s.useBound(ctx, w, use.Container, claim, refuse)
 	}
 	if name := claim.Spec.ElasticGPUName; name != "" {
 		return refuse("it does not have the ElasticGPU %s that it names: %s", name, claim.Status.Message)
@@ -141,6 +124,28 @@ func (s *Shell) use(ctx context.Context, w *podRequest, use request.Use) error {
 	}
 	if claims.InTree(class.Provisioner) && levels == nil {
 		w.ask.Containers = append(w.ask.Containers, placement.Container{Name: egpu.ClaimPrefix + claim.Name, Cards: cards})
+	}
+	return nil
+}
+
+// useBound is the use of a claim that has its device: the pod goes where that can be reached.
+func (s *Shell) useBound(ctx context.Context, w *podRequest, container string, claim *egpu.ElasticGPUClaim, refuse func(string, ...any) error) error {
+	device := &egpu.ElasticGPU{}
+	if err := s.options.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.ElasticGPUName}, device); err != nil {
+		if apierrors.IsNotFound(err) {
+			return refuse("its ElasticGPU %s is gone", claim.Spec.ElasticGPUName)
+		}
+		return err
+	}
+	if err := request.CheckBinding(claim, device); err != nil {
+		return refuse("%v", err)
+	}
+	w.bound = append(w.bound, boundClaim{container, device})
+	if request.IsServed(device) {
+		w.connect()
+	}
+	if affinity := device.Spec.NodeAffinity; affinity != nil {
+		w.ask.Affinity = both(w.ask.Affinity, request.Terms(affinity.Required))
 	}
 	return nil
 }

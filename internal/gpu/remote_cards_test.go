@@ -72,7 +72,7 @@ func TestCardOfAnotherNode(t *testing.T) {
 	if got := fits(w.filter(first, all...)); got != "cpu1 cpu2 gpu1 gpu2" {
 		t.Errorf("fits on %q", got)
 	}
-	if s := w.score(first, all...); !(s["gpu1"] > s["cpu1"] && s["cpu1"] > s["cpu2"] && s["cpu2"] > s["cpu3"]) {
+	if s := w.score(first, all...); s["gpu1"] <= s["cpu1"] || s["cpu1"] <= s["cpu2"] || s["cpu2"] <= s["cpu3"] {
 		t.Errorf("scores %v", s)
 	}
 	w.mustBind(first, "cpu1")

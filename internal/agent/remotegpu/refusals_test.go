@@ -97,7 +97,7 @@ func TestOnlyTheClaimsOwnAgentIsLetIn(t *testing.T) {
 		}),
 		"no certificate":             config(here, claim, func(c *tls.Config) { c.Certificates = nil }),
 		"a claim that is not served": config(here, "6f1f1c7e-0000-4000-8000-000000000003", nil),
-		"no claim":                   config(here, claim, func(c *tls.Config) { c.ServerName, c.InsecureSkipVerify = "", true }), //nolint:gosec // it is refused
+		"no claim":                   config(here, claim, func(c *tls.Config) { c.ServerName, c.InsecureSkipVerify = "", true }),
 		"an older protocol": config(here, claim, func(c *tls.Config) {
 			c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 		}),

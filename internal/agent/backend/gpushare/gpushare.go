@@ -286,14 +286,9 @@ func Limits(s *share.Share) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("the class's parameter lend is %q: write on or off", lend)
 	}
-	latency := s.Parameters["latency"]
-	switch latency {
-	case "", "auto":
-		latency = "" // a library from before it was there reads the file, too
-	case "low", "throughput":
-		latency = " latency " + latency
-	default:
-		return nil, fmt.Errorf("the class's parameter latency is %q: write auto, low or throughput", latency)
+	latency, err := latencyOf(s)
+	if err != nil {
+		return nil, err
 	}
 	sharing, err := sharingOf(s, lend)
 	if err != nil {
@@ -321,6 +316,18 @@ func checkPart(c *share.Card) error {
 		return fmt.Errorf("a share of %g percent and %d MiB of card %d", c.Percent, c.MemoryMB, c.Index)
 	}
 	return nil
+}
+
+// latencyOf a share, in the file's words.
+func latencyOf(s *share.Share) (string, error) {
+	switch latency := s.Parameters["latency"]; latency {
+	case "", "auto":
+		return "", nil // a library from before it was there reads the file, too
+	case "low", "throughput":
+		return " latency " + latency, nil
+	default:
+		return "", fmt.Errorf("the class's parameter latency is %q: write auto, low or throughput", latency)
+	}
 }
 
 // sharingOf a share, in the file's words. In space there are no turns to lend, to have soon, or to leave the card in.
