@@ -175,8 +175,12 @@ func (v *view) lost() string {
 	for i := range v.state.PodSetUpdates {
 		update := &v.state.PodSetUpdates[i]
 		group := update.NodeSelector[cloudv1.PurchaseLabel]
-		if !slices.ContainsFunc(v.claims, func(c claim) bool { return c.live() && c.group(v.uid) == group }) {
+		left := slices.DeleteFunc(slices.Clone(v.claims), func(c claim) bool { return !c.live() || c.group(v.uid) != group })
+		switch {
+		case len(left) == 0:
 			return fmt.Sprintf("the nodes of pod set %q are gone", update.Name)
+		case len(left) < left[0].Nodes: // it was counted and let go, and then the state was not written
+			return fmt.Sprintf("a node was lost: %d of %d left, %s", len(left), left[0].Nodes, left[0].Place)
 		}
 	}
 	return ""

@@ -609,8 +609,12 @@ func (w *world) holds(t *rapid.T, p plan, whole bool) {
 	if w.phase == wants && p.state != nil && p.state.State == kueue.CheckStateReady && whole {
 		group := p.state.PodSetUpdates[0].NodeSelector[cloudv1.PurchaseLabel]
 		for i := range mine {
-			if c := &mine[i]; c.live() && (!c.registered || c.label != group) {
+			c := &mine[i]
+			if c.live() && (!c.registered || c.label != group) {
 				t.Fatalf("ready with %s, which is not there: %+v", group, w.claims)
+			}
+			if c.live() && w.live() != c.Nodes {
+				t.Fatalf("ready with %d of %d nodes: %+v", w.live(), c.Nodes, w.claims)
 			}
 		}
 		if w.live() == 0 {
