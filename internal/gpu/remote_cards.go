@@ -32,8 +32,8 @@ func (w *podRequest) connect() {
 // cardSet of a claim; no pod set's name has a slash.
 func cardSet(l *unboundClaim) string { return "claims/" + l.claim.Name }
 
-// leaveTooFar takes nodes out that no free card of a claim is near enough to.
-func (s *Shell) leaveTooFar(w *podRequest, names []string, verdicts []placement.Verdict) error {
+// eachDistance tells how far each node is from the nearest free card of each claim that is served from afar, and how far it may be; below 0: too far.
+func (s *Shell) eachDistance(w *podRequest, names []string, tell func(node, distance, most int)) error {
 	for i := range w.unbound {
 		l := &w.unbound[i]
 		if l.levels == nil {
@@ -44,37 +44,31 @@ func (s *Shell) leaveTooFar(w *podRequest, names []string, verdicts []placement.
 		if err != nil {
 			return err
 		}
-		for i, distance := range distances {
-			if distance < 0 && verdicts[i].Reason == placement.Fits {
-				verdicts[i].Reason = placement.CardsTooFar
-			}
+		for node, distance := range distances {
+			tell(node, distance, len(l.levels))
 		}
 	}
 	return nil
 }
 
+// leaveTooFar takes nodes out that no free card of a claim is near enough to.
+func (s *Shell) leaveTooFar(w *podRequest, names []string, verdicts []placement.Verdict) error {
+	return s.eachDistance(w, names, func(node, distance, _ int) {
+		if distance < 0 && verdicts[node].Reason == placement.Fits {
+			verdicts[node].Reason = placement.CardsTooFar
+		}
+	})
+}
+
 // preferNear rates nodes by how near the cards of claims are. Where there are none of these, scores stay as they are.
 func (s *Shell) preferNear(w *podRequest, names []string, scores []int64) error {
-	for i := range w.unbound {
-		l := &w.unbound[i]
-		if l.levels == nil {
-			continue
+	return s.eachDistance(w, names, func(node, distance, most int) {
+		if distance < 0 {
+			scores[node] = 0
+			return
 		}
-		p := w.remoteCards(l)
-		distances, err := s.engine.Distances(&p, l.levels, names, nil)
-		if err != nil {
-			return err
-		}
-		for i, distance := range distances {
-			if distance < 0 {
-				scores[i] = 0
-				continue
-			}
-			most := int64(len(l.levels))
-			scores[i] = min(scores[i], 1+(placement.MaxScore-1)*(most-int64(distance))/most)
-		}
-	}
-	return nil
+		scores[node] = min(scores[node], 1+(placement.MaxScore-1)*int64(most-distance)/int64(most))
+	})
 }
 
 // placeGang places all pods of a gang, and the cards that they use over the network with them.
