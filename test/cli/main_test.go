@@ -6,11 +6,13 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,12 +33,28 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// shell runs a line as a person types it, in a namespace.
+// shell runs a line as a person types it, in a namespace. One that waits for what does not come is ended,
+// with all that it started, and the output says what was there then.
 func shell(t *testing.T, namespace, line string) (string, error) {
 	t.Helper()
-	cmd := exec.Command("bash", "-c", line) // also after the test, to clean up
+	// Also after the test, to clean up.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(t.Context()), 2*sandbox.Timeout, errors.New("this waits in vain"))
+	defer cancel()
+	out, err := command(ctx, t, namespace, line)
+	if ctx.Err() != nil {
+		there, _ := command(context.WithoutCancel(ctx), t, namespace, "elastic-sandbox kubectl get queuepolicy,clusterqueue,localqueue,workload,job,pod -o wide; elastic-sandbox kubectl get events")
+		return out + "\n" + there, context.Cause(ctx)
+	}
+	return out, err
+}
+
+func command(ctx context.Context, t *testing.T, namespace, line string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, "bash", "-c", line)
 	cmd.Dir = sandbox.Root()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig(t, namespace), "HOME="+t.TempDir(), "TERM=dumb")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

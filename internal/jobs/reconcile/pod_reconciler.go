@@ -74,6 +74,10 @@ func (c *podReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, c.deleteGroupWorkload(ctx, request.Namespace, group)
 	case g == nil:
 		return c.finishWorkloadsOfGone(ctx, c.kind, request)
+	case !isGroup: // a StatefulSet makes its pods again under their names
+		if again, err := c.finishWorkloadsOfPredecessor(ctx, c.kind, g.Pods[0]); err != nil || again.RequeueAfter > 0 {
+			return again, err
+		}
 	}
 	return c.reconcileGroup(ctx, g)
 }

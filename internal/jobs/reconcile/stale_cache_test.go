@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -143,6 +144,23 @@ func TestWorkloadOfAnEarlierJobOfThatName(t *testing.T) {
 	wl := &kueue.Workload{}
 	if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "train"}, wl); err != nil || !workload.IsFinished(wl) {
 		t.Errorf("the workload of the job before it is not finished: %v, %v", err, wl.Status.Conditions)
+	}
+}
+
+// A StatefulSet makes its pods again under their names, and the workload of one that is gone does not keep its quota.
+func TestWorkloadOfAnEarlierPodOfThatName(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "set-1", UID: "before", Labels: map[string]string{kinds.ManagedLabel: "true", kinds.QueueNameLabel: "main"}}}
+	wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "of-before", UID: "wl"}}
+	kinds.OwnWorkload(wl, pod, podKind().GVK)
+	pod.UID = "again"
+	cached := indexed(fake.NewClientBuilder().WithScheme(staleScheme(t)).WithObjects(pod, wl).WithStatusSubresource(&kueue.Workload{})).Build()
+	c := &controller{client: cached, filter: &managed.Filter{Direct: cached, Namespaces: labels.Everything(), Kinds: &kinds.InUse{}}, recorder: events.NewFakeRecorder(10), now: time.Now, builder: kinds.WorkloadBuilder{Client: cached}}
+	r := &podReconciler{controller: c, reader: cached, kind: podKind(), kinds: c.filter.Kinds}
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cached.Get(t.Context(), client.ObjectKeyFromObject(wl), wl); err != nil || !workload.IsFinished(wl) {
+		t.Errorf("the workload of the pod before it is not finished: %v, %v", err, wl.Status.Conditions)
 	}
 }
 
