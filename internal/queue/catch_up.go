@@ -2,9 +2,9 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -21,6 +21,9 @@ const (
 	catchUpPage = 500
 	// catchUpPause is how long to wait after an error.
 	catchUpPause = time.Second
+	// catchUpLook is how long to wait between looks at the cache, and catchUpLooks how many of them there are.
+	catchUpLook  = 10 * time.Millisecond
+	catchUpLooks = 100
 )
 
 // catchUp takes in the workloads that are newer than the cache, and returns false if ctx ended before.
@@ -48,7 +51,39 @@ func (s *Shell) catchUp(ctx context.Context) bool {
 	}
 }
 
+// readNewer lists what there is, and takes what the cache did not have from the cache when it comes there, which takes
+// milliseconds. A busy cluster has hundreds of them, and to read each would take seconds at the client's limit.
 func (s *Shell) readNewer(ctx context.Context) (newer []*kueue.Workload, err error) {
+	behind, err := s.listBehind(ctx)
+	for looks := 0; err == nil && looks < catchUpLooks && len(behind) > 0; looks++ {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(catchUpLook):
+		}
+		behind = slices.DeleteFunc(behind, func(is metav1.PartialObjectMetadata) bool {
+			wl := s.cachedAsOf(ctx, &is)
+			if wl != nil {
+				newer = append(newer, wl.DeepCopy())
+			}
+			return wl != nil
+		})
+	}
+	for i := range behind {
+		wl := &kueue.Workload{}
+		err := s.options.Direct.Get(ctx, client.ObjectKeyFromObject(&behind[i]), wl)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil { // otherwise it was deleted meanwhile
+			newer = append(newer, wl)
+		}
+	}
+	return newer, err
+}
+
+// listBehind lists the workloads that the cache does not have, or has older.
+func (s *Shell) listBehind(ctx context.Context) (behind []metav1.PartialObjectMetadata, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
 	for {
@@ -56,34 +91,22 @@ func (s *Shell) readNewer(ctx context.Context) (newer []*kueue.Workload, err err
 			return nil, err
 		}
 		for i := range list.Items {
-			wl, err := s.readIfNewer(ctx, &list.Items[i])
-			if err != nil {
-				return nil, err
-			}
-			if wl != nil {
-				newer = append(newer, wl)
+			if s.cachedAsOf(ctx, &list.Items[i]) == nil {
+				behind = append(behind, list.Items[i])
 			}
 		}
 		if list.Continue == "" {
-			return newer, nil
+			return behind, nil
 		}
 	}
 }
 
-// readIfNewer reads a workload, or returns nil if the cache has it as it is.
-func (s *Shell) readIfNewer(ctx context.Context, is *metav1.PartialObjectMetadata) (*kueue.Workload, error) {
-	key, wl := client.ObjectKeyFromObject(is), &kueue.Workload{}
-	err := s.cache.Get(ctx, key, wl, client.UnsafeDisableDeepCopy)
-	if err == nil && wl.ResourceVersion == is.ResourceVersion {
-		return nil, nil
+// cachedAsOf is a workload as the cache has it, if that is no older than it was when listed.
+func (s *Shell) cachedAsOf(ctx context.Context, is *metav1.PartialObjectMetadata) *kueue.Workload {
+	wl := &kueue.Workload{}
+	err := s.cache.Get(ctx, client.ObjectKeyFromObject(is), wl, client.UnsafeDisableDeepCopy)
+	if err != nil || newerVersion(is.ResourceVersion, wl.ResourceVersion) {
+		return nil
 	}
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	wl = &kueue.Workload{}
-	err = s.options.Direct.Get(ctx, key, wl)
-	if apierrors.IsNotFound(err) {
-		return nil, nil // deleted meanwhile
-	}
-	return wl, err
+	return wl
 }

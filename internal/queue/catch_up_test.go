@@ -4,12 +4,15 @@ import (
 	"context"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
@@ -32,12 +35,7 @@ func (c readCache) List(ctx context.Context, list client.ObjectList, opts ...cli
 // Quota that the last leader reserved is not given out again, although the new one's cache has yet to see
 // it.
 func TestNewLeaderKnowsWhatItsCacheHasNotSeen(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := leaderScheme(t)
 	last := newHarness(t)
 	last.oneQueue()
 	last.submit("runs", "main", "", 0, "4")
@@ -57,6 +55,44 @@ func TestNewLeaderKnowsWhatItsCacheHasNotSeen(t *testing.T) {
 	next.submit("waits", "main", "", 0, "1")
 	if workload.HasReservation(next.written["waits"]) {
 		t.Error("quota in use was given out again")
+	}
+}
+
+func leaderScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{kueue.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// While many workloads are made, the cache of a new leader is behind by hundreds. They are not read one by one, which
+// would take seconds at the client's limit, but taken from the cache when they come there.
+func TestNewLeaderWaitsForItsCache(t *testing.T) {
+	scheme := leaderScheme(t)
+	made := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "made", UID: "made"}}
+	looked, read := 0, 0
+	next := newHarness(t)
+	next.cache = readCache{Reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(made).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if looked++; looked < 3 {
+				return apierrors.NewNotFound(kueue.Resource("workloads"), key.Name)
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()}
+	next.options.Direct = fake.NewClientBuilder().WithScheme(scheme).WithObjects(made).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			read++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	}).Build()
+	newer, err := next.readNewer(t.Context())
+	if err != nil || len(newer) != 1 || newer[0].Name != "made" || read > 0 {
+		t.Errorf("%d were taken in, %d of them read one by one: %v", len(newer), read, err)
 	}
 }
 
