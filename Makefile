@@ -28,6 +28,9 @@ endif
 ifeq ($(filter $(AS_GO_DOES),$(MAKECMDGOALS)),)
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS) '-gcflags=all=-dwarf=false -l' $(INLINED:%=-gcflags=%=-dwarf=false) $(EDITED))
 else
+ifneq ($(findstring tools/compiler.sh,$(GIVEN_GOFLAGS)),)
+$(error GOFLAGS has what "make print-goflags" prints, and $(MAKECMDGOALS) is compiled as Go does: unset GOFLAGS first)
+endif
 export GOFLAGS := $(strip $(GIVEN_GOFLAGS))
 endif
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod

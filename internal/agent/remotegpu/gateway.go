@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+
+	"github.com/elastic-ai/elastic/internal/agent/tenantfolder"
 )
 
 // Gateway is where the agents of other nodes reach the servers of this one.
@@ -101,4 +103,19 @@ func (d *Gateway) prove(ctx context.Context, connection net.Conn) (claim string,
 	}}
 	proven = tls.Server(connection, config)
 	return claim, proven, proven.HandshakeContext(ctx)
+}
+
+// DialSocket in a folder that a server writes to. A hostile program may have made of that server one that puts a link there,
+// to a socket of the node's own.
+func DialSocket(ctx context.Context, dir, name string) (net.Conn, error) {
+	folder, err := tenantfolder.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	connection, err := folder.Dial(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return connection, nil
 }

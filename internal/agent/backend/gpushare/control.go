@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/elastic-ai/elastic/internal/agent/share"
+	"github.com/elastic-ai/elastic/internal/agent/tenantfolder"
 )
 
 // Process under the library, as it says itself. It is the tenant's: what it says is bounded, and believed of its own
@@ -72,8 +73,8 @@ func (b *Backend) Sockets(id string) []string {
 	if err != nil {
 		return nil
 	}
-	defer folder.close()
-	names, _ := folder.names()
+	defer folder.Close()
+	names, _ := sockets(folder)
 	for i := range names {
 		names[i] = id + "/" + names[i]
 	}
@@ -90,12 +91,12 @@ func (b *Backend) Processes(ctx context.Context, s *share.Share) ([]Process, err
 	if err != nil {
 		return nil, err
 	}
-	defer folder.close()
+	defer folder.Close()
 	return b.processes(ctx, folder, s)
 }
 
-func (b *Backend) processes(ctx context.Context, folder *controlFolder, s *share.Share) ([]Process, error) {
-	names, err := folder.names()
+func (b *Backend) processes(ctx context.Context, folder *tenantfolder.Folder, s *share.Share) ([]Process, error) {
+	names, err := sockets(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (b *Backend) processes(ctx context.Context, folder *controlFolder, s *share
 }
 
 // describe the process behind a socket; nil if there is none.
-func (b *Backend) describe(ctx context.Context, folder *controlFolder, s *share.Share, name string) *Process {
+func (b *Backend) describe(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, name string) *Process {
 	reply := &description{}
 	peer, err := b.ask(ctx, folder, s, name, answerTimeout, "hostpid", reply)
 	if refusal := refusal(""); errors.As(err, &refusal) {
@@ -140,9 +141,9 @@ func (b *Backend) describe(ctx context.Context, folder *controlFolder, s *share.
 	id := s.ID + "/" + name
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		folder.removeAbandoned(name)
+		folder.RemoveSocket(name, abandonedAfter) // the tenant's folder is small
 		return nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoSocket):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, tenantfolder.ErrNoSocket):
 		return nil
 	case err != nil:
 		return &Process{Socket: id, Silent: true}
@@ -169,7 +170,7 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 	}
 	var listening []Process
 	if err == nil {
-		defer folder.close()
+		defer folder.Close()
 		if listening, err = b.processes(ctx, folder, s); err != nil {
 			return 0, err
 		}
@@ -212,7 +213,7 @@ func (b *Backend) move(ctx context.Context, s *share.Share, how, back string) (i
 }
 
 // undo a move of some processes.
-func (b *Backend) undo(ctx context.Context, folder *controlFolder, s *share.Share, names []string, back string) error {
+func (b *Backend) undo(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, names []string, back string) error {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
 	var failed error
@@ -278,7 +279,7 @@ const protocol = 1
 type reply interface{ check() error }
 
 // ask a process one thing. A process that does not speak our version is left alone.
-func (b *Backend) ask(ctx context.Context, folder *controlFolder, s *share.Share, name string, wait time.Duration, request string, into reply) (*peer, error) {
+func (b *Backend) ask(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, name string, wait time.Duration, request string, into reply) (*peer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	if _, err := b.exchange(ctx, folder, s, name, fmt.Sprintf("hello %d", protocol), &answer{}); err != nil {
@@ -288,8 +289,8 @@ func (b *Backend) ask(ctx context.Context, folder *controlFolder, s *share.Share
 }
 
 // exchange one line for another, with a process of the share's container.
-func (b *Backend) exchange(ctx context.Context, folder *controlFolder, s *share.Share, name, request string, into reply) (*peer, error) {
-	connection, err := folder.dial(ctx, name)
+func (b *Backend) exchange(ctx context.Context, folder *tenantfolder.Folder, s *share.Share, name, request string, into reply) (*peer, error) {
+	connection, err := folder.Dial(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
