@@ -108,7 +108,7 @@ func (b *Box[M]) Watch(ctx context.Context, informers cache.Informers, message f
 	}
 	var synced []toolscache.InformerSynced
 	for _, kind := range kinds {
-		informer, err := informers.GetInformer(ctx, kind)
+		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)) // they come side by side
 		if err != nil {
 			return false, fmt.Errorf("watching %T: %w", kind, err)
 		}
