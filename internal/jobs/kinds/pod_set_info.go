@@ -25,6 +25,8 @@ type PodSetInfo struct {
 	NodeSelector    map[string]string
 	Tolerations     []corev1.Toleration
 	SchedulingGates []corev1.PodSchedulingGate
+
+	checks checkUpdates // what of it is from admission checks
 }
 
 // MergeInto adds the info to a pod's metadata and spec. Two different values for the same key are
@@ -101,6 +103,7 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 			return err
 		}
 		info.Tolerations = append(info.Tolerations, u.Tolerations...)
+		info.checks.add(&u)
 	}
 	return nil
 }
@@ -108,17 +111,11 @@ func (info *PodSetInfo) AddUpdates(updates []kueue.PodSetUpdate, name kueue.PodS
 // removePodSetInfo removes what an admission has added to a template. Scheduling fields are reset
 // to what the workload says the user wrote. Labels and annotations may have been changed by others
 // since, so only those that an admission adds are reset.
-func removePodSetInfo(template, written *corev1.PodTemplateSpec, wl *kueue.Workload) {
+func removePodSetInfo(template, written *corev1.PodTemplateSpec, checks checkUpdates) {
 	labels := []string{PodSetLabel, LocalQueueLabel, ClusterQueueLabel, ManagedLabel, JobUIDLabel, kueue.MultiKueueWorkerWorkloadPodLabel}
 	annotations := []string{kueue.WorkloadAnnotation, kueue.WorkloadSliceNameAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation, egpu.OnPreemptionAnnotation, v1alpha1.AvoidNodesAnnotation, cloudv1.PriceAnnotation}
-	for _, check := range wl.Status.AdmissionChecks {
-		for _, update := range check.PodSetUpdates {
-			labels = append(labels, slices.Collect(maps.Keys(update.Labels))...)
-			annotations = append(annotations, slices.Collect(maps.Keys(update.Annotations))...)
-		}
-	}
-	reset(&template.Labels, written.Labels, labels)
-	reset(&template.Annotations, written.Annotations, annotations)
+	reset(&template.Labels, written.Labels, append(labels, checks.Labels...))
+	reset(&template.Annotations, written.Annotations, append(annotations, checks.Annotations...))
 	template.Spec.NodeSelector = written.Spec.NodeSelector
 	template.Spec.Tolerations = written.Spec.Tolerations
 	template.Spec.SchedulingGates = written.Spec.SchedulingGates

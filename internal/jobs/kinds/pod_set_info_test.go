@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 )
@@ -13,7 +12,7 @@ import (
 func TestRemovedInfoOfATemplateWithoutLabels(t *testing.T) {
 	template, written := &corev1.PodTemplateSpec{}, &corev1.PodTemplateSpec{}
 	written.Labels = map[string]string{PodSetLabel: "mine"}
-	removePodSetInfo(template, written, &kueue.Workload{})
+	removePodSetInfo(template, written, checkUpdates{})
 	if template.Labels[PodSetLabel] != "mine" {
 		t.Errorf("its labels are %v", template.Labels)
 	}
@@ -24,7 +23,7 @@ func TestRemovedInfoOfATemplateWithoutLabels(t *testing.T) {
 func TestRemovedInfoOfAForgottenPrice(t *testing.T) {
 	template, written := &corev1.PodTemplateSpec{}, &corev1.PodTemplateSpec{}
 	template.Annotations = map[string]string{cloudv1.PriceAnnotation: "40.00", "mine": "too"}
-	removePodSetInfo(template, written, &kueue.Workload{})
+	removePodSetInfo(template, written, checkUpdates{})
 	next := PodSetInfo{Annotations: map[string]string{cloudv1.PriceAnnotation: "44.00"}}
 	if err := next.MergeInto(&template.ObjectMeta, &template.Spec); err != nil || template.Annotations["mine"] != "too" {
 		t.Errorf("%v, %v", err, template.Annotations)

@@ -21,7 +21,10 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 	if err != nil {
 		return err
 	}
-	r := j.PodRange()
+	r, checks := j.PodRange(), j.checkUpdates(wl)
+	if err := j.noteCheckUpdates(infos); err != nil {
+		return err
+	}
 	for _, p := range places {
 		for i := range wl.Spec.PodSets {
 			if string(wl.Spec.PodSets[i].Name) != p.Name {
@@ -34,7 +37,7 @@ func (j Object) setPodSetInfos(wl *kueue.Workload, infos []PodSetInfo) error {
 			count := wl.Spec.PodSets[i].Count
 			partial := wl.Spec.PodSets[i].MinCount != nil || r.is(wl.Spec.PodSets[i].Name)
 			if infos == nil {
-				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, wl)
+				removePodSetInfo(template, &wl.Spec.PodSets[i].Template, checks)
 			} else {
 				if err := infos[i].MergeInto(&template.ObjectMeta, &template.Spec); err != nil {
 					return err
