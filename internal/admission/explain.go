@@ -21,8 +21,11 @@ type Explanation struct {
 
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string
-	// Cost says in words in which order its flavors are tried, where their nodes have prices.
+	// Cost says in words what its flavors are expected to cost, in the order in which they are tried, where their nodes
+	// have prices.
 	Cost string
+	// ExpectedCost is that of the flavors that it would get; nil: not known.
+	ExpectedCost *float64
 	// Order says in words what its place follows from, where the queue orders by more than priority and age.
 	Order    string
 	Position int   // in its ClusterQueue, 1 is next; 0 when not pending
@@ -158,6 +161,9 @@ func (e *Engine) explainPending(x *Explanation, w *workload) {
 		x.Would.Placement = a.placed
 	}
 	if a.admissible() {
+		if cost, known := e.costOf(a); known {
+			x.ExpectedCost = &cost
+		}
 		x.Reason, x.Message = ReasonPending, "It can be admitted when its turn comes"
 		if h := w.queue.blockedBy(); h != nil && h != w {
 			x.Message = "It could be admitted, but the queue is StrictFIFO and " + h.spec.String() + " is before it"

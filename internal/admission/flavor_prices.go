@@ -94,7 +94,7 @@ func (e *Engine) flavorOrderChanged(f *flavor) {
 
 // flavorOrder is the order in which the flavors of a group are tried for a workload; nil: as written.
 func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []int {
-	if e.priced == 0 || len(grp.flavors) < 2 || !slices.ContainsFunc(grp.flavors, func(f groupFlavor) bool { return e.flavors[f.flavor].price != nil }) {
+	if e.priced == 0 || len(grp.flavors) < 2 || !e.hasPrices(grp) {
 		return nil
 	}
 	order := make([]int, len(grp.flavors))
@@ -106,6 +106,11 @@ func (e *Engine) flavorOrder(a *assignment, grp *group, total []podRequest) []in
 		return cmp.Or(compareBools(x.closed(e.at), y.closed(e.at)), cmp.Compare(e.expectedCost(a.w, x, total), e.expectedCost(a.w, y, total)))
 	})
 	return order
+}
+
+// hasPrices says that a flavor of a group has a price.
+func (e *Engine) hasPrices(grp *group) bool {
+	return slices.ContainsFunc(grp.flavors, func(f groupFlavor) bool { return e.flavors[f.flavor].price != nil })
 }
 
 func compareBools(a, b bool) int {
@@ -142,6 +147,37 @@ func (e *Engine) expectedCost(w *workload, f *flavor, total []podRequest) float6
 	return float64(total[i].v) * p.Price * (run + start + run*p.LossRate*(start+lost/2))
 }
 
+// costOf is what an assignment is expected to cost; known is false where none of its flavors has a price, or one has a
+// price that nobody knows.
+func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
+	for g := range a.shape.groups {
+		total := e.groupTotal(a, g)
+		for _, t := range total {
+			f := e.assigned(a, g, t.resource)
+			switch {
+			case f == nil || f.price == nil || f.price.Resource != e.resources[t.resource] && !f.price.Unknown:
+			case f.price.Unknown:
+				return 0, false
+			default:
+				sum, known = sum+e.expectedCost(a.w, f, total), true
+			}
+		}
+	}
+	return sum, known
+}
+
+// assigned is the flavor that a group of pod sets gets a resource of; nil: none.
+func (e *Engine) assigned(a *assignment, g int, resource int32) *flavor {
+	for _, id := range a.shape.groups[g] {
+		for j, r := range a.shape.requests[id] {
+			if r.resource == resource && j < len(a.flavors[id]) && a.flavors[id][j] >= 0 {
+				return e.flavors[a.flavors[id][j]]
+			}
+		}
+	}
+	return nil
+}
+
 // expectedRunTime is how long it will most likely run.
 func (s *Workload) expectedRunTime() time.Duration {
 	switch declared := s.declaredRunTime(); {
@@ -153,7 +189,7 @@ func (s *Workload) expectedRunTime() time.Duration {
 	return unknownRunTime
 }
 
-// explainCost says in words in which order flavors are tried, where prices say so.
+// explainCost says in words what flavors are expected to cost, in the order in which they are tried, where they have prices.
 func (e *Engine) explainCost(w *workload) string {
 	if e.priced == 0 {
 		return ""
@@ -166,9 +202,14 @@ func (e *Engine) explainCost(w *workload) string {
 		total := e.groupTotal(a, g)
 		for i := range w.queue.groups {
 			grp := &w.queue.groups[i]
-			if order := e.flavorOrder(a, grp, total); order != nil && asksFor(grp, total) {
-				groups = append(groups, e.costText(w, grp, order, total))
+			if !e.hasPrices(grp) || !asksFor(grp, total) {
+				continue
 			}
+			order := e.flavorOrder(a, grp, total)
+			if order == nil {
+				order = []int{0} // there is no other
+			}
+			groups = append(groups, e.costText(w, grp, order, total))
 		}
 	}
 	return strings.Join(slices.Compact(groups), "; ")
@@ -191,5 +232,9 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 		}
 		parts = append(parts, part)
 	}
-	return fmt.Sprintf("flavors in the order of expected cost for %s: %s", w.spec.expectedRunTime(), strings.Join(parts, ", "))
+	what := "expected cost"
+	if len(order) > 1 {
+		what = "flavors in the order of expected cost"
+	}
+	return fmt.Sprintf("%s for %s: %s", what, w.spec.expectedRunTime(), strings.Join(parts, ", "))
 }

@@ -681,6 +681,9 @@ func formatExplanation(x Explanation, origin time.Time) string {
 		}
 		b.WriteString("\n")
 	}
+	if x.ExpectedCost != nil {
+		fmt.Fprintf(&b, "expected cost %.2f\n", *x.ExpectedCost)
+	}
 	if x.Cost != "" {
 		fmt.Fprintf(&b, "cost: %s\n", x.Cost)
 	}

@@ -23,6 +23,11 @@ type Choice struct {
 	Until  time.Time // look again then; zero: when something changes
 	Cost   float64   // expected from here on, US dollars; infinite where no machines are sold
 	Reason string
+
+	// With Wait for spot: what is expected from here on if machines on demand are bought now, and when they are bought at
+	// the latest; zero: a deadline does not say.
+	OnDemand float64
+	Latest   time.Time
 }
 
 const (
@@ -140,7 +145,12 @@ func (s *sight) begin() Choice {
 	if !s.opens.IsZero() && s.opens.Before(until) {
 		until = s.opens
 	}
-	return Choice{Action: Wait, Until: until, Cost: wait, Reason: fmt.Sprintf("waits for spot; on demand now %.2f", buy)}
+	waits := Choice{Action: Wait, Until: until, Cost: wait, Reason: "waits for spot", OnDemand: buy}
+	if !s.j.Deadline.IsZero() {
+		start := time.Duration(f.startOnDemand * float64(time.Hour))
+		waits.Latest = s.j.Deadline.Add(-s.j.Left - start - margin) // whenever it is asked, the same
+	}
+	return waits
 }
 
 // stayOnSpot: a machine that is there is the best there is, unless its loss would make the job late.

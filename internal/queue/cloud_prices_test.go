@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -61,5 +62,25 @@ func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
 	submit("no-prices")
 	if want := []string{"default", "second", "default", "second", "second", "default", "default"}; !slices.Equal(got, want) {
 		t.Errorf("flavors are %v, want %v", got, want)
+	}
+}
+
+// What would become of a job says what it would cost on the flavor that it would get.
+func TestPlanSaysWhatAJobCosts(t *testing.T) {
+	p := newHarness(t)
+	p.oneQueue()
+	offer := priced("default", "3")
+	offer.Status.StartUp = metav1.Duration{Duration: 30 * time.Minute}
+	p.see(offer)
+	wl := p.workload("train", "main", "", 0, "2")
+	wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(7200))
+	x := p.engine.Consider(p.forEngine(wl), p.time)
+	if got := p.workloadStanding(&x); got.ExpectedCost != "15.00" || got.Cost != "expected cost for 2h0m0s: default 15.00" {
+		t.Errorf("two CPUs at 3 an hour for two hours, and half an hour to start: %q, %q", got.ExpectedCost, got.Cost)
+	}
+	p.see(priced("default", ""))
+	x = p.engine.Consider(p.forEngine(wl), p.time)
+	if got := p.workloadStanding(&x); got.ExpectedCost != "" || got.Cost != "expected cost for 2h0m0s: default (its price is not known)" {
+		t.Errorf("a price that nobody knows: %q, %q", got.ExpectedCost, got.Cost)
 	}
 }

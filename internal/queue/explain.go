@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,6 +88,9 @@ func (s *Shell) workloadStanding(x *admission.Explanation) v1alpha1.WorkloadStan
 	out := v1alpha1.WorkloadStanding{
 		State: string(x.State), Reason: string(x.Reason), Message: x.Message,
 		ClusterQueue: x.Queue, Position: x.Position, Order: x.Order, Backfill: x.Backfill, Cost: x.Cost, Suggestions: x.Suggestions,
+	}
+	if x.ExpectedCost != nil {
+		out.ExpectedCost = strconv.FormatFloat(*x.ExpectedCost, 'f', 2, 64)
 	}
 	for _, key := range x.Ahead {
 		out.Ahead = append(out.Ahead, s.workloadRef(admission.Blocker{Workload: key, Queue: x.Queue}))

@@ -469,7 +469,7 @@ func waitsForSpot(t *testing.T) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(later), later); err != nil {
 			return err
 		}
-		if checks := later.Status.AdmissionChecks; len(checks) != 1 || checks[0].State != kueue.CheckStatePending || !strings.HasPrefix(checks[0].Message, "waits for spot nodes of flavor "+ns+", $") {
+		if checks := later.Status.AdmissionChecks; len(checks) != 1 || checks[0].State != kueue.CheckStatePending || !strings.HasPrefix(checks[0].Message, "waits for spot nodes of flavor "+ns+" until 2") {
 			return fmt.Errorf("checks are %+v", checks)
 		}
 		return nil

@@ -105,8 +105,11 @@ type WorkloadStanding struct {
 	Order string `json:"order,omitempty"`
 	// Backfill says in words what is reserved for the blocked head of its queue, and who may pass, where some may.
 	Backfill string `json:"backfill,omitempty"`
-	// Cost says in words in which order its flavors are tried, where their nodes have prices.
+	// Cost says in words what its flavors are expected to cost, in the order in which they are tried, where their nodes
+	// have prices.
 	Cost string `json:"cost,omitempty"`
+	// ExpectedCost is what it is expected to cost on the flavors that it would get, in US dollars, as in 12.50.
+	ExpectedCost string `json:"expectedCost,omitempty"`
 
 	Missing []Missing `json:"missing,omitempty"`
 	// HeldBy are running workloads that use what is missing; PreemptionTargets are those that it

@@ -253,7 +253,7 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	switch {
 	case choice.Action == cloud.Wait && !math.IsInf(choice.Cost, 1):
 		p.look(max(10*time.Second, min(longestLook, choice.Until.Sub(v.now))))
-		return answer{state: kueue.CheckStatePending, message: fmt.Sprintf("waits for spot nodes of flavor %s, $%.2f expected: %s", part.flavor, choice.Cost, choice.Reason)}
+		return answer{state: kueue.CheckStatePending, message: waitsForSpot(part.flavor, &choice)}
 	case choice.Action == cloud.Buy:
 		first := purchase{
 			Workload: v.workload, Flavor: part.flavor, Place: choice.Offer.Place, Attempt: v.nextAttempt(p), Nodes: choice.Offer.Machines,
@@ -266,6 +266,25 @@ func (v *view) obtainPart(part *part, p *plan) answer {
 	}
 	p.look(10 * time.Second) // the CloudOffer's status comes first, so that the engine knows when it has the workload back
 	return answer{state: kueue.CheckStatePending, message: "no place sells the nodes of flavor " + part.flavor + " now"}
+}
+
+// waitsForSpot says why a workload waits that could have nodes, until when, and what those would cost. It is written into
+// a status that is watched: it stays the same for a while.
+func waitsForSpot(flavor string, c *cloud.Choice) string {
+	until := "while that is worth the delay"
+	if !c.Latest.IsZero() {
+		until = "until " + c.Latest.UTC().Truncate(time.Minute).Format("2006-01-02 15:04 MST") + " at the latest"
+	}
+	return fmt.Sprintf("waits for spot nodes of flavor %s %s: about $%s are expected, and on demand now $%s", flavor, until, money(c.Cost), money(c.OnDemand))
+}
+
+// money is an expectation: two digits say enough, and cents where there are no dollars.
+func money(dollars float64) string {
+	if dollars < 10 {
+		return strconv.FormatFloat(dollars, 'f', 2, 64)
+	}
+	unit := math.Pow10(int(math.Log10(dollars)) - 1)
+	return strconv.FormatFloat(math.Round(dollars/unit)*unit, 'f', 0, 64)
 }
 
 const (

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -289,6 +290,9 @@ func TestStockOut(t *testing.T) {
 	}
 }
 
+// waitsUntil is what a workload says whose run of an hour, start-up of ten minutes and margin of three end at 8 the next day.
+var waitsUntil = regexp.MustCompile(`^waits for spot nodes of flavor h100 until 2026-\d\d-\d\d 06:47 UTC at the latest: about \$\d+ are expected, and on demand now \$\d+$`)
+
 // A workload with a deadline waits for spot nodes that are sold out, while it has time, and says so; then it buys on demand.
 // Without a deadline it does not wait.
 func TestWaitsForSpot(t *testing.T) {
@@ -303,8 +307,15 @@ func TestWaitsForSpot(t *testing.T) {
 	}
 	w := start(noon.Add(20 * time.Hour).Format(time.RFC3339))
 	p, _ := w.step(99)
-	if len(w.bought) > 0 || w.state.State != kueue.CheckStatePending || !strings.HasPrefix(w.state.Message, "waits for spot nodes of flavor h100, $") || p.again <= 0 || p.again > longestLook {
+	if len(w.bought) > 0 || w.state.State != kueue.CheckStatePending || !waitsUntil.MatchString(w.state.Message) || p.again <= 0 || p.again > longestLook {
 		t.Fatalf("%+v, bought %+v, look again in %v", w.state, w.bought, p.again)
+	}
+	said := w.state.Message
+	for range 30 { // what it says is written into a status that is watched, and must not change by being asked
+		w.now = w.now.Add(time.Second)
+		if w.step(99); w.state.Message != said {
+			t.Fatalf("%s, and then %s", said, w.state.Message)
+		}
 	}
 	w.now = noon.Add(19*time.Hour - 10*time.Minute)
 	for _, o := range sold()[:2] {

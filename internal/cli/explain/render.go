@@ -193,9 +193,7 @@ func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 	if x.Backfill != "" {
 		p.say("Backfill", "%s", x.Backfill)
 	}
-	if x.Cost != "" {
-		p.say("Cost", "%s", x.Cost)
-	}
+	p.cost(x)
 	if len(x.Ahead) == 0 {
 		return
 	}
@@ -203,6 +201,16 @@ func (p *page) ahead(x *v1alpha1.WorkloadStanding) {
 		p.say("Ahead", "%d before these", more)
 	}
 	p.others("Ahead", x.Ahead)
+}
+
+// cost says what it is expected to cost.
+func (p *page) cost(x *v1alpha1.WorkloadStanding) {
+	if x.ExpectedCost != "" {
+		p.say("Cost", "$%s expected where it would run", x.ExpectedCost)
+	}
+	if x.Cost != "" {
+		p.say("Cost", "%s", x.Cost)
+	}
 }
 
 // others lists workloads; those the user may not see are only counted.
@@ -371,6 +379,8 @@ func RenderPlan(s output.Writer, job string, status *v1alpha1.PlanStatus, now ti
 	if !status.StartsNow && len(status.PreemptionTargets) == 0 {
 		p.why(&status.WorkloadStanding)
 		p.ahead(&status.WorkloadStanding)
+	} else {
+		p.cost(&status.WorkloadStanding)
 	}
 	p.missing(&status.WorkloadStanding)
 	p.places(&status.WorkloadStanding)

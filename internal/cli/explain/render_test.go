@@ -137,6 +137,11 @@ var answers = map[string]*Answer{
 		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}
 		x.Checks = []v1alpha1.Check{{Name: "budget", State: "Ready"}, {Name: "provisioning", State: "Pending", Message: "Waiting for 4 nodes"}}
 	}),
+	"QuotaReserved-spot": waiting("", "", func(x *v1alpha1.WorkloadStanding) {
+		x.State, x.Position = "QuotaReserved", 0
+		x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}}
+		x.Checks = []v1alpha1.Check{{Name: "machines", State: "Pending", Message: "waits for spot nodes of flavor h100 until 2026-01-02 06:47 UTC at the latest: about $41 are expected, and on demand now $96"}}
+	}),
 	"NodesToCome": waiting("PendingDelayedTopologyRequests", "the pod fits nowhere; it is refused by 1 node: node labels do not match (1)", func(x *v1alpha1.WorkloadStanding) {
 		x.State, x.Position = "QuotaReserved", 0
 		x.Checks = []v1alpha1.Check{{Name: "provisioning", State: "Ready", Message: "Provisioned"}}
@@ -225,6 +230,10 @@ func TestRenderPlan(t *testing.T) {
 		"plan-waits":    plan(false, answers["WaitingForQuota"]),
 		"plan-never":    plan(false, answers["ExceedsMaxQuota"]),
 		"plan-held":     plan(false, answers["Misconfigured"]),
+		"plan-cost": plan(true, waiting("Pending", "It can be admitted when its turn comes", func(x *v1alpha1.WorkloadStanding) {
+			x.ExpectedCost, x.Cost = "80.00", "flavors in the order of expected cost for 2h0m0s: spot 22.40, on-demand 80.00"
+			x.PodSets = []v1alpha1.PodSet{{Name: "main", Count: 1, Flavors: map[string]string{"nvidia.com/gpu": "on-demand"}}}
+		})),
 	} {
 		var out bytes.Buffer
 		RenderPlan(output.Writer{Writer: &out}, "job/big", status, noon)

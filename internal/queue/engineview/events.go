@@ -64,19 +64,28 @@ func DeletedEvent(obj any) admission.Event {
 // flavorPrice is what a CloudOffer's status says. Where that has no price, since its table is broken or was not read yet, the
 // flavor comes last: a slip in a table does not make what is bought look as if it cost nothing.
 func flavorPrice(o *cloud.CloudOffer) admission.Event {
-	price, err := strconv.ParseFloat(o.Status.PricePerHour, 64)
-	if err != nil {
+	resource, price, known := PriceOf(o)
+	if !known {
 		return admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: o.Name, Unknown: true}}
+	}
+	if resource == string(corev1.ResourceCPU) {
+		price /= 1000 // quota counts it in thousandths
 	}
 	losses, _ := strconv.ParseFloat(o.Status.LossesPerHour, 64) // none unless it says so
 	event := admission.FlavorPriceChanged{Price: admission.FlavorPrice{
-		Flavor: o.Name, Resource: cmp.Or(o.Spec.Resource, "nvidia.com/gpu"), Price: price,
+		Flavor: o.Name, Resource: resource, Price: price,
 		StartUp: o.Status.StartUp.Duration, LossRate: losses,
 	}}
 	if until := o.Status.ClosedUntil; until != nil {
 		event.Price.ClosedUntil = until.Time
 	}
 	return event
+}
+
+// PriceOf a CloudOffer is what a unit of a resource costs an hour, if its status says so.
+func PriceOf(o *cloud.CloudOffer) (resource string, price float64, known bool) {
+	price, err := strconv.ParseFloat(o.Status.PricePerHour, 64)
+	return cmp.Or(o.Spec.Resource, "nvidia.com/gpu"), price, err == nil
 }
 
 func localQueueForEngine(lq *kueue.LocalQueue) admission.LocalQueue {
