@@ -97,7 +97,9 @@ func Root(called string) *cobra.Command {
 	add("cluster", queues.Commands()...)
 	add("cluster", gpu.Command(), topCommand(), web.Command(), doctor.Command(), migrate.Command(), uninstall.Command())
 	add("local", local.Commands(web.OfLocal)...)
-	root.AddCommand(simulateCommand(), clisimulate.RecordCommand(), cost.Command())
+	costs := cost.Command()
+	costs.AddCommand(queues.SpentCommand())
+	root.AddCommand(simulateCommand(), clisimulate.RecordCommand(), costs)
 	switch called {
 	case "arena":
 		asArena(root)

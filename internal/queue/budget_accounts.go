@@ -136,7 +136,7 @@ func (s *Shell) storeAccount(name types.NamespacedName, a *account, now time.Tim
 	over := make([]budget.Run, 0, len(a.runs))
 	tells := make(map[string]time.Time, len(a.runs))
 	for _, r := range a.runs {
-		over = append(over, r.Run)
+		over = append(over, s.objects.Valued(r.Run))
 		tells[r.UID] = r.Start
 	}
 	next := a.stored

@@ -3,9 +3,8 @@ package queue
 import (
 	"cmp"
 	"context"
-	"math/big"
+	"maps"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,17 +13,19 @@ import (
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
+	"github.com/elastic-ai/elastic/internal/queue/engineview"
 	"github.com/elastic-ai/elastic/internal/queue/metrics"
 )
 
-// Budgets tells how much is used of the budgets that a LocalQueue's workloads use.
-func (s *Shell) Budgets(ctx context.Context, localQueue admission.Key) ([]v1alpha1.Budget, error) {
-	list := []v1alpha1.Budget{}
+// Budgets tells how much is used of the budgets that a LocalQueue's workloads use, and what these have spent, by period.
+func (s *Shell) Budgets(ctx context.Context, localQueue admission.Key) (list []v1alpha1.Budget, spending []v1alpha1.Spending, err error) {
+	list = []v1alpha1.Budget{}
 	name := types.NamespacedName{Namespace: localQueue.Namespace, Name: localQueue.Name}
 	known := false
 	s.options.Metrics.Inc("elastic_explanations_total", "budget")
-	err := s.ask(ctx, func() {
+	err = s.ask(ctx, func() {
 		known = s.objects.LocalQueues[name] != nil
+		spending = s.spending(name)
 		targets := s.objects.BudgetTargets(name)
 		for _, b := range s.budgets.inForce {
 			if slices.Contains(targets, b.Target()) {
@@ -35,7 +36,51 @@ func (s *Shell) Budgets(ctx context.Context, localQueue admission.Key) ([]v1alph
 	if err == nil && !known {
 		err = ErrUnknown
 	}
-	return list, err
+	return list, spending, err
+}
+
+// spending is what a LocalQueue's workloads have used, by period.
+func (s *Shell) spending(localQueue types.NamespacedName) (list []v1alpha1.Spending) {
+	a := s.budgets.accounts[localQueue]
+	if a == nil {
+		return nil
+	}
+	windows := slices.Clone(s.budgets.windows)
+	for i := range a.stored.Sums {
+		if w := a.stored.Sums[i].Window; !slices.ContainsFunc(windows, w.Same) {
+			windows = append(windows, w)
+		}
+	}
+	slices.SortFunc(windows, func(x, y budget.Window) int {
+		return cmp.Or(cmp.Compare(x.Period, y.Period), cmp.Compare(x.Zone, y.Zone), y.From.Compare(x.From))
+	})
+	runs := s.valued(a.runsSoFar(s.now()))
+	for _, w := range windows {
+		if used := a.stored.Used(w, runs); len(used) > 0 {
+			list = append(list, spendingIn(w, used))
+		}
+	}
+	return list
+}
+
+// spendingIn is what was used in a period, altogether and by flavor.
+func spendingIn(w budget.Window, used []budget.Used) v1alpha1.Spending {
+	amounts := func(used []budget.Used) (hours, dollars string) {
+		return engineview.GPUHours(used), engineview.Dollars(used)
+	}
+	out := v1alpha1.Spending{Period: string(w.Period), TimeZone: w.Zone, From: metav1.NewTime(w.From), Until: metav1.NewTime(w.Until)}
+	out.GPUHours, out.Dollars = amounts(used)
+	byFlavor := map[string][]budget.Used{}
+	for _, u := range used {
+		byFlavor[u.Flavor] = append(byFlavor[u.Flavor], u)
+	}
+	for _, flavor := range slices.Sorted(maps.Keys(byFlavor)) {
+		by := v1alpha1.FlavorSpending{Flavor: flavor}
+		if by.GPUHours, by.Dollars = amounts(byFlavor[flavor]); by.GPUHours != "0" || by.Dollars != "0" {
+			out.By = append(out.By, by)
+		}
+	}
+	return out
 }
 
 func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alpha1.Budget {
@@ -44,7 +89,7 @@ func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alph
 	amount, one := b.Units()
 	here := int64(0)
 	if a := s.budgets.accounts[localQueue]; a != nil {
-		here = b.Cost(&a.stored, a.runsSoFar(now), s.objects.BudgetTargetsOf)
+		here = b.Cost(&a.stored, s.valued(a.runsSoFar(now)), s.objects.BudgetTargetsOf)
 	}
 	used := budget.Plus(use.Spent, use.Committed)
 	return v1alpha1.Budget{
@@ -55,11 +100,8 @@ func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alph
 	}
 }
 
-// decimal is an amount in its unit. Six digits tell a second of a card from another.
-func decimal(v, one int64) string {
-	text := big.NewRat(v, one).FloatString(6)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
+// decimal is an amount in its unit.
+func decimal(v, one int64) string { return engineview.Decimal(v, one) }
 
 // budgetUses are the budgets for the metrics.
 func (s *Shell) budgetUses() []metrics.Budget {

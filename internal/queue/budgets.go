@@ -64,6 +64,7 @@ func (s *Shell) resolveBudgets() {
 	}
 	for _, one := range s.objects.Budgets() {
 		next := &inForce{BudgetInForce: engineview.NewBudget(one)}
+		next.Now = s.objects.OfferRates()
 		if old := known[one.Name()]; old != nil && old.Zone() == one.Zone() {
 			next.Window, next.warned = old.Window, old.warned
 		}
@@ -175,10 +176,29 @@ func (s *Shell) spentOf(b *inForce, now time.Time) int64 {
 	sum := int64(0)
 	for name, a := range s.budgets.accounts {
 		if b.IsOf(name) {
-			sum = budget.Plus(sum, b.Cost(&a.stored, a.runsOver(now), s.objects.BudgetTargetsOf))
+			sum = budget.Plus(sum, b.Cost(&a.stored, s.valued(a.runsOver(now)), s.objects.BudgetTargetsOf))
 		}
 	}
 	return sum
+}
+
+// pricesChanged has budgets that are at the prices of CloudOffers know them.
+func (s *Shell) pricesChanged() {
+	rates := s.objects.OfferRates()
+	for _, one := range s.budgets.inForce {
+		if one.ByOffers() && !reflect.DeepEqual(one.Now, rates) {
+			one.Now, s.budgets.changed = rates, true
+		}
+	}
+}
+
+// valued are runs with what their nodes cost. It is written down with a run as it goes into its account, at the price of
+// then: one that changes later changes nothing that was spent.
+func (s *Shell) valued(runs []budget.Run) []budget.Run {
+	for i := range runs {
+		runs[i] = s.objects.Valued(runs[i])
+	}
+	return runs
 }
 
 // warn notes that more of a budget is spent than its soft line, and returns when to look again.

@@ -291,7 +291,8 @@ func TestBudgetGoes(t *testing.T) {
 	}
 }
 
-// An account whose periods are over, and that no budget counts, is deleted, also where there never was a policy.
+// An account whose periods are over for so long that nobody asks for them, and that no budget counts, is deleted, also where
+// there never was a policy.
 func TestBudgetAccountExpires(t *testing.T) {
 	p := newHarness(t)
 	p.oneQueue()
@@ -308,9 +309,12 @@ func TestBudgetAccountExpires(t *testing.T) {
 		return false
 	}
 	if deleted(message{object: account}) {
-		t.Error("it is deleted before a late clock has come to the end of its period")
+		t.Error("it is deleted with its period")
 	}
-	if p.time = p.time.Add(time.Hour); !deleted() {
+	if p.time = p.time.Add(14*24*time.Hour - 2*time.Minute); deleted() {
+		t.Error("it is deleted before two weeks are over")
+	}
+	if p.time = p.time.Add(2 * time.Minute); !deleted() {
 		t.Error("it is not deleted")
 	}
 }
@@ -403,5 +407,52 @@ func TestAccountNames(t *testing.T) {
 			t.Errorf("%s has the account %s", name, account)
 		}
 		seen[account] = true
+	}
+}
+
+// A budget in US dollars without rates is at the prices of CloudOffers: what runs at those of now, and what has run at those
+// of when it ended, which a price that changes later does not change; by another leader as well.
+func TestBudgetAtPricesOfCloudOffers(t *testing.T) {
+	policy := cpuBudget("team", "100", onQueue, func(b *v1alpha1.Budget) { b.Currency, b.Rates = "USD", nil })
+	p, stored := withBudget(t, policy)
+	price := "2"
+	offers := func(p *harness) {
+		p.turn([]message{{object: priced("default", price)}})
+		p.settle(stored)
+	}
+	check := func(when, want string) {
+		t.Helper()
+		if got := p.spent(); got != want {
+			t.Fatalf("%s: %s dollars are spent, not %s", when, got, want)
+		}
+		again := p.restarted([]*v1alpha1.QueuePolicy{policy}, stored)
+		offers(again)
+		if got := again.spent(); got != want {
+			t.Fatalf("%s, by another leader: %s dollars are spent, not %s", when, got, want)
+		}
+	}
+	offers(p)
+	p.add(stored, "a", "3", 0)
+	p.later(time.Hour, stored)
+	check("three CPUs for an hour at 2", "6")
+	price = "2.5"
+	offers(p)
+	check("what runs is at the price of now", "7.5")
+	p.alter(stored, "a", func(wl *kueue.Workload) { workload.Evict(wl, "Preempted", "", "", p.time) })
+	p.alter(stored, "a", func(wl *kueue.Workload) { workload.Release(wl, "", p.time) })
+	p.later(time.Second, stored)
+	p.alter(stored, "a", func(wl *kueue.Workload) { workload.Finish(wl, "Succeeded", "", p.time) })
+	price = "50"
+	offers(p)
+	check("an evicted run and one of a second, and then the price rose", "7.502083")
+	p.add(stored, "dear", "1", time.Hour)
+	p.add(stored, "too-dear", "1", 2*time.Hour)
+	if !workload.HasReservation(p.written["dear"]) || workload.HasReservation(p.written["too-dear"]) {
+		t.Errorf("of 92.5 dollars one of 50 and then one of 100 start: %t, %t", workload.HasReservation(p.written["dear"]), workload.HasReservation(p.written["too-dear"]))
+	}
+	p.later(24*time.Hour, stored)
+	got := p.spending(types.NamespacedName{Namespace: "ns", Name: "main"})
+	if len(got) != 2 || got[1].From.Day() != 2 || got[0].From.Day() != 3 || len(got[1].By) != 1 || got[1].By[0].Flavor != "default" {
+		t.Errorf("%+v", got)
 	}
 }

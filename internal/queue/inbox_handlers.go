@@ -6,6 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -105,6 +106,9 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 	case *kueue.ResourceFlavor:
 		s.applyObject(obj, deleted)
 		s.applyQueues()
+	case *cloud.CloudOffer:
+		s.applyObject(obj, deleted)
+		s.pricesChanged()
 	default:
 		s.applyObject(obj, deleted)
 	}

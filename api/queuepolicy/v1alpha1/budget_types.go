@@ -8,7 +8,7 @@ import (
 // Budget is an amount of GPU-hours, or of money, for a period. A workload starts if what is spent in the period, what
 // those that run will still use of it, and what it will use itself are at most the amount; otherwise it waits.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.currency) || has(self.rates)",message="money needs rates: say what a unit of a resource costs an hour",fieldPath=".rates"
+// +kubebuilder:validation:XValidation:rule="!has(self.currency) || has(self.rates) || self.currency == 'USD'",message="money needs rates: say what a unit of a resource costs an hour; without rates it is USD, at the prices of CloudOffers",fieldPath=".rates"
 type Budget struct {
 	// Period is Day, Week (from Monday on) or Month, of a calendar.
 	Period BudgetPeriod `json:"period"`
@@ -21,7 +21,7 @@ type Budget struct {
 	// +kubebuilder:validation:Pattern=`^[A-Z]{3}$`
 	Currency string `json:"currency,omitempty"`
 	// Rates are what a unit of a resource costs an hour. In GPU-hours a card costs 1 that no rate names, and a
-	// hundredth of a card 0.01; in money nothing does.
+	// hundredth of a card 0.01; in money nothing does. USD without rates is at the prices of CloudOffers.
 	//
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64

@@ -7,6 +7,30 @@ type BudgetReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Budgets           []Budget `json:"budgets"`
+	// Spending is what the LocalQueue's own workloads have used in the periods of its budgets, this one and earlier ones, the
+	// latest first.
+	Spending []Spending `json:"spending,omitempty"`
+}
+
+// Spending is what was used in a period: by all runs of all workloads, also of those that were evicted, and what runs so far.
+type Spending struct {
+	// Period is Day, Week or Month.
+	Period   string      `json:"period"`
+	TimeZone string      `json:"timeZone"`
+	From     metav1.Time `json:"from"`
+	Until    metav1.Time `json:"until"`
+	GPUHours string      `json:"gpuHours"`
+	// Dollars are what nodes cost whose prices CloudOffers have, in US dollars.
+	Dollars string `json:"dollars"`
+	// By are the flavors, by name.
+	By []FlavorSpending `json:"by,omitempty"`
+}
+
+// FlavorSpending is what was used of a flavor.
+type FlavorSpending struct {
+	Flavor   string `json:"flavor"`
+	GPUHours string `json:"gpuHours"`
+	Dollars  string `json:"dollars"`
 }
 
 // Budget is how much is used of one. Amounts are decimal numbers of its unit.

@@ -58,6 +58,14 @@ func budgetCommand(flags *cluster.Flags) *cobra.Command {
 
 // readBudgets asks the queue for those of each LocalQueue of a namespace, "" for all.
 func readBudgets(ctx context.Context, c *cluster.Client, namespace string) ([]Budget, error) {
+	reports, err := readReports(ctx, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return byBudget(reports), nil
+}
+
+func readReports(ctx context.Context, c *cluster.Client, namespace string) ([]v1alpha1.BudgetReport, error) {
 	queues := &kueue.LocalQueueList{}
 	if err := c.List(ctx, queues, client.InNamespace(namespace)); err != nil {
 		return nil, err
@@ -79,7 +87,7 @@ func readBudgets(ctx context.Context, c *cluster.Client, namespace string) ([]Bu
 		}
 		reports = append(reports, report)
 	}
-	return byBudget(reports), nil
+	return reports, nil
 }
 
 // byBudget has each budget once, with the LocalQueues that use it.

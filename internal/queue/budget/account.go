@@ -21,7 +21,12 @@ type Run struct {
 type Amount struct {
 	Flavor, Resource string
 	Units            int64
+	Since            time.Time // it counts from then on; zero: from the start of the run
 }
+
+// Money stands for what the nodes of a run cost, beside its resources: millionths of a US dollar an hour. Prices change from
+// hour to hour, so that what a run cost is written down with it, and not reckoned when it is read.
+const Money = "elasticai.io/usd"
 
 // over says that the run has ended.
 func (r *Run) over() bool { return !r.End.IsZero() }
@@ -58,12 +63,27 @@ const (
 	// remembered is how long an account names a run of which no workload tells any more: longer than a cache can still show
 	// one that is gone.
 	remembered = 10 * time.Minute
-	// late is how long after its end a period is stored at least: longer than clocks differ.
+	// late is longer than clocks differ.
 	late = time.Hour
 	// mostSettled is how many runs an account names at most, so that its object stays small: those beyond wait, and count
 	// by what their workloads tell.
 	mostSettled = 4096
+	// mostUsed is how many lines the sums of an account have at most, for the same reason: beyond that the periods go that are
+	// over for longest.
+	mostUsed = 1000
 )
+
+// storedFor is how long after its end a period is stored, for those who ask what was spent in it.
+func (p Period) storedFor() time.Duration {
+	const day = 24 * time.Hour
+	switch p {
+	case Day:
+		return 14 * day
+	case Week:
+		return 8 * 7 * day
+	}
+	return 400 * day
+}
 
 // settled says that the sums of an account have a run.
 func (a *Account) settled(r *Run) bool {
@@ -86,7 +106,7 @@ func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, st
 		out.Settled = append(out.Settled, s)
 	}
 	for _, s := range a.Sums {
-		if now.Sub(s.Until) < late {
+		if now.Sub(s.Until) < s.Period.storedFor() {
 			out.Sums = append(out.Sums, Sum{Window: s.Window, Used: slices.Clone(s.Used)})
 		}
 	}
@@ -106,7 +126,30 @@ func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, st
 		out.Settled = append(out.Settled, Settled{UID: r.UID, Start: r.Start})
 		named[runName(r.UID, r.Start)] = true
 	}
+	out.trim(now)
 	return out
+}
+
+// trim lets go of the periods that are over for longest, until the others are few enough. Those that a clock may come back
+// to stay.
+func (a *Account) trim(now time.Time) {
+	used := 0
+	for i := range a.Sums {
+		used += 1 + len(a.Sums[i].Used)
+	}
+	for used > mostUsed {
+		oldest := -1
+		for i := range a.Sums {
+			if until := a.Sums[i].Until; now.Sub(until) >= late && (oldest < 0 || until.Before(a.Sums[oldest].Until)) {
+				oldest = i
+			}
+		}
+		if oldest < 0 {
+			return
+		}
+		used -= 1 + len(a.Sums[oldest].Used)
+		a.Sums = slices.Delete(a.Sums, oldest, oldest+1)
+	}
 }
 
 // Names says that the account has a run.
@@ -126,10 +169,10 @@ func runName(uid string, start time.Time) string {
 	return uid + "@" + strconv.FormatInt(start.Unix(), 10)
 }
 
-// Expired says from when on nobody needs the account: its periods are over, by whichever clock.
+// Expired says from when on nobody needs the account: its periods are over for as long as they are stored.
 func (a *Account) Expired() (at time.Time) {
 	for i := range a.Sums {
-		if until := a.Sums[i].Until.Add(late); until.After(at) {
+		if until := a.Sums[i].Until.Add(a.Sums[i].Period.storedFor()); until.After(at) {
 			at = until
 		}
 	}
@@ -148,29 +191,42 @@ func (a *Account) open(w Window) {
 	}
 }
 
-// add counts a run in all periods. One that ends in the next, by a clock that is ahead, counts there as well, and in the
-// last one, if a clock that is behind may come back to it.
+// add counts a run in all periods. One that ends in the next, by a clock that is ahead, counts there as well, and one that
+// began in earlier ones there, as long as they are stored.
 func (a *Account) add(r *Run, windows []Window, now time.Time) {
 	for _, w := range windows {
-		if last := w.at(w.From.Add(-time.Second)); now.Sub(last.Until) < late && last.seconds(r.Start, r.End) > 0 {
-			a.open(last)
-		}
+		a.openEarlier(w, r, now)
 		for w = w.at(w.Until); w.seconds(r.Start, r.End) > 0; w = w.at(w.Until) {
 			a.open(w)
 		}
 	}
 	for i := range a.Sums {
 		s := &a.Sums[i]
-		s.Used = addRun(s.Used, r, s.seconds(r.Start, r.End))
+		s.Used = addRun(s.Used, r, s.Window)
 	}
 }
 
-func addRun(used []Used, r *Run, seconds int64) []Used {
-	if seconds <= 0 {
-		return used
+// openEarlier adds the periods before one in which a run began, as far back as they are stored.
+func (a *Account) openEarlier(w Window, r *Run, now time.Time) {
+	for {
+		w = w.at(w.From.Add(-time.Second))
+		if now.Sub(w.Until) >= w.Period.storedFor() || !w.Until.After(r.Start) || !w.From.Before(w.Until) {
+			return
+		}
+		if w.seconds(r.Start, r.End) > 0 {
+			a.open(w)
+		}
 	}
+}
+
+// addRun adds what a run used within a period.
+func addRun(used []Used, r *Run, w Window) []Used {
 	for _, m := range r.Amounts {
-		used = addUsed(used, Used{r.Queue, m.Flavor, m.Resource, times(m.Units, seconds)})
+		from := r.Start
+		if m.Since.After(from) {
+			from = m.Since
+		}
+		used = addUsed(used, Used{r.Queue, m.Flavor, m.Resource, Times(m.Units, w.seconds(from, r.End))})
 	}
 	return used
 }
@@ -190,8 +246,8 @@ func addUsed(used []Used, u Used) []Used {
 	return used
 }
 
-// times multiplies, saturating; less than nothing is nothing.
-func times(a, b int64) int64 {
+// Times multiplies, saturating; less than nothing is nothing.
+func Times(a, b int64) int64 {
 	switch {
 	case a <= 0 || b <= 0:
 		return 0
@@ -211,7 +267,7 @@ func (a *Account) Used(w Window, runs []Run) []Used {
 		}
 	}
 	for _, r := range a.Unsettled(runs) {
-		used = addRun(used, &r, w.seconds(r.Start, r.End))
+		used = addRun(used, &r, w)
 	}
 	return used
 }
@@ -260,7 +316,7 @@ func Cost(used []Used, rates map[string]map[string]int64, counts func(queue stri
 			of = rates[""]
 		}
 		if rate := of[u.Resource]; rate > 0 && counts(u.Queue) {
-			sum = Plus(sum, times(u.UnitSeconds, rate))
+			sum = Plus(sum, Times(u.UnitSeconds, rate))
 		}
 	}
 	return sum

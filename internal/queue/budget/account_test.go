@@ -124,8 +124,12 @@ func (c *cluster) drawRun(uid string, start time.Time) *Run {
 	r := &Run{UID: uid, Start: start, Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "queue")}
 	for _, flavor := range []string{"h100", "t4"} {
 		if n := rapid.Int64Range(0, 8).Draw(c.t, flavor); n > 0 {
-			r.Amounts = append(r.Amounts, Amount{flavor, "gpu", n})
+			r.Amounts = append(r.Amounts, Amount{Flavor: flavor, Resource: "gpu", Units: n})
 		}
+	}
+	if price := rapid.Int64Range(0, 3).Draw(c.t, "price"); price > 0 { // its nodes are there some time after it has quota
+		waits := time.Duration(rapid.IntRange(0, 7200).Draw(c.t, "waits for nodes")) * time.Second
+		r.Amounts = append(r.Amounts, Amount{Flavor: "h100", Resource: Money, Units: price, Since: start.Add(waits)})
 	}
 	return r
 }
@@ -194,7 +198,7 @@ func (c *cluster) check(windows []Window) {
 		var want []Used
 		for _, r := range c.runs {
 			if r.over() {
-				want = addRun(want, &r, w.seconds(r.Start, r.End))
+				want = addRun(want, &r, w)
 			}
 		}
 		if got := a.Used(w, runsOf(objects)); !slices.Equal(got, want) {
@@ -213,7 +217,7 @@ func TestAccountsStaySmall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := Run{UID: fmt.Sprint(i), Start: now.Add(-time.Minute), End: now, Queue: "q", Amounts: []Amount{{"h100", "gpu", 8}}}
+		r := Run{UID: fmt.Sprint(i), Start: now.Add(-time.Minute), End: now, Queue: "q", Amounts: []Amount{{Flavor: "h100", Resource: "gpu", Units: 8}}}
 		a = a.Settle([]Run{r}, []Window{w}, func(string, time.Time) bool { return false }, now)
 	}
 	text, err := json.Marshal(a)
@@ -232,7 +236,7 @@ func TestSaturates(t *testing.T) {
 		t.Fatal(err)
 	}
 	huge := func(uid string) Run {
-		return Run{UID: uid, Start: w.From, End: w.Until, Amounts: []Amount{{"f", "gpu", math.MaxInt64}}}
+		return Run{UID: uid, Start: w.From, End: w.Until, Amounts: []Amount{{Flavor: "f", Resource: "gpu", Units: math.MaxInt64}}}
 	}
 	var a Account
 	a = a.Settle([]Run{huge("a"), huge("b")}, []Window{w}, func(string, time.Time) bool { return true }, w.Until)
@@ -248,7 +252,7 @@ func TestStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := w.From.Add(2 * time.Hour)
-	run := Run{UID: "a", Start: w.From, End: w.From.Add(time.Hour), Queue: "q", Amounts: []Amount{{"h100", "gpu", 8}}}
+	run := Run{UID: "a", Start: w.From, End: w.From.Add(time.Hour), Queue: "q", Amounts: []Amount{{Flavor: "h100", Resource: "gpu", Units: 8}}}
 	var a Account
 	a = a.Settle([]Run{run}, []Window{w}, func(string, time.Time) bool { return false }, now)
 	a = a.Settle(nil, []Window{w}, func(string, time.Time) bool { return false }, now) // nobody tells of it any more
@@ -273,14 +277,14 @@ func TestAccountsAreBounded(t *testing.T) {
 	now := w.From.Add(12 * time.Hour)
 	tells := func(string, time.Time) bool { return true }
 	var a Account
-	forged := Run{UID: "forged", Start: now.Add(-time.Hour), End: now.AddDate(7000, 0, 0), Amounts: []Amount{{"f", "gpu", 1}}}
+	forged := Run{UID: "forged", Start: now.Add(-time.Hour), End: now.AddDate(7000, 0, 0), Amounts: []Amount{{Flavor: "f", Resource: "gpu", Units: 1}}}
 	a = a.Settle([]Run{forged}, []Window{w}, tells, now)
 	if used := a.Used(w, nil); len(a.Sums) != 1 || used[0].UnitSeconds != 2*3600 {
 		t.Errorf("%d periods, %v", len(a.Sums), used)
 	}
 	runs := make([]Run, mostSettled+10)
 	for i := range runs {
-		runs[i] = Run{UID: fmt.Sprint(i), Start: now.Add(-time.Second), End: now, Amounts: []Amount{{"f", "gpu", 1}}}
+		runs[i] = Run{UID: fmt.Sprint(i), Start: now.Add(-time.Second), End: now, Amounts: []Amount{{Flavor: "f", Resource: "gpu", Units: 1}}}
 	}
 	a = Account{}
 	a = a.Settle(runs, []Window{w}, tells, now)
@@ -293,5 +297,60 @@ func TestAccountsAreBounded(t *testing.T) {
 	if got := Cost([]Used{{"q", "f", "gpu", math.MaxInt64 / 2}, {"q", "g", "gpu", math.MaxInt64 / 2}, {"other", "f", "gpu", 1}},
 		map[string]map[string]int64{"": {"gpu": 1}, "g": {"gpu": 1000}}, func(q string) bool { return q == "q" }); got != math.MaxInt64 {
 		t.Error(got)
+	}
+}
+
+// What was spent in earlier periods can be asked for: of days for two weeks, and of each that a run was in.
+func TestEarlierPeriods(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	window := func(at time.Time) Window {
+		w, err := WindowAt(Day, "UTC", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	gone := func(string, time.Time) bool { return false }
+	run := Run{UID: "a", Start: day(2).Add(22 * time.Hour), End: day(5).Add(time.Hour), Queue: "q", Amounts: []Amount{
+		{Flavor: "h100", Resource: "gpu", Units: 1}, {Flavor: "h100", Resource: Money, Units: 5, Since: day(3).Add(23 * time.Hour)},
+	}}
+	now := day(5).Add(2 * time.Hour)
+	var a Account
+	a = a.Settle([]Run{run}, []Window{window(now)}, gone, now)
+	for n, want := range map[int][2]int64{1: {}, 2: {2}, 3: {24, 1}, 4: {24, 24}, 5: {1, 1}} {
+		got := [2]int64{}
+		for _, u := range a.Used(window(day(n)), nil) {
+			if u.Resource == Money {
+				got[1] = u.UnitSeconds / 5 / 3600
+			} else {
+				got[0] = u.UnitSeconds / 3600
+			}
+		}
+		if got != want {
+			t.Errorf("day %d: %v hours of a card and of money, want %v", n, got, want)
+		}
+	}
+	if a = a.Settle(nil, []Window{window(day(18))}, gone, day(18)); len(a.Used(window(day(2)), nil)) != 0 || len(a.Used(window(day(4)), nil)) == 0 || !a.Expired().Equal(window(day(18)).Until.Add(Day.storedFor())) {
+		t.Errorf("after two weeks: %+v, expires %s", a.Sums, a.Expired())
+	}
+}
+
+// Earlier periods go before an account is too large for its object; the one that is stays whole.
+func TestEarlierPeriodsAreBounded(t *testing.T) {
+	var a Account
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for range 12 {
+		now = now.Add(24 * time.Hour)
+		w, err := WindowAt(Day, "UTC", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Run{UID: now.String(), Start: now.Add(-time.Hour), End: now, Queue: "q"}
+		for i := range 300 {
+			r.Amounts = append(r.Amounts, Amount{Flavor: fmt.Sprint(i), Resource: "gpu", Units: 1})
+		}
+		if a = a.Settle([]Run{r}, []Window{w}, func(string, time.Time) bool { return false }, now); len(a.Used(w, nil)) != 300 || len(a.Sums) > 3 {
+			t.Fatalf("%d of this day, %d periods", len(a.Used(w, nil)), len(a.Sums))
+		}
 	}
 }

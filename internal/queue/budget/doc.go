@@ -8,7 +8,8 @@
 // account, and of the last runs that it does not name, is what was used, whatever was written last.
 //
 // An account counts units of resources times seconds, by ClusterQueue and flavor. What they cost is applied when they are
-// read, so that a changed weight or price counts for the whole period.
+// read, so that a changed weight or rate counts for the whole period. What nodes of clouds cost is another matter: a run has
+// it as an amount of Money, at the price of its time.
 //
 // Words: docs/design/glossary.md.
 package budget

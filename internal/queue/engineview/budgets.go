@@ -1,6 +1,7 @@
 package engineview
 
 import (
+	"math/big"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,9 @@ type BudgetInForce struct {
 	policy.Budget
 
 	PerSecond map[string]map[string]int64 // what a unit costs, by flavor and resource
-	Window    budget.Window
+	// Now is the same for what runs, where that is at the prices of CloudOffers; nil: it is not.
+	Now    map[string]map[string]int64
+	Window budget.Window
 }
 
 // NewBudget is a budget whose period is not known yet.
@@ -51,8 +54,12 @@ func (b *BudgetInForce) AddWindow(to []budget.Window) []budget.Window {
 // ForEngine is the budget as the engine sees it, of which runs that are over have spent so much.
 func (b *BudgetInForce) ForEngine(spent int64) admission.Budget {
 	amount, one := b.Units()
+	rates := b.PerSecond
+	if b.ByOffers() {
+		rates = b.Now
+	}
 	out := admission.Budget{
-		Name: b.Name(), From: b.Window.From, Until: b.Window.Until, Amount: amount, Spent: spent, Rates: b.PerSecond,
+		Name: b.Name(), From: b.Window.From, Until: b.Window.Until, Amount: amount, Spent: spent, Rates: rates,
 		Drain: b.WhenSpent == v1alpha1.WhenSpentDrain,
 		On:    b.Target(), Unit: b.Unit(), Period: "a " + strings.ToLower(string(b.Period)), PerUnit: one,
 	}
@@ -78,4 +85,54 @@ func (b *BudgetInForce) Cost(a *budget.Account, runs []budget.Run, targetsOf fun
 	return budget.Cost(a.Used(b.Window, runs), b.PerSecond, func(clusterQueue string) bool {
 		return b.On.Kind == v1alpha1.KindLocalQueue || slices.Contains(targetsOf(clusterQueue), b.Target())
 	})
+}
+
+// GPUHours are the hours of cards that were used.
+func GPUHours(used []budget.Used) string { return inUnits(used, policy.Budget{}) }
+
+// Dollars are what nodes cost, at the prices of CloudOffers.
+func Dollars(used []budget.Used) string {
+	return inUnits(used, policy.Budget{Budget: v1alpha1.Budget{Currency: policy.Dollars}})
+}
+
+func inUnits(used []budget.Used, b policy.Budget) string {
+	_, one := b.Units()
+	return Decimal(budget.Cost(used, BudgetRates(&b), func(string) bool { return true }), one)
+}
+
+// Decimal is an amount in its unit. Six digits tell a second of a card from another.
+func Decimal(v, one int64) string {
+	text := big.NewRat(v, one).FloatString(6)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// OfferRates are what a unit costs a second by the prices that CloudOffers have now.
+func (o *Objects) OfferRates() map[string]map[string]int64 {
+	rates := make(map[string]map[string]int64, len(o.Offers))
+	for name, offer := range o.Offers {
+		if resource, price, known := PriceOf(offer); known {
+			rates[name] = map[string]int64{resource: policy.RateOf(resource, price)}
+		}
+	}
+	return rates
+}
+
+// Valued is a run with what its nodes cost at the prices that CloudOffers have now. Of those that are bought for a workload
+// the run tells itself.
+func (o *Objects) Valued(r budget.Run) budget.Run {
+	if len(o.Offers) == 0 {
+		return r
+	}
+	amounts := slices.Clone(r.Amounts)
+	for _, a := range r.Amounts {
+		offer := o.Offers[a.Flavor]
+		if offer == nil || offer.Spec.Via != nil {
+			continue
+		}
+		if resource, price, known := PriceOf(offer); known && resource == a.Resource {
+			amounts = append(amounts, budget.Amount{Flavor: a.Flavor, Resource: budget.Money, Units: budget.Times(a.Units, policy.RateOf(resource, price))})
+		}
+	}
+	r.Amounts = amounts
+	return r
 }

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/policy"
@@ -26,6 +27,7 @@ type Objects struct {
 	Checks        map[string]*kueue.AdmissionCheck
 	Topologies    map[string]*kueue.Topology
 	Policies      map[string]*v1alpha1.QueuePolicy
+	Offers        map[string]*cloud.CloudOffer
 	// Timing is what holds where no policy says otherwise.
 	Timing admission.Timing
 
@@ -42,6 +44,7 @@ func NewObjects() *Objects {
 		Checks:        map[string]*kueue.AdmissionCheck{},
 		Topologies:    map[string]*kueue.Topology{},
 		Policies:      map[string]*v1alpha1.QueuePolicy{},
+		Offers:        map[string]*cloud.CloudOffer{},
 		resolved:      policy.Resolve(nil, policy.World{}),
 	}
 }
@@ -63,6 +66,8 @@ func (o *Objects) Set(obj client.Object, deleted bool) {
 		store(o.Topologies, obj.Name, obj, deleted)
 	case *v1alpha1.QueuePolicy:
 		store(o.Policies, obj.Name, obj, deleted)
+	case *cloud.CloudOffer:
+		store(o.Offers, obj.Name, obj, deleted)
 	}
 }
 
@@ -83,6 +88,8 @@ func (o *Objects) Known(obj client.Object) client.Object {
 		return stored(o.Topologies, obj.Name)
 	case *v1alpha1.QueuePolicy:
 		return stored(o.Policies, obj.Name)
+	case *cloud.CloudOffer:
+		return stored(o.Offers, obj.Name)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
 
 // Budget is a budget in force, and what it is on.
@@ -44,6 +46,12 @@ func (b *Budget) Target() string { return targetOf(b.On).String() }
 // Unit is what the amount is of.
 func (b *Budget) Unit() string { return cmp.Or(b.Currency, "GPU-hours") }
 
+// Dollars is the currency of CloudOffers.
+const Dollars = "USD"
+
+// ByOffers says that it is in money, and that CloudOffers have the prices.
+func (b *Budget) ByOffers() bool { return b.Currency == Dollars && len(b.Budget.Rates) == 0 }
+
 // Zone is the time zone of its calendar.
 func (b *Budget) Zone() string { return cmp.Or(b.TimeZone, "UTC") }
 
@@ -71,6 +79,9 @@ func (b *Budget) WarnPercent() int32 {
 // resources that are cards, or parts of them, and how much of one a unit is.
 func (b *Budget) Rates(cards map[string]float64) map[string]map[string]int64 {
 	others := map[string]int64{}
+	if b.ByOffers() {
+		others[budget.Money] = 1 // which is counted as budgets are
+	}
 	if b.Currency == "" {
 		for name, part := range cards {
 			others[name] = int64(part * perHour)
@@ -96,6 +107,18 @@ func (b *Budget) Rates(cards map[string]float64) map[string]map[string]int64 {
 		rates[r.Flavor][r.Resource], _ = rate(r)
 	}
 	return rates
+}
+
+// RateOf a price of a unit for an hour is what that costs a second, as budgets are counted.
+func RateOf(resourceName string, price float64) int64 {
+	if !(price > 0) { // so that NaN is none
+		return 0
+	}
+	price = min(price, mostRate.AsApproximateFloat64()) * perHour
+	if resourceName == string(corev1.ResourceCPU) {
+		price /= 1000 // it is counted in thousandths
+	}
+	return int64(math.Round(price))
 }
 
 // rate is what a unit costs a second, as budgets are counted. CPU is counted in thousandths.
@@ -189,8 +212,8 @@ func checkBudget(b *v1alpha1.Budget) error {
 	if b.WarnAt != nil && (*b.WarnAt < 1 || *b.WarnAt > 100) {
 		return fmt.Errorf("warnAt: %d must be at least 1 and at most 100", *b.WarnAt)
 	}
-	if b.Currency != "" && len(b.Rates) == 0 {
-		return fmt.Errorf("rates: %s needs some: say what a unit of a resource costs an hour", b.Currency)
+	if b.Currency != "" && b.Currency != Dollars && len(b.Rates) == 0 {
+		return fmt.Errorf("rates: %s needs some: say what a unit of a resource costs an hour; without rates it is %s, at the prices of CloudOffers", b.Currency, Dollars)
 	}
 	for i := range b.Rates {
 		r := &b.Rates[i]

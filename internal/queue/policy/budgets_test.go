@@ -42,6 +42,10 @@ func TestBudgetsAreChecked(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
+	dollars := &v1alpha1.QueuePolicySpec{Budgets: euros(func(b *v1alpha1.Budget) { b.Currency, b.Rates = Dollars, nil })}
+	if err := checkBudgets(dollars); err != nil || !(&Budget{Budget: dollars.Budgets[0]}).ByOffers() {
+		t.Errorf("dollars without rates: %v", err)
+	}
 	twice := &v1alpha1.QueuePolicySpec{Budgets: append(euros(nil), euros(nil)...)}
 	if err := checkBudgets(twice); err == nil || !strings.Contains(err.Error(), "two of this period") {
 		t.Error(err)

@@ -102,11 +102,11 @@ func (stage) PlanQuotas(_ context.Context, spec *v1alpha1.QuotaPlanSpec) (v1alph
 	}}, nil
 }
 
-func (stage) Budgets(_ context.Context, localQueue admission.Key) ([]v1alpha1.Budget, error) {
+func (stage) Budgets(_ context.Context, localQueue admission.Key) ([]v1alpha1.Budget, []v1alpha1.Spending, error) {
 	if localQueue.Name != "main" {
-		return nil, queue.ErrUnknown
+		return nil, nil, queue.ErrUnknown
 	}
-	return []v1alpha1.Budget{{Target: "Cohort/org", Period: "Week", Spent: "3"}}, nil
+	return []v1alpha1.Budget{{Target: "Cohort/org", Period: "Week", Spent: "3"}}, []v1alpha1.Spending{{Period: "Week", GPUHours: "2", Dollars: "5"}}, nil
 }
 
 func TestServer(t *testing.T) {

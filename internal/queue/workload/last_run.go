@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
 
@@ -24,6 +27,8 @@ const (
 	BudgetFinalizer = "elasticai.io/budget"
 	// lastRunCondition tells of the run that a workload without quota had last.
 	lastRunCondition = "elasticai.io/LastRun"
+	// boughtCondition tells, of a workload that is being evicted, what its nodes cost: its checks have begun anew.
+	boughtCondition = "elasticai.io/NodesBought"
 	// stoppedAnnotation says when the job of a deleted workload had stopped.
 	stoppedAnnotation = "elasticai.io/stopped-at"
 )
@@ -41,6 +46,8 @@ type reportedAmount struct {
 	Flavor   string `json:"flavor"`
 	Resource string `json:"resource"`
 	Units    int64  `json:"units"`
+	// Since is when it began to count, if that is not the start of the run.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // LastRun is the run that a workload tells of, and the LocalQueue it was of; nil: it had none. It is what the object says
@@ -51,7 +58,7 @@ func LastRun(wl *kueue.Workload) (run *budget.Run, localQueue string) {
 	}
 	run = &budget.Run{
 		UID: string(wl.UID), Start: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
-		Queue: string(wl.Status.Admission.ClusterQueue), Amounts: runAmounts(wl.Status.Admission),
+		Queue: string(wl.Status.Admission.ClusterQueue), Amounts: append(runAmounts(wl.Status.Admission), boughtAmounts(wl)...),
 	}
 	switch {
 	case IsFinished(wl):
@@ -119,7 +126,7 @@ func reportedLastRun(wl *kueue.Workload) (*budget.Run, string) {
 	}
 	run := &budget.Run{UID: string(wl.UID), Start: r.From, End: r.Until, Queue: r.ClusterQueue}
 	for _, a := range r.Amounts {
-		run.Amounts = append(run.Amounts, budget.Amount{Flavor: a.Flavor, Resource: a.Resource, Units: a.Units})
+		run.Amounts = append(run.Amounts, budget.Amount(a))
 	}
 	return run, r.LocalQueue
 }
@@ -136,7 +143,8 @@ func reportLastRun(wl *kueue.Workload, now time.Time) {
 		report.Until = now.UTC().Truncate(time.Second)
 	}
 	for _, a := range run.Amounts {
-		report.Amounts = append(report.Amounts, reportedAmount{a.Flavor, a.Resource, a.Units})
+		a.Since = a.Since.UTC()
+		report.Amounts = append(report.Amounts, reportedAmount(a))
 	}
 	message, err := json.Marshal(report)
 	if err != nil {
@@ -148,6 +156,84 @@ func reportLastRun(wl *kueue.Workload, now time.Time) {
 	})
 }
 
+// mostPrice is what nodes of a workload cost an hour at most, in US dollars, as far as is believed.
+const mostPrice = 1e6
+
+// boughtAmounts are what the nodes cost that were bought for a workload, as its check says, from when it was admitted;
+// until then it had none to pay for.
+func boughtAmounts(wl *kueue.Workload) (list []budget.Amount) {
+	admitted := condition(wl, kueue.WorkloadAdmitted)
+	if admitted == nil || admitted.Status != metav1.ConditionTrue {
+		return nil
+	}
+	counted := map[string]bool{} // pod sets may share a purchase
+	for _, check := range wl.Status.AdmissionChecks {
+		for i := range check.PodSetUpdates {
+			update := &check.PodSetUpdates[i]
+			purchase := update.NodeSelector[cloudv1.PurchaseLabel]
+			hourly, err := strconv.ParseFloat(update.Annotations[cloudv1.PriceAnnotation], 64)
+			if purchase == "" || counted[purchase] || err != nil || !(hourly > 0 && hourly <= mostPrice) { // so that NaN is none
+				continue
+			}
+			counted[purchase] = true
+			list = append(list, budget.Amount{
+				Flavor: flavorOfCards(wl.Status.Admission, update.Name), Resource: budget.Money, Units: int64(math.Round(hourly * 1e6)), Since: admitted.LastTransitionTime.Time,
+			})
+		}
+	}
+	if len(list) == 0 {
+		return noted(wl)
+	}
+	return list
+}
+
+// noteBought notes what the nodes of a workload cost, whose checks are about to forget it.
+func noteBought(wl *kueue.Workload, now time.Time) {
+	if !TellsRuns(wl) || !HasReservation(wl) {
+		return
+	}
+	var report []reportedAmount
+	for _, a := range boughtAmounts(wl) {
+		a.Since = a.Since.UTC()
+		report = append(report, reportedAmount(a))
+	}
+	if message, err := json.Marshal(report); err == nil && len(report) > 0 {
+		set(wl, boughtCondition, true, "Evicted", string(message), now)
+	}
+}
+
+// noted is what noteBought noted; what nobody can read is nothing.
+func noted(wl *kueue.Workload) (list []budget.Amount) {
+	note := condition(wl, boughtCondition)
+	var report []reportedAmount
+	if note == nil || note.Status != metav1.ConditionTrue || json.Unmarshal([]byte(note.Message), &report) != nil {
+		return nil
+	}
+	for _, a := range report {
+		if a.Resource == budget.Money {
+			list = append(list, budget.Amount(a))
+		}
+	}
+	return list
+}
+
+// flavorOfCards is the flavor of a pod set's cards, or of its first resource.
+func flavorOfCards(a *kueue.Admission, podSet kueue.PodSetReference) string {
+	for i := range a.PodSetAssignments {
+		set := &a.PodSetAssignments[i]
+		if set.Name != podSet {
+			continue
+		}
+		if flavor, has := set.Flavors["nvidia.com/gpu"]; has {
+			return string(flavor)
+		}
+		for _, name := range slices.Sorted(maps.Keys(set.Flavors)) {
+			return string(set.Flavors[name])
+		}
+	}
+	return ""
+}
+
 // runAmounts is what an admission has of each flavor and resource, in order.
 func runAmounts(a *kueue.Admission) []budget.Amount {
 	var list []budget.Amount
@@ -157,7 +243,7 @@ func runAmounts(a *kueue.Admission) []budget.Amount {
 			flavor, units := string(set.Flavors[name]), Amount(name, set.ResourceUsage[name])
 			at := slices.IndexFunc(list, func(a budget.Amount) bool { return a.Flavor == flavor && a.Resource == string(name) })
 			switch {
-			case units == 0:
+			case units == 0 || string(name) == budget.Money: // which is no resource
 			case at < 0:
 				list = append(list, budget.Amount{Flavor: flavor, Resource: string(name), Units: units})
 			default:

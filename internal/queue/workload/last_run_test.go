@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
@@ -135,6 +136,63 @@ func TestRunOfDeletedWorkloadLastsUntilItsJobStopped(t *testing.T) {
 		run, _ := LastRun(now)
 		if HasFinalizer(now) || run == nil || run.End.Before(before) || now.Annotations["a/b"] != annotations["a/b"] {
 			t.Errorf("%+v of %v %v", run, now.Finalizers, now.Annotations)
+		}
+	}
+}
+
+// What bought nodes cost is told with the run, from the admission on, also when an eviction had the check begin anew. Two pod
+// sets share a purchase. What is no price is none.
+func TestLastRunTellsWhatNodesCost(t *testing.T) {
+	admitted := began.Add(20 * time.Minute)
+	bought := func(price string) *kueue.Workload {
+		wl := metered()
+		condition(wl, kueue.WorkloadAdmitted).LastTransitionTime = metav1.NewTime(admitted)
+		state := kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateReady}
+		for _, name := range []kueue.PodSetReference{"driver", "workers"} {
+			state.PodSetUpdates = append(state.PodSetUpdates, kueue.PodSetUpdate{
+				Name: name, NodeSelector: map[string]string{cloudv1.PurchaseLabel: "1-1"}, Annotations: map[string]string{cloudv1.PriceAnnotation: price},
+			})
+		}
+		wl.Status.AdmissionChecks = []kueue.AdmissionCheckState{state}
+		return wl
+	}
+	cost := func(wl *kueue.Workload) (list []budget.Amount) {
+		run, _ := LastRun(wl)
+		for _, a := range run.Amounts {
+			if a.Resource == budget.Money {
+				list = append(list, a)
+			}
+		}
+		return list
+	}
+	want := []budget.Amount{{Flavor: "h100", Resource: budget.Money, Units: 41_200_000, Since: admitted}}
+	wl := bought("41.20")
+	if got := cost(wl); !reflect.DeepEqual(got, want) {
+		t.Errorf("it runs: %+v", got)
+	}
+	Evict(wl, "MachineLost", "", "", ended)
+	if got := cost(wl); len(wl.Status.AdmissionChecks[0].PodSetUpdates) > 0 || len(got) != 1 || got[0].Units != want[0].Units || !got[0].Since.Equal(admitted) {
+		t.Errorf("evicted: %+v", got)
+	}
+	if patch, err := AdmissionPatch(wl); err != nil || !strings.Contains(string(patch), boughtCondition) {
+		t.Errorf("what is written of an eviction: %s, %v", patch, err)
+	}
+	Release(wl, "", ended)
+	if got := cost(wl); len(got) != 1 || got[0].Units != want[0].Units || !got[0].Since.Equal(admitted) {
+		t.Errorf("released: %+v", got)
+	}
+	Admit(wl, &admission.Admission{Queue: "cq"}, nil, ended.Add(time.Hour))
+	if got := cost(wl); len(got) > 0 {
+		t.Errorf("the next run, which has no nodes yet: %+v", got)
+	}
+	finished := bought("41.20")
+	Finish(finished, "Succeeded", "", ended)
+	if got := cost(finished); !reflect.DeepEqual(got, want) {
+		t.Errorf("finished: %+v", got)
+	}
+	for _, price := range []string{"", "-1", "NaN", "Inf", "1e300", "much"} {
+		if got := cost(bought(price)); len(got) > 0 {
+			t.Errorf("%q: %+v", price, got)
 		}
 	}
 }

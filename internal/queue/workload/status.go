@@ -28,7 +28,7 @@ const (
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
-		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, avoidNodesCondition,
+		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, boughtCondition, avoidNodesCondition,
 		kueue.WorkloadBlockedOnPreemptionGates,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
@@ -137,6 +137,7 @@ func Evict(wl *kueue.Workload, reason, cause, message string, now time.Time) {
 	}
 	set(wl, kueue.WorkloadEvicted, true, shown, message, now)
 	count(wl, reason, kueue.EvictionUnderlyingCause(cause))
+	noteBought(wl, now)
 	restartChecks(wl, now)
 	wl.Status.UnhealthyNodes = nil
 }
@@ -259,6 +260,9 @@ func IsSinglePod(wl *kueue.Workload) bool {
 func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	changed := wl.Status.Admission != nil
 	reportLastRun(wl, now)
+	if isTrue(wl, boughtCondition) {
+		set(wl, boughtCondition, false, "QuotaReleased", "", now)
+	}
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	setAvoidNodes(wl, nil, now)
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed

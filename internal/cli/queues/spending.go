@@ -1,0 +1,105 @@
+package queues
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cli/cluster"
+	"github.com/elastic-ai/elastic/internal/cli/output"
+)
+
+// Spent is what a LocalQueue's workloads have used in a period.
+type Spent struct {
+	Namespace         string `json:"namespace"`
+	LocalQueue        string `json:"localQueue"`
+	v1alpha1.Spending `json:",inline"`
+}
+
+// SpentCommand is "elastic cost spent".
+func SpentCommand() *cobra.Command {
+	flags := &cluster.Flags{}
+	everywhere, period := false, ""
+	cmd := cluster.List[Spent]{
+		What: "accounts",
+		Read: func(ctx context.Context, c *cluster.Client) ([]Spent, error) {
+			if period != "" && !slices.Contains([]string{"day", "week", "month"}, strings.ToLower(period)) {
+				return nil, fmt.Errorf("--period %s: want day, week or month", period)
+			}
+			namespace := c.Namespace
+			if everywhere {
+				namespace = ""
+			}
+			return readSpent(ctx, c, namespace, period)
+		},
+		Name: func(s *Spent) string {
+			return s.Namespace + "/" + s.LocalQueue + "/" + s.Period + "/" + s.day(s.From.Time)
+		},
+		Print: func(w output.Writer, all []Spent, wide bool) { spentTable(all).Print(w, wide) },
+	}.Make(&cobra.Command{
+		Use: "spent", Short: "Say what queues have spent by day, week or month, in GPU-hours and US dollars",
+		Long: `Say what the LocalQueues of a namespace have spent, in GPU-hours and in US dollars,
+by the periods of the budgets that are on them: the one that is, and earlier ones,
+days for two weeks, weeks for eight, months for a year. All runs of all
+jobs count, also of those that were evicted, and what runs so far.
+
+USD is what the nodes cost of flavors that have a CloudOffer: what was paid for
+those that were bought for a job, and otherwise cards at the price that the
+CloudOffer had when the run ended.`,
+		Example: "  elastic cost spent --period month\n  elastic cost spent -A -o json",
+	}, flags)
+	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "LocalQueues of all namespaces")
+	cmd.Flags().StringVar(&period, "period", "", "day, week or month; without it all that are counted")
+	flags.AddTo(cmd)
+	return cmd
+}
+
+// readSpent asks the queue for what each LocalQueue of a namespace has spent, "" for all; the latest period first.
+func readSpent(ctx context.Context, c *cluster.Client, namespace, period string) ([]Spent, error) {
+	reports, err := readReports(ctx, c, namespace)
+	if err != nil {
+		return nil, err
+	}
+	list := []Spent{}
+	for i := range reports {
+		for _, s := range reports[i].Spending {
+			if period == "" || strings.EqualFold(period, s.Period) {
+				list = append(list, Spent{Namespace: reports[i].Namespace, LocalQueue: reports[i].Name, Spending: s})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Spent) int {
+		return cmp.Or(cmp.Compare(a.Period, b.Period), b.From.Compare(a.From.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.LocalQueue, b.LocalQueue))
+	})
+	return list, nil
+}
+
+// spentTable has a line for each period of a LocalQueue; by flavor where it is wide.
+func spentTable(all []Spent) *output.Table {
+	t := &output.Table{Columns: []output.Column{
+		{Name: "QUEUE", Cut: true}, {Name: "PERIOD"}, {Name: "FROM"}, {Name: "GPU-HOURS"}, {Name: "USD"}, {Name: "BY FLAVOR", Wide: true, Cut: true},
+	}}
+	for i := range all {
+		s := &all[i]
+		var by []string
+		for _, f := range s.By {
+			by = append(by, fmt.Sprintf("%s %s h $%s", f.Flavor, short(f.GPUHours), short(f.Dollars)))
+		}
+		t.Add(s.Namespace+"/"+s.LocalQueue, s.Period, s.day(s.From.Time), short(s.GPUHours), short(s.Dollars), dash(strings.Join(by, ", ")))
+	}
+	return t
+}
+
+// day is a time by the period's calendar.
+func (s *Spent) day(at time.Time) string {
+	if zone, err := time.LoadLocation(s.TimeZone); err == nil {
+		at = at.In(zone)
+	}
+	return at.Format(time.DateOnly)
+}
