@@ -224,8 +224,9 @@ func (e *Engine) placeAgainRequest(w *workload) PlaceRequest {
 		}
 		given := &w.spec.Admission.PodSets[at]
 		ps := PlacePodSet{Spec: set, Count: given.Count}
-		for _, resource := range sortedNames(given.Flavors) {
-			f := &e.flavors[e.flavor(given.Flavors[resource])].spec
+		flavors := given.NodeFlavors()
+		for _, resource := range sortedNames(flavors) {
+			f := &e.flavors[e.flavor(flavors[resource])].spec
 			if !slices.Contains(ps.Flavors, f) {
 				ps.Flavors = append(ps.Flavors, f)
 			}

@@ -103,6 +103,9 @@ func (k *keyWriter) podSet(ps *PodSet) {
 	k.constraints(ps)
 	k.topology(ps.Topology)
 	k.str(ps.Policy)
+	if ps.Elsewhere {
+		k.num(1)
+	}
 }
 
 // constraints writes which nodes will do.

@@ -54,6 +54,9 @@ type Refusal struct {
 func (e *Engine) placeRequest(a *assignment) PlaceRequest {
 	req := PlaceRequest{Workload: a.w.spec.Key, PodSets: make([]PlacePodSet, 0, len(a.shape.podSets)), AvoidNodes: e.avoidNodes(a.w)}
 	for i := range a.shape.podSets {
+		if a.shape.podSets[i].Elsewhere {
+			continue
+		}
 		ps, later := PlacePodSet{Spec: &a.shape.podSets[i], Count: a.counts[i]}, false
 		for _, fl := range a.flavors[i] {
 			if fl < 0 {

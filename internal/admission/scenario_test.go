@@ -48,7 +48,7 @@ import (
 //	node NAME cards=N label=k:v...
 //	workload NAME queue=LOCAL [prio=N] [t=SECONDS] [cpu=1 count=2 min=1 ...] [max=DURATION] [runs=DURATION]
 //	      [requeue=SECONDS] [gated] [inactive] [lacks=WORD] [never-preempt] [preemption-gated] [extra] [advance=NAME] [stays]
-//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G]
+//	  PODSET count=2 cpu=1 [selector=k:v] [in=k:a|b] [tolerate=..] [slice=LEVEL:N] [group=G] [flavors=F|G] [elsewhere]
 //	      [topology=required|preferred|unconstrained[:LEVEL]]
 //	      [node-cpu=2 ...]   (what a pod requests of its node, where quota counts something else)
 //	crowd NAME n=N ...     N workloads, each asking for a thousandth of a cpu more than the one before
@@ -484,10 +484,10 @@ func parseTolerations(list []string) []Toleration {
 	return out
 }
 
-var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated"}
+var podSetWords = []string{"count", "min", "selector", "in", "tolerate", "topology", "slice", "group", "queue", "prio", "t", "max", "runs", "requeue", "gated", "inactive", "lacks", "after", "in-vain", "flavors", "ns", "never-preempt", "extra", "advance", "stays", "preemption-gated", "elsewhere"}
 
 func parsePodSet(name string, a arguments) PodSet {
-	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"])}
+	ps := PodSet{Name: name, Count: 1, MinCount: int32(a.num("min")), Requests: Requests{}, Group: a.str("group"), NodeSelector: labels(a["selector"]), Tolerations: parseTolerations(a["tolerate"]), Elsewhere: a.has("elsewhere")}
 	if a.has("count") {
 		ps.Count = int32(a.num("count"))
 	}

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/elastic-ai/elastic/internal/admission/quota"
@@ -106,6 +108,8 @@ type PodSet struct {
 	Group string
 	// Flavors are the only ones that will do, sorted; empty: any.
 	Flavors []string
+	// Elsewhere: what it asks for is not on the nodes of the workload's pods. It counts in quota alone, and is not placed.
+	Elsewhere bool
 
 	NodeSelector map[string]string
 	Affinity     []Term       // required node affinity: any one term must match
@@ -180,6 +184,18 @@ type PodSetAssignment struct {
 	// Usage is the quota reserved per resource. In a plan it is filled by the engine;
 	// in an event it may be nil, and is then Count times the pod set's requests.
 	Usage Requests
+	// Elsewhere are the resources, sorted, that its pods use from other nodes: the flavors of these say nothing of the pods' own.
+	Elsewhere []string
+}
+
+// NodeFlavors are the flavors, by resource, of what is on the nodes of its pods.
+func (a *PodSetAssignment) NodeFlavors() map[string]string {
+	if len(a.Elsewhere) == 0 {
+		return a.Flavors
+	}
+	flavors := maps.Clone(a.Flavors)
+	maps.DeleteFunc(flavors, func(resource, _ string) bool { return slices.Contains(a.Elsewhere, resource) })
+	return flavors
 }
 
 // Cohort is an inner node of the quota tree. A cohort that queues or cohorts

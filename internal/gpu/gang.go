@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,7 +112,7 @@ func asksTheSame(pod, admitted *placement.Pod) bool {
 	return i == len(admitted.Containers)
 }
 
-// podSet of an admitted workload, with the node labels of the flavors it was given.
+// podSet of an admitted workload, with the node labels of the flavors it was given for what is on its nodes.
 func (s *Shell) podSet(ctx context.Context, wl *kueue.Workload, a *kueue.PodSetAssignment) (*placement.PodSet, error) {
 	for i := range wl.Spec.PodSets {
 		spec := &wl.Spec.PodSets[i]
@@ -120,7 +121,11 @@ func (s *Shell) podSet(ctx context.Context, wl *kueue.Workload, a *kueue.PodSetA
 		}
 		pod := &corev1.Pod{ObjectMeta: spec.Template.ObjectMeta, Spec: *spec.Template.Spec.DeepCopy()}
 		pod.Namespace = wl.Namespace
-		for _, name := range a.Flavors {
+		elsewhere := request.Elsewhere(wl.Status.Conditions)[string(a.Name)]
+		for resource, name := range a.Flavors {
+			if slices.Contains(elsewhere, string(resource)) {
+				continue
+			}
 			flavor := &kueue.ResourceFlavor{}
 			err := s.options.Client.Get(ctx, client.ObjectKey{Name: string(name)}, flavor)
 			if apierrors.IsNotFound(err) {

@@ -9,9 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/gpu/claims"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 	"github.com/elastic-ai/elastic/internal/placement"
 )
 
@@ -179,6 +181,35 @@ func TestGangWithACardOfAnotherNode(t *testing.T) {
 	for _, name := range []string{"gpu1", "gpu2"} {
 		if c := w.card(name, 0); c.FreeCore != 40 {
 			t.Errorf("%s: %v free", name, c.FreeCore)
+		}
+	}
+}
+
+// The flavor of a card that pods use from other nodes says nothing of where the pods of a gang fit.
+func TestGangWithCardsElsewhere(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		w := newWorld(t, placement.Options{})
+		w.add(node("n", 8))
+		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cards"}}
+		flavor.Spec.NodeLabels = map[string]string{"kind": "cards"} // which no node has
+		w.add(flavor)
+		wl := workload(2)
+		other := wl.Spec.PodSets[0]
+		other.Name, other.Count = "other", 1
+		wl.Spec.PodSets = append(wl.Spec.PodSets, other)
+		wl.Status.Admission.PodSetAssignments = append(wl.Status.Admission.PodSetAssignments, kueue.PodSetAssignment{
+			Name: "other", Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{egpu.ResourceCore: "cards"},
+		})
+		if elsewhere {
+			wl.Status.Conditions = []metav1.Condition{{
+				Type: request.ElsewhereCondition, Status: metav1.ConditionTrue, Message: request.FormatElsewhere(map[string][]string{"other": {string(egpu.ResourceCore)}}),
+			}}
+		}
+		w.add(wl)
+		p := member("p")
+		w.add(p)
+		if got := fits(w.filter(p, "n")); (got == "n") != elsewhere {
+			t.Errorf("with its cards elsewhere: %t, it fits on %q", elsewhere, got)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 type gpuClaims struct {
 	objects map[client.ObjectKey]*egpu.ElasticGPUClaim
 	users   map[client.ObjectKey][]admission.Key
+	remote  map[string]bool                         // classes whose cards are used from other nodes
 	flavors map[client.ObjectKey]map[string]string  // it was last counted on
 	pods    map[client.ObjectKey]map[types.UID]bool // on nodes, that use it; true for one that has left its cards
 }
@@ -26,7 +28,7 @@ type gpuClaims struct {
 func newGPUClaims() *gpuClaims {
 	return &gpuClaims{
 		objects: map[client.ObjectKey]*egpu.ElasticGPUClaim{}, users: map[client.ObjectKey][]admission.Key{},
-		flavors: map[client.ObjectKey]map[string]string{}, pods: map[client.ObjectKey]map[types.UID]bool{},
+		remote: map[string]bool{}, flavors: map[client.ObjectKey]map[string]string{}, pods: map[client.ObjectKey]map[types.UID]bool{},
 	}
 }
 
@@ -60,6 +62,27 @@ func (s *Shell) gpuClaimChanged(claim *egpu.ElasticGPUClaim, deleted bool) {
 		delete(s.gpuClaims.objects, key)
 	}
 	s.reapplyUsers(key, admission.Key{})
+}
+
+// gpuClassChanged handles a class, and applies the workloads again whose claims are of it where that changes how they count.
+func (s *Shell) gpuClassChanged(class *egpu.ElasticGPUClass, deleted bool) {
+	remote := class.Parameters["sharing"] == egpu.SharingRemote && !deleted
+	if s.gpuClaims.remote[class.Name] == remote {
+		return
+	}
+	if s.gpuClaims.remote[class.Name] = remote; !remote {
+		delete(s.gpuClaims.remote, class.Name)
+	}
+	var of []client.ObjectKey
+	for key, claim := range s.gpuClaims.objects {
+		if claim.ClassName() == class.Name {
+			of = append(of, key)
+		}
+	}
+	slices.SortFunc(of, func(a, b client.ObjectKey) int { return cmp.Compare(a.String(), b.String()) })
+	for _, key := range of {
+		s.reapplyUsers(key, admission.Key{})
+	}
 }
 
 // podChanged notes which claims a pod on a node uses. While all pods of a claim have left its cards, nobody's quota is
@@ -135,7 +158,9 @@ func (s *Shell) countGPUClaims(w *admission.Workload, wl *kueue.Workload) {
 		key := client.ObjectKey{Namespace: wl.Namespace, Name: name}
 		charged := s.chargedWorkload(key)
 		free := charged != admission.Key{} && charged != w.Key || s.gpuClaims.away(key)
-		return workload.GPUClaim{Object: s.gpuClaims.objects[key], ChargedElsewhere: free, Flavors: s.gpuClaims.flavors[key]}
+		claim := s.gpuClaims.objects[key]
+		remote := claim != nil && s.gpuClaims.remote[claim.ClassName()]
+		return workload.GPUClaim{Object: claim, ChargedElsewhere: free, Flavors: s.gpuClaims.flavors[key], Remote: remote}
 	})
 	if flavors := workload.GPUClaimFlavors(w); len(flavors) > 0 {
 		for _, key := range gpuClaimKeys(wl) {

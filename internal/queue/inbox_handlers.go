@@ -73,6 +73,10 @@ func (s *Shell) queueObjectChanged(obj client.Object, deleted bool) {
 		s.gpuClaimChanged(claim, deleted)
 		return
 	}
+	if class, ok := obj.(*egpu.ElasticGPUClass); ok {
+		s.gpuClassChanged(class, deleted)
+		return
+	}
 	if account, ok := obj.(*queuepolicy.BudgetAccount); ok {
 		s.accountChanged(account, deleted)
 		return

@@ -104,12 +104,12 @@ func (s *Shell) placeRequest(w *admission.Workload, wl *kueue.Workload) admissio
 	r := admission.PlaceRequest{Workload: w.Key, AvoidNodes: w.Admission.AvoidNodes}
 	for _, assigned := range w.Admission.PodSets {
 		i := slices.IndexFunc(w.PodSets, func(set admission.PodSet) bool { return set.Name == assigned.Name })
-		if i < 0 || s.awaitsNodes(wl, assigned.Flavors) {
+		if i < 0 || s.awaitsNodes(wl, assigned.NodeFlavors()) {
 			continue
 		}
 		w.PodSets[i].NodeSelector = workload.NodeSelector(wl, assigned.Name, w.PodSets[i].NodeSelector)
 		set := admission.PlacePodSet{Spec: &w.PodSets[i], Count: min(assigned.Count, w.PodSets[i].Left())}
-		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
+		for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.NodeFlavors()))) {
 			if flavor := s.objects.Flavors[name]; flavor != nil {
 				spec := s.event(flavor).(admission.FlavorChanged).Flavor
 				set.Flavors = append(set.Flavors, &spec)

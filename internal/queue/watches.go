@@ -37,6 +37,9 @@ func (s *Shell) kinds() ([]client.Object, error) {
 	if s.serves("ElasticGPUClaim") {
 		kinds = append(kinds, &egpu.ElasticGPUClaim{})
 	}
+	if s.serves("ElasticGPUClass") {
+		kinds = append(kinds, &egpu.ElasticGPUClass{})
+	}
 	more, err := s.deviceKinds()
 	return append(kinds, more...), err
 }

@@ -40,7 +40,7 @@ func podsToProvision(wl *kueue.Workload, config *kueue.ProvisioningRequestConfig
 		if count <= 0 {
 			continue
 		}
-		template, err := podTemplate(set, assigned, flavors)
+		template, err := podTemplate(wl, set, assigned, flavors)
 		if err != nil {
 			return nil, err
 		}
@@ -84,10 +84,10 @@ func managed(spec *corev1.PodSpec, resources []corev1.ResourceName) bool {
 }
 
 // podTemplate is the template of a pod set as its pods will be created.
-func podTemplate(set *kueue.PodSet, assigned *kueue.PodSetAssignment, flavors workload.Flavors) (*corev1.PodTemplateSpec, error) {
+func podTemplate(wl *kueue.Workload, set *kueue.PodSet, assigned *kueue.PodSetAssignment, flavors workload.Flavors) (*corev1.PodTemplateSpec, error) {
 	template := set.Template.DeepCopy()
 	spec := &template.Spec
-	labels, tolerations, err := flavors.NodeSelection(assigned)
+	labels, tolerations, err := flavors.NodeSelection(wl, assigned)
 	if err != nil {
 		return nil, err
 	}

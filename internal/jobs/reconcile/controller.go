@@ -285,7 +285,7 @@ func (c *controller) podSetInfos(ctx context.Context, wl *kueue.Workload) ([]kin
 			info.Labels[kueue.MultiKueueWorkerWorkloadPodLabel] = kueue.MultiKueueWorkerWorkloadPodValue
 		}
 		info.Annotations = map[string]string{kueue.WorkloadAnnotation: wl.Name}
-		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).NodeSelection(&assigned); err != nil {
+		if info.NodeSelector, info.Tolerations, err = workload.FlavorsIn(ctx, c.client).NodeSelection(wl, &assigned); err != nil {
 			return nil, err
 		}
 		for _, check := range admissionChecks {

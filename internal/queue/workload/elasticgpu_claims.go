@@ -16,8 +16,20 @@ import (
 
 // An ElasticGPUClaim is one device, however many pods use it: it counts once, not per pod. For the
 // engine it is a pod set of its own with one pod that needs nothing of a node, on the flavors of the
-// pods that use it; in the status it is part of their pod set.
-const claimsSuffix = "/claims" // no pod set's name has a slash
+// pods that use it; in the status it is part of their pod set. Claims on cards of other nodes have flavors of their own.
+const (
+	claimsSuffix       = "/claims" // no pod set's name has a slash
+	remoteClaimsSuffix = "/remote-claims"
+)
+
+// cutClaims is the pod set whose claims the engine's pod set stands for.
+func cutClaims(name string) (podSet string, remote, claims bool) {
+	if podSet, remote = strings.CutSuffix(name, remoteClaimsSuffix); remote {
+		return podSet, true, true
+	}
+	podSet, claims = strings.CutSuffix(name, claimsSuffix)
+	return podSet, false, claims
+}
 
 // GPUClaims are the names of the ElasticGPUClaims that a workload's pods use, sorted.
 func GPUClaims(wl *kueue.Workload) []string {
@@ -56,6 +68,8 @@ type GPUClaim struct {
 	ChargedElsewhere bool                  // another workload's quota is charged for it, or nobody's while its pods have left its cards
 	// Flavors it was counted on before, by resource.
 	Flavors map[string]string
+	// Remote: its card is used from other nodes, so the nodes of its pods need not be those of its flavor.
+	Remote bool
 }
 
 // CountGPUClaims adds to w what the claims of its pods ask for, each once.
@@ -64,6 +78,7 @@ func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, transformations *
 	before := map[string]string{}
 	for i := range wl.Spec.PodSets {
 		charged, elsewhere := corev1.ResourceList{}, corev1.ResourceList{}
+		remote := true
 		for _, name := range claimsOf(&wl.Spec.PodSets[i]) {
 			claim := lookup(name)
 			if claim.Object == nil {
@@ -80,6 +95,8 @@ func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, transformations *
 			}
 			if claim.ChargedElsewhere {
 				to = elsewhere
+			} else {
+				remote = remote && claim.Remote
 			}
 			maps.Copy(before, claim.Flavors)
 			for resource, amount := range request.Quota(list) {
@@ -91,16 +108,27 @@ func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, transformations *
 			other, _ := transformations.requests(elsewhere)
 			splitClaims(w, i, quota, other, before)
 		} else if len(quota) > 0 {
-			requestClaims(w, i, quota)
+			requestClaims(w, i, quota, remote)
 		}
 	}
 }
 
-func requestClaims(w *admission.Workload, i int, quota admission.Requests) {
-	if w.PodSets[i].Group == "" {
-		w.PodSets[i].Group = w.PodSets[i].Name
-	}
+// requestClaims asks for the quota of claims. The status has one flavor for each resource of a pod set, so claims on cards of
+// other nodes have their own where its pods, and its other claims, ask for nothing of the kind.
+func requestClaims(w *admission.Workload, i int, quota admission.Requests, remote bool) {
 	set := &w.PodSets[i]
+	for name := range quota {
+		remote = remote && set.Requests[name] == 0
+	}
+	if remote {
+		w.PodSets = append(w.PodSets, admission.PodSet{
+			Name: set.Name + remoteClaimsSuffix, Count: 1, Requests: quota, NodeRequests: admission.Requests{}, Tolerations: set.Tolerations, Elsewhere: true,
+		})
+		return
+	}
+	if set.Group == "" {
+		set.Group = set.Name
+	}
 	w.PodSets = append(w.PodSets, admission.PodSet{
 		Name: set.Name + claimsSuffix, Count: 1, Requests: quota, NodeRequests: admission.Requests{}, Group: set.Group,
 		NodeSelector: set.NodeSelector, Affinity: set.Affinity, Tolerations: set.Tolerations,
@@ -115,7 +143,11 @@ func splitClaims(w *admission.Workload, i int, charged, elsewhere admission.Requ
 		return
 	}
 	set := &w.Admission.PodSets[i]
-	part := admission.PodSetAssignment{Name: set.Name + claimsSuffix, Count: 1, Flavors: map[string]string{}, Usage: charged}
+	suffix := claimsSuffix
+	if len(set.Elsewhere) > 0 {
+		suffix = remoteClaimsSuffix
+	}
+	part := admission.PodSetAssignment{Name: set.Name + suffix, Count: 1, Flavors: map[string]string{}, Usage: charged}
 	takeOut := func(name string, amount int64) {
 		if own := w.PodSets[i].Requests[name] * int64(set.Count); set.Usage[name] >= own+amount {
 			set.Usage[name] -= amount
@@ -138,7 +170,7 @@ func GPUClaimFlavors(w *admission.Workload) map[string]string {
 	flavors := map[string]string{}
 	if w.Admission != nil {
 		for _, set := range w.Admission.PodSets {
-			if strings.HasSuffix(set.Name, claimsSuffix) {
+			if _, _, claims := cutClaims(set.Name); claims {
 				maps.Copy(flavors, set.Flavors)
 			}
 		}
@@ -148,13 +180,13 @@ func GPUClaimFlavors(w *admission.Workload) map[string]string {
 
 // MergeGPUClaims adds what claims use to what their pod sets use, as the status shows it.
 func MergeGPUClaims(a *admission.Admission) *admission.Admission {
-	if !slices.ContainsFunc(a.PodSets, func(set admission.PodSetAssignment) bool { return strings.HasSuffix(set.Name, claimsSuffix) }) {
+	if !slices.ContainsFunc(a.PodSets, func(set admission.PodSetAssignment) bool { _, _, claims := cutClaims(set.Name); return claims }) {
 		return a
 	}
 	merged := *a
 	merged.PodSets = nil
 	for _, set := range a.PodSets {
-		name, claims := strings.CutSuffix(set.Name, claimsSuffix)
+		name, remote, claims := cutClaims(set.Name)
 		at := slices.IndexFunc(merged.PodSets, func(s admission.PodSetAssignment) bool { return s.Name == name })
 		if !claims || at < 0 {
 			set.Flavors, set.Usage = maps.Clone(set.Flavors), maps.Clone(set.Usage)
@@ -166,6 +198,9 @@ func MergeGPUClaims(a *admission.Admission) *admission.Admission {
 				merged.PodSets[at].Flavors[resource] = flavor
 				merged.PodSets[at].Usage[resource] += set.Usage[resource]
 			}
+		}
+		if remote {
+			merged.PodSets[at].Elsewhere = slices.DeleteFunc(slices.Sorted(maps.Keys(set.Flavors)), func(name string) bool { return name == admission.Pods })
 		}
 	}
 	return &merged

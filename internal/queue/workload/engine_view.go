@@ -144,16 +144,18 @@ func admissionForEngine(wl *kueue.Workload) *admission.Admission {
 		ReservedAt: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
 		AvoidNodes: AvoidNodes(wl),
 	}
+	elsewhere := cardsElsewhere(wl)
 	for _, assigned := range wl.Status.Admission.PodSetAssignments {
 		flavors := make(map[string]string, len(assigned.Flavors))
 		for name, flavor := range assigned.Flavors {
 			flavors[string(name)] = string(flavor)
 		}
 		a.PodSets = append(a.PodSets, admission.PodSetAssignment{
-			Name:    string(assigned.Name),
-			Count:   max(ptr.Deref(assigned.Count, 0), 0),
-			Flavors: flavors,
-			Usage:   amounts(assigned.ResourceUsage),
+			Name:      string(assigned.Name),
+			Count:     max(ptr.Deref(assigned.Count, 0), 0),
+			Flavors:   flavors,
+			Usage:     amounts(assigned.ResourceUsage),
+			Elsewhere: elsewhere[string(assigned.Name)],
 		})
 	}
 	return a

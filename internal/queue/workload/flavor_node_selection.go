@@ -24,11 +24,11 @@ func FlavorsIn(ctx context.Context, c client.Reader) Flavors {
 	}
 }
 
-// NodeSelection is what the assigned flavors of a pod set add to its pods: the labels of their
-// nodes, and the tolerations they need there.
-func (find Flavors) NodeSelection(assigned *kueue.PodSetAssignment) (labels map[string]string, tolerations []corev1.Toleration, err error) {
+// NodeSelection is what the assigned flavors of a workload's pod set add to its pods: the labels of their
+// nodes, and the tolerations they need there. Flavors of cards that are used from other nodes add nothing.
+func (find Flavors) NodeSelection(wl *kueue.Workload, assigned *kueue.PodSetAssignment) (labels map[string]string, tolerations []corev1.Toleration, err error) {
 	labels = map[string]string{}
-	for _, name := range slices.Compact(slices.Sorted(maps.Values(assigned.Flavors))) {
+	for _, name := range slices.Compact(slices.Sorted(maps.Values(nodeFlavors(wl, assigned)))) {
 		flavor, err := find(name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("flavor %s of the admission: %w", name, err)

@@ -130,7 +130,7 @@ func (find Flavors) TolerationsOn(wl *kueue.Workload, host string) ([][]corev1.T
 		if at < 0 || !slices.Contains(Hosts(assigned.TopologyAssignment), host) {
 			continue
 		}
-		_, more, err := find.NodeSelection(assigned)
+		_, more, err := find.NodeSelection(wl, assigned)
 		if err != nil {
 			return nil, err
 		}

@@ -80,6 +80,7 @@ func truncate(message string) string {
 func Admit(wl *kueue.Workload, a *admission.Admission, checks []string, now time.Time) {
 	reserve(wl, ForStatus(a), now)
 	setAvoidNodes(wl, a.AvoidNodes, now)
+	setCardsElsewhere(wl, elsewhereIn(a), now)
 	SetChecks(wl, checks, now) // retry counts are preserved
 	if len(checks) == 0 {
 		set(wl, kueue.WorkloadAdmitted, true, "Admitted", "The workload is admitted", now)
@@ -265,6 +266,7 @@ func release(wl *kueue.Workload, reason, message string, now time.Time) bool {
 	}
 	wl.Status.Admission, wl.Status.UnhealthyNodes = nil, nil
 	setAvoidNodes(wl, nil, now)
+	setCardsElsewhere(wl, nil, now)
 	changed = set(wl, kueue.WorkloadQuotaReserved, false, reason, message, now) || changed
 	return unadmit(wl, now) || changed
 }

@@ -239,6 +239,7 @@ func (f *Family) ParentStep() Step {
 
 // follow has a parent be admitted as its variant is.
 func follow(parent, variant *kueue.Workload, now time.Time) {
+	setCardsElsewhere(parent, cardsElsewhere(variant), now)
 	if a := variant.Status.Admission.DeepCopy(); HasReservation(parent) {
 		parent.Status.Admission = a
 		return

@@ -93,6 +93,7 @@ func AddReplaced(additional *admission.Admission, w admission.Workload, old *kue
 			for name, flavor := range had.Flavors {
 				assigned.Flavors[string(name)] = string(flavor)
 			}
+			assigned.Elsewhere = cardsElsewhere(old)[set.Name]
 		}
 		for name := range assigned.Flavors {
 			perPod := set.Requests[name]
