@@ -67,15 +67,34 @@ func claimOfACardOfAnotherNode(t *testing.T) {
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(d), d); err != nil {
 			return err
 		}
-		if d.Status.Phase != egpu.GPUBound || d.Status.Reason != "" {
+		if d.Status.Phase != egpu.GPUBound || d.Status.Reason != "Served" {
 			return fmt.Errorf("status %+v", d.Status)
 		}
 		return nil
 	})
+	// Its server ends: the pod is told, and another one is made.
+	remove(t, server)
+	sandbox.Eventually(t, "the pod is told that its server is lost", func(ctx context.Context) error { return hasEvent(ctx, p, "RemoteCardLost") })
+	sandbox.Eventually(t, "the pod is told of the next", func(ctx context.Context) error { return hasEvent(ctx, p, "RemoteCardServed") })
+	waitClaim(t, c, egpu.ClaimBound, "")
 	remove(t, p, c)
 	waitGone(t, d)
 	waitGone(t, server)
 	waitGPU(t, gpu, func(g *egpu.GPU) bool { return len(g.Status.Allocated) == 0 })
+}
+
+// hasEvent says whether a pod has an event.
+func hasEvent(ctx context.Context, pod *corev1.Pod, reason string) error {
+	list := &corev1.EventList{}
+	if err := cluster.List(ctx, list, client.InNamespace(pod.Namespace)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == reason && e.InvolvedObject.UID == pod.UID {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d events, and none is %s", len(list.Items), reason)
 }
 
 // The card is chosen at once, and pods go to where it can be reached.

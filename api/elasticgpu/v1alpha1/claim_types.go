@@ -69,7 +69,7 @@ const (
 type ElasticGPUClaimStatus struct {
 	// +optional
 	Phase ElasticGPUClaimPhase `json:"phase,omitempty"`
-	// Message says what a claim that is not bound waits for.
+	// Message says what a claim waits for, or why its card is not reached.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Capacity of the ElasticGPU it has.

@@ -71,6 +71,7 @@ func About(ctx context.Context, c *cluster.Client, found *job.Job, info *job.Inf
 	if events, err := found.Events(ctx, c); err == nil {
 		answer.Warnings = warnings(events, found.Workload)
 	}
+	answer.RemoteCards = remoteCards(ctx, c, found)
 	if found.Workload == nil {
 		if info.Queue != "" {
 			answer.Standing = &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: info.Queue}

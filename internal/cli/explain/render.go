@@ -22,6 +22,8 @@ type Answer struct {
 	Pods     string                     `json:"pods,omitempty"`
 	// Elastic is how many pods it has of those that it may have, and why not more.
 	Elastic string `json:"elastic,omitempty"`
+	// RemoteCards are those of other nodes that its pods use, a line for each claim.
+	RemoteCards []string `json:"remoteCards,omitempty"`
 	// Warnings are recent warning events of its pods.
 	Warnings []string `json:"warnings,omitempty"`
 	// Note is about the answer itself.
@@ -102,6 +104,9 @@ func Render(s output.Writer, a *Answer, now time.Time) {
 	}
 	if a.Elastic != "" {
 		p.say("Elastic", "%s", a.Elastic)
+	}
+	for _, card := range a.RemoteCards {
+		p.say("Cards", "%s", card)
 	}
 	for _, warning := range a.Warnings {
 		p.say("Warning", "%s", warning)

@@ -151,6 +151,9 @@ var answers = map[string]*Answer{
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 4, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
 		Checks:  []v1alpha1.Check{{Name: "budget", State: "Ready"}},
 	}, Warnings: []string{`job/a: FailedCreate: pods "a-3" is forbidden: exceeded quota: team, requested: pods=1, used: pods=3, limited: pods=3`}},
+	"Admitted-remote": {Job: "job/infer", Namespace: "nlp", Status: "RUNNING", Workload: "job-infer-1", Pods: "1 of 1 up",
+		Standing:    &v1alpha1.WorkloadStanding{State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a"},
+		RemoteCards: []string{"claim far: card gpu-node-0-2 of node gpu-node-0, gpu-core 30, gpu-memory 16384; pod elastic-queue/remote-egpu-1 serves it on node gpu-node-0 since 2026-01-01T11:00:00Z"}},
 	"Admitted-elastic": {Job: "job/a", Status: "RUNNING", Pods: "4 of 4 up", Standing: &v1alpha1.WorkloadStanding{
 		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 2, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,14 +42,8 @@ const usesClaim = "elasticgpu.io/uses-claim"
 const tryAgain = 2 * time.Second
 
 // Setup adds the controllers of claims and of ElasticGPUs to a manager.
-func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, servers Servers, workers int) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, usesClaim, func(object client.Object) []string {
-		var names []string
-		for _, use := range request.Uses(object.(*corev1.Pod)) {
-			names = append(names, use.Claim)
-		}
-		return names
-	})
+func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, servers Servers, recorder events.EventRecorder, workers int) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, usesClaim, claimsUsed)
 	if err != nil {
 		return err
 	}
@@ -62,10 +57,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, allocator Allocator, servers S
 	if err != nil {
 		return err
 	}
-	d := &deviceController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), servers: servers}
+	d := &deviceController{Client: mgr.GetClient(), direct: mgr.GetAPIReader(), servers: servers, events: recorder}
 	return ctrl.NewControllerManagedBy(mgr).Named("elasticgpus").For(&egpu.ElasticGPU{}).Owns(&corev1.Pod{}).
 		Watches(&egpu.ElasticGPUClaim{}, handler.EnqueueRequestsFromMapFunc(deviceOfClaim)).
 		WithOptions(options).Complete(reconcile.Func(d.Reconcile))
+}
+
+// claimsUsed by a pod, for the index.
+func claimsUsed(object client.Object) []string {
+	var names []string
+	for _, use := range request.Uses(object.(*corev1.Pod)) {
+		names = append(names, use.Claim)
+	}
+	return names
 }
 
 func requestFor(namespace, name string) []reconcile.Request {

@@ -191,7 +191,7 @@ func bind(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, dev
 			return fmt.Errorf("binding claim %s: %w", claim.Name, err)
 		}
 	}
-	return setClaim(ctx, c, claim, egpu.ElasticGPUClaimStatus{Phase: egpu.ClaimBound, Capacity: device.Spec.Capacity})
+	return setClaim(ctx, c, claim, egpu.ElasticGPUClaimStatus{Phase: egpu.ClaimBound, Capacity: device.Spec.Capacity, Message: serverTrouble(device)})
 }
 
 func setPhase(ctx context.Context, c client.Client, device *egpu.ElasticGPU, phase egpu.ElasticGPUPhase, reason, message string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -18,6 +19,7 @@ type deviceController struct {
 	direct client.Reader
 	// servers are made for what is used from other nodes.
 	servers Servers
+	events  events.EventRecorder
 }
 
 // Reconcile looks at one ElasticGPU.

@@ -37,12 +37,6 @@ const serverAddress = "unix:/run/elastic-gpu/remote.sock"
 // serverUser is nobody's: what a hostile kernel makes of a server is a process without rights.
 const serverUser = 65532
 
-// Reasons in the status of an ElasticGPU whose server does not run.
-const (
-	reasonNoEngine       = "NoEngine"
-	reasonServerNotReady = "ServerNotReady"
-)
-
 // serverAgain is when a server that the node refused is made again.
 const serverAgain = 10 * time.Second
 
@@ -55,7 +49,11 @@ func (d *deviceController) serve(ctx context.Context, device *egpu.ElasticGPU, g
 		return 0, err
 	}
 	switch {
-	case missing && gone, !missing && pod.DeletionTimestamp != nil:
+	case missing && gone:
+		return 0, nil
+	case !missing && pod.DeletionTimestamp != nil && !gone:
+		return 0, d.tell(ctx, device, pod)
+	case !missing && pod.DeletionTimestamp != nil:
 		return 0, nil
 	case gone:
 		return 0, d.deleteServer(ctx, pod)
@@ -67,8 +65,7 @@ func (d *deviceController) serve(ctx context.Context, device *egpu.ElasticGPU, g
 			return 0, fmt.Errorf("making the server of ElasticGPU %s: %w", device.Name, err)
 		}
 	}
-	reason, message := health(pod)
-	if err := setPhase(ctx, d, device, device.Status.Phase, reason, message); err != nil {
+	if err := d.tell(ctx, device, pod); err != nil {
 		return 0, err
 	}
 	if pod.Status.Phase != corev1.PodFailed && pod.Status.Phase != corev1.PodSucceeded {
@@ -82,20 +79,6 @@ func (d *deviceController) serve(ctx context.Context, device *egpu.ElasticGPU, g
 
 func (d *deviceController) deleteServer(ctx context.Context, pod *corev1.Pod) error {
 	return client.IgnoreNotFound(d.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}))
-}
-
-// health of a server, for the status.
-func health(pod *corev1.Pod) (reason, message string) {
-	if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	}) {
-		return "", ""
-	}
-	message = fmt.Sprintf("pod %s/%s, which serves it on node %s, is not ready", pod.Namespace, pod.Name, pod.Spec.NodeName)
-	if pod.Status.Message != "" {
-		message += ": " + pod.Status.Message
-	}
-	return reasonServerNotReady, message
 }
 
 // pod that serves an ElasticGPU.

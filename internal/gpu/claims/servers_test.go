@@ -3,6 +3,7 @@ package claims
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -45,6 +47,46 @@ func TestClassSaysHowFarCardsMayBe(t *testing.T) {
 	}
 }
 
+// What is said of a server, after what was said of it before.
+func TestStatusOfAServer(t *testing.T) {
+	ready := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	const serves = "pod system/remote-x serves it on node n since 2001-09-09T01:46:40Z"
+	for name, test := range map[string]struct {
+		was       egpu.ElasticGPUStatus
+		pod       func(*corev1.Pod)
+		reason    string
+		lost      bool
+		mentioned string
+	}{
+		"new":                {pod: func(*corev1.Pod) {}, reason: "ServerNotReady", mentioned: "is not ready"},
+		"ready":              {was: egpu.ElasticGPUStatus{Reason: "ServerNotReady"}, pod: ready, reason: "Served", mentioned: serves},
+		"as before":          {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: ready, reason: "Served", mentioned: serves},
+		"made by one before": {was: egpu.ElasticGPUStatus{}, pod: ready, reason: "Served", mentioned: serves},
+		"another":            {was: egpu.ElasticGPUStatus{Reason: "Served", Message: "another"}, pod: ready, reason: "Served", lost: true, mentioned: serves},
+		"being deleted": {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: func(pod *corev1.Pod) {
+			ready(pod)
+			pod.DeletionTimestamp = &metav1.Time{}
+		}, reason: "ServerLost", lost: true, mentioned: "is being deleted"},
+		"killed": {was: egpu.ElasticGPUStatus{Reason: "Served", Message: serves}, pod: func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}}}
+		}, reason: "ServerLost", lost: true, mentioned: "ended: OOMKilled, exit code 137"},
+		"still lost": {was: egpu.ElasticGPUStatus{Reason: "ServerLost"}, pod: func(pod *corev1.Pod) {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "no such image"}}}}
+		}, reason: "ServerLost", mentioned: "is not ready: no such image"},
+		"there again": {was: egpu.ElasticGPUStatus{Reason: "ServerLost"}, pod: ready, reason: "Served", mentioned: serves},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "remote-x", CreationTimestamp: metav1.Unix(1e9, 0)}}
+		pod.Spec.NodeName = "n"
+		test.pod(pod)
+		reason, message, lost := serverStatus(test.was, pod)
+		if reason != test.reason || !strings.Contains(message, test.mentioned) || (lost != "") != test.lost || test.lost && !strings.Contains(lost, test.mentioned) {
+			t.Errorf("%s: %s %q, lost %q", name, reason, message, lost)
+		}
+	}
+}
+
 // The server of a remote ElasticGPU is there while its claim is, is made again when the node refused it, and goes with it.
 func TestServerOfARemoteCard(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -60,8 +102,25 @@ func TestServerOfARemoteCard(t *testing.T) {
 	device.Spec.RemoteGPU = &egpu.RemoteGPUSource{NodeName: "n", GPUName: "n-0"}
 	device.Spec.ClaimRef, device.Spec.ElasticGPUClassName, device.Spec.ReclaimPolicy = refTo(claim), "far", egpu.ReclaimDelete
 	device.Status.Phase = egpu.GPUBound
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(device, &corev1.Pod{}).WithObjects(class, claim, device).Build()
-	d := &deviceController{Client: c, direct: c, servers: Servers{Namespace: "system"}}
+	user := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "user", Annotations: map[string]string{egpu.ClaimPrefix + "main": "c"}}}
+	user.Spec.NodeName, user.Spec.Containers = "elsewhere", []corev1.Container{{Name: "main"}}
+	ended := user.DeepCopy()
+	ended.Name, ended.Status.Phase = "ended", corev1.PodSucceeded
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(device, &corev1.Pod{}).WithObjects(class, claim, device, user, ended).
+		WithIndex(&corev1.Pod{}, usesClaim, claimsUsed).Build()
+	recorder := events.NewFakeRecorder(100)
+	d := &deviceController{Client: c, direct: c, servers: Servers{Namespace: "system"}, events: recorder}
+	told := func(want ...string) {
+		t.Helper()
+		var got []string
+		for len(recorder.Events) > 0 {
+			e := strings.Fields(<-recorder.Events)
+			got = append(got, e[0]+" "+e[1]+" "+e[2])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("events %q, want %q", got, want)
+		}
+	}
 	key := client.ObjectKey{Namespace: "system", Name: "remote-egpu-1"}
 	look := func(want string) *corev1.Pod {
 		t.Helper()
@@ -94,19 +153,37 @@ func TestServerOfARemoteCard(t *testing.T) {
 	if err := c.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
-	look("")
+	look("Served")
+	look("Served")
+	told()
+	// Its process is another one, which nobody saw come; both who use it and the claim are told once.
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1e9, 0)}}}}
+	if err := c.Status().Update(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	look("Served")
+	look("Served")
+	told("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
 	pod.Status.Conditions, pod.Status.Phase, pod.Status.Message = nil, corev1.PodFailed, "the node has no slots"
 	if err := c.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
-	look("ServerNotReady")
-	if again := look("ServerNotReady"); again == nil || again.Status.Phase == corev1.PodFailed {
-		t.Errorf("after the node refused it: %+v", again)
+	look("ServerLost")
+	again := look("ServerLost")
+	if again == nil || again.Status.Phase == corev1.PodFailed {
+		t.Fatalf("after the node refused it: %+v", again)
 	}
+	told("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
+	again.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(ctx, again); err != nil {
+		t.Fatal(err)
+	}
+	look("Served")
+	told("Normal RemoteCardServed pod", "Normal RemoteCardServed ElasticGPUClaim")
 	if err := c.Delete(ctx, claim); err != nil {
 		t.Fatal(err)
 	}
-	if left := look("ServerNotReady"); left != nil {
+	if left := look("Served"); left != nil {
 		t.Error("it outlives its claim")
 	}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(device), device); !apierrors.IsNotFound(err) {

@@ -83,7 +83,7 @@ func New(ctx context.Context, env program.Env, cfg *v1alpha1.GPUSchedulerConfigu
 	mgr.GetWebhookServer().Register(podwebhook.Path, podwebhook.New(&podwebhook.Completer{
 		Modes: shell.Modes(), SchedulerName: cfg.SchedulerName, Policies: policies(cfg), LargestCard: shell.LargestCard,
 	}))
-	if err := claims.Setup(ctx, mgr, shell, servers(cfg), cfg.Workers); err != nil {
+	if err := claims.Setup(ctx, mgr, shell, servers(cfg), mgr.GetEventRecorder(env.Name), cfg.Workers); err != nil {
 		return nil, fmt.Errorf("setting up claims: %w", err)
 	}
 	for _, part := range []manager.Runnable{rotator, shell, manager.RunnableFunc(shell.Lead), manager.RunnableFunc(shell.PublishAllocations)} {

@@ -1,0 +1,140 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	egpu "github.com/elastic-ai/elastic/api/elasticgpu/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
+)
+
+// Reasons in the status of an ElasticGPU that is used from other nodes. Its message says of one that is served since when: the
+// server that comes after it is another one, also where nobody saw it end.
+const (
+	reasonNoEngine       = "NoEngine"       // no server can be made
+	reasonServerNotReady = "ServerNotReady" // its first server does not run yet
+	reasonServed         = "Served"
+	reasonServerLost     = "ServerLost" // one that ran does not any more
+)
+
+// Reasons of events, for the claim and the pods that use it.
+const (
+	eventServerLost  = "RemoteCardLost"
+	eventServedAgain = "RemoteCardServed"
+)
+
+// mostTold of the pods that use one claim: the claim has the event, too.
+const mostTold = 64
+
+// tell in the status how a server is, and those who use it when one is lost, or there again.
+func (d *deviceController) tell(ctx context.Context, device *egpu.ElasticGPU, pod *corev1.Pod) error {
+	was := device.Status
+	reason, message, lost := serverStatus(was, pod)
+	if err := setPhase(ctx, d, device, was.Phase, reason, message); err != nil {
+		return err
+	}
+	switch {
+	case lost != "":
+		return d.tellUsers(ctx, device, corev1.EventTypeWarning, eventServerLost, lost)
+	case reason == reasonServed && was.Reason == reasonServerLost:
+		return d.tellUsers(ctx, device, corev1.EventTypeNormal, eventServedAgain, message)
+	}
+	return nil
+}
+
+// serverStatus is what the status says of a server, after what it said before; lost: what those who used it are told.
+func serverStatus(was egpu.ElasticGPUStatus, pod *corev1.Pod) (reason, message, lost string) {
+	if since := servesSince(pod); since != "" {
+		message = fmt.Sprintf("pod %s/%s serves it on node %s since %s", pod.Namespace, pod.Name, pod.Spec.NodeName, since)
+		if was.Reason == reasonServed && was.Message != message {
+			lost = "its server ended, and what was on the card is lost: programs that used it start again; now " + message
+		}
+		return reasonServed, message, lost
+	}
+	message = fmt.Sprintf("pod %s/%s, which serves it on node %s, %s", pod.Namespace, pod.Name, pod.Spec.NodeName, whyNotReady(pod))
+	switch was.Reason {
+	case reasonServed:
+		return reasonServerLost, message, "its server is lost, and with it what was on the card, unless it comes back within half a minute: " + message
+	case reasonServerLost:
+		return reasonServerLost, message, ""
+	}
+	return reasonServerNotReady, message, ""
+}
+
+// servesSince is when the process of a server began that is ready; empty for one that is not.
+func servesSince(pod *corev1.Pod) string {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if !ready || pod.DeletionTimestamp != nil {
+		return ""
+	}
+	since := pod.CreationTimestamp
+	for i := range pod.Status.ContainerStatuses {
+		if running := pod.Status.ContainerStatuses[i].State.Running; running != nil {
+			since = running.StartedAt
+		}
+	}
+	return since.UTC().Format(time.RFC3339)
+}
+
+// whyNotReady in words.
+func whyNotReady(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "is being deleted"
+	}
+	if pod.Status.Message != "" {
+		return "is not ready: " + pod.Status.Message
+	}
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
+		for _, ended := range []*corev1.ContainerStateTerminated{s.State.Terminated, s.LastTerminationState.Terminated} {
+			if ended != nil {
+				return fmt.Sprintf("ended: %s, exit code %d", ended.Reason, ended.ExitCode)
+			}
+		}
+		if waiting := s.State.Waiting; waiting != nil && waiting.Message != "" {
+			return "is not ready: " + waiting.Message
+		}
+	}
+	return "is not ready"
+}
+
+// tellUsers of an ElasticGPU, and its claim.
+func (d *deviceController) tellUsers(ctx context.Context, device *egpu.ElasticGPU, kind, reason, message string) error {
+	ref := device.Spec.ClaimRef
+	claim := &egpu.ElasticGPUClaim{}
+	if err := d.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	d.events.Eventf(claim, device, kind, reason, "Serve", "%s", message)
+	pods := &corev1.PodList{}
+	if err := d.List(ctx, pods, client.InNamespace(ref.Namespace), client.MatchingFields{usesClaim: ref.Name}); err != nil {
+		return err
+	}
+	told := 0
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if ended || pod.Spec.NodeName == "" || told == mostTold {
+			continue
+		}
+		told++
+		d.events.Eventf(pod, claim, kind, reason, "Serve", "ElasticGPUClaim %s: %s", ref.Name, message)
+	}
+	return nil
+}
+
+// serverTrouble is why programs do not reach the card of an ElasticGPU; empty where they do, or where that is not of ours.
+func serverTrouble(device *egpu.ElasticGPU) string {
+	if !request.IsServed(device) || device.Status.Reason == reasonServed {
+		return ""
+	}
+	return device.Status.Message
+}
