@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -58,9 +60,14 @@ func (p *harness) using(name, claim string) *kueue.Workload {
 
 // given says which flavors a workload has, and which labels and tolerations its pods get.
 func (p *harness) given(name string) string {
-	wl := p.written[name]
-	if wl.Status.Admission == nil {
+	if p.written[name].Status.Admission == nil {
 		return p.reserved(name)
+	}
+	// As the API server has it: what is not in the patch is not there.
+	data, err := workload.AdmissionPatch(p.written[name])
+	wl := &kueue.Workload{}
+	if err := errors.Join(err, json.Unmarshal(data, wl)); err != nil {
+		p.t.Fatal(err)
 	}
 	assigned := &wl.Status.Admission.PodSetAssignments[0]
 	labels, tolerations, err := workload.Flavors(func(name kueue.ResourceFlavorReference) (*kueue.ResourceFlavor, error) {

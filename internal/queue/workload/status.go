@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/elastic-ai/elastic/internal/admission"
+	"github.com/elastic-ai/elastic/internal/gpu/request"
 )
 
 // Field managers of the status.
@@ -28,7 +29,7 @@ const (
 var (
 	admissionConditions = []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted,
-		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, boughtCondition, avoidNodesCondition,
+		kueue.WorkloadPreempted, kueue.WorkloadRequeued, kueue.WorkloadDeactivationTarget, lastRunCondition, boughtCondition, avoidNodesCondition, request.ElsewhereCondition,
 		kueue.WorkloadBlockedOnPreemptionGates,
 	}
 	jobConditions = []string{kueue.WorkloadFinished, kueue.WorkloadPodsReady, kueue.WorkloadWaitingForReplacementPods}
