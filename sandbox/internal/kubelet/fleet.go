@@ -25,6 +25,10 @@ const (
 	// FakeAnnotation marks a node that is simulated; its name and value are KWOK's.
 	FakeAnnotation = "kwok.x-k8s.io/node"
 	fakeValue      = "fake"
+	// remoteAgentAnnotation says that the node's agent connects pods with cards of other nodes. Nobody is at that address: what
+	// simulated pods say to their cards is nothing.
+	remoteAgentAnnotation = "elasticgpu.io/remote-agent"
+	remoteAgentValue      = `{"address":"simulated"}`
 	// fleetLabel marks the nodes that the node spec asked for, and may be removed with it.
 	fleetLabel = "sandbox.elasticai.io/fleet"
 
@@ -81,13 +85,15 @@ func ensureNode(ctx context.Context, client kubernetes.Interface, want, old *cor
 		}
 		return createNode(ctx, client, want)
 	}
-	if old.Status.DaemonEndpoints == want.Status.DaemonEndpoints && old.Status.NodeInfo == want.Status.NodeInfo {
+	connected := old.Annotations[remoteAgentAnnotation] != "" // not by a sandbox before this version
+	if connected && old.Status.DaemonEndpoints == want.Status.DaemonEndpoints && old.Status.NodeInfo == want.Status.NodeInfo {
 		return nil
 	}
 	// A patch, since the controller manager may write to the node at the same time.
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{
-		"daemonEndpoints": want.Status.DaemonEndpoints, "nodeInfo": want.Status.NodeInfo,
-	}})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"annotations": want.Annotations},
+		"status":   map[string]any{"daemonEndpoints": want.Status.DaemonEndpoints, "nodeInfo": want.Status.NodeInfo},
+	})
 	if err != nil {
 		return err
 	}
@@ -138,7 +144,7 @@ func newNode(n nodespec.Node, ip string, port int32) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        n.Name,
 			Labels:      labelsOf(n),
-			Annotations: map[string]string{FakeAnnotation: fakeValue},
+			Annotations: map[string]string{FakeAnnotation: fakeValue, remoteAgentAnnotation: remoteAgentValue},
 		},
 		Status: corev1.NodeStatus{
 			Capacity:    capacity,
