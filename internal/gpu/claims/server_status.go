@@ -29,8 +29,8 @@ const (
 	eventServedAgain = "RemoteCardServed"
 )
 
-// mostTold of the pods that use one claim: the claim has the event, too.
-const mostTold = 64
+// mostReports is for how many of the pods that use one claim there is an event: the claim has it, too.
+const mostReports = 64
 
 // tell in the status how a server is, and those who use it when one is lost, or there again.
 func (d *deviceController) tell(ctx context.Context, device *egpu.ElasticGPU, pod *corev1.Pod) error {
@@ -48,7 +48,7 @@ func (d *deviceController) tell(ctx context.Context, device *egpu.ElasticGPU, po
 	return nil
 }
 
-// serverStatus is what the status says of a server, after what it said before; lost: what those who used it are told.
+// serverStatus is what the status says of a server, after what it said before; lost: what is reported to those who used it.
 func serverStatus(was egpu.ElasticGPUStatus, pod *corev1.Pod) (reason, message, lost string) {
 	if since := servesSince(pod); since != "" {
 		message = fmt.Sprintf("pod %s/%s serves it on node %s since %s", pod.Namespace, pod.Name, pod.Spec.NodeName, since)
@@ -118,14 +118,14 @@ func (d *deviceController) tellUsers(ctx context.Context, device *egpu.ElasticGP
 	if err := d.List(ctx, pods, client.InNamespace(ref.Namespace), client.MatchingFields{usesClaim: ref.Name}); err != nil {
 		return err
 	}
-	told := 0
+	reported := 0
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if ended || pod.Spec.NodeName == "" || told == mostTold {
+		if ended || pod.Spec.NodeName == "" || reported == mostReports {
 			continue
 		}
-		told++
+		reported++
 		d.events.Eventf(pod, claim, kind, reason, "Serve", "ElasticGPUClaim %s: %s", ref.Name, message)
 	}
 	return nil

@@ -110,7 +110,7 @@ func TestServerOfARemoteCard(t *testing.T) {
 		WithIndex(&corev1.Pod{}, usesClaim, claimsUsed).Build()
 	recorder := events.NewFakeRecorder(100)
 	d := &deviceController{Client: c, direct: c, servers: Servers{Namespace: "system"}, events: recorder}
-	told := func(want ...string) {
+	reported := func(want ...string) {
 		t.Helper()
 		var got []string
 		for len(recorder.Events) > 0 {
@@ -155,15 +155,15 @@ func TestServerOfARemoteCard(t *testing.T) {
 	}
 	look("Served")
 	look("Served")
-	told()
-	// Its process is another one, which nobody saw come; both who use it and the claim are told once.
+	reported()
+	// Its process is another one, which nobody saw come; it is reported once, for the claim and for who uses it.
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1e9, 0)}}}}
 	if err := c.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
 	look("Served")
 	look("Served")
-	told("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
+	reported("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
 	pod.Status.Conditions, pod.Status.Phase, pod.Status.Message = nil, corev1.PodFailed, "the node has no slots"
 	if err := c.Status().Update(ctx, pod); err != nil {
 		t.Fatal(err)
@@ -173,13 +173,13 @@ func TestServerOfARemoteCard(t *testing.T) {
 	if again == nil || again.Status.Phase == corev1.PodFailed {
 		t.Fatalf("after the node refused it: %+v", again)
 	}
-	told("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
+	reported("Warning RemoteCardLost its", "Warning RemoteCardLost ElasticGPUClaim")
 	again.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if err := c.Status().Update(ctx, again); err != nil {
 		t.Fatal(err)
 	}
 	look("Served")
-	told("Normal RemoteCardServed pod", "Normal RemoteCardServed ElasticGPUClaim")
+	reported("Normal RemoteCardServed pod", "Normal RemoteCardServed ElasticGPUClaim")
 	if err := c.Delete(ctx, claim); err != nil {
 		t.Fatal(err)
 	}
