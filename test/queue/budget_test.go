@@ -76,7 +76,7 @@ func TestAccountExpires(t *testing.T) {
 	ns := queueFor(t, "1")
 	account := &v1alpha1.BudgetAccount{Spec: v1alpha1.BudgetAccountSpec{Namespace: ns, LocalQueue: "gone"}}
 	account.Name = ns + ".gone"
-	day := time.Now().Add(-48 * time.Hour).Truncate(24 * time.Hour)
+	day := time.Now().Add(-20 * 24 * time.Hour).Truncate(24 * time.Hour) // days stay for two weeks
 	account.Status.Sums = []v1alpha1.BudgetSum{{
 		Period: v1alpha1.PeriodDay, TimeZone: "UTC", From: metav1.NewTime(day), Until: metav1.NewTime(day.Add(24 * time.Hour)),
 		Used: []v1alpha1.BudgetUsed{{ClusterQueue: ns, Flavor: ns, Resource: "nvidia.com/gpu", UnitSeconds: 1}},
