@@ -82,7 +82,7 @@ func (s *Shell) readNewer(ctx context.Context) (newer []*kueue.Workload, err err
 	return newer, err
 }
 
-// listBehind lists the workloads that the cache does not have, or has older.
+// listBehind lists the workloads that the cache does not have as they are; one that it has newer may not be in the inbox yet.
 func (s *Shell) listBehind(ctx context.Context) (behind []metav1.PartialObjectMetadata, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("WorkloadList"))
@@ -91,7 +91,7 @@ func (s *Shell) listBehind(ctx context.Context) (behind []metav1.PartialObjectMe
 			return nil, err
 		}
 		for i := range list.Items {
-			if s.cachedAsOf(ctx, &list.Items[i]) == nil {
+			if wl := s.cachedAsOf(ctx, &list.Items[i]); wl == nil || wl.ResourceVersion != list.Items[i].ResourceVersion {
 				behind = append(behind, list.Items[i])
 			}
 		}
