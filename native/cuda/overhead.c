@@ -13,18 +13,20 @@
 
 /*
  * What the driver says this process uses, less what it asked for, is overhead. Allocations that come or go while we
- * look would be taken for overhead: then the reading is thrown away. Managed memory may be on the card or not: while
- * there is some, overhead is only ever raised.
+ * look would be taken for overhead, and so would what a pool grows by: then the reading is thrown away. Managed memory
+ * may be on the card or not: while there is some, overhead is only ever raised.
  */
 void overhead_refresh(struct device *d)
 {
 	uint64_t before = atomic_load(&d->changes), was = atomic_load(ROW(overhead, d)), used, asked, excess;
 
-	if (swap_is_busy() || !nvml_process_bytes(d, &used))
+	if (swap_is_busy() || atomic_load(&d->growing) || !nvml_process_bytes(d, &used))
 		return;
 	asked = atomic_load(ROW(held, d)) - atomic_load(ROW(swapped, d));
 	excess = used > asked ? used - asked : 0;
-	if (swap_is_busy() || atomic_load(&d->changes) != before || (excess < was && (atomic_load(&d->managed) || !excess)))
+	if (swap_is_busy() || atomic_load(&d->growing) || atomic_load(&d->changes) != before)
+		return;
+	if (excess < was && (atomic_load(&d->managed) || !excess))
 		return;
 	/* Less may only mean that an allocation is charged and not made yet: it must be seen twice with nothing between. */
 	if (excess < was && (atomic_exchange(&d->lower, excess) != excess || atomic_exchange(&d->lower_at, before) != before))

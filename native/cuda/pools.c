@@ -163,13 +163,20 @@ struct holding *pool_take(CUmemPool pool, struct device *d, uint64_t bytes)
 
 	pthread_mutex_lock(&lock);
 	h = entry(pool, d);
-	return h && take_locked(h, bytes) ? h : NULL;
+	if (!h || !take_locked(h, bytes))
+		return NULL;
+	atomic_fetch_add(&h->device->growing, 1);
+	return h;
 }
 
 CUresult pool_took(struct holding *h, CUresult r, CUdeviceptr ptr, CUstream stream)
 {
 	if (!h || !took_locked(h, r, ptr, stream))
 		r = CUDA_ERROR_OUT_OF_MEMORY;
+	if (h) {
+		atomic_fetch_add(&h->device->changes, 1); /* before growing ends: whoever looks sees one of the two */
+		atomic_fetch_sub(&h->device->growing, 1);
+	}
 	pthread_mutex_unlock(&lock);
 	return r;
 }

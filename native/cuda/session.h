@@ -25,6 +25,7 @@ struct device {
 	CUcontext primary;
 	_Atomic int retained;         /* how often the primary context was asked for */
 	_Atomic uint64_t changes;     /* allocations and frees so far */
+	_Atomic int growing;          /* pools that the driver may be growing now, beyond what is charged */
 	_Atomic int64_t managed;      /* managed allocations now held */
 	_Atomic uint64_t lower, lower_at; /* a lower overhead seen once, and after how many changes */
 };

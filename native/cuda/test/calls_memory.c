@@ -251,6 +251,26 @@ static void contexts_and_code_count(void)
 	EQUAL(used(), 0);
 }
 
+/* The driver grows a pool by more than was asked for: until that is charged as the pool's, it is nobody's overhead. */
+static void a_pool_that_grows_is_no_overhead(void)
+{
+	CUmemPool pool;
+	CUdeviceptr p = 0;
+	struct holding *h;
+
+	begin("", "device * memory 268435456");
+	EQUAL(real_cuDeviceGetMemPool(&pool, 0), 0);
+	h = pool_take(pool, &session.device[0], 4096);
+	CHECK(h);
+	EQUAL(real_cuMemAllocAsync(&p, 4096, NULL), 0);
+	overhead_refresh(&session.device[0]);
+	EQUAL(used(), CONTEXT + 4096);
+	EQUAL(pool_took(h, CUDA_SUCCESS, p, NULL), 0);
+	EQUAL(used(), stub_card_used(0));
+	overhead_refresh(&session.device[0]);
+	EQUAL(used(), stub_card_used(0));
+}
+
 static void a_context_that_does_not_fit_is_refused(void)
 {
 	check_limits("", "device * memory 33554432");
@@ -394,5 +414,5 @@ static void two_hundred_processes_start_at_once(void)
 MAIN(T(nothing_is_granted_without_limits), T(the_share_is_what_is_seen), T(every_way_to_take_memory_meets_the_limit), T(ways_are_counted_together),
 	T(small_print_of_allocation), T(a_reservation_of_host_memory_is_free), T(handles_live_while_they_are_held_or_mapped),
 	T(memory_shared_inside_the_container_counts_once), T(graphs_pay_for_their_memory), T(captured_allocations_belong_to_the_graph),
-	T(contexts_and_code_count), T(a_context_that_does_not_fit_is_refused), T(limits_change_while_it_runs), T(each_card_has_its_own_limit),
+	T(contexts_and_code_count), T(a_pool_that_grows_is_no_overhead), T(a_context_that_does_not_fit_is_refused), T(limits_change_while_it_runs), T(each_card_has_its_own_limit),
 	T(functions_are_found_through_the_driver), T(a_child_starts_afresh), T(two_hundred_processes_start_at_once))
