@@ -1,6 +1,9 @@
 package admission
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // classKey spells out everything that makes the answer to one workload the answer to another, the
 // request shape last. The bytes are valid until the next call.
@@ -24,6 +27,9 @@ func (e *Engine) classKey(w *Workload, l *localQueue, rank int64) (key, shape []
 	if e.priced > 0 { // what it costs depends on these
 		k.num(int64(w.expectedRunTime()))
 		k.num(int64(w.CheckpointInterval))
+		k.str(w.Input.Cloud)
+		k.str(w.Input.Region)
+		k.num(int64(math.Float64bits(w.Input.GiB)))
 	}
 	if len(e.budgeted.locals) > 0 && l != nil {
 		k.str(l.spec.Namespace)

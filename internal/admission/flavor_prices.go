@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +26,19 @@ type FlavorPrice struct {
 	ClosedUntil time.Time
 	// Unknown says that nodes are bought, and not for how much: as if they could not be had.
 	Unknown bool
+	// Regions are where its nodes are sold and can be had, the cheapest of each. They count for workloads that say where
+	// their input lies; without them, that does not matter.
+	Regions []RegionPrice
+	// OtherRegion and OtherCloud are what a GiB of input costs that lies in another region of a cloud, or in another cloud.
+	OtherRegion, OtherCloud float64
+}
+
+// RegionPrice is what nodes of a flavor cost in one region, and how they fare.
+type RegionPrice struct {
+	Cloud, Region string
+	Price         float64
+	StartUp       time.Duration
+	LossRate      float64
 }
 
 type (
@@ -40,6 +54,12 @@ const unknownRunTime = time.Hour
 func (ev FlavorPriceChanged) apply(e *Engine) {
 	p := ev.Price
 	p.Price, p.LossRate, p.StartUp = atLeastZero(p.Price), atLeastZero(p.LossRate), max(0, p.StartUp)
+	p.OtherRegion, p.OtherCloud = atLeastZero(p.OtherRegion), atLeastZero(p.OtherCloud)
+	p.Regions = slices.Clone(p.Regions)
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		r.Price, r.LossRate, r.StartUp = atLeastZero(r.Price), atLeastZero(r.LossRate), max(0, r.StartUp)
+	}
 	e.setPrice(e.flavor(p.Flavor), &p)
 }
 
@@ -59,7 +79,7 @@ func atLeastZero(v float64) float64 {
 
 func (e *Engine) setPrice(i int32, p *FlavorPrice) {
 	f := e.flavors[i]
-	if p == f.price || p != nil && f.price != nil && *p == *f.price {
+	if reflect.DeepEqual(p, f.price) {
 		return
 	}
 	before := e.priced
@@ -127,29 +147,67 @@ func (f *flavor) closed(at time.Time) bool {
 	return f.price != nil && (f.price.Unknown || f.price.ClosedUntil.After(at))
 }
 
-// expectedCost of a workload on a flavor: amount × price × (run time + start-up + losses × (start-up + half of what it runs
-// between two times that it saves its work)).
+// expectedCost of a workload on a flavor.
 func (e *Engine) expectedCost(w *workload, f *flavor, total []podRequest) float64 {
+	nodes, input := e.costOn(w, f, total)
+	return nodes + input
+}
+
+// costOn is what a workload is expected to cost on a flavor, in the region where that is least.
+func (e *Engine) costOn(w *workload, f *flavor, total []podRequest) (nodes, input float64) {
 	p := f.price
 	if p == nil {
-		return 0
+		return 0, 0
 	}
 	resource, known := e.resourceIndex[p.Resource]
 	i := slices.IndexFunc(total, func(t podRequest) bool { return t.resource == resource })
 	if !known || i < 0 {
-		return 0
+		return 0, 0
 	}
-	run, start := w.spec.expectedRunTime().Hours(), p.StartUp.Hours()
+	amount := float64(total[i].v)
+	if !w.spec.Input.given() || len(p.Regions) == 0 {
+		return w.spec.costIn(amount, &RegionPrice{Price: p.Price, StartUp: p.StartUp, LossRate: p.LossRate}, 0)
+	}
+	for i := range p.Regions {
+		r := &p.Regions[i]
+		if n, in := w.spec.costIn(amount, r, w.spec.Input.GiB*p.perGiB(&w.spec.Input, r)); i == 0 || n+in < nodes+input {
+			nodes, input = n, in
+		}
+	}
+	return nodes, input
+}
+
+// costIn a region: amount × price × (run time + start-up + losses × (start-up + half of what it runs between two times that it
+// saves its work)), and its input at each start.
+func (s *Workload) costIn(amount float64, r *RegionPrice, bring float64) (nodes, input float64) {
+	run, start := s.expectedRunTime().Hours(), r.StartUp.Hours()
 	lost := run
-	if w.spec.CheckpointInterval > 0 {
-		lost = min(run, w.spec.CheckpointInterval.Hours())
+	if s.CheckpointInterval > 0 {
+		lost = min(run, s.CheckpointInterval.Hours())
 	}
-	return float64(total[i].v) * p.Price * (run + start + run*p.LossRate*(start+lost/2))
+	losses := run * r.LossRate
+	return amount * r.Price * (run + start + losses*(start+lost/2)), bring * (1 + losses)
+}
+
+// given says that a workload has an input, of which it says where it lies.
+func (in *Input) given() bool { return in.Cloud != "" && atLeastZero(in.GiB) > 0 }
+
+// perGiB is what a GiB of an input costs in a region; nothing where it lies there.
+func (p *FlavorPrice) perGiB(in *Input, r *RegionPrice) float64 {
+	switch {
+	case in.Cloud != r.Cloud:
+		return p.OtherCloud
+	case in.Region != r.Region:
+		return p.OtherRegion
+	}
+	return 0
 }
 
 // costOf is what an assignment is expected to cost; known is false where none of its flavors has a price, or one has a
 // price that nobody knows.
+// The input is brought to each flavor once.
 func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
+	var brought []*flavor
 	for g := range a.shape.groups {
 		total := e.groupTotal(a, g)
 		for _, t := range total {
@@ -159,7 +217,11 @@ func (e *Engine) costOf(a *assignment) (sum float64, known bool) {
 			case f.price.Unknown:
 				return 0, false
 			default:
-				sum, known = sum+e.expectedCost(a.w, f, total), true
+				nodes, input := e.costOn(a.w, f, total)
+				if !slices.Contains(brought, f) {
+					nodes, brought = nodes+input, append(brought, f)
+				}
+				sum, known = sum+nodes, true
 			}
 		}
 	}
@@ -223,7 +285,11 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 	var parts []string
 	for _, i := range order {
 		f := e.flavors[grp.flavors[i].flavor]
-		part := fmt.Sprintf("%s %.2f", f.spec.Name, e.expectedCost(w, f, total))
+		nodes, input := e.costOn(w, f, total)
+		part := fmt.Sprintf("%s %.2f", f.spec.Name, nodes+input)
+		if input > 0 {
+			part += fmt.Sprintf(", of it %.2f for its input", input)
+		}
 		switch {
 		case f.price != nil && f.price.Unknown:
 			part = f.spec.Name + " (its price is not known)"
@@ -236,5 +302,21 @@ func (e *Engine) costText(w *workload, grp *group, order []int, total []podReque
 	if len(order) > 1 {
 		what = "flavors in the order of expected cost"
 	}
-	return fmt.Sprintf("%s for %s: %s", what, w.spec.expectedRunTime(), strings.Join(parts, ", "))
+	between := ", "
+	if w.spec.Input.given() {
+		between = "; "
+	}
+	return fmt.Sprintf("%s for %s: %s", what, w.spec.expectedRunTime(), strings.Join(parts, between)) + e.unknownRegion(&w.spec.Input, grp)
+}
+
+// unknownRegion says in words that nothing is sold where an input lies: a slip, or it has to be brought wherever the workload runs.
+func (e *Engine) unknownRegion(in *Input, grp *group) string {
+	sold := slices.ContainsFunc(grp.flavors, func(f groupFlavor) bool {
+		p := e.flavors[f.flavor].price
+		return p != nil && slices.ContainsFunc(p.Regions, func(r RegionPrice) bool { return r.Cloud == in.Cloud && r.Region == in.Region })
+	})
+	if !in.given() || sold {
+		return ""
+	}
+	return fmt.Sprintf("; none of them has nodes in %s/%s, where its input is", in.Cloud, in.Region)
 }

@@ -21,6 +21,12 @@ func (w *world) drawPrice() {
 		StartUp: time.Duration(rapid.IntRange(0, 30).Draw(w.t, "start-up")) * time.Minute,
 	}
 	p.Unknown = rapid.IntRange(0, 5).Draw(w.t, "not known") == 0
+	for _, region := range []string{"east", "west"} {
+		if rapid.Bool().Draw(w.t, region) {
+			p.Regions = append(p.Regions, RegionPrice{Cloud: "aws", Region: region, Price: p.Price + float64(rapid.IntRange(0, 2).Draw(w.t, "dearer")), LossRate: p.LossRate, StartUp: p.StartUp})
+			p.OtherRegion, p.OtherCloud = 0.02, 0.09
+		}
+	}
 	if rapid.Bool().Draw(w.t, "closed") {
 		p.ClosedUntil = w.now.Add(time.Duration(rapid.IntRange(-1, 3).Draw(w.t, "for")) * time.Minute)
 	}
@@ -49,6 +55,35 @@ func TestEqualPricesAreKueuesOrder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAnInputNeverMakesItCheaper: whatever is said of it, it adds nothing below zero, in the region where it lies nothing at all,
+// and a workload that says nothing of it costs what it did.
+func TestAnInputNeverMakesItCheaper(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.SampledFrom([]float64{-1, math.NaN(), math.Inf(1), math.Inf(-1)}))
+		p := FlavorPrice{Flavor: "spot", Resource: CPU, Price: 1, OtherRegion: number.Draw(t, "region"), OtherCloud: number.Draw(t, "cloud")}
+		for _, region := range []string{"east", "west"} {
+			p.Regions = append(p.Regions, RegionPrice{Cloud: "aws", Region: region, Price: number.Draw(t, "price"), LossRate: number.Draw(t, "losses"), StartUp: time.Duration(rapid.IntRange(-9, 9).Draw(t, "start-up"))})
+		}
+		e := New(Options{})
+		e.Apply(FlavorPriceChanged{p})
+		cpu := e.resource(CPU)
+		total, f := []podRequest{{resource: cpu, v: 3}}, e.flavors[e.flavorIndex["spot"]]
+		w := &workload{spec: Workload{ExpectedRunTime: time.Hour}}
+		if nodes, input := e.costOn(w, f, total); nodes != 3 || input != 0 {
+			t.Fatalf("without an input: %v and %v", nodes, input)
+		}
+		w.spec.Input = Input{Cloud: rapid.SampledFrom([]string{"aws", "gcp", ""}).Draw(t, "in"), Region: rapid.SampledFrom([]string{"east", "north"}).Draw(t, "of"), GiB: number.Draw(t, "size")}
+		nodes, input := e.costOn(w, f, total)
+		if !(nodes >= 0) || !(input >= 0) {
+			t.Fatalf("%+v: %v and %v", w.spec.Input, nodes, input)
+		}
+		there := e.flavors[e.flavorIndex["spot"]].price.Regions[0]
+		if here, _ := w.spec.costIn(3, &there, 0); w.spec.Input.Cloud == "aws" && w.spec.Input.Region == "east" && w.spec.Input.given() && nodes+input > here {
+			t.Fatalf("%v and %v, and where its input is it costs %v", nodes, input, here)
+		}
+	})
 }
 
 func TestPricesThatAreNoNumbersCountAsNone(t *testing.T) {

@@ -186,6 +186,9 @@ func (w *world) drawWorkload() {
 		wl.ExpectedRunTime = rapid.SampledFrom([]time.Duration{0, time.Minute, 5 * time.Minute, time.Hour}).Draw(w.t, "expected")
 		wl.MaxRunTime = rapid.SampledFrom([]time.Duration{0, 0, 0, 2 * time.Minute, time.Hour}).Draw(w.t, "declared")
 	}
+	if w.cfg.prices {
+		wl.Input = rapid.SampledFrom([]Input{{}, {}, {"aws", "east", 100}, {"aws", "west", 1}, {"gcp", "east", 10}}).Draw(w.t, "input")
+	}
 	wl.NeverPreempt = w.cfg.says && rapid.IntRange(0, 2).Draw(w.t, "never preempt") == 0
 	wl.Stays = w.cfg.says && rapid.IntRange(0, 3).Draw(w.t, "is swapped") == 0
 	if w.cfg.extras && rapid.IntRange(0, 2).Draw(w.t, "extra") == 0 {

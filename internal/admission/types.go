@@ -92,6 +92,14 @@ type Workload struct {
 	CheckpointedAt time.Time
 	// CheckpointInterval is how often it says that it saves its work; 0: never.
 	CheckpointInterval time.Duration
+	// Input is what it reads when it starts; zero: it does not say.
+	Input Input
+}
+
+// Input is data, and where it lies.
+type Input struct {
+	Cloud, Region string
+	GiB           float64
 }
 
 // PodSet is a number of equal pods.

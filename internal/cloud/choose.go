@@ -211,6 +211,7 @@ func (s *sight) forecast(spot *Offer, slack, left float64) *forecast {
 	start, save := s.j.startUp(spot.Place, s.l), s.j.saveHours()
 	return newForecast(market{
 		spot: float64(s.j.machines(spot)) * spot.Price, onDemand: float64(s.j.machines(s.onDemand)) * s.onDemand.Price,
+		fixedSpot: spot.Fixed, fixedOnDemand: s.onDemand.Fixed,
 		startSpot: start, startOnDemand: s.j.startUp(s.onDemand.Place, s.l),
 		back: s.back, another: 1 - min(1, none), save: save, delay: s.j.DelayPrice,
 		fresh: seen.chanceOf(0, start+save), first: seen.chanceOf(seen.age(s.now), start+save),

@@ -173,6 +173,55 @@ func TestBackToSpotWhenItPays(t *testing.T) {
 	}
 }
 
+// What it takes to bring its input counts in every choice: of two offers the one beside the input is taken although its machines
+// are dearer, whether or not there is a deadline, and a job without input chooses as before.
+func TestTheOfferBesideTheInput(t *testing.T) {
+	east := cloud.Place{Cloud: "aws", Region: "us-east-1", InstanceType: "p5", Spot: true}
+	west := east
+	west.Region = "us-west-2"
+	demand := east
+	demand.Spot = false
+	egress := cloud.Egress{OtherRegion: 0.02, OtherCloud: 0.09}
+	for _, c := range []struct {
+		gib      float64
+		deadline bool
+		want     string
+	}{{0, false, "us-west-2"}, {0, true, "us-west-2"}, {100, false, "us-west-2"}, {2000, false, "us-east-1"}, {2000, true, "us-east-1"}} {
+		list := []cloud.Offer{{Place: east, Price: 12}, {Place: west, Price: 10}, {Place: demand, Price: 40}}
+		for i := range list {
+			list[i].Fixed = egress.Cost(cloud.Input{Cloud: "aws", Region: "us-east-1", GiB: c.gib}, list[i].Cloud, list[i].Region)
+		}
+		j := &cloud.Job{Machines: 1, Left: 10 * time.Hour, Checkpoint: 10 * time.Minute}
+		if c.deadline {
+			j.Deadline = start.Add(40 * time.Hour)
+		}
+		got := cloud.Choose(j, list, &cloud.Learned{}, start)
+		if got.Action != cloud.Buy || got.Offer.Region != c.want {
+			t.Errorf("%v GiB in us-east-1, a deadline %t: %s %+v, want %s", c.gib, c.deadline, got.Action, got.Offer, c.want)
+		}
+	}
+}
+
+// An input adds what it costs, at each start, and never makes an offer cheaper.
+func TestAnInputCostsWhatItTakesToBringIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.OneOf(rapid.Float64Range(0, 1e6), rapid.SampledFrom([]float64{-1, math.NaN(), math.Inf(-1)}))
+		in := cloud.Input{Cloud: rapid.SampledFrom([]string{"aws", "gcp", ""}).Draw(t, "cloud"), Region: "east", GiB: number.Draw(t, "size")}
+		egress := cloud.Egress{OtherRegion: rapid.Float64Range(-1, 100).Draw(t, "region"), OtherCloud: rapid.Float64Range(-1, 100).Draw(t, "other")}
+		cost := egress.Cost(in, "aws", rapid.SampledFrom([]string{"east", "west"}).Draw(t, "at"))
+		if !(cost >= 0) {
+			t.Fatalf("%+v costs %v", in, cost)
+		}
+		o := cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "west", Spot: rapid.Bool().Draw(t, "spot")}, Price: 3}
+		j := &cloud.Job{Machines: 2, Left: time.Hour}
+		without := cloud.ExpectedCost(j, &o, nil, start)
+		o.Fixed = cost
+		if with := cloud.ExpectedCost(j, &o, nil, start); with < without+cost-1e-6*cost {
+			t.Fatalf("%v, and without an input that costs %v: %v", with, cost, without)
+		}
+	})
+}
+
 func TestNoOfferAtAll(t *testing.T) {
 	if c := cloud.Choose(job(time.Hour, time.Hour), nil, nil, start); c.Action != cloud.Wait || !math.IsInf(c.Cost, 1) {
 		t.Errorf("%+v", c)

@@ -12,6 +12,7 @@ import "math"
 // market is what a job can buy, in hours and US dollars an hour for all its machines.
 type market struct {
 	spot, onDemand           float64 // price
+	fixedSpot, fixedOnDemand float64 // what each start costs beside
 	startSpot, startOnDemand float64
 	back                     float64 // rate at which spot machines come back
 	fresh                    float64 // chance that machines of a place that just came back last until work was saved
@@ -91,7 +92,7 @@ func (f *forecast) fillRunning(i int, lost float64) {
 
 // buy machines on demand now.
 func (f *forecast) buy(slack, left float64) float64 {
-	return (f.onDemand+f.delay)*f.startOnDemand + f.at(f.paying, slack-max(f.startOnDemand, f.step), left)
+	return f.fixedOnDemand + (f.onDemand+f.delay)*f.startOnDemand + f.at(f.paying, slack-max(f.startOnDemand, f.step), left)
 }
 
 // move to spot machines of a place that just came back.
@@ -106,7 +107,7 @@ func (f *forecast) moveTo(chance, slack, left float64) float64 {
 	price, until := f.spot+f.delay, f.startSpot+f.save
 	well := price*until + f.at(f.running, slack-max(f.startSpot, f.step), left-f.save)
 	lost := price*until/2 + f.at(f.nothing, slack-max(until/2, f.step), left)
-	return chance*well + (1-chance)*lost
+	return f.fixedSpot + chance*well + (1-chance)*lost
 }
 
 // goBack to spot machines from those on demand. The job goes on until the others have started, so that this costs money and
@@ -116,7 +117,7 @@ func (f *forecast) goBack(chance, started, slack, left float64) float64 {
 		return math.Inf(1)
 	}
 	after := max(0, left-f.startSpot)
-	start := (f.spot + f.onDemand + f.delay) * min(left, f.startSpot)
+	start := f.fixedSpot + (f.spot+f.onDemand+f.delay)*min(left, f.startSpot)
 	price := f.spot + f.delay
 	well := price*min(after, f.save) + f.at(f.running, slack, after-f.save)
 	lost := price*min(after, f.save)/2 + f.at(f.nothing, slack-f.save/2, after)

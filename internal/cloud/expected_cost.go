@@ -26,7 +26,7 @@ type Job struct {
 }
 
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +
-// start-up + losses × (start-up + half a checkpoint interval)), and what that time is worth.
+// start-up + losses × (start-up + half a checkpoint interval)), what that time is worth, and what each start costs beside.
 func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
 	left, start, save := j.Left.Hours(), j.startUp(o.Place, l), j.saveHours()
 	losses := 0.0
@@ -39,7 +39,7 @@ func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
 		first = 0
 	}
 	hours := left + first + losses*(start+save/2)
-	return hours * (float64(j.machines(o))*o.Price + j.DelayPrice)
+	return hours*(float64(j.machines(o))*o.Price+j.DelayPrice) + (1+losses)*o.Fixed
 }
 
 // machines is how many of an offer the job wants.

@@ -43,6 +43,8 @@ type Offer struct {
 	Machines int `json:"-"`
 	// Idle is how many of these are there already, without work. They need no start-up, whether or not the place sells more.
 	Idle int `json:"-"`
+	// Fixed is what each start there costs the job beside its machines, in US dollars: its input, where that lies elsewhere.
+	Fixed float64 `json:"-"`
 }
 
 // Clouds are the names that a price table may use.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,6 +78,21 @@ func TestPlanSaysWhatAJobCosts(t *testing.T) {
 	x := p.engine.Consider(p.forEngine(wl), p.time)
 	if got := p.workloadStanding(&x); got.ExpectedCost != "15.00" || got.Cost != "expected cost for 2h0m0s: default 15.00" {
 		t.Errorf("two CPUs at 3 an hour for two hours, and half an hour to start: %q, %q", got.ExpectedCost, got.Cost)
+	}
+	offer.Status.Regions = []cloud.RegionPrice{{Cloud: "aws", Region: "us-west-2", PricePerHour: "3", StartUp: offer.Status.StartUp}}
+	p.see(offer)
+	wl.Annotations = map[string]string{cloud.InputSizeAnnotation: "100Gi", cloud.InputRegionAnnotation: "aws/us-east-1"}
+	x = p.engine.Consider(p.forEngine(wl), p.time)
+	if got := p.workloadStanding(&x); got.ExpectedCost != "17.00" || !strings.HasPrefix(got.Cost, "expected cost for 2h0m0s: default 17.00, of it 2.00 for its input") {
+		t.Errorf("100 GiB from another region: %q, %q", got.ExpectedCost, got.Cost)
+	}
+	if got := withInputProblem("a", wl); got != "a" {
+		t.Errorf("an input that can be read: %q", got)
+	}
+	wl.Annotations[cloud.InputSizeAnnotation] = "much"
+	x = p.engine.Consider(p.forEngine(wl), p.time)
+	if got := p.workloadStanding(&x); got.ExpectedCost != "15.00" || !strings.Contains(withInputProblem(got.Cost, wl), `15.00; its input does not count: annotation elasticai.io/input-size "much"`) {
+		t.Errorf("a size that is none: %q, %q", got.ExpectedCost, withInputProblem(got.Cost, wl))
 	}
 	p.see(priced("default", ""))
 	x = p.engine.Consider(p.forEngine(wl), p.time)

@@ -59,6 +59,7 @@ func (s *Shell) Explain(ctx context.Context, key admission.Key) (v1alpha1.Worklo
 		standing.LocalQueue = string(t.object.Spec.QueueName)
 		standing.Devices = s.devicesOf(t.object)
 		standing.Policies = s.policiesOf(t.object)
+		standing.Cost = withInputProblem(standing.Cost, t.object)
 		s.addStatus(&standing, t.object)
 	})
 	if err == nil && !known {
@@ -78,9 +79,22 @@ func (s *Shell) Plan(ctx context.Context, wl *kueue.Workload) (v1alpha1.PlanStat
 		status.LocalQueue = string(wl.Spec.QueueName)
 		status.Devices = s.devicesOf(wl)
 		status.Policies = s.policiesOf(wl)
+		status.Cost = withInputProblem(status.Cost, wl)
 		status.StartsNow = x.Would != nil && x.StartsAt.Equal(now)
 	})
 	return status, err
+}
+
+// withInputProblem adds to what is said of a workload's cost that what it says of its input does not count.
+func withInputProblem(cost string, wl *kueue.Workload) string {
+	_, err := workload.InputOf(wl.Annotations)
+	switch {
+	case err == nil:
+		return cost
+	case cost != "":
+		cost += "; "
+	}
+	return cost + "its input does not count: " + err.Error()
 }
 
 // workloadStanding is an explanation in the API's types.

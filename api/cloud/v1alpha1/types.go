@@ -81,6 +81,33 @@ type CloudOfferSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be at least 0s and at most 24h"
 	KeepIdle string `json:"keepIdle,omitempty"`
+	// Egress is what it costs to bring the input of a job to the flavor's nodes, where the job says how large it is and where
+	// it lies. Within a region it costs nothing.
+	Egress Egress `json:"egress,omitempty"`
+}
+
+// Egress is what a GiB costs that leaves its region, in US dollars.
+type Egress struct {
+	// OtherRegion is for what lies in another region of the same cloud; 0.02 unless set, the list price of AWS.
+	//
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="must be at least 0 and at most 100"
+	OtherRegion *resource.Quantity `json:"otherRegion,omitempty"`
+	// OtherCloud is for what lies in another cloud; 0.09 unless set, the list price of AWS.
+	//
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="must be at least 0 and at most 100"
+	OtherCloud *resource.Quantity `json:"otherCloud,omitempty"`
+}
+
+// Prices are what a GiB costs from another region, and from another cloud, in US dollars.
+func (e *Egress) Prices() (otherRegion, otherCloud float64) {
+	otherRegion, otherCloud = 0.02, 0.09
+	if e.OtherRegion != nil {
+		otherRegion = max(0, e.OtherRegion.AsApproximateFloat64())
+	}
+	if e.OtherCloud != nil {
+		otherCloud = max(0, e.OtherCloud.AsApproximateFloat64())
+	}
+	return otherRegion, otherCloud
 }
 
 // PurchaseController is the controllerName of AdmissionChecks that buy a workload's nodes.
@@ -99,6 +126,10 @@ const (
 	DelayPriceAnnotation = "elasticai.io/delay-price"
 	// CheckpointAnnotation is how often it saves its work, as in 30m; never unless set.
 	CheckpointAnnotation = "elasticai.io/checkpoint"
+	// InputSizeAnnotation is how much it reads when it starts, as in 500Gi, and InputRegionAnnotation where that lies, as in
+	// aws/us-east-1. Nodes elsewhere count as dearer by what that costs. What cannot be read is reported and does not count.
+	InputSizeAnnotation   = "elasticai.io/input-size"
+	InputRegionAnnotation = "elasticai.io/input-region"
 )
 
 // PriceAnnotation is on pods, and in their workload's status, with what all nodes of the purchase that they are on cost an
@@ -230,6 +261,12 @@ type CloudOfferStatus struct {
 	// LossesPerHour and StartUp are those that the queue reckons with.
 	LossesPerHour string          `json:"lossesPerHour,omitempty"`
 	StartUp       metav1.Duration `json:"startUp,omitempty"`
+	// Regions are where machines can be had, with the cheapest of each; of many, the cheapest. They count for jobs that say
+	// where their input lies.
+	//
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=atomic
+	Regions []RegionPrice `json:"regions,omitempty"`
 	// RowsLeftOut is how many rows of the table could not be read, and RowProblems what was wrong with the first.
 	RowsLeftOut int32 `json:"rowsLeftOut,omitempty"`
 	// +listType=atomic
@@ -241,6 +278,15 @@ type CloudOfferStatus struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	Places []PlaceStatus `json:"places,omitempty"`
+}
+
+// RegionPrice is what the cheapest machines of a region cost, as the status has it of all regions.
+type RegionPrice struct {
+	Cloud         string          `json:"cloud"`
+	Region        string          `json:"region"`
+	PricePerHour  string          `json:"pricePerHour"`
+	LossesPerHour string          `json:"lossesPerHour,omitempty"`
+	StartUp       metav1.Duration `json:"startUp,omitempty"`
 }
 
 // PlaceStatus is what was learned of a place by all workloads that bought there.

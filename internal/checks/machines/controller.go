@@ -219,6 +219,7 @@ func (c *workloads) parts(ctx context.Context, wl *kueue.Workload, offers []clou
 			return nil, err
 		default:
 			p.fitOn(sold, offer)
+			p.bring(wl, offer)
 		}
 		p.known = p.known || offer.Status.ClosedUntil != nil && offer.Status.ClosedUntil.After(now)
 		parts = append(parts, p)

@@ -132,6 +132,7 @@ func (c *cluster) with(wl *kueue.Workload) *world {
 func (w *world) view() *view {
 	p := podsOn(w.wl, h100())
 	p.fitOn(sold(), h100())
+	p.bring(w.wl, h100())
 	p.known = p.known || w.closed
 	v := &view{
 		now: w.now, workload: "ns/" + w.wl.Name, uid: w.wl.UID, phase: w.phase, state: w.state, parts: []part{p}, learned: w.learned.Clone(),
@@ -287,6 +288,45 @@ func TestStockOut(t *testing.T) {
 	}
 	if len(w.bought) != 4 {
 		t.Errorf("%d nodes were asked for", len(w.bought))
+	}
+}
+
+// Nodes are bought beside the input of a workload where that costs less than to bring it elsewhere. What it says that cannot be read
+// changes nothing, and a CloudOffer may say that bringing it costs nothing.
+func TestNodesBesideTheInput(t *testing.T) {
+	free := h100()
+	free.Spec.Egress = cloudv1.Egress{OtherRegion: ptr.To(resource.MustParse("0")), OtherCloud: ptr.To(resource.MustParse("0"))}
+	for name, test := range map[string]struct {
+		size, in string
+		offer    *cloudv1.CloudOffer
+		want     string
+	}{
+		"none":             {"", "", h100(), "us-west-2"},
+		"little":           {"1Gi", "aws/us-east-1", h100(), "us-west-2"},
+		"much":             {"10Ti", "aws/us-east-1", h100(), "us-east-1"},
+		"of another cloud": {"10Ti", "gcp/us-central1", h100(), "us-west-2"},
+		"for nothing":      {"10Ti", "aws/us-east-1", free, "us-west-2"},
+		"absurd":           {"1e300", "aws/us-east-1", h100(), "us-west-2"},
+		"an unknown place": {"10Ti", "moon/sea", h100(), "us-west-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(asking(1, "4", "1"))
+			if test.size != "" {
+				w.wl.Annotations = map[string]string{cloudv1.InputSizeAnnotation: test.size, cloudv1.InputRegionAnnotation: test.in}
+			}
+			east := sold()[0]
+			east.Region, east.Price = "us-east-1", 30
+			west := east
+			west.Region, west.Price = "us-west-2", 20
+			v := w.view()
+			p := podsOn(w.wl, test.offer)
+			p.fitOn([]cloud.Offer{east, west}, test.offer)
+			p.bring(w.wl, test.offer)
+			v.parts = []part{p}
+			if plan := decide(v); len(plan.buy) != 1 || plan.buy[0].Place.Region != test.want {
+				t.Errorf("%+v", plan.buy)
+			}
+		})
 	}
 }
 

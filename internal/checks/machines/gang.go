@@ -103,6 +103,19 @@ func (p *part) fitOn(offers []cloud.Offer, offer *cloudv1.CloudOffer) {
 	}
 }
 
+// bring has the offers cost what it takes to bring the workload's input there, where it says where that lies.
+func (p *part) bring(wl *kueue.Workload, offer *cloudv1.CloudOffer) {
+	input, err := workload.InputOf(wl.Annotations)
+	if err != nil {
+		return // explain reports it
+	}
+	var egress cloud.Egress
+	egress.OtherRegion, egress.OtherCloud = offer.Spec.Egress.Prices()
+	for i := range p.offers {
+		p.offers[i].Fixed = egress.Cost(input, p.offers[i].Cloud, p.offers[i].Region)
+	}
+}
+
 // free is what a node has left.
 type free struct{ pods, cards, milliCPUs, memory int64 }
 

@@ -127,7 +127,7 @@ func Ask(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.
 func Plan(ctx context.Context, c *cluster.Client, wl *kueue.Workload) (*v1alpha1.Plan, error) {
 	plan := &v1alpha1.Plan{Spec: v1alpha1.PlanSpec{Workload: wl.Spec}}
 	plan.APIVersion, plan.Kind, plan.Name = v1alpha1.Group+"/"+v1alpha1.Version, "Plan", wl.Name
-	plan.Annotations = wl.Annotations // what it comes after
+	plan.Annotations = wl.Annotations // what it comes after, and what its nodes may cost
 	body, err := json.Marshal(plan)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,8 @@ import (
 )
 
 // startAnnotations are what a job says of its start: which jobs it comes after, and what its nodes may cost.
-var startAnnotations = []string{v1alpha1.AfterAnnotation, cloudv1.DeadlineAnnotation, cloudv1.DelayPriceAnnotation, cloudv1.CheckpointAnnotation}
+var startAnnotations = []string{v1alpha1.AfterAnnotation, cloudv1.DeadlineAnnotation, cloudv1.DelayPriceAnnotation, cloudv1.CheckpointAnnotation,
+	cloudv1.InputSizeAnnotation, cloudv1.InputRegionAnnotation}
 
 // SetStart gives the workload what its job says of its start, and reports whether that changes it. Once it has quota, what the
 // job says changes nothing.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
+	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
 
 // defaulter suspends jobs as they are created, before their operators see them.
@@ -60,7 +61,15 @@ func (d *defaulter) Handle(ctx context.Context, request admission.Request) admis
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, data)
+	return admission.PatchResponseFromRaw(request.Object.Raw, data).WithWarnings(inputWarnings(request.Operation, changed)...)
+}
+
+// inputWarnings report what a new job says of its input that cannot be read. It runs all the same.
+func inputWarnings(operation admissionv1.Operation, obj client.Object) []string {
+	if _, err := workload.InputOf(obj.GetAnnotations()); err != nil && operation == admissionv1.Create {
+		return []string{"its input does not count: " + err.Error()}
+	}
+	return nil
 }
 
 // defaultObject suspends a job, or labels the pods it will make; nil means there is nothing to do.

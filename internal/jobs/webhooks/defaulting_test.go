@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/jobs/kinds"
 	"github.com/elastic-ai/elastic/internal/jobs/managed"
 )
@@ -97,4 +98,23 @@ func created(t *testing.T, h *defaulter, obj client.Object) string {
 		t.Fatal(err)
 	}
 	return string(patch)
+}
+
+// A new job with an input that cannot be read gets a warning, and is not refused; later changes of it say nothing.
+func TestWarnsOfInputs(t *testing.T) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cloudv1.InputSizeAnnotation: "much", cloudv1.InputRegionAnnotation: "aws/us-east-1"}}}
+	got := inputWarnings(admissionv1.Create, job)
+	if len(got) != 1 || !strings.Contains(got[0], `its input does not count: annotation elasticai.io/input-size "much"`) {
+		t.Errorf("%q", got)
+	}
+	if got := inputWarnings(admissionv1.Update, job); got != nil {
+		t.Errorf("at a change: %q", got)
+	}
+	job.Annotations[cloudv1.InputSizeAnnotation] = "1Gi"
+	if got := inputWarnings(admissionv1.Create, job); got != nil {
+		t.Errorf("a good one: %q", got)
+	}
+	if errs := validatePurchaseTerms(job); len(errs) > 0 {
+		t.Error(errs)
+	}
 }

@@ -1,6 +1,7 @@
 package cloudoffers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -49,17 +50,58 @@ func assess(offer *v1alpha1.CloudOffer, table string, learned *cloud.Learned, no
 	if !opens.IsZero() {
 		status.ClosedUntil = &metav1.Time{Time: opens}
 	}
+	status.Regions = regions(offer, offers, startUp, learned, now)
 	status.Cheapest = &v1alpha1.Sale{
 		Cloud: o.Cloud, Region: o.Region, Zone: o.Zone, InstanceType: o.InstanceType, CapacityType: capacityType(o.Spot),
 		GPUs: decimal(o.GPUs), PricePerHour: decimal(o.Price),
 	}
-	seen := learned.Of(o.Place)
-	if status.StartUp.Duration = startUp; seen != nil && seen.StartUpHours > 0 {
-		status.StartUp.Duration = hours(seen.StartUpHours)
-	}
-	status.PricePerHour = decimal(o.Price / o.GPUs)
-	status.LossesPerHour = decimal(lossesPerHour(offer, o, seen, now))
+	best := regionPrice(offer, o, startUp, learned, now)
+	status.PricePerHour, status.LossesPerHour, status.StartUp = best.PricePerHour, best.LossesPerHour, best.StartUp
 	return status, nil
+}
+
+// mostRegions is of how many regions a status has the price.
+const mostRegions = 128
+
+// regions are those with nodes that can be had, or all where there are none, with the cheapest of each.
+func regions(offer *v1alpha1.CloudOffer, offers []cloud.Offer, startUp time.Duration, learned *cloud.Learned, now time.Time) []v1alpha1.RegionPrice {
+	type name struct{ cloud, region string }
+	in := map[name][]cloud.Offer{}
+	for i := range offers {
+		at := name{offers[i].Cloud, offers[i].Region}
+		in[at] = append(in[at], offers[i])
+	}
+	var open, shut []*cloud.Offer
+	for _, list := range in {
+		if o, opens := cheapest(list, learned, now); opens.IsZero() {
+			open = append(open, o)
+		} else {
+			shut = append(shut, o)
+		}
+	}
+	if len(open) == 0 {
+		open = shut
+	}
+	slices.SortFunc(open, func(a, b *cloud.Offer) int {
+		return cmp.Or(cmp.Compare(a.Price/a.GPUs, b.Price/b.GPUs), cmp.Compare(a.Cloud, b.Cloud), cmp.Compare(a.Region, b.Region))
+	})
+	out := make([]v1alpha1.RegionPrice, 0, min(len(open), mostRegions))
+	for _, o := range open[:min(len(open), mostRegions)] {
+		out = append(out, regionPrice(offer, o, startUp, learned, now))
+	}
+	return out
+}
+
+// regionPrice is what the queue reckons with of an offer.
+func regionPrice(offer *v1alpha1.CloudOffer, o *cloud.Offer, startUp time.Duration, learned *cloud.Learned, now time.Time) v1alpha1.RegionPrice {
+	seen := learned.Of(o.Place)
+	if seen != nil && seen.StartUpHours > 0 {
+		startUp = hours(seen.StartUpHours)
+	}
+	return v1alpha1.RegionPrice{
+		Cloud: o.Cloud, Region: o.Region, PricePerHour: decimal(o.Price / o.GPUs), LossesPerHour: decimal(lossesPerHour(offer, o, seen, now)),
+		StartUp: metav1.Duration{Duration: startUp},
+	}
 }
 
 // StartUp is how long nodes take that nobody has seen starting.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
 const table = `cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour
@@ -54,6 +55,44 @@ func TestTheCheapestThatIsMeant(t *testing.T) {
 				t.Errorf("%d offers, %q, %v; want %d, %q", status.Offers, got, err, c.offers, c.want)
 			}
 		})
+	}
+}
+
+// Of each region the cheapest that can be had is in the status, the cheapest region first; of regions where nothing can be had
+// nothing is, unless there is no other.
+func TestPricesOfRegions(t *testing.T) {
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	offer := of(v1alpha1.CloudOfferSpec{Match: v1alpha1.Match{GPUs: []string{"H100"}}, StartUp: "5m"})
+	regions := func(learned *cloud.Learned) string {
+		status, err := assess(offer, table, learned, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, r := range status.Regions {
+			out = append(out, fmt.Sprintf("%s/%s %s %s", r.Cloud, r.Region, r.PricePerHour, r.StartUp.Duration))
+		}
+		return strings.Join(out, ", ")
+	}
+	if got := regions(nil); got != "aws/us-east-1 5 5m0s, gcp/us-central1 6.5 5m0s, aws/us-east-2 11.25 5m0s" {
+		t.Error(got)
+	}
+	learned := &cloud.Learned{}
+	offers, _, _ := matching(offer, table)
+	for _, o := range offers {
+		if o.Spot || o.Region == "us-east-1" {
+			learned.StockOut(o.Place, 1, now)
+		}
+	}
+	learned.Started(cloud.Place{Cloud: "aws", Region: "us-east-2", Zone: "use2-az1", InstanceType: "p5.48xlarge"}, time.Hour)
+	if got := regions(learned); got != "gcp/us-central1 11 5m0s, aws/us-east-2 11.25 1h0m0s" {
+		t.Error(got)
+	}
+	for _, o := range offers {
+		learned.StockOut(o.Place, 1, now)
+	}
+	if got := regions(learned); !strings.HasPrefix(got, "aws/us-east-1 5 ") || strings.Count(got, ",") != 2 {
+		t.Error(got)
 	}
 }
 
@@ -102,6 +141,9 @@ func TestAnyTable(t *testing.T) {
 		price, _ := strconv.ParseFloat(status.PricePerHour, 64)
 		if err == nil && (!(price > 0) || status.Offers < 1 || status.StartUp.Duration != 5*time.Minute) {
 			t.Fatalf("%+v", status)
+		}
+		if len(status.Regions) > mostRegions || (len(status.Regions) > 0) != (err == nil) || err == nil && status.Regions[0].PricePerHour != status.PricePerHour {
+			t.Fatalf("regions %+v, price %s", status.Regions, status.PricePerHour)
 		}
 		if len(status.RowProblems) > namedRows || int(status.RowsLeftOut) > len(rows) {
 			t.Fatalf("%d rows left out, %d named", status.RowsLeftOut, len(status.RowProblems))

@@ -68,18 +68,36 @@ func flavorPrice(o *cloud.CloudOffer) admission.Event {
 	if !known {
 		return admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: o.Name, Unknown: true}}
 	}
+	unit := 1.0
 	if resource == string(corev1.ResourceCPU) {
-		price /= 1000 // quota counts it in thousandths
+		unit = 1000 // quota counts it in thousandths
 	}
 	losses, _ := strconv.ParseFloat(o.Status.LossesPerHour, 64) // none unless it says so
 	event := admission.FlavorPriceChanged{Price: admission.FlavorPrice{
-		Flavor: o.Name, Resource: resource, Price: price,
+		Flavor: o.Name, Resource: resource, Price: price / unit,
 		StartUp: o.Status.StartUp.Duration, LossRate: losses,
 	}}
+	event.Price.Regions = regionPrices(o, unit)
+	event.Price.OtherRegion, event.Price.OtherCloud = o.Spec.Egress.Prices()
 	if until := o.Status.ClosedUntil; until != nil {
 		event.Price.ClosedUntil = until.Time
 	}
 	return event
+}
+
+// regionPrices are what a CloudOffer's status says of regions, for units of the resource. What cannot be read is left out.
+func regionPrices(o *cloud.CloudOffer, unit float64) []admission.RegionPrice {
+	var out []admission.RegionPrice
+	for i := range o.Status.Regions {
+		r := &o.Status.Regions[i]
+		price, err := strconv.ParseFloat(r.PricePerHour, 64)
+		if err != nil {
+			continue
+		}
+		losses, _ := strconv.ParseFloat(r.LossesPerHour, 64) // none unless it says so
+		out = append(out, admission.RegionPrice{Cloud: r.Cloud, Region: r.Region, Price: price / unit, StartUp: r.StartUp.Duration, LossRate: losses})
+	}
+	return out
 }
 
 // PriceOf a CloudOffer is what a unit of a resource costs an hour, if its status says so.

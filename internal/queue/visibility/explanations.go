@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	queuepolicy "github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/api/visibility/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/admission"
@@ -53,6 +54,17 @@ func Explanations(e Explainer) Resource {
 	}
 }
 
+// startAnnotations are what a plan says of its start: what it comes after, and what its nodes may cost.
+func startAnnotations(said map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{queuepolicy.AfterAnnotation, cloud.CheckpointAnnotation, cloud.InputSizeAnnotation, cloud.InputRegionAnnotation} {
+		if text := said[name]; text != "" {
+			out[name] = text
+		}
+	}
+	return out
+}
+
 // Plans serves whether a workload would start. The reader is for priority classes.
 func Plans(e Explainer, reader client.Reader) Resource {
 	return Resource{
@@ -66,9 +78,7 @@ func Plans(e Explainer, reader client.Reader) Resource {
 			// A unique name: several plans may be asked for at once.
 			wl.Namespace, wl.Name, wl.UID = q.Namespace, "plan-"+string(uuid.NewUUID()), types.UID("plan")
 			wl.CreationTimestamp = metav1.NewTime(time.Now())
-			if after := plan.Annotations[queuepolicy.AfterAnnotation]; after != "" {
-				wl.Annotations = map[string]string{queuepolicy.AfterAnnotation: after}
-			}
+			wl.Annotations = startAnnotations(plan.Annotations)
 			if len(wl.Spec.PodSets) == 0 {
 				return nil, apierrors.NewBadRequest("spec.workload.podSets is empty: nothing to plan for")
 			}

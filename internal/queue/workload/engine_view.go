@@ -60,6 +60,11 @@ func ForEngine(wl *kueue.Workload, transformations *ResourceTransformations) adm
 		CheckpointedAt: CheckpointedAt(wl),
 		Stays:          wl.Annotations[egpu.OnPreemptionAnnotation] == egpu.OnPreemptionSwap, // its pods stay on their nodes
 	}
+	if len(wl.Annotations) > 0 { // what cannot be read is not given; explain reports it
+		terms, _ := PurchaseTermsOf(wl.Annotations)
+		input, _ := InputOf(wl.Annotations)
+		w.CheckpointInterval, w.Input = terms.Checkpoint, admission.Input(input)
+	}
 	if evicted := condition(wl, kueue.WorkloadEvicted); evicted != nil {
 		w.EvictedAt, w.EvictedBy = evicted.LastTransitionTime.Time, evicted.Reason
 		w.PreemptedByOthers = w.EvictedBy == kueue.WorkloadEvictedByPreemption && isPreemptedByOthers(wl)

@@ -3,10 +3,15 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cloud"
 )
 
 // PurchaseTerms are what a job says of the time and money that its nodes may take, where they are bought.
@@ -64,6 +69,44 @@ func PurchaseTermsOf(annotations map[string]string) (terms PurchaseTerms, err er
 		return nil
 	})
 	return terms, err
+}
+
+// mostInput is the largest input that is reckoned with, 1 EiB.
+const mostInput = 1 << 30 // GiB
+
+// InputOf reads where the input of a job or a workload lies, and how large it is. What cannot be read counts as not given, and is
+// named in the error: it is never a reason not to run.
+func InputOf(annotations map[string]string) (cloud.Input, error) {
+	size, sized := annotations[cloudv1.InputSizeAnnotation]
+	where, placed := annotations[cloudv1.InputRegionAnnotation]
+	wrong := func(name, text, problem string) (cloud.Input, error) {
+		if len(text) > longestTerm {
+			text = text[:longestTerm] + "…"
+		}
+		return cloud.Input{}, &TermError{Annotation: name, Text: text, Problem: problem}
+	}
+	switch {
+	case !sized && !placed:
+		return cloud.Input{}, nil
+	case !sized:
+		return wrong(cloudv1.InputRegionAnnotation, where, "want "+cloudv1.InputSizeAnnotation+", too")
+	case !placed:
+		return wrong(cloudv1.InputSizeAnnotation, size, "want "+cloudv1.InputRegionAnnotation+", too")
+	}
+	in := cloud.Input{}
+	if len(size) <= longestTerm {
+		if bytes, err := resource.ParseQuantity(size); err == nil {
+			in.GiB = bytes.AsApproximateFloat64() / (1 << 30)
+		}
+	}
+	if !(in.GiB > 0 && in.GiB <= mostInput) {
+		return wrong(cloudv1.InputSizeAnnotation, size, "want a size up to 1Ei, as in 500Gi")
+	}
+	in.Cloud, in.Region, _ = strings.Cut(where, "/")
+	if in.Region == "" || len(where) > 2*longestTerm || !slices.Contains(cloud.Clouds, in.Cloud) {
+		return wrong(cloudv1.InputRegionAnnotation, where, "want a cloud and its region, as in aws/us-east-1")
+	}
+	return in, nil
 }
 
 // TermError is an annotation that cannot be read.
