@@ -96,7 +96,7 @@ func jobOptions(cfg *v1alpha1.QueueConfiguration, gates features.Set) jobs.Optio
 			ShortNames: gates.Enabled(features.ShortWorkloadNames), NamesInLabels: !gates.Enabled(features.WorkloadIdentifierAnnotations),
 			FastRelease:   gates.Enabled(features.FastQuotaRelease),
 			SparkOverhead: cfg.Controllers.CountSparkOverhead, ReclaimReplicas: cfg.Controllers.ReclaimKubeflowPods,
-			KeepSlices: cfg.Controllers.KeepSlicesUntilAdmitted,
+			KeepSlices: cfg.Controllers.KeepSlicesUntilAdmitted, Submitters: cfg.Controllers.RecordSubmitters,
 		},
 		MultiKueue:  gates.Enabled(features.MultiKueue),
 		NoPodsReady: !ptr.Deref(cfg.Controllers.ReportPodsReady, true) && (cfg.WaitForPodsReady == nil || gates.Enabled(features.DisableWaitForPodsReady)),

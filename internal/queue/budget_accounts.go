@@ -89,7 +89,7 @@ func (s *Shell) setRun(t *tracked, of types.NamespacedName, run *budget.Run) {
 	}
 	a := s.budgets.account(of)
 	tells := lastRun{Run: *run, uncounted: run.End.IsZero() && !s.usesQuota(t.object)}
-	if was, known := a.runs[key]; known && was.UID == tells.UID && was.Start.Equal(tells.Start) && was.End.Equal(tells.End) && was.uncounted == tells.uncounted &&
+	if was, known := a.runs[key]; known && was.UID == tells.UID && was.Start.Equal(tells.Start) && was.End.Equal(tells.End) && was.uncounted == tells.uncounted && was.User == tells.User &&
 		slices.Equal(was.Amounts, tells.Amounts) {
 		return
 	}

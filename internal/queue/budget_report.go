@@ -57,7 +57,9 @@ func (s *Shell) spending(localQueue types.NamespacedName) (list []v1alpha1.Spend
 	runs := s.valued(a.runsSoFar(s.now()))
 	for _, w := range windows {
 		if used := a.stored.Used(w, runs); len(used) > 0 {
-			list = append(list, spendingIn(w, used))
+			spent := spendingIn(w, used)
+			spent.Users = userSpending(a.stored.UsedBy(w, runs))
+			list = append(list, spent)
 		}
 	}
 	return list
@@ -81,6 +83,21 @@ func spendingIn(w budget.Window, used []budget.Used) v1alpha1.Spending {
 		}
 	}
 	return out
+}
+
+// userSpending is what was used in a period by user.
+func userSpending(used []budget.UserUsed) (list []v1alpha1.UserSpending) {
+	byUser := map[string][]budget.Used{}
+	for _, u := range used {
+		byUser[u.User] = append(byUser[u.User], budget.Used{Resource: u.Resource, UnitSeconds: u.UnitSeconds})
+	}
+	for _, user := range slices.Sorted(maps.Keys(byUser)) {
+		by := v1alpha1.UserSpending{User: user, GPUHours: engineview.GPUHours(byUser[user]), Dollars: engineview.Dollars(byUser[user])}
+		if by.GPUHours != "0" || by.Dollars != "0" {
+			list = append(list, by)
+		}
+	}
+	return list
 }
 
 func (s *Shell) budgetReport(b *inForce, localQueue types.NamespacedName) v1alpha1.Budget {

@@ -433,6 +433,7 @@ func TestBudgetAtPricesOfCloudOffers(t *testing.T) {
 	}
 	offers(p)
 	p.add(stored, "a", "3", 0)
+	p.alter(stored, "a", func(wl *kueue.Workload) { wl.Annotations = map[string]string{v1alpha1.SubmittedByAnnotation: "ann"} })
 	p.later(time.Hour, stored)
 	check("three CPUs for an hour at 2", "6")
 	price = "2.5"
@@ -452,6 +453,9 @@ func TestBudgetAtPricesOfCloudOffers(t *testing.T) {
 	}
 	p.later(24*time.Hour, stored)
 	got := p.spending(types.NamespacedName{Namespace: "ns", Name: "main"})
+	if len(got) == 2 && (len(got[1].Users) != 2 || got[1].Users[0].User != "" || got[1].Users[1].User != "ann" || got[1].Users[1].Dollars != "7.502083") {
+		t.Errorf("of an evicted job and of another that nobody is known of: %+v", got[1].Users)
+	}
 	if len(got) != 2 || got[1].From.Day() != 2 || got[0].From.Day() != 3 || len(got[1].By) != 1 || got[1].By[0].Flavor != "default" {
 		t.Errorf("%+v", got)
 	}

@@ -199,6 +199,9 @@ type Controllers struct {
 	// KeepSlicesUntilAdmitted ends the Workload of an elastic job when the larger one that replaces it is admitted. In Kueue
 	// it ends when that one has its quota, and a check that then says no stops the job.
 	KeepSlicesUntilAdmitted bool `json:"keepSlicesUntilAdmitted,omitempty"`
+	// RecordSubmitters writes the name of the user who makes a job into its annotation elasticai.io/submitted-by, which nobody can
+	// change, so that what was spent is known by user. Absent, nothing is written, as in Kueue.
+	RecordSubmitters bool `json:"recordSubmitters,omitempty"`
 	// CacheSyncTimeout is how long the informers may take to sync.
 	CacheSyncTimeout *metav1.Duration `json:"cacheSyncTimeout,omitempty"`
 }

@@ -81,6 +81,11 @@ const (
 	WhenSpentDrain WhenSpent = "Drain"
 )
 
+// SubmittedByAnnotation is on a job, and its Workload, with the name of the user who made the job, where the configuration has
+// controllers.recordSubmitters. The webhook writes it, and nobody can change it. Of a job that a controller makes, as those of a
+// CronJob, that is the controller's service account.
+const SubmittedByAnnotation = "elasticai.io/submitted-by"
+
 // BudgetAccount is what the workloads of one LocalQueue have used, counted while a budget is on it or above it. elastic-queue
 // writes it, and nobody else has to; who deletes it has the LocalQueue start anew.
 //
@@ -132,6 +137,17 @@ type BudgetSum struct {
 	Until    metav1.Time  `json:"until"`
 	// +listType=atomic
 	Used []BudgetUsed `json:"used,omitempty"`
+	// Users are what is known of who made the jobs, also in Used. Of many, those beyond are together "(others)".
+	//
+	// +listType=atomic
+	Users []BudgetUser `json:"users,omitempty"`
+}
+
+// BudgetUser is what the jobs of a user have used of a resource, times seconds.
+type BudgetUser struct {
+	User        string `json:"user"`
+	Resource    string `json:"resource"`
+	UnitSeconds int64  `json:"unitSeconds"`
 }
 
 // BudgetUsed is an amount of a resource in a flavor, times seconds. CPU is counted in thousandths.

@@ -24,6 +24,15 @@ type Spending struct {
 	Dollars string `json:"dollars"`
 	// By are the flavors, by name.
 	By []FlavorSpending `json:"by,omitempty"`
+	// Users are who made the jobs, by name, where that is recorded; without a name: what no user is known of.
+	Users []UserSpending `json:"users,omitempty"`
+}
+
+// UserSpending is what the jobs of a user have used.
+type UserSpending struct {
+	User     string `json:"user"`
+	GPUHours string `json:"gpuHours"`
+	Dollars  string `json:"dollars"`
 }
 
 // FlavorSpending is what was used of a flavor.

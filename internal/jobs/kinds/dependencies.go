@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"slices"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -18,8 +20,15 @@ func SetStart(j Job, wl *kueue.Workload) (changed bool) {
 	if IsPrebuilt(j.Meta()) || workload.HasReservation(wl) {
 		return false
 	}
-	for _, name := range startAnnotations {
+	names := startAnnotations
+	if RecordsSubmitters() {
+		names = append(slices.Clone(names), v1alpha1.SubmittedByAnnotation)
+	}
+	for _, name := range names {
 		text := j.Meta().GetAnnotations()[name]
+		if name == v1alpha1.SubmittedByAnnotation && !saysSubmitter(j) {
+			text = ""
+		}
 		switch {
 		case wl.Annotations[name] == text:
 			continue
@@ -32,3 +41,7 @@ func SetStart(j Job, wl *kueue.Workload) (changed bool) {
 	}
 	return changed
 }
+
+// saysSubmitter says that the annotation of a job was written by our webhook. It sees every new object of kinds with a suspend flag,
+// and of others only those that name a queue from the start.
+func saysSubmitter(j Job) bool { return j.Row().Suspends() }

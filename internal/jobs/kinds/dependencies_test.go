@@ -2,10 +2,12 @@ package kinds
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
@@ -45,5 +47,25 @@ func TestSetStart(t *testing.T) {
 				t.Error("and changed again")
 			}
 		})
+	}
+}
+
+// A workload says who made its job where that is recorded, and only of kinds whose annotation the webhook writes.
+func TestSubmitterGoesToTheWorkload(t *testing.T) {
+	defer SetRules(Rules{})
+	for _, test := range []struct {
+		kind     string
+		recorded bool
+		want     string
+	}{{"Job", true, "ann"}, {"Job", false, ""}, {"Pod", true, ""}} {
+		SetRules(Rules{Submitters: test.recorded})
+		row := Table()[slices.IndexFunc(Table(), func(k *Kind) bool { return k.GVK.Kind == test.kind })]
+		obj := &unstructured.Unstructured{}
+		obj.SetAnnotations(map[string]string{v1alpha1.SubmittedByAnnotation: "ann"})
+		wl := &kueue.Workload{}
+		SetStart(row.Object(obj), wl)
+		if got := wl.Annotations[v1alpha1.SubmittedByAnnotation]; got != test.want {
+			t.Errorf("%s, recorded %t: %q", test.kind, test.recorded, got)
+		}
 	}
 }

@@ -25,6 +25,8 @@ type Rules struct {
 	// KeepSlices has the workload of an elastic job count until the one that replaces it is admitted, not only until that has
 	// its quota.
 	KeepSlices bool
+	// Submitters has a job's annotation say who made it.
+	Submitters bool
 }
 
 // Recommended is what our own file recommends.
@@ -44,6 +46,9 @@ func rules() Rules {
 
 // FastRelease says that pods that are being deleted count as ended.
 func FastRelease() bool { return rules().FastRelease }
+
+// RecordsSubmitters says that a job's annotation says who made it.
+func RecordsSubmitters() bool { return rules().Submitters }
 
 // KeepSlices says that a workload counts until the one that replaces it is admitted.
 func KeepSlices() bool { return rules().KeepSlices }

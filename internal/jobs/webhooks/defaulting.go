@@ -34,7 +34,11 @@ func (d *defaulter) Handle(ctx context.Context, request admission.Request) admis
 		return admission.Allowed("")
 	}
 	if request.Operation != admissionv1.Create {
-		if answer := d.validator.Handle(ctx, request); kind.Suspends() || !answer.Allowed {
+		answer := d.validator.Handle(ctx, request)
+		if answer.Allowed && kind.Suspends() {
+			answer = restoreSubmitter(kind, request)
+		}
+		if kind.Suspends() || !answer.Allowed {
 			return answer
 		}
 	}
@@ -89,10 +93,14 @@ func (d *defaulter) defaultObject(ctx context.Context, kind *kinds.Kind, request
 	if err == nil && !managed && creating {
 		err = d.validateSkipped(ctx, nil, job)
 	}
-	if err != nil || !managed {
+	if err != nil {
 		return nil, err
 	}
+	if !managed {
+		return submittedAlone(kind, request)
+	}
 	if creating {
+		recordSubmitter(kind, request, obj)
 		if err := refuse(append(d.validateCreate(ctx, job, request.Object.Raw), job.Validate(nil)...)); err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ type validator struct {
 // to the webhook.
 var (
 	validatedLabels      = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.MaxExecTimeLabel, kinds.PriorityClassLabel}
-	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.ElasticAnnotation, workload.GatedByAnnotation, kinds.MinParallelismAnnotation, kinds.SyncCompletionsAnnotation, v1alpha1.AfterAnnotation, v1alpha1.PodsAnnotation, cloudv1.DeadlineAnnotation, cloudv1.DelayPriceAnnotation, cloudv1.CheckpointAnnotation}
+	validatedAnnotations = []string{kinds.QueueNameLabel, kinds.PrebuiltLabel, kinds.ElasticAnnotation, workload.GatedByAnnotation, kinds.MinParallelismAnnotation, kinds.SyncCompletionsAnnotation, v1alpha1.AfterAnnotation, v1alpha1.PodsAnnotation, v1alpha1.SubmittedByAnnotation, cloudv1.DeadlineAnnotation, cloudv1.DelayPriceAnnotation, cloudv1.CheckpointAnnotation}
 )
 
 // changesValidated is the webhook's match condition in CEL: true of new objects, of those whose

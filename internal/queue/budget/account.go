@@ -11,6 +11,7 @@ import (
 // Run is a time in which a workload had quota.
 type Run struct {
 	UID     string // of the workload
+	User    string // who made its job; "": nobody knows
 	Start   time.Time
 	End     time.Time // zero: it goes on
 	Queue   string    // the ClusterQueue that the quota is of
@@ -42,6 +43,8 @@ type Account struct {
 type Sum struct {
 	Window `json:",inline"`
 	Used   []Used `json:"used,omitempty"`
+	// Users are what is known of who used it.
+	Users []UserUsed `json:"users,omitempty"`
 }
 
 // Used is an amount of a resource in a flavor, times seconds.
@@ -107,7 +110,7 @@ func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, st
 	}
 	for _, s := range a.Sums {
 		if now.Sub(s.Until) < s.Period.storedFor() {
-			out.Sums = append(out.Sums, Sum{Window: s.Window, Used: slices.Clone(s.Used)})
+			out.Sums = append(out.Sums, Sum{Window: s.Window, Used: slices.Clone(s.Used), Users: slices.Clone(s.Users)})
 		}
 	}
 	for _, w := range windows {
@@ -127,6 +130,7 @@ func (a *Account) Settle(runs []Run, windows []Window, tells func(uid string, st
 		named[runName(r.UID, r.Start)] = true
 	}
 	out.trim(now)
+	out.trimUsers()
 	return out
 }
 
@@ -202,7 +206,7 @@ func (a *Account) add(r *Run, windows []Window, now time.Time) {
 	}
 	for i := range a.Sums {
 		s := &a.Sums[i]
-		s.Used = addRun(s.Used, r, s.Window)
+		s.Used, s.Users = addRun(s.Used, r, s.Window), addUserRun(s.Users, r, s.Window)
 	}
 }
 

@@ -121,7 +121,7 @@ func (c *cluster) letGo(o *Object) {
 }
 
 func (c *cluster) drawRun(uid string, start time.Time) *Run {
-	r := &Run{UID: uid, Start: start, Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "queue")}
+	r := &Run{UID: uid, User: rapid.SampledFrom([]string{"ann", "bob", ""}).Draw(c.t, "user"), Start: start, Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "queue")}
 	for _, flavor := range []string{"h100", "t4"} {
 		if n := rapid.Int64Range(0, 8).Draw(c.t, flavor); n > 0 {
 			r.Amounts = append(r.Amounts, Amount{Flavor: flavor, Resource: "gpu", Units: n})
@@ -204,6 +204,72 @@ func (c *cluster) check(windows []Window) {
 		if got := a.Used(w, runsOf(objects)); !slices.Equal(got, want) {
 			c.t.Fatalf("%s from %s: %v, not %v", w.Period, w.From, got, want)
 		}
+		c.checkUsers(w, a.UsedBy(w, runsOf(objects)))
+	}
+}
+
+// checkUsers: each user has what the runs of its jobs took, and what is nobody's is the rest.
+func (c *cluster) checkUsers(w Window, got []UserUsed) {
+	want, known := map[UserUsed]int64{}, false
+	for _, r := range c.runs {
+		if !r.over() {
+			continue
+		}
+		for _, u := range addRun(nil, &r, w) {
+			want[UserUsed{User: r.User, Resource: u.Resource}] += u.UnitSeconds
+			known = known || r.User != ""
+		}
+	}
+	if !known {
+		clear(want)
+	}
+	for _, u := range got {
+		key := UserUsed{User: u.User, Resource: u.Resource}
+		if want[key] != u.UnitSeconds {
+			c.t.Fatalf("%s from %s: %+v, not %d", w.Period, w.From, u, want[key])
+		}
+		delete(want, key)
+	}
+	if len(want) > 0 {
+		c.t.Fatalf("%s from %s: nobody has %v", w.Period, w.From, want)
+	}
+}
+
+// However many users there are, an account stays small, what it is reckoned with is as without them, and nothing is lost: users
+// beyond the first are counted together.
+func TestUsersAreBounded(t *testing.T) {
+	now := time.Date(2026, 11, 17, 0, 0, 0, 0, time.UTC)
+	var a Account
+	for i := range 6 * 24 * 20 {
+		now = now.Add(10 * time.Minute)
+		var windows []Window
+		for _, p := range []Period{Day, Month} {
+			w, err := WindowAt(p, "UTC", now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			windows = append(windows, w)
+		}
+		r := Run{UID: fmt.Sprint(i), User: fmt.Sprintf("user-%d", i%5000), Start: now.Add(-time.Minute), End: now, Queue: "q", Amounts: []Amount{{Flavor: "h100", Resource: "gpu", Units: 8}}}
+		a = a.Settle([]Run{r}, windows, func(string, time.Time) bool { return false }, now)
+	}
+	lines := 0
+	for _, s := range a.Sums {
+		lines += len(s.Users)
+		if n := len(userNames(s.Users)); n > mostUsers+1 {
+			t.Fatalf("%d users in %s from %s", n, s.Period, s.From)
+		}
+	}
+	month := a.Sums[slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Period == Month && s.From.Month() == time.November })]
+	sum, others := int64(0), int64(0)
+	for _, u := range month.Users {
+		sum += u.UnitSeconds
+		if u.User == OtherUsers {
+			others = u.UnitSeconds
+		}
+	}
+	if lines > mostUserLines || others == 0 || sum != month.Used[0].UnitSeconds || len(a.Sums) < 15 {
+		t.Errorf("%d periods, %d lines of users, %d of %d known, others %d", len(a.Sums), lines, sum, month.Used[0].UnitSeconds, others)
 	}
 }
 
@@ -252,7 +318,7 @@ func TestStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := w.From.Add(2 * time.Hour)
-	run := Run{UID: "a", Start: w.From, End: w.From.Add(time.Hour), Queue: "q", Amounts: []Amount{{Flavor: "h100", Resource: "gpu", Units: 8}}}
+	run := Run{UID: "a", User: "ann", Start: w.From, End: w.From.Add(time.Hour), Queue: "q", Amounts: []Amount{{Flavor: "h100", Resource: "gpu", Units: 8}}}
 	var a Account
 	a = a.Settle([]Run{run}, []Window{w}, func(string, time.Time) bool { return false }, now)
 	a = a.Settle(nil, []Window{w}, func(string, time.Time) bool { return false }, now) // nobody tells of it any more

@@ -16,6 +16,9 @@ func (a *Account) Stored() v1alpha1.BudgetAccountStatus {
 		for _, u := range s.Used {
 			sum.Used = append(sum.Used, v1alpha1.BudgetUsed{ClusterQueue: u.Queue, Flavor: u.Flavor, Resource: u.Resource, UnitSeconds: u.UnitSeconds})
 		}
+		for _, u := range s.Users {
+			sum.Users = append(sum.Users, v1alpha1.BudgetUser(u))
+		}
 		out.Sums = append(out.Sums, sum)
 	}
 	for _, s := range a.Settled {
@@ -35,6 +38,9 @@ func FromStored(status *v1alpha1.BudgetAccountStatus) Account {
 		sum := Sum{Window: Window{Period: Period(s.Period), Zone: s.TimeZone, From: s.From.Time, Until: s.Until.Time}}
 		for _, u := range s.Used {
 			sum.Used = addUsed(sum.Used, Used{Queue: u.ClusterQueue, Flavor: u.Flavor, Resource: u.Resource, UnitSeconds: u.UnitSeconds})
+		}
+		for _, u := range s.Users {
+			sum.Users = addUser(sum.Users, UserUsed(u))
 		}
 		a.Sums = append(a.Sums, sum)
 	}

@@ -15,6 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/api/queuepolicy/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/queue/budget"
 )
 
@@ -33,12 +34,24 @@ const (
 	stoppedAnnotation = "elasticai.io/stopped-at"
 )
 
+// longestSubmitter is how much of a user's name is written.
+const longestSubmitter = 253
+
+// CutSubmitter is a user's name, or the beginning of one that is very long.
+func CutSubmitter(name string) string {
+	if len(name) > longestSubmitter {
+		name = name[:longestSubmitter]
+	}
+	return strings.ToValidUTF8(name, "")
+}
+
 // reportedRun is a run as the condition's message has it.
 type reportedRun struct {
 	From         time.Time        `json:"from"`
 	Until        time.Time        `json:"until"`
 	LocalQueue   string           `json:"localQueue"`
 	ClusterQueue string           `json:"clusterQueue"`
+	User         string           `json:"user,omitempty"`
 	Amounts      []reportedAmount `json:"amounts"`
 }
 
@@ -57,7 +70,7 @@ func LastRun(wl *kueue.Workload) (run *budget.Run, localQueue string) {
 		return reportedLastRun(wl)
 	}
 	run = &budget.Run{
-		UID: string(wl.UID), Start: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
+		UID: string(wl.UID), User: CutSubmitter(wl.Annotations[v1alpha1.SubmittedByAnnotation]), Start: condition(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time,
 		Queue: string(wl.Status.Admission.ClusterQueue), Amounts: append(runAmounts(wl.Status.Admission), boughtAmounts(wl)...),
 	}
 	switch {
@@ -124,7 +137,7 @@ func reportedLastRun(wl *kueue.Workload) (*budget.Run, string) {
 	if err := json.Unmarshal([]byte(report.Message), &r); err != nil || r.From.IsZero() || r.Until.IsZero() {
 		return nil, ""
 	}
-	run := &budget.Run{UID: string(wl.UID), Start: r.From, End: r.Until, Queue: r.ClusterQueue}
+	run := &budget.Run{UID: string(wl.UID), User: r.User, Start: r.From, End: r.Until, Queue: r.ClusterQueue}
 	for _, a := range r.Amounts {
 		run.Amounts = append(run.Amounts, budget.Amount(a))
 	}
@@ -138,7 +151,7 @@ func reportLastRun(wl *kueue.Workload, now time.Time) {
 		return
 	}
 	run, localQueue := LastRun(wl)
-	report := reportedRun{From: run.Start.UTC(), Until: run.End.UTC(), LocalQueue: localQueue, ClusterQueue: run.Queue}
+	report := reportedRun{From: run.Start.UTC(), Until: run.End.UTC(), LocalQueue: localQueue, ClusterQueue: run.Queue, User: run.User}
 	if run.End.IsZero() {
 		report.Until = now.UTC().Truncate(time.Second)
 	}
