@@ -48,6 +48,9 @@ Exit codes: 0 stopped on request, 1 failed, 2 bad command line, 3 the folder is 
 			if options.APIOnly && cmd.Flags().Changed("nodes") {
 				return errors.New("--api-only runs no nodes: leave --nodes out")
 			}
+			if options.APIOnly && options.Clouds {
+				return errors.New("--api-only runs no clouds: leave --clouds out")
+			}
 			if options.Listen = net.ParseIP(listen); options.Listen == nil {
 				return fmt.Errorf("--listen %q is not an IP address", listen)
 			}
@@ -88,6 +91,7 @@ Exit codes: 0 stopped on request, 1 failed, 2 bad command line, 3 the folder is 
 	flags.DurationVar(&options.JobBatchPeriod, "job-batch-period", 0, "how long the Job controller gathers changes of a Job's pods before it looks at the Job; 0 leaves Kubernetes' second")
 	flags.StringArrayVar(&apiServer, "apiserver-arg", nil, "NAME=VALUE: a flag of kube-apiserver (repeatable)")
 	flags.BoolVar(&options.APIOnly, "api-only", false, "etcd and the API server alone: no controllers, no scheduler, no nodes")
+	flags.BoolVar(&options.Clouds, "clouds", false, "play clouds that sell machines: serve SimulatedClouds, and Karpenter's NodeClaims that name one")
 	flags.DurationVar(&options.StartTimeout, "start-timeout", 5*time.Minute, "give up when not ready after this time")
 	_ = cmd.MarkFlagRequired("dir") // the flag exists
 	return cmd

@@ -68,8 +68,12 @@ func EnsureFleet(ctx context.Context, client kubernetes.Interface, fleet []nodes
 		group.Go(func() error { return ensureNode(ctx, client, newNode(n, ip, port), old) })
 	}
 	for name, old := range existing {
-		if _, ours := old.Labels[fleetLabel]; ours {
+		_, ours := old.Labels[fleetLabel]
+		switch {
+		case ours:
 			group.Go(func() error { return deleteNode(ctx, client, name) })
+		case old.Annotations[remoteAgentAnnotation] == remoteAgentValue: // it has joined since
+			group.Go(func() error { return reconnect(ctx, client, newNode(nodespec.Node{Name: name}, "", port)) })
 		}
 	}
 	return group.Wait()
@@ -89,7 +93,12 @@ func ensureNode(ctx context.Context, client kubernetes.Interface, want, old *cor
 	if connected && old.Status.DaemonEndpoints == want.Status.DaemonEndpoints && old.Status.NodeInfo == want.Status.NodeInfo {
 		return nil
 	}
-	// A patch, since the controller manager may write to the node at the same time.
+	return reconnect(ctx, client, want)
+}
+
+// reconnect writes where the node's kubelet listens in this run, and what it is. A patch, since the controller manager may write
+// to the node at the same time.
+func reconnect(ctx context.Context, client kubernetes.Interface, want *corev1.Node) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"annotations": want.Annotations},
 		"status":   map[string]any{"daemonEndpoints": want.Status.DaemonEndpoints, "nodeInfo": want.Status.NodeInfo},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 
 	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
@@ -32,8 +33,11 @@ type Kubelets struct {
 	listener net.Listener
 	server   *http.Server
 	nodes    corelisters.NodeLister
-	cancel   context.CancelFunc
-	podsDone chan struct{}
+	// nodeInformer is what nodes lists; joined are addresses of nodes that are not of the fleet.
+	nodeInformer cache.SharedIndexInformer
+	joined       *addresses
+	cancel       context.CancelFunc
+	podsDone     chan struct{}
 }
 
 // Start begins to play nodes and pods. log takes what KWOK has to say.
@@ -51,7 +55,7 @@ func Start(config *rest.Config, files pki.Files, log io.Writer) (*Kubelets, erro
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(kwoklog.NewContext(context.Background(), kwoklog.NewLogger(log, kwoklog.LevelWarn)))
-	k := &Kubelets{client: client, listener: listener, cancel: cancel, podsDone: make(chan struct{})}
+	k := &Kubelets{client: client, listener: listener, cancel: cancel, joined: newAddresses(nodeNetwork), podsDone: make(chan struct{})}
 	if err := k.start(ctx, serving); err != nil {
 		cancel()
 		listener.Close()
@@ -74,7 +78,7 @@ func (k *Kubelets) start(ctx context.Context, serving *tls.Config) error {
 	podInformer := bound.Core().V1().Pods()
 	leases := leaseFactory.Coordination().V1().Leases()
 	leases.Informer() // asked for, so that it is started
-	k.nodes = nodeInformer.Lister()
+	k.nodes, k.nodeInformer = nodeInformer.Lister(), nodeInformer.Informer()
 
 	pods, err := newPods(k.client, k.nodes, podInformer.Informer())
 	if err != nil {

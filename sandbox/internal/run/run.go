@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/elastic-ai/elastic/sandbox/internal/clouds"
 	"github.com/elastic-ai/elastic/sandbox/internal/controlplane"
 	"github.com/elastic-ai/elastic/sandbox/internal/kubelet"
 	"github.com/elastic-ai/elastic/sandbox/internal/nodespec"
@@ -33,6 +34,7 @@ type Options struct {
 	SchedulerConfig string
 	APIServer       map[string]string
 	APIOnly         bool // etcd and the API server alone
+	Clouds          bool // play clouds that sell machines
 	Verbosity       int
 	JobBatchPeriod  time.Duration // for which the Job controller gathers changes of a Job's pods; 0 leaves it as it is
 	StartTimeout    time.Duration
@@ -106,6 +108,7 @@ type sandbox struct {
 	events   *Events
 	plane    *controlplane.ControlPlane
 	kubelets *kubelet.Kubelets
+	clouds   *clouds.Provider
 }
 
 func (s *sandbox) start(ctx context.Context) (err error) {
@@ -136,6 +139,11 @@ func (s *sandbox) start(ctx context.Context) (err error) {
 		return fmt.Errorf("simulated nodes: %w", err)
 	}
 	s.events.Progress(fmt.Sprintf("%d simulated nodes are ready", len(s.options.Fleet)))
+	if s.options.Clouds {
+		if s.clouds, err = clouds.Start(ctx, s.plane.SimulatorConfig(), s.kubelets); err != nil {
+			return fmt.Errorf("simulated clouds: %w", err)
+		}
+	}
 	if err := awaitDefaults(ctx, s.plane.SimulatorConfig()); err != nil {
 		return err
 	}
@@ -170,6 +178,9 @@ func awaitDefaults(ctx context.Context, config *rest.Config) error {
 }
 
 func (s *sandbox) stop() {
+	if s.clouds != nil {
+		s.clouds.Stop()
+	}
 	if s.kubelets != nil {
 		s.kubelets.Stop()
 	}
