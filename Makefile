@@ -43,8 +43,8 @@ help: ## Show this help
 ##@ Use
 
 .PHONY: up
-up: build-first ## Build, start a local cluster in the background and send a first job through it
-	bin/elastic up --detach
+up: build-first ## Build, start a local cluster in the background and send a first job through it; CLOUDS=1 with simulated clouds
+	bin/elastic up --detach $(if $(CLOUDS),--clouds)
 
 .PHONY: down
 down: ## End the local cluster

@@ -53,6 +53,9 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
   # A second one beside it
   elastic up --detach --name b
 
+  # With two clouds to buy nodes from when the own ones are full, all simulated
+  elastic up --detach --clouds
+
   # With a real kubelet and containers beside the simulated nodes (Linux, root)
   make build-node && elastic up --real-node
 
@@ -67,6 +70,9 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 			options.Out = cmd.OutOrStdout()
 			if err := options.askForCards(cmd); err != nil {
 				return err
+			}
+			if options.Cards && options.Clouds {
+				return errors.New("--clouds sells simulated nodes, which run nothing beside the real one of --cards: leave one out")
 			}
 			if options.Cards && !cmd.Flags().Changed("nodes") {
 				options.Nodes = "" // none is simulated beside real cards
@@ -96,6 +102,7 @@ Without --detach it runs until Ctrl-C, which ends everything it started.`,
 	cmd.Flags().StringVar((*string)(&options.GPUScheduler), "gpu-scheduler", string(AsExtender), "how pods with cards are scheduled: extender (kube-scheduler asks) or plugin (elastic-scheduler does)")
 	cmd.Flags().BoolVar(&options.RealNode, "real-node", false, "add a node whose pods are real containers, with this machine's cards; Linux, root, and 'make build-node' first")
 	cmd.Flags().BoolVar(&options.Cards, "cards", false, "use this machine's NVIDIA cards: a real node and a queue of them, and --image host for jobs on this machine's own programs; Linux, root, and 'make build-node' first")
+	cmd.Flags().BoolVar(&options.Clouds, "clouds", false, "add two simulated clouds that sell nodes, and a queue that buys there what the cluster's own nodes do not have")
 	cmd.Flags().BoolVar(&options.Sample, "sample", true, "set up a sample queue and send a job through it")
 	cmd.Flags().StringArrayVar(&options.SandboxArgs, "sandbox-arg", nil, "argument for elastic-sandbox, as it is (repeatable)")
 	return cmd
@@ -107,6 +114,9 @@ func (c *Cluster) next(options UpOptions) {
 	if options.Cards {
 		job = "--name=mine --gpus=0.3 --gpumemory=8Gi --image=host -- python3 train.py"
 	}
+	if options.Clouds {
+		job = `--name=mine --queue=main --workers=2 --gpus=8 --image=busybox "sleep 60"  # fills the nodes that are there`
+	}
 	flag, local := "", ""
 	if c.Name != DefaultName {
 		flag, local = " --name "+c.Name, " --local "+c.Name
@@ -117,7 +127,7 @@ func (c *Cluster) next(options UpOptions) {
 	fmt.Fprintf(options.Out, `
 What to type next:
   %[2]s submit job%[3]s %[4]s
-  %[2]s list%[3]s
+%[5]s  %[2]s list%[3]s
   %[2]s explain%[3]s mine                      # why a job waits, and what would let it in
   %[2]s queue list%[3]s
   %[2]s kubectl%[1]s get nodes                 # any kubectl command
@@ -125,7 +135,18 @@ What to type next:
   export KUBECONFIG=$(%[2]s kubeconfig%[1]s)   # for your own tools
   %[2]s status
   %[2]s down%[1]s
-`, flag, typed(), local, job)
+`, flag, typed(), local, job, options.burst(flag, local))
+}
+
+// burst is what to type where there are clouds, after a job that fills the nodes of the cluster.
+func (o *UpOptions) burst(flag, local string) string {
+	if !o.Clouds {
+		return ""
+	}
+	return fmt.Sprintf(`  %[2]s submit job%[3]s --name=more --queue=main --workers=2 --gpus=8 --image=busybox "sleep 60"  # nodes are bought for it
+  %[2]s kubectl%[1]s get cloudoffers,simulatedclouds,nodeclaims
+  %[2]s cost spent%[3]s                        # the bill
+`, flag, typed(), local)
 }
 
 // typed is how this program is called from here: by name where the PATH leads
@@ -167,7 +188,7 @@ func (c *Cluster) detach(ctx context.Context, options UpOptions) error {
 		return err
 	}
 	args := []string{"up", "--name", c.Name, "--nodes", options.Nodes, "--gpu-scheduler", string(options.GPUScheduler), fmt.Sprintf("--sample=%t", options.Sample), fmt.Sprintf("--real-node=%t", options.RealNode),
-		fmt.Sprintf("--cards=%t", options.Cards)}
+		fmt.Sprintf("--cards=%t", options.Cards), fmt.Sprintf("--clouds=%t", options.Clouds)}
 	for _, arg := range options.SandboxArgs {
 		args = append(args, "--sandbox-arg="+arg)
 	}

@@ -15,9 +15,17 @@ import (
 	"github.com/elastic-ai/elastic/deploy"
 )
 
+// sampleQueue is the sample that has the queue.
+func (o *UpOptions) sampleQueue() string {
+	if o.Clouds {
+		return "clouds"
+	}
+	return "single-clusterqueue-setup"
+}
+
 // showSample sets a queue up and sends a job through it, and reports each step.
-func showSample(ctx context.Context, c client.Client, say func(string, ...any)) error {
-	queue, err := deploy.Sample("single-clusterqueue-setup")
+func showSample(ctx context.Context, c client.Client, name string, say func(string, ...any)) error {
+	queue, err := deploy.Sample(name)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ func (c *Cluster) startSandbox(ctx context.Context, options UpOptions, progress 
 	if options.Cards {
 		args = append(args, "--job-batch-period=100ms") // jobs are few there, and the next one waits for the card
 	}
+	if options.Clouds {
+		args = append(args, "--clouds")
+	}
 	args = append(args, options.SandboxArgs...)
 	return c.startReporting(ctx, "elastic-sandbox", path, args, "starting Kubernetes", progress)
 }

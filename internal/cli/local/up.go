@@ -38,6 +38,8 @@ type UpOptions struct {
 	RealNode bool
 	// Cards has the real node offer this machine's cards and its own root as an image, and a queue of all of it.
 	Cards bool
+	// Clouds has the sandbox play clouds that sell machines, and a queue that buys there what the nodes do not have.
+	Clouds bool
 	// GPUScheduler is how pods with cards are scheduled; empty means AsExtender.
 	GPUScheduler GPUScheduler
 	// Lease is how long a leader's lease lasts; 0 takes production's, which a busy machine does not lose.
@@ -240,7 +242,7 @@ func (r *running) setUp(ctx context.Context, cluster client.Client) error {
 		return offerCards(ctx, cluster, r.say)
 	}
 	if r.options.Sample {
-		if err := showSample(ctx, cluster, r.say); err != nil {
+		if err := showSample(ctx, cluster, r.options.sampleQueue(), r.say); err != nil {
 			return fmt.Errorf("the sample job: %w", err)
 		}
 	}
