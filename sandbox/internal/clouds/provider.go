@@ -249,6 +249,9 @@ func (p *Provider) carryOut(ctx context.Context, do action, object *unstructured
 	case hold:
 		return p.finalize(ctx, object, append(slices.Clone(claim.Finalizers), termination))
 	case release:
+		if err := p.end(ctx, claim.Name); err != nil { // pods of a node that somebody deleted are there for a while
+			return err
+		}
 		return p.finalize(ctx, object, slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == termination }))
 	case launch:
 		return p.say(ctx, object, claim, "", launched)
