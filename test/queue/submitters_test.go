@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/client-go/rest"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	config "github.com/elastic-ai/elastic/api/config/v1alpha1"
