@@ -156,11 +156,9 @@ func (v *view) check(p *plan) {
 	case kueue.CheckStatePending:
 		v.obtain(p, &next)
 	}
-	if next.State == kueue.CheckStateRetry || next.State == kueue.CheckStateRejected {
-		next.PodSetUpdates = nil
-		if v.state.State == kueue.CheckStatePending { // pods that run have their nodes until they have stopped
-			v.letGoAll(p, false)
-		}
+	// Pods that run have their nodes until they have stopped, and the account of the run needs what those cost.
+	if v.state.State == kueue.CheckStatePending && (next.State == kueue.CheckStateRetry || next.State == kueue.CheckStateRejected) {
+		v.letGoAll(p, false)
 	}
 	p.state = &next
 }

@@ -389,7 +389,8 @@ func TestOneFailureIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A node that is lost while the workload runs evicts it; the other nodes stay until its pods have stopped.
+// A node that is lost while the workload runs evicts it; the other nodes stay until its pods have stopped, and so does what says
+// what they cost: the account of the run is made from that.
 func TestLostNode(t *testing.T) {
 	w := newWorld(asking(2, "8", "1"))
 	w.step(99)
@@ -401,6 +402,9 @@ func TestLostNode(t *testing.T) {
 	w.step(99)
 	if w.state.State != kueue.CheckStateRetry || !strings.Contains(w.state.Message, "MachineLost: a node was lost: elastic-uid-1-1") || w.live() != 1 {
 		t.Fatalf("%+v, %d live", w.state, w.live())
+	}
+	if len(w.state.PodSetUpdates) != 1 || w.state.PodSetUpdates[0].Annotations[cloudv1.PriceAnnotation] == "" {
+		t.Errorf("what its nodes cost is forgotten before the run is accounted for: %+v", w.state)
 	}
 	if seen := w.learned.Of(first); seen.Losses == 0 || seen.Closed(2, w.now).IsZero() {
 		t.Errorf("learned %+v", seen)
