@@ -190,6 +190,27 @@ func TestRuns(t *testing.T) {
 	}
 }
 
+// Pods took what was reserved, ended, and their node is lost before anything is reserved for those that come after them: nothing is
+// on that node then, and the workload is still sent there.
+func TestAffectedAfterItsPodsEnded(t *testing.T) {
+	p := hall(t)
+	r := wants(2, admission.TopologyRequest{Mode: admission.TopologyUnconstrained})
+	p.Hold(r.Workload, p.Restore(r, nil, sends("a1:2")))
+	for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodFailed} {
+		for _, name := range []string{"x", "y"} {
+			p.Saw(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: name, Annotations: map[string]string{kueue.WorkloadAnnotation: "job"}, Labels: map[string]string{kueuelabels.PodSet: "main"},
+			}, Spec: corev1.PodSpec{NodeName: "a1"}, Status: corev1.PodStatus{Phase: phase}}, false)
+		}
+	}
+	n := host4("a1")
+	n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+	p.Saw(n, false)
+	if affected := p.AffectedWorkloads(); len(affected) != 1 || affected[0] != r.Workload {
+		t.Errorf("the workload whose pods ended on a node that is lost now is affected: %v", affected)
+	}
+}
+
 // As Kueue does it, a preferred topology does not keep the pods of a lost node near the rest.
 func TestReplaceAnywhere(t *testing.T) {
 	for everywhere, want := range map[bool]string{false: "b2:4 b3:1", true: "a1:1 b2:4"} {
