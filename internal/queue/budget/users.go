@@ -46,14 +46,17 @@ func userNames(users []UserUsed) (names []string) {
 	return names
 }
 
+// inOrder is by user, then by resource.
+func inOrder(a, b UserUsed) int {
+	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource))
+}
+
 // addUser adds to a list that is in order.
 func addUser(users []UserUsed, u UserUsed) []UserUsed {
 	if u.UnitSeconds <= 0 || u.User == "" {
 		return users
 	}
-	i, found := slices.BinarySearchFunc(users, u, func(a, b UserUsed) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource))
-	})
+	i, found := slices.BinarySearchFunc(users, u, inOrder)
 	if !found {
 		return slices.Insert(users, i, u)
 	}
@@ -101,8 +104,6 @@ func (a *Account) UsedBy(w Window, runs []Run) []UserUsed {
 			users = append(users, UserUsed{Resource: resource, UnitSeconds: seconds})
 		}
 	}
-	slices.SortFunc(users, func(a, b UserUsed) int {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Resource, b.Resource))
-	})
+	slices.SortFunc(users, inOrder)
 	return users
 }
