@@ -1,10 +1,12 @@
-/* Each test is a process of its own, with a folder of its own that is removed after it. */
+/* Each test is a process group of its own, with a folder of its own; both end with it. */
 #ifndef RUNNER_H
 #define RUNNER_H
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +16,6 @@
 
 static char check_root[256];
 
-#define TEST_ROOT "/tmp/elastic-gpu-test-%d"
 static void test_begins(void); /* makes what a test needs below check_root */
 
 struct test { const char *name; void (*run)(void); };
@@ -26,22 +27,28 @@ static int check_main(int argc, char **argv, const struct test *tests, int n)
 
 	for (int i = 0; i < n; i++) {
 		char command[600];
+		siginfo_t ended;
 		int status, wanted = argc < 2;
 		for (int a = 1; a < argc; a++)
 			wanted |= !strcmp(argv[a], tests[i].name);
 		if (!wanted)
 			continue;
+		snprintf(check_root, sizeof check_root, "/tmp/elastic-gpu-test-XXXXXX"); /* never a pid: those come again */
+		CHECK(mkdtemp(check_root) && !chmod(check_root, 0777));
 		fflush(NULL);
 		pid_t pid = fork();
 		if (pid == 0) {
 			alarm(600); /* a hang is a failure; a busy machine is none */
-			snprintf(check_root, sizeof check_root, TEST_ROOT, (int)getpid());
+			setpgid(0, 0);
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* Ctrl-C reaches the group of the runner alone */
 			test_begins();
 			tests[i].run();
 			exit(0);
 		}
-		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
-		snprintf(command, sizeof command, "rm -rf " TEST_ROOT, (int)pid);
+		CHECK(pid > 0 && waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) == 0);
+		kill(-pid, SIGKILL); /* what it left running would write into the folder while that is removed */
+		CHECK(waitpid(pid, &status, 0) == pid);
+		snprintf(command, sizeof command, "rm -rf %s", check_root);
 		if (system(command))
 			failed++;
 		if (status) {
