@@ -59,9 +59,9 @@ type Engine struct {
 	labels uint64 // moves when nodes come, go or are labelled anew
 	trees  map[string]*tree
 
-	rev     uint64
-	changes []int32 // positions of nodes in the order they changed
-	base    int     // number of changes forgotten
+	rev, described uint64
+	changes        []int32 // positions of nodes in the order they changed
+	base           int     // number of changes forgotten
 
 	journal []change
 	marks   []int
@@ -81,7 +81,7 @@ type node struct {
 	lot      uint64 // of the name; for drawing lots
 	known    bool   // described; otherwise pods were only said to be there
 	desc     Node
-	gen      uint32 // changes with the description, not with usage
+	gen      uint64 // of its description, not of its usage; no two descriptions of any nodes have the same
 	rev      uint64 // changes with both
 	view     policy.Node
 	holdings []*holding
@@ -191,7 +191,8 @@ func (e *Engine) forget(n *node) {
 
 // rebuild the view of a node from its description and its holdings.
 func (e *Engine) rebuild(n *node) {
-	n.gen++
+	e.described++
+	n.gen = e.described
 	delete(e.unhealthy, n)
 	v := &n.view
 	*v = policy.Node{Cards: make([]policy.Card, len(n.desc.Cards)), Total: e.amounts(n)}

@@ -12,7 +12,7 @@ type index struct {
 	scores  []float64
 	reasons []Reason
 	counts  [reasons]int // of nodes by reason
-	gens    []uint32     // node.gen that matched was computed for
+	gens    []uint64     // node.gen that matched was computed for
 	matched []Reason
 	caps    []int32 // how many pods fit at once; 0 where not counted yet
 	tree    []int32 // positions; the root is tree[1], leaves start at len/2
