@@ -40,7 +40,9 @@ func (e *Engine) Assign(pod *Pod, nodeName string, until time.Time) (Assignment,
 		reason = e.pick.run(e, s, n, e.salt(pod.Key))
 	}
 	if reason != Fits {
-		return Assignment{}, &Refusal{Count: 1, Nodes: map[Reason]int{reason: 1}, RetryOn: reason.RetryOn()}
+		refusal := &Refusal{Count: 1, RetryOn: reason.RetryOn()}
+		refusal.Nodes[reason] = 1
+		return Assignment{}, refusal
 	}
 	h := e.newHolding(pod, s, n)
 	h.takes, h.until = e.pick.takes(), until
@@ -128,15 +130,19 @@ func (h *holding) assignment() Assignment {
 }
 
 func (h *holding) grants() []Grant {
-	var grants []Grant
+	if len(h.takes) == 0 {
+		return nil
+	}
+	grants, all := make([]Grant, 0, 1), make([]CardGrant, 0, len(h.takes))
 	for c := range h.pod.Containers {
-		var cards []CardGrant
+		first := len(all)
 		for i := range h.takes {
 			if t := &h.takes[i]; t.container == c {
-				cards = append(cards, CardGrant{Index: t.index, Core: t.core, Memory: t.mem})
+				all = append(all, CardGrant{Index: t.index, Core: t.core, Memory: t.mem})
 			}
 		}
-		if cards != nil {
+		cards := all[first:len(all):len(all)]
+		if len(cards) > 0 {
 			grants = append(grants, Grant{Container: h.pod.Containers[c].Name, Cards: cards})
 		}
 	}

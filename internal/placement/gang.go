@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 func (t *Txn) Place(g *Gang) Answer {
 	e := t.e
 	mark := len(e.journal)
-	answer := Answer{Fits: true}
+	answer := Answer{Fits: true, PodSets: make([]PodSetAnswer, 0, len(g.PodSets))}
 	total, fit := 0, 0
 	for i := range g.PodSets {
 		set := &g.PodSets[i]
@@ -73,7 +74,7 @@ func (e *Engine) placeMembers(g *Gang, members []int) ([][]*holding, *Refusal) {
 	if sets[0].Topology != nil {
 		return e.placeInTopology(g, sets)
 	}
-	if refusal := e.tooMany(sets[0]); refusal != nil {
+	if refusal := cmp.Or(e.tooMany(sets[0]), e.fewer(sets[0])); refusal != nil {
 		return nil, refusal
 	}
 	holds, refusal := e.placeFrom(g, sets[0], nil, 0)
@@ -104,6 +105,36 @@ func (e *Engine) tooMany(set *PodSet) *Refusal {
 	r.Fit = fit
 	r.Detail = "all nodes together hold no more"
 	r.RetryOn |= OnPodGone | OnNode
+	return r
+}
+
+// fewer refuses a set of which all nodes together hold fewer, in the words that placing its pods one after the other comes
+// to. It is for sets of which as many fit whichever cards they get.
+func (e *Engine) fewer(set *PodSet) *Refusal {
+	if set.Count == 1 || len(e.unhealthy) > 0 {
+		return nil
+	}
+	s, err := e.shapeOf(&set.Pod)
+	if err != nil || !s.countable {
+		return nil
+	}
+	x := e.refreshed(s)
+	if x.counts[Fits] >= set.Count {
+		return nil // each holds one
+	}
+	fit, counts := 0, x.counts
+	for pos, reason := range x.reasons {
+		if reason != Fits {
+			continue
+		}
+		n := e.capacity(s, int32(pos))
+		if fit += n; n == mostOnNode || fit >= set.Count {
+			return nil
+		}
+		counts[x.full[pos]]++
+	}
+	r := &Refusal{Fit: fit}
+	r.refusedBy(counts)
 	return r
 }
 
@@ -178,9 +209,11 @@ func (e *Engine) bestWithin(s *shape, within []int32) *node {
 
 // placed groups holdings by node, in the order of node names.
 func placed(holds []*holding, levels []string) []Placed {
-	holds = slices.Clone(holds)
-	slices.SortStableFunc(holds, func(a, b *holding) int { return strings.Compare(a.node.name, b.node.name) })
-	var out []Placed
+	if len(holds) > 1 {
+		holds = slices.Clone(holds)
+		slices.SortStableFunc(holds, func(a, b *holding) int { return strings.Compare(a.node.name, b.node.name) })
+	}
+	out := make([]Placed, 0, len(holds))
 	for _, h := range holds {
 		if len(out) == 0 || out[len(out)-1].Node != h.node.name {
 			p := Placed{Node: h.node.name}

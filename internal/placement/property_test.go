@@ -304,3 +304,43 @@ func TestSameEventsSameAnswers(t *testing.T) {
 		}
 	})
 }
+
+// What is refused without being placed is what placing it refuses, and in the same words.
+func TestFewerIsWhatPlacingComesTo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		opts, nodes, acts := drawWorld(t)
+		e, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range acts {
+			do(e, &acts[i], nodes)
+		}
+		set := PodSet{Name: "s", Count: rapid.IntRange(2, 12).Draw(t, "pods"), Pod: drawPod(t, "ns/whole")}
+		for i := range set.Pod.Containers {
+			if c := &set.Pod.Containers[i].Cards; i == 0 && c.Count > 0 {
+				c.Exclusive = c.Exclusive || c.Core < 1000
+				c.Space = c.Space && !c.Exclusive
+			} else {
+				c.Count = 0
+			}
+		}
+		foreseen := e.fewer(&set)
+		txn := e.Begin()
+		defer txn.Rollback()
+		holds, refused := e.placeFrom(&Gang{Key: "ns/g"}, &set, nil, 0)
+		if foreseen == nil {
+			if s, err := e.shapeOf(&set.Pod); err == nil && s.countable && refused != nil && len(e.unhealthy) == 0 {
+				t.Fatalf("not foreseen: %v", refused)
+			}
+			return
+		}
+		if refused == nil {
+			t.Fatalf("it fits, and was refused: %v", foreseen)
+		}
+		refused.Fit, refused.Count, foreseen.Count = len(holds), set.Count, set.Count
+		if foreseen.Error() != refused.Error() || foreseen.RetryOn != refused.RetryOn {
+			t.Fatalf("foreseen %v (%v)\nplacing  %v (%v)", foreseen, foreseen.RetryOn, refused, refused.RetryOn)
+		}
+	})
+}

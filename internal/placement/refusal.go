@@ -94,7 +94,7 @@ type Refusal struct {
 	// Fit of Count pods fit before the next one did not.
 	Fit, Count int
 	// Nodes that refuse the next pod, by reason.
-	Nodes map[Reason]int
+	Nodes [reasons]int
 	// Unhealthy cards that would have been considered, as "node/index (what is wrong)", the first few.
 	Unhealthy []string
 	// Detail is what else there is to say: a topology's domains that were too small, a request that makes no sense.
@@ -162,17 +162,23 @@ func (e *Engine) refuse(s *shape, within []int32) *Refusal {
 			counts[x.reasons[pos]]++
 		}
 	}
-	r := &Refusal{Count: 1, Nodes: map[Reason]int{}, Unhealthy: e.unhealthyCards(x, within)}
+	r := &Refusal{Count: 1, Unhealthy: e.unhealthyCards(x, within)}
+	r.refusedBy(counts)
+	return r
+}
+
+// refusedBy these nodes, by reason.
+func (r *Refusal) refusedBy(counts [reasons]int) {
+	counts[Fits], counts[NodeUnknown] = 0, 0
+	r.Nodes = counts
 	for reason, n := range counts {
-		if reason := Reason(reason); n > 0 && reason != Fits && reason != NodeUnknown {
-			r.Nodes[reason] = n
-			r.RetryOn |= reason.RetryOn()
+		if n > 0 {
+			r.RetryOn |= Reason(reason).RetryOn()
 		}
 	}
 	if r.RetryOn == 0 {
 		r.RetryOn = OnNode
 	}
-	return r
 }
 
 // unhealthyCards names the first few unhealthy cards on nodes that refuse for want of cards.

@@ -18,10 +18,12 @@ type shape struct {
 	units   []unit // one per card, the largest first
 	policy  policy.Policy
 	alone   bool // one container has cards, and each card is scored by itself
-	hash    uint64
-	refs    int // holdings of this shape
-	asked   uint64
-	index   index
+	// countable: whole cards or none, so that as many pods fit on a node whichever cards they get.
+	countable bool
+	hash      uint64
+	refs      int // holdings of this shape
+	asked     uint64
+	index     index
 }
 
 // need is a container's card request, compiled.
@@ -189,6 +191,7 @@ func (s *shape) finish() {
 		r.Kind = min(r.Cards, policy.Kinds-1)
 	}
 	r.Linked = r.Cards > 1
+	s.countable = whole && len(s.needs) <= 1
 	s.alone = len(s.needs) == 1 && !s.policy.Card.ReadsOtherCards()
 }
 

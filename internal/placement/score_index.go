@@ -14,8 +14,9 @@ type index struct {
 	counts  [reasons]int // of nodes by reason
 	gens    []uint64     // node.gen that matched was computed for
 	matched []Reason
-	caps    []int32 // how many pods fit at once; 0 where not counted yet
-	tree    []int32 // positions; the root is tree[1], leaves start at len/2
+	caps    []int32  // how many pods fit at once; 0 where not counted yet
+	full    []Reason // where they are counted: why no more do
+	tree    []int32  // positions; the root is tree[1], leaves start at len/2
 }
 
 var noScore = math.Inf(-1)
@@ -112,6 +113,7 @@ func (x *index) grow(e *Engine) bool {
 		x.gens = append(x.gens, 0)
 		x.matched = append(x.matched, NodeUnknown)
 		x.caps = append(x.caps, 0)
+		x.full = append(x.full, Fits)
 	}
 	leaves := 1
 	for leaves < len(e.nodes) {

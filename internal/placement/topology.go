@@ -103,10 +103,12 @@ func (e *Engine) capacity(s *shape, pos int32) int {
 	}
 	scratch := e.nodes[pos].clone()
 	count := 0
-	for count < mostOnNode && e.pick.run(e, s, scratch, 0) == Fits {
+	for ; count < mostOnNode; count++ {
+		if x.full[pos] = e.pick.run(e, s, scratch, 0); x.full[pos] != Fits {
+			break
+		}
 		copy(scratch.view.Cards, e.pick.after.Cards)
 		copy(scratch.view.Free, e.pick.after.Free)
-		count++
 	}
 	x.caps[pos] = int32(count)
 	return count
