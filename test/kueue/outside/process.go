@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ const (
 const (
 	readyWithin = time.Minute
 	endsWithin  = 15 * time.Second
+	workWithin  = 5 * time.Second
 	look        = 100 * time.Millisecond // how often metrics are copied
 )
 
@@ -60,6 +62,7 @@ type process struct {
 	command *exec.Cmd
 	ended   chan struct{}
 	log     io.Writer
+	said    *head // since it was started
 }
 
 // Run runs the program until the context ends.
@@ -112,8 +115,7 @@ func Run(ctx context.Context, cfg *rest.Config, serves *envtest.WebhookInstallOp
 				done <- nil
 				continue
 			}
-			p.stop()
-			done <- unlessEnded(ctx, p.start(ctx))
+			done <- unlessEnded(ctx, p.restart(ctx))
 		}
 	}
 }
@@ -194,6 +196,24 @@ func (p *process) start(ctx context.Context) error {
 	}
 }
 
+// restart starts the program again with other gates, and waits until the controllers work that did before: to the spec that
+// changed them it is the same manager.
+func (p *process) restart(ctx context.Context) error {
+	before := p.said.working()
+	p.stop()
+	if err := p.start(ctx); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, look, workWithin, true, func(context.Context) (bool, error) {
+		now := p.said.working()
+		return !slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(now, name) }), nil
+	})
+	if wait.Interrupted(err) { // a gate may have switched one of them off
+		return ctx.Err()
+	}
+	return err
+}
+
 // launch starts the program. If it ended before it served, what it said is returned.
 func (p *process) launch(ctx context.Context, given []string) (said []byte, err error) {
 	args := p.args
@@ -202,6 +222,7 @@ func (p *process) launch(ctx context.Context, given []string) (said []byte, err 
 	}
 	fmt.Fprintf(p.log, "== %s: %q\n", ginkgo.CurrentSpecReport().FullText(), args)
 	beginning := &head{}
+	p.said = beginning
 	p.command = exec.Command(os.Getenv(envProgram), args...)
 	p.command.Stdout, p.command.Stderr = io.MultiWriter(p.log, beginning), io.MultiWriter(p.log, beginning)
 	p.command.Env = os.Environ()
@@ -264,6 +285,19 @@ func (h *head) Write(p []byte) (int, error) {
 	const most = 64 << 10
 	h.data = append(h.data, p[:min(len(p), most-len(h.data))]...)
 	return len(p), nil
+}
+
+var working = regexp.MustCompile(`msg="Starting workers" controller=(\S+)`)
+
+// working are the controllers that said that they begin to work.
+func (h *head) working() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var names []string
+	for _, found := range working.FindAllSubmatch(h.data, -1) {
+		names = append(names, string(found[1]))
+	}
+	return names
 }
 
 func (h *head) text() []byte {
