@@ -25,27 +25,36 @@ var noScore = math.Inf(-1)
 func (e *Engine) refreshed(s *shape) *index {
 	e.remember(s)
 	x := &s.index
-	stale := !x.built || x.cursor < e.base
-	if s.policy.Node.ReadsDemand() || s.policy.Card.ReadsDemand() {
-		stale = stale || x.demand != e.demand.version
-	}
+	lost := !x.built || x.cursor < e.base // what changed is not known any more
+	otherDemand := x.demand != e.demand.version && (s.policy.Node.ReadsDemand() || s.policy.Card.ReadsDemand())
 	x.demand = e.demand.version
 	grown := x.grow(e)
 	end := e.base + len(e.changes)
-	if !x.built || x.cursor < e.base {
+	if lost {
 		clear(x.caps)
 	} else {
 		for _, pos := range e.changes[x.cursor-e.base:] {
-			x.caps[pos] = 0 // unlike scores, what fits does not depend on the demand
+			x.caps[pos] = 0
 		}
 	}
-	if stale {
+	switch {
+	case lost:
 		for pos := range e.nodes {
 			e.rescore(s, int32(pos))
 		}
 		x.rebuild(e)
 		x.built = true
-	} else if x.cursor < end {
+	case otherDemand: // which changes scores, not what fits
+		for _, pos := range e.changes[x.cursor-e.base:] {
+			x.setReason(pos, Fits) // as far as is known yet
+		}
+		for pos, reason := range x.reasons {
+			if reason == Fits {
+				e.rescore(s, int32(pos))
+			}
+		}
+		x.rebuild(e)
+	case x.cursor < end:
 		e.round++
 		changed := e.changes[x.cursor-e.base:]
 		for _, pos := range changed {
