@@ -68,6 +68,7 @@ const struct kernel *kernel_of(uint64_t id);
 
 /* Memory on the card that is the program's: nothing else is copied from or to. */
 void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes);
+void memory_add_variable(struct served *s, uint64_t module, CUdeviceptr ptr, uint64_t bytes); /* until the module is unloaded */
 void memory_drop(CUdeviceptr ptr);
 bool memory_begins(CUdeviceptr ptr);
 bool memory_owns(CUdeviceptr ptr, uint64_t n, unsigned unit);

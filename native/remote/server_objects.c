@@ -83,6 +83,8 @@ uint64_t object_add(enum handle_kind kind, void *real)
 	return id;
 }
 
+static void drop_variables(uint64_t module);
+
 static void drop_kernels(uint64_t module)
 {
 	for (uint64_t i = 0; i < kernels_size; i++)
@@ -103,8 +105,10 @@ void object_drop(enum handle_kind kind, uint64_t id)
 		*e = NULL;
 		if (id - FIRST_HANDLE < t->next)
 			t->gone[t->free++] = id;
-		if (kind == KIND_module)
+		if (kind == KIND_module) {
 			drop_kernels(id);
+			drop_variables(id);
+		}
 		if (kind == KIND_context)
 			atomic_fetch_add(&contexts_gone, 1);
 	}
@@ -216,7 +220,7 @@ bool object_find(struct served *s, enum handle_kind kind, uint64_t id, void **re
 
 /* ---- memory: sorted by address ---- */
 
-static struct range { uint64_t at, bytes, context; } *ranges;
+static struct range { uint64_t at, bytes, context, module; } *ranges; /* module: whose variable it is, or 0 */
 static size_t ranges_count, ranges_most;
 
 /* The first range that begins after an address. */
@@ -234,7 +238,9 @@ static size_t after(uint64_t at)
 	return low;
 }
 
-void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes)
+void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes) { memory_add_variable(s, 0, ptr, bytes); }
+
+void memory_add_variable(struct served *s, uint64_t module, CUdeviceptr ptr, uint64_t bytes)
 {
 	if (!ptr || bytes > UINT64_MAX - ptr)
 		return;
@@ -249,10 +255,10 @@ void memory_add(struct served *s, CUdeviceptr ptr, uint64_t bytes)
 	}
 	size_t i = after(ptr);
 	if (i && ranges[i - 1].at == ptr) {
-		ranges[i - 1].bytes = bytes; /* a module's variable, asked for again */
+		ranges[i - 1].bytes = bytes; /* asked for again */
 	} else if (ranges_count < ranges_most) {
 		memmove(ranges + i + 1, ranges + i, (ranges_count - i) * sizeof *ranges);
-		ranges[i] = (struct range){ptr, bytes, lane_context(s->lane)};
+		ranges[i] = (struct range){ptr, bytes, lane_context(s->lane), module};
 		ranges_count++;
 	}
 	pthread_mutex_unlock(&lock);
@@ -301,4 +307,15 @@ void memory_forget(uint64_t context)
 			ranges[left++] = ranges[i];
 	ranges_count = left;
 	pthread_mutex_unlock(&lock);
+}
+
+/* Under the lock. */
+static void drop_variables(uint64_t module)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < ranges_count; i++)
+		if (ranges[i].module != module)
+			ranges[left++] = ranges[i];
+	ranges_count = left;
 }

@@ -222,7 +222,7 @@ int serve_global(struct served *s)
 	r = driver.cuModuleGetGlobal_v2 ? driver.cuModuleGetGlobal_v2(&ptr, &bytes, mod, name) : CUDA_ERROR_NOT_SUPPORTED;
 	if (r != CUDA_SUCCESS)
 		return r;
-	memory_add(s, ptr, bytes);
+	memory_add_variable(s, module, ptr, bytes);
 	back.ptr = ptr;
 	back.bytes = bytes;
 	writer_put(&s->out, &back, sizeof back);

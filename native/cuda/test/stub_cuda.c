@@ -350,30 +350,49 @@ API CUresult cuGraphLaunch(CUgraphExec x, CUstream s)
 /* ---- code: takes some memory, as the real one does ---- */
 
 #define CODE_BYTES ((uint64_t)1 << 20)
-static CUresult code_load(void **out)
+struct code { size_t size; char text[]; }; /* what it was loaded from, if that was text */
+static CUresult code_load(void **out, const char *image)
 {
+	size_t size = image && *image == '.' ? strlen(image) + 1 : 0;
+	struct code *c;
+
 	if (!stub_current())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!stub_take(stub_current()->dev, CODE_BYTES))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*out = malloc(1);
+	c = malloc(sizeof *c + size);
+	c->size = size;
+	if (size)
+		memcpy(c->text, image, size);
+	*out = c;
 	return CUDA_SUCCESS;
 }
 static CUresult code_unload(void *m) { free(m); stub_give(stub_current() ? stub_current()->dev : 0, CODE_BYTES); return CUDA_SUCCESS; }
-API CUresult cuModuleLoad(CUmodule *m, const char *n) { (void)n; return code_load(m); }
-API CUresult cuModuleLoadData(CUmodule *m, const void *i) { (void)i; return code_load(m); }
-API CUresult cuModuleLoadDataEx(CUmodule *m, const void *i, unsigned n, int *o, void **v) { (void)i, (void)n, (void)o, (void)v; return code_load(m); }
-API CUresult cuModuleLoadFatBinary(CUmodule *m, const void *i) { (void)i; return code_load(m); }
+API CUresult cuModuleLoad(CUmodule *m, const char *n) { (void)n; return code_load(m, NULL); }
+API CUresult cuModuleLoadData(CUmodule *m, const void *i) { return code_load(m, i); }
+API CUresult cuModuleLoadDataEx(CUmodule *m, const void *i, unsigned n, int *o, void **v) { (void)n, (void)o, (void)v; return code_load(m, i); }
+API CUresult cuModuleLoadFatBinary(CUmodule *m, const void *i) { (void)i; return code_load(m, NULL); }
 API CUresult cuModuleUnload(CUmodule m) { return code_unload(m); }
+/* Every module of text has one variable: its text. */
+API CUresult cuModuleGetGlobal_v2(CUdeviceptr *ptr, size_t *bytes, CUmodule m, const char *name)
+{
+	struct code *c = m;
+
+	if (strcmp(name, "text") || !c->size)
+		return CUDA_ERROR_NOT_FOUND;
+	*ptr = (CUdeviceptr)(uintptr_t)c->text;
+	*bytes = c->size;
+	return CUDA_SUCCESS;
+}
 API CUresult cuLibraryLoadData(CUlibrary *l, const void *c, int *j, void **jv, unsigned jn, int *o, void **v, unsigned n)
 {
 	(void)c, (void)j, (void)jv, (void)jn, (void)o, (void)v, (void)n;
-	return code_load(l);
+	return code_load(l, NULL);
 }
 API CUresult cuLibraryLoadFromFile(CUlibrary *l, const char *c, int *j, void **jv, unsigned jn, int *o, void **v, unsigned n)
 {
 	(void)c, (void)j, (void)jv, (void)jn, (void)o, (void)v, (void)n;
-	return code_load(l);
+	return code_load(l, NULL);
 }
 API CUresult cuLibraryUnload(CUlibrary l) { return code_unload(l); }
 

@@ -139,6 +139,29 @@ static void calls(void)
 	EQUAL(cuEventQuery((CUevent)99), CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* A module's variables are the program's memory while the module is loaded. */
+static void variables(void)
+{
+	static const char text[] = ".version 8.0 of a variable";
+	char back[sizeof text];
+	CUmodule mod, other;
+	CUdeviceptr p;
+	size_t bytes;
+
+	serve_with(NULL, NULL);
+	begin();
+	EQUAL(cuModuleLoadData(&mod, (void *)text), CUDA_SUCCESS);
+	EQUAL(cuModuleLoadData(&other, (void *)text), CUDA_SUCCESS);
+	EQUAL(cuModuleGetGlobal_v2(&p, &bytes, mod, "none"), CUDA_ERROR_NOT_FOUND);
+	EQUAL(cuModuleGetGlobal_v2(&p, &bytes, other, "text"), CUDA_SUCCESS);
+	EQUAL(cuModuleUnload(mod), CUDA_SUCCESS);
+	EQUAL(bytes, sizeof text);
+	EQUAL(cuMemcpyDtoH_v2(back, p, bytes), CUDA_SUCCESS);
+	CHECK(!memcmp(back, text, sizeof text));
+	EQUAL(cuModuleUnload(other), CUDA_SUCCESS);
+	EQUAL(cuMemcpyDtoH_v2(back, p, bytes), CUDA_ERROR_INVALID_VALUE);
+}
+
 /* Every function of the table is there by name. */
 static void lookup(void)
 {
@@ -493,4 +516,4 @@ static void lost(void)
 	EQUAL(cuInit(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-MAIN(T(calls), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(lost))
+MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(lost))
