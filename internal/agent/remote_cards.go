@@ -66,7 +66,7 @@ func (n *Node) remoteClients() (*remotegpu.Clients, error) {
 }
 
 // clientVersion changes with the client's wire format: containers that run stay with the file they have.
-const clientVersion = "1"
+const clientVersion = "2"
 
 // ownEngine is native/remote, which is in the agent's image beside the library.
 func (n *Node) ownEngine() (remotegpu.Engine, error) {

@@ -146,7 +146,7 @@ function server_function(   i, s, checks) {
 
 # What has no row: calls that server_own.c answers, all the same by NAME, BLOCKS and ANSWERS.
 function own_calls(   i, n, list, part) {
-	n = split("goodbye,0,0 lane_end,0,0 lane_context,0,0 retain,0,1 release,0,1 create_context,0,1 destroy_context,0,1 load,0,1 function,0,1 global,0,1 launch,0,0 write,0,0 write_large,1,1 read,1,1 fence,0,1 end_copies,1,1 error_text,0,1", list, " ")
+	n = split("goodbye,0,0 lane_end,0,0 lane_context,0,0 retain,0,1 release,0,1 create_context,0,1 destroy_context,0,1 load,0,1 load_again,0,1 function,0,1 global,0,1 launch,0,0 write,0,0 write_large,1,1 read,1,1 fence,0,1 end_copies,1,1 error_text,0,1", list, " ")
 	for (i = 1; i <= n; i++) {
 		split(list[i], part, ",")
 		owns = owns "\tCALL_" part[1] ",\n"

@@ -357,6 +357,7 @@ static void forked(void)
 	memset(client.session, 0, sizeof client.session);
 	own_lane = 0;
 	copies_forked();
+	code_forked();
 }
 
 static CUresult open_session(void)
@@ -410,6 +411,8 @@ int client_connect_for_copies(void)
 }
 
 unsigned client_lane(void) { return lane(); }
+
+const unsigned char *client_session(void) { return client.session; }
 
 /* ---- handles ---- */
 

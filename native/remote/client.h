@@ -31,8 +31,12 @@ CUresult slot_wait(struct slot *s);
 /* Another connection of this session, for copies; -1 if there is none to be had. */
 int client_connect_for_copies(void);
 unsigned client_lane(void);
+/* The session's 16 bytes, which its server alone knows, too. */
+const unsigned char *client_session(void);
 /* The child has no connections of its parent's (client_copies.c). */
 void copies_forked(void);
+/* The child's session has none of its parent's code (client_code.c). */
+void code_forked(void);
 
 /* Handles that the client makes: small numbers, each in use once. */
 enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_function, KIND_graph, KIND_exec, KINDS };

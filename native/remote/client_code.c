@@ -29,6 +29,49 @@ static bool take_option(struct wire_load *l, int option, void **value)
 	}
 }
 
+/* Sizes of the code that this session has sent. Most code is loaded once, and needs no hash; what has a size that was sent may be the same. */
+#define MOST_SENT 256
+static struct { pthread_mutex_t lock; size_t size[MOST_SENT]; unsigned next; } sent = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void code_forked(void)
+{
+	pthread_mutex_init(&sent.lock, NULL);
+	memset(sent.size, 0, sizeof sent.size);
+}
+
+/* Whether code of that size was sent; if not and remember, it is from now on. */
+static bool was_sent(size_t size, bool remember)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&sent.lock);
+	for (unsigned i = 0; i < MOST_SENT && !found; i++)
+		found = sent.size[i] == size;
+	if (!found && remember)
+		sent.size[sent.next++ % MOST_SENT] = size;
+	pthread_mutex_unlock(&sent.lock);
+	return found;
+}
+
+/* Loads code that the server may have, or sends it. */
+static CUresult load(const struct wire_load *l, const void *code, size_t size, uint64_t *id)
+{
+	struct { struct wire_load l; struct code_name name; } again = {.l = *l};
+	bool worth = code_worth_keeping(size);
+	CUresult r = CODE_NOT_KEPT;
+
+	if (worth && was_sent(size, false)) {
+		code_name(code, size, client_session(), &again.name);
+		r = call_sync(CALL_load_again, &again, sizeof again, id, sizeof *id);
+	}
+	if (r == CODE_NOT_KEPT) {
+		r = call_sync_lending(CALL_load, l, sizeof *l, code, size, id, sizeof *id);
+		if (r == CUDA_SUCCESS && worth)
+			was_sent(size, true);
+	}
+	return r;
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *mod, void *image, unsigned count, void *options, void *values)
 {
 	struct wire_load l = {0};
@@ -46,7 +89,7 @@ CUresult cuModuleLoadDataEx(CUmodule *mod, void *image, unsigned count, void *op
 	size = code_size(code, MOST_PAYLOAD - sizeof l);
 	if (!size)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	r = call_sync_lending(CALL_load, &l, sizeof l, code, size, &id, sizeof id);
+	r = load(&l, code, size, &id);
 	if (r == CUDA_SUCCESS)
 		*mod = (void *)(uintptr_t)id;
 	return r;

@@ -1,4 +1,4 @@
-/* How long code is. The client trusts its own program; the server knows how much has come, and looks no further. */
+/* How long code is, and its name. The client trusts its own program; the server knows how much has come, and looks no further. */
 #include <elf.h>
 #include <stdint.h>
 #include <string.h>
@@ -68,4 +68,54 @@ const void *code_begins(const void *image)
 
 	memcpy(&magic, image, sizeof magic);
 	return magic == FATBIN_WRAPPER ? ((const struct fatbin_wrapper *)image)->data : image;
+}
+
+/* ---- names: SipHash-1-3 with a hash of 128 bits, as others use it where a stranger chooses what is hashed ---- */
+
+static uint64_t turn(uint64_t v, int by) { return v << by | v >> (64 - by); }
+
+static inline void mix(uint64_t v[4], int rounds)
+{
+	while (rounds--) {
+		v[0] += v[1];
+		v[2] += v[3];
+		v[1] = turn(v[1], 13) ^ v[0];
+		v[3] = turn(v[3], 16) ^ v[2];
+		v[0] = turn(v[0], 32);
+		v[2] += v[1];
+		v[0] += v[3];
+		v[1] = turn(v[1], 17) ^ v[2];
+		v[3] = turn(v[3], 21) ^ v[0];
+		v[2] = turn(v[2], 32);
+	}
+}
+
+static inline void absorb(uint64_t v[4], uint64_t word)
+{
+	v[3] ^= word;
+	mix(v, 1);
+	v[0] ^= word;
+}
+
+void code_name(const void *code, size_t size, const unsigned char *key, struct code_name *name)
+{
+	const char *c = code;
+	uint64_t k[2], word;
+
+	memcpy(k, key, sizeof k);
+	uint64_t v[4] = {k[0] ^ 0x736f6d6570736575, k[1] ^ 0x646f72616e646f6d ^ 0xee, k[0] ^ 0x6c7967656e657261, k[1] ^ 0x7465646279746573};
+	for (size_t left = size; left >= sizeof word; left -= sizeof word, c += sizeof word) {
+		memcpy(&word, c, sizeof word);
+		absorb(v, word);
+	}
+	word = 0;
+	memcpy(&word, c, size % sizeof word);
+	absorb(v, word | (uint64_t)size << 56);
+	v[2] ^= 0xee;
+	mix(v, 3);
+	name->size = size;
+	name->hash[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
+	v[1] ^= 0xdd;
+	mix(v, 3);
+	name->hash[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
 }

@@ -41,6 +41,7 @@ int serve_release(struct served *s);
 int serve_create_context(struct served *s);
 int serve_destroy_context(struct served *s);
 int serve_load(struct served *s);
+int serve_load_again(struct served *s);
 int serve_function(struct served *s);
 int serve_global(struct served *s);
 int serve_launch(struct served *s);
@@ -84,6 +85,12 @@ bool lane_enter(unsigned lane); /* makes it this thread's */
 #define BUFFER_BYTES ((size_t)CHUNK + 4096) /* a piece, and what is said of it */
 void *buffer_get(void);
 void buffer_put(void *buffer);
+
+/* Code that may be loaded again (server_code.c). */
+struct code_name;
+void code_key(const unsigned char *session); /* before any other */
+void code_keep(void *code, size_t size);     /* takes it over */
+const void *code_find(const struct code_name *name); /* until code is kept again; NULL: there is none */
 
 /* Carries out a call in this thread. What another thread has carried out before, as the program had it, is seen here. */
 int service_run(unsigned call, struct served *s);

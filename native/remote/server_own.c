@@ -118,37 +118,67 @@ int serve_destroy_context(struct served *s)
 
 /* ---- code ---- */
 
+static int load(struct served *s, const struct wire_load *l, const void *code)
+{
+	int options[MOST_OPTIONS], r;
+	void *values[MOST_OPTIONS], *mod = NULL;
+	uint64_t id;
+
+	for (uint32_t i = 0; i < l->options; i++) {
+		options[i] = l->option[i];
+		values[i] = (void *)(uintptr_t)l->value[i];
+		if (options[i] == 1 || (options[i] >= 2 && options[i] <= 6) || options[i] < 0 || options[i] > 14) /* those are pointers */
+			return CUDA_ERROR_NOT_SUPPORTED;
+	}
+	r = driver.cuModuleLoadDataEx(&mod, (void *)code, l->options, options, values);
+	if (r != CUDA_SUCCESS)
+		return r;
+	id = object_add(KIND_module, mod);
+	if (!id) {
+		driver.cuModuleUnload(mod); /* nobody could */
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	writer_put(&s->out, &id, sizeof id);
+	return CUDA_SUCCESS;
+}
+
 /* The driver reads code by what it says of itself: that must not lead beyond what has come. */
 int serve_load(struct served *s)
 {
 	struct wire_load l;
-	int options[MOST_OPTIONS];
-	void *values[MOST_OPTIONS], *mod = NULL, *code;
 	size_t size;
-	uint64_t id;
+	void *code;
 	int r;
 
 	GET(l);
 	size = (size_t)(s->in.end - s->in.at);
 	if (l.options > MOST_OPTIONS || code_size(s->in.at, size) != size || !size)
 		return BROKEN;
-	for (uint32_t i = 0; i < l.options; i++) {
-		options[i] = l.option[i];
-		values[i] = (void *)(uintptr_t)l.value[i];
-		if (options[i] == 1 || (options[i] >= 2 && options[i] <= 6) || options[i] < 0 || options[i] > 14) /* those are pointers */
-			return CUDA_ERROR_NOT_SUPPORTED;
-	}
 	code = aligned_alloc(4096, ROUND_UP(size, 4096)); /* as it lay in the program, on a boundary */
 	if (!code)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	memcpy(code, s->in.at, size);
-	r = driver.cuModuleLoadDataEx(&mod, code, l.options, options, values);
-	free(code);
-	if (r != CUDA_SUCCESS)
-		return r;
-	id = object_add(KIND_module, mod);
-	writer_put(&s->out, &id, sizeof id);
-	return id ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	r = load(s, &l, code);
+	if (r == CUDA_SUCCESS)
+		code_keep(code, size);
+	else
+		free(code);
+	return r;
+}
+
+int serve_load_again(struct served *s)
+{
+	struct code_name name;
+	struct wire_load l;
+	const void *code;
+
+	GET(l);
+	GET(name);
+	DONE();
+	if (l.options > MOST_OPTIONS)
+		return BROKEN;
+	code = code_find(&name);
+	return code ? load(s, &l, code) : CODE_NOT_KEPT;
 }
 
 static struct kernel *layout(void *fn, uint64_t module)

@@ -357,6 +357,7 @@ int session_run(int fd, int control, const struct hello *first, const unsigned c
 	session.resume_seconds = resume_seconds;
 	memcpy(session.id, id, sizeof session.id);
 	memcpy(answer.session, id, sizeof answer.session);
+	code_key(id);
 	if (first->seen || !outbox_start(&session.out) || !thread_start(take_connections, NULL) || !socket_write(fd, &answer, sizeof answer))
 		return 1;
 	address_tune(fd);

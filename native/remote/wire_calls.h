@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #define MOST_OPTIONS 16
-struct wire_load {              /* followed by the code */
+struct wire_load {              /* followed by the code; load_again: by its struct code_name */
 	uint32_t options;
 	int32_t option[MOST_OPTIONS];
 	uint64_t value[MOST_OPTIONS];

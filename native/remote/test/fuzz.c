@@ -1,5 +1,6 @@
 /* What a client may send that is none: the server ends the session or goes on, and never fails in another way. */
 #include "check_remote.h"
+#include "../code.h"
 #include "../server.h"
 
 static uint64_t state;
@@ -25,23 +26,49 @@ static const uint32_t sizes[REMOTE_CALLS] = {
 	[CALL_write] = sizeof(struct wire_copy) + 64, [CALL_write_large] = sizeof(struct wire_copy) + 64, [CALL_read] = sizeof(struct wire_copy), [CALL_function] = 12, [CALL_global] = 12,
 };
 
+/* Text that the server retains. */
+static uint32_t text(unsigned char *to)
+{
+	memset(to, ' ', LEAST_KEPT_BYTES);
+	memcpy(to, ".version 8.0", 12);
+	to[LEAST_KEPT_BYTES - 1] = 0;
+	return LEAST_KEPT_BYTES;
+}
+
 static uint32_t code(unsigned char *to)
 {
-	static const char text[] = ".version 8.0", elf[] = "\177ELF";
+	static const char elf[] = "\177ELF";
 	struct wire_load l = {.options = (uint32_t)rnd(rnd(4) ? 3 : 40)};
 	uint32_t n = sizeof l;
 
 	for (unsigned i = 0; i < MOST_OPTIONS; i++)
 		l.option[i] = (int32_t)rnd(18);
 	memcpy(to, &l, sizeof l);
-	if (rnd(3)) {
-		memcpy(to + n, text, sizeof text);
-		return n + sizeof text;
-	}
+	if (rnd(3))
+		return n + text(to + n);
 	for (int i = 0; i < 300; i++)
 		to[n + (unsigned)i] = (unsigned char)(rnd(3) ? rnd(8) : rnd(256));
 	memcpy(to + n, elf, 4);
 	return n + 300;
+}
+
+/* Code that was sent, or another. */
+static uint32_t again(unsigned char *to)
+{
+	struct wire_load l = {.options = (uint32_t)rnd(rnd(4) ? 3 : 40)};
+	static const unsigned char key[CODE_KEY_BYTES]; /* of the session below */
+	struct code_name name;
+
+	code_name(to, text(to), key, &name);
+	if (!rnd(4))
+		name.hash[rnd(2)] ^= (uint64_t)1 << rnd(64);
+	if (!rnd(8))
+		name.size = odd_number();
+	for (unsigned i = 0; i < MOST_OPTIONS; i++)
+		l.option[i] = (int32_t)rnd(18);
+	memcpy(to, &l, sizeof l);
+	memcpy(to + sizeof l, &name, sizeof name);
+	return (uint32_t)(sizeof l + sizeof name + (rnd(50) ? 0 : rnd(9)));
 }
 
 /* A payload of numbers, some of which are handles, sizes or addresses that there are. */
@@ -51,6 +78,8 @@ static uint32_t payload(unsigned char *to, unsigned call)
 
 	if (call == CALL_load)
 		return code(to);
+	if (call == CALL_load_again)
+		return again(to);
 	for (uint32_t i = 0; i < n + 8; i += 8) {
 		uint64_t v = call == CALL_launch && i < 8 ? 16 : odd_number();
 		memcpy(to + i, &v, 8);
@@ -75,8 +104,7 @@ static unsigned opening(unsigned char *to, uint64_t number, uint32_t *size)
 	*size = call == CALL_load ? 0 : sizes[call];
 	memset(to, 0, 512);
 	if (call == CALL_load) {
-		*size = sizeof(struct wire_load) + 13;
-		memcpy(to + sizeof(struct wire_load), ".version 8.0", 13);
+		*size = sizeof(struct wire_load) + text(to + sizeof(struct wire_load));
 	} else if (call == CALL_function) {
 		memcpy(to, &(uint64_t){16}, 8);
 		memcpy(to + 8, "nop", 4);
@@ -88,7 +116,7 @@ static unsigned opening(unsigned char *to, uint64_t number, uint32_t *size)
 
 static void send_frames(int fd, int frames)
 {
-	unsigned char bytes[4096];
+	static unsigned char bytes[2 * LEAST_KEPT_BYTES];
 
 	for (uint64_t number = 1; frames--; number++) {
 		unsigned call = (unsigned)rnd(rnd(500) ? REMOTE_CALLS : 65536);

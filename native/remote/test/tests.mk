@@ -9,19 +9,19 @@ tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
 stub-driver:
 	@$(MAKE) --no-print-directory -s -C $(CUDA) stub
 
-# The program has the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
+# The programs have the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
-$(T)/$(1)/program: test/program.c test/check_remote.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
+$(T)/$(1)/program $(T)/$(1)/modules: $(T)/$(1)/%: test/%.c test/check_remote.h test/network.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
 	@mkdir -p $$(@D)
-	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ test/program.c $(CLIENT) -ldl -pthread
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(CLIENT) -ldl -pthread
 $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $(SERVER) server_main.c -ldl -pthread
 $(T)/$(1)/fuzz: test/fuzz.c test/check_remote.h $(CUDA)/test/runner.h $(SERVER) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ test/fuzz.c $(SERVER) -ldl -pthread
-run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
-	@REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/$(1)/program
+run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
+	@for test in program modules; do REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="halt_on_error=1 die_after_fork=0" $(T)/$(1)/$$$$test || exit 1; done
 	@LD_LIBRARY_PATH=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="exitcode=99 die_after_fork=0" $(T)/$(1)/fuzz
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
