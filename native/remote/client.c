@@ -345,12 +345,15 @@ static void goodbye(void)
 		outbox_flush(&client.out, client.fd);
 }
 
-/* The parent's session is not the child's, who may begin one. */
+static void handles_forked(void);
+
+/* The parent's session is not the child's, who may begin one. Threads that the child does not have may have held locks. */
 static void forked(void)
 {
 	if (atomic_exchange(&client.state, STATE_NONE) != STATE_NONE)
 		close(client.fd);
 	pthread_mutex_init(&client.lock, NULL);
+	pthread_cond_init(&client.changed, NULL);
 	pthread_mutex_init(&lanes.lock, NULL);
 	client.reading = false;
 	client.waiting = NULL;
@@ -358,6 +361,8 @@ static void forked(void)
 	own_lane = 0;
 	copies_forked();
 	code_forked();
+	contexts_forked();
+	handles_forked();
 }
 
 static CUresult open_session(void)
@@ -417,6 +422,8 @@ const unsigned char *client_session(void) { return client.session; }
 /* ---- handles ---- */
 
 static struct { pthread_mutex_t lock; uint64_t next[KINDS]; uint64_t *list[KINDS]; size_t free[KINDS], most[KINDS]; } handles = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void handles_forked(void) { pthread_mutex_init(&handles.lock, NULL); }
 
 uint64_t handle_make(enum handle_kind kind)
 {

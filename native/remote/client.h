@@ -35,8 +35,9 @@ unsigned client_lane(void);
 const unsigned char *client_session(void);
 /* The child has no connections of its parent's (client_copies.c). */
 void copies_forked(void);
-/* The child's session has none of its parent's code (client_code.c). */
+/* The child's session has none of its parent's code and functions (client_code.c), nor its contexts (client_own.c). */
 void code_forked(void);
+void contexts_forked(void);
 
 /* Handles that the client makes: small numbers, each in use once. */
 enum handle_kind { KIND_context, KIND_stream, KIND_event, KIND_module, KIND_function, KIND_graph, KIND_exec, KINDS };

@@ -33,12 +33,6 @@ static bool take_option(struct wire_load *l, int option, void **value)
 #define MOST_SENT 256
 static struct { pthread_mutex_t lock; size_t size[MOST_SENT]; unsigned next; } sent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void code_forked(void)
-{
-	pthread_mutex_init(&sent.lock, NULL);
-	memset(sent.size, 0, sizeof sent.size);
-}
-
 /* Whether code of that size was sent; if not and remember, it is from now on. */
 static bool was_sent(size_t size, bool remember)
 {
@@ -99,6 +93,15 @@ CUresult cuModuleLoadFatBinary(CUmodule *mod, void *image) { return cuModuleLoad
 
 /* A module's function is one object, however often it is asked for. They are few, and live as long as the program. */
 static struct { pthread_mutex_t lock; struct function **list; size_t count, most; } functions = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Another session has other functions by the same numbers. */
+void code_forked(void)
+{
+	pthread_mutex_init(&sent.lock, NULL);
+	memset(sent.size, 0, sizeof sent.size);
+	pthread_mutex_init(&functions.lock, NULL);
+	functions.count = 0;
+}
 
 static struct function *known_function(struct function *f)
 {

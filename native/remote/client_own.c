@@ -82,6 +82,8 @@ CUresult cuGetErrorString(CUresult error, const char **text) { return error_text
 
 static __thread struct { uint64_t stack[64]; int depth; uint64_t known; } own;
 
+void contexts_forked(void) { memset(&own, 0, sizeof own); }
+
 static CUresult tell_current(void)
 {
 	uint64_t top = own.depth ? own.stack[own.depth - 1] : 0;

@@ -377,6 +377,43 @@ static void processes(void)
 	CHECK(kill(first, SIGKILL) == 0 && waitpid(first, &status, 0) == first);
 }
 
+/* A child that was forked after its parent had begun begins a session of its own, and has nothing of its parent's. */
+static void forked(void)
+{
+	CUcontext ctx;
+	int status;
+	pid_t pid;
+
+	serve_with(NULL, NULL);
+	begin();
+	CHECK(kernel("add") != kernel("spin"));
+	pid = fork();
+	if (pid == 0) {
+		int64_t got = 0;
+		CUdeviceptr p;
+		CUmodule mod;
+		CUfunction f;
+		char a = 5;
+		short b = 300;
+		void *params[] = {&a, &p, &b};
+		EQUAL(cuMemAlloc_v2(&p, 8), CUDA_ERROR_NOT_INITIALIZED);
+		EQUAL(cuInit(0), CUDA_SUCCESS);
+		EQUAL(cuCtxGetCurrent(&ctx), CUDA_SUCCESS);
+		CHECK(!ctx);
+		begin();
+		EQUAL(cuMemAlloc_v2(&p, 8), CUDA_SUCCESS);
+		EQUAL(cuModuleLoadData(&mod, ".version 8.0"), CUDA_SUCCESS);
+		EQUAL(cuModuleGetFunction(&f, mod, "store"), CUDA_SUCCESS); /* the server gives it the number that add has */
+		EQUAL(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL), CUDA_SUCCESS);
+		EQUAL(cuMemcpyDtoH_v2(&got, p, 8), CUDA_SUCCESS);
+		EQUAL(got, 305);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	EQUAL(status, 0);
+	work(200);
+}
+
 /* Without its server every call fails, loudly and for good; with none at all there is no card. */
 static void lost(void)
 {
@@ -393,4 +430,4 @@ static void lost(void)
 	EQUAL(cuInit(0), CUDA_ERROR_DEVICE_UNAVAILABLE);
 }
 
-MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(lost))
+MAIN(T(calls), T(variables), T(lookup), T(programs), T(many), T(waiting), T(threads), T(breaks), T(killed), T(processes), T(forked), T(lost))
