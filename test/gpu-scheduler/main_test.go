@@ -131,9 +131,10 @@ func remove(t *testing.T, objects ...client.Object) {
 		if err := cluster.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
 			t.Fatal(err)
 		}
+		uid := object.GetUID()
 		sandbox.Eventually(t, object.GetName()+" is gone", func(ctx context.Context) error {
 			err := cluster.Get(ctx, client.ObjectKeyFromObject(object), object)
-			if err == nil {
+			if err == nil && object.GetUID() == uid { // another of its name may be there already
 				return fmt.Errorf("it is there")
 			}
 			return client.IgnoreNotFound(err)
