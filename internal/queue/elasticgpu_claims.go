@@ -121,6 +121,17 @@ func (c *gpuClaims) away(claim client.ObjectKey) bool {
 	return len(c.pods[claim]) > 0
 }
 
+// isRemote says that the card of a claim is used from other nodes: as the ElasticGPU that it has, or as its class will make one.
+func (c *gpuClaims) isRemote(claim *egpu.ElasticGPUClaim) bool {
+	switch {
+	case claim == nil:
+		return false
+	case claim.Status.Phase == egpu.ClaimBound:
+		return claim.Status.Remote
+	}
+	return c.remote[claim.ClassName()]
+}
+
 // reapplyUsers applies all workloads again that use a claim, but one.
 func (s *Shell) reapplyUsers(claim client.ObjectKey, but admission.Key) {
 	for _, key := range s.gpuClaims.users[claim] {
@@ -159,8 +170,7 @@ func (s *Shell) countGPUClaims(w *admission.Workload, wl *kueue.Workload) {
 		charged := s.chargedWorkload(key)
 		free := charged != admission.Key{} && charged != w.Key || s.gpuClaims.away(key)
 		claim := s.gpuClaims.objects[key]
-		remote := claim != nil && s.gpuClaims.remote[claim.ClassName()]
-		return workload.GPUClaim{Object: claim, ChargedElsewhere: free, Flavors: s.gpuClaims.flavors[key], Remote: remote}
+		return workload.GPUClaim{Object: claim, ChargedElsewhere: free, Flavors: s.gpuClaims.flavors[key], Remote: s.gpuClaims.isRemote(claim)}
 	})
 	if flavors := workload.GPUClaimFlavors(w); len(flavors) > 0 {
 		for _, key := range gpuClaimKeys(wl) {

@@ -115,6 +115,39 @@ func TestLabelsOfRemoteClaims(t *testing.T) {
 	}
 }
 
+// A claim may name an ElasticGPU that is not of its class's making, as one of a server of somebody else's: whether its card is used
+// from other nodes is known once it has it. Until then no quota is taken for what may never start.
+func TestLabelsOfClaimsByName(t *testing.T) {
+	p := twoFlavors(t)
+	named := func(name string, phase egpu.ElasticGPUClaimPhase, remote bool) *egpu.ElasticGPUClaim {
+		claim := claimOf(name, "10")
+		claim.Spec.ElasticGPUClassName, claim.Spec.ElasticGPUName = nil, "device-"+name
+		claim.Status.Phase, claim.Status.Remote = phase, remote
+		return claim
+	}
+	p.see(named("far", "", false), named("near", egpu.ClaimPending, false))
+	for _, name := range []string{"far", "near"} {
+		p.see(p.using(name, name))
+		if wl := p.written[name]; wl != nil && wl.Status.Admission != nil {
+			t.Errorf("%s is admitted before its claim has its ElasticGPU", name)
+		}
+	}
+	p.see(named("far", egpu.ClaimBound, true), named("near", egpu.ClaimBound, false))
+	const far, near = "cpu=plain core=cards:10 labels plain, 1 tolerations", "cpu=cards core=cards:10 labels cards, 1 tolerations"
+	if got := p.given("far"); got != far {
+		t.Errorf("with somebody's server it has %s, want %s", got, far)
+	}
+	if got := p.given("near"); got != near {
+		t.Errorf("with a card of its node it has %s, want %s", got, near)
+	}
+
+	// What was given stays, whatever becomes of the claim.
+	p.see(named("far", egpu.ClaimLost, false))
+	if got := p.given("far"); got != far {
+		t.Errorf("when its claim is lost it has %s, want %s", got, far)
+	}
+}
+
 // Pods that ask for cards of their own node, too, have one flavor for both: the status cannot say two.
 func TestLabelsOfBothKindsOfClaims(t *testing.T) {
 	p := twoFlavors(t)

@@ -178,6 +178,9 @@ func retainedElasticGPUIsOfferedAgain(t *testing.T) {
 	again := claim(ns, "second", 10)
 	cluster.Make(t, again)
 	waitClaim(t, again, egpu.ClaimBound, "")
+	if again.Status.Remote {
+		t.Error("the second claim says that its card is used over the network")
+	}
 	if again.Spec.ElasticGPUName != d.Name {
 		t.Errorf("the second claim has %s, and %s was free", again.Spec.ElasticGPUName, d.Name)
 	}
@@ -212,6 +215,9 @@ func provisionerOutOfTree(t *testing.T) {
 	}
 	d := provision(now)
 	waitClaim(t, now, egpu.ClaimBound, "")
+	if !now.Status.Remote {
+		t.Error("the claim does not say that its card is used over the network")
+	}
 	remove(t, now)
 	waitPhase(t, d, egpu.GPUReleased) // deleting it is its provisioner's work
 

@@ -75,6 +75,9 @@ type ElasticGPUClaimStatus struct {
 	// Capacity of the ElasticGPU it has.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	// Remote: the ElasticGPU it has is used over the network, so that its pods may be on nodes without cards.
+	// +optional
+	Remote bool `json:"remote,omitempty"`
 }
 
 // ElasticGPUClaimList is a list of claims.

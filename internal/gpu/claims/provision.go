@@ -191,7 +191,9 @@ func bind(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, dev
 			return fmt.Errorf("binding claim %s: %w", claim.Name, err)
 		}
 	}
-	return setClaim(ctx, c, claim, egpu.ElasticGPUClaimStatus{Phase: egpu.ClaimBound, Capacity: device.Spec.Capacity, Message: serverTrouble(device)})
+	return setClaim(ctx, c, claim, egpu.ElasticGPUClaimStatus{
+		Phase: egpu.ClaimBound, Capacity: device.Spec.Capacity, Message: serverTrouble(device), Remote: device.Spec.RemoteGPU != nil,
+	})
 }
 
 func setPhase(ctx context.Context, c client.Client, device *egpu.ElasticGPU, phase egpu.ElasticGPUPhase, reason, message string) error {
@@ -208,7 +210,8 @@ func setPhase(ctx context.Context, c client.Client, device *egpu.ElasticGPU, pha
 }
 
 func setClaim(ctx context.Context, c client.Client, claim *egpu.ElasticGPUClaim, status egpu.ElasticGPUClaimStatus) error {
-	if claim.Status.Phase == status.Phase && claim.Status.Message == status.Message && len(claim.Status.Capacity) == len(status.Capacity) {
+	if claim.Status.Phase == status.Phase && claim.Status.Message == status.Message && claim.Status.Remote == status.Remote &&
+		len(claim.Status.Capacity) == len(status.Capacity) {
 		return nil
 	}
 	before := claim.DeepCopy()

@@ -85,6 +85,9 @@ func CountGPUClaims(w *admission.Workload, wl *kueue.Workload, transformations *
 				w.Unready = "ElasticGPUClaim " + name + ", which its pods use, does not exist"
 				continue
 			}
+			if named := claim.Object.Spec.ElasticGPUName; named != "" && claim.Object.Status.Phase != egpu.ClaimBound && w.Admission == nil {
+				w.Unready = "ElasticGPUClaim " + name + ", which its pods use, does not have ElasticGPU " + named + ", which it names"
+			}
 			if seen[name] {
 				continue
 			}
