@@ -8,10 +8,11 @@
 // # How it decides
 //
 // Expected cost is machines × price × (run time + start-up + losses × (start-up + half a checkpoint interval)), and what
-// waiting costs. That ranks offers (expected_cost.go). A deadline gives a job slack: time that it can waste and still
-// finish on machines on demand, which can always be had. Waiting for spot, start-ups and lost work spend it. What the
-// best use of slack costs from here on is a recursion over slack and run time left (deadline.go), with the rates at which
-// spot machines were lost and came back (learned.go). The cheapest first step is the choice (choose.go).
+// waiting costs. That ranks offers (expected_cost.go), and other clusters that a job can be sent to (cluster_order.go). A
+// deadline gives a job slack: time that it can waste and still finish on machines on demand, which can always be had.
+// Waiting for spot, start-ups and lost work spend it. What the best use of slack costs from here on is a recursion over
+// slack and run time left (deadline.go), with the rates at which spot machines were lost and came back (learned.go). The
+// cheapest first step is the choice (choose.go).
 //
 // No job is late by its own choice: spot machines are bought and kept only while a loss at the worst moment leaves enough
 // time to finish on demand.

@@ -28,18 +28,23 @@ type Job struct {
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +
 // start-up + losses × (start-up + half a checkpoint interval)), what that time is worth, and what each start costs beside.
 func ExpectedCost(j *Job, o *Offer, l *Learned, now time.Time) float64 {
-	left, start, save := j.Left.Hours(), j.startUp(o.Place, l), j.saveHours()
-	losses := 0.0
+	start, lossRate := j.startUp(o.Place, l), 0.0
 	if o.Spot {
-		hours := max(left, 1)
-		losses = left * l.Of(o.Place).LossRate(now, hours)
+		lossRate = l.Of(o.Place).LossRate(now, max(j.Left.Hours(), 1))
 	}
 	first := start
 	if j.toBuy(o) == 0 {
 		first = 0
 	}
-	hours := left + first + losses*(start+save/2)
-	return hours*(float64(j.machines(o))*o.Price+j.DelayPrice) + (1+losses)*o.Fixed
+	return j.cost(float64(j.machines(o))*o.Price, first, start, lossRate, o.Fixed)
+}
+
+// cost is the formula: what all machines cost an hour, their start-up, now and after a loss, and losses, in hours, and what
+// each start costs beside.
+func (j *Job) cost(price, first, start, lossRate, fixed float64) float64 {
+	losses := j.Left.Hours() * lossRate
+	hours := j.Left.Hours() + first + losses*(start+j.saveHours()/2)
+	return hours*(price+j.DelayPrice) + (1+losses)*fixed
 }
 
 // machines is how many of an offer the job wants.
