@@ -61,7 +61,15 @@ func TestPricesOfCloudOffersOrderFlavors(t *testing.T) {
 	submit("cannot-be-had-is-last")
 	p.turn([]message{{object: priced("default", "3"), deleted: true}, {object: priced("second", "2"), deleted: true}})
 	submit("no-prices")
-	if want := []string{"default", "second", "default", "second", "second", "default", "default"}; !slices.Equal(got, want) {
+	elsewhere := priced("default", "3")
+	elsewhere.Spec.Via = &cloud.Via{Cluster: "east"}
+	p.see(elsewhere)
+	submit("price-of-a-cluster")
+	p.see(priced("default", "3"))
+	submit("of-the-flavor-again")
+	p.see(elsewhere)
+	submit("and-of-the-cluster")
+	if want := []string{"default", "second", "default", "second", "second", "default", "default", "default", "second", "default"}; !slices.Equal(got, want) {
 		t.Errorf("flavors are %v, want %v", got, want)
 	}
 }

@@ -103,7 +103,7 @@ func buying(t *testing.T, cards string) string {
 	offer.Spec.Prices.Inline = "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\n" +
 		"aws,us-east-1,a,p5.48xlarge,H100,8,96,40\naws,us-east-1,b,p5.48xlarge,H100,8,96,44\naws,us-east-1,c,p5.48xlarge,H100,8,96,48\n"
 	offer.Spec.Match.CapacityType = cloud.Spot
-	offer.Spec.Via = &cloud.Via{NodeClass: cloud.NodeClass{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "default"}}
+	offer.Spec.Via = &cloud.Via{NodeClass: &cloud.NodeClass{Group: "karpenter.kwok.sh", Kind: "KWOKNodeClass", Name: "default"}}
 	check := &kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: kueue.AdmissionCheckSpec{ControllerName: cloud.PurchaseController}}
 	cq := sandbox.ClusterQueue(ns, ns, cards)
 	cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: kueue.AdmissionCheckReference(ns)}}}

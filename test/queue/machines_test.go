@@ -93,7 +93,7 @@ func buying(t *testing.T, queue string, flavors ...string) {
 		offer := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: flavor}}
 		offer.Spec.Prices.Inline = priceHeader + strings.ReplaceAll("aws,REGION,a,p5.48xlarge,H100,8,96,40\naws,REGION,b,p5.48xlarge,H100,8,96,44\n", "REGION", fmt.Sprintf("us-east-%d", i+1))
 		offer.Spec.Match.CapacityType = cloud.Spot
-		offer.Spec.Via = &cloud.Via{NodeClass: cloud.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}}
+		offer.Spec.Via = &cloud.Via{NodeClass: &cloud.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}}
 		cluster.Make(t, offer)
 		waitPriced(t, flavor, cloud.ReasonPriced, "5")
 	}

@@ -21,6 +21,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 // ClusterQueue's rules leave the choice between, the one that is expected to cost a workload least goes first; flavors
 // without a CloudOffer cost nothing more.
 //
+// With via.cluster it says the same of another cluster instead, and its name does not matter: what jobs cost that are sent
+// there.
+//
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster
 // +kubebuilder:subresource:status
@@ -48,6 +51,8 @@ type CloudOfferList struct {
 }
 
 // CloudOfferSpec says where prices are found, and which of them count.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out with via.cluster"
 type CloudOfferSpec struct {
 	Prices PriceTable `json:"prices"`
 	// Match says which machines of the table are the flavor's nodes; all unless set.
@@ -72,8 +77,8 @@ type CloudOfferSpec struct {
 	//
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('60')) <= 0",message="must be at least 0 and at most 60"
 	LossesPerHour *resource.Quantity `json:"lossesPerHour,omitempty"`
-	// Via says who makes the flavor's nodes, for ClusterQueues that have a check of elasticai.io/machines on the flavor.
-	// Unless set, that is not Elastic's concern.
+	// Via says who makes the flavor's nodes, for ClusterQueues that have a check of elasticai.io/machines on the flavor, or
+	// which other cluster has them. Unless set, that is not Elastic's concern.
 	Via *Via `json:"via,omitempty"`
 	// KeepIdle is for how long a node that was bought waits for the next workload when its own is done, as in 10m. Its price
 	// goes on meanwhile. Unless set it is deleted at once.
@@ -140,10 +145,34 @@ const PriceAnnotation = "elasticai.io/price-per-hour"
 // wants it begins with it.
 const ReasonMachineLost = "MachineLost"
 
+// Cluster is the MultiKueueCluster that the prices are of; "": they are of a flavor.
+func (s *CloudOfferSpec) Cluster() string {
+	if s.Via == nil {
+		return ""
+	}
+	return s.Via.Cluster
+}
+
+// NodeClass is what nodes are made of; nil: none are made here.
+func (s *CloudOfferSpec) NodeClass() *NodeClass {
+	if s.Via == nil {
+		return nil
+	}
+	return s.Via.NodeClass
+}
+
 // Via says how nodes are bought.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.nodeClass) != has(self.cluster)",message="say either nodeClass or cluster"
 type Via struct {
 	// NodeClass has Karpenter make NodeClaims of this class: exactly those that a workload needs, in no NodePool.
-	NodeClass NodeClass `json:"nodeClass"`
+	NodeClass *NodeClass `json:"nodeClass,omitempty"`
+	// Cluster is the MultiKueueCluster whose nodes are bought. The dispatcher elasticai.io/cheapest nominates clusters for a
+	// job in the order of what they are expected to cost it; those without a CloudOffer cost nothing more.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
 	// ZoneLabel is the node label that has the zones of the price table. On AWS, whose tables may have zone ids, that is
 	// topology.k8s.aws/zone-id.
 	//
@@ -244,6 +273,7 @@ const (
 	ReasonInvalid        = "Invalid"        // the table cannot be read, or a field is wrong
 	ReasonNothingMatches = "NothingMatches" // no machine of the table is meant
 	ReasonNoFlavor       = "NoFlavor"       // no ResourceFlavor has its name
+	ReasonNoCluster      = "NoCluster"      // there is no MultiKueueCluster as via.cluster says
 )
 
 // CloudOfferStatus is what came of it.

@@ -104,7 +104,7 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 	var pool []*NodeClaim
 	if v.phase == wants {
 		v.uid, v.state = wl.UID, mine[0].State
-		v.run, v.declared = runTime(wl)
+		v.run, v.declared = workload.RunTime(wl)
 		v.terms, _ = workload.PurchaseTermsOf(wl.Annotations) // jobs are told by the webhook; what is left is not given
 		if v.parts, err = c.parts(ctx, wl, offers, v.now); err != nil {
 			return ctrl.Result{}, err
@@ -120,7 +120,7 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 func keepIdle(offers []cloudv1.CloudOffer) map[string]time.Duration {
 	times := map[string]time.Duration{}
 	for i := range offers {
-		if d, err := time.ParseDuration(offers[i].Spec.KeepIdle); err == nil && offers[i].Spec.Via != nil {
+		if d, err := time.ParseDuration(offers[i].Spec.KeepIdle); err == nil && offers[i].Spec.NodeClass() != nil {
 			times[offers[i].Name] = d
 		}
 	}
@@ -201,7 +201,7 @@ func (c *workloads) parts(ctx context.Context, wl *kueue.Workload, offers []clou
 	var parts []part
 	for i := range offers {
 		offer := &offers[i]
-		if offer.Spec.Via == nil {
+		if offer.Spec.NodeClass() == nil {
 			continue
 		}
 		p := podsOn(wl, offer)

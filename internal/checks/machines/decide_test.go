@@ -37,7 +37,7 @@ func sold() []cloud.Offer {
 
 func h100() *cloudv1.CloudOffer {
 	return &cloudv1.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "h100"}, Spec: cloudv1.CloudOfferSpec{
-		Via: &cloudv1.Via{NodeClass: cloudv1.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}},
+		Via: &cloudv1.Via{NodeClass: &cloudv1.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}},
 	}}
 }
 
@@ -138,7 +138,7 @@ func (w *world) view() *view {
 		now: w.now, workload: "ns/" + w.wl.Name, uid: w.wl.UID, phase: w.phase, state: w.state, parts: []part{p}, learned: w.learned.Clone(),
 		keepIdle: map[string]time.Duration{"h100": w.idleFor}, claims: w.mine(), made: lastAttempt(w.wl.UID, w.claims),
 	}
-	v.run, v.declared = runTime(w.wl)
+	v.run, v.declared = workload.RunTime(w.wl)
 	v.terms, _ = workload.PurchaseTermsOf(w.wl.Annotations)
 	if w.phase == wants {
 		v.pool = slices.DeleteFunc(slices.Clone(w.claims), func(c claim) bool { return !c.idle() })

@@ -22,8 +22,6 @@ const (
 	podsPerNode = 110
 	// usable is the part of a machine's CPUs and memory that is reckoned to be left for pods.
 	usable = 0.9
-	// unknownRunTime is assumed of workloads that do not declare one.
-	unknownRunTime = time.Hour
 )
 
 // part is the pods of a workload that are on one flavor whose nodes are bought.
@@ -166,12 +164,4 @@ func (f *free) take(p pods, most int64) int64 {
 	}
 	f.pods, f.cards, f.milliCPUs, f.memory = f.pods-n, f.cards-n*p.cards, f.milliCPUs-n*p.milliCPUs, f.memory-n*p.memory
 	return n
-}
-
-// runTime is how long a workload will run, as far as it says.
-func runTime(wl *kueue.Workload) (run time.Duration, declared bool) {
-	if s := ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0); s > 0 {
-		return time.Duration(s) * time.Second, true
-	}
-	return unknownRunTime, false
 }

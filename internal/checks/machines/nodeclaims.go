@@ -156,7 +156,7 @@ func newClaim(wl *kueue.Workload, p *purchase, gpus float64, offer *cloudv1.Clou
 		},
 		Spec: NodeClaimSpec{
 			Taints:       flavor.Spec.NodeTaints,
-			NodeClassRef: NodeClassRef{Group: offer.Spec.Via.NodeClass.Group, Kind: offer.Spec.Via.NodeClass.Kind, Name: offer.Spec.Via.NodeClass.Name},
+			NodeClassRef: NodeClassRef(*offer.Spec.Via.NodeClass),
 			Resources:    ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceName(resourceOf(offer)): *resource.NewQuantity(int64(gpus), resource.DecimalSI)}},
 			ExpireAfter:  cmp.Or(offer.Spec.Via.ExpireAfter, "168h"), TerminationGracePeriod: terminationGrace,
 		},

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,22 +33,33 @@ func Setup(mgr ctrl.Manager, namespace string) error {
 	if err != nil {
 		return err
 	}
+	clusters, err := serves(mgr, kueue.SchemeGroupVersion.WithKind("MultiKueueCluster"))
+	if err != nil {
+		return err
+	}
 	if !served {
 		mgr.GetLogger().Info("this cluster has no CloudOffers: their CRD is not installed")
 		return nil
 	}
-	o := &offers{Tables: Tables{Client: mgr.GetClient(), Namespace: namespace}, client: mgr.GetClient(), now: time.Now}
-	return ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
+	o := &offers{Tables: Tables{Client: mgr.GetClient(), Namespace: namespace}, client: mgr.GetClient(), clusters: clusters, now: time.Now}
+	controller := ctrl.NewControllerManagedBy(mgr).Named("cloud-offers").
 		For(&v1alpha1.CloudOffer{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.CloudOffer{}, handler.EnqueueRequestsFromMapFunc(o.all), builder.WithPredicates(learnedMore())).
 		Watches(&kueue.ResourceFlavor{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.usersOf)).
-		Complete(o)
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(o.usersOf))
+	if clusters {
+		controller.Watches(&kueue.MultiKueueCluster{}, handler.EnqueueRequestsFromMapFunc(o.ofCluster), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	return controller.Complete(o)
 }
 
 // Served says that the cluster has CloudOffers.
 func Served(mgr ctrl.Manager) (bool, error) {
-	_, err := mgr.GetRESTMapper().RESTMapping(v1alpha1.GroupVersion.WithKind("CloudOffer").GroupKind(), v1alpha1.GroupVersion.Version)
+	return serves(mgr, v1alpha1.GroupVersion.WithKind("CloudOffer"))
+}
+
+func serves(mgr ctrl.Manager, kind schema.GroupVersionKind) (bool, error) {
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if apimeta.IsNoMatchError(err) {
 		return false, nil
 	}
@@ -69,34 +81,43 @@ func learnedMore() predicate.Predicate {
 // offers writes the statuses of CloudOffers.
 type offers struct {
 	Tables
-	client client.Client
-	now    func() time.Time
+	client   client.Client
+	clusters bool // there are MultiKueueClusters
+	now      func() time.Time
 }
 
 // all are all CloudOffers: what one learns of a place counts for each that sells there.
-func (o *offers) all(ctx context.Context, _ client.Object) (list []reconcile.Request) {
+func (o *offers) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	return o.that(ctx, func(*v1alpha1.CloudOffer) bool { return true })
+}
+
+func (o *offers) that(ctx context.Context, is func(*v1alpha1.CloudOffer) bool) (list []reconcile.Request) {
 	all := &v1alpha1.CloudOfferList{}
 	if o.client.List(ctx, all) != nil {
 		return nil
 	}
 	for i := range all.Items {
-		list = append(list, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		if is(&all.Items[i]) {
+			list = append(list, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
 	}
 	return list
 }
 
 // usersOf are the CloudOffers whose prices are in a ConfigMap.
-func (o *offers) usersOf(ctx context.Context, table client.Object) (list []reconcile.Request) {
-	all := &v1alpha1.CloudOfferList{}
-	if table.GetNamespace() != o.Namespace || o.client.List(ctx, all) != nil {
+func (o *offers) usersOf(ctx context.Context, table client.Object) []reconcile.Request {
+	if table.GetNamespace() != o.Namespace {
 		return nil
 	}
-	for i := range all.Items {
-		if from := all.Items[i].Spec.Prices.ConfigMap; from != nil && from.Name == table.GetName() {
-			list = append(list, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-		}
-	}
-	return list
+	return o.that(ctx, func(offer *v1alpha1.CloudOffer) bool {
+		from := offer.Spec.Prices.ConfigMap
+		return from != nil && from.Name == table.GetName()
+	})
+}
+
+// ofCluster are the CloudOffers of another cluster.
+func (o *offers) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return o.that(ctx, func(offer *v1alpha1.CloudOffer) bool { return offer.Spec.Cluster() == cluster.GetName() })
 }
 
 // Reconcile writes what a CloudOffer's table says into its status.
@@ -109,7 +130,7 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err != nil && !IsProblem(err) {
 		return reconcile.Result{}, err
 	}
-	result := reconcile.Result{RequeueAfter: reopens(was, o.now())}
+	result := reconcile.Result{RequeueAfter: reopens(was.Status.Places, status.ClosedUntil, o.now())}
 	is := was.DeepCopy()
 	is.Status = status
 	is.Status.ObservedGeneration, is.Status.Conditions, is.Status.Places = was.Generation, was.DeepCopy().Status.Conditions, was.Status.Places
@@ -126,24 +147,24 @@ func (o *offers) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	return result, nil
 }
 
-// reopens is in how long the next of its places opens again; 0: none is closed.
-func reopens(offer *v1alpha1.CloudOffer, now time.Time) (wait time.Duration) {
-	for i := range offer.Status.Places {
-		until := offer.Status.Places[i].ClosedUntil
+// reopens is in how long the next of its places opens again, or the first of all, which other CloudOffers may have learned of;
+// 0: none is closed.
+func reopens(places []v1alpha1.PlaceStatus, first *metav1.Time, now time.Time) (wait time.Duration) {
+	soonest := func(until *metav1.Time) {
 		if until != nil && until.After(now) && (wait == 0 || until.Sub(now) < wait) {
 			wait = until.Sub(now)
 		}
+	}
+	soonest(first)
+	for i := range places {
+		soonest(places[i].ClosedUntil)
 	}
 	return wait
 }
 
 // assess is what a CloudOffer says with the objects that it names.
 func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status v1alpha1.CloudOfferStatus, err error) {
-	err = o.client.Get(ctx, client.ObjectKey{Name: offer.Name}, &kueue.ResourceFlavor{})
-	if apierrors.IsNotFound(err) {
-		return status, problem{v1alpha1.ReasonNoFlavor, fmt.Sprintf("there is no ResourceFlavor %s: a CloudOffer has the name of the flavor that it is for", offer.Name)}
-	}
-	if err != nil {
+	if err := o.target(ctx, offer); err != nil {
 		return status, err
 	}
 	table, err := o.table(ctx, offer.Spec.Prices)
@@ -155,6 +176,26 @@ func (o *offers) assess(ctx context.Context, offer *v1alpha1.CloudOffer) (status
 		return status, err
 	}
 	return assess(offer, table, Learned(all.Items), o.now())
+}
+
+// target is there: the flavor, or the cluster, that a CloudOffer is for; otherwise err is a problem.
+func (o *offers) target(ctx context.Context, offer *v1alpha1.CloudOffer) error {
+	if name := offer.Spec.Cluster(); name != "" {
+		missing := problem{v1alpha1.ReasonNoCluster, fmt.Sprintf("spec.via.cluster: there is no MultiKueueCluster %s", name)}
+		if !o.clusters {
+			return missing
+		}
+		err := o.client.Get(ctx, client.ObjectKey{Name: name}, &kueue.MultiKueueCluster{})
+		if apierrors.IsNotFound(err) {
+			return missing
+		}
+		return err
+	}
+	err := o.client.Get(ctx, client.ObjectKey{Name: offer.Name}, &kueue.ResourceFlavor{})
+	if apierrors.IsNotFound(err) {
+		return problem{v1alpha1.ReasonNoFlavor, fmt.Sprintf("there is no ResourceFlavor %s: a CloudOffer has the name of the flavor that it is for", offer.Name)}
+	}
+	return err
 }
 
 // Tables reads price tables: those in ConfigMaps of a namespace, and those in CloudOffers themselves.

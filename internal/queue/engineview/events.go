@@ -63,7 +63,11 @@ func DeletedEvent(obj any) admission.Event {
 
 // flavorPrice is what a CloudOffer's status says. Where that has no price, since its table is broken or was not read yet, the
 // flavor comes last: a slip in a table does not make what is bought look as if it cost nothing.
+// One of another cluster is no flavor's.
 func flavorPrice(o *cloud.CloudOffer) admission.Event {
+	if o.Spec.Cluster() != "" {
+		return admission.FlavorPriceGone{Flavor: o.Name}
+	}
 	resource, price, known := PriceOf(o)
 	if !known {
 		return admission.FlavorPriceChanged{Price: admission.FlavorPrice{Flavor: o.Name, Unknown: true}}

@@ -27,7 +27,7 @@ type Objects struct {
 	Checks        map[string]*kueue.AdmissionCheck
 	Topologies    map[string]*kueue.Topology
 	Policies      map[string]*v1alpha1.QueuePolicy
-	Offers        map[string]*cloud.CloudOffer
+	Offers        map[string]*cloud.CloudOffer // those of flavors
 	// Timing is what holds where no policy says otherwise.
 	Timing admission.Timing
 
@@ -66,8 +66,8 @@ func (o *Objects) Set(obj client.Object, deleted bool) {
 		store(o.Topologies, obj.Name, obj, deleted)
 	case *v1alpha1.QueuePolicy:
 		store(o.Policies, obj.Name, obj, deleted)
-	case *cloud.CloudOffer:
-		store(o.Offers, obj.Name, obj, deleted)
+	case *cloud.CloudOffer: // one of another cluster is no flavor's, whatever its name
+		store(o.Offers, obj.Name, obj, deleted || obj.Spec.Cluster() != "")
 	}
 }
 

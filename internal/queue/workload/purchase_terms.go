@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/cloud"
@@ -69,6 +71,17 @@ func PurchaseTermsOf(annotations map[string]string) (terms PurchaseTerms, err er
 		return nil
 	})
 	return terms, err
+}
+
+// unknownRunTime is assumed of workloads that do not declare one.
+const unknownRunTime = time.Hour
+
+// RunTime is how long a workload will run, as far as it says.
+func RunTime(wl *kueue.Workload) (run time.Duration, declared bool) {
+	if s := ptr.Deref(wl.Spec.MaximumExecutionTimeSeconds, 0); s > 0 {
+		return time.Duration(s) * time.Second, true
+	}
+	return unknownRunTime, false
 }
 
 // mostInput is the largest input that is reckoned with, 1 EiB.

@@ -1,0 +1,68 @@
+package cloudoffers
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"reflect"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+	"github.com/elastic-ai/elastic/internal/cloud"
+)
+
+// OfClusters are the prices of other clusters, as the statuses of CloudOffers have them.
+func OfClusters(ctx context.Context, c client.Reader) ([]cloud.ClusterOffer, error) {
+	all := &v1alpha1.CloudOfferList{}
+	if err := c.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+		return nil, err
+	}
+	var offers []cloud.ClusterOffer
+	for i := range all.Items {
+		if o := &all.Items[i]; o.Spec.Cluster() != "" {
+			offers = append(offers, ofCluster(o))
+		}
+	}
+	return offers, nil
+}
+
+// ofCluster is what a CloudOffer's status says. One without a price, since its table is broken or was not read yet, has none;
+// a region that cannot be read is left out.
+func ofCluster(o *v1alpha1.CloudOffer) cloud.ClusterOffer {
+	offer := cloud.ClusterOffer{Cluster: o.Spec.Cluster(), Resource: cmp.Or(o.Spec.Resource, "nvidia.com/gpu")}
+	offer.Egress.OtherRegion, offer.Egress.OtherCloud = o.Spec.Egress.Prices()
+	if until := o.Status.ClosedUntil; until != nil {
+		offer.ClosedUntil = until.Time
+	}
+	for i := range o.Status.Regions {
+		r := &o.Status.Regions[i]
+		price, err := strconv.ParseFloat(r.PricePerHour, 64)
+		if err != nil || !(price >= 0) || math.IsInf(price, 0) {
+			continue
+		}
+		offer.Prices = append(offer.Prices, cloud.RegionPrice{
+			Cloud: r.Cloud, Region: r.Region, Price: price, StartUp: max(0, r.StartUp.Duration), LossRate: number(r.LossesPerHour),
+		})
+	}
+	return offer
+}
+
+// ClusterPriceChanged selects the CloudOffers of other clusters when their prices may have changed.
+func ClusterPriceChanged() predicate.Predicate {
+	of := func(obj client.Object) bool {
+		offer, ok := obj.(*v1alpha1.CloudOffer)
+		return ok && offer.Spec.Cluster() != ""
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return of(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return of(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return (of(e.ObjectOld) || of(e.ObjectNew)) &&
+				!reflect.DeepEqual(ofCluster(e.ObjectOld.(*v1alpha1.CloudOffer)), ofCluster(e.ObjectNew.(*v1alpha1.CloudOffer)))
+		},
+	}
+}

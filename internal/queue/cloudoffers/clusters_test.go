@@ -1,0 +1,74 @@
+package cloudoffers
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/elastic-ai/elastic/api/cloud/v1alpha1"
+)
+
+// What a status says of a cluster is read; what somebody broke in it is no price.
+func TestOfCluster(t *testing.T) {
+	offer := of(v1alpha1.CloudOfferSpec{Via: &v1alpha1.Via{Cluster: "east"}})
+	if got := ofCluster(offer); got.Cluster != "east" || got.Resource != "nvidia.com/gpu" || len(got.Prices) != 0 {
+		t.Errorf("before anybody has read its table: %+v", got)
+	}
+	offer.Status.Regions = []v1alpha1.RegionPrice{
+		{Cloud: "aws", Region: "a", PricePerHour: "2.5", LossesPerHour: "0.1", StartUp: metav1.Duration{Duration: time.Minute}},
+		{Cloud: "aws", Region: "b", PricePerHour: "NaN"},
+		{Cloud: "aws", Region: "c", PricePerHour: "-1"},
+		{Cloud: "aws", Region: "d", PricePerHour: "+Inf"},
+		{Cloud: "aws", Region: "e", PricePerHour: ""},
+		{Cloud: "aws", Region: "f", PricePerHour: "3", LossesPerHour: "many", StartUp: metav1.Duration{Duration: -time.Minute}},
+	}
+	got := ofCluster(offer)
+	if len(got.Prices) != 2 || got.Prices[0].Price != 2.5 || got.Prices[0].LossRate != 0.1 || got.Prices[0].StartUp != time.Minute ||
+		got.Prices[1].Region != "f" || got.Prices[1].LossRate != 0 || got.Prices[1].StartUp != 0 || got.Egress.OtherCloud != 0.09 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Jobs are looked at again for what counts: the price of a cluster, and not that of a flavor or what was learned of places.
+func TestClusterPriceChanged(t *testing.T) {
+	is := ClusterPriceChanged()
+	flavor, cluster := of(v1alpha1.CloudOfferSpec{}), of(v1alpha1.CloudOfferSpec{Via: &v1alpha1.Via{Cluster: "east"}})
+	dearer, learned := cluster.DeepCopy(), cluster.DeepCopy()
+	dearer.Status.Regions = []v1alpha1.RegionPrice{{PricePerHour: "2"}}
+	learned.Status.Places = []v1alpha1.PlaceStatus{{Cloud: "aws"}}
+	if is.Create(event.CreateEvent{Object: flavor}) || !is.Create(event.CreateEvent{Object: cluster}) || !is.Delete(event.DeleteEvent{Object: cluster}) {
+		t.Error("created or deleted")
+	}
+	for name, change := range map[string]struct {
+		from, to *v1alpha1.CloudOffer
+		want     bool
+	}{
+		"a price": {cluster, dearer, true}, "a place": {cluster, learned, false}, "no cluster's any more": {cluster, flavor, true}, "a flavor's": {flavor, flavor, false},
+	} {
+		if got := is.Update(event.UpdateEvent{ObjectOld: change.from, ObjectNew: change.to}); got != change.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A CloudOffer is assessed again when the first of its places opens, also where another one learned that it is closed.
+func TestReopens(t *testing.T) {
+	in := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(d)} }
+	for name, test := range map[string]struct {
+		places []v1alpha1.PlaceStatus
+		first  *metav1.Time
+		want   time.Duration
+	}{
+		"none is closed": {},
+		"its own":        {places: []v1alpha1.PlaceStatus{{}, {ClosedUntil: in(time.Hour)}, {ClosedUntil: in(time.Minute)}, {ClosedUntil: in(-time.Minute)}}, want: time.Minute},
+		"of another":     {first: in(2 * time.Minute), want: 2 * time.Minute},
+		"both":           {places: []v1alpha1.PlaceStatus{{ClosedUntil: in(time.Minute)}}, first: in(2 * time.Minute), want: time.Minute},
+	} {
+		if got := reopens(test.places, test.first, noon); got != test.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
