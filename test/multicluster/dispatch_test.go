@@ -7,6 +7,8 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
@@ -14,6 +16,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -37,6 +40,10 @@ func TestConfigured(t *testing.T) {
 		cfg.MultiKueue.DispatcherName, cfg.FeatureGates = "example.com/by-hand", nil
 	})
 	t.Run("dispatcher of somebody else's", external)
+	manager.Reconfigure(t, func(cfg *v1alpha1.QueueConfiguration) {
+		cfg.MultiKueue.DispatcherName, cfg.MultiKueue.IncrementalDispatcherConfig = v1alpha1.CheapestDispatcher, nil
+	})
+	t.Run("cheapest dispatcher", cheapest)
 }
 
 // sentTo waits until copies of a workload are in these workers and in no other.
@@ -87,6 +94,91 @@ func external(t *testing.T) {
 	nominate("east")
 	runsIn(t, wl, "east")
 	gone(t, west, ns, &kueue.WorkloadList{}, &batchv1.JobList{})
+}
+
+// The cheapest dispatcher asks the cluster first that its CloudOffer says is cheaper, and the next one a round later. Prices that
+// change count for what is not chosen yet, and a cluster that is dearer than it may be is asked no more.
+func cheapest(t *testing.T) {
+	offer(t, "dear", "east", "5")
+	offer(t, "cheap", "west", "2")
+	ns := arena(t, "4", "0", "east", "west")
+	job := forever(sandbox.Job(ns, "first", "main", 1, "1"))
+	manager.Make(t, job)
+	wl := sentTo(t, manager.WorkloadOf(t, job), "west")
+	want := "Nominated west; expected cost for 1h0m0s in USD: west 2.20, east 5.50" // with 6 minutes of start-up
+	if got := wl.Status.AdmissionChecks[0].Message; got != want {
+		t.Errorf("the check says %q, want %q", got, want)
+	}
+	manager.Backdate(t, wl, kueue.WorkloadQuotaReserved, 5*time.Minute)
+	runsIn(t, wl, "east")
+
+	ns = arena(t, "0", "0", "east", "west")
+	job = forever(sandbox.Job(ns, "second", "main", 1, "1"))
+	manager.Make(t, job)
+	wl = sentTo(t, manager.WorkloadOf(t, job), "west")
+	patch(t, manager, &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "cheap"}}, `{"spec":{"maxPricePerHour":"1"}}`)
+	wl = sentTo(t, wl, "east")
+	want = "Nominated east; expected cost for 1h0m0s in USD: east 5.50, west (it has no price, or costs more than it may)"
+	if got := wl.Status.AdmissionChecks[0].Message; got != want {
+		t.Errorf("the check says %q, want %q", got, want)
+	}
+	// Without a CloudOffer it is owned, and goes first.
+	if err := manager.Delete(t.Context(), &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "cheap"}}); err != nil {
+		t.Fatal(err)
+	}
+	sentTo(t, wl, "east", "west")
+}
+
+// offer makes a CloudOffer of a cluster, where a card costs so much an hour, and waits until it has a price.
+func offer(t *testing.T, name, cluster, price string) {
+	t.Helper()
+	o := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: cloud.CloudOfferSpec{
+		Prices: cloud.PriceTable{Inline: "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\naws,us-east-1,,one,H100,1," + price + ",\n"},
+		Via:    &cloud.Via{Cluster: cluster}, StartUp: "6m", Resource: string(sandbox.GPU),
+	}}
+	manager.Make(t, o)
+	wait(t, manager, o, "a price", func(o *cloud.CloudOffer) error {
+		if o.Status.PricePerHour != price {
+			return fmt.Errorf("status is %+v", o.Status)
+		}
+		return nil
+	})
+}
+
+// A CloudOffer says either of which nodes it is, or of which cluster, and one whose cluster does not exist says so until it does.
+func TestCloudOfferOfACluster(t *testing.T) {
+	for name, via := range map[string]*cloud.Via{
+		"neither": {},
+		"both":    {Cluster: "east", NodeClass: &cloud.NodeClass{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "gpu"}},
+	} {
+		o := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{GenerateName: "refused-"}, Spec: cloud.CloudOfferSpec{Prices: cloud.PriceTable{Inline: "x"}, Via: via}}
+		if err := manager.Create(t.Context(), o); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	idle := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{GenerateName: "refused-"}, Spec: cloud.CloudOfferSpec{
+		Prices: cloud.PriceTable{Inline: "x"}, Via: &cloud.Via{Cluster: "east"}, KeepIdle: "10m",
+	}}
+	if err := manager.Create(t.Context(), idle); !apierrors.IsInvalid(err) {
+		t.Errorf("keepIdle of another cluster: %v", err)
+	}
+	o := &cloud.CloudOffer{ObjectMeta: metav1.ObjectMeta{Name: "nowhere"}, Spec: cloud.CloudOfferSpec{
+		Prices: cloud.PriceTable{Inline: "cloud,region,zone,instance_type,gpu,gpu_count,price_usd_hour,spot_usd_hour\naws,us-east-1,,one,H100,1,3,\n"},
+		Via:    &cloud.Via{Cluster: "north"},
+	}}
+	manager.Make(t, o)
+	reason := func(want string) {
+		t.Helper()
+		wait(t, manager, o, want, func(o *cloud.CloudOffer) error {
+			if c := apimeta.FindStatusCondition(o.Status.Conditions, cloud.Priced); c == nil || c.Reason != want {
+				return fmt.Errorf("status is %+v", o.Status)
+			}
+			return nil
+		})
+	}
+	reason(cloud.ReasonNoCluster)
+	manager.Make(t, clusterBySecret("north", "no-such-secret"))
+	reason(cloud.ReasonPriced)
 }
 
 // A RayService that has changed here goes on there as it was.

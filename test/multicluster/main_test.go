@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -26,6 +27,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/deploy"
 	"github.com/elastic-ai/elastic/test/sandbox"
@@ -46,7 +48,7 @@ func TestMain(m *testing.M) {
 		cfg.Resources.ExcludeResourcePrefixes = []string{"cpu", "memory"}
 	}
 	worker := sandbox.Options{Nodes: "1x4:H100-80G", Queue: cardsAlone}
-	managing := sandbox.Options{Nodes: "1x1:H100-80G", Queue: func(cfg *v1alpha1.QueueConfiguration) {
+	managing := sandbox.Options{Nodes: "1x1:H100-80G", Scheme: []func(*runtime.Scheme) error{cloud.AddToScheme}, Queue: func(cfg *v1alpha1.QueueConfiguration) {
 		cardsAlone(cfg)
 		cfg.MultiKueue = v1alpha1.MultiKueue{
 			GCInterval: &metav1.Duration{Duration: 2 * time.Second},

@@ -136,6 +136,9 @@ type Resources struct {
 	DeviceClassMappings []kueueconfig.DeviceClassMapping `json:"deviceClassMappings,omitempty"`
 }
 
+// CheapestDispatcher nominates clusters in the order of what a workload is expected to cost there, by their CloudOffers.
+const CheapestDispatcher = "elasticai.io/cheapest"
+
 // MultiKueue is how workloads are sent to other clusters.
 type MultiKueue struct {
 	// Origin marks what is ours in other clusters; default "multikueue". Managers
@@ -146,7 +149,8 @@ type MultiKueue struct {
 	// WorkerLostTimeout is how long a cluster may not answer before its workloads are sent to
 	// another; default 15m.
 	WorkerLostTimeout *metav1.Duration `json:"workerLostTimeout,omitempty"`
-	// DispatcherName is the dispatcher that nominates clusters; default all at once.
+	// DispatcherName is the dispatcher that nominates clusters: one of Kueue's two, CheapestDispatcher, or one of another
+	// controller's; default all at once.
 	DispatcherName              string                                   `json:"dispatcherName,omitempty"`
 	IncrementalDispatcherConfig *kueueconfig.IncrementalDispatcherConfig `json:"incrementalDispatcherConfig,omitempty"`
 	// ExternalFrameworks are kinds with controllers that queue them, and can be sent.

@@ -7,6 +7,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueueconfig "sigs.k8s.io/kueue/apis/config/v1beta2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 )
 
 // round is how long the clusters nominated so far have before more are.
@@ -14,50 +16,65 @@ const round = 5 * time.Minute
 
 // dispatcher nominates clusters.
 type dispatcher struct {
-	// name is one of Kueue's two dispatchers, or of an external one that writes the workload's
+	// name is one of Kueue's two dispatchers, ours, or of an external one that writes the workload's
 	// status.nominatedClusterNames.
 	name string
-	// step is how many more are nominated each round, sorted by name unless inOrder.
+	// step is how many more are nominated each round at most, sorted by name unless inOrder.
 	step    int
 	inOrder bool
 }
 
 // nominate is which clusters a workload is sent to now, and when there will be more (0: not by time
-// alone). Clusters that do not answer are skipped.
+// alone).
 func (d dispatcher) nominate(s *situation) (names []string, again time.Duration) {
-	var usable []string
-	for i := range s.remotes {
-		if s.remotes[i].configured && s.remotes[i].lost.IsZero() {
-			usable = append(usable, s.remotes[i].name)
-		}
-	}
+	before := s.local.Status.NominatedClusterNames
 	switch d.name {
 	case kueueconfig.MultiKueueDispatcherModeAllAtOnce:
-		return usable, 0
+		return s.usable(), 0
 	case kueueconfig.MultiKueueDispatcherModeIncremental:
-		return d.more(s, usable)
+		return s.more(before, slices.Collect(slices.Chunk(d.usable(s), d.step)))
+	case v1alpha1.CheapestDispatcher:
+		costs := s.costs(d.usable(s))
+		return s.more(withPrice(before, costs), cheapestFirst(costs, d.step))
 	}
-	return s.local.Status.NominatedClusterNames, 0
+	return before, 0
 }
 
-// more are those nominated before, and as many of the usable ones as the rounds allow that have
-// begun since the workload could be dispatched. That time comes from the workload alone, so a new
-// leader counts the same.
-func (d dispatcher) more(s *situation, usable []string) ([]string, time.Duration) {
-	if !d.inOrder {
-		slices.Sort(usable)
+// usable are the clusters that answer, as they are configured.
+func (s *situation) usable() (names []string) {
+	for i := range s.remotes {
+		if s.remotes[i].configured && s.remotes[i].lost.IsZero() {
+			names = append(names, s.remotes[i].name)
+		}
 	}
+	return names
+}
+
+// usable are the same in the order in which they are nominated.
+func (d dispatcher) usable(s *situation) []string {
+	names := s.usable()
+	if !d.inOrder {
+		slices.Sort(names)
+	}
+	return names
+}
+
+// more are those nominated before, and those of as many steps as rounds have begun since the
+// workload could be dispatched. That time comes from the workload alone, so a new leader counts the
+// same.
+func (s *situation) more(before []string, steps [][]string) ([]string, time.Duration) {
 	began := since(s.local, s.check.Name)
 	rounds := 1 + int(max(0, s.now.Sub(began))/round)
-	names := slices.Clone(s.local.Status.NominatedClusterNames)
-	count := 0
-	for _, name := range usable {
-		known := slices.Contains(names, name)
-		if !known && count >= rounds*d.step {
-			return names, began.Add(time.Duration(rounds) * round).Sub(s.now)
-		}
-		if count++; !known {
-			names = append(names, name)
+	names := slices.Clone(before)
+	for i, step := range steps {
+		for _, name := range step {
+			switch {
+			case slices.Contains(names, name):
+			case i >= rounds:
+				return names, began.Add(time.Duration(rounds) * round).Sub(s.now)
+			default:
+				names = append(names, name)
+			}
 		}
 	}
 	return names, 0

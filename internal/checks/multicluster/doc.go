@@ -13,6 +13,7 @@
 //
 //	reconcile_plan.go       what to do about a workload, from its state here and there; no client, no clock
 //	dispatcher.go           which clusters are nominated
+//	cheapest_dispatcher.go  the same by what they cost
 //	workload_controller.go  reads the states, decides, and carries the plan out
 //	remote_actions.go       each action of a plan
 //	cluster_controller.go   a connection for every MultiKueueCluster, and its Active condition

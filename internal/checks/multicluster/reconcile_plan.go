@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/kueuelabels"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -42,7 +43,9 @@ type situation struct {
 	siblings []kueue.Workload
 	// elastic: its job may change its size while it runs. next: another workload is about to replace it.
 	elastic, next bool
-	now           time.Time
+	// offers are what clusters cost, for the dispatcher that asks.
+	offers []cloud.ClusterOffer
+	now    time.Time
 }
 
 func (s *situation) remote(name string) *remoteState {
@@ -58,6 +61,7 @@ type plan struct {
 	remove   []string // clusters to remove the job and then the copy from
 	stop     string   // cluster that is to evict its copy
 	nominate []string // clusters that may get a copy, if that changed
+	say      string   // what the check says of that, if it changed
 	create   []string // clusters that get a copy
 	gated    bool     // copies that are created preempt nobody until their gate is open
 	open     string   // cluster whose copy may preempt others from now on
@@ -359,8 +363,15 @@ func (s *situation) dispatch(settings settings) plan {
 	if settings.orchestrated {
 		s.takeTurns(&p)
 	}
-	if !slices.Equal(nominated, s.local.Status.NominatedClusterNames) {
+	changed := !slices.Equal(nominated, s.local.Status.NominatedClusterNames)
+	if changed {
 		p.nominate = nominated
+	}
+	if changed || len(nominated) == 0 { // prices come and go; only what they led to is written
+		p.say = settings.dispatcher.message(s, nominated)
+	}
+	if p.say == s.check.Message {
+		p.say = ""
 	}
 	for i := range s.remotes {
 		at := &s.remotes[i]

@@ -262,10 +262,17 @@ func (w *workloads) report(ctx context.Context, wl *kueue.Workload) error {
 		client.FieldOwner(workload.JobManager), client.ForceOwnership))
 }
 
-// nominate writes which clusters may get a copy.
-func (w *workloads) nominate(ctx context.Context, wl *kueue.Workload, names []string) error {
-	nominated := wl.DeepCopy()
-	nominated.Status.NominatedClusterNames = names
+// nominate writes which clusters may get a copy, and what the check says of that.
+func (w *workloads) nominate(ctx context.Context, s *situation, p plan) error {
+	nominated := s.local.DeepCopy()
+	if p.nominate != nil {
+		nominated.Status.NominatedClusterNames = p.nominate
+	}
+	if p.say != "" {
+		state := *s.check.DeepCopy()
+		state.Message = p.say
+		nominated.Status.AdmissionChecks = checks.MergeStates(s.local, state)
+	}
 	return checks.ApplyStatus(ctx, w.client, nominated)
 }
 

@@ -28,10 +28,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/api/config/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/features"
 	"github.com/elastic-ai/elastic/internal/jobs/remote"
+	"github.com/elastic-ai/elastic/internal/queue/cloudoffers"
 )
 
 // Options of the check.
@@ -72,21 +75,9 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if options.Features.Enabled(features.MultiKueueKubeConfigPathValidation) {
 		all.sources.folder = kubeconfigDir
 	}
-	allWorkloads := func(ctx context.Context) (requests []reconcile.Request) {
-		list := &kueue.WorkloadList{}
-		if err := mgr.GetClient().List(ctx, list); err != nil {
-			return nil
-		}
-		for i := range list.Items {
-			if concerns(&list.Items[i]) {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-			}
-		}
-		return requests
-	}
 	all.changed = func(name string) {
 		send(all.lead, connections, types.NamespacedName{Name: name})
-		for _, request := range allWorkloads(all.lead) {
+		for _, request := range workloadsThat(all.lead, mgr.GetClient(), concerns) {
 			all.seen(request.NamespacedName)
 		}
 	}
@@ -107,17 +98,11 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	err = ctrl.NewControllerManagedBy(mgr).Named("multikueue").
-		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
-		Watches(&kueue.MultiKueueConfig{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return allWorkloads(ctx) })).
-		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(siblingsOf(options.Copies)), builder.WithPredicates(moved)).
-		WatchesRawSource(source.Channel(requeues, enqueue)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce}).
-		Complete(&workloads{
-			client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
-			settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
-		})
-	if err != nil {
+	w := &workloads{
+		client: mgr.GetClient(), clusters: all, copies: options.Copies, recorder: mgr.GetEventRecorder("elastic-queue-multikueue"), now: time.Now,
+		settings: settings, dispatched: options.Dispatched, admitted: options.Admitted,
+	}
+	if err := w.setup(mgr, source.Channel(requeues, enqueue)); err != nil {
 		return err
 	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
@@ -128,6 +113,46 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		<-ctx.Done()
 		return nil
 	}))
+}
+
+// setup adds the controller of workloads.
+func (w *workloads) setup(mgr ctrl.Manager, requeues source.Source) error {
+	those := func(is func(client.Object) bool) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return workloadsThat(ctx, w.client, is)
+		})
+	}
+	workloads := ctrl.NewControllerManagedBy(mgr).Named("multikueue").
+		For(&kueue.Workload{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
+		Watches(&kueue.MultiKueueConfig{}, those(concerns)).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(siblingsOf(w.copies)), builder.WithPredicates(moved)).
+		WatchesRawSource(requeues).
+		WithOptions(controller.Options{MaxConcurrentReconciles: atOnce})
+	if w.dispatcher.name == v1alpha1.CheapestDispatcher {
+		served, err := cloudoffers.Served(mgr)
+		if err != nil {
+			return err
+		}
+		if served {
+			w.offers = func(ctx context.Context) ([]cloud.ClusterOffer, error) { return cloudoffers.OfClusters(ctx, w.client) }
+			workloads.Watches(&cloudv1.CloudOffer{}, those(undispatched), builder.WithPredicates(cloudoffers.ClusterPriceChanged()))
+		}
+	}
+	return workloads.Complete(w)
+}
+
+// workloadsThat are something.
+func workloadsThat(ctx context.Context, c client.Client, are func(client.Object) bool) (requests []reconcile.Request) {
+	list := &kueue.WorkloadList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil
+	}
+	for i := range list.Items {
+		if are(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
 }
 
 // setup adds the controller of clusters.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/elastic-ai/elastic/internal/checks"
+	"github.com/elastic-ai/elastic/internal/cloud"
 	"github.com/elastic-ai/elastic/internal/jobs/remote"
 	"github.com/elastic-ai/elastic/internal/queue/workload"
 )
@@ -42,6 +43,8 @@ type workloads struct {
 	copies   *remote.Adapters
 	recorder events.EventRecorder
 	now      func() time.Time
+	// offers are what clusters cost; nil: that does not matter.
+	offers func(context.Context) ([]cloud.ClusterOffer, error)
 	settings
 	// dispatched and admitted count copies, by ClusterQueue and cluster.
 	dispatched, admitted func(queue, cluster string)
@@ -51,6 +54,12 @@ type workloads struct {
 func concerns(obj client.Object) bool {
 	wl, ok := obj.(*kueue.Workload)
 	return ok && (len(wl.Status.AdmissionChecks) > 0 || wl.Status.ClusterName != nil)
+}
+
+// undispatched says that no cluster was chosen yet for a workload with quota.
+func undispatched(obj client.Object) bool {
+	wl, ok := obj.(*kueue.Workload)
+	return ok && concerns(wl) && wl.Status.ClusterName == nil && stays(wl)
 }
 
 // Reconcile handles one workload.
@@ -95,6 +104,11 @@ func (w *workloads) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	}
 	if s.remotes, err = w.readRemotes(ctx, client.ObjectKeyFromObject(wl), config.Spec.Clusters, kind); err != nil {
 		return ctrl.Result{}, err
+	}
+	if w.offers != nil && undispatched(wl) {
+		if s.offers, err = w.offers(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	p := decide(s, w.settings)
 	p.after = s.again(p.after)
@@ -280,9 +294,9 @@ func (w *workloads) carryOut(ctx context.Context, s *situation, p plan, kind *re
 	if p.stop != "" {
 		errs = append(errs, w.evictRemote(ctx, s, p.stop))
 	}
-	if p.nominate != nil {
+	if p.nominate != nil || p.say != "" {
 		// Only clusters whose nomination is stored may be chosen, so the rest waits until it is.
-		return p.after, errors.Join(append(errs, w.nominate(ctx, s.local, p.nominate))...)
+		return p.after, errors.Join(append(errs, w.nominate(ctx, s, p))...)
 	}
 	for _, name := range p.create {
 		errs = append(errs, w.create(ctx, s.local, name, p.gated, kind))
