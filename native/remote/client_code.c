@@ -51,14 +51,14 @@ static bool was_sent(size_t size, bool remember)
 static CUresult load(const struct wire_load *l, const void *code, size_t size, uint64_t *id)
 {
 	struct { struct wire_load l; struct code_name name; } again = {.l = *l};
-	bool worth = code_worth_keeping(size);
-	CUresult r = CODE_NOT_KEPT;
+	bool worth = code_worth_retaining(size);
+	CUresult r = CODE_UNKNOWN;
 
 	if (worth && was_sent(size, false)) {
 		code_name(code, size, client_session(), &again.name);
 		r = call_sync(CALL_load_again, &again, sizeof again, id, sizeof *id);
 	}
-	if (r == CODE_NOT_KEPT) {
+	if (r == CODE_UNKNOWN) {
 		r = call_sync_lending(CALL_load, l, sizeof *l, code, size, id, sizeof *id);
 		if (r == CUDA_SUCCESS && worth)
 			was_sent(size, true);

@@ -19,15 +19,15 @@ const void *code_begins(const void *image);
 struct code_name { uint64_t size, hash[2]; };
 void code_name(const void *code, size_t size, const unsigned char *key, struct code_name *name);
 
-#define LEAST_KEPT_BYTES ((size_t)64 << 10) /* an answer takes as long as sending these */
+#define LEAST_RETAINED_BYTES ((size_t)64 << 10) /* an answer takes as long as sending these */
 #ifdef ELASTICGPU_TESTING
-#define MOST_KEPT_BYTES ((size_t)4 << 20) /* so that tests need not load much */
+#define MOST_RETAINED_BYTES ((size_t)4 << 20) /* so that tests need not load much */
 #else
-#define MOST_KEPT_BYTES ((size_t)32 << 20) /* of a session, together */
+#define MOST_RETAINED_BYTES ((size_t)32 << 20) /* of a session, together */
 #endif
-static inline bool code_worth_keeping(size_t size) { return size >= LEAST_KEPT_BYTES && size <= MOST_KEPT_BYTES; }
+static inline bool code_worth_retaining(size_t size) { return size >= LEAST_RETAINED_BYTES && size <= MOST_RETAINED_BYTES; }
 
 /* The answer to a name that the server has no code of: it is to be sent. No number of the driver's. */
-#define CODE_NOT_KEPT 0x7e000001
+#define CODE_UNKNOWN 0x7e000001
 
 #endif

@@ -89,8 +89,8 @@ void buffer_put(void *buffer);
 /* Code that may be loaded again (server_code.c). */
 struct code_name;
 void code_key(const unsigned char *session); /* before any other */
-void code_keep(void *code, size_t size);     /* takes it over */
-const void *code_find(const struct code_name *name); /* until code is kept again; NULL: there is none */
+void code_retain(void *code, size_t size);     /* takes it over */
+const void *code_find(const struct code_name *name); /* until code is retained again; NULL: there is none */
 
 /* Carries out a call in this thread. What another thread has carried out before, as the program had it, is seen here. */
 int service_run(unsigned call, struct served *s);

@@ -6,7 +6,7 @@
 #define MOST_CODES 256
 
 /* Only the thread that reads calls loads code. What is in the list has been loaded, and is as long as it says. */
-static struct kept { struct code_name name; bool named; void *code; uint64_t used; } list[MOST_CODES];
+static struct retained { struct code_name name; bool named; void *code; uint64_t used; } list[MOST_CODES];
 static unsigned count;
 static size_t bytes;
 static uint64_t uses;
@@ -16,7 +16,7 @@ void code_key(const unsigned char *session) { memcpy(key, session, sizeof key); 
 
 static void drop_least_used(void)
 {
-	struct kept *least = list;
+	struct retained *least = list;
 
 	for (unsigned i = 1; i < count; i++)
 		if (list[i].used < least->used)
@@ -27,7 +27,7 @@ static void drop_least_used(void)
 }
 
 /* Most code is loaded once, so its hash is made when somebody asks for code of that size. */
-static bool is(struct kept *k, const struct code_name *name)
+static bool is(struct retained *k, const struct code_name *name)
 {
 	if (k->name.size != name->size)
 		return false;
@@ -47,9 +47,9 @@ const void *code_find(const struct code_name *name)
 	return NULL;
 }
 
-void code_keep(void *code, size_t size)
+void code_retain(void *code, size_t size)
 {
-	if (!code_worth_keeping(size)) {
+	if (!code_worth_retaining(size)) {
 		free(code);
 		return;
 	}
@@ -59,8 +59,8 @@ void code_keep(void *code, size_t size)
 			free(code);
 			return;
 		}
-	while (count == MOST_CODES || bytes + size > MOST_KEPT_BYTES)
+	while (count == MOST_CODES || bytes + size > MOST_RETAINED_BYTES)
 		drop_least_used();
-	list[count++] = (struct kept){.name = {.size = size}, .code = code, .used = ++uses};
+	list[count++] = (struct retained){.name = {.size = size}, .code = code, .used = ++uses};
 	bytes += size;
 }

@@ -160,7 +160,7 @@ int serve_load(struct served *s)
 	memcpy(code, s->in.at, size);
 	r = load(s, &l, code);
 	if (r == CUDA_SUCCESS)
-		code_keep(code, size);
+		code_retain(code, size);
 	else
 		free(code);
 	return r;
@@ -178,7 +178,7 @@ int serve_load_again(struct served *s)
 	if (l.options > MOST_OPTIONS)
 		return BROKEN;
 	code = code_find(&name);
-	return code ? load(s, &l, code) : CODE_NOT_KEPT;
+	return code ? load(s, &l, code) : CODE_UNKNOWN;
 }
 
 static struct kernel *layout(void *fn, uint64_t module)

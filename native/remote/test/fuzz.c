@@ -29,10 +29,10 @@ static const uint32_t sizes[REMOTE_CALLS] = {
 /* Text that the server retains. */
 static uint32_t text(unsigned char *to)
 {
-	memset(to, ' ', LEAST_KEPT_BYTES);
+	memset(to, ' ', LEAST_RETAINED_BYTES);
 	memcpy(to, ".version 8.0", 12);
-	to[LEAST_KEPT_BYTES - 1] = 0;
-	return LEAST_KEPT_BYTES;
+	to[LEAST_RETAINED_BYTES - 1] = 0;
+	return LEAST_RETAINED_BYTES;
 }
 
 static uint32_t code(unsigned char *to)
@@ -116,7 +116,7 @@ static unsigned opening(unsigned char *to, uint64_t number, uint32_t *size)
 
 static void send_frames(int fd, int frames)
 {
-	static unsigned char bytes[2 * LEAST_KEPT_BYTES];
+	static unsigned char bytes[2 * LEAST_RETAINED_BYTES];
 
 	for (uint64_t number = 1; frames--; number++) {
 		unsigned call = (unsigned)rnd(rnd(500) ? REMOTE_CALLS : 65536);

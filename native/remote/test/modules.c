@@ -85,12 +85,12 @@ static void sizes(void)
 	start(LONG_MAX);
 	begin();
 	for (int i = 0; i < 2; i++) {
-		CHECK(sent(MOST_KEPT_BYTES + 1, 'a'));
-		CHECK(sent(LEAST_KEPT_BYTES - 1, 'a'));
+		CHECK(sent(MOST_RETAINED_BYTES + 1, 'a'));
+		CHECK(sent(LEAST_RETAINED_BYTES - 1, 'a'));
 	}
-	CHECK(sent(LEAST_KEPT_BYTES, 'a') && !sent(LEAST_KEPT_BYTES, 'a'));
-	CHECK(sent(MOST_KEPT_BYTES, 'a') && !sent(MOST_KEPT_BYTES, 'a'));
-	CHECK(sent(LEAST_KEPT_BYTES, 'a'));
+	CHECK(sent(LEAST_RETAINED_BYTES, 'a') && !sent(LEAST_RETAINED_BYTES, 'a'));
+	CHECK(sent(MOST_RETAINED_BYTES, 'a') && !sent(MOST_RETAINED_BYTES, 'a'));
+	CHECK(sent(LEAST_RETAINED_BYTES, 'a'));
 }
 
 /* More codes than the server has places for; it retains the newest. */
@@ -99,8 +99,8 @@ static void many(void)
 	start(LONG_MAX);
 	begin();
 	for (size_t i = 0; i < 70; i++)
-		CHECK(sent(LEAST_KEPT_BYTES + i, 'a'));
-	CHECK(!sent(LEAST_KEPT_BYTES + 69, 'a') && sent(LEAST_KEPT_BYTES, 'a'));
+		CHECK(sent(LEAST_RETAINED_BYTES + i, 'a'));
+	CHECK(!sent(LEAST_RETAINED_BYTES + 69, 'a') && sent(LEAST_RETAINED_BYTES, 'a'));
 }
 
 static CUresult ask(const struct code_name *name)
@@ -120,15 +120,15 @@ static void unknown(void)
 	start(LONG_MAX);
 	begin();
 	code_name(text, MIB, client_session(), &name);
-	EQUAL(ask(&name), CODE_NOT_KEPT);
+	EQUAL(ask(&name), CODE_UNKNOWN);
 	CHECK(sent(MIB, 'a'));
 	EQUAL(ask(&name), CUDA_SUCCESS);
 	for (unsigned bit = 0; bit < 8 * sizeof name; bit++) {
 		struct code_name other = name;
 		((unsigned char *)&other)[bit / 8] ^= (unsigned char)(1 << bit % 8);
-		EQUAL(ask(&other), CODE_NOT_KEPT);
+		EQUAL(ask(&other), CODE_UNKNOWN);
 	}
-	EQUAL(ask(&(struct code_name){0}), CODE_NOT_KEPT);
+	EQUAL(ask(&(struct code_name){0}), CODE_UNKNOWN);
 	EQUAL(cuModuleLoadData(&(CUmodule){0}, "no code"), CUDA_ERROR_NOT_SUPPORTED);
 	CHECK(!sent(MIB, 'a'));
 }
@@ -161,7 +161,7 @@ static void apart(void)
 /* The connection breaks at every place of what loading sends, and of the answers. */
 static void breaks(void)
 {
-	const size_t size = LEAST_KEPT_BYTES;
+	const size_t size = LEAST_RETAINED_BYTES;
 	CUmodule mod;
 
 	start((long)size + 600);
@@ -188,10 +188,10 @@ static void *load_some(void *ctx)
 
 	EQUAL(cuCtxSetCurrent(ctx), CUDA_SUCCESS);
 	for (int i = 0; i < 40; i++) {
-		load(LEAST_KEPT_BYTES + (size_t)(i % 3), "abc"[i % 2], &mod);
+		load(LEAST_RETAINED_BYTES + (size_t)(i % 3), "abc"[i % 2], &mod);
 		EQUAL(cuModuleUnload(mod), CUDA_SUCCESS);
 		if (i % 8 == 0) { /* the others' code is dropped while they ask for it */
-			load(MOST_KEPT_BYTES, 'a', &mod);
+			load(MOST_RETAINED_BYTES, 'a', &mod);
 			EQUAL(cuModuleUnload(mod), CUDA_SUCCESS);
 		}
 	}
