@@ -337,6 +337,7 @@ func TestFewerIsWhatPlacingComesTo(t *testing.T) {
 		}
 		if refused == nil {
 			t.Fatalf("it fits, and was refused: %v", foreseen)
+			return
 		}
 		refused.Fit, refused.Count, foreseen.Count = len(holds), set.Count, set.Count
 		if foreseen.Error() != refused.Error() || foreseen.RetryOn != refused.RetryOn {
