@@ -55,14 +55,7 @@ var levelLists = [][]string{{"rack"}, {"rack", Anywhere}, {"host", "rack"}, {"mi
 // Cards are given on no node that is farther than another one that has them, and none beyond the levels.
 func TestNearestCards(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		opts, nodes, acts := drawWorld(t)
-		e, err := New(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range acts {
-			do(e, &acts[i], nodes)
-		}
+		e, nodes := drawEngine(t)
 		cards := drawPod(t, "ns/cards")
 		cards.Resources = nil
 		from := nodes[rapid.IntRange(0, propertyNodes-1).Draw(t, "from")].Name

@@ -163,6 +163,19 @@ func drawWorld(t *rapid.T) (Options, []Node, []act) {
 	return opts, nodes, drawActs(t)
 }
 
+// drawEngine is one that has lived through some acts, and the nodes that these were about.
+func drawEngine(t *rapid.T) (*Engine, []Node) {
+	opts, nodes, acts := drawWorld(t)
+	e, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range acts {
+		do(e, &acts[i], nodes)
+	}
+	return e, nodes
+}
+
 func TestNeverOverCapacityAndRollbackRestores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		opts, nodes, acts := drawWorld(t)
@@ -308,14 +321,7 @@ func TestSameEventsSameAnswers(t *testing.T) {
 // What is refused without being placed is what placing it refuses, and in the same words.
 func TestFewerIsWhatPlacingComesTo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		opts, nodes, acts := drawWorld(t)
-		e, err := New(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range acts {
-			do(e, &acts[i], nodes)
-		}
+		e, _ := drawEngine(t)
 		set := PodSet{Name: "s", Count: rapid.IntRange(2, 12).Draw(t, "pods"), Pod: drawPod(t, "ns/whole")}
 		for i := range set.Pod.Containers {
 			if c := &set.Pod.Containers[i].Cards; i == 0 && c.Count > 0 {
