@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -254,7 +255,11 @@ func (cp *ControlPlane) await(ctx context.Context, name, address string) error {
 }
 
 // SimulatorConfig is the connection for what plays the nodes.
-func (cp *ControlPlane) SimulatorConfig() *rest.Config { return rest.CopyConfig(cp.simulator) }
+func (cp *ControlPlane) SimulatorConfig() *rest.Config {
+	config := rest.CopyConfig(cp.simulator)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patience{next} })
+	return config
+}
 
 // Failed reports a component that ended without being asked to.
 func (cp *ControlPlane) Failed() <-chan error { return cp.failed }

@@ -110,8 +110,9 @@ func reconnect(ctx context.Context, client kubernetes.Interface, want *corev1.No
 	return err
 }
 
+// createNode makes a node that was not there. One that is there now was made by a request that was answered too late.
 func createNode(ctx context.Context, client kubernetes.Interface, node *corev1.Node) error {
-	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create node %s: %w", node.Name, err)
 	}
 	return nil
