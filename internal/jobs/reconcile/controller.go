@@ -218,6 +218,9 @@ func (c *controller) start(ctx context.Context, j GenericJob, wl *kueue.Workload
 	if gone, err := c.goneBefore(ctx, wl); gone || err != nil {
 		return err // its deletion triggers a reconciliation
 	}
+	if next, err := c.nextSlice(ctx, j, wl); next != nil || err != nil {
+		return err // it starts in its new size, as in Kueue
+	}
 	infos, err := c.podSetInfos(ctx, wl)
 	if conflict := (&kinds.PodSetConflictError{}); errors.As(err, &conflict) {
 		return c.finishFailedToStart(ctx, wl, err)

@@ -20,8 +20,8 @@ import (
 
 // An elastic job may change its size while it runs. When it becomes smaller, so does its workload. When it
 // becomes larger it gets a second workload, a slice, in its new size, which replaces the first when it has its quota, as in
-// Kueue, or is admitted, where that is the rule; until it is admitted its additional pods are gated. Any other job that
-// changes its size is stopped and queued again.
+// Kueue, or is admitted, where that is the rule; until it is admitted its additional pods are gated, and a job that has yet to
+// start waits for it. Any other job that changes its size is stopped and queued again.
 
 // followCounts looks at a job with quota reserved whose number of pods has changed since. It reports
 // whether it changed the workload.
@@ -41,7 +41,7 @@ func (c *controller) followCounts(ctx context.Context, j GenericJob, wl *kueue.W
 		return false, nil // reportProgress reports its reclaimable pods
 	case kinds.IsPrebuilt(j.Meta()) && (grew || !kinds.IsElastic(j) || j.IsSuspended()):
 		return true, c.finishOutOfSync(ctx, wl)
-	case !kinds.IsElastic(j) || j.IsSuspended() || !describesAll(wl, sets):
+	case !kinds.IsElastic(j) || !describesAll(wl, sets):
 		return true, c.requeueResized(ctx, j, wl)
 	case !grew:
 		return true, c.resize(ctx, wl, sets)

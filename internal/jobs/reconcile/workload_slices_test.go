@@ -117,6 +117,42 @@ func TestElasticJobGrows(t *testing.T) {
 	}
 }
 
+// An elastic job may change its size before it has started, while its checks are pending: as in Kueue its reservation stays, a
+// smaller one is resized, and a larger one has a second slice, with which it starts.
+func TestElasticJobResizedBeforeItStarts(t *testing.T) {
+	w := newWorld(t, parse(t, elasticJob))
+	first := w.workloadOf(w.settle("job"))
+	first.Status.Admission = oneOf("cq", 3)
+	apimeta.SetStatusCondition(&first.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: "Test"})
+	if err := w.client.Status().Update(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	w.resizeJob(2, 2)
+	if live, _ := w.slices(); len(live) != 1 || live[0].UID != first.UID || live[0].Spec.PodSets[0].Count != 2 || !workload.HasReservation(live[0]) {
+		t.Fatalf("smaller: %v", live)
+	}
+	w.resizeJob(5, 3)
+	live, _ := w.slices()
+	if len(live) != 2 || live[0].UID != first.UID || workload.Replaces(live[1]) != workload.KeyOf(first) || live[1].Spec.PodSets[0].Count != 5 {
+		t.Fatalf("larger: %v", live)
+	}
+	w.admit(live[0], oneOf("cq", 2))
+	if job := w.settle("job"); !isSuspended(job) {
+		t.Error("it starts with the slice that is to be replaced")
+	}
+	w.admit(live[1], oneOf("cq", 5))
+	job := w.settle("job")
+	live, finished := w.slices()
+	if isSuspended(job) || len(live) != 1 || live[0].Spec.PodSets[0].Count != 5 || len(finished) != 1 || finished[0].UID != first.UID {
+		t.Errorf("suspended %t, live %v, finished %v", isSuspended(job), live, finished)
+	}
+}
+
+func isSuspended(job *unstructured.Unstructured) bool {
+	suspended, _, _ := unstructured.NestedBool(job.Object, "spec", "suspend")
+	return suspended
+}
+
 // Another scheduler may finish a slice when the next has quota and is not admitted yet. The job goes on, as in Kueue: its
 // further pods are gated. Once it has stopped, and its pods would not be, it does not start without an admission.
 func TestElasticJobGoesOnBetweenSlices(t *testing.T) {
