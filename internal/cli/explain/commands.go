@@ -65,6 +65,9 @@ func ask(ctx context.Context, c *cluster.Client, name, typed string) (*Answer, e
 // About a job that was found: what the queue says of it, and what its pods meet.
 func About(ctx context.Context, c *cluster.Client, found *job.Job, info *job.Info) (*Answer, error) {
 	answer := &Answer{Job: info.Type + "/" + info.Name, Namespace: info.Namespace, Status: info.Status}
+	if info.Status == job.Failed {
+		answer.Failure = info.Reason
+	}
 	if len(info.Instances) > 0 {
 		answer.Pods = fmt.Sprintf("%d of %d up", info.Up(), max(info.Pods, len(info.Instances)))
 	}

@@ -26,6 +26,8 @@ type Answer struct {
 	RemoteCards []string `json:"remoteCards,omitempty"`
 	// Warnings are recent warning events of its pods.
 	Warnings []string `json:"warnings,omitempty"`
+	// Failure is why a job failed, where that is known.
+	Failure string `json:"failure,omitempty"`
 	// Note is about the answer itself.
 	Note string `json:"note,omitempty"`
 }
@@ -128,6 +130,9 @@ func Headline(a *Answer) string {
 	}
 	switch x.State {
 	case "Finished":
+		if a.Failure != "" {
+			return fmt.Sprintf("%s has ended: %s, %s.", a.Job, a.Status, strings.TrimSuffix(a.Failure, "."))
+		}
 		return fmt.Sprintf("%s has ended: %s.", a.Job, a.Status)
 	case "Admitted":
 		return fmt.Sprintf("%s was admitted from %s, and is %s.", a.Job, queue, strings.ToLower(a.Status))

@@ -158,10 +158,11 @@ var answers = map[string]*Answer{
 		State: "Admitted", LocalQueue: "main", ClusterQueue: "team-a",
 		PodSets: []v1alpha1.PodSet{{Name: "main", Count: 2, Flavors: map[string]string{"nvidia.com/gpu": "h100"}}},
 	}, Elastic: "4 pods of main, of 2 to 8; more when quota is idle: couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor h100, 1 more needed"},
-	"Finished": {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.WorkloadStanding{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
-	"Unknown":  {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: "main"}},
-	"no-queue": {Job: "job/a", Status: "RUNNING", Pods: "1 of 1 up"},
-	"no-api":   {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Pending", LocalQueue: "main", Reason: "WaitingForQuota", Message: "couldn't assign flavors"}, Note: "the queue could not be asked (it is not there); this is what it wrote last"},
+	"Finished-not-started": {Job: "job/a", Status: "FAILED", Failure: "it could not be started: the flavor h100 and the job disagree about the label zone", Standing: &v1alpha1.WorkloadStanding{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
+	"Finished":             {Job: "job/a", Status: "SUCCEEDED", Standing: &v1alpha1.WorkloadStanding{State: "Finished", LocalQueue: "main", ClusterQueue: "team-a"}},
+	"Unknown":              {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Unknown", LocalQueue: "main"}},
+	"no-queue":             {Job: "job/a", Status: "RUNNING", Pods: "1 of 1 up"},
+	"no-api":               {Job: "job/a", Status: "QUEUING", Standing: &v1alpha1.WorkloadStanding{State: "Pending", LocalQueue: "main", Reason: "WaitingForQuota", Message: "couldn't assign flavors"}, Note: "the queue could not be asked (it is not there); this is what it wrote last"},
 }
 
 func golden(t *testing.T, name, got string) {

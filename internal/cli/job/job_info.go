@@ -162,6 +162,8 @@ func (j *Job) standing(view kinds.View, queued, running bool) (status, reason st
 		return Failed, view.Message
 	case !j.Kind.Suspends() && j.ended():
 		return j.outcome(), ""
+	case view.Suspended && j.neverStarts() != "":
+		return Failed, j.neverStarts()
 	case j.Workload != nil && !ptr.Deref(j.Workload.Spec.Active, true):
 		return Suspended, ""
 	case j.Workload != nil && !apimeta.IsStatusConditionTrue(j.Workload.Status.Conditions, kueue.WorkloadAdmitted):
@@ -174,6 +176,18 @@ func (j *Job) standing(view kinds.View, queued, running bool) (status, reason st
 		return Running, ""
 	}
 	return Pending, ""
+}
+
+// neverStarts is why the queue gave a job up that contradicts its admission, as another try would end the same; empty otherwise.
+func (j *Job) neverStarts() string {
+	if j.Workload == nil {
+		return ""
+	}
+	c := apimeta.FindStatusCondition(j.Workload.Status.Conditions, kueue.WorkloadFinished)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "FailedToStart" {
+		return ""
+	}
+	return "it could not be started: " + c.Message
 }
 
 // ended: all pods of a job without a suspend flag have ended.
