@@ -257,7 +257,7 @@ func (cp *ControlPlane) await(ctx context.Context, name, address string) error {
 // SimulatorConfig is the connection for what plays the nodes.
 func (cp *ControlPlane) SimulatorConfig() *rest.Config {
 	config := rest.CopyConfig(cp.simulator)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patience{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{next} })
 	return config
 }
 

@@ -40,7 +40,7 @@ func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
 			}))
 			defer server.Close()
 			config := &rest.Config{Host: server.URL}
-			bePatient(config)
+			askAgain(config)
 			mapper := meta.NewDefaultRESTMapper(nil)
 			mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 			cluster, err := client.New(config, client.Options{Mapper: mapper})
