@@ -227,6 +227,7 @@ func connect(kubeconfig string, schemes ...func(*apiruntime.Scheme) error) (clie
 		return nil, nil, err
 	}
 	config.QPS = -1
+	local.AskAgain(config)
 	scheme := apiruntime.NewScheme()
 	for _, add := range append([]func(*apiruntime.Scheme) error{
 		clientgoscheme.AddToScheme, kueue.AddToScheme, kueuev1beta1.AddToScheme,

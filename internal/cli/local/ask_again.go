@@ -1,14 +1,16 @@
 package local
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 
 	"k8s.io/client-go/rest"
 )
 
-// askAgain has a client ask again what the API server could not do: the store of a busy machine answers some requests too late
-// ("etcdserver: request timed out"), and nothing is wrong that a second would not mend. client-go asks ten times.
-func askAgain(config *rest.Config) {
+// AskAgain has a client send again what the store of a busy machine was too late for ("etcdserver: request timed out"): nothing
+// is wrong that a second would not mend. client-go sends it ten times.
+func AskAgain(config *rest.Config) {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return askingAgain{next} })
 }
 
@@ -16,7 +18,13 @@ type askingAgain struct{ http.RoundTripper }
 
 func (a askingAgain) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := a.RoundTripper.RoundTrip(request)
-	if err == nil && response.StatusCode >= http.StatusInternalServerError && response.Header.Get("Retry-After") == "" {
+	if err != nil || response.StatusCode < http.StatusInternalServerError {
+		return response, err
+	}
+	why, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(why))
+	if bytes.Contains(why, []byte("etcdserver: ")) {
 		response.Header.Set("Retry-After", "1")
 	}
 	return response, err

@@ -18,29 +18,31 @@ import (
 
 // A store that answers too late ends no start; a request that is wrong is not sent again.
 func TestApplyAsksAgainWhatTheStoreWasTooLateFor(t *testing.T) {
+	const late, wrong = "etcdserver: request timed out", "failed calling webhook"
 	for name, c := range map[string]struct {
-		status  int
-		answers int32 // before the object is taken
-		asked   int32
-		err     string
+		status int
+		says   string // before the object is taken
+		asked  int32
+		err    string
 	}{
-		"late":  {status: http.StatusInternalServerError, answers: 1, asked: 2, err: "<nil>"},
-		"wrong": {status: http.StatusUnprocessableEntity, answers: 1, asked: 1, err: "applying ConfigMap c: etcdserver: request timed out"},
+		"late":    {status: http.StatusInternalServerError, says: late, asked: 2, err: "<nil>"},
+		"broken":  {status: http.StatusInternalServerError, says: wrong, asked: 1, err: "applying ConfigMap c: " + wrong},
+		"refused": {status: http.StatusUnprocessableEntity, says: late, asked: 1, err: "applying ConfigMap c: " + late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				if asked.Add(1) <= c.answers {
+				if asked.Add(1) == 1 {
 					w.WriteHeader(c.status)
-					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: request timed out"}`))
+					_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"` + c.says + `"}`))
 					return
 				}
 				_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c","namespace":"n"}}`))
 			}))
 			defer server.Close()
 			config := &rest.Config{Host: server.URL}
-			askAgain(config)
+			AskAgain(config)
 			mapper := meta.NewDefaultRESTMapper(nil)
 			mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 			cluster, err := client.New(config, client.Options{Mapper: mapper})

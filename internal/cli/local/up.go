@@ -352,7 +352,7 @@ func connect(kubeconfig string) (*rest.Config, client.Client, error) {
 		return nil, nil, err
 	}
 	config.QPS, config.Burst = -1, 0 // a person's command, on loopback
-	askAgain(config)
+	AskAgain(config)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme} {
 		if err := add(scheme); err != nil {
