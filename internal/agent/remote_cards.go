@@ -66,18 +66,23 @@ func (n *Node) remoteClients() (*remotegpu.Clients, error) {
 }
 
 // clientVersion changes with the client's wire format: containers that run stay with the file they have.
-const clientVersion = "2"
+const clientVersion = "3"
 
 // ownEngine is native/remote, which is in the agent's image beside the library.
 func (n *Node) ownEngine() (remotegpu.Engine, error) {
-	const name = "libcuda.so.1"
-	file, err := installLibrary(filepath.Join(filepath.Dir(n.Config.Library), name), filepath.Join(n.Config.StateDir, "lib", "remote-"+clientVersion))
-	if err != nil {
-		return remotegpu.Engine{}, err
-	}
-	// Where the loaders of Debian and of Red Hat look without being told.
+	engine := remotegpu.Engine{Files: map[string]string{}}
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
-	return remotegpu.Engine{Files: map[string]string{"/usr/lib/" + triplet + "/" + name: file, "/usr/lib64/" + name: file}}, nil
+	for _, name := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		file, err := installLibrary(filepath.Join(filepath.Dir(n.Config.Library), name), filepath.Join(n.Config.StateDir, "lib", "remote-"+clientVersion))
+		if err != nil {
+			return remotegpu.Engine{}, err
+		}
+		// Where the loaders of Debian and of Red Hat look by themselves.
+		for _, folder := range []string{"/usr/lib/" + triplet, "/usr/lib64"} {
+			engine.Files[filepath.Join(folder, name)] = file
+		}
+	}
+	return engine, nil
 }
 
 // RemoteCards runs what connects nodes; nil where cards of other nodes are not used.

@@ -141,6 +141,44 @@ func reach(t *testing.T, n *Node) string {
 	return string(said)
 }
 
+// The libraries that stand for the driver's are on the node, and where each of the usual loaders looks in the container.
+func TestContainersHaveTheLibrariesOfTheOwnEngine(t *testing.T) {
+	image, state := t.TempDir(), t.TempDir()
+	n := &Node{Config: v1alpha1.DevicePlugin{Library: filepath.Join(image, "libelasticgpu.so"), StateDir: state}}
+	libraries := []string{"libcuda.so.1", "libnvidia-ml.so.1"}
+	for _, name := range libraries {
+		if err := os.WriteFile(filepath.Join(image, name), []byte("this is "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	engine, err := n.ownEngine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := &remotegpu.Clients{Dir: filepath.Join(state, "remote"), Engines: map[string]remotegpu.Engine{"elastic": engine}, Relay: &remotegpu.Relay{Log: testr.New(t)}}
+	defer clients.Relay.End()
+	edits, err := clients.Prepare(t.Context(), &share.Share{ID: "1", Remote: &share.Remote{Claim: farClaim, Device: "e", Engine: "elastic"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounted := map[string]string{}
+	for _, m := range edits.Mounts {
+		mounted[m.ContainerPath] = m.HostPath
+	}
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	for _, name := range libraries {
+		for _, folder := range []string{"/usr/lib/" + triplet, "/usr/lib64"} {
+			is, err := os.ReadFile(mounted[filepath.Join(folder, name)])
+			if err != nil || string(is) != "this is "+name {
+				t.Errorf("%s/%s: %q, %v", folder, name, is, err)
+			}
+		}
+	}
+	if len(edits.Mounts) != 6 {
+		t.Errorf("%d mounts, want both libraries twice, the address and the socket's folder", len(edits.Mounts))
+	}
+}
+
 func TestAgentsConnectAContainerWithItsCard(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("cards of other nodes are for Linux")

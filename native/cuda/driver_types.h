@@ -117,10 +117,26 @@ typedef struct {
 /* NVML */
 typedef int nvmlReturn;
 typedef void *nvmlDevice;
-enum { NVML_SUCCESS = 0, NVML_ERROR_INSUFFICIENT_SIZE = 7,
-       NVML_ERROR_FUNCTION_NOT_FOUND = 13 };
+enum {
+	NVML_SUCCESS = 0,
+	NVML_ERROR_UNINITIALIZED = 1,
+	NVML_ERROR_INVALID_ARGUMENT = 2,
+	NVML_ERROR_NOT_SUPPORTED = 3,
+	NVML_ERROR_NOT_FOUND = 6,
+	NVML_ERROR_INSUFFICIENT_SIZE = 7,
+	NVML_ERROR_DRIVER_NOT_LOADED = 9,
+	NVML_ERROR_LIBRARY_NOT_FOUND = 12,
+	NVML_ERROR_FUNCTION_NOT_FOUND = 13,
+	NVML_ERROR_GPU_IS_LOST = 15,
+	NVML_ERROR_VERSION_MISMATCH = 18, /* of the library and what it speaks to */
+	NVML_ERROR_MEMORY = 20,
+	NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
+	NVML_ERROR_UNKNOWN = 999,
+};
 typedef struct { unsigned long long total, free, used; } nvmlMemory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } nvmlMemoryV2;
+typedef struct { unsigned gpu, memory; } nvmlUtilization;
+typedef struct { char bus_id_legacy[16]; unsigned domain, bus, device, pci_device, pci_subsystem; char bus_id[32]; } nvmlPciInfo;
 typedef struct { unsigned pid; unsigned long long used; } nvmlProcessV1;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } nvmlProcessV2;
 

@@ -346,12 +346,14 @@ static void goodbye(void)
 }
 
 static void handles_forked(void);
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 /* The parent's session is not the child's, who may begin one. Threads that the child does not have may have held locks. */
 static void forked(void)
 {
 	if (atomic_exchange(&client.state, STATE_NONE) != STATE_NONE)
 		close(client.fd);
+	pthread_mutex_init(&starting, NULL);
 	pthread_mutex_init(&client.lock, NULL);
 	pthread_cond_init(&client.changed, NULL);
 	pthread_mutex_init(&lanes.lock, NULL);
@@ -396,7 +398,6 @@ static CUresult open_session(void)
 
 CUresult client_start(void)
 {
-	static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 	CUresult r = CUDA_SUCCESS;
 
 	pthread_mutex_lock(&starting);
@@ -406,6 +407,12 @@ CUresult client_start(void)
 		r = open_session();
 	pthread_mutex_unlock(&starting);
 	return r;
+}
+
+CUresult elastic_remote_call(uint64_t version, unsigned call, const void *args, size_t size, void *into, size_t expect)
+{
+	CUresult r = version == REMOTE_VERSION ? client_start() : CUDA_ERROR_NOT_SUPPORTED;
+	return r == CUDA_SUCCESS ? call_sync(call, args, size, into, expect) : r;
 }
 
 int client_connect_for_copies(void)

@@ -20,6 +20,8 @@ struct slot {
 };
 
 CUresult client_start(void);
+/* For the other library of ours in the program, which has the same number of a version: begins the session if need be. */
+__attribute__((visibility("default"))) CUresult elastic_remote_call(uint64_t version, unsigned call, const void *args, size_t size, void *into, size_t expect);
 CUresult call_async(unsigned call, const void *args, size_t size);
 CUresult call_sync(unsigned call, const void *args, size_t size, void *into, size_t expect);
 /* The same, with a part of its payload that is the caller's again when this returns. */

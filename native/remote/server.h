@@ -25,6 +25,7 @@ struct service {
 	const char *name;
 	int (*serve)(struct served *);
 	bool blocks, answers;
+	bool aside; /* it is no call of the driver: it needs no context, and errors of calls before it show at another */
 };
 extern const struct service services[REMOTE_CALLS];
 
@@ -32,7 +33,12 @@ extern const struct service services[REMOTE_CALLS];
 extern struct driver driver;
 bool driver_load(void);
 
-/* What calls.tab does not describe (server_own.c). */
+/* The card's NVML (server_nvml.c), which is loaded when a program asks for it. */
+extern struct nvml nvml;
+int32_t nvml_ready(void);
+int32_t nvml_card(int32_t number, nvmlDevice *dev);
+
+/* What calls.tab does not describe (server_own.c, server_nvml.c). */
 int serve_goodbye(struct served *s);
 int serve_lane_end(struct served *s);
 int serve_lane_context(struct served *s);
@@ -51,6 +57,8 @@ int serve_read(struct served *s);
 int serve_fence(struct served *s);
 int serve_end_copies(struct served *s);
 int serve_error_text(struct served *s);
+int serve_nvml_cards(struct served *s);
+int serve_nvml_own_bytes(struct served *s);
 
 /* Objects by the client's handle (server_objects.c). */
 bool object_find(struct served *s, enum handle_kind kind, uint64_t id, void **real);

@@ -122,7 +122,7 @@ static bool take(void *to, size_t size) { return inbox_take(&session.in, session
 static void reply(unsigned call, struct served *s, int result)
 {
 	struct { struct answer a; unsigned char out[sizeof s->out.bytes]; } payload;
-	int sticky = result == CUDA_SUCCESS ? atomic_exchange(&session.error, 0) : 0;
+	int sticky = result == CUDA_SUCCESS && !services[call].aside ? atomic_exchange(&session.error, 0) : 0;
 	uint64_t n;
 
 	if (sticky) {
@@ -148,7 +148,7 @@ int service_run(unsigned call, struct served *s)
 	int r;
 
 	atomic_fetch_add(&done, 1);
-	r = lane_enter(s->lane) ? services[call].serve(s) : CUDA_ERROR_INVALID_CONTEXT;
+	r = services[call].aside || lane_enter(s->lane) ? services[call].serve(s) : CUDA_ERROR_INVALID_CONTEXT;
 	atomic_fetch_add(&done, 1);
 	return r;
 }

@@ -22,7 +22,7 @@ static uint64_t odd_number(void)
 static const uint32_t sizes[REMOTE_CALLS] = {
 #define SIZE(symbol, size) [CALL_##symbol] = size,
 	EACH_SIZE(SIZE)
-	[CALL_lane_context] = 8, [CALL_retain] = 4, [CALL_release] = 4, [CALL_create_context] = 8, [CALL_destroy_context] = 8, [CALL_error_text] = 8, [CALL_launch] = sizeof(struct wire_launch) + 20,
+	[CALL_lane_context] = 8, [CALL_retain] = 4, [CALL_release] = 4, [CALL_create_context] = 8, [CALL_destroy_context] = 8, [CALL_error_text] = 8, [CALL_nvml_own_bytes] = 4, [CALL_launch] = sizeof(struct wire_launch) + 20,
 	[CALL_write] = sizeof(struct wire_copy) + 64, [CALL_write_large] = sizeof(struct wire_copy) + 64, [CALL_read] = sizeof(struct wire_copy), [CALL_function] = 12, [CALL_global] = 12,
 };
 

@@ -1,4 +1,5 @@
 /* Code that is loaded again: what is sent of it, and that a program has the code that it loaded, whatever breaks. */
+#include "linked.h"
 #include "network.h"
 #include "../code.h"
 

@@ -1,13 +1,13 @@
-/* A server with the tests' driver, and a network to it that can be cut. For tests that have the client linked in. */
+/* A server with the tests' driver, and a network to it that can be cut. */
 #ifndef NETWORK_H
 #define NETWORK_H
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include "check_remote.h"
-#include "../client_parts.h"
 
 static pid_t server;
+static const char *server_preloads; /* a library that it runs under */
 
 static void folder(const char *path)
 {
@@ -53,19 +53,12 @@ static void serve_with(const char *option, const char *value)
 	if (server == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setenv("LD_LIBRARY_PATH", getenv("STUB_LIBRARY"), 1);
+		if (server_preloads)
+			setenv("LD_PRELOAD", server_preloads, 1);
 		execl(getenv("REMOTE_SERVER"), "elastic-gpu-remote", at, option, value, NULL);
 		_exit(1);
 	}
 	close(connect_to("server"));
-}
-
-static void begin(void)
-{
-	CUcontext ctx;
-
-	EQUAL(cuInit(0), CUDA_SUCCESS);
-	EQUAL(cuDevicePrimaryCtxRetain(&ctx, 0), CUDA_SUCCESS);
-	EQUAL(cuCtxSetCurrent(ctx), CUDA_SUCCESS);
 }
 
 /* ---- the network ---- */

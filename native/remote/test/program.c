@@ -2,8 +2,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include "check_remote.h"
-#include "../client_parts.h"
+#include "linked.h"
 #include "network.h"
 #include "../../cuda/test/stub.h"
 

@@ -10,11 +10,11 @@ tsan_FLAGS = -fsanitize=thread -Wno-error=tsan
 TSAN = die_after_fork=0 intercept_send=0
 
 stub-driver:
-	@$(MAKE) --no-print-directory -s -C $(CUDA) stub
+	@$(MAKE) --no-print-directory -s -C $(CUDA) stub build/test/libelasticgpu.so
 
 # The programs have the client linked in, which is how the sanitizers see it. The server is another program, with the driver.
 define FLAVOUR
-$(T)/$(1)/program $(T)/$(1)/modules: $(T)/$(1)/%: test/%.c test/check_remote.h test/network.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
+$(T)/$(1)/program $(T)/$(1)/modules: $(T)/$(1)/%: test/%.c test/check_remote.h test/linked.h test/network.h $(CUDA)/test/runner.h $(CLIENT) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(CLIENT) -ldl -pthread
 $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
@@ -23,8 +23,20 @@ $(T)/$(1)/elastic-gpu-remote: $(SERVER) server_main.c $(HEADERS)
 $(T)/$(1)/fuzz: test/fuzz.c test/check_remote.h $(CUDA)/test/runner.h $(SERVER) $(HEADERS)
 	@mkdir -p $$(@D)
 	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ test/fuzz.c $(SERVER) -ldl -pthread
+# Both libraries as files, where a program finds them.
+$(T)/$(1)/lib/libcuda.so.1: $(CLIENT) $(HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) $(LIBRARY) -Wl,-soname,libcuda.so.1 -o $$@ $(CLIENT) -ldl -pthread
+$(T)/$(1)/lib/libnvidia-ml.so.1: $(NVML) $(HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) $(LIBRARY) -Wl,-soname,libnvidia-ml.so.1 -o $$@ $(NVML) -ldl
+$(T)/$(1)/libraries: test/libraries.c test/check_remote.h test/network.h $(CUDA)/test/runner.h $(COMMON) $(HEADERS)
+	@mkdir -p $$(@D)
+	$(CC) -O1 -g $(TESTING) $$($(1)_FLAGS) -o $$@ $$< $(COMMON) -ldl -pthread
+run-$(1): stub-driver $(T)/plain/elastic-gpu-remote $(T)/$(1)/libraries $(T)/$(1)/lib/libcuda.so.1 $(T)/$(1)/lib/libnvidia-ml.so.1
 run-$(1): stub-driver $(T)/$(1)/program $(T)/$(1)/modules $(T)/$(1)/elastic-gpu-remote $(T)/$(1)/fuzz
 	@for test in program modules; do REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1" $(T)/$(1)/$$$$test || exit 1; done
+	@LD_LIBRARY_PATH=$(CURDIR)/$(T)/$(1)/lib REMOTE_SERVER=$(CURDIR)/$(T)/$(1)/elastic-gpu-remote PLAIN_SERVER=$(CURDIR)/$(T)/plain/elastic-gpu-remote STUB_LIBRARY=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS="$(TSAN) halt_on_error=1" $(T)/$(1)/libraries
 	@LD_LIBRARY_PATH=$(CURDIR)/$(STUB) ASAN_OPTIONS=detect_leaks=0:exitcode=99 UBSAN_OPTIONS=exitcode=99 TSAN_OPTIONS="$(TSAN) exitcode=99" $(T)/$(1)/fuzz
 endef
 $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
@@ -33,7 +45,7 @@ $(foreach f,plain asan tsan,$(eval $(call FLAVOUR,$(f))))
 relay: stub-driver $(T)/plain/elastic-gpu-remote $(T)/relay/libcuda.so.1 $(T)/relay/rounds
 $(T)/relay/libcuda.so.1: $(CLIENT) $(HEADERS)
 	@mkdir -p $(@D)
-	$(CC) -O1 -g $(TESTING) -shared -Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -o $@ $(CLIENT) -ldl -pthread
+	$(CC) -O1 -g $(TESTING) $(LIBRARY) -Wl,-soname,libcuda.so.1 -o $@ $(CLIENT) -ldl -pthread
 $(T)/relay/rounds: test/rounds.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) -O1 -g -std=gnu11 -Wall -Wextra -Werror -I$(B) -I$(CUDA) -o $@ test/rounds.c -ldl
