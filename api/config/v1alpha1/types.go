@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	jobsv1alpha1 "github.com/elastic-ai/elastic/api/jobs/v1alpha1"
@@ -294,6 +295,8 @@ type RemoteServer struct {
 	// Image that it is in, and the Command that serves one claim; the address to listen on is its last argument.
 	Image   string   `json:"image"`
 	Command []string `json:"command"`
+	// Memory of the node that each server may use, beside as much as its share has on the card; default 16Gi.
+	Memory resource.Quantity `json:"memory,omitzero"`
 }
 
 // PolicyWebhook is a policy that is asked over HTTP.

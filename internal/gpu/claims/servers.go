@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,7 +30,13 @@ type Servers struct {
 type Engine struct {
 	Image   string
 	Command []string
+	// Memory of the node that it may use beside what its share has on the card; zero means serverMemory.
+	Memory resource.Quantity
 }
+
+// serverMemory is enough for what 64 processes of ours retain (code, buffers of copies and frames: 104 MiB each), and the
+// driver in them.
+const serverMemory = 16 << 30
 
 // serverAddress is in the folder that the library has in each container.
 const serverAddress = "unix:/run/elastic-gpu/remote.sock"
@@ -58,8 +65,12 @@ func (d *deviceController) serve(ctx context.Context, device *egpu.ElasticGPU, g
 	case gone:
 		return 0, d.deleteServer(ctx, pod)
 	case missing:
-		if pod, err = d.servers.pod(ctx, d, device); err != nil {
+		pod, err = d.servers.pod(ctx, d, device)
+		if unknown := (unknownEngineError{}); errors.As(err, &unknown) {
 			return 0, setPhase(ctx, d, device, device.Status.Phase, reasonNoEngine, err.Error())
+		}
+		if err != nil {
+			return 0, fmt.Errorf("making the server of ElasticGPU %s: %w", device.Name, err)
 		}
 		if err := d.Create(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
 			return 0, fmt.Errorf("making the server of ElasticGPU %s: %w", device.Name, err)
@@ -81,6 +92,13 @@ func (d *deviceController) deleteServer(ctx context.Context, pod *corev1.Pod) er
 	return client.IgnoreNotFound(d.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}))
 }
 
+// unknownEngineError is the name of an engine that the configuration does not have.
+type unknownEngineError struct{ name string }
+
+func (e unknownEngineError) Error() string {
+	return fmt.Sprintf("the GPU scheduler's configuration has no image of the engine %q: write it into remoteEngines", e.name)
+}
+
 // pod that serves an ElasticGPU.
 func (s *Servers) pod(ctx context.Context, c client.Reader, device *egpu.ElasticGPU) (*corev1.Pod, error) {
 	class := &egpu.ElasticGPUClass{}
@@ -90,10 +108,14 @@ func (s *Servers) pod(ctx context.Context, c client.Reader, device *egpu.Elastic
 	name := request.Engine(class.Parameters)
 	engine, known := s.Engines[name]
 	if !known {
-		return nil, fmt.Errorf("the GPU scheduler's configuration has no image of the engine %q: write it into remoteEngines", name)
+		return nil, unknownEngineError{name}
+	}
+	memory, err := engine.memory(ctx, c, device)
+	if err != nil {
+		return nil, err
 	}
 	no, yes, user, grace := false, true, int64(serverUser), int64(5)
-	one := corev1.ResourceList{egpu.ResourceClaim: resource.MustParse("1")}
+	one := resource.MustParse("1")
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Namespace, Name: request.ServerName(device.Name),
@@ -112,7 +134,11 @@ func (s *Servers) pod(ctx context.Context, c client.Reader, device *egpu.Elastic
 			SecurityContext:               &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{
 				Name: "server", Image: engine.Image, Command: append(slices.Clone(engine.Command), serverAddress),
-				Resources: corev1.ResourceRequirements{Limits: one, Requests: one},
+				// No memory is requested, as before it is used; left out, the request would be the limit.
+				Resources: corev1.ResourceRequirements{
+					Limits:   corev1.ResourceList{egpu.ResourceClaim: one, corev1.ResourceMemory: memory},
+					Requests: corev1.ResourceList{egpu.ResourceClaim: one, corev1.ResourceMemory: resource.Quantity{}},
+				},
 				SecurityContext: &corev1.SecurityContext{
 					RunAsUser: &user, RunAsGroup: &user, RunAsNonRoot: &yes, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
 					Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -120,4 +146,27 @@ func (s *Servers) pod(ctx context.Context, c client.Reader, device *egpu.Elastic
 			}},
 		},
 	}, nil
+}
+
+// memory of the node that a server may use, so that no client makes the node run out of it. What the share has on the card may
+// be moved there: a share that says no memory has the card's.
+func (e Engine) memory(ctx context.Context, c client.Reader, device *egpu.ElasticGPU) (resource.Quantity, error) {
+	share, said := device.Spec.Capacity[egpu.ResourceMemory]
+	mib := share.Value()
+	if !said {
+		card := &egpu.GPU{}
+		err := c.Get(ctx, client.ObjectKey{Name: device.Spec.RemoteGPU.GPUName}, card)
+		if apierrors.IsNotFound(err) { // it comes back with its node's agent, and no event of ours says so
+			return resource.Quantity{}, fmt.Errorf("there is no GPU %s, which says how much memory its card has", device.Spec.RemoteGPU.GPUName)
+		}
+		if err != nil {
+			return resource.Quantity{}, err
+		}
+		mib = card.Spec.Memory
+	}
+	own := int64(serverMemory)
+	if !e.Memory.IsZero() {
+		own = e.Memory.Value()
+	}
+	return *resource.NewQuantity(own+mib<<20, resource.BinarySI), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -87,6 +88,46 @@ func TestStatusOfAServer(t *testing.T) {
 	}
 }
 
+// No client makes the node run out of memory, and what the share has on the card can be moved there.
+func TestMemoryOfAServer(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := egpu.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: "n-0"}, Spec: egpu.GPUSpec{Memory: 80 << 10}}).Build()
+	for name, test := range map[string]struct {
+		engine, share, want string
+	}{
+		"by default":      {share: "4096", want: "20Gi"},
+		"as written":      {engine: "1536Mi", share: "512", want: "2Gi"},
+		"no memory asked": {want: "96Gi"},
+		"all of the card": {engine: "2Gi", share: "81920", want: "82Gi"},
+	} {
+		device := &egpu.ElasticGPU{ObjectMeta: metav1.ObjectMeta{Name: "e"}}
+		device.Spec.RemoteGPU = &egpu.RemoteGPUSource{NodeName: "n", GPUName: "n-0"}
+		device.Spec.Capacity = corev1.ResourceList{egpu.ResourceCore: resource.MustParse("30")}
+		if test.share != "" {
+			device.Spec.Capacity[egpu.ResourceMemory] = resource.MustParse(test.share)
+		}
+		engine := Engine{Image: "image"}
+		if test.engine != "" {
+			engine.Memory = resource.MustParse(test.engine)
+		}
+		pod, err := (&Servers{Engines: map[string]Engine{"elastic": engine}}).pod(t.Context(), c, device)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := pod.Spec.Containers[0].Resources
+		if limit := has.Limits[corev1.ResourceMemory]; limit.Cmp(resource.MustParse(test.want)) != 0 {
+			t.Errorf("%s: %s, want %s", name, limit.String(), test.want)
+		}
+		// A request that is not written is made the limit, and the node would refuse the server.
+		if request, written := has.Requests[corev1.ResourceMemory]; !written || !request.IsZero() {
+			t.Errorf("%s: requests %s", name, request.String())
+		}
+	}
+}
+
 // The server of a remote ElasticGPU is there while its claim is, is made again when the node refused it, and goes with it.
 func TestServerOfARemoteCard(t *testing.T) {
 	scheme := runtime.NewScheme()
@@ -142,6 +183,13 @@ func TestServerOfARemoteCard(t *testing.T) {
 		t.Fatal("a server of no image")
 	}
 	d.servers.Engines = map[string]Engine{"elastic": {Image: "image", Command: []string{"serve"}}}
+	// How much memory a share has that says none, its card says.
+	if _, err := d.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(device)}); err == nil || !strings.Contains(err.Error(), "no GPU n-0") {
+		t.Fatalf("without its card: %v", err)
+	}
+	if err := c.Create(ctx, &egpu.GPU{ObjectMeta: metav1.ObjectMeta{Name: "n-0"}, Spec: egpu.GPUSpec{Memory: 80 << 10}}); err != nil {
+		t.Fatal(err)
+	}
 	pod := look("ServerNotReady")
 	if pod == nil || pod.Spec.NodeName != "n" || pod.Annotations[egpu.ServesAnnotation] != "egpu-1" || pod.Spec.Containers[0].Command[1] != serverAddress {
 		t.Fatalf("server %+v", pod)

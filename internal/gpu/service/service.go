@@ -125,7 +125,7 @@ func newShell(env program.Env, cfg *v1alpha1.GPUSchedulerConfiguration, mgr mana
 func servers(cfg *v1alpha1.GPUSchedulerConfiguration) claims.Servers {
 	all := claims.Servers{Namespace: cfg.LeaderElection.Namespace, Engines: map[string]claims.Engine{}}
 	for name, e := range cfg.RemoteEngines {
-		all.Engines[name] = claims.Engine{Image: e.Image, Command: e.Command}
+		all.Engines[name] = claims.Engine{Image: e.Image, Command: e.Command, Memory: e.Memory}
 	}
 	return all
 }
