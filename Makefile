@@ -275,6 +275,12 @@ test-node: build ## Run the agent on a real node with real containers, and the w
 test-operators: build build-operators ## Run real job operators beside Elastic
 	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators go test -count=1 ./test/operators
 
+# At how many moments.
+KILLS ?= 200
+.PHONY: test-kills
+test-kills: build build-operators ## Kill queue, Karpenter and control plane at KILLS random moments while nodes are bought; an hour or more
+	ELASTIC_USES=$(USES) ELASTIC_OPERATORS=$(CURDIR)/bin/operators KARPENTER_KILLS=$(KILLS) go test -count=1 -timeout 4h -v -run TestKarpenter/killed ./test/operators
+
 .PHONY: test-migration
 test-migration: build build-kueue ## Put Elastic into the place of a running Kueue, and back; kueuectl's commands at both
 	ELASTIC_USES=$(USES) ELASTIC_KUEUE=$(CURDIR)/bin/kueue go test -count=1 ./test/migration

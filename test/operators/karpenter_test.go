@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +27,7 @@ import (
 
 	cloud "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 	"github.com/elastic-ai/elastic/internal/checks/machines"
+	"github.com/elastic-ai/elastic/internal/cli/local"
 	"github.com/elastic-ai/elastic/test/crds"
 	"github.com/elastic-ai/elastic/test/sandbox"
 )
@@ -277,13 +280,14 @@ func keepIdle(t *testing.T, offer, long string) {
 	}
 }
 
-// killedWhileBuying kills elastic-queue and Karpenter at random moments while jobs come and go and zones sell out. In the end
-// every job has run, no machine was bought twice, and none is paid for. KARPENTER_KILLS says how often.
+// killedWhileBuying kills elastic-queue, Karpenter and the control plane, one or several at once, at random moments while jobs
+// come and go and zones sell out. In the end every job has run, none was paid for twice, and no machine is paid for.
+// KARPENTER_KILLS says at how many moments.
 func killedWhileBuying(t *testing.T) {
-	kills := 4
+	moments := 5
 	if text := os.Getenv("KARPENTER_KILLS"); text != "" {
 		var err error
-		if kills, err = strconv.Atoi(text); err != nil {
+		if moments, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,29 +295,25 @@ func killedWhileBuying(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	m := market(t.TempDir())
-	end := karpenter(t, m)
+	k := &killer{market: m, end: karpenter(t, m), killed: map[string]int{}}
 	ns := buying(t, "64")
 	keepIdle(t, ns, "5s")
 	var all []*kueue.Workload
-	for i := range kills {
+	nodes := map[string]int{}
+	for i := range moments {
 		m.soldOut(t, []string{"", "a"}[random.IntN(2)])
-		job, wl := gang(t, ns, fmt.Sprintf("job-%d", i), 1+random.Int32N(3), "0s")
+		size := 1 + random.Int32N(3)
+		job, wl := gang(t, ns, fmt.Sprintf("job-%d", i), size, "0s")
+		nodes[string(wl.UID)] = int(size)
 		if random.IntN(4) == 0 {
-			if err := cluster.Delete(t.Context(), job, client.PropagationPolicy("Background")); err != nil {
-				t.Fatal(err)
-			}
+			sandbox.Eventually(t, "the job can be deleted", func(ctx context.Context) error {
+				return client.IgnoreNotFound(cluster.Delete(ctx, job, client.PropagationPolicy("Background")))
+			})
 		} else {
 			all = append(all, wl)
-			m.waitLines(t, string(wl.UID), random.IntN(4))
+			m.waitLines(t, wl, random.IntN(4))
 		}
-		if random.IntN(2) == 0 {
-			if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				t.Fatal(err)
-			}
-		} else {
-			end()
-			end = karpenter(t, m)
-		}
+		k.kill(t, 1+random.IntN(7))
 	}
 	m.soldOut(t, "")
 	for _, wl := range all {
@@ -327,20 +327,100 @@ func killedWhileBuying(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d kills, %d lines in the ledger", kills, len(m.ledger(t)))
+	m.onceEach(t, nodes)
+	t.Logf("%d moments, killed %v, %d lines in the ledger", moments, k.killed, len(m.ledger(t)))
 }
 
-// waitLines waits until the ledger has so many lines of a workload, or the workload is done.
-func (m market) waitLines(t *testing.T, uid string, lines int) {
+// killer kills what makes nodes.
+type killer struct {
+	market
+	end    func() // kills Karpenter
+	killed map[string]int
+}
+
+// kill kills at once what the bits say: 1 is elastic-queue, 2 Karpenter, 4 the control plane. It waits until the control plane
+// answers again, and starts Karpenter; elastic-queue is started by who started it.
+func (k *killer) kill(t *testing.T, what int) {
 	t.Helper()
-	sandbox.Eventually(t, fmt.Sprintf("the ledger has %d lines of %s", lines, uid), func(context.Context) error {
-		n, open := 0, m.open(t)
+	if what&1 != 0 {
+		k.killed["queue"]++
+		if err := syscall.Kill(cluster.Queue(t).PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatal(err)
+		}
+	}
+	if what&2 != 0 {
+		k.killed["karpenter"]++
+		k.end()
+	}
+	if what&4 != 0 {
+		k.killed["control plane"]++
+		killControlPlane(t)
+	}
+	if what&2 != 0 {
+		k.end = karpenter(t, k.market)
+	}
+}
+
+// killControlPlane kills the API server, with etcd and the other parts of the control plane that are one process here, and
+// waits until they answer again.
+func killControlPlane(t *testing.T) {
+	t.Helper()
+	here := &local.Cluster{Dir: filepath.Join(cluster.Dir, "test")}
+	was, err := here.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(was.SandboxPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	sandbox.Eventually(t, "the control plane is there again", func(ctx context.Context) error {
+		state, err := here.State()
+		if err != nil || state.SandboxPID == was.SandboxPID {
+			return fmt.Errorf("it is %d still, %w", state.SandboxPID, err)
+		}
+		return cluster.List(ctx, &corev1.NamespaceList{})
+	})
+}
+
+// onceEach says that no workload had all its machines bought in two attempts.
+func (m market) onceEach(t *testing.T, nodes map[string]int) {
+	t.Helper()
+	bought, whole := map[string]int{}, map[string][]string{}
+	for _, e := range m.ledger(t) {
+		if e.Event != "bought" {
+			continue
+		}
+		attempt := e.Name[:strings.LastIndexByte(e.Name, '-')]
+		if bought[attempt]++; bought[attempt] == nodes[e.Workload] {
+			whole[e.Workload] = append(whole[e.Workload], attempt)
+		}
+	}
+	for uid, attempts := range whole {
+		if len(attempts) > 1 {
+			t.Errorf("workload %s was paid for in %v", uid, attempts)
+		}
+	}
+}
+
+// waitLines waits until the ledger has so many lines of a workload, or the workload has finished: on machines that others left
+// it has no lines.
+func (m market) waitLines(t *testing.T, wl *kueue.Workload, lines int) {
+	t.Helper()
+	sandbox.Eventually(t, fmt.Sprintf("the ledger has %d lines of %s", lines, wl.UID), func(ctx context.Context) error {
+		n := 0
 		for _, e := range m.ledger(t) {
-			if e.Workload == uid {
+			if e.Workload == string(wl.UID) {
 				n++
 			}
 		}
-		if n < lines && (n == 0 || len(open) > 0) {
+		if n >= lines {
+			return nil
+		}
+		now := &kueue.Workload{}
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(wl), now); err != nil {
+			return err
+		}
+		if !apimeta.IsStatusConditionTrue(now.Status.Conditions, kueue.WorkloadFinished) {
 			return fmt.Errorf("it has %d", n)
 		}
 		return nil
