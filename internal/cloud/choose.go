@@ -12,7 +12,7 @@ type Action string
 // What a job can do.
 const (
 	Wait Action = "Wait" // have nothing, and look again
-	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started
+	Buy  Action = "Buy"  // buy machines of an offer; if it runs elsewhere, it moves there when they have started, or is stopped first (Job.Restarts)
 	Stay Action = "Stay" // go on where it runs
 )
 
@@ -24,8 +24,8 @@ type Choice struct {
 	Cost   float64   // expected from here on, US dollars; infinite where no machines are sold
 	Reason string
 
-	// With Wait for spot: what is expected from here on if machines on demand are bought now, and when they are bought at
-	// the latest; zero: a deadline does not say.
+	// With Wait for spot, and with Buy where the job restarts: what is expected from here on if machines on demand are bought now,
+	// or kept. With Wait, too: when they are bought at the latest; zero: a deadline does not say.
 	OnDemand float64
 	Latest   time.Time
 }
@@ -47,6 +47,8 @@ func Choose(j *Job, offers []Offer, l *Learned, now time.Time) Choice {
 		return s.begin()
 	case j.On.Spot:
 		return s.stayOnSpot()
+	case j.Restarts:
+		return s.restartOnSpot()
 	}
 	return s.backToSpot()
 }

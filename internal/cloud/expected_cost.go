@@ -23,6 +23,9 @@ type Job struct {
 	DelayPrice float64
 	// On is where it runs; nil: nowhere.
 	On *Offer
+	// Restarts says that it moves by being stopped before the machines that it moves to are bought. Otherwise it runs on until
+	// they have started.
+	Restarts bool
 }
 
 // ExpectedCost is what a job costs that starts at a place now and runs there to its end: machines × price × (run time +

@@ -63,17 +63,18 @@ type kind struct {
 func (k *kind) add(m *cost.Market) error {
 	fmt.Printf("market %s: %s, %d zones, spot %.1f %% of the time\n", m.Name, k.name, len(m.Zones), 100*m.Share(1))
 	sums, late := map[string]float64{}, map[string]int{}
+	rules := slices.Concat(cost.Rules, cost.Checks)
 	for seed := range uint64(costSeeds) {
 		list, err := cost.Invented(costJobs, m, &cost.Default, seed)
 		if err != nil {
 			return err
 		}
-		for _, r := range cost.Compare(m, list, cost.Rules, &cost.Default).Results {
+		for _, r := range cost.Compare(m, list, rules, &cost.Default).Results {
 			sums[r.Rule] += r.OverBound / costSeeds
 			late[r.Rule] += r.Late
 		}
 	}
-	for _, rule := range cost.Rules {
+	for _, rule := range rules {
 		fmt.Printf("figure cost_over_bound_%s_%s %.3f\n", m.Name, rule.Name, sums[rule.Name])
 		fmt.Printf("figure cost_late_%s_%s %.2f %%\n", m.Name, rule.Name, 100*float64(late[rule.Name])/(costSeeds*costJobs))
 	}

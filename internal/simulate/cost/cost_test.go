@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,6 +84,20 @@ func TestRulesByHand(t *testing.T) {
 }
 
 // drawMarket is zones that go up and down at random.
+// A job on demand is stopped when spot is sold, at most as often as its rule says, and pays for nothing twice.
+func TestRestartsByHand(t *testing.T) {
+	// Both zones refuse for ten minutes, when the job buys on demand since it has no time to wait; then they sell.
+	m := market(zone("a", spans(0, 10, 2990)...), zone("b", spans(0, 10, 2990)...))
+	jobs := []cost.Job{{Work: 600, Deadline: 800, Machines: 1}}
+	stays, restarts := cost.Run(m, jobs, cost.Checks[0], &settings), cost.Run(m, jobs, cost.Checks[1], &settings)
+	if restarts.Moves > 0 && restarts.Money >= stays.Money || restarts.Late+stays.Late > 0 || restarts.Moves > cost.Checks[1].Moves {
+		t.Errorf("%+v, and %+v where it stays", restarts, stays)
+	}
+	if stays.OnDemand > 0 && restarts.Moves == 0 {
+		t.Errorf("nine hours are left on demand, and it stays: %+v, %+v", restarts, stays)
+	}
+}
+
 func drawMarket(t *rapid.T) *cost.Market {
 	var zones []cost.Zone
 	for _, name := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "zones")] {
@@ -107,13 +122,16 @@ func TestElasticIsNeverLateAndNeverBelowTheBound(t *testing.T) {
 			t.Fatal(err)
 		}
 		bound := cost.Bound(m, jobs, &s)
-		for _, rule := range cost.Rules {
+		for _, rule := range slices.Concat(cost.Rules, cost.Checks) {
 			r := cost.Run(m, jobs, rule, &s)
 			if r.Finished == len(jobs) && r.Late == 0 && r.Money < bound-1e-9 {
 				t.Fatalf("%s costs %v, at least %v are needed", rule.Name, r.Money, bound)
 			}
-			if rule.Name == cost.Elastic.Name && r.Late > 0 {
+			if rule.Shared && r.Late > 0 {
 				t.Fatalf("late: %+v", r)
+			}
+			if r.Moves > len(jobs)*rule.Moves {
+				t.Fatalf("moves: %+v", r)
 			}
 		}
 	})

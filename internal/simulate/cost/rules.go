@@ -12,6 +12,9 @@ type Rule struct {
 	Choose func(*cloud.Job, []cloud.Offer, *cloud.Learned, time.Time) cloud.Choice
 	// Shared: what one job saw, the others know.
 	Shared bool
+	// Moves is how often a job is stopped to go elsewhere. 0: it runs on until the machines that it moves to have started, as
+	// often as the rule says.
+	Moves int
 }
 
 // Elastic is the rule of the product.
@@ -23,6 +26,33 @@ var Rules = []Rule{
 	{Name: "spot", Choose: spotOnly},
 	{Name: "spot-else-on-demand", Choose: spotElseOnDemand},
 	Elastic,
+}
+
+// Checks are what the admission check that buys nodes does with the product's rule: jobs stay where they began, or are stopped to go
+// back to spot at most twice (movesToSpot).
+var Checks = []Rule{
+	{Name: "elastic-stays", Choose: stays, Shared: true},
+	{Name: "elastic-restarts", Choose: restarts, Shared: true, Moves: 2},
+}
+
+func stays(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
+	if j.On != nil {
+		return cloud.Choice{Action: cloud.Stay}
+	}
+	return cloud.Choose(j, offers, l, now)
+}
+
+// restarts: the check does not know when a job saves its work, so that the whole interval may be lost, and looks every ten minutes.
+func restarts(j *cloud.Job, offers []cloud.Offer, l *cloud.Learned, now time.Time) cloud.Choice {
+	if j.On == nil || j.On.Spot {
+		return stays(j, offers, l, now)
+	}
+	worst := *j
+	worst.Restarts, worst.Unsaved = true, min(j.Checkpoint, j.Left)
+	worst.Left += worst.Unsaved - j.Unsaved
+	choice := cloud.Choose(&worst, offers, l, now)
+	choice.Until = now.Add(10 * time.Minute)
+	return choice
 }
 
 func onDemandOnly(j *cloud.Job, offers []cloud.Offer, _ *cloud.Learned, _ time.Time) cloud.Choice {

@@ -17,6 +17,7 @@ type Result struct {
 	Spot     float64 `json:"spotHours"`
 	Losses   int     `json:"losses"`
 	Tries    int     `json:"failedTries"`
+	Moves    int     `json:"moves,omitempty"` // of jobs that were stopped for it
 }
 
 // PerJob is the money for each job that finished.
@@ -63,6 +64,7 @@ type runningJob struct {
 	next           int // index of the offer it moves to, plus 1, once its machines have started; 0: none
 	nextIn         int // minutes until then
 	look           int // when to ask again
+	moves          int // how often it was stopped to go elsewhere
 	done           bool
 }
 
@@ -144,6 +146,14 @@ func (w *run) ask(j *runningJob) {
 	if choice.Action != cloud.Buy {
 		j.lookAt(choice.Until, w)
 		return
+	}
+	if w.rule.Moves > 0 && j.on > 0 {
+		if j.moves == w.rule.Moves {
+			j.lookAt(time.Time{}, w)
+			return
+		}
+		j.on, j.starting, j.unsaved, j.moves = 0, 0, 0, j.moves+1
+		w.out.Moves++
 	}
 	at := w.index(choice.Offer)
 	if !w.available(at, j.Machines) {
