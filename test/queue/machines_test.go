@@ -60,6 +60,7 @@ func TestMachines(t *testing.T) {
 	t.Run("killed", nodesAfterAKill)
 	t.Run("idle", idleNodes)
 	t.Run("deadline", waitsForSpot)
+	t.Run("back to spot", backToSpot)
 	t.Run("not to be had", notToBeHad)
 }
 

@@ -53,6 +53,7 @@ type CloudOfferList struct {
 // CloudOfferSpec says where prices are found, and which of them count.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.keepIdle)",message="keepIdle is of nodes that are made here: leave it out with via.cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || !has(self.via.cluster) || !has(self.movesToSpot)",message="movesToSpot is of nodes that are made here: leave it out with via.cluster"
 type CloudOfferSpec struct {
 	Prices PriceTable `json:"prices"`
 	// Match says which machines of the table are the flavor's nodes; all unless set.
@@ -86,6 +87,13 @@ type CloudOfferSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="must be at least 0s and at most 24h"
 	KeepIdle string `json:"keepIdle,omitempty"`
+	// MovesToSpot is how often a job that runs on machines on demand may be stopped to go on on spot machines of the flavor, where
+	// that is expected to cost clearly less. Only jobs are stopped that say how long they run at most, how often they save their
+	// work, and when they should be done or what their delay is worth. Never unless set.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	MovesToSpot int32 `json:"movesToSpot,omitempty"`
 	// Egress is what it costs to bring the input of a job to the flavor's nodes, where the job says how large it is and where
 	// it lies. Within a region it costs nothing.
 	Egress Egress `json:"egress,omitempty"`
@@ -144,6 +152,10 @@ const PriceAnnotation = "elasticai.io/price-per-hour"
 // ReasonMachineLost is the reason of the eviction of a workload one of whose bought nodes is gone. The message of a check that
 // wants it begins with it.
 const ReasonMachineLost = "MachineLost"
+
+// ReasonBackToSpot is the reason of the eviction of a workload that ran on machines on demand and goes on on spot machines. The
+// message of a check that wants it begins with it.
+const ReasonBackToSpot = "BackToSpot"
 
 // Cluster is the MultiKueueCluster that the prices are of; "": they are of a flavor.
 func (s *CloudOfferSpec) Cluster() string {

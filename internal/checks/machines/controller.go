@@ -97,7 +97,7 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 		return ctrl.Result{}, err
 	}
 	v := &view{now: c.now().Truncate(time.Second), workload: request.String(), phase: phaseOf(wl, mine), learned: cloudoffers.Learned(offers)}
-	v.keepIdle = keepIdle(offers)
+	v.keepIdle, v.moves = keepIdle(offers), movesToSpot(offers)
 	for _, n := range claims {
 		v.claims = append(v.claims, readClaim(n))
 	}
@@ -105,6 +105,7 @@ func (c *workloads) handle(ctx context.Context, request ctrl.Request, wl *kueue.
 	if v.phase == wants {
 		v.uid, v.state = wl.UID, mine[0].State
 		v.run, v.declared = workload.RunTime(wl)
+		v.history(wl)
 		v.terms, _ = workload.PurchaseTermsOf(wl.Annotations) // jobs are told by the webhook; what is left is not given
 		if v.parts, err = c.parts(ctx, wl, offers, v.now); err != nil {
 			return ctrl.Result{}, err
@@ -125,6 +126,17 @@ func keepIdle(offers []cloudv1.CloudOffer) map[string]time.Duration {
 		}
 	}
 	return times
+}
+
+// movesToSpot is how often a workload on nodes of each flavor may be stopped to go back to spot nodes.
+func movesToSpot(offers []cloudv1.CloudOffer) map[string]int {
+	moves := map[string]int{}
+	for i := range offers {
+		if offers[i].Spec.NodeClass() != nil {
+			moves[offers[i].Name] = int(offers[i].Spec.MovesToSpot)
+		}
+	}
+	return moves
 }
 
 // addIdle tells a decision of the idle nodes of the workload's flavors, and of the attempts of the workload that are in

@@ -35,11 +35,17 @@ type view struct {
 	run      time.Duration
 	declared bool // its run time
 	terms    workload.PurchaseTerms
-	parts    []part // with wants, while the check is pending
+	before   time.Duration // for which it ran in earlier admissions
+	admitted time.Time     // zero: it is not
+	moved    int           // how often it was stopped to go back to spot nodes
+	ends     bool          // with an eviction: nobody starts its pods again
+	parts    []part        // with wants
 	claims   []claim
 	learned  *cloud.Learned // the decision adds to it
 	// keepIdle is for how long nodes of a flavor wait for the next workload; 0: not at all.
 	keepIdle map[string]time.Duration
+	// moves is how often a workload on nodes of a flavor may be stopped to go back to spot nodes.
+	moves map[string]int
 	// pool are idle nodes of the workload's flavors, also those that other workloads had.
 	pool []claim
 	// made is the last attempt of the workload that nodes have in their names and labels, also nodes that others have now.
@@ -152,6 +158,8 @@ func (v *view) check(p *plan) {
 	case kueue.CheckStateReady:
 		if text := v.lost(); text != "" {
 			next.State, next.Message = kueue.CheckStateRetry, cloudv1.ReasonMachineLost+": "+text
+		} else if text := v.backToSpot(p); text != "" {
+			next.State, next.Message = kueue.CheckStateRetry, cloudv1.ReasonBackToSpot+": "+text
 		}
 	case kueue.CheckStatePending:
 		v.obtain(p, &next)
@@ -292,9 +300,13 @@ const (
 	longestLook = 10 * time.Minute
 )
 
-// job is the workload as far as buying nodes for it is concerned.
+// job is the workload as far as buying nodes for it is concerned. What it declares is a limit on all its runs together.
 func (v *view) job() cloud.Job {
-	j := cloud.Job{Machines: 1, Left: v.run, Checkpoint: v.terms.Checkpoint, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice}
+	left := v.run
+	if v.declared {
+		left = max(time.Minute, v.run-v.before)
+	}
+	j := cloud.Job{Machines: 1, Left: left, Checkpoint: v.terms.Checkpoint, Deadline: v.terms.Deadline, DelayPrice: v.terms.DelayPrice}
 	if most := v.now.Add(longestWait); j.Deadline.After(most) {
 		j.Deadline = most
 	}

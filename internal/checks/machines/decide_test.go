@@ -110,6 +110,7 @@ type cluster struct {
 	learned *cloud.Learned
 	closed  bool
 	idleFor time.Duration
+	moves   int // how often a workload may go back to spot nodes
 }
 
 // world is a workload in a cluster, on which decisions are carried out.
@@ -139,6 +140,8 @@ func (w *world) view() *view {
 		keepIdle: map[string]time.Duration{"h100": w.idleFor}, claims: w.mine(), made: lastAttempt(w.wl.UID, w.claims),
 	}
 	v.run, v.declared = workload.RunTime(w.wl)
+	v.history(w.wl)
+	v.moves = map[string]int{"h100": w.moves}
 	v.terms, _ = workload.PurchaseTermsOf(w.wl.Annotations)
 	if w.phase == wants {
 		v.pool = slices.DeleteFunc(slices.Clone(w.claims), func(c claim) bool { return !c.idle() })

@@ -245,7 +245,11 @@ func evictedStep(wl *kueue.Workload, now time.Time) Step {
 
 // endsByBackoff says that a workload with such an eviction is requeued after its backoff.
 func endsByBackoff(evicted string) bool {
-	return evicted == kueue.WorkloadEvictedByPodsReadyTimeout || evicted == kueue.WorkloadEvictedByAdmissionCheck || evicted == cloudv1.ReasonMachineLost
+	switch evicted {
+	case kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadEvictedByAdmissionCheck, cloudv1.ReasonMachineLost, cloudv1.ReasonBackToSpot:
+		return true
+	}
+	return false
 }
 
 // requeueReason is why a workload that was evicted for some reason is requeued; "" while that
@@ -293,14 +297,19 @@ func checksStep(wl *kueue.Workload) Step {
 	return Step{Action: AdmitNow}
 }
 
-// retryReason is why a workload is evicted whose checks say Retry: a bought node was lost, if that is all there is.
-func retryReason(wl *kueue.Workload) string {
+// retryReason is why a workload is evicted whose checks say Retry: what became of its bought nodes, if all of them say the same.
+func retryReason(wl *kueue.Workload) (reason string) {
 	for _, check := range wl.Status.AdmissionChecks {
-		if check.State == kueue.CheckStateRetry && !strings.HasPrefix(check.Message, cloudv1.ReasonMachineLost+": ") {
+		if check.State != kueue.CheckStateRetry {
+			continue
+		}
+		own, _, _ := strings.Cut(check.Message, ": ")
+		if own != cloudv1.ReasonMachineLost && own != cloudv1.ReasonBackToSpot || reason != "" && reason != own {
 			return kueue.WorkloadEvictedByAdmissionCheck
 		}
+		reason = own
 	}
-	return cloudv1.ReasonMachineLost
+	return reason
 }
 
 // ChecksReady says that all its checks are ready.

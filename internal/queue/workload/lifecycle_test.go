@@ -120,6 +120,19 @@ func TestNext(t *testing.T) {
 			}), now: start,
 			want: Step{Action: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionChecks in Retry state: "a" (because); "b" (MachineLost: a node was lost)`},
 		},
+		"it goes back to spot": {
+			wl: with(admitted(kueue.CheckStateReady, kueue.CheckStateRetry), func(wl *kueue.Workload) {
+				wl.Status.AdmissionChecks[1].Message = "BackToSpot: spot nodes are sold"
+			}), now: start,
+			want: Step{Action: EvictNow, Reason: "BackToSpot", Message: `Evicted due to AdmissionCheck in Retry state: "b" (BackToSpot: spot nodes are sold)`},
+		},
+		"checks of bought nodes say different things": {
+			wl: with(admitted(kueue.CheckStateRetry, kueue.CheckStateRetry), func(wl *kueue.Workload) {
+				wl.Status.AdmissionChecks[0].Message = "BackToSpot: spot nodes are sold"
+				wl.Status.AdmissionChecks[1].Message = "MachineLost: a node was lost"
+			}), now: start,
+			want: Step{Action: EvictNow, Reason: "AdmissionCheck", Message: `Evicted due to AdmissionChecks in Retry state: "a" (BackToSpot: spot nodes are sold); "b" (MachineLost: a node was lost)`},
+		},
 		"pods that are up may run for ever": {
 			wl: with(admitted(), func(wl *kueue.Workload) { PodsReady(wl, true, kueue.WorkloadStarted, "", after(time.Minute)) }), now: after(time.Hour), want: Step{},
 		},

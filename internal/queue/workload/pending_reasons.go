@@ -79,7 +79,8 @@ func unadmit(wl *kueue.Workload, now time.Time) bool {
 	if was == nil || was.Status != metav1.ConditionTrue {
 		return false
 	}
-	ran := int32(now.Sub(was.LastTransitionTime.Time).Seconds())
+	took := now.Sub(was.LastTransitionTime.Time)
+	ran := int32((took - doneAgain(wl, took)).Seconds())
 	wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ptr.Deref(wl.Status.AccumulatedPastExecutionTimeSeconds, 0) + ran)
 	if !ChecksReady(wl) {
 		return set(wl, kueue.WorkloadAdmitted, false, reasonNoReservationUnsatisfiedChecks, "The workload has no reservation and not all checks ready", now)

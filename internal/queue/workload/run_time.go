@@ -4,6 +4,8 @@ import (
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	cloudv1 "github.com/elastic-ai/elastic/api/cloud/v1alpha1"
 )
 
 // RanFor is how long a workload ran that succeeded, all its turns together; 0 for any other.
@@ -13,4 +15,40 @@ func RanFor(wl *kueue.Workload) time.Duration {
 		return 0
 	}
 	return max(0, finished.LastTransitionTime.Sub(admitted.LastTransitionTime.Time)) + seconds(wl.Status.AccumulatedPastExecutionTimeSeconds)
+}
+
+// RanBefore is how long a workload ran in its earlier turns, as far as that counts against its limit.
+func RanBefore(wl *kueue.Workload) time.Duration {
+	return seconds(wl.Status.AccumulatedPastExecutionTimeSeconds)
+}
+
+// AdmittedAt is since when a workload is admitted; zero: it is not.
+func AdmittedAt(wl *kueue.Workload) time.Time {
+	if !IsAdmitted(wl) {
+		return time.Time{}
+	}
+	return condition(wl, kueue.WorkloadAdmitted).LastTransitionTime.Time
+}
+
+// Evictions is how often a workload was evicted for a reason.
+func Evictions(wl *kueue.Workload, reason string) (n int) {
+	if wl.Status.SchedulingStats == nil {
+		return 0
+	}
+	for _, e := range wl.Status.SchedulingStats.Evictions {
+		if e.Reason == reason {
+			n += int(e.Count)
+		}
+	}
+	return n
+}
+
+// doneAgain is what a workload that was stopped to go back to spot nodes must do again, at most. It did not ask for that, so it
+// does not count against its limit.
+func doneAgain(wl *kueue.Workload, ran time.Duration) time.Duration {
+	if evicted := condition(wl, kueue.WorkloadEvicted); evicted == nil || !isTrue(wl, kueue.WorkloadEvicted) || evicted.Reason != cloudv1.ReasonBackToSpot {
+		return 0
+	}
+	terms, _ := PurchaseTermsOf(wl.Annotations)
+	return min(terms.Checkpoint, ran)
 }

@@ -252,6 +252,11 @@ func requeuePrevented(wl *kueue.Workload) bool {
 	return !HasReservation(wl) && requeued != nil && requeued.Status == metav1.ConditionFalse && requeuesAtOnce(requeued.Reason)
 }
 
+// IsOfPods says that the workload is that of a pod, or of a group of them: they end when it is evicted.
+func IsOfPods(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.APIVersion == "v1" })
+}
+
 // IsSinglePod says that the workload is that of one pod, and ends with it.
 func IsSinglePod(wl *kueue.Workload) bool {
 	return len(wl.OwnerReferences) == 1 && wl.OwnerReferences[0].Kind == "Pod" && wl.OwnerReferences[0].APIVersion == "v1" &&
