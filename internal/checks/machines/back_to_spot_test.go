@@ -183,3 +183,20 @@ func TestMovesEnd(t *testing.T) {
 		}
 	})
 }
+
+// What a workload ran before is no part of what it has left: one that has done half of it has time to wait for spot nodes, where
+// all of it would have to be bought on demand at once.
+func TestWhatIsLeftToRun(t *testing.T) {
+	for ran, waits := range map[int32]bool{0: false, 18000: true} {
+		w := newWorld(asking(1, "4", "1"))
+		w.wl.Spec.MaximumExecutionTimeSeconds = ptr.To(int32(36000))
+		w.wl.Status.AccumulatedPastExecutionTimeSeconds = ptr.To(ran)
+		w.wl.Annotations = map[string]string{cloudv1.CheckpointAnnotation: "10m", cloudv1.DeadlineAnnotation: noon.Add(9 * time.Hour).Format(time.RFC3339)}
+		for _, o := range sold()[:2] {
+			w.learned.StockOut(o.Place, 1, w.now)
+		}
+		if w.step(99); (len(w.bought) == 0) != waits {
+			t.Errorf("it ran for %d s before: %+v, bought %+v", ran, w.state, w.bought)
+		}
+	}
+}
