@@ -107,6 +107,7 @@ type Engine struct {
 	namespaces  map[string]map[string]string
 	workloads   map[Key]*workload
 	shapes      map[string]*requestShape
+	shapesIdle  int // of these, no class has
 
 	trees     []*tree
 	relink    bool          // cohorts or queues changed: link the trees before going on

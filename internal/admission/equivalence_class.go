@@ -191,9 +191,7 @@ func (e *Engine) dissolve(c *equivClass) {
 	e.unreserve(c)
 	e.removeDemand(c)
 	delete(q.classes, c.key)
-	if c.shape.classes--; c.shape.classes == 0 {
-		delete(e.shapes, c.shape.key)
-	}
+	e.leaveShape(c.shape)
 }
 
 // head is the workload to evaluate next, nil if there is none or the queue is blocked.

@@ -2,12 +2,12 @@ package admission
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
 // requestShape is what pending workloads ask for: their pods and constraints. Equal ones share it, in any queue.
 type requestShape struct {
-	key      string
 	classes  int // of this request shape
 	podSets  []PodSet
 	counts   []int32        // pods still to run
@@ -110,6 +110,21 @@ func appendSorted[V any](names []string, m map[string]V) []string {
 	return names
 }
 
+// idleShapes is how many request shapes are kept that no pending workload has: the next one often asks for what
+// the last did.
+const idleShapes = 64
+
+// leaveShape notes that a class of a request shape is gone. Now and then, shapes that nobody has are forgotten.
+func (e *Engine) leaveShape(s *requestShape) {
+	if s.classes--; s.classes > 0 {
+		return
+	}
+	if e.shapesIdle++; e.shapesIdle > max(idleShapes, len(e.shapes)/2) {
+		maps.DeleteFunc(e.shapes, func(_ string, s *requestShape) bool { return s.classes == 0 })
+		e.shapesIdle = 0
+	}
+}
+
 // classFor finds or makes the class a pending workload belongs to.
 func (e *Engine) classFor(w *workload) *equivClass {
 	q := w.queue
@@ -117,11 +132,13 @@ func (e *Engine) classFor(w *workload) *equivClass {
 	c := q.classes[string(key)]
 	if c == nil {
 		c = &equivClass{key: string(key), queue: q, pos: -1}
-		if c.shape = e.shapes[string(like)]; c.shape == nil {
-			k := c.key[len(key)-len(like):]
+		c.shape = e.shapes[string(like)]
+		switch {
+		case c.shape == nil:
 			c.shape = e.newShape(w.spec.PodSets)
-			c.shape.key = k
-			e.shapes[k] = c.shape
+			e.shapes[c.key[len(key)-len(like):]] = c.shape
+		case c.shape.classes == 0:
+			e.shapesIdle--
 		}
 		c.shape.classes++
 		if q.spec.UsageFairSharing {
