@@ -118,12 +118,42 @@ func (t *tree) retryYielded(fr int32) {
 	}
 }
 
+// nominalNeeds lists, for one flavor-resource, what the queues of a tree could use of their nominal quota at once.
+type nominalNeeds struct {
+	list         []nominalNeed
+	fr           int32
+	as           uint64 // tree.version as of which this holds
+	phaseChanges uint64 // likewise Engine.phaseChanges
+	in           uint64 // and Engine.decision
+}
+
+// nominalNeed is the most that a pending class of a queue would take.
+type nominalNeed struct {
+	queue *queue
+	v     int64
+}
+
 // withoutYielding is at most what a queue can have of a flavor-resource without being in the way of
 // others' use of their nominal quota.
 func (e *Engine) withoutYielding(t *tree, q *queue, fr int32) int64 {
 	most := int64(quota.Unlimited)
+	for _, need := range e.nominalNeeds(t, fr) {
+		if b := need.queue.node; b != q.node {
+			most = min(most, max(q.node.AvailableTogether(b, fr)-need.v, q.node.AvailableUnborrowed(b, fr)))
+		}
+	}
+	return most
+}
+
+// nominalNeeds is the same for all queues of the tree, which look for their entries one after the other while nothing changes.
+func (e *Engine) nominalNeeds(t *tree, fr int32) []nominalNeed {
+	n := &t.needs
+	if n.fr == fr && n.as == t.version && n.phaseChanges == e.phaseChanges && n.in == e.decision {
+		return n.list
+	}
+	*n = nominalNeeds{list: n.list[:0], fr: fr, as: t.version, phaseChanges: e.phaseChanges, in: e.decision}
 	for _, b := range t.borrowIndex[fr].unused {
-		if b == q || int(fr) >= len(b.demand) || b.demand[fr].Empty() || b.spec.StrictFIFO || b.spec.Preemption.ReclaimWithinCohort != PreemptAny {
+		if int(fr) >= len(b.demand) || b.demand[fr].Empty() || b.spec.StrictFIFO || b.spec.Preemption.ReclaimWithinCohort != PreemptAny {
 			continue
 		}
 		own := min(b.node.Cells[fr].Unused(), b.node.Available(fr, quota.Future))
@@ -131,14 +161,11 @@ func (e *Engine) withoutYielding(t *tree, q *queue, fr int32) int64 {
 			continue
 		}
 		e.scratch.contestants = b.demand[fr].within(e.scratch.contestants[:0], 0, own, contestantLimit)
-		for _, o := range e.scratch.contestants {
-			if e.fitsNominal(o, nil) {
-				most = min(most, max(q.node.AvailableTogether(b.node, fr)-quota.AmountOf(o.fixedUsage, fr), q.node.AvailableUnborrowed(b.node, fr)))
-				break
-			}
+		if i := slices.IndexFunc(e.scratch.contestants, func(c *equivClass) bool { return e.fitsNominal(c, nil) }); i >= 0 {
+			n.list = append(n.list, nominalNeed{b, quota.AmountOf(e.scratch.contestants[i].fixedUsage, fr)})
 		}
 	}
-	return most
+	return n.list
 }
 
 // retryYieldedClasses lets borrowers that yielded have what is left; false if there were none.

@@ -74,14 +74,14 @@ const (
 // What is computed from state notes the counters it depends on, and is void once they differ:
 //
 //	counter                counts                            makes void
-//	decision               decisions                         marks, queueingHint, preemptible: time has passed
+//	decision               decisions                         marks, queueingHint, preemptible, nominalNeeds: time has passed
 //	demandChanges          classes that came or went         queueingHint
 //	nodeChanges            decisions, lasting changes of     placements that were tried, immovable, vainSearches
 //	                       what is on nodes
-//	phaseChanges           workloads that went to another    vainSearches, played
+//	phaseChanges           workloads that went to another    vainSearches, played, nominalNeeds
 //	                       phase
 //	tree.version           changes of usage, reservations    entries of the round, queueingHint, a search for backfill,
-//	                                                         vainSearches, played
+//	                                                         vainSearches, played, nominalNeeds
 //	tree.usageChanges      changes of usage                  nominations, refusals of volatile classes
 //	tree.improvements      changes that may help a class     refusals
 //	queue.reservedChanges  changes of queue.quotaReserved    preemptible

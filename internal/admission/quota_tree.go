@@ -62,6 +62,10 @@ type tree struct {
 	reservations []*equivClass // classes with a reservation
 	revoked      []*workload   // admissions of this decision that were revoked, to be tried again at its end
 
+	choice     bool // some queue has a resource in more than one flavor
+	unreclaims bool // some queue may not reclaim its nominal quota from all others
+
+	needs      nominalNeeds  // as of the last search for what a queue can have without yielding
 	yielding   bool          // borrowers yield in this part of the decision
 	yieldedFRs []int32       // flavor-resources for which one did
 	unreported []*equivClass // classes that yielded before they were told why they wait
@@ -162,7 +166,10 @@ func (e *Engine) settleTree(t *tree) {
 		t.dropNominations(e)         // of a tree that others joined
 		t.minRuntimeAt = time.Time{} // minimum runtimes may be others now
 	}
+	t.choice, t.unreclaims, t.needs.fr = false, false, -1
 	for _, q := range t.queues {
+		t.choice = t.choice || q.choice
+		t.unreclaims = t.unreclaims || q.spec.Preemption.ReclaimWithinCohort != PreemptAny
 		q.lastHint.fr = -1
 		q.reservedChanges++
 		if t.root.changed {
