@@ -186,7 +186,8 @@ func (e *Engine) rerankPending(w *workload) {
 		e.setRank(w, w.local.queue)
 		return
 	}
-	e.setPending(w, w.spec)
+	spec := w.spec
+	e.setPending(w, &spec)
 }
 
 // rerankReserved: a workload that goes down a level becomes easier to preempt.

@@ -7,7 +7,7 @@ import (
 )
 
 func (ev WorkloadChanged) apply(e *Engine) {
-	spec := ev.Workload
+	spec := &ev.Workload // a copy: what is known of the decision under way is filled in
 	w := e.workloads[spec.Key]
 	if spec.Finished {
 		if w != nil {
@@ -29,7 +29,7 @@ func (ev WorkloadChanged) apply(e *Engine) {
 // update moves a workload to the state an event describes. Decisions that are being carried out
 // outlive events from before them: an assumed admission ends by DecisionDropped, by a confirming
 // event or with the workload.
-func (e *Engine) update(w *workload, spec Workload) {
+func (e *Engine) update(w *workload, spec *Workload) {
 	e.setLocal(w, spec)
 	switch {
 	case spec.Admission != nil:
@@ -43,11 +43,12 @@ func (e *Engine) update(w *workload, spec Workload) {
 	}
 }
 
-func (e *Engine) setLocal(w *workload, spec Workload) {
-	l := e.localQueue(Key{spec.Namespace, spec.LocalQueue})
-	if w.local == l {
+func (e *Engine) setLocal(w *workload, spec *Workload) {
+	k := Key{spec.Namespace, spec.LocalQueue}
+	if w.local != nil && w.local.spec.Key == k {
 		return
 	}
+	l := e.localQueue(k)
 	e.leaveLocal(w)
 	w.local, w.localPos = l, len(l.members)
 	l.members = append(l.members, w)
@@ -97,7 +98,7 @@ func (ev DecisionDropped) apply(e *Engine) {
 		w.assumed = false
 		spec.Admission, spec.Evicting = nil, false
 		e.uncharge(w)
-		e.setPending(w, spec)
+		e.setPending(w, &spec)
 		return
 	}
 	if w.phase == phaseEvicting && !w.spec.Evicting {
@@ -128,9 +129,9 @@ func (e *Engine) leave(w *workload) {
 }
 
 // setReserved gives a workload the quota that its object says it has.
-func (e *Engine) setReserved(w *workload, spec Workload) {
+func (e *Engine) setReserved(w *workload, spec *Workload) {
 	q := e.queue(spec.Admission.Queue)
-	usage := e.usageOf(&spec, e.scratch.usage[:0])
+	usage := e.usageOf(spec, e.scratch.usage[:0])
 	e.scratch.usage = usage
 	if w.hasQuota() && w.queue == q && slices.Equal(usage, w.usage) {
 		e.confirmReserved(w, spec)
@@ -142,9 +143,9 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 	}
 	e.releaseQuota(w)
 	e.leave(w)
-	w.spec, w.queue = spec, q
-	w.setVictimPlace(&spec, nanos(spec.Admission.ReservedAt))
-	w.order = e.orderTime(&spec)
+	w.spec, w.queue = *spec, q
+	w.setVictimPlace(spec, nanos(spec.Admission.ReservedAt))
+	w.order = e.orderTime(spec)
 	e.setRank(w, q)
 	w.assumed, w.reported, w.published, w.moving = false, "", "", evicting && spec.returns()
 	e.occupyQuota(w, slices.Clone(usage))
@@ -160,11 +161,11 @@ func (e *Engine) setReserved(w *workload, spec Workload) {
 
 // confirmReserved takes in an event that leaves the quota as it is: most often the confirmation of
 // an admission of ours.
-func (e *Engine) confirmReserved(w *workload, spec Workload) {
+func (e *Engine) confirmReserved(w *workload, spec *Workload) {
 	if !spec.adoptPlacement(w.spec.Admission) && e.opts.Placer != nil {
 		e.hold(w, spec.Admission.Placement)
 	}
-	rank, _ := e.rankOf(&spec, w.queue)
+	rank, _ := e.rankOf(spec, w.queue)
 	if reserved := nanos(spec.Admission.ReservedAt); reserved != w.reservedAt || rank != w.rank || spec.savedAt(reserved) != w.savedAt || spec.NeverPreempt != w.safe {
 		if w.queue.spec.Defragmentation != nil && e.opts.Placer != nil {
 			CapacityChanged{}.apply(e) // it may cost less to move it
@@ -177,16 +178,16 @@ func (e *Engine) confirmReserved(w *workload, spec Workload) {
 		}
 		e.reorder(w, func() {
 			w.rank = rank
-			w.setVictimPlace(&spec, reserved)
+			w.setVictimPlace(spec, reserved)
 		})
 	}
 	if spec.runLimit() != w.spec.runLimit() || spec.AdvanceReservation != w.spec.AdvanceReservation {
 		e.budgetFreed, e.advanceChanged = true, true
 	}
 	e.countExtra(w, -1)
-	w.spec, w.assumed = spec, false
+	w.spec, w.assumed = *spec, false
 	e.countExtra(w, 1)
-	w.order = e.orderTime(&spec)
+	w.order = e.orderTime(spec)
 	e.setRank(w, w.queue)
 	e.awaitPods(w, !spec.PodsReady)
 	if spec.Evicting {
@@ -421,20 +422,20 @@ func reservedAmount(ps *PodSetAssignment, spec *PodSet, res string) int64 {
 }
 
 // setPending takes in an event that shows a workload without an admission.
-func (e *Engine) setPending(w *workload, spec Workload) {
+func (e *Engine) setPending(w *workload, spec *Workload) {
 	wasEvicted, p := w.hasQuota(), w.preemptor
 	e.releaseQuota(w)
-	order := e.orderTime(&spec)
-	rank, _ := e.rankOf(&spec, w.local.queue)
+	order := e.orderTime(spec)
+	rank, _ := e.rankOf(spec, w.local.queue)
 	same := !wasEvicted && w.order == order && w.rank == rank && w.waits()
 	if same {
-		key, _ := e.classKey(&spec, w.local, rank)
+		key, _ := e.classKey(spec, w.local, rank)
 		same = w.classKey() == string(key)
 	}
 	if !same {
 		e.leave(w)
 	}
-	w.spec, w.order, w.moving = spec, order, spec.returns() && (w.moving || w.phase == phaseNew)
+	w.spec, w.order, w.moving = *spec, order, spec.returns() && (w.moving || w.phase == phaseNew)
 	if same {
 		w.spec.PodSets = w.shape().podSets
 		e.setRank(w, w.queue)
